@@ -1,37 +1,35 @@
-//! Checksums and hashes, both XXH3 of 64 bits.
+//! Checksums and hashes, both 64-bit XXH3.
 
 use crate::base::FileId;
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 
-/// XXH3 of bytes that come piece by piece.
+/// Incremental XXH3.
 pub struct Checksummer(XxHash3_64);
 
 impl Checksummer {
-    /// Of no bytes yet.
     pub fn new() -> Checksummer {
         Checksummer(XxHash3_64::new())
     }
 
-    /// Takes the next piece.
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
     }
 
-    /// The checksum of all pieces, which is that of all of them together.
+    /// Returns the checksum of all bytes added so far.
     pub fn finish(&self) -> u64 {
         self.0.finish()
     }
 }
 
-/// The checksum of a unit that stands at `offset` of the file `file_id`. Both are mixed in, so that a unit that was
-/// written to the wrong place, or belongs to another file, does not pass.
+/// Returns the checksum of the unit at `offset` of file `file_id`. Both are mixed in, so a
+/// misplaced unit or one of another file does not match.
 pub fn checksum(file_id: FileId, offset: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(file_id ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15), bytes)
 }
 
-/// The length of the shortest front of `bytes` that has this checksum, from `least` on; `None` if none has. Takes time linear in the
-/// length: for a unit whose length is not known any more.
+/// Returns the length of the shortest prefix of `bytes`, of at least `least` bytes, with checksum
+/// `sum`. For units whose length was lost. Takes linear time.
 pub fn length_with_checksum(file_id: FileId, offset: u64, bytes: &[u8], least: usize, sum: u64) -> Option<usize> {
     let mut hasher = XxHash3_64::with_seed(file_id ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let (front, rest) = bytes.split_at_checked(least)?;
@@ -46,29 +44,30 @@ pub fn length_with_checksum(file_id: FileId, offset: u64, bytes: &[u8], least: u
     Some(least + found + 1)
 }
 
-/// The hash of a key; its low byte is the tag in a view.
+/// Hashes a key. The low byte is the key's tag in a view.
 #[inline]
 pub fn hash64(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// The same of a key in two parts, where that can be had from whole words of the second part alone: `None` if it is shorter than 8 bytes, has
-/// 13 to 15, or more than 28.
+/// Fast path of [`hash64`] for a key in two parts. `None` if `rest` has fewer than 8 bytes, 13 to
+/// 15, or more than 28.
 ///
-/// A key that is hashed has mostly just been written, in words, and put behind a prefix since. Words that are read across the borders of what
-/// was written are not there before the writes have left the processor, and those wait for all that came before them: so each get would wait
-/// for the memory that the one before it waits for. Here the second part is read by the words that it was most likely written in, and what
-/// lies across them is put together in registers.
+/// The key was usually just written word by word and copied behind a prefix. A load that spans two
+/// recent stores cannot be forwarded from the store buffer: it waits until both stores, and all
+/// earlier ones, reach the cache. Each get would then wait for the cache misses of the previous
+/// get. So `rest` is loaded in the words in which it was probably stored, and the words are shifted
+/// together in registers.
 #[inline(always)]
 pub fn hash64_of_words(prefix: [u8; 4], rest: &[u8]) -> Option<u64> {
-    // Sixteen bytes first: many keys have so many.
+    // The most common key length first.
     if let Ok(rest) = <&[u8; 16]>::try_from(rest) {
         let (first, last) = (word(rest.first_chunk()?), word(rest.last_chunk()?));
         return Some(hash_of_long(prefix, 16, (first, first >> 32 | last << 32), (first, last)));
     }
     let (first, last) = (word(rest.first_chunk()?), word(rest.last_chunk()?));
     match rest.len() {
-        // As XXH3 does with 9 to 16 bytes.
+        // XXH3 for 9 to 16 bytes.
         8..=12 => {
             let start = u64::from(u32::from_le_bytes(prefix)) | first << 32;
             let (low, high) = (start ^ (SECRET[3] ^ SECRET[4]), last ^ (SECRET[5] ^ SECRET[6]));
@@ -83,8 +82,8 @@ pub fn hash64_of_words(prefix: [u8; 4], rest: &[u8]) -> Option<u64> {
     }
 }
 
-/// As XXH3 does with 17 to 32 bytes, of which the first and the last sixteen count: the prefix, and so many that begin and end with these words (the second is
-/// the one that follows the prefix and four bytes).
+/// XXH3 for 17 to 32 bytes, which reads only the first and the last 16. `second` is the word that
+/// follows the prefix and 4 bytes of `rest`.
 #[inline(always)]
 fn hash_of_long(prefix: [u8; 4], len: usize, (first, second): (u64, u64), (before_last, last): (u64, u64)) -> u64 {
     let start = u64::from(u32::from_le_bytes(prefix)) | first << 32;
@@ -93,7 +92,7 @@ fn hash_of_long(prefix: [u8; 4], len: usize, (first, second): (u64, u64), (befor
     avalanche(sum.wrapping_add(folded_product(before_last ^ SECRET[2], last ^ SECRET[3])))
 }
 
-/// XXH3's first words of its default secret.
+/// First words of XXH3's default secret.
 const SECRET: [u64; 7] = [
     0xbe4b_a423_396c_feb8,
     0x1cad_21f7_2c81_017c,
@@ -103,7 +102,7 @@ const SECRET: [u64; 7] = [
     0x2172_ffcc_7dd0_5a82,
     0x8e24_43f7_7446_08b8,
 ];
-/// XXH64's first prime.
+/// First prime of XXH64.
 const PRIME: u64 = 0x9e37_79b1_85eb_ca87;
 
 #[inline(always)]
@@ -111,14 +110,13 @@ fn word(bytes: &[u8; 8]) -> u64 {
     u64::from_le_bytes(*bytes)
 }
 
-/// The halves of a product, folded.
 #[inline(always)]
 fn folded_product(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// XXH3's last step.
+/// Last step of XXH3.
 #[inline(always)]
 fn avalanche(sum: u64) -> u64 {
     let sum = (sum ^ sum >> 37).wrapping_mul(0x1656_6791_9e37_79f9);

@@ -2,22 +2,22 @@
 
 use crate::base::{Error, Result};
 
-/// How a unit is compressed. The numbers are part of the file formats.
+/// Compression of a block or log record. The numbers are part of the file formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None = 0,
     /// LZ4, block format.
     #[default]
     Lz4 = 1,
-    /// Zstandard, level 3. Only where the library was built with its feature `zstd`, which it is by default: elsewhere it is refused. (A tree that
-    /// was made with it and is written by a build without gets LZ4 there.)
+    /// Zstandard, level 3. Needs the library's feature `zstd` (on by default). A build without it
+    /// refuses the option, and writes LZ4 to existing trees that use Zstandard.
     Zstd = 2,
 }
 
 impl Compression {
-    /// `InvalidArgument` for one that this build cannot make.
+    /// Returns `InvalidArgument` for a method that this build does not support.
     pub(crate) fn check(self) -> Result<()> {
         if !self.is_readable() {
             let reason = "this build of the library has no Zstandard: choose LZ4, or build it with the feature `zstd`";
@@ -26,17 +26,17 @@ impl Compression {
         Ok(())
     }
 
-    /// What this build makes instead of it: LZ4 where it has no Zstandard.
+    /// Returns the method that this build writes instead: LZ4 for Zstandard without the feature.
     pub(crate) fn or_what_there_is(self) -> Compression {
         if self.is_readable() { self } else { Compression::Lz4 }
     }
 
-    /// Whether this build can unpack it.
+    /// Returns whether this build can decompress it.
     pub(crate) fn is_readable(self) -> bool {
         self != Compression::Zstd || cfg!(feature = "zstd")
     }
 
-    /// The compression of a byte in a file.
+    /// Decodes the method from its byte in a file.
     pub fn from_byte(byte: u8) -> Option<Compression> {
         Some(match byte {
             0 => Compression::None,
@@ -47,7 +47,8 @@ impl Compression {
     }
 }
 
-/// `bytes` compressed, if that saves at least an eighth; `None` to store them as they are.
+/// Compresses `bytes`. `None` if that saves less than an eighth; the caller then stores them
+/// uncompressed.
 pub fn compress(method: Compression, bytes: &[u8]) -> Option<Vec<u8>> {
     let packed = match method {
         Compression::None => return None,
@@ -60,14 +61,15 @@ pub fn compress(method: Compression, bytes: &[u8]) -> Option<Vec<u8>> {
     (packed.len() <= bytes.len() - bytes.len() / 8).then_some(packed)
 }
 
-/// Unpacks into exactly `len` bytes; `None` if the bytes are no such thing. The caller has bounded `len`.
+/// Decompresses into exactly `len` bytes; `None` if `packed` is invalid. The caller must bound
+/// `len`.
 pub fn decompress(method: Compression, packed: &[u8], len: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     decompress_into(method, packed, len, &mut bytes).then_some(bytes)
 }
 
-/// Unpacks into exactly `len` bytes, which replace what is in `out`, so that its memory can be used again; `false` if
-/// the bytes are no such thing. The caller has bounded `len`.
+/// Decompresses into exactly `len` bytes and replaces the contents of `out`, to reuse its memory.
+/// Returns `false` if `packed` is invalid. The caller must bound `len`.
 pub fn decompress_into(method: Compression, packed: &[u8], len: usize, out: &mut Vec<u8>) -> bool {
     out.resize(len, 0);
     let unpacked = match method {

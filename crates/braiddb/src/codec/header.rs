@@ -1,4 +1,4 @@
-//! The header that every file begins with.
+//! The header of every file.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | 8..12 | format version |
 //! | 12..16 | zero |
 //! | 16..24 | required feature bits: a reader that does not know one must not open the file |
-//! | 24..32 | optional feature bits: a reader may ignore those it does not know |
+//! | 24..32 | optional feature bits: a reader may ignore unknown ones |
 //! | 32..40 | file id, random |
 //! | 40..56 | two numbers whose meaning depends on the kind |
 //! | 56..64 | checksum of bytes 0..56, of file id 0 at offset 0 |
@@ -15,28 +15,30 @@ use super::{ByteReader, checksum};
 use crate::base::{Error, FileId, Result};
 use std::path::Path;
 
-/// The length of a file header in bytes.
+/// Length of a file header in bytes.
 pub const FILE_HEADER_LEN: usize = 64;
 
-/// The version this build writes. A file of a later version is refused; all earlier ones are read.
+/// Format version that this build writes. It reads all earlier versions and refuses later ones.
 ///
 /// 1. The first.
-/// 2. Entries of kind 4, operands of merge functions. A build that knows version 1 alone would show operands as values.
-/// 3. Entries of kinds 5 and 6, values with an end and streams.
+/// 2. Entries of kind 4: merge operands. A reader of version 1 would return operands as values.
+/// 3. Entries of kinds 5 and 6: values with an expiry time, and streams.
 pub const FORMAT_VERSION: u32 = 3;
 
-/// The version of dumps that this build writes. They say what a database holds, not how, and so have versions of their own.
+/// Dump version that this build writes. Dumps describe contents, not files, so their versions count
+/// separately.
 ///
 /// 1. The first.
 pub const DUMP_VERSION: u32 = 1;
 
-/// A required feature of runs: there may be zeros between data blocks, and the index tells how many.
+/// Required feature of runs: zeros may lie between data blocks; the index has their lengths.
 pub const PADDED_BLOCKS: u64 = 1;
 
-/// A required feature of runs: the file tells no sequence numbers; the manifest has the one that all its entries have.
+/// Required feature of runs: entries have no sequence numbers of their own. The manifest has one
+/// number for all of them.
 pub const GIVEN_SEQUENCE: u64 = 2;
 
-/// What a file is.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A log segment. Numbers: start LSN, epoch.
@@ -51,11 +53,11 @@ pub enum FileKind {
     Manifest,
     /// A slot of CURRENT. Numbers: manifest number, generation.
     Current,
-    /// What a backup consists of. Numbers: the backup's, and the length of what follows the header.
+    /// A backup's file. Numbers: the backup's number, and the length of the data after the header.
     Backup,
-    /// A dump. Numbers: the last commit in it, and zero.
+    /// A dump. Numbers: its last commit, and zero.
     Dump,
-    /// The reserve of disk space. Numbers: the length of the whole file, and zero.
+    /// The disk reserve. Numbers: length of the whole file, and zero.
     Reserve,
 }
 
@@ -72,7 +74,7 @@ impl FileKind {
         FileKind::Reserve,
     ];
 
-    /// The first eight bytes of such a file.
+    /// Returns the first eight bytes of files of this kind.
     pub fn magic(self) -> &'static [u8; 8] {
         match self {
             FileKind::Wal => b"BRAIDWAL",
@@ -87,7 +89,7 @@ impl FileKind {
         }
     }
 
-    /// The required feature bits of such files that this build knows.
+    /// Returns the required feature bits that this build supports.
     fn known_features(self) -> u64 {
         match self {
             FileKind::Run => PADDED_BLOCKS | GIVEN_SEQUENCE,
@@ -95,46 +97,43 @@ impl FileKind {
         }
     }
 
-    /// The latest version of such files that this build knows, which is the one that it writes.
+    /// Returns the version that this build writes, which is also the latest that it reads.
     pub fn version(self) -> u32 {
         if self == FileKind::Dump { DUMP_VERSION } else { FORMAT_VERSION }
     }
 
-    /// The kind that these first bytes tell of, if any.
+    /// Returns the kind with this magic.
     pub fn of_magic(bytes: &[u8]) -> Option<FileKind> {
         FileKind::ALL.into_iter().find(|kind| bytes.starts_with(kind.magic()))
     }
 }
 
-/// The header's contents.
+/// A decoded file header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileHeader {
-    /// What the file is.
     pub kind: FileKind,
-    /// The format version that wrote it.
+    /// Format version of the writer.
     pub version: u32,
-    /// Features without which the file cannot be read.
+    /// Feature bits that a reader must support.
     pub required_features: u64,
-    /// Features that may be ignored.
+    /// Feature bits that a reader may ignore.
     pub optional_features: u64,
-    /// The file's random identity.
     pub file_id: FileId,
     /// Two numbers whose meaning depends on the kind.
     pub numbers: [u64; 2],
 }
 
 impl FileHeader {
-    /// A header of the present version.
+    /// Makes a header of the current version.
     pub fn new(kind: FileKind, file_id: FileId, numbers: [u64; 2]) -> FileHeader {
         FileHeader { kind, version: kind.version(), required_features: 0, optional_features: 0, file_id, numbers }
     }
 
-    /// The header, with these required features.
+    /// Sets the required features.
     pub fn requiring(self, required_features: u64) -> FileHeader {
         FileHeader { required_features, ..self }
     }
 
-    /// The header's bytes.
     pub fn encode(&self) -> [u8; FILE_HEADER_LEN] {
         let mut out = [0; FILE_HEADER_LEN];
         out[0..8].copy_from_slice(self.kind.magic());
@@ -149,7 +148,7 @@ impl FileHeader {
         out
     }
 
-    /// Reads the header of a file of the given kind. `path` and `offset` are for the error's sake.
+    /// Decodes the header of a file of this kind. `path` and `offset` are for the error.
     pub fn decode(kind: FileKind, bytes: &[u8], path: &Path, offset: u64) -> Result<FileHeader> {
         let bad = |detail: &str| Error::corruption(path, offset, detail);
         let bytes = bytes.get(..FILE_HEADER_LEN).ok_or_else(|| bad("the file header is cut short"))?;
@@ -178,8 +177,8 @@ impl FileHeader {
         Ok(FileHeader { kind, version, required_features, optional_features, file_id, numbers })
     }
 
-    /// As [`FileHeader::decode`], and a header in which one byte is damaged is read as it was: of all bytes that could have stood
-    /// there, one alone fits the checksum. Returns that byte's place, too.
+    /// As [`FileHeader::decode`], but repairs one damaged byte: only one value of it matches the
+    /// checksum. Also returns the position of that byte.
     pub fn decode_repaired(
         kind: FileKind,
         bytes: &[u8],
@@ -197,8 +196,8 @@ impl FileHeader {
     }
 }
 
-/// Finds the one byte that makes `bytes` whole when it is changed, and changes it; returns its place. `None` if no single byte does, or
-/// they are whole already.
+/// Finds a one-byte change that makes `is_whole` true, applies it, and returns its position. `None`
+/// if there is none or `bytes` are whole already.
 pub fn repair_byte<const LEN: usize>(bytes: &mut [u8; LEN], is_whole: impl Fn(&[u8; LEN]) -> bool) -> Option<usize> {
     if is_whole(bytes) {
         return None;

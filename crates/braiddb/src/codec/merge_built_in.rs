@@ -1,19 +1,19 @@
-//! The merge functions that every database has.
+//! Built-in merge functions.
 
 use super::{ByteReader, MergeFunction, MergeFunctions, put_bytes};
 use std::sync::Arc;
 
 type Applied = std::result::Result<Vec<u8>, String>;
 
-/// Adds 64-bit numbers, little-endian, two's complement, around the ends. No value counts as 0.
+/// Adds 64-bit little-endian numbers, with wrap-around. An absent value counts as 0.
 #[derive(Debug)]
 struct Add;
 
-/// Keeps the greater, in the order of bytes. No value is the least.
+/// Keeps the greater value in byte order. An absent value is the least.
 #[derive(Debug)]
 struct Max;
 
-/// Keeps the less, in the order of bytes. No value is the greatest.
+/// Keeps the lesser value in byte order. An absent value is the greatest.
 #[derive(Debug)]
 struct Min;
 
@@ -21,7 +21,7 @@ struct Min;
 #[derive(Debug)]
 struct Append;
 
-/// Unites sets, as [`encode_set`] writes them.
+/// Unites sets in the format of [`encode_set`].
 #[derive(Debug)]
 struct Union;
 
@@ -31,7 +31,7 @@ struct Union;
 struct JsonMergePatch;
 
 impl MergeFunctions {
-    /// Those that every database has. Their numbers are part of the format and never change.
+    /// Returns the built-in functions. Their numbers are part of the format and never change.
     pub fn built_in() -> MergeFunctions {
         let functions = MergeFunctions::default();
         functions.add_eager(1, "add", Arc::new(Add));
@@ -99,7 +99,8 @@ impl MergeFunction for Append {
     }
 }
 
-/// The bytes of a set, for the merge function `union`: its members in order, each once, with a varint length before each.
+/// Encodes a set for the merge function `union`: its members in order, each once, each after its
+/// length as a varint.
 pub fn encode_set<M: AsRef<[u8]>>(members: impl IntoIterator<Item = M>) -> Vec<u8> {
     let mut members: Vec<M> = members.into_iter().collect();
     members.sort_unstable_by(|a, b| a.as_ref().cmp(b.as_ref()));
@@ -109,7 +110,7 @@ pub fn encode_set<M: AsRef<[u8]>>(members: impl IntoIterator<Item = M>) -> Vec<u
     out
 }
 
-/// The members of a set that [`encode_set`] wrote; `None` for what is none.
+/// Decodes a set that [`encode_set`] wrote. `None` if `bytes` are not a set.
 pub fn decode_set(bytes: &[u8]) -> Option<Vec<&[u8]>> {
     let mut reader = ByteReader::new(bytes);
     let mut members = Vec::new();
@@ -144,8 +145,8 @@ mod json {
     use super::{Applied, JsonMergePatch, MergeFunction};
     use serde_json::{Map, Value};
 
-    /// The algorithm of RFC 7396, section 2. `keeps_nulls`: of the combination of two patches, where a null is still to take a
-    /// member away.
+    /// Applies a patch as in RFC 7396, section 2. `keeps_nulls` is set when two patches are
+    /// combined: a null must still remove a member of the value later.
     fn patched(target: Value, patch: Value, keeps_nulls: bool) -> Value {
         let Value::Object(patch) = patch else { return patch };
         let mut members = match target {
@@ -177,8 +178,9 @@ mod json {
             parse(operand).map(|_| ())
         }
 
-        /// Two patches of which the later one only touches objects where the earlier does, or touches nothing of it: else an
-        /// object of the later one would be merged with what the earlier one has put in the place of an object.
+        /// Combines two patches only if each object in `later` meets an object or nothing in
+        /// `earlier`. Otherwise `earlier` replaces a member of the value by a scalar, and the
+        /// combination would merge the object of `later` with the old member instead.
         fn combine(&self, _: &[u8], earlier: &[u8], later: &[u8]) -> Option<Vec<u8>> {
             let (earlier, later) = (parse(earlier).ok()?, parse(later).ok()?);
             if !later.is_object() {

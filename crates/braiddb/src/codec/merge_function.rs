@@ -1,4 +1,4 @@
-//! Merge functions: how operands change values, and who knows them.
+//! Merge functions and their registry.
 
 use super::operands::{Base, Operand, Operands, encode_operands};
 use crate::base::{Error, Result};
@@ -11,24 +11,28 @@ use std::{
     sync::Arc,
 };
 
-/// The number that functions of the application's own begin with. Those below are built in.
+/// Lowest number of an application's function. Numbers below are reserved for built-in functions.
 pub const FIRST_OWN_FUNCTION: u64 = 64;
 
-/// How an operand changes a value. Functions are called when a value is read, by flushes and merges, on any thread, perhaps with
-/// locks held: they must depend on nothing but what they are given, and must not call the database.
+/// Function that applies a merge operand to a value.
+///
+/// Reads, flushes and compactions call it on any thread, perhaps with locks held. It must depend
+/// only on its arguments and must not call the database.
 pub trait MergeFunction: Send + Sync + Debug + 'static {
-    /// What becomes of a value, or of none, by an operand. An error is told to whoever reads the key; the operand is kept.
+    /// Returns the new value of `key` from its old `value` (`None` if absent) and one operand.
+    /// Reads of the key return an error; the operand is kept.
     fn apply(&self, key: &[u8], value: Option<&[u8]>, operand: &[u8]) -> std::result::Result<Vec<u8>, String>;
 
-    /// Fails for an operand that can be applied to no value, with what an operand must be. Called where a merge is asked for, before
-    /// anything is written, which is refused then with [`Error::InvalidArgument`]. Unless a function says otherwise, it takes all.
+    /// Checks an operand when a merge is requested, before anything is written. An error describes
+    /// valid operands; the merge then fails with [`Error::InvalidArgument`]. The default accepts
+    /// all operands.
     fn check_operand(&self, operand: &[u8]) -> std::result::Result<(), String> {
         let _ = operand;
         Ok(())
     }
 
-    /// One operand that does what two do, one after the other; `None` if there is none. It saves space and time. To apply the
-    /// combination must give what applying both gives, on any value.
+    /// Returns one operand that replaces `earlier` followed by `later`, to save space and time. It
+    /// must give the same result on every value. `None` if there is no such operand.
     fn combine(&self, key: &[u8], earlier: &[u8], later: &[u8]) -> Option<Vec<u8>> {
         let _ = (key, earlier, later);
         None
@@ -38,9 +42,10 @@ pub trait MergeFunction: Send + Sync + Debug + 'static {
 #[derive(Debug)]
 struct Known {
     name: String,
-    /// `None` if the application has not given it.
+    /// `None` if the application has not registered it.
     function: Option<Arc<dyn MergeFunction>>,
-    /// Whether commits apply it at once, where the value is at hand: it is quick and its results are small.
+    /// Commits may apply it at once if they have the base value: it is fast and its results are
+    /// small.
     is_eager: bool,
 }
 
@@ -50,19 +55,19 @@ struct Table {
     numbers: BTreeMap<String, u64>,
 }
 
-/// The functions of a database, by number.
+/// Merge functions of a database, by number.
 #[derive(Debug, Default)]
 pub struct MergeFunctions {
     table: RwLock<Table>,
 }
 
 impl MergeFunctions {
-    /// Adds one that commits apply at once.
+    /// Adds a function that commits apply at once.
     pub fn add_eager(&self, number: u64, name: &str, function: Arc<dyn MergeFunction>) {
         self.add_known(number, Known { name: name.to_owned(), function: Some(function), is_eager: true });
     }
 
-    /// Adds one; `None` if it is known by its name alone.
+    /// Adds a function; `None` if only its name is known.
     pub fn add(&self, number: u64, name: &str, function: Option<Arc<dyn MergeFunction>>) {
         self.add_known(number, Known { name: name.to_owned(), function, is_eager: false });
     }
@@ -73,14 +78,14 @@ impl MergeFunctions {
         table.by_number.insert(number, Arc::new(known));
     }
 
-    /// The number of a function, if it has one, and whether it can be called.
+    /// Returns the function's number and whether it is registered.
     pub fn number(&self, name: &str) -> Option<(u64, bool)> {
         let table = self.table.read();
         let number = *table.numbers.get(name)?;
         Some((number, table.by_number.get(&number).is_some_and(|known| known.function.is_some())))
     }
 
-    /// The number for the next function of the application's own.
+    /// Returns the number for the next function of the application.
     pub fn next_number(&self) -> u64 {
         self.table
             .read()
@@ -90,7 +95,6 @@ impl MergeFunctions {
             .map_or(FIRST_OWN_FUNCTION, |last| (last + 1).max(FIRST_OWN_FUNCTION))
     }
 
-    /// The name of a function.
     pub fn name(&self, number: u64) -> String {
         self.known(number).name.clone()
     }
@@ -101,13 +105,13 @@ impl MergeFunctions {
         known.unwrap_or_else(|| Arc::new(unknown()))
     }
 
-    /// Whether all operands are of functions that commits apply at once.
+    /// Returns whether commits may apply all of these operands at once.
     pub fn are_eager(&self, operands: &Operands<'_>) -> bool {
         let table = self.table.read();
         operands.iter().all(|operand| table.by_number.get(&operand.function).is_some_and(|known| known.is_eager))
     }
 
-    /// Fails for an operand that a function can apply to no value. One that is not registered takes all.
+    /// Checks an operand with its function. Accepts all operands of an unregistered function.
     pub fn check(&self, number: u64, operand: &[u8]) -> Result<()> {
         let known = self.known(number);
         let Some(function) = &known.function else { return Ok(()) };
@@ -118,17 +122,17 @@ impl MergeFunctions {
         })
     }
 
-    /// Whether all functions of some operands are registered.
+    /// Returns whether all functions of these operands are registered.
     pub fn can_apply(&self, operands: &Operands<'_>) -> bool {
         operands.iter().all(|operand| self.known(operand.function).function.is_some())
     }
 
-    /// What becomes of a value, or of none, by operands on top of it. `key` is the user's, for the functions and for errors.
+    /// Applies `operands` to a value. `key` is the user key.
     pub fn apply(&self, key: &[u8], value: Option<&[u8]>, operands: &Operands<'_>) -> Result<Vec<u8>> {
         let mut owned: Option<Vec<u8>> = None;
         for Operand { function, bytes } in operands.iter() {
             let known = self.known(function);
-            // The caller knows the tree.
+            // The caller fills in the tree.
             let failed = |reason: String| Error::MergeFailed {
                 tree: String::new(),
                 function: known.name.clone(),
@@ -147,7 +151,7 @@ impl MergeFunctions {
         Ok(owned.unwrap_or_else(|| value.unwrap_or_default().to_vec()))
     }
 
-    /// The same operands with fewer of them, as far as neighbours can be combined.
+    /// Combines neighbouring operands where their function can.
     pub fn condense(&self, key: &[u8], bytes: Vec<u8>) -> Vec<u8> {
         let Some(operands) = Operands::decode(&bytes) else { return bytes };
         let mut condensed: Vec<(u64, Vec<u8>)> = Vec::new();
@@ -171,7 +175,8 @@ impl MergeFunctions {
         encode_operands(operands.base, operands.reach, operands_left)
     }
 
-    /// What a value is, if the operands have their base with them; `None` if that is beneath.
+    /// Returns the value if the operands include their base; `None` if the base is in an older
+    /// entry.
     pub fn finish(&self, key: &[u8], operands: &Operands<'_>) -> Option<Result<Vec<u8>>> {
         match operands.base {
             Base::Beneath => None,

@@ -1,4 +1,4 @@
-//! How numbers and bytes are laid out in files.
+//! Encoding of numbers, checksums, headers and merge operands in files.
 
 mod checksum;
 mod compression;

@@ -1,30 +1,29 @@
-//! The value of an entry of kind `Merge`: what merge functions are to do to the value beneath.
+//! The value of an entry of kind `Merge`: operands to apply to a base value.
 //!
 //! | field | |
 //! |---|---|
-//! | base | u8: 0 the value beneath is that of the next older entry; 1 there is none; 2 it follows: varint length, bytes |
-//! | reach | varint: the entry stands for all of the key's that were written by the commits from so many before its own on |
-//! | operands | oldest first, each: number of its function (varint), length (varint), bytes |
+//! | base | u8: 0 the next older entry has it; 1 absent; 2 it follows: varint length, bytes |
+//! | reach | varint: the entry stands for the key's versions of commits `sequence - reach ..= sequence` |
+//! | operands | oldest first, each: function number (varint), length (varint), bytes |
 
 use super::{ByteReader, put_bytes, put_varint};
 
-/// The value beneath operands.
+/// Base value of operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base<'a> {
-    /// What the next older entry says.
+    /// In the next older entry.
     Beneath,
-    /// There is none.
+    /// No value.
     Absent,
-    /// This.
+    /// The given value.
     Value(&'a [u8]),
 }
 
-/// What is to be done to a value.
+/// Decoded merge operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operands<'a> {
-    /// The value beneath.
     pub base: Base<'a>,
-    /// How many commits before its own it reaches back.
+    /// Number of commits before its own for which the entry stands.
     pub reach: u64,
     list: &'a [u8],
 }
@@ -32,14 +31,14 @@ pub struct Operands<'a> {
 /// One operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand<'a> {
-    /// The number of its function.
+    /// Number of its function.
     pub function: u64,
-    /// What the function is given.
+    /// Argument for the function.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Operands<'a> {
-    /// Reads them; `None` for what are none.
+    /// Decodes operands; `None` if invalid.
     pub fn decode(bytes: &'a [u8]) -> Option<Operands<'a>> {
         let mut reader = ByteReader::new(bytes);
         let base = match reader.u8()? {
@@ -56,13 +55,12 @@ impl<'a> Operands<'a> {
         Some(Operands { base, reach, list })
     }
 
-    /// The operands, oldest first.
+    /// Iterates over the operands, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = Operand<'a>> {
         let mut reader = ByteReader::new(self.list);
         std::iter::from_fn(move || read_operand(&mut reader))
     }
 
-    /// Appends them.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self.base {
             Base::Beneath => out.push(0),
@@ -76,14 +74,14 @@ impl<'a> Operands<'a> {
         out.extend_from_slice(self.list);
     }
 
-    /// The same on another base, as the value of an entry.
+    /// Encodes the same operands with another base.
     pub fn on(&self, base: Base<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.list.len() + 16);
         Operands { base, reach: self.reach, list: self.list }.encode(&mut out);
         out
     }
 
-    /// These on top of `older` ones, which they reach down to: one list.
+    /// Encodes `older` followed by these operands as one list.
     pub fn on_top_of(&self, older: &Operands<'_>, reach: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(older.list.len() + self.list.len() + 16);
         Operands { reach, ..*older }.encode(&mut out);
@@ -96,7 +94,7 @@ fn read_operand<'a>(reader: &mut ByteReader<'a>) -> Option<Operand<'a>> {
     Some(Operand { function: reader.varint()?, bytes: reader.bytes()? })
 }
 
-/// The value of an entry with these operands on top of a base.
+/// Encodes an entry's value of these operands on a base.
 pub fn encode_operands<'a>(base: Base<'_>, reach: u64, operands: impl Iterator<Item = Operand<'a>>) -> Vec<u8> {
     let mut out = Vec::new();
     Operands { base, reach, list: &[] }.encode(&mut out);
@@ -128,7 +126,7 @@ mod tests {
             assert_eq!(piled.iter().collect::<Vec<_>>(), [&older[..], &newer[..]].concat());
             let whole = encode_operands(base, 7, older.iter().copied());
             for len in 0..whole.len() {
-                // What is cut short is refused, or has an operand less.
+                // A truncated list is refused or lacks an operand.
                 assert!(Operands::decode(&whole[..len]).is_none_or(|cut| cut.iter().count() < 2));
             }
         }

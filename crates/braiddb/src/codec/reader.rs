@@ -1,9 +1,9 @@
-//! A bounds-checked walk over bytes that came from disk.
+//! Bounds-checked reader for bytes from disk.
 
 use super::{read_varint, varint_len};
 
-/// Reads numbers and strings from the front of a slice. `None` means the bytes ended too soon or are no such thing;
-/// the caller turns it into a `Corruption` with file and offset.
+/// Reads numbers and strings from the front of a slice. Methods return `None` if the bytes end
+/// early or are invalid; the caller makes that a `Corruption` with file and offset.
 #[derive(Clone, Debug)]
 pub struct ByteReader<'a> {
     bytes: &'a [u8],
@@ -11,27 +11,24 @@ pub struct ByteReader<'a> {
 }
 
 impl<'a> ByteReader<'a> {
-    /// A reader at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> ByteReader<'a> {
         ByteReader { bytes, at: 0 }
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes read.
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes left.
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// Whether all was read.
     pub fn is_at_end(&self) -> bool {
         self.remaining() == 0
     }
 
-    /// The next `len` bytes.
     #[inline]
     pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let end = self.at.checked_add(len)?;
@@ -45,23 +42,21 @@ impl<'a> ByteReader<'a> {
         self.take(N)?.try_into().ok()
     }
 
-    /// A byte.
     #[inline]
     pub fn u8(&mut self) -> Option<u8> {
         self.take_array().map(|[byte]| byte)
     }
 
-    /// A little-endian number of four bytes.
+    /// Reads a little-endian `u32`.
     pub fn u32(&mut self) -> Option<u32> {
         self.take_array().map(u32::from_le_bytes)
     }
 
-    /// A little-endian number of eight bytes.
+    /// Reads a little-endian `u64`.
     pub fn u64(&mut self) -> Option<u64> {
         self.take_array().map(u64::from_le_bytes)
     }
 
-    /// A varint.
     #[inline]
     pub fn varint(&mut self) -> Option<u64> {
         let (value, len) = read_varint(&self.bytes[self.at..])?;
@@ -69,14 +64,14 @@ impl<'a> ByteReader<'a> {
         Some(value)
     }
 
-    /// A varint in its only form: `None` also if it takes more bytes than it needs.
+    /// Reads a varint; `None` if its encoding is longer than necessary.
     pub fn canonical_varint(&mut self) -> Option<u64> {
         let from = self.at;
         let value = self.varint()?;
         (self.at - from == varint_len(value)).then_some(value)
     }
 
-    /// A length as a varint, then that many bytes.
+    /// Reads a varint length, then that number of bytes.
     #[inline]
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.varint()?).ok()?;

@@ -1,9 +1,8 @@
-//! Varints: seven bits a byte, least significant first, the top bit set on all but the last byte.
+//! Varints: seven bits a byte, least significant first, the top bit set in all bytes but the last.
 
-/// The most bytes of a varint.
+/// Maximum bytes of a varint.
 const MAX_VARINT_LEN: usize = 10;
 
-/// Appends a varint.
 #[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -13,7 +12,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Writes a varint to the start of `out`, which has room for it.
+/// Writes a varint to the start of `out`. Panics if it does not fit.
 #[inline]
 pub fn write_varint(out: &mut [u8], mut value: u64) {
     let last = varint_len(value) - 1;
@@ -31,13 +30,14 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// How many bytes `value` takes.
+/// Returns the encoded length of `value` in bytes.
 #[inline]
 pub fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// The varint at the start of `bytes` and its length; `None` if it is cut short or too large.
+/// Reads the varint at the start of `bytes`. Returns the value and its length; `None` if truncated
+/// or above `u64`.
 #[inline]
 pub fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     if let Some(&first) = bytes.first()
@@ -47,19 +47,19 @@ pub fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     }
     match bytes.first_chunk().map(|next| read_short(u64::from_le_bytes(*next))) {
         Some(Some(read)) => Some(read),
-        // It takes more than eight bytes, or they end sooner.
+        // Longer than eight bytes, or near the end of `bytes`.
         _ => read_by_byte(bytes),
     }
 }
 
-/// A varint of no more than eight bytes at the start of these; `None` if it takes more.
+/// Reads a varint of at most eight bytes; `None` if it is longer.
 #[inline]
 fn read_short(bytes: u64) -> Option<(u64, usize)> {
     const TOP_BITS: u64 = 0x8080_8080_8080_8080;
     let ends = !bytes & TOP_BITS;
-    // The top bit of its last byte, and all below.
+    // All bits up to the top bit of its last byte.
     let own = bytes & (ends ^ ends.wrapping_sub(1));
-    // Of neighbours, the second moves down by what the top bits of the first took: of bytes, pairs and fours.
+    // Close the gaps of the top bits: first between bytes, then pairs, then groups of four.
     let pairs = own & 0x007f_007f_007f_007f | (own & 0x7f00_7f00_7f00_7f00) >> 1;
     let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
     let value = fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4;
@@ -81,13 +81,13 @@ fn read_by_byte(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// Small for small numbers of either sign.
+/// Maps numbers of small magnitude to small unsigned numbers.
 #[inline]
 pub fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)).cast_unsigned()
 }
 
-/// The inverse of [`zigzag`].
+/// Inverse of [`zigzag`].
 #[inline]
 pub fn unzigzag(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -((number & 1).cast_signed())
@@ -114,14 +114,14 @@ mod tests {
         assert_eq!(read_varint(&[0xff; 10]), None);
     }
 
-    /// However many bytes are left, and whatever stands behind; forms longer than need be included.
+    /// For every remaining length, any bytes behind, and encodings longer than necessary.
     #[test]
     fn a_varint_is_read_at_once_as_byte_by_byte() {
         let mut random = 1_u64;
         for round in 0..20_000_u64 {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(round);
             let mut bytes = [random.to_le_bytes(), random.rotate_left(23).to_le_bytes()].concat();
-            // So that all lengths are met.
+            // To cover all lengths.
             bytes[..round as usize % 11].iter_mut().for_each(|byte| *byte |= 0x80);
             bytes[round as usize % 11] &= 0x7f;
             for len in 0..=bytes.len() {
