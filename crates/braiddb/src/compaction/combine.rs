@@ -1,14 +1,15 @@
-//! Operands of merge functions in a flush or merge: those of a key that nobody can tell apart any more become one entry, and a
-//! value where what is beneath them is met.
+//! Combines merge operands in flushes and merges. Operands of a key that no snapshot separates
+//! become one entry, or a value once their base is met.
 //!
-//! Once operands are met, the key's versions are held back until all were seen. Each one that no snapshot sees but through
-//! operands, and that would be dropped beneath a value, is put beneath those operands instead: operands are piled up; a value,
-//! or none, ends it. That may only be done if no run that is not merged can have a version in between; else the version stands.
-//! A value in a blob is let stand as well. What cannot be made a value, since a function fails or is not known, stays operands:
+//! From a key's first operand on, its versions are held back until all were seen. A version visible
+//! only through operands above it is put beneath them: an operand extends the list, a value becomes
+//! its base. It stays an entry if a run outside the merge may have a version in between, or if it
+//! is a blob reference. Operands whose function fails or is not registered stay operands, so
 //! nothing is lost.
 //!
-//! Of two versions that different snapshots see, the newer one may stand for the older one as well (commits pile operands up
-//! without a look at snapshots): then what is beneath the older one is put beneath both.
+//! Commits stack operands without regard to snapshots. So the newer of two versions that different
+//! snapshots see may include the older one (its reach). A base below the older one then goes
+//! beneath both.
 
 use super::{VersionFilter, filter::Validation};
 use crate::{
@@ -16,33 +17,32 @@ use crate::{
     codec::{Base, MergeFunctions, Operands},
 };
 
-/// The length of a tree's number, which functions are not shown.
+/// Length of a tree id in bytes. Merge functions get the key without it.
 const TREE_ID_LEN: usize = 4;
 
-/// A version that is held back.
+/// A version held back.
 #[derive(Debug)]
 struct Held {
     sequence: SequenceNumber,
     kind: EntryKind,
     value: Vec<u8>,
-    /// Of operands whose base was not met yet: the first commit that they stand for.
+    /// For operands without their base: the first commit for which they stand.
     open: Option<SequenceNumber>,
 }
 
-/// Judges versions as a [`VersionFilter`] does, and combines operands.
+/// Filters versions as a [`VersionFilter`] does and combines operands.
 ///
-/// For each entry: first [`Sieve::finish`], if something is held for another key; then [`Sieve::judge`]. At the end
-/// [`Sieve::finish`] once more.
+/// For each entry: [`Sieve::finish`] if another key is held, then [`Sieve::judge`]. At the end
+/// [`Sieve::finish`] again.
 #[derive(Debug)]
 pub struct Sieve<'a> {
     filter: VersionFilter<'a>,
     functions: &'a MergeFunctions,
     key: Vec<u8>,
-    /// Newest first.
     held: Vec<Held>,
 }
 
-/// An entry that was held back.
+/// An entry that was held back, ready to be written.
 #[derive(Debug)]
 pub struct Finished {
     key: Vec<u8>,
@@ -52,26 +52,25 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// As an entry.
     pub fn entry(&self) -> EntryRef<'_> {
         EntryRef { key: &self.key, sequence: self.sequence, kind: self.kind, value: &self.value }
     }
 }
 
 impl<'a> Sieve<'a> {
-    /// Holds nothing.
     pub fn new(filter: VersionFilter<'a>, functions: &'a MergeFunctions) -> Sieve<'a> {
         Sieve { filter, functions, key: Vec::new(), held: Vec::new() }
     }
 
-    /// Whether something is held for another key.
+    /// Returns whether versions of another key are held.
     #[inline]
     pub fn holds_other_than(&self, key: &[u8]) -> bool {
         !self.held.is_empty() && self.key != key
     }
 
-    /// Judges the next version: whether it is to be written now. `may_be_between` says whether a run that is not merged may have
-    /// a version of the key after the first of these commits and before the second.
+    /// Judges the next version. Returns whether to write it now. `may_be_between(a, b)` reports
+    /// whether a run outside the merge may have a version of the key after commit `a` and before
+    /// `b`.
     #[inline]
     pub fn judge(
         &mut self,
@@ -84,7 +83,7 @@ impl<'a> Sieve<'a> {
         }
         let stands = match verdict {
             Validation::Keep => {
-                // It is what is beneath those that do not stand for it.
+                // It is the base of held operands that do not include it.
                 let above = |held: &&mut Held| held.open.is_some_and(|lowest| lowest > entry.sequence);
                 self.held.iter_mut().filter(above).for_each(|held| held.open = None);
                 true
@@ -97,7 +96,7 @@ impl<'a> Sieve<'a> {
         false
     }
 
-    /// How many versions were dropped.
+    /// Returns the number of dropped versions.
     pub fn dropped(&self) -> u64 {
         self.filter.dropped()
     }
@@ -113,8 +112,8 @@ impl<'a> Sieve<'a> {
         self.held.push(Held { sequence: entry.sequence, kind: entry.kind, value: entry.value.to_vec(), open });
     }
 
-    /// Puts a version that no snapshot sees by itself beneath the operands through which one does. Whether it must stand for the
-    /// sake of some of them.
+    /// Puts a version that no snapshot sees by itself beneath the held operands. Returns whether it
+    /// must stay an entry for some of them.
     fn put_beneath(
         &mut self,
         entry: &EntryRef<'_>,
@@ -146,8 +145,8 @@ impl<'a> Sieve<'a> {
         stands
     }
 
-    /// Ends a key: takes out what was held for it, newest first. `is_bottom` says whether no run that is not merged has a version
-    /// of a key before a commit.
+    /// Ends a key and returns its held versions, newest first. `is_bottom` reports whether runs
+    /// outside the merge have no version of a key before a commit.
     pub fn finish(&mut self, is_bottom: impl Fn(&[u8], SequenceNumber) -> bool) -> Vec<Finished> {
         let key = std::mem::take(&mut self.key);
         let user_key = key.get(TREE_ID_LEN..).unwrap_or_default();

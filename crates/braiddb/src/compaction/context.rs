@@ -1,4 +1,4 @@
-//! What a flush or merge needs from the database.
+//! Input of a flush or merge from the database.
 
 use crate::{
     base::{Content, EntryKind, EntryRef, FileId, FileNumber, Result, SequenceNumber, TreeId},
@@ -12,43 +12,41 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Gives a blob's new reference, if the blob was moved: called with the internal key and the reference.
+/// Returns the new reference of a moved blob. Arguments: internal key and old reference.
 pub type Relocate<'a> = &'a (dyn Fn(&[u8], &BlobRef) -> Result<Option<BlobRef>> + Sync);
 
-/// Everything a job asks of the database around it.
+/// Context of a job.
 pub struct JobContext<'a> {
-    /// File system and cache.
     pub table: &'a TableContext,
-    /// The database directory.
     pub dir: PathBuf,
-    /// How runs are written, but for the compression.
+    /// Options for new runs, except for the compression.
     pub run_options: RunOptions,
-    /// How a tree is compressed.
+    /// Compression of a tree.
     pub compression_of: &'a (dyn Fn(TreeId) -> Compression + Sync),
-    /// What operands in entries are operands of.
+    /// Merge functions of the operands.
     pub functions: &'a MergeFunctions,
-    /// A file number never used before.
+    /// Returns an unused file number.
     pub new_file_number: &'a (dyn Fn() -> FileNumber + Sync),
-    /// A random file id.
+    /// Returns a random file id.
     pub new_file_id: &'a (dyn Fn() -> FileId + Sync),
-    /// For each of these sequence numbers, ascending, the newest version at or below it is kept.
+    /// Sequence numbers, ascending. The newest version at or below each is kept.
     pub strata: Vec<SequenceNumber>,
-    /// What has expired by this time, in microseconds since 1970, no reader sees any more.
+    /// Values that expired by this time, in microseconds since 1970, are invisible to all readers.
     pub expired_by_us: u64,
-    /// How many such values were met.
+    /// Number of expired values met.
     pub expired: &'a AtomicU64,
-    /// Moves blobs out of files that are to be given up.
+    /// Moves blobs out of files that are about to be dropped.
     pub relocate: Option<Relocate<'a>>,
-    /// A run is cut when it has this many bytes.
+    /// Size in bytes at which a run is cut.
     pub run_bytes_max: u64,
-    /// The files made so far; if the job fails, or its result is not put into force, they are removed.
+    /// Files made so far. They are removed if the job fails or its result is not installed.
     pub created: &'a Mutex<Vec<PathBuf>>,
-    /// Asked between rows: whether to give up, because the database closes.
+    /// Polled between rows: whether to stop because the database closes.
     pub cancelled: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl JobContext<'_> {
-    /// An entry as it is to be judged: one that has expired is a tombstone.
+    /// Returns the entry as the filters must see it: an expired value as a tombstone.
     #[inline]
     pub fn judged<'e>(&self, entry: EntryRef<'e>) -> EntryRef<'e> {
         if entry.kind == EntryKind::Expiring { self.judged_by_time(entry) } else { entry }
@@ -64,13 +62,13 @@ impl JobContext<'_> {
         EntryRef { kind: EntryKind::Tombstone, value: &[], ..entry }
     }
 
-    /// A number and path for a new run.
+    /// Reserves the number and path of a new run.
     pub fn new_run(&self) -> (FileNumber, PathBuf) {
         let number = (self.new_file_number)();
         self.note_created(number, FileSet::run_path(&self.dir, number))
     }
 
-    /// A number and path for a new view.
+    /// Reserves the number and path of a new view.
     pub fn new_view(&self) -> (FileNumber, PathBuf) {
         let number = (self.new_file_number)();
         self.note_created(number, FileSet::view_path(&self.dir, number))

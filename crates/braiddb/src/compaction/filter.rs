@@ -1,12 +1,13 @@
-//! Which versions a flush or merge keeps.
+//! Decides which versions a flush or merge keeps.
 //!
-//! The snapshots in use, and now, cut the sequence numbers into strata. Of a key's versions in one stratum only the
-//! newest can be seen, and not even that one if a range tombstone seen by the same snapshot deletes it. Versions above
-//! the last stratum are all kept. A tombstone below which nothing is left, neither here nor in older runs, goes.
+//! Snapshots and the latest commit divide the sequence numbers into strata. Of a key's versions in
+//! one stratum only the newest can be seen, and none if a range tombstone that the same snapshot
+//! sees deletes it. Versions above the last stratum are all kept. A tombstone with nothing older
+//! beneath it, here or in older runs, is dropped.
 
 use crate::base::{EntryKind, EntryRef, RangeTombstoneSet, SequenceNumber};
 
-/// Sees all versions in order (key ascending, newest first) and says which to keep.
+/// Selects versions, which arrive in order (key ascending, newest first).
 #[derive(Debug)]
 pub struct VersionFilter<'a> {
     strata: &'a [SequenceNumber],
@@ -16,17 +17,17 @@ pub struct VersionFilter<'a> {
     dropped: u64,
 }
 
-/// What becomes of a version.
+/// Decision about a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validation {
-    /// It is needed.
+    /// A snapshot may need it.
     Keep,
     /// No snapshot can see it.
     Drop,
 }
 
 impl<'a> VersionFilter<'a> {
-    /// A filter for these strata (ascending), where `tombstones` are those that are written out beside the entries.
+    /// Makes a filter. `strata` are ascending.
     pub fn new(strata: &'a [SequenceNumber], tombstones: &'a RangeTombstoneSet) -> VersionFilter<'a> {
         VersionFilter { strata, tombstones, key: Vec::new(), seen: None, dropped: 0 }
     }
@@ -52,18 +53,19 @@ impl<'a> VersionFilter<'a> {
         Validation::Keep
     }
 
-    /// The newest of the range tombstones at or below `snapshot` that covers `key`; 0 if there is none.
+    /// Returns the sequence number of the newest range tombstone at or below `snapshot` that covers
+    /// `key`; 0 if there is none.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         self.tombstones.newest_covering(key, snapshot)
     }
 
-    /// How many versions were dropped.
+    /// Returns the number of dropped versions.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 }
 
-/// Tombstones held back until it is known whether anything older of their key follows.
+/// Tombstones of one key, held back until an older version of the key follows or not.
 #[derive(Debug, Default)]
 pub struct HeldTombstones {
     key: Vec<u8>,
@@ -71,7 +73,7 @@ pub struct HeldTombstones {
 }
 
 impl HeldTombstones {
-    /// Holds a tombstone back. The caller has let go of those of other keys before.
+    /// Holds a tombstone. The caller has released those of other keys before.
     pub fn hold(&mut self, entry: &EntryRef<'_>) {
         debug_assert!(entry.kind == EntryKind::Tombstone);
         if self.sequences.is_empty() {
@@ -81,24 +83,23 @@ impl HeldTombstones {
         self.sequences.push(entry.sequence);
     }
 
-    /// Whether none is held.
     pub fn is_empty(&self) -> bool {
         self.sequences.is_empty()
     }
 
-    /// Whether any is held for another key than `key`.
+    /// Returns whether tombstones of a key other than `key` are held.
     pub fn is_for_other_key(&self, key: &[u8]) -> bool {
         !self.sequences.is_empty() && self.key != key
     }
 
-    /// Forgets those held; how many there were.
+    /// Drops the held tombstones and returns their number.
     pub fn forget(&mut self) -> u64 {
         let count = self.sequences.len() as u64;
         self.sequences.clear();
         count
     }
 
-    /// Those held, newest first, as entries; they stay held.
+    /// Returns the held tombstones as entries, newest first. They stay held.
     pub fn entries(&self) -> impl Iterator<Item = EntryRef<'_>> {
         self.sequences.iter().map(|&sequence| EntryRef {
             key: &self.key,

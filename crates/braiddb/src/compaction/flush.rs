@@ -1,8 +1,8 @@
-//! The flush: a frozen memtable becomes runs, in one pass and one edit over all partitions.
+//! Flush: writes a frozen memtable to runs, in one pass over all partitions and for one edit.
 //!
-//! A partition that gets enough has a run of its own (Minor). The entries of all others share one run (Residue), which
-//! each of them reads as one of its loose runs, within its bounds; sharing spares thousands of tiny files when the
-//! database is much larger than a memtable.
+//! A partition with enough new data gets its own run (Minor). All others share one run (Residue),
+//! which each reads as an unindexed run within its bounds. Sharing avoids thousands of tiny files
+//! when the database is much larger than a memtable.
 
 use super::{JobContext, Sieve, VersionFilter, output::RunOutput};
 use crate::{
@@ -14,28 +14,26 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// How much is written at once of what will be merged soon. Writes as long as huge pages cost more where memory is short of
-/// them, which whoever waits for a flush would feel.
+/// Maximum bytes of one write of a run that will be merged soon. Longer writes use huge pages,
+/// which are slow to get when memory is scarce and would delay the flush.
 const WRITE_BYTES_MAX: usize = 512 << 10;
-/// A run that is as large is not merged soon, but read for long, and whoever fills memtables as large does not wait for each: it is
-/// written like the runs of merges.
+/// Size in bytes from which a run is written like the output of merges. It is not merged soon and
+/// is read for long, and commits do not wait for each flush of a memtable this large.
 const LASTING_BYTES_MIN: u64 = 64 << 20;
 
-/// A run made by a flush, and the partitions that read it.
+/// A flushed run and the partitions that read it.
 #[derive(Clone, Debug)]
 pub struct FlushOutput {
-    /// The run.
     pub run: RunMeta,
-    /// The numbers of the partitions with entries or range tombstones in it.
+    /// Ids of the partitions with entries or range tombstones in it.
     pub partitions: Vec<u64>,
 }
 
-/// Whether `key` lies before the end of `partition`.
 fn is_before_end(partition: &Partition, key: &[u8]) -> bool {
     partition.layout.end.as_deref().is_none_or(|end| key < end)
 }
 
-/// The part of a range tombstone within the bounds, if any.
+/// Returns the part of a range tombstone within the bounds, if any.
 pub(super) fn clip(tombstone: &RangeTombstone, bounds: &Bounds) -> Option<RangeTombstone> {
     let start = tombstone.start.clone().max(bounds.start.clone());
     let end = match &bounds.end {
@@ -45,7 +43,7 @@ pub(super) fn clip(tombstone: &RangeTombstone, bounds: &Bounds) -> Option<RangeT
     (start < end).then_some(RangeTombstone { start, end, sequence: tombstone.sequence })
 }
 
-/// About how many bytes of keys and values each partition gets; 0 only if it gets no key.
+/// Estimates the bytes of keys and values for each partition; 0 only if it has no key.
 fn bytes_by_partition(memtable: &Memtable, version: &Version) -> Vec<u64> {
     let ends: Vec<Option<&[u8]>> = version.partitions.iter().map(|p| p.layout.end.as_deref()).collect();
     let counts = memtable.count_keys(&ends);
@@ -54,8 +52,8 @@ fn bytes_by_partition(memtable: &Memtable, version: &Version) -> Vec<u64> {
     counts.into_iter().map(|count| (count * bytes_per_key) as u64).collect()
 }
 
-/// Writes all entries of a frozen memtable that any snapshot can see into runs. A partition with fewer than
-/// `own_run_bytes_min` bytes shares a run with its like. The files are synced, the directory is not.
+/// Writes all entries of a frozen memtable that a snapshot can see to runs. Partitions with fewer
+/// than `own_run_bytes_min` bytes share a run. Syncs the files, not the directory.
 pub fn flush(
     context: &JobContext<'_>,
     memtable: &Arc<Memtable>,
@@ -84,7 +82,7 @@ pub fn flush(
         let group = own_group.as_mut().unwrap_or(&mut shared);
         group.partitions.push(partition.id);
         clipped.into_iter().for_each(|t| group.output.add_range_tombstone(t));
-        // Below a partition without runs there is nothing that a tombstone could hide.
+        // Without older runs a tombstone hides nothing.
         let droppable = partition.all_runs().next().is_none();
         while more && is_before_end(partition, scan.entry().key) {
             group.add(scan.entry(), &mut sieve, droppable)?;
@@ -99,7 +97,7 @@ pub fn flush(
     Ok(outputs)
 }
 
-/// A run in the making and the partitions that get it.
+/// A run under construction and its partitions.
 struct Group<'a> {
     context: &'a JobContext<'a>,
     output: RunOutput<'a>,
@@ -120,16 +118,16 @@ impl<'a> Group<'a> {
         if sieve.holds_other_than(entry.key) {
             self.add_held(sieve, droppable)?;
         }
-        // All that is in runs is older.
+        // All versions in runs are older.
         if sieve.judge(entry, |_, _| false) { self.output.add(entry, droppable) } else { Ok(()) }
     }
 
-    /// Adds the versions of a key that were held back.
+    /// Adds the held versions of a key.
     fn add_held(&mut self, sieve: &mut Sieve<'_>, droppable: bool) -> Result<()> {
         sieve.finish(|_, _| droppable).iter().try_for_each(|held| self.output.add(&held.entry(), droppable))
     }
 
-    /// A run may have been cut; each piece goes to those partitions that it reaches into.
+    /// Closes the run. If it was cut, each piece goes to the partitions that it overlaps.
     fn finish(self, version: &Version, outputs: &mut Vec<FlushOutput>) -> Result<()> {
         for run in self.output.finish()? {
             let reaches = |partition: &Partition| {
@@ -147,7 +145,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The range tombstones of a set of runs, within a partition.
+/// Returns the range tombstones of a set of runs, clipped to a partition.
 pub(super) fn clipped_tombstones(sets: &[Arc<RangeTombstoneSet>], partition: &Partition) -> Vec<RangeTombstone> {
     let bounds = partition.bounds();
     sets.iter().flat_map(|set| set.iter()).filter_map(|t| clip(t, &bounds)).collect()

@@ -1,5 +1,5 @@
-//! Folds and merges of one partition. Each returns what the partition shall look like; loose runs that flushes add in
-//! the meantime are not its business, and stay.
+//! Folds and merges of one partition. Each returns the new contents of the partition. Unindexed
+//! runs that a flush adds meanwhile are not part of it and stay.
 
 use super::{
     JobContext, MergeScan, Sieve, VersionFilter,
@@ -15,34 +15,33 @@ use crate::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Rows between two looks at whether the job shall give up.
+/// Rows between two checks for cancellation.
 const ROWS_PER_CHECK: u64 = 4096;
 
-/// What a partition, or a part of one, shall consist of.
+/// New contents of a partition or of a part of one.
 #[derive(Clone, Debug, Default)]
 pub struct MergePart {
-    /// The part's first key; of the first part, the partition's.
+    /// First key; for the first part the partition's.
     pub start: Vec<u8>,
-    /// The part's end; of the last part, the partition's.
+    /// End; for the last part the partition's.
     pub end: Option<Vec<u8>>,
-    /// Runs that were written, in key order.
+    /// New runs, in key order.
     pub written: Vec<RunMeta>,
-    /// The view's runs, by selector.
+    /// Runs of the view, by selector.
     pub runs: Vec<FileNumber>,
-    /// The view over `runs`.
     pub view: Option<ViewMeta>,
-    /// The loose runs, oldest first; those that flushes have added meanwhile come after them.
+    /// Unindexed runs, oldest first. Runs that flushes added meanwhile follow them.
     pub loose: Vec<FileNumber>,
 }
 
-/// What a fold or merge has made.
+/// Result of a job.
 #[derive(Clone, Debug, Default)]
 pub struct MergeOutput {
-    /// One part, or after a split several.
+    /// One part, or several after a split.
     pub parts: Vec<MergePart>,
-    /// The runs that are not needed by this partition any more.
+    /// Runs that this partition no longer needs.
     pub consumed: BTreeSet<FileNumber>,
-    /// Loose runs that went into the view.
+    /// Unindexed runs that the view now covers.
     pub folded: BTreeSet<FileNumber>,
 }
 
@@ -58,7 +57,8 @@ fn numbers(runs: &[Arc<Run>]) -> Vec<FileNumber> {
     runs.iter().map(|r| r.meta().number).collect()
 }
 
-/// Folds the loose runs into the view. Without one, the view inside the oldest run serves as the old view.
+/// Folds the unindexed runs into the view. Without a view, the one inside the oldest run serves as
+/// the old view.
 pub fn fold(context: &JobContext<'_>, partition: &Partition) -> Result<MergeOutput> {
     let bounds = partition.bounds();
     let loose = partition.loose_runs();
@@ -84,7 +84,7 @@ pub fn fold(context: &JobContext<'_>, partition: &Partition) -> Result<MergeOutp
     Ok(MergeOutput { parts: vec![part], folded, ..Default::default() })
 }
 
-/// Braids the view of a partition anew, over the runs it should have.
+/// Rebuilds the view of a partition over its indexed runs.
 pub fn rebuild(context: &JobContext<'_>, partition: &Partition) -> Result<MergeOutput> {
     let (number, path) = context.new_view();
     let runs = runs_of(&partition.runs);
@@ -93,8 +93,8 @@ pub fn rebuild(context: &JobContext<'_>, partition: &Partition) -> Result<MergeO
     Ok(MergeOutput { parts: vec![part], ..Default::default() })
 }
 
-/// Cuts a partition at a key. No entry is rewritten. Where a run lies on both sides, both sides read it, and the view is left to
-/// be built again.
+/// Cuts a partition at a key without rewriting entries. If a run lies on both sides, both sides
+/// read it and their views are rebuilt later.
 pub fn cut(context: &JobContext<'_>, partition: &Partition, at: &[u8]) -> Result<MergeOutput> {
     let lies_over = |handle: &Arc<RunHandle>| {
         let meta = handle.run().meta();
@@ -114,7 +114,7 @@ pub fn cut(context: &JobContext<'_>, partition: &Partition, at: &[u8]) -> Result
         let loose = loose.iter().filter(is_here).cloned().collect::<Vec<_>>();
         match of_view.as_slice() {
             [] => {}
-            // One run needs no view but its own.
+            // A single run uses the view in its file.
             [only] => part.loose = vec![only.run().meta().number],
             all if all.len() == partition.runs.len() => {
                 part.view.clone_from(&partition.layout.view);
@@ -137,30 +137,32 @@ fn is_inside(meta: &RunMeta, bounds: &Bounds) -> bool {
     bounds.start <= meta.smallest && bounds.end.as_ref().is_none_or(|end| meta.largest < *end)
 }
 
-/// Where a run's entries within the partition begin.
+/// Returns the position of a run's first entry within the partition.
 fn first_position(handle: &RunHandle, bounds: &Bounds) -> Result<Position> {
     if bounds.start <= handle.run().meta().smallest {
         return Ok(Position::default());
     }
-    // By place, not by what a reader would see: an entry that a newer range tombstone covers may be all a snapshot has.
+    // By position, not visibility: an entry under a newer range tombstone may be visible to a
+    // snapshot.
     handle.view()?.position_of(handle.run(), &bounds.start, &crossbeam_epoch::pin())
 }
 
-/// Where merged runs go.
+/// Destination of merged runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// Into the view, with all other runs of the partition.
+    /// The view, with all other runs of the partition.
     View,
-    /// Among the loose runs; all inputs are loose, and the newest.
+    /// The unindexed runs. All inputs are unindexed, and the newest.
     Loose,
-    /// Into new partitions of about so many bytes. All runs are inputs.
+    /// New partitions of about this many bytes. All runs are inputs.
     Parts(u64),
-    /// Only the first keys, into a new partition of at least `bytes`. The other keys stay in the old runs. The new partition
-    /// ends where the old runs that it replaces give back what it takes. All runs are inputs.
+    /// Only the first keys, as a new partition of at least `bytes`. Other keys stay in the old
+    /// runs. The new partition ends where the runs that it replaces free as much space as it takes.
+    /// All runs are inputs.
     Prefix {
         /// Minimum size of the new partition.
         bytes: u64,
-        /// Runs that other partitions read too: their space does not come back.
+        /// Runs that other partitions read too. Dropping them frees no space.
         shared: &'a BTreeSet<FileNumber>,
     },
 }
@@ -194,7 +196,7 @@ pub fn merge(
         if target == Target::Loose {
             stay_loose(partition, &kept, part);
         } else if kept.is_empty() && part.written.len() <= limits::MAX_LOOSE_RUNS {
-            // One run needs no view but its own.
+            // A single run uses the view in its file.
             part.loose = part.written.iter().map(|m| m.number).collect();
         } else {
             braid(context, partition, part, &kept)?;
@@ -213,7 +215,7 @@ fn is_loose(partition: &Partition, number: &FileNumber) -> bool {
     partition.layout.loose.contains(number)
 }
 
-/// Puts merged runs behind the loose runs that were left alone; the view stays as it is.
+/// Appends the merged runs to the other unindexed runs. The view does not change.
 fn stay_loose(partition: &Partition, kept: &[Arc<RunHandle>], part: &mut MergePart) {
     let kept = kept.iter().map(|h| h.run().meta().number);
     part.loose = kept.filter(|n| is_loose(partition, n)).chain(part.written.iter().map(|m| m.number)).collect();
@@ -221,8 +223,8 @@ fn stay_loose(partition: &Partition, kept: &[Arc<RunHandle>], part: &mut MergePa
     part.view.clone_from(&partition.layout.view);
 }
 
-/// Makes the view of a merged part, over the runs that were left alone and those written. Where the former have a view
-/// already, the latter are folded into it.
+/// Makes the view of a merged part over the kept and the written runs. If a view of the kept runs
+/// exists, the written ones are folded into it.
 fn braid(context: &JobContext<'_>, partition: &Partition, part: &mut MergePart, kept: &[Arc<RunHandle>]) -> Result<()> {
     let mut written = Vec::with_capacity(part.written.len());
     for meta in &part.written {
@@ -258,7 +260,7 @@ struct Merger<'a> {
     start: Vec<u8>,
     output: RunOutput<'a>,
     dropped: u64,
-    /// Where to end, if only the first keys are merged.
+    /// End condition if only the first keys are merged.
     prefix: Option<Prefix>,
 }
 
@@ -275,7 +277,7 @@ impl<'a> Merger<'a> {
             scans.push(handle.run().scan(first_position(handle, &bounds)?));
         }
         let sets: Vec<_> = merged.iter().map(|h| Arc::clone(h.run().range_tombstones())).collect();
-        // A range tombstone that every snapshot sees, and that nothing older outlives, has done its work here.
+        // Drop a range tombstone that all snapshots see if no unmerged run has older entries.
         let oldest_snapshot = context.strata.first().copied().unwrap_or(0);
         let needed = |t: &RangeTombstone| {
             t.sequence > oldest_snapshot || others.iter().any(|run| run.meta().min_sequence < t.sequence)
@@ -298,7 +300,8 @@ impl<'a> Merger<'a> {
 
     fn run(&mut self, split_bytes: Option<u64>) -> Result<()> {
         if split_bytes.is_none() && self.prefix.is_none() {
-            // With one part its bounds are known, and the tombstones can stand before what they cover.
+            // A single part has known bounds, so its tombstones can precede the entries that they
+            // cover.
             for tombstone in std::mem::take(&mut self.written_tombstones) {
                 self.output.add_range_tombstone(tombstone);
             }
@@ -336,21 +339,22 @@ impl<'a> Merger<'a> {
         Ok(())
     }
 
-    /// Whether the merge of a prefix ends before the entry that the scan is on. All versions of keys below it are written.
+    /// Returns whether the merge of a prefix ends before the current entry. All versions of smaller
+    /// keys are written by then.
     #[cold]
     fn ends_prefix(&mut self) -> bool {
         let Merger { prefix: Some(prefix), scan, output, partition, .. } = self else { return false };
         prefix.ends_before(scan.entry().key, output, |input| scan.is_left(input, partition.layout.end.as_deref()))
     }
 
-    /// Whether an entry is to be written now.
+    /// Returns whether to write an entry now.
     #[inline]
     fn judge(&self, sieve: &mut Sieve<'_>, entry: &EntryRef<'_>) -> bool {
         let others = &self.others;
         sieve.judge(entry, |after, before| others.iter().any(|run| has_between(run, entry.key, after, before)))
     }
 
-    /// Writes the versions of a key that were held back.
+    /// Writes the held versions of a key.
     fn add_held(&mut self, sieve: &mut Sieve<'_>, cutter: &mut Cutter) -> Result<()> {
         for held in sieve.finish(|key, sequence| self.is_bottom(key, sequence)) {
             let entry = held.entry();
@@ -363,7 +367,7 @@ impl<'a> Merger<'a> {
         Ok(())
     }
 
-    /// Whether a tombstone hides nothing any more.
+    /// Returns whether a tombstone hides nothing any more.
     #[inline]
     fn is_droppable(&self, entry: &EntryRef<'_>) -> bool {
         entry.kind == EntryKind::Tombstone
@@ -371,7 +375,7 @@ impl<'a> Merger<'a> {
             && self.is_bottom(entry.key, entry.sequence)
     }
 
-    /// Whether no run that is not merged has a version of `key` that is older.
+    /// Returns whether no unmerged run has an older version of `key`.
     fn is_bottom(&self, key: &[u8], sequence: SequenceNumber) -> bool {
         !self.others.iter().any(|run| {
             let meta = run.meta();
@@ -379,7 +383,7 @@ impl<'a> Merger<'a> {
         })
     }
 
-    /// Writes the entry that the scan is on, as it is or as a tombstone.
+    /// Writes the current entry, or a tombstone in its place.
     fn add_scanned(&mut self, cutter: &mut Cutter, is_tombstone: bool) -> Result<()> {
         if cutter.split_bytes.is_some() && cutter.cuts_before(&self.output, self.scan.entry().key) {
             let key = self.scan.entry().key.to_vec();
@@ -395,7 +399,7 @@ impl<'a> Merger<'a> {
         Ok(())
     }
 
-    /// Ends the part before `end`, or the last part.
+    /// Ends the part before `end`; the last part if `end` is `None`.
     fn finish_part(&mut self, end: Option<Vec<u8>>) -> Result<()> {
         let mut output = std::mem::replace(&mut self.output, RunOutput::new(self.context));
         let last = end.is_none();
@@ -408,13 +412,14 @@ impl<'a> Merger<'a> {
             }
         }
         let written = output.finish()?;
-        // The end of the last part is the partition's own, also where that is open.
+        // The last part ends with the partition, also if that is unbounded.
         debug_assert!(!last || bounds.end == self.partition.layout.end);
         self.parts.push(MergePart { start: bounds.start, end: bounds.end, written, ..Default::default() });
         Ok(())
     }
 
-    /// The parts, and how many versions were dropped. A prefix has its only part already.
+    /// Returns the parts and the number of dropped versions. The only part of a prefix is finished
+    /// already.
     fn finish(mut self, is_prefix: bool) -> Result<(Vec<MergePart>, u64)> {
         if !is_prefix {
             self.finish_part(None)?;
@@ -423,7 +428,7 @@ impl<'a> Merger<'a> {
     }
 }
 
-/// Whether a run may have a version of a key after one commit and before another.
+/// Returns whether a run may have a version of a key after one commit and before another.
 fn has_between(run: &Run, key: &[u8], after: SequenceNumber, before: SequenceNumber) -> bool {
     let meta = run.meta();
     meta.min_sequence < before
@@ -432,20 +437,20 @@ fn has_between(run: &Run, key: &[u8], after: SequenceNumber, before: SequenceNum
         && key <= meta.largest.as_slice()
 }
 
-/// Where a partition is cut that is split.
+/// Finds the cuts of a split.
 struct Cutter {
     split_bytes: Option<u64>,
     last_key: Vec<u8>,
 }
 
 impl Cutter {
-    /// Whether to cut before the next entry, which has this key.
+    /// Returns whether to cut before the next entry, with key `key`.
     #[inline]
     fn cuts_before(&self, output: &RunOutput<'_>, key: &[u8]) -> bool {
         self.split_bytes.is_some_and(|bytes| self.last_key != key && is_cut_here(output, bytes, &self.last_key, key))
     }
 
-    /// Notes the key of an entry that was written.
+    /// Records the key of a written entry.
     #[inline]
     fn note(&mut self, key: &[u8]) {
         if self.split_bytes.is_some() {
@@ -455,7 +460,8 @@ impl Cutter {
     }
 }
 
-/// Whether a split shall cut before `key`: where a part is large enough, or nearly so and a tree ends.
+/// Returns whether a split cuts before `key`: if the part is full, or three quarters full and a
+/// tree ends.
 fn is_cut_here(output: &RunOutput<'_>, split_bytes: u64, last_key: &[u8], key: &[u8]) -> bool {
     if output.open_bytes() == 0 || last_key.is_empty() {
         return false;
@@ -464,8 +470,8 @@ fn is_cut_here(output: &RunOutput<'_>, split_bytes: u64, last_key: &[u8], key: &
     output.fills_part(split_bytes) || (tree_ends && output.fills_part(split_bytes / 4 * 3))
 }
 
-/// The runs of a partition of which no snapshot sees anything, and that need not be read again: those that a range tombstone
-/// deletes wholly, and those that have expired wholly.
+/// Returns the runs that can be dropped unread, since no snapshot sees any of their entries: range
+/// tombstones delete them fully, or they expired fully.
 pub fn droppable_runs(
     partition: &Partition,
     oldest_snapshot: SequenceNumber,
@@ -476,8 +482,8 @@ pub fn droppable_runs(
     dropped
 }
 
-/// The runs of which every entry has expired. What is older than such an entry must not come to light again: so where
-/// another run may have anything older, it is left to a merge.
+/// Returns the runs whose entries have all expired. An expired entry still hides older versions, so
+/// a run above possibly older data is left to a merge.
 fn expired_runs(partition: &Partition, expired_by_us: u64) -> impl Iterator<Item = FileNumber> + '_ {
     let hides = |meta: &RunMeta, other: &RunMeta| {
         other.number != meta.number

@@ -1,4 +1,4 @@
-//! A merge of raw scans: every version of every key, key ascending, newest first.
+//! Merge of run scans: all versions of all keys, key ascending, newest first.
 
 use crate::{
     base::{EntryRef, MergeOrder, Result},
@@ -10,18 +10,18 @@ use std::cmp::Ordering;
 #[derive(Debug)]
 pub struct MergeScan {
     scans: Vec<RunScan>,
-    /// The scans that stand on an entry.
+    /// Scans with a current entry.
     order: MergeOrder,
     started: bool,
 }
 
 impl MergeScan {
-    /// A merge of scans that have not been moved yet.
+    /// Merges scans that have not been advanced yet.
     pub fn new(scans: Vec<RunScan>) -> MergeScan {
         MergeScan { order: MergeOrder::default(), scans, started: false }
     }
 
-    /// Moves to the next entry; false at the end.
+    /// Moves to the next entry; `false` at the end.
     pub fn advance(&mut self) -> Result<bool> {
         let MergeScan { scans, order, started } = self;
         if !*started {
@@ -41,13 +41,13 @@ impl MergeScan {
         Ok(order.first().is_some())
     }
 
-    /// Whether a scan stands on an entry below `end`. Scans are numbered as they were given.
+    /// Returns whether scan `index` is at an entry below `end`. Indices are those of `new`.
     pub fn is_left(&self, index: usize, end: Option<&[u8]>) -> bool {
         let key = self.scans.get(index).and_then(RunScan::key);
         key.is_some_and(|key| end.is_none_or(|end| key < end))
     }
 
-    /// The entry it stands on. Precondition: the last `advance` said true.
+    /// Returns the current entry. Panics unless the last `advance` returned true.
     pub fn entry(&self) -> EntryRef<'_> {
         self.scans[self.order.first().expect("the scan stands on an entry")].entry()
     }

@@ -1,7 +1,7 @@
-//! Plans, flushes, folds and merges: how data moves from memtables into runs and from runs into fewer runs.
+//! Moves data from memtables into runs, and from many runs into fewer.
 //!
-//! `plan.rs` decides from sizes alone; the others act and return what they made. Putting it into force (one edit of
-//! the manifest) is the database's business.
+//! `plan.rs` decides from sizes alone; the other files do the work and return the result. The
+//! database installs it with one edit of the manifest.
 
 mod combine;
 mod context;

@@ -1,8 +1,8 @@
-//! Writing filtered entries into runs, cut where they grow too large.
+//! Writes filtered entries into runs, and cuts runs that grow too large.
 //!
-//! A run is cut between keys, so that the versions of a key stand in one place. Should one key have more versions than
-//! the room that was kept for them, the run is cut among them: what runs hold is told apart by sequence number
-//! alone, and whether one may hold a key by its range, ends included, so nothing depends on it but speed.
+//! Runs are cut between keys, so that one run has all versions of a key. If a key has more versions
+//! than the spare room, the run is cut among them. That costs only speed, since readers distinguish
+//! versions by sequence number and runs by inclusive key range.
 
 use super::{JobContext, filter::HeldTombstones};
 use crate::{
@@ -14,39 +14,39 @@ use crate::{
     view::SortedRunWriter,
 };
 
-/// Blocks left free when a run is cut, so that all versions of the last key still fit.
+/// Blocks kept free when a run is cut, for further versions of its last key.
 const SPARE_BLOCKS: u32 = 8192;
 
-/// The most blocks of a run; the next entry then begins another.
+/// Maximum blocks of a run. The next entry begins a new run.
 const RUN_BLOCKS_MAX: u32 = limits::MAX_RUN_BLOCKS as u32 - 1;
 
-/// Runs are merged into one run only if they have no more blocks.
+/// Maximum total blocks of runs that are merged into one.
 pub const MERGED_BLOCKS_MAX: u64 = (RUN_BLOCKS_MAX - SPARE_BLOCKS) as u64;
 
-/// A part of a partition that is split gets about so many blocks at most, so that it is one run.
+/// Approximate maximum blocks of a part of a split, so that each part is one run.
 pub const PART_BLOCKS_MAX: u32 = 40_000;
 
-/// A partition with more blocks is split, however few bytes they pack into: else it would have too many runs for a view.
+/// Blocks above which a partition is split, even if it has few bytes. Otherwise a view could have
+/// too many runs.
 pub const PARTITION_BLOCKS_MAX: u64 = 100_000;
 
 const _: () = assert!(SPARE_BLOCKS < RUN_BLOCKS_MAX / 2 && PART_BLOCKS_MAX < RUN_BLOCKS_MAX - SPARE_BLOCKS);
 
-/// A sequence of runs, in key order.
+/// Writes a sequence of runs in key order.
 pub struct RunOutput<'a> {
     context: &'a JobContext<'a>,
     run_options: RunOptions,
-    /// A run is cut when it has so many bytes.
+    /// Size in bytes at which a run is cut.
     bytes_max: u64,
     writer: Option<SortedRunWriter>,
     held: HeldTombstones,
-    /// The tree of the open run's last entry.
+    /// Tree of the last entry of the open run.
     tree: Option<TreeId>,
     tombstones: Vec<RangeTombstone>,
     finished: Vec<RunMeta>,
 }
 
 impl<'a> RunOutput<'a> {
-    /// No runs yet.
     pub fn new(context: &'a JobContext<'a>) -> RunOutput<'a> {
         RunOutput {
             context,
@@ -60,26 +60,27 @@ impl<'a> RunOutput<'a> {
         }
     }
 
-    /// Runs that gets will have to ask by themselves: each has a filter.
+    /// Gives each run a filter, since gets will probe these runs one by one.
     pub fn standing_apart(mut self) -> RunOutput<'a> {
         self.run_options.has_filter = true;
         self
     }
 
-    /// Runs of which no more is written at once: for those that will not last.
+    /// Limits the bytes of a single write, for short-lived runs.
     pub fn in_writes_of(mut self, bytes_max: usize) -> RunOutput<'a> {
         self.run_options.write_bytes = self.run_options.write_bytes.min(bytes_max);
         self
     }
 
-    /// Runs that are not cut for their bytes. What is merged into one, and not split, must not become several: it would be merged
-    /// again at once, for ever.
+    /// Never cuts runs for their size in bytes. If the output of a merge into one run were cut, the
+    /// planner would merge it again, without end.
     pub fn whole(mut self) -> RunOutput<'a> {
         self.bytes_max = u64::MAX;
         self
     }
 
-    /// Adds the next entry. A tombstone that is `droppable` is written only if an older version of its key follows.
+    /// Adds the next entry. A `droppable` tombstone is written only if an older version of its key
+    /// follows.
     pub fn add(&mut self, entry: &EntryRef<'_>, droppable: bool) -> Result<()> {
         if self.held.is_for_other_key(entry.key) {
             self.held.forget();
@@ -97,8 +98,8 @@ impl<'a> RunOutput<'a> {
         self.write(entry)
     }
 
-    /// Adds a range tombstone: to the open run, or to the next that is opened. Best before the entries it covers, which
-    /// are then counted as dead.
+    /// Adds a range tombstone to the open run, or to the next. Add it before the entries that it
+    /// covers: they are then counted as garbage.
     pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) {
         if let Some(writer) = &mut self.writer {
             writer.add_range_tombstone(tombstone);
@@ -112,18 +113,18 @@ impl<'a> RunOutput<'a> {
         }
     }
 
-    /// The bytes written so far, to the open run alone: none of a part is full before it is cut, but for a key whose
-    /// versions alone fill a run.
+    /// Returns the bytes of the open run. During a split that is the size of the current part,
+    /// except if versions of one key fill a run.
     pub fn open_bytes(&self) -> u64 {
         self.writer.as_ref().map_or(0, SortedRunWriter::estimated_bytes)
     }
 
-    /// The bytes written so far to all runs.
+    /// Returns the bytes written to all runs.
     pub fn bytes(&self) -> u64 {
         self.finished.iter().map(|run| run.file_bytes).sum::<u64>() + self.open_bytes()
     }
 
-    /// Whether what was written so far is enough for a part of about so many bytes.
+    /// Returns whether the open run is large enough for a part of `bytes` bytes.
     pub fn fills_part(&self, bytes: u64) -> bool {
         self.open_bytes() >= bytes || self.open_blocks() >= PART_BLOCKS_MAX
     }
@@ -170,7 +171,7 @@ impl<'a> RunOutput<'a> {
         Ok(())
     }
 
-    /// Writes what is left; the runs in key order. The files are synced, the directory is not.
+    /// Finishes the last run and returns all, in key order. Syncs the files, not the directory.
     pub fn finish(mut self) -> Result<Vec<RunMeta>> {
         self.held.forget();
         if !self.tombstones.is_empty() {
@@ -181,7 +182,7 @@ impl<'a> RunOutput<'a> {
     }
 }
 
-/// The open run; if there is none, a new one, with the range tombstones that wait for it.
+/// Returns the open run, or a new one with the pending range tombstones.
 fn open_writer<'w>(
     context: &JobContext<'_>,
     options: &RunOptions,

@@ -1,150 +1,156 @@
-//! Plans: what to do with a partition, decided from sizes and counts alone.
+//! Planner: selects the next job of a partition from sizes and counts alone.
 //!
-//! - *Rebuild*: the view is missing or damaged; braid it anew from the runs.
-//! - *Major*, all runs: too many entries are dead, or one has been expired for too long.
-//! - *Major*, all loose runs and those that are sparse: files shared with partitions that have let them go.
-//! - *Cut*: the partition has grown too large, and there is a key between its runs, as where keys grow with time: each
-//!   side keeps its runs as they are.
-//! - *Split*: the partition has grown too large; merge everything and cut it into several. If that gave one part, as of
-//!   a key larger than a partition, then not again before it has grown by half.
-//! - *Loose*: there are many loose runs, but little is in them; merge the newest into one. A view costs its whole length
-//!   to write, so it waits until it gets enough.
-//! - *Fold*: the loose runs go into the view, and no entry is rewritten. Sooner if readers ask them so often that this pays.
-//! - *Major*, all runs, while idle: none of them holds much of the partition, so that every range is in pieces. For each entry that was new, one
-//!   and a half are written at the most.
-//! - *Major*, some runs: the view would get too many runs; merge the loose ones into one, and once the view is full the
-//!   smallest half of its runs with them. So small runs are merged often, large ones seldom.
+//! - *Rebuild*: the view is missing or damaged.
+//! - *Major*, all runs: too many entries are garbage, or one has been expired for too long.
+//! - *Major*, all unindexed and all sparse runs: their files are mostly garbage, shared with
+//!   partitions that dropped them.
+//! - *Cut*: the partition is too large and a key separates its runs, as with keys that grow with
+//!   time. Each side keeps its runs.
+//! - *Split*: the partition is too large. Merge everything and cut it into several. If that gave
+//!   one part, because one key exceeds a partition, retry only after growth by half.
+//! - *Loose*: many unindexed runs with little data. Merge the newest into one. A view is rewritten
+//!   in full, so the fold waits for more data.
+//! - *Fold*: add the unindexed runs to the view. No entry is rewritten. Earlier if reads of these
+//!   runs already cost as much.
+//! - *Major*, all runs, while idle: no run has much of the partition, so every range is spread over
+//!   runs. Writes at most 1.5 entries for each new one.
+//! - *Major*, some runs: the view would have too many runs. Merge the unindexed ones, and if the
+//!   view is full also the smallest half of its runs. So small runs are merged often, large ones
+//!   seldom.
 
 use crate::base::FileNumber;
 
-/// About what a get pays for a loose run, in nanoseconds.
+/// Approximate cost of probing an unindexed run in a get, in nanoseconds.
 const LOOSE_READ_NS: u64 = 150;
-/// About what a fold pays for each entry of the view, and for each that is new in it.
+/// Approximate cost of a fold in nanoseconds: for each entry of the view, and for each new entry.
 const VIEW_ENTRY_NS: u64 = 20;
 const NEW_ENTRY_NS: u64 = 600;
-/// What it pays for the new files, at least.
+/// Minimum cost of a fold in nanoseconds, for its new files.
 const FOLD_NS_MIN: u64 = 5_000_000;
 
-/// A partition is in pieces if it has so many times what its largest run has.
+/// A partition is spread over its runs if it has this many times the size of its largest run.
 const PIECES: u64 = 3;
 
 /// A run, for planning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunShape {
-    /// Its number.
     pub number: FileNumber,
-    /// Its bytes within this partition; a shared run counts with its share.
+    /// Bytes within this partition. A shared run counts with its share.
     pub bytes: u64,
-    /// Its entries within this partition, likewise.
+    /// Entries within this partition, likewise.
     pub entries: u64,
-    /// Its blocks within this partition, likewise.
+    /// Blocks within this partition, likewise.
     pub blocks: u64,
-    /// Whether much of its file belongs to partitions that have let it go: what is left is worth moving out.
+    /// Whether much of the file belongs to partitions that dropped it, so that moving the remaining
+    /// entries out pays.
     pub is_sparse: bool,
 }
 
-/// What a view counts, for planning.
+/// Entry counts of a view, for planning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ViewShape {
-    /// All its entries.
     pub entries: u64,
-    /// Those that are stale or tombstones, and about as many as have expired.
+    /// Stale entries and tombstones, plus an estimate of expired entries.
     pub dead: u64,
 }
 
 /// A partition, for planning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionShape {
-    /// The runs of the view.
+    /// Runs of the view.
     pub runs: Vec<RunShape>,
-    /// The loose runs, oldest first.
+    /// Unindexed runs, oldest first.
     pub loose: Vec<RunShape>,
-    /// How many loose runs count where it is asked whether they are too many: fewer than there are, if none lies over another.
+    /// Number of unindexed runs to compare with the maximum: fewer than there are if they do not
+    /// overlap.
     pub loose_weight: usize,
-    /// How many of them, from the oldest on, have no key that anything older has.
+    /// Number of the oldest unindexed runs whose keys occur in nothing older.
     pub loose_adding: usize,
-    /// How many gets had to ask loose runs one by one, or other reads that took as long.
+    /// Gets that probed unindexed runs one by one; other reads count as gets of equal duration.
     pub loose_reads: u64,
     /// Whether there is a view over `runs`.
     pub has_view: bool,
-    /// What the view counts; without one, what the oldest run's own view counts.
+    /// Counts of the view; without one, of the oldest run's own view.
     pub counts: Option<ViewShape>,
-    /// Dead entries that the last merge could not drop because snapshots hold them still.
+    /// Garbage entries that the last merge could not drop because snapshots pin them. `u64::MAX`
+    /// while the partition must not be chosen.
     pub dead_held: u64,
-    /// A key that no run lies on both sides of, with at least a quarter of the bytes on either; asked for if the partition
-    /// is too large.
+    /// Key that separates the runs, with at least a quarter of the bytes on each side. Set if the
+    /// partition is too large.
     pub cut: Option<Vec<u8>>,
-    /// Whether there is such a key, or might be: asked for while idle.
+    /// Whether a cut key exists or may exist. Computed while idle; otherwise `true`.
     pub is_in_order: bool,
-    /// How long ago the first of its entries expired, in microseconds; 0 if none has.
+    /// Microseconds since its first entry expired; 0 if none has.
     pub expired_for_us: u64,
-    /// About how many of its entries have expired.
+    /// Approximate number of expired entries.
     pub expired: u64,
-    /// Its bytes when a split last gave one part, since it could not be cut; 0 if none did.
+    /// Bytes when a split last gave only one part; 0 if none did.
     pub unsplit_bytes: u64,
-    /// Whether a blob file waits to be given up that runs of this partition refer to.
+    /// Whether its runs refer to a blob file that is to be dropped.
     pub relocate_blobs: bool,
 }
 
-/// When to do what.
+/// Thresholds of the planner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanOptions {
-    /// A partition larger than this is split, in bytes.
+    /// Bytes above which a partition is split.
     pub partition_bytes_max: u64,
-    /// One with more blocks likewise.
+    /// Blocks above which a partition is split.
     pub partition_blocks_max: u64,
-    /// Loose runs with more blocks together are not merged into one.
+    /// Maximum total blocks of unindexed runs that are merged into one.
     pub merged_blocks_max: u64,
-    /// So many loose runs are too many.
+    /// Number of unindexed runs that triggers a fold or merge.
     pub loose_max: usize,
-    /// Loose runs are folded once they have so many bytes for each entry that the view will have.
+    /// New bytes for each entry of the new view from which a fold pays.
     pub fold_bytes_per_entry: u64,
-    /// The most runs in a view.
+    /// Maximum runs in a view.
     pub view_runs_max: usize,
-    /// The most that are left in a view when idle.
+    /// Maximum runs in a view when idle.
     pub view_runs_max_idle: usize,
-    /// The most dead entries among all, in per cent.
+    /// Maximum garbage entries, in percent of all entries.
     pub dead_percent_max: u64,
-    /// What has expired is let go of after so long at the latest, in microseconds.
+    /// Maximum time until expired entries are dropped, in microseconds.
     pub expired_for_us_max: u64,
-    /// And after so long, if it is a hundredth of all entries: sooner if it is more, later if less.
+    /// The same if they are one percent of all entries. Inversely proportional to their share.
     pub expired_hundredth_for_us_max: u64,
-    /// Whether the database is idle: then loose runs are folded whatever their number.
+    /// Whether the database is idle. Unindexed runs are then folded, whatever their number.
     pub idle: bool,
-    /// Whether the disk was not full of late: else nothing is merged that can stay as it is.
+    /// Whether the disk was not full recently. Otherwise optional merges wait.
     pub has_space: bool,
 }
 
-/// What to do.
+/// Next job of a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
-    /// Braid the view anew.
+    /// Rebuild the view.
     Rebuild,
-    /// Divide the runs among two partitions, the second of which begins at this key. Both read a run that lies on both sides.
+    /// Divide the runs among two partitions; `at` is the first key of the second. Both read a run
+    /// that lies on both sides.
     Cut {
         /// The key.
         at: Vec<u8>,
     },
-    /// Merge everything and cut it into partitions of an equal part of the largest size.
+    /// Merge everything and cut it into partitions of a fraction of the maximum size.
     Split,
-    /// Merge the first keys into a partition of their own and leave the others in the old runs: where the disk has no space
-    /// for a merge of everything. Only asked for after such a merge was refused.
+    /// Merge the first keys into their own partition and leave the others in the old runs. Only
+    /// after the disk had no space for a merge of everything.
     Prefix,
-    /// Merge these loose runs, the newest, into one loose run.
+    /// Merge the newest unindexed runs into one.
     Loose {
         /// Their numbers.
         inputs: Vec<FileNumber>,
     },
-    /// Merge these runs into one of the view's; loose runs that are not among them go into the view as well.
+    /// Merge these runs into one of the view. Other unindexed runs are folded into it as well.
     Major {
         /// Their numbers.
         inputs: Vec<FileNumber>,
     },
-    /// Fold the loose runs into the view.
+    /// Fold the unindexed runs into the view.
     Fold,
 }
 
-/// The best key to cut at, for [`PartitionShape::cut`]: `runs` have a first key, a last key and a length in bytes.
+/// Returns the best key to cut at, for [`PartitionShape::cut`]. Each run is (first key, last key,
+/// bytes).
 pub fn best_cut<'a>(mut runs: Vec<(&'a [u8], &'a [u8], u64)>) -> Option<&'a [u8]> {
     runs.sort_unstable();
     let all: u64 = runs.iter().map(|run| run.2).sum();
@@ -161,11 +167,12 @@ pub fn best_cut<'a>(mut runs: Vec<(&'a [u8], &'a [u8], u64)>) -> Option<&'a [u8]
     best.map(|(_, key)| key)
 }
 
-/// The partition to merge next so that no more than this share of all entries is dead, in per cent: the one with the most dead
-/// entries among its own, which gives back most space for what is written. `None` if there are no more.
+/// Returns the partition to merge so that garbage stays within `percent_max` of all entries: the
+/// one with the highest share, which frees most space per byte written. `None` if garbage is within
+/// the limit.
 ///
-/// What stands in loose runs is not counted yet. It is taken to supersede as much as it can, so that what will be merged is not
-/// folded before; but only what is known to be dead makes a partition worth a merge.
+/// Unindexed entries are assumed to supersede as many entries as possible, so that data to be
+/// merged is not folded first. But only known garbage makes a partition eligible.
 pub fn deadest<'a>(shapes: impl Iterator<Item = &'a PartitionShape>, percent_max: u64) -> Option<usize> {
     let (mut entries, mut dead) = (0, 0);
     let mut most = None;
@@ -175,7 +182,7 @@ pub fn deadest<'a>(shapes: impl Iterator<Item = &'a PartitionShape>, percent_max
         let loose = if shape.has_view && shape.dead_held < u64::MAX { loose } else { 0 };
         entries += counts.entries + loose;
         dead += counts.dead.saturating_sub(shape.dead_held) + loose;
-        // Of those that are alike, the smallest: then there may be enough of it.
+        // Prefer the smallest of equals; that may already free enough.
         let rank = (dead_percent(shape), std::cmp::Reverse(counts.entries));
         if rank.0 > percent_max && most.is_none_or(|(most, _)| rank > most) {
             most = Some((rank, index));
@@ -184,18 +191,20 @@ pub fn deadest<'a>(shapes: impl Iterator<Item = &'a PartitionShape>, percent_max
     most.filter(|_| dead * 100 > entries * percent_max).map(|(_, index)| index)
 }
 
-/// How much is dead of all entries, about.
+/// Estimate of the garbage among all entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadEstimate {
-    /// Its share, in thousandths, without what was let go of.
+    /// Share of garbage, in thousandths, without `let_go`.
     pub per_mille: u64,
-    /// The partition of which most is dead, if with what was let go of it is more than was asked for, and half as much in that partition.
+    /// Partition with the highest garbage share, if garbage including `let_go` exceeds the limit
+    /// and that share exceeds half the limit.
     pub deadest: Option<usize>,
 }
 
-/// How much is dead while there are commits, and which partition to merge next so that it is no more than this share, in per cent. Unlike [`deadest`], this counts what
-/// stands in runs outside of views: of a thousand of their entries so many are taken to have superseded another, tombstones twice. And
-/// `let_go` entries of files that no partition reads any more.
+/// Estimates garbage under write load, and selects the partition to merge to stay within
+/// `percent_max`. Unlike [`deadest`], it counts unindexed entries: `superseding_per_mille` of 1000
+/// are assumed to supersede another entry (tombstones count twice). `let_go` counts entries in
+/// files that no partition reads any more.
 pub fn estimate_dead<'a>(
     shapes: impl Iterator<Item = &'a PartitionShape>,
     (percent_max, superseding_per_mille, let_go): (u64, u64, u64),
@@ -220,7 +229,7 @@ pub fn estimate_dead<'a>(
     DeadEstimate { per_mille, deadest: most.filter(|_| is_too_much).map(|(_, index)| index) }
 }
 
-/// What to do with a partition; `None` if nothing.
+/// Returns the next job of a partition, if any.
 pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let count = shape.runs.len() + shape.loose.len();
     let bytes: u64 = all(shape).map(|r| r.bytes).sum();
@@ -240,9 +249,9 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     if !shape.has_view && !shape.runs.is_empty() {
         return Some(Plan::Rebuild);
     }
-    // One run needs no view but its own.
+    // A single run uses the view in its file.
     let foldable = count > 1 && !shape.loose.is_empty();
-    // What will be merged whole before long is not merged in part.
+    // If a merge of everything is near, a partial merge does not pay.
     let is_lasting = dead_percent(shape) * 4 < options.dead_percent_max;
     if options.idle && options.has_space && is_lasting && !shape.is_in_order && is_in_pieces(shape) {
         return Some(Plan::Major { inputs: all(shape).map(|r| r.number).collect() });
@@ -259,7 +268,7 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let entries: u64 = all(shape).map(|r| r.entries).sum();
     if !options.idle && !is_read && newer_bytes < entries.saturating_mul(options.fold_bytes_per_entry) {
         let inputs = newest(newer, options.merged_blocks_max);
-        // One run alone is not merged, nor runs that would be as many afterwards.
+        // The inputs must become fewer.
         if inputs.len() >= 2 {
             return Some(Plan::Loose { inputs });
         }
@@ -268,14 +277,15 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
         return Some(Plan::Fold);
     }
     if dead_percent(shape) * 2 >= options.dead_percent_max {
-        // All would be merged soon anyhow, and these entries with it once more.
+        // A merge of everything is near and would write these entries again.
         return Some(Plan::Major { inputs: all(shape).map(|r| r.number).collect() });
     }
     Some(Plan::Major { inputs: cheapest(base, newer, options) })
 }
 
-/// Whether no run holds more than a third of the entries, nor of the bytes. Merging all of them then writes one and a half times as much as
-/// was written since the largest of them was all there was. Not where a merge of all made several runs before.
+/// Returns whether no run has more than a third of the entries, nor of the bytes. Merging all then
+/// writes at most 1.5 times the data added since the largest run was the whole partition. `false`
+/// if a merge of everything gave several runs before.
 fn is_in_pieces(shape: &PartitionShape) -> bool {
     let is_spread = |size: fn(&RunShape) -> u64| {
         let largest = all(shape).map(size).max().unwrap_or(0);
@@ -284,21 +294,21 @@ fn is_in_pieces(shape: &PartitionShape) -> bool {
     shape.unsplit_bytes == 0 && is_spread(|run| run.entries) && is_spread(|run| run.bytes)
 }
 
-/// Whether readers have paid as much for having to ask loose runs one by one as a fold costs.
+/// Returns whether reads of unindexed runs have cost as much as a fold.
 fn is_read_often(shape: &PartitionShape) -> bool {
     let entries: u64 = all(shape).map(|r| r.entries).sum();
     let newer: u64 = shape.loose.iter().map(|r| r.entries).sum();
     shape.loose_reads * LOOSE_READ_NS >= (entries * VIEW_ENTRY_NS + newer * NEW_ENTRY_NS).max(FOLD_NS_MIN)
 }
 
-/// The bytes of a partition without what is known to be dead of the view.
+/// Returns the bytes of a partition without the known garbage of its view.
 fn live_bytes(shape: &PartitionShape) -> u64 {
     let counted = if shape.has_view { shape.runs.as_slice() } else { shape.loose.get(..1).unwrap_or_default() };
     let counted: u64 = counted.iter().map(|r| r.bytes).sum();
     all(shape).map(|r| r.bytes).sum::<u64>() - counted * dead_percent(shape) / 100
 }
 
-/// The share of dead entries among those that are counted, without those that snapshots hold.
+/// Returns the share of garbage among counted entries, without entries that snapshots pin.
 fn dead_percent(shape: &PartitionShape) -> u64 {
     let Some(counts) = &shape.counts else { return 0 };
     (counts.dead.saturating_sub(shape.dead_held) * 100).checked_div(counts.entries).unwrap_or(0)
@@ -314,7 +324,7 @@ fn is_too_dead(shape: &PartitionShape, options: &PlanOptions) -> bool {
     dead * 100 > counts.entries * options.dead_percent_max
 }
 
-/// Whether something has been expired for so long that it must go, or so much for some time.
+/// Returns whether expired entries must be dropped now, by their age and share.
 fn is_expired_too_long(shape: &PartitionShape, options: &PlanOptions) -> bool {
     let entries: u64 = all(shape).map(|r| r.entries).sum();
     let waited = u128::from(shape.expired_for_us) * u128::from(shape.expired) * 100;
@@ -322,8 +332,8 @@ fn is_expired_too_long(shape: &PartitionShape, options: &PlanOptions) -> bool {
     shape.expired_for_us >= options.expired_for_us_max || (shape.expired > 0 && waited >= most)
 }
 
-/// The runs of the view, and the loose ones. Where there is no view yet, the oldest loose run is as good as one if it is
-/// larger than the others together.
+/// Splits the runs into those of the view and the unindexed ones. Without a view, the oldest
+/// unindexed run serves as one if it is larger than the others together.
 fn base_and_newer(shape: &PartitionShape) -> (&[RunShape], &[RunShape]) {
     match shape.loose.split_first() {
         Some((first, rest)) if shape.runs.is_empty() && first.bytes > rest.iter().map(|r| r.bytes).sum() => {
@@ -333,7 +343,8 @@ fn base_and_newer(shape: &PartitionShape) -> (&[RunShape], &[RunShape]) {
     }
 }
 
-/// The two newest, and older ones as long as each is no larger than all that are newer; none if that is too much for one run.
+/// Returns the two newest runs, and older ones while each is no larger than all newer ones
+/// together. Stops before the run that would exceed `blocks_max`.
 fn newest(loose: &[RunShape], blocks_max: u64) -> Vec<FileNumber> {
     let (mut inputs, mut bytes, mut blocks) = (Vec::new(), 0, 0);
     for run in loose.iter().rev() {
@@ -347,10 +358,10 @@ fn newest(loose: &[RunShape], blocks_max: u64) -> Vec<FileNumber> {
     inputs
 }
 
-/// All loose runs; and if the view is full, the smallest others until it is half empty.
+/// Returns all unindexed runs and, if the view is full, its smallest runs until it is half empty.
 fn cheapest(base: &[RunShape], newer: &[RunShape], options: &PlanOptions) -> Vec<FileNumber> {
     let mut inputs: Vec<FileNumber> = newer.iter().map(|r| r.number).collect();
-    // The loose runs become one run; without others, if that leaves room in the view.
+    // The unindexed runs become one run. That suffices if the view has room for it.
     if base.len() < options.view_runs_max {
         return inputs;
     }

@@ -1,4 +1,4 @@
-//! Tests of plans and of what a merge keeps.
+//! Tests of the planner and of the version filter.
 
 use super::{filter::Validation, *};
 use crate::base::{EntryKind, EntryRef, RangeTombstone, RangeTombstoneSet};
@@ -53,7 +53,7 @@ fn shape(view: &[u64], loose: &[u64]) -> PartitionShape {
     }
 }
 
-/// The plans for a table of shapes, as text, so that a change of policy is seen as a change of this text.
+/// The plans for a table of shapes as text: a change of policy is a change of this text.
 #[test]
 fn plans_by_shape() {
     let dead = |mut s: PartitionShape, dead| {
@@ -203,7 +203,7 @@ fn a_cut_lies_between_runs_and_near_the_middle() {
     assert_eq!(cut(&[]), None);
 }
 
-/// What is kept of one key's versions: `v9` is a value written at 9, `t9` a tombstone.
+/// Filters the versions of one key: `v9` is a value at 9, `t9` a tombstone.
 fn kept(versions: &str, strata: &[u64], tombstones: &[(&str, &str, u64)]) -> String {
     let tombstones = tombstones
         .iter()
@@ -264,7 +264,8 @@ fn loose_runs_of_which_none_lies_over_another_may_be_more() {
     assert_eq!(plan(&read, &options(false)), Some(Plan::Fold), "they are read often");
 }
 
-/// `Builder::loose_runs` documents 2 as allowed. A merge of one run alone changes nothing, so the same plan comes again.
+/// `Builder::loose_runs` allows 2. A merge of one run changes nothing, so the same plan would come
+/// again.
 #[test]
 fn one_loose_run_is_never_merged_alone() {
     let options = PlanOptions { loose_max: 2, ..options(false) };
@@ -278,19 +279,19 @@ fn what_lies_in_pieces_is_merged_once_idle() {
     let all = Some(Plan::Major { inputs: vec![1, 2, 3, 101] });
     assert_eq!(plan(&pieces(), &options(true)), all);
     assert_eq!(plan(&pieces(), &options(false)), None);
-    // The disk was full a short while ago.
+    // The disk was full recently.
     assert_eq!(plan(&pieces(), &PlanOptions { has_space: false, ..options(true) }), Some(Plan::Fold));
-    // It was merged whole before, into several.
+    // A merge of everything gave several runs before.
     let unsplit = PartitionShape { unsplit_bytes: 1, ..pieces() };
     assert_eq!(plan(&unsplit, &options(true)), Some(Plan::Fold));
-    // One of them has more than a third, of the entries or of the bytes.
+    // One run has more than a third of the entries or bytes.
     let mut uneven = pieces();
     uneven.runs[1].bytes *= 3;
     assert_eq!(plan(&uneven, &options(true)), Some(Plan::Fold));
     assert_eq!(plan(&shape(&[10, 9], &[9]), &options(true)), Some(Plan::Fold));
-    // They lie one after another, so that no range is in pieces.
+    // The runs do not overlap.
     assert_eq!(plan(&PartitionShape { is_in_order: true, ..pieces() }, &options(true)), Some(Plan::Fold));
-    // All of it will be merged before long.
+    // All of it will be merged soon.
     let dying = PartitionShape { counts: Some(ViewShape { entries: 100, dead: 7 }), ..pieces() };
     assert_eq!(plan(&dying, &options(true)), Some(Plan::Fold));
 }
@@ -308,12 +309,12 @@ fn what_is_dead_while_there_are_commits_is_estimated() {
     assert_eq!(estimate(&[], 1000, 0), (0, None));
     assert_eq!(estimate(&[of(1000, 90, 0), of(1000, 90, 0)], 1000, 0), (90, None));
     assert_eq!(estimate(&[of(1000, 90, 0), of(1000, 120, 0)], 1000, 0), (105, Some(1)));
-    // Loose entries count by what they are taken to supersede.
+    // Unindexed entries count by the number that they are assumed to supersede.
     assert_eq!(estimate(&[of(900, 0, 100), of(900, 100, 100)], 0, 0), (50, None));
     assert_eq!(estimate(&[of(900, 0, 100), of(900, 100, 100)], 500, 0), (100, None));
     assert_eq!(estimate(&[of(900, 0, 100), of(900, 100, 100)], 1000, 0), (150, Some(1)));
     assert_eq!(estimate(&[of(900, 0, 100), of(900, 0, 100)], 2000, 0), (200, Some(0)));
-    // What a merge left in two runs, without a view, and a run that was flushed after that.
+    // Two runs that a merge left without a view, and a later flushed run.
     let merged = |adding| PartitionShape {
         counts: Some(ViewShape { entries: 600, dead: 0 }),
         loose_adding: adding,
@@ -321,11 +322,11 @@ fn what_is_dead_while_there_are_commits_is_estimated() {
     };
     assert_eq!(estimate(&[merged(2)], 1000, 0), (90, None));
     assert_eq!(estimate(&[merged(0)], 1000, 0), (1000, Some(0)));
-    // Of files that some partitions have let go of.
+    // Entries in files that some partitions dropped.
     assert_eq!(estimate(&[of(1000, 50, 0), of(1000, 70, 0)], 0, 0), (60, None));
     assert_eq!(estimate(&[of(1000, 50, 0), of(1000, 70, 0)], 0, 100), (60, Some(1)));
     assert_eq!(estimate(&[of(1000, 50, 0), of(1000, 50, 0)], 0, 500), (50, None), "no merge would give much back");
-    // What snapshots hold, and what is worked on.
+    // Entries pinned by snapshots; a partition with a job.
     let held = PartitionShape { dead_held: 300, ..of(1000, 400, 0) };
     assert_eq!(estimate(&[held.clone(), of(1000, 150, 0)], 0, 0), (125, Some(1)));
     let taken = PartitionShape { dead_held: u64::MAX, ..of(500, 400, 500) };

@@ -1,4 +1,4 @@
-//! Tests of what becomes of operands in flushes and merges, version by version.
+//! Tests of merge operands in flushes and merges, version by version.
 
 use super::{VersionFilter, combine::Sieve};
 use crate::{
@@ -6,7 +6,6 @@ use crate::{
     codec::{Base, MergeFunctions, Operand, Operands, encode_operands},
 };
 
-/// The function `append`.
 const APPEND: u64 = 4;
 
 const KEY: &[u8] = b"treekey";
@@ -22,7 +21,7 @@ fn value(sequence: SequenceNumber, text: &str) -> Version {
     (sequence, EntryKind::Value, text.as_bytes().to_vec())
 }
 
-/// What is between, by which a test says where other runs may have versions; and whether nothing is beneath.
+/// Commits at which other runs may have versions, and whether nothing lies beneath.
 struct Elsewhere {
     between: Vec<SequenceNumber>,
     is_bottom: bool,
@@ -30,7 +29,8 @@ struct Elsewhere {
 
 const NOWHERE: Elsewhere = Elsewhere { between: Vec::new(), is_bottom: true };
 
-/// What a merge makes of versions, newest first, as text: `10=value`, `10+a+b` for operands, `!` before those with a base.
+/// Merges versions, newest first, and returns the result as text: `10=value`, `10/reach+a+b` for
+/// operands, `!` before operands with a base.
 fn merged(
     versions: &[Version],
     strata: &[SequenceNumber],
@@ -75,8 +75,8 @@ fn what_nobody_tells_apart_becomes_one() {
     assert_eq!(merged(&over_value, &[20], &[], &NOWHERE), "9=new");
 }
 
-/// The story: a merge may take the newest and the oldest run and leave one in between alone. What that has must not be passed
-/// over.
+/// A merge may take the newest and the oldest run and leave out one in between. Versions of that
+/// run must keep their place.
 #[test]
 fn nothing_is_put_beneath_past_a_run_that_is_not_merged() {
     let versions = [append(9, 0, &["c"]), value(3, "v")];
@@ -88,8 +88,8 @@ fn nothing_is_put_beneath_past_a_run_that_is_not_merged() {
     assert_eq!(merged(&operands, &[20], &[], &elsewhere), "9=vbc", "older ones are in nobody's way");
 }
 
-/// The story: commits pile operands up in memory without a look at snapshots. So the newer entry stands for the older one, which
-/// a snapshot sees by itself; and what is beneath the older one is beneath both.
+/// Commits stack operands in memory without regard to snapshots. So the newer entry includes the
+/// older one, which a snapshot sees by itself. The base of the older one goes beneath both.
 #[test]
 fn an_entry_may_stand_for_one_that_a_snapshot_sees() {
     let versions = [append(12, 3, &["ab"]), append(9, 0, &["a"]), value(5, "v")];
@@ -98,7 +98,7 @@ fn an_entry_may_stand_for_one_that_a_snapshot_sees() {
     assert_eq!(merged(&versions, &[7, 10, 20], &[], &NOWHERE), "12/3+ab 9/0+a 5=v", "the value is seen by itself");
     let elsewhere = Elsewhere { is_bottom: false, ..NOWHERE };
     assert_eq!(merged(&versions[..2], &[10, 20], &[], &elsewhere), "12/3+ab 9/0+a");
-    // Where it stands for nothing older, that is what is beneath.
+    // If it includes nothing older, the older entry is its base.
     let apart = [append(12, 0, &["b"]), append(9, 0, &["a"]), value(5, "v")];
     assert_eq!(merged(&apart, &[10, 20], &[], &NOWHERE), "12/0+b 9=va");
     assert_eq!(merged(&apart, &[8, 20], &[], &NOWHERE), "12/3+ab 5=v");
@@ -113,7 +113,7 @@ fn range_tombstones_are_no_value_beneath() {
     assert_eq!(merged(&versions, &[4, 20], &[5], &NOWHERE), "9/3+bc 3=v", "a snapshot sees what is deleted since");
 }
 
-/// Values in blobs are not read by merges: they stand, and what is beneath them goes.
+/// Merges do not read blobs. A blob reference stays, and versions beneath it are dropped.
 #[test]
 fn a_value_in_a_blob_stands() {
     let versions = [append(9, 0, &["c"]), (5, EntryKind::BlobRef, b"ref".to_vec()), value(3, "v")];
