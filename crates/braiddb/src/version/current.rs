@@ -1,10 +1,10 @@
-//! CURRENT: which manifest is in force, and how much of it is known to be on disk.
+//! CURRENT: names the manifest in force and its synced length.
 //!
-//! Two slots, 4096 bytes apart, are written in turn, each with a higher generation than the one before; the valid
-//! slot of the higher generation counts. A crash while one is written leaves the other. No rename is needed, so it
-//! is the same on each system.
+//! Two slots, 4096 bytes apart, are written in turn with rising generations. The valid slot of the
+//! higher generation counts, so a crash during a write leaves the other. This needs no rename and
+//! works on every system.
 //!
-//! A slot is a file header (numbers: manifest number, generation) and then:
+//! A slot is a file header (numbers: manifest number, generation), then:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -22,28 +22,26 @@ use std::{
     sync::Arc,
 };
 
-/// The file's name.
 pub const CURRENT_NAME: &str = "CURRENT";
 
-/// Where the slots stand.
+/// Offsets of the slots.
 pub const SLOT_OFFSETS: [u64; 2] = [0, 4096];
 
-/// The length of a slot in bytes.
+/// Length of a slot in bytes.
 pub const SLOT_LEN: usize = FILE_HEADER_LEN + 16;
 
-/// What a slot says.
+/// Contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurrentSlot {
-    /// The number in the manifest's name.
+    /// Number in the manifest's name.
     pub manifest: FileNumber,
-    /// Higher than that of every slot written before.
+    /// Higher than in all slots written before.
     pub generation: u64,
-    /// The bytes of the manifest that must be there and valid.
+    /// Bytes of the manifest that must exist and be valid.
     pub manifest_len: u64,
 }
 
 impl CurrentSlot {
-    /// The slot's bytes.
     fn encode(&self, file_id: u64, offset: u64) -> Vec<u8> {
         let header = FileHeader::new(FileKind::Current, file_id, [self.manifest, self.generation]);
         let mut out = header.encode().to_vec();
@@ -53,7 +51,7 @@ impl CurrentSlot {
         out
     }
 
-    /// Reads the slot that stands at `offset`.
+    /// Decodes the slot at `offset`.
     pub fn decode(bytes: &[u8], path: &Path, offset: u64) -> Result<CurrentSlot> {
         let bad = |detail: &str| Error::corruption(path, offset, detail);
         let header = FileHeader::decode(FileKind::Current, bytes, path, offset)?;
@@ -68,7 +66,7 @@ impl CurrentSlot {
     }
 }
 
-/// What was found in CURRENT.
+/// Identity and contents of CURRENT at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenCurrent {
     file_id: u64,
@@ -86,7 +84,7 @@ pub struct Current {
 }
 
 impl Current {
-    /// Writes a new CURRENT. The caller syncs the directory.
+    /// Creates CURRENT. The caller syncs the directory.
     pub fn create(vfs: &dyn Vfs, dir: &Path, file_id: u64, manifest: FileNumber, manifest_len: u64) -> Result<Current> {
         let path = dir.join(CURRENT_NAME);
         let file = vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::io("create", &path, e))?;
@@ -97,7 +95,7 @@ impl Current {
         Ok(current)
     }
 
-    /// Opens CURRENT; `Ok(None)` if there is no such file.
+    /// Opens CURRENT; `Ok(None)` if it does not exist.
     pub fn open(vfs: &dyn Vfs, dir: &Path, read_only: bool) -> Result<Option<Current>> {
         let path = dir.join(CURRENT_NAME);
         let mode = if read_only { OpenMode::Read } else { OpenMode::ReadWrite };
@@ -128,7 +126,7 @@ impl Current {
         }
     }
 
-    /// Both slots of a CURRENT file, each read or refused.
+    /// Reads both slots; each is a slot or an error.
     pub fn read_slots(file: &dyn File, path: &Path) -> Result<Vec<Result<CurrentSlot>>> {
         SLOT_OFFSETS
             .iter()
@@ -140,17 +138,18 @@ impl Current {
             .collect()
     }
 
-    /// The file and what is in force by it: of two that are the same, nothing was written in between.
+    /// Returns the file's identity and newest slot. If two results are equal, nothing was written
+    /// in between.
     pub fn seen(&self) -> SeenCurrent {
         SeenCurrent { file_id: self.file_id, newest: self.newest }
     }
 
-    /// What is in force.
+    /// Returns the slot in force.
     pub fn newest(&self) -> CurrentSlot {
         self.newest
     }
 
-    /// Puts a manifest and its synced length in force, and syncs.
+    /// Installs a manifest and its synced length, and syncs.
     pub fn update(&mut self, manifest: FileNumber, manifest_len: u64) -> Result<()> {
         let slot = CurrentSlot { manifest, generation: self.newest.generation + 1, manifest_len };
         let index = 1 - self.newest_slot;

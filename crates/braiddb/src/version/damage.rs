@@ -1,4 +1,4 @@
-//! Lists every damaged record of a manifest and slot of CURRENT, and applies what is whole.
+//! Lists each damaged record of a manifest and slot of CURRENT, and applies the valid ones.
 
 use super::{CURRENT_NAME, Current, CurrentSlot, Edit, Layout, SLOT_LEN, SLOT_OFFSETS, manifest::read_record};
 use crate::{
@@ -9,18 +9,18 @@ use crate::{
 };
 use std::{io, path::Path};
 
-/// What a walk over a manifest has found.
+/// Result of a walk over a manifest.
 #[derive(Debug, Default)]
 pub struct WalkedManifest {
-    /// What all whole records before the first damaged one say.
+    /// Layout after all valid records before the first damaged one.
     pub layout: Layout,
-    /// Each damaged record, in order.
+    /// Damaged records, in order.
     pub damaged: Vec<DamagedUnit>,
-    /// Where the records end.
+    /// End of the records.
     pub end: u64,
 }
 
-/// Walks over the records of a manifest of which `synced_len` bytes must be valid.
+/// Walks the records of a manifest of which `synced_len` bytes must be valid.
 pub fn walk_manifest(bytes: &[u8], synced_len: u64, path: &Path) -> Result<WalkedManifest> {
     let mut walk = WalkedManifest::default();
     let header = FileHeader::decode(FileKind::Manifest, bytes, path, 0);
@@ -65,7 +65,7 @@ pub fn walk_manifest(bytes: &[u8], synced_len: u64, path: &Path) -> Result<Walke
             walk.end = offset as u64;
             return Ok(walk);
         }
-        // The next record whose checksum has this file's id and its own place in it.
+        // Find the next record whose checksum matches this file's id and the record's offset.
         let next = (offset + 1..bytes.len())
             .find(|&at| bytes.get(at..).is_some_and(|rest| read_record(rest, file_id, at as u64).is_some()));
         let end = next.map_or(synced_len.min(len), |next| next as u64);
@@ -81,7 +81,7 @@ pub fn walk_manifest(bytes: &[u8], synced_len: u64, path: &Path) -> Result<Walke
     }
 }
 
-/// The slots of CURRENT: those that are whole, and the damaged ones. `None` if there is no such file.
+/// Returns the valid and the damaged slots of CURRENT; `None` if it does not exist.
 pub fn walk_current(vfs: &dyn Vfs, dir: &Path) -> Result<Option<(Vec<CurrentSlot>, Vec<DamagedUnit>)>> {
     let path = dir.join(CURRENT_NAME);
     let file = match vfs.open(&path, OpenMode::Read) {

@@ -1,8 +1,9 @@
-//! Reads what is whole of a manifest, whatever became of the rest of it.
+//! Reads the undamaged parts of a manifest, for salvage.
 //!
-//! Edits before the damage lead to the layout of then. Edits after it are found by their checksums, which cover the file's id and their place, and are
-//! made on top as far as they can be: a change to a partition or run that a lost edit made says nothing by itself. Where an edit is lost, so is
-//! knowledge of which runs count: the caller must not take the layout for the whole truth.
+//! Edits before the damage give the layout of that time. Edits after it are found by their
+//! checksums, which cover file id and offset, and applied as far as possible: a change to a
+//! partition or run that a lost edit made has no meaning alone. A lost edit may have changed which
+//! runs count, so the caller must not trust the layout alone.
 
 use super::{
     Change, Current, Edit, Layout,
@@ -19,29 +20,28 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A manifest longer than this is not ours.
+/// Size in bytes above which a file is not accepted as a manifest.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
-/// What is left of a manifest.
+/// Readable contents of a damaged manifest.
 #[derive(Debug)]
 pub struct DamagedManifest {
-    /// Its file.
     pub path: PathBuf,
-    /// What its edits lead to, as far as they can be read.
+    /// Layout from all readable edits.
     pub layout: Layout,
-    /// Edits that were read.
+    /// Number of edits read.
     pub edits: u64,
-    /// Bytes that are no edits and should be, and what is wrong.
+    /// Ranges where edits should be but cannot be read, with the reason.
     pub gaps: Vec<(Range<u64>, String)>,
-    /// Whether it is the one that CURRENT names.
+    /// Whether CURRENT names it.
     pub is_named: bool,
-    /// Whether bytes past the last edit may be another one that was being written.
+    /// Whether bytes after the last edit may be an unfinished edit.
     pub has_rest: bool,
-    /// The byte of its header that was damaged.
+    /// Offset of the damaged header byte that was repaired.
     pub repaired: Option<usize>,
 }
 
-/// What CURRENT says, if it can be read: the slot in force.
+/// Returns the newest readable slot of CURRENT, or an error text.
 pub fn read_damaged_current(vfs: &dyn Vfs, dir: &Path) -> std::result::Result<CurrentSlot, String> {
     let path = dir.join(CURRENT_NAME);
     let file = vfs.open(&path, OpenMode::Read).map_err(|e| e.to_string())?;
@@ -58,8 +58,8 @@ pub fn read_damaged_current(vfs: &dyn Vfs, dir: &Path) -> std::result::Result<Cu
     best.ok_or(detail)
 }
 
-/// Reads manifest `number`. `synced_len` is how much of it CURRENT says to be there, if it says anything. An error text if nothing of
-/// it can be read.
+/// Reads manifest `number`. `synced_len` is its length by CURRENT, if known. Returns an error text
+/// if nothing can be read.
 pub fn read_damaged_manifest(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -135,14 +135,14 @@ impl DamagedManifest {
         }
     }
 
-    /// Makes the changes of an edit as far as they can be made.
+    /// Applies the changes of an edit as far as possible.
     fn apply(&mut self, edit: &Edit) {
         for change in &edit.changes {
             if self.layout.apply_change(change).is_err()
                 && let Change::SetRuns { partition, runs, loose, .. } = change
                 && let Some(partition) = self.layout.partitions.get_mut(partition)
             {
-                // Its runs are these all the same; what the lost edit said of them, their files say, too.
+                // Take the runs anyway. Their files have the other facts of the lost edit.
                 partition.runs.clone_from(runs);
                 partition.loose.clone_from(loose);
                 partition.view = None;
@@ -152,7 +152,8 @@ impl DamagedManifest {
     }
 }
 
-/// Whether bytes begin as an edit without changes does: such are not written, and zeros would pass for many.
+/// Returns whether the bytes begin like an edit without changes. Those are never written, and zeros
+/// would look like many of them.
 fn is_empty(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0; 4])
 }

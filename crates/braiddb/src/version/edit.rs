@@ -1,7 +1,7 @@
-//! Edits: what changes from one version to the next, as values and as bytes.
+//! Edits: the changes from one version to the next, and their encoding.
 //!
-//! An edit is a list of changes that take effect together. Each change is a tag byte and its fields; numbers are
-//! varints, keys are length-prefixed. Tags are never reused:
+//! An edit is a list of changes that take effect together. Each change is a tag byte and its fields.
+//! Numbers are varints, keys are length-prefixed. Tags are never reused:
 //!
 //! | tag | change | fields |
 //! |---|---|---|
@@ -9,15 +9,15 @@
 //! | 2 | `NewPartition` | id, start, has end (0/1), end |
 //! | 3 | `DropPartition` | id |
 //! | 4 | `AddLoose` | partition id, run number |
-//! | 5 | `SetRuns` | partition id, run count and numbers in view order, loose count and numbers oldest first, has view (0/1), view meta |
+//! | 5 | `SetRuns` | partition id, run count and numbers in view order, unindexed count and numbers oldest first, has view (0/1), view meta |
 //! | 6 | `Flushed` | sequence: everything up to it is in runs |
 //! | 7 | `Log` | oldest segment needed, durable LSN |
-//! | 8 | `NextFile` | every file number below it may have been used |
+//! | 8 | `NextFile` | every lower file number may have been used |
 //! | 9 | `LastSequence` | every sequence number up to it may have been used |
 //! | 10 | `Incarnation` | random id of the database, drawn at creation and at restore |
 //! | 11 | `Epoch` | the log epoch in force |
 //! | 12 | `NewRun` with entries that expire | run meta, expiries |
-//! | 13 | `Time` | the database's time, and how far that was ahead of the wall clock; microseconds |
+//! | 13 | `Time` | database time, and its lead over the wall clock; microseconds |
 
 use crate::{
     base::{FileNumber, SequenceNumber},
@@ -26,62 +26,60 @@ use crate::{
     view::ViewMeta,
 };
 
-/// One change. See the module for the tags.
+/// One change. The module lists the tags.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A run file exists.
+    /// A new run file.
     NewRun(Box<RunMeta>),
-    /// A partition begins, without runs.
+    /// A new partition, without runs.
     NewPartition {
-        /// Its number; never reused.
+        /// Id, never reused.
         id: u64,
-        /// Its first internal key.
+        /// First internal key.
         start: Vec<u8>,
-        /// The first key past it; `None` if it is the last.
+        /// First key after the partition; `None` for the last.
         end: Option<Vec<u8>>,
     },
-    /// A partition ends.
+    /// Removes a partition.
     DropPartition(u64),
-    /// A flush adds a loose run to a partition.
+    /// Adds a flushed run to a partition, unindexed.
     AddLoose {
-        /// The partition.
+        /// Partition id.
         partition: u64,
-        /// The run.
+        /// Run number.
         run: FileNumber,
     },
-    /// A job replaces a partition's runs, loose runs and view.
+    /// Replaces a partition's runs, unindexed runs and view.
     SetRuns {
-        /// The partition.
+        /// Partition id.
         partition: u64,
-        /// The view's runs, by selector.
+        /// Runs of the view, by selector.
         runs: Vec<FileNumber>,
-        /// The loose runs, oldest first.
+        /// Unindexed runs, oldest first.
         loose: Vec<FileNumber>,
-        /// The view file.
         view: Option<Box<ViewMeta>>,
     },
     /// Everything up to this sequence number is in runs.
     Flushed(SequenceNumber),
-    /// What recovery needs of the log.
+    /// Parts of the log that recovery needs.
     Log {
-        /// The first segment to replay.
+        /// First segment to replay.
         oldest_segment: FileNumber,
-        /// How far the log was synced.
+        /// Synced length of the log.
         durable_lsn: u64,
     },
-    /// File numbers below this may have been used.
+    /// Lower file numbers may have been used.
     NextFile(FileNumber),
     /// Sequence numbers up to this may have been used.
     LastSequence(SequenceNumber),
-    /// The database's random id.
+    /// Random id of the database.
     Incarnation(u64),
-    /// The log epoch in force.
     Epoch(u64),
-    /// When the edit was made.
+    /// Time of the edit.
     Time {
-        /// By the database's time, in microseconds since 1970; never goes back.
+        /// Database time, in microseconds since 1970. Never goes back.
         now_us: u64,
-        /// How far that was ahead of the wall clock, in microseconds.
+        /// Lead of the database time over the wall clock, in microseconds.
         ahead_us: u64,
     },
 }
@@ -89,17 +87,14 @@ pub enum Change {
 /// Changes that take effect together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edit {
-    /// The changes, in order.
     pub changes: Vec<Change>,
 }
 
 impl Edit {
-    /// An edit of these changes.
     pub fn new(changes: Vec<Change>) -> Edit {
         Edit { changes }
     }
 
-    /// The edit's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for change in &self.changes {
@@ -108,7 +103,7 @@ impl Edit {
         out
     }
 
-    /// Reads an edit; `None` if these are not the bytes of one.
+    /// Decodes an edit; `None` if invalid.
     pub fn decode(bytes: &[u8]) -> Option<Edit> {
         let mut reader = ByteReader::new(bytes);
         let mut changes = Vec::new();

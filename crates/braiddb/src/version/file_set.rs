@@ -1,7 +1,7 @@
-//! A version: all partitions at one moment, with their files open.
+//! A version: all partitions at one moment, with open files.
 //!
-//! A version never changes. Readers hold one while they need it; files that no version in use names any more are
-//! removed when their last handle goes.
+//! A version is immutable. Readers pin it while they need it. A file that no version names any more
+//! is removed when its last handle is dropped.
 
 use super::{Layout, Partition, PartitionLayout, RunHandle, partition_index::PartitionIndex};
 use crate::{
@@ -18,32 +18,31 @@ use std::{
 /// All partitions, in key order.
 #[derive(Debug, Default)]
 pub struct Version {
-    /// The partitions; they cover the whole keyspace.
+    /// The partitions. They cover the whole keyspace.
     pub partitions: Vec<Arc<Partition>>,
-    /// The first eight bytes of where each begins, as a number.
+    /// Index of the first eight bytes of each partition's start.
     partition_index: PartitionIndex,
 }
 
 impl Version {
-    /// A version of these partitions, which are in order.
     fn new(partitions: Vec<Arc<Partition>>) -> Version {
         let partition_index = PartitionIndex::new(partitions.iter().map(|p| key_head(&p.layout.start)).collect());
         Version { partitions, partition_index }
     }
 
-    /// The runs that partitions other than this one read.
+    /// Returns the runs that partitions other than `id` read.
     pub fn runs_of_others(&self, id: u64) -> BTreeSet<FileNumber> {
         let others = self.partitions.iter().filter(|partition| partition.id != id);
         others.flat_map(|p| p.layout.runs.iter().chain(&p.layout.loose)).copied().collect()
     }
 
-    /// The index of the partition that holds `key`.
+    /// Returns the index of the partition of `key`.
     #[inline]
     pub fn find(&self, key: &[u8]) -> usize {
         self.find_by_head(key_head(key), key)
     }
 
-    /// [`Version::find`] for who has the key's [`key_head`].
+    /// [`Version::find`] with the key's [`key_head`].
     #[inline(always)]
     pub fn find_by_head(&self, head: u64, key: &[u8]) -> usize {
         match self.find_by_prefix(head) {
@@ -52,24 +51,24 @@ impl Version {
         }
     }
 
-    /// The same, if the head alone tells it.
+    /// Fast path: finds the partition by the head alone; `None` if that is not enough.
     #[inline(always)]
     pub fn find_by_prefix(&self, head: u64) -> Option<usize> {
         self.partition_index.find(head).filter(|&number| number < self.partitions.len())
     }
 
-    /// The same for heads that several partitions may begin with.
+    /// General path for heads with which several partitions may begin.
     #[inline(never)]
     pub fn find_slow(&self, head: u64, key: &[u8]) -> usize {
         let first = self.partition_index.before(head);
-        // Only partitions that begin alike must be looked at.
+        // Only partitions with the same head need a comparison.
         let ties = self.partition_index.ties(first, head);
         let at_most = self.partitions[first..first + ties].partition_point(|p| p.layout.start.as_slice() <= key);
         (first + at_most).saturating_sub(1)
     }
 }
 
-/// The first eight bytes of a key as a number whose order is that of the bytes; zeros past its end.
+/// Returns the first eight bytes of a key as a number in byte order, padded with zeros.
 #[inline]
 pub fn key_head(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
@@ -78,7 +77,7 @@ pub fn key_head(key: &[u8]) -> u64 {
     }
 }
 
-/// The open files, by number. One job or flush at a time changes it, under the manifest's lock.
+/// Open files by number. One job or flush at a time changes it, under the manifest's lock.
 #[derive(Clone, Debug)]
 pub struct FileSet {
     dir: PathBuf,
@@ -89,7 +88,6 @@ pub struct FileSet {
 }
 
 impl FileSet {
-    /// No open files of this directory.
     pub fn new(dir: &Path, context: &TableContext) -> FileSet {
         FileSet {
             dir: dir.to_owned(),
@@ -100,18 +98,17 @@ impl FileSet {
         }
     }
 
-    /// The path of a run file.
     pub fn run_path(dir: &Path, number: FileNumber) -> PathBuf {
         dir.join(format!("{number:06}.run"))
     }
 
-    /// The path of a view file.
     pub fn view_path(dir: &Path, number: FileNumber) -> PathBuf {
         dir.join(format!("{number:06}.view"))
     }
 
-    /// The version of a layout. Files not open yet are opened; unchanged partitions of `before` are kept. A view that
-    /// cannot be opened is left out, and its partition read by its runs' own views.
+    /// Returns the version of a layout. Opens missing files and keeps unchanged partitions of
+    /// `before`. A view that cannot be opened is left out; its partition is then read through the
+    /// views inside its runs.
     pub fn version(&mut self, layout: &Layout, before: Option<&Version>) -> Result<Version> {
         let kept: HashMap<u64, &Arc<Partition>> =
             before.map(|v| v.partitions.iter().map(|p| (p.id, p)).collect()).unwrap_or_default();
@@ -173,18 +170,18 @@ impl FileSet {
         }
     }
 
-    /// Notes that a view was found damaged, so that the next version does without it.
+    /// Marks a view as damaged, so that the next version omits it.
     pub fn set_view_damaged(&mut self, number: FileNumber, reason: String) {
         self.damaged_views.insert(number, reason);
     }
 
-    /// The views known to be damaged and not replaced yet, with what was wrong.
+    /// Returns the damaged views that were not replaced yet, with the reasons.
     pub fn damaged_views(&self) -> &HashMap<FileNumber, String> {
         &self.damaged_views
     }
 
-    /// Lets go of all files that the layout does not name, which are another process's to remove, and gives views another try that
-    /// could not be opened.
+    /// Drops all files that the layout does not name, without removing them: another process does
+    /// that. Views that failed to open are tried again.
     pub fn forget_unused(&mut self, layout: &Layout) {
         self.runs.retain(|number, _| layout.runs.contains_key(number));
         let names = |number: &FileNumber| {
@@ -194,7 +191,8 @@ impl FileSet {
         self.damaged_views.clear();
     }
 
-    /// Lets go of all files that the layout does not name; each is removed from disk once no reader holds it.
+    /// Drops all files that the layout does not name. Each is removed from disk when its last
+    /// reader ends.
     pub fn release_unused(&mut self, layout: &Layout) {
         self.runs.retain(|number, handle| {
             let used = layout.runs.contains_key(number);
@@ -215,7 +213,7 @@ impl FileSet {
         let (dir, vfs, views) = (&self.dir, &self.context.vfs, &self.views);
         self.damaged_views.retain(|number, _| {
             let keep = used.contains(number);
-            // One that could not even be opened has no handle whose end would remove the file.
+            // A view that failed to open has no handle that would remove the file.
             if !keep && !views.contains_key(number) {
                 let path = FileSet::view_path(dir, *number);
                 match vfs.remove(&path) {
@@ -229,7 +227,7 @@ impl FileSet {
         });
     }
 
-    /// Bytes of memory that the open files keep taken.
+    /// Returns the bytes of memory that the open files use.
     pub fn resident_bytes(&self) -> usize {
         self.runs.values().map(|h| h.resident_bytes()).sum::<usize>()
             + self.views.values().map(|v| v.resident_bytes()).sum::<usize>()

@@ -1,7 +1,8 @@
-//! The layout: what the manifest says, as plain data. Opening the files it names makes a `Version` of it.
+//! Layout: the contents of the manifest as plain data. Opening its files makes a `Version`.
 //!
-//! Invariants, checked by `apply` (a manifest that breaks one is corrupt): partitions cover the whole keyspace without
-//! overlap, in order; every run that a partition names is known; a view has as many runs as its partition lists.
+//! Invariants, checked by `apply` and `check_cover` (a manifest that violates one is corrupt):
+//! partitions cover the whole keyspace in order, without overlap. Every run of a partition is
+//! known. A view has as many runs as its partition lists.
 
 use super::{Change, Edit};
 use crate::{
@@ -14,46 +15,45 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A partition, as plain data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PartitionLayout {
-    /// Its first internal key.
+    /// First internal key.
     pub start: Vec<u8>,
-    /// The first key past it; `None` if it is the last.
+    /// First key after the partition; `None` for the last.
     pub end: Option<Vec<u8>>,
-    /// The view's runs, by selector.
+    /// Runs of the view, by selector.
     pub runs: Vec<FileNumber>,
-    /// The loose runs, oldest first.
+    /// Unindexed runs, oldest first.
     pub loose: Vec<FileNumber>,
-    /// The view over `runs`; `None` while there is none (no runs, or it is to be rebuilt).
+    /// View over `runs`; `None` without runs or until it is rebuilt.
     pub view: Option<ViewMeta>,
 }
 
-/// Everything the manifest says.
+/// Contents of the manifest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layout {
     /// All runs in use.
     pub runs: BTreeMap<FileNumber, RunMeta>,
-    /// All partitions by number.
+    /// Partitions by id.
     pub partitions: BTreeMap<u64, PartitionLayout>,
-    /// Everything up to this is in runs.
+    /// Everything up to this sequence number is in runs.
     pub flushed: SequenceNumber,
-    /// The first log segment to replay.
+    /// First log segment to replay.
     pub oldest_segment: FileNumber,
-    /// How far the log is known to be on disk.
+    /// Synced length of the log.
     pub durable_lsn: u64,
-    /// The next file number to use.
+    /// Next file number to use.
     pub next_file: FileNumber,
-    /// The highest sequence number that may have been used.
+    /// Highest sequence number that may have been used.
     pub last_sequence: SequenceNumber,
-    /// The latest of the edits' times, and how far that was ahead of the wall clock: see [`Change::Time`].
+    /// Latest time of an edit and its lead over the wall clock: see [`Change::Time`].
     pub time_us: u64,
     pub time_ahead_us: u64,
-    /// The random id of the database.
+    /// Random id of the database.
     pub incarnation: u64,
-    /// The log epoch in force.
     pub epoch: u64,
 }
 
 impl Layout {
-    /// Makes the changes of one edit; an error says which rule it breaks, and the layout is then spoilt.
+    /// Applies an edit. An error names the violated rule; the layout is then unusable.
     pub fn apply(&mut self, edit: &Edit) -> Result<(), String> {
         for change in &edit.changes {
             self.apply_change(change)?;
@@ -142,7 +142,7 @@ impl Layout {
         if next.is_some() { Err("the last partition has an end".to_owned()) } else { Ok(()) }
     }
 
-    /// An edit that makes this layout from nothing.
+    /// Returns an edit that creates this layout from nothing.
     pub fn to_edit(&self) -> Edit {
         let mut changes = vec![
             Change::Incarnation(self.incarnation),

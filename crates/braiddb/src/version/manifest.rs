@@ -1,6 +1,6 @@
-//! The manifest: a log of edits, rewritten when it has grown far beyond what it says.
+//! The manifest: a log of edits, rewritten when it is much longer than its state.
 //!
-//! After the file header stand records, one an edit:
+//! Records follow the file header, one for each edit:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -8,9 +8,8 @@
 //! | 4..12 | checksum of length and payload, of the manifest's file id at the record's offset |
 //! | 12.. | the edit |
 //!
-//! An edit is written and synced, and then CURRENT records the manifest's new length. So what stands below that
-//! length must be valid (else it is corrupt), and at most one record past it counts, if it is whole: the edit whose
-//! CURRENT was not written any more.
+//! An edit is written and synced, then CURRENT records the new length. Bytes below that length must be
+//! valid. One valid record after it counts: the crash came before the update of CURRENT.
 
 use super::{Current, Edit, Layout, SeenCurrent};
 use crate::{
@@ -23,27 +22,26 @@ use std::{
     sync::Arc,
 };
 
-/// The length of a record's header in bytes.
+/// Length of a record's header in bytes.
 const RECORD_HEADER_LEN: usize = 12;
 
-/// A manifest is rewritten when it is longer than this and than four times its state.
+/// Length in bytes below which a manifest is not rewritten. Longer ones are, at four times their
+/// rewritten length.
 const REWRITE_BYTES_MIN: u64 = 256 << 10;
 
-/// The name of a manifest file.
 pub fn manifest_name(number: FileNumber) -> String {
     format!("MANIFEST-{number:06}")
 }
 
-/// A record of a manifest, for whoever inspects one.
+/// A record of a manifest.
 #[derive(Clone, Debug)]
 pub struct ManifestRecord {
-    /// Where it stands in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// What it says.
     pub edit: Edit,
 }
 
-/// All records of a manifest of which `synced_len` bytes must be valid, and the offset where they end.
+/// Returns all records of a manifest, of which `synced_len` bytes must be valid, and their end.
 pub fn read_records(bytes: &[u8], synced_len: u64, path: &Path) -> Result<(Vec<ManifestRecord>, u64)> {
     let bad = |offset: usize, detail: &str| Error::corruption(path, offset as u64, detail);
     let header = FileHeader::decode(FileKind::Manifest, bytes, path, 0)?;
@@ -78,7 +76,7 @@ fn record_checksum(file_id: u64, offset: u64, payload: &[u8]) -> u64 {
     checksum(file_id ^ payload.len() as u64, offset, payload)
 }
 
-/// The open manifest and the layout it has led to.
+/// The open manifest and its layout.
 #[derive(Clone, Debug)]
 pub struct Manifest {
     vfs: Arc<dyn Vfs>,
@@ -91,16 +89,16 @@ pub struct Manifest {
     len: u64,
     rewritten_len: u64,
     current: Current,
-    /// Whether CURRENT does not tell the present length yet.
+    /// Whether CURRENT does not have the latest length yet.
     current_is_behind: bool,
     layout: Layout,
     bytes_written: u64,
-    /// Whether its header is of an earlier version, which knew fewer changes.
+    /// Whether the header has an earlier version, with fewer kinds of changes.
     is_older: bool,
 }
 
 impl Manifest {
-    /// Begins a database: a manifest with this layout, and CURRENT. Everything is synced.
+    /// Creates the manifest and CURRENT of a new database. Everything is synced.
     pub fn create(vfs: &Arc<dyn Vfs>, runtime: &Arc<dyn Runtime>, dir: &Path, mut layout: Layout) -> Result<Manifest> {
         let number = layout.next_file;
         layout.next_file += 1;
@@ -130,7 +128,7 @@ impl Manifest {
         })
     }
 
-    /// Reads the manifest that CURRENT names; `Ok(None)` if there is no CURRENT.
+    /// Opens the manifest that CURRENT names; `Ok(None)` without CURRENT.
     pub fn open(
         vfs: &Arc<dyn Vfs>,
         runtime: &Arc<dyn Runtime>,
@@ -180,9 +178,12 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
-    /// A whole record past the synced length may be in the cache of the system only, and a torn one must not be
-    /// read as the start of the next: cut, write anew, sync, and let CURRENT say so. Written anew, because after a sync
-    /// that failed the system may take for clean what never reached the disk.
+    /// Makes the records found at open durable.
+    ///
+    /// A valid record after the synced length may exist only in the page cache, and a torn one must
+    /// not be taken for the start of the next. So the tail is cut, rewritten and synced before
+    /// CURRENT is updated. It is rewritten because after a failed sync the system may consider lost
+    /// pages clean.
     fn settle_tail(&mut self, file_len: u64, synced_len: u64, bytes: &[u8]) -> Result<()> {
         if file_len > self.len {
             self.file.set_len(self.len).map_err(|e| Error::io("truncate", &self.path, e))?;
@@ -198,40 +199,42 @@ impl Manifest {
         Ok(())
     }
 
-    /// Whether CURRENT says something else by now than when this was opened, for reading only: another process has written.
+    /// Returns whether another process has changed CURRENT since this handle was opened read-only.
     pub fn has_gone_on(&self) -> Result<bool> {
         Ok(self.look()? != self.current.seen())
     }
 
-    /// What CURRENT says by now. It is opened anew: another database may stand where this one stood, a restored one say.
+    /// Reads CURRENT from a newly opened file, since another database may have replaced this one,
+    /// as after a restore.
     pub fn look(&self) -> Result<SeenCurrent> {
         let current = Current::open(&*self.vfs, &self.dir, true)?;
         let missing = || Error::NotFound(format!("there is no database in {} any more", self.dir.display()));
         current.map(|current| current.seen()).ok_or_else(missing)
     }
 
-    /// What all edits have led to.
+    /// Returns the layout after all edits.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The manifest's file number.
+    /// Returns the manifest's file number.
     pub fn number(&self) -> FileNumber {
         self.number
     }
 
-    /// The manifest's length in bytes.
+    /// Returns the manifest's length in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Bytes written to manifests and CURRENT by this handle.
+    /// Returns the bytes that this handle wrote to manifests and CURRENT.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written
     }
 
-    /// Writes and syncs an edit; when it returns `Ok`, the edit is in force and survives power failure. After an
-    /// error of a sync the caller must not go on writing: what is on disk is not known.
+    /// Writes and syncs an edit. After `Ok` it is in force and survives power failure. After a
+    /// failed sync the caller must not continue to write, since the contents of the disk are
+    /// unknown.
     pub fn commit(&mut self, edit: &Edit) -> Result<()> {
         let mut layout = self.layout.clone();
         layout.apply(edit).unwrap_or_else(|rule| panic!("the engine made an edit that breaks a rule: {rule}"));
@@ -258,7 +261,8 @@ impl Manifest {
         self.note_current()
     }
 
-    /// Takes away what a write that found no space may have left, so that the edit is surely not in force.
+    /// Removes the remains of a write that found no space, so that the edit is certainly not in
+    /// force.
     fn take_back(&self, error: &Error) -> Result<()> {
         if error.is_disk_full() {
             let cut = self.file.set_len(self.len).and_then(|()| self.file.sync_data());
@@ -267,8 +271,9 @@ impl Manifest {
         Ok(())
     }
 
-    /// Has CURRENT name the manifest's present length. The edit is in force already: that CURRENT finds no space must
-    /// not look as if it were not. It is tried again before the next edit, since one record past it counts, not two.
+    /// Records the latest length in CURRENT. The edit is already in force, so a full disk is no
+    /// error here. The update is retried before the next edit, since recovery accepts only one
+    /// record after the recorded length.
     fn note_current(&mut self) -> Result<()> {
         let noted = self.current.update(self.number, self.len);
         self.current_is_behind = noted.is_err();
@@ -278,14 +283,14 @@ impl Manifest {
         }
     }
 
-    /// Begins a new manifest with this layout and removes the old.
+    /// Starts a new manifest with this layout and removes the old one.
     fn rewrite(&mut self, mut layout: Layout) -> Result<()> {
         let number = layout.next_file;
         layout.next_file += 1;
         let file_id = self.runtime.random_u64();
         let (path, file, len) = write_manifest(&*self.vfs, &self.dir, number, file_id, &layout)?;
         self.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
-        // Both slots, so that a damaged one never leads back to a manifest that is gone.
+        // Both slots, so that a damaged slot never leads to a removed manifest.
         self.current.update(number, len).map_err(|e| match e {
             Error::DiskFull { path, .. } => in_doubt("write", &path, "the disk is full".to_owned()),
             other => other,
@@ -301,7 +306,7 @@ impl Manifest {
         self.layout = layout;
         self.note_current()?;
         if self.current_is_behind {
-            // The next open sweeps the old manifest up.
+            // The next open removes the old manifest.
             return Ok(());
         }
         if let Err(e) = self.vfs.remove(&old) {
@@ -311,7 +316,8 @@ impl Manifest {
     }
 }
 
-/// An error after which it is not known what is in force. It is never [`Error::DiskFull`], which promises that nothing is.
+/// Makes an error that leaves open which state is in force. Never [`Error::DiskFull`], which
+/// promises the old state.
 fn in_doubt(action: &'static str, path: &Path, reason: String) -> Error {
     Error::Io { action, path: path.to_owned(), source: std::io::Error::other(reason) }
 }
@@ -325,7 +331,7 @@ fn write_manifest(
 ) -> Result<(PathBuf, Arc<dyn File>, u64)> {
     let path = dir.join(manifest_name(number));
     let file = vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::io("create", &path, e))?;
-    // One that is not complete must go: the next try may have the same number.
+    // Remove an incomplete file, since the next attempt may use the same number.
     let made = fill_manifest(&*file, &path, file_id, layout).inspect_err(|_| {
         if let Err(e) = vfs.remove(&path) {
             tracing::warn!(path = %path.display(), error = %e, "a manifest that was not completed could not be removed");
@@ -334,7 +340,7 @@ fn write_manifest(
     made.map(|len| (path, file, len))
 }
 
-/// Writes a manifest and syncs it; gives its length.
+/// Writes and syncs a manifest; returns its length.
 fn fill_manifest(file: &dyn File, path: &Path, file_id: u64, layout: &Layout) -> Result<u64> {
     let mut bytes = FileHeader::new(FileKind::Manifest, file_id, [0, 0]).encode().to_vec();
     let payload = layout.to_edit().encode();

@@ -1,9 +1,8 @@
-//! A partition: a key range, the view over most of its runs, and its loose runs.
+//! A partition: a key range, the view over most of its runs, and its unindexed runs.
 //!
-//! A partition never changes; a job or a flush makes another in its place. Threads share it freely.
-//!
-//! Reads merge the view with each loose run, which is read through the one-run view inside its file. While the
-//! partition's own view is missing or damaged, all of its runs are read that way.
+//! Partitions are immutable and shared between threads; a job or flush replaces them. Reads merge
+//! the view with each unindexed run, which is read through the one-run view in its file. If the
+//! partition's view is missing or damaged, all runs are read that way.
 
 use super::PartitionLayout;
 use crate::{
@@ -19,56 +18,57 @@ use std::{
     },
 };
 
-/// Of a smaller run a partition counts the whole: ranks are exact to a segment only, and there is little to gain.
+/// Entries below which a run counts in full. Ranks are exact to a segment only, so a share would
+/// gain little.
 const SHARE_ENTRIES_MIN: u64 = 64 * SEGMENT_ENTRIES as u64;
 
-/// Of so many reads of loose runs one is counted, as so many: which is a matter of its key, so that no reader writes to
-/// memory that others read, and equal reads are counted equally.
+/// One read of unindexed runs in this many is counted, by key hash. So readers seldom write to
+/// shared memory.
 const READS_PER_COUNT: u64 = 32;
 
-/// So many runs that only add keys at either end, as where keys grow with time, weigh as much as one that lies over others.
+/// Number of unindexed runs that together weigh as much as one overlapping run, if they only add
+/// keys at either end, as with keys that grow with time.
 const ADDED_PER_WEIGHT: usize = 3;
 
-/// Whether a read of a key with this hash is counted.
+/// Returns whether a read of a key with this hash is counted.
 #[inline]
 pub fn is_counted(hash: u64) -> bool {
     (hash >> 8).is_multiple_of(READS_PER_COUNT)
 }
 
-/// A view and the runs that it is over.
+/// A view and its runs.
 pub type ViewOfRuns = (Arc<View>, Arc<[Arc<Run>]>);
 
-/// An open run, with the view inside its file opened when first needed.
+/// An open run. The view in its file is opened on first use.
 #[derive(Debug)]
 pub struct RunHandle {
     alone: Arc<[Arc<Run>]>,
     view: OnceLock<Arc<View>>,
-    /// About how many gets had to ask it by itself, or other reads that took as long.
+    /// Approximate number of gets that probed the run by itself; other reads count as gets of equal
+    /// duration.
     reads: AtomicU64,
-    /// Which keys it has, if it was written by this process to stand apart.
+    /// Filter of its keys, if this process wrote it as an unindexed run.
     filter: Option<KeyFilter>,
     context: TableContext,
 }
 
 impl RunHandle {
-    /// A handle on an open run.
     pub fn new(run: Arc<Run>, context: &TableContext) -> RunHandle {
         let filter = context.new_filters.take(run.meta().number, run.meta().file_id);
         let (view, reads) = Default::default();
         RunHandle { alone: Arc::from([run]), view, reads, filter, context: context.clone() }
     }
 
-    /// The run.
     pub fn run(&self) -> &Arc<Run> {
         &self.alone[0]
     }
 
-    /// The run as the list of runs of its own view.
+    /// Returns the run as the run list of its own view.
     pub fn alone(&self) -> &Arc<[Arc<Run>]> {
         &self.alone
     }
 
-    /// The run's own view. Fails with corruption of the run.
+    /// Returns the run's own view. Fails if the run is damaged.
     pub fn view(&self) -> Result<&Arc<View>> {
         if let Some(view) = self.view.get() {
             return Ok(view);
@@ -77,18 +77,18 @@ impl RunHandle {
         Ok(self.view.get_or_init(|| view))
     }
 
-    /// The run's own view, if it has been opened.
+    /// Returns the run's own view if it is open.
     pub fn opened_view(&self) -> Option<&Arc<View>> {
         self.view.get()
     }
 
-    /// Whether it is known that it has no key with this hash.
+    /// Returns whether the filter excludes this hash.
     #[inline]
     pub fn lacks(&self, hash: u64) -> bool {
         self.filter.as_ref().is_some_and(|filter| !filter.may_contain(hash))
     }
 
-    /// Asks for what [`RunHandle::lacks`] will read.
+    /// Prefetches the memory that [`RunHandle::lacks`] reads.
     #[inline]
     pub fn prefetch_filter(&self, hash: u64) {
         if let Some(filter) = &self.filter {
@@ -96,38 +96,37 @@ impl RunHandle {
         }
     }
 
-    /// Notes a read that [`is_counted`] and had to ask the run by itself; it took as long as so many gets.
+    /// Records a read that [`is_counted`] and probed the run by itself, with the duration of `gets`
+    /// gets.
     pub fn note_read(&self, gets: u64) {
         self.reads.fetch_add(gets * READS_PER_COUNT, Ordering::Relaxed);
     }
 
-    /// About how many gets had to ask it by itself since it was opened, or other reads that took as long.
+    /// Returns the approximate number of gets that probed the run by itself since it was opened.
     pub fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// Bytes of memory that stay taken while the run is open, its view included.
+    /// Returns the bytes of memory used while the run is open, with its view.
     pub fn resident_bytes(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, KeyFilter::bytes);
         self.run().resident_bytes() + self.view.get().map_or(0, |v| v.resident_bytes()) + filter
     }
 }
 
-/// A view that is asked first for a key, and its runs.
+/// The view to search first for a key, and its runs.
 #[derive(Clone, Copy, Debug)]
 pub struct FirstView<'a> {
-    /// The view.
     pub view: &'a View,
-    /// Its runs.
     pub runs: &'a [Arc<Run>],
-    /// Whether nothing else can have the key. If not, what the view has of it is newer.
+    /// Whether nothing else can have the key. Otherwise the versions in this view are the newest.
     pub is_only: bool,
-    /// The run, if it is that of one that stands apart beside others: reads of such are counted.
+    /// The run, if the view is that of a run beside others. Its reads are counted.
     pub apart: Option<&'a RunHandle>,
 }
 
-/// Of each of these runs, told by the least and the greatest number they have and newest first by the latter: whether all that it has is newer than all that the
-/// runs after it have, and than this number.
+/// Returns for each run whether all its entries are newer than `view_max_sequence` and all runs
+/// after it. Runs are (lowest, highest) sequence numbers, newest first by the latter.
 fn are_newest(sequences: &[(SequenceNumber, SequenceNumber)], view_max_sequence: SequenceNumber) -> Box<[bool]> {
     let mut older = view_max_sequence;
     let mut are_newest: Box<[bool]> = sequences.iter().map(|_| false).collect();
@@ -138,7 +137,8 @@ fn are_newest(sequences: &[(SequenceNumber, SequenceNumber)], view_max_sequence:
     are_newest
 }
 
-/// How many of the loose runs, oldest first, lie before or after the keys of all that come before them, and of all `runs`, up to the first that does not.
+/// Counts the unindexed runs, oldest first, before the first that overlaps the key range of `runs`
+/// and older ones.
 fn adding_runs(runs: &[Arc<RunHandle>], loose: &[Arc<RunHandle>]) -> usize {
     let range = |handle: &Arc<RunHandle>| {
         let meta = handle.run().meta();
@@ -147,7 +147,7 @@ fn adding_runs(runs: &[Arc<RunHandle>], loose: &[Arc<RunHandle>]) -> usize {
     adding(runs.iter().map(range), loose.iter().map(range))
 }
 
-/// The same of ranges of keys, both ends included.
+/// The same for inclusive key ranges.
 fn adding<K: Ord>(ranges: impl Iterator<Item = (K, K)>, added: impl Iterator<Item = (K, K)>) -> usize {
     let union = |(smallest, largest): (K, K), other: (K, K)| (smallest.min(other.0), largest.max(other.1));
     let mut all = ranges.reduce(union);
@@ -163,37 +163,38 @@ fn adding<K: Ord>(ranges: impl Iterator<Item = (K, K)>, added: impl Iterator<Ite
     count
 }
 
-/// A key range and its runs, open.
+/// A key range with its open runs.
 #[derive(Debug)]
 pub struct Partition {
-    /// Its number.
     pub id: u64,
-    /// What the manifest says of it.
+    /// The partition in the manifest.
     pub layout: PartitionLayout,
-    /// The runs of the view, by selector; all of them are in `apart` when there is no view.
+    /// Runs of the view, by selector. Without a view they are also in `apart`.
     pub runs: Vec<Arc<RunHandle>>,
-    /// The same runs, as the view wants them.
+    /// The same runs in the form that the view takes.
     pub view_runs: Arc<[Arc<Run>]>,
-    /// The view over `runs`.
+    /// View over `runs`.
     pub view: Option<Arc<View>>,
-    /// The runs that are read through their own views, newest first by their highest sequence number.
+    /// Runs read through their own views, by descending highest sequence number.
     pub apart: Vec<Arc<RunHandle>>,
-    /// All range tombstones of all runs; `None` if there are none, which is the common case.
+    /// Range tombstones of all runs; usually `None`.
     pub tombstones: Option<Arc<RangeTombstoneSet>>,
-    /// Of each run in `apart`, whether all that it has is newer than all that those after it and the view have.
+    /// For each run in `apart`: whether all its entries are newer than those of later runs and the
+    /// view.
     are_newest: Box<[bool]>,
-    /// The highest sequence number in the view.
+    /// Highest sequence number in the view.
     pub view_max_sequence: SequenceNumber,
-    /// Whether all there is to ask is one view: its own, or that of its only run.
+    /// Whether one view has everything: its own, or that of its only run.
     is_plain: bool,
-    /// How many loose runs, from the oldest on, lie before or after all that is older, so that no key of theirs stands in two.
+    /// Number of the oldest unindexed runs that do not overlap the range of anything older.
     adding: usize,
-    /// Of runs that reach past the key range: which share lies within it, in per mille. Counted when first asked for.
+    /// For runs that exceed the key range: their share within it, in per mille. Computed on first
+    /// use.
     shares: OnceLock<HashMap<FileNumber, u64>>,
 }
 
 impl Partition {
-    /// A partition of open runs. `loose` is oldest first, as in the layout.
+    /// Makes a partition of open runs. `loose` is oldest first, as in the layout.
     pub fn new(
         id: u64,
         layout: PartitionLayout,
@@ -228,13 +229,12 @@ impl Partition {
         }
     }
 
-    /// The key range.
     pub fn bounds(&self) -> Bounds {
         Bounds { start: self.layout.start.clone(), end: self.layout.end.clone() }
     }
 
-    /// The view that most of its entries are in, and its runs: its own or, without one, that of its only run, if it was
-    /// opened before.
+    /// Returns the main view and its runs: the partition's own view or, without one, that of its
+    /// only run, if it is open.
     #[inline]
     pub fn main_view(&self) -> Option<(&View, &[Arc<Run>])> {
         match (&self.view, &self.apart[..]) {
@@ -244,7 +244,7 @@ impl Partition {
         }
     }
 
-    /// Opens the main view, if it is that of the only run.
+    /// Opens the main view if it is that of the only run.
     pub fn open_main_view(&self) -> Result<()> {
         match (&self.view, &self.apart[..]) {
             (None, [only]) => only.view().map(|_| ()),
@@ -252,14 +252,15 @@ impl Partition {
         }
     }
 
-    /// The main view, if there is nothing else to ask: neither runs apart nor range tombstones.
+    /// Returns the main view if neither other runs nor range tombstones exist.
     #[inline]
     pub fn only_view(&self) -> Option<(&View, &[Arc<Run>])> {
         if self.is_plain { self.main_view() } else { None }
     }
 
-    /// The view to ask first for a key with this hash, if what it has of the key is newer than all that others have. Filters tell which runs that stand
-    /// apart may have it. `None` if more must be asked, or that view was not opened before.
+    /// Returns the view to search first for a key with this hash, if its versions of the key are
+    /// newer than all others. Filters exclude unindexed runs. `None` if several sources must be
+    /// searched or the view is not open.
     #[inline]
     pub fn first_view_with(&self, hash: u64) -> Option<FirstView<'_>> {
         if self.is_plain {
@@ -293,20 +294,21 @@ impl Partition {
         }
     }
 
-    /// All views that are open, and their runs.
+    /// Returns all open views with their runs.
     pub fn open_views(&self) -> impl Iterator<Item = (&View, &[Arc<Run>])> {
         let own = self.view.as_ref().map(|view| (&**view, &*self.view_runs));
         let apart = self.apart.iter().filter_map(|handle| Some((&**handle.view.get()?, &*handle.alone)));
         own.into_iter().chain(apart)
     }
 
-    /// The newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none.
+    /// Returns the sequence number of the newest range tombstone at or below `snapshot` that covers
+    /// `key`; 0 if there is none.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         self.tombstones.as_ref().map_or(0, |set| set.newest_covering(key, snapshot))
     }
 
-    /// How many entries the view has, and how many of them are stale or tombstones. Without a view, of the oldest run
-    /// alone; `None` if there is no run, or its own view cannot be read.
+    /// Returns the entries of the view, and how many are stale or tombstones. Without a view,
+    /// counts the oldest run. `None` without runs, or if that run's view cannot be read.
     pub fn counts(&self) -> Option<(u64, u64)> {
         let meta = match (&self.view, self.apart.last()) {
             (Some(view), _) => view.meta().clone(),
@@ -316,15 +318,15 @@ impl Partition {
         Some((meta.entries, meta.stale + meta.tombstones))
     }
 
-    /// Which share of a run's entries lies within the key range, in per mille. The first call for a partition may read
-    /// from the views of runs that reach past it.
+    /// Returns the share of a run's entries within the key range, in per mille. The first call may
+    /// read the views of runs that exceed the range.
     pub fn share_per_mille(&self, handle: &RunHandle) -> u64 {
         if self.holds_all_of(handle) {
             return 1000;
         }
         let shares = self.shares.get_or_init(|| {
             let others = self.all_runs().filter(|h| !self.holds_all_of(h));
-            // A run that cannot be read is nothing to plan by; reading it tells of the damage.
+            // If a run cannot be read, count it in full; reads will report the damage.
             others.map(|h| (h.run().meta().number, self.count_share(h).unwrap_or(1000))).collect()
         });
         shares.get(&handle.run().meta().number).copied().unwrap_or(1000)
@@ -332,7 +334,7 @@ impl Partition {
 
     fn holds_all_of(&self, handle: &RunHandle) -> bool {
         let (meta, layout) = (handle.run().meta(), &self.layout);
-        // A range tombstone may end where the partition does.
+        // A range tombstone may end exactly at the partition's end.
         let is_inside = layout.start <= meta.smallest && layout.end.as_ref().is_none_or(|end| meta.largest <= *end);
         is_inside || meta.entries < SHARE_ENTRIES_MIN
     }
@@ -345,7 +347,7 @@ impl Partition {
         Ok(entries.min(meta.entries) * 1000 / meta.entries)
     }
 
-    /// All its runs, those of the view first.
+    /// Returns all runs, those of the view first.
     pub fn all_runs(&self) -> impl Iterator<Item = &Arc<RunHandle>> {
         let loose = self
             .layout
@@ -355,7 +357,7 @@ impl Partition {
         self.runs.iter().chain(loose)
     }
 
-    /// All views that a read merges, each with its runs.
+    /// Returns all views that a read merges, with their runs.
     pub fn all_views(&self) -> Result<Vec<ViewOfRuns>> {
         let mut views: Vec<_> = self.view.iter().map(|view| (Arc::clone(view), Arc::clone(&self.view_runs))).collect();
         for handle in &self.apart {
@@ -364,20 +366,22 @@ impl Partition {
         Ok(views)
     }
 
-    /// How many loose runs it has, where it is asked whether they are too many. A third of them if none lies over another, nor over the view: then a
-    /// read seldom has to look into more than one of them, and none of their entries supersedes another.
+    /// Returns the number of unindexed runs to compare with the maximum. A third if they overlap
+    /// neither each other nor the view: then a read seldom probes several, and none of their
+    /// entries supersedes another.
     pub fn loose_weight(&self) -> usize {
         let loose = self.layout.loose.len();
         let only_adds = self.adding == loose && self.tombstones.is_none();
         if only_adds { loose.div_ceil(ADDED_PER_WEIGHT) } else { loose }
     }
 
-    /// How many loose runs, from the oldest on, have no key that anything older has: where there is no view, what a merge of all has left among them.
+    /// Returns the number of the oldest unindexed runs whose keys occur in nothing older. Without a
+    /// view, a merge of everything left them.
     pub fn adding_runs(&self) -> usize {
         self.adding
     }
 
-    /// The loose runs, oldest first.
+    /// Returns the unindexed runs, oldest first.
     pub fn loose_runs(&self) -> Vec<Arc<RunHandle>> {
         self.all_runs().skip(self.runs.len()).cloned().collect()
     }
@@ -393,13 +397,13 @@ mod tests {
             (&[][..], &[][..], 0),
             (&[], &[(3, 5)], 1),
             (&[], &[(3, 5), (6, 6), (7, 9)], 3),
-            // Before what there is, and after it.
+            // Before and after the existing keys.
             (&[(5, 7), (4, 9)], &[(10, 12), (1, 3)], 2),
-            // One of their keys is the same.
+            // One key in common.
             (&[(5, 7)], &[(7, 9)], 0),
             (&[(5, 7)], &[(1, 5)], 0),
             (&[(5, 7)], &[(8, 9), (9, 10), (11, 12)], 1),
-            // Between two, which may be where nothing is, but is not told from one that lies over them.
+            // Between two runs: counts as overlap, even if there are no keys.
             (&[(1, 2), (8, 9)], &[(4, 5)], 0),
             (&[], &[(1, 2), (8, 9), (4, 5)], 2),
             (&[(5, 6)], &[(1, 9)], 0),
@@ -417,12 +421,12 @@ mod tests {
             (&[(7, 9)], 7, &[false]),
             // Nothing but the runs.
             (&[(5, 9), (1, 4)], 0, &[true, true]),
-            // One that was merged of those before and after the next.
+            // A merge of runs older and newer than the next run.
             (&[(1, 9), (3, 4)], 0, &[false, true]),
             (&[(1, 9), (3, 4)], 3, &[false, false]),
-            // Of a commit that stands in two.
+            // Two runs with entries of one commit.
             (&[(4, 9), (2, 4)], 1, &[false, true]),
-            // The last reaches further than the one between.
+            // The last run reaches further back than the second.
             (&[(20, 30), (11, 19), (5, 18)], 4, &[true, false, true]),
         ] {
             assert_eq!(&*are_newest(sequences, view), expected, "{sequences:?} over {view}");

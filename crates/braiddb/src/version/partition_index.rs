@@ -1,26 +1,28 @@
-//! Where partitions begin, by the first eight bytes of that, for who looks for one with each get.
+//! Finds partitions by the first eight bytes (head) of a key, for every get.
 //!
-//! A search that halves takes some thirty instructions, of which each waits for the one before. That is little by itself. But it stands between one get
-//! and the request for the next one's memory, and a processor looks only so far ahead: with it, gets on some machines wait for one another, and
-//! take half as long again. So the range that the heads cover is cut into slots of one length, and a table tells which partition each of them belongs to.
-//! Where a slot has one head at most, one comparison tells the rest.
+//! A binary search takes some thirty dependent instructions. They delay the memory requests of the
+//! next get beyond the processor's lookahead: on some machines gets then take half as long again.
+//! So the range of the heads is cut into slots of equal length, and a table gives each slot's
+//! partition. If a slot has at most one head, a single comparison decides.
 
 use std::cmp::Ordering;
 
-/// How many slots there are for each head, and at most; where heads are spread evenly, one slot in four to eight has one.
+/// Slots for each head, and maximum number of slots. With evenly spread heads, one slot in four to
+/// eight has a head.
 const SLOTS_PER_HEAD: usize = 4;
 const SLOTS_MAX: usize = 1024;
 
-/// Which partition a head in a slot belongs to.
+/// Partitions of the heads in a slot.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The only head in it; the greatest there can be if it has none.
+    /// Its only head; the maximum if it has none.
     border: u64,
-    /// The partition of what is less than that; what is greater is in the next. [`MANY`] if it has several heads.
+    /// Partition of smaller heads; greater ones are in the next. [`MANY`] if the slot has several
+    /// heads.
     partition: u32,
 }
 
-/// No partition has this number, nor the next.
+/// Neither this nor the next number is a partition.
 const MANY: u32 = u32::MAX - 1;
 
 /// The heads of all partitions, in order.
@@ -28,17 +30,17 @@ const MANY: u32 = u32::MAX - 1;
 pub struct PartitionIndex {
     partition_index: Vec<u64>,
     slots: Vec<Slot>,
-    /// The second head, with which the first slot begins. (The first partition begins before all keys.)
+    /// Second head, where the first slot begins. (The first partition begins before all keys.)
     lowest: u64,
-    /// The binary logarithm of a slot's length.
+    /// Binary logarithm of a slot's length.
     shift: u32,
 }
 
 impl PartitionIndex {
-    /// These, which are in order.
+    /// Indexes heads, which must be in order.
     pub fn new(partition_index: Vec<u64>) -> PartitionIndex {
         let (Some(&lowest), Some(&highest)) = (partition_index.get(1), partition_index.last()) else {
-            // All heads there are belong to the first partition.
+            // All keys belong to the first partition.
             let slots = vec![Slot { border: u64::MAX, partition: 0 }; partition_index.len()];
             return PartitionIndex { partition_index, slots, ..PartitionIndex::default() };
         };
@@ -46,7 +48,7 @@ impl PartitionIndex {
         let slots_max = (SLOTS_PER_HEAD * partition_index.len()).min(SLOTS_MAX).next_power_of_two();
         let shift = (u64::BITS - width.leading_zeros()).saturating_sub(slots_max.ilog2());
         let count = (width >> shift) + 1;
-        // The first has what comes before it as well, and the last what comes after.
+        // The first slot includes all before it, the last all after it.
         let before = |slot: u64| match slot {
             slot if slot == count => partition_index.len(),
             slot => partition_index.partition_point(|&head| head < lowest + (slot << shift)),
@@ -63,7 +65,8 @@ impl PartitionIndex {
         PartitionIndex { partition_index, slots, lowest, shift }
     }
 
-    /// The number of the partition that all keys with this head are in; `None`, or that of no partition, if the table does not tell that.
+    /// Returns the partition of all keys with this head. `None`, or an invalid number, if the table
+    /// does not decide.
     #[inline(always)]
     pub fn find(&self, head: u64) -> Option<usize> {
         let last = self.slots.len().wrapping_sub(1) as u64;
@@ -74,12 +77,12 @@ impl PartitionIndex {
         }
     }
 
-    /// How many heads are less than this one.
+    /// Returns the number of smaller heads.
     pub fn before(&self, head: u64) -> usize {
         self.partition_index.partition_point(|&other| other < head)
     }
 
-    /// How many partitions have this head, from one of them on.
+    /// Returns the number of equal heads from index `first` on.
     pub fn ties(&self, first: usize, head: u64) -> usize {
         self.partition_index[first..].partition_point(|&other| other == head)
     }
@@ -98,7 +101,8 @@ mod tests {
         }
     }
 
-    /// As a search that halves would have it. Returns how many of the heads the table told.
+    /// Compares with a binary search. Returns the number of heads that the table decided, and of
+    /// all.
     fn check(partition_index: &[u64], chance: &mut Chance) -> (usize, usize) {
         let table = PartitionIndex::new(partition_index.to_vec());
         let near = partition_index.iter().flat_map(|&head| [head.wrapping_sub(1), head, head.saturating_add(1)]);
@@ -130,7 +134,8 @@ mod tests {
             let shape = round % 5;
             let mut partition_index: Vec<u64> = (0..len)
                 .map(|_| match shape {
-                    // Spread evenly; in one tree; in a few trees, most in one; close together; with ties.
+                    // Spread evenly; in one tree; in a few trees, most in one; close together; with
+                    // ties.
                     0 => chance.next(),
                     1 => (7 << 32) | (chance.next() & 0xffff_ffff),
                     2 => (chance.next() % 3) << 40 | (chance.next() & 0xffff_ffff) >> (chance.next() % 32),

@@ -177,7 +177,7 @@ fn edits_survive_reopening_and_rewriting() {
     assert_eq!(files.iter().filter(|f| f.name.starts_with("MANIFEST")).count(), 1);
 }
 
-/// CURRENT names it as soon as it is there: its own name must be on disk before.
+/// CURRENT names the new manifest at once, so its directory entry must be synced before.
 #[test]
 fn a_manifest_that_was_written_anew_survives_a_crash() {
     let dir = Path::new(DIR);
@@ -195,7 +195,7 @@ fn a_manifest_that_was_written_anew_survives_a_crash() {
     }
     let mut flips = 3_u32;
     for worst in [true, false, false, false, false, false] {
-        // What was not synced is gone, or some of it.
+        // A crash loses all unsynced writes, or some of them.
         let crashed: Arc<dyn Vfs> = Arc::new(fault.crashed(|| {
             flips = flips.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             !worst && flips >> 31 == 1
