@@ -1,22 +1,23 @@
-//! The cache's face: slots of a file, hits, misses, pins.
+//! Block cache: the slots of a file, hits, misses and pins.
 //!
-//! Each open file owns an array of slots, eight bytes a unit (a block of a run, a page of a view). A slot holds the
-//! number of the frame that has the unit, so a hit is one load of the slot and the frame's address by arithmetic: no
-//! hash table, no lock, and no write to shared memory but a touch mark that is not set yet.
+//! Each open file has an array of slots, eight bytes for each unit (a block of a run, a page of a
+//! view). A slot has the number of the unit's frame. So a hit is one load of the slot and address
+//! arithmetic: no hash table, no lock, and no write to shared memory except an unset touch mark.
 //!
-//! Readers hold an epoch guard of `crossbeam_epoch::pin()`; what `get` returns lives as long as that guard. Guards
-//! must be short: while one is held, nothing evicted since can be reused, and loads go over the capacity instead of
-//! waiting. What is needed for longer is pinned.
+//! Readers hold a guard of `crossbeam_epoch::pin()`; results of `get` live as long as the guard.
+//! Guards must be short: while one is held, nothing evicted since can be reused, and loads exceed
+//! the capacity instead of waiting. Units needed for longer are pinned.
 //!
-//! Threads that miss the same unit at once all read it; the first to take the lock wins and the others use its
-//! frame. No lock is held while a unit is loaded, nor while its bytes are copied into the frame.
+//! Threads that miss the same unit at once all read it. The first to take the lock wins and the
+//! others use its frame. No lock is held while a unit is loaded or copied into its frame.
 //!
-//! What a file that is mapped (`mapped.rs`) holds uncompressed may be read in place and needs no frame: then the slot says when
-//! the unit was checked last. Whether a file is read so, and when a unit is to be checked again, is for its owner to decide.
-//! Readers change such slots without the lock, but only from one vacant state to another.
+//! Uncompressed units of a mapped file (`mapped.rs`) may be read in place, without a frame. The
+//! slot then has the time of their last check. The file's owner decides whether to read in place
+//! and when to check again. Readers change these slots without the lock, but only between vacant
+//! states.
 //!
-//! Lock order: the clock's lock is taken last and never held while an epoch guard is made or flushed, because that
-//! may run deferred functions of anybody, which may close files and so come back here.
+//! Lock order: the clock's lock is taken last, and never held while an epoch guard is made or
+//! flushed. That may run arbitrary deferred functions, which may close files and so come back here.
 
 use super::{
     arena::{Arena, Hint, Pin, SINGLE_BIT, Trailer},
@@ -36,33 +37,35 @@ use std::{
     },
 };
 
-/// What a cache did since it was made, and what it holds.
+/// Counters and contents of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Lookups answered from memory, cached or in place. May miss some when more than 32 threads ever looked up.
+    /// Lookups answered from memory, cached or in place. May be too low once more than 32 threads
+    /// have looked up.
     pub hits: u64,
     /// Units loaded, or checked to be read in place.
     pub misses: u64,
-    /// Those of them that were checked to be read in place.
+    /// Misses that were checks for a read in place.
     pub checked: u64,
-    /// The bytes of those units, uncompressed.
+    /// Uncompressed bytes of these units.
     pub loaded_bytes: u64,
-    /// Units thrown out to make room.
+    /// Units evicted for space.
     pub evictions: u64,
-    /// Loads that took the cache over its capacity: all was pinned, or readers still saw what was evicted.
+    /// Loads that exceeded the capacity: all units were pinned, or readers could still see evicted
+    /// ones.
     pub overshoots: u64,
-    /// Bytes held now, with all overhead but the slots.
+    /// Bytes in use, with all overhead except the slots.
     pub usage_bytes: u64,
-    /// Bytes allowed.
+    /// Maximum bytes.
     pub capacity_bytes: u64,
 }
 
-/// A cache of blocks and pages. Shared by all threads.
+/// Cache of blocks and pages. Shared by all threads.
 pub struct BlockCache {
     arena: Arena,
     clock: Mutex<Clock>,
-    /// The highest ticket whose epoch has passed. Raised with release by deferred functions, read with acquire: the
-    /// readers who were there before the ticket are done with the units it was for.
+    /// Highest ticket whose epoch has passed. Deferred functions raise it with release, and it is
+    /// read with acquire: all readers from before the ticket are done with the ticket's units.
     passed: Arc<AtomicU64>,
     hits: StripedCounter,
     misses: AtomicU64,
@@ -71,8 +74,8 @@ pub struct BlockCache {
 }
 
 impl BlockCache {
-    /// A cache of at most `capacity_bytes`, but for what is pinned, and for a moment for what readers still see.
-    /// Memory is taken as it fills.
+    /// Makes a cache of at most `capacity_bytes`, not counting pinned units and, for a moment,
+    /// evicted units that readers still see. Memory is allocated on demand.
     pub fn new(capacity_bytes: usize) -> Arc<BlockCache> {
         Arc::new(BlockCache {
             arena: Arena::new(),
@@ -85,7 +88,7 @@ impl BlockCache {
         })
     }
 
-    /// Changes the capacity. A smaller one evicts at once; the memory is given back as readers let go of it.
+    /// Changes the capacity. A smaller one evicts at once; memory is freed as readers release it.
     pub fn set_capacity(&self, bytes: usize) {
         let mut clock = self.clock.lock();
         clock.set_capacity(&self.arena, self.passed.load(Ordering::Acquire), bytes);
@@ -94,7 +97,7 @@ impl BlockCache {
         self.settle(ticket);
     }
 
-    /// The bytes held, after giving back what can be.
+    /// Returns the bytes in use, after freeing all reclaimable memory.
     pub fn usage_bytes(&self) -> usize {
         let mut clock = self.clock.lock();
         clock.shrink(&self.arena, self.passed.load(Ordering::Acquire));
@@ -106,7 +109,6 @@ impl BlockCache {
         usage
     }
 
-    /// What it did, and what it holds.
     pub fn stats(&self) -> CacheStats {
         let clock = self.clock.lock();
         CacheStats {
@@ -121,8 +123,8 @@ impl BlockCache {
         }
     }
 
-    /// Takes in a loaded unit. The result is filled, and not reclaimed while `guard` lives; it is counted once for
-    /// the caller if `pins` is one.
+    /// Inserts a loaded unit. The result is filled, is not reclaimed while `guard` lives, and has
+    /// one pin for the caller if `pins` is one.
     fn insert(&self, file: u32, unit: u32, bytes: &[u8], pins: u32, guard: &Guard) -> NonNull<Trailer> {
         self.misses.fetch_add(1, Ordering::Relaxed);
         self.loaded_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -140,10 +142,11 @@ impl BlockCache {
         if clock.is_too_large(bytes.len()) {
             clock.discard(frame);
         } else if let Err(present) = clock.publish(&self.arena, file, unit, frame) {
-            // SAFETY: under the lock, what is in a slot is filled and not reclaimed; our guard keeps it after.
+            // SAFETY: under the lock, a frame in a slot is filled and not reclaimed; afterwards our
+            // guard protects it.
             trailer = unsafe { self.arena.trailer(present) };
             if pins == 1 {
-                // SAFETY: as before. The count is the caller's.
+                // SAFETY: as before. The pin belongs to the caller.
                 std::mem::forget(unsafe { Pin::new(trailer) });
             }
         }
@@ -159,24 +162,26 @@ impl BlockCache {
         trailer
     }
 
-    /// Counts a hit, and has eviction know of it.
+    /// Counts a hit and marks the unit as used.
     ///
     /// # Safety
-    /// The caller has found the frame in its slot under a guard that is still held.
+    ///
+    /// The caller found the frame in its slot under a guard that is still held.
     #[inline(always)]
     unsafe fn note_use(&self, frame: u32) {
         self.hits.add_one();
-        // SAFETY: so it is filled and not reclaimed.
+        // SAFETY: hence it is filled and not reclaimed.
         unsafe { self.arena.heat(frame) }.touch();
     }
 
-    /// Has `passed` raised to the ticket when all readers of now are gone.
+    /// Raises `passed` to the ticket once all current readers are gone.
     fn defer(&self, ticket: Ticket, guard: &Guard) {
         let passed = self.passed.clone();
         guard.defer(move || passed.fetch_max(ticket, Ordering::Release));
     }
 
-    /// Defers a ticket, and pushes the epoch on so that memory comes back soon if nobody reads.
+    /// Defers a ticket, and advances the epoch so that memory is freed soon if there are no
+    /// readers.
     fn settle(&self, ticket: Option<Ticket>) {
         let Some(ticket) = ticket else { return };
         self.defer(ticket, &crossbeam_epoch::pin());
@@ -192,8 +197,9 @@ impl Drop for BlockCache {
         let arena = std::mem::replace(&mut self.arena, Arena::empty());
         let filled = self.clock.get_mut().take_unreclaimed();
         crossbeam_epoch::pin().defer(move || {
-            // SAFETY: each `CacheSlots` holds the cache, so all of them are gone, and with them all slots: what was
-            // filled is in limbo or parked, out of reach since before this function was deferred.
+            // SAFETY: each `CacheSlots` holds the cache, so all of them and their slots are gone.
+            // All filled frames are in limbo or parked, and became unreachable before this function
+            // was deferred.
             unsafe { arena.dispose(&filled) };
         });
     }
@@ -205,56 +211,56 @@ impl fmt::Debug for BlockCache {
     }
 }
 
-/// Where a unit stands in memory, and what its file notes of it: in one place, since who wants the one wants the other.
+/// Location of a unit and its file's note of it, side by side since readers want both.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// The number of the frame that has the unit; [`VACANT`] with something else if none has.
+    /// Number of the unit's frame, or a vacant state: see [`VACANT`].
     pub frame: AtomicU32,
     note: UnitNote,
 }
 
-/// What is known of a unit before it is read: its length, if that has 24 bits, and eight bits for its file's use.
+/// Facts about a unit before it is read: its length, if it fits 24 bits, and eight bits for its
+/// file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitNote(u32);
 
 impl UnitNote {
-    /// A note of a unit of `len` bytes.
     pub fn new(len: usize, mark: u8) -> UnitNote {
         let len = u32::try_from(len).ok().filter(|len| len >> 24 == 0);
         UnitNote(u32::from(mark) | len.unwrap_or_default() << 8)
     }
 
-    /// The unit's length; 0 if it is too long for a note.
+    /// Returns the unit's length; 0 if it is too long for a note.
     #[inline(always)]
     pub fn len(self) -> usize {
         (self.0 >> 8) as usize
     }
 
-    /// What the file noted.
+    /// Returns the file's eight bits.
     #[inline(always)]
     pub fn mark(self) -> u8 {
         self.0 as u8
     }
 }
 
-/// When a unit that is read in place was checked: a count of some spans of time, as its file has it.
+/// Time of the last check of a unit that is read in place, in time spans that the file defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckTime(u32);
 
 impl CheckTime {
-    /// A count; of a large one, the low bits.
+    /// Makes a time from the low bits of a count.
     #[inline]
     pub fn new(count: u64) -> CheckTime {
         CheckTime(count as u32 & TIME_MASK)
     }
 
-    /// The count.
     pub fn count(self) -> u32 {
         self.0
     }
 }
 
-/// The slots of one open file: eight bytes a unit. Shared by all threads; its units are evicted when it goes.
+/// Slots of one open file, eight bytes for each unit. Shared by all threads. Its units are evicted
+/// when it is dropped.
 pub struct CacheSlots {
     cache: Arc<BlockCache>,
     slots: Arc<[Slot]>,
@@ -262,53 +268,54 @@ pub struct CacheSlots {
 }
 
 impl CacheSlots {
-    /// Slots for a file of that many units.
+    /// Makes slots for a file of `units` units.
     pub fn new(cache: &Arc<BlockCache>, units: u32) -> CacheSlots {
         CacheSlots::with_notes(cache, (0..units).map(|_| UnitNote::default()))
     }
 
-    /// Slots for a file of as many units as there are notes. Units are found quicker if their lengths are noted.
+    /// Makes one slot for each note. Lookups are faster for units with a noted length.
     pub fn with_notes(cache: &Arc<BlockCache>, notes: impl IntoIterator<Item = UnitNote>) -> CacheSlots {
         let slots: Arc<[Slot]> = notes.into_iter().map(|note| Slot { frame: AtomicU32::new(VACANT), note }).collect();
         let file = cache.clock.lock().add_file(slots.clone());
         CacheSlots { cache: cache.clone(), slots, file }
     }
 
-    /// How many units the file has.
+    /// Returns the number of units.
     #[inline(always)]
     pub fn units(&self) -> usize {
         self.slots.len()
     }
 
-    /// What was noted of a unit; zeros if the file has no such unit.
+    /// Returns the note of a unit; zeros if there is no such unit.
     #[inline(always)]
     pub fn note(&self, unit: u32) -> UnitNote {
         self.slots.get(unit as usize).map(|slot| slot.note).unwrap_or_default()
     }
 
-    /// Whether the unit is cached just now, or, for who can read in place, was checked for that in this span of time or the one
-    /// before, or written.
+    /// Returns whether the unit is cached or, for a file that is read in place, was checked or
+    /// written in this time span or the one before.
     pub fn is_at_hand(&self, unit: u32, now: Option<CheckTime>) -> bool {
         let frame = self.slots.get(unit as usize).map_or(VACANT, |slot| slot.frame.load(Ordering::Relaxed));
         let age = now.map(|now| now.0.wrapping_sub(frame) & TIME_MASK);
         frame & VACANT == 0 || (frame & IN_PLACE != 0 && age.is_some_and(|age| age <= 1))
     }
 
-    /// Whether the unit is not cached, and was not checked to be read in place or written lately; no matter for units that the file has not.
+    /// Returns whether the unit is neither cached, nor checked to be read in place, nor recently
+    /// written. `false` for missing units.
     #[inline]
     pub fn is_vacant(&self, unit: u32) -> bool {
         let frame = self.slots.get(unit as usize).map(|slot| slot.frame.load(Ordering::Relaxed));
         frame.is_some_and(|frame| frame & (VACANT | IN_PLACE) == VACANT)
     }
 
-    /// When the unit was checked last, if it is one that is read in place. Panics if the file has no such unit.
+    /// Returns when a unit that is read in place was last checked. Panics if there is no such unit.
     #[inline]
     pub fn in_place_since(&self, unit: u32) -> Option<CheckTime> {
         let frame = self.slots[unit as usize].frame.load(Ordering::Relaxed);
         (frame & (VACANT | IN_PLACE) == VACANT | IN_PLACE).then_some(CheckTime(frame & TIME_MASK))
     }
 
-    /// When the unit was checked last, and what is noted of it, if the file has it and it is one that is read in place.
+    /// Returns the last check and the note of a unit that is read in place.
     #[inline(always)]
     pub fn in_place(&self, unit: u32) -> Option<(CheckTime, UnitNote)> {
         let slot = self.slots.get(unit as usize)?;
@@ -316,19 +323,20 @@ impl CacheSlots {
         (frame & (VACANT | IN_PLACE) == VACANT | IN_PLACE).then_some((CheckTime(frame & TIME_MASK), slot.note))
     }
 
-    /// Has a unit of `len` bytes read in place, having been checked then; nothing if it is cached. Panics if the file has no such
-    /// unit.
+    /// Marks a unit of `len` bytes as checked, to be read in place. Does nothing if it is cached.
+    /// Panics if there is no such unit.
     pub fn set_in_place(&self, unit: u32, checked: CheckTime, len: usize) {
         let slot = &self.slots[unit as usize].frame;
         let next = |frame| (frame & VACANT != 0).then_some(VACANT | IN_PLACE | checked.0);
-        // Relaxed: it stands for nothing but itself.
+        // Relaxed: the value guards no other memory.
         let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         self.cache.checked.fetch_add(1, Ordering::Relaxed);
         self.cache.misses.fetch_add(1, Ordering::Relaxed);
         self.cache.loaded_bytes.fetch_add(len as u64, Ordering::Relaxed);
     }
 
-    /// Has a unit read in place that was written then, and not looked up yet. Panics if the file has no such unit.
+    /// Marks an unread unit as written at this time, to be read in place. Panics if there is no
+    /// such unit.
     pub fn set_written(&self, unit: u32, written: CheckTime) {
         let slot = &self.slots[unit as usize].frame;
         // Relaxed: as above.
@@ -341,7 +349,7 @@ impl CacheSlots {
         self.cache.hits.add_one();
     }
 
-    /// The unit, if it is cached. Panics if the file has no such unit.
+    /// Returns the unit if it is cached. Panics if there is no such unit.
     #[inline]
     pub fn get<'g>(&self, unit: u32, _guard: &'g Guard) -> Option<&'g [u8]> {
         let trailer = self.find(unit)?;
@@ -349,8 +357,8 @@ impl CacheSlots {
         Some(unsafe { Trailer::bytes(trailer) })
     }
 
-    /// The unit; `load` reads it if it is not cached. No lock is held meanwhile, and other threads may load the same.
-    /// Panics if the file has no such unit.
+    /// Returns the unit, loaded with `load` if it is not cached. No lock is held meanwhile, and
+    /// other threads may load the same unit. Panics if there is no such unit.
     #[inline]
     pub fn get_or_load<'g>(
         &self,
@@ -364,8 +372,8 @@ impl CacheSlots {
         self.load_missing(unit, guard, load)
     }
 
-    /// [`CacheSlots::get_or_load`] for who will look at these places soon, in bytes before the unit's end: they are asked
-    /// for while the unit is looked up. Wrong ones do no harm.
+    /// [`CacheSlots::get_or_load`] that prefetches two places, in bytes before the unit's end,
+    /// during the lookup. Wrong places are harmless.
     #[inline(always)]
     pub fn get_or_load_soon<'g>(
         &self,
@@ -380,8 +388,8 @@ impl CacheSlots {
         }
     }
 
-    /// [`CacheSlots::get`] for who will look at these places soon, in bytes before the unit's end: they are asked for while the
-    /// unit is looked up. Wrong ones do no harm.
+    /// [`CacheSlots::get`] that prefetches two places, in bytes before the unit's end, during the
+    /// lookup. Wrong places are harmless.
     #[inline(always)]
     pub fn get_soon<'g>(&self, unit: u32, _guard: &'g Guard, soon: [usize; 2]) -> Option<&'g [u8]> {
         let slot = &self.slots[unit as usize];
@@ -390,12 +398,13 @@ impl CacheSlots {
         if frame & VACANT != 0 {
             return None;
         }
-        // SAFETY: the frame was in its slot while the guard was held, so it is not reclaimed before the guard goes.
+        // SAFETY: the frame was in its slot while the guard was held, so it is not reclaimed before
+        // the guard is dropped.
         let trailer = unsafe { self.cache.arena.trailer(frame) };
         Hint::at_end(trailer.addr().get()).prefetch_before(soon);
         // SAFETY: as above.
         unsafe { self.cache.note_use(frame) };
-        // SAFETY: as above; and a unit has the length that was noted of it, or it would not have been taken in.
+        // SAFETY: as above; and `insert` accepts a unit only with its noted length.
         Some(unsafe {
             match slot.note.len() {
                 0 => Trailer::bytes(trailer),
@@ -415,20 +424,20 @@ impl CacheSlots {
         Ok(self.insert(unit, &load()?, guard))
     }
 
-    /// Takes in a unit that was loaded, which must have the length that was noted of it. Panics if the file has no such unit.
+    /// Inserts a loaded unit. Panics if there is no such unit or its noted length differs.
     pub fn insert<'g>(&self, unit: u32, bytes: &[u8], guard: &'g Guard) -> &'g [u8] {
         self.check_length(unit, bytes);
         let trailer = self.cache.insert(self.file, unit, bytes, 0, guard);
-        // SAFETY: `insert` vouches for it while the guard lives.
+        // SAFETY: `insert` guarantees it while the guard lives.
         unsafe { Trailer::bytes(trailer) }
     }
 
-    /// As [`CacheSlots::insert`], and counts the unit.
+    /// As [`CacheSlots::insert`], and pins the unit.
     pub fn insert_pinned(&self, unit: u32, bytes: &[u8]) -> PinnedUnit {
         self.check_length(unit, bytes);
         let guard = crossbeam_epoch::pin();
         let trailer = self.cache.insert(self.file, unit, bytes, 1, &guard);
-        // SAFETY: `insert` counted it for us.
+        // SAFETY: `insert` pinned it for us.
         PinnedUnit::cached(unsafe { Pin::adopt(trailer) })
     }
 
@@ -437,7 +446,8 @@ impl CacheSlots {
         assert!(noted == 0 || noted == bytes.len(), "a unit of {} bytes, noted with {noted}", bytes.len());
     }
 
-    /// The unit if it is cached, counted: it stays in memory while the handle lives. Panics if the file has no such unit.
+    /// Returns the unit, pinned, if it is cached. It stays in memory while the handle lives. Panics
+    /// if there is no such unit.
     #[inline]
     pub fn pin(&self, unit: u32) -> Option<PinnedUnit> {
         let _guard = crossbeam_epoch::pin();
@@ -446,7 +456,7 @@ impl CacheSlots {
         Some(PinnedUnit::cached(unsafe { Pin::new(trailer) }))
     }
 
-    /// The unit, counted: it stays in memory while the handle lives. Panics if the file has no such unit.
+    /// Returns the unit, pinned, loaded if necessary. Panics if there is no such unit.
     #[cfg(test)]
     pub fn pin_or_load(&self, unit: u32, load: impl FnOnce() -> Result<Vec<u8>>) -> Result<PinnedUnit> {
         match self.pin(unit) {
@@ -456,7 +466,7 @@ impl CacheSlots {
         }
     }
 
-    /// Asks the processor for a unit's slot, which all that follows goes through.
+    /// Prefetches a unit's slot, which all other steps need.
     #[inline]
     pub fn prefetch_slot(&self, unit: u32) {
         if let Some(slot) = self.slots.get(unit as usize) {
@@ -464,13 +474,13 @@ impl CacheSlots {
         }
     }
 
-    /// Where a cached unit is, guessed; nowhere if it is not cached.
+    /// Guesses where a cached unit is; no address if it is not cached.
     #[inline]
     pub fn hint(&self, unit: u32) -> Hint {
         self.hint_or(unit, Hint::default)
     }
 
-    /// As [`CacheSlots::hint`]; for a unit that is read in place, what `in_place` says.
+    /// As [`CacheSlots::hint`], with `in_place` for a unit that is read in place.
     #[inline]
     pub fn hint_or(&self, unit: u32, in_place: impl FnOnce() -> Hint) -> Hint {
         let frame = self.slots.get(unit as usize).map_or(VACANT, |slot| slot.frame.load(Ordering::Relaxed));
@@ -483,12 +493,13 @@ impl CacheSlots {
         }
     }
 
-    /// The bytes of the slots themselves.
+    /// Returns the bytes of the slots themselves.
     pub fn resident_bytes(&self) -> usize {
         size_of_val(&*self.slots) + 2 * size_of::<usize>()
     }
 
-    /// The frame of a cached unit. Precondition: an epoch guard is held; the result is good while it is.
+    /// Returns the frame of a cached unit. The caller must hold an epoch guard while it uses the
+    /// result.
     #[inline]
     fn find(&self, unit: u32) -> Option<NonNull<Trailer>> {
         // Acquire: the frame's bytes were written before its number.
@@ -496,7 +507,8 @@ impl CacheSlots {
         if frame & VACANT != 0 {
             return None;
         }
-        // SAFETY: the frame was in its slot while the guard was held, so it is not reclaimed before the guard goes.
+        // SAFETY: the frame was in its slot while the guard was held, so it is not reclaimed before
+        // the guard is dropped.
         let trailer = unsafe { self.cache.arena.trailer(frame) };
         // SAFETY: as above.
         unsafe { self.cache.note_use(frame) };

@@ -1,35 +1,37 @@
-//! What is evicted, when memory comes back, and who gets it: all state behind the cache's one lock, which is taken
-//! on misses only.
+//! Eviction and reclamation of memory: all state behind the cache's one lock, which only misses
+//! take.
 //!
 //! # Eviction
 //!
-//! Units stand in three queues. A unit enters the **nursery**, where touches do not count: they mostly belong to the
-//! very scan or lookup that loaded it. The nursery is short; who leaves it enters the **cold** queue. At the end of
-//! the cold queue a unit that was touched meanwhile becomes **hot**; one that was not is evicted. The hot queue is a
-//! clock: touched units go round again, others fall back into the cold queue. The cold part is let to shrink to a
-//! fifth of the cache, so that a scan of any length flushes that fifth and nothing else.
+//! Units are in three queues. A unit enters the **nursery**, where touches do not count: most come
+//! from the scan or lookup that loaded it. The nursery is short; the next queue is **cold**. At its
+//! end, a unit touched since becomes **hot**, and an untouched one is evicted. The hot queue is a
+//! clock: touched units go round again, others fall into the cold queue. The cold part may shrink
+//! to a fifth of the cache, so a scan of any length flushes only that fifth.
 //!
-//! An evicted unit leaves a **ghost** in its slot, the count of evictions at that time. If it is loaded again before
-//! about as many units as the cache holds were evicted, it enters the hot queue at once: so a working set that is
-//! larger than the cold part is recognised too. Ghosts take no memory, since the slot is there anyway.
+//! An evicted unit leaves a **ghost** in its slot, the eviction count of that time. If it is loaded
+//! again before about as many evictions as the cache has units, it enters the hot queue at once. So
+//! a working set larger than the cold part is recognised. Ghosts use the existing slot, so they
+//! need no memory.
 //!
-//! A unit that has **fallen** from the hot queue was not used for long, however lately it is evicted. So it leaves no ghost,
-//! and a touch in the cold queue only makes it one of those that have just entered it. Else a scan would take all that was
-//! ever hot for hot again, and the hot set would fall in its place.
+//! A unit that **fell** from the hot queue was unused for long, however recent its eviction. So it
+//! leaves no ghost, and a touch in the cold queue only makes it like a new cold unit. Otherwise a
+//! scan would make all formerly hot units hot again, and the hot set would fall in their place.
 //!
 //! # Reclamation
 //!
-//! An evicted unit is taken out of its slot, but readers may still see it. It goes to **limbo** with a ticket. For
-//! each ticket the caller defers a closure to the epoch's collector that raises `passed` to it. Closures may run in
-//! any order, but whichever runs proves that all readers from before its ticket are gone, and so also those from
-//! before all lower tickets. What leaves limbo while it is pinned is **parked**, and looked at again now and then.
-//! Evictions run ahead of need by some frames, since epochs pass a little later.
+//! An evicted unit leaves its slot, but readers may still see it. It goes to **limbo** with a
+//! ticket. For each ticket the caller defers a closure to the epoch collector that raises `passed`
+//! to it. Closures may run in any order. Each proves that all readers from before its ticket are
+//! gone, hence also those from before lower tickets. A unit that leaves limbo while pinned is
+//! **parked** and checked again later. Evictions run some frames ahead of need, since epochs pass
+//! with a delay.
 //!
 //! # Accounting
 //!
-//! Chunks count whole, single units with trailer and tables, whether in use, in limbo, or parked. Chunks are given
-//! back when the capacity shrinks, or when single units need the space: their units are evicted, and the last frame
-//! that is reclaimed frees the chunk.
+//! Chunks count in full, single units with trailer and tables, also in limbo or parked. Chunks are
+//! freed when the capacity shrinks or single units need the space: their units are evicted, and the
+//! last reclaimed frame frees the chunk.
 
 use super::{
     arena::{Arena, CHUNK_BYTES, CHUNK_FRAMES, FRAME_BYTES, Heat, MAX_CHUNKS, SINGLE_BIT, Trailer, heat, single_bytes},
@@ -41,43 +43,44 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// Set in a slot that holds no frame number: nothing if all other bits are zero, else a ghost, or what [`IN_PLACE`] says.
+/// Set in a slot without a frame. All other bits zero: empty. Otherwise a ghost, or see
+/// [`IN_PLACE`].
 pub(super) const VACANT: u32 = 1 << 31;
-/// Set in a vacant slot whose unit is read where its file is mapped: the other bits say when it was checked last.
+/// Set in a vacant slot whose unit is read in place. The other bits are the time of the last check.
 pub(super) const IN_PLACE: u32 = 1 << 30;
-/// The bits of a vacant slot that hold a time.
+/// Bits of a vacant slot that hold a time.
 pub(super) const TIME_MASK: u32 = IN_PLACE - 1;
 
-/// What a chunk costs: itself, and its frames' infos.
+/// Bytes of a chunk with the infos of its frames.
 const CHUNK_COST: usize = CHUNK_BYTES + CHUNK_FRAMES as usize * size_of::<FrameInfo>();
-/// What a frame of it costs.
+/// Bytes of one of its frames.
 const FRAME_COST: usize = CHUNK_COST / CHUNK_FRAMES as usize;
-/// How many frames evictions run ahead, at most.
+/// Maximum frames by which evictions run ahead.
 const AHEAD_FRAMES: usize = 64;
-/// How many units one call looks at, at most, before it gives up and lets the cache grow past its capacity.
+/// Maximum units that one call examines before it lets the cache exceed its capacity.
 const MAX_STEPS: usize = 1024;
-/// How many parked units one call looks at.
+/// Maximum parked units that one call examines.
 const PARKED_LOOKS: usize = 16;
-/// How many units one call moves from single allocations into frames.
+/// Maximum units that one call moves from single allocations into frames.
 const OVERFLOW_MOVES: usize = 4;
-/// How many single units are remembered for that; others stay where they are until they are evicted.
+/// Maximum single units recorded for that. Others stay until they are evicted.
 const MAX_OVERFLOW: usize = 4096;
-/// The nursery's most units.
+/// Maximum units in the nursery.
 const NURSERY_UNITS: usize = 64;
 
-/// A ticket for which the caller must defer `passed.fetch_max(ticket)`, after it has let go of the lock.
+/// A ticket. After releasing the lock, the caller must defer `passed.fetch_max(ticket)`.
 pub(super) type Ticket = u64;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Chunk {
     is_present: bool,
-    /// Its frames are not given out any more; it goes when the last is reclaimed.
+    /// Its frames are no longer handed out. It is freed with the last reclaimed frame.
     is_draining: bool,
-    /// Frames given out and not reclaimed.
+    /// Frames handed out and not reclaimed.
     used: u32,
 }
 
-/// The state behind the lock.
+/// State behind the lock.
 #[derive(Debug)]
 pub(super) struct Clock {
     capacity: usize,
@@ -85,7 +88,7 @@ pub(super) struct Clock {
     vacant_files: Vec<u32>,
     lists: Lists,
     chunks: Vec<Chunk>,
-    /// Chunks that are present, draining ones included.
+    /// Allocated chunks, with draining ones.
     chunk_count: usize,
     draining: usize,
     free: Vec<u32>,
@@ -95,19 +98,18 @@ pub(super) struct Clock {
     limbo_bytes: usize,
     limbo_single_bytes: usize,
     parked: VecDeque<u32>,
-    /// Single units of a frame's length, though there are chunks. Some may be gone.
+    /// Single units of a frame's length, allocated although there are chunks. Some may be gone.
     overflow: VecDeque<u32>,
     ticket: Ticket,
-    /// Whether something went to limbo under the present ticket.
+    /// Whether a unit went to limbo under the current ticket.
     is_ticket_due: bool,
-    /// The time of ghosts, never 0.
+    /// Clock of the ghosts, never 0.
     evictions: u32,
     pub evicted: u64,
     pub overshoots: u64,
 }
 
 impl Clock {
-    /// An empty cache.
     pub fn new(capacity: usize) -> Clock {
         Clock {
             capacity,
@@ -133,17 +135,16 @@ impl Clock {
         }
     }
 
-    /// The capacity.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The bytes held.
+    /// Returns the bytes in use.
     pub fn usage(&self) -> usize {
         self.chunk_count * CHUNK_COST + self.single_bytes
     }
 
-    /// Takes in a file's slots.
+    /// Registers the slots of a file and returns its number.
     pub fn add_file(&mut self, slots: Arc<[Slot]>) -> u32 {
         if let Some(file) = self.vacant_files.pop() {
             self.files[file as usize] = Some(slots);
@@ -153,7 +154,7 @@ impl Clock {
         u32::try_from(self.files.len() - 1).expect("fewer than 2^32 open files")
     }
 
-    /// Evicts all units of a file, whose slots nobody uses any more.
+    /// Evicts all units of a file whose slots are no longer used.
     pub fn remove_file(&mut self, file: u32) {
         let Some(slots) = self.files[file as usize].take() else { return };
         for Slot { frame: slot, .. } in slots.iter() {
@@ -168,7 +169,7 @@ impl Clock {
         self.vacant_files.push(file);
     }
 
-    /// The ticket for what went to limbo since the last call, if anything did.
+    /// Returns the ticket for all units that went to limbo since the last call, if any did.
     pub fn take_ticket(&mut self) -> Option<Ticket> {
         std::mem::take(&mut self.is_ticket_due).then(|| {
             self.ticket += 1;
@@ -176,18 +177,18 @@ impl Clock {
         })
     }
 
-    /// Whether reclaiming lags behind, so that the caller should push the epoch on.
+    /// Returns whether reclamation lags behind, so that the caller should advance the epoch.
     pub fn is_starving(&self) -> bool {
         !self.limbo.is_empty() && self.free.is_empty()
     }
 
-    /// Whether a unit is so large that caching it would flush too much else.
+    /// Returns whether caching a unit of this size would evict too many others.
     pub fn is_too_large(&self, len: usize) -> bool {
         len > FRAME_BYTES && single_bytes(len) > self.capacity / 8
     }
 
-    /// Finds memory for a unit of `len` bytes: the number of a frame that the caller owns until it calls
-    /// [`Clock::publish`] or [`Clock::discard`]. A single unit is to be allocated by the caller.
+    /// Reserves memory for a unit of `len` bytes. The caller owns the returned frame until
+    /// [`Clock::publish`] or [`Clock::discard`], and allocates the memory of a single unit.
     pub fn reserve(&mut self, arena: &Arena, passed: Ticket, len: usize) -> u32 {
         self.collect(arena, passed);
         let is_frame = len > FRAME_BYTES / 2 && len <= FRAME_BYTES;
@@ -225,18 +226,18 @@ impl Clock {
         frame
     }
 
-    /// Puts a filled frame into the slot of its unit. If another thread was faster, gives back the frame of that
-    /// one, and the caller's frame is free again.
+    /// Puts a filled frame into its unit's slot. If another thread was faster, frees it and returns
+    /// that thread's frame as error.
     pub fn publish(&mut self, arena: &Arena, file: u32, unit: u32, frame: u32) -> Result<(), u32> {
         let Some(slots) = &self.files[file as usize] else { unreachable!("a file in use") };
         let slot = &slots[unit as usize].frame;
-        // Relaxed: slots change under the lock only, but from one vacant state to another.
+        // Relaxed: without the lock, slots change only between vacant states.
         let present = slot.load(Ordering::Relaxed);
         if present & VACANT == 0 {
             self.release(arena, frame);
             return Err(present);
         }
-        // Release: the frame's bytes come before its number.
+        // Release: the frame's bytes are visible before its number.
         slot.store(frame, Ordering::Release);
         let info = self.lists.info(frame);
         (info.file, info.unit, info.has_fallen) = (file, unit, false);
@@ -254,12 +255,12 @@ impl Clock {
         Ok(())
     }
 
-    /// Lets a filled frame go without ever publishing it; readers who have it keep it as usual.
+    /// Discards a filled frame that was never published. Readers that have it may still use it.
     pub fn discard(&mut self, frame: u32) {
         self.send_to_limbo(frame);
     }
 
-    /// Sets the capacity, and evicts down to it.
+    /// Sets the capacity and evicts down to it.
     pub fn set_capacity(&mut self, arena: &Arena, passed: Ticket, capacity: usize) {
         self.capacity = capacity;
         self.collect(arena, passed);
@@ -271,7 +272,7 @@ impl Clock {
         {}
     }
 
-    /// Reclaims what no reader can see any more.
+    /// Reclaims all units that no reader can see any more.
     pub fn collect(&mut self, arena: &Arena, passed: Ticket) {
         while let Some(&(ticket, frame)) = self.limbo.front() {
             if ticket > passed {
@@ -292,31 +293,32 @@ impl Clock {
         }
     }
 
-    /// Comes back to the capacity without waiting for a miss, if readers who held up the reclaiming made the cache grow past
-    /// it. What is evicted for that comes back a little later.
+    /// Shrinks to the capacity without waiting for a miss, after readers delayed the reclamation.
+    /// Newly evicted memory is freed a little later.
     pub fn shrink(&mut self, arena: &Arena, passed: Ticket) {
         self.collect(arena, passed);
         while self.usage() > self.capacity + self.limbo_single_bytes && self.move_overflow(arena) > 0 {}
         self.evict_until(arena, 0, MAX_STEPS);
         if self.usage() > self.capacity && self.limbo.is_empty() && self.draining == 0 {
-            // Frames are free, but it is single units that take the space.
+            // There are free frames, but single units take the space.
             self.drain_one_chunk(arena);
         }
     }
 
-    /// All frames that were filled and not reclaimed, when no file is left.
+    /// Returns all frames that were filled and not reclaimed, when no file is left.
     pub fn take_unreclaimed(&mut self) -> Vec<u32> {
         let limbo = std::mem::take(&mut self.limbo).into_iter().map(|(_, frame)| frame);
         limbo.chain(std::mem::take(&mut self.parked)).collect()
     }
 
-    /// What can be had without evicting anything more, as soon as the epoch has passed.
+    /// Returns the bytes available without more evictions, once the epoch has passed.
     fn available(&self) -> isize {
         signed(self.capacity) + signed(self.limbo_bytes + self.free.len() * FRAME_COST) - signed(self.usage())
     }
 
-    /// Moves units that had to be allocated singly, because readers held up the reclaiming of frames, into frames that
-    /// are free by now, so that the cache comes back to its capacity without losing them. Returns how many it looked at.
+    /// Moves units into free frames that were allocated singly because readers delayed the
+    /// reclamation of frames. So the cache shrinks to its capacity without losing them. Returns the
+    /// number of examined units.
     fn move_overflow(&mut self, arena: &Arena) -> usize {
         let mut looks = 0;
         while looks < OVERFLOW_MOVES
@@ -327,7 +329,8 @@ impl Clock {
             looks += 1;
             let FrameInfo { file, unit, queue, has_fallen, .. } = *self.lists.info(single);
             let len = match queue {
-                // It is gone; its number may stand for another unit by now, which is as good a one to move if it fits.
+                // It is gone. If its number belongs to another unit by now, that one may be moved
+                // instead.
                 Queue::None => continue,
                 // SAFETY: frames in a queue are filled and not reclaimed.
                 _ => unsafe { Trailer::bytes(arena.trailer(single)) }.len(),
@@ -337,14 +340,14 @@ impl Clock {
             }
             let Some(slots) = self.files[file as usize].as_ref() else { unreachable!("a file in use") };
             let frame = self.free.pop().expect("there is more than one");
-            // SAFETY: the frame is free, hence ours; the source is in a queue, and read under the lock that must be
-            // held to reclaim it.
+            // SAFETY: the frame is free, hence ours. The source is in a queue, and cannot be
+            // reclaimed while we hold the lock.
             unsafe {
                 let source = arena.trailer(single);
                 arena.fill_frame(frame, Trailer::bytes(source), 0);
                 arena.heat(frame).set(arena.heat(single).get());
             }
-            // Release: the frame's bytes come before its number.
+            // Release: the frame's bytes are visible before its number.
             slots[unit as usize].frame.store(frame, Ordering::Release);
             self.chunks[(frame / CHUNK_FRAMES) as usize].used += 1;
             let info = self.lists.info(frame);
@@ -381,9 +384,9 @@ impl Clock {
         self.free.extend((first..first + CHUNK_FRAMES).rev());
     }
 
-    /// Evicts until that much is available, or too many units were looked at.
+    /// Evicts until `available` bytes are available, or `steps` units were examined.
     fn evict_until(&mut self, arena: &Arena, available: isize, steps: usize) {
-        // Where all hot units are in use, the cold ones go first even when they are few.
+        // If all hot units are in use, cold ones are evicted first even if there are few.
         let mut hot_looks = (steps / 4).max(1);
         for _ in 0..steps {
             if self.available() >= available {
@@ -415,7 +418,8 @@ impl Clock {
     fn look_at_cold(&mut self, arena: &Arena, frame: u32) {
         // SAFETY: frames in a queue are filled and not reclaimed.
         let (trailer, heat): (&Trailer, &Heat) = unsafe { (arena.trailer(frame).as_ref(), arena.heat(frame)) };
-        // A pinned unit goes round the cold queue; use by the scan that loaded it should not make it hot.
+        // A pinned unit goes round the cold queue. Use by the scan that loaded it must not make it
+        // hot.
         let is_touched = heat.get() == heat::TOUCHED;
         if is_touched || trailer.is_pinned() {
             heat.set(heat::COOL);
@@ -426,14 +430,14 @@ impl Clock {
         }
     }
 
-    /// Takes a unit out of its slot.
+    /// Removes a unit from its slot.
     fn evict(&mut self, frame: u32) {
         let FrameInfo { file, unit, has_fallen, .. } = *self.lists.info(frame);
         self.evictions = (self.evictions + 1) & TIME_MASK;
         self.evictions = self.evictions.max(1);
         self.evicted += 1;
         if let Some(slots) = &self.files[file as usize] {
-            // Release, so that the ticket's closure, deferred after this, is seen after it: see `passed`.
+            // Release: the ticket's closure, deferred later, is ordered after it; see `passed`.
             slots[unit as usize].frame.store(VACANT | if has_fallen { 0 } else { self.evictions }, Ordering::Release);
         }
         self.lists.unlink(frame);
@@ -459,7 +463,8 @@ impl Clock {
         }
     }
 
-    /// Frees a frame that nobody can reach: the epoch has passed and it is not pinned, or it was never published.
+    /// Frees an unreachable frame: the epoch has passed and it is not pinned, or it was never
+    /// published.
     fn release(&mut self, arena: &Arena, frame: u32) {
         if frame & SINGLE_BIT != 0 {
             self.single_bytes -= self.lists.info(frame).cost as usize;
@@ -480,7 +485,7 @@ impl Clock {
         }
     }
 
-    /// Lets go of the chunk with the fewest units. `false` if there is none left.
+    /// Starts to free the chunk with the fewest units; `false` if there is none.
     fn drain_one_chunk(&mut self, arena: &Arena) -> bool {
         let candidates = self.chunks.iter().enumerate().filter(|(_, chunk)| chunk.is_present && !chunk.is_draining);
         let Some(at) = candidates.min_by_key(|(_, chunk)| chunk.used).map(|(at, _)| at as u32) else { return false };
@@ -499,14 +504,14 @@ impl Clock {
     }
 
     fn release_chunk(&mut self, arena: &Arena, at: u32) {
-        // SAFETY: none of its frames is in use or in limbo, and none is on the list of free ones.
+        // SAFETY: none of its frames is in use, in limbo or free.
         unsafe { arena.release_chunk(at) };
         self.chunks[at as usize] = Chunk::default();
         self.chunk_count -= 1;
         self.draining -= 1;
     }
 
-    /// Lets the oldest units of the nursery grow up.
+    /// Moves the oldest units of an overlong nursery to the cold queue.
     fn age_nursery(&mut self, arena: &Arena) {
         let all = self.lists.count(Queue::Nursery) + self.lists.count(Queue::Cold) + self.lists.count(Queue::Hot);
         let most = NURSERY_UNITS.min(all / 32);
@@ -519,7 +524,7 @@ impl Clock {
     }
 }
 
-/// What a single unit costs: itself, its entry in the table, and its info.
+/// Returns the bytes of a single unit with its entry in the table and its info.
 fn single_cost(len: usize) -> usize {
     single_bytes(len) + size_of::<FrameInfo>() + size_of::<usize>()
 }

@@ -1,33 +1,32 @@
-//! The three queues of the eviction, threaded through one table of frames.
+//! The three eviction queues: linked lists through one table of frames.
 
-/// The end of a list.
+/// End of a list.
 const NONE: u32 = u32::MAX;
 
 /// A queue, from the newest unit to the oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queue {
-    /// In no queue: free, being filled, or waiting to be reclaimed.
+    /// No queue: free, being filled, or waiting for reclamation.
     None,
-    /// Loaded a moment ago.
+    /// Just loaded.
     Nursery,
     /// Loaded, not used again yet.
     Cold,
-    /// Used again after a while.
+    /// Used again later.
     Hot,
 }
 
-/// What is known of a frame.
+/// State of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameInfo {
-    /// Whose unit it holds.
+    /// File of its unit.
     pub file: u32,
-    /// Which unit.
+    /// Number of the unit.
     pub unit: u32,
-    /// What it costs, in bytes.
+    /// Bytes that it counts.
     pub cost: u32,
-    /// The queue it is in.
     pub queue: Queue,
-    /// Whether it came to the cold queue from the hot one, and was not touched since.
+    /// Whether it came from the hot to the cold queue and was not touched since.
     pub has_fallen: bool,
     newer: u32,
     older: u32,
@@ -49,7 +48,7 @@ struct List {
 
 const EMPTY: List = List { newest: NONE, oldest: NONE, count: 0, bytes: 0 };
 
-/// The frames, by number: those of chunks and single units in a table each; and the queues.
+/// The frames of chunks and the single units, in a table each, and the queues.
 #[derive(Debug)]
 pub(super) struct Lists {
     frames: Vec<FrameInfo>,
@@ -59,12 +58,12 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Empty queues. `single_bit` tells the two kinds of frame numbers apart.
+    /// `single_bit` marks the numbers of single units.
     pub fn new(single_bit: u32) -> Lists {
         Lists { frames: Vec::new(), singles: Vec::new(), single_bit, queues: [EMPTY; 3] }
     }
 
-    /// What is known of a frame that [`Lists::admit`] was called for.
+    /// Returns the state of a frame. Panics before [`Lists::admit`] was called for it.
     pub fn info(&mut self, frame: u32) -> &mut FrameInfo {
         match frame & self.single_bit {
             0 => &mut self.frames[frame as usize],
@@ -72,7 +71,7 @@ impl Lists {
         }
     }
 
-    /// Makes room in the tables for frame numbers up to this one.
+    /// Grows the tables for frame numbers up to this one.
     pub fn admit(&mut self, frame: u32) {
         let (table, index) = match frame & self.single_bit {
             0 => (&mut self.frames, frame as usize),
@@ -83,28 +82,28 @@ impl Lists {
         }
     }
 
-    /// How many single units the table has room for.
+    /// Returns the size of the table of single units.
     pub fn singles(&self) -> usize {
         self.singles.len()
     }
 
-    /// How many units a queue has.
+    /// Returns the number of units in a queue.
     pub fn count(&self, queue: Queue) -> usize {
         index(queue).map_or(0, |at| self.queues[at].count)
     }
 
-    /// What the units of a queue cost.
+    /// Returns the bytes of the units in a queue.
     pub fn bytes(&self, queue: Queue) -> usize {
         index(queue).map_or(0, |at| self.queues[at].bytes)
     }
 
-    /// The oldest unit of a queue.
+    /// Returns the oldest unit of a queue.
     pub fn oldest(&self, queue: Queue) -> Option<u32> {
         let frame = self.queues[index(queue)?].oldest;
         (frame != NONE).then_some(frame)
     }
 
-    /// Puts a frame that is in no queue into one, as the newest.
+    /// Adds a frame that is in no queue to one, as the newest.
     pub fn push(&mut self, frame: u32, queue: Queue) {
         let Some(at) = index(queue) else { return };
         let newest = self.queues[at].newest;
@@ -123,7 +122,7 @@ impl Lists {
         list.bytes += cost;
     }
 
-    /// Takes a frame out of its queue, if it is in one.
+    /// Removes a frame from its queue, if it is in one.
     pub fn unlink(&mut self, frame: u32) {
         let info = self.info(frame);
         let FrameInfo { queue, newer, older, cost, .. } = *info;

@@ -1,9 +1,10 @@
-//! Files that are read in place: one of the islands of unsafe.
+//! Mapped files, whose units are read in place: one of the islands of unsafe.
 //!
-//! A unit of a mapped file needs no frame: its bytes stand where the file does. They are readable while the map is, so the
-//! map is unmapped only when nobody can look at it: its owner's hold on it goes through the epoch's collector, which waits
-//! for all readers with a guard; and whoever needs bytes for longer holds it too. So that readers of one file do not all
-//! write to one counter, there are several **holders** of the map, and a reader counts up that of his thread.
+//! A unit of a mapped file needs no frame; its bytes are readable as long as the map. So the map is
+//! unmapped only when no reader can use it: the owner drops it through the epoch collector, which
+//! waits for all guards, and readers that need bytes for longer hold the map itself. To avoid one
+//! contended counter for each file, a map has several **holders**, and a reader increments that of
+//! its thread.
 
 use super::{
     arena::{Hint, Pin},
@@ -13,18 +14,18 @@ use crate::platform::{Disposal, ReadMapping};
 use crossbeam_epoch::Guard;
 use std::{fmt, ops::Deref, ops::Range, ptr::NonNull, sync::Arc};
 
-/// How many holders a map has.
+/// Holders of a map.
 const HOLDERS: usize = 8;
 
-/// One of those who keep a map; on lines of its own.
+/// A reference-counted owner of a map, on its own cache lines.
 #[repr(align(128))]
 struct Holder {
     mapping: Arc<Mapping>,
 }
 
-/// The map. It is undone by who has the time: the last to hold it may be any reader.
+/// The map. Any reader may be the last to drop it, so unmapping is left to `disposal`.
 struct Mapping {
-    /// There until this is dropped.
+    /// Present until drop.
     map: Option<ReadMapping>,
     disposal: Arc<Disposal>,
 }
@@ -49,13 +50,12 @@ pub struct MappedFile {
     holders: [Arc<Holder>; HOLDERS],
 }
 
-// SAFETY: the bytes are those of a `ReadMapping`, which is both and is kept by the holders.
+// SAFETY: the bytes belong to a `ReadMapping`, which is both, and the holders keep it.
 unsafe impl Send for MappedFile {}
 // SAFETY: as above.
 unsafe impl Sync for MappedFile {}
 
 impl MappedFile {
-    /// A file of these bytes.
     pub fn new(map: ReadMapping, disposal: &Arc<Disposal>) -> MappedFile {
         let bytes = map.memory();
         let mapping = Arc::new(Mapping { map: Some(map), disposal: Arc::clone(disposal) });
@@ -63,24 +63,24 @@ impl MappedFile {
         MappedFile { bytes, holders }
     }
 
-    /// Bytes of it, which nobody writes to any more; `None` if it has no such range.
+    /// Returns bytes of the file, which must no longer change; `None` if it has no such range.
     #[inline]
     pub fn get<'g>(&self, range: Range<u64>, _guard: &'g Guard) -> Option<&'g [u8]> {
         let bytes = self.part(range)?;
-        // SAFETY: the map is there, since we are; and it stays while the guard lives, since it is let go of only through
-        // the collector.
+        // SAFETY: the map exists as long as `self`, and as long as the guard, since only the
+        // collector drops it.
         Some(unsafe { bytes.as_ref() })
     }
 
-    /// Bytes of it, which nobody writes to any more, for as long as it is there itself; `None` if it has no such range.
+    /// As [`MappedFile::get`], for the lifetime of `self`.
     #[inline(always)]
     pub fn bytes(&self, range: Range<u64>) -> Option<&[u8]> {
         let bytes = self.part(range)?;
-        // SAFETY: the map is there as long as a holder is, and the holders are ours.
+        // SAFETY: the map exists as long as a holder, and `self` owns the holders.
         Some(unsafe { bytes.as_ref() })
     }
 
-    /// Bytes of it, which nobody writes to any more, for as long as the handle lives; `None` if it has no such range.
+    /// As [`MappedFile::get`], for the lifetime of the handle.
     #[inline]
     pub fn pin(&self, range: Range<u64>) -> Option<PinnedUnit> {
         let bytes = self.part(range)?;
@@ -88,22 +88,22 @@ impl MappedFile {
         Some(PinnedUnit { bytes, _keeper: Keeper::Mapped { _holder: holder } })
     }
 
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// [`ReadMapping::is_in_memory`].
+    /// See [`ReadMapping::is_in_memory`].
     pub fn is_in_memory(&self, range: Range<u64>) -> bool {
         self.holders[0].mapping.map().is_in_memory(clamp(range))
     }
 
-    /// [`ReadMapping::populate`].
+    /// See [`ReadMapping::populate`].
     pub fn populate(&self, range: Range<u64>) -> bool {
         self.holders[0].mapping.map().populate(clamp(range))
     }
 
-    /// Where a unit is that ends there.
+    /// Returns a hint for a unit that ends at `end`.
     #[inline]
     pub fn hint(&self, end: u64) -> Hint {
         let start = self.bytes.cast::<u8>().addr().get();
@@ -131,7 +131,7 @@ impl Drop for MappedFile {
     fn drop(&mut self) {
         let holders = self.holders.clone();
         crossbeam_epoch::pin().defer(move || drop(holders));
-        // The space of a file that was removed comes back when it is unmapped, so the epoch is pushed on.
+        // The space of a removed file is freed on unmapping, so the epoch is advanced.
         for _ in 0..4 {
             crossbeam_epoch::pin().flush();
         }
@@ -144,13 +144,13 @@ impl fmt::Debug for MappedFile {
     }
 }
 
-/// A unit that stays in memory while this handle lives, even after the cache and the file are gone.
+/// A unit that stays in memory while this handle lives, even after cache and file are gone.
 pub struct PinnedUnit {
     bytes: NonNull<[u8]>,
     _keeper: Keeper,
 }
 
-/// Why the bytes stay.
+/// Owner of the bytes.
 enum Keeper {
     Cached { _pin: Pin },
     Mapped { _holder: Arc<Holder> },
@@ -162,7 +162,7 @@ unsafe impl Send for PinnedUnit {}
 unsafe impl Sync for PinnedUnit {}
 
 impl PinnedUnit {
-    /// A unit of the cache.
+    /// Makes a handle for a unit of the cache.
     #[inline]
     pub(super) fn cached(pin: Pin) -> PinnedUnit {
         PinnedUnit { bytes: NonNull::from(pin.bytes()), _keeper: Keeper::Cached { _pin: pin } }

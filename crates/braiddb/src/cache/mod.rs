@@ -1,7 +1,8 @@
-//! The block cache, shared by every open file of a database, or of several.
+//! The block cache, shared by all open files of one or several databases.
 //!
-//! `block_cache.rs` is the face, `arena.rs` the memory, `clock.rs` decides what goes and when its memory comes back,
-//! `lists.rs` has the queues for that, `striped_counter.rs` counts without sharing, `mapped.rs` is for files that are read in place.
+//! `block_cache.rs` is the interface, `arena.rs` the memory, `clock.rs` the eviction and
+//! reclamation, `lists.rs` its queues, `striped_counter.rs` a counter without contention,
+//! `mapped.rs` the files that are read in place.
 
 mod arena;
 mod block_cache;

@@ -1,16 +1,16 @@
-//! Lines of memory that will be read soon, asked for little by little.
+//! Queue of memory ranges to prefetch little by little.
 //!
-//! A processor has room for few lines on their way to it, whatever cache they come into. Who asks for a hundred at once waits until there is
-//! room, and does nothing else; who asks for a few as each row is passed works while they come.
+//! A processor has only a few outstanding requests for lines. A hundred requests at once stall
+//! until there is room; a few for each row overlap with the work.
 
 use super::{Ahead, arena::LINE_BYTES};
 use std::ops::Range;
 
-/// How many ranges are kept; what has no room is asked for at once.
+/// Maximum ranges in the queue. Further ranges are prefetched at once.
 const RANGES: usize = 4;
 
-/// Ranges of addresses that are asked for in order. They are only ever fetched, by and for nothing else, so they may lie anywhere; but
-/// whoever asks for all of one asks for each of its lines.
+/// Address ranges, prefetched in order. They are never accessed otherwise, so any address is
+/// allowed. [`PrefetchQueue::prefetch_all`] takes time linear in their length.
 #[derive(Debug, Default)]
 pub struct PrefetchQueue {
     ranges: [Range<usize>; RANGES],
@@ -19,7 +19,7 @@ pub struct PrefetchQueue {
 }
 
 impl PrefetchQueue {
-    /// Adds a range, after all that are there; if there is no room, it is asked for now.
+    /// Appends a range, or prefetches it now if the queue is full.
     #[inline]
     pub fn add(&mut self, range: Range<usize>) {
         if range.is_empty() {
@@ -34,7 +34,7 @@ impl PrefetchQueue {
         }
     }
 
-    /// Asks for the next lines of the first range, so many even if that ends before.
+    /// Prefetches the next `LINES` lines of the first range, even if it ends earlier.
     #[inline(always)]
     pub fn prefetch<const LINES: usize>(&mut self) {
         if self.at == self.end {
@@ -48,7 +48,7 @@ impl PrefetchQueue {
         }
     }
 
-    /// Asks for all that is left.
+    /// Prefetches everything left.
     #[inline]
     pub fn prefetch_all(&mut self) {
         while self.at != self.end {
@@ -57,7 +57,7 @@ impl PrefetchQueue {
         }
     }
 
-    /// Goes on to the next range, if there is one.
+    /// Moves to the next range, if any.
     #[inline]
     fn pass(&mut self) {
         self.at += 1;
@@ -66,19 +66,17 @@ impl PrefetchQueue {
         }
     }
 
-    /// Whether nothing is left to be asked for.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.at == self.end
     }
 
-    /// How many bytes are left to be asked for.
+    /// Returns the bytes left to prefetch.
     #[cfg(test)]
     pub fn bytes_left(&self) -> usize {
         self.ranges[self.at as usize..self.end as usize].iter().map(|range| range.end.saturating_sub(range.start)).sum()
     }
 
-    /// Forgets all.
     #[inline]
     pub fn clear(&mut self) {
         (self.at, self.end) = (0, 0);

@@ -1,4 +1,4 @@
-//! A counter that many threads raise without getting in each other's way.
+//! A counter that many threads increment without contention.
 
 use std::{
     cell::Cell,
@@ -17,7 +17,7 @@ thread_local! {
 #[repr(align(128))]
 struct Shard(AtomicU64);
 
-/// The calling thread's shard, less than [`SHARDS`].
+/// Returns the calling thread's shard, less than [`SHARDS`].
 #[inline]
 pub(super) fn shard() -> usize {
     let mut shard = SHARD.get();
@@ -28,20 +28,19 @@ pub(super) fn shard() -> usize {
     shard % SHARDS
 }
 
-/// A count in as many shards as there may be threads. It is exact while at most [`SHARDS`] threads ever ran; with
-/// more, two threads of one shard may lose a few counts to each other.
+/// A counter with one shard for each thread. Exact while at most [`SHARDS`] threads ever ran;
+/// otherwise two threads of one shard may lose counts.
 #[derive(Debug, Default)]
 pub(super) struct StripedCounter([Shard; SHARDS]);
 
 impl StripedCounter {
-    /// Counts one up. A load and a store instead of an atomic addition: it is on the path of every hit.
+    /// Adds one. A load and a store instead of an atomic addition, since every hit calls it.
     #[inline]
     pub fn add_one(&self) {
         let count = &self.0[shard()].0;
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// The count.
     pub fn sum(&self) -> u64 {
         self.0.iter().map(|shard| shard.0.load(Ordering::Relaxed)).sum()
     }

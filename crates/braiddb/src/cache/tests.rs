@@ -1,4 +1,4 @@
-//! What the cache promises: contents, accounting, resistance to scans, and reclamation under threads.
+//! Tests of contents, accounting, scan resistance, and reclamation with threads.
 
 use super::{BlockCache, CacheSlots};
 use crate::base::Error;
@@ -9,7 +9,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// A unit's contents tell which unit of which file it is, at both ends and in between.
+/// Contents that identify file and unit, at both ends and in between.
 fn contents(file: u64, unit: u32, len: usize) -> Vec<u8> {
     let seed = file << 32 | u64::from(unit);
     let words = (0..len.div_ceil(8) as u64).flat_map(|at| (seed ^ at.wrapping_mul(0x9e37_79b9)).to_le_bytes());
@@ -24,7 +24,7 @@ fn splitmix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Reads a unit of 4096 bytes; says whether it was a hit.
+/// Reads a unit of 4096 bytes; returns whether it was a hit.
 fn touch(slots: &CacheSlots, unit: u32) -> bool {
     let mut is_hit = true;
     let guard = pin();
@@ -36,8 +36,8 @@ fn touch(slots: &CacheSlots, unit: u32) -> bool {
     is_hit
 }
 
-/// Lets the epoch go on until what was evicted can be reclaimed. Other tests of the process may hold guards, so the
-/// wait is for the thing itself.
+/// Advances the epoch until evicted units can be reclaimed. Other tests of the process may hold
+/// guards, so this waits for the condition itself.
 fn settle(is_done: impl Fn() -> bool) {
     let clock = SystemRuntime::new();
     let start = clock.monotonic_ns();
@@ -116,7 +116,7 @@ fn usage_stays_within_the_capacity_and_shrinks_with_it() {
 
 #[test]
 fn what_a_reader_held_up_is_given_back_without_another_miss() {
-    // The units that do not fit meanwhile: of a frame's length, and others.
+    // Units that do not fit meanwhile: of a frame's length, and others.
     for (capacity, len) in [(8 << 20, 4096), (8 << 20, 1000), (8 << 20, 9000)] {
         let cache = BlockCache::new(capacity);
         let slots = CacheSlots::new(&cache, 8000);
@@ -155,8 +155,8 @@ fn a_scan_does_not_flush_the_hot_set() {
     assert!(hits as f64 > 0.95 * f64::from(hot), "{hits} of {hot} hot units were left");
 }
 
-/// Units that had once been hot fell, were evicted and, when the scan came to them, were taken for hot again because of their
-/// ghosts. For each of them another unit fell, until it was the hot set's turn.
+/// Formerly hot units fell and were evicted. When the scan reached them, their ghosts made them hot
+/// again. Another unit fell for each, until the hot set was evicted.
 #[test]
 fn a_scan_over_what_was_hot_before_does_not_flush_the_hot_set() {
     let units = 2000u32;
@@ -169,7 +169,8 @@ fn a_scan_over_what_was_hot_before_does_not_flush_the_hot_set() {
     let hot = units / 2;
     let read_hot = || (0..hot).filter(|&unit| touch(&slots, unit)).count();
     while read_hot() < hot as usize {}
-    // In the nursery no touches count: what was loaded last leaves it before it is read again.
+    // Touches in the nursery do not count: the last loaded units leave it before they are read
+    // again.
     (5 * units..5 * units + 100).for_each(|unit| assert!(!touch(&slots, unit)));
     read_hot();
     for scan in 1..=3 {
@@ -192,8 +193,8 @@ fn a_working_set_larger_than_the_cold_part_is_recognised() {
     for _ in 0..30_000 {
         touch(&slots, 5000 + (splitmix(&mut random) % 1500) as u32);
     }
-    // Then half of all accesses go to a set of 60 % of the cache, half to units that never come back. A unit of the
-    // set is seldom read again while it is cold, so that only its ghost tells of it.
+    // Then half of all accesses go to a set of 60 % of the cache, half to units that never come
+    // back. Units of the set are seldom read again while cold, so only their ghosts reveal them.
     let mut round = |accesses: u32| {
         let mut hits = 0;
         for _ in 0..accesses {
@@ -332,7 +333,8 @@ fn stress(capacity: usize, unit_len: impl Fn(u32) -> usize + Sync, rounds: u64) 
     stats.evictions
 }
 
-/// Other tests of the process may hold guards all the while; then nothing is evicted, and the cache overshoots.
+/// If other tests of the process hold guards all the time, nothing is evicted and the cache
+/// overshoots.
 fn stress_until_evicted(capacity: usize, unit_len: impl Fn(u32) -> usize + Sync, rounds: u64) {
     assert!((0..50).any(|_| stress(capacity, &unit_len, rounds) > 0), "nothing was ever evicted");
 }
