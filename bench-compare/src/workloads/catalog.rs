@@ -1,3 +1,5 @@
+//! The list of workloads.
+
 use super::{Context, Measure, kill, large, load, memory, mixed, read, sync, write, ycsb};
 use anyhow::{Context as _, Result};
 

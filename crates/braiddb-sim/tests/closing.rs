@@ -18,7 +18,6 @@ fn is_locked<T>(result: &braiddb::Result<T>) -> bool {
     matches!(result, Err(Error::Locked { .. }))
 }
 
-/// Fills runs, blobs and the memtable.
 fn fill(db: &Db, tree: &Tree) -> Vec<(Bytes, Bytes)> {
     let rows: Vec<(Bytes, Bytes)> = (0..3000_u64)
         .map(|n| (n.to_be_bytes().to_vec(), common::value(if n.is_multiple_of(50) { 1500 } else { 20 }, n)))
@@ -69,7 +68,7 @@ fn database_already_open_is_locked() {
             drop(db);
             assert!(is_locked(&place.try_open()));
             ok(clone.close());
-            // Of four concurrent opens exactly one succeeds, each time.
+            // Exactly one of four concurrent opens succeeds.
             let winners = Counter::default();
             let everybody = std::sync::Barrier::new(4);
             std::thread::scope(|scope| {
@@ -90,8 +89,8 @@ fn database_already_open_is_locked() {
     }
 }
 
-/// Uses the database until it returns `Error::Closed`; no other error may come before. The writer
-/// returns its last acknowledged commit.
+/// Uses the database until `Error::Closed`; no other error may come before. The writer returns its
+/// last acknowledged commit.
 fn use_until_closed(user: usize, db: &Db, tree: &Tree, rounds: &AtomicU64) -> u64 {
     let mut random = Random::new(user as u64);
     let (mut acknowledged, mut rows) = (0_u64, tree.iter());
@@ -137,8 +136,7 @@ fn use_until_closed(user: usize, db: &Db, tree: &Tree, rounds: &AtomicU64) -> u6
     }
 }
 
-/// Repeatedly closes the database while it is in use, reopens it at once with the old handles still
-/// in use, and checks the acknowledged commits.
+/// Repeatedly closes the database in use, reopens it at once, and checks the acknowledged commits.
 fn close_while_in_use(place: &Place, seed: u64, times: u64) {
     let mut random = Random::new(seed);
     let mut number = 0;
@@ -172,7 +170,7 @@ fn close_while_in_use(place: &Place, seed: u64, times: u64) {
         let tree = ok(reopened.open_tree("left"));
         let found = ok(tree.get(b"!last")).map_or(0, |value| numbered::number_of(&value));
         number = if acknowledged > 0 { acknowledged } else { number };
-        // The last write may be in the log although its caller got an error.
+        // The log may have the last write although its caller got an error.
         assert!(found == number || found == acknowledged + 1, "{found} found, {number} acknowledged, time {time}");
         number = found;
         let report = ok(reopened.verify());

@@ -1,5 +1,5 @@
-//! Databases that share memory, cache and threads. A busy one does not starve the others, and a
-//! crash of all leaves each at one of its own commits.
+//! Databases that share memory, cache and threads: a busy one does not starve the others, and a
+//! crash leaves each at one of its own commits.
 
 #![expect(clippy::disallowed_methods, reason = "a test of time and threads")]
 
@@ -18,10 +18,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Databases beside the busy one.
 const OTHERS: u64 = 8;
 
-/// Maximum time of a commit to another database, even on a busy machine.
+/// Maximum time of a commit beside the busy database.
 const LONGEST: Duration = Duration::from_secs(3);
 
 fn commit(db: &Db, tree: &str, number: u64, value: &[u8], durability: Durability) {
@@ -41,7 +40,7 @@ fn commits_beside_busy_database_are_not_starved() {
     let others: Vec<Db> = (0..OTHERS).map(|index| open(index).expect("open")).collect();
     let is_over = AtomicBool::new(false);
     let longest_us = AtomicU64::new(0);
-    // With fewer commits the busy database would not fill its memtable.
+    // Enough commits that the busy database fills its memtable.
     let each = volume(40_000).max(4_000);
     thread::scope(|scope| {
         let writers: Vec<_> = others
@@ -54,7 +53,7 @@ fn commits_beside_busy_database_are_not_starved() {
                         commit(db, "t", number, &[3; 200], Durability::Buffered);
                         let took = began.elapsed().as_micros() as u64;
                         longest_us.fetch_max(took, Ordering::Relaxed);
-                        // Throttled, so that the busy database dominates.
+                        // Throttled, so that the busy one dominates.
                         if number % 20 == 0 {
                             thread::sleep(Duration::from_millis(1));
                         }
@@ -78,7 +77,6 @@ fn commits_beside_busy_database_are_not_starved() {
     println!("the longest commit of the others took {longest:?}; {:?}", shared.stats());
     assert!(longest < LONGEST, "a commit took {longest:?}");
     assert!(busy.stats().flushes > 0, "the busy database never flushed");
-    // Background threads flush for all databases.
     let flushed = others.iter().filter(|db| db.stats().flushes > 0).count();
     assert!(flushed > 0, "no other database was flushed");
     assert!(shared.stats().memtable_bytes < 24 << 20);
@@ -87,7 +85,6 @@ fn commits_beside_busy_database_are_not_starved() {
     }
 }
 
-/// Databases on one disk.
 const TOGETHER: usize = 4;
 
 struct Together {
@@ -100,7 +97,7 @@ fn path(index: usize) -> String {
 
 impl Together {
     fn open(disk: &Arc<SimDisk>, seed: u64) -> Together {
-        // The least memory: 1 MiB for each memtable, 2 MiB for all active ones.
+        // Least memory: 1 MiB for each memtable, 2 MiB for all active ones.
         let shared = SharedRuntime::builder().memory(64 << 10).background_threads(0).build().expect("no threads");
         let vfs: Arc<dyn Vfs> = disk.clone();
         let builder = || {
@@ -115,7 +112,7 @@ impl Together {
         Together { dbs: [0, 1, 2, 3].map(|index| builder().open(Path::new(&path(index))).expect("open")) }
     }
 
-    /// Returns the number of commits in the database; they must be the first ones without a gap.
+    /// The number of commits found; they must be the first ones.
     fn stands(&self, index: usize) -> u64 {
         let tree = self.dbs[index].tree("t").expect("a tree");
         let count = tree.iter().inspect(|row| assert!(row.is_ok(), "{row:?}")).count() as u64;
@@ -154,14 +151,13 @@ fn databases_sharing_memory_after_crash_are_prefixes_of_their_commits() {
                         (synced[index]..=written[index]).contains(&stands),
                         "database {index} has {stands} commits"
                     );
-                    // The database accepts writes.
                     commit(&crashed.dbs[index], "t", stands, &[stands as u8; 3000], Durability::Sync);
                     assert_eq!(crashed.stands(index), stands + 1);
                 }
             }
         }
         assert!(written.iter().all(|written| *written < 300), "a memtable may have filled up by itself");
-        // The memory that they share triggered these flushes.
+        // Their common memory triggered these flushes.
         flushed_for_others += together.dbs.iter().map(|db| db.stats().flushes).sum::<u64>();
     }
     assert!(flushed_for_others > 0);

@@ -1,5 +1,5 @@
-//! The disk has no space for runs while the log still has room. Writers get an error, no writer
-//! waits forever, and writes continue when there is space again.
+//! The disk has no space for runs, but the log has: writers get errors, none waits forever, and
+//! writes resume with space.
 
 #![expect(clippy::disallowed_methods, reason = "real threads and real time")]
 
@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// Files in memory. While it is full, no `.run` file can be created.
+/// While it is full, no `.run` file can be created.
 #[derive(Debug)]
 struct FullForRuns {
     inner: MemVfs,
@@ -80,7 +80,7 @@ fn writers_without_space_for_runs_are_refused_and_resume() {
         vfs.is_full.store(true, Ordering::Relaxed);
         let before = (refused.load(Ordering::Relaxed), db.stats().background_errors);
         thread::sleep(Duration::from_millis(full_ms));
-        // On a busy machine writers are throttled for long before they reach the limit.
+        // On a busy machine writers are throttled for long before an error.
         let mut waited_ms = full_ms;
         while refused.load(Ordering::Relaxed) == before.0 {
             assert!(waited_ms < 20_000, "no writer was refused: {:?}", db.stats());

@@ -1,7 +1,7 @@
 //! On a disk of 10 MB/s with 20 ms a sync, no commit waits for runs to be written.
 //!
-//! The disk accepts 300 MB of unsynced bytes, so only the engine can make a commit wait longer than
-//! its log write needs. Time and threads are real.
+//! The disk accepts 300 MB of unsynced bytes: a longer wait than the log write needs is the
+//! engine's. Time and threads are real.
 
 mod common;
 
@@ -16,15 +16,14 @@ use std::{
     },
 };
 
-/// Maximum milliseconds of a buffered commit. A longer stall is a bug.
+/// Maximum milliseconds of a buffered commit.
 const BUFFERED_MS_MAX: u64 = 100;
 
-/// Maximum milliseconds of a durable commit: its own sync, the sync before it, and the log's share
-/// of a device that also writes runs. To wait for a table's sync would take far longer: 4 MB need
-/// 400 ms.
+/// Maximum milliseconds of a durable commit: its own sync, the one before, and the log's share of a
+/// device that also writes runs. A table's sync takes longer: 4 MB need 400 ms.
 const DURABLE_MS_MAX: u64 = 300;
 
-/// Rate of the writer. Log, flushes and merges together stay below the speed of the disk.
+/// Rate of the writer: log, flushes and merges together stay below the disk's speed.
 const BYTES_PER_SECOND: u64 = 1_500_000;
 
 const VALUE_LEN: usize = 1000;
@@ -42,7 +41,6 @@ impl Latencies {
         result
     }
 
-    /// Milliseconds.
     fn at(&self, per_mille: usize) -> f64 {
         let mut sorted = self.nanos.clone();
         sorted.sort_unstable();

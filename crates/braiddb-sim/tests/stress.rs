@@ -1,10 +1,9 @@
-//! Stress test with free-running threads, in memory and on the real file system, with background
-//! threads.
+//! Free-running threads, in memory and on the real file system, with background threads.
 //!
 //! Each writer does numbered steps (`braiddb_sim::numbered`). A reader that finds a writer's last
-//! step in a snapshot therefore knows all rows of that writer. It compares them byte by byte: by
-//! point reads, ranges in both directions, `multi_get`, long iterators, and again later. All
-//! writers also write shared pairs of keys, which must be equal in every snapshot.
+//! step in a snapshot knows all rows of that writer and compares them: by point reads, ranges in
+//! both directions, `multi_get`, long iterators, and again later. All writers also write shared
+//! pairs of keys, which must be equal in every snapshot.
 //!
 //! A seed reproduces the writes, not the schedule. The number of operations bounds the work; a
 //! watchdog ends a hang.
@@ -35,16 +34,13 @@ use std::{
 /// Steps of each writer in memory and on disk, times `BRAIDDB_VOLUME`.
 const STEPS: [u64; 2] = [3_000, 2_000];
 
-/// Enough writers for group commits.
 const WRITERS: u64 = 4;
 const READERS: u64 = 3;
 
-/// Keys of the shared pairs.
 const SHARED: u64 = 12;
 
 type Rows = Vec<(Bytes, Bytes)>;
 
-/// Counts of the reads.
 #[derive(Default)]
 struct Seen {
     gets: Counter,
@@ -54,18 +50,16 @@ struct Seen {
     reread: Counter,
 }
 
-/// State of all threads.
 struct World {
     seed: u64,
     db: Db,
     trees: Vec<Tree>,
     writing: AtomicUsize,
     failed: AtomicBool,
-    /// The last acknowledged step of each writer.
     acknowledged: Vec<AtomicU64>,
-    /// Sequence number of each commit and its changes to the shared pairs.
+    /// Sequence number and changes to the shared pairs of each commit.
     shared: Mutex<Vec<(u64, Vec<Change>)>>,
-    /// Sequence number of each snapshot and the shared pairs in it.
+    /// Sequence number and shared pairs of each snapshot.
     samples: Mutex<Vec<(u64, Rows)>>,
     seen: Seen,
 }
@@ -91,7 +85,6 @@ impl World {
     }
 
     fn writer(&self, writer: u64) -> Writer {
-        // To drop a tree would take it from its readers.
         Writer { seed: self.seed, writer, drops: false }
     }
 
@@ -129,7 +122,7 @@ impl World {
                     };
                 }
             }
-            // Fewer syncs, or a slow disk would spend all time on them.
+            // Few syncs, or a slow disk would spend all time on them.
             let durability = if sync && number.is_multiple_of(4) { Durability::Sync } else { Durability::Buffered };
             let sequence = ok(self.db.write(batch, durability));
             self.shared.lock().push((sequence, shared));
@@ -139,7 +132,7 @@ impl World {
     }
 }
 
-/// Reports a panic to the other threads, so that they end too.
+/// Reports a panic to the other threads.
 struct Failing<'a>(&'a World);
 
 impl Drop for Failing<'_> {
@@ -150,14 +143,13 @@ impl Drop for Failing<'_> {
     }
 }
 
-/// A snapshot with its expected contents.
 struct Held {
     snapshot: Snapshot,
     expected: Vec<Arc<Contents>>,
     shared: Vec<(Bytes, Bytes)>,
 }
 
-/// An open iterator and the rows left for it, in key order.
+/// An open iterator and its remaining rows, in key order.
 struct Way {
     iter: Iter,
     rows: std::collections::VecDeque<(Bytes, Bytes)>,
@@ -166,9 +158,8 @@ struct Way {
 struct Reader<'a> {
     world: &'a World,
     random: Random,
-    /// The last step of each writer seen so far, and its contents.
+    /// Last seen step and contents of each writer.
     writers: Vec<(u64, Arc<Contents>)>,
-    /// The newest number seen, by tree and key.
     newest: HashMap<(usize, Bytes), u64>,
     held: Vec<Held>,
     ways: Vec<Way>,
@@ -210,7 +201,7 @@ impl<'a> Reader<'a> {
         (tree, key.into_bytes())
     }
 
-    /// Reads the latest values. They are never older than those that this reader has seen.
+    /// The latest values are never older than those already seen.
     fn get_now(&mut self) {
         for _ in 0..20 {
             let (tree, key) = self.any_key();
@@ -238,7 +229,7 @@ impl<'a> Reader<'a> {
         *newest = number;
     }
 
-    /// Reads shared pairs and the writers' last keys; all values must be of one moment.
+    /// All values of a `multi_get` are of one moment.
     fn multi_get_now(&mut self) {
         let mut keys: Vec<Bytes> = (0..WRITERS).map(numbered::last_key).collect();
         keys.extend((0..SHARED).map(|n| format!("shared/{n:02}").into_bytes()));
@@ -251,7 +242,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the expected contents of each writer, given its last step in a snapshot.
+    /// The expected contents of each writer, given its last step in a snapshot.
     fn expected(&mut self, last: impl Fn(u64) -> u64) -> Vec<Arc<Contents>> {
         for writer in 0..WRITERS {
             let number = last(writer);
@@ -292,7 +283,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a part of an older snapshot again, by a random kind of read.
     fn read_again(&mut self) {
         if self.held.is_empty() {
             return;
@@ -374,7 +364,7 @@ impl<'a> Reader<'a> {
         assert!(rows.next().is_none() && rows.next_back().is_none(), "iteration from both ends: an extra row");
     }
 
-    /// Begins an iterator that is read slowly. Its first row determines the others.
+    /// Begins a slow iterator. Its first row determines the others.
     fn begin_way(&mut self) {
         if self.ways.len() >= 4 {
             return;
@@ -438,7 +428,7 @@ fn rows_of(contents: &Contents, tree: usize, prefix: &[u8]) -> Vec<(Bytes, Bytes
     rows.map(|((_, key), value)| (key.clone(), value.clone())).collect()
 }
 
-/// Checks that the shared pairs are equal in both trees, and returns them.
+/// The shared pairs are equal in both trees.
 fn check_pairs(trees: &[Tree], snapshot: &Snapshot) -> Vec<(Bytes, Bytes)> {
     let read = |tree| -> Vec<(Bytes, Bytes)> {
         snapshot.prefix(tree, b"shared/").map(ok).map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
@@ -448,8 +438,7 @@ fn check_pairs(trees: &[Tree], snapshot: &Snapshot) -> Vec<(Bytes, Bytes)> {
     left
 }
 
-/// Checks that commits take effect in the order of their sequence numbers: each snapshot shows the
-/// shared pairs after all commits up to its own number, and none later.
+/// Each snapshot shows the shared pairs after all commits up to its own number, and none later.
 fn check_order(world: &World) {
     let (mut commits, mut samples) = (world.shared.lock().clone(), world.samples.lock().clone());
     let last = world.db.snapshot();
@@ -466,7 +455,6 @@ fn check_order(world: &World) {
     }
 }
 
-/// Runs maintenance jobs; creates and drops trees.
 fn maintain(world: &World) {
     let mut random = Random::new(world.seed ^ 300);
     let mut number = 0;
@@ -491,8 +479,7 @@ fn maintain(world: &World) {
     }
 }
 
-/// Creates, writes, renames and drops a tree. Its old handles must fail, and a new tree of the same
-/// name must be empty.
+/// The old handles of a dropped tree fail, and a new tree of its name is empty.
 fn come_and_go(world: &World, number: u64) {
     let name = format!("temporary-{}", number % 3);
     let tree = ok(world.db.tree(&name));
@@ -511,7 +498,7 @@ fn come_and_go(world: &World, number: u64) {
     ok(world.db.drop_tree(&other));
     assert!(tree.get(0_u64.to_be_bytes()).is_err_and(|e| e.is_not_found()));
     assert!(tree.put(b"a", b"b").is_err_and(|e| e.is_not_found()));
-    // The iterator began before the drop and sees the tree as it was.
+    // The iterator is older than the drop.
     assert_eq!(on_its_way.map(ok).count(), 40);
 }
 
@@ -561,7 +548,7 @@ fn stress(place: &Place, seed: u64, steps: u64) {
     check_end(&world, &world.db, &world.trees, steps);
 }
 
-/// Checks that all steps of all writers are there, and no other rows of theirs.
+/// All steps of all writers are there, and nothing else of theirs.
 fn check_end(world: &World, db: &Db, trees: &[Tree], steps: u64) {
     check_pairs(trees, &db.snapshot());
     for writer in 0..WRITERS {

@@ -1,8 +1,8 @@
-//! Watchers that are killed and resumed all the time, beside writers and across reopenings. Each
-//! sees each change exactly once, in order. A slow watcher delays no writer.
+//! Watchers that are killed and resumed, beside writers and across reopenings: each sees each
+//! change exactly once, in order. A slow watcher delays no writer.
 //!
-//! A killed watcher has stored its token with its results some time ago. The changes seen since are
-//! lost with it and are shown again.
+//! A watcher stores its token with its results from time to time. A kill loses the changes seen
+//! since; they are shown again.
 
 mod common;
 
@@ -26,10 +26,9 @@ const KILLS: u64 = 1_000;
 const WATCHERS: usize = 3;
 const WRITERS: u64 = 2;
 
-/// Times that the database is closed and reopened.
 const PHASES: u64 = 10;
 
-/// The stored state of a watcher: its token, and the next number of each writer.
+/// The stored token, and the next number of each writer.
 #[derive(Clone, Debug)]
 struct Stored {
     token: ResumeToken,
@@ -40,7 +39,6 @@ fn builder() -> Builder {
     Db::builder().create_parents(true).memory(32 << 20).log_retention(1 << 40)
 }
 
-/// Writes numbers in batches of random size. Every writer has its own tree.
 fn write(db: &Db, writer: u64, numbers: std::ops::Range<u64>) {
     let tree = db.tree(&format!("t{writer}")).expect("a tree");
     let mut random = Random::new(numbers.start ^ writer << 40);
@@ -56,7 +54,7 @@ fn write(db: &Db, writer: u64, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// Checks that the numbers of each writer continue without a gap.
+/// The numbers of each writer must continue without a gap.
 fn take_in(stored: &mut Stored, changes: &[Change]) {
     for change in changes {
         match change {
@@ -74,7 +72,7 @@ fn take_in(stored: &mut Stored, changes: &[Change]) {
     }
 }
 
-/// Watches until all numbers below `ends` were seen, killed now and then.
+/// Watches until all numbers below `ends` were seen, with kills.
 fn watch(db: &Db, stored: &mut Stored, ends: u64, kills: u64, random: &mut Random, killed: &AtomicU64) {
     let total: u64 = (ends * WRITERS) - stored.next.iter().sum::<u64>();
     // Mean number of changes between kills.
@@ -143,8 +141,7 @@ fn watchers_killed_and_resumed_see_each_change_once_in_order() {
     assert!(killed.into_inner() >= kills, "too few kills");
 }
 
-/// No watcher keeps up, and yet the writers finish. A slow watcher gets the retained changes, or an
-/// error for older ones.
+/// A watcher that cannot keep up gets the retained changes, or an error for older ones.
 #[test]
 fn writers_beside_slow_watcher_never_wait() {
     let place = tempfile::tempdir().expect("a directory");
@@ -163,8 +160,7 @@ fn writers_beside_slow_watcher_never_wait() {
             let seen = reader.join().expect("the reader");
             assert!(seen < of_writer / 100, "the slow watcher saw {seen} commits");
         });
-        // After the flush only the retained part of the log is left. A watcher that has read
-        // nothing has that and at most one segment left to read.
+        // Now only the retained part of the log is left; at most one more segment is readable.
         db.flush().expect("a flush");
         let error = loop {
             match idle.try_next() {
@@ -174,7 +170,7 @@ fn writers_beside_slow_watcher_never_wait() {
         };
         assert!(error.is_watch_too_old(), "{error}");
         let stats = db.stats();
-        // On a busy machine writers sometimes wait for flushes, but never for a watcher.
+        // Writers sometimes wait for flushes, but never for a watcher.
         assert!(stats.stall_us_max < 2_000_000, "a writer was stalled for {} us", stats.stall_us_max);
         let log = std::fs::read_dir(&dir).expect("the directory").filter_map(|entry| {
             let entry = entry.ok()?;

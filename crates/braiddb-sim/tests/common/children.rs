@@ -9,7 +9,7 @@ use std::{
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
 };
 
-/// Scales a count by `BRAIDDB_VOLUME`; the default is 1 in debug builds too.
+/// A count times `BRAIDDB_VOLUME`, also in debug builds.
 pub fn times(full: f64) -> u64 {
     let factor = std::env::var("BRAIDDB_VOLUME").ok().map_or(1.0, |text| text.parse().expect("a factor as volume"));
     ((full * factor) as u64).max(1)
@@ -21,9 +21,8 @@ pub fn start(dir: &Path, seed: u64, firsts: impl IntoIterator<Item = u64>) -> Ch
     spawn(&mut command)
 }
 
-/// Starts a process without input; its output is piped. Under Wine on a busy machine any process
-/// sometimes ends with `ERROR_INTERNAL_ERROR` before its program begins. The retry hides nothing
-/// that the program did.
+/// Starts a process with piped output. Under Wine on a busy machine any process may end with
+/// `ERROR_INTERNAL_ERROR` before its program begins; the retry hides nothing of the program.
 pub fn spawn(command: &mut Command) -> Child {
     const ERROR_INTERNAL_ERROR: i32 = 1359;
     for _ in 0..3 {
@@ -37,7 +36,6 @@ pub fn spawn(command: &mut Command) -> Child {
     panic!("{command:?} cannot be started")
 }
 
-/// Returns true if the process was killed and did not end by itself.
 pub fn was_killed(status: ExitStatus) -> bool {
     #[cfg(unix)]
     const SIGKILL: i32 = 9;
@@ -52,7 +50,7 @@ pub fn lines(stdout: ChildStdout) -> impl Iterator<Item = String> {
     BufReader::new(stdout).lines().map(|line| line.expect("a line of the child"))
 }
 
-/// Reads all trees of the writers in both directions, and some rows by key.
+/// Reads all trees in both directions, and some rows by key.
 pub fn read_all(db: &Db) -> Contents {
     let mut contents = Contents::new();
     for (number, name) in TREES.iter().enumerate() {

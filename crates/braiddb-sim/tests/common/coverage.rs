@@ -1,9 +1,9 @@
-//! Counts of the engine's jobs in a battery: a battery that never merges proves little.
+//! Counts of the engine's jobs: a battery that never merges proves little.
 
 use super::Counter;
 use braiddb::Stats;
 
-/// With fewer cases the rare jobs may be missing by chance.
+/// With fewer cases rare jobs may be missing by chance.
 const CASES_FOR_ALL: usize = 200;
 
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Adds the counts of a database. Call it once, before the close.
+    /// Adds a database's counts. Call it once, before the close.
     pub fn note(&self, stats: &Stats) {
         self.flushes.add(stats.flushes);
         self.merges.add(stats.merges);
@@ -41,7 +41,6 @@ impl Coverage {
         }
     }
 
-    /// Fails if a job that writes lead to never happened.
     pub fn check(&self, cases: usize) {
         let often = if cases < CASES_FOR_ALL { 4 } else { self.counters().len() - 2 };
         for (what, count) in self.counters().into_iter().take(often) {
@@ -72,7 +71,7 @@ impl Coverage {
             ("fold", folds),
             ("view", view_bytes),
             ("expired value", expired),
-            // Last, because they need reads, which not all batteries do.
+            // Last: not all batteries read.
             ("block read in place", blocks_in_place),
             ("hash index", hash_indexes),
         ]

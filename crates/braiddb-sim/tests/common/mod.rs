@@ -1,4 +1,4 @@
-//! Helpers of all batteries: seeds, volumes, small databases, and reads of everything.
+//! Helpers of all batteries.
 
 #![allow(dead_code, reason = "each battery uses a part")]
 
@@ -30,22 +30,20 @@ pub mod writer;
 
 pub const PATH: &str = "/data/test.db";
 
-/// An empty disk with the parent directory of the database.
 pub fn empty_disk(seed: u64) -> Arc<SimDisk> {
     let disk = SimDisk::new(seed);
     disk.create_dir_all(Path::new(PATH).parent().expect("a parent")).expect("a directory");
     disk.fork()
 }
 
-/// The seed of the run: `BRAIDDB_SEED` or a fixed one. Printed.
+/// `BRAIDDB_SEED` or a fixed seed; printed.
 pub fn seed() -> u64 {
     let seed = std::env::var("BRAIDDB_SEED").ok().map_or(20_260_101, |text| text.parse().expect("a number as seed"));
     println!("BRAIDDB_SEED={seed}");
     seed
 }
 
-/// The volume of a battery: `full` times `BRAIDDB_VOLUME`, by default 1 in release builds and 0.03
-/// in debug builds.
+/// `full` times `BRAIDDB_VOLUME`, by default 1 in release builds and 0.03 in debug builds.
 pub fn volume(full: u64) -> u64 {
     let default = if cfg!(debug_assertions) { 0.03 } else { 1.0 };
     let factor = std::env::var("BRAIDDB_VOLUME").ok().map_or(default, |text| text.parse().expect("a factor as volume"));
@@ -105,12 +103,11 @@ impl SmallOptions {
         }
     }
 
-    /// A builder without background threads: all jobs run inline.
+    /// All jobs run inline, without background threads.
     pub fn builder(&self, disk: &Arc<SimDisk>, seed: u64) -> Builder {
         self.builder_by(disk, SimRuntime::new(mix(seed, disk.next_session())))
     }
 
-    /// The same with the caller's runtime.
     pub fn builder_by(&self, disk: &Arc<SimDisk>, runtime: Arc<SimRuntime>) -> Builder {
         disk.set_mapping(self.map_log || disk.maps_files());
         let vfs: Arc<dyn Vfs> = disk.clone();
@@ -138,7 +135,7 @@ impl SmallOptions {
             .blob_file_bytes(self.blob_file_bytes)
             .compression(self.compression)
             .key_blocks(self.key_blocks)
-            // With 4 open files, tables are closed and opened all the time.
+            // With 4 open files, tables are closed and reopened all the time.
             .open_files_max(if self.loose_runs.is_multiple_of(2) { 4 } else { 1000 })
     }
 
@@ -153,7 +150,7 @@ pub fn open_trees(db: &Db) -> braiddb::Result<Vec<Tree>> {
     TREES.iter().map(|name| db.tree(name)).collect()
 }
 
-/// Reads all trees forwards. A missing tree counts as empty.
+/// A missing tree counts as empty.
 pub fn read_all(db: &Db) -> braiddb::Result<Contents> {
     let mut contents = Contents::new();
     for (number, name) in TREES.iter().enumerate() {
@@ -170,8 +167,7 @@ pub fn read_all(db: &Db) -> braiddb::Result<Contents> {
     Ok(contents)
 }
 
-/// Reads everything by every kind of read and compares. Panics on a difference; returns the
-/// engine's errors.
+/// Compares every kind of read. Panics on a difference; returns the engine's errors.
 pub fn check_all_reads(db: &Db, expected: &Contents) -> braiddb::Result<()> {
     let found = read_all(db)?;
     assert!(found == *expected, "a scan: {}", braiddb_sim::model::difference(expected, &found));
@@ -221,7 +217,7 @@ pub fn append_of(db: &Db) -> MergeFunctionHandle {
     db.merge_function("append").expect("a built-in function")
 }
 
-/// Half noise, half repetition, so that compression has an effect. Each tag gives another value.
+/// Half noise, half repetition, different for each tag.
 pub fn value(len: usize, tag: u64) -> Vec<u8> {
     let mut bytes = Random::new(tag).bytes(len);
     bytes[len / 2..].fill(tag as u8);
@@ -231,17 +227,16 @@ pub fn value(len: usize, tag: u64) -> Vec<u8> {
     bytes
 }
 
-/// Runs `body` and adds `what` to the text of a panic.
+/// Adds `what` to the text of a panic.
 pub fn explained<R>(what: impl Fn() -> String, body: impl FnOnce() -> R) -> R {
     quietly(body).unwrap_or_else(|text| panic!("{}: {text}", what()))
 }
 
 thread_local! {
-    /// Depth of nested `quietly` calls.
     static QUIET: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Runs `body`; returns a panic as text with its place and does not print it.
+/// Returns a panic as text with its place, and does not print it.
 pub fn quietly<R>(body: impl FnOnce() -> R) -> Result<R, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -259,13 +254,11 @@ pub fn quietly<R>(body: impl FnOnce() -> R) -> Result<R, String> {
     QUIET.set(QUIET.get() - 1);
     outcome.map_err(|cause| {
         let text = text_of(&*cause);
-        // Only the place of the innermost panic is of use.
         if text.contains(" [at ") { text } else { format!("{text} [at {}]", PLACE.take()) }
     })
 }
 
 thread_local! {
-    /// Place of the last quiet panic.
     static PLACE: Cell<String> = const { Cell::new(String::new()) };
 }
 
@@ -274,7 +267,6 @@ pub fn text_of(cause: &(dyn Any + Send)) -> String {
     text.or_else(|| cause.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without text".to_owned())
 }
 
-/// Calls `body` for each number below `count`, on all cores.
 pub fn in_parallel(count: usize, body: impl Fn(usize) + Sync) {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

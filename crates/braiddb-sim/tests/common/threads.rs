@@ -1,4 +1,4 @@
-//! Helpers of the batteries with real threads: a watchdog, and databases with background threads.
+//! Helpers of the batteries with real threads.
 
 use super::full_text;
 use braiddb::{
@@ -18,13 +18,12 @@ use std::{
 /// Seconds after which a test counts as hanging.
 const HANG_S: u64 = 300;
 
-/// Scales a count by `BRAIDDB_VOLUME`; the default is 1 in debug builds too.
+/// A count times `BRAIDDB_VOLUME`, also in debug builds.
 pub fn scaled(count: u64) -> u64 {
     let factor = std::env::var("BRAIDDB_VOLUME").ok().map_or(1.0, |text| text.parse().expect("a factor as volume"));
     ((count as f64 * factor) as u64).max(10)
 }
 
-/// Runs a test in its own thread and fails if it hangs.
 pub fn bounded(body: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
     let thread = std::thread::Builder::new().spawn(move || {
@@ -43,15 +42,12 @@ pub fn bounded(body: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Location of a database.
 #[derive(Clone)]
 pub struct Place {
     vfs: Option<Arc<dyn Vfs>>,
     path: PathBuf,
     seed: u64,
-    /// Tables are read with direct I/O.
     direct: bool,
-    /// Removes the directory at the end.
     _dir: Option<Arc<tempfile::TempDir>>,
 }
 
@@ -71,7 +67,7 @@ impl Place {
         Place { vfs: None, path: dir.path().join("db"), seed, direct: false, _dir: Some(Arc::new(dir)) }
     }
 
-    /// On disk with direct I/O, if the file system supports it.
+    /// With direct I/O if the file system supports it.
     pub fn direct(seed: u64) -> Place {
         Place { direct: true, ..Place::disk(seed) }
     }
@@ -93,7 +89,6 @@ pub fn ok<T>(result: braiddb::Result<T>) -> T {
     result.unwrap_or_else(|e| panic!("{}", full_text(&e)))
 }
 
-/// Checks that `rows` yields exactly `expected`.
 pub fn compare(
     rows: impl Iterator<Item = braiddb::Result<(braiddb::Key, braiddb::Value)>>,
     expected: &[(Bytes, Bytes)],

@@ -1,5 +1,4 @@
-//! Workloads of the crash and fault batteries: steps, their changes, and the promises made about
-//! them.
+//! Workloads of the crash and fault batteries: steps, changes, and promises.
 
 use super::{
     PATH, SmallOptions, batch_of, check_all_reads,
@@ -23,10 +22,10 @@ pub enum Step {
     PutUnlogged,
     /// To both trees, with a range delete and a large value.
     Batch,
-    /// Like `Batch`, in a transaction; exclusive at odd places.
+    /// Like `Batch`; exclusive at odd places.
     Transaction,
     Append,
-    /// Values that expire far in the future, and values already expired.
+    /// Values that expire far in the future or have expired.
     Expiring,
     Delete,
     DeleteRange,
@@ -34,11 +33,11 @@ pub enum Step {
     BigValueBuffered,
     /// A value from a reader, durable at odd places, after a dropped one.
     Stream,
-    /// Appends from a reader: to a stream, to a value in a blob, and to a missing key.
+    /// Appends to a stream, to a value in a blob, and to a missing key.
     Extend,
     /// A bulk load over old and new keys, with a large value.
     Load,
-    /// Ingests two tables built outside of the database; exports the other tree.
+    /// Ingests two tables; exports the other tree.
     Ingest,
     /// Deletes all keys outside a range.
     Clip,
@@ -81,10 +80,10 @@ pub fn key(number: u64) -> Vec<u8> {
 }
 
 impl Step {
-    /// The commit of the step, if it has one. `at` is its place in the workload and makes values
-    /// and keys differ.
+    /// The commit of the step, if any. `at`, its place in the workload, makes keys and values
+    /// differ.
     pub fn commit(self, at: u64) -> Option<(Vec<Change>, Durability)> {
-        // Few keys, so that the steps of a long workload overlap.
+        // Few keys, so that steps overlap.
         let (slot, tag) = (at % 6, at * 16 + 100);
         let put = |tree, len| Change::Put(tree, key(slot), value(len, tag));
         Some(match self {
@@ -103,8 +102,8 @@ impl Step {
                 (changes, Durability::Sync)
             }
             Step::Append => {
-                // Two operands on one key make one entry; the third appends to a value in a blob,
-                // or to none.
+                // Two operands on one key make one entry. The third is for a value in a blob, or
+                // for none.
                 let append = |tree, slot, len, tag| Change::Append(tree, key(slot), value(len, tag));
                 let changes =
                     vec![append(0, slot, 20, tag), append(0, slot, 9, tag + 1), append(1, slot + 1, 30, tag + 2)];
@@ -197,12 +196,11 @@ fn records(changes: &[Change]) -> impl Iterator<Item = (&Bytes, &Bytes)> {
     })
 }
 
-/// Loads the records of the changes, which are in key order.
 fn load(tree: &Tree, changes: &[Change]) -> Result<u64> {
     Ok(tree.bulk_load(records(changes))?.sequence)
 }
 
-/// Builds two tables with half of the records each, and ingests them. Also exports the other tree.
+/// Ingests two tables with half of the records each, and exports the other tree.
 fn ingest(disk: &Arc<SimDisk>, trees: &[Tree], changes: &[Change]) -> Result<u64> {
     let dir = Path::new(PATH).parent().expect("a parent");
     let remove = |path: &Path| _ = disk.remove(path);
@@ -216,7 +214,7 @@ fn ingest(disk: &Arc<SimDisk>, trees: &[Tree], changes: &[Change]) -> Result<u64
             let there = trees[1].iter().try_fold(0, |count, row| row.map(|_| count + 1))?;
             assert_eq!(records_exported, there, "number of exported records");
         }
-        // A table cannot hold such a record. The refused export must leave no table.
+        // A table cannot hold this record. The refused export must leave no table.
         Err(Error::InvalidArgument(reason)) if reason.contains("above a value that expires") => {
             let is_table = |path: &Path| path.extension().is_some_and(|extension| extension == "table");
             assert!(!disk.files().iter().any(|(path, _)| is_table(path)), "a refused export left a table");
@@ -231,12 +229,11 @@ fn ingest(disk: &Arc<SimDisk>, trees: &[Tree], changes: &[Change]) -> Result<u64
         table.finish()?;
     }
     let taken_in = trees[0].ingest(&names);
-    // The database has hard links of its own to them.
+    // The database has its own hard links.
     names.iter().for_each(|path| remove(path));
     Ok(taken_in?.sequence)
 }
 
-/// Puts one record if it has not changed since it was read.
 fn put_on_condition(tree: &Tree, changes: &[Change]) -> Result<u64> {
     let (key, value) = records(changes).next().expect("one record");
     let wrong = tree.compare_and_set(key, Some(b"never there"), Some(b"wrong"))?;
@@ -248,7 +245,7 @@ fn put_on_condition(tree: &Tree, changes: &[Change]) -> Result<u64> {
     Ok(done.expect("no other writer exists").sequence())
 }
 
-/// The start of a workload: a closed database, its contents and its options.
+/// A closed database with its contents and options.
 #[derive(Clone)]
 pub struct Start {
     pub options: SmallOptions,
@@ -267,7 +264,7 @@ impl Start {
         Start { options, disk: empty_disk(SEED), contents: Contents::new() }
     }
 
-    /// A small database with data in a run and in the log.
+    /// Has data in a run and in the log.
     pub fn small() -> Start {
         let mut start = Start::empty();
         start.contents = fill(&start);
@@ -275,8 +272,8 @@ impl Start {
         start
     }
 
-    /// A small database with a view and an unindexed run of deletes. The next flush makes a merge
-    /// of unindexed runs due.
+    /// Has a view and an unindexed run of deletes: the next flush makes a merge of unindexed runs
+    /// due.
     pub fn loose() -> Start {
         let with = |start: &Start, steps: &[(Step, u64)], fold_bytes_per_entry: u64| {
             let options = SmallOptions { loose_runs: 2, fold_bytes_per_entry, ..start.options.clone() };
@@ -310,7 +307,6 @@ fn fill(start: &Start) -> Contents {
     contents
 }
 
-/// An open database and the promises made about it.
 pub struct Run {
     pub options: SmallOptions,
     pub disk: Arc<SimDisk>,
@@ -343,14 +339,12 @@ impl Run {
         Ok(())
     }
 
-    /// Closes the database without a promise.
     pub fn close(&mut self) {
         if let Some((db, _)) = self.db.take() {
             self.coverage.note(&db.stats());
         }
     }
 
-    /// Merges of unindexed runs so far.
     pub fn loose_merges(&self) -> u64 {
         let open = self.db.as_ref().map_or(0, |(db, _)| db.stats().loose_merges);
         self.coverage.loose_merges.get() + open
@@ -360,7 +354,6 @@ impl Run {
         self.history.promise(self.disk.operations());
     }
 
-    /// Runs a step on a disk without faults.
     pub fn step(&mut self, step: Step, at: u64) {
         if let Some((changes, durability)) = step.commit(at) {
             let (db, trees) = self.db.as_ref().expect("the database is open");
@@ -386,7 +379,6 @@ impl Run {
     }
 }
 
-/// Runs a step that neither commits nor closes.
 pub fn maintain(db: &Db, step: Step) -> Result<()> {
     match step {
         Step::Flush => db.flush(),
@@ -396,8 +388,8 @@ pub fn maintain(db: &Db, step: Step) -> Result<()> {
     }
 }
 
-/// Opens a crash image and judges its contents. Then it commits once more, and either crashes with
-/// all unsynced operations lost or reopens cleanly. Everything must be there after that.
+/// Recovers a crash image and judges its contents. Then commits once more, and either crashes with
+/// all unsynced operations lost or reopens cleanly: nothing may be missing.
 pub fn recover(
     options: &SmallOptions,
     image: &Arc<SimDisk>,
@@ -427,9 +419,9 @@ pub fn recover(
     count
 }
 
-/// Crashes inside recoveries. The recovery of an image is crashed after about `crashes` of its
-/// operations (all if `None`). Each of these images must recover to the same state, `depth` levels
-/// deep. Returns the number of images.
+/// Crashes the recovery of an image after about `crashes` of its operations (all if `None`). Each
+/// of these images must recover to the same state, `depth` levels deep. Returns the number of
+/// images.
 pub fn check_recovery(
     options: &SmallOptions,
     image: &Arc<SimDisk>,

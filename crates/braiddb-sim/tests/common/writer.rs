@@ -1,4 +1,4 @@
-//! Atomic writes by any of the ways to commit.
+//! Atomic writes by any way to commit.
 
 use super::append_of;
 use braiddb::{Batch, Db, Durability, MultiTree, Result, Transaction, Tree};
@@ -11,14 +11,13 @@ pub enum Way {
     Exclusive,
 }
 
-/// Uncommitted writes.
 pub enum Writer {
     Batch(Db, Batch),
     Transaction(Db, Box<Transaction>),
 }
 
 impl Writer {
-    /// Creates a writer. A transaction begins with writes that are rolled back.
+    /// A transaction begins with writes that are rolled back.
     pub fn new(db: &Db, trees: &[Tree], way: Way) -> Result<Writer> {
         let transaction = match way {
             Way::Batch => return Ok(Writer::Batch(db.clone(), db.batch())),
@@ -82,7 +81,7 @@ impl Writer {
         Ok(())
     }
 
-    /// In a batch by the merge function, because an append to a stream reads.
+    /// A batch uses the merge function, because an append to a stream reads.
     pub fn append_stream(&mut self, tree: &Tree, key: &[u8], more: &[u8]) -> Result<()> {
         match self {
             Writer::Batch(..) => self.append(tree, key, more),

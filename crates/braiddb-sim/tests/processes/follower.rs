@@ -1,9 +1,9 @@
 //! A follower beside a writer process that is killed and restarted while it flushes, merges,
-//! splits, drops trees and changes log segments. Each state that the follower shows is exactly that
-//! after some commit. It is no older than the commits acknowledged before the refresh, and no older
-//! than the state before. No refresh may fail.
+//! splits, drops trees and changes log segments. Each state shown is exactly that after a commit,
+//! no older than the commits acknowledged before the refresh, and no older than the state before.
+//! No refresh may fail.
 //!
-//! `BRAIDDB_VOLUME` scales the duration. `BRAIDDB_SEED` reproduces the steps, but not the schedule.
+//! `BRAIDDB_VOLUME` scales the duration; `BRAIDDB_SEED` reproduces the steps, not the schedule.
 
 use crate::common;
 
@@ -28,21 +28,18 @@ use std::{
     time::Duration,
 };
 
-/// Milliseconds that a process writes before it is killed, and number of processes, one after the
-/// other.
+/// Milliseconds of a process, and number of processes.
 const LIFE_MS: u64 = 400;
 const LIVES: f64 = 12.0;
 
-/// Maximum additional processes on a slow machine, until the follower has met enough.
+/// Maximum additional processes on a slow machine.
 const LIVES_ADDED_MAX: u64 = 100;
 
-/// Maximum steps without a cursor after the last step with one.
+/// Maximum consecutive steps without a cursor.
 const SILENT_STEPS_MAX: u64 = 8;
 
-/// Refreshes between checks by a new read-only open.
 const FRESH_EVERY: u64 = 16;
 
-/// A writer process and its reader of acknowledgements.
 struct Process {
     child: Child,
     reader: JoinHandle<()>,
@@ -57,7 +54,6 @@ impl Process {
         Process { child, reader }
     }
 
-    /// Kills the process and reads the rest of its output.
     fn kill(mut self) {
         self.child.kill().expect("kill");
         self.child.wait().expect("wait for the child");
@@ -73,7 +69,6 @@ fn read_lines(stdout: ChildStdout, acknowledged: &AtomicU64) {
     }
 }
 
-/// The writer's contents after `done` steps.
 struct Expected {
     writer: Writer,
     done: u64,
@@ -86,7 +81,7 @@ impl Expected {
         self.writer.step(self.done).apply(&mut self.contents);
     }
 
-    /// Advances to the shown state, which must include `least` steps.
+    /// Advances to the shown state, which must have `least` steps.
     fn judge(&mut self, db: &Db, least: u64) {
         let found = children::read_all(db);
         let cursor = db.application_cursor().expect("the application cursor");
@@ -109,7 +104,6 @@ impl Expected {
     }
 }
 
-/// Counts of events.
 #[derive(Debug, Default)]
 struct Seen {
     looks: u64,
@@ -139,7 +133,6 @@ fn follow(dir: &Path, follower: &Follower, expected: &mut Expected, acknowledged
     seen.total += refreshed.took;
     expected.judge(&follower.db(), least);
     if seen.looks.is_multiple_of(FRESH_EVERY) {
-        // A new reader sees at least as much.
         let fresh = numbered::builder(0).open_read_only(dir).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
         expected.judge(&fresh, expected.done);
     }
@@ -169,7 +162,7 @@ fn follower_beside_killed_writer_shows_only_commit_boundaries() {
     wait_for("first commit", || acknowledged.load(Ordering::SeqCst) > 0);
     let follower = numbered::builder(seed).refresh_every(None).open_follower(&dir);
     let follower = follower.unwrap_or_else(|e| panic!("open a follower: {}", full_text(&e)));
-    // An older state, which must not change.
+    // Must not change.
     let mut kept: Option<(Db, Contents)> = None;
     let lives = children::times(LIVES).max(2);
     for life in 0..lives + LIVES_ADDED_MAX {
@@ -179,7 +172,7 @@ fn follower_beside_killed_writer_shows_only_commit_boundaries() {
         let end_ns = runtime.monotonic_ns() + LIFE_MS * 1_000_000;
         while runtime.monotonic_ns() < end_ns {
             follow(&dir, &follower, &mut expected, &acknowledged, &mut seen);
-            // After a check by a new reader the expected state may be ahead of the follower.
+            // After a new reader's check the expected state may be ahead of the follower.
             if random.chance(1, 10) && !seen.looks.is_multiple_of(FRESH_EVERY) {
                 if let Some((db, contents)) = kept.take() {
                     assert!(
@@ -193,11 +186,9 @@ fn follower_beside_killed_writer_shows_only_commit_boundaries() {
             runtime.sleep_us(random.below(4000));
         }
         process.kill();
-        // All acknowledged steps are there.
         follow(&dir, &follower, &mut expected, &acknowledged, &mut seen);
         let first = {
-            // One unacknowledged step may be there; the next process continues after the recovered
-            // state.
+            // The last step may be unacknowledged.
             let db = numbered::builder(seed).open(&dir).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
             expected.judge(&db, acknowledged.load(Ordering::SeqCst));
             db.close().expect("close");

@@ -1,14 +1,13 @@
 //! `kill -9` of a real process on the real file system at random moments: in an open, recovery,
 //! commit, flush, merge, split or change of log segments.
 //!
-//! The process (`src/bin/kill_child.rs`) does numbered steps and prints the acknowledged ones. This
-//! test kills it and opens the database. It must find exactly the contents after P steps of each
-//! writer, where P is the last acknowledged step or one more: a commit survives the end of its
-//! process, durable or buffered. The next round continues with the same directory; every twenty
-//! rounds begin a new database.
+//! The process (`src/bin/kill_child.rs`) prints its acknowledged steps. After the kill the database
+//! must hold exactly P steps of each writer, where P is the last acknowledged step or one more: a
+//! commit survives the end of its process, durable or buffered. Rounds continue with the same
+//! directory, twenty for each database.
 //!
-//! `BRAIDDB_VOLUME` scales the number of rounds, also in debug builds. `BRAIDDB_SEED` reproduces
-//! the steps, but not the schedule.
+//! `BRAIDDB_VOLUME` scales the rounds, also in debug builds; `BRAIDDB_SEED` reproduces the steps,
+//! not the schedule.
 
 use crate::common;
 
@@ -30,17 +29,16 @@ use std::{
 
 const ROUNDS: f64 = 100.0;
 
-/// Maximum factor on the number of rounds until every event was met. On a slow machine a process
-/// does little before its kill, and merges of unindexed runs are rare.
+/// On a slow machine rounds continue until all events were met, up to this factor.
 const ROUNDS_FACTOR_MAX: u64 = 4;
 
-/// Rounds until a new database begins. Splits happen while it grows.
+/// Splits happen while a database grows.
 const ROUNDS_A_DATABASE: u64 = 20;
 
-/// Maximum milliseconds until a child has opened the database; a slower child counts as hanging.
+/// Maximum milliseconds of an open; a slower child counts as hanging.
 const OPEN_MS_MAX: u64 = 60_000;
 
-/// Counts of events, to prove that the test met them.
+/// Counts of events, to prove that they happened.
 #[derive(Debug, Default)]
 struct Seen {
     killed_while_opening: u64,
@@ -56,7 +54,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Returns an event that is missing although this many rounds should have met it.
+    /// An event that is missing although this many rounds should have met it.
     fn lacking(&self, rounds: u64) -> Option<&'static str> {
         let whatever = rounds >= 40;
         // Two of four databases have unindexed runs.
@@ -74,14 +72,12 @@ impl Seen {
     }
 }
 
-/// A writer, its last known step, and its contents then.
 struct Progress {
     writer: Writer,
     done: u64,
-    /// Last acknowledged step; at least `done`.
+    /// At least `done`.
     acknowledged: u64,
     contents: Contents,
-    /// The cursor set by its last step with one.
     cursor: Option<String>,
 }
 
@@ -96,7 +92,6 @@ impl Progress {
     }
 }
 
-/// A database that child processes write.
 struct Database {
     seed: u64,
     dir: tempfile::TempDir,
@@ -112,7 +107,7 @@ impl Database {
             contents: Contents::new(),
             cursor: None,
         };
-        // With one writer the next commit is known exactly; four writers commit in groups.
+        // One writer's next commit is known exactly; four commit in groups.
         let writers = (0..[1, 4][seed as usize % 2]).map(progress).collect();
         Database { seed, dir: tempfile::tempdir().expect("a directory"), writers }
     }
@@ -125,7 +120,7 @@ impl Database {
         children::start(&self.path(), self.seed, self.writers.iter().map(|w| w.done + 1))
     }
 
-    /// Compares a database with the expected contents, and finds the last step of each writer.
+    /// Compares a database with the expected contents, and advances each writer to its last step.
     fn judge(&mut self, db: &Db) -> u64 {
         let found = children::read_all(db);
         let mut kept = 0;
@@ -169,7 +164,7 @@ impl Database {
     }
 }
 
-/// Kills the child `after_ms` milliseconds after its start or its open, and returns its output.
+/// Kills the child `after_ms` milliseconds after its start or its open; returns its output.
 fn kill(mut child: Child, path: &Path, after_ms: u64, from_open: bool) -> Vec<String> {
     let runtime = SystemRuntime::new();
     let stdout = child.stdout.take().expect("a pipe");
@@ -183,7 +178,7 @@ fn kill(mut child: Child, path: &Path, after_ms: u64, from_open: bool) -> Vec<St
         let second = from_open.then(|| numbered::builder(0).open(path));
         runtime.sleep_us(after_ms * 1000);
         child.kill().expect("kill");
-        // Checked only now: an earlier panic would wait for a pipe that never ends.
+        // Only now: an earlier panic would wait for a pipe that never ends.
         assert!(matches!(&second, None | Some(Err(Error::Locked { .. }))), "opened in two processes: {second:?}");
         lines.join().expect("the reader of the pipe")
     });
@@ -196,7 +191,6 @@ fn read_lines(stdout: ChildStdout, opened: &mpsc::Sender<()>) -> Vec<String> {
     let mut lines = Vec::new();
     for line in children::lines(stdout) {
         if line == "open" {
-            // Ignored if nobody waits for it.
             let _ = opened.send(());
         }
         lines.push(line);
@@ -204,7 +198,6 @@ fn read_lines(stdout: ChildStdout, opened: &mpsc::Sender<()>) -> Vec<String> {
     lines
 }
 
-/// Takes in the output of the child.
 fn note(lines: &[String], database: &mut Database, seen: &mut Seen) {
     if lines.is_empty() {
         seen.killed_while_opening += 1;
@@ -238,7 +231,7 @@ fn round(database: &mut Database, random: &mut Random, seen: &mut Seen) {
     let lines = kill(database.start(), &database.path(), after_ms, from_open);
     note(&lines, database, seen);
     if random.chance(1, 4) && database.path().join("CURRENT").exists() {
-        // First read-only: replays the log in memory and changes nothing.
+        // Read-only first: replays the log in memory and changes nothing.
         match numbered::builder(database.seed).read_only(true).open(database.path()) {
             Err(e) if e.is_not_found() && !from_open => {}
             other => {
@@ -265,7 +258,7 @@ fn round(database: &mut Database, random: &mut Random, seen: &mut Seen) {
     db.close().expect("close");
 }
 
-/// Keeps the directory of a failed round for inspection.
+/// Keeps the directory of a failed round.
 fn keep(database: Database) -> String {
     Path::display(&database.dir.keep()).to_string()
 }

@@ -1,9 +1,9 @@
-//! `kill -9`, at random moments, of a real process that commits without WAL. The database is always
-//! exactly at the commit of its application cursor, in all trees, and has at least the steps
-//! reported as durable. The next process continues from there.
+//! `kill -9` at random moments of a real process that commits without WAL. The database is exactly
+//! at the commit of its application cursor, in all trees, and has all steps reported as durable.
+//! The next process continues from there.
 //!
-//! `BRAIDDB_VOLUME` scales the number of kills, also in debug builds. `BRAIDDB_SEED` reproduces the
-//! steps, but not the schedule.
+//! `BRAIDDB_VOLUME` scales the kills, also in debug builds; `BRAIDDB_SEED` reproduces the steps,
+//! not the schedule.
 
 use crate::common;
 
@@ -17,7 +17,6 @@ use std::process::Command;
 
 const KILLS: f64 = 100.0;
 
-/// Kills until a new database begins.
 const KILLS_A_DATABASE: u64 = 50;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The batteries that start processes and kill them.
+//! Batteries that start and kill processes.
 
 #![cfg(any(unix, windows))]
 

@@ -1,8 +1,7 @@
 //! Checkpoints and backups with a crash at every operation, a failure of every call, and damage.
 //!
-//! After a crash or failure the database and each earlier backup are intact. The backup in progress
-//! is there completely or not at all. A checkpoint or restored directory is complete or does not
-//! open.
+//! Afterwards the database and each earlier backup are intact. The backup in progress is complete
+//! or missing. A checkpoint or restored directory is complete or does not open.
 
 use crate::common;
 
@@ -20,7 +19,7 @@ use std::{collections::BTreeMap, io::ErrorKind, ops::RangeInclusive, path::Path,
 const BACKUPS: &str = "/backups/of the test";
 const COPY: &str = "/copies/one";
 
-/// Steps between two backups, which share some files and not others.
+/// So that two backups share some files and not others.
 const STEPS: [Step; 9] = [
     Step::Batch,
     Step::BigValueSync,
@@ -33,7 +32,7 @@ const STEPS: [Step; 9] = [
     Step::BigValueBuffered,
 ];
 
-/// Contents of each backup, by its number.
+/// Contents of each backup.
 type Known = BTreeMap<u64, Contents>;
 
 fn target(disk: &Arc<SimDisk>) -> DirectoryTarget {
@@ -55,7 +54,6 @@ fn backup(run: &Run, known: &mut Known) {
     known.insert(info.id, run.history.latest().clone());
 }
 
-/// A database with two backups and later changes.
 fn with_backups(start: &Start) -> (Run, Known) {
     let (mut run, mut known) = (Run::start(start), Known::new());
     for round in 0..2 {
@@ -74,7 +72,6 @@ fn builder(options: &SmallOptions, disk: &Arc<SimDisk>) -> Builder {
     options.builder(disk, SEED + 9).create(false)
 }
 
-/// Restores a backup into a new directory and compares its contents by every kind of read.
 fn check_backup(options: &SmallOptions, disk: &Arc<SimDisk>, id: u64, expected: &Contents) {
     let dir = format!("/restored/{id} {}", disk.operations());
     let restored = builder(options, disk).restore(&target(disk), Some(id), &dir);
@@ -86,7 +83,7 @@ fn check_backup(options: &SmallOptions, disk: &Arc<SimDisk>, id: u64, expected: 
     assert!(report.problems.is_empty(), "{:?}", report.problems);
 }
 
-/// Checks that the listed backups include `must_be_there`, and that each listed backup is complete.
+/// Each listed backup is complete, and `must_be_there` are listed.
 fn check_backups(options: &SmallOptions, disk: &Arc<SimDisk>, must_be_there: &[u64], known: &Known) {
     let target = target(disk);
     let listed = Backups::new(&target).list().unwrap_or_else(|e| panic!("listing: {}", full_text(&e)));
@@ -102,7 +99,7 @@ fn check_backups(options: &SmallOptions, disk: &Arc<SimDisk>, must_be_there: &[u
     }
 }
 
-/// Returns false if the directory holds no database; otherwise its contents must be as expected.
+/// Returns false if there is no database; otherwise its contents must be as expected.
 fn check_copy(options: &SmallOptions, disk: &Arc<SimDisk>, expected: &Contents) -> bool {
     match builder(options, disk).open(COPY) {
         Ok(db) => {
@@ -116,19 +113,17 @@ fn check_copy(options: &SmallOptions, disk: &Arc<SimDisk>, expected: &Contents) 
     }
 }
 
-/// Moments and policies of crashes between two disk operations.
 fn crashes(first: usize, last: usize, full: u64, seed: u64) -> Vec<(usize, CrashPolicy)> {
     let all: Vec<_> = (first..=last)
         .flat_map(|at| CrashPolicy::some(4, seed + at as u64).into_iter().map(move |p| (at, p)))
         .collect();
     let wanted = volume(full).min(all.len() as u64) as usize;
     let every = (all.len() / wanted).max(1);
-    // An odd stride, so that it meets each policy.
+    // An odd stride meets each policy.
     let every = if every > 1 && every.is_multiple_of(2) { every + 1 } else { every };
     all.into_iter().step_by(every).collect()
 }
 
-/// Crashes as [`crashes`] says and checks each image.
 fn crash_each(
     what: &str,
     disk: &SimDisk,
@@ -164,7 +159,7 @@ fn backups_after_crash_anywhere_are_complete() {
             let listed = Backups::new(&target(image)).list().expect("list");
             complete.add(u64::from(listed.len() == all.len()));
             recover(&start.options, image, |found| run.history.judge(moment, found));
-            // The next backup removes the leftovers of the crash and is complete.
+            // The next backup removes the leftovers of the crash.
             let db = start.options.open(image, SEED + 4).expect("open");
             let mut known = known.clone();
             let info = db.backup(&target(image)).unwrap_or_else(|e| panic!("again: {}", full_text(&e)));
@@ -177,7 +172,6 @@ fn backups_after_crash_anywhere_are_complete() {
     assert!(complete.get() > 0 && complete.get() < images.get());
 }
 
-/// Deletes all backups and checks that only the lock file is left.
 fn check_nothing_is_left_over(disk: &Arc<SimDisk>) {
     let target = target(disk);
     let backups = Backups::new(&target);
@@ -224,7 +218,7 @@ fn copy_with_crash_anywhere_is_complete_or_does_not_open() {
             }
         };
         let last = run.disk.operations();
-        // The operation leaves the database and the backups as they were.
+        // The operation leaves database and backups as they were.
         crash_each(what, &run.disk, first..=last, 3000, |moment, image| {
             images.add(1);
             let is_there = check_copy(&start.options, image, &expected);
@@ -248,7 +242,7 @@ fn load(run: &Run, mut dumped: &[u8]) -> Result<(), Error> {
     builder(&run.options, &run.disk).load(COPY, &mut dumped, LoadOptions::default()).map(|_| ())
 }
 
-/// Runs `act` with each of its calls failing in turn. It must fail without damage, or succeed.
+/// With each of its calls failing in turn, `act` must fail without damage, or succeed.
 fn fail_each_call(
     what: &str,
     act: impl Fn(&Run) -> Result<(), Error> + Sync,
@@ -306,7 +300,7 @@ fn checkpoint_restore_or_load_that_fails_leaves_no_files() {
         if is_done {
             assert!(check_copy(&run.options, &run.disk, expected));
         } else {
-            // A lock file may stay; it locks nobody out.
+            // A lock file may stay.
             let left = run.disk.list(Path::new(COPY)).unwrap_or_default();
             let failed = run.disk.failed_calls();
             assert!(
@@ -343,13 +337,11 @@ fn checkpoint_without_hard_links_copies_files() {
     assert!(!run.disk.failed_calls().is_empty());
     run.disk.clear_faults();
     assert!(check_copy(&run.options, &run.disk, run.history.latest()));
-    // The copies are durable, too.
     let image = run.disk.crash_image(run.disk.operations(), CrashPolicy::LoseAllUnsynced);
     assert!(check_copy(&run.options, &image, run.history.latest()));
 }
 
-/// `verify` reports each flipped bit, and `restore` fails and leaves no files. Volume limits the
-/// bits.
+/// `verify` reports each flipped bit; `restore` fails and leaves no files.
 #[test]
 fn backup_with_flipped_bit_is_reported_and_refused() {
     let (mut run, known) = with_backups(&Start::small());
@@ -388,7 +380,6 @@ fn backup_with_flipped_bit_is_reported_and_refused() {
     println!("{} bits of {}", found.get(), bits.len());
 }
 
-/// Every object truncated, extended, or missing.
 #[test]
 fn backup_with_cut_or_missing_object_is_reported_and_refused() {
     let (mut run, known) = with_backups(&Start::small());

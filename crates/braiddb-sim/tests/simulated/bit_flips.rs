@@ -1,12 +1,11 @@
-//! A small database with every bit of every file flipped, every file truncated at every length, and
-//! every file lost.
+//! Every bit of every file flipped, every file truncated at every length, every file lost.
 //!
 //! Each time the database gives the right answers, or `Corruption` with the damaged file and an
-//! offset in it. A damaged view is derived data: the answers must be right. One case is ambiguous.
-//! Damage at the end of the log looks like a commit that a crash cut off, so the state before the
-//! last commits is right too. These answers are counted and printed.
+//! offset in it. For a damaged view, which is derived data, the answers must be right. One case is
+//! ambiguous: damage at the end of the log looks like a commit cut off by a crash, so the state
+//! before the last commits is right too. These answers are counted and printed.
 //!
-//! `BRAIDDB_VOLUME` scales the number of random bits; 1 means all of them.
+//! `BRAIDDB_VOLUME` scales the number of random bits; 1 means all.
 
 use crate::common;
 
@@ -35,8 +34,8 @@ fn options() -> SmallOptions {
     }
 }
 
-/// Returns a killed database and its contents after each commit in the log. It has a run with its
-/// view, merged runs with theirs, and blobs.
+/// A killed database and its contents after each commit in the log. It has a run with its view,
+/// merged runs with theirs, and blobs.
 fn database() -> (Arc<SimDisk>, Vec<Contents>) {
     let disk = empty_disk(SEED);
     let db = options().open(&disk, SEED).expect("open");
@@ -54,8 +53,7 @@ fn database() -> (Arc<SimDisk>, Vec<Contents>) {
     write((10..20).map(|n| Change::Put(0, key(n), value(50, n + 100))).collect());
     write(vec![Change::Delete(1, key(1)), Change::DeleteRange(0, bounds(&key(3), &key(6)))]);
     db.compact().expect("compact");
-    // Enough overlapping unindexed runs to be folded into one view. The keys are new, because a
-    // merge would remove garbage.
+    // Enough overlapping unindexed runs for a fold. New keys, because a merge would remove garbage.
     for round in 0..5 {
         write((0..3).map(|n| Change::Put(1, key(100 + round + 10 * n), value(30, round * 100 + n + 200))).collect());
         db.flush().expect("flush");
@@ -90,7 +88,6 @@ enum Answer {
     Shorter,
 }
 
-/// The kind of file.
 fn kind_of(path: &Path) -> String {
     match path.extension() {
         Some(extension) => extension.to_string_lossy().into_owned(),
@@ -111,7 +108,6 @@ fn read(disk: &Arc<SimDisk>, expected: &Contents) -> Result<Contents> {
     Ok(found)
 }
 
-/// Damages a copy, reads it, and judges the answer.
 fn try_damage(disk: &Arc<SimDisk>, states: &[Contents], path: &Path, len: u64, damage: Damage) -> Answer {
     let copy = disk.fork();
     match damage {
@@ -142,7 +138,7 @@ fn try_damage(disk: &Arc<SimDisk>, states: &[Contents], path: &Path, len: u64, d
 
 type Table = Mutex<BTreeMap<(String, Answer), u64>>;
 
-/// Tries each damage and counts the answers by kind of file. Fails with the first 20 wrong ones.
+/// Counts the answers by kind of file. Fails with the first 20 wrong ones.
 fn try_all(disk: &Arc<SimDisk>, states: &[Contents], cases: &[(PathBuf, u64, Damage)]) {
     let table = Table::default();
     let failures = Mutex::new(Vec::new());
@@ -177,7 +173,7 @@ fn text_of(damage: Damage) -> String {
     }
 }
 
-/// The files of the database without the lock file, whose text is for people.
+/// Without the lock file, whose text is for people.
 fn files(disk: &SimDisk) -> Vec<(PathBuf, u64)> {
     let lock = Path::new(PATH).join("LOCK");
     disk.files().into_iter().filter(|(path, _)| *path != lock).collect()

@@ -1,13 +1,13 @@
 //! Every workload of up to three steps, crashed at every I/O operation, under several policies.
 //!
 //! Pass rule: the recovered state is that after P commits. P is at least the number of promised
-//! commits, and at most the number of submitted ones. Promises are made by a durable commit,
-//! `sync`, `flush`, `compact` and `close`. One more commit then works and survives one more crash
-//! or reopening. A crash inside recovery changes nothing.
+//! commits (by a durable commit, `sync`, `flush`, `compact` or `close`) and at most the number of
+//! submitted ones. One more commit then works and survives a crash or reopening. A crash inside
+//! recovery changes nothing.
 //!
-//! A prefix of a workload is a workload itself, and a run is reproducible. So only the operations
-//! of the last step are crashed at. All workloads start from one small database with data in a run
-//! and in the log. Those that merge unindexed runs start from a second one that has some.
+//! A prefix of a workload is a workload, and runs are reproducible: only the last step is crashed.
+//! All workloads start from a small database with data in a run and in the log; those that merge
+//! unindexed runs also from one that has some.
 
 use crate::common;
 
@@ -18,7 +18,7 @@ use common::{
 };
 use std::sync::Arc;
 
-/// A workload that has run, and the moments of its last step.
+/// A finished workload and the moments of its last step.
 struct Case {
     steps: Vec<Step>,
     options: SmallOptions,
@@ -26,7 +26,6 @@ struct Case {
     history: History,
     from: usize,
     to: usize,
-    /// Merges of unindexed runs in the last step.
     loose_merges: u64,
 }
 
@@ -35,13 +34,13 @@ impl Case {
         explained(
             || format!("workload {steps:?}"),
             || {
-                // Half of the workloads write the log by memory mapping.
+                // Half of the workloads map the log.
                 let start = Start { disk: start.disk.fork(), ..start.clone() };
                 start.disk.set_mapping(steps.iter().map(|step| *step as usize).sum::<usize>() % 2 == 1);
                 let mut run = Run::start(&start);
                 let (mut from, mut loose_merges) = (0, 0);
                 for (at, step) in steps.iter().enumerate() {
-                    // Earlier moments belong to the shorter workloads.
+                    // Earlier moments belong to shorter workloads.
                     from = if at == 0 { 0 } else { run.disk.operations() };
                     loose_merges = run.loose_merges();
                     run.step(*step, at as u64);
@@ -54,7 +53,7 @@ impl Case {
         )
     }
 
-    /// Crashes at a moment, recovers and judges. `nested` is the depth of crashes inside recovery.
+    /// `nested` is the depth of crashes inside recovery.
     fn check(&self, moment: usize, policy: CrashPolicy, nested: u32, images: &Counter) {
         let last = || moment.checked_sub(1).map_or_else(String::new, |last| self.disk.operation_text(last));
         let (steps, to) = (&self.steps, self.to);
@@ -97,7 +96,7 @@ fn short_merging_workload_after_crash_anywhere_is_prefix_of_commits() {
     crash_anywhere(&start, volume(20_000), &workloads);
 }
 
-/// Crashes each workload at the moments of its last step, about `target` times in total.
+/// Crashes the last step of each workload, about `target` times in total.
 fn crash_anywhere(start: &Start, target: u64, workloads: &[Vec<Step>]) {
     let seed = common::seed();
     let boundaries = Counter::default();
@@ -105,7 +104,7 @@ fn crash_anywhere(start: &Start, target: u64, workloads: &[Vec<Step>]) {
         let case = Case::run(&workloads[index], start);
         boundaries.add((case.to - case.from + 1) as u64);
     });
-    // Several policies at each boundary; with a small volume one policy at some boundaries.
+    // Several policies at each boundary; with a small volume one at some boundaries.
     let boundaries = boundaries.get();
     let images = Counter::default();
     in_parallel(workloads.len(), |index| {

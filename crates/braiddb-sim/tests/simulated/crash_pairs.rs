@@ -1,8 +1,8 @@
 //! Crashes of a database with many values a key: recovery finds a prefix of the commits, in pairs
 //! and in counts.
 //!
-//! The model holds a pair as one key: length of the key, key, value. To remove all values of a key
-//! is to delete a prefix.
+//! The model holds a pair as one key: key length, key, value. To remove all values of a key is to
+//! delete a prefix.
 
 use crate::common;
 
@@ -14,7 +14,6 @@ use braiddb_sim::{
 use common::{Counter, SmallOptions, empty_disk, explained, full_text, in_parallel, volume};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Images of each workload.
 const IMAGES_A_WORKLOAD: u64 = 25;
 
 const KEYS: [&[u8]; 5] = [b"", b"\0", b"k", b"k\0", b"longer key"];
@@ -23,7 +22,7 @@ fn pair(key: &[u8], value: &[u8]) -> Bytes {
     [&[key.len() as u8], key, value].concat()
 }
 
-/// Reads all pairs and checks that each key's count matches them.
+/// Each key's count must match its pairs.
 fn read(db: &Db) -> Result<Contents> {
     let tree = match db.open_multi_tree("pairs") {
         Err(e) if e.is_not_found() => return Ok(Contents::new()),
@@ -42,7 +41,6 @@ fn read(db: &Db) -> Result<Contents> {
     Ok(contents)
 }
 
-/// One commit by a batch or a transaction.
 fn commit(db: &Db, tree: &MultiTree, disk: &SimDisk, history: &mut History, random: &mut Random) -> Result<()> {
     let writes: Vec<(u64, &[u8], [u8; 2])> = (0..1 + random.below(20))
         .map(|_| (random.below(24), KEYS[random.index(KEYS.len())], (random.below(400) as u16).to_be_bytes()))

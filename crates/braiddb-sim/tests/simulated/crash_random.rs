@@ -1,5 +1,5 @@
-//! Long random workloads under random options, crashed at random moments. Half of the images crash
-//! again inside recovery, up to three levels deep. The pass rule is that of `crash_exhaustive.rs`.
+//! Long random workloads under random options, crashed at random moments; half of the images again
+//! inside recovery, up to three levels deep. The pass rule is that of `crash_exhaustive.rs`.
 
 use crate::common;
 
@@ -11,7 +11,6 @@ use common::{
     workload::{ALPHABET, Run, Start, Step, check_recovery, recover},
 };
 
-/// Images of each workload.
 const IMAGES_A_WORKLOAD: u64 = 25;
 
 /// Four of thirty steps are maintenance; the others commit.

@@ -1,12 +1,12 @@
 //! A version names one write, across crashes.
 //!
-//! The story: an unsynced commit can be read and its version handed out as an `ETag`. A power
-//! failure removed the commit without a trace, and the next commit got the same number and version.
-//! A conditional write with the lost version then changed a record that its caller had never seen.
+//! The story: an unsynced commit was read and its version handed out as an `ETag`. A power failure
+//! removed the commit without a trace, and the next commit got the same number and version. A
+//! conditional write with the lost version then changed a record that its caller had never seen.
 //!
-//! Each write here stores a unique value. A database lives several lives, each ended by a clean
-//! close, a kill or a power failure at a random operation. No version may name two values, and a
-//! surviving value keeps its version.
+//! Each write stores a unique value. Lives of a database end with a clean close, a kill or a power
+//! failure at a random operation. No version may name two values, and a surviving value keeps its
+//! version.
 
 use crate::common;
 
@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, sync::Arc};
 const LIVES: usize = 5;
 const KEYS: u64 = 6;
 
-/// The versions handed out, by value, with the disk operation after which it happened.
+/// Version of each value, and the disk operation since which it is known.
 type HandedOut = BTreeMap<u64, (Version, usize)>;
 
 struct World {
@@ -42,7 +42,6 @@ impl World {
         (db, tree)
     }
 
-    /// Notes the version of a value.
     fn hand_out(&mut self, value: u64, version: Version) {
         let other = self.handed_out.iter().find(|(other, (known, _))| **other != value && *known == version);
         assert!(other.is_none(), "value {value} has the version {version} of another: {other:?}");
@@ -58,7 +57,7 @@ impl World {
         }
     }
 
-    /// Checks that no conditional write with the version of another value succeeds.
+    /// No conditional write with the version of another value succeeds.
     fn check_conflicts(&self, tree: &Tree) {
         for key in 0..KEYS {
             let key = key.to_le_bytes();
@@ -97,8 +96,7 @@ impl World {
         }
     }
 
-    /// Lives from an open to a crash. Versions handed out after the moment of the crash do not
-    /// count.
+    /// Versions handed out after the moment of the crash do not count.
     fn live(&mut self, random: &mut Random) {
         let from = self.disk.operations();
         let (mut db, mut tree) = self.open();
@@ -156,8 +154,8 @@ fn put_buffered(db: &Db, tree: &Tree) -> Version {
 }
 
 /// The story: an open after a power failure drew a new tag but did not store it, as nothing was
-/// committed before the close. The clean close then hid the missing commits from the next open, and
-/// the lost commit's version was reused.
+/// committed before the close. The clean close hid the missing commits from the next open, and the
+/// lost commit's version was reused.
 #[test]
 fn version_after_power_failure_and_idle_open_is_not_that_of_lost_commit() {
     let options = SmallOptions::default();
@@ -176,7 +174,8 @@ fn version_after_power_failure_and_idle_open_is_not_that_of_lost_commit() {
     assert!(versions.iter().all(|version| *version != lost), "{lost} is among {versions:?}");
 }
 
-/// After a clean close versions keep their first half, and the next open stores nothing.
+/// A clean close does not end a life: versions keep their first half, and the next open stores
+/// nothing.
 #[test]
 fn version_after_clean_close_keeps_its_life_and_after_kill_gets_new_one() {
     let options = SmallOptions::default();

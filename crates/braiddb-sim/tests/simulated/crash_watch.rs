@@ -1,11 +1,11 @@
-//! Crashes of a watched database. A follower that was killed with it and resumes from its token
-//! reaches the same contents by changes alone. Commits without WAL survive or vanish in order, as
-//! the application cursor shows.
+//! Crashes of a watched database. A killed follower that resumes from its token reaches the same
+//! contents by changes alone. Commits without WAL survive or vanish in order, as the application
+//! cursor shows.
 //!
-//! The follower stores its state with the token whenever it has seen a commit. So the recovered
-//! database must hold at least the commits that the follower has seen, and must then show exactly
-//! the others. The follower reads everything again if commits are missing from the log. That must
-//! never happen if the log had all commits and was retained.
+//! The follower stores its state with the token after each commit. So the recovered database must
+//! have all commits that the follower has seen, and must then show exactly the others. If commits
+//! are missing from the log, the follower reads everything again; that must never happen if the log
+//! had all commits and was retained.
 
 use crate::common;
 
@@ -22,10 +22,8 @@ use common::{
 };
 use std::{collections::BTreeMap, io::ErrorKind, ops::Bound, sync::Arc};
 
-/// Images of each workload.
 const IMAGES_A_WORKLOAD: u64 = 20;
 
-/// The stored state of a follower.
 #[derive(Clone, Debug)]
 struct Follower {
     contents: Contents,
@@ -35,7 +33,6 @@ struct Follower {
     cursor: u64,
 }
 
-/// Counts of events.
 #[derive(Debug, Default)]
 struct Seen {
     images: Counter,
@@ -50,7 +47,6 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 impl Follower {
-    /// Reads everything and follows from there.
     fn new(db: &Db) -> Result<Follower> {
         let mut follower = Follower {
             contents: Contents::new(),
@@ -75,7 +71,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Applies a commit; returns false on a gap.
+    /// Returns false on a gap.
     fn apply(&mut self, set: &ChangeSet) -> bool {
         for change in &set.changes {
             let tree = change.tree().and_then(|tree| self.trees.get(&tree.id).copied());
@@ -114,19 +110,17 @@ impl Follower {
     }
 }
 
-/// A database, a follower, and the promises.
 struct World {
     options: SmallOptions,
     /// Bytes of log retention.
     kept: u64,
-    /// The durabilities in use.
     durabilities: Vec<Durability>,
     disk: Arc<SimDisk>,
     db: Option<Db>,
     history: History,
     commits: u64,
     follower: Follower,
-    /// The stored follower states, each with the disk operation since which it is stored.
+    /// Each stored state, with the disk operation since which it is stored.
     stored: Vec<(usize, Follower)>,
 }
 
@@ -189,7 +183,6 @@ impl World {
         Ok(())
     }
 
-    /// Resumes the follower from its token, as after a kill.
     fn follow(&mut self, most: u64, seen: &Seen) -> Result<()> {
         let db = self.db().clone();
         let is_kept = self.is_kept();
@@ -221,7 +214,6 @@ impl World {
     }
 }
 
-/// Shows the follower up to `most` commits.
 fn follow(db: &Db, follower: &mut Follower, most: u64, is_kept: bool, seen: &Seen) -> Result<()> {
     let read = |follower: &mut Follower| -> Result<bool> {
         let mut watcher: Watcher = db.watch(WatchOptions::new().resume(follower.token))?;
@@ -250,7 +242,6 @@ fn follow(db: &Db, follower: &mut Follower, most: u64, is_kept: bool, seen: &See
     }
 }
 
-/// Opens a crash image and resumes the follower.
 fn check_image(world: &World, moment: usize, image: &Arc<SimDisk>, seen: &Seen) {
     let db = builder(&world.options, world.kept, image, 9).open(PATH);
     let db = db.unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
@@ -270,7 +261,6 @@ fn check_image(world: &World, moment: usize, image: &Arc<SimDisk>, seen: &Seen) 
     followed.unwrap_or_else(|e| panic!("following: {}", full_text(&e)));
     assert!(follower.contents == found, "the follower: {}", difference(&found, &follower.contents));
     assert_eq!(follower.cursor, cursor);
-    // Later commits follow without a gap.
     let trees = open_trees(&db).expect("trees");
     let mut batch = batch_of(&db, &trees, &[Change::Put(1, b"more".to_vec(), value(1500, 3))]);
     batch.set_application_cursor((cursor + 1).to_le_bytes());
@@ -280,7 +270,6 @@ fn check_image(world: &World, moment: usize, image: &Arc<SimDisk>, seen: &Seen) 
     seen.images.add(1);
 }
 
-/// Workloads with these durabilities, crashed at random moments.
 fn survive(seed: u64, durabilities: &[Durability], images: u64) -> Seen {
     let seen = Seen::default();
     in_parallel(volume(images).div_ceil(IMAGES_A_WORKLOAD) as usize, |index| {
@@ -330,8 +319,7 @@ fn logged_and_unlogged_commits_after_crash_survive_in_order() {
     assert!(seen.gaps.get() > 0);
 }
 
-/// Each call of a workload fails in turn. The follower sees nothing wrong, and a gap for everything
-/// it misses.
+/// The follower sees nothing wrong, and a gap for everything it misses.
 #[test]
 fn follower_on_failing_disk_is_shown_no_wrong_change() {
     let all = vec![Durability::None, Durability::Buffered, Durability::Sync, Durability::Buffered];

@@ -1,5 +1,5 @@
-//! A disk that fills up: refused writes were not applied, reads work, and writes resume when there
-//! is space again. A crash while the disk is full loses no acknowledged commit.
+//! A disk that fills up: refused writes are not applied, reads work, writes resume with space. A
+//! crash meanwhile loses no acknowledged commit.
 
 use crate::common;
 
@@ -62,7 +62,7 @@ impl World {
         World { options, disk, db, trees, contents, full: 0 }
     }
 
-    /// Commits; returns false if there was no space.
+    /// Returns false if there was no space.
     fn commit(&mut self, changes: &[Change], durability: Durability) -> bool {
         match self.db.write(batch_of(&self.db, &self.trees, changes), durability) {
             Ok(_) => {
@@ -85,7 +85,6 @@ impl World {
     }
 }
 
-/// Fills the disk at random points of a random workload and frees space again.
 fn fill_and_free(seed: u64, counter: &Counter, coverage: &Coverage) {
     let mut random = Random::new(seed);
     let mut world = World::open(options(seed), empty_disk(seed), Contents::new());
@@ -114,8 +113,7 @@ fn fill_and_free(seed: u64, counter: &Counter, coverage: &Coverage) {
             }
         }
         if random.chance(1, 3) {
-            // A crash with a full disk. Buffered commits have no promise, so the policy keeps
-            // everything.
+            // Buffered commits have no promise, so the policy keeps everything.
             let image = world.disk.crash_image(world.disk.operations(), CrashPolicy::KeepAll);
             let after = World::open(world.options.clone(), image, world.contents.clone());
             after.check("after a crash with a full disk");
@@ -168,7 +166,6 @@ fn write_that_finds_disk_full_is_not_applied() {
                 break;
             }
             skip += step;
-            // Debug builds try fewer of the later calls.
             step = if cfg!(debug_assertions) { 1 + skip / 20 } else { 1 };
         }
         println!("{call:?} with seed {seed}: {skip} calls");
@@ -215,7 +212,7 @@ fn database_on_nearly_full_disk_opens_and_accepts_deletes() {
         apply(&mut contents, &filling);
         db.close().unwrap();
     }
-    // Too little for a log segment of the usual length.
+    // Too little for a usual log segment.
     disk.set_capacity(Some(disk.used_bytes() + (200 << 10)));
     let db = large.open(&disk, 2).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
     let trees = open_trees(&db).unwrap();

@@ -1,8 +1,8 @@
 //! Each file system call of a workload fails in turn.
 //!
-//! After any failure nothing panics. The readable state is the one with or without the commit of
-//! the failed call. After a failed log sync no commit is accepted. A reopening or a crash finds a
-//! prefix of the commits with all that were acknowledged as durable.
+//! Nothing panics. The readable state is that with or without the failed call's commit. After a
+//! failed log sync no commit is accepted. A reopening or crash finds a prefix of the commits with
+//! all that were acknowledged as durable.
 
 use crate::common;
 
@@ -70,13 +70,11 @@ const WORKLOAD: [Step; 50] = [
     Step::Compact,
 ];
 
-/// A workload on a failing disk.
 struct Sweep {
     run: Run,
     /// A commit of unknown outcome that cannot be read.
     unknown: Option<Vec<Change>>,
     errors: u64,
-    /// Number of failed calls when the database was opened.
     failures_before: usize,
 }
 
@@ -88,7 +86,7 @@ impl Sweep {
             .any(|(call, path)| *call == Call::Sync && is_log(path))
     }
 
-    /// Reads everything. The planned fault may hit once.
+    /// The planned fault may hit the first read.
     fn readable(&mut self) -> Option<Contents> {
         let (db, _) = self.run.db.as_ref()?;
         match read_all(db) {
@@ -119,7 +117,7 @@ impl Sweep {
                 let found = self.readable().expect("the database is open");
                 // A delete of a missing key looks the same either way.
                 if found == with && self.run.history.before_latest() != &with {
-                    // It was published and stays readable, whatever its outcome.
+                    // A published commit stays readable, whatever its outcome.
                     assert!(matches!(e, Error::CommitUnknown { .. }), "applied, yet: {}", full_text(&e));
                     return;
                 }
@@ -148,7 +146,7 @@ impl Sweep {
         }
     }
 
-    /// Opens the database; a second attempt must succeed.
+    /// The second attempt must succeed.
     fn open(&mut self) {
         if self.run.open().is_err() {
             self.errors += 1;
@@ -181,7 +179,7 @@ impl Sweep {
             }
         }
         let count = self.judge(moment, found).unwrap_or_else(|text| panic!("after reopening: {text}"));
-        // Everything that a reopening shows is durable; anything else is gone.
+        // A reopening makes everything durable that it shows.
         let contents = self.run.history.state(count).clone();
         self.run.history = braiddb_sim::model::History::new(contents);
     }
@@ -195,7 +193,7 @@ impl Sweep {
     }
 }
 
-/// Runs the workload with a fault; returns true if the fault hit.
+/// Returns true if the fault hit.
 fn sweep(start: &Start, fault: Fault) -> bool {
     let run = Run::new(start);
     run.disk.inject(fault);
@@ -226,7 +224,6 @@ fn sweep(start: &Start, fault: Fault) -> bool {
     fired
 }
 
-/// Runs the whole workload without a fault.
 fn run_whole(start: &Start) -> Run {
     let mut run = Run::start(start);
     for (at, step) in WORKLOAD.iter().enumerate() {
@@ -293,7 +290,6 @@ fn all_syncs_fail(start: &Start, skip: u64) -> bool {
                         match step.write((&run.disk, db, trees), &changes, durability, at as u64) {
                             Ok(_) if durability == Durability::Sync => run.promise(),
                             Ok(_) => {}
-                            // Neither this commit nor a later one is promised.
                             Err(_) => break,
                         }
                     }

@@ -1,4 +1,4 @@
-//! Commits at chosen moments of a flush's installation, instead of by luck.
+//! Commits at chosen moments of a flush's installation.
 
 use crate::common;
 
@@ -17,7 +17,7 @@ use std::{
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// An action to run once, before the next sync of a manifest.
+/// Runs once, before the next sync of a manifest.
 #[derive(Clone, Default)]
 struct BeforeManifest(Arc<Mutex<Option<Hook>>>);
 
@@ -27,7 +27,6 @@ impl fmt::Debug for BeforeManifest {
     }
 }
 
-/// A disk that runs the hook before it syncs a manifest.
 #[derive(Debug)]
 struct Interposed {
     disk: Arc<SimDisk>,
@@ -66,21 +65,20 @@ impl braiddb::platform::FileLayer for Manifest {
     }
 }
 
-/// Opens the database after a crash that loses everything unsynced.
+/// Loses everything unsynced.
 fn after_crash(disk: &SimDisk) -> Db {
     let vfs: Arc<dyn Vfs> = disk.crash_image(disk.operations(), CrashPolicy::LoseAllUnsynced);
     let db = Db::builder().create_parents(true).vfs(vfs).runtime(SimRuntime::new(2)).background_threads(0).open(PATH);
     db.unwrap_or_else(|e| panic!("open after the crash: {}", full_text(&e)))
 }
 
-/// Incompressible bytes.
 fn noise(len: usize, tag: u64) -> Vec<u8> {
     Random::new(tag).bytes(len)
 }
 
-/// While a flush of everything was installed, the log's last segment was sealed without another
-/// commit in it. Since all of it was flushed it was released, although the manifest named it as the
-/// start of recovery. After a crash durable commits were lost, or the database did not open.
+/// While a flush was installed, the log's last segment was sealed without another commit in it. It
+/// was released as fully flushed, although the manifest named it as the start of recovery. After a
+/// crash durable commits were lost, or the database did not open.
 #[test]
 fn segment_sealed_during_flush_is_kept_for_recovery() {
     let disk = empty_disk(1);
@@ -119,9 +117,9 @@ fn segment_sealed_during_flush_is_kept_for_recovery() {
     }
 }
 
-/// An idle database continues its log in a short segment, where recovery then begins. While the
-/// manifest recorded that, a commit that did not fit sealed this empty segment. Since all of it was
-/// flushed it was released.
+/// An idle database continues its log in a short segment, where recovery begins. While the manifest
+/// recorded that, a commit that did not fit sealed this empty segment, which was then released as
+/// fully flushed.
 #[test]
 fn short_segment_sealed_during_manifest_edit_is_kept_for_recovery() {
     const LEN: usize = 1 << 20;
@@ -136,7 +134,7 @@ fn short_segment_sealed_during_manifest_edit_is_kept_for_recovery() {
         .memory(128 << 20);
     let db = ok(builder.blob_threshold(16 << 20).open(PATH));
     let tree = ok(db.tree("left"));
-    // More than the first segment holds, so that a longer one follows.
+    // Fills the first segment, so that a longer one follows.
     ok(tree.put(b"first", noise(LEN / 4 * 3, 1)));
     ok(tree.put(b"second", noise(LEN, 2)));
     ok(db.flush());
@@ -160,7 +158,6 @@ fn short_segment_sealed_during_manifest_edit_is_kept_for_recovery() {
         1,
         "the log must end in a short segment by then: {seen:?}"
     );
-    // Released segments are reused or removed.
     ok(tree.put(b"last", noise(LEN, 4)));
     ok(db.sync());
     let after = after_crash(&disk);
@@ -174,8 +171,8 @@ fn short_segment_sealed_during_manifest_edit_is_kept_for_recovery() {
     }
 }
 
-/// A commit ahead of a bulk load records that the log lacks the load. A watcher that saw this
-/// commit while the manifest was written read the tree too early and never saw the load.
+/// A commit ahead of a bulk load records that the log lacks the load. A watcher that saw it while
+/// the manifest was written read the tree too early and never saw the load.
 #[test]
 fn watcher_during_load_is_shown_gap_after_installation() {
     let disk = empty_disk(1);

@@ -1,10 +1,9 @@
-//! The ten anomalies of Hermitage (Kleppmann, github.com/ept/hermitage). None can happen between
+//! The ten anomalies of Hermitage (Kleppmann, github.com/ept/hermitage). None happens between
 //! optimistic transactions: each sees a correct state, or its commit is refused.
 //!
-//! As there, a table holds 10 under 1 and 20 under 2, and a predicate reads the whole range and
-//! filters the rows. Each case runs five times, by the place where the commit finds conflicts. The
-//! first is the window of recent commits. The others flood the window, so that the commit checks
-//! stored keys: in the memtable, in flushed runs, in a view, and after a merge.
+//! As there, a table holds 10 under 1 and 20 under 2, and a predicate filters the whole range. Each
+//! case runs once for each place where a commit finds conflicts: in the window of recent commits,
+//! and after a flood of the window in the memtable, in flushed runs, in a view, and after a merge.
 
 use crate::common;
 
@@ -12,14 +11,13 @@ use braiddb::{Db, Durability, Result, SequenceNumber, Snapshot, Transaction, Tre
 use common::{SmallOptions, empty_disk, explained, threads::ok};
 use std::sync::Arc;
 
-/// Number and length of the keys of a flood: more than the window holds.
+/// More bytes of keys than the window holds.
 const FLOOD_KEYS: u8 = 5;
 const FLOOD_KEY_LEN: usize = 60_000;
 
 /// Flushes after which unindexed runs have been folded into a view.
 const RUNS: u8 = 8;
 
-/// The place where a commit finds conflicts.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Window,
@@ -38,7 +36,6 @@ struct Case {
 
 type Rows = Vec<(u8, u8)>;
 
-/// Runs a case for each place.
 fn everywhere(body: impl Fn(&Case)) {
     for place in [Place::Window, Place::Memory, Place::Runs, Place::View, Place::Merged] {
         explained(
@@ -69,7 +66,6 @@ impl Case {
         ok(tx.put(&self.table, [key], [value]));
     }
 
-    /// Rows whose value satisfies the predicate.
     fn select(&self, tx: &Transaction, holds: impl Fn(u8) -> bool) -> Rows {
         let rows = tx.iter(&self.table).map(ok).map(|(key, value)| (key[0], value[0]));
         rows.filter(|(_, value)| holds(*value)).collect()
@@ -79,12 +75,11 @@ impl Case {
         snapshot.iter(&self.table).map(ok).map(|(key, value)| (key[0], value[0])).collect()
     }
 
-    /// Committed rows.
     fn rows(&self) -> Rows {
         self.table.iter().map(ok).map(|(key, value)| (key[0], value[0])).collect()
     }
 
-    /// Commits such that the conflict check takes place at `self.place`.
+    /// Makes the conflict check take place at `self.place`.
     fn try_commit(&self, tx: Transaction) -> Result<SequenceNumber> {
         if !matches!(self.place, Place::Window) {
             let mut batch = self.db.batch();
@@ -119,7 +114,7 @@ impl Case {
     }
 }
 
-/// G0: two transactions write the same keys in turn. Their writes do not mix.
+/// G0: the writes of two transactions to the same keys do not mix.
 #[test]
 fn g0_write_cycles_are_prevented() {
     everywhere(|case| {
@@ -137,7 +132,7 @@ fn g0_write_cycles_are_prevented() {
     });
 }
 
-/// G1a: no other transaction sees writes that were rolled back, dropped or refused.
+/// G1a: writes rolled back, dropped or refused are never seen.
 #[test]
 fn g1a_aborted_reads_are_prevented() {
     everywhere(|case| {
@@ -165,7 +160,7 @@ fn g1a_aborted_reads_are_prevented() {
     });
 }
 
-/// G1b: no other transaction sees a value that its writer overwrites later.
+/// G1b: a value that its writer overwrites later is never seen.
 #[test]
 fn g1b_intermediate_reads_are_prevented() {
     everywhere(|case| {
@@ -182,8 +177,7 @@ fn g1b_intermediate_reads_are_prevented() {
     });
 }
 
-/// G1c: each of two transactions reads a key that the other writes. Neither sees the other's write,
-/// and only one commits.
+/// G1c: each reads a key that the other writes. Neither sees the write, and only one commits.
 #[test]
 fn g1c_circular_information_flow_is_prevented() {
     everywhere(|case| {
@@ -222,8 +216,8 @@ fn otv_vanishing_of_observed_transaction_is_prevented() {
     });
 }
 
-/// PMP, predicate-many-preceders: a predicate selects the same rows when repeated. A transaction
-/// that writes based on it is refused if the selection has changed.
+/// PMP, predicate-many-preceders: a predicate repeats its rows, and a write based on it is refused
+/// if they have changed.
 #[test]
 fn pmp_predicate_many_preceders_is_prevented() {
     everywhere(|case| {
@@ -251,7 +245,7 @@ fn pmp_predicate_many_preceders_is_prevented() {
     });
 }
 
-/// P4, lost update: of two that read and write a key, only one commits.
+/// P4, lost update: of two that read and write a key, one commits.
 #[test]
 fn p4_lost_update_is_prevented() {
     everywhere(|case| {
@@ -291,7 +285,7 @@ fn p4_lost_update_is_prevented() {
     });
 }
 
-/// G-single, read skew: reads before and after a commit that writes both keys see the old values.
+/// G-single, read skew: reads around a commit of both keys see the old values.
 #[test]
 fn g_single_read_skew_is_prevented() {
     everywhere(|case| {
@@ -331,7 +325,7 @@ fn g_single_read_skew_is_prevented() {
     });
 }
 
-/// G2-item, write skew: both read two keys, and each writes one of them.
+/// G2-item, write skew: both read two keys, and each writes another one of them.
 #[test]
 fn g2_item_write_skew_is_prevented() {
     everywhere(|case| {
@@ -347,8 +341,8 @@ fn g2_item_write_skew_is_prevented() {
     });
 }
 
-/// G2, anti-dependency cycles: both find no row for a predicate, and each inserts one. From either
-/// end of the range.
+/// G2, anti-dependency cycles: both find no row for a predicate and insert one, from either end of
+/// the range.
 #[test]
 fn g2_anti_dependency_cycles_are_prevented() {
     for is_backward in [false, true] {
@@ -367,8 +361,8 @@ fn g2_anti_dependency_cycles_are_prevented() {
             assert_eq!(case.rows(), [(1, 10), (2, 20), (3, 30)]);
         });
     }
-    // Fekete's case with a third, read-only transaction: it sees the second and not the first, so
-    // the first must not commit.
+    // Fekete's case: a read-only transaction sees the second and not the first, so the first must
+    // not commit.
     everywhere(|case| {
         let one = case.begin();
         assert_eq!(case.select(&one, |_| true), [(1, 10), (2, 20)]);

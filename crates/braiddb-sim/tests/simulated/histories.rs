@@ -1,14 +1,13 @@
-//! Histories of conflicting transactions, judged by two checkers. One replays the commits on a
-//! model in sequence number order. The other looks for cycles in the values alone, without the
-//! numbers (`braiddb_sim::{history, cycles}`).
+//! Histories of conflicting transactions, judged by two checkers: a replay of the commits on a
+//! model in sequence number order, and a search for cycles in the values alone
+//! (`braiddb_sim::{history, cycles}`).
 //!
 //! Scheduled histories run logical threads in one thread, each next operation at random. A seed
-//! reproduces the history; a wrong one is cut to its shortest wrong prefix and reported with its
-//! seed. Histories with real threads run freely, or queue all commits behind an exclusive
-//! transaction so that they form one group.
+//! reproduces them; a wrong one is cut to its shortest wrong prefix. Real threads run freely, or
+//! queue their commits behind an exclusive transaction as one group.
 //!
-//! `BRAIDDB_SEED=n` sets the seed. `BRAIDDB_VOLUME=1` is the full number of histories, also in a
-//! debug build; 3.4 gives ten thousand scheduled ones.
+//! `BRAIDDB_VOLUME=1` is the full number of histories, also in a debug build; 3.4 gives ten
+//! thousand scheduled ones.
 
 use crate::common;
 
@@ -33,30 +32,29 @@ use std::{
     thread,
 };
 
-/// Scheduled histories, and transactions of each.
+/// Scheduled histories and their transactions.
 const SCHEDULED: u64 = 3_000;
 const TRANSACTIONS: u64 = 100;
 
-/// Histories with free threads, and transactions of each thread.
+/// Histories with free threads, and transactions of each.
 const FREE: u64 = 300;
 const TRANSACTIONS_OF_THREAD: u64 = 100;
 
-/// Histories with queued commits, and rounds of each.
+/// Histories with queued commits, and their rounds.
 const QUEUED: u64 = 300;
 const ROUNDS: u64 = 40;
 
 /// Transactions after which the keys change.
 const EPOCH: u64 = 30;
 
-/// Histories with quiet spells of blind writes, and commits of a spell: more than after which the
-/// engine closes its window of recent commits.
+/// Histories with quiet spells of blind writes, and their commits: enough that the engine closes
+/// its window of recent commits.
 const QUIET: u64 = 40;
 const SPELL: u64 = 4200;
 
-/// The name of a writer outside of the logical threads.
+/// The name of blind writers.
 const NOBODY: u64 = 99;
 
-/// Counts of events.
 #[derive(Debug, Default)]
 struct Met {
     committed: Counter,
@@ -71,7 +69,6 @@ struct Met {
 }
 
 impl Met {
-    /// Judges a history. An error shows the involved records.
     fn judge(&self, world: World) -> Result<(), String> {
         let finally = world.contents();
         let stats = world.db().stats();
@@ -80,7 +77,7 @@ impl Met {
         self.flushes.add(stats.flushes);
         self.merges.add(stats.merges + stats.folds);
         let records = world.into_records();
-        // First the checker that ignores sequence numbers.
+        // The checker without sequence numbers first.
         let bound =
             check_lists(&records, &finally, is_list).map_err(|wrong| format!("lists: {}", wrong.tell(&records)));
         let answers = check_replay(&records, &finally).map_err(|wrong| format!("replay: {}", wrong.tell(&records)));
@@ -111,21 +108,19 @@ impl Met {
     }
 }
 
-/// Logical threads, one of which runs next.
 struct Scheduler {
     world: World,
     random: Random,
     threads: Vec<(Option<(Open, usize)>, u64)>,
     begun: u64,
-    /// Number of the last blind commit.
     blind: u64,
 }
 
 impl Scheduler {
     fn new(seed: u64) -> Scheduler {
         let mut random = Random::new(seed);
-        // Large compared with the versions of a long key that snapshots pin: a partition can always
-        // be split.
+        // Larger than the versions of a long key that snapshots pin: a partition can always be
+        // split.
         let partition_bytes = 1 << (20 + random.below(3));
         let options = SmallOptions { blob_threshold: 2000, partition_bytes, ..SmallOptions::random(&mut random) };
         let builder = options.builder(&empty_disk(seed), seed).vfs(Arc::new(MemVfs::new()));
@@ -134,8 +129,7 @@ impl Scheduler {
         Scheduler { world, random, threads, begun: 0, blind: 0 }
     }
 
-    /// Runs up to `operations` operations, then drops open transactions. Returns true if the
-    /// history ended first.
+    /// Runs up to `operations` operations. Returns true if the history ended first.
     fn run(&mut self, operations: u64) -> bool {
         for _ in 0..operations {
             if self.begun >= TRANSACTIONS && self.threads.iter().all(|(open, _)| open.is_none()) {
@@ -155,7 +149,6 @@ impl Scheduler {
         }
     }
 
-    /// Many blind writes while all threads are idle.
     fn spell(&mut self) {
         for _ in 0..SPELL {
             let epoch = self.begun / EPOCH;
@@ -179,7 +172,6 @@ impl Scheduler {
         write(&self.world, (NOBODY, self.blind), &mut self.random);
     }
 
-    /// Runs the next operation of one thread.
     fn go_on(&mut self, epoch: u64) {
         let Scheduler { world, random, threads, begun, blind } = self;
         let thread = random.index(threads.len());
@@ -212,7 +204,6 @@ impl Scheduler {
         }
     }
 
-    /// Judges the history of a seed, cut off after `operations` operations.
     fn judge(seed: u64, operations: u64, met: &Met) -> Result<(), String> {
         let mut scheduler = Scheduler::new(seed);
         scheduler.run(operations);
@@ -220,7 +211,7 @@ impl Scheduler {
     }
 }
 
-/// Returns the smallest number of operations after which a history is wrong, and the error.
+/// The shortest wrong prefix and its error.
 fn shortest(seed: u64, wrong: String) -> String {
     let (mut right, mut fails, mut told) = (0, 1 << 20, wrong);
     while right + 1 < fails {
@@ -249,8 +240,8 @@ fn scheduled_history_is_serializable() {
     met.print_and_check();
 }
 
-/// Transactions open over a long spell are judged against all its commits. After a spell without
-/// transactions the window opens again.
+/// Transactions open over a quiet spell are judged against all its commits; later ones open the
+/// window again.
 #[test]
 fn history_with_quiet_spells_is_serializable() {
     let seed = common::seed();
@@ -275,7 +266,6 @@ fn history_with_quiet_spells_is_serializable() {
     met.print_and_check();
 }
 
-/// A seed gives one history; otherwise no failure could be reproduced.
 #[test]
 fn scheduled_history_of_same_seed_is_equal() {
     let records = |seed| {
@@ -288,9 +278,8 @@ fn scheduled_history_of_same_seed_is_equal() {
     assert!(records(seed) != records(seed + 1));
 }
 
-/// Runs threaded histories one after the other, each with its own time limit. On a busy machine
-/// each of the thousands of handovers waits for a core, and all histories together exceeded one
-/// limit.
+/// Each history has its own time limit: on a busy machine each of its thousands of handovers waits
+/// for a core.
 fn each_bounded(count: u64, history: fn(u64, &Met)) -> Arc<Met> {
     let seed = common::seed();
     let met = Arc::new(Met::default());
@@ -301,13 +290,12 @@ fn each_bounded(count: u64, history: fn(u64, &Met)) -> Arc<Met> {
     met
 }
 
-/// A world with background threads.
 fn threaded(seed: u64, random: &mut Random) -> World {
     let builder = numbered::builder(seed).vfs(Arc::new(MemVfs::new())).runtime(SimRuntime::with_threads(seed));
     World::new(ok(builder.background_threads(2).open(common::PATH)), random)
 }
 
-/// Reports a panic to the other threads, so that they end too.
+/// Reports a panic to the other threads.
 struct Failing<'a>(&'a AtomicBool);
 
 impl Drop for Failing<'_> {
@@ -343,7 +331,6 @@ fn free(seed: u64, met: &Met) {
     judge_free(met, seed, world);
 }
 
-/// One transaction of a thread, and work beside it.
 fn run_freely(world: &World, name: (u64, u64), epoch: u64, random: &mut Random) {
     match random.below(60) {
         0 => ok(world.maintain(random)),
@@ -375,9 +362,8 @@ fn history_of_free_threads_is_serializable() {
     met.print_and_check();
 }
 
-/// In each round all threads read and write. Then one begins an exclusive transaction, and commits
-/// when all others have reached their own commits. These were prechecked before it and wait behind
-/// it as one group.
+/// All threads read and write. One begins an exclusive transaction and commits when all others have
+/// reached their commits: those were prechecked before it and wait behind it as one group.
 fn queued(seed: u64, met: &Met) {
     let mut random = Random::new(seed);
     let world = threaded(seed, &mut random);
@@ -421,9 +407,9 @@ fn queued(seed: u64, met: &Met) {
     judge_free(met, seed, world);
 }
 
-/// Holds the others up until all have arrived, and a little longer.
+/// Waits until all others have arrived, and a little longer.
 fn lead(world: &World, round: u64, epoch: u64, random: &mut Random, wait: impl FnOnce()) {
-    // The flood gives the others something to check before they wait.
+    // Gives the others something to check before they wait.
     let is_whole = random.chance(1, 8);
     world.flood((NOBODY, round), is_whole);
     let mut open = world.begin((0, round), Kind::Exclusive);
@@ -435,7 +421,6 @@ fn lead(world: &World, round: u64, epoch: u64, random: &mut Random, wait: impl F
     world.end(open, random.chance(7, 8));
 }
 
-/// An exclusive transaction that waits for another one to end.
 fn take_over(world: &World, name: (u64, u64), epoch: u64, random: &mut Random) -> Open {
     let mut open = world.begin(name, Kind::Exclusive);
     (0..4).for_each(|_| world.go_on(&mut open, epoch, random, &mut || {}));

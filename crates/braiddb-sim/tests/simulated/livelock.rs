@@ -1,12 +1,11 @@
 //! Background work ends.
 //!
-//! The story: a split returned a partition larger than twice `partition_bytes` as one part, because
-//! of a large value or key at its end. It is not split again before it has grown by half. Every
-//! merge of its runs was cut into several runs at twice `partition_bytes`. A merge of the two
-//! newest unindexed runs therefore gave two again, and was planned forever. A merge of all gave
-//! several unindexed runs without a view, with garbage counted in the oldest run alone. After the
-//! next fold there was more garbage than snapshots were known to pin, and everything was merged
-//! again, forever.
+//! The story: a split left a partition larger than twice `partition_bytes` whole, because of a
+//! large value or key at its end; it is not split again before it has grown by half. Every merge of
+//! its runs was cut at twice `partition_bytes`. So a merge of the two newest unindexed runs gave
+//! two again, and was planned forever. A merge of all gave unindexed runs with all garbage counted
+//! in the oldest. After the next fold there was more garbage than snapshots pinned, and everything
+//! was merged again, forever.
 
 use crate::common;
 
@@ -54,13 +53,12 @@ fn comes_to_an_end(fold_bytes_per_entry: u64, holds: bool) {
     is_done.recv_timeout(Duration::from_secs(20)).expect("background work comes to an end");
 }
 
-/// Merges of unindexed runs; no snapshot is needed.
 #[test]
 fn merges_of_unindexed_runs_with_large_partition_end() {
     comes_to_an_end(10_000, false);
 }
 
-/// Default `fold_bytes_per_entry`: folds and full merges alternate while snapshots pin garbage.
+/// By default folds and full merges alternate, with garbage pinned by snapshots.
 #[test]
 fn folds_and_merges_with_large_partition_end() {
     comes_to_an_end(10, true);

@@ -1,4 +1,4 @@
-//! The batteries on the simulated disk: one program, built once, whose tests share the processors.
+//! Batteries on the simulated disk, in one program that is built once.
 
 #[path = "../common/mod.rs"]
 mod common;

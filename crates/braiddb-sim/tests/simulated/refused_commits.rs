@@ -1,9 +1,8 @@
 //! Commits refused by a full log leave no gap in the log archive, at any moment of a crash.
 //!
-//! The story: a full disk refused commits. A flush recorded in the manifest that their numbers may
-//! be used. The power failed before the next commit, which would have logged them as no-ops. The
-//! next open continued after these numbers, the archive lacked them, and every restore to a later
-//! commit failed as one across a gap.
+//! The story: a flush recorded in the manifest that the numbers of refused commits may be used. The
+//! power failed before the next commit, which would have logged them as no-ops. The next open
+//! continued after them, the archive lacked them, and every restore to a later commit failed.
 
 use crate::common;
 
@@ -13,7 +12,7 @@ use common::{PATH, SmallOptions, empty_disk, explained, full_text, value};
 use std::{io::ErrorKind, sync::Arc};
 
 const ARCHIVE: &str = "/archive";
-/// Commits to refuse: enough that the log has no space for their numbers either.
+/// Enough that the log has no space for their numbers either.
 const REFUSED: u64 = 100;
 const RESTORED: &str = "/restored";
 
@@ -33,7 +32,6 @@ fn contents(tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
     tree.iter().map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).expect("an entry")).collect()
 }
 
-/// Writes until the log has refused `REFUSED` commits.
 fn fill_log(db: &Db, tree: &Tree) {
     let mut refused = 0;
     for at in 0..500_u64 {
@@ -43,7 +41,7 @@ fn fill_log(db: &Db, tree: &Tree) {
             Err(e) if e.is_disk_full() => refused += 1,
             done => drop(done.unwrap_or_else(|e| panic!("a write: {}", full_text(&e)))),
         }
-        // The later ones fill the log to the last byte with the numbers of earlier ones.
+        // The later ones fill the log with the numbers of earlier ones.
         if refused == REFUSED {
             return;
         }
@@ -72,7 +70,7 @@ fn archive_after_refused_commits_and_crash_anywhere_has_no_gap() {
             db.flush().expect("there is space for runs");
         }
         disk.clear_faults();
-        // This write first logs the refused numbers. A crash may come between the two records.
+        // First logs the refused numbers; a crash may come between the two records.
         tree.put("after", "2").expect("a write");
         db.sync().expect("a sync");
         let to = disk.operations();
@@ -101,8 +99,8 @@ fn archive_after_refused_commits_and_crash_anywhere_has_no_gap() {
     }
 }
 
-/// A snapshot may be at a refused number. After a crash another commit gets that number, and a
-/// watcher that began at the snapshot must see it.
+/// A snapshot may be at a refused number. After a crash another commit gets the number; a watcher
+/// from the snapshot must see it.
 #[test]
 fn watcher_from_refused_number_is_shown_commit_that_reuses_it() {
     let options = SmallOptions { memtable_bytes: 1 << 20, ..SmallOptions::default() };

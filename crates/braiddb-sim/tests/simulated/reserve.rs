@@ -1,5 +1,5 @@
-//! The disk reserve on a full disk. Deletes, a compaction and an open use it, and puts are refused
-//! until it is whole again. A crash at any moment loses nothing.
+//! The disk reserve on a full disk: deletes, a compaction and an open use it, puts are refused
+//! until it is whole again. A crash loses nothing.
 
 use crate::common;
 
@@ -12,24 +12,22 @@ use common::{PATH, SmallOptions, batch_of, check_all_reads, empty_disk, explaine
 use common::{open_trees, read_all, value};
 use std::{ops::Bound, sync::Arc};
 
-/// Bytes of the disk.
 const CAPACITY: u64 = 640 << 10;
 
-/// Consecutive refused puts after which the disk counts as full.
+/// Consecutive refusals that mean a full disk.
 const REFUSALS: u32 = 12;
 
-/// The way the database was filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filling {
     /// Merges keep up: no partition is larger than the reserve.
     Merged,
-    /// Without merges: one partition holds everything in runs of ascending keys. Each commit also
-    /// overwrites a note in a second tree, as a resumable import does, so that all runs end there.
+    /// One partition holds everything in runs of ascending keys. Like a resumable import, each
+    /// commit also overwrites a note in a second tree, where all runs end.
     Unmerged,
 }
 
 impl Filling {
-    /// Bytes of the reserve: too few to merge half of one large partition at once.
+    /// Too few bytes to merge half of one large partition at once.
     fn reserve(self) -> u64 {
         match self {
             Filling::Merged => 192 << 10,
@@ -54,7 +52,6 @@ fn open(disk: &Arc<SimDisk>, filling: Filling, seed: u64) -> braiddb::Result<Db>
     filling.options().builder(disk, seed).disk_reserve(filling.reserve()).open(PATH)
 }
 
-/// A database, its expected contents, and the journal position and contents of each commit.
 struct World {
     filling: Filling,
     disk: Arc<SimDisk>,
@@ -77,7 +74,7 @@ impl World {
         Ok(())
     }
 
-    /// Puts until the disk is full; returns the number of stored puts.
+    /// Returns the number of stored puts.
     fn fill(&mut self, random: &mut Random) -> u64 {
         let (mut refused, mut stored) = (0, 0);
         while refused < REFUSALS {
@@ -100,7 +97,6 @@ impl World {
         stored
     }
 
-    /// Deletes half of the rows and compacts.
     fn make_room(&mut self) {
         let keys: Vec<Vec<u8>> =
             self.contents.keys().filter(|(tree, _)| *tree == 0).map(|(_, key)| key.clone()).collect();
@@ -116,7 +112,6 @@ impl World {
     }
 }
 
-/// A full disk with its database.
 fn full_world(filling: Filling, seed: u64) -> World {
     let disk = empty_disk(seed);
     disk.set_capacity(Some(CAPACITY));
@@ -131,8 +126,7 @@ fn full_world(filling: Filling, seed: u64) -> World {
     world
 }
 
-/// Deletes half of the rows in four rounds, each on a full disk. Odd rounds reopen the database
-/// there.
+/// Deletes half of the rows in four rounds on a full disk; odd rounds reopen the database there.
 fn delete_on_full_disk(filling: Filling, seed: u64) {
     let mut world = full_world(filling, seed);
     let mut random = Random::new(seed ^ 1);
@@ -161,9 +155,9 @@ fn delete_range_and_compact_on_full_disk_give_space_back() {
     });
 }
 
-/// The story: an import in key order outran the merges, so one partition held all of a small
-/// volume. Its merge wrote all new runs before it could remove an old one, and found no space.
-/// `compact` failed on the full disk, even after a delete of half.
+/// The story: an import in key order outran the merges, and one partition held all of a small
+/// volume. Its merge wrote all new runs before it could remove an old one. `compact` failed on the
+/// full disk, even after a delete of half.
 #[test]
 fn compact_of_one_large_partition_on_full_disk_gives_space_back() {
     let seed = common::seed();
@@ -173,11 +167,11 @@ fn compact_of_one_large_partition_on_full_disk_gives_space_back() {
     });
 }
 
-/// While the reserve is in use only deletes are accepted: of keys, batches, ranges and trees.
+/// Accepted are deletes of keys, batches, ranges and trees.
 #[test]
 fn writes_with_reserve_in_use_are_refused_unless_they_delete() {
     let mut world = full_world(Filling::Merged, 7);
-    // A compaction that finds no garbage uses the reserve; deletes use it sooner or later.
+    // A compaction without garbage uses the reserve; deletes use it sooner or later.
     let mut deleted = 0;
     while world.is_whole() {
         let first = world.contents.keys().next().unwrap().1.clone();
@@ -201,15 +195,14 @@ fn writes_with_reserve_in_use_are_refused_unless_they_delete() {
     world.db.write(deletes, Durability::Sync).unwrap();
     world.db.drop_tree(common::TREES[1]).unwrap();
     assert!(tree.get(&one).unwrap().is_none());
-    // Space from elsewhere: no reopening is needed.
+    // Space from elsewhere needs no reopening.
     world.disk.set_capacity(Some(4 * CAPACITY));
     world.db.flush().unwrap();
     tree.put(b"new", b"value").unwrap();
     assert!(world.is_whole());
 }
 
-/// Crashes wherever the reserve is released, used and refilled. The next open is on the full disk
-/// too.
+/// Crashes while the reserve is released, used and refilled. The next open is on the full disk too.
 fn crash_on_full_disk(filling: Filling, seed: u64, share: usize) {
     let mut world = full_world(filling, seed);
     let from = world.disk.operations();
@@ -228,7 +221,7 @@ fn open_after_crash(world: &World, at: usize, policy: CrashPolicy) {
     let filling = world.filling;
     let db = match open(&image, filling, 90) {
         Err(e) if e.is_disk_full() => {
-            // The reserve was used up at the crash.
+            // The reserve was used up.
             image.set_capacity(None);
             open(&image, filling, 91).unwrap_or_else(|e| panic!("open with space: {}", full_text(&e)))
         }
@@ -260,7 +253,7 @@ fn crashes_with_reserve_in_use_lose_nothing() {
     in_parallel(volume(10).max(2) as usize, |index| crash_on_full_disk(Filling::Merged, seed + index as u64, share));
 }
 
-/// Crashes between and within the parts of a merge that is installed in parts.
+/// Crashes between and within the parts of a merge installed in parts.
 #[test]
 fn crashes_while_large_partition_is_merged_in_parts_lose_nothing() {
     let seed = common::seed() ^ 3;

@@ -20,14 +20,13 @@ const ARCHIVE: &str = "/archive";
 const NEXT_US: u64 = 1000;
 const RESTORED: &str = "/restored";
 
-/// A database with a log archive, and its contents after each commit.
 struct World {
     options: SmallOptions,
     disk: Arc<SimDisk>,
     runtime: Arc<SimRuntime>,
     db: Option<Db>,
     now: Contents,
-    /// Contents and time after each commit, by sequence number.
+    /// Contents and time after each commit.
     states: BTreeMap<u64, (Contents, u64)>,
     time_us: u64,
     steps: u64,
@@ -61,12 +60,10 @@ impl World {
         self.db.as_ref().expect("the database is open")
     }
 
-    /// Notes the current state as that after commit `sequence`.
     fn note(&mut self, sequence: u64) {
         use braiddb::platform::Runtime;
         self.time_us = self.runtime.unix_time_us();
         self.states.insert(sequence, (self.now.clone(), self.time_us));
-        // Gives each commit its own time.
         self.runtime.advance_us(NEXT_US);
     }
 
@@ -91,7 +88,7 @@ impl World {
             }
             4 => drop(self.db().backup(&target(&self.disk).expect("a target")).expect("backup")),
             _ => {
-                // Commits without WAL leave a gap: see below.
+                // Without WAL there would be a gap.
                 let logged = |step: &Step| !matches!(step, Step::PutUnlogged | Step::Load | Step::Ingest);
                 let step = loop {
                     let step = ALPHABET[random.index(ALPHABET.len())];
@@ -109,7 +106,6 @@ impl World {
         builder.restore_to(&target(&self.disk)?, ARCHIVE, point, dir)
     }
 
-    /// Restores to a point that lies just after commit `sequence`.
     fn check(&self, point: RestorePoint, sequence: u64, dir: &str) {
         let restored = self.restore(point, dir).unwrap_or_else(|e| panic!("{point:?}: {}", full_text(&e)));
         assert_eq!(restored.sequence, sequence, "{point:?}");
@@ -117,23 +113,21 @@ impl World {
         assert_eq!(db.snapshot().sequence(), sequence);
         let (expected, _) = &self.states[&sequence];
         check_all_reads(&db, expected).unwrap_or_else(|e| panic!("{point:?}: {}", full_text(&e)));
-        // The copy is a database of its own.
         let tree = db.tree("zero").expect("tree");
         assert!(tree.put(b"more", b"more").expect("put") > sequence);
     }
 }
 
-/// Random restore points, each with the expected commit.
+/// Random points, each with the expected commit.
 fn some_points(world: &World, random: &mut Random, count: usize) -> Vec<(RestorePoint, u64)> {
     let sequences: Vec<u64> = world.states.keys().copied().collect();
     (0..count)
         .map(|_| {
-            // A moment needs a later commit as proof that there was none in between.
+            // A moment needs a later commit as proof that none lies between.
             let index = random.index(sequences.len() - 1);
             let sequence = sequences[index];
             let at = world.states[&sequence].1;
-            // The first commit is that of the backup, which was taken later: no backup precedes its
-            // moment.
+            // The backup was taken after the first commit: none precedes the commit's moment.
             match if index == 0 { 0 } else { random.below(2) } {
                 0 => (RestorePoint::Version(sequence), sequence),
                 _ => (RestorePoint::Time(moment(at + random.below(NEXT_US))), sequence),
@@ -163,8 +157,7 @@ fn restore_to_point_lands_exactly_on_it() {
                 }
                 world.db().archive_now().expect("archive");
                 world.states.retain(|sequence, _| *sequence >= first);
-                // Points at or after this backup; earlier ones depend on the backups of random
-                // steps.
+                // Earlier points depend on the backups of random steps.
                 for (number, (point, sequence)) in some_points(&world, random, 20).into_iter().enumerate() {
                     world.check(point, sequence, &format!("{RESTORED}/{number}"));
                     restored.add(1);
@@ -175,11 +168,10 @@ fn restore_to_point_lands_exactly_on_it() {
     println!("{} points", restored.get());
 }
 
-/// The database crashes and continues. The archive from before and after the crash restores its
-/// last state.
+/// After a crash the archive from before and after it restores the last state.
 ///
-/// The story: the numbers of commits that a crash removed were not reused, which looked like a gap
-/// in the archive. Two of three restores across a crash were refused.
+/// The story: the numbers of commits that a crash removed were not reused, which looked like a gap.
+/// Two of three restores across a crash were refused.
 #[test]
 fn archive_after_crash_anywhere_restores_last_state() {
     let seed = common::seed();
@@ -234,7 +226,7 @@ fn archive_after_crash_anywhere_restores_last_state() {
     println!("{} images", images.get());
 }
 
-/// A world with a backup at its beginning, then commits in several segments.
+/// A backup, then commits in several segments.
 fn small_world() -> World {
     let options = SmallOptions { log_segment_bytes: 4 << 10, memtable_bytes: 8 << 10, ..SmallOptions::default() };
     let mut world = World::new(options, 5);
@@ -287,9 +279,8 @@ fn restore_across_damaged_archive_is_refused() {
                     for sequence in sequences {
                         let dir = format!("/some/{number}-{damage}-{sequence}");
                         match world.restore(RestorePoint::Version(sequence), &dir) {
-                            // Restores to points before the gap are right.
                             Ok(_) => {
-                                // A damaged value may have been overwritten by then.
+                                // A damaged value may be overwritten.
                                 let is_blob = gone.extension().is_some_and(|e| e == "blob");
                                 assert!(!refused || is_blob, "a commit after a gap was restored");
                                 let db = world.options.builder(&world.disk, SEED).open(&dir).expect("open");
@@ -297,7 +288,7 @@ fn restore_across_damaged_archive_is_refused() {
                             }
                             Err(e) => {
                                 refused = true;
-                                // An archive without its last segment is complete, but ends
+                                // Without its last segment an archive is complete, but ends
                                 // earlier.
                                 let is_end = *gone == segments[segments.len() - 1] && damage != "flipped";
                                 let is_past_end = is_end && matches!(e, Error::InvalidArgument(_));
@@ -325,7 +316,7 @@ fn restore_across_damaged_archive_is_refused() {
     }
 }
 
-/// A life without the archive leaves a gap, and unarchived commits cannot be restored.
+/// A life without the archive leaves a gap.
 #[test]
 fn restore_of_unarchived_commit_is_refused() {
     let mut world = small_world();
@@ -356,14 +347,14 @@ fn restore_of_unarchived_commit_is_refused() {
     assert!(full_text(&refused).contains("archive_now"), "{}", full_text(&refused));
     world.db().archive_now().expect("archive");
     world.check(RestorePoint::Version(not_archived), not_archived, "/archived");
-    // Without a later commit the state at a moment is not known.
+    // Without a later commit the state at a moment is unknown.
     let (_, time_us) = world.states[&not_archived];
     world.restore(RestorePoint::Time(moment(time_us + 1)), "/moment").expect_err("not known yet");
     let early = world.restore(RestorePoint::Time(moment(1)), "/early").expect_err("no backup");
     assert!(early.is_not_found(), "{}", full_text(&early));
 }
 
-/// Each call fails in turn during commits, a flush and archiving. The archive misses nothing.
+/// Each call fails in turn; the archive misses nothing.
 #[test]
 fn archive_after_failed_call_has_no_gap() {
     let act = |world: &mut World| -> Vec<Error> {
@@ -396,7 +387,7 @@ fn archive_after_failed_call_has_no_gap() {
                 let errors = act(&mut world);
                 fired.add(u64::from(!errors.is_empty()));
                 world.disk.clear_faults();
-                // A failed commit may exist; the reopened database decides.
+                // A failed commit may exist: the reopened database decides.
                 drop(world.db.take());
                 world.open(true).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
                 world.now = read_all(world.db()).expect("read");
@@ -418,7 +409,6 @@ fn archive_after_failed_call_has_no_gap() {
     assert!(fired.get() > 0);
 }
 
-/// A crash during a restore leaves no database, or the right one.
 #[test]
 fn restore_to_point_with_crash_anywhere_leaves_right_or_no_database() {
     let mut world = small_world();
@@ -462,7 +452,6 @@ impl World {
     }
 }
 
-/// Commits without WAL cannot be restored from the archive, and no commit after them.
 #[test]
 fn restore_across_unlogged_commit_is_refused() {
     for is_load in [true, false] {
@@ -487,8 +476,8 @@ fn restore_across_unlogged_commit_is_refused() {
     }
 }
 
-/// A crash at each moment while a gap is noted and the later commits are archived. The gap is known
-/// afterwards, and no restore crosses it.
+/// A crash at each moment between the note of a gap and the archiving of later commits. The gap
+/// stays known, and no restore crosses it.
 #[test]
 fn gap_after_power_failure_anywhere_in_archiving_is_known() {
     let mut world = small_world();

@@ -1,21 +1,18 @@
-//! Random damage to every kind of file. One `verify` names a file and an offset for every damaged
-//! unit and never reports a sound database.
+//! Random damage to every kind of file. `verify` names a file and an offset for every damaged unit
+//! and never reports a sound database.
 //!
-//! The units do not come from the code under test. All bytes of runs, views and manifests are in
-//! units. These bytes are in none:
+//! The units do not come from the code under test. All bytes are in units, except:
 //!
 //! 1. CURRENT: bytes between and after the two slots of 80 bytes.
 //! 2. Blob files: all but the header and the records of live values, which are found by the values'
 //!    bytes.
-//! 3. The log: segments whose loss changes no answer; bytes after the last commit's record in a
-//!    segment.
+//! 3. The log: segments whose loss changes no answer; bytes after the last commit's record.
 //!
-//! Some damage is undetectable, because a log that ends there looks the same. That is: zeros from
-//! the start of a record to the end of the log. In a recycled segment, which has old bytes at its
-//! end, also: zeros in the last record; and zeros in the header of a record without a complete
-//! record after it, plus any damage behind that.
+//! Undetectable, because the log could end there: zeros from the start of a record to the end of
+//! the log. In a recycled segment, which has old bytes at its end, also: zeros in the last record,
+//! or in a header without a complete record after it, plus any damage behind that.
 //!
-//! `BRAIDDB_VOLUME` scales the number of damages; 4 means 2,000.
+//! `BRAIDDB_VOLUME` scales the damages; 4 means 2,000.
 
 use crate::common;
 
@@ -54,17 +51,13 @@ fn kind_of(path: &Path) -> String {
     }
 }
 
-/// A database and the known layout of its files.
 struct World {
     disk: Arc<SimDisk>,
     contents: Contents,
-    /// The ends of the records in each segment.
+    /// Ends of the records in each segment.
     ends: BTreeMap<PathBuf, BTreeSet<u64>>,
-    /// The segment written last.
     last: PathBuf,
-    /// Keys and values in blob files.
     values: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The bytes of each file, and its ranges in units.
     units: BTreeMap<PathBuf, (Vec<u8>, Vec<Range<u64>>)>,
 }
 
@@ -74,7 +67,6 @@ impl World {
         files.map(|(path, _)| (path.clone(), self.disk.read_file(&path).expect("read"))).collect()
     }
 
-    /// Notes the records that a step has appended to the log.
     fn note(&mut self, before: &BTreeMap<PathBuf, Vec<u8>>) {
         for (path, now) in self.logs() {
             let old = before.get(&path).cloned().unwrap_or_else(|| vec![0; now.len()]);
@@ -105,7 +97,7 @@ impl World {
         }
     }
 
-    /// Returns true if the database without this file gives another answer or an error.
+    /// The database without this file gives another answer or an error.
     fn is_needed(&self, path: &Path) -> bool {
         let copy = self.disk.fork();
         copy.lose(path).expect("the file is there");
@@ -117,7 +109,7 @@ impl World {
         let mut ranges = once(0..64);
         for (key, value) in &self.values {
             if let Some(at) = bytes.windows(value.len()).position(|part| part == value) {
-                // Header, internal key, the entry of one chunk, their checksum; then the value.
+                // Header, internal key, entry of one chunk, their checksum; then the value.
                 let head = 40 + 4 + key.len() + 12 + 8;
                 ranges.push((at - head) as u64..(at + value.len()) as u64);
             }
@@ -126,8 +118,7 @@ impl World {
     }
 }
 
-/// A database with runs, views of several runs, blob values, and commits in several log segments;
-/// closed cleanly or killed.
+/// Has runs, views of several runs, blob values, and commits in several log segments.
 fn world(is_closed: bool) -> World {
     let disk = empty_disk(SEED);
     let mut world = World {
@@ -188,7 +179,6 @@ fn once(range: Range<u64>) -> Vec<Range<u64>> {
     std::iter::once(range).collect()
 }
 
-/// Damage to one file: its new bytes, or `None` if it is lost.
 struct Damage {
     text: String,
     path: PathBuf,
@@ -202,7 +192,6 @@ fn random_damage(world: &World, random: &mut Random) -> Option<Damage> {
     let (bytes, ranges) = &world.units[path];
     let range = &ranges[random.index(ranges.len())];
     let len = range.end - range.start;
-    // Half of the damage hits the last bytes: the tail of the log.
     let near_end = if random.chance(1, 2) { len } else { len.min(150) };
     let at = (range.end - 1 - random.below(near_end)) as usize;
     let mut damaged = bytes.clone();
@@ -227,7 +216,7 @@ fn random_damage(world: &World, random: &mut Random) -> Option<Damage> {
     Some(Damage { text, path: path.clone(), bytes: Some(damaged) })
 }
 
-/// Returns the changed bytes in units; `None` if the damage is undetectable.
+/// The changed bytes in units; `None` if undetectable.
 fn changed(world: &World, damage: &Damage) -> Option<Vec<u64>> {
     let (before, ranges) = &world.units[&damage.path];
     let Some(after) = &damage.bytes else { return Some(Vec::new()) };
@@ -258,10 +247,10 @@ fn changed(world: &World, damage: &Damage) -> Option<Vec<u64>> {
     Some(changed)
 }
 
-/// Maximum bytes of a record header: the fixed part, five varints and a time.
+/// Fixed part, five varints and a time.
 const HEADER_LEN_MAX: u64 = 19 + 6 * 10;
 
-/// Returns true if a complete record follows the first damaged one, before the zeros at the end.
+/// A complete record follows the first damaged one, before the zeros.
 fn is_whole_record_behind(ends: &BTreeSet<u64>, log_ends: u64, changed: &[u64]) -> bool {
     let Some(&first) = changed.first() else { return true };
     let behind: Vec<u64> = ends.iter().copied().filter(|&end| end > first && end <= log_ends).collect();
@@ -291,8 +280,8 @@ fn check(world: &World, damage: &Damage, changed: &[u64]) {
         assert!(here.iter().any(|problem| problem.kind == ProblemKind::Missing), "{here:#?}");
         return;
     }
-    // Nothing can be found behind a damaged header of a segment or blob file, or without a footer
-    // or an index.
+    // A damaged header of a segment or blob file hides everything behind it, and so does a missing
+    // footer or index.
     let hides = |problem: &&&braiddb::VerifyProblem| {
         let is_header = problem.offset < 136 && matches!(kind_of(&damage.path).as_str(), "wal" | "blob");
         problem.unchecked_bytes > 0 || is_header

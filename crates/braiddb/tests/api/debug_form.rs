@@ -1,3 +1,5 @@
+//! Debug forms of handles.
+
 use braiddb::{Builder, WatchOptions};
 
 /// The debug form of a handle printed the engine's internals, with all keys and values of an

@@ -1,4 +1,4 @@
-//! The state after each commit. A crash or an open without recent unlogged commits must restore one
+//! The state after each commit. A crash, or an open that loses unlogged commits, must restore one
 //! of these states.
 
 use super::{
@@ -14,35 +14,30 @@ use braiddb_sim::{
 };
 use std::{ops::Bound, sync::Arc};
 
-/// The origin of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Made by the open of the database; parts of it are internal.
     Open,
-    /// Through the log.
     Log,
-    /// A bulk load: the log records only that it happened.
+    /// A load: the log records only that it happened.
     Load,
     /// Without WAL.
     Unlogged,
-    /// Through the log, but a crash may have removed it: the contents are the same with and without
-    /// it.
+    /// In the log, but a crash may have removed it; the contents are equal either way.
     Doubtful,
 }
 
-/// The state after a commit, except for the contents of plain trees, which the model keeps.
+/// The state after a commit; the model keeps the contents of plain trees.
 #[derive(Clone, Debug)]
 pub struct Boundary {
     pub sequence: u64,
     pub source: Source,
     /// The model's numbers of the existing trees.
     pub numbers: [Option<TreeNumber>; 2],
-    /// `None` if the tree does not exist.
     pub multi: Option<Arc<MultiModel>>,
     pub cursor: Option<u64>,
 }
 
-/// All contents of a database.
 #[derive(PartialEq, Eq)]
 pub struct Found {
     trees: [Option<Vec<(Bytes, Bytes)>>; 2],
@@ -50,7 +45,6 @@ pub struct Found {
     cursor: Option<u64>,
 }
 
-/// Reads everything.
 pub fn read_all(db: &Db) -> Outcome<Found> {
     let cursor = db.application_cursor().said("the application cursor")?;
     let cursor = cursor.map(|cursor| u64::from_le_bytes(cursor.try_into().expect("a cursor of eight bytes")));
@@ -75,7 +69,6 @@ pub fn read_all(db: &Db) -> Outcome<Found> {
     Ok(found)
 }
 
-/// Describes the first difference.
 fn difference(expected: &Found, found: &Found) -> String {
     if expected.cursor != found.cursor {
         return format!("the cursor is {:?} instead of {:?}", found.cursor, expected.cursor);
@@ -101,12 +94,10 @@ fn difference(expected: &Found, found: &Found) -> String {
 }
 
 impl World<'_> {
-    /// The last commit.
     pub fn last(&self) -> u64 {
         self.boundaries.last().map_or(0, |boundary| boundary.sequence)
     }
 
-    /// Notes the state, if there was a commit.
     pub fn note(&mut self, source: Source) {
         let there = |at: usize| (self.trees.len() > at || self.multi.is_some()).then_some(self.numbers[at]);
         let before = self.boundaries.last();
@@ -121,7 +112,6 @@ impl World<'_> {
         self.push_boundary(source, numbers, multi);
     }
 
-    /// Notes the drop of a tree that is created again right after.
     pub fn note_without(&mut self, tree: usize) {
         let mut numbers = self.numbers.map(Some);
         numbers[tree] = None;
@@ -135,7 +125,6 @@ impl World<'_> {
         }
     }
 
-    /// The expected contents after a commit.
     pub fn expected(&self, boundary: &Boundary) -> Found {
         let everything = (Bound::Unbounded, Bound::Unbounded);
         let rows = |number: TreeNumber| self.model.range(number, &everything, boundary.sequence);
@@ -151,7 +140,6 @@ impl World<'_> {
         self.boundaries[..self.boundaries.partition_point(|boundary| boundary.sequence <= sequence)].last()
     }
 
-    /// Compares a database with the state after commit `sequence`.
     pub fn check_at(&self, db: &Db, sequence: u64) -> Outcome {
         let boundary = self.boundary(sequence).ok_or_else(|| format!("there is no commit up to {sequence}"))?;
         let (expected, found) = (self.expected(boundary), read_all(db)?);
@@ -159,7 +147,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Finds the commit, at or after `least`, whose state a database shows. Returns the number of
+    /// Finds the commit at or after `least` whose state a database shows. Returns the number of
     /// later commits.
     pub fn find_boundary(&self, db: &Db, least: u64) -> Outcome<usize> {
         let found = read_all(db)?;
@@ -180,8 +168,7 @@ impl World<'_> {
         }
     }
 
-    /// Simulates a power failure. The recovered state must be that after some commit at or after
-    /// the last durable one.
+    /// The recovered state must be that after a commit at or after the last durable one.
     pub fn crash(&mut self, policy: u64) -> Outcome {
         self.note_coverage()?;
         let random = &mut Random::new(policy);
@@ -197,7 +184,6 @@ impl World<'_> {
         self.open_trees()
     }
 
-    /// Opens the database; finds the recovered commit if commits may be missing.
     pub fn open_after(&mut self, crash: bool) -> Outcome {
         let unlogged = self.boundaries.iter().rev().take_while(|b| b.source == Source::Unlogged).count();
         if crash || self.boundaries.iter().any(|boundary| boundary.source == Source::Unlogged) {
@@ -211,7 +197,7 @@ impl World<'_> {
         // Commits made by the open come after the recovered state.
         self.boundaries.truncate(before);
         let least = if crash { self.durable } else { self.durable.max(self.last_kept()) };
-        // Of equal states, the last possible one.
+        // Of equal states the last possible one.
         let visible = self.db().snapshot().sequence().max(least);
         self.boundaries.truncate(self.boundaries.partition_point(|boundary| boundary.sequence <= visible));
         let lost = self.find_boundary(self.db(), least)?;
@@ -253,12 +239,11 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The last commit in the log.
     pub fn last_logged(&self) -> u64 {
         self.last_of(&[Source::Log])
     }
 
-    /// The last commit recorded in files, synced or not.
+    /// The last commit in files, synced or not.
     pub fn last_kept(&self) -> u64 {
         self.last_of(&[Source::Log, Source::Load])
     }
@@ -268,7 +253,6 @@ impl World<'_> {
         last.map_or(0, |boundary| boundary.sequence)
     }
 
-    /// Commits a batch that sets the application cursor.
     pub fn numbered(&mut self, writes: &[Write], durability: u8) -> Outcome {
         let (durability, source) = match durability {
             0 => (Durability::Sync, Source::Log),
@@ -287,7 +271,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Makes everything durable up to a cursor. A durable cursor may be reported as not found.
+    /// A cursor that is already durable may be reported as not found.
     pub fn flush_to(&mut self, back: usize) -> Outcome {
         let mut cursors: Vec<(u64, u64)> = Vec::new();
         for boundary in self.boundaries.iter().rev() {

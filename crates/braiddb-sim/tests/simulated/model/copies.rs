@@ -1,5 +1,5 @@
-//! Backups, checkpoints, dumps and restores: each copy holds the state at its creation or at the
-//! requested commit.
+//! Backups, checkpoints, dumps and restores hold the state at their creation or at the requested
+//! commit.
 
 use super::{
     boundaries::Source,
@@ -13,11 +13,10 @@ use std::sync::Arc;
 
 #[derive(Default)]
 pub struct Copies {
-    /// Number and commit of each backup.
+    /// Number and commit of each.
     backups: Vec<(u64, u64)>,
-    /// Directory and commit of each checkpoint.
+    /// Directory and commit of each.
     checkpoints: Vec<(String, u64)>,
-    /// Number of directories made.
     made: u64,
 }
 
@@ -70,7 +69,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A loaded dump equals its source; a damaged dump loads nothing.
     fn dump(&mut self, is_packed: bool, flipped: u32) -> Outcome {
         let compression = if is_packed { Compression::Lz4 } else { Compression::None };
         let mut dump = Vec::new();
@@ -97,7 +95,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Opens a copy, compares it, and verifies it.
     fn check_copy(&self, dir: &str, sequence: u64) -> Outcome {
         let db = self.builder_of_copy().open(dir).said("open a copy")?;
         self.check_at(&db, sequence)?;
@@ -106,14 +103,14 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Restores to a commit from the archive. It must land exactly there, or be refused if a commit
-    /// after the newest earlier backup is not in the log.
+    /// Exactly at the commit, or refused if a commit after the newest earlier backup is not in the
+    /// log.
     fn restore_to(&mut self, which: usize) -> Outcome {
         if !self.settings.archives {
             return Ok(());
         }
         let Some((_, first)) = self.copies.backups.first().copied() else { return Ok(()) };
-        // A gap is reported once, for commits without WAL.
+        // A gap is reported once.
         let archived = match self.db().archive_now() {
             Err(e) if e.is_archive_gap() => self.db().archive_now(),
             archived => archived,

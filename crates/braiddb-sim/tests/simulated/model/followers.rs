@@ -1,5 +1,5 @@
-//! A follower of the database: each of its states is that after some commit, at least as new as the
-//! last one in the log, and never changes.
+//! A follower's states: each is that after a commit, at least as new as the last one in the log,
+//! and never changes.
 
 use super::{
     boundaries::{Found, read_all},
@@ -15,9 +15,8 @@ use std::sync::Arc;
 pub struct Following {
     follower: Follower,
     runtime: Arc<SimRuntime>,
-    /// The last commit that it showed.
     shown: u64,
-    /// An older state, its contents, and the hour when they were read.
+    /// An older state, its contents, and the hour of the read.
     kept: Option<(Db, Found, u64)>,
 }
 
@@ -28,7 +27,7 @@ impl World<'_> {
         }
     }
 
-    /// Refreshes the follower and compares. A new follower first opens the database read-only.
+    /// A new follower first opens the database read-only.
     pub fn follow(&mut self, fresh: bool) -> Outcome {
         let least = self.last_kept();
         if fresh || self.following.is_none() {
@@ -72,7 +71,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// An older state does not change. It may expire after some minutes.
+    /// It may expire after some minutes.
     pub fn read_follower(&mut self) -> Outcome {
         let hours = self.hours;
         let Some(following) = &mut self.following else { return Ok(()) };

@@ -1,7 +1,5 @@
 //! Random operations on a database and on the reference model, under random options: all answers
-//! must be equal.
-//!
-//! A failing case is shrunk and printed with its options. `BRAIDDB_SEED` reproduces the cases.
+//! must be equal. A failing case is shrunk; `BRAIDDB_SEED` reproduces the cases.
 
 macro_rules! ensure {
     ($condition:expr, $($text:tt)*) => {
@@ -38,7 +36,7 @@ use settings::Settings;
 use steps::{Step, any_step};
 use world::World;
 
-/// With fewer cases the rare events may be missing by chance.
+/// With fewer cases rare events may be missing by chance.
 const CASES_FOR_ALL: u32 = 400;
 
 fn run_case(seed: u64, steps: &[Step], coverage: &Coverage, seen: &Seen) -> Outcome {
@@ -58,7 +56,7 @@ fn run_case(seed: u64, steps: &[Step], coverage: &Coverage, seen: &Seen) -> Outc
     run().map_err(|text| format!("{text}; settings: {settings:?}"))
 }
 
-/// A quarter of the cases, so that the parts run in parallel.
+/// A quarter of the cases; the parts run in parallel.
 fn run_part(part: u64) {
     let seed = common::seed();
     let mut random = Random::new(seed ^ (part << 32));

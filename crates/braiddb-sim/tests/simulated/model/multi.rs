@@ -1,4 +1,4 @@
-//! Steps with a tree of many values a key.
+//! Steps with multi-trees.
 
 use super::{
     outcome::{Outcome, Said, drain, unless_expired},

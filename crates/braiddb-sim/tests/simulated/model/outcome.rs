@@ -5,7 +5,7 @@ use braiddb::Result;
 use braiddb_sim::model::{Bytes, short};
 use std::collections::VecDeque;
 
-/// Result of a step. The error is the engine's, or describes a wrong answer.
+/// The error is the engine's, or describes a wrong answer.
 pub type Outcome<T = ()> = std::result::Result<T, String>;
 
 pub trait Said<T> {
@@ -18,8 +18,7 @@ impl<T> Said<T> for Result<T> {
     }
 }
 
-/// Takes entries from both ends, as the bits of `directions` say, and compares each. With `whole`,
-/// both must end together.
+/// Takes entries from both ends by the bits of `directions`. With `whole`, both must end together.
 pub fn drain<K, V>(
     iter: &mut impl DoubleEndedIterator<Item = Result<(K, V)>>,
     expected: &mut VecDeque<(Bytes, Bytes)>,
@@ -67,7 +66,7 @@ where
     Ok(())
 }
 
-/// Returns false if the call failed because its reader had expired, where `may_expire` allows that.
+/// Returns false if the reader had expired, where `may_expire` allows that.
 pub fn unless_expired(done: Outcome, may_expire: bool) -> Outcome<bool> {
     match done {
         Err(text) if may_expire && text.contains("ReaderExpired") => Ok(false),

@@ -16,10 +16,9 @@ use std::{
     sync::Arc,
 };
 
-/// Maximum error of an estimate, in keys a run.
+/// Maximum error in keys a run.
 const OFF_BY_A_RUN: u64 = 80;
 
-/// Exported tables and their rows.
 #[derive(Clone)]
 pub struct Exported {
     pub number: TreeNumber,
@@ -27,7 +26,7 @@ pub struct Exported {
     rows: Vec<Row>,
 }
 
-/// A key, its value, and its expiry in microseconds since 1970.
+/// Key, value, and expiry in microseconds since 1970.
 type Row = (Bytes, Bytes, Option<u64>);
 
 impl World<'_> {
@@ -128,7 +127,6 @@ impl World<'_> {
         self.note_ingest(tree, loaded, exported.rows)
     }
 
-    /// Builds tables of parts of these keys and ingests them.
     fn build(&mut self, tree: usize, numbers: &[u8], size: u8, tables: usize) -> Outcome {
         let keys: BTreeSet<Bytes> = numbers.iter().map(|number| key(*number)).collect();
         let mut rows = Vec::new();
@@ -150,10 +148,8 @@ impl World<'_> {
             ensure!(info.records == part.len() as u64, "{info:?} of {} records", part.len());
             paths.push(path);
         }
-        // The order must not matter.
         paths.reverse();
         let loaded = self.trees[tree].ingest(&paths);
-        // The database has its own hard links.
         for path in paths {
             self.disk.remove(Path::new(&path)).map_err(|e| format!("remove {path}: {e}"))?;
         }

@@ -48,7 +48,6 @@ impl World<'_> {
             .map_err(|text| format!("{text}, in the range {bounds:?}"))
     }
 
-    /// Reads everything by every kind of read.
     pub fn check_all(&self) -> Outcome {
         let everything = (Bound::Unbounded, Bound::Unbounded);
         let all_keys: Vec<u8> = (0..KEYS).collect();

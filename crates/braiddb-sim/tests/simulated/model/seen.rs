@@ -1,4 +1,4 @@
-//! Counts of events, to prove that the cases met them.
+//! Counts of events, to prove that they happened.
 
 use crate::common::Counter;
 
@@ -24,7 +24,6 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Fails if an event never happened.
     pub fn check(&self) {
         let Seen {
             crashes,

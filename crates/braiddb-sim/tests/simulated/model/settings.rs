@@ -1,11 +1,10 @@
-//! The options of a case: those of a small database, log retention, and lifetime of readers.
+//! Options of a case.
 
 use crate::common::{PATH, SmallOptions};
 use braiddb::{Builder, platform::Vfs};
 use braiddb_sim::{Random, SimDisk, SimRuntime};
 use std::{path::Path, sync::Arc, time::Duration};
 
-/// Directories outside of the database.
 pub const ARCHIVE: &str = "/archive";
 pub const BACKUPS: &str = "/backups";
 pub const COPIES: &str = "/copies";
@@ -14,13 +13,10 @@ pub const TABLES: &str = "/tables";
 #[derive(Clone, Debug)]
 pub struct Settings {
     options: SmallOptions,
-    /// Bytes of log retention for watchers.
+    /// Bytes of log retention.
     kept: u64,
-    /// The log is archived.
     pub archives: bool,
-    /// Maximum hours of a reader; `None` is unlimited.
     pub reader_hours_max: Option<u64>,
-    /// The case has a crash in it.
     crashes: bool,
 }
 
@@ -35,12 +31,11 @@ impl Settings {
         }
     }
 
-    /// The whole log is retained.
     pub fn keeps_all(&self) -> bool {
         self.kept == u64::MAX
     }
 
-    /// An empty disk, with a journal if the case can crash.
+    /// With a journal only if the case can crash.
     pub fn disk(&self) -> Arc<SimDisk> {
         let disk = if self.crashes { SimDisk::new(1) } else { SimDisk::without_journal(1) };
         for dir in [Path::new(PATH).parent().expect("a parent"), Path::new(COPIES), Path::new(TABLES)] {
@@ -49,7 +44,6 @@ impl Settings {
         if self.crashes { disk.fork() } else { disk }
     }
 
-    /// A builder of the database itself.
     pub fn builder(&self, disk: &Arc<SimDisk>, runtime: &Arc<SimRuntime>) -> Builder {
         let mut builder = self.plain_builder(disk, runtime);
         if self.kept > 0 {
@@ -64,7 +58,7 @@ impl Settings {
         }
     }
 
-    /// A builder for copies and read-only opens.
+    /// For copies and read-only opens.
     pub fn plain_builder(&self, disk: &Arc<SimDisk>, runtime: &Arc<SimRuntime>) -> Builder {
         self.options.builder_by(disk, Arc::clone(runtime))
     }

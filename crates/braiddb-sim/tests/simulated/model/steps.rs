@@ -5,15 +5,14 @@ use braiddb_sim::model::{Bounds, Bytes};
 use proptest::{collection::vec, prelude::*};
 use std::ops::Bound;
 
-/// Start of the simulated clock, in microseconds since 1970.
+/// Microseconds since 1970.
 pub const START_US: u64 = 1_577_836_800_000_000;
 
 pub const HOUR_US: u64 = 3_600_000_000;
 
-/// Number of keys.
 pub const KEYS: u8 = 44;
 
-/// A key by number: empty, zeros, the highest, many similar ones, trailing zeros, long ones.
+/// Empty, zeros, the highest, many similar ones, trailing zeros, long ones.
 pub fn key(number: u8) -> Bytes {
     match number % KEYS {
         0 => Vec::new(),
@@ -26,7 +25,6 @@ pub fn key(number: u8) -> Bytes {
     }
 }
 
-/// A value by the number of its size.
 pub fn sized_value(size: u8, tag: u64) -> Bytes {
     value([0, 1, 8, 60, 100, 300, 700, 2500, 6000][usize::from(size) % 9], tag)
 }
@@ -47,20 +45,18 @@ pub enum Write {
         key: u8,
         len: u8,
     },
-    /// A value that expires in `after` hours and a half; a negative `after` is in the past.
+    /// Expires in `after` hours and a half; a negative `after` is in the past.
     PutUntil {
         tree: usize,
         key: u8,
         size: u8,
         after: i8,
     },
-    /// A value from a reader.
     Stream {
         tree: usize,
         key: u8,
         size: u8,
     },
-    /// An append from a reader.
     Extend {
         tree: usize,
         key: u8,
@@ -91,24 +87,21 @@ pub enum Step {
         sync: bool,
         way: Way,
     },
-    /// A conditional write, whose condition holds or fails.
     Conditional {
         tree: usize,
         key: u8,
         size: u8,
         what: u8,
     },
-    /// Time passes.
     Pass {
         hours: u8,
     },
-    /// A bulk load of these keys.
     Load {
         tree: usize,
         keys: Vec<u8>,
         size: u8,
     },
-    /// Many consecutive keys, so that memtables fill and partitions split.
+    /// Many consecutive keys, to fill memtables and split partitions.
     Fill {
         tree: usize,
         first: u16,
@@ -133,7 +126,7 @@ pub enum Step {
     Ends {
         tree: usize,
     },
-    /// An iterator that stays open during other steps.
+    /// An iterator that stays open.
     Hold {
         tree: usize,
         bounds: RangeOf,
@@ -158,13 +151,12 @@ pub enum Step {
         key: u8,
         directions: u64,
     },
-    /// Many pairs of one key, so that it fills parts of memtables, runs and views.
+    /// Many pairs of one key, to fill parts of memtables, runs and views.
     MultiFill {
         key: u8,
         first: u16,
         count: u8,
     },
-    /// Seeks by value and steps within a key.
     MultiSeek {
         key: u8,
         value: u8,
@@ -175,7 +167,6 @@ pub enum Step {
         which: u8,
         key: u8,
     },
-    /// Pairs in a transaction, read before it ends.
     MultiTransaction {
         pairs: Vec<(u8, u8, u8)>,
         is_exclusive: bool,
@@ -191,51 +182,53 @@ pub enum Step {
         close: bool,
     },
     Verify,
-    /// A power failure.
     Crash {
         policy: u64,
     },
-    /// A batch with an application cursor, sometimes without WAL.
     Numbered {
         writes: Vec<Write>,
         durability: u8,
     },
-    /// Flushes up to the cursor that is `back` commits old.
+    /// To the cursor that is `back` commits old.
     FlushTo {
         back: u8,
     },
     Watch(WatchStep),
     Copy(CopyStep),
     Range(RangeStep),
-    /// A follower refreshes; a new one if there is none or with `fresh`.
     Follow {
         fresh: bool,
     },
-    /// Reads an older state of the follower.
     ReadFollower,
 }
 
-/// Steps of watchers.
 #[derive(Clone, Debug)]
 pub enum WatchStep {
-    /// A new watcher of all trees, of one, or of its keys with a prefix.
-    Begin { filter: u8, tree: usize, prefix: (u8, u8), unsynced: bool },
-    /// Shows a watcher up to `most` commits.
-    Read { which: u8, most: u8 },
-    /// Kills a watcher and resumes it from its token.
-    Resume { which: u8 },
-    /// Drops a watcher.
-    End { which: u8 },
+    /// Of all trees, of one, or of its keys with a prefix.
+    Begin {
+        filter: u8,
+        tree: usize,
+        prefix: (u8, u8),
+        unsynced: bool,
+    },
+    Read {
+        which: u8,
+        most: u8,
+    },
+    Resume {
+        which: u8,
+    },
+    End {
+        which: u8,
+    },
 }
 
-/// Steps with copies of the database.
 #[derive(Clone, Debug)]
 pub enum CopyStep {
     Backup,
     Restore {
         which: u8,
     },
-    /// To a commit, by the newest earlier backup and the archive.
     RestoreTo {
         which: u16,
     },
@@ -243,42 +236,20 @@ pub enum CopyStep {
     OpenCheckpoint {
         which: u8,
     },
-    /// Dumps the database and loads the dump, first with a flipped bit.
+    /// Loads the dump, too, first with a flipped bit.
     Dump {
         is_packed: bool,
         flipped: u32,
     },
 }
 
-/// Steps with key ranges and tables.
 #[derive(Clone, Debug)]
 pub enum RangeStep {
-    Estimate {
-        tree: usize,
-        bounds: RangeOf,
-        parts: u8,
-    },
-    Clip {
-        tree: usize,
-        bounds: RangeOf,
-    },
-    /// Writes a range as tables for a later ingest.
-    Export {
-        tree: usize,
-        bounds: RangeOf,
-    },
-    /// Ingests exported tables.
-    Ingest {
-        tree: usize,
-        which: u8,
-    },
-    /// Builds `tables` tables and ingests them.
-    Build {
-        tree: usize,
-        keys: Vec<u8>,
-        size: u8,
-        tables: u8,
-    },
+    Estimate { tree: usize, bounds: RangeOf, parts: u8 },
+    Clip { tree: usize, bounds: RangeOf },
+    Export { tree: usize, bounds: RangeOf },
+    Ingest { tree: usize, which: u8 },
+    Build { tree: usize, keys: Vec<u8>, size: u8, tables: u8 },
 }
 
 /// Bounds by key number; 0: included, 1: excluded, 2: unbounded.

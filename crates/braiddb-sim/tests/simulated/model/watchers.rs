@@ -1,4 +1,4 @@
-//! Watchers: the changes shown, applied to a mirror, match the database's model at each commit.
+//! Watchers: the changes shown, applied to a mirror, match the model at each commit.
 
 use super::{
     boundaries::Source,
@@ -13,20 +13,16 @@ use braiddb::{
 use braiddb_sim::model::{Bounds, Bytes, Change, Model, MultiModel, TreeNumber, prefix_bounds, short};
 use std::{ops::Bound, sync::Arc};
 
-/// Maximum number of watchers.
 const WATCHERS_MAX: usize = 3;
 
-/// The scope of a watcher.
 #[derive(Clone, Debug)]
 enum Of {
     All,
-    /// The multi-tree.
     Multi(u32),
-    /// A tree by its id, and a prefix of its keys.
+    /// Tree id and key prefix.
     Keys(u32, TreeNumber, Bytes),
 }
 
-/// A watcher with the mirror that its user maintains.
 pub struct Watching {
     of: Of,
     is_unsynced: bool,
@@ -42,7 +38,6 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// Notes that a crash removed all commits after this one.
     pub fn note_loss(&mut self, there: u64) {
         self.is_stale |= self.at > there;
     }
@@ -51,7 +46,6 @@ impl Watching {
         self.watcher = None;
     }
 
-    /// The keys of a tree within its scope.
     fn bounds_of(&self, number: TreeNumber) -> Option<Bounds> {
         match &self.of {
             Of::All => Some((Bound::Unbounded, Bound::Unbounded)),
@@ -74,7 +68,7 @@ impl Watching {
     }
 }
 
-/// The model's number of a tree in a change; `None` is the multi-tree.
+/// `None` is the multi-tree.
 fn number_of(world: &World<'_>, watching: &Watching, tree: &ChangedTree) -> Outcome<Option<TreeNumber>> {
     let number = *world.ids.get(&tree.id).ok_or_else(|| format!("the tree {tree:?} is unknown"))?;
     let is_wanted = match &watching.of {
@@ -150,7 +144,6 @@ impl World<'_> {
         (count > 0).then(|| self.watchings.swap_remove(usize::from(which) % count))
     }
 
-    /// Shows all watchers everything.
     pub fn show_all(&mut self) -> Outcome {
         for mut watching in std::mem::take(&mut self.watchings) {
             self.show(&mut watching, usize::MAX)?;
@@ -176,7 +169,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Copies the whole state after a commit.
     fn take_over(&self, watching: &mut Watching, sequence: u64) {
         (watching.at, watching.is_stale) = (sequence, false);
         watching.mirror = self.model.up_to(sequence);
@@ -184,7 +176,7 @@ impl World<'_> {
         watching.pairs = multi.map(|multi| MultiModel::clone(multi)).unwrap_or_default();
     }
 
-    /// Resumes a killed watcher; returns false if its token was refused.
+    /// Returns false if the token was refused.
     fn resume(&mut self, watching: &mut Watching) -> Outcome<bool> {
         let bytes = watching.token.to_bytes();
         let token = ResumeToken::from_bytes(&bytes).said("a valid token")?;
@@ -209,13 +201,11 @@ impl World<'_> {
         }
     }
 
-    /// The log may lack some commits.
     fn may_be_too_old(&self) -> bool {
         !self.settings.keeps_all()
             || self.boundaries.iter().any(|boundary| matches!(boundary.source, Source::Load | Source::Unlogged))
     }
 
-    /// Shows a watcher up to `most` commits and compares.
     fn show(&mut self, watching: &mut Watching, most: usize) -> Outcome {
         if watching.watcher.is_none() && !self.resume(watching)? {
             return self.watch_from_now(watching);
@@ -241,13 +231,11 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The last logged commit at or before this one.
     fn synced_by(&self, sequence: u64) -> u64 {
         let upto = self.boundaries.iter().rev().find(|b| b.sequence <= sequence && b.source == Source::Log);
         upto.map_or(0, |boundary| boundary.sequence)
     }
 
-    /// All logged commits were shown and led to the current state.
     fn check_all_shown(&self, watching: &mut Watching) -> Outcome {
         let told = watching.watcher.as_ref().expect("it was just asked").token();
         ensure!(
@@ -289,7 +277,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Applies a commit; the keys it changed must match the model at that commit.
+    /// The changed keys must match the model at that commit.
     fn take_in(&self, watching: &mut Watching, set: &ChangeSet) -> Outcome {
         let before = watching.token.sequence();
         ensure!(set.sequence > before, "commit {} after {before}", set.sequence);
@@ -297,8 +285,8 @@ impl World<'_> {
         ensure!(!set.changes.is_empty(), "an empty commit");
         let gap = set.changes.iter().find_map(|change| if let Shown::Gap(gap) = change { Some(gap) } else { None });
         if watching.is_stale && gap.is_none() {
-            // Unlogged commits that were not durable when the watch began are gone, without a
-            // change that reports it.
+            // Unlogged commits not durable at the begin of the watch are gone, without a change
+            // that reports it.
             self.take_over(watching, set.sequence - 1);
         }
         if let Of::All = watching.of {
@@ -351,8 +339,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// After a gap the mirror copies the whole state after the last missing commit, or after the
-    /// load.
+    /// Copies the state after the last missing commit, or after the load.
     fn take_in_gap(&self, watching: &mut Watching, sequence: u64, gap: &Gap) -> Outcome {
         self.seen.gaps.add(1);
         match gap {
@@ -374,7 +361,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Translates a change for the models.
     fn translate(&self, watching: &mut Watching, change: &Shown, changes: &mut Vec<Change>) -> Outcome {
         let Some(tree) = change.tree() else { return Ok(()) };
         let Some(number) = number_of(self, watching, tree)? else {

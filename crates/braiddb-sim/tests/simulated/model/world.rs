@@ -1,4 +1,4 @@
-//! The database with its model, and steps on the database as a whole.
+//! The database with its model.
 
 use super::{
     boundaries::{Boundary, Source},
@@ -26,7 +26,6 @@ pub struct Held {
     pub iter: Iter,
     pub expected: VecDeque<(Bytes, Bytes)>,
     pub tree: TreeNumber,
-    /// The hour when it began.
     pub since: u64,
 }
 
@@ -37,25 +36,23 @@ pub struct World<'a> {
     pub settings: Settings,
     pub db: Option<Db>,
     pub trees: Vec<Tree>,
-    /// The model's numbers of the trees. A dropped tree's number is never reused.
+    /// A dropped tree's number is never reused.
     pub numbers: [TreeNumber; 2],
     pub next_number: TreeNumber,
     pub multi: Option<MultiTree>,
     pub model: Model,
     pub multi_model: Arc<MultiModel>,
-    /// The last application cursor.
     pub cursor: Option<u64>,
-    /// The state after each commit, oldest first; all before the first step count as one.
+    /// The state after each commit; all before the first step count as one.
     pub boundaries: Vec<Boundary>,
     /// The last commit that no crash may remove.
     pub durable: u64,
-    /// The model's numbers by tree id; `None` for the multi-tree.
+    /// By tree id; `None` is the multi-tree.
     pub ids: BTreeMap<u32, Option<TreeNumber>>,
     pub snapshots: Vec<(Snapshot, At, [TreeNumber; 2], u64)>,
-    /// With the hour when each was taken.
+    /// With the hour of each.
     pub multi_snapshots: Vec<(Snapshot, Arc<MultiModel>, u64)>,
     pub runtime: Arc<SimRuntime>,
-    /// Hours since the start.
     pub hours: u64,
     pub held: Vec<Held>,
     pub watchings: Vec<Watching>,
@@ -65,7 +62,6 @@ pub struct World<'a> {
     pub tag: u64,
     /// The last commits before opens that may have skipped numbers.
     pub jumps: Vec<u64>,
-    /// Number of crashes.
     pub crashes: u64,
 }
 
@@ -105,7 +101,6 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    /// A runtime at the current time.
     pub fn new_runtime(&self) -> Arc<SimRuntime> {
         let runtime = SimRuntime::new(mix(self.tag, self.disk.next_session()));
         runtime.advance_us(self.hours * HOUR_US);
@@ -121,7 +116,6 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Opens the trees; creates missing ones.
     pub fn open_trees(&mut self) -> Outcome {
         self.trees = vec![self.db().tree("left").said("tree")?];
         self.note(Source::Open);
@@ -132,7 +126,6 @@ impl<'a> World<'a> {
         self.note_ids()
     }
 
-    /// Notes the ids of the trees.
     pub fn note_ids(&mut self) -> Outcome {
         for tree in self.db().trees().said("trees")? {
             let number = ["left", "right"].iter().position(|name| *name == tree.name).map(|at| self.numbers[at]);
@@ -145,7 +138,7 @@ impl<'a> World<'a> {
         Arc::make_mut(&mut self.multi_model)
     }
 
-    /// The current time, without the less than half an hour that operations take.
+    /// Without the less than half an hour that operations take.
     pub fn now_us(&self) -> u64 {
         START_US + self.hours * HOUR_US
     }
@@ -169,7 +162,7 @@ impl<'a> World<'a> {
             _ => false,
         };
         if sequence == self.model.last_sequence() && changes.iter().all(no_op) {
-            // A range that can hold no key makes no commit.
+            // A range without keys makes no commit.
             return Ok(());
         }
         ensure!(sequence > self.model.last_sequence(), "commit {sequence} after {}", self.model.last_sequence());
@@ -179,7 +172,6 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Runs a step; notes the state after it and the part that is durable.
     pub fn step_and_note(&mut self, step: &Step) -> Outcome {
         let before = self.last();
         self.step(step)?;
@@ -241,7 +233,6 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Steps with snapshots, open iterators, and the whole database.
     pub fn step_of_state(&mut self, step: &Step) -> Outcome {
         match step {
             Step::Hold { tree, bounds } => {
@@ -329,7 +320,6 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Notes the engine's counters; fails if a background job failed.
     pub fn note_coverage(&self) -> Outcome {
         let stats = self.db().stats();
         ensure!(stats.background_errors == 0, "{} background jobs failed", stats.background_errors);
@@ -337,7 +327,6 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Drops everything that belongs to the open database.
     pub fn let_go(&mut self) {
         self.held.clear();
         self.snapshots.clear();
@@ -360,12 +349,10 @@ impl<'a> World<'a> {
         self.open_trees()
     }
 
-    /// A reader of that hour may have expired.
     pub fn may_expire(&self, since: u64) -> bool {
         self.settings.reader_hours_max.is_some_and(|most| self.hours - since >= most)
     }
 
-    /// Checks that readers past their limit report that they expired.
     fn check_expired(&mut self) -> Outcome {
         let Some(most) = self.settings.reader_hours_max else { return Ok(()) };
         let (hours, tree) = (self.hours, &self.trees[0]);

@@ -15,7 +15,7 @@ use braiddb::{Durability, Transaction, Update};
 use braiddb_sim::model::{Bytes, Change, moment, short};
 use std::{collections::VecDeque, ops::Bound};
 
-/// A batch refuses operands on its own value if that expires or may.
+/// A batch refuses operands on its own value if that may expire.
 fn is_refused(before: &[Change], change: &Change) -> bool {
     let Change::Append(tree, key, _) = change else { return false };
     before.iter().any(|change| match change {
@@ -25,8 +25,7 @@ fn is_refused(before: &[Change], change: &Change) -> bool {
 }
 
 impl World<'_> {
-    /// Returns the model's change for a write; for multi-trees it changes their model and returns
-    /// `None`.
+    /// Multi-trees change their model here and return `None`.
     pub fn change_of(&mut self, write: &Write) -> Option<Change> {
         self.tag += 1;
         match write {
@@ -58,7 +57,7 @@ impl World<'_> {
         }
     }
 
-    /// Loads these keys in order, each once. Older snapshots and iterators must not see it.
+    /// Older snapshots and iterators must not see the load.
     pub fn load(&mut self, tree: usize, numbers: &[u8], size: u8) -> Outcome {
         let keys: std::collections::BTreeSet<Bytes> = numbers.iter().map(|number| key(*number)).collect();
         let mut records = Vec::new();
@@ -104,7 +103,6 @@ impl World<'_> {
         self.commit(result, change.as_slice())
     }
 
-    /// Sometimes begins a stream and drops it.
     pub fn abandon(&self, tree: usize, key: &[u8], value: &[u8]) -> Outcome {
         if self.tag.is_multiple_of(3) {
             let pending = self.trees[tree].write_stream(key, value).said("write_stream")?;
@@ -123,7 +121,6 @@ impl World<'_> {
         self.commit(writer.commit(durability), &changes)
     }
 
-    /// Adds writes to a batch or transaction; returns their changes.
     pub fn add_all(&mut self, writer: &mut Writer, writes: &[Write], way: Way) -> Outcome<Vec<Change>> {
         // A batch cannot append to its own stream.
         let appends = |write: &Write| matches!(write, Write::Append { .. } | Write::Extend { .. });
@@ -171,7 +168,7 @@ impl World<'_> {
         Ok(changes)
     }
 
-    /// Checks a transaction's reads of its own writes, in both directions.
+    /// Checks reads of own writes, in both directions.
     pub fn check_own(&self, transaction: &Transaction, changes: &[Change]) -> Outcome {
         let mut model = self.model.clone();
         model.commit(u64::MAX, changes);
@@ -191,7 +188,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Conditional writes of one key, whose condition holds or fails.
     pub fn conditional(&mut self, tree: usize, number: u8, size: u8, what: u8) -> Outcome {
         self.tag += 1;
         let (handle, key, new) = (self.trees[tree].clone(), key(number), sized_value(size, self.tag));
