@@ -1,9 +1,8 @@
-//! Conflicting transactions, and records of what they read and wrote.
+//! Conflicting transactions and records of their reads and writes.
 //!
-//! The transactions work on a few keys of two trees. List keys are read and appended to, and never
-//! deleted for good. Register keys are put and deleted in all ways, read before or not. Keys belong
-//! to epochs, so that some keys are always absent. Each key has a neighbour that is longer by one
-//! zero byte.
+//! Transactions work on a few keys of two trees. List keys are read and appended to, and never
+//! deleted for good. Register keys are put and deleted in all ways. Keys belong to epochs, so that
+//! some are always absent. Each key has a neighbour that is longer by one zero byte.
 //!
 //! A third tree takes floods: commits whose keys overflow the engine's window of recent commits.
 
@@ -20,23 +19,23 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Trees by number. The last one takes the floods.
+/// Trees by number; the last one takes floods.
 pub const TREES: [&str; 3] = ["left", "right", "flooded"];
 
 const FLOODED: TreeNumber = 2;
 
-/// The letter of register keys in each tree, where list keys have `L`: they sort after the lists in
-/// one tree and before them in the other.
+/// The letter of register keys in each tree: after the `L` of list keys in one, before it in the
+/// other.
 const REGISTERS: [char; 2] = ['R', 'A'];
 
-/// Number and length of the keys of a flood: together more than the window of recent commits holds.
+/// More bytes of keys than the window of recent commits holds.
 const FLOOD_KEYS: u64 = 10;
 const FLOOD_KEY_LEN: usize = 30_000;
 
-/// Longer than the keys that the leader of a commit group has budget to check for conflicts.
+/// Longer than the keys that the leader of a commit group has budget to check.
 const SMALL_FLOOD_KEY_LEN: usize = 3000;
 
-/// A database and the record of each transaction on it.
+/// A database and the records of its transactions.
 #[derive(Debug)]
 pub struct World {
     db: Db,
@@ -44,11 +43,8 @@ pub struct World {
     append: MergeFunctionHandle,
     /// Pairs of keys for each sort, tree and epoch.
     pairs: u64,
-    /// Bytes added to each key.
     padding: usize,
-    /// The source of moments.
     clock: AtomicU64,
-    /// The source of unique written numbers.
     numbers: AtomicU64,
     records: Mutex<Vec<Record>>,
 }
@@ -71,7 +67,7 @@ fn said<T>(result: Result<T>) -> T {
 }
 
 impl World {
-    /// Creates the world of an empty database; number and length of its keys are random.
+    /// Creates the world of an empty database, with a random number and length of keys.
     pub fn new(db: Db, random: &mut Random) -> World {
         let trees = TREES.iter().map(|name| said(db.tree(name))).collect();
         let append = said(db.merge_function("append"));
@@ -92,7 +88,7 @@ impl World {
         &self.db
     }
 
-    /// Returns the records. Call it when all transactions have ended.
+    /// Returns the records of all ended transactions.
     pub fn into_records(self) -> Vec<Record> {
         self.records.into_inner()
     }
@@ -140,15 +136,14 @@ impl World {
         if is_list { self.list(epoch, random) } else { self.register(about(epoch, random), random) }
     }
 
-    /// A register value that no other write has; one in twenty is large.
+    /// Unique; one in twenty is large.
     fn value(&self, random: &mut Random) -> Bytes {
         let len = if random.chance(1, 20) { 2500 } else { random.index(9) };
         [&self.number().to_le_bytes()[..], &vec![0; 8 * len]].concat()
     }
 
-    /// A blind write to registers.
     fn change(&self, epoch: u64, random: &mut Random) -> Change {
-        // A range must not span epochs: list keys lie between them.
+        // Ranges must not span epochs, or they would delete lists.
         let epoch = about(epoch, random);
         let (tree, key) = self.register(epoch, random);
         match random.below(8) {
@@ -178,7 +173,7 @@ impl World {
         Open { transaction, record, savepoints: Vec::new() }
     }
 
-    /// Executes one random step in a transaction. Calls `meanwhile` while it reads a range.
+    /// Executes a random step. Calls `meanwhile` while it reads a range.
     pub fn go_on(&self, open: &mut Open, epoch: u64, random: &mut Random, meanwhile: &mut dyn FnMut()) {
         match random.below(24) {
             0..=3 => open.get(self, self.any(epoch, random)),
@@ -192,7 +187,6 @@ impl World {
         }
     }
 
-    /// Reads a list and writes it with one more number.
     fn append(&self, open: &mut Open, epoch: u64, random: &mut Random) {
         let (tree, key) = self.list(epoch, random);
         open.get(self, (tree, key.clone()));
@@ -202,7 +196,6 @@ impl World {
         open.write(self, Change::Put(tree, key, encode(&list)));
     }
 
-    /// Deletes a whole tree, reads, and rolls back.
     fn delete_and_regret(&self, open: &mut Open, epoch: u64, random: &mut Random, meanwhile: &mut dyn FnMut()) {
         let name = self.number();
         open.set_savepoint(name);
@@ -215,7 +208,6 @@ impl World {
         open.roll_back(at.expect("it was set just now"));
     }
 
-    /// Reads some or all rows of a range, from one end or both.
     fn read_range(&self, open: &mut Open, epoch: u64, random: &mut Random, meanwhile: &mut dyn FnMut()) {
         let number = random.below(2) as TreeNumber;
         let tree = self.tree(number);
@@ -312,7 +304,7 @@ impl World {
     }
 
     /// Commits keys that conflict with no transaction. A whole flood overflows the window of recent
-    /// commits. A small flood only exceeds the budget of the leader of a commit group.
+    /// commits; a small one exceeds the budget of a commit group's leader.
     pub fn flood(&self, name: (u64, u64), is_whole: bool) {
         let mut record = Record::new(name, Kind::Blind, self.tick(), 0);
         let number = self.number();
@@ -376,7 +368,6 @@ impl Open {
         self.record.steps.push(Step::Savepoint(name));
     }
 
-    /// Rolls back to the savepoint at index `at`; later savepoints are gone.
     fn roll_back(&mut self, at: usize) {
         let (name, savepoint) = self.savepoints[at];
         said(self.transaction.roll_back_to(savepoint));

@@ -1,15 +1,13 @@
 //! The bytes of a file, in copy-on-write pages.
 //!
-//! A clone costs one pointer a page, so a crash image of a small database costs microseconds. A
-//! page is also the allocation unit of the disk: a hole takes no space, a reserved page takes space
-//! and reads as zeros.
+//! A clone costs one pointer a page, so a crash image costs microseconds. A page is the allocation
+//! unit of the disk: a hole takes no space, a reserved page takes space and reads as zeros.
 //!
-//! **Invariants.** No page starts at or past the length. The bytes of the last page past the length
-//! are zeros. Pages missing from the end of the list are holes.
+//! **Invariants.** No page starts at or past the length, and the bytes of the last page past the
+//! length are zeros. Pages missing from the end of the list are holes.
 
 use std::sync::Arc;
 
-/// Bytes of a page.
 pub(crate) const PAGE_LEN: usize = 4096;
 
 #[derive(Clone, Debug)]
@@ -107,7 +105,7 @@ impl Contents {
         self.pages.iter().filter(|page| !matches!(page, Page::Hole)).count() as u64
     }
 
-    /// Counts the pages that a write or reservation of `offset..end` would newly allocate.
+    /// Counts the pages that a write or reservation would newly allocate.
     pub(crate) fn pages_needed(&self, offset: u64, end: u64) -> u64 {
         if offset >= end {
             return 0;

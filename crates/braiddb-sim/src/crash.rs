@@ -46,25 +46,25 @@ use std::{
     ops::Range,
 };
 
-/// Which unsynced operations a crash keeps.
+/// The unsynced operations that a crash keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashPolicy {
     /// Keeps nothing.
     LoseAllUnsynced,
-    /// Keeps everything, as after the death of the process alone.
+    /// Keeps everything, like the death of a process.
     KeepAll,
-    /// Keeps names and lengths, but no data: files end in zeros or in stale bytes.
+    /// Keeps names and lengths but no data: files end in zeros or stale bytes.
     LengthsOnly {
-        /// Lost data reads as stale bytes, not as zeros.
+        /// Stale bytes instead of zeros.
         stale: bool,
     },
-    /// Keeps names, but neither data nor lengths.
+    /// Keeps names only.
     NamesOnly,
     /// Keeps data and lengths, but no names.
     ContentsOnly,
-    /// Keeps everything except the end of the last operation, if that was a write.
+    /// Keeps everything except the end of a last write.
     TornLast {
-        /// Bytes of the last write that are kept.
+        /// Kept bytes of the last write.
         bytes: u64,
     },
     /// Decides on each piece at random, from this seed.
@@ -100,7 +100,6 @@ impl Image {
         name.parent().is_none() || self.directories.contains(name)
     }
 
-    /// Applies an operation; syncs change nothing here.
     pub(crate) fn apply(&mut self, operation: &Operation) {
         match operation {
             Operation::Write { file, .. } | Operation::SetLength { file, .. } | Operation::Reserve { file, .. } => {
@@ -155,12 +154,11 @@ struct Pending {
     fate: Fate,
 }
 
-/// A replay of the journal up to some moment.
 #[derive(Debug)]
 pub(crate) struct Replay {
     at: usize,
     durable: Image,
-    /// Operations not yet in the durable state, in order.
+    /// Operations not yet in the durable state.
     files: BTreeMap<FileIndex, Vec<Pending>>,
     directories: BTreeMap<Name, Vec<Pending>>,
 }
@@ -174,7 +172,6 @@ impl Replay {
         self.at
     }
 
-    /// Replays up to the moment before operation `to`.
     pub(crate) fn advance(&mut self, journal: &[Operation], to: usize) {
         for (index, operation) in journal.iter().enumerate().take(to).skip(self.at) {
             match operation {
@@ -212,7 +209,6 @@ impl Replay {
         }
     }
 
-    /// Marks those writes durable that lie wholly within the pages of `bytes`.
     fn settle_bytes(&mut self, journal: &[Operation], file: FileIndex, bytes: Range<u64>, upto: usize) {
         let page = PAGE_LEN as u64;
         let pages = bytes.start / page * page..bytes.end.next_multiple_of(page);
@@ -237,7 +233,6 @@ impl Replay {
         }
     }
 
-    /// Returns the disk after a crash at this moment.
     pub(crate) fn image(&self, journal: &[Operation], policy: CrashPolicy, seed: u64) -> Image {
         let seed = match policy {
             CrashPolicy::Random(own) => mix(own, self.at as u64),
@@ -255,7 +250,6 @@ impl Replay {
         };
         for pending in self.directories.values().flatten() {
             if pending.fate == Fate::Durable || mix(seed, pending.index as u64) % 8 < names_kept_of_8 {
-                // The contents follow below.
                 image.apply(&journal[pending.index]);
             }
         }
@@ -277,8 +271,7 @@ impl Replay {
     }
 }
 
-/// Sets the fate of the unsynced operations before `upto`, and applies the durable operations at
-/// the front of the list.
+/// Sets the fate of unsynced operations before `upto`, and applies the durable ones at the front.
 fn settle(pending: &mut Vec<Pending>, upto: usize, fate: Fate, mut apply: impl FnMut(usize)) {
     for one in pending.iter_mut().filter(|one| one.index < upto && one.fate == Fate::Unsynced) {
         one.fate = fate;
@@ -287,9 +280,8 @@ fn settle(pending: &mut Vec<Pending>, upto: usize, fate: Fate, mut apply: impl F
     pending.drain(..durable).for_each(|one| apply(one.index));
 }
 
-/// Drops everything below a missing directory.
 fn drop_orphans(image: &mut Image) {
-    // A directory sorts before everything below it, so parents are decided before their children.
+    // A directory sorts before everything below it.
     let mut kept = BTreeSet::new();
     for name in &image.directories {
         let parent = parent_of(name);
@@ -311,7 +303,6 @@ enum Place {
 }
 
 impl Operation {
-    /// The file or directory whose sync makes the operation durable.
     fn place(&self) -> Place {
         match self {
             Operation::Write { file, .. }
@@ -332,15 +323,13 @@ impl Operation {
     }
 }
 
-/// How the unsynced operations of one file are kept or lost.
 struct FilePlan {
     seed: u64,
     tear: Tear,
-    /// Of eight pieces, this many are kept.
     kept_of_8: u64,
     lengths: Lengths,
     stale: bool,
-    /// The torn last write: its index and its kept bytes.
+    /// Index and kept bytes.
     torn: Option<(usize, u64)>,
 }
 
@@ -458,7 +447,6 @@ impl FilePlan {
         mix(self.seed ^ (1 << 41), number) % 8 < self.kept_of_8
     }
 
-    /// Cuts a write into pieces and decides for each whether it is kept.
     fn pieces(
         &self,
         order: usize,
@@ -499,7 +487,7 @@ impl FilePlan {
         }
     }
 
-    /// Stale bytes in place of a lost write: those of an earlier write to any file, or noise.
+    /// Bytes of an earlier write to any file, or noise.
     fn stale_bytes(&self, journal: &[Operation], index: usize, from: u64, len: u64) -> Vec<u8> {
         let mut random = Random::new(mix(self.seed, mix(index as u64, from)));
         let len = len as usize;
@@ -507,8 +495,7 @@ impl FilePlan {
             && let Operation::Write { offset, bytes, .. } = &journal[random.index(index)]
             && !bytes.is_empty()
         {
-            // At the same offset within a sector, so that old records lie where recovery looks for
-            // records.
+            // Aligned within the sector, so that old records lie where recovery looks for records.
             let start = (from.wrapping_sub(*offset) % 512) as usize % bytes.len();
             return bytes.iter().skip(start).chain(bytes.iter().cycle()).take(len).copied().collect();
         }

@@ -1,11 +1,10 @@
 //! Checks a history for serializability from its values alone.
 //!
-//! Some keys hold lists, to which transactions append unique numbers. A list therefore shows its
-//! writers in order; a transaction that read it came after the last of them and before the next
-//! one. This orders transactions by ww (append after append), wr (read of an append), rw (append
-//! after a read) and time (one ended before the other began). If these edges form a cycle, no
-//! serial order exists. The method is that of Elle (Kingsbury and Alvaro, VLDB '20). No sequence
-//! number is used.
+//! Some keys hold lists, to which transactions append unique numbers. A list shows its writers in
+//! order; its reader came after the last and before the next one. This orders transactions by ww
+//! (append after append), wr (read of an append), rw (append after a read) and time (one ended
+//! before the other began). If the edges form a cycle, no serial order exists. The method is Elle's
+//! (Kingsbury and Alvaro, VLDB '20). No sequence number is used.
 //!
 //! Transactions that did not commit must have seen a consistent state too: they count as readers.
 
@@ -23,9 +22,9 @@ pub type ListKey = (TreeNumber, Bytes);
 
 #[derive(Clone, Debug, Default)]
 struct Lists {
-    /// Lists written by others, as this transaction saw them.
+    /// Lists of others, as seen.
     reads: Vec<(ListKey, Vec<u64>)>,
-    /// Lists that it left; empty unless it committed.
+    /// Lists it left; empty unless it committed.
     writes: BTreeMap<ListKey, Vec<u64>>,
     began: u64,
     ended: u64,
@@ -41,8 +40,8 @@ pub fn encode(list: &[u64]) -> Bytes {
     list.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// Checks a history by its lists; `finally` is the final contents of the database. Returns the
-/// number of transactions that read or wrote a list together with others.
+/// Checks a history by its lists; `finally` is the database at the end. Returns the number of
+/// transactions bound to others by lists.
 pub fn check_lists(
     records: &[Record],
     finally: &Contents,
@@ -63,9 +62,9 @@ pub fn check_lists(
 }
 
 struct History {
-    /// One element a record. The last element is a reader of the final contents.
+    /// One element a record, and at the end a reader of the final contents.
     lists: Vec<Lists>,
-    /// The transaction that tried to append each number, and the key.
+    /// The transaction and key of each number.
     owners: HashMap<u64, (usize, ListKey)>,
 }
 
@@ -88,8 +87,8 @@ impl History {
         History { lists, owners }
     }
 
-    /// Each number read was appended by a committed transaction that left it there, and the read
-    /// shows everything it left.
+    /// Each number read was left there by a committed transaction, and the read shows all that it
+    /// left.
     fn check_elements(&self) -> Result<(), Wrong> {
         for (reader, lists) in self.lists.iter().enumerate() {
             for (key, list) in lists.reads.iter().map(|(key, list)| (key, list)).chain(&lists.writes) {
@@ -141,7 +140,6 @@ impl History {
         Ok(orders.into_iter().map(|(key, (list, _))| (key, list)).collect())
     }
 
-    /// All lists read or left, each with its transaction.
     fn all(&self) -> impl Iterator<Item = (usize, &ListKey, &[u64])> {
         self.lists.iter().enumerate().flat_map(|(index, lists)| {
             let reads = lists.reads.iter().map(|(key, list)| (key, list));
@@ -149,7 +147,6 @@ impl History {
         })
     }
 
-    /// Committed numbers are there in the end.
     fn check_kept(&self, orders: &BTreeMap<&ListKey, &[u64]>) -> Result<(), Wrong> {
         let Some(last) = self.lists.last() else { return Ok(()) };
         let last: BTreeMap<&ListKey, &[u64]> = last.reads.iter().map(|(key, list)| (key, list.as_slice())).collect();
@@ -264,7 +261,6 @@ fn rows_of(tree: TreeNumber, taken: &[Taken]) -> BTreeMap<ListKey, Vec<u64>> {
     rows.map(|(key, value)| ((tree, key.clone()), decode(value))).collect()
 }
 
-/// The keys that a step reads, present or absent.
 fn covered<'a>(step: &Step, keys: &'a BTreeSet<ListKey>) -> impl Iterator<Item = &'a ListKey> {
     let mut coverage = Coverage::default();
     coverage.read(&Writes::default(), step);
@@ -275,16 +271,11 @@ fn name((tree, key): &ListKey) -> String {
     format!("{tree}/{}", short(key))
 }
 
-/// The reason why one transaction comes before another.
 #[derive(Clone, Copy, Debug)]
 enum Edge<'a> {
-    /// The other appended next.
     Ww(&'a ListKey),
-    /// The other read its append.
     Wr(&'a ListKey),
-    /// The other appended after its read.
     Rw(&'a ListKey),
-    /// It ended before the other began.
     Time,
 }
 
@@ -299,7 +290,7 @@ impl fmt::Display for Edge<'_> {
     }
 }
 
-/// The order of nodes: transactions first, then moments.
+/// Transactions first, then moments.
 struct Graph<'a> {
     edges: Vec<Vec<(usize, Edge<'a>)>>,
     transactions: usize,
@@ -312,8 +303,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// A transaction that ended comes before each that began later. Each end is a node, and these
-    /// nodes form a chain: the number of edges stays linear.
+    /// An ended transaction precedes each that began later. Ends are nodes that form a chain: the
+    /// number of edges stays linear.
     fn add_times(&mut self, times: Vec<(u64, u64)>) {
         let mut ends: Vec<(u64, usize)> = times
             .iter()
@@ -338,7 +329,6 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Counts the transactions with an edge other than time.
     fn bound(&self) -> u64 {
         let mut bound = BTreeSet::new();
         for (from, edges) in self.edges.iter().enumerate() {
@@ -349,8 +339,8 @@ impl<'a> Graph<'a> {
         bound.len() as u64
     }
 
-    /// Returns a shortest cycle through some node, if there is a cycle: each node with the edge
-    /// that leaves it, a transaction first.
+    /// Returns a shortest cycle through some node: each node with the edge that leaves it, a
+    /// transaction first.
     fn cycle(&self) -> Option<Vec<(usize, Edge<'a>)>> {
         let rest = self.knotted();
         let begins = (0..self.transactions).filter(|node| rest[*node]);
@@ -358,7 +348,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Marks the nodes left after repeated removal of nodes without incoming or outgoing edges
-    /// (Kahn). They include all cycles.
+    /// (Kahn): they include all cycles.
     fn knotted(&self) -> Vec<bool> {
         let mut backwards = vec![Vec::new(); self.edges.len()];
         for (from, edges) in self.edges.iter().enumerate() {
@@ -383,7 +373,6 @@ impl<'a> Graph<'a> {
         rest
     }
 
-    /// The shortest path from a node back to itself within `among`.
     fn cycle_through(&self, begin: usize, among: &[bool]) -> Option<Vec<(usize, Edge<'a>)>> {
         let mut from: HashMap<usize, (usize, Edge)> = HashMap::new();
         let mut next = VecDeque::from([begin]);

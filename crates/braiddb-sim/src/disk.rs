@@ -1,11 +1,9 @@
-//! A disk in memory that journals every change.
+//! A disk in memory that journals every change, for crash images at any point (`crash.rs`). It can
+//! fail calls, run full, be slow, and be damaged.
 //!
-//! [`SimDisk`] is a [`Vfs`]. Crash images can be made of any point of its journal; `crash.rs` has
-//! the fault model. The disk can fail calls, run full, be slow, and be damaged.
-//!
-//! **Concurrency.** One lock guards the state. Calls hold it while they copy their bytes, never
-//! while a slow disk makes them wait. A sync covers the operations journaled before it began. The
-//! journal has the writes of several threads in lock order.
+//! **Concurrency.** One lock guards the state. Calls hold it while they copy bytes, never while a
+//! slow disk makes them wait. A sync covers the operations journaled before it began. The journal
+//! has concurrent writes in lock order.
 
 use crate::{
     contents::{Contents, PAGE_LEN},
@@ -32,7 +30,6 @@ pub struct SimDisk {
 
 struct Shared {
     seed: u64,
-    /// The initial contents of the disk.
     base: Image,
     state: Mutex<State>,
     /// Lock order: `replay` before `state`.
@@ -75,7 +72,7 @@ impl SimDisk {
         SimDisk::of_image(Image::default(), seed)
     }
 
-    /// Returns an empty disk without a journal, for tests that write much and never crash.
+    /// Returns an empty disk that has no journal and cannot crash.
     pub fn without_journal(seed: u64) -> Arc<SimDisk> {
         let disk = SimDisk::new(seed);
         disk.shared.state.lock().journaling = false;
@@ -106,7 +103,7 @@ impl SimDisk {
         Arc::new(SimDisk { shared: Arc::new(shared) })
     }
 
-    /// Returns the length of the journal: the number of changes and syncs.
+    /// Returns the length of the journal.
     pub fn operations(&self) -> usize {
         self.shared.state.lock().journal.len()
     }
@@ -116,7 +113,7 @@ impl SimDisk {
         self.shared.state.lock().journal.get(at).map_or_else(|| "nothing".to_owned(), ToString::to_string)
     }
 
-    /// Returns the bytes that operation `at` wrote; `None` if it was no write.
+    /// Returns the bytes that operation `at` wrote, if it was a write.
     pub fn write_len(&self, at: usize) -> Option<u64> {
         match self.shared.state.lock().journal.get(at) {
             Some(Operation::Write { bytes, .. }) => Some(bytes.len() as u64),
@@ -124,7 +121,7 @@ impl SimDisk {
         }
     }
 
-    /// Returns a new disk: the state after a crash behind the first `at_operation` operations.
+    /// Returns a new disk: this one after a crash behind the first `at_operation` operations.
     pub fn crash_image(&self, at_operation: usize, policy: CrashPolicy) -> Arc<SimDisk> {
         let mut replay = self.shared.replay.lock();
         let state = self.shared.state.lock();
@@ -139,7 +136,7 @@ impl SimDisk {
         SimDisk::of_image(image, mix(self.shared.seed, at_operation as u64)).with_past_of(&state)
     }
 
-    /// Returns a copy of the current disk with an empty journal.
+    /// Returns a copy with an empty journal.
     pub fn fork(&self) -> Arc<SimDisk> {
         let state = self.shared.state.lock();
         let mut image = state.image.clone();
@@ -154,9 +151,8 @@ impl SimDisk {
         self
     }
 
-    /// Returns a number for the seed of one opened database, unique over this disk and its
-    /// ancestors. File ids drawn from such seeds never repeat, so they also differ from those in
-    /// the stale bytes that a crash leaves.
+    /// Returns a seed for one opened database, unique over this disk and its ancestors: file ids
+    /// drawn from it also differ from those in the stale bytes of a crash.
     pub fn next_session(&self) -> u64 {
         let mut state = self.shared.state.lock();
         state.sessions += 1;
@@ -184,33 +180,32 @@ impl SimDisk {
         self.shared.state.lock().faults.clear();
     }
 
-    /// Returns the number of calls so far, of one kind or all, failed calls included.
+    /// Returns the calls so far, failed ones included.
     pub fn calls(&self, call: Option<Call>) -> u64 {
         self.shared.state.lock().faults.count(call)
     }
 
-    /// Returns the calls that failed by a planned fault, in order.
+    /// Returns the calls that failed by a fault.
     pub fn failed_calls(&self) -> Vec<(Call, PathBuf)> {
         self.shared.state.lock().faults.fired.clone()
     }
 
-    /// Sets the capacity in bytes, rounded down to pages of 4 KiB; `None` lifts the limit. It may
-    /// be below the used bytes.
+    /// Sets the capacity in bytes, in pages of 4 KiB; it may be below the used bytes.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.state.lock().pages_max = bytes.map(|bytes| bytes / PAGE_LEN as u64);
     }
 
-    /// Returns the bytes that files take, including removed files that are still open.
+    /// Returns the bytes of all files, removed open ones included.
     pub fn used_bytes(&self) -> u64 {
         self.shared.state.lock().pages_used * PAGE_LEN as u64
     }
 
-    /// Sets the speed of the disk; `None` is as fast as memory. `runtime` does the waiting.
+    /// Sets the speed; `None` is as fast as memory. `runtime` does the waiting.
     pub fn set_speed(&self, speed: Option<DiskSpeed>, runtime: Arc<dyn Runtime>) {
         self.shared.state.lock().device = speed.map(|speed| Arc::new(Device::new(speed, runtime)));
     }
 
-    /// Returns the files with their lengths, ordered by path.
+    /// Returns paths and lengths, ordered by path.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         let state = self.shared.state.lock();
         state.image.names.iter().map(|(name, file)| (name.to_path_buf(), state.image.files[file].len())).collect()
@@ -222,7 +217,7 @@ impl SimDisk {
         Ok(state.image.files[&state.find(path.as_ref())?].to_vec())
     }
 
-    /// Flips one bit of a file, durably. `bit` counts from the start of the file.
+    /// Flips one bit, durably.
     pub fn flip_bit(&self, path: impl AsRef<Path>, bit: u64) -> io::Result<()> {
         let mut state = self.shared.state.lock();
         let file = state.find(path.as_ref())?;
@@ -235,7 +230,7 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Overwrites bytes of a file, durably.
+    /// Overwrites bytes, durably.
     pub fn overwrite(&self, path: impl AsRef<Path>, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.shared.state.lock();
         let file = state.find(path.as_ref())?;
@@ -243,7 +238,7 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Truncates a file or extends it by zeros, durably.
+    /// Truncates or extends by zeros, durably.
     pub fn truncate(&self, path: impl AsRef<Path>, len: u64) -> io::Result<()> {
         let mut state = self.shared.state.lock();
         let file = state.find(path.as_ref())?;
@@ -271,12 +266,10 @@ impl State {
         }
     }
 
-    /// Counts a call; returns an error if a planned fault hits it.
     fn call(&mut self, call: Call, path: &Path) -> io::Result<()> {
         self.faults.next(call, path).map_or(Ok(()), |effect| Err(effect.error()))
     }
 
-    /// Applies a change and journals it.
     fn change(&mut self, operation: Operation) {
         self.image.apply(&operation);
         self.note(operation);
@@ -304,7 +297,6 @@ impl State {
         }
     }
 
-    /// Checks that the directory of a new name exists and that the name is no directory.
     fn check_new_name(&self, name: &Name) -> io::Result<()> {
         if self.image.is_directory(name) {
             Err(io::ErrorKind::IsADirectory.into())
@@ -336,7 +328,6 @@ impl State {
         self.collect(file);
     }
 
-    /// Frees a file without names and handles.
     fn collect(&mut self, file: FileIndex) {
         let inode = *self.inode(file);
         if inode.names == 0 && inode.handles == 0 {
@@ -347,7 +338,7 @@ impl State {
         }
     }
 
-    /// Takes space for `offset..end` of a file. Returns the end of the part that fits.
+    /// Returns the end of the part that fits.
     fn take_space(&mut self, file: FileIndex, offset: u64, end: u64) -> u64 {
         let contents = &self.image.files[&file];
         let left = self.pages_max.map_or(u64::MAX, |max| max.saturating_sub(self.pages_used));
@@ -365,7 +356,7 @@ impl State {
     }
 
     fn written_back(&mut self, file: FileIndex, bytes: u64) {
-        // Meanwhile the file may have been freed, or synced by another thread.
+        // The file may be freed, or synced by another thread.
         if let Some(inode) = self.inodes.get_mut(&file) {
             let bytes = bytes.min(inode.unsynced_bytes);
             inode.unsynced_bytes -= bytes;
@@ -493,7 +484,7 @@ impl Vfs for SimDisk {
             Err(e) if e.kind() == io::ErrorKind::NotFound => state.create(name.clone())?,
             other => other?,
         };
-        // The owner's text is for people; it counts neither as a call nor towards the capacity.
+        // The owner's text is for people: no call, and not counted towards the capacity.
         state.damage(Operation::SetLength { file, len: 0 });
         state.damage(Operation::Write { file, offset: 0, bytes: Arc::from(owner.as_bytes()) });
         state.held.insert(name.clone(), owner.to_owned());
@@ -591,7 +582,7 @@ impl File for SimFile {
         Ok(self.shared.state.lock().image.files[&self.file].len())
     }
 
-    /// Returns a copy: the caller promises that mapped bytes no longer change.
+    /// A copy: the caller promises that mapped bytes no longer change.
     fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
         let mut bytes = vec![0; usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?];
         let read = self.shared.state.lock().image.files[&self.file].read(&mut bytes, 0);
@@ -627,7 +618,7 @@ impl File for SimFile {
         Ok(())
     }
 
-    /// Returns the smallest valid answer: the offset of the first byte that is not zero.
+    /// The smallest valid answer: the first byte that is not zero.
     fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
         let state = self.shared.state.lock();
         let file = &state.image.files[&self.file];
@@ -688,7 +679,7 @@ impl File for SimFile {
     }
 }
 
-/// A memory-mapped file. Syncs and crashes treat its writes like all others.
+/// Syncs and crashes treat mapped writes like all others.
 #[derive(Debug)]
 struct SimMapping {
     file: SimFile,

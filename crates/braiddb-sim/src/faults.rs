@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file system call, to count and to fail.
+/// A file system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Call {
     /// `create_dir_all`.
@@ -61,15 +61,14 @@ impl Call {
 /// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The call does nothing and returns this error. The unsynced operations of a failed sync may
-    /// be lost for good.
+    /// Returns this error. After a failed sync, its unsynced operations may be lost for good.
     Fail(io::ErrorKind),
-    /// A write writes `bytes` bytes and returns this error; any other call fails as with
+    /// A write writes `bytes` bytes and returns this error; other calls fail as with
     /// [`Effect::Fail`].
     Short {
         /// Bytes written, at most.
         bytes: usize,
-        /// The returned error.
+        /// The error.
         error: io::ErrorKind,
     },
 }
@@ -79,39 +78,37 @@ pub enum Effect {
 pub struct Fault {
     /// The kind of calls that match; all if `None`.
     pub call: Option<Call>,
-    /// Only calls on paths with this suffix match. An open file has the path that it was opened by.
+    /// Only paths with this suffix match; an open file has the path of its open.
     pub path_suffix: Option<String>,
-    /// Number of matching calls that succeed first.
+    /// Matching calls that succeed first.
     pub skip: u64,
-    /// Fails all later matching calls too.
+    /// Fails later matching calls too.
     pub forever: bool,
-    /// The effect on the call.
+    /// The effect.
     pub effect: Effect,
 }
 
 impl Fault {
-    /// Fails one call of any kind, after `skip` calls.
+    /// Fails one call, after `skip` calls.
     pub fn nth(skip: u64, error: io::ErrorKind) -> Fault {
         Fault { call: None, path_suffix: None, skip, forever: false, effect: Effect::Fail(error) }
     }
 
-    /// Fails one call of kind `call`, after `skip` of them.
+    /// Fails one `call`, after `skip` of them.
     pub fn nth_of(call: Call, skip: u64, error: io::ErrorKind) -> Fault {
         Fault { call: Some(call), ..Fault::nth(skip, error) }
     }
 
-    /// Fails every call after the next `skip` ones.
+    /// Fails all calls after `skip` ones.
     pub fn all_from(skip: u64, error: io::ErrorKind) -> Fault {
         Fault { forever: true, ..Fault::nth(skip, error) }
     }
 }
 
-/// The planned faults and the calls so far.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     planned: Vec<Fault>,
     counts: [u64; Call::ALL.len()],
-    /// The calls that failed by a fault, in order.
     pub(crate) fired: Vec<(Call, PathBuf)>,
 }
 
@@ -131,7 +128,6 @@ impl Faults {
         }
     }
 
-    /// Counts a call; returns the effect of a fault that hits it.
     pub(crate) fn next(&mut self, call: Call, path: &Path) -> Option<Effect> {
         self.counts[call as usize] += 1;
         let mut effect = None;
@@ -163,7 +159,6 @@ impl Effect {
     }
 }
 
-/// Replaces the separators of the system by slashes.
 fn in_slashes(path: &Path) -> String {
     path.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/")
 }

@@ -1,12 +1,10 @@
 //! Records of transactions, and a check of their history.
 //!
-//! A [`Record`] is one transaction as its caller knows it: begin and end, all writes, all answers,
-//! and the outcome. [`check_replay`] trusts the engine's sequence numbers: it replays commits in
-//! that order on a model. Each answer must be the model's, at the snapshot and just before the
-//! commit. [`crate::cycles`] checks without these numbers.
+//! A [`Record`] is a transaction as its caller knows it. [`check_replay`] trusts the engine's
+//! sequence numbers: it replays the commits on a model, and each answer must be the model's, at the
+//! snapshot and just before the commit. [`crate::cycles`] checks without these numbers.
 //!
-//! Moments are readings of a logical clock: a transaction that ended at a smaller moment ended
-//! before the other began.
+//! Moments are readings of a logical clock: an end at a smaller moment than a begin came before it.
 
 use crate::model::{Bounds, Bytes, Change, Contents, Model, TreeNumber, apply, difference, is_empty_range, short};
 use std::{
@@ -21,16 +19,16 @@ pub type Row = (Bytes, Bytes);
 /// One answer of an iterator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// The row came from the back.
+    /// From the back.
     pub is_back: bool,
-    /// The row; `None` at the end.
+    /// `None` at the end.
     pub row: Option<Row>,
 }
 
-/// A call of a transaction with its answer.
+/// A call with its answer.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A lookup and the value found.
+    /// A lookup.
     Get(TreeNumber, Bytes, Option<Bytes>),
     /// A test for a key.
     Contains(TreeNumber, Bytes, bool),
@@ -40,7 +38,7 @@ pub enum Step {
     Write(Change),
     /// A savepoint was set.
     Savepoint(u64),
-    /// The writes since that savepoint were rolled back.
+    /// Its later writes were rolled back.
     RollBack(u64),
 }
 
@@ -58,7 +56,7 @@ pub enum Kind {
 /// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Committed at this sequence number. Without writes, it is that of the snapshot.
+    /// At this sequence number; without writes, that of the snapshot.
     Committed(u64),
     /// Refused because of a conflict.
     Refused,
@@ -69,17 +67,17 @@ pub enum Outcome {
 /// One transaction.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The logical thread, and the transaction's number in it.
+    /// Logical thread, and number in it.
     pub name: (u64, u64),
     /// Its isolation.
     pub kind: Kind,
-    /// A moment before it began.
+    /// A moment before the begin.
     pub began: u64,
-    /// A moment after it ended.
+    /// A moment after the end.
     pub ended: u64,
-    /// Sequence number of its snapshot.
+    /// The snapshot's sequence number.
     pub snapshot: u64,
-    /// Its calls, in order.
+    /// Its calls.
     pub steps: Vec<Step>,
     /// Its outcome.
     pub outcome: Outcome,
@@ -91,14 +89,14 @@ impl Record {
         Record { name, kind, began, ended: u64::MAX, snapshot, steps: Vec::new(), outcome: Outcome::Dropped }
     }
 
-    /// Returns the writes that were not rolled back.
+    /// Returns the writes not rolled back.
     pub fn changes(&self) -> Vec<Change> {
         let mut writes = Writes::default();
         self.steps.iter().for_each(|step| writes.follow(step));
         writes.changes
     }
 
-    /// Returns the sequence number of its commit, if it changed anything.
+    /// Returns the commit's sequence number, if it changed anything.
     pub fn commit(&self) -> Option<u64> {
         match self.outcome {
             Outcome::Committed(sequence) if self.changes().iter().any(is_felt) => Some(sequence),
@@ -112,7 +110,6 @@ fn is_felt(change: &Change) -> bool {
     !matches!(change, Change::DeleteRange(_, bounds) if is_empty_range(bounds) || half_open(bounds).is_none())
 }
 
-/// The writes of a transaction so far.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
     pub(crate) changes: Vec<Change>,
@@ -135,17 +132,17 @@ impl Writes {
     }
 }
 
-/// An error in a history and the records that show it.
+/// An error in a history.
 #[derive(Clone, Debug)]
 pub struct Wrong {
     /// The description.
     pub text: String,
-    /// Indexes of records.
+    /// Records that show it.
     pub involved: Vec<usize>,
 }
 
 impl Wrong {
-    /// Returns an error that these records show.
+    /// Creates an error.
     pub fn new(text: impl Into<String>, involved: impl Into<Vec<usize>>) -> Wrong {
         Wrong { text: text.into(), involved: involved.into() }
     }
@@ -161,8 +158,8 @@ impl Wrong {
     }
 }
 
-/// Checks a history by its sequence numbers; `finally` is the final contents of the database.
-/// Returns the number of compared answers.
+/// Checks a history by sequence numbers; `finally` is the database at the end. Returns the number
+/// of compared answers.
 pub fn check_replay(records: &[Record], finally: &Contents) -> Result<u64, Wrong> {
     let commits = commits_in_order(records)?;
     let mut model = Model::new();
@@ -205,7 +202,7 @@ fn commits_in_order(records: &[Record]) -> Result<Vec<(u64, usize)>, Wrong> {
     }
 }
 
-/// A transaction that committed before another began has the smaller number, and the other sees it.
+/// A transaction that ended before another began has the smaller number and is seen by it.
 fn check_order(records: &[Record]) -> Result<(), Wrong> {
     let mut by_end: Vec<usize> = (0..records.len()).filter(|index| records[*index].commit().is_some()).collect();
     by_end.sort_unstable_by_key(|index| records[*index].ended);
@@ -229,7 +226,7 @@ fn check_order(records: &[Record]) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Each answer of a transaction must match the state at `at` with the transaction's own writes.
+/// Each answer must match the state at `at` with the transaction's own writes.
 fn check_answers(
     model: &Model,
     commits: &[(u64, usize)],
@@ -263,7 +260,7 @@ fn check_answers(
     Ok(compared)
 }
 
-/// The transactions between `snapshot` and `at` that wrote a key of this read.
+/// The writers of a read's keys between `snapshot` and `at`.
 fn writers_of(commits: &[(u64, usize)], records: &[Record], step: &Step, snapshot: u64, at: u64) -> Vec<usize> {
     let mut coverage = Coverage::default();
     coverage.read(&Writes::default(), step);
@@ -272,7 +269,7 @@ fn writers_of(commits: &[(u64, usize)], records: &[Record], step: &Step, snapsho
     writers.map(|(_, index)| *index).collect()
 }
 
-/// Returns the expected answer of a read if it differs.
+/// Returns the expected answer if it differs.
 fn differs(contents: &Contents, step: &Step) -> Option<String> {
     match step {
         Step::Get(tree, key, found) => {
@@ -302,7 +299,7 @@ fn differs(contents: &Contents, step: &Step) -> Option<String> {
     }
 }
 
-/// A refused transaction must conflict with a commit after its snapshot: no needless refusals.
+/// A refused transaction must conflict with a commit after its snapshot.
 fn check_reason(commits: &[(u64, usize)], records: &[Record], index: usize) -> Result<(), Wrong> {
     let record = &records[index];
     if record.kind != Kind::Optimistic {
@@ -325,7 +322,7 @@ fn check_reason(commits: &[(u64, usize)], records: &[Record], index: usize) -> R
     Err(Wrong::new("it was refused although no later commit wrote a key that it read", [index]))
 }
 
-/// The read set: keys, and ranges with an inclusive start and an exclusive or open end.
+/// Read set: keys, and ranges with an inclusive start and an exclusive or open end.
 #[derive(Debug, Default)]
 pub(crate) struct Coverage {
     pub(crate) keys: BTreeSet<(TreeNumber, Bytes)>,
@@ -333,13 +330,13 @@ pub(crate) struct Coverage {
 }
 
 impl Coverage {
-    /// Adds the reads of a step of a transaction that has written `own`.
+    /// Adds a step of a transaction that has written `own`.
     pub(crate) fn read(&mut self, own: &Writes, step: &Step) {
         match step {
             Step::Get(tree, key, _) | Step::Contains(tree, key, _) => {
                 let mut itself = Coverage::default();
                 itself.keys.insert((*tree, key.clone()));
-                // A key that it put or deleted itself was not read from others; a key that it
+                // A key that it put or deleted itself was not read from others; one that it
                 // appended to was.
                 let decides = |change: &&Change| !matches!(change, Change::Append(..) | Change::Extend(..));
                 if !own.changes.iter().filter(decides).any(|change| itself.meets(change)) {
@@ -364,7 +361,6 @@ impl Coverage {
         }
     }
 
-    /// Returns true if the change writes a part of the read set.
     pub(crate) fn meets(&self, change: &Change) -> bool {
         match change {
             Change::Put(tree, key, _)
@@ -398,8 +394,7 @@ fn after(key: &Bytes) -> Bytes {
     [key.as_slice(), &[0]].concat()
 }
 
-/// Returns the bounds as an inclusive start and an exclusive or open end; `None` if no key lies
-/// within.
+/// Returns inclusive start and exclusive or open end; `None` if no key lies within.
 pub fn half_open((from, to): &Bounds) -> Option<(Bytes, Option<Bytes>)> {
     let from = match from {
         Bound::Included(key) => key.clone(),
@@ -418,7 +413,6 @@ fn text_of(value: Option<&Bytes>) -> String {
     match value {
         None => "nothing".to_owned(),
         Some(value) if value.len().is_multiple_of(8) => {
-            // Trailing zeros have no meaning.
             let len = value.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
             let numbers = value[..len.next_multiple_of(8)].chunks_exact(8);
             let numbers =

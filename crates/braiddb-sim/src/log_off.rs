@@ -1,6 +1,5 @@
-//! Numbered commits without WAL: the number of the last commit determines the contents.
-//!
-//! Each commit writes to three trees and sets its number as the application cursor.
+//! Numbered commits without WAL: the last number determines the contents. Each commit writes to
+//! three trees and sets its number as the application cursor.
 
 use crate::{
     model::{Change, Contents, apply, difference, prefix_bounds},
@@ -11,7 +10,6 @@ use braiddb::{Db, Durability, Result};
 /// Trees by number.
 pub const TREES: [&str; 3] = ["left", "right", "third"];
 
-/// Keys of a tree.
 const KEYS: u64 = 400;
 
 /// Returns the changes of a commit.
@@ -59,7 +57,7 @@ pub fn cursor_of(db: &Db) -> Result<u64> {
     Ok(cursor.map_or(0, |cursor| u64::from_le_bytes(cursor.try_into().expect("a number"))))
 }
 
-/// The expected contents, advanced from commit to commit.
+/// The expected contents.
 #[derive(Debug, Default)]
 pub struct Expected {
     number: u64,
@@ -67,8 +65,8 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Checks that the database holds exactly the commits up to its cursor; an error describes the
-    /// difference. The cursor must not fall from call to call.
+    /// Checks that the database holds exactly the commits up to its cursor, which must not fall
+    /// between calls. Returns the cursor.
     pub fn judge(&mut self, db: &Db, seed: u64) -> std::result::Result<u64, String> {
         let last = cursor_of(db).map_err(|e| e.to_string())?;
         if last < self.number {

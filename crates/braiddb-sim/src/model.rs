@@ -1,9 +1,6 @@
-//! A reference model of the public interface.
-//!
-//! [`Model`] keeps every version of every key by commit, to read at any sequence number.
-//! [`History`] keeps the promises about each commit, to judge the state recovered after a crash.
-//!
-//! The model favours simplicity: a range delete deletes each key, and no version is ever dropped.
+//! A reference model of the public interface. [`Model`] keeps every version of every key by commit;
+//! [`History`] judges the state after a crash by the promises made. A range delete deletes each
+//! key, and no version is ever dropped.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +18,7 @@ pub type Bytes = Vec<u8>;
 /// Bounds of a range of keys.
 pub type Bounds = (Bound<Bytes>, Bound<Bytes>);
 
-/// All rows of a database at one moment.
+/// All rows of a database.
 pub type Contents = BTreeMap<(TreeNumber, Bytes), Bytes>;
 
 /// One write of a commit.
@@ -33,13 +30,12 @@ pub enum Change {
     Delete(TreeNumber, Bytes),
     /// Deletes all keys of a range.
     DeleteRange(TreeNumber, Bounds),
-    /// Appends bytes to the value by a merge function. A missing value counts as empty.
+    /// Appends to the value by a merge function; a missing value is empty.
     Append(TreeNumber, Bytes, Bytes),
-    /// Appends bytes by a stream to the value that a reader sees now. A missing value counts as
-    /// empty.
+    /// Appends to the latest visible value by a stream; a missing value is empty.
     Extend(TreeNumber, Bytes, Bytes),
-    /// Puts a value that expires, in microseconds since 1970. A [`History`] has no clock: it keeps
-    /// only values that last until [`FAR_US`].
+    /// Puts a value with its expiry in microseconds since 1970. A [`History`] has no clock: there
+    /// only values that last until [`FAR_US`] count.
     PutUntil(TreeNumber, Bytes, Bytes, u64),
 }
 
@@ -48,7 +44,7 @@ pub fn moment(us: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_micros(us)
 }
 
-/// A moment in microseconds since 1970 that no test reaches and every system can represent.
+/// Microseconds since 1970 that no test reaches and every system can represent.
 pub const FAR_US: u64 = 1 << 59;
 
 impl fmt::Debug for Change {
@@ -71,14 +67,13 @@ impl fmt::Debug for Change {
     }
 }
 
-/// Returns the first 16 bytes, escaped, and the number of the others.
+/// Returns the first 16 bytes, escaped.
 pub fn short(bytes: &[u8]) -> String {
     let text = bytes[..bytes.len().min(16)].escape_ascii().to_string();
     if bytes.len() > 16 { format!("\"{text}\"+{}", bytes.len() - 16) } else { format!("\"{text}\"") }
 }
 
-/// Returns true if no key can be within the bounds. Such a range reads as empty and deletes
-/// nothing.
+/// Returns true if no key can be within the bounds.
 pub fn is_empty_range((from, to): &Bounds) -> bool {
     match (from, to) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
@@ -87,7 +82,7 @@ pub fn is_empty_range((from, to): &Bounds) -> bool {
     }
 }
 
-/// Returns the bounds of all keys with this prefix.
+/// Returns the bounds of a prefix.
 pub fn prefix_bounds(prefix: &[u8]) -> Bounds {
     let mut end = prefix.to_vec();
     while end.last() == Some(&0xff) {
@@ -102,13 +97,12 @@ pub fn prefix_bounds(prefix: &[u8]) -> Bounds {
     }
 }
 
-/// The value of a key since a commit.
 #[derive(Clone, Debug)]
 struct Version {
     sequence: u64,
-    /// `None` for a deleted key.
+    /// `None` if deleted.
     value: Option<Bytes>,
-    /// The expiry, in microseconds since 1970, and the value after it.
+    /// Expiry in microseconds since 1970, and the value after it.
     then: Option<(u64, Option<Bytes>)>,
 }
 
@@ -121,11 +115,10 @@ impl Version {
     }
 }
 
-/// The view of a reader: its snapshot, and the time by which values expire; without one, the
-/// model's time.
+/// A reader's snapshot and time; `None` is the model's time.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
-    /// Sequence number of the last visible commit.
+    /// The snapshot.
     pub sequence: u64,
     /// Microseconds since 1970.
     pub time_us: Option<u64>,
@@ -143,7 +136,7 @@ pub struct Model {
     /// Versions by tree and key, oldest first.
     versions: BTreeMap<(TreeNumber, Bytes), Vec<Version>>,
     last: u64,
-    /// The current time, in microseconds since 1970.
+    /// Microseconds since 1970.
     pub now_us: u64,
 }
 
@@ -158,7 +151,7 @@ impl Model {
         self.last
     }
 
-    /// Applies a commit: its changes in order, the last one on a key wins.
+    /// Applies changes in order; the last one on a key wins.
     ///
     /// # Panics
     /// If `sequence` is not larger than all before.
@@ -186,8 +179,7 @@ impl Model {
                     let last = self.versions.get(&key).and_then(|versions| versions.last());
                     let value = last.and_then(|last| last.at(self.now_us)).unwrap_or_default();
                     let value = Some([value, more].concat());
-                    // The result is one value, operands included, and keeps the expiry of the value
-                    // below.
+                    // Operands become part of the value, which keeps the expiry of the value below.
                     let then = last.and_then(|last| last.then.as_ref()).map(|(expires_us, _)| (*expires_us, None));
                     let then = then.filter(|(expires_us, _)| *expires_us > self.now_us);
                     self.set(key, sequence, value, then);
@@ -201,7 +193,7 @@ impl Model {
         }
     }
 
-    /// Drops all commits after this one, as a crash does.
+    /// Drops all commits after this one.
     pub fn take_back_to(&mut self, sequence: u64) {
         self.last = self.last.min(sequence);
         self.versions.retain(|_, versions| {
@@ -217,7 +209,7 @@ impl Model {
         model
     }
 
-    /// Counts the versions of the keys in a range, deletions included.
+    /// Counts versions in a range, deletions included.
     pub fn versions(&self, tree: TreeNumber, bounds: &Bounds) -> usize {
         let of_tree = self.versions.range((tree, Vec::new())..).take_while(|((of, _), _)| *of == tree);
         of_tree.filter(|((_, key), _)| !is_empty_range(bounds) && bounds.contains(key)).map(|(_, v)| v.len()).sum()
@@ -249,7 +241,7 @@ impl Model {
         self.versions.get(&(tree, key.to_vec())).and_then(|versions| self.as_of(versions, at))
     }
 
-    /// Returns the rows of a range, in order.
+    /// Returns the rows of a range.
     pub fn range(&self, tree: TreeNumber, bounds: &Bounds, at: impl Into<At>) -> Vec<(Bytes, Bytes)> {
         let at = at.into();
         if is_empty_range(bounds) {
@@ -263,7 +255,7 @@ impl Model {
             .collect()
     }
 
-    /// Returns the latest rows of a range, each with its expiry if it has one.
+    /// Returns the latest rows of a range with their expiry.
     pub fn range_with_ends(&self, tree: TreeNumber, bounds: &Bounds) -> Vec<(Bytes, Bytes, Option<u64>)> {
         let end_of = |key: &Bytes| {
             let last = self.versions.get(&(tree, key.clone())).and_then(|versions| versions.last());
@@ -284,7 +276,7 @@ impl Model {
     }
 }
 
-/// A model of trees with many values a key. It keeps the latest state only.
+/// A model of a multi-tree, latest state only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MultiModel {
     pairs: BTreeSet<(Bytes, Bytes)>,
@@ -306,33 +298,31 @@ impl MultiModel {
         self.pairs.retain(|(of, _)| of != key);
     }
 
-    /// Returns all pairs of key and value, in order.
+    /// Returns all pairs.
     pub fn pairs(&self) -> Vec<(Bytes, Bytes)> {
         self.pairs.iter().cloned().collect()
     }
 
-    /// Returns the values of a key, in order.
+    /// Returns the values of a key.
     pub fn values(&self, key: &[u8]) -> Vec<Bytes> {
         self.pairs.iter().filter(|(of, _)| of == key).map(|(_, value)| value.clone()).collect()
     }
 
-    /// Returns the pairs of a range, in order.
+    /// Returns the pairs of a range.
     pub fn range(&self, bounds: &Bounds) -> Vec<(Bytes, Bytes)> {
         self.pairs.iter().filter(|(key, _)| !is_empty_range(bounds) && bounds.contains(key)).cloned().collect()
     }
 }
 
-/// The states that a crash may leave of a sequence of commits.
-///
-/// Moments are numbers of disk operations: how many were done when a commit was submitted, or
-/// acknowledged as durable.
+/// The states that a crash may leave of a sequence of commits. Moments are numbers of disk
+/// operations.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Contents before the first commit, then after each commit.
+    /// Before the first commit, then after each.
     states: Vec<Contents>,
     submitted: Vec<usize>,
     changes: Vec<Vec<Change>>,
-    /// (moment, count): from that moment on, `count` commits must survive. Both rise.
+    /// (moment, count): from then on `count` commits must survive. Both rise.
     promises: Vec<(usize, usize)>,
 }
 
@@ -356,31 +346,30 @@ impl History {
         self.promises.push((moment, self.submitted.len()));
     }
 
-    /// Drops the last commit, which did not happen.
+    /// Drops the last commit.
     pub fn take_back(&mut self) {
         self.states.pop();
         self.submitted.pop();
         self.changes.pop();
     }
 
-    /// Returns the contents after the last commit.
+    /// Returns the last contents.
     pub fn latest(&self) -> &Contents {
         self.states.last().expect("there is always a first state")
     }
 
-    /// Returns the contents before the last commit, or the first contents.
+    /// Returns the contents before the last commit, or the first.
     pub fn before_latest(&self) -> &Contents {
         &self.states[self.states.len().saturating_sub(2)]
     }
 
-    /// Returns how many commits must survive a crash at `moment`, and how many may.
+    /// Returns the number of commits that must survive a crash at `moment`, and that may.
     pub fn bounds(&self, moment: usize) -> (usize, usize) {
         let must = self.promises.iter().filter(|(at, _)| *at <= moment).map(|(_, count)| *count).max().unwrap_or(0);
         (must, self.submitted.iter().filter(|at| **at <= moment).count())
     }
 
-    /// Judges the contents recovered after a crash at `moment`. Returns the number of commits in
-    /// them, or describes the error.
+    /// Judges the contents after a crash at `moment`; returns the number of commits in them.
     pub fn judge(&self, moment: usize, recovered: &Contents) -> Result<usize, String> {
         let (must, may) = self.bounds(moment);
         if let Some(count) = (must..=may).rev().find(|count| self.states[*count] == *recovered) {

@@ -1,11 +1,9 @@
-//! Numbered steps: each step of a writer follows from seed, writer and number.
-//!
-//! The seed and the number of the last step determine all rows that a writer has left. So a killed
-//! process, or a reader at any moment, can be judged exactly.
+//! Numbered steps: each follows from seed, writer and number. Seed and last number determine all
+//! rows of a writer, so a killed process, or a reader at any moment, can be judged exactly.
 //!
 //! Writers share two trees, where each has keys that begin with its own number, and have a third
-//! tree each. Every write sets the key [`last_key`] to its number; drops of a tree do not. That key
-//! comes before all other keys of the writer.
+//! tree each. Every write, but no drop of a tree, sets [`last_key`] to its number; it sorts before
+//! the writer's other keys.
 
 use crate::{
     model::{Bytes, Change, Contents, TreeNumber, apply, prefix_bounds},
@@ -13,10 +11,10 @@ use crate::{
 };
 use braiddb::{Builder, Db};
 
-/// Trees by number: two shared ones, and one for each of four writers.
+/// Two shared trees, and one for each of four writers.
 pub const TREES: [&str; 6] = ["left", "right", "own-0", "own-1", "own-2", "own-3"];
 
-/// Groups of keys in a tree. A group is deleted as a range.
+/// Groups of keys, deleted as ranges.
 const GROUPS: u64 = 24;
 
 /// Keys of a group.
@@ -27,28 +25,28 @@ pub fn own_tree(writer: u64) -> TreeNumber {
     2 + writer as TreeNumber
 }
 
-/// Returns the key, in tree 0, with the number of the writer's last write.
+/// Returns the key, in tree 0, of the last write's number.
 pub fn last_key(writer: u64) -> Bytes {
     format!("{writer}/!last").into_bytes()
 }
 
-/// Returns the prefix of all keys of a writer.
+/// Returns the prefix of a writer's keys.
 pub fn prefix(writer: u64) -> Bytes {
     format!("{writer}/").into_bytes()
 }
 
-/// Returns the number of the write that a value comes from.
+/// Returns the number of a value's write.
 pub fn number_of(value: &[u8]) -> u64 {
     u64::from_be_bytes(*value.first_chunk().expect("a value begins with its number"))
 }
 
-/// Choices for [`Builder::fold_bytes_per_entry`]: the default, by which a small database always
-/// folds unindexed runs, and a large one, by which it first merges them among themselves.
+/// For [`Builder::fold_bytes_per_entry`]: the default, which always folds in a small database, and
+/// one that first merges unindexed runs among themselves.
 pub const FOLD_BYTES_PER_ENTRY: [u64; 2] = [10, 10_000];
 
-/// Settings of a database so small that steps flush, fold, merge, split and change log segments all
-/// the time. Every other pair of seeds merges unindexed runs among themselves. Every third seed
-/// opens and closes tables all the time.
+/// A database so small that steps flush, fold, merge, split and change log segments all the time.
+/// Every other pair of seeds merges unindexed runs among themselves; every third seed opens and
+/// closes tables all the time.
 pub fn builder(seed: u64) -> Builder {
     Db::builder()
         .create_parents(true)
@@ -75,7 +73,7 @@ pub enum Step {
         /// Commits durably.
         sync: bool,
     },
-    /// Drops a tree; the next write creates it again.
+    /// Drops a tree; the next write recreates it.
     DropTree(TreeNumber),
 }
 
@@ -96,12 +94,12 @@ pub struct Writer {
     pub seed: u64,
     /// 0 to 3.
     pub writer: u64,
-    /// Drops its own tree now and then.
+    /// Sometimes drops its own tree.
     pub drops: bool,
 }
 
 impl Writer {
-    /// Returns the step of this number. Numbers begin with 1.
+    /// Returns a step; numbers begin with 1.
     pub fn step(&self, number: u64) -> Step {
         let mut random = Random::new(mix(mix(self.seed, self.writer), number));
         if self.drops && random.chance(1, 250) {
@@ -135,14 +133,14 @@ impl Writer {
         [0, 0, 1, own_tree(self.writer)][random.index(4)]
     }
 
-    /// Half of the keys come from one group that changes slowly: a hot spot.
+    /// Half of the keys come from a slowly changing group: a hot spot.
     fn any_key(&self, random: &mut Random, number: u64) -> Bytes {
         let group = if random.chance(1, 2) { (number / 64) % GROUPS } else { random.below(GROUPS) };
         format!("{}/{group:02}/{:02}", self.writer, random.below(SLOTS)).into_bytes()
     }
 }
 
-/// The number, then half noise and half repetition. One in thirty exceeds the blob threshold.
+/// The number, noise and repetition. One in thirty exceeds the blob threshold.
 fn any_value(random: &mut Random, number: u64) -> Bytes {
     let len = match random.below(30) {
         0 => 1000 + random.below(3000),

@@ -1,6 +1,6 @@
-//! Seeded randomness: splitmix64 (Steele, Lea and Flood, OOPSLA '14), the same on every platform.
+//! Seeded randomness: splitmix64 (Steele, Lea and Flood, OOPSLA '14).
 
-/// A stream of random numbers that follows from its seed.
+/// A stream of random numbers.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
@@ -18,14 +18,14 @@ impl Random {
         finish(self.state)
     }
 
-    /// Returns a number below `bound`, which must not be zero.
+    /// Returns a number below `bound` (not zero).
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "the bound must not be zero");
         // The bias is below 2^-32 for every bound in use.
         self.next_u64() % bound
     }
 
-    /// Returns an index below `len`, which must not be zero.
+    /// Returns an index below `len` (not zero).
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
@@ -54,8 +54,7 @@ fn finish(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Hashes two numbers into one: a random decision that depends on its name, not on the order of
-/// calls.
+/// Hashes two numbers: a random decision independent of the order of calls.
 pub fn mix(a: u64, b: u64) -> u64 {
     finish(a.wrapping_mul(GOLDEN) ^ b.wrapping_add(GOLDEN))
 }

@@ -15,17 +15,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Start of simulated time: 1 January 2020, in microseconds since 1970.
+/// 1 January 2020, in microseconds since 1970.
 const START_UNIX_US: i64 = 1_577_836_800_000_000;
 
-/// Nanoseconds that each reading advances the clock, so that a loop with a deadline ends.
+/// Nanoseconds of each reading, so that a loop with a deadline ends.
 const LOOK_NS: u64 = 100;
 
 /// A runtime whose clock and randomness follow from a seed.
 ///
-/// The simulated clock advances by 100 ns a reading and by all time slept; a sleep takes no real
-/// time, and concurrent sleeps add up. [`SimRuntime::in_real_time`] has the system's monotonic
-/// clock and sleeps. Threads are real or refused; only without them is a run reproducible.
+/// The simulated clock advances by 100 ns a reading and by all time slept; sleeps take no real
+/// time, and concurrent ones add up. Threads are real or refused; only without them is a run
+/// reproducible.
 #[derive(Debug)]
 pub struct SimRuntime {
     random: Mutex<Random>,
@@ -46,7 +46,7 @@ impl SimRuntime {
         Arc::new(SimRuntime::build(seed, true, true))
     }
 
-    /// Real time, real threads; only randomness follows from the seed.
+    /// Real time and threads; only randomness follows from the seed.
     pub fn in_real_time(seed: u64) -> Arc<SimRuntime> {
         Arc::new(SimRuntime::build(seed, false, true))
     }
@@ -68,7 +68,7 @@ impl SimRuntime {
         }
     }
 
-    /// Moves the wall clock forward or back. The monotonic clock is unaffected.
+    /// Moves the wall clock; the monotonic clock is unaffected.
     pub fn jump_us(&self, micros: i64) {
         self.unix_offset_us.fetch_add(micros, Ordering::Relaxed);
     }

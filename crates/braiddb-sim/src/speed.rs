@@ -1,12 +1,9 @@
 //! The model of a slow disk.
 //!
 //! Writes are free until a sync of their file, or until too many bytes are unsynced. The bytes then
-//! pass one device in slices of 64 KiB. Concurrent streams take turns by slice, so each gets its
-//! share, as from a fair I/O scheduler. A sync also waits a fixed time that does not occupy the
-//! device. Reads are free.
-//!
-//! The disk waits by `Runtime::sleep_us` of its runtime: a real sleep, or an advance of the
-//! simulated clock.
+//! pass one device in slices of 64 KiB; concurrent streams take turns, as with a fair I/O
+//! scheduler. A sync also waits a fixed time that does not occupy the device. Reads are free. The
+//! disk waits by the sleep of its runtime.
 
 use braiddb::platform::Runtime;
 use parking_lot::Mutex;
@@ -15,9 +12,9 @@ use std::sync::Arc;
 /// The speed of a disk.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskSpeed {
-    /// Throughput of the device, in bytes a second.
+    /// Bytes a second.
     pub bytes_per_second: u64,
-    /// Extra time of each sync of a file or directory, in microseconds.
+    /// Extra microseconds of each sync.
     pub sync_us: u64,
     /// Unsynced bytes above which writers wait.
     pub unsynced_bytes_max: u64,
@@ -29,7 +26,7 @@ const SLICE_LEN: u64 = 64 << 10;
 pub(crate) struct Device {
     pub(crate) speed: DiskSpeed,
     runtime: Arc<dyn Runtime>,
-    /// The time at which all accepted slices are done.
+    /// Time when all accepted slices are done.
     busy_until_ns: Mutex<u64>,
 }
 
@@ -38,7 +35,6 @@ impl Device {
         Device { speed, runtime, busy_until_ns: Mutex::new(0) }
     }
 
-    /// Waits until `bytes` bytes have passed the device.
     pub(crate) fn transfer(&self, bytes: u64) {
         let mut left = bytes;
         while left > 0 {
@@ -55,7 +51,6 @@ impl Device {
         }
     }
 
-    /// Waits the fixed time of a sync.
     pub(crate) fn settle(&self) {
         self.runtime.sleep_us(self.speed.sync_us);
     }

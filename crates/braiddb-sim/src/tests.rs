@@ -22,7 +22,6 @@ fn create(disk: &SimDisk, path: &str) -> Arc<dyn File> {
     disk.open(Path::new(path), OpenMode::CreateNew).unwrap()
 }
 
-/// A file with these bytes; contents and name are synced.
 fn durable(disk: &SimDisk, path: &str, bytes: &[u8]) -> Arc<dyn File> {
     let file = create(disk, path);
     file.write_at(bytes, 0).unwrap();
@@ -35,8 +34,7 @@ fn now(disk: &SimDisk, policy: CrashPolicy) -> Arc<SimDisk> {
     disk.crash_image(disk.operations(), policy)
 }
 
-/// All contents of a path after a crash now, over `images` random images; `None` where the file is
-/// missing.
+/// All contents of a path over random crashes now; `None` if missing.
 fn outcomes(disk: &SimDisk, path: &str, images: u64) -> BTreeSet<Option<Vec<u8>>> {
     (0..images).map(|i| now(disk, CrashPolicy::Random(i)).read_file(path).ok()).collect()
 }
@@ -45,7 +43,6 @@ fn outcomes(disk: &SimDisk, path: &str, images: u64) -> BTreeSet<Option<Vec<u8>>
 fn simulated_disk_passes_conformance() {
     let disk = SimDisk::new(7);
     conformance::check(&*disk, Path::new("/root"));
-    // Freed files return their space.
     let sum: u64 = disk.files().iter().map(|(_, len)| len.div_ceil(4096) * 4096).sum();
     assert!(disk.used_bytes() <= sum, "{} of {sum}", disk.used_bytes());
     let copy = now(&disk, CrashPolicy::KeepAll);
@@ -99,7 +96,7 @@ fn crash_image_at_moment_has_its_synced_state() {
         file.sync_data().unwrap();
         moments.push(disk.operations());
     }
-    // Falling and rising moments, so that the cached replay is both used and dropped.
+    // Falling and rising, so that the cached replay is used and dropped.
     for (moment, byte) in moments.iter().zip(b"12345").rev().chain(moments.iter().zip(b"12345")) {
         let image = disk.crash_image(*moment, CrashPolicy::LoseAllUnsynced);
         assert_eq!(image.read_file(A).unwrap(), [*byte]);
@@ -345,7 +342,7 @@ fn sync_covers_only_writes_before_its_start() {
         while disk.calls(Some(Call::Sync)) == before {
             std::thread::yield_now();
         }
-        // The other thread is in its 100 ms, or about to be: its place in the journal is fixed.
+        // The other thread's place in the journal is fixed by now.
         file.write_at(b"2", 1).unwrap();
         syncing.join().unwrap();
     });

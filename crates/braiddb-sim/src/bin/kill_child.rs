@@ -18,8 +18,7 @@ use braiddb_sim::{
 };
 use std::io::Write;
 
-/// Maximum steps of a writer. The parent kills long before; if the parent has died, the process
-/// still ends.
+/// The parent kills long before; without a parent the process still ends.
 const STEPS_MAX: u64 = 200_000;
 
 fn main() {
@@ -39,7 +38,7 @@ fn main() {
     });
 }
 
-/// Writes a line in one call, so that the kill never cuts a line.
+/// One call, so that the kill never cuts a line.
 fn say(line: &str) {
     // The parent is gone: exit without a panic message.
     if std::io::stdout().write_all(format!("{line}\n").as_bytes()).is_err() {
@@ -81,7 +80,7 @@ fn batch_of(db: &Db, changes: &[Change]) -> Batch {
     let mut batch = db.batch();
     for change in changes {
         match change {
-            // Large values: a stream that is dropped first, then one from a reader.
+            // A dropped stream first, then one from a reader.
             Change::Put(of, key, value) if value.len() > 600 => {
                 drop(tree(of).write_stream(key, &value[..value.len() / 2]).expect("a stream to drop"));
                 batch.put_stream(tree(of).write_stream(key, value.as_slice()).expect("a stream"))
@@ -95,7 +94,6 @@ fn batch_of(db: &Db, changes: &[Change]) -> Batch {
     batch
 }
 
-/// Sometimes runs a job that changes no contents.
 fn maintain(db: &Db, random: &mut Random) {
     match random.below(2000) {
         0..5 => db.flush().expect("flush"),

@@ -1,6 +1,5 @@
-//! The process that `tests/processes/kill9_log_off.rs` kills. It commits numbered steps without
-//! WAL, each with its number as the application cursor, starting after the cursor of the opened
-//! database, and prints the durable ones.
+//! The process that `tests/processes/kill9_log_off.rs` kills. It commits numbered steps without WAL
+//! from the application cursor on, and prints the durable ones.
 //!
 //! Arguments: the directory, the seed. Lines of output:
 //!
@@ -13,7 +12,7 @@ use braiddb::Durability;
 use braiddb_sim::{Random, log_off, mix, numbered};
 use std::io::Write;
 
-/// Maximum steps. The parent kills long before; if the parent has died, the process still ends.
+/// The parent kills long before; without a parent the process still ends.
 const STEPS_MAX: u64 = 200_000;
 
 fn main() {
@@ -29,7 +28,7 @@ fn main() {
         log_off::commit(&db, seed, number).expect("a commit");
         match random.below(400) {
             0..3 => {
-                // A recent step. Flushes since then may have made more steps durable.
+                // Flushes since then may have made more steps durable.
                 let back = random.below(3).min(number - 1);
                 match db.flush_to((number - back).to_le_bytes()) {
                     Err(e) if e.is_not_found() => continue,
@@ -47,7 +46,7 @@ fn main() {
     }
 }
 
-/// Writes a line in one call, so that the kill never cuts a line.
+/// One call, so that the kill never cuts a line.
 fn say(line: &str) {
     if std::io::stdout().write_all(format!("{line}\n").as_bytes()).is_err() {
         std::process::exit(1);
