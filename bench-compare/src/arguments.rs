@@ -64,7 +64,6 @@ pub struct MultiOptions {
     pub n: u64,
     pub rounds: u32,
     pub load_rounds: u32,
-    /// Values of each key, one shape an entry.
     pub values: Vec<u64>,
     /// Runs only reads whose name contains this.
     pub only: String,
@@ -91,7 +90,6 @@ pub struct ChildOptions {
 }
 
 impl ChildOptions {
-    /// Formats the options as arguments for [`parse`].
     pub fn to_arguments(&self) -> Vec<String> {
         let seconds = self.phase_limit.as_secs().to_string();
         let folder = self.folder.display().to_string();

@@ -1,12 +1,10 @@
 //! The bars: figures that BraidDB must reach, relative to its peers or in absolute terms.
 
-/// The peer to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Versus {
-    /// The best peer.
     Best,
     Engine(&'static str),
-    /// No peer: the figure itself is bounded.
+    /// The figure itself is bounded.
     Nobody,
 }
 
@@ -30,7 +28,6 @@ impl Bound {
         }
     }
 
-    /// Returns true if `one` is better than `other`.
     pub fn is_better(self, one: f64, other: f64) -> bool {
         match self {
             Bound::AtLeast(_) => one > other,

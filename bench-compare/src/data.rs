@@ -1,15 +1,12 @@
-//! Keys, values and random choices, computed from row numbers: answers can be checked without a
-//! copy of the data.
+//! Keys, values and random choices computed from row numbers: answers can be checked without a copy
+//! of the data.
 //!
-//! A value begins with a stamp of row and version, then the plain version. Half of its other bytes
-//! are random.
+//! A value begins with a stamp of row and version, then the version. Half of the other bytes are
+//! random.
 
-/// Bytes of a key.
 pub const KEY_LEN: usize = 16;
 const SHORT_KEY_LEN: usize = 10;
-/// Bytes of stamp and version at the start of a value.
 const HEADER_LEN: usize = 12;
-/// Bytes of the pool that values are cut from.
 const POOL_LEN: usize = 1 << 20;
 
 pub type Key = [u8; KEY_LEN];
@@ -22,22 +19,19 @@ pub fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The mapping of rows to keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyOrder {
     /// Ascending, in the form of db_bench: the number in big-endian, then ASCII zeros.
     Ascending,
     /// 16 random bytes: consecutive rows lie anywhere.
     Random,
-    /// Sixteen rows share 8 random bytes and differ in the other 8.
+    /// Sixteen rows share the first 8 bytes.
     Grouped,
-    /// Sixteen rows share 8 random bytes and differ in 2 more; the key is 10 bytes long.
+    /// Sixteen rows share the first 8 of 10 bytes.
     GroupedShort,
 }
 
-/// Rows that share a prefix.
 pub const GROUP_LEN: u64 = 16;
-/// Bytes of the prefix.
 pub const PREFIX_LEN: usize = 8;
 
 impl KeyOrder {
@@ -54,7 +48,6 @@ impl KeyOrder {
         key
     }
 
-    /// The number of bytes of [`KeyOrder::key`] that are used.
     pub fn key_len(self) -> usize {
         if self == KeyOrder::GroupedShort { SHORT_KEY_LEN } else { KEY_LEN }
     }
@@ -94,7 +87,6 @@ impl Values {
         self.len_min + (mix(row) % (self.len_spread + 1)) as usize
     }
 
-    /// Replaces `out` by the value of a row and version.
     pub fn fill(&self, row: u64, version: u32, out: &mut Vec<u8>) {
         let at = (mix(row ^ (u64::from(version) << 40)) % POOL_LEN as u64) as usize;
         out.clear();
@@ -103,18 +95,16 @@ impl Values {
         out[8..HEADER_LEN].copy_from_slice(&version.to_le_bytes());
     }
 
-    /// Approximate bytes of keys and values of `rows` rows.
     pub fn user_bytes(&self, rows: u64) -> u64 {
         rows * (KEY_LEN as u64 + self.len_min as u64 + self.len_spread / 2)
     }
 }
 
-/// The first bytes of the value of a row and version.
 pub fn stamp(row: u64, version: u32) -> u64 {
     mix(row.rotate_left(17) ^ u64::from(version))
 }
 
-/// Returns true if the value belongs to the row, in the version that it contains.
+/// Returns true if the value is the row's, in the version that it contains.
 pub fn is_of_row(value: &[u8], row: u64) -> bool {
     match (value.first_chunk::<8>(), value.get(8..HEADER_LEN).and_then(<[u8]>::first_chunk::<4>)) {
         (Some(found), Some(version)) => u64::from_le_bytes(*found) == stamp(row, u32::from_le_bytes(*version)),
@@ -122,8 +112,8 @@ pub fn is_of_row(value: &[u8], row: u64) -> bool {
     }
 }
 
-/// A checksum independent of the order of rows. It covers the first bytes of the key, and stamp and
-/// length of the value: enough to find wrong answers, and cheap.
+/// A checksum independent of the order of rows, over key head, stamp and value length: enough to
+/// find wrong answers, and cheap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checksum {
     pub count: u64,
@@ -139,7 +129,6 @@ impl Checksum {
         self.sum = self.sum.wrapping_add((head ^ stamp).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ value.len() as u64);
     }
 
-    /// Adds an expected row.
     pub fn expect(&mut self, order: KeyOrder, values: &Values, row: u64, version: u32) {
         let key = order.key(row);
         let head = key.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
@@ -173,7 +162,6 @@ impl Random {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Returns a number in 0..1.
     pub fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -1,7 +1,6 @@
 //! A latency histogram. A bucket is at most 1/64 of its value wide; percentiles are the upper ends
 //! of buckets. Most recordings touch four cache lines.
 
-/// Buckets for each doubling.
 const PER_DOUBLING: u64 = 64;
 const BITS: u32 = PER_DOUBLING.ilog2();
 

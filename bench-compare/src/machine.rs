@@ -1,4 +1,4 @@
-//! Description of the machine and the versions.
+//! The machine and the versions.
 
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
@@ -14,14 +14,13 @@ pub struct Machine {
     pub filesystem: String,
     pub rustc: String,
     pub c_compiler: String,
-    /// BraidDB's commit, with `-dirty` for changed files.
+    /// With `-dirty` for changed files.
     pub commit: String,
-    /// Package and version of each engine.
     pub versions: BTreeMap<String, String>,
 }
 
 impl Machine {
-    /// Describes this machine; `folder` will hold the databases.
+    /// `folder` will hold the databases.
     pub fn here(folder: &Path) -> Machine {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let field = |text: &str, name: &str| {
@@ -51,7 +50,7 @@ impl Machine {
     }
 }
 
-/// Available memory in bytes; 0 if unknown.
+/// 0 if unknown.
 pub fn available_bytes() -> u64 {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -64,7 +63,6 @@ fn first_line(program: &str, arguments: &[&str]) -> String {
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// Returns type and options of the folder's file system.
 fn filesystem_of(folder: &Path, mounts: &str) -> String {
     let folder = fs::canonicalize(folder).unwrap_or_default();
     let mut best = (0, String::new());
@@ -80,7 +78,7 @@ fn filesystem_of(folder: &Path, mounts: &str) -> String {
     best.1
 }
 
-/// Returns the version of a package in Cargo.lock.
+/// From Cargo.lock.
 pub fn package_version(package: &str) -> &'static str {
     let name = format!("name = \"{package}\"");
     let mut lines = LOCK.lines().skip_while(|line| *line != name).skip(1);

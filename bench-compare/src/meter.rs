@@ -1,7 +1,7 @@
 //! Costs of a process: processor time, memory, bytes written, disk space.
 //!
-//! There are two figures of memory. `VmHWM` includes mapped files, which are page cache for an
-//! engine that maps its file. Anonymous memory, sampled every 50 ms, is private to the process.
+//! `VmHWM` includes mapped files, which are page cache for engines that map their file; anonymous
+//! memory is private to the process.
 
 use anyhow::{Context, Result};
 use rustix::{
@@ -20,19 +20,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Interval of memory samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 /// The engine is idle when it hardly wrote or computed for this time.
 const REST: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 800 });
-/// Processor time within [`REST`] that still counts as idle.
+/// Processor time within [`REST`] that counts as idle.
 const REST_CPU: Duration = Duration::from_millis(8);
-/// Bytes written within [`REST`] that still count as idle: sled writes half a megabyte twice a
-/// second, forever.
+/// Bytes written within [`REST`] that count as idle: sled writes half a megabyte twice a second,
+/// forever.
 const REST_BYTES: u64 = 2 << 20;
-/// Maximum wait until the engine is idle.
 const REST_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 300 });
 
-/// Processor time of all threads, user and system.
 pub fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
@@ -44,24 +41,23 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Returns the number of a line `name: number` of a /proc file.
+/// The number in a line `name: number` of a /proc file.
 fn proc_number(path: &str, name: &str) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Bytes that the process caused to be written, including later write-back of the page cache.
+/// Includes later write-back of the page cache.
 pub fn bytes_written() -> u64 {
     proc_number("/proc/self/io", "write_bytes")
 }
 
-/// Bytes that the process caused to be read from storage.
 pub fn bytes_fetched() -> u64 {
     proc_number("/proc/self/io", "read_bytes")
 }
 
-/// Peak resident memory, mapped files included.
+/// Includes mapped files.
 pub fn resident_peak() -> u64 {
     proc_number("/proc/self/status", "VmHWM") << 10
 }
@@ -102,7 +98,7 @@ fn anonymous() -> u64 {
     (proc_number(status, "RssAnon") + proc_number(status, "RssShmem")) << 10
 }
 
-/// Waits until the process is idle; returns the time until then.
+/// Returns the time until the process was idle.
 pub fn wait_for_rest() -> Duration {
     let start = Instant::now();
     let (mut since, mut written, mut cpu) = (Instant::now(), bytes_written(), cpu_time());
@@ -118,7 +114,6 @@ pub fn wait_for_rest() -> Duration {
     since - start
 }
 
-/// Bytes that the files of a folder take on the device.
 pub fn folder_bytes(folder: &Path) -> u64 {
     let mut bytes = 0;
     for_each_file(folder, &mut |path| {
@@ -128,7 +123,6 @@ pub fn folder_bytes(folder: &Path) -> u64 {
     .map_or(0, |()| bytes)
 }
 
-/// Total length of the files whose path satisfies `wanted`.
 pub fn files_len(folder: &Path, wanted: impl Fn(&str) -> bool) -> u64 {
     let mut bytes = 0;
     let _ = for_each_file(folder, &mut |path| {
@@ -140,7 +134,7 @@ pub fn files_len(folder: &Path, wanted: impl Fn(&str) -> bool) -> u64 {
     bytes
 }
 
-/// Drops the files of a folder from the page cache. They must not be mapped.
+/// The files must not be mapped.
 pub fn drop_from_page_cache(folder: &Path) -> Result<()> {
     for_each_file(folder, &mut |path| {
         let file = File::open(path)?;

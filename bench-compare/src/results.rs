@@ -10,7 +10,6 @@ use std::{
     path::Path,
 };
 
-/// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -32,10 +31,9 @@ pub struct Row {
     #[serde(flatten)]
     pub key: RowKey,
     pub status: Status,
-    /// Reason of the failure.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Seconds of the whole child, loading and verification included.
+    /// With loading and verification.
     pub child_seconds: f64,
     /// Measured with `--keep-loads`: the database may be a copy, and was reopened after the load.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -44,14 +42,12 @@ pub struct Row {
     pub outcome: Outcome,
 }
 
-/// Results of a child.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The engine's memory budget.
     pub budget_bytes: u64,
-    /// Peak memory with mapped files.
+    /// With mapped files.
     pub resident_peak_bytes: u64,
-    /// Peak anonymous memory; the harness takes about 4 MB of it.
+    /// About 4 MB are the harness's.
     pub anonymous_peak_bytes: u64,
     pub measures: Vec<Measure>,
 }
@@ -75,7 +71,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Reads a file; a missing one is empty. Ignores an incomplete last line.
+    /// A missing file is empty. An incomplete last line is ignored.
     pub fn read(path: &Path) -> Result<Results> {
         let text = match fs::read_to_string(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),

@@ -24,20 +24,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Interval of checks for the child's end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Bytes warmed for each byte of data, if that is more than `--warm-memory`. Data is written
-/// several times, and the system does not reuse the cache of removed files at once.
+/// Bytes warmed for each byte of data. Data is written several times, and the cache of removed
+/// files is not reused at once.
 const WARM_BYTES_PER_DATA_BYTE: u64 = 4;
 
-/// Runs all rows not in the results yet, round by round, then reports.
 pub fn run(options: &RunOptions) -> Result<()> {
     fs::create_dir_all(&options.folder)?;
     // Some engines ask for the current folder if a path is relative.
     let folder = fs::canonicalize(&options.folder)?;
     let in_memory = &options.memory_folder;
-    // A unique name in that folder: leftovers of an earlier run are removed.
+    // Leftovers of an earlier run are removed.
     let loads = options.keep_loads.then(|| folder.join("bench-compare-loads"));
     loads.iter().for_each(|loads| drop(fs::remove_dir_all(loads)));
     let known = Results::read(&options.results)?;
@@ -66,8 +64,7 @@ pub fn run(options: &RunOptions) -> Result<()> {
     report::write(&options.results, into)
 }
 
-/// Appends the machine to the results unless it is the last one there. `folder` will hold the
-/// databases.
+/// Unless it is the last one there. `folder` will hold the databases.
 pub fn note_machine(results: &Path, folder: &Path) -> Result<()> {
     let machine = Machine::here(folder);
     if Results::read(results)?.machines.last() == Some(&machine) {
@@ -76,7 +73,7 @@ pub fn note_machine(results: &Path, folder: &Path) -> Result<()> {
     results::append(results, &Line::Machine(machine))
 }
 
-/// All rows in the order of execution. Each round begins with another engine.
+/// Each round begins with another engine.
 fn plan(options: &RunOptions) -> Vec<RowKey> {
     let mut keys = Vec::new();
     for &n in &options.sizes {
@@ -136,15 +133,15 @@ fn run_one(options: &RunOptions, parent: &Path, loads: Option<&PathBuf>, key: Ro
     Ok(Row { key, status, reason, child_seconds, kept_loads: loads.is_some(), outcome })
 }
 
-/// Writes and frees memory, so that each child gets the same share of memory backed by a virtual
-/// machine's host. At most a quarter of the available memory, so that nothing is evicted.
+/// Each child gets the same share of memory backed by a virtual machine's host. A quarter of the
+/// available memory is the limit, so that nothing is evicted.
 fn warm_memory(bytes: u64) {
     let bytes = usize::try_from(bytes.min(machine::available_bytes() / 4)).unwrap_or(0);
-    // Not zeros: the system has zero pages ready.
+    // Not zeros: the system has zero pages.
     std::hint::black_box(vec![1u8; bytes]);
 }
 
-/// Returns the exit status, or `None` if the child was killed at the limit.
+/// `None` if the child was killed at the limit.
 fn wait(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
@@ -161,13 +158,12 @@ fn wait(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>> {
     }
 }
 
-/// Describes the failure of a child by its last output.
 fn describe(status: ExitStatus, said: &str) -> String {
     let how = match (status.signal(), status.code()) {
         (Some(signal), _) => format!("signal {signal}"),
         (None, code) => format!("exit status {}", code.unwrap_or(-1)),
     };
-    // A returned error is complete. Before a panic or crash, the output may be anything.
+    // Before a panic or crash, the output may be anything.
     if let Some(error) = said.lines().rev().find_map(|line| line.strip_prefix("bench-compare: ")) {
         return format!("{how}: {error}");
     }
@@ -175,7 +171,6 @@ fn describe(status: ExitStatus, said: &str) -> String {
     format!("{how}: {}", words.join(" | "))
 }
 
-/// Runs one workload as the child and prints its results.
 pub fn run_child(options: &ChildOptions) -> Result<()> {
     let kind = engines::by_name(&options.engine)?;
     let context = Context {

@@ -9,7 +9,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Maximum wait for a view.
 const VIEW_TIME_MAX: Duration = Duration::from_secs(120);
 
 pub struct Braid {
@@ -29,11 +28,11 @@ impl Braid {
         Braid::open_with(setup, |builder| builder)
     }
 
-    /// Keeps each flushed eighth of the data as one run in one partition: memtables do not fill up
-    /// before, and no split merges the runs.
+    /// Keeps each flushed eighth of the data as a run in one partition: neither full memtables nor
+    /// a split intervene.
     pub fn open_unsplit(setup: Setup<'_>) -> Result<Braid> {
         let memtable_bytes = setup.data_bytes as usize / 4;
-        // Memory is reserved for two memtables; the cache must still hold all data.
+        // Space for two memtables beside a cache of all data.
         let memory = setup.budget + 2 * memtable_bytes;
         let set = |builder: Builder| builder.memory(memory).memtable_bytes(memtable_bytes).partition_bytes(1 << 40);
         Braid::open_with(setup, set)
@@ -56,8 +55,7 @@ impl Braid {
         self.db.stats().cache_misses
     }
 
-    /// Waits until the idle database has one partition with a view of `runs` runs and no unindexed
-    /// run.
+    /// Waits until one partition has a view of `runs` runs and no unindexed run.
     pub fn wait_for_view(&self, runs: usize) -> Result<ViewSize> {
         let start = Instant::now();
         loop {
@@ -118,8 +116,8 @@ impl Engine for Braid {
     }
 }
 
-/// Gets read the latest state. The cursor is created on first use and kept; a refresh takes effect
-/// at its next use. An idle kept cursor pins old versions.
+/// Gets read the latest state. The cursor is kept; a refresh takes effect at its next use. An idle
+/// cursor pins old versions.
 struct BraidReader<'a> {
     tree: &'a Tree,
     cursor: Option<Cursor>,

@@ -3,33 +3,30 @@
 use anyhow::Result;
 use std::path::Path;
 
-/// The main access pattern of a workload. Engines configure themselves for it as their guides
-/// advise.
+/// A workload's main access pattern, for which engines configure themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Writes, or writes among reads.
     Write,
-    /// Point reads and seeks of data that fits the budget.
+    /// Data fits the budget.
     Read,
-    /// Reads of data that does not fit the budget.
+    /// Data does not fit the budget.
     Cold,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
-    /// An empty folder, or one that the same engine has filled.
+    /// Empty, or filled by the same engine.
     pub folder: &'a Path,
-    /// Bytes for caches and buffers. Engines that leave caching to the system ignore it.
+    /// Bytes for caches and buffers; ignored by engines that leave caching to the system.
     pub budget: usize,
-    /// Expected bytes of keys and values: sizes memory maps.
+    /// Expected bytes of keys and values.
     pub data_bytes: u64,
     pub access: Access,
-    /// Commits must survive a power failure; otherwise only the end of the process.
+    /// Commits must survive a power failure; otherwise the end of the process.
     pub durable: bool,
-    /// Data need not outlive the process. The folder is on tmpfs for engines without an in-memory
-    /// mode.
+    /// Data need not outlive the process; the folder is on tmpfs.
     pub in_memory: bool,
-    /// Bytes of the key prefixes that the workload asks for.
+    /// Bytes of the key prefixes in queries.
     pub prefix_len: Option<usize>,
 }
 
@@ -43,9 +40,7 @@ pub struct Op<'a> {
 /// Receives a row; returns true to continue.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
 
-/// An open database, shared by threads.
 pub trait Engine: Send + Sync {
-    /// Commits the operations as one.
     fn write(&self, ops: &[Op<'_>]) -> Result<()>;
 
     /// Commits puts of ascending keys after all others.
@@ -53,16 +48,16 @@ pub trait Engine: Send + Sync {
         self.write(ops)
     }
 
-    /// Loads sorted rows into an empty database by the engine's bulk load.
+    /// By the engine's bulk load, into an empty database.
     fn load_sorted(&self, rows: &mut dyn Rows) -> Result<()>;
 
-    /// Returns a reader for one thread.
+    /// For one thread.
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;
 
-    /// Writes buffered data out, as far as the engine has a call for that.
+    /// As far as the engine has a call for that.
     fn flush(&self) -> Result<()>;
 
-    /// Returns the number of log records replayed at the open.
+    /// Log records replayed at the open.
     fn replayed(&self) -> Option<u64> {
         None
     }
@@ -87,10 +82,8 @@ pub trait Reader {
     /// Visits the rows from `from` on.
     fn scan(&mut self, from: &[u8], visit: Visit<'_>) -> Result<()>;
 
-    /// Visits all rows backwards.
     fn scan_back(&mut self, visit: Visit<'_>) -> Result<()>;
 
-    /// Visits the rows with this prefix.
     fn scan_prefix(&mut self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
         self.scan(prefix, &mut |key, value| key.starts_with(prefix) && visit(key, value))
     }
@@ -100,7 +93,6 @@ pub trait Rows {
     fn next(&mut self) -> Option<(&[u8], &[u8])>;
 }
 
-/// Loads rows as commits of `len` appended operations.
 pub fn append_in_batches(engine: &dyn Engine, rows: &mut dyn Rows, len: usize) -> Result<()> {
     let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     loop {

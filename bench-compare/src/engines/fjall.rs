@@ -13,8 +13,8 @@ pub struct Fjall {
 
 impl Fjall {
     pub fn open(setup: Setup<'_>) -> Result<Fjall> {
-        // For writes, half of the budget is memtables, one filled while the other is flushed. For
-        // reads the block cache gets nearly all.
+        // For writes, half of the budget is memtables, one filled while the other is flushed; for
+        // reads nearly all is block cache.
         let memtable = match setup.access {
             Access::Write => setup.budget / 4,
             Access::Read | Access::Cold => setup.budget / 16,

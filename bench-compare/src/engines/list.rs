@@ -4,15 +4,13 @@ use super::{Engine, Setup};
 use anyhow::{Context, Result};
 
 pub struct EngineKind {
-    /// Name in results and on the command line.
     pub name: &'static str,
-    /// Its package in Cargo.lock, for the version.
+    /// In Cargo.lock, for the version.
     pub package: &'static str,
-    /// Opens or creates a database.
     pub open: fn(Setup<'_>) -> Result<Box<dyn Engine>>,
 }
 
-/// Returns all engines in column order.
+/// In column order.
 pub fn all() -> Vec<EngineKind> {
     vec![
         #[cfg(feature = "braiddb")]

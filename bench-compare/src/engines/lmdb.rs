@@ -13,7 +13,6 @@ use std::{
     ptr,
 };
 
-/// Rows in a commit of a sorted load.
 const LOAD_BATCH_LEN: usize = 100_000;
 const READERS: u32 = 64;
 
@@ -57,7 +56,6 @@ impl Lmdb {
         Lmdb::open_with(setup, 0)
     }
 
-    /// Opens a database with other flags.
     pub(super) fn open_with(setup: Setup<'_>, dbi_flags: u32) -> Result<Lmdb> {
         let mut flags = ffi::MDB_NOTLS | ffi::MDB_NOMEMINIT;
         if !setup.durable {
@@ -170,7 +168,6 @@ struct LmdbReader<'a> {
 }
 
 impl LmdbReader<'_> {
-    /// Moves the cursor and visits rows while wanted.
     fn show(
         &mut self,
         from: &[u8],

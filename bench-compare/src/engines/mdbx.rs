@@ -13,7 +13,6 @@ use std::{
     ptr,
 };
 
-/// Rows in a commit of a sorted load.
 const LOAD_BATCH_LEN: usize = 100_000;
 const READERS: u64 = 64;
 
@@ -167,7 +166,6 @@ struct MdbxReader<'a> {
 }
 
 impl MdbxReader<'_> {
-    /// Moves the cursor and visits rows while wanted.
     fn show(
         &mut self,
         from: &[u8],

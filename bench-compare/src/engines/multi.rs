@@ -6,31 +6,31 @@ use anyhow::Result;
 pub type VisitPair<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 
 pub trait MultiEngine {
-    /// Adds pairs as one commit.
+    /// As one commit.
     fn add(&self, pairs: &[(Key, Key)]) -> Result<()>;
 
     /// Writes buffered data out and waits until the engine is idle.
     fn settle(&self) -> Result<()>;
 
-    /// Returns a reader for one thread, at least as new as this call.
+    /// For one thread, at least as new as this call.
     fn reader(&self) -> Result<Box<dyn MultiReader + '_>>;
 }
 
 pub trait MultiReader {
     fn contains(&mut self, key: &[u8], value: &[u8]) -> Result<bool>;
 
-    /// Counts the values of a key, latest state.
+    /// Latest state.
     fn count(&mut self, key: &[u8]) -> Result<u64>;
 
-    /// The same at the scans' snapshot, by their cursor.
+    /// At the scans' snapshot, by their cursor.
     fn count_by_cursor(&mut self, key: &[u8]) -> Result<u64>;
 
-    /// Visits the values of a key, in order.
+    /// In order.
     fn values(&mut self, key: &[u8], visit: VisitPair<'_>) -> Result<()>;
 
-    /// Visits the first value of a key at or after `value`.
+    /// The first value at or after `value`.
     fn seek_value(&mut self, key: &[u8], value: &[u8], visit: VisitPair<'_>) -> Result<()>;
 
-    /// Visits all pairs, in order.
+    /// In order.
     fn all(&mut self, visit: VisitPair<'_>) -> Result<()>;
 }

@@ -11,8 +11,7 @@ const TABLE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows
 /// Commits between durable ones. Only a durable commit frees the pages of the others
 /// ("Durability::None").
 const COMMITS_PER_DURABLE: u64 = 1000;
-/// Rows in a commit of a sorted load: redb's documentation advises one transaction for many
-/// inserts.
+/// redb's documentation advises one transaction for many inserts.
 const LOAD_BATCH_LEN: usize = 100_000;
 
 pub struct Redb {

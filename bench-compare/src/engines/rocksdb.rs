@@ -96,9 +96,9 @@ fn options(setup: &Setup<'_>) -> Options {
     options
 }
 
-/// Files in memory: mapped, found by a hash of the prefix, without cache or copy. In memtables each
-/// prefix has its own list, and only one thread writes. The buckets (8 bytes each) must be small
-/// compared with the memtable, or they fill it.
+/// Files are mapped and found by a hash of the prefix, without cache or copy. In memtables each
+/// prefix has a list, and only one thread writes; the buckets (8 bytes each) must be small compared
+/// with the memtable.
 fn set_plain_table(options: &mut Options, prefix_len: usize, write_buffer: usize) {
     options.set_prefix_extractor(SliceTransform::create_fixed_prefix(prefix_len));
     options.set_allow_mmap_reads(true);
@@ -170,8 +170,8 @@ impl Engine for Rocks {
     }
 }
 
-/// Gets read the latest state. Iterators are created on first use, kept, and refreshed before the
-/// next use ("Iterator": recreating one costs more).
+/// Gets read the latest state. Iterators are kept and refreshed before their next use ("Iterator":
+/// recreating one costs more).
 struct RocksReader<'a> {
     rocks: &'a Rocks,
     gets: ReadOptions,
@@ -197,7 +197,7 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// With a prefix extractor, an iterator over all rows needs this option.
+/// Needed with a prefix extractor.
 fn all_rows() -> ReadOptions {
     let mut options = ReadOptions::default();
     options.set_total_order_seek(true);

@@ -6,7 +6,6 @@ use super::engine::{Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
 use anyhow::Result;
 use sled::{Batch, Db, IVec, Mode};
 
-/// Rows in a commit of a sorted load.
 const LOAD_BATCH_LEN: usize = 1000;
 
 pub struct Sled {

@@ -9,9 +9,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Rows in a commit of a sorted load: its FAQ advises one transaction for many inserts.
+/// Its FAQ advises one transaction for many inserts.
 const LOAD_BATCH_LEN: usize = 100_000;
-/// Prepared statements of a connection.
 const STATEMENTS: usize = 16;
 
 pub struct Sqlite {
@@ -84,9 +83,9 @@ impl Engine for Sqlite {
     }
 }
 
-/// Reads in one transaction until the first refresh, which saves a lock and a check of the log for
-/// each statement. Afterwards each statement is its own transaction; otherwise the log could never
-/// restart ("checkpoint starvation", wal.html).
+/// Reads in one transaction until the first refresh, which saves a lock and a check of the log a
+/// statement. Afterwards each statement is a transaction, or the log could never restart
+/// ("checkpoint starvation", wal.html).
 struct SqliteReader {
     connection: Connection,
     begun: bool,

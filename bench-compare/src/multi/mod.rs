@@ -1,5 +1,4 @@
-//! Many values a key: BraidDB's multi-trees beside LMDB's dupsort, with one, a hundred and all
-//! values a key.
+//! Many values a key: BraidDB's multi-trees beside LMDB's dupsort.
 
 #[cfg(all(feature = "braiddb", feature = "lmdb"))]
 mod run;

@@ -1,8 +1,5 @@
-//! Loads both engines, queries them in turns, and prints nanoseconds an operation with their ratio.
-//!
-//! Adds have two times: wall clock until the last commit, and processor time of all threads until
-//! idle. Reads have the processor time of their thread, with the engine idle. All answers are
-//! checked.
+//! Queries both engines in turns. Adds have wall clock time until the last commit, and processor
+//! time of all threads until idle; reads have the processor time of their thread.
 
 use crate::{
     arguments::MultiOptions,
@@ -13,9 +10,8 @@ use crate::{
 use anyhow::{Result, ensure};
 use std::{fs, path::Path, time::Instant};
 
-/// Pairs in a commit.
 const BATCH_LEN: usize = 1000;
-/// Names in the order of all pairs of figures.
+/// In the order of all pairs of figures.
 const NAMES: [&str; 2] = ["BraidDB", "LMDB"];
 
 struct Shape {
@@ -48,12 +44,9 @@ impl Shape {
 enum Question {
     Contains,
     Count,
-    /// The same by a cursor.
     CountByCursor,
     IterateAll,
-    /// All values of one key, timed a value.
     IterateKey,
-    /// The first value at or after another.
     SeekValue,
 }
 
@@ -78,7 +71,7 @@ impl Question {
         }
     }
 
-    /// Runs the operations, adds the answers to `seen`, and returns their number.
+    /// Returns the number of operations.
     fn ask(self, reader: &mut dyn MultiReader, shape: &Shape, operations: u64, seen: &mut Checksum) -> Result<u64> {
         let mut random = Random::new(7 + self as u64);
         let mut asked = 0;
@@ -167,8 +160,7 @@ fn open(subject: usize, folder: &Path, shape: &Shape) -> Result<Box<dyn MultiEng
     Ok(if subject == 0 { Box::new(BraidMulti::open(setup)?) } else { Box::new(LmdbMulti::open(setup)?) })
 }
 
-/// Puts the pairs as rows of a plain tree. Returns wall nanoseconds, processor nanoseconds and
-/// bytes a row.
+/// As rows of a plain tree. Returns wall nanoseconds, processor nanoseconds and bytes a row.
 fn put_plainly(pairs: &[(Key, Key)], folder: &Path) -> Result<[f64; 3]> {
     fs::create_dir_all(folder)?;
     let setup = Setup {

@@ -1,6 +1,5 @@
-//! Kinds of reads one by one, against LMDB at its best. All data is warm, and one thread reads.
-//! LMDB is loaded in key order and read through its C interface with one transaction and cursor;
-//! BraidDB has eight runs in one view.
+//! Single kinds of reads against LMDB at its best: warm, one thread, LMDB loaded in key order and
+//! read by one transaction and cursor; BraidDB with eight runs in one view.
 
 mod part;
 #[cfg(all(feature = "braiddb", feature = "lmdb"))]

@@ -23,7 +23,6 @@ pub enum Part {
     ScanBack,
 }
 
-/// Rows of [`Part::SeekFifty`].
 const SEEK_LEN: u64 = 50;
 const ORDER: KeyOrder = KeyOrder::Random;
 
@@ -52,7 +51,7 @@ impl Part {
         }
     }
 
-    /// The maximum fraction of LMDB's time, if there is a bar.
+    /// Maximum fraction of LMDB's time.
     pub fn bar(self) -> Option<f64> {
         match self {
             Part::GetHit => Some(0.40),
@@ -66,12 +65,11 @@ impl Part {
         }
     }
 
-    /// Rows read after each seek.
     fn seek_len(self) -> u64 {
         if self == Part::SeekFifty { SEEK_LEN } else { 1 }
     }
 
-    /// The keys of all operations; empty if they depend on the answers.
+    /// Empty if the keys depend on the answers.
     pub fn keys(self, n: u64, operations: u64) -> Vec<Key> {
         let mut random = Random::new(150 + self as u64);
         let mut keys = |count: u64, first: u64| (0..count).map(|_| ORDER.key(first + random.below(n))).collect();
@@ -83,7 +81,7 @@ impl Part {
         }
     }
 
-    /// Runs all operations; returns their number, or the rows of scans.
+    /// Returns the number of operations, or of rows in scans.
     pub fn ask(
         self,
         reader: &mut dyn Reader,
@@ -135,7 +133,7 @@ impl Part {
         }
     }
 
-    /// The expected checksum. `sorted` has all keys in order with their rows.
+    /// `sorted` has all keys in order with their rows.
     pub fn expected(self, sorted: &[(Key, u64)], values: &Values, keys: &[Key], operations: u64) -> Checksum {
         let mut expected = Checksum::default();
         let mut expect = |row: u64| expected.expect(ORDER, values, row, 0);
@@ -161,7 +159,7 @@ impl Part {
     }
 }
 
-/// The next row of a chain, after a value that begins with `found`.
+/// The row after a value that begins with `found`.
 #[inline]
 fn chained(found: u64, number: u64, n: u64) -> u64 {
     let random = (found ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -196,7 +194,6 @@ pub struct PartsRow {
     pub n: u64,
     pub operations: u64,
     pub view_runs: u64,
-    /// Bytes of the view file a key.
     pub view_bytes_per_key: f64,
     pub figures: Vec<PartFigure>,
 }

@@ -1,7 +1,5 @@
-//! Loads both engines, queries them in turns, and writes the results.
-//!
-//! Times are processor time of the reading thread: equal to wall clock on a quiet machine, and
-//! steadier on a shared one.
+//! Queries both engines in turns. Times are processor time of the reading thread: steadier than
+//! wall clock on a shared machine.
 
 use super::part::{Part, PartFigure, PartsRow};
 use crate::{
@@ -17,7 +15,6 @@ use anyhow::{Result, ensure};
 use std::{fs, path::Path};
 
 const RUNS: u64 = 8;
-/// Rows in a commit of the load.
 const BATCH_LEN: usize = 1000;
 
 pub fn run(options: &PartsOptions) -> Result<()> {
@@ -37,7 +34,7 @@ fn measure(options: &PartsOptions, folder: &Path) -> Result<PartsRow> {
     sorted.sort_unstable();
     let setup = |folder| Setup {
         folder,
-        // Twice the data, so that all of it is in memory.
+        // All data is in memory.
         budget: 2 * values.user_bytes(n) as usize + (32 << 20),
         data_bytes: values.user_bytes(n),
         access: Access::Read,
@@ -73,7 +70,7 @@ fn measure(options: &PartsOptions, folder: &Path) -> Result<PartsRow> {
     })
 }
 
-/// Puts the rows in slices; each is flushed into a run that spans all keys.
+/// Each slice is flushed into a run that spans all keys.
 fn load_in_runs(braid: &Braid, n: u64, values: &Values) -> Result<()> {
     let mut batch = Batch::new(BATCH_LEN);
     for slice in 0..RUNS {
@@ -99,7 +96,7 @@ struct Contest<'a> {
 }
 
 impl Contest<'_> {
-    /// Queries both in turns; each round begins with the other one.
+    /// Each round begins with the other engine.
     fn part(&mut self, part: Part) -> Result<PartFigure> {
         let (n, operations) = (self.options.n, self.options.operations);
         let keys = part.keys(n, operations);

@@ -1,4 +1,4 @@
-//! Tests each part on a sorted list: correct answers pass, and each wrong one is found.
+//! Correct answers pass, and each wrong one is found.
 
 use super::part::Part;
 use crate::{
@@ -11,7 +11,6 @@ const ROWS: u64 = 500;
 
 struct List {
     rows: Vec<(Key, Vec<u8>)>,
-    /// Leaves out this row.
     hole: Option<usize>,
 }
 

@@ -9,7 +9,6 @@ const PANEL_WIDTH: f64 = 440.0;
 const PANEL_HEIGHT: f64 = 230.0;
 const LEFT: f64 = 60.0;
 const TOP: f64 = 60.0;
-/// Figures and their titles.
 const FIGURES: [(&str, &str); 3] = [("p50_us", "p50"), ("p99_us", "p99"), ("p999_us", "p99.9")];
 const KINDS: [&str; 2] = ["writes", "reads"];
 /// In the order of the engines' names.
@@ -43,7 +42,7 @@ pub fn table(summaries: &Summaries) -> String {
     text
 }
 
-/// Draws the plot, if there are results.
+/// `None` without results.
 pub fn draw(summaries: &Summaries, n: u64) -> Option<String> {
     let first = summaries.by_measure.get(&load_measure_name(LOAD_SHARES[0], KINDS[0]))?;
     let engines: Vec<(&str, &str)> = first.keys().map(String::as_str).zip(COLOURS.into_iter().cycle()).collect();
@@ -78,7 +77,7 @@ fn points(summaries: &Summaries, engine: &str, kind: &str, figure: &str) -> Poin
     LOAD_SHARES.into_iter().filter_map(point).collect()
 }
 
-/// Draws a panel with two logarithmic axes and a line at each power of ten.
+/// Both axes are logarithmic.
 fn push_panel(svg: &mut String, title: &str, (left, top): (f64, f64), lines: &[(&str, Points)]) {
     let (width, height) = (PANEL_WIDTH - LEFT - 20.0, PANEL_HEIGHT - 50.0);
     let bounds = |pick: fn(&(f64, f64)) -> f64| {

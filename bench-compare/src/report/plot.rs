@@ -12,11 +12,10 @@ const WIDTH: f64 = 900.0;
 const ROW_HEIGHT: f64 = 20.0;
 const LABEL_WIDTH: f64 = 270.0;
 const MARGIN: f64 = 40.0;
-/// Range of shown ratios; others end at the edge.
+/// Ratios beyond this range end at the edge.
 const RATIO_MIN: f64 = 0.1;
 const RATIO_MAX: f64 = 20.0;
 
-/// Measures shown against N, and the engines shown.
 const SIZE_MEASURES: [&str; 6] =
     ["readrandom", "seek_next1", "seek_next50", "scan_all", "fillrandom_b100", "sync_cpu_1"];
 const SIZE_ENGINES: [(&str, &str); 3] = [(OURS, "#1b6ca8"), ("rocksdb", "#c8553d"), ("lmdb", "#588157")];
@@ -30,8 +29,7 @@ fn head(svg: &mut String, height: f64, title: &str) {
     );
 }
 
-/// A bar for each ratio to a peer. Longer is better: ratios that should be small are inverted. A
-/// line marks the bar to reach.
+/// Longer is better: ratios that should be small are inverted.
 pub fn ratios(standings: &[Standing], n: u64) -> String {
     let shown: Vec<&Standing> = standings.iter().filter(|s| s.bar.versus != Versus::Nobody).collect();
     let height = MARGIN + ROW_HEIGHT * (shown.len() as f64 + 2.0);
@@ -92,7 +90,7 @@ pub fn ratios(standings: &[Standing], n: u64) -> String {
     svg
 }
 
-/// Time per operation against N, both logarithmic, a panel for each measure.
+/// Both axes are logarithmic.
 pub fn sizes(all: &[(u64, Summaries)]) -> String {
     const PANEL_HEIGHT: f64 = 180.0;
     let height = MARGIN + PANEL_HEIGHT * SIZE_MEASURES.len() as f64;

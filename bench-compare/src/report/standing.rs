@@ -3,16 +3,14 @@
 use super::summary::Summaries;
 use crate::bars::{BARS, Bar, Versus};
 
-/// The engine that the bars are for.
 pub const OURS: &str = "braiddb";
 
 #[derive(Debug)]
 pub struct Standing {
     pub bar: Bar,
     pub ours: Option<f64>,
-    /// The peer compared with, and its figure.
     pub peer: Option<(String, f64)>,
-    /// BraidDB's figure relative to the peer's, or itself without a peer.
+    /// Relative to the peer; without a peer the figure itself.
     pub ratio: Option<f64>,
 }
 
@@ -23,7 +21,6 @@ impl Standing {
     }
 }
 
-/// All bars with a measure in the results.
 pub fn standings(summaries: &Summaries) -> Vec<Standing> {
     let has_measure = |bar: &&Bar| summaries.by_measure.contains_key(bar.measure);
     BARS.iter().filter(has_measure).map(|bar| standing(summaries, *bar)).collect()

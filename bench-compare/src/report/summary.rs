@@ -6,19 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     pub figures: BTreeMap<String, f64>,
-    /// Successful rounds.
     pub rounds: usize,
-    /// All answers were right.
     pub correct: bool,
-    /// Count and checksum of each round, to compare engines.
+    /// Count and checksum of each round.
     pub seen: BTreeSet<(u64, String)>,
 }
 
-/// The summaries at one N, by measure and engine.
+/// By measure and engine.
 #[derive(Debug, Default)]
 pub struct Summaries {
     pub by_measure: BTreeMap<String, BTreeMap<String, Summary>>,
-    /// Medians of anonymous peak, resident peak and budget in bytes, by workload and engine.
+    /// Median bytes of anonymous peak, resident peak and budget, by workload and engine.
     pub memory: BTreeMap<String, BTreeMap<String, [f64; 3]>>,
     pub failed: Vec<Row>,
     /// Measures in workload order.
@@ -68,18 +66,18 @@ impl Summaries {
         all
     }
 
-    /// Returns a figure if its answers were right.
+    /// `None` if an answer was wrong.
     pub fn figure(&self, measure: &str, engine: &str, figure: &str) -> Option<f64> {
         let summary = self.by_measure.get(measure)?.get(engine)?;
         summary.figures.get(figure).copied().filter(|_| summary.correct)
     }
 
-    /// Measures with different answers between engines for the same number of rows.
+    /// Measures with different answers for the same number of rows.
     pub fn disagreeing(&self) -> Vec<&str> {
         let differ = |engines: &BTreeMap<String, Summary>| {
             let seen: BTreeSet<_> = engines.values().flat_map(|summary| &summary.seen).collect();
             let counts: BTreeSet<u64> = seen.iter().map(|(count, _)| *count).collect();
-            // A phase cut short by its limit has another count.
+            // A phase cut short has another count.
             seen.len() > counts.len()
         };
         let found = self.by_measure.iter().filter(|(_, engines)| differ(engines));
@@ -87,7 +85,6 @@ impl Summaries {
     }
 }
 
-/// Returns the median; the mean of the middle two for an even count.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

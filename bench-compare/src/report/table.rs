@@ -13,7 +13,6 @@ use crate::{
 use anyhow::{Result, ensure};
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
-/// Figures of each measure with their headings.
 const COLUMNS: [(&str, &str); 9] = [
     ("rate", "per second"),
     ("p50_us", "p50"),
@@ -26,7 +25,6 @@ const COLUMNS: [(&str, &str); 9] = [
     ("settle_s", "rest after"),
 ];
 
-/// Writes the report of a results file into a folder.
 pub fn write(results: &Path, into: &Path) -> Result<()> {
     let results = Results::read(results)?;
     ensure!(!results.rows.is_empty() || !results.parts.is_empty(), "there are no results yet");
@@ -71,7 +69,7 @@ pub fn write(results: &Path, into: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Warns of rows with kept loads, which are not comparable with others.
+/// Rows with kept loads are not comparable with others.
 fn kept_loads<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let (mut all, mut kept) = (0, 0);
     for row in rows {
@@ -225,7 +223,6 @@ pub fn one_line(row: &Row) -> String {
     line
 }
 
-/// Formats a figure.
 fn figure(name: &str, value: f64) -> String {
     match name {
         "rate" | "bytes_per_second" | "replayed" | "lost" => with_unit(value),

@@ -4,16 +4,13 @@ use super::{Context, Measure, kill, large, load, memory, mixed, read, sync, writ
 use anyhow::{Context as _, Result};
 
 pub struct Workload {
-    /// Name in results and on the command line.
     pub name: &'static str,
-    /// Description for `list`.
     pub what: &'static str,
     pub run: fn(&Context<'_>) -> Result<Vec<Measure>>,
-    /// The database is in memory.
     pub in_memory: bool,
     /// Approximate bytes of data for each of N rows.
     pub row_bytes: u64,
-    /// Runs only these engines: it takes long, and its bar is about them.
+    /// Only these engines: it takes long, and its bar is about them.
     pub only: Option<&'static [&'static str]>,
 }
 
@@ -42,7 +39,7 @@ const fn workload(name: &'static str, what: &'static str, run: fn(&Context<'_>) 
     Workload { name, what, run, in_memory: false, row_bytes: 144, only: None }
 }
 
-/// Returns all workloads in table order.
+/// In table order.
 pub fn all() -> Vec<Workload> {
     vec![
         workload("fillseq_b100", "N puts in key order, 100 a commit, buffered", write::fillseq_b100),

@@ -1,4 +1,4 @@
-//! Helpers of all workloads: budgets, opening, loading, settling, verification.
+//! Helpers of all workloads.
 
 use super::Measure;
 use crate::{
@@ -9,35 +9,29 @@ use crate::{
 use anyhow::{Context as _, Result, ensure};
 use std::{cell::Cell, fs, path::Path, process::Command, time::Duration};
 
-/// Budget in bytes a row for writes: 128 MiB at 2 M rows, 512 MiB at 8 M.
+/// Bytes a row: 128 MiB at 2 M rows.
 const WRITE_BUDGET_PER_ROW: u64 = 64;
-/// Minimum budget.
 const BUDGET_MIN: u64 = 16 << 20;
-/// Minimum budget of a cold workload, which must not hold the data.
+/// A cold workload's budget must not hold the data.
 const COLD_BUDGET_MIN: u64 = 4 << 20;
-/// Rows in a commit of a load that is not measured.
 const LOAD_BATCH_LEN: usize = 1000;
 
 pub struct Context<'a> {
     pub kind: &'a EngineKind,
-    /// A fresh folder.
     pub folder: &'a Path,
-    /// Folder of kept loads, for workloads that begin with the same rows.
+    /// Folder of kept loads.
     pub loads: Option<&'a Path>,
-    /// Number of rows.
     pub n: u64,
-    /// Maximum time of a phase, which then stops with the work done so far.
+    /// A phase stops at this time with the work done.
     pub limit: Duration,
     pub sampler: MemorySampler,
-    /// Largest budget given.
     pub budget: Cell<u64>,
-    /// Peak anonymous memory before verification.
+    /// Before verification.
     pub anonymous_peak: Cell<u64>,
-    /// Peak resident memory before verification.
     pub resident_peak: Cell<u64>,
 }
 
-/// Options of an open; see [`Setup`].
+/// See [`Setup`].
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     pub access: Access,
@@ -50,12 +44,10 @@ pub struct Need {
 }
 
 impl Context<'_> {
-    /// Buffered commits, N small rows.
     pub fn need(&self, access: Access) -> Need {
         self.need_of_rows(access, self.n)
     }
 
-    /// Buffered commits, `rows` small rows.
     pub fn need_of_rows(&self, access: Access, rows: u64) -> Need {
         let data_bytes = Values::small().user_bytes(rows);
         Need { access, rows, durable: false, data_bytes, prefix_len: None, in_memory: false }
@@ -80,8 +72,8 @@ impl Context<'_> {
         })
     }
 
-    /// Opens a database that holds rows 0 to `rows` in version 0, put in that order, and is idle.
-    /// With kept loads it was reopened after the load.
+    /// Opens an idle database with rows 0 to `rows` in version 0, put in that order. With kept
+    /// loads it was reopened after the load.
     pub fn open_loaded(&self, need: Need, order: KeyOrder, values: &Values, rows: u64) -> Result<Box<dyn Engine>> {
         let Some(loads) = self.loads else {
             let engine = self.open(need)?;
@@ -121,13 +113,13 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Notes peak memory before verification takes its own.
+    /// Notes peak memory before verification.
     pub fn note_memory(&self) {
         self.anonymous_peak.set(self.anonymous_peak.get().max(self.sampler.peak()));
         self.resident_peak.set(self.resident_peak.get().max(meter::resident_peak()));
     }
 
-    /// Adds bytes written until idle, and disk space, to the measure of a writing phase.
+    /// Adds bytes written until idle, and disk space.
     pub fn settled(&self, engine: &dyn Engine, measure: Measure, costs: Costs) -> Result<Measure> {
         let rest = settle(engine)?;
         self.note_memory();
@@ -142,8 +134,7 @@ impl Context<'_> {
     }
 }
 
-/// Copies a folder with sparse files and syncs the copy, so that no later phase waits for its
-/// write-back.
+/// Copies sparse files and syncs the copy, so that no later phase waits for write-back.
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to.parent().context("a folder without a parent")?)?;
     let status = Command::new("cp").arg("-a").arg(from).arg(to).status()?;
@@ -152,7 +143,6 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reference values for [`Context::settled`].
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
     pub written_before: u64,
@@ -160,7 +150,6 @@ pub struct Costs {
     pub live_bytes: u64,
 }
 
-/// Flushes and waits until idle.
 pub fn settle(engine: &dyn Engine) -> Result<Duration> {
     let start = std::time::Instant::now();
     engine.flush()?;
@@ -177,7 +166,6 @@ pub fn scan_checksum(reader: &mut dyn Reader) -> Result<Checksum> {
     Ok(seen)
 }
 
-/// The operations of a commit; reuses its memory.
 pub struct Batch {
     keys: Vec<Key>,
     key_len: usize,
@@ -214,7 +202,6 @@ impl Batch {
         engine.write(&self.ops())
     }
 
-    /// Commits them as rows after all others.
     pub fn append(&self, engine: &dyn Engine) -> Result<()> {
         engine.append(&self.ops())
     }

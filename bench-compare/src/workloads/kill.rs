@@ -1,5 +1,5 @@
-//! `open_after_kill`: another process commits and is killed. This one opens its database and looks
-//! for each acknowledged commit.
+//! `open_after_kill`: another process commits and is killed; this one looks for each acknowledged
+//! commit.
 
 use super::{Context, Measure, context::Batch, measure::Phase};
 use crate::{
@@ -18,7 +18,6 @@ use std::{
     time::Duration,
 };
 
-/// Number of commits.
 const fn rows(n: u64) -> u64 {
     n / 4
 }
@@ -55,7 +54,7 @@ pub fn open_after_kill(context: &Context<'_>) -> Result<Vec<Measure>> {
     Ok(vec![measure])
 }
 
-/// Commits and kills its own process. Returns only on failure.
+/// Returns only on failure.
 pub fn write_and_die(kind: &EngineKind, n: u64, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     let context = Context {

@@ -8,11 +8,9 @@ use crate::{
 };
 use anyhow::Result;
 
-/// Bytes of a value.
 const LEN: usize = 1 << 20;
-/// Distinct values. To create each would cost more than some engines take to write it.
+/// To create each value would cost more than some engines take to write it.
 const DISTINCT: u64 = 8;
-/// Reads of each value.
 const PASSES: u64 = 4;
 
 pub fn large_values(context: &Context<'_>) -> Result<Vec<Measure>> {
@@ -61,7 +59,7 @@ fn in_bytes(measure: Measure) -> Measure {
     measure.with("bytes_per_second", rate)
 }
 
-/// Adds a word of each cache line, so that engines without a copy read all memory too.
+/// Makes engines without a copy read all memory, too.
 fn add(seen: &mut Checksum, value: &[u8]) {
     seen.count += 1;
     for line in value.chunks(64) {

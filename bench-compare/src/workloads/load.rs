@@ -1,6 +1,6 @@
-//! Latency against load: one thread, half gets, half puts. A first phase runs at full speed and
-//! gives the maximum rate. Then operations are due at fixed times, at shares of that rate. Latency
-//! counts from the due time, so that operations queued behind a slow one are slow too.
+//! Latency against load: one thread, half gets, half puts. A first phase at full speed gives the
+//! maximum rate; then operations are due at fixed times, at shares of it. Latency counts from the
+//! due time: operations queued behind a slow one are slow.
 
 use super::{
     Context, Measure,
@@ -19,13 +19,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Shares of the maximum rate, in percent.
+/// Percent of the maximum rate.
 pub const SHARES: [u64; 5] = [20, 40, 60, 80, 95];
 /// Maximum busy wait for the next operation. A sleep may end this much too late.
 const SPIN_MAX: Duration = Duration::from_micros(120);
 const ORDER: KeyOrder = KeyOrder::Random;
 
-/// Name of the measure of a share; `kind` is `reads` or `writes`.
+/// `kind` is `reads` or `writes`.
 pub fn measure_name(share: u64, kind: &str) -> String {
     format!("latency_load_{share}_{kind}")
 }
@@ -39,7 +39,6 @@ pub fn latency_load(context: &Context<'_>) -> Result<Vec<Measure>> {
         Mix { engine: &*engine, reader, values: &values, versions, random, batch: Batch::new(1), last: 0, wrong: 0 };
     let time = time(context);
     let mut measures = mix.run("latency_load_closed", None, time)?;
-    // Reads and writes together.
     let rate: f64 = measures.iter().map(|measure| measure.figures["rate"]).sum();
     for share in SHARES {
         let offered = rate * share as f64 / 100.0;
@@ -68,15 +67,13 @@ struct Mix<'a> {
     versions: Vec<u32>,
     random: Random,
     batch: Batch,
-    /// The last version given.
     last: u32,
     /// Gets that did not find the current version.
     wrong: u64,
 }
 
 impl Mix<'_> {
-    /// Runs for `time`, at `offered` operations a second or at full speed. Measures `name_reads`
-    /// and `name_writes`.
+    /// At `offered` operations a second or at full speed. Measures `name_reads` and `name_writes`.
     fn run(&mut self, name: &str, offered: Option<f64>, time: Duration) -> Result<Vec<Measure>> {
         let (reads, writes) = (Phase::begin(time), Phase::begin(time));
         let mut latencies = [Histogram::new(), Histogram::new()];

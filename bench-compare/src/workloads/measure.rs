@@ -7,20 +7,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Times one read of this many: two clock readings cost much compared with the fastest reads.
+/// One read of this many is timed: two clock readings cost much beside the fastest reads.
 pub const READS_PER_SAMPLE: u64 = 8;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measure {
-    /// Name in the table.
     pub name: String,
-    /// Figures by name: `rate` in operations a second, latencies in microseconds.
+    /// `rate` in operations a second, latencies in microseconds.
     pub figures: BTreeMap<String, f64>,
-    /// Rows read, to compare engines.
     pub count: u64,
-    /// Checksum of the rows.
     pub checksum: String,
-    /// The rows were as expected.
     pub correct: bool,
 }
 
@@ -30,7 +26,6 @@ impl Measure {
         self
     }
 
-    /// Sets the checksum read, and compares it with the expected one.
     pub fn checked(mut self, seen: Checksum, expected: Checksum) -> Measure {
         self.count = seen.count;
         self.checksum = format!("{:016x}", seen.sum);
@@ -39,7 +34,6 @@ impl Measure {
     }
 }
 
-/// A phase in progress, measured by one thread.
 #[derive(Debug)]
 pub struct Phase {
     started: Instant,
@@ -50,7 +44,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// Starts the clocks. The phase ends after `limit` at the latest.
+    /// The phase ends after `limit` at the latest.
     pub fn begin(limit: Duration) -> Phase {
         let cpu = meter::cpu_time();
         let started = Instant::now();
@@ -61,13 +55,13 @@ impl Phase {
         self.started.elapsed()
     }
 
-    /// Returns true if the time is up. Reads the clock once in 256 operations.
+    /// Reads the clock once in 256 operations.
     #[inline]
     pub fn is_over(&self, ops: u64) -> bool {
         ops.is_multiple_of(256) && self.started.elapsed() >= self.limit
     }
 
-    /// Records the time since the last lap as a latency.
+    /// Records the time since the last lap.
     #[inline]
     pub fn lap(&mut self) {
         let now = Instant::now();
@@ -75,7 +69,7 @@ impl Phase {
         self.last = now;
     }
 
-    /// Runs an operation and times every [`READS_PER_SAMPLE`]th one.
+    /// Times every [`READS_PER_SAMPLE`]th operation.
     #[inline]
     pub fn sampled<R>(&mut self, number: u64, operation: impl FnOnce() -> R) -> R {
         if !number.is_multiple_of(READS_PER_SAMPLE) {
@@ -98,7 +92,6 @@ impl Phase {
         result
     }
 
-    /// Adds the latencies of another thread.
     pub fn merge(&mut self, latencies: &Histogram) {
         self.histogram.merge(latencies);
     }

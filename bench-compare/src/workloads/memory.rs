@@ -1,9 +1,8 @@
-//! In memory: gets and prefix scans beside a writer at a fixed rate. Rates follow RocksDB's wiki
-//! page "RocksDB In Memory Workload Performance" (10 K and 80 K writes a second). `memory_large`
-//! has keys of 10 and values of 800 bytes, as RocksDB's notes on performance on Windows.
+//! In memory: gets and prefix scans beside a writer at a fixed rate, with the rates of RocksDB's
+//! wiki page "RocksDB In Memory Workload Performance". `memory_large` has keys of 10 and values of
+//! 800 bytes, as RocksDB's notes on Windows.
 //!
-//! Data need not outlive the process. Engines use their in-memory mode if they have one, otherwise
-//! files on tmpfs.
+//! Engines use their in-memory mode if they have one, otherwise files on tmpfs.
 
 use super::{
     Context, Measure,
@@ -15,9 +14,8 @@ use crate::{
 };
 use anyhow::Result;
 
-/// Puts a second, and their names.
+/// Puts a second.
 const RATES: [(u64, &str); 2] = [(10_000, "10k"), (80_000, "80k")];
-/// Kinds of reads, and their names.
 const READS: [(Reads, &str); 2] = [(Reads::Gets, "get"), (Reads::Prefixes, "prefix")];
 
 pub fn small(context: &Context<'_>) -> Result<Vec<Measure>> {

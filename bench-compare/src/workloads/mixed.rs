@@ -1,5 +1,4 @@
-//! Reads beside writes: one thread reads random rows in their latest version, one overwrites random
-//! rows.
+//! One thread reads random rows, one overwrites random rows.
 
 use super::{
     Context, Measure,
@@ -18,9 +17,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Duration for each row; 10 s at 2 M rows.
+/// 10 s at 2 M rows.
 const TIME_PER_ROW: Duration = Duration::from_micros(5);
-/// Bounds of the duration.
 const TIME_MIN: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 });
 const TIME_MAX: Duration = Duration::from_secs(20);
 /// One of this many prefix scans checks each of its rows.
@@ -43,7 +41,6 @@ fn run(context: &Context<'_>, name: &str, puts_per_second: Option<u64>) -> Resul
     Ok(measures)
 }
 
-/// Duration of a phase.
 pub fn time(context: &Context<'_>) -> Duration {
     (TIME_PER_ROW * context.n as u32).clamp(TIME_MIN, TIME_MAX).min(context.limit)
 }
@@ -51,7 +48,6 @@ pub fn time(context: &Context<'_>) -> Duration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
     Gets,
-    /// All rows of a prefix, with grouped keys.
     Prefixes,
 }
 
@@ -60,12 +56,11 @@ pub struct Both<'a> {
     pub engine: &'a dyn Engine,
     pub order: KeyOrder,
     pub values: &'a Values,
-    /// Loaded rows.
     pub rows: u64,
     pub time: Duration,
 }
 
-/// Reads; reads that found everything; wrong rows.
+/// `found` counts reads that found everything.
 #[derive(Default)]
 struct Seen {
     reads: u64,
@@ -92,8 +87,7 @@ impl Both<'_> {
         writes.merge(&write_latencies);
         let reads = reads.end(&format!("{name}_reads"), seen.reads);
         let writes = writes.end(&format!("{name}_writes"), puts);
-        // The number of reads differs, so the check is that each read found its rows in some
-        // version.
+        // The number of reads differs: each must find its rows in some version.
         let checked = |measure: Measure, is_correct: bool| {
             let mut measure = measure.checked(Checksum::default(), Checksum::default());
             measure.correct = is_correct;
@@ -132,7 +126,7 @@ impl Both<'_> {
     fn scan_prefix(self, reader: &mut dyn Reader, group: u64, seen: &mut Seen) -> Result<()> {
         let first = group * GROUP_LEN;
         let len = (self.rows - first).min(GROUP_LEN);
-        // Never a timed scan, so that checks are in no latency.
+        // Never a timed scan.
         let is_checked = seen.reads % PREFIXES_PER_CHECK == PREFIXES_PER_CHECK - 1;
         let keys: Vec<Key> =
             if is_checked { (first..first + len).map(|row| self.order.key(row)).collect() } else { Vec::new() };

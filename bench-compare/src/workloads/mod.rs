@@ -1,5 +1,5 @@
-//! The workloads. Their names are those of the bars; each runs in a child process and gives one
-//! measure or more.
+//! The workloads, named like their bars. Each runs in a child process and gives one measure or
+//! more.
 
 mod catalog;
 mod context;

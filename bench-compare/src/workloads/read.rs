@@ -10,21 +10,19 @@ use crate::{
 use anyhow::{Context as _, Result};
 use std::thread;
 
-/// Keys of a multi-get.
 const MULTI_LEN: u64 = 16;
-/// Minimum seconds of full scans.
 const SCAN_SECONDS_MIN: f64 = 1.0;
 
 fn loaded(context: &Context<'_>, order: KeyOrder, values: &Values) -> Result<Box<dyn Engine>> {
     let mut need = context.need(Access::Read);
     need.prefix_len = (order == KeyOrder::Grouped).then_some(PREFIX_LEN);
     let engine = context.open_loaded(need, order, values, context.n)?;
-    // Warms the data: reads each row once.
+    // Warms the data.
     super::context::scan_checksum(&mut *engine.reader()?)?;
     Ok(engine)
 }
 
-/// Gets random rows; returns checksum and number of gets.
+/// Returns checksum and number of gets.
 fn get_random(reader: &mut dyn Reader, seed: u64, n: u64, ops: u64, phase: &mut Phase) -> Result<(Checksum, u64)> {
     let (mut seen, mut random, mut done) = (Checksum::default(), Random::new(seed), 0);
     while done < ops && !phase.is_over(done) {
@@ -225,22 +223,21 @@ fn scan(
     (0..n).for_each(|row| one.expect(KeyOrder::Random, &values, row, 0));
     let mut expected = Checksum::default();
     (0..passes).for_each(|_| expected.merge(one));
-    // The number of passes differs between engines; the compared checksum is that of one pass.
+    // The number of passes differs; the compared checksum is that of one.
     let is_correct = seen == expected;
     let mut measure = measure.checked(if is_correct { one } else { seen }, one);
     measure.correct = is_correct;
     Ok(vec![measure])
 }
 
-/// Random gets with a dropped page cache and a small block cache. Few enough that pages are hardly
-/// read twice, or the page cache would serve them.
+/// Dropped page cache, small block cache. Few enough gets that the page cache hardly serves any.
 pub fn cold_read(context: &Context<'_>) -> Result<Vec<Measure>> {
     let (values, order, n) = (Values::small(), KeyOrder::Random, context.n);
     drop(context.open_loaded(context.need(Access::Write), order, &values, n)?);
     meter::drop_from_page_cache(context.folder)?;
     let engine = context.open(context.need(Access::Cold))?;
     let mut reader = engine.reader()?;
-    // Again, because the open may have read everything.
+    // The open may have read everything.
     meter::drop_from_page_cache(context.folder)?;
     let (mut seen, mut random, mut done) = (Checksum::default(), Random::new(mix(81)), 0);
     let ops = (n / 100).clamp(500, 20_000);

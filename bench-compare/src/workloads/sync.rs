@@ -1,4 +1,4 @@
-//! Durable commits: their rate relative to the device's, and their processor time.
+//! Durable commits: rate relative to the device, and processor time.
 
 use super::{
     Context, Measure,
@@ -22,10 +22,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes of a bare write: about a log record of one put.
+/// About a log record of one put.
 const BARE_LEN: usize = 192;
-/// Commits and bare writes alternate in groups of this size, because the device's speed changes by
-/// the second.
+/// Commits and bare writes alternate in groups, because the device's speed changes by the second.
 const BARE_EVERY: u64 = 200;
 
 pub fn commit_sync_one(context: &Context<'_>) -> Result<Vec<Measure>> {
@@ -62,7 +61,6 @@ pub fn commit_sync_one(context: &Context<'_>) -> Result<Vec<Measure>> {
     Ok(vec![measure.with("bare_us", bare_us).with("over_bare", commit_us / bare_us)])
 }
 
-/// Number of durable commits of all threads.
 fn commits(context: &Context<'_>) -> u64 {
     (context.n / 100).clamp(400, 20_000)
 }
@@ -111,13 +109,13 @@ fn commit_sync(context: &Context<'_>, name: &str, threads: u64) -> Result<Measur
     let done = done.load(Ordering::Relaxed);
     let measure = phase.end(name, done);
     context.note_memory();
-    // Each row taken was committed, so they are the first rows.
+    // All rows taken were committed.
     let mut expected = Checksum::default();
     (0..done).for_each(|row| expected.expect(order, values, row, 0));
     Ok(measure.checked(scan_checksum(&mut *engine.reader()?)?, expected))
 }
 
-/// The cost of a sync alone: a small write into a preallocated file, and `fdatasync`.
+/// A small write into a preallocated file, and `fdatasync`.
 struct Bare {
     path: PathBuf,
     file: File,
@@ -126,7 +124,7 @@ struct Bare {
 }
 
 impl Bare {
-    /// Length of the file; writes wrap around.
+    /// Writes wrap around.
     const FILE_LEN: u64 = 4 << 20;
 
     fn new(folder: &Path) -> Result<Bare> {
@@ -149,7 +147,6 @@ impl Bare {
         Ok(())
     }
 
-    /// Microseconds a write.
     fn us(&self) -> f64 {
         self.taken.as_secs_f64() * 1e6 / self.writes.max(1) as f64
     }
@@ -164,8 +161,7 @@ impl Drop for Bare {
 /// Single commits of `sync_cpu`; commits of 100 puts are a tenth of it.
 const SYNC_CPU_COMMITS: u64 = if cfg!(test) { 100 } else { 1000 };
 
-/// Processor and wall time of durable commits on a large database, which should not depend on its
-/// size.
+/// Costs that should not depend on the size of the database.
 pub fn sync_cpu(context: &Context<'_>) -> Result<Vec<Measure>> {
     let (values, order, n) = (Values::kilobyte(), KeyOrder::Random, context.n);
     let mut need = context.need(Access::Write);
@@ -173,13 +169,12 @@ pub fn sync_cpu(context: &Context<'_>) -> Result<Vec<Measure>> {
     drop(context.open_loaded(need, order, &values, n)?);
     need.durable = true;
     let engine = context.open(need)?;
-    // Written, not just zeroed: a first write would make the system clear a page during the
-    // measurement.
+    // Written: a first write would make the system clear a page during the measurement.
     let mut versions: Vec<u32> = (0..n).map(|_| std::hint::black_box(0)).collect();
     let mut random = Random::new(101);
     let mut measures = Vec::new();
     for (name, len, commits) in [("sync_cpu_1", 1, SYNC_CPU_COMMITS), ("sync_cpu_100", 100, SYNC_CPU_COMMITS / 10)] {
-        // Batches are built before the clocks run, so that the time is the engine's.
+        // Batches are built before the clocks run.
         let rows: Vec<u64> = (0..commits * len).map(|_| random.below(n)).collect();
         let batches: Vec<Batch> = rows
             .chunks(len as usize)

@@ -1,4 +1,4 @@
-//! The workloads on a map in memory: they accept correct answers and detect each planted fault.
+//! The workloads on a map in memory: correct answers pass, each planted fault is detected.
 
 use super::Context;
 use crate::{
@@ -23,13 +23,10 @@ const ROWS: u64 = 3200;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A fault of the map.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
-    /// Ignores some puts.
     LosesPuts,
-    /// Ignores some deletes.
     KeepsDeleted,
     /// Ignores overwrites of some keys.
     KeepsOldVersions,
@@ -46,7 +43,6 @@ struct Fake {
     fault: Fault,
 }
 
-/// Maps by folder, so that they can be reopened.
 static MAPS: Mutex<BTreeMap<PathBuf, Arc<RwLock<Map>>>> = Mutex::new(BTreeMap::new());
 
 impl Fake {
@@ -176,7 +172,7 @@ fn new_folder() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// All engines on disk: a database in memory cannot be copied.
+/// A database in memory cannot be copied.
 #[test]
 fn workloads_with_kept_loads_read_same_rows() -> Result<()> {
     let workloads =
@@ -188,7 +184,7 @@ fn workloads_with_kept_loads_read_same_rows() -> Result<()> {
         }
         let kept: Vec<PathBuf> = std::fs::read_dir(&loads)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
         assert_eq!(kept.len(), 5, "gets, prefixes, writes, ycsb_a, ycsb_c: {kept:?}");
-        // Emptied loads must make the workloads fail: kept rows are not loaded again.
+        // Kept rows are not loaded again: emptied loads make the workloads fail.
         for folder in kept {
             std::fs::remove_dir_all(&folder)?;
             std::fs::create_dir(&folder)?;

@@ -12,7 +12,6 @@ use crate::{
 };
 use anyhow::Result;
 
-/// Operations of a large commit.
 const BATCH_LEN: u64 = 100;
 
 pub fn fillseq_b100(context: &Context<'_>) -> Result<Vec<Measure>> {
@@ -27,7 +26,7 @@ pub fn fillrandom_b1(context: &Context<'_>) -> Result<Vec<Measure>> {
     fill(context, "fillrandom_b1", KeyOrder::Random, 1)
 }
 
-/// Commits batches of operations until they or the time run out; returns their number.
+/// Returns the number of operations until they or the time ran out.
 fn write_all(
     engine: &dyn Engine,
     (order, values, batch_len): (KeyOrder, &Values, u64),
@@ -71,7 +70,7 @@ pub fn overwrite(context: &Context<'_>) -> Result<Vec<Measure>> {
     overwrite_rows(context, "overwrite", context.n)
 }
 
-/// A size at which stores have more levels, or partitions, than at N.
+/// Stores have more levels, or partitions, than at N.
 pub fn overwrite_sixteen(context: &Context<'_>) -> Result<Vec<Measure>> {
     overwrite_rows(context, "overwrite_16n", 16 * context.n)
 }
@@ -80,12 +79,12 @@ fn overwrite_rows(context: &Context<'_>, name: &str, n: u64) -> Result<Vec<Measu
     let (values, order) = (Values::small(), KeyOrder::Random);
     let engine = context.open_loaded(context.need_of_rows(Access::Write, n), order, &values, n)?;
     let written_before = meter::bytes_written();
-    // The operation's number is the version: it identifies the last of several writes.
+    // The operation's number is the version.
     let choices = || {
         let mut random = Random::new(11);
         (1..=(n / 2) as u32).map(move |version| (random.below(n), Some(version)))
     };
-    // Scales the limit, which is meant for N rows.
+    // The limit is meant for N rows.
     let mut phase = Phase::begin(context.limit * (n / context.n) as u32);
     let done = write_all(&*engine, (order, &values, BATCH_LEN), &mut choices(), &mut phase)?;
     let measure = phase.end(name, done);
@@ -111,7 +110,7 @@ pub fn deleterandom(context: &Context<'_>) -> Result<Vec<Measure>> {
     let done = write_all(&*engine, (order, &values, BATCH_LEN), &mut deletes, &mut phase)?;
     let deletes = phase.end("deleterandom", done);
 
-    // At once, over the deleted rows.
+    // Over the deleted rows.
     let phase = Phase::begin(context.limit);
     let seen = scan_checksum(&mut *engine.reader()?)?;
     let scan = phase.end("deleterandom_scan", seen.count);
@@ -128,7 +127,6 @@ pub fn deleterandom(context: &Context<'_>) -> Result<Vec<Measure>> {
     Ok(vec![deletes.checked(seen, expected), scan.checked(seen, expected)])
 }
 
-/// Rows in ascending order, computed on demand.
 struct Ascending<'a> {
     values: &'a Values,
     row: u64,
@@ -165,7 +163,7 @@ pub fn bulk_sorted(context: &Context<'_>) -> Result<Vec<Measure>> {
     Ok(vec![measure.checked(scan_checksum(&mut *engine.reader()?)?, expected)])
 }
 
-/// Disk space of documents of 1.1 KB when idle.
+/// Disk space of documents when idle.
 pub fn kilobyte_documents(context: &Context<'_>) -> Result<Vec<Measure>> {
     let (values, order, rows) = (Values::new(1050, 100), KeyOrder::Random, context.n / 2);
     let mut need = context.need(Access::Write);

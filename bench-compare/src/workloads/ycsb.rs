@@ -12,18 +12,16 @@ use crate::{
 use anyhow::Result;
 
 const THETA: f64 = 0.99;
-/// Maximum rows of a scan.
 const SCAN_LEN_MAX: u64 = 100;
 const ORDER: KeyOrder = KeyOrder::Random;
 
-/// Percentages of operations; reads fill up to 100.
+/// Percentages; reads fill up to 100.
 #[derive(Clone, Copy, Default)]
 struct Mix {
     updates: u64,
     inserts: u64,
     scans: u64,
     read_modify_writes: u64,
-    /// Prefers the newest rows.
     latest: bool,
 }
 
@@ -51,15 +49,13 @@ pub fn f(context: &Context<'_>) -> Result<Vec<Measure>> {
     run(context, "ycsb_f", Mix { read_modify_writes: 50, ..Mix::default() }, context.n / 4)
 }
 
-/// An operation with its known parameters.
 #[derive(Clone, Copy)]
 enum Operation {
-    /// Reads a row that is in this version.
+    /// The row is in this version.
     Read {
         row: u32,
         version: u32,
     },
-    /// Writes this version.
     Update {
         row: u32,
         version: u32,
@@ -71,15 +67,14 @@ enum Operation {
         row: u32,
         len: u32,
     },
-    /// Reads a row in the version before this one, and writes this one.
+    /// The row is in the version before this one.
     ReadModifyWrite {
         row: u32,
         version: u32,
     },
 }
 
-/// Chooses all operations before the clock runs: random numbers and version lookups would take much
-/// of a read's time.
+/// Before the clock runs: random numbers and version lookups would take much of a read's time.
 fn choose(shares: Mix, rows: u64, ops: u64) -> Vec<Operation> {
     let (zipf, mut random) = (Zipf::new(rows, THETA), Random::new(121));
     let mut versions = vec![0u32; rows as usize];
@@ -112,9 +107,7 @@ struct State<'a> {
     engine: &'a dyn Engine,
     values: Values,
     batch: Batch,
-    /// Checksum of reads and scans.
     seen: Checksum,
-    /// Reads that did not find the current version.
     wrong: u64,
 }
 
@@ -163,14 +156,14 @@ impl State<'_> {
 
 fn run(context: &Context<'_>, name: &str, shares: Mix, ops: u64) -> Result<Vec<Measure>> {
     let (values, rows) = (Values::kilobyte(), context.n / 4);
-    // Half writes is a mixed load with the budget for writes; otherwise the budget holds the data.
+    // Half writes use the budget for writes; otherwise the budget holds the data.
     let is_mostly_read = shares.updates + shares.read_modify_writes < 50;
     let mut need = context.need(if is_mostly_read { Access::Read } else { Access::Write });
     need.data_bytes = values.user_bytes(rows + ops / 10);
     let engine = context.open_loaded(need, ORDER, &values, rows)?;
     let mut reader = engine.reader()?;
     if is_mostly_read {
-        // Warms the data: reads each row once.
+        // Warms the data.
         scan_checksum(&mut *reader)?;
         reader.refresh()?;
     }
@@ -190,7 +183,6 @@ fn run(context: &Context<'_>, name: &str, shares: Mix, ops: u64) -> Result<Vec<M
     finish(measure, &mut *reader, state, rows, &operations[..done as usize])
 }
 
-/// Checks all rows.
 fn finish(
     measure: Measure,
     reader: &mut dyn Reader,
@@ -214,7 +206,7 @@ fn finish(
     }
     reader.refresh()?;
     let left = scan_checksum(reader)?;
-    // Scans are compared between engines only.
+    // Only compared between engines.
     let mut measure = measure.checked(state.seen, state.seen);
     measure.correct = state.wrong == 0 && left == expected;
     Ok(vec![measure])

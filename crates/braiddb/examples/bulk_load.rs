@@ -30,12 +30,12 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
-/// A permutation of the numbers below 2^bits in a seemingly random order.
+/// A permutation of the numbers below 2^bits.
 fn scattered(number: u64, bits: u32) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) & ((1 << bits) - 1)
 }
 
-/// Peak memory of the process in MiB, on Linux.
+/// On Linux, in MiB.
 fn memory_mib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();

@@ -50,7 +50,6 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Waits until idle and prints the cost.
 fn tell_what_idle_ones_cost(count: usize, before: &Option<Taken>) {
     thread::sleep(Duration::from_secs(3));
     let Some((before, idle)) = before.as_ref().zip(Taken::now()) else {
@@ -70,7 +69,6 @@ fn tell_what_idle_ones_cost(count: usize, before: &Option<Taken>) {
     );
 }
 
-/// Compares the latency of the others alone and beside a busy writer.
 fn tell_how_others_fare(users: &[Db]) -> Result<()> {
     let Some((busy, others)) = users.split_first() else { return Ok(()) };
     let quiet = times_of(others)?;
@@ -95,7 +93,6 @@ fn tell_how_others_fare(users: &[Db]) -> Result<()> {
     Ok(())
 }
 
-/// Latencies of durable puts every few milliseconds, for five seconds.
 fn times_of(users: &[Db]) -> Result<String> {
     let mut times = Vec::new();
     let began = Instant::now();
@@ -114,7 +111,6 @@ fn times_of(users: &[Db]) -> Result<String> {
     Ok(format!("median {:.2?}, 99 % {:.2?}, longest {:.2?}", at(500), at(990), at(1000)))
 }
 
-/// Resources of the process.
 struct Taken {
     kib: u64,
     mapped_kib: u64,
@@ -124,7 +120,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Reads /proc; `None` on other systems than Linux.
+    /// `None` on other systems than Linux.
     fn now() -> Option<Taken> {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
         let of = |name: &str| {

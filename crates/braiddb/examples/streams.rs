@@ -102,14 +102,12 @@ fn show() -> Done {
     Ok(())
 }
 
-/// A field of `/proc/self/status`, converted from KiB to bytes.
 fn status(name: &str) -> Done<u64> {
     let text = fs::read_to_string("/proc/self/status")?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)).ok_or("not in /proc/self/status")?;
     Ok(line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>()? * 1024)
 }
 
-/// Bytes that the process has written to disk.
 fn written() -> Done<u64> {
     let text = fs::read_to_string("/proc/self/io")?;
     let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: ")).ok_or("not in /proc/self/io")?;

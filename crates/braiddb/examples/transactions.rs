@@ -22,7 +22,6 @@ use std::{
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Operations of each kind in a round.
 const OPERATIONS: u64 = 100_000;
 /// Gets in a transaction or snapshot.
 const GETS: u64 = 1000;
@@ -49,7 +48,7 @@ fn picks(rows: u64) -> impl Iterator<Item = u64> {
     (0..OPERATIONS).map(move |n| mix(n ^ 0x5eed) % rows)
 }
 
-/// Runs `work`; returns nanoseconds an operation.
+/// Nanoseconds an operation.
 fn timed(operations: u64, work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
     let start = Instant::now();
     work()?;
@@ -62,7 +61,6 @@ fn option(name: &str, default: u64) -> u64 {
     at.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(default)
 }
 
-/// Name and function of a kind of work.
 type Kind = (&'static str, fn(&Db, &Tree, u64) -> Result<f64, Failure>);
 
 const KINDS: &[Kind] = &[

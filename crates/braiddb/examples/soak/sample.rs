@@ -40,7 +40,7 @@ pub struct Sample {
     /// Keys and values written in this second, and bytes written to storage.
     pub user_bytes: u64,
     pub written_bytes: u64,
-    /// Backpressure, from 0 to 1000.
+    /// From 0 to 1000.
     pub pressure_per_mille: u64,
     /// Stalls of writers since the open, and microseconds that they were throttled.
     pub stalls: u64,
@@ -65,7 +65,6 @@ impl Sample {
     }
 }
 
-/// Runs phases and takes samples.
 pub struct Sampler {
     db: Db,
     dir: PathBuf,

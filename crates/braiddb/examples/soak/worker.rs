@@ -15,20 +15,19 @@ use std::{
 pub const KEY_LEN: usize = 16;
 pub const VALUE_LEN: usize = 120;
 pub const RECORD_LEN: u64 = (KEY_LEN + VALUE_LEN) as u64;
-/// Rows of a scan.
 const SCAN_LEN: usize = 20;
 /// Maximum busy wait for the next operation. A sleep may end this much too late.
 const SPIN_MAX: Duration = Duration::from_micros(120);
 
-/// Pace of the operations.
 #[derive(Clone, Copy, Debug)]
 pub enum Pace {
     /// Puts all records, one after the other.
     Load,
-    /// Each operation follows the one before.
     Closed,
     /// Operations are due at this interval.
-    Open { interval_ns: f64 },
+    Open {
+        interval_ns: f64,
+    },
 }
 
 impl Pace {
@@ -37,7 +36,6 @@ impl Pace {
     }
 }
 
-/// Latencies of a thread since the last sample.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// From the due time.
@@ -241,7 +239,6 @@ impl Worker {
         Ok(Done::Read)
     }
 
-    /// Checks that a record has its expected version.
     fn check(&self, tree: &Tree, index: usize) -> Result<(), Failure> {
         let (record, version) = (self.record(index), self.versions[index]);
         let expected = (version != 0).then(|| value(record, version));
@@ -267,7 +264,7 @@ fn wait_until(due: Instant, stop: &AtomicBool) -> bool {
     }
 }
 
-/// Checks every record by a get, and counts all by a scan; returns the count.
+/// Checks every record by a get, and the count by a scan; returns the count.
 pub fn check_all(tree: &Tree, workers: &[Worker]) -> Result<u64, Failure> {
     let mut live = 0;
     for worker in workers {
