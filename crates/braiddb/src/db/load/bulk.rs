@@ -1,4 +1,4 @@
-//! Bulk loads of records that come in order.
+//! Bulk loads of sorted records.
 
 use super::{
     sorter::{BulkOptions, SORT_MEMORY_MIN, Sorter},
@@ -17,11 +17,10 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The most of a key that an error shows.
 const SHOWN_LEN_MAX: usize = 64;
 
-/// A load in the making: records that come in order, for which nothing is logged or kept in memory. They are not there before
-/// [`BulkLoader::finish`], and all of them are after it. Dropped without that, it leaves nothing behind.
+/// A bulk load of sorted records, without log and memtables. The records become visible together at
+/// [`BulkLoader::finish`]; dropping the loader discards them.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -42,13 +41,12 @@ pub struct BulkLoader {
     engine: Arc<Engine>,
     tree: [u8; 4],
     rows: LoadRows,
-    /// The last key of the rows that were handed on.
     last_key: Vec<u8>,
     records: u64,
 }
 
 impl std::fmt::Debug for BulkLoader {
-    /// Without what is inside: see [`Db`](crate::Db).
+    /// Omits internals, as [`Db`](crate::Db) does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("BulkLoader").finish_non_exhaustive()
     }
@@ -66,20 +64,19 @@ impl BulkLoader {
         })
     }
 
-    /// Adds a record, whose key comes after all keys that were added before. Else `InvalidArgument` names the record and both keys. After an error
-    /// the load is over, and nothing of it is left.
+    /// Adds a record. Its key must be greater than all earlier keys; otherwise `InvalidArgument`
+    /// names the record and both keys. Any error ends the load and discards it.
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add_with_end(key.as_ref(), value.as_ref(), None)
     }
 
-    /// Adds a record as [`BulkLoader::add`] does, whose value expires when `ttl` has passed from now on: see
-    /// [`Tree::put_with_ttl`].
+    /// Adds a record whose value expires after `ttl` from now: see [`Tree::put_with_ttl`].
     pub fn add_with_ttl(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
         let expires_us = self.engine.expiry_after(ttl);
         self.add_with_end(key.as_ref(), value.as_ref(), Some(expires_us))
     }
 
-    /// Adds a record as [`BulkLoader::add`] does, with the moment when its value expires: see [`Tree::put_until`].
+    /// Adds a record whose value expires at `expires`: see [`Tree::put_until`].
     pub fn add_until(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, expires: SystemTime) -> Result<()> {
         let expires_us = self.engine.expiry_at(expires);
         self.add_with_end(key.as_ref(), value.as_ref(), Some(expires_us))
@@ -126,15 +123,17 @@ impl BulkLoader {
         self.sink.as_mut().ok_or_else(over)?.write(rows)
     }
 
-    /// How many records were added.
+    /// Returns the number of added records.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// Has all records be there from now on, by one commit. They survive a power failure when this returns, and so do all commits before.
+    /// Makes all records visible by one commit. On return the load and all earlier commits are
+    /// durable.
     ///
-    /// What was committed to the same keys before is superseded, whenever the load was begun; it is not seen by snapshots that were taken before, and
-    /// transactions that have read of its range fail to commit as for any other commit. What is in memory of the range is flushed first.
+    /// The load replaces everything committed to its keys before this call. Older snapshots do not
+    /// see it, and transactions that read keys of its range conflict with it. Memtables with keys
+    /// of the range are flushed first.
     pub fn finish(mut self) -> Result<Loaded> {
         if !self.rows.is_empty() {
             self.hand_on()?;
@@ -143,8 +142,8 @@ impl BulkLoader {
     }
 }
 
-/// A load in the making, of records in any order: see [`Tree::bulk_load_unsorted`]. They are not there before [`UnsortedLoader::finish`], and all
-/// of them are after it. Dropped without that, it leaves nothing behind.
+/// A bulk load of records in any order: see [`Tree::bulk_load_unsorted`]. The records become
+/// visible together at [`UnsortedLoader::finish`]; dropping the loader discards them.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -167,15 +166,15 @@ pub struct UnsortedLoader<'a> {
 }
 
 impl std::fmt::Debug for UnsortedLoader<'_> {
-    /// Without what is inside: see [`Db`](crate::Db).
+    /// Omits internals, as [`Db`](crate::Db) does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("UnsortedLoader").finish_non_exhaustive()
     }
 }
 
 impl UnsortedLoader<'_> {
-    /// Adds a record. After an error in writing, nothing more can be added, and nothing will be loaded. A key or value beyond the limits is
-    /// `InvalidArgument`, and is left out.
+    /// Adds a record. A key or value beyond the limits returns `InvalidArgument` and is skipped. A
+    /// write error ends the load and discards it.
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         check_key(key)?;
@@ -186,7 +185,8 @@ impl UnsortedLoader<'_> {
         self.sorter.add(key, value).inspect_err(|_| self.has_failed = true)
     }
 
-    /// Has all records be there from now on, by one commit, as [`BulkLoader::finish`] does; of several records of one key the last.
+    /// Makes all records visible by one commit, like [`BulkLoader::finish`]. The last record of a
+    /// key wins.
     pub fn finish(self) -> Result<Loaded> {
         if self.has_failed {
             return Err(over());
@@ -197,7 +197,6 @@ impl UnsortedLoader<'_> {
     }
 }
 
-/// The error about a record whose key does not come after the last.
 #[cold]
 pub(in crate::db) fn disorder(record: u64, key: &[u8], last: &[u8]) -> Error {
     let what = if last == key { "comes twice" } else { "comes after a greater one" };
@@ -213,7 +212,7 @@ fn over() -> Error {
     Error::InvalidArgument("the load has failed before, and nothing of it is left: begin another".to_owned())
 }
 
-/// Whether a key is less than another that comes in pieces.
+/// Compares a key with the concatenation of `pieces`.
 fn is_less(key: &[u8], pieces: &[&[u8]]) -> bool {
     let mut rest = key;
     for piece in pieces {
@@ -231,18 +230,19 @@ fn shown(key: &[u8]) -> String {
     format!("{}{more}", key[..key.len().min(SHOWN_LEN_MAX)].escape_ascii())
 }
 
-/// As [`BulkLoader`], of pairs for a tree that keeps many values to a key.
+/// A [`BulkLoader`] of pairs for a multi-tree.
 pub struct MultiBulkLoader(BulkLoader);
 
 impl std::fmt::Debug for MultiBulkLoader {
-    /// Without what is inside: see [`Db`](crate::Db).
+    /// Omits internals, as [`Db`](crate::Db) does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MultiBulkLoader").finish_non_exhaustive()
     }
 }
 
 impl MultiBulkLoader {
-    /// Adds a pair. Pairs come by key, those of one key by value, each once; else as [`BulkLoader::add`].
+    /// Adds a pair. Pairs must ascend by key, then by value, without duplicates; errors are those
+    /// of [`BulkLoader::add`].
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         let checked = check_key(key).and_then(|()| check_key(value));
@@ -250,26 +250,27 @@ impl MultiBulkLoader {
         done.inspect_err(|_| self.0.sink = None)
     }
 
-    /// As [`BulkLoader::finish`].
+    /// Completes the load, like [`BulkLoader::finish`].
     pub fn finish(self) -> Result<Loaded> {
         self.0.finish()
     }
 }
 
 impl Tree {
-    /// Begins a load of records that come in order.
+    /// Begins a bulk load of sorted records.
     pub fn bulk_loader(&self) -> Result<BulkLoader> {
         BulkLoader::new(self)
     }
 
-    /// Loads records that come by ascending key, each key once, straight into files: at the speed of the device, without a log, in little memory.
-    /// Either all of them are there afterwards, by one durable commit, or none is.
+    /// Loads records in strictly ascending key order directly into files, without log and in little
+    /// memory. All become visible by one durable commit, or none.
     ///
-    /// What comes after the first 64 MiB is written past the system's cache, so that a load drives nothing out of it: the first read of each block of
-    /// that goes to the device.
+    /// Data after the first 64 MiB bypass the system's page cache, so a load evicts nothing, but
+    /// the first read of such a block goes to the device.
     ///
-    /// The tree may hold something already, and be written to meanwhile: see [`BulkLoader::finish`]. Values expire as those of puts would, in a tree
-    /// with a [`crate::TreeOptions::ttl`], counted from the load's beginning. A record out of order is `InvalidArgument`, and names the record.
+    /// The tree may have other records and concurrent writes: see [`BulkLoader::finish`]. With a
+    /// [`crate::TreeOptions::ttl`] the values expire, counted from the beginning of the load. A
+    /// record out of order returns `InvalidArgument`.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -295,10 +296,11 @@ impl Tree {
 }
 
 impl Tree {
-    /// As [`Tree::bulk_load`], of records in any order; of several records of one key the **last** counts.
+    /// Loads records in any order, like [`Tree::bulk_load`]. The **last** record of a key wins.
     ///
-    /// They are sorted in memory ([`BulkOptions::memory`]) as far as that goes, and beyond that in files, of the database's directory, which take about as much space as the records
-    /// do, packed, until the load is done. So each record is written twice, or once more for each time that there are more than a few hundred such files.
+    /// Sorts in memory ([`BulkOptions::memory`]). Larger loads spill to compressed files in the
+    /// database's directory, about as large as the records, until the load ends. So each record is
+    /// written twice, and once more for every few hundred such files.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -323,13 +325,14 @@ impl Tree {
         loader.finish()
     }
 
-    /// Begins a load of records in any order. They have no ends of their own: with a [`crate::TreeOptions::ttl`] all of them expire.
+    /// Begins a bulk load of records in any order. With a [`crate::TreeOptions::ttl`] all values
+    /// expire.
     pub fn unsorted_loader<'a>(&self, options: BulkOptions<'a>) -> Result<UnsortedLoader<'a>> {
         let engine = self.db().engine();
         if let Some(memory) = options.memory {
             check_range("memory", memory, SORT_MEMORY_MIN, usize::MAX)?;
         }
-        // What cannot be loaded is told before it is sorted.
+        // Reports errors before the sort.
         drop(LoadWriter::new(engine, self.state())?);
         let compression = self.state().options.get().compression.unwrap_or(engine.settings.compression);
         let sorter = Sorter::new(engine, self.state().id, compression, options);
@@ -338,7 +341,7 @@ impl Tree {
 }
 
 impl MultiTree {
-    /// Begins a load of pairs that come in order.
+    /// Begins a bulk load of sorted pairs.
     pub fn bulk_loader(&self) -> Result<MultiBulkLoader> {
         Ok(MultiBulkLoader(BulkLoader {
             sink: Some(LoadSink::new(LoadWriter::new(self.db().engine(), self.state())?)?),
@@ -350,7 +353,7 @@ impl MultiTree {
         }))
     }
 
-    /// As [`Tree::bulk_load`], of pairs that come by key and then by value, each once.
+    /// Loads pairs in strictly ascending order of key and value, like [`Tree::bulk_load`].
     pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: impl IntoIterator<Item = (K, V)>) -> Result<Loaded> {
         let mut loader = self.bulk_loader()?;
         for (key, value) in pairs {

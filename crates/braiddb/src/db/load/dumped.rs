@@ -1,4 +1,4 @@
-//! Catalogs and entries as dumps carry them, from a database or into one.
+//! Catalogs and entries in the form of dumps.
 
 use crate::{
     base::{Result, SequenceNumber, TreeId, limits},
@@ -15,31 +15,28 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::{collections::BTreeSet, sync::atomic::AtomicBool};
 
-/// A tree as it was.
 #[derive(Debug)]
 pub struct DumpedTree {
     pub id: u32,
     pub name: String,
     pub multi: bool,
-    /// The tree itself, as the catalog had it.
     pub state: Arc<TreeState>,
 }
 
-/// What the catalog had.
 #[derive(Debug, Default)]
 pub struct DumpedCatalog {
     pub trees: Vec<DumpedTree>,
-    /// Names and numbers of the application's own merge functions.
+    /// Names and numbers of the application's merge functions.
     pub functions: Vec<(String, u64)>,
     pub application_cursor: Option<Vec<u8>>,
-    /// Numbers of trees from this on were not given out.
+    /// Upper bound of all tree numbers ever assigned (exclusive).
     pub next_tree: u32,
-    /// How much of the log is kept: bytes, and microseconds.
+    /// Log retention: bytes, and microseconds.
     pub retention: Option<(u64, u64)>,
 }
 
 impl DumpedCatalog {
-    /// Adds a tree, of which the catalog had this under its name; `None` if it cannot be understood.
+    /// Adds a tree from its catalog entry; `None` if it cannot be decoded.
     pub fn add_tree(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
         let state = TreeState::decode(name, value)?;
         let (id, multi) = (state.id.0, state.multi);
@@ -48,7 +45,7 @@ impl DumpedCatalog {
         Some(())
     }
 
-    /// Adds a tree of which no more than its number is known.
+    /// Adds a tree of which only the number is known.
     pub fn add_unknown_tree(&mut self, id: u32, name: String, multi: bool) {
         let state = TreeState {
             id: TreeId(id),
@@ -61,7 +58,7 @@ impl DumpedCatalog {
         self.trees.push(DumpedTree { id, name, multi, state: Arc::new(state) });
     }
 
-    /// Takes an entry of the catalog, but one that describes a tree; `None` if it cannot be understood.
+    /// Adds another catalog entry; `None` if it cannot be decoded.
     pub fn add_other(&mut self, tag: u8, name: &[u8], value: &[u8]) -> Option<()> {
         match tag {
             b'i' => self.next_tree = u32::from_le_bytes(value.try_into().ok()?),
@@ -71,13 +68,13 @@ impl DumpedCatalog {
             }
             b'c' => self.application_cursor = Some(value.to_vec()),
             b'r' => self.retention = log_kept::decode(value).map(|limit| Some((limit.bytes, limit.age_us)))?,
-            // What the log needs, and a database that is made of this has another.
+            // Entries about the old log do not apply to a new database.
             _ => {}
         }
         Some(())
     }
 
-    /// Says what there is in it that no database has.
+    /// Describes the first inconsistency.
     pub fn check(&self) -> std::result::Result<(), String> {
         let mut names = BTreeSet::new();
         for (index, tree) in self.trees.iter().enumerate() {
@@ -99,43 +96,39 @@ impl DumpedCatalog {
     }
 }
 
-/// What an entry has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpedContent<'a> {
     Value(&'a [u8]),
-    /// A value of so many bytes, which come next, in pieces.
+    /// A value of this length that follows in pieces.
     LongValue(u64),
-    /// What merge functions are to do to what is beneath, as the value of an entry has it.
+    /// Merge operands, encoded as in an entry's value.
     Operands(&'a [u8]),
-    /// The same, in pieces.
+    /// Merge operands of this length that follow in pieces.
     LongOperands(u64),
 }
 
 impl DumpedContent<'_> {
-    /// Whether pieces come next.
     pub fn is_long(&self) -> bool {
         matches!(self, DumpedContent::LongValue(_) | DumpedContent::LongOperands(_))
     }
 }
 
-/// An entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DumpedEntry<'a> {
     /// The user's key; of a pair, its key.
     pub key: &'a [u8],
     /// The commit that wrote it.
     pub sequence: SequenceNumber,
-    /// When it expires, in microseconds of the database's time.
+    /// Expiry time in microseconds of the database's time.
     pub expires_us: Option<u64>,
-    /// Whether the operands just before are to be applied to it: it has their key.
+    /// Whether it is the base of the operands just before, which have the same key.
     pub is_beneath: bool,
     pub content: DumpedContent<'a>,
 }
 
-/// Takes what is read.
+/// Receives entries.
 pub trait EntrySink {
-    /// The next entry.
     fn entry(&mut self, entry: &DumpedEntry<'_>) -> Result<()>;
-    /// The next piece of the long value or operands of the last entry.
+    /// Receives the next piece of the last entry's long value or operands.
     fn piece(&mut self, bytes: &[u8]) -> Result<()>;
 }

@@ -1,7 +1,8 @@
-//! Loads the entries of a dump, as they stood: with the numbers of their commits, with their ends, and operands above what they change.
+//! Loads the entries of a dump with their sequence numbers, expiry times and operands.
 //!
-//! That is possible in a database that is being made for it, whose sequence numbers begin where those of the dump end. The runs of a
-//! tree are put into force by one edit, as those of any load are (`load_install.rs`), but tell their sequence numbers themselves.
+//! Requires a new database whose sequence numbers begin where those of the dump end. One edit
+//! installs the runs of a tree, as in a bulk load (`install.rs`), but the runs store their sequence
+//! numbers.
 
 use super::{
     dumped::{DumpedCatalog, DumpedContent, DumpedEntry, EntrySink},
@@ -27,11 +28,11 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// So much room is made at once for operands that come in pieces, whatever their length is said to be.
+/// Maximum preallocation for operands in pieces, since their announced length may be wrong.
 const ROOM_MAX: usize = 1 << 20;
 
 impl Db {
-    /// Writes what the catalog of a dump had into a new database. Its trees are there after the next open.
+    /// Writes a dumped catalog into a new database. Its trees exist after the next open.
     pub(crate) fn load_catalog(&self, catalog: &DumpedCatalog) -> Result<()> {
         let mut batch = RawBatch::default();
         for tree in &catalog.trees {
@@ -54,7 +55,8 @@ impl Db {
         engine.commit(batch.prepare()?, crate::db::engine::settings::Durability::Sync).map(|_| ())
     }
 
-    /// Begins to load entries into a tree of this number. Several may be at work on one tree, each on keys of its own.
+    /// Begins to load entries into a tree. Several loaders may fill disjoint key ranges of one
+    /// tree.
     pub(crate) fn entry_loader(&self, tree: u32, sequence_max: SequenceNumber) -> Result<EntryLoader> {
         let trees = self.engine().catalog.by_name.read();
         let found = trees.values().find(|state| state.id == TreeId(tree)).cloned();
@@ -73,23 +75,21 @@ impl Db {
     }
 }
 
-/// What comes in pieces.
 #[derive(Debug)]
 enum Long {
     Value { pieces: Box<PieceWriter>, expires_us: Option<u64>, len: u64 },
     Operands { bytes: Vec<u8>, len: u64 },
 }
 
-/// Loads entries of a tree, which come in order.
+/// Loads entries of a tree in order.
 #[derive(Debug)]
 pub struct EntryLoader {
     writer: LoadWriter,
     db: Db,
     tree: Arc<TreeState>,
     sequence_max: SequenceNumber,
-    /// The internal key of the last entry.
     key: Vec<u8>,
-    /// Its number, and whether it has operands.
+    /// Sequence number of the last entry, and whether it has operands.
     last: Option<(SequenceNumber, bool)>,
     long: Option<Long>,
     takes_bad_operands: bool,
@@ -113,7 +113,7 @@ impl EntrySink for EntryLoader {
         }
         self.last = Some((sequence, is_operands));
         match entry.content {
-            // The value of a pair stands in its key.
+            // The key contains the value of a pair.
             DumpedContent::Value(_) if self.tree.multi => self.writer.add_value(&self.key, sequence, b"", None),
             DumpedContent::Value(value) => self.writer.add_value(&self.key, sequence, value, expires_us),
             DumpedContent::Operands(operands) => self.operands(operands),
@@ -163,7 +163,7 @@ fn check_fits(so_far: u64, piece: &[u8], len: u64) -> Result<()> {
 }
 
 impl EntryLoader {
-    /// Makes the entry's internal key the present one, if it may come next.
+    /// Sets the current internal key, if the entry may follow.
     fn take_key(&mut self, entry: &DumpedEntry<'_>) -> Result<()> {
         check_key(entry.key)?;
         if !(1..=self.sequence_max).contains(&entry.sequence) {
@@ -206,7 +206,8 @@ impl EntryLoader {
         self.writer.add_placed(&self.key, sequence, EntryKind::Merge, operands)
     }
 
-    /// Fails for an operand that its function can apply to no value. It is not damage: the dump is what the database had.
+    /// Fails for an operand that its function rejects for every value. This is not damage: the
+    /// database had it.
     fn check_operand(&self, operand: Operand<'_>) -> Result<()> {
         let engine = self.db.engine();
         engine.functions.check(operand.function, operand.bytes).map_err(|e| {
@@ -220,7 +221,7 @@ impl EntryLoader {
         })
     }
 
-    /// Sets whether operands are taken that a merge function can apply to no value.
+    /// Sets whether operands that a merge function rejects for every value are accepted.
     pub fn take_bad_operands(&mut self, takes: bool) {
         self.takes_bad_operands = takes;
     }
@@ -242,7 +243,7 @@ impl EntryLoader {
         }
     }
 
-    /// Ends a run here, so that another may load what comes next.
+    /// Ends a run, so that another loader may continue.
     pub fn end_run(&mut self) -> Result<()> {
         if self.long.is_some() {
             return Err(bad("a long value ends too soon"));
@@ -250,12 +251,12 @@ impl EntryLoader {
         self.writer.end_run()
     }
 
-    /// Takes over what another has loaded of the same tree.
+    /// Takes over the runs of another loader of the tree.
     pub fn absorb(&mut self, other: EntryLoader) -> Result<()> {
         self.writer.absorb(other.writer)
     }
 
-    /// Puts all into force, as one.
+    /// Installs all runs by one commit.
     pub fn install(mut self) -> Result<Loaded> {
         self.end_run()?;
         self.writer.install_entries()

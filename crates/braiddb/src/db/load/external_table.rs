@@ -1,10 +1,10 @@
-//! Tables that are built without the database, by any process, and taken in whole.
+//! Tables built without the database, by any process, and ingested whole.
 //!
-//! A table is a run file whose entries tell no sequence number (`docs/format.md`), with the view of itself inside. What must be known of the
-//! tree to build one is a [`TableSpec`]: the tree's number, which all keys begin with, how it is compressed, and its ttl.
+//! A table is a run file without sequence numbers (`docs/format.md`) that contains its own view. A
+//! [`TableSpec`] has everything about the tree that a builder needs.
 //!
-//! Records of a table carry their ends: an entry of a table is a value (kind 1) or a value that expires (kind 5), and its time is the
-//! database's, as in any run. So `export_tables` and `ingest` of the same database keep ends exact to the microsecond.
+//! Entries are values (kind 1) or expiring values (kind 5). Expiry is in the database's time, as in
+//! any run, so `export_tables` and `ingest` of one database keep it to the microsecond.
 
 use super::{
     bulk::disorder,
@@ -32,17 +32,15 @@ use std::{
     time::Duration,
 };
 
-/// The longest value of a table: it stands there as it is, where a database would have it in a file of its own.
+/// Maximum bytes of a value. A table stores it inline, where a database would use a blob file.
 const VALUE_LEN_MAX: usize = 8 << 20;
 
-/// A table is full at this size.
 const TABLE_BYTES_MAX: u64 = 1 << 30;
 
-/// How much is copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
-/// What must be known of a tree to build tables for it: its number, how it is compressed, and after how long its values expire, if they do.
-/// As text it can be handed to another process.
+/// The properties of a tree that a table builder needs: number, compression and TTL. Its text can
+/// be passed to another process.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -58,7 +56,7 @@ pub struct TableSpec {
     tree: TreeId,
     compression: Compression,
     block_bytes: usize,
-    /// How long values live that are added without an end of their own.
+    /// TTL of values without an expiry time of their own.
     ttl_us: Option<u64>,
 }
 
@@ -94,22 +92,23 @@ impl FromStr for TableSpec {
     }
 }
 
-/// What a table holds.
+/// Properties of a finished table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableInfo {
-    /// Where it is.
+    /// The path.
     pub path: PathBuf,
-    /// How many records.
+    /// The number of records.
     pub records: u64,
-    /// Its length.
+    /// The file's length in bytes.
     pub file_bytes: u64,
-    /// Its first key.
+    /// The first key.
     pub first_key: Vec<u8>,
-    /// Its last key.
+    /// The last key.
     pub last_key: Vec<u8>,
 }
 
-/// Builds a table of records that come in order. Needs no database, and little memory: some megabytes, and about five bytes a record.
+/// Builds a table of sorted records. Needs no database, some megabytes of memory, and about 5 bytes
+/// more per record.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -117,14 +116,14 @@ pub struct TableInfo {
 /// let db = braiddb::Db::open(dir.path().join("db"))?;
 /// let squares = db.tree("squares")?;
 /// let spec = squares.table_spec()?;
-/// // This much may happen in another process.
+/// // The table may be built in another process.
 /// let path = dir.path().join("squares.table");
 /// let mut table = braiddb::TableBuilder::create(&path, &spec)?;
 /// for number in 0..1000u32 {
 ///     table.add(number.to_be_bytes(), (number * number).to_le_bytes())?;
 /// }
 /// assert_eq!(table.finish()?.records, 1000);
-/// // And then:
+/// // Then:
 /// squares.ingest([&path])?;
 /// assert_eq!(squares.get(30u32.to_be_bytes())?.as_deref(), Some(&900u32.to_le_bytes()[..]));
 /// # Ok(())
@@ -137,7 +136,7 @@ pub struct TableBuilder {
     /// `None` after an error.
     run: Option<SortedRunWriter>,
     key: Vec<u8>,
-    /// When values expire that are added without an end of their own.
+    /// Expiry time of values without one of their own.
     expires_us: Option<u64>,
     runtime: Arc<dyn Runtime>,
     records: u64,
@@ -145,14 +144,14 @@ pub struct TableBuilder {
 }
 
 impl std::fmt::Debug for TableBuilder {
-    /// Without what is inside: see [`Db`](crate::Db).
+    /// Omits internals, as [`Db`](crate::Db) does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TableBuilder").finish_non_exhaustive()
     }
 }
 
 impl TableBuilder {
-    /// Begins a table in a file that must not exist yet.
+    /// Creates a table in a new file, which must not exist.
     pub fn create(path: impl AsRef<Path>, spec: &TableSpec) -> Result<TableBuilder> {
         TableBuilder::create_in(
             Arc::new(crate::platform::SystemVfs::new()),
@@ -162,7 +161,7 @@ impl TableBuilder {
         )
     }
 
-    /// The same in any file system.
+    /// Creates a table in any file system.
     pub fn create_in(
         vfs: Arc<dyn Vfs>,
         runtime: Arc<dyn Runtime>,
@@ -193,25 +192,27 @@ impl TableBuilder {
         })
     }
 
-    /// Adds a record, whose key comes after all keys that were added before. Else `InvalidArgument` names the record, and the table is of no use any more.
-    /// If the tree has a [`crate::TreeOptions::ttl`], the value expires so long after the table was begun.
+    /// Adds a record. Its key must be greater than all earlier keys; otherwise `InvalidArgument`
+    /// names the record. Any error makes the table unusable. With a [`crate::TreeOptions::ttl`] the
+    /// value expires that long after the table was created.
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add_with_end(key.as_ref(), value.as_ref(), self.expires_us)
     }
 
-    /// Adds a record as [`TableBuilder::add`] does, whose value expires when `ttl` has passed from now on: see [`Tree::put_with_ttl`].
+    /// Adds a record whose value expires after `ttl` from now: see [`Tree::put_with_ttl`].
     pub fn add_with_ttl(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
         let expires_us = self.runtime.unix_time_us().saturating_add(micros(ttl));
         self.add_with_end(key.as_ref(), value.as_ref(), Some(expires_us))
     }
 
-    /// Adds a record as [`TableBuilder::add`] does, with the moment when its value expires: see [`Tree::put_until`]. The table has no
-    /// database, so this is the wall clock's time: a database whose time is ahead of that (its clock was set back) ends the value so much sooner.
+    /// Adds a record whose value expires at `expires`: see [`Tree::put_until`]. The time is by the
+    /// wall clock. A database whose time is ahead of it, because its clock was set back, expires
+    /// the value that much earlier.
     pub fn add_until(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, expires: SystemTime) -> Result<()> {
         self.add_with_end(key.as_ref(), value.as_ref(), Some(since_1970(expires)))
     }
 
-    /// Adds a record that expires at a moment of the database's time, or never.
+    /// Adds a record with an expiry time in the database's time, or without one.
     pub(in crate::db) fn add_with_end(&mut self, key: &[u8], value: &[u8], expires_us: Option<u64>) -> Result<()> {
         self.try_add(key, value, expires_us).inspect_err(|_| self.run = None)
     }
@@ -240,18 +241,18 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// About how long the table is.
+    /// Estimates the table's length in bytes.
     pub fn estimated_bytes(&self) -> u64 {
         self.run.as_ref().map_or(0, SortedRunWriter::estimated_bytes)
     }
 
-    /// Whether it has as much as it should: time to finish it and to begin another. A table takes half as much again.
+    /// Returns whether the table is at its intended size. It can still take half as much again.
     pub fn is_full(&self) -> bool {
         self.estimated_bytes() >= TABLE_BYTES_MAX
             || self.run.as_ref().is_some_and(|run| run.block_count() >= PART_BLOCKS_MAX)
     }
 
-    /// Completes the table, and makes it and its name survive a power failure.
+    /// Completes the table and makes it durable under its name.
     pub fn finish(mut self) -> Result<TableInfo> {
         let run = self.run.take().ok_or_else(over)?;
         if self.records == 0 {
@@ -287,14 +288,13 @@ impl Drop for TableBuilder {
     }
 }
 
-/// A table that is to be taken in.
 struct Incoming {
     path: PathBuf,
     meta: RunMeta,
 }
 
 impl Tree {
-    /// What must be known of the tree to build tables for it.
+    /// Returns the properties that a table builder needs.
     pub fn table_spec(&self) -> Result<TableSpec> {
         let state = self.state();
         state.check()?;
@@ -307,17 +307,21 @@ impl Tree {
         })
     }
 
-    /// Takes in tables that [`TableBuilder`] has made for this tree, all of them by one durable commit, or none: as if their records had been put just
-    /// now. They come in any order and do not overlap. Records keep the ends that the tables give them, and no others: a
-    /// record without an end does not expire, whatever the tree's [`crate::TreeOptions::ttl`] is now. One that has expired stays expired, and hides what
-    /// the tree had under its key.
+    /// Ingests tables that [`TableBuilder`] made for this tree by one durable commit, as if their
+    /// records were put now. Tables may come in any order, but must not overlap.
     ///
-    /// A table becomes a second name (a hard link) of the same file where the file system can do that, and else a copy. So the given file may be removed
-    /// afterwards, but **must not be changed**. Costs some reads for each table, whatever it holds: what its header, footer and index say is checked here, records
-    /// when they are read ([`crate::Db::verify`] reads all).
+    /// Records keep the expiry times in the tables: a record without one does not expire, whatever
+    /// the tree's present [`crate::TreeOptions::ttl`]. An expired record stays expired and hides
+    /// older versions.
     ///
-    /// Errors: `InvalidArgument` if a file is no table or one for another tree, or if tables overlap; `Corruption` if one is damaged or cut short;
-    /// `Unsupported` if it was made by a newer version.
+    /// A table becomes a hard link to the file, or a copy where links are not possible. The file
+    /// may be removed afterwards, but **must not be changed**. The cost is a few reads for each
+    /// table: header, footer and index are checked now, records when they are read
+    /// ([`crate::Db::verify`] reads all).
+    ///
+    /// Errors: `InvalidArgument` for a file that is no table of this tree, and for overlapping
+    /// tables; `Corruption` for a damaged or truncated one; `Unsupported` for one from a newer
+    /// version.
     pub fn ingest<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) -> Result<Loaded> {
         let engine = self.db().engine();
         let mut writer = LoadWriter::new(engine, self.state())?;
@@ -342,7 +346,7 @@ impl Tree {
             let to = FileSet::run_path(&engine.dir, number);
             writer.adopt(to.clone());
             take_in(&*engine.settings.vfs, &table.path, &to)?;
-            // As it stands there now: whatever became of the other name meanwhile.
+            // Read again through the new name, since the file may have changed meanwhile.
             let meta = table_meta(&engine.table, &to, self.state().id)?;
             if (RunMeta { number: 0, ..meta.clone() }) != (RunMeta { number: 0, ..table.meta }) {
                 return Err(Error::InvalidArgument(format!(
@@ -357,7 +361,7 @@ impl Tree {
     }
 }
 
-/// What a table says of itself, if it is one for this tree.
+/// Reads the meta of a table of this tree.
 fn table_meta(context: &TableContext, path: &Path, tree: TreeId) -> Result<RunMeta> {
     let no_table = |what: &str| {
         Error::InvalidArgument(format!(
@@ -382,10 +386,10 @@ fn table_meta(context: &TableContext, path: &Path, tree: TreeId) -> Result<RunMe
     Ok(meta)
 }
 
-/// Gives a file a second name, and makes it durable; where that cannot be, copies it.
+/// Makes a durable hard link, or else a copy.
 fn take_in(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
     if vfs.hard_link(from, to).is_ok() {
-        // Whoever made it may not have had it synced.
+        // Its builder may not have synced it.
         let synced = vfs.open(to, OpenMode::ReadWrite).and_then(|file| file.sync_data());
         return match synced {
             Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {

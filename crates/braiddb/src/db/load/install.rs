@@ -1,20 +1,23 @@
-//! Puts the runs of a load into force: by one edit, at one sequence number, as one commit.
+//! Installs the runs of a load by one edit, at one sequence number, as one commit.
 //!
-//! # Why this is right
+//! # Correctness
 //!
-//! - *A load is newer than all that was committed before, and older than all after.* Its number is drawn while `write` is held, as that of a
-//!   commit group is, and until the edit is in force nobody else commits.
-//! - *What memtables hold of a key is newer than what runs do*: readers stop where they find something in a memtable. So what memtables hold of
-//!   the load's range is flushed before: as long as writers go on, without holding them up; what they have written meanwhile,
-//!   while they wait.
-//! - *Who reads at a number sees all commits up to it, or none of a later one.* The version with the runs is published before the number.
-//!   Who has the version, and a number before the load's, passes its entries over. Who has loaded the state before, and then the load's number or a later one,
-//!   lacks the load; so he must not see anything later either: the state with the runs begins a new active memtable, which that reader does not have.
-//!   Who holds a snapshot of the load's number has taken it after the version was published, and loads his state after that.
-//! - *A crash loses no commit before one that is kept.* The log is synced before the edit is written. So the log holds what is
-//!   before the load, the manifest has the load, and what comes after has higher numbers and goes to the log. Recovery applies the records
-//!   above the flushed number, which a load does not change: it says of memtables what is in runs.
-//! - *Transactions* find the load's range noted in the window, or its entries in the runs.
+//! - *A load is newer than all earlier commits and older than all later ones.* Its number is drawn
+//!   under `write`, like that of a commit group, and no other commit happens until the edit is
+//!   installed.
+//! - *Entries in memtables are newer than those in runs*: reads stop at the first memtable with an
+//!   entry. So memtables with keys of the load's range are flushed first, at first without blocking
+//!   writers, the remainder under `write`.
+//! - *A reader at a sequence number sees all commits up to it and none above.* The version with the
+//!   runs is published before the number. With the new version and an older number, a reader skips
+//!   the load's entries. With an older read state and the load's number or a later one, a reader
+//!   misses the load, so it must miss everything later too: the new read state begins a new active
+//!   memtable, which that reader does not have. A snapshot at the load's number is taken after the
+//!   version was published, and loads the read state after that.
+//! - *A crash loses no commit before a surviving one.* The log is synced before the edit is
+//!   written. It contains everything before the load; later commits have higher numbers and go to
+//!   the log. Recovery applies records above the flushed number, which a load does not change.
+//! - *Transactions* find the load's range in the conflict window, or its entries in the runs.
 
 use super::placement::{Existing, Place, divide};
 use crate::{
@@ -38,30 +41,32 @@ use std::{
     time::Duration,
 };
 
-/// What memtables hold of the range is flushed so often without holding writers up.
+/// Number of flushes of the range without blocking writers.
 const FLUSHES_WHILE_OTHERS_WRITE: u32 = 2;
 
-/// So long a load waits for jobs at work on its partitions. Without that it does no harm, but its runs stay in one partition.
+/// Maximum wait for jobs on the load's partitions. After it, the load goes on, but its runs stay in
+/// one partition.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// A part of so large a part of the partition's largest size is worth a partition of its own.
+/// A part needs this fraction of the maximum partition size to become a partition.
 const PARTS_MAX: u64 = 8;
 
-/// Partitions that no job works on meanwhile.
+/// Partitions reserved against jobs.
 struct Reserved<'a> {
     engine: &'a Engine,
     ids: BTreeSet<u64>,
 }
 
 impl<'a> Reserved<'a> {
-    /// Reserves the partitions in which runs of these ranges come to lie next to one another.
+    /// Reserves the partitions that the runs reach.
     fn of(engine: &'a Engine, runs: &[RunMeta]) -> Result<Reserved<'a>> {
         let mut reserved = Reserved { engine, ids: BTreeSet::new() };
         let until_ns = engine.now_ns().saturating_add(PATIENCE_NS);
         loop {
             engine.check_writable()?;
             let mut work = engine.work.lock();
-            // Under the lock: a job that is done has published its version before it lets go of its partition.
+            // Loaded under the lock: a finished job publishes its version before it releases its
+            // partition.
             let state = engine.state.load_full();
             let wanted: BTreeSet<u64> =
                 state.version.partitions.iter().filter(|p| reaches(&p.layout, runs)).map(|p| p.id).collect();
@@ -89,13 +94,13 @@ impl Drop for Reserved<'_> {
     }
 }
 
-/// Whether any of the runs, which are in key order and do not overlap, has keys of a partition.
+/// Returns whether a run has keys of a partition. Runs are sorted and disjoint.
 fn reaches(partition: &PartitionLayout, runs: &[RunMeta]) -> bool {
     let first = runs.partition_point(|run| run.largest < partition.start);
     runs.get(first).is_some_and(|run| partition.end.as_ref().is_none_or(|end| run.smallest < *end))
 }
 
-/// Whether memtables hold anything of the keys from `first` to `last`.
+/// Returns whether memtables have keys in `first..=last`.
 fn is_in_memory(state: &ReadState, first: &[u8], last: &[u8]) -> bool {
     state.memtables().filter(|memtable| !memtable.is_empty()).any(|memtable| {
         let meets = |set: &crate::base::RangeTombstoneSet| {
@@ -107,9 +112,9 @@ fn is_in_memory(state: &ReadState, first: &[u8], last: &[u8]) -> bool {
 }
 
 impl Engine {
-    /// Puts runs of a tree that tell no sequence numbers into force, in key order and without overlap; the number that they were given. Runs of
-    /// a database that is being made of a dump keep the numbers that they tell, which come before all others. Their
-    /// files are synced, but not the directory. The caller keeps the database from being closed.
+    /// Installs sorted, disjoint runs of a tree and returns their sequence number. Runs without
+    /// sequence numbers get the load's. Runs of a dump keep theirs, which precede all others. Files
+    /// must be synced; the directory need not be. The caller prevents a close.
     pub fn install_load(&self, tree: &TreeState, runs: Vec<RunMeta>, user_bytes: u64) -> Result<SequenceNumber> {
         self.check_writable()?;
         self.check_outside_update()?;
@@ -117,19 +122,20 @@ impl Engine {
         let reserved = Reserved::of(self, &runs)?;
         let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(self.snapshots.visible()) };
         let range = (first.smallest.clone(), last.largest.clone());
-        // Most of the log is synced before others have to wait for it.
+        // Sync most of the log before writers are blocked.
         self.sync_log()?;
         let mut write = self.write_past_memtables(tree, &range)?;
         let done = self.catch_panic("a load", || self.install_holding(&mut write, runs, &range, &reserved));
         let done = done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }));
-        // Also if it failed: then nothing stands under its number, but others may have seen it in use.
+        // Also after a failure: the number remains without entries, but other threads may have seen
+        // it in use.
         write.holds_back = false;
         self.snapshots.publish(write.last_sequence);
         self.watches.wake_if_waiting();
         drop(write);
         drop(reserved);
         let sequence = match done {
-            // Then it is not known whether the edit is in force.
+            // It is unknown whether the edit is durable.
             Err(e) if self.failed.load(Ordering::Acquire) => Err(Error::CommitUnknown { reason: e.to_string() }),
             done => done,
         }?;
@@ -144,13 +150,13 @@ impl Engine {
         self.wal.as_ref().map_or(Ok(()), |wal| self.sync_to(wal.end_lsn()))
     }
 
-    /// The right to write, once nothing of the range is in memtables and the tree is still there.
+    /// Locks writes once no memtable has keys of the range and the tree still exists.
     fn write_past_memtables(&self, tree: &TreeState, range: &(Vec<u8>, Vec<u8>)) -> Result<MutexGuard<'_, WriteState>> {
         let mut flushes = 0;
         loop {
             let write = self.await_no_exclusive()?;
             self.check_writable()?;
-            // A drop marks the tree before it commits: it comes after this, or is seen here.
+            // A drop marks the tree before it commits, so it is seen here or comes after the load.
             tree.check()?;
             if !is_in_memory(&self.state.load_full(), &range.0, &range.1) {
                 return Ok(write);
@@ -175,18 +181,17 @@ impl Engine {
         reserved: &Reserved<'_>,
     ) -> Result<SequenceNumber> {
         self.wait_for_flush()?;
-        // Who saw before there is a load that the log lacks it would read what it lacks in vain.
+        // A watcher that saw the marker before the runs exist would read too early.
         write.holds_back = true;
         self.tell_of_load(write, range)?;
         self.sync_log()?;
         let sequence = write.last_sequence + 1;
-        // It is used up whatever comes of the edit.
+        // Used up even if the edit fails.
         write.last_sequence = sequence;
         if self.window.is_open() {
             self.window.note(sequence, &written(range)?);
         }
         for run in &mut runs {
-            // Entries that have numbers of their own keep them.
             if run.max_sequence == 0 {
                 (run.min_sequence, run.max_sequence) = (sequence, sequence);
             }
@@ -201,14 +206,15 @@ impl Engine {
         }
         let installed = self.install_with_fresh_memtable(&mut disk, changes);
         if installed.as_ref().is_err_and(Error::is_disk_full) {
-            // No run has the number, and the log lacks it: that must not look like a gap.
+            // No run has the number and the log lacks it; without a note that would look like a
+            // gap.
             note_refused(&mut write.refused, sequence, sequence);
         }
         installed.map(|()| sequence)
     }
 
-    /// Has the log say, before there is a load, that what this range holds comes past it. What did not go to the log before is flushed: no
-    /// crash keeps a load and loses that.
+    /// Logs, before the load is visible, that the range changes without WAL. Flushes commits
+    /// without WAL first, so that no crash keeps the load and loses them.
     fn tell_of_load(&self, write: &mut WriteState, (first, last): &(Vec<u8>, Vec<u8>)) -> Result<()> {
         let (Some((tree, start)), Some((_, end))) = (split_internal_key(first), split_internal_key(last)) else {
             return Ok(());
@@ -217,7 +223,6 @@ impl Engine {
         self.log_marker(write, &Marker::Range(tree, start.to_vec(), Some(end)))
     }
 
-    /// The changes that bring the runs into their partitions.
     fn changes_for(&self, layout: &Layout, runs: Vec<RunMeta>, reserved: &Reserved<'_>) -> Vec<Change> {
         let part_bytes = self.settings.partition_bytes() / PARTS_MAX;
         let mut changes: Vec<Change> = runs.iter().map(|run| Change::NewRun(Box::new(run.clone()))).collect();
@@ -247,12 +252,12 @@ impl Engine {
     }
 }
 
-/// What the window of recent commits is told of a load: that all of its range was written.
+/// Returns the load's range as a batch for the conflict window.
 fn written(range: &(Vec<u8>, Vec<u8>)) -> Result<Vec<u8>> {
     let mut batch = RawBatch::default();
     let mut end = range.1.clone();
     end.push(0);
-    // The longest key of all has none after it that could be told; so short a range of keys is noted by their common start.
+    // No bound follows the longest possible key, so its prefix is rounded up.
     if end.len() > limits::MAX_INTERNAL_KEY_LEN {
         end.pop();
         while end.last() == Some(&0xff) {

@@ -1,4 +1,4 @@
-//! Bulk loads: sorting, spilling, writing tables, and installing them.
+//! Bulk loads: sort, spill, write runs and install them.
 
 pub mod bulk;
 pub mod dumped;

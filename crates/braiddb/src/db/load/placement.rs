@@ -1,21 +1,19 @@
-//! Where the runs of a load go within a partition: how it is divided at once, so that nothing has to be written again.
+//! Divides a partition at the runs of a load, so that no data must be rewritten.
 //!
-//! A partition can be divided at any key at which none of its runs has to be torn: a view and its runs stay on one side. A small loose run may
-//! reach into several parts, as those of flushes do.
+//! A partition can be cut at a key only if its view and all view runs stay on one side. A small
+//! unindexed run may reach into several parts, like those of flushes.
 
 use crate::{base::FileNumber, table::RunMeta, version::PartitionLayout, view::ViewMeta};
 use std::collections::BTreeMap;
 
-/// A loose run of so small a part of a new partition may be shared.
+/// An unindexed run may be shared if it is smaller than this fraction of a new partition.
 const SHARED_PART: u64 = 8;
 
-/// A partition as it is.
 pub struct Existing<'a> {
     pub partition: &'a PartitionLayout,
     pub runs: &'a BTreeMap<FileNumber, RunMeta>,
 }
 
-/// A part of a partition.
 #[derive(Debug, PartialEq)]
 pub struct Place {
     pub start: Vec<u8>,
@@ -30,7 +28,7 @@ impl Existing<'_> {
         numbers.iter().filter_map(|number| self.runs.get(number))
     }
 
-    /// Whether the partition may be divided before `key`.
+    /// Returns whether the partition may be cut before `key`.
     fn can_be_cut(&self, key: &[u8], part_bytes: u64) -> bool {
         let lies_across = |run: &RunMeta| run.smallest.as_slice() < key && key <= run.largest.as_slice();
         let is_large = |run: &RunMeta| run.file_bytes * SHARED_PART > part_bytes;
@@ -41,7 +39,7 @@ impl Existing<'_> {
             && !self.metas(&self.partition.loose).any(|run| lies_across(run) && is_large(run))
     }
 
-    /// The bytes of the runs that begin in `from..to`.
+    /// Returns the bytes of the runs that begin in `from..to`.
     fn bytes_between(&self, from: &[u8], to: &[u8]) -> u64 {
         let all = self.metas(&self.partition.runs).chain(self.metas(&self.partition.loose));
         let begins = |run: &&RunMeta| {
@@ -52,7 +50,7 @@ impl Existing<'_> {
     }
 }
 
-/// Where to divide: before runs of the load, where what comes before is enough for a partition.
+/// Chooses cuts before runs of the load, where enough data for a partition precede.
 fn cuts(existing: &Existing<'_>, new: &[&RunMeta], part_bytes: u64) -> Vec<Vec<u8>> {
     let mut cuts: Vec<Vec<u8>> = Vec::new();
     let mut bytes = 0;
@@ -67,7 +65,7 @@ fn cuts(existing: &Existing<'_>, new: &[&RunMeta], part_bytes: u64) -> Vec<Vec<u
             bytes = 0;
         }
         bytes += run.file_bytes;
-        // What is left over at the end makes no partition of its own.
+        // A small remainder does not become a partition.
         let left: u64 = new[index + 1..].iter().map(|run| run.file_bytes).sum();
         if left < part_bytes / 2 {
             break;
@@ -76,7 +74,7 @@ fn cuts(existing: &Existing<'_>, new: &[&RunMeta], part_bytes: u64) -> Vec<Vec<u
     cuts
 }
 
-/// The parts of a partition that these runs come into, which are in key order. One part: it is better left whole.
+/// Returns the parts of a partition for these sorted runs. A single part means no division.
 pub fn divide(existing: &Existing<'_>, new: &[&RunMeta], part_bytes: u64) -> Vec<Place> {
     let Existing { partition, .. } = existing;
     let mut starts = vec![partition.start.clone()];

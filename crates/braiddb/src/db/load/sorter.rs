@@ -1,7 +1,9 @@
-//! External sorting: records in any order come out in key order, each key once, its last record; in bounded memory.
+//! External sorting in bounded memory: returns records in key order, and only the last record of
+//! each key.
 //!
-//! Records are gathered in a buffer. When it is full they are sorted and written as a spill (`spill.rs`), where the database has threads by one
-//! of them, while the next buffer is filled. In the end all spills are merged. What fits into the buffer is never written.
+//! A full buffer is sorted and written as a spill (`spill.rs`), by a background thread if the
+//! database has threads, while the next buffer fills. At the end all spills are merged. Records
+//! that fit into one buffer are never spilled.
 
 use super::{spill::Spiller, writer::LoadRows};
 use crate::{
@@ -12,37 +14,36 @@ use crate::{
 };
 use std::{cell::Cell, sync::Arc};
 
-/// The least memory to sort with.
+/// Minimum memory in bytes.
 pub const SORT_MEMORY_MIN: usize = 64 << 10;
-/// What is taken of the database's memory unless something else is asked for: this part of it.
+/// Default memory: this fraction of the database's, at most `MEMORY_MAX`.
 const MEMORY_PART: usize = 4;
-/// The most that is taken unless more is asked for.
 const MEMORY_MAX: usize = 512 << 20;
 
-/// Records between two reports of progress.
 const RECORDS_PER_REPORT: u64 = 1 << 16;
 
-/// So many records before it is looked at, a record is fetched, so many bytes of it.
+/// Prefetch distance in records, and bytes prefetched for each.
 const ROWS_AHEAD: usize = 8;
 const BYTES_AHEAD: usize = 256;
 
-/// How far a load has come.
+/// Progress of a bulk load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BulkProgress {
-    /// Records that were taken.
+    /// Records added.
     pub records_read: u64,
-    /// Bytes of files that were written to sort with, so far.
+    /// Bytes of spill files written so far.
     pub spilled_bytes: u64,
-    /// Records that were written in order; none before all were read.
+    /// Records written in order; 0 until all were added.
     pub records_written: u64,
 }
 
-/// How to load records that are not sorted.
+/// Options of an unsorted bulk load.
 #[derive(Default)]
 pub struct BulkOptions<'a> {
-    /// How much memory to sort with, in bytes; `None`: a quarter of the database's, 512 MiB at most. At least 64 KiB. The block cache has as much less meanwhile.
+    /// Memory for sorting in bytes, at least 64 KiB, taken from the block cache. `None`: a quarter
+    /// of the database's memory, at most 512 MiB.
     pub memory: Option<usize>,
-    /// Is told how far it is, every 65,536 records.
+    /// Called every 65,536 records.
     pub progress: Option<&'a mut dyn FnMut(BulkProgress)>,
 }
 
@@ -52,7 +53,7 @@ impl std::fmt::Debug for BulkOptions<'_> {
     }
 }
 
-/// Memory that the block cache does without.
+/// Memory taken from the block cache.
 #[derive(Debug)]
 struct Lent {
     engine: Arc<Engine>,
@@ -72,32 +73,29 @@ impl Drop for Lent {
     }
 }
 
-/// The first bytes of a key, as a number.
 fn head(key: &[u8]) -> u64 {
     (key_head(key) >> 64) as u64
 }
 
-/// Where a record stands in the buffer.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    /// The first bytes of the key after what all keys have in common, as a number.
+    /// The first 8 bytes of the key after the shared prefix.
     head: u64,
     at: usize,
     key_len: u32,
     value_len: u32,
 }
 
-/// Records, and where they stand.
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Vec<u8>,
     rows: Vec<Row>,
-    /// How many bytes all keys begin with in common.
+    /// Length of the prefix that all keys share.
     shared: usize,
 }
 
 impl Buffer {
-    /// An empty one, for so many bytes. Memory is not touched before it is needed.
+    /// Reserves the memory, but does not touch it.
     pub fn new(bytes: usize) -> Buffer {
         Buffer { bytes: Vec::with_capacity(bytes), rows: Vec::new(), shared: 0 }
     }
@@ -124,7 +122,7 @@ impl Buffer {
         self.rows.push(row);
     }
 
-    /// Goes by what keys have after fewer bytes than so far. This happens a few times, mostly among the first records.
+    /// Shortens the shared prefix. Rare, and mostly among the first records.
     #[cold]
     fn share(&mut self, shared: usize) {
         let mut rows = std::mem::take(&mut self.rows);
@@ -147,10 +145,9 @@ impl Buffer {
         &self.bytes[at..at + row.value_len as usize]
     }
 
-    /// Shows keys and values, in order.
     pub fn visit(&self, mut take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         for (index, row) in self.rows.iter().enumerate() {
-            // They lie anywhere.
+            // Sorted records are at random places.
             if let Some(soon) = self.rows.get(index + ROWS_AHEAD) {
                 let len = (soon.key_len as usize + soon.value_len as usize).min(BYTES_AHEAD);
                 prefetch(&self.bytes[soon.at..soon.at + len]);
@@ -160,7 +157,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Brings the records in order, and keeps the last of each key.
+    /// Sorts the records and keeps only the last of each key.
     pub fn sort(&mut self) {
         let mut rows = std::mem::take(&mut self.rows);
         let compare = |a: &Row, b: &Row| a.head.cmp(&b.head).then_with(|| self.key(a).cmp(self.key(b)));
@@ -169,18 +166,16 @@ impl Buffer {
         self.rows = rows;
     }
 
-    /// No records.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.rows.clear();
     }
 }
 
-/// Sorts the records of a tree.
 pub struct Sorter<'a> {
     tree: TreeId,
     buffer: Buffer,
-    /// None after a failure.
+    /// `None` after a failure.
     spiller: Option<Spiller>,
     done: BulkProgress,
     progress: Option<&'a mut dyn FnMut(BulkProgress)>,
@@ -194,7 +189,6 @@ impl std::fmt::Debug for Sorter<'_> {
 }
 
 impl<'a> Sorter<'a> {
-    /// No records yet.
     pub fn new(engine: &Arc<Engine>, tree: TreeId, compression: Compression, options: BulkOptions<'a>) -> Sorter<'a> {
         let memory =
             options.memory.unwrap_or((engine.settings.memory / MEMORY_PART).min(MEMORY_MAX)).max(SORT_MEMORY_MIN);
@@ -239,7 +233,7 @@ impl<'a> Sorter<'a> {
         Ok(())
     }
 
-    /// Gives all records to `write`, in order.
+    /// Passes all records to `write` in order.
     pub fn finish(mut self, mut write: impl FnMut(LoadRows) -> Result<()>) -> Result<()> {
         let has_spilled = self.spiller.as_ref().is_some_and(Spiller::has_spilled);
         if has_spilled && !self.buffer.rows.is_empty() {
@@ -260,7 +254,7 @@ impl<'a> Sorter<'a> {
             Ok(())
         };
         if has_spilled {
-            // The memory is needed for what is read and written from now on.
+            // The merge needs the memory.
             drop(buffer);
             spiller.merge(|bytes| spilled_bytes.set(bytes), take)?;
         } else {

@@ -1,8 +1,9 @@
-//! Files of sorted records, for an external sort (`sorter.rs`): written, merged, and removed.
+//! Files of sorted records for an external sort (`sorter.rs`).
 //!
-//! A *spill* is a run file without a view that is not synced, or several of them, one after the other. No manifest ever names one, so the next
-//! open removes what a crash leaves of them. A spill is given its number as a sequence number, so that a merge of spills finds the later record
-//! of a key first. When there are as many spills as may be merged at once, they are merged into one.
+//! A *spill* is one run file, or several consecutive ones, without view and sync. No manifest names
+//! spills, so the next open removes leftovers of a crash. A spill's number is its sequence number,
+//! so a merge meets the latest record of a key first. At the fan-in limit all spills are merged
+//! into one.
 
 use super::sorter::Buffer;
 use crate::{
@@ -24,25 +25,24 @@ use std::{
     thread::JoinHandle,
 };
 
-/// What a spill takes of the memory while it is merged: two pieces that are read ahead, one that is looked at, and a block unpacked.
+/// Memory for each spill in a merge: two read-ahead pieces, the current piece and an unpacked
+/// block.
 const SCAN_BYTES: usize = 448 << 10;
 const FAN_IN_MIN: usize = 4;
 const FAN_IN_MAX: usize = 256;
 
-/// As many threads sort at most: what comes in has to be read by another one.
+/// Maximum number of sorting threads; another thread must read the input.
 const THREADS_MAX: usize = 2;
 
-/// Blocks of spills are read in order, so the longest are best.
+/// Spills are read sequentially, where long blocks are best.
 const SPILL_BLOCK_BYTES: usize = 64 << 10;
 
-/// A part of a spill has so many blocks.
+/// Maximum number of blocks in a file.
 const SPILL_BLOCKS_MAX: u32 = 50_000;
 
-/// Files of sorted records, in order.
 #[derive(Debug)]
 struct Spill(Vec<Arc<Run>>);
 
-/// How spills are written.
 #[derive(Clone, Debug)]
 struct SpillPlace {
     engine: Arc<Engine>,
@@ -51,7 +51,7 @@ struct SpillPlace {
 }
 
 impl SpillPlace {
-    /// Writes the records of a buffer as a spill with this number, and empties it.
+    /// Sorts a buffer, writes it as a spill and empties it.
     fn spill(&self, number: u64, buffer: &mut Buffer) -> Result<Spill> {
         buffer.sort();
         let mut writer = self.writer(number);
@@ -66,48 +66,46 @@ impl SpillPlace {
     }
 }
 
-/// How files of spills are opened. They are written once and read once, so they are not to take the place of other things in the system's cache;
-/// and then somebody has to read ahead.
+/// Returns the context for spill files. They are written and read once, so they bypass the page
+/// cache and need their own read-ahead.
 fn spill_table(engine: &Engine) -> TableContext {
-    // Nobody else has handles to them: they are gone when the load is.
+    // No other thread has handles to them.
     let table = TableContext { disposal: Arc::default(), ..engine.table.clone() };
     if engine.settings.background_threads == 0 {
         return table;
     }
     let runtime = &engine.settings.runtime;
-    // Without a thread it is only slower.
+    // Without the thread the sort is only slower.
     let behind = WriteBehind::start(&**runtime).ok().map(Arc::new);
     let written: Option<Arc<dyn Vfs>> = behind.map(|behind| Arc::new(BehindVfs::new(&table.vfs, &behind)) as _);
     let vfs = Arc::new(AheadVfs::new(written.as_ref().unwrap_or(&table.vfs), runtime));
     TableContext { vfs, ..table }
 }
 
-/// Sorts buffers and writes them as spills: where the database has threads, some are sorted and written while the next one is filled. When it is
-/// dropped, nothing is left of its spills.
+/// Sorts buffers and writes them as spills, with threads in parallel with filling. Removes its
+/// spills when dropped.
 #[derive(Debug)]
 pub struct Spiller {
     place: SpillPlace,
     fan_in: usize,
-    /// In the order in which they were finished.
     spills: Vec<Spill>,
-    /// How many spills there ever were.
+    /// Number of spills ever.
     numbered: u64,
-    /// The bytes that were written.
     spilled_bytes: u64,
-    /// How many buffers there may be, each of so many bytes.
+    /// Maximum number of buffers, and bytes of each.
     buffers: usize,
     buffer_bytes: usize,
-    /// How many there are, and those of them that are empty.
+    /// Number of buffers, and the empty ones.
     made: usize,
     spare: Vec<Buffer>,
-    /// None before they are needed.
+    /// `None` until needed.
     threads: Option<SpillThreads>,
 }
 
 impl Spiller {
-    /// No spills yet. So much memory is there, for all buffers, and later to merge with.
+    /// Creates a spiller that uses `memory` bytes for all buffers, and later for the merge.
     pub fn new(engine: &Arc<Engine>, compression: Compression, memory: usize) -> Spiller {
-        // Each thread has a buffer to sort and write while another one is filled.
+        // Each thread sorts and writes one buffer while another one fills.
         let buffers = 1 + engine.settings.background_threads.min(THREADS_MAX);
         Spiller {
             place: SpillPlace { engine: Arc::clone(engine), table: spill_table(engine), compression },
@@ -123,22 +121,19 @@ impl Spiller {
         }
     }
 
-    /// How many bytes a buffer may have.
     pub fn buffer_bytes(&self) -> usize {
         self.buffer_bytes
     }
 
-    /// The bytes of all spills that were written.
     pub fn spilled_bytes(&self) -> u64 {
         self.spilled_bytes
     }
 
-    /// Whether there was anything to spill.
     pub fn has_spilled(&self) -> bool {
         self.numbered > 0
     }
 
-    /// Has the records of a buffer written as a spill, and gives another buffer that is empty. After an error nothing is left of any spill.
+    /// Queues a buffer for a spill and returns an empty one. An error removes all spills.
     pub fn spill(&mut self, full: Buffer) -> Result<Buffer> {
         self.try_spill(full).inspect_err(|_| self.give_up())
     }
@@ -168,12 +163,10 @@ impl Spiller {
         Ok(self.spare.pop().unwrap_or_else(|| Buffer::new(self.buffer_bytes)))
     }
 
-    /// How many buffers are being written.
     fn in_flight(&self) -> usize {
         self.threads.as_ref().map_or(0, |threads| threads.in_flight)
     }
 
-    /// Waits until one more buffer is written.
     fn await_one(&mut self) -> Result<()> {
         let (spill, empty) = self.threads.as_mut().ok_or_else(panicked)?.receive()?;
         self.take(spill);
@@ -181,7 +174,7 @@ impl Spiller {
         Ok(())
     }
 
-    /// Waits until all buffers are written, and lets go of them: their memory is needed to merge with.
+    /// Waits for all buffers and frees them: the merge needs the memory.
     fn await_all(&mut self) -> Result<()> {
         while self.in_flight() > 0 {
             self.await_one()?;
@@ -196,7 +189,6 @@ impl Spiller {
         self.spills.push(spill);
     }
 
-    /// Merges all spills into one.
     fn merge_spills(&mut self) -> Result<()> {
         self.await_all()?;
         self.numbered += 1;
@@ -207,7 +199,8 @@ impl Spiller {
         Ok(())
     }
 
-    /// Gives the records of all spills to `take`, in order, of each key the latest. `begin` is told when all spills are written, how many bytes they have.
+    /// Merges all spills in key order and passes the latest record of each key to `take`. Calls
+    /// `begin` with the spilled bytes once all spills are written.
     pub fn merge(mut self, begin: impl FnOnce(u64), take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         self.await_all()?;
         self.threads = None;
@@ -215,17 +208,14 @@ impl Spiller {
         merge(&self.spills, take)
     }
 
-    /// After a failure: leaves nothing.
     fn give_up(&mut self) {
         self.threads = None;
         self.spills.clear();
     }
 }
 
-/// What comes back of a buffer.
 type Written = Result<(Spill, Buffer)>;
 
-/// Threads that sort buffers and write them as spills.
 #[derive(Debug)]
 struct SpillThreads {
     full_to: Option<SyncSender<(u64, Buffer)>>,
@@ -236,7 +226,7 @@ struct SpillThreads {
 
 impl SpillThreads {
     fn start(place: &SpillPlace, count: usize) -> Result<SpillThreads> {
-        // Neither has to wait for the other to take what it sends.
+        // Neither side ever blocks on sending.
         let (full_to, full_from) = mpsc::sync_channel(count + 1);
         let (written_to, written_from) = mpsc::sync_channel(count + 1);
         let full_from = Arc::new(Mutex::new(full_from));
@@ -246,7 +236,8 @@ impl SpillThreads {
             let (place, full_from, written_to) = (place.clone(), Arc::clone(&full_from), written_to.clone());
             let (engine, runtime) = (Arc::clone(&place.engine), Arc::clone(&place.engine.settings.runtime));
             let handle = runtime.spawn("braiddb-sort", Box::new(move || work(&place, &full_from, &written_to)));
-            // One that has none would have each buffer wait for ever; with fewer it is only slower.
+            // Without any thread the buffers would wait forever; with fewer the sort is only
+            // slower.
             match handle {
                 Ok(handle) => threads.handles.push(handle),
                 Err(_) if !threads.handles.is_empty() => {}
@@ -279,17 +270,16 @@ impl Drop for SpillThreads {
     }
 }
 
-/// What a thread does.
 fn work(place: &SpillPlace, full_from: &Mutex<Receiver<(u64, Buffer)>>, written_to: &SyncSender<Written>) {
     loop {
         let Ok((number, mut buffer)) = full_from.lock().recv() else { return };
-        // Whoever waits for the buffer is told even if this panics.
+        // Reports to the waiting thread even after a panic.
         let mut told = Told { to: written_to, what: Some(Err(panicked())) };
         told.what = Some(place.spill(number, &mut buffer).map(|spill| (spill, buffer)));
     }
 }
 
-/// Tells what has become of a buffer when it is dropped.
+/// Sends the result for a buffer on drop.
 struct Told<'a> {
     to: &'a SyncSender<Written>,
     what: Option<Written>,
@@ -298,7 +288,7 @@ struct Told<'a> {
 impl Drop for Told<'_> {
     fn drop(&mut self) {
         if let Some(what) = self.what.take() {
-            // If nobody waits any more, the spill is removed with what is not taken.
+            // Without a receiver, dropping the result removes the spill.
             let _ = self.to.send(what);
         }
     }
@@ -308,7 +298,6 @@ fn panicked() -> Error {
     Error::ReadOnly { reason: "a thread that sorted the load panicked".to_owned() }
 }
 
-/// Writes a spill.
 struct SpillWriter {
     engine: Arc<Engine>,
     table: TableContext,
@@ -321,7 +310,7 @@ struct SpillWriter {
 impl SpillWriter {
     fn new(place: &SpillPlace, number: u64) -> SpillWriter {
         let (engine, compression) = (&place.engine, place.compression);
-        // What is written once and read once is packed quickly, if it is to be packed at all.
+        // Compress fast: spills are written and read once.
         let compression = if compression == Compression::None { Compression::None } else { Compression::Lz4 };
         let options = RunOptions {
             compression,
@@ -365,7 +354,7 @@ impl SpillWriter {
         });
         match opened {
             Ok(run) => {
-                // It is removed when it is let go of.
+                // Its file is removed when the last reference is dropped.
                 run.mark_obsolete();
                 self.parts.push(run);
                 Ok(())
@@ -392,7 +381,6 @@ impl Drop for SpillWriter {
     }
 }
 
-/// A walk over a spill.
 struct SpillScan<'a> {
     rest: std::slice::Iter<'a, Arc<Run>>,
     scan: Option<RunScan>,
@@ -418,20 +406,19 @@ impl SpillScan<'_> {
     }
 }
 
-/// How many bytes all keys of these spills begin with in common.
 fn shared_len(spills: &[Spill]) -> usize {
     let firsts = spills.iter().filter_map(|spill| spill.0.first()).map(|run| run.meta().smallest.as_slice());
     let lasts = spills.iter().filter_map(|spill| spill.0.last()).map(|run| run.meta().largest.as_slice());
     firsts.min().zip(lasts.max()).map_or(0, |(first, last)| shared_prefix_len(first, last))
 }
 
-/// Gives the records of all spills to `take`, in order, of each key the latest.
+/// Passes the latest record of each key to `take`, in key order.
 fn merge(spills: &[Spill], mut take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
     let compare = |a: &SpillScan<'_>, b: &SpillScan<'_>| -> Ordering {
         let (a, b) = (a.entry(), b.entry());
         a.key.cmp(b.key).then(b.sequence.cmp(&a.sequence))
     };
-    // What all have in common tells nothing.
+    // The shared prefix does not affect the order.
     let shared = shared_len(spills);
     let mut scans: Vec<SpillScan<'_>> =
         spills.iter().map(|spill| SpillScan { rest: spill.0.iter(), scan: None }).collect();

@@ -1,10 +1,10 @@
-//! The runs of a load in the making: rows that come in order are written straight into runs, past log and memtables.
+//! Writes sorted rows directly into the runs of a load, without log and memtables.
 //!
-//! The runs tell no sequence numbers: the load has one, which the manifest gives to all of them when it is put into force
-//! (`load_install.rs`). So nothing is known of a load before that, and nothing has to be written again for it. Each run is as large as a new
-//! partition shall be, and has its own view inside: it needs no other while it is alone there.
+//! The runs store no sequence numbers: the manifest gives all of them the load's number when they
+//! are installed (`install.rs`), so nothing is visible before and nothing is rewritten. A run is
+//! half as large as a partition may be and contains its own view.
 //!
-//! What is written is removed when the writer is dropped before it was put into force.
+//! Dropping a writer before the installation removes its files.
 
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, FileNumber, Result, SequenceNumber, limits},
@@ -32,33 +32,35 @@ use std::{
     thread::JoinHandle,
 };
 
-/// A run is ended where a partition ends if it has so many bytes; a smaller one goes on into the next partition, which then shares it.
+/// A run ends at a partition border only from this size on; a smaller run continues and is shared.
 const OWN_RUN_BYTES_MIN: u64 = 64 << 10;
 
-/// So much of a load goes through the system's cache, so that a small one can be read from there; and no more, or it would drive out what others have in it.
+/// Bytes of a load that go through the page cache, so that small loads stay cached. More would
+/// evict other data.
 const CACHED_BYTES: u64 = 64 << 20;
 
-/// What was written to blob files is synced whenever it is so much.
+/// Blob bytes between two syncs.
 const BLOB_BYTES_UNSYNCED_MAX: u64 = 16 << 20;
 
-/// Rows go to the writing thread in pieces of so many bytes.
+/// Bytes of rows in a message to the writing thread.
 const ROWS_BYTES: usize = 256 << 10;
 
-/// So many such pieces may wait for it.
+/// Maximum number of queued messages.
 const ROWS_WAITING_MAX: usize = 4;
 
-/// Rows in a row, as they stand in memory between the caller and the writing thread.
+/// Consecutive rows in memory, passed to the writing thread.
 #[derive(Debug, Default)]
 pub struct LoadRows {
     bytes: Vec<u8>,
-    /// The lengths of key and value of each.
+    /// Lengths of key and value.
     lens: Vec<(u32, u32)>,
-    /// The numbers of the rows with an end of their own, ascending, and when those expire.
+    /// Row index and expiry time of rows with one of their own, ascending.
     ends: Vec<(usize, u64)>,
 }
 
 impl LoadRows {
-    /// Adds a row; its internal key comes in pieces. Precondition: key and value are within the limits.
+    /// Adds a row whose internal key is the concatenation of `key`. Precondition: key and value are
+    /// within the limits.
     pub fn push(&mut self, key: &[&[u8]], value: &[u8]) {
         let before = self.bytes.len();
         key.iter().for_each(|piece| self.bytes.extend_from_slice(piece));
@@ -68,35 +70,31 @@ impl LoadRows {
         self.lens.push((len(key_len), len(value.len())));
     }
 
-    /// Adds a row as [`LoadRows::push`] does, with an end of its own.
     pub fn push_until(&mut self, key: &[&[u8]], value: &[u8], expires_us: u64) {
         self.ends.push((self.lens.len(), expires_us));
         self.push(key, value);
     }
 
-    /// The key that was added last; empty if there is none.
+    /// Returns the last key; empty without rows.
     pub fn last_key(&self) -> &[u8] {
         let Some(&(key_len, value_len)) = self.lens.last() else { return &[] };
         let end = self.bytes.len() - value_len as usize;
         &self.bytes[end - key_len as usize..end]
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.lens.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.lens.is_empty()
     }
 
-    /// Whether there are enough to be handed on.
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= ROWS_BYTES
     }
 
-    /// Keys, values, and ends of their own, in order.
+    /// Iterates keys, values, and expiry times of their own.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8], Option<u64>)> {
         let (mut rest, mut ends) = (self.bytes.as_slice(), self.ends.iter().peekable());
         self.lens.iter().enumerate().map(move |(row, &(key_len, value_len))| {
@@ -108,31 +106,29 @@ impl LoadRows {
     }
 }
 
-/// Files that are written by another thread.
 #[derive(Debug)]
 struct Behind {
     thread: Arc<WriteBehind>,
     table: TableContext,
 }
 
-/// The runs of a load.
 #[derive(Debug)]
 pub struct LoadWriter {
     engine: Arc<Engine>,
     tree: Arc<TreeState>,
     options: RunOptions,
     blob_compression: Compression,
-    /// A value of so many bytes goes to a blob file.
+    /// Values from this length on go to a blob file.
     blob_threshold: usize,
-    /// When the values expire that have no end of their own.
+    /// Expiry time of values without one of their own.
     expires_us: Option<u64>,
-    /// A run of so many bytes is ended.
+    /// A run ends from this size on.
     run_bytes: u64,
-    /// Where partitions end, those that the load has not come to.
+    /// Partition borders ahead of the load.
     ends: std::vec::IntoIter<Vec<u8>>,
     end: Option<Vec<u8>>,
     run: Option<SortedRunWriter>,
-    /// Writes runs in a thread of its own, where the database has threads; none before the first.
+    /// Writes runs in a background thread; `None` before the first run.
     behind: Option<Behind>,
     finished: Vec<RunMeta>,
     created: Vec<PathBuf>,
@@ -140,26 +136,24 @@ pub struct LoadWriter {
     blob_bytes_unsynced: u64,
     user_bytes: u64,
     rows: u64,
-    /// What streams were written to.
     streams: Option<PendingBlobs>,
     is_in_force: bool,
 }
 
-/// What was loaded.
+/// The result of a bulk load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
-    /// How many records.
+    /// The number of records.
     pub records: u64,
-    /// The bytes of their keys and values.
+    /// Bytes of their keys and values.
     pub bytes: u64,
-    /// The bytes of the files that hold them, large values not counted.
+    /// Bytes of their files, without blob files.
     pub file_bytes: u64,
-    /// The number of the commit by which all of them were there.
+    /// The number of the commit that made them visible.
     pub sequence: SequenceNumber,
 }
 
 impl LoadWriter {
-    /// No rows yet.
     pub fn new(engine: &Arc<Engine>, tree: &Arc<TreeState>) -> Result<LoadWriter> {
         engine.check_writable()?;
         engine.check_outside_update()?;
@@ -192,7 +186,7 @@ impl LoadWriter {
         })
     }
 
-    /// Of entries that have sequence numbers of their own, and ends.
+    /// Creates a writer of entries that store their sequence numbers and expiry times.
     pub fn of_entries(engine: &Arc<Engine>, tree: &Arc<TreeState>) -> Result<LoadWriter> {
         let mut writer = LoadWriter::new(engine, tree)?;
         writer.options.is_unnumbered = false;
@@ -200,7 +194,6 @@ impl LoadWriter {
         Ok(writer)
     }
 
-    /// Adds a value that has a number of its own.
     pub fn add_value(
         &mut self,
         key: &[u8],
@@ -214,7 +207,7 @@ impl LoadWriter {
         self.add_at(key, sequence, value, expires_us)
     }
 
-    /// Adds an entry whose value is written already, if it is a large one.
+    /// Adds an entry; a large value is already in a blob file.
     pub fn add_placed(&mut self, key: &[u8], sequence: SequenceNumber, kind: EntryKind, value: &[u8]) -> Result<()> {
         let engine = Arc::clone(&self.engine);
         let _inside = engine.enter()?;
@@ -227,7 +220,7 @@ impl LoadWriter {
         understood.ok_or_else(|| engine.blobs.misunderstood())
     }
 
-    /// Keeps what a stream was written to until all is in force.
+    /// Keeps the blob files of a stream pending until the installation.
     pub fn keep_stream(&mut self, pending: PendingBlobs) {
         match &mut self.streams {
             Some(streams) => streams.absorb(pending),
@@ -235,14 +228,13 @@ impl LoadWriter {
         }
     }
 
-    /// Ends the present run.
     pub fn end_run(&mut self) -> Result<()> {
         let engine = Arc::clone(&self.engine);
         let _inside = engine.enter()?;
         self.finish_run()
     }
 
-    /// Takes over what another has written of the same tree. Neither has a run in the making.
+    /// Takes over the runs of another writer of the tree.
     pub fn absorb(&mut self, mut other: LoadWriter) -> Result<()> {
         self.end_run()?;
         other.end_run()?;
@@ -260,12 +252,12 @@ impl LoadWriter {
         if let Some(streams) = other.streams.take() {
             self.keep_stream(streams);
         }
-        // Nothing is left for it to remove.
+        // Its drop has nothing left to remove.
         other.is_in_force = true;
         Ok(())
     }
 
-    /// Puts entries into force that several may have written.
+    /// Installs the entries of several writers.
     pub fn install_entries(mut self) -> Result<Loaded> {
         self.end_run()?;
         self.finished.sort_by(|a, b| a.smallest.cmp(&b.smallest));
@@ -283,14 +275,14 @@ impl LoadWriter {
         Ok(loaded)
     }
 
-    /// Writes rows, which come after all that were written before.
+    /// Writes rows. Their keys follow all earlier ones.
     pub fn write(&mut self, rows: &LoadRows) -> Result<()> {
         let engine = Arc::clone(&self.engine);
         let _inside = engine.enter()?;
         engine.check_writable()?;
         engine.refuse_on_full_disk()?;
         self.tree.check()?;
-        // The manifest gives the number.
+        // The manifest gives the sequence number.
         rows.iter().try_for_each(|(key, value, end)| self.add_at(key, 0, value, end.or(self.expires_us)))
     }
 
@@ -322,7 +314,7 @@ impl LoadWriter {
     fn write_blob(&mut self, key: &[u8], value: &[u8]) -> Result<BlobRef> {
         let blob = self.engine.blobs.write_to(Lane::Bulk, key, value, self.blob_compression)?;
         if !self.blob_files.insert(blob.file) {
-            // One count a file is enough.
+            // One pending count per file is enough.
             self.engine.blobs.settle(&[blob.file], None);
         }
         self.blob_bytes_unsynced += blob.stored_len;
@@ -337,7 +329,6 @@ impl LoadWriter {
         self.engine.blobs.sync_bulk(&self.blob_files).inspect_err(|e| self.engine.poison(e))
     }
 
-    /// The run that the next row goes to.
     fn run_for(&mut self, key: &[u8]) -> Result<&mut SortedRunWriter> {
         let mut is_past_end = false;
         while self.end.as_ref().is_some_and(|end| end.as_slice() <= key) {
@@ -350,7 +341,7 @@ impl LoadWriter {
                 || run.block_count() >= PART_BLOCKS_MAX
                 || (is_past_end && bytes >= OWN_RUN_BYTES_MIN.min(self.run_bytes))
         };
-        // All that there is of a key stands in one run.
+        // All versions of a key stay in one run.
         if self.run.as_ref().is_some_and(|run| is_full(run) && run.last_key() != key) {
             self.finish_run()?;
         }
@@ -367,7 +358,6 @@ impl LoadWriter {
         Ok(self.run.as_mut().expect("made just now"))
     }
 
-    /// Starts the thread that writes, where there may be one.
     fn start_behind(&mut self) -> Result<()> {
         if self.behind.is_some() || self.engine.settings.background_threads == 0 {
             return Ok(());
@@ -394,19 +384,19 @@ impl LoadWriter {
         Ok(())
     }
 
-    /// Takes a run file over that was written elsewhere and has been given this number. The runs come in order.
+    /// Registers a file for removal unless the load is installed.
     pub fn adopt(&mut self, path: PathBuf) {
         self.created.push(path);
     }
 
-    /// Notes what an adopted file holds.
+    /// Adds an adopted run. Runs come in order.
     pub fn note_adopted(&mut self, run: RunMeta) {
         self.user_bytes += run.raw_bytes;
         self.rows += run.entries;
         self.finished.push(run);
     }
 
-    /// Puts all rows into force.
+    /// Installs all rows.
     pub fn install(mut self) -> Result<Loaded> {
         let engine = Arc::clone(&self.engine);
         let _inside = engine.enter()?;
@@ -427,9 +417,10 @@ impl LoadWriter {
 
     fn remove_files(&mut self) {
         self.run = None;
-        // Nothing is written to them any more after this.
+        // Ends all writes to the files.
         self.behind = None;
-        // After a failed edit it is not known whether the files are in force; after a close they may be another opener's.
+        // After a failed edit the files may be in use; after a close they may belong to another
+        // process.
         let Ok(_inside) = self.engine.enter_past_closing() else { return };
         if !self.engine.failed.load(std::sync::atomic::Ordering::Acquire) {
             self.engine.remove_files(&self.created);
@@ -445,7 +436,7 @@ impl Drop for LoadWriter {
         if self.blob_files.is_empty() {
             return;
         }
-        // The runs that are in force say which of these files are in use.
+        // Installed runs count as references to these files.
         let files: Vec<FileNumber> = self.blob_files.iter().copied().collect();
         self.engine.blobs.settle(&files, None);
         if !self.is_in_force {
@@ -455,7 +446,6 @@ impl Drop for LoadWriter {
     }
 }
 
-/// A writer in a thread of its own.
 #[derive(Debug)]
 struct Thread {
     rows_to: SyncSender<LoadRows>,
@@ -470,7 +460,7 @@ impl Thread {
         let (done_to, done_from) = mpsc::sync_channel(1);
         let body = Box::new(move || {
             let done = rows_from.iter().try_for_each(|rows| writer.write(&rows));
-            // Before it tells of a failure, nothing is left of the load.
+            // A failed load is removed before the failure is reported.
             let _ = done_to.send(match done {
                 Ok(()) => Ok(writer),
                 Err(e) => {
@@ -484,7 +474,7 @@ impl Thread {
         Ok(Thread { rows_to, done_from, handle })
     }
 
-    /// The writer, when it has written all that it was sent.
+    /// Waits for the thread and returns the writer.
     fn finish(self) -> Result<Box<LoadWriter>> {
         drop(self.rows_to);
         let outcome = self.done_from.recv();
@@ -496,8 +486,8 @@ impl Thread {
     }
 }
 
-/// Hands rows to a writer: in a thread of its own where the database has threads, so that rows are read while others are compressed and
-/// written. When it is dropped, nothing of the load is left.
+/// Passes rows to a writer, in a thread of its own if the database has threads, so that reading
+/// input overlaps with compressing and writing. Dropping the sink discards the load.
 #[derive(Debug)]
 pub struct LoadSink {
     here: Option<Box<LoadWriter>>,
@@ -505,7 +495,6 @@ pub struct LoadSink {
 }
 
 impl LoadSink {
-    /// A sink of this writer.
     pub fn new(writer: LoadWriter) -> Result<LoadSink> {
         let has_threads = writer.engine.settings.background_threads > 0;
         let writer = Box::new(writer);
@@ -515,7 +504,7 @@ impl LoadSink {
         }
     }
 
-    /// Hands rows on. After an error it is of no use any more.
+    /// Passes rows on. Unusable after an error.
     pub fn write(&mut self, rows: LoadRows) -> Result<()> {
         if let Some(writer) = &mut self.here {
             return writer.write(&rows);
@@ -530,7 +519,7 @@ impl LoadSink {
         }
     }
 
-    /// The writer, when it has written all.
+    /// Waits until all rows are written, and returns the writer.
     pub fn finish(mut self) -> Result<Box<LoadWriter>> {
         match (self.here.take(), self.there.take()) {
             (Some(writer), _) => Ok(writer),
@@ -548,7 +537,6 @@ impl Drop for LoadSink {
     }
 }
 
-/// Fails if a key or value is beyond the limits.
 pub fn check_lens(key_len: usize, value_len: usize) -> Result<()> {
     if key_len > limits::MAX_INTERNAL_KEY_LEN || value_len as u64 > limits::MAX_VALUE_LEN {
         let most = limits::MAX_VALUE_LEN;

@@ -1,4 +1,4 @@
-//! Bulk loads: what they show to whom, and that nothing is left of those that fail.
+//! Bulk loads: their visibility, and the cleanup of failed ones.
 
 use crate::{
     base::Error,
@@ -17,7 +17,6 @@ fn key(number: u32) -> Vec<u8> {
     format!("key {number:06}").into_bytes()
 }
 
-/// A value whose length and bytes follow from a number and a tag.
 fn value(number: u32, tag: u8) -> Vec<u8> {
     let len = if number.is_multiple_of(50) { 900 } else { 20 + number as usize % 60 };
     (0..len).map(|at| (number as usize + at) as u8 ^ tag).collect()
@@ -74,7 +73,7 @@ fn a_load_is_there_at_once_whole_and_after_reopening() {
         db.close().unwrap();
         let db = open(settings()).unwrap();
         check(&db, &expected);
-        // Nothing is written again for its sake.
+        // Opening rewrites nothing.
         assert_eq!(db.stats().run_bytes_written, 0);
         db.compact().unwrap();
         check(&db, &expected);
@@ -191,12 +190,12 @@ fn transactions_that_have_read_of_its_range_do_not_commit() {
     let (inside, between, outside) = (begin(10), begin(11), begin(900));
     tree.bulk_load(records((0..800).step_by(2), 3)).unwrap();
     assert!(inside.commit().unwrap_err().is_conflict());
-    // All of the range counts as written.
+    // All keys of the range count as written.
     assert!(between.commit().unwrap_err().is_conflict());
     outside.commit().unwrap();
     let after = begin(10);
     after.commit().unwrap();
-    // Where it is found in the runs alone.
+    // The conflict is found in the runs alone.
     let old = db.begin().unwrap();
     old.get(&tree, key(10)).unwrap();
     old.put(&tree, key(9000), b"").unwrap();
@@ -272,7 +271,7 @@ fn trees_that_go_and_databases_that_close_refuse_a_load() {
     }
 }
 
-/// What was committed before a load was lost with the log's tail, and the load was there: no state of the database had ever been so.
+/// A crash used to lose the log's tail with commits before a load, but not the load.
 #[test]
 fn a_crash_that_keeps_a_load_keeps_all_commits_before_it() {
     for threads in [0, 2] {
@@ -294,9 +293,9 @@ fn check_a_crash_after_a_load(threads: usize) {
         };
         calls.iter().position(is_it).unwrap()
     };
-    // Whatever comes after: the flush of what was in memory would make up for it.
+    // Sync precedes the edit; the later flush of memtables would hide an error.
     assert!(first(Operation::Sync, ".wal") < first(Operation::Write, "MANIFEST"), "{calls:?}");
-    // All of a run is on the disk, and its name is, before the manifest names it.
+    // A run and its name are durable before the manifest names it.
     let last = |operation, part: &str, before: usize| {
         let is_it = |(call, path): &(Operation, std::path::PathBuf)| {
             *call == operation && path.to_string_lossy().contains(part)
@@ -304,7 +303,7 @@ fn check_a_crash_after_a_load(threads: usize) {
         calls[..before].iter().rposition(is_it).unwrap()
     };
     let named = last(Operation::Write, "MANIFEST", calls.len());
-    // The load's is the first; threads may write others at any time.
+    // The load's run is the first; threads may write others at any time.
     let run = calls[first(Operation::Create, ".run")].1.to_string_lossy();
     let synced = last(Operation::Sync, &run, named);
     assert!(last(Operation::Write, &run, calls.len()) < synced, "{calls:?}");
@@ -318,7 +317,7 @@ fn check_a_crash_after_a_load(threads: usize) {
         let tree = db.tree("t").unwrap();
         assert_eq!(contents(&tree).len(), 51 + usize::from(has_after));
         assert!(tree.contains(b"before").unwrap());
-        // Numbers go on above the load's.
+        // Later commits have higher numbers than the load.
         tree.put(key(3), b"newer").unwrap();
         assert_eq!(tree.get(key(3)).unwrap().as_deref(), Some(&b"newer"[..]));
         db.flush().unwrap();
@@ -326,7 +325,8 @@ fn check_a_crash_after_a_load(threads: usize) {
     }
 }
 
-/// Has calls of each kind fail in each way, the first, the second, and so on, until `body` says that none is left to fail.
+/// Fails calls of each kind with each error, the first, the second, and so on, until `body` returns
+/// true.
 pub fn each_failure(mut body: impl FnMut(Operation, io::ErrorKind, u32) -> bool) {
     for operation in [Operation::Create, Operation::Write, Operation::Sync, Operation::SyncDir] {
         for kind in [io::ErrorKind::StorageFull, io::ErrorKind::Other] {
@@ -335,7 +335,8 @@ pub fn each_failure(mut body: impl FnMut(Operation, io::ErrorKind, u32) -> bool)
     }
 }
 
-/// Opens what a killed process has left: all of a load, or, unless it was done, the one record that was there before.
+/// After a kill the load is there whole or, unless it returned success, only the one earlier
+/// record.
 pub fn check_after_kill(vfs: &FaultVfs, all: usize, is_done: bool, told: &str) {
     let db = open(small(&fault(&killed(vfs)))).unwrap();
     let len = contents(&db.tree("t").unwrap()).len();
@@ -343,7 +344,6 @@ pub fn check_after_kill(vfs: &FaultVfs, all: usize, is_done: bool, told: &str) {
     assert!(db.verify().unwrap().problems.is_empty());
 }
 
-/// With threads, runs are written behind the load's back.
 fn with_threads(vfs: &FaultVfs, background_threads: usize) -> Settings {
     Settings { background_threads, ..small(&fault(vfs)) }
 }
@@ -378,7 +378,7 @@ fn check_each_failure(threads: usize) {
                 let told = format!("{operation:?} {kind:?} {after}: {e}");
                 assert_eq!(contents(&tree).len(), 1, "{told}");
                 if db.stats().failure.is_none() {
-                    // The flush of what was in memory may have been done.
+                    // The flush of memtables may have happened.
                     assert!(db.stats().disk_bytes < before + 20_000, "{told}");
                     tree.bulk_load(records(0..600, 1)).unwrap();
                     assert_eq!(contents(&tree).len(), 600, "{told}");
@@ -402,7 +402,7 @@ fn loads_and_writers_of_one_range_get_on() {
             for thread in 0..2u32 {
                 scope.spawn(move || {
                     for round in 0..1500u32 {
-                        // A key that loads write, and one that they do not.
+                        // One key that loads write and one that they do not.
                         tree.put(key((round * 7 + thread) % 400), format!("{round}")).unwrap();
                         tree.put(key(10_000 + thread), format!("{round}")).unwrap();
                     }
@@ -416,7 +416,7 @@ fn loads_and_writers_of_one_range_get_on() {
             });
             scope.spawn(move || {
                 for _ in 0..60 {
-                    // A snapshot sees the same twice, whatever happens meanwhile.
+                    // A snapshot always reads the same.
                     let snapshot = db.snapshot();
                     let read = || snapshot.iter(tree).map(|pair| pair.unwrap()).collect::<Vec<_>>();
                     let first = read();
@@ -435,9 +435,9 @@ fn loads_and_writers_of_one_range_get_on() {
     });
 }
 
-/// The numbers below `count`, each once, in an order that follows from nothing.
+/// Returns the numbers below `count`, each once, in pseudorandom order.
 fn shuffled(count: u32) -> impl Iterator<Item = u32> {
-    // A power of two and an odd step: each number comes once.
+    // A power of two and an odd step give a permutation.
     (0..count.next_power_of_two())
         .map(move |i| i.wrapping_mul(2_654_435_761) % count.next_power_of_two())
         .filter(move |n| *n < count)
@@ -450,7 +450,7 @@ fn records_in_any_order_are_sorted_in_little_memory_and_the_last_of_a_key_counts
         let db = open(Settings { background_threads, ..small(&vfs) }).unwrap();
         let tree = db.tree("t").unwrap();
         tree.put(key(1), b"old").unwrap();
-        // More spills than are merged at once, where memory is short.
+        // With little memory, more spills than the fan-in.
         let all = || records(shuffled(12_000), 1).chain(records((0..12_000).step_by(5), 2)).chain(records(3..4, 3));
         let mut told: Vec<BulkProgress> = Vec::new();
         let mut progress = |progress| told.push(progress);
@@ -464,7 +464,7 @@ fn records_in_any_order_are_sorted_in_little_memory_and_the_last_of_a_key_counts
         check(&db, &all().collect());
         let listed: usize = db.stats().partitions.iter().map(|p| p.loose.len() + p.runs.len()).sum();
         assert!(files(&vfs, ".run") <= listed, "spills are gone");
-        // One that fails leaves nothing.
+        // A failed load leaves nothing.
         let runs = files(&vfs, ".run");
         let bad = all().chain([(vec![0; 70_000], Vec::new())]);
         assert!(tree.bulk_load_unsorted(bad, BulkOptions { memory, progress: None }).is_err());
@@ -473,7 +473,8 @@ fn records_in_any_order_are_sorted_in_little_memory_and_the_last_of_a_key_counts
     }
 }
 
-/// A reader had loaded the state before a load, and read at a number after it: he saw what was committed after the load, and not the load.
+/// A reader with an older read state and a newer sequence number saw commits after the load, but
+/// not the load.
 #[test]
 fn who_has_the_state_before_a_load_sees_nothing_that_comes_after_it() {
     for is_empty in [false, true] {
@@ -492,7 +493,6 @@ fn who_has_the_state_before_a_load_sees_nothing_that_comes_after_it() {
     }
 }
 
-/// What came past the log is told to who reads that, and shown to who follows the files.
 #[test]
 fn watchers_are_told_of_a_load_and_followers_show_it() {
     let vfs = mem();
@@ -523,7 +523,7 @@ fn watchers_are_told_of_a_load_and_followers_show_it() {
     }
 }
 
-/// A gap in a tree of many values told keys as they are stored, which are none that anybody else knows.
+/// The gap in a multi-tree had encoded pairs instead of keys.
 #[test]
 fn watchers_are_told_of_keys_of_pairs_that_are_loaded() {
     let db = open(small(&mem())).unwrap();
@@ -544,7 +544,7 @@ fn watchers_are_told_of_keys_of_pairs_that_are_loaded() {
     }
 }
 
-/// Else a crash would keep the load and lose what was before it.
+/// Otherwise a crash would keep the load and lose earlier commits.
 #[test]
 fn what_did_not_go_to_the_log_is_flushed_before_a_load() {
     let vfs = FaultVfs::new(Path::new(DIR));

@@ -1,4 +1,4 @@
-//! Tables built without the database, and taken in.
+//! Tables built without the database and ingested.
 
 use super::bulk::{check_after_kill, each_failure};
 use crate::{
@@ -24,7 +24,6 @@ fn value(number: u32, tag: u8) -> Vec<u8> {
     vec![number as u8 ^ tag; 10 + number as usize % 90]
 }
 
-/// Builds a table of these numbers.
 fn build(vfs: &Arc<dyn Vfs>, name: &str, spec: &TableSpec, numbers: Range<u32>, tag: u8) -> Result<TableInfo> {
     let path = PathBuf::from(DIR).join(name);
     let runtime = Arc::new(SystemRuntime::new());
@@ -77,7 +76,7 @@ fn many_tables_are_taken_in_at_once_and_outlive_their_first_names() {
         assert_eq!(before.iter(&tree).count(), 3);
         assert_eq!(before.get(&tree, key(5)).unwrap().as_deref(), Some(&b"old"[..]));
         drop(before);
-        // The same again, newer, and over some of it something newer still.
+        // The same again, newer, and partly overwritten.
         let spec = tree.table_spec().unwrap();
         let again = build(&vfs, "again.table", &spec, 100..900, 2).unwrap();
         tree.ingest([&again.path]).unwrap();
@@ -89,7 +88,7 @@ fn many_tables_are_taken_in_at_once_and_outlive_their_first_names() {
         check(&db, &parts);
         db.compact().unwrap();
         check(&db, &parts);
-        // And once more what was taken in before: it is newer now.
+        // Ingested again, so newer.
         let tree = db.tree("t").unwrap();
         tree.delete_range(key(0)..key(5000)).unwrap();
         tree.ingest([&again.path]).unwrap();
@@ -141,7 +140,7 @@ fn what_is_no_table_for_the_tree_is_refused_and_nothing_is_left() {
     {
         assert!(text.parse::<TableSpec>().is_err(), "{text}");
     }
-    // Damage of what is read at once: each bit of header and footer, and each length.
+    // Damage in parts read during the ingest: each bit of header and footer, and each length.
     let file = vfs.open(&a.path, OpenMode::ReadWrite).unwrap();
     let len = file.len().unwrap();
     for at in (0..64).chain(len - 144..len) {
@@ -197,7 +196,7 @@ fn ranges_are_estimated_divided_exported_and_clipped() {
     let db = open(small(&vfs)).unwrap();
     let (tree, other) = (db.tree("t").unwrap(), db.tree("other").unwrap());
     other.bulk_load((0..500).map(|n| (key(n), value(n, 9)))).unwrap();
-    // In runs, in a view, and in memory.
+    // In runs, in a view and in memtables.
     tree.bulk_load((0..4000).map(|n| (key(n), value(n, 1)))).unwrap();
     for n in 4000..6000 {
         tree.put(key(n), value(n, 1)).unwrap();
@@ -221,7 +220,7 @@ fn ranges_are_estimated_divided_exported_and_clipped() {
         let ends = points.iter().cloned().chain([b"z".to_vec()]);
         for (start, end) in starts.iter().zip(ends) {
             let len = tree.range(start.clone()..end).count();
-            // Memtables and runs that are packed differ in what a record takes.
+            // Memtables and compressed runs differ in bytes per record.
             assert!(len * parts > 600 && len * parts < 20_000, "{len} of {parts} parts");
         }
     }
