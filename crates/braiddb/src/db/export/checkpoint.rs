@@ -1,12 +1,12 @@
-//! States of the database that stand in files alone, and directories made of them.
+//! Images: database states made only of immutable files, and directories created from them.
 //!
-//! What is in memory is flushed first. So all commits up to one of them, the state's own, are in runs, and none after it: memtables are
-//! frozen between commits and flushed in their order. The layout then says all there is, and no log is needed beside it. Runs and
-//! views never change. The blob files that runs refer to are sealed: what comes next is written to others. What a state was
-//! published with is kept by it (see [`ReadState`]); so while the image holds the state, none of its files goes, and writers, flushes and
-//! merges go on.
+//! Memtables are flushed first. They are frozen between commits and flushed in order, so the runs
+//! contain all commits up to one, and none after it: no log is needed. Runs and views are
+//! immutable. Blob files in use are sealed, so later values go to other files. The image pins its
+//! files through the [`ReadState`], while writers, flushes and merges go on.
 //!
-//! The files that do change (log, manifest, CURRENT) are never linked: the directory gets a manifest of its own.
+//! The mutable files (log, manifest, CURRENT) are never linked: the directory gets its own
+//! manifest.
 
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
@@ -29,54 +29,56 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// A state of the database that stands in files which never change.
+/// A database state made only of immutable files.
 #[derive(Debug)]
 pub struct Image {
-    /// All that a manifest has to say of it, but for the log and the incarnation.
+    /// The layout, without log and incarnation.
     pub layout: Layout,
-    /// Every commit up to this one, and none after it.
+    /// The image has every commit up to this one and none after it.
     pub sequence: SequenceNumber,
-    /// The wall clock's time when it was taken, in microseconds since 1970: no commit in it is later.
+    /// The wall clock's time of the image, in microseconds since 1970; no commit in it is later.
     pub taken_us: u64,
     engine: Arc<Engine>,
-    /// Keeps the files, and has them open.
+    /// Pins the files and keeps them open.
     state: Arc<ReadState>,
 }
 
 /// A file of an image.
 #[derive(Clone, Debug)]
 pub struct ImageFile {
-    /// What it is.
+    /// Its kind.
     pub kind: ImageFileKind,
     /// The number in its name.
     pub number: FileNumber,
     /// Its name in the directory.
     pub name: String,
-    /// Where it stands.
+    /// Its path.
     pub path: PathBuf,
 }
 
-/// What the file of an image is.
+/// The kind of an image's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ImageFileKind {
-    /// Entries in order.
+    /// Sorted entries.
     Run,
     /// Large values.
     Blob,
-    /// The order of the entries of some runs; it can be made again from them.
+    /// A view; it can be rebuilt from its runs.
     View,
 }
 
 impl Db {
-    /// Makes a database of its own in the directory `dir`, as this one is at a moment during the call, while reads and writes go on;
-    /// returns the sequence number of the last commit in it. That is the last one before the call or a later one: all commits up
-    /// to it are there, whole, and no other. It is on the disk when this returns.
+    /// Creates an independent copy of the latest state in the directory `dir`, while reads and
+    /// writes go on. Returns the sequence number of the last commit in it. The copy has all commits
+    /// up to this one, at least those before the call, and no others. It is durable on return.
     ///
-    /// Files are shared by hard links, which costs no space and little time; on another file system they are copied. What is in
-    /// memory is flushed first. Open snapshots are not in it. Its records have other [versions](crate::Version) than here.
+    /// Files are shared by hard links, which cost no space and little time, or copied to another
+    /// file system. Memtables are flushed first. Snapshots are not copied. Records get other
+    /// [versions](crate::Version).
     ///
-    /// `dir` is created; `AlreadyExists` if there is something in it. After an error nothing is left in it, unless the process
-    /// is killed: then it does not open, and [`crate::Builder::remove_unfinished`] removes it. A database that was opened for reading only gives `ReadOnly`.
+    /// Creates `dir`; `AlreadyExists` if it is not empty. An error removes everything. A killed
+    /// process leaves a directory that does not open; [`crate::Builder::remove_unfinished`] removes
+    /// it. Returns `ReadOnly` for a read-only database.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -104,12 +106,12 @@ impl Db {
         Ok(image.sequence)
     }
 
-    /// A random number, for a file's identity.
+    /// Returns a random file id.
     pub(crate) fn random_id(&self) -> u64 {
         self.engine().settings.runtime.random_u64()
     }
 
-    /// A state of now or a little later, in files that stay as long as it is held.
+    /// Takes an image of the latest state. It pins its files.
     pub(crate) fn image(&self) -> Result<Image> {
         let engine = self.engine();
         let _inside = engine.enter()?;
@@ -117,27 +119,27 @@ impl Db {
             let flushed = engine.flush_what_is_there()?;
             match engine.take_image(flushed)? {
                 Some(image) => break image,
-                // A bulk load came meanwhile, after commits that are not flushed yet.
+                // A bulk load was installed after commits that are not flushed yet.
                 None => continue,
             }
         };
-        // Only now: a flush after it would refer to the files that would have been begun instead.
+        // Last, because an earlier seal would start new files that the flush refers to.
         engine.blobs.seal(&image.blobs())?;
         Ok(image)
     }
 }
 
 impl Engine {
-    /// The present state of the files. All commits up to `flushed` are in runs; `None` if there are runs of later ones, which past the log
-    /// come before what was committed earlier: as a state after one commit, that cannot be told.
+    /// Takes an image whose runs have all commits up to `flushed`. `None` if a load has a run above
+    /// `flushed`: then the runs are not the state at one commit.
     pub(in crate::db) fn take_image(self: &Arc<Engine>, flushed: SequenceNumber) -> Result<Option<Image>> {
-        // No edit is put into force meanwhile, and none failed half way: so layout and state are of each other.
+        // Under this lock no edit is installed, so layout and read state match.
         let disk = self.disk.lock();
         self.check_writable()?;
         let state = self.state.load_full();
         let mut layout = disk.manifest.layout().clone();
         drop(disk);
-        // Numbers between what is flushed and the last commit before were used by nobody.
+        // Numbers between the flushed one and `flushed` were never used.
         let sequence = layout.flushed.max(flushed);
         if layout.runs.values().any(|run| run.max_sequence > sequence) {
             return Ok(None);
@@ -150,7 +152,7 @@ impl Engine {
     }
 }
 
-/// Views that are not in use are not sure to be there.
+/// The file of an unused view may be missing.
 fn leave_out_damaged_views(layout: &mut Layout, version: &Version) {
     let in_use: BTreeMap<u64, bool> = version.partitions.iter().map(|p| (p.id, p.view.is_some())).collect();
     for (id, partition) in &mut layout.partitions {
@@ -161,12 +163,10 @@ fn leave_out_damaged_views(layout: &mut Layout, version: &Version) {
 }
 
 impl Image {
-    /// The blob files that its runs refer to.
     fn blobs(&self) -> BTreeSet<FileNumber> {
         self.layout.runs.values().flat_map(|meta| &meta.blob_uses).map(|blob_use| blob_use.file).collect()
     }
 
-    /// Its files, with or without views.
     pub fn files(&self, with_views: bool) -> Vec<ImageFile> {
         let dir = &self.engine.dir;
         let file = |kind, number, path: PathBuf| {
@@ -180,8 +180,8 @@ impl Image {
         runs.chain(blobs).chain(views).collect()
     }
 
-    /// Reads a run of the image and checks every checksum, also of the values that it refers to in these blob files: so no damage
-    /// is taken for data. Takes time linear in them.
+    /// Verifies a run of the image, and its values in the given blob files. Takes time linear in
+    /// both.
     pub fn verify_run(&self, number: FileNumber, blobs: &BTreeSet<FileNumber>) -> Result<()> {
         let mut runs = self.state.version.partitions.iter().flat_map(|partition| partition.all_runs());
         let handle = runs.find(|handle| handle.run().meta().number == number);
@@ -204,17 +204,16 @@ impl Image {
         Ok(())
     }
 
-    /// The random number of the life that the database is in.
+    /// Returns the database's incarnation.
     pub fn incarnation(&self) -> u64 {
         self.engine.incarnation
     }
 
-    /// Fails once the database is closed: whoever opened it meanwhile may remove the files.
+    /// Fails once the database is closed: the next opener may remove the files.
     pub fn check_open(&self) -> Result<()> {
         self.engine.check_open()
     }
 
-    /// The file system that its files are in.
     pub fn vfs(&self) -> &Arc<dyn Vfs> {
         &self.engine.settings.vfs
     }

@@ -1,7 +1,8 @@
-//! What a dump passes over because it cannot be read.
+//! Gaps of a dump in a damaged database.
 //!
-//! A value that is damaged costs its record. A block of a run that is damaged costs all keys from where the dump stands up to the first key of
-//! the run's next whole block, that key included, in all runs: an older version must not pass for the record.
+//! A damaged value costs its record. A damaged block of a run costs all keys, in all runs, from the
+//! dump's position up to the first key of the run's next readable block, inclusive: an older
+//! version must not pass for the record.
 
 use super::dump_source::{DumpRange, DumpSource};
 use crate::{
@@ -10,22 +11,23 @@ use crate::{
 };
 use std::{path::Path, sync::Arc};
 
-/// Keys that a dump lacks because they could not be read.
+/// Keys missing in a dump because they could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DumpGap {
     /// The number of the tree.
     pub tree: u32,
-    /// The first key that may be missing; of a tree of many values, key and value as they are kept together.
+    /// The first key that may be missing; in a multi-tree the encoded pair.
     pub from: Vec<u8>,
-    /// The first key after it that is in the dump, if it exists; `None`: the tree's end.
+    /// The end of the gap (exclusive); `None`: the tree's end.
     pub to: Option<Vec<u8>>,
-    /// What could not be read, and why.
+    /// The unreadable place and the reason.
     pub detail: String,
 }
 
 impl DumpRange {
-    /// Goes past what an error is about; false if that cannot be told. `present` is the key of a record whose value could not be read.
+    /// Skips the keys that an error affects; false if they are unknown. `present` is the key of an
+    /// unreadable value.
     pub(in crate::db) fn skip(&mut self, source: &DumpSource, error: &Error, present: Option<Vec<u8>>) -> Result<bool> {
         let Error::Corruption { path, offset, detail } = error else { return Ok(false) };
         let (from, next) = match present {
@@ -48,7 +50,7 @@ impl DumpRange {
     }
 }
 
-/// A key past all that the damaged block at an offset of a run may have versions of.
+/// Returns a key above all keys that may have versions in the damaged block at `offset`.
 fn next_readable(source: &DumpSource, path: &Path, offset: u64) -> Result<Option<Vec<u8>>> {
     let engine = Arc::clone(source.engine());
     let (state, _) = engine.state_for(Some(source.hold()))?;
@@ -60,7 +62,7 @@ fn next_readable(source: &DumpSource, path: &Path, offset: u64) -> Result<Option
     let Some(damaged) = (0..end).find(|block| run.unit_of(*block).contains(&offset)) else { return Ok(None) };
     for block in damaged + 1..end {
         match run.pin(block) {
-            // A newer version of that key may stand at the end of the block before.
+            // The previous block may end with a newer version of this key.
             Ok(pinned) => return Ok(Some([pinned.entry(0)?.key, &[0]].concat())),
             Err(error) if error.is_corruption() => {}
             Err(error) => return Err(error),

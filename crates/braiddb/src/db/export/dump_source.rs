@@ -1,8 +1,8 @@
-//! What a dump reads: the trees as they were at one commit, and their entries, range by range.
+//! Reads the trees at one snapshot and their entries for a dump, range by range.
 //!
-//! An entry is read as it stands, and not as its readers see it: its commit's number, when it expires, and operands of merge functions
-//! beside what they are to change, so that no function has to be there. All of it comes from one snapshot. A range holds a state of the
-//! database for some rows, and then takes the present one, so that files and memtables of before can go while the dump goes on.
+//! Entries are read raw, with sequence number, expiry time, and operands beside their base, so no
+//! merge function is needed. A range changes to a newer read state every few rows, so that older
+//! files and memtables are released during the dump.
 
 use super::dump_gaps::DumpGap;
 use crate::{
@@ -32,42 +32,39 @@ use crate::{
 use parking_lot::Mutex;
 use std::{collections::VecDeque, sync::Arc, thread::JoinHandle};
 
-/// Rows, and bytes, that are read of one state.
+/// Rows and bytes between two changes of the read state.
 const ROWS_PER_STATE: usize = 4096;
 const BYTES_PER_STATE: usize = 4 << 20;
 
-/// How often one read tries again after a damaged view was set aside.
+/// Maximum number of retries of a read after a damaged view was set aside.
 const HEAL_TRIES: usize = 64;
 
-/// A range is cut into so many at most; each of them may be cut again.
+/// Maximum number of parts in one division; large parts are divided again.
 const CUTS_MAX: usize = 64;
 
-/// The most of a key that an error shows.
 const SHOWN_LEN_MAX: usize = 48;
 
-/// A value of so many bytes is handed on in pieces.
+/// Longer values are passed in pieces.
 const LONG_LEN: usize = 256 << 10;
 
-/// So long is each piece but the last.
 const PIECE_LEN: usize = 256 << 10;
 
 const _: () = assert!(limits::MAX_KEY_LEN < LONG_LEN);
 
-/// A snapshot that is read as it stands.
+/// A snapshot to be dumped.
 #[derive(Clone, Debug)]
 pub struct DumpSource {
     db: Db,
     hold: Hold,
-    /// Whether what cannot be read is passed over.
+    /// Whether unreadable records are skipped.
     skips_damaged: bool,
-    /// What was passed over since it was last taken.
+    /// Gaps since the last call of `take_gaps`.
     gaps: Arc<Mutex<Vec<DumpGap>>>,
-    /// The errors of records on which a merge function fails, since they were last taken.
+    /// Errors of records whose merge function fails.
     failing: Arc<Mutex<Vec<Error>>>,
 }
 
 impl Db {
-    /// Starts a thread.
     pub(crate) fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<JoinHandle<()>> {
         let engine = self.engine();
         engine.settings.runtime.spawn(name, body).map_err(|e| Error::io("start a thread for", &engine.dir, e))
@@ -75,7 +72,6 @@ impl Db {
 }
 
 impl DumpSource {
-    /// Of a snapshot.
     pub fn of(snapshot: &Snapshot) -> DumpSource {
         DumpSource {
             db: snapshot.db().clone(),
@@ -86,27 +82,23 @@ impl DumpSource {
         }
     }
 
-    /// Passes over what cannot be read, from now on, and notes it.
     pub fn skip_damaged(&mut self) {
         self.skips_damaged = true;
     }
 
-    /// Takes what was passed over since the last call.
     pub fn take_gaps(&self) -> Vec<DumpGap> {
         std::mem::take(&mut *self.gaps.lock())
     }
 
-    /// Notes what was passed over.
     pub(in crate::db) fn add_gap(&self, gap: DumpGap) {
         self.gaps.lock().push(gap);
     }
 
-    /// The state that is read.
     pub(in crate::db) fn hold(&self) -> &Hold {
         &self.hold
     }
 
-    /// Takes the errors of records that were read since the last call and on which a merge function fails.
+    /// Takes the errors of records read since the last call whose merge function fails.
     pub fn take_failing(&self) -> Vec<Error> {
         std::mem::take(&mut *self.failing.lock())
     }
@@ -115,32 +107,28 @@ impl DumpSource {
         self.db.engine()
     }
 
-    /// The database.
     pub fn db(&self) -> &Db {
         &self.db
     }
 
-    /// The last commit that is seen.
     pub fn sequence(&self) -> SequenceNumber {
         self.hold.sequence()
     }
 
-    /// The random number of the database's life.
     pub fn incarnation(&self) -> u64 {
         self.engine().incarnation
     }
 
-    /// By what time values have expired, and how far that is ahead of the wall clock: microseconds since 1970, and microseconds.
+    /// Returns the time for expiry, in microseconds since 1970, and its lead over the wall clock.
     pub fn time_us(&self) -> (u64, u64) {
         (self.hold.held().taken_us, self.engine().ahead_us())
     }
 
-    /// How many threads work for the database; 0: there are to be none.
     pub fn background_threads(&self) -> usize {
         self.engine().settings.background_threads
     }
 
-    /// The trees, by number, and what else the catalog had.
+    /// Returns the trees by number and all other entries of the catalog.
     pub fn catalog(&self) -> Result<DumpedCatalog> {
         let mut taken =
             CatalogSink { source: self, catalog: DumpedCatalog { next_tree: 1, ..DumpedCatalog::default() } };
@@ -179,14 +167,14 @@ impl EntrySink for CatalogSink<'_> {
     }
 }
 
-/// What is left to be read of a range of keys.
+/// An unread range of keys.
 #[derive(Clone, Debug)]
 pub struct DumpRange {
     pub(in crate::db) tree: TreeId,
     multi: bool,
     /// The next internal key.
     pub(in crate::db) next: Vec<u8>,
-    /// The first internal key past it.
+    /// The exclusive end.
     pub(in crate::db) end: Option<Vec<u8>>,
 }
 
@@ -196,17 +184,15 @@ impl DumpRange {
         DumpRange { tree, multi, next: tree.first_key().to_vec(), end }
     }
 
-    /// All of a tree.
     pub fn of(tree: &DumpedTree) -> DumpRange {
         DumpRange::over(TreeId(tree.id), tree.multi)
     }
 
-    /// The number of the tree.
     pub fn tree(&self) -> u32 {
         self.tree.0
     }
 
-    /// The parts of it, in order, each of about so many bytes if there are not too many of them. Reads little.
+    /// Divides the range into parts of about `part_bytes`, up to a maximum. Reads little.
     fn parts(self, source: &DumpSource, part_bytes: u64) -> Result<Vec<DumpRange>> {
         let points = source.engine().points_every(&self.next, self.end.as_deref(), part_bytes, CUTS_MAX)?;
         let starts = std::iter::once(self.next.clone()).chain(points.iter().cloned());
@@ -214,7 +200,8 @@ impl DumpRange {
         Ok(starts.zip(ends).map(|(next, end)| DumpRange { next, end, ..self.clone() }).collect())
     }
 
-    /// Reads some entries of it; whether there may be more. Damage is an error that tells between which keys it was met.
+    /// Reads some entries; returns whether there may be more. A corruption error names the keys
+    /// near the damage.
     pub fn read(&mut self, source: &DumpSource, sink: &mut dyn EntrySink) -> Result<bool> {
         for _ in 0..HEAL_TRIES {
             let mut reading = Reading { source, range: self, sink, is_taken: false, present: None };
@@ -222,14 +209,14 @@ impl DumpRange {
             let (is_taken, present) = (reading.is_taken, reading.present.take());
             let error = match done {
                 Ok(is_more) => return Ok(is_more),
-                // What was taken in part cannot be taken again.
+                // Entries already passed to the sink cannot be repeated.
                 Err(e) if is_taken => return Err(self.described(source, e)),
                 Err(e) => match source.engine().heal(e) {
                     Ok(()) => continue,
                     Err(e) => e,
                 },
             };
-            // The catalog says which trees there are: a dump without a part of it would be without trees.
+            // Without a part of the catalog, trees would be missing.
             if source.skips_damaged && self.tree != TreeId::CATALOG && self.skip(source, &error, present)? {
                 return Ok(self.end.as_ref().is_none_or(|end| self.next < *end));
             }
@@ -239,7 +226,8 @@ impl DumpRange {
         Err(self.described(source, Error::corruption(&source.engine().dir, 0, reason)))
     }
 
-    /// Adds the tree and the keys that could not be read to an error about damage. Keys are in the text form of the command.
+    /// Adds the tree and the unreadable keys to a corruption error, in the text form of the `braid`
+    /// command.
     fn described(&self, source: &DumpSource, error: Error) -> Error {
         let shown = |key: &[u8]| {
             let key = key.get(TREE_ID_LEN..).unwrap_or_default();
@@ -264,7 +252,7 @@ impl DumpRange {
     }
 }
 
-/// Bytes as text: each printable ASCII character stands for itself, a backslash is doubled, and any other byte is `\xNN`.
+/// Formats bytes: printable ASCII unchanged, a backslash doubled, other bytes as `\xNN`.
 fn text_form(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -277,14 +265,13 @@ fn text_form(bytes: &[u8]) -> String {
     text
 }
 
-/// One read of some entries.
 struct Reading<'a> {
     source: &'a DumpSource,
     range: &'a mut DumpRange,
     sink: &'a mut dyn EntrySink,
-    /// Whether the sink has something of the present key.
+    /// Whether the sink has a part of the current key.
     is_taken: bool,
-    /// The key of the entry that is being shown.
+    /// The key of the current entry.
     present: Option<Vec<u8>>,
 }
 
@@ -358,16 +345,16 @@ impl Reading<'_> {
         value.chunks(PIECE_LEN).try_for_each(|piece| self.sink.piece(piece))
     }
 
-    /// A value in blob files, in constant memory.
+    /// Passes a value in blob files, in constant memory.
     fn long_value(&mut self, internal: &[u8], shown: &Shown<'_>, len: u64) -> Result<()> {
         let mut key = KeyBuf::new(self.range.tree, b"");
         key.set(internal);
         let opened = StreamReader::open(&self.source.db, key, self.source.hold.clone())?;
-        // What is held does not change.
+        // The value at the snapshot cannot have changed.
         let misunderstood = || self.source.engine().blobs.misunderstood();
         let mut stream = opened.filter(|stream| stream.len() == len).ok_or_else(misunderstood)?;
         if self.source.skips_damaged {
-            // What is begun cannot be taken back.
+            // Verified first, since a begun value cannot be taken back.
             for at in (0..len).step_by(PIECE_LEN) {
                 stream.read_range(at..at + PIECE_LEN as u64)?;
             }
@@ -380,7 +367,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Operands, all that are piled up on the key, and what they are to change.
+    /// Passes the stacked operands of a key, and their base.
     fn operands(&mut self, state: &ReadState, entry: &EntryRef<'_>, shown: &Shown<'_>) -> Result<()> {
         let engine = self.source.engine();
         let mut pile = pile_up(engine, state, &FoundOperands::of(entry))?;
@@ -391,7 +378,7 @@ impl Reading<'_> {
                 engine.resolve(state, found, now_us)?.map(|value| (sequence, expires_us, value))
             }
         };
-        // What has expired is nothing to them from now on.
+        // An expired base no longer exists for the operands.
         let operands = if beneath.is_none() { pile.on_nothing()? } else { pile.operands };
         if operands.len() < LONG_LEN {
             self.entry(shown, DumpedContent::Operands(&operands))?;
@@ -404,11 +391,11 @@ impl Reading<'_> {
         self.value(&Shown { key: shown.key, sequence, expires_us, is_beneath: true }, &value)
     }
 
-    /// Notes an error if a read of the record fails. The dump has it all the same, as it stands.
+    /// Records an error if a read of the record fails. The dump contains it anyway.
     fn try_merge(&self, key: &[u8], operands: &[u8], beneath: Option<&[u8]>) {
         let engine = self.source.engine();
         let Some(operands) = Operands::decode(operands) else { return };
-        // Functions of the application need not be there.
+        // The application's functions may be missing.
         if !engine.functions.can_apply(&operands) {
             return;
         }
@@ -427,7 +414,6 @@ impl Reading<'_> {
     }
 }
 
-/// What is known of an entry beside what it has.
 struct Shown<'a> {
     key: &'a [u8],
     sequence: SequenceNumber,
@@ -435,23 +421,21 @@ struct Shown<'a> {
     is_beneath: bool,
 }
 
-/// The ranges of a dump, in order, each cut into parts when it is come to.
+/// The ranges of a dump in order, each divided when it is reached.
 #[derive(Debug)]
 pub struct DumpParts {
     source: DumpSource,
     part_bytes: u64,
-    /// Ranges, and whether they were cut as far as they are to be.
+    /// Ranges, and whether they are fully divided.
     waiting: VecDeque<(DumpRange, bool)>,
 }
 
 impl DumpParts {
-    /// Of these trees, in their order.
     pub fn new(source: &DumpSource, trees: &[DumpedTree], part_bytes: u64) -> DumpParts {
         let waiting = trees.iter().map(|tree| (DumpRange::of(tree), false)).collect();
         DumpParts { source: source.clone(), part_bytes, waiting }
     }
 
-    /// The next part.
     pub fn take_next(&mut self) -> Result<Option<DumpRange>> {
         loop {
             let Some((range, is_cut)) = self.waiting.pop_front() else { return Ok(None) };
@@ -459,7 +443,7 @@ impl DumpParts {
                 return Ok(Some(range));
             }
             let mut parts = range.parts(&self.source, self.part_bytes)?;
-            // So many that each may be too large; fewer are as they should be.
+            // At the maximum, parts may still be too large.
             let is_cut = parts.len() < CUTS_MAX;
             while let Some(part) = parts.pop() {
                 self.waiting.push_front((part, is_cut));

@@ -1,21 +1,23 @@
-//! Followers: reading a database beside the process that writes it.
+//! Followers: read a database that another process writes.
 //!
-//! A follower has a **state**, a [`Db`] for reading only that stays as it is: partitions with their files open, and of the log what
-//! comes after them, in memtables. When it looks for news it makes another state, which shares with the one before what has not
-//! changed: open files, memtables, the cache. It takes no lock and writes nothing; the writer does not know of it.
+//! Each **state** of a follower is an immutable read-only [`Db`]: partitions with open files, and
+//! memtables with the commits of the log after them. A refresh creates a new state that shares
+//! unchanged files, memtables and the cache. A follower takes no locks and writes nothing, and the
+//! writer does not know of it.
 //!
-//! **Each state is a commit boundary.** A manifest says up to which commit everything is in runs; the log's records that follow
-//! are taken in order, each as a whole. Whatever the writer does meanwhile, a record that does not continue the chain is not taken.
-//! So a state is what the manifest says, and the commits up to some later one.
+//! **Each state is the database at one commit.** The manifest names the commit up to which the runs
+//! have everything; the log's records after it are taken whole and in order. A record that does not
+//! continue the chain is not taken.
 //!
-//! **What may vanish.** Between the moment that a manifest was read and that in which a file it names is opened, the writer may have
-//! removed the file; log segments are written anew. Then CURRENT has gone on, and everything is read once more: what was not there is
-//! not named any more. An error is returned only if it comes again where CURRENT stands still. Once made, a state has every
-//! file open that it may ever need, so it never meets one that is gone. Blob files grow: of one that was closed meanwhile, for want of descriptors, it is
-//! seen to that what was added can be read as well.
+//! **Disappearing files.** After the manifest was read, the writer may remove files that it names
+//! and reuse log segments. Then CURRENT has changed, and everything is read again. An error is
+//! returned only if it persists while CURRENT is unchanged. A complete state has every file open
+//! that it may need. Blob files grow: if one was closed for lack of descriptors, its new part is
+//! made readable again.
 //!
-//! **Space.** What a state has open stays on disk. The follower lets go of its state when it makes another. Who keeps one that was
-//! superseded finds it closed after [`crate::Builder::reader_age_max`], or ten minutes where no limit is set.
+//! **Space.** Open files of a state stay on disk. A refresh releases the previous state. Superseded
+//! states that the user retains are closed after [`crate::Builder::reader_age_max`], or ten minutes
+//! without a limit.
 
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
@@ -54,43 +56,44 @@ use std::{
     time::Duration,
 };
 
-/// So often everything is read again while CURRENT stands still, before an error counts.
+/// Retries with an unchanged CURRENT before an error is returned.
 const TRIES_IN_VAIN: u32 = 6;
-/// The pause before the first of those, and how long all tries may take.
+/// First pause, doubled with each retry, and limit for all retries.
 const PAUSE_US: u64 = 500;
 const TRY_FOR_NS: u64 = 20_000_000_000;
-/// A record at the log's end that is not whole is read so often again, with such a pause, before it counts as torn or damaged.
+/// Retries of an incomplete record at the log's end, and their pause, before it counts as torn.
 const TAIL_TRIES: u32 = 4;
 const TAIL_PAUSE_US: u64 = 5_000;
-/// How long a superseded state may be kept where nothing else was asked for.
+/// How long a superseded state lives without a configured limit.
 const KEPT_FOR_NS: u64 = 600_000_000_000;
 
-/// What a look for news has found.
+/// The result of a refresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refreshed {
-    /// The last commit that the follower's state shows.
+    /// The last commit in the follower's state.
     pub sequence: SequenceNumber,
-    /// Whether there is another state now than before.
+    /// Whether the state is new.
     pub has_changed: bool,
-    /// When the last of its commits that stands in the log was made, in microseconds since 1970; 0 if none does.
+    /// Time of the last commit in the log, in microseconds since 1970; 0 without one.
     pub committed_us: u64,
-    /// How many records of the log were read.
+    /// Number of log records read.
     pub records: u64,
     /// Whether the manifest was read.
     pub manifest_read: bool,
-    /// How often something had vanished while it was read, so that all was read again.
+    /// Number of restarts because files had disappeared.
     pub retries: u32,
-    /// How long that took.
+    /// Duration of the refresh.
     pub took: Duration,
 }
 
-/// A reader of a database that another process, or another handle, has open and writes. See [`Builder::open_follower`](crate::Builder::open_follower).
+/// A reader of a database that another process or handle writes. See
+/// [`Builder::open_follower`](crate::Builder::open_follower).
 ///
-/// [`Follower::db`] gives the database as it was after some commit, for reading only; it stays so, with all that is made of it. A look
-/// for news ([`Follower::refresh`]) makes the follower give a later state from then on. The first costs as much as to open the
-/// database; later ones, as much as was written since. With a pause set ([`Builder::refresh_every`](crate::Builder::refresh_every)),
-/// a thread does that by itself.
+/// [`Follower::db`] returns an immutable, read-only database at one commit. [`Follower::refresh`]
+/// advances the follower to a later state. Opening costs as much as opening the database; a refresh
+/// is proportional to the data written since.
+/// [`Builder::refresh_every`](crate::Builder::refresh_every) starts a thread that refreshes.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -98,7 +101,7 @@ pub struct Refreshed {
 /// let owner = braiddb::Db::open(&dir)?;
 /// owner.tree("albums")?.put("1", "Ten")?;
 ///
-/// let follower = braiddb::Db::open_follower(&dir)?; // in another process, most likely
+/// let follower = braiddb::Db::open_follower(&dir)?; // usually in another process
 /// let db = follower.db();
 /// assert_eq!(db.open_tree("albums")?.get("1")?.as_deref(), Some(&b"Ten"[..]));
 /// owner.tree("albums")?.put("2", "Vs.")?;
@@ -128,44 +131,41 @@ struct Inner {
     state: Mutex<Following>,
     current: RwLock<Db>,
     refreshes: AtomicU64,
-    /// Whether the thread is to end.
     is_ending: Mutex<bool>,
     ending: Condvar,
 }
 
-/// What the next state is made of.
+/// The base of the next state.
 struct Following {
     manifest: Manifest,
     files: FileSet,
     version: Arc<Version>,
     log: Log,
-    /// Whether anything here is newer than the state that was made last.
     has_news: bool,
-    /// States that are not the present one any more, and since when.
+    /// Earlier states, and since when they are superseded.
     superseded: Vec<(u64, Weak<Shared>)>,
 }
 
-/// What is known of the log past what is in runs.
+/// The log after the flushed commits.
 struct Log {
-    /// None if the manifest knows of no log, or what was read of it is not of one piece with the manifest.
+    /// `None` if the manifest names no log, or the log does not match the manifest.
     tail: Option<Tail>,
-    /// Oldest first; the last one takes more.
+    /// Oldest first; the last one is active.
     memtables: Vec<Arc<Memtable>>,
-    /// How many records of it no state shows yet: also those that a look took before it failed.
+    /// Records that no state has yet, including those taken by a failed refresh.
     unshown: u64,
     last_sequence: SequenceNumber,
     last_commit_us: u64,
     blob_files: BTreeSet<FileNumber>,
-    /// Whether something was to come past the log right after what was read.
+    /// Whether a load is announced right after the last record.
     load_is_next: bool,
-    /// Whether some of what was read follows what may have come past the log, so that the manifest must be looked at.
+    /// Whether records follow an announced load, so that the manifest must be checked.
     is_past_load: bool,
-    /// The torn or damaged tail that it ended with when it was read from its beginning.
+    /// The torn or damaged tail found by the first read.
     tail_note: Option<String>,
 }
 
 impl Follower {
-    /// Opens a follower with these settings.
     pub(crate) fn open_with(settings: Settings, dir: &Path, every: Option<Duration>) -> Result<Follower> {
         settings.check()?;
         let settings = Common::of(Settings { read_only: true, create: false, ..settings });
@@ -196,20 +196,21 @@ impl Follower {
         Ok(Follower { inner, thread })
     }
 
-    /// The database as of the last look for news. For reading only; it stays as it is.
+    /// Returns the read-only database as of the last refresh.
     pub fn db(&self) -> Db {
         self.inner.current.read().clone()
     }
 
-    /// Looks for what was committed since. Commits that are in the files count, synced or not: all that the writer has been told is
-    /// done, if this is called after. Takes time in proportion to what was written since the last look.
+    /// Advances to the latest commits in the files, synced or not. Includes all commits that the
+    /// writer completed before this call. Takes time proportional to the data written since the
+    /// last refresh.
     ///
-    /// Fails if a file is damaged or cannot be read; the state of before is kept then.
+    /// Fails if a file is damaged or unreadable; the previous state then remains.
     pub fn refresh(&self) -> Result<Refreshed> {
         self.inner.refresh()
     }
 
-    /// How often news were looked for.
+    /// Returns the number of refreshes.
     pub fn refreshes(&self) -> u64 {
         self.inner.refreshes.load(Ordering::Relaxed)
     }
@@ -227,7 +228,7 @@ impl Drop for Follower {
     }
 }
 
-/// How hard it was tried to read all of a state before something vanished.
+/// Retries of one refresh or open.
 #[derive(Default)]
 struct Effort {
     retries: u32,
@@ -235,7 +236,7 @@ struct Effort {
 }
 
 impl Effort {
-    /// After an error: waits a little if it may be that the writer was in the way, and returns the error if not.
+    /// Pauses if the writer may have caused the error, or else returns it.
     fn again(&mut self, error: Error, settings: &Settings, started_ns: u64, stands_still: bool) -> Result<()> {
         self.retries += 1;
         let has_time = settings.runtime.monotonic_ns().saturating_sub(started_ns) < TRY_FOR_NS;
@@ -318,16 +319,14 @@ impl Inner {
     }
 }
 
-/// What came of making the next state.
 struct Made {
-    /// None if there is no news.
+    /// `None` without news.
     db: Option<Db>,
     records: u64,
     manifest_read: bool,
 }
 
 impl Following {
-    /// The first state.
     fn begin(settings: &Settings, dir: &Path, table: &TableContext) -> Result<(Following, Db)> {
         let manifest = open_manifest(settings, dir)?;
         let mut files = FileSet::new(dir, table);
@@ -341,13 +340,14 @@ impl Following {
         Ok((following, db))
     }
 
-    /// The next state, if there is news. After an error it is as before, but for files that it has opened beforehand.
+    /// Makes the next state, if there is news. An error leaves the state unchanged, apart from
+    /// opened files.
     fn go_on(&mut self, settings: &Settings, dir: &Path, table: &TableContext, before: &Db) -> Result<Made> {
-        // Someone may have closed it.
+        // The user may have closed it.
         self.has_news |= before.engine().check_open().is_err();
         let before = &before.engine().blobs;
         if !self.manifest.has_gone_on()? {
-            // Where the log goes on elsewhere, CURRENT may only be late.
+            // The log may continue elsewhere before CURRENT is updated.
             if self.log.follow(settings, dir, &self.manifest, before)? {
                 let records = self.log.unshown;
                 let db = if self.has_news || records > 0 {
@@ -366,7 +366,7 @@ impl Following {
         let is_same_log = (old.flushed, old.epoch, old.incarnation) == (new.flushed, new.epoch, new.incarnation);
         let is_same = old.incarnation == new.incarnation;
         if !is_same {
-            // It was restored, or made anew: its numbers are others.
+            // Restored or recreated: equal file numbers mean other files.
             (self.files, self.version) = (FileSet::new(dir, table), Arc::default());
         }
         self.files.forget_unused(new);
@@ -377,7 +377,7 @@ impl Following {
         if !is_same_log || !self.log.follow(settings, dir, &manifest, &blobs)? {
             self.log = Log::read(settings, dir, &manifest, &blobs)?;
         }
-        // Not before: those of a log that is not followed any more may be gone.
+        // Only now: files of a log that is no longer followed may be gone.
         blobs.open_all(&self.log.blob_files)?;
         (self.manifest, self.version) = (manifest, version);
         self.check_views()?;
@@ -386,12 +386,11 @@ impl Following {
         Ok(Made { db: Some(db), records, manifest_read: true })
     }
 
-    /// The blob files of the next state.
     fn blobs(&self, dir: &Path, table: &TableContext, before: &BlobStore, layout: &Layout) -> Result<BlobStore> {
         BlobStore::beside_writer(dir, table, Some(before), layout, &self.log.blob_files, &BTreeSet::new())
     }
 
-    /// A view that cannot be opened is done without, and slowly. Fails if there may be another by now.
+    /// A damaged view only makes reads slow. Fails if a newer manifest may have replaced it.
     fn check_views(&self) -> Result<()> {
         match self.files.damaged_views().iter().next() {
             Some((number, reason)) if self.manifest.has_gone_on()? => {
@@ -401,7 +400,6 @@ impl Following {
         }
     }
 
-    /// A database of all that was read.
     fn state(&mut self, settings: &Settings, dir: &Path, table: &TableContext, blobs: BlobStore) -> Result<Db> {
         let mut memtables = self.log.memtables.clone();
         let active = memtables.pop().unwrap_or_else(|| Engine::new_memtable(settings, 0));
@@ -409,7 +407,7 @@ impl Following {
         let version = Arc::clone(&self.version);
         let state = ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) };
         let functions = Arc::new(known_functions(settings)?);
-        // What was loaded past the log has a number too, and all before it was read.
+        // A load without WAL has a number too, and everything before it was read.
         let loaded = self.manifest.layout().runs.values().map(|run| run.max_sequence).max();
         self.log.last_sequence = self.log.last_sequence.max(loaded.unwrap_or_default());
         let last_sequence = self.log.last_sequence;
@@ -444,7 +442,6 @@ impl Following {
 }
 
 impl Log {
-    /// Reads the log from where the manifest says that it begins.
     fn read(settings: &Settings, dir: &Path, manifest: &Manifest, blobs: &BlobStore) -> Result<Log> {
         let layout = manifest.layout();
         let functions = Arc::new(known_functions(settings)?);
@@ -456,7 +453,7 @@ impl Log {
         {
             return Err(tail.lost());
         }
-        // Segments are named by their numbers, which they keep when they are written anew.
+        // Reused segments keep their names.
         if outcome.begins_after > layout.flushed {
             let detail = format!(
                 "the log begins after commit {}, and what is in runs ends with {}",
@@ -464,17 +461,17 @@ impl Log {
             );
             return Err(Error::corruption(dir, 0, detail));
         }
-        // What a record refers to may have been moved, once that was in runs.
+        // Values that a record refers to may have moved once it was flushed.
         if outcome.is_stopped && manifest.has_gone_on()? {
             return Err(Error::corruption(dir, 0, outcome.tail_note.unwrap_or_default()));
         }
         let tail_note = match &outcome.tail {
-            // A record with a missing value is whole itself: it says nothing about a writer.
+            // A record with a missing value is complete: it says nothing about a writer.
             _ if outcome.is_stopped => outcome.tail_note,
             Some(tail) if outcome.tail_note.is_some() && !is_being_written(settings, tail)? => outcome.tail_note,
             _ => None,
         };
-        // Not past the last one that counts, as a writer's numbers must be.
+        // Unlike a writer's, this number must not pass the last valid commit.
         let last_sequence = layout.flushed.max(outcome.last_sequence);
         let tail = outcome.tail;
         let mut log = Log {
@@ -494,7 +491,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Reads what was appended since. Whether the log can still be followed.
+    /// Reads appended records; false if the log cannot be followed any more.
     fn follow(&mut self, settings: &Settings, dir: &Path, manifest: &Manifest, blobs: &BlobStore) -> Result<bool> {
         let layout = manifest.layout();
         let Some(tail) = &mut self.tail else {
@@ -509,13 +506,13 @@ impl Log {
         if walk.records > 0 {
             self.tail_note = None;
         }
-        // Whatever was taken before an error has been taken: the tail stands behind it.
+        // Taken even after an error, because the tail is behind these records.
         self.take(walk);
         Ok(followed? == Followed::All && !self.lacks_load(manifest)?)
     }
 
-    /// Whether it may be that the log was read past a load that the manifest, which was read before, does not have yet. A load is in
-    /// force before anything is committed after it.
+    /// Whether the log was read past a load that the manifest, which was read before, may lack. A
+    /// load is installed before any later commit.
     fn lacks_load(&mut self, manifest: &Manifest) -> Result<bool> {
         self.is_past_load = self.is_past_load && manifest.has_gone_on()?;
         Ok(self.is_past_load)
@@ -533,7 +530,7 @@ impl Log {
     }
 }
 
-/// Whether a record is whole by now where the log ended with a part of one: its writer lives.
+/// Returns whether an incomplete last record was completed, which means that its writer lives.
 fn is_being_written(settings: &Settings, tail: &Tail) -> Result<bool> {
     for _ in 0..TAIL_TRIES {
         if tail.has_gone_on()? || !tail.is_same_segment()? {
@@ -544,13 +541,12 @@ fn is_being_written(settings: &Settings, tail: &Tail) -> Result<bool> {
     Ok(false)
 }
 
-/// The blob files that runs of a layout refer to which another has not: no others can have anything that matters since.
+/// Returns the blob files of runs that are only in `new`; no other files have relevant new data.
 fn blobs_of_new_runs(old: &Layout, new: &Layout) -> BTreeSet<FileNumber> {
     let runs = new.runs.iter().filter(|(number, _)| !old.runs.contains_key(number));
     runs.flat_map(|(_, meta)| &meta.blob_uses).map(|blob_use| blob_use.file).collect()
 }
 
-/// The manifest that is in force.
 fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {
     if let Some(manifest) = Manifest::open(&settings.vfs, &settings.runtime, dir, true)? {
         return Ok(manifest);
@@ -564,11 +560,11 @@ fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {
 }
 
 impl Engine {
-    /// Lets go of everything: of a follower's state that has been superseded for too long.
+    /// Releases everything of a state that was superseded for too long.
     fn supersede(&self) {
         self.is_superseded.store(true, Ordering::Release);
         self.refuse_calls();
-        // Cursors, too, let go of theirs when they are asked next.
+        // Cursors release their read states at their next use.
         self.snapshots.look(self.coarse_now_ns(), u64::MAX, 0);
         let nothing = Arc::new(ReadState::empty());
         self.state.store(Arc::clone(&nothing));

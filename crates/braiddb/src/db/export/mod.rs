@@ -1,4 +1,4 @@
-//! Copies of a database: checkpoints, dumps, followers.
+//! Copies of a database: checkpoints, dumps and followers.
 
 pub mod checkpoint;
 pub mod dump_gaps;

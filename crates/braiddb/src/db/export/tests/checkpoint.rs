@@ -1,4 +1,4 @@
-//! Contents of checkpoints that are made beside writers. The battery of backups tests failures.
+//! Contents of checkpoints made during writes. The tests of backups cover failures.
 
 use crate::{
     base::Error,
@@ -32,7 +32,7 @@ fn contents(db: &Db) -> Contents {
     contents
 }
 
-/// Data in runs, in memory, in blob files and in streams; some of it deleted.
+/// Data in runs, memtables, blob files and streams, partly deleted.
 fn fill(db: &Db, round: u8) {
     let tree = db.tree("plain").unwrap();
     for i in 0..200_u32 {
@@ -71,7 +71,7 @@ fn a_checkpoint_is_a_database_of_its_own() {
     assert!(contents(&copy) == expected);
     assert_eq!(copy.snapshot().sequence(), sequence);
     assert_ne!(copy.version_of(sequence), version);
-    // Each goes its own way, and its files stay when the other's go.
+    // Original and copy are independent: neither's deletes affect the other.
     fill(&copy, 3);
     copy.compact().unwrap();
     let (of_copy, of_db) = (contents(&copy), contents(&db));
@@ -108,7 +108,8 @@ fn what_is_there_is_not_written_over() {
     assert_eq!(vfs.list(Path::new("/other")).unwrap(), []);
 }
 
-/// Reopened, a database counts on from the highest number that may have been used, which no commit need have.
+/// After reopening, numbers continue above all possibly used ones, including those without a
+/// commit.
 #[test]
 fn a_checkpoint_after_a_reopening_has_the_last_number() {
     let vfs = mem();
@@ -121,7 +122,7 @@ fn a_checkpoint_after_a_reopening_has_the_last_number() {
     assert!(contents(&open_copy(small(&vfs))) == contents(&db));
 }
 
-/// Every commit writes its own number to each of its keys: so a state that is no commit's shows.
+/// Each commit writes its number to all its keys, which reveals a state between commits.
 #[test]
 fn under_full_load_a_checkpoint_is_the_state_at_a_commit() {
     let vfs = mem();
@@ -144,7 +145,7 @@ fn under_full_load_a_checkpoint_is_the_state_at_a_commit() {
                     }
                     let mut batch = db.batch();
                     for key in 0..8_u64 {
-                        // One value in four is long enough for a blob file.
+                        // One value in four goes to a blob file.
                         let value = round.to_be_bytes().repeat(if key.is_multiple_of(4) { 60 } else { 2 });
                         batch.put(&trees[(key % 2) as usize], [writer, key as u8], &value);
                         batch.put(&trees[0], [&[writer, 100][..], &(round % 500).to_be_bytes()].concat(), [7; 50]);
@@ -195,8 +196,9 @@ fn check_state(settings: &Settings, dir: &str, sequence: u64) {
     }
 }
 
-/// A bulk load came while what was in memory was flushed for a copy. The copy had its run, above the number of the copy's last commit: it appeared
-/// there when the copy had got so far, and hid what the copy itself had committed before.
+/// A bulk load was installed during the flush for a copy. The copy had its run, with a number above
+/// the copy's last commit. The run became visible once the copy reached that number, and hid the
+/// copy's own commits.
 #[test]
 fn a_load_that_comes_while_a_copy_is_begun_is_not_above_its_last_commit() {
     let vfs = mem();

@@ -1,5 +1,5 @@
-//! Followers of a database that another handle writes. What a process on the real file system does to them is tested in
-//! `braiddb-sim/tests/processes/follower.rs`.
+//! Followers of a database that another handle writes. `braiddb-sim/tests/processes/follower.rs`
+//! tests processes.
 
 use crate::{
     base::{Error, Result},
@@ -101,7 +101,7 @@ fn nothing_is_written_and_writes_are_refused() {
         drop(tree);
         db.close().unwrap();
     }
-    // One whose state was closed gets another.
+    // A closed state is replaced.
     assert!(follower.refresh().unwrap().has_changed);
     assert_eq!(rows(&follower.db(), "t").len(), 2000);
     drop(follower);
@@ -134,7 +134,7 @@ fn damage_is_told_and_the_state_of_before_kept() {
     }
 }
 
-/// Of what is not named any more a follower keeps nothing open, however long it follows.
+/// A follower closes files that are no longer named.
 #[test]
 fn files_that_are_not_named_any_more_are_let_go_of() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -143,7 +143,6 @@ fn files_that_are_not_named_any_more_are_let_go_of() {
     let mut handles = Vec::new();
     for round in 0..60u32 {
         for key in 0..8u8 {
-            // Some in the runs, some in blob files.
             owner
                 .tree("t")
                 .unwrap()
@@ -156,12 +155,11 @@ fn files_that_are_not_named_any_more_are_let_go_of() {
         handles.push(vfs.handles());
     }
     let (early, late) = (handles[..20].iter().max().unwrap(), handles[40..].iter().max().unwrap());
-    // Those of the owner come and go a little.
+    // The owner's handles vary a little.
     assert!(*late <= early + 5, "{handles:?}");
 }
 
-/// Whatever a look for news cannot open or read, once or for as long as it tries: what it has taken of the log by then is shown by the
-/// look that succeeds, be it the same or the next.
+/// Records taken by a refresh that fails are in the state of the next successful one.
 #[test]
 fn what_a_look_took_before_it_failed_is_shown_by_the_next() {
     let put = |owner: &Db, rows: u8, value_len: usize| {
@@ -174,7 +172,7 @@ fn what_a_look_took_before_it_failed_is_shown_by_the_next() {
         &|owner| put(owner, 1, 1),
         // Large values.
         &|owner| put(owner, 3, 5000),
-        // Several segments of the log.
+        // Several log segments.
         &|owner| put(owner, 60, 700),
         &|owner| {
             put(owner, 1, 5000);
@@ -253,7 +251,7 @@ fn a_superseded_state_that_is_kept_for_too_long_is_let_go_of() {
     assert_eq!(rows(&follower.db(), "t").len(), 2);
 }
 
-/// All values of a commit are its number, so a torn state would show.
+/// All values of a commit are its number, which reveals a torn state.
 #[test]
 fn threads_that_write_flush_and_merge_are_followed_without_an_error() {
     let vfs = mem();
@@ -306,7 +304,7 @@ fn threads_that_write_flush_and_merge_are_followed_without_an_error() {
     assert!(vfs.list(Path::new(DIR)).unwrap().len() > 3);
 }
 
-/// What is committed after a load is never shown without it.
+/// Commits after a load are never visible without it.
 #[test]
 fn loads_are_followed_in_their_place() {
     let vfs = mem();
@@ -338,7 +336,7 @@ fn loads_are_followed_in_their_place() {
     assert_eq!(rows(&follower.db(), "loaded"), rows(&owner, "loaded"));
 }
 
-/// A restore that was cut off leaves no database, for followers neither.
+/// An unfinished restore is no database.
 #[test]
 fn what_a_restore_has_not_finished_is_not_followed() {
     let vfs = mem();
@@ -348,7 +346,7 @@ fn what_a_restore_has_not_finished_is_not_followed() {
     assert!(matches!(follow(small(&vfs)), Err(Error::NotFound(_))));
 }
 
-/// What a state shows it has open, also what came with the log since the last look: the file is gone afterwards.
+/// A state has its files open, including those of new log records, after they are removed.
 #[test]
 fn large_values_of_the_log_stay_readable_when_their_file_goes() {
     let vfs = mem();
@@ -373,7 +371,7 @@ fn large_values_of_the_log_stay_readable_when_their_file_goes() {
     assert_eq!(value.as_deref(), Some(&[7; 5000][..]));
 }
 
-/// Another life of the database in its place has files of the same numbers with other contents.
+/// Another incarnation in the same place has equal file numbers with other contents.
 #[test]
 fn a_copy_that_takes_the_place_of_the_database_is_followed_as_another() {
     let vfs = mem();
@@ -402,8 +400,8 @@ fn a_copy_that_takes_the_place_of_the_database_is_followed_as_another() {
     assert_eq!(rows(&follower.db(), "t")[&b"b"[..]], b"there");
 }
 
-/// A blob file grows after a follower has looked at it and closed it, for want of descriptors; what was added is in runs when it looks again,
-/// and the file is gone before that is read.
+/// A blob file grows after a follower closed it for lack of descriptors. The new values are in runs
+/// at the next refresh, and the file is removed before they are read.
 #[cfg(any(unix, windows))]
 #[test]
 fn what_was_added_to_a_blob_file_that_was_closed_is_there_when_the_file_is_gone() {
@@ -424,7 +422,7 @@ fn what_was_added_to_a_blob_file_that_was_closed_is_there_when_the_file_is_gone(
     tree.put("early", [b'e'; 1000]).unwrap();
     owner.flush().unwrap();
     let follower = Follower::open_with(settings(Some(4)), &path, None).unwrap();
-    // More tables than may be open at once, all of them newer.
+    // More new runs than may be open.
     for round in 0..12u8 {
         tree.put([round], [round; 10]).unwrap();
         owner.flush().unwrap();

@@ -1,4 +1,4 @@
-//! Watching the log through a follower, beside a writer that releases segments and uses their files again.
+//! Watching the log through a follower, beside a writer that releases and reuses segments.
 
 use crate::{
     base::Error,
@@ -14,7 +14,7 @@ fn settings() -> Settings {
     Settings { compression: Compression::None, log_segment_bytes: 4 << 10, ..small(&mem()) }
 }
 
-/// Commits more than the log holds: what was in it is flushed, and its files are used again.
+/// Writes more than the log holds, so that segments are reused.
 fn write_much(db: &Db, from: u64) {
     let tree = db.tree("t").unwrap();
     for number in from..from + 300 {
@@ -23,8 +23,8 @@ fn write_much(db: &Db, from: u64) {
     db.flush().unwrap();
 }
 
-/// The story: a state of a follower read the log by the manifest of its own time. The segments that this named were gone by then, which
-/// was reported as corruption.
+/// A follower's state read the log by its older manifest, whose segments were gone. That was
+/// reported as corruption.
 #[test]
 fn watch_of_a_state_whose_log_is_gone_is_too_old_and_not_corruption() {
     let settings = settings();
@@ -41,12 +41,13 @@ fn watch_of_a_state_whose_log_is_gone_is_too_old_and_not_corruption() {
             assert!(matches!(error, Error::WatchTooOld { .. }), "round {round}: {error:?}");
         }
     }
-    // The present state's log is there.
+    // The present state's log exists.
     follower.refresh().unwrap();
     follower.db().watch(WatchOptions::new()).unwrap();
 }
 
-/// The story: the writer used a segment's file again between two reads of it, and the reader found no whole record where one had been.
+/// The writer reused a segment's file between two reads, and the watcher found no valid record in
+/// it.
 #[test]
 fn watcher_whose_segment_is_used_again_is_too_old_and_not_corruption() {
     let settings = settings();
@@ -57,7 +58,7 @@ fn watcher_whose_segment_is_used_again_is_too_old_and_not_corruption() {
     owner.sync().unwrap();
     let follower = Follower::open_with(settings, Path::new(DIR), None).unwrap();
     let mut watcher = follower.db().watch(WatchOptions::new().unsynced(true).after(after)).unwrap();
-    // It has the segment's file open, and has read nothing of it.
+    // The watcher has the segment open, but has read nothing of it.
     (1..6).for_each(|round| write_much(&owner, round * 1000));
     let error = watcher.try_next().unwrap_err();
     assert!(matches!(error, Error::WatchTooOld { .. }), "{error:?}");

@@ -1,5 +1,3 @@
-//! Tests of the room, each file of one behaviour.
-
 pub mod checkpoint;
 pub mod follower;
 pub mod follower_watch;
