@@ -1,13 +1,14 @@
-//! The blob files of a database: the writer, the open readers, and when a file may go.
+//! Manages the blob files of a database: writer, open readers, and removal.
 //!
-//! A blob file may go when it is closed for writing, no commit that wrote to it is on its way, everything committed to
-//! it is in runs, and no run refers to it. What runs refer to is counted in their metas: so the count can never drift.
+//! INVARIANT B1: a blob file is removed only when it is closed for writing, no pending commit uses
+//! it, all commits with references to it are flushed, and no run refers to it. Run metas count the
+//! references, so the count cannot drift.
 //!
-//! A commit may also refer to what others have written: an append to a stream keeps the pieces that are there. So it has their files
-//! count as on their way before it commits ([`BlobStore::pin`]). Who wants to do so has found them in an entry of some state. Either
-//! they are still known: then they stay, since a file is forgotten under the same lock under which it is decided that it
-//! may go, and none goes that is on its way. Or one is not: then some state does without it, which was published before that was
-//! decided; so whoever looks the key up again, in the present state, finds where its value was moved to, or another value.
+//! A commit may also refer to existing files: an append to a stream keeps earlier pieces. It pins
+//! their files first ([`BlobStore::pin`]). Known files stay: a file is forgotten under the same
+//! lock that decides its removal, and pending files are never removed. If a file is unknown, a
+//! newer read state without it was published earlier, so a lookup there finds the moved or replaced
+//! value.
 
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
@@ -31,12 +32,12 @@ use std::{
     },
 };
 
-/// What is known of a blob file beyond what runs say.
+/// Use of a blob file beside references in runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
-    /// Commits that wrote to it and have not been numbered yet.
+    /// Pending commits without a sequence number.
     on_their_way: u64,
-    /// The highest sequence number among those that have.
+    /// The highest sequence number of the other commits.
     last_sequence: SequenceNumber,
 }
 
@@ -44,11 +45,11 @@ struct Use {
 struct Files {
     open: HashMap<FileNumber, Arc<BlobFile>>,
     uses: BTreeMap<FileNumber, Use>,
-    /// Those that a record refers to which was replayed; they may never have been synced.
+    /// Files with references in replayed records; they may never have been synced.
     replayed: BTreeSet<FileNumber>,
 }
 
-/// How much of a file is written again at once.
+/// Bytes rewritten at once.
 const REWRITE_LEN: u64 = 256 << 10;
 
 fn rewrite_in_place(file: &dyn File) -> io::Result<()> {
@@ -62,23 +63,22 @@ fn rewrite_in_place(file: &dyn File) -> io::Result<()> {
     Ok(())
 }
 
-/// All blob files.
 #[derive(Debug)]
 pub struct BlobStore {
     dir: PathBuf,
     table: TableContext,
     writer: Option<Arc<BlobWriter>>,
     files: Mutex<Files>,
-    /// Values being written.
+    /// Number of values being written.
     writing: AtomicU64,
-    /// The log holds what was committed after this, and what that refers to stays; `u64::MAX` if nothing stays for the log's sake.
+    /// Commits above this are in the log and keep their files; `u64::MAX` without retention.
     held_above: AtomicU64,
-    /// What commits above this one refer to stays: it is to be archived with the log.
+    /// Commits above this keep their files until they are archived.
     archived: AtomicU64,
 }
 
 impl BlobStore {
-    /// The blob files of a directory; `known` exist already. No writer: open for reading only.
+    /// Creates the store of a directory with `known` files. Without a writer it is read-only.
     pub fn new(
         dir: &Path,
         table: &TableContext,
@@ -97,9 +97,10 @@ impl BlobStore {
         }
     }
 
-    /// The blob files of a database that another process writes. Those that the runs of a layout refer to are open, so that none can
-    /// vanish. Of `others`, those that `before` has open stay so; they are opened with [`BlobStore::open_all`]. Those that `grown` says may have more
-    /// in them than when `before` was made. No writer.
+    /// Creates the store of a database that another process writes. Opens all files that `layout`
+    /// refers to, so that none can disappear. Of `others`, keeps those open in `before`; the caller
+    /// opens the remainder with [`BlobStore::open_all`]. Files in `grown` may be longer than in
+    /// `before`.
     pub fn beside_writer(
         dir: &Path,
         table: &TableContext,
@@ -122,25 +123,23 @@ impl BlobStore {
         Ok(store)
     }
 
-    /// Opens these files.
     pub fn open_all<'a>(&self, numbers: impl IntoIterator<Item = &'a FileNumber>) -> Result<()> {
         numbers.into_iter().try_for_each(|number| self.file(*number).map(|_| ()))
     }
 
-    /// Lets go of all files.
     pub fn let_go_of_all(&self) {
         *self.files.lock() = Files::default();
     }
 
-    /// Writes a value for a commit on its way; the caller says later what became of the commit.
+    /// Writes a value for a pending commit. The caller must call [`settle`](Self::settle) later.
     pub fn write(&self, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         self.write_to(Lane::Values, key, value, compression)
     }
 
-    /// The same in a lane of the writer.
+    /// Writes a value to a lane of the writer.
     pub fn write_to(&self, lane: Lane, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         let writer = self.writer.as_ref().ok_or(Error::Closed)?;
-        // No file counts as unused while a value is written whose file is not marked as in use yet.
+        // Until the file is marked as pending, `writing` keeps all files in use.
         self.writing.fetch_add(1, Ordering::AcqRel);
         let written = writer.append_to(lane, key, value, compression);
         if let Ok(blob) = &written {
@@ -150,8 +149,8 @@ impl BlobStore {
         written
     }
 
-    /// Counts these files as on their way once more; whether all of them are still known. The caller says later what became of the
-    /// commit that is to refer to them.
+    /// Marks these files as pending once more, and returns whether all are known; if not, none is
+    /// marked. The caller must call [`settle`](Self::settle) later.
     pub fn pin(&self, numbers: &BTreeSet<FileNumber>) -> bool {
         let mut files = self.files.lock();
         let are_known = numbers.iter().all(|number| files.uses.contains_key(number));
@@ -163,19 +162,19 @@ impl BlobStore {
         are_known
     }
 
-    /// Makes what was written of a stream durable, whether a commit refers to it or not.
+    /// Syncs the data of a stream, whether or not a commit refers to it.
     pub fn sync_bulk(&self, numbers: &BTreeSet<FileNumber>) -> Result<()> {
         self.writer.as_ref().map_or(Ok(()), |w| w.sync_bulk(numbers))
     }
 
-    /// Has the log see to it that these files are durable as they are now before what is appended to it next is.
+    /// Makes the next log sync include these files.
     pub fn need(&self, numbers: &BTreeSet<FileNumber>) {
         if let Some(writer) = &self.writer {
             writer.need(numbers);
         }
     }
 
-    /// Lets the next part of a stream begin a file, if the present one is among these.
+    /// Starts a new file for streams if the current one is among these.
     pub fn leave_bulk_file(&self, numbers: &BTreeSet<FileNumber>) {
         if let Some(writer) = &self.writer
             && writer.current_of(Lane::Bulk).is_some_and(|number| numbers.contains(&number))
@@ -184,24 +183,24 @@ impl BlobStore {
         }
     }
 
-    /// From now on files go only if no commit above this one refers to them.
+    /// Keeps files that commits above `archived` refer to.
     pub fn hold_until_archived(&self, archived: SequenceNumber) {
         self.archived.store(archived, Ordering::Release);
     }
 
-    /// Counts all files that are there as on their way.
+    /// Marks all files as pending.
     pub fn pin_all(&self) -> BTreeSet<FileNumber> {
         let numbers: BTreeSet<FileNumber> = self.files.lock().uses.keys().copied().collect();
         self.pin(&numbers);
         numbers
     }
 
-    /// Has these files never change any more: what comes next is written to others. They are durable when this returns.
+    /// Makes these files immutable and durable; later values go to others.
     pub fn seal(&self, numbers: &BTreeSet<FileNumber>) -> Result<()> {
         self.writer.as_ref().map_or(Ok(()), |w| w.seal(numbers))
     }
 
-    /// The commit that wrote these was numbered `sequence`, or failed (`None`).
+    /// Ends a pending use: the commit was numbered `sequence`, or failed (`None`).
     pub fn settle(&self, written: &[FileNumber], sequence: Option<SequenceNumber>) {
         if written.is_empty() {
             return;
@@ -215,7 +214,7 @@ impl BlobStore {
         }
     }
 
-    /// Notes a reference found in the log.
+    /// Records a reference found in the log during recovery.
     pub fn note_replayed(&self, number: FileNumber, sequence: SequenceNumber) {
         let mut files = self.files.lock();
         let used = files.uses.entry(number).or_default();
@@ -223,29 +222,28 @@ impl BlobStore {
         files.replayed.insert(number);
     }
 
-    /// Notes a reference found in what is kept of the log.
+    /// Records a reference found in the retained log.
     pub fn note_held(&self, number: FileNumber, sequence: SequenceNumber) {
         if let Some(used) = self.files.lock().uses.get_mut(&number) {
             used.last_sequence = used.last_sequence.max(sequence);
         }
     }
 
-    /// Has files stay that were referred to by commits above `floor`.
+    /// Keeps files that commits above `floor` refer to.
     pub fn hold_above(&self, floor: SequenceNumber) {
         self.held_above.store(floor, Ordering::Release);
     }
 
-    /// Whether there are any files.
     pub fn has_files(&self) -> bool {
         !self.files.lock().uses.is_empty()
     }
 
-    /// Whether there is such a file, and nobody has let go of it.
     pub fn is_known(&self, number: FileNumber) -> bool {
         self.files.lock().uses.contains_key(&number)
     }
 
-    /// The files that hold what is dead but for the log: the last commit that refers to each, and how many bytes that is.
+    /// Returns, for each file, the last commit that refers to it and its garbage in bytes, which
+    /// only the log retains.
     pub fn held_bytes(&self, layout: &Layout, vfs: &dyn Vfs) -> Vec<(SequenceNumber, u64)> {
         if !self.has_files() {
             return Vec::new();
@@ -261,21 +259,20 @@ impl BlobStore {
         files.uses.iter().filter_map(is_held).collect()
     }
 
-    /// How long the files are.
     fn sizes(&self, vfs: &dyn Vfs) -> HashMap<FileNumber, u64> {
         let entries = vfs.list(&self.dir).unwrap_or_default();
         let blob = |name: &str| name.strip_suffix(".blob")?.parse::<FileNumber>().ok();
         entries.iter().filter_map(|entry| Some((blob(&entry.name)?, entry.len))).collect()
     }
 
-    /// Up to where commits have no more need of the files that they refer to.
+    /// Returns the last commit that no longer needs its files.
     fn settled(&self, layout: &Layout) -> SequenceNumber {
         let kept = self.held_above.load(Ordering::Acquire).min(self.archived.load(Ordering::Acquire));
         layout.flushed.min(kept)
     }
 
-    /// Makes what replayed records refer to durable, whatever it was before; only then may the log say that they are.
-    /// `rewrite` writes it once more before, as it does for the log.
+    /// Makes the values of replayed records durable, before the log may count these records as
+    /// durable. With `rewrite` they are written again first, like the log.
     pub fn sync_replayed(&self, rewrite: bool) -> Result<()> {
         let replayed = std::mem::take(&mut self.files.lock().replayed);
         for number in &replayed {
@@ -292,28 +289,27 @@ impl BlobStore {
         Ok(())
     }
 
-    /// The open file of this number.
+    /// Returns an open file.
     pub fn file(&self, number: FileNumber) -> Result<Arc<BlobFile>> {
         let is_in_use = {
             let files = self.files.lock();
             if let Some(file) = files.open.get(&number) {
                 return Ok(Arc::clone(file));
             }
-            // Who writes nothing knows of no file before it is asked for, and of none that is let go of.
+            // Without a writer, files are known only once they are read.
             self.writer.is_none() || files.uses.contains_key(&number)
         };
         let file = self.open(number, is_in_use)?;
         let mut files = self.files.lock();
         if self.writer.is_some() && !files.uses.contains_key(&number) {
-            // It was let go of, and an old state still reads it: who kept it open would keep its space taken.
+            // Released, but an old read state uses it. Caching it would retain its space.
             return Ok(Arc::new(file));
         }
         Ok(Arc::clone(files.open.entry(number).or_insert_with(|| Arc::new(file))))
     }
 
-    /// Opens a file.
     fn open(&self, number: FileNumber, is_in_use: bool) -> Result<BlobFile> {
-        // What was let go of is opened for one value alone: to map it would not pay.
+        // A released file is opened for a single value, so mapping it does not pay.
         let table = TableContext { in_place: self.table.in_place && is_in_use, ..self.table.clone() };
         BlobFile::open(&table, &self.dir, number).map_err(|e| match e {
             Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
@@ -323,7 +319,6 @@ impl BlobStore {
         })
     }
 
-    /// The whole value that stands in these pieces.
     pub fn read_pieces(&self, pieces: &Pieces) -> Result<Vec<u8>> {
         let mut value = Vec::new();
         for piece in &pieces.list {
@@ -332,28 +327,25 @@ impl BlobStore {
         Ok(value)
     }
 
-    /// The pieces of which the list, as it stands in an entry, tells.
     pub fn pieces(&self, list: &[u8]) -> Result<Pieces> {
         Pieces::decode(list).ok_or_else(|| self.misunderstood())
     }
 
-    /// The error about an entry that makes no sense.
     pub fn misunderstood(&self) -> Error {
         Error::corruption(&self.dir, 0, "an entry holds a blob reference that cannot be understood")
     }
 
-    /// The value that a reference, as it stands in an entry, leads to.
+    /// Reads the value of an encoded reference.
     pub fn read(&self, reference: &[u8]) -> Result<BlobValue> {
         let blob = self.decode(reference)?;
         self.file(blob.file)?.read(&blob)
     }
 
-    /// As [`BlobStore::read`], but reads and checks the value whatever was read of it lately.
+    /// Reads and verifies the value, ignoring earlier reads.
     pub fn read_anew(&self, blob: &BlobRef) -> Result<Vec<u8>> {
         self.file(blob.file)?.read_anew(blob)
     }
 
-    /// Reads the value and checks it, and keeps nothing of it.
     pub fn verify(&self, blob: &BlobRef) -> Result<()> {
         self.file(blob.file)?.read_streaming(blob, &mut |_| {})
     }
@@ -362,7 +354,8 @@ impl BlobStore {
         BlobRef::decode(reference).ok_or_else(|| self.misunderstood())
     }
 
-    /// Whether a reference from the log leads into a file that is long enough for it. Reads nothing of the value.
+    /// Returns whether the file is long enough for a reference from the log. Does not read the
+    /// value.
     pub fn is_present(&self, blob: &BlobRef) -> Result<bool> {
         match self.file(blob.file).and_then(|file| file.len()) {
             Ok(len) => Ok(blob.offset.checked_add(blob.stored_len).is_some_and(|end| end <= len)),
@@ -371,7 +364,7 @@ impl BlobStore {
         }
     }
 
-    /// Whether a reference from the log leads to a whole value. Reads it.
+    /// Returns whether a reference from the log has an intact value. Reads it.
     pub fn is_complete(&self, blob: &BlobRef) -> Result<bool> {
         match self.file(blob.file) {
             Ok(file) => file.exists_and_complete(blob),
@@ -380,23 +373,22 @@ impl BlobStore {
         }
     }
 
-    /// Makes everything written survive a power failure.
     pub fn sync(&self) -> Result<()> {
         self.writer.as_ref().map_or(Ok(()), |w| w.sync())
     }
 
-    /// What the log calls before it syncs, so that no durable record refers to a value that is not on disk.
+    /// Called before each log sync, so that no durable record refers to a value that is not
+    /// durable.
     pub fn sync_hook(&self) -> Option<Arc<dyn Fn() -> Result<()> + Send + Sync>> {
         let writer = Arc::clone(self.writer.as_ref()?);
         Some(Arc::new(move || writer.sync()))
     }
 
-    /// Bytes written by this handle.
     pub fn bytes_written(&self) -> u64 {
         self.writer.as_ref().map_or(0, |w| w.stats().bytes_written)
     }
 
-    /// Bytes that the runs of a layout refer to, by file.
+    /// Returns the bytes in each file that the runs refer to.
     pub fn live_bytes(layout: &Layout) -> BTreeMap<FileNumber, u64> {
         let mut live = BTreeMap::new();
         for blob_use in layout.runs.values().flat_map(|meta| &meta.blob_uses) {
@@ -406,14 +398,14 @@ impl BlobStore {
     }
 
     fn is_settled(&self, number: FileNumber, used: &Use, flushed: SequenceNumber) -> bool {
-        // In this order: once a file is not current any more, whoever writes to it has begun before.
+        // The order matters: a file that is no longer current has only writers that began before.
         let open = self.writer.as_ref().is_some_and(|w| w.is_current(number));
         let writing = self.writing.load(Ordering::Acquire) > 0;
         !open && !writing && used.on_their_way == 0 && used.last_sequence <= flushed
     }
 
-    /// Lets go of the files that nothing refers to any more. Each is removed once what is returned, and every other
-    /// hold of it, is dropped.
+    /// Releases unreferenced files. Each is removed once the returned handle and all other
+    /// references are dropped.
     pub fn release_unused(&self, layout: &Layout) -> Vec<Box<dyn Any + Send + Sync>> {
         let live = BlobStore::live_bytes(layout);
         let settled = self.settled(layout);
@@ -424,7 +416,7 @@ impl BlobStore {
                 (!live.contains_key(number) && self.is_settled(*number, used, settled)).then_some(*number)
             };
             let unused: Vec<FileNumber> = files.uses.iter().filter_map(unused).collect();
-            // At once: who wants to keep one must not find it here any more.
+            // Forgotten at once, so that no later pin finds it.
             let forget = |number: FileNumber| {
                 files.uses.remove(&number);
                 (number, files.open.remove(&number))
@@ -441,7 +433,7 @@ impl BlobStore {
                     file.mark_obsolete();
                     released.push(Box::new(file));
                 }
-                // A crash may leave a file without a header; as nothing refers to it, it need not be understood.
+                // A crash may leave a file without a header; it can be removed unread.
                 Err(e) if e.is_corruption() => self.remove(number),
                 Err(e) => tracing::warn!(number, error = %e, "an unused blob file cannot be opened to be removed"),
             }
@@ -449,8 +441,8 @@ impl BlobStore {
         released
     }
 
-    /// Has the writer go on in another file where nothing refers to the present one. Who has begun to write to it before is still
-    /// counted as writing, and nobody begins after: so when it is looked at next, it is known what becomes of it.
+    /// Closes the current file of a lane if nothing refers to it. Earlier writers still count in
+    /// `writing` and none begins later, so the next check can decide.
     fn leave_unused(&self, live: &BTreeMap<FileNumber, u64>, flushed: SequenceNumber) {
         let Some(writer) = &self.writer else { return };
         for lane in [Lane::Values, Lane::Bulk] {
@@ -472,7 +464,8 @@ impl BlobStore {
         }
     }
 
-    /// The files of which less than half is referred to, and whose values runs alone refer to: worth moving.
+    /// Returns the files with more than half garbage that only runs refer to. Moving their values
+    /// pays.
     pub fn sparse_files(&self, layout: &Layout, vfs: &dyn Vfs) -> Vec<FileNumber> {
         let live = BlobStore::live_bytes(layout);
         if live.is_empty() {

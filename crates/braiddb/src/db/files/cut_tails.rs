@@ -1,10 +1,9 @@
 //! Copies of torn or damaged log tails.
 //!
-//! An opening for writing ends the log behind its last whole commit, and the segment is recycled later. What stood behind
-//! it may be a durable commit with a flipped bit, and then it is all that is left of that commit. So the opening copies
-//! those bytes into a file of their own, `LOG-TAIL-NNNNNN`, named by the segment: a line of text that says where they
-//! stood, and the bytes. The next clean close removes it. Copies are bounded, and a copy that cannot be made is logged
-//! and fails nothing.
+//! An open for writing ends the log after its last intact commit, and the segment is recycled
+//! later. The bytes after it may be a durable commit with a flipped bit. So they are copied to
+//! `LOG-TAIL-NNNNNN`, named by the segment, after a text line with their place. The next clean
+//! close removes the copies. A failed copy is only logged.
 
 use crate::{
     platform::{OpenMode, Vfs},
@@ -12,16 +11,15 @@ use crate::{
 };
 use std::{io, path::Path};
 
-/// The beginning of the names of such files.
 pub const CUT_TAIL_PREFIX: &str = "LOG-TAIL-";
 
-/// The most bytes of a tail that are copied.
+/// Maximum bytes copied of a tail.
 const CUT_TAIL_BYTES_MAX: u64 = 1 << 20;
 
-/// The most such files in a database. Of more, the one of the lowest segment number goes.
+/// Maximum number of copies; the one of the lowest segment is replaced.
 const CUT_TAILS_MAX: usize = 8;
 
-/// Copies the tail into a file, and gives the file's name, or what prevented the copy.
+/// Copies a tail and returns the file name or the error.
 pub fn keep(vfs: &dyn Vfs, dir: &Path, tail: &CutTail) -> String {
     let name = format!("{CUT_TAIL_PREFIX}{:06}", tail.number);
     match copy(vfs, dir, &name, tail) {
@@ -43,7 +41,7 @@ fn copy(vfs: &dyn Vfs, dir: &Path, name: &str, tail: &CutTail) -> io::Result<()>
     let (begin, len) = (bytes.len(), usize::try_from(tail.len.min(CUT_TAIL_BYTES_MAX)).unwrap_or(0));
     bytes.resize(begin + len, 0);
     let segment = vfs.open(&tail.path, OpenMode::Read)?;
-    // A file that was cut short has less.
+    // A truncated file has less.
     let read = segment.read_at(bytes.get_mut(begin..).unwrap_or_default(), tail.offset)?;
     bytes.truncate(begin + read);
     let file = vfs.open(&dir.join(name), OpenMode::CreateNew)?;
@@ -59,7 +57,7 @@ pub fn remove(vfs: &dyn Vfs, dir: &Path) {
     }
 }
 
-/// The names of all copies, the lowest segment first.
+/// Lists the copies, lowest segment first.
 fn names(vfs: &dyn Vfs, dir: &Path) -> io::Result<Vec<String>> {
     let entries = vfs.list(dir)?.into_iter().map(|entry| entry.name);
     let mut names: Vec<String> = entries.filter(|name| name.starts_with(CUT_TAIL_PREFIX)).collect();

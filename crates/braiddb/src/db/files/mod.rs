@@ -1,4 +1,4 @@
-//! Files of a database beside its tables and its log: blobs, the disk-full reserve, log tails that recovery cut off.
+//! Other files of a database: blobs, the disk-full reserve, copies of cut log tails.
 
 pub mod blob_store;
 pub mod cut_tails;

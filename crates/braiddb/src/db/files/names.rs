@@ -1,16 +1,14 @@
-//! Names of files in a database directory.
-
 use crate::{
     base::Error,
     platform::{OpenMode, Vfs},
 };
 use std::{io, path::Path};
 
-/// A file that is left behind when a sync of the log or of blobs has failed: what the system takes for written may not be on
-/// disk, and the next open writes it once more.
+/// Marks a failed sync of log or blobs. Cached pages may not be on disk, so the next open rewrites
+/// them.
 pub const SYNC_FAILED_NAME: &str = "SYNC-FAILED";
 
-/// The kind of an engine file, by its name.
+/// Parses the name of an engine file into number and kind.
 pub(in crate::db) fn numbered(name: &str) -> Option<(u64, &str)> {
     if let Some(number) = name.strip_prefix("MANIFEST-") {
         return Some((number.parse().ok()?, "manifest"));
@@ -20,7 +18,7 @@ pub(in crate::db) fn numbered(name: &str) -> Option<(u64, &str)> {
     Some((stem.parse().ok().filter(|_| known)?, extension))
 }
 
-/// Leaves word for the next open that a sync has failed. If that fails too, there is nothing more to be done.
+/// Creates the marker of a failed sync. A failure to do so is only logged.
 pub(in crate::db) fn leave_marker(vfs: &dyn Vfs, dir: &Path) {
     let path = dir.join(SYNC_FAILED_NAME);
     match vfs.open(&path, OpenMode::CreateNew) {
@@ -31,13 +29,12 @@ pub(in crate::db) fn leave_marker(vfs: &dyn Vfs, dir: &Path) {
     }
 }
 
-/// The lock's file name.
 pub const LOCK_NAME: &str = "LOCK";
 
-/// The marker's file name. It is there as long as the directory is unfinished.
+/// Exists while the directory is unfinished.
 pub const RESTORING_NAME: &str = "RESTORING";
 
-/// The number of the view file that an error is about.
+/// Returns the number of the damaged view in an error.
 pub fn damaged_view(error: &Error) -> Option<u64> {
     let Error::Corruption { path, .. } = error else { return None };
     if path.extension()? != "view" {

@@ -1,20 +1,21 @@
-//! The reserve: blocks of the disk that are kept for deletes, flushes and merges.
+//! Disk space reserved for deletes, flushes and merges on a full disk.
 //!
-//! On a full disk a delete needs a little space (the log's next segment), a flush needs as much as its memtable and a merge as much as
-//! it keeps, before anything comes back. The file `RESERVE` holds that much. Who frees space cuts the file and takes the blocks; as soon
-//! as the disk has room, the file gets its length back.
+//! Before they free space, a delete needs the log's next segment, a flush the size of its memtable,
+//! and a merge the size of its output. The file `RESERVE` holds that much. Operations that free
+//! space truncate the file; once the disk has room, it grows back.
 //!
-//! The file is a header and then blocks that nobody reads. The header says how long the file is when it is whole. So a shorter file means
-//! "in use", also to the process that opens the database next, and puts are refused until it is whole again: else each put would eat
-//! what the deletes have freed.
+//! The header stores the full length. A shorter file means "in use", also after reopening, and puts
+//! are refused until it is full again; otherwise puts would consume the space that deletes free.
 //!
-//! The file is cut in three stages: flushes leave half for merges, merges leave [`LOG_SHARE`] for the log and the manifest, and these may
-//! take all but the header. So many deletes may take what a merge would need.
+//! Flushes leave half for merges, merges leave [`LOG_SHARE`] for log and manifest, and these may
+//! use all but the header. So many deletes may consume the space that a merge would need.
 //!
-//! **Crashes.** No data depend on the file, so any length is legal after a crash. It grows before its header says so, and its header says
-//! less before it is shrunk for good. A header that cannot be read is written again, and the file counts as whole.
+//! **Crashes.** No data depend on the file, so every length is valid. It grows before its header's
+//! length does, and shrinks for good after it. An unreadable header is rewritten, and the file
+//! counts as full.
 //!
-//! **Threads.** Any thread may call anything. While somebody [works with the reserve](Reserve::begin), nobody refills it.
+//! **Threads.** Any thread may call any method. While the reserve is [in use](Reserve::begin), it
+//! is not refilled.
 
 use crate::{
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
@@ -30,48 +31,46 @@ use std::{
     },
 };
 
-/// The file's name.
 pub const RESERVE_NAME: &str = "RESERVE";
 
-/// Bytes of the file that are never given up: the header's block.
+/// Bytes that are never released: the header's block.
 const HEADER_BLOCK: u64 = 4096;
 
 /// Bytes that flushes and merges leave to the log and the manifest.
 const LOG_SHARE: u64 = 512 << 10;
 
-/// Bytes that the log takes at once: a short segment, and room for the manifest's edits.
+/// Bytes that the log takes at once: a short segment and some manifest edits.
 const LOG_STEP: u64 = 128 << 10;
 
-/// Bytes that must be free beyond the missing ones before the file is refilled, so that a commit does not fail for it.
+/// Free bytes required beyond a refill, so that it does not make a commit fail.
 const SLACK: u64 = 128 << 10;
 
-/// A reserve of its own accord takes at most this part of the free space.
+/// A default reserve takes at most this fraction of the free space.
 const PART_OF_FREE: u64 = 4;
 
-/// After an attempt to refill it that failed, the next one comes after so long.
+/// Minimum time between a failed refill and the next.
 const RETRY_NS: u64 = 50_000_000;
 
-/// How much of the reserve may be used.
+/// The usable part of the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Half.
     Flush,
     /// All but the log's share.
     Merge,
-    /// Another step, up to the end.
+    /// One more step, up to the end.
     Log,
 }
 
-/// How large the reserve shall be.
+/// The intended size of the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Bytes of the whole file; 0 for none.
+    /// Bytes of the full file; 0 for none.
     pub bytes: u64,
-    /// Whether the user named this size: then it is taken although little else is free.
+    /// Whether the user chose this size: then it is taken even if little else is free.
     pub is_asked_for: bool,
 }
 
-/// The reserve of an open database.
 #[derive(Debug)]
 pub struct Reserve {
     vfs: Arc<dyn Vfs>,
@@ -87,12 +86,12 @@ pub struct Reserve {
 struct Held {
     file: Option<Arc<dyn File>>,
     len: u64,
-    /// The length of the whole file.
+    /// The full length.
     whole: u64,
     retry_not_before_ns: u64,
 }
 
-/// Somebody works with the reserve's blocks.
+/// Blocks a refill until dropped.
 #[derive(Debug)]
 pub struct InUse<'a>(&'a AtomicUsize);
 
@@ -103,7 +102,7 @@ impl Drop for InUse<'_> {
 }
 
 impl Reserve {
-    /// The reserve in `dir`, as it was left. Changes nothing. A file that cannot be opened is no reserve.
+    /// Opens the reserve without changing it. A file that cannot be opened is no reserve.
     pub fn open(vfs: &Arc<dyn Vfs>, runtime: &Arc<dyn Runtime>, dir: &Path, mode: OpenMode) -> Reserve {
         let path = dir.join(RESERVE_NAME);
         let held = match vfs.open(&path, mode).and_then(|file| Held::of(file, &path)) {
@@ -126,30 +125,31 @@ impl Reserve {
         }
     }
 
-    /// Whether the file is shorter than it should be: then only what frees space may be written.
+    /// Returns whether the file is shorter than its full length: then only writes that free space
+    /// are allowed.
     pub fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Acquire)
     }
 
-    /// Its bytes now, and when it is whole.
+    /// Returns the present and the full length.
     pub fn bytes(&self) -> (u64, u64) {
         let held = self.held.lock();
         (held.len, held.whole)
     }
 
-    /// Keeps the reserve from being refilled until the result is dropped.
+    /// Blocks refills until the result is dropped.
     pub fn begin(&self) -> InUse<'_> {
         self.users.fetch_add(1, Ordering::AcqRel);
         InUse(&self.users)
     }
 
-    /// Begins a compaction that the user waits for: its flushes may use as much as its merges.
+    /// Begins a compaction that the user waits for. Its flushes may use as much as its merges.
     pub fn begin_compaction(&self) -> InUse<'_> {
         self.compactions.fetch_add(1, Ordering::AcqRel);
         InUse(&self.compactions)
     }
 
-    /// Gives blocks back to the file system, as many as the stage allows. Returns whether there were any.
+    /// Releases blocks to the file system as far as the stage allows; false if there are none.
     pub fn release(&self, stage: Stage) -> bool {
         let mut held = self.held.lock();
         let Some(file) = held.file.clone() else { return false };
@@ -164,7 +164,7 @@ impl Reserve {
         if held.len <= rest {
             return false;
         }
-        // The sync has the file system count the blocks as free; without one, some do so a little later.
+        // Without the sync some file systems count the blocks as free only later.
         match file.set_len(rest).and_then(|()| file.sync_data()) {
             Ok(()) => {
                 tracing::warn!(bytes = held.len - rest, left = rest, "the disk is full: the reserve is used");
@@ -180,8 +180,8 @@ impl Reserve {
         }
     }
 
-    /// Makes, refills, extends or shortens the file, if somebody wants it otherwise than it is and the disk has room. Returns whether it is
-    /// whole, or not there. After an attempt that failed it is not tried for a while, unless space has come back.
+    /// Creates, refills, grows or shrinks the file toward `wanted` if the disk has room. Returns
+    /// whether it is full or absent. After a failure it pauses unless space was freed.
     pub fn keep(&self, wanted: Wanted, now_ns: u64, is_space_back: bool) -> bool {
         if self.users.load(Ordering::Acquire) > 0 {
             return !self.is_used();
@@ -217,7 +217,7 @@ impl Reserve {
     }
 
     fn bring(&self, held: &mut Held, bytes: u64, is_asked_for: bool) -> io::Result<()> {
-        // What was given up comes back first, and no more than is wanted by now.
+        // A used reserve is refilled first, up to the wanted size.
         let whole = if held.is_used() { held.whole.min(bytes) } else { bytes };
         if held.len > whole {
             held.note_whole(&*self.runtime, whole)?;
@@ -247,7 +247,7 @@ impl Reserve {
             held.note_whole(&*self.runtime, whole)
         });
         if grown.is_err() {
-            // A file system may have taken some blocks all the same.
+            // The file system may have allocated some blocks.
             held.len = before;
             let undone = if before == 0 { self.vfs.remove(&self.path) } else { file.set_len(before) };
             if let Err(error) = undone {
@@ -275,7 +275,7 @@ impl Held {
         self.file.is_some() && self.len < self.whole
     }
 
-    /// Writes down how long the whole file is, durably.
+    /// Writes the full length durably.
     fn note_whole(&mut self, runtime: &dyn Runtime, whole: u64) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let header = FileHeader::new(FileKind::Reserve, runtime.random_u64(), [whole, 0]);
