@@ -1,4 +1,4 @@
-//! Keys and values as they are handed out.
+//! Owned keys and values.
 
 use std::{fmt, ops::Deref};
 
@@ -49,11 +49,11 @@ macro_rules! bytes_type {
 }
 
 bytes_type! {
-    /// A key, as bytes.
+    /// An owned key.
     Key
 }
 
 bytes_type! {
-    /// A value, as bytes.
+    /// An owned value.
     Value
 }

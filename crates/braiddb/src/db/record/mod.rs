@@ -1,4 +1,4 @@
-//! Records as users see them: keys and values that own their bytes, and versions.
+//! Records in the API: owned keys and values, and versions.
 
 pub mod bytes;
 pub mod version;

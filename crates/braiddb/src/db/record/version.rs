@@ -3,16 +3,15 @@
 use crate::base::{Error, Result, SequenceNumber};
 use std::{fmt, ops::Deref, str, str::FromStr};
 
-/// A write of a record: the commit that wrote it, and the life of the database that the commit was in. No two commits ever have the
-/// same version, neither where the database was restored from a backup in between, nor where a power failure took the first of them
-/// before it was durable. So a conditional write with the version of a lost commit is refused.
+/// Identifies a write of a record: its commit, and the database's incarnation. Two commits never
+/// have the same version, even after a restore from a backup, or a power failure that lost the
+/// first. So a conditional write with the version of a lost commit is refused.
 ///
-/// A version stays valid as long as its commit is there, whether the database was closed or killed since. After 1,000 opens
-/// that follow a kill or a power failure, the versions of the oldest commits are replaced by others, once.
+/// A version stays valid as long as its commit exists, across closes and kills. After 1,000 opens
+/// that follow a kill or a power failure, and about every 500 more, the oldest commits get new
+/// versions.
 ///
-/// Versions are ordered by commit.
-///
-/// Its text is fit for an HTTP `ETag`: a strong one, 35 bytes long, `"` included.
+/// Versions are ordered by commit. The text is a strong HTTP `ETag` of 35 bytes, quotes included.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -22,8 +21,8 @@ use std::{fmt, ops::Deref, str, str::FromStr};
 /// let pages = db.tree("pages")?;
 /// pages.put(b"index", b"hello")?;
 /// let Some((_, version)) = pages.get_versioned(b"index")? else { unreachable!() };
-/// let etag = version.etag(); // what the response's header says
-/// let asked: Version = etag.parse()?; // and what `If-Match` brings back
+/// let etag = version.etag(); // for the response's header
+/// let asked: Version = etag.parse()?; // from `If-Match`
 /// assert!(pages.put_if_version(b"index", b"changed", asked)?.is_some());
 /// assert!(pages.put_if_version(b"index", b"too late", asked)?.is_none());
 /// # Ok(())
@@ -32,21 +31,18 @@ use std::{fmt, ops::Deref, str, str::FromStr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     sequence: SequenceNumber,
-    /// The incarnation with the tag of the number: see [`super::version_tags`].
+    /// The incarnation XOR the tag of the number: see [`super::version_tags`].
     incarnation: u64,
 }
 
-/// The length of a version's text.
 const ETAG_LEN: usize = 35;
 
-/// Where the digits of the two numbers begin.
+/// Offsets of the digits.
 const INCARNATION_AT: usize = 1;
 const SEQUENCE_AT: usize = 18;
 
-/// Digits of a number.
 const DIGITS: usize = 16;
 
-/// The two digits of each byte.
 const DIGIT_PAIRS: [[u8; 2]; 256] = {
     let mut pairs = [[0; 2]; 256];
     let mut byte = 0;
@@ -57,10 +53,9 @@ const DIGIT_PAIRS: [[u8; 2]; 256] = {
     pairs
 };
 
-/// In `DIGIT_VALUES`: no digit.
 const NO_DIGIT: u8 = 0xff;
 
-/// What each character is worth as a digit. Only those that are written are read: a version has one text.
+/// Digit value by character; lower case only, so that a version has one text.
 const DIGIT_VALUES: [u8; 256] = {
     let mut values = [NO_DIGIT; 256];
     let mut digit = 0;
@@ -71,7 +66,7 @@ const DIGIT_VALUES: [u8; 256] = {
     values
 };
 
-/// The text of a version: `"`, 16 digits, `-`, 16 digits, `"`; the digits are hexadecimal, in lower case.
+/// The text of a version: `"`, 16 digits, `-`, 16 digits, `"`, in lower-case hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ETag([u8; ETAG_LEN]);
 
@@ -80,12 +75,12 @@ impl Version {
         Version { incarnation, sequence }
     }
 
-    /// The sequence number of the commit that wrote the record.
+    /// Returns the sequence number of the commit that wrote the record.
     pub fn sequence(self) -> SequenceNumber {
         self.sequence
     }
 
-    /// Its text. Takes some ten nanoseconds and no allocation.
+    /// Returns the text. Takes about 10 ns and no allocation.
     pub fn etag(self) -> ETag {
         let mut text = [b'"'; ETAG_LEN];
         write_digits(&mut text, INCARNATION_AT, self.incarnation);
@@ -94,7 +89,8 @@ impl Version {
         ETag(text)
     }
 
-    /// The version of such a text; `None` for any other. A weak `ETag` (`W/"..."`) is another.
+    /// Parses the text of a version; `None` for any other text, including a weak `ETag`
+    /// (`W/"..."`).
     pub fn from_etag(text: &[u8]) -> Option<Version> {
         let text: &[u8; ETAG_LEN] = text.try_into().ok()?;
         if [text[0], text[SEQUENCE_AT - 1], text[ETAG_LEN - 1]] != *b"\"-\"" {
@@ -132,7 +128,7 @@ impl fmt::Display for Version {
 impl FromStr for Version {
     type Err = Error;
 
-    /// [`Version::from_etag`]; `InvalidArgument` for what is no version.
+    /// Like [`Version::from_etag`], but returns `InvalidArgument`.
     fn from_str(text: &str) -> Result<Version> {
         Version::from_etag(text.as_bytes()).ok_or_else(|| {
             Error::InvalidArgument(format!(
@@ -146,7 +142,7 @@ impl Deref for ETag {
     type Target = str;
 
     fn deref(&self) -> &str {
-        // Digits, quotes and a dash.
+        // Hexadecimal digits, quotes and a dash.
         str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -181,7 +177,7 @@ mod tests {
         }
         let text = *b"\"0123456789abcdef-0123456789abcdef\"";
         assert!(Version::from_etag(&text).is_some());
-        // Any other character anywhere makes it the text of another version, or of none.
+        // Any change gives the text of another version, or none.
         for at in 0..text.len() {
             for character in 0..=255 {
                 let mut other = text;

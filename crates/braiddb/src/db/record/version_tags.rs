@@ -1,22 +1,24 @@
-//! Tags of versions: they keep two commits of one number apart.
+//! Tags that distinguish commits with equal sequence numbers.
 //!
-//! A power failure can take commits that were seen but not synced, and leave no trace of them. The commits after it then get the same
-//! numbers. So each open that does not find the mark of a clean close draws a random **tag** for the numbers from there on, and a
-//! version is the commit's number and (the database's incarnation XOR the tag of that number). Numbers before the first tag have none,
-//! so versions that were handed out before there were tags stay valid.
+//! A power failure can remove commits that were read but not synced; later commits reuse their
+//! numbers. So each open without a clean close draws a random **tag** for the numbers from there
+//! on. A version is the commit's number and (the incarnation XOR the tag of that number). Numbers
+//! before the first tag have none, so older versions stay valid.
 //!
-//! A tag is stored in the catalog by a commit of its own, just before the first commit that has the tag. It needs no sync: the log keeps
-//! no commit without those before it, so a crash that takes the tag takes all commits with it, and the next open draws another.
+//! A commit of its own stores a tag in the catalog, just before the first commit with the tag. It
+//! needs no sync: the log keeps no commit without its predecessors, so a crash that removes the tag
+//! removes all commits with it.
 //!
-//! INVARIANT V1: the tag of a number never changes while a commit of that number is there, but by [`merge`](VersionTags::begin): past
-//! [`TAGS_MAX`] the older half is replaced by one new tag. Versions of those commits that were handed out earlier are then not
-//! recognized any more, which is safe: a conditional write with one reports a conflict.
+//! INVARIANT V1: the tag of a number never changes while a commit of that number exists, except by
+//! [`merge`](VersionTags::begin): past [`TAGS_MAX`] one new tag replaces the older half. Earlier
+//! versions of those commits are then unknown, which is safe: conditional writes with them
+//! conflict.
 //!
 //! | field | |
 //! |---|---|
 //! | version | u8 = 1 |
 //! | count | varint |
-//! | for each, ascending | first number, less that of the one before (varint); tag (u64) |
+//! | for each, ascending | first number, minus the previous one (varint); tag (u64) |
 
 use super::version::Version;
 use crate::{
@@ -25,27 +27,27 @@ use crate::{
     platform::Runtime,
 };
 
-/// The tag byte of the catalog's entry.
 pub const VERSION_TAGS: u8 = b'v';
 
-/// Maximum number of tags. Each takes at most 18 bytes in the catalog, which are written once after an unclean end.
+/// Maximum number of tags. Each takes up to 18 bytes in the catalog, rewritten after an unclean
+/// close.
 const TAGS_MAX: usize = 1000;
 
-/// Makes versions of commit numbers. Immutable once the database is open.
+/// Maps commit numbers to versions. Immutable once the database is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionTags {
     incarnation: u64,
-    /// The first number that has the tag, and the tag; ascending.
+    /// First number and tag, ascending.
     tags: Vec<(SequenceNumber, u64)>,
 }
 
 impl VersionTags {
-    /// Those of a database without any tag.
     pub fn new(incarnation: u64) -> VersionTags {
         VersionTags { incarnation, tags: Vec::new() }
     }
 
-    /// The version of the records that a commit wrote. Takes time logarithmic in the number of unclean ends.
+    /// Returns the version of the records of a commit. Takes time logarithmic in the number of
+    /// tags.
     pub fn of(&self, commit: SequenceNumber) -> Version {
         let after = match self.tags.last() {
             Some((first, _)) if *first > commit => self.tags.partition_point(|(first, _)| *first <= commit),
@@ -59,14 +61,13 @@ impl VersionTags {
     pub fn begin(&mut self, first: SequenceNumber, runtime: &dyn Runtime) {
         self.tags.retain(|(other, _)| *other < first);
         if self.tags.len() >= TAGS_MAX {
-            // A new one, not one of theirs: that could be the tag of a commit that is lost.
+            // A new tag, since an old one may be the tag of a lost commit.
             let merged = self.tags.first().map(|(first, _)| (*first, runtime.random_u64()));
             self.tags.splice(..TAGS_MAX / 2, merged);
         }
         self.tags.push((first, runtime.random_u64()));
     }
 
-    /// The bytes for the catalog.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![1];
         put_varint(&mut out, self.tags.len() as u64);
@@ -79,7 +80,7 @@ impl VersionTags {
         out
     }
 
-    /// Takes the tags from the catalog's bytes; `None` if they are none.
+    /// Decodes the catalog's entry; `None` if it is invalid.
     pub fn decode(&mut self, bytes: &[u8]) -> Option<()> {
         let mut reader = ByteReader::new(bytes);
         if reader.u8()? != 1 {
@@ -137,7 +138,7 @@ mod tests {
         }
     }
 
-    /// The tag of a merged range must not be that of any commit in it: the version of a lost commit would come back.
+    /// Otherwise the version of a lost commit could become valid again.
     #[test]
     fn tags_past_the_limit_are_merged_under_a_new_tag() {
         let tags = with_tags(TAGS_MAX as u64);
