@@ -1,4 +1,4 @@
-//! Reads a dump and checks all of it, without a database.
+//! Reads and checks a dump without a database.
 
 use super::{
     format::{Frame, FrameKind, damaged},
@@ -13,19 +13,19 @@ use crate::{
 };
 use std::io::Read;
 
-/// What a dump holds.
+/// The contents of a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DumpInfo {
     /// The last commit in it.
     pub sequence: SequenceNumber,
-    /// When it was made, by the wall clock of where it was made: microseconds since 1970.
+    /// Time of the dump in microseconds since 1970, by the origin's wall clock.
     pub taken_us: u64,
-    /// The bytes of the dump.
+    /// Bytes of the dump.
     pub dump_bytes: u64,
-    /// The trees, as they come.
+    /// The trees in order.
     pub trees: Vec<DumpedTreeInfo>,
-    /// Merge functions of the application's own, by name, that the database knew.
+    /// Names of the application's merge functions in the database.
     pub merge_functions: Vec<String>,
     /// The application cursor.
     pub application_cursor: Option<Vec<u8>>,
@@ -37,18 +37,20 @@ pub struct DumpInfo {
 pub struct DumpedTreeInfo {
     /// Its name.
     pub name: String,
-    /// Whether it keeps many values to a key.
+    /// Whether it is a multi-tree.
     pub multi: bool,
-    /// Its records, or pairs.
+    /// Number of records or pairs.
     pub records: u64,
-    /// The bytes of their keys and values.
+    /// Bytes of their keys and values.
     pub bytes: u64,
 }
 
-/// Reads a dump to its end and checks all of it, as a [load](crate::Builder::load) would: each checksum, that nothing is missing, and that its records are
-/// in order. Takes time linear in it, some mebibytes of memory, and no space.
+/// Reads a dump to its end and checks it like a [load](crate::Builder::load): checksums,
+/// completeness and the order of records. Takes time linear in the dump, some MiB of memory and no
+/// disk space.
 ///
-/// Errors: `DumpDamaged` with the place; `InvalidArgument` for what is no dump; `Unsupported` for one of a newer version.
+/// Errors: `DumpDamaged` with the offset; `InvalidArgument` if it is no dump; `Unsupported` if it
+/// is from a newer version.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -103,7 +105,7 @@ pub fn check_dump(input: &mut dyn Read) -> Result<DumpInfo> {
     })
 }
 
-/// Compares what was read with what the end frame tells, and sees to it that nothing comes after.
+/// Compares the records with the end frame, and checks that nothing follows.
 pub fn check_totals(frames: &mut FrameReader<'_>, end: Frame, trees: u64, amount: Amount) -> Result<()> {
     let offset = end.offset;
     let totals = frames.end(end)?;
@@ -113,7 +115,7 @@ pub fn check_totals(frames: &mut FrameReader<'_>, end: Frame, trees: u64, amount
     Ok(())
 }
 
-/// Checks the order of the records of a tree, and the pieces of long ones.
+/// Checks the order of a tree's records, and the pieces of long ones.
 #[derive(Debug, Default)]
 struct Order {
     tree: u32,
@@ -122,7 +124,7 @@ struct Order {
     key: Vec<u8>,
     value: Vec<u8>,
     last: Option<(SequenceNumber, bool)>,
-    /// What is to come of a long value.
+    /// Missing bytes of a long value.
     left: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Writes a dump.
 //!
-//! The trees are cut into parts of some mebibytes. Threads take parts in order, and read and pack each into frames; the caller's thread
-//! writes the frames of one part after the other, so the dump is in key order. Of a part, and of finished parts that wait for their
-//! turn, so many frames are kept at most; then the thread waits. So memory is bounded, whatever a part turns out to hold.
+//! The trees are divided into parts of some MiB. Threads take parts in order, read them and
+//! compress them into frames. The caller's thread writes the frames part by part, so the dump is in
+//! key order. A bounded queue per part limits memory.
 
 use super::{
     format::{Frame, FrameKind, Source, Totals, encode_header},
@@ -23,49 +23,49 @@ use std::{
     },
 };
 
-/// About so much of the files goes into a part.
+/// Approximate bytes of a part.
 const PART_BYTES: u64 = 4 << 20;
 
-/// So many frames of a part wait for their turn.
+/// Maximum number of queued frames of a part.
 const FRAMES_WAITING_MAX: usize = 16;
 
-/// No more threads are started.
 const THREADS_MAX: usize = 64;
 
-/// The threads that were asked for, or `otherwise`. Fails if they are too many.
+/// Returns the requested number of threads, or `otherwise`; fails above the maximum.
 pub(super) fn checked_threads(asked: Option<usize>, otherwise: usize) -> Result<usize> {
     check_range("threads", asked.unwrap_or(0), 0, THREADS_MAX)?;
     Ok(asked.unwrap_or(otherwise.min(THREADS_MAX)))
 }
 
-/// How far a dump has come.
+/// Progress of a dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DumpProgress {
-    /// Trees that were begun.
+    /// Trees begun.
     pub trees: u64,
-    /// Records that were written.
+    /// Records written.
     pub records: u64,
-    /// The bytes of their keys and values.
+    /// Bytes of their keys and values.
     pub bytes: u64,
-    /// The bytes of the dump so far.
+    /// Bytes of the dump so far.
     pub dump_bytes: u64,
 }
 
-/// How a database is dumped.
+/// Options of a dump.
 #[derive(Default)]
 pub struct DumpOptions<'a> {
-    /// Compression of the dump, frame by frame; LZ4 by default.
+    /// Compression of each frame; LZ4 by default.
     pub compression: Compression,
-    /// So many threads read and pack, 64 at most; by default as many as merge for the database ([`crate::Builder::background_threads`]). With 0, and in a
-    /// database without threads, the caller's does it all.
+    /// Threads that read and compress, at most 64; by default
+    /// [`crate::Builder::background_threads`]. The caller's thread does all work if either is 0.
     pub threads: Option<usize>,
-    /// Is told how far it is, after each frame.
+    /// Called after each frame.
     pub progress: Option<&'a mut dyn FnMut(DumpProgress)>,
-    /// Is called with the error of each record on which a merge function fails ([`Error::MergeFailed`] names tree and key). Such a
-    /// record is in the dump as it stands, and a load refuses it unless it is asked to take it: see [`crate::LoadOptions`].
+    /// Called with the error of each record whose merge function fails ([`Error::MergeFailed`]
+    /// names tree and key). The dump contains the raw record, but a load refuses it by default: see
+    /// [`crate::LoadOptions`].
     pub failing: Option<&'a mut dyn FnMut(&Error)>,
-    /// If it is there, what is damaged is passed over, and this is called with each gap; else damage is an error. The dump is whole, but for
-    /// the gaps. Older versions of what is damaged are not in it either.
+    /// If set, damaged data are skipped, and this is called for each gap. Older versions in a gap
+    /// are omitted too. If not set, damage is an error.
     pub skip_damaged: Option<&'a mut dyn FnMut(&DumpGap)>,
 }
 
@@ -78,28 +78,29 @@ impl fmt::Debug for DumpOptions<'_> {
     }
 }
 
-/// What was dumped.
+/// The result of a dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DumpReport {
     /// The last commit in it.
     pub sequence: SequenceNumber,
-    /// Trees.
+    /// Number of trees.
     pub trees: u64,
-    /// Records: of a tree of many values to a key, pairs; what is merged into a value and not applied yet counts by itself.
+    /// Number of records; pairs in a multi-tree. Merge operands that are not applied yet count as a
+    /// record of their own.
     pub records: u64,
-    /// The bytes of their keys and values.
+    /// Bytes of their keys and values.
     pub bytes: u64,
-    /// The bytes of the dump.
+    /// Bytes of the dump.
     pub dump_bytes: u64,
-    /// Records on which a merge function fails; they are in the dump as they stand.
+    /// Records whose merge function fails, dumped raw.
     pub failing: u64,
-    /// What was passed over because it is damaged: see [`DumpOptions::skip_damaged`].
+    /// Gaps because of damage: see [`DumpOptions::skip_damaged`].
     pub gaps: u64,
 }
 
 impl Db {
-    /// Writes all that the database holds as of now into a dump: see [`Snapshot::dump`].
+    /// Dumps the latest state of the database: see [`Snapshot::dump`].
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -125,17 +126,19 @@ impl Db {
 }
 
 impl Snapshot {
-    /// Writes all that the database held when the snapshot was taken into a dump, from which [`crate::Builder::load`] makes a database: every tree with
-    /// its options, records with the numbers of their commits and with their ends, what merge functions have not been applied to yet, and the
-    /// application cursor. So it is the state at one commit, while reads and writes go on. The bytes are specified in `docs/dump.md`, say
-    /// nothing of how the database keeps its files, and need not be kept in a file: they are written from front to back, once, and flushed
-    /// at the end. A file should be synced by the caller.
+    /// Writes the database at this snapshot as a dump, from which [`crate::Builder::load`] makes a
+    /// database. It contains every tree with its options, records with sequence numbers, expiry
+    /// times and unapplied merge operands, and the application cursor. Reads and writes go on.
     ///
-    /// Takes time linear in what is there, and some mebibytes of memory for each thread, whatever the length of values. Merge functions need not be
-    /// there. Those that are there are called to find records on which they fail: see [`DumpOptions::failing`].
+    /// The format (`docs/dump.md`) is independent of the database's files. `out` is written once,
+    /// front to back, and flushed at the end; the caller should sync a file.
     ///
-    /// Errors: `Corruption` if something cannot be read, with the tree and the keys; `ReaderExpired` as of any snapshot; `Io` and
-    /// `DiskFull` of `out`. What was written until then is no whole dump, and is refused by `load`.
+    /// Takes time linear in the data, and some MiB of memory per thread for values of any length.
+    /// Merge functions may be missing. Existing ones are called to find records on which they fail:
+    /// see [`DumpOptions::failing`].
+    ///
+    /// Errors: `Corruption` with the tree and keys of unreadable data; `ReaderExpired`, as for any
+    /// snapshot; `Io` and `DiskFull` from `out`. `load` refuses an incomplete dump.
     pub fn dump(&self, mut out: impl Write, options: DumpOptions<'_>) -> Result<DumpReport> {
         let mut source = DumpSource::of(self);
         if options.skip_damaged.is_some() {
@@ -158,10 +161,8 @@ impl Snapshot {
     }
 }
 
-/// A frame, and how much is in it.
 type Packed = (Frame, Amount);
 
-/// Writes frames, and counts them.
 struct Writer<'a, 'o> {
     out: &'a mut dyn Write,
     id: FileId,
@@ -208,7 +209,7 @@ impl<'a, 'o> Writer<'a, 'o> {
         })
     }
 
-    /// Writes what there is to be told of the database.
+    /// Writes the catalog frames.
     fn tell_source(
         mut self,
         source: &DumpSource,
@@ -251,7 +252,7 @@ impl<'a, 'o> Writer<'a, 'o> {
         Ok(())
     }
 
-    /// Names the records that were read meanwhile and on which a merge function fails, and what could not be read.
+    /// Reports records with failing merge functions, and gaps.
     fn note_failing(&mut self) {
         for gap in self.source.take_gaps() {
             self.gaps += 1;
@@ -278,7 +279,6 @@ impl<'a, 'o> Writer<'a, 'o> {
     }
 }
 
-/// How parts are read and packed.
 #[derive(Clone, Debug)]
 struct Packing {
     source: DumpSource,
@@ -287,7 +287,7 @@ struct Packing {
 }
 
 impl Packing {
-    /// Reads a part, and hands its frames on.
+    /// Reads a part and emits its frames.
     fn part(&self, mut part: DumpRange, emit: &mut dyn FnMut(Packed) -> Result<()>) -> Result<()> {
         let tree = part.tree();
         let mut sink = PackingSink { packing: self, tree, records: RecordsBuilder::default(), emit };
@@ -296,7 +296,6 @@ impl Packing {
     }
 }
 
-/// Makes frames of entries.
 struct PackingSink<'a> {
     packing: &'a Packing,
     tree: u32,
@@ -336,13 +335,13 @@ fn dump_here(mut parts: DumpParts, packing: &Packing, writer: &mut Writer<'_, '_
     Ok(())
 }
 
-/// What comes of a part, in order; its end is told.
 enum Product {
     Frame(Packed),
     End(Result<()>),
 }
 
-/// The parts that are left, and where to say who works on the next one: both under one lock, so that the order is the same.
+/// The remaining parts, and the queue of parts for the writer. One lock keeps both in the same
+/// order.
 struct Shared {
     parts: DumpParts,
     next_to: SyncSender<Result<Receiver<Product>>>,
@@ -357,7 +356,7 @@ fn dump_with(threads: usize, parts: DumpParts, packing: &Packing, writer: &mut W
         handles.push(packing.source.db().clone().spawn("braiddb-dump", Box::new(move || work(&shared, &packing)))?);
     }
     let done = write_parts(&next_from, writer);
-    // Whoever is at work has nobody to hand anything to, if this was not the end.
+    // After an error this stops the threads.
     drop(next_from);
     let panicked = handles.into_iter().map(|handle| handle.join().is_err()).fold(false, |any, one| any | one);
     match done {
@@ -370,7 +369,6 @@ fn lost() -> Error {
     Error::abort("a thread of the dump panicked; what was written is no whole dump")
 }
 
-/// Writes all parts, one after the other.
 fn write_parts(next_from: &Receiver<Result<Receiver<Product>>>, writer: &mut Writer<'_, '_>) -> Result<()> {
     for part in next_from {
         let part = part?;
@@ -385,7 +383,7 @@ fn write_parts(next_from: &Receiver<Result<Receiver<Product>>>, writer: &mut Wri
     Ok(())
 }
 
-/// Takes parts and packs them, until there is none left or nobody wants them.
+/// Takes and compresses parts until none is left or the writer is gone.
 fn work(shared: &Mutex<Option<Shared>>, packing: &Packing) {
     loop {
         let (frames_to, frames_from) = sync_channel(FRAMES_WAITING_MAX);

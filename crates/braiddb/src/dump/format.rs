@@ -1,22 +1,22 @@
-//! The frames that a dump consists of, and what the first of them tell.
+//! The frames of a dump, and the catalog in the first of them.
 //!
-//! A dump is a file header and then frames without gaps, the last of them an end frame. A frame:
+//! A dump is a file header and consecutive frames, the last one an end frame. A frame:
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 0..4 | length of the payload as it stands here |
-//! | 4..8 | its length unpacked |
+//! | 0..4 | length of the stored payload |
+//! | 4..8 | length of the decompressed payload |
 //! | 8 | kind: 1 catalog, 2 records, 3 a piece of a long value, 4 end |
 //! | 9 | compression |
-//! | 10..14 | the number of the tree that it is of; 0 for catalog and end |
+//! | 10..14 | tree number; 0 for catalog and end |
 //! | 14..16 | zero |
-//! | 16..24 | checksum(file id, 0, the payload as it stands here) |
+//! | 16..24 | checksum(file id, 0, stored payload) |
 //! | 24..32 | checksum(file id, offset of the frame, bytes 0..24) |
 //! | 32.. | payload |
 //!
-//! So payloads are packed, checked and unpacked in any order and by many threads, and only the 32 bytes before each are looked at in turn.
-//! The end frame has the totals, and a hash of all that was looked at in turn before: no frame can be missing, come twice, or stand in
-//! another place.
+//! So threads can process payloads in any order; only the 32-byte headers are read in sequence. The
+//! end frame has the totals and a hash of all headers, which reveals missing, repeated and moved
+//! frames.
 
 use crate::{
     base::{Error, FileId, Result},
@@ -26,19 +26,17 @@ use crate::{
 };
 use std::path::Path;
 
-/// The length of what stands before a payload.
 pub const FRAME_HEADER_LEN: usize = 32;
 
-/// The longest payload, packed or not.
+/// Maximum bytes of a payload, stored or decompressed.
 pub const PAYLOAD_LEN_MAX: usize = 2 << 20;
 
-/// A frame is ended when its payload is so long.
+/// A frame ends once its payload has this length.
 pub const PAYLOAD_LEN: usize = 256 << 10;
 
-/// Records and catalogs are ended then; what comes last into one is a key and a value, or an item of the catalog, of less than half the limit.
+/// The last item of a records or catalog frame is shorter than half the limit.
 const _: () = assert!(PAYLOAD_LEN + (1 << 20) <= PAYLOAD_LEN_MAX);
 
-/// What a frame has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -56,30 +54,28 @@ impl FrameKind {
     }
 }
 
-/// A frame, packed.
+/// A frame with its stored payload.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub kind: FrameKind,
     pub compression: Compression,
-    /// The tree that its records are of, or 0.
+    /// The tree of its records, or 0.
     pub tree: u32,
-    /// The payload's length unpacked.
+    /// Length of the decompressed payload.
     pub len: u32,
     pub payload: Vec<u8>,
     /// The payload's checksum.
     pub sum: u64,
-    /// Where the frame stands; 0 while it is written.
+    /// Offset in the dump; 0 during writing.
     pub offset: u64,
 }
 
-/// An error about a dump.
 #[cold]
 pub fn damaged(offset: u64, detail: impl Into<String>) -> Error {
     Error::DumpDamaged { offset, detail: detail.into() }
 }
 
 impl Frame {
-    /// Packs a payload.
     pub fn pack(kind: FrameKind, tree: u32, id: FileId, compression: Compression, payload: Vec<u8>) -> Frame {
         let len = u32::try_from(payload.len()).unwrap_or_else(|_| unreachable!("frames are ended before"));
         let (compression, payload) = match compress(compression, &payload) {
@@ -90,7 +86,6 @@ impl Frame {
         Frame { kind, compression, tree, len, payload, sum, offset: 0 }
     }
 
-    /// What stands before the payload, at this place of the dump.
     pub fn header(&self, id: FileId, offset: u64) -> [u8; FRAME_HEADER_LEN] {
         let mut out = [0; FRAME_HEADER_LEN];
         let stored = u32::try_from(self.payload.len()).unwrap_or_else(|_| unreachable!("packing makes it shorter"));
@@ -105,7 +100,7 @@ impl Frame {
         out
     }
 
-    /// A frame without its payload, and how long that is.
+    /// Decodes a header into a frame without payload, and the payload's stored length.
     pub fn of_header(header: &[u8; FRAME_HEADER_LEN], id: FileId, offset: u64) -> Result<(Frame, usize)> {
         let bad = |detail: &str| damaged(offset, detail);
         let number = |range: std::ops::Range<usize>| {
@@ -117,7 +112,7 @@ impl Frame {
         if checksum(id, offset, &header[..24]) != header_sum {
             return Err(bad("a frame's header does not have the checksum that it tells, or stands in another place"));
         }
-        // What is right by its checksum and not known was written by a newer build.
+        // The checksum matches, so a newer build wrote this value.
         let newer = |what: String| Error::Unsupported {
             path: "the dump".into(),
             detail: format!("at byte {offset} it has {what}; use a newer build"),
@@ -139,13 +134,13 @@ impl Frame {
         if len > PAYLOAD_LEN_MAX as u64 || !is_as_packed || has_tree == (tree == 0) {
             return Err(bad("a frame has a length or a tree that no frame has"));
         }
-        // All of them are within the limits of their types, having been read as such.
+        // All were read with the widths of their types.
         let (len, tree) = (u32::try_from(len).unwrap_or(u32::MAX), u32::try_from(tree).unwrap_or(u32::MAX));
         let frame = Frame { kind, compression, tree, len, payload: Vec::new(), sum, offset };
         Ok((frame, usize::try_from(stored).unwrap_or(usize::MAX)))
     }
 
-    /// The payload, checked and unpacked.
+    /// Verifies and decompresses the payload.
     pub fn unpack(self, id: FileId) -> Result<Vec<u8>> {
         if checksum(id, 0, &self.payload) != self.sum {
             return Err(damaged(self.offset, "a frame's payload does not have the checksum that its header tells"));
@@ -158,12 +153,11 @@ impl Frame {
     }
 }
 
-/// The header of a dump as of this commit.
 pub fn encode_header(id: FileId, sequence: u64) -> [u8; FILE_HEADER_LEN] {
     FileHeader::new(FileKind::Dump, id, [sequence, 0]).encode()
 }
 
-/// The id of a dump, and the last commit in it.
+/// Returns the id of a dump and its last commit.
 pub fn decode_header(bytes: &[u8]) -> Result<(FileId, u64)> {
     if !bytes.starts_with(FileKind::Dump.magic()) {
         let reason = "what was given is no dump, which would begin with BRAIDDMP: give what `braid dump` has written";
@@ -176,21 +170,20 @@ pub fn decode_header(bytes: &[u8]) -> Result<(FileId, u64)> {
     }
 }
 
-/// What the end frame tells.
+/// The contents of the end frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Frames, this one not counted.
+    /// Frames before this one.
     pub frames: u64,
     pub trees: u64,
     pub records: u64,
-    /// The lengths of all keys and values, and operands.
+    /// Bytes of all keys, values and operands.
     pub bytes: u64,
-    /// XXH3 of the file header and of the headers of all frames before.
+    /// XXH3 of the file header and of all earlier frame headers.
     pub chain: u64,
 }
 
 impl Totals {
-    /// The payload of the end frame.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         [self.frames, self.trees, self.records, self.bytes].into_iter().for_each(|number| put_varint(&mut out, number));
@@ -198,7 +191,6 @@ impl Totals {
         out
     }
 
-    /// The totals of an end frame.
     pub fn decode(bytes: &[u8]) -> Option<Totals> {
         let mut reader = ByteReader::new(bytes);
         let mut next = || reader.varint();
@@ -208,17 +200,17 @@ impl Totals {
     }
 }
 
-/// What a dump tells of the database that it was made of.
+/// The origin of a dump, and its catalog.
 #[derive(Debug, Default)]
 pub struct Source {
     pub incarnation: u64,
-    /// The database's time when it was taken, and how far that was ahead of the wall clock.
+    /// The database's time of the dump, and its lead over the wall clock.
     pub time_us: u64,
     pub ahead_us: u64,
     pub catalog: DumpedCatalog,
 }
 
-/// Items of catalog frames. Those from 128 on may be passed over by who does not know them.
+/// Items of catalog frames. Older builds may skip unknown items from 128 on.
 const ITEM_SOURCE: u8 = 1;
 const ITEM_CURSOR: u8 = 2;
 const ITEM_FUNCTION: u8 = 3;
@@ -227,7 +219,7 @@ const ITEM_RETENTION: u8 = 5;
 const ITEM_OPTIONAL: u8 = 128;
 
 impl Source {
-    /// The payloads of catalog frames: items, each a tag and bytes.
+    /// Encodes catalog frames: items, each a tag and bytes.
     pub fn encode(&self) -> Vec<Vec<u8>> {
         let mut payloads = vec![Vec::new()];
         let mut item = |tag: u8, contents: &[u8]| {
@@ -267,7 +259,7 @@ impl Source {
         payloads
     }
 
-    /// Takes what a catalog frame tells, up to an item that is not known and must be: that is returned. `None` if it cannot be understood.
+    /// Decodes a catalog frame. Returns the first unknown required item; `None` for invalid bytes.
     pub fn take(&mut self, payload: &[u8]) -> Option<Option<u8>> {
         let mut reader = ByteReader::new(payload);
         while !reader.is_at_end() {

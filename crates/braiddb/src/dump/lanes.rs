@@ -1,8 +1,9 @@
-//! Loads the records of one tree, in several threads.
+//! Loads the records of a tree in several threads.
 //!
-//! Frames come in key order. They are dealt out in **stripes** of some mebibytes, one lane after the other, each with a thread and a loader of its
-//! own; a lane's run ends where its stripe does. A lane has room for a stripe that it has not come to yet, so all lanes work while
-//! the dump is read, and memory is bounded. In the end the runs of all lanes are one load.
+//! Frames come in key order, in **stripes** of some MiB that go to the lanes in turn. Each lane has
+//! a thread and a loader, and ends its run with the stripe. Its queue has room for another stripe,
+//! so all lanes work while the dump is read, in bounded memory. At the end all runs become one
+//! load.
 
 use super::{
     format::{Frame, FrameKind, damaged},
@@ -17,7 +18,7 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Shows what a frame of records or a piece holds. What the sink finds wrong with it is damage.
+/// Passes the contents of a frame to the sink. An invalid record is reported as damage.
 pub fn show(frame: Frame, id: FileId, sink: &mut dyn EntrySink) -> Result<Amount> {
     let (kind, offset) = (frame.kind, frame.offset);
     let payload = frame.unpack(id)?;
@@ -34,13 +35,11 @@ pub fn show(frame: Frame, id: FileId, sink: &mut dyn EntrySink) -> Result<Amount
     })
 }
 
-/// What a lane is told.
 enum Order {
     Frame(Frame),
     EndStripe,
 }
 
-/// A loader, and what it has loaded.
 struct Work {
     loader: EntryLoader,
     id: FileId,
@@ -59,9 +58,7 @@ impl Work {
     }
 }
 
-/// Who does the work of a lane.
 enum Lane {
-    /// The caller.
     Here(Box<Work>),
     There {
         orders_to: SyncSender<Order>,
@@ -71,7 +68,7 @@ enum Lane {
 }
 
 impl Lane {
-    /// A lane in which so many frames may wait; 0: the caller does the work.
+    /// Starts a lane with a queue for `frames_waiting` frames; 0: the caller does the work.
     fn start(db: &Db, mut work: Box<Work>, frames_waiting: usize) -> Result<Lane> {
         if frames_waiting == 0 {
             return Ok(Lane::Here(work));
@@ -81,7 +78,7 @@ impl Lane {
         let body = Box::new(move || {
             let done = orders_from.iter().try_for_each(|order| work.follow(order));
             let done = done.and_then(|()| work.loader.end_run());
-            // Before it tells of a failure, nothing is left of what it has loaded.
+            // A failed load is removed before the failure is reported.
             let done = match done {
                 Ok(()) => Ok(work),
                 Err(e) => {
@@ -95,7 +92,7 @@ impl Lane {
         Ok(Lane::There { orders_to, done_from, handle })
     }
 
-    /// Whether it takes the order; if not, [`Lane::finish`] tells why.
+    /// Returns false if the lane has failed; [`Lane::finish`] then returns the error.
     fn order(&mut self, order: Order) -> Result<bool> {
         match self {
             Lane::Here(work) => work.follow(order).map(|()| true),
@@ -103,7 +100,7 @@ impl Lane {
         }
     }
 
-    /// What it has loaded, when it has followed all orders.
+    /// Waits for the lane and returns its work.
     fn finish(self) -> Result<Box<Work>> {
         let panicked = || Error::ReadOnly { reason: "a thread that loaded a dump panicked".to_owned() };
         match self {
@@ -120,20 +117,19 @@ impl Lane {
     }
 }
 
-/// How frames are dealt out.
+/// Parameters of the lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct Dealing {
-    /// How many lanes; with 0, the caller does the work.
+    /// Number of lanes; 0: the caller does the work.
     pub lanes: usize,
-    /// The bytes of a stripe, unpacked.
+    /// Decompressed bytes of a stripe.
     pub stripe_bytes: u64,
-    /// The frames that may wait in a lane.
+    /// Maximum number of queued frames in a lane.
     pub frames_waiting: usize,
-    /// Whether operands are taken that a merge function can apply to no value.
+    /// Whether operands that a merge function rejects for every value are accepted.
     pub bad_operands: bool,
 }
 
-/// A tree that is being loaded.
 pub struct TreeLoad {
     db: Db,
     tree: u32,
@@ -142,24 +138,21 @@ pub struct TreeLoad {
     dealing: Dealing,
     lanes: Vec<Lane>,
     present: usize,
-    /// What the present stripe has.
+    /// Bytes in the current stripe.
     bytes: u64,
 }
 
 impl TreeLoad {
-    /// Without records yet.
     pub fn new(db: &Db, tree: u32, id: FileId, sequence_max: SequenceNumber, dealing: Dealing) -> TreeLoad {
         TreeLoad { db: db.clone(), tree, id, sequence_max, dealing, lanes: Vec::new(), present: 0, bytes: 0 }
     }
 
-    /// Whether a frame has records of this tree.
     pub fn is_of(&self, tree: u32) -> bool {
         self.tree == tree
     }
 
-    /// Hands the next frame to a lane.
     pub fn take(&mut self, frame: Frame) -> Result<()> {
-        // What comes in pieces stays in the lane that it began in, and so does a value with the operands on top of it.
+        // Pieces stay in the lane of their value, and a base in that of its operands.
         let is_due = self.bytes >= self.dealing.stripe_bytes && self.dealing.lanes > 1;
         if is_due && frame.kind == FrameKind::Records && !self.begins_beneath(&frame) {
             self.order(Order::EndStripe)?;
@@ -176,7 +169,7 @@ impl TreeLoad {
         self.order(Order::Frame(frame))
     }
 
-    /// What is damaged is found by the lane that it goes to.
+    /// The lane reports a damaged frame.
     fn begins_beneath(&self, frame: &Frame) -> bool {
         frame.clone().unpack(self.id).is_ok_and(|payload| begins_beneath(&payload))
     }
@@ -186,15 +179,15 @@ impl TreeLoad {
         if taken {
             return Ok(());
         }
-        // It has ended by itself, so it has failed.
+        // Only a failure ends a lane early.
         let failed = self.lanes.swap_remove(self.present).finish().err();
         Err(failed.unwrap_or_else(|| Error::abort("a thread that loaded a dump ended too soon")))
     }
 
-    /// Has all of it be there, by one commit; how much it was.
+    /// Installs all records by one commit.
     pub fn finish(mut self) -> Result<(Loaded, Amount)> {
         let (mut all, mut amount, mut failed): (Option<EntryLoader>, _, _) = (None, Amount::default(), None);
-        // Each is waited for, also after a failure: nothing is to be at work in the directory later.
+        // Wait for every lane even after a failure: no thread may use the directory later.
         for lane in self.lanes.drain(..) {
             match lane.finish() {
                 Err(e) => failed = failed.or(Some(e)),

@@ -1,9 +1,10 @@
-//! Makes a database of a dump.
+//! Makes a database from a dump.
 //!
-//! In order: the dump's header and what it tells of the database are read; the directory is begun, with a mark that it is not finished; it becomes
-//! an empty database whose sequence numbers go on where those of the dump end; the trees are made, and filled one after the other, each by one
-//! commit; when the dump has been read to its end and is whole, all is on the disk and has been opened once, the mark goes. A crash before that
-//! leaves a directory that does not open; an error leaves nothing.
+//! Reads the header and catalog; creates the directory with an "unfinished" marker, and an empty
+//! database whose sequence numbers continue after the dump's. Then creates the trees and fills each
+//! by one commit. The marker is removed once the whole dump was valid, everything is durable, and
+//! the database was opened once. After a crash the directory does not open; an error removes
+//! everything.
 
 use super::{
     check::check_totals,
@@ -20,33 +21,33 @@ use crate::{
 };
 use std::{fmt, io::Read, path::Path};
 
-/// The bytes of a stripe, unpacked: as much as the memory allows within these.
+/// Decompressed bytes of a stripe: limits, and between them a fraction of the memory.
 const STRIPE_BYTES_MIN: u64 = 1 << 20;
 const STRIPE_BYTES_MAX: u64 = 64 << 20;
 
-/// The part of the memory that frames may take that wait, all lanes together.
+/// Queued frames of all lanes take at most this fraction of the memory.
 const WAITING_PART: u64 = 4;
 
-/// How far a load has come.
+/// Progress of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadProgress {
-    /// The bytes of the dump that were read.
+    /// Bytes of the dump read so far.
     pub dump_bytes: u64,
-    /// Trees that were begun.
+    /// Trees begun.
     pub trees: u64,
 }
 
-/// How a dump is loaded.
+/// Options of a load.
 #[derive(Default)]
 pub struct LoadOptions<'a> {
-    /// So many threads unpack, pack and write, 64 at most; by default as many as merge for the database ([`crate::Builder::background_threads`]).
-    /// With 0, and with a builder without threads, the caller's does it all.
+    /// Threads that decompress, compress and write, at most 64; by default
+    /// [`crate::Builder::background_threads`]. The caller's thread does all work if either is 0.
     pub threads: Option<usize>,
-    /// Is told how far it is, after each frame.
+    /// Called after each frame.
     pub progress: Option<&'a mut dyn FnMut(LoadProgress)>,
-    /// Whether to take operands that a merge function can apply to no value, as they stand in the dump: each read of such a record fails
-    /// with [`crate::Error::MergeFailed`] until its key is put or deleted. Without it, the load is refused with
-    /// [`crate::Error::InvalidArgument`], which names the first such record.
+    /// Accepts operands that a merge function rejects for every value. Reads of the record then
+    /// fail with [`crate::Error::MergeFailed`] until its key is put or deleted. By default the load
+    /// fails with [`crate::Error::InvalidArgument`], which names the first such record.
     pub bad_operands: bool,
 }
 
@@ -56,23 +57,23 @@ impl fmt::Debug for LoadOptions<'_> {
     }
 }
 
-/// What was loaded.
+/// The result of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadReport {
-    /// The commit that the dump was made as of.
+    /// The last commit in the dump.
     pub sequence: SequenceNumber,
-    /// Trees.
+    /// Number of trees.
     pub trees: u64,
-    /// Records: see [`crate::DumpReport::records`].
+    /// Number of records: see [`crate::DumpReport::records`].
     pub records: u64,
-    /// The bytes of their keys and values.
+    /// Bytes of their keys and values.
     pub bytes: u64,
-    /// The bytes of the dump.
+    /// Bytes of the dump.
     pub dump_bytes: u64,
 }
 
-/// Makes a database of a dump in the directory `dir`. See [`crate::Builder::load`].
+/// Makes a database from a dump in the directory `dir`. See [`crate::Builder::load`].
 pub fn load(settings: Settings, dir: &Path, input: &mut dyn Read, options: LoadOptions<'_>) -> Result<LoadReport> {
     checked_threads(options.threads, 0)?;
     let mut frames = FrameReader::begin(input)?;
@@ -109,7 +110,6 @@ pub fn load(settings: Settings, dir: &Path, input: &mut dyn Read, options: LoadO
     })
 }
 
-/// A database without anything in it, that has come as far as that of the dump.
 fn empty_layout(sequence: SequenceNumber, source: &Source) -> Layout {
     let mut layout = Layout {
         next_file: 1,
@@ -128,12 +128,11 @@ fn dealing(settings: &Settings, threads: usize, bad_operands: bool) -> Dealing {
     let lanes = if settings.background_threads == 0 { 0 } else { threads };
     let each = settings.memory as u64 / WAITING_PART / (lanes.max(1) as u64);
     let stripe_bytes = each.clamp(STRIPE_BYTES_MIN, STRIPE_BYTES_MAX);
-    // A stripe's frames are a little shorter or longer than they should be.
+    // The lengths of frames vary a little.
     let frames_waiting = usize::try_from(stripe_bytes / PAYLOAD_LEN as u64).unwrap_or(1).max(2);
     Dealing { lanes, stripe_bytes, frames_waiting, bad_operands }
 }
 
-/// Puts all that the dump has into the empty database.
 fn fill(
     settings: &Settings,
     dir: &Path,
@@ -145,7 +144,7 @@ fn fill(
     let db = Db::open_with(settings.clone(), dir)?;
     db.load_catalog(&source.catalog)?;
     db.close()?;
-    // Now its trees are known.
+    // Loads the catalog.
     let db = Db::open_with(settings.clone(), dir)?;
     let threads = checked_threads(options.threads, settings.background_threads)?;
     let dealing = dealing(settings, threads, options.bad_operands);
@@ -185,7 +184,7 @@ fn finish_tree(tree: Option<TreeLoad>, amount: &mut Amount) -> Result<()> {
     Ok(())
 }
 
-/// Trees come in the order of their numbers, each once; `passed` is how many were come to.
+/// Checks that trees come once, in the order of their numbers. `passed` counts the trees so far.
 pub fn check_tree(source: &Source, passed: &mut u64, frame: &Frame) -> Result<()> {
     let trees = &source.catalog.trees;
     let place = trees.iter().position(|tree| tree.id == frame.tree).map(|place| place as u64 + 1);
@@ -199,7 +198,7 @@ pub fn check_tree(source: &Source, passed: &mut u64, frame: &Frame) -> Result<()
     }
 }
 
-/// Opens the database, without changing anything, to see that it opens.
+/// Checks that the database opens.
 fn confirm(settings: &Settings, dir: &Path) -> Result<()> {
     let settings = Settings { read_only: true, background_threads: 0, ..settings.clone() };
     Db::open_with(settings, dir)?.close()

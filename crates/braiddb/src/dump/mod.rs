@@ -1,7 +1,8 @@
-//! Dumps: all that a database holds as of one commit, in one stream of bytes, for another database to be made of it.
+//! Dumps: a database at one commit as one stream of bytes, from which another database can be made.
 //!
-//! `format` has the bytes of frames and of what the catalog tells, `records` those of records, `reader` goes over a stream frame by frame and
-//! checks it, `create` writes one and `load` makes a database of one. The format is specified in `docs/dump.md`.
+//! `format` encodes frames and the catalog, `records` encodes records, `reader` reads and checks
+//! frames, `create` writes a dump, `load` makes a database from one. `docs/dump.md` specifies the
+//! format.
 
 mod check;
 mod create;

@@ -1,4 +1,4 @@
-//! Goes over a dump frame by frame, from front to back, once: so it may come through a pipe.
+//! Reads a dump frame by frame, once and front to back, so that it may come through a pipe.
 
 use super::format::{FRAME_HEADER_LEN, Frame, FrameKind, Source, Totals, damaged, decode_header};
 use crate::{
@@ -10,7 +10,6 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Reads frames.
 pub struct FrameReader<'a> {
     input: &'a mut dyn Read,
     pub id: FileId,
@@ -22,7 +21,6 @@ pub struct FrameReader<'a> {
 }
 
 impl<'a> FrameReader<'a> {
-    /// Begins with the header.
     pub fn begin(input: &'a mut dyn Read) -> Result<FrameReader<'a>> {
         let mut reader = FrameReader { input, id: 0, sequence: 0, offset: 0, frames: 0, chain: Checksummer::new() };
         let mut header = [0; FILE_HEADER_LEN];
@@ -35,16 +33,16 @@ impl<'a> FrameReader<'a> {
         Ok(reader)
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes read.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Reads until the buffer is full or the input ends; how many bytes.
+    /// Reads until the buffer is full or the input ends.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
-            // The caller's code: what it leaves half done is its own.
+            // The reader's state after a panic is the caller's concern.
             let read = catch_unwind(AssertUnwindSafe(|| self.input.read(&mut buffer[filled..])));
             match read.unwrap_or_else(|_| Err(io::Error::other("the reader panicked"))) {
                 Ok(0) => break,
@@ -57,7 +55,7 @@ impl<'a> FrameReader<'a> {
         Ok(filled)
     }
 
-    /// The next frame, with its payload not looked at yet. That of the end is checked, and is the last.
+    /// Returns the next frame with an unverified payload.
     pub fn next(&mut self) -> Result<Frame> {
         let offset = self.offset;
         let cut_short = |at: u64| damaged(at, "it ends there, in the middle: it was cut short");
@@ -79,7 +77,7 @@ impl<'a> FrameReader<'a> {
         Ok(frame)
     }
 
-    /// What the catalog frames tell, and the first frame after them.
+    /// Returns the catalog, and the first frame after it.
     pub fn source(&mut self) -> Result<(Source, Frame)> {
         let mut source = Source::default();
         loop {
@@ -102,7 +100,7 @@ impl<'a> FrameReader<'a> {
         }
     }
 
-    /// The totals that the end frame tells, if they are right as far as can be said here; and nothing comes after it.
+    /// Checks the end frame and that nothing follows, and returns its totals.
     pub fn end(&mut self, frame: Frame) -> Result<Totals> {
         let offset = frame.offset;
         let totals = Totals::decode(&frame.unpack(self.id)?);
@@ -119,7 +117,6 @@ impl<'a> FrameReader<'a> {
 }
 
 impl Source {
-    /// Whether trees and functions can be those of one database.
     fn check(&self) -> std::result::Result<(), String> {
         self.catalog.check().map_err(|what| format!("what it tells of the database cannot be: {what}"))
     }

@@ -1,13 +1,13 @@
-//! The payload of a records frame: records of one tree, to the end. A record:
+//! The payload of a records frame: records of one tree.
 //!
 //! | field | |
 //! |---|---|
-//! | flags | u8: 0x01 its value is long, 0x02 operands, 0x04 expires, 0x08 beneath the operands just before; the others are zero |
-//! | shared | varint: how many bytes its key shares with that of the record before in the frame, 0 for the first |
-//! | key | bytes: the rest of it |
-//! | sequence number | varint: zigzag of the difference from that of the record before in the frame, 0 for the first |
+//! | flags | u8: 0x01 long value, 0x02 operands, 0x04 expires, 0x08 base of the previous operands; others are zero |
+//! | shared | varint: length of the common prefix with the previous key in the frame; 0 for the first |
+//! | key | bytes: the remaining key |
+//! | sequence number | varint: zigzag of the difference from the previous record in the frame, or from 0 |
 //! | expires | varint, only with 0x04: microseconds since 1970 |
-//! | value | bytes; if it is long, its length alone (varint), and the bytes follow in frames of their own |
+//! | value | bytes; of a long value only the length (varint); the bytes follow in piece frames |
 
 use super::format::PAYLOAD_LEN;
 use crate::{
@@ -21,16 +21,14 @@ const OPERANDS: u8 = 2;
 const EXPIRES: u8 = 4;
 const BENEATH: u8 = 8;
 
-/// How much of something there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
     pub records: u64,
-    /// The lengths of keys and values.
+    /// Bytes of keys and values.
     pub bytes: u64,
 }
 
 impl Amount {
-    /// Adds another.
     pub fn add(&mut self, other: Amount) {
         self.records += other.records;
         self.bytes += other.bytes;
@@ -46,7 +44,6 @@ impl Amount {
     }
 }
 
-/// A records frame in the making.
 #[derive(Debug, Default)]
 pub struct RecordsBuilder {
     payload: Vec<u8>,
@@ -56,7 +53,6 @@ pub struct RecordsBuilder {
 }
 
 impl RecordsBuilder {
-    /// Adds a record.
     pub fn add(&mut self, entry: &DumpedEntry<'_>) {
         let (content, is_long, is_operands) = match entry.content {
             DumpedContent::Value(value) => (Ok(value), 0, 0),
@@ -86,24 +82,23 @@ impl RecordsBuilder {
         self.amount.count(entry);
     }
 
-    /// Whether it has as much as a frame should.
     pub fn is_full(&self) -> bool {
         self.payload.len() >= PAYLOAD_LEN
     }
 
-    /// The payload, and how much is in it; nothing if there is none. It goes on without records.
+    /// Returns the payload and its contents, if any, and starts an empty one.
     pub fn take(&mut self) -> Option<(Vec<u8>, Amount)> {
         let taken = std::mem::take(self);
         (taken.amount.records > 0).then_some((taken.payload, taken.amount))
     }
 }
 
-/// Whether the first record of a payload is the value beneath the operands before it.
+/// Returns whether the first record is the base of the operands before.
 pub fn begins_beneath(payload: &[u8]) -> bool {
     payload.first().is_some_and(|flags| flags & BENEATH != 0)
 }
 
-/// Shows the records of a payload; `None` in the place of what cannot be understood. What the sink says ends it.
+/// Passes records to the sink until it fails; `None` for invalid bytes.
 pub fn read_records(payload: &[u8], sink: &mut dyn EntrySink) -> Option<Result<Amount>> {
     let mut reader = ByteReader::new(payload);
     let (mut key, mut sequence, mut amount) = (Vec::new(), 0_u64, Amount::default());
@@ -120,7 +115,7 @@ pub fn read_records(payload: &[u8], sink: &mut dyn EntrySink) -> Option<Result<A
             OPERANDS => DumpedContent::Operands(reader.bytes()?),
             _ => DumpedContent::LongOperands(reader.varint()?),
         };
-        // The bytes of a long one come next, so it is the last of its frame.
+        // The pieces come next, so the record is the last of its frame.
         if flags & LONG != 0 && !reader.is_at_end() {
             return None;
         }

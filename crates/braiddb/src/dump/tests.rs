@@ -19,7 +19,6 @@ use std::{
     time::Duration,
 };
 
-/// Each entry of a dump, as text.
 #[derive(Default)]
 struct Lines(Vec<String>, u64);
 
@@ -43,7 +42,7 @@ impl EntrySink for Lines {
     }
 }
 
-/// All that a dump holds, but for when and where it was made.
+/// The contents of a dump, without its origin and time.
 fn lines(mut dump: &[u8]) -> Vec<String> {
     let mut frames = FrameReader::begin(&mut dump).unwrap();
     let (source, mut frame) = frames.source().unwrap();
@@ -78,7 +77,6 @@ impl MergeFunction for Longest {
     }
 }
 
-/// Settings, to be changed and used.
 struct Builder(Settings);
 
 impl Builder {
@@ -125,7 +123,7 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// A database with everything that there is.
+/// Makes a database with every feature.
 fn everything(vfs: &Arc<MemVfs>, threads: usize) -> Db {
     let db = builder(vfs, threads).merge_function("longest", Arc::new(Longest)).log_retention(1 << 20).open("/from");
     let db = db.unwrap();
@@ -162,7 +160,7 @@ fn everything(vfs: &Arc<MemVfs>, threads: usize) -> Db {
     db
 }
 
-/// Operands above all that there is to be changed by them.
+/// Operands without a base.
 fn merged(db: &Db) {
     let counts = db.tree("counts").unwrap();
     let (add, append) = (db.merge_function("add").unwrap(), db.merge_function("append").unwrap());
@@ -202,7 +200,7 @@ fn what_is_loaded_is_dumped_again_as_it_was() {
         let loaded = builder(&vfs, threads).load("/to", &mut first.as_slice(), LoadOptions::default()).unwrap();
         assert_eq!((loaded.records, loaded.bytes, loaded.trees), (report.records, report.bytes, report.trees));
         assert_eq!(loaded.sequence, report.sequence);
-        // Without the merge function: nobody calls it.
+        // Without the merge function, which is not needed.
         let moved = builder(&vfs, threads).create(false).open("/to").unwrap();
         let mut second = lines(&dump(&moved));
         // The catalog and the loads were commits.
@@ -219,7 +217,7 @@ fn what_is_loaded_is_dumped_again_as_it_was() {
     }
 }
 
-/// Readers find the same in both, and versions of another life.
+/// Readers find the same data in both, but other versions.
 fn same_for_readers(a: &Db, b: &Db) {
     let names = |db: &Db| db.trees().unwrap();
     assert_eq!(names(a), names(b));
@@ -240,7 +238,7 @@ fn same_for_readers(a: &Db, b: &Db) {
             assert_ne!(version(&one), version(&two));
         }
     }
-    // It goes on like any other.
+    // The loaded database accepts writes.
     b.open_tree("plain").unwrap().put(b"new", b"new").unwrap();
     b.tree("another").unwrap().put(b"1", b"1").unwrap();
     let counted = b.open_tree("counts").unwrap();
@@ -297,7 +295,7 @@ fn a_dump_cut_short_anywhere_is_refused_and_so_is_one_with_more_behind_it() {
     assert!(check_dump(&mut twice.as_slice()).unwrap_err().is_corruption());
 }
 
-/// The frames of a dump, header included in front.
+/// Splits a dump into header and frames.
 fn frames(dump: &[u8]) -> Vec<Vec<u8>> {
     let mut rest = dump;
     let mut reader = FrameReader::begin(&mut rest).unwrap();
@@ -367,7 +365,7 @@ fn a_directory_with_something_in_it_is_left_as_it_is() {
     assert_eq!(db.open_tree("t").unwrap().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
 }
 
-/// Fails after so many bytes.
+/// Fails after this number of bytes.
 struct Failing(usize);
 
 impl Write for Failing {
@@ -391,7 +389,7 @@ impl Read for Failing {
 fn threads_end_when_the_dump_cannot_be_written_or_read_on() {
     let vfs = Arc::new(MemVfs::new());
     let db = everything(&vfs, 2);
-    // Parts are cut where the files are just then, so each dump has another length.
+    // Parts depend on the present files, so lengths differ.
     let len = dump(&db).len();
     for bytes in [0, 64, 1000, len / 2, len / 10 * 9] {
         let error = db.dump(Failing(bytes), DumpOptions::default()).unwrap_err();
@@ -462,11 +460,11 @@ fn damage_is_told_with_the_keys_and_makes_no_dump() {
     assert!(check_dump(&mut out.as_slice()).is_err());
 }
 
-/// Where a frame ended between operands and the value beneath them, the value might go to another lane, which did not know what it belongs to.
+/// A frame ended between operands and their base, and the base went to another lane.
 #[test]
 fn a_large_tree_of_operands_is_loaded_by_several_lanes() {
     let vfs = Arc::new(MemVfs::new());
-    // No flush, so that no merge makes values of them.
+    // Without flushes, merges cannot turn operands into values.
     let from = Builder(Settings { memory: 256 << 20, memtable_bytes: Some(64 << 20), ..builder(&vfs, 2).0 });
     let db = from.open("/from").unwrap();
     let (tree, append) = (db.tree("t").unwrap(), db.merge_function("append").unwrap());

@@ -15,7 +15,6 @@ fn settings(vfs: &FaultVfs) -> Settings {
     Settings { memtable_bytes: Some(1 << 20), ..small(&vfs) }
 }
 
-/// Bytes that no compression makes shorter.
 fn incompressible(len: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {
@@ -25,7 +24,7 @@ fn incompressible(len: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// A dump of a database with a damaged block was refused as a whole.
+/// One damaged block used to make the dump fail.
 #[test]
 fn dump_that_skips_damage_names_each_gap_and_loads() {
     let vfs = FaultVfs::new(Path::new(DIR));

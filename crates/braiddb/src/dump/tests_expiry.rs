@@ -1,4 +1,4 @@
-//! A dump keeps when records expire, to the microsecond, and nothing that has expired comes back with a load.
+//! Dumps keep expiry times to the microsecond, and a load brings no expired value back.
 
 use super::{DumpOptions, LoadOptions, load};
 use crate::{
@@ -41,7 +41,7 @@ fn load_of_a_dump_keeps_the_ends_of_records() {
     assert_eq!((before.0.len(), before.1.len()), (4, 2));
     let mut dump = Vec::new();
     from.dump(&mut dump, DumpOptions::default()).unwrap();
-    // The load does not begin any time to live again.
+    // The load does not restart any TTL.
     clock.advance(SECOND_NS);
     load(settings(), Path::new("/to"), &mut dump.as_slice(), LoadOptions::default()).unwrap();
     let to = Db::open_with(settings(), Path::new("/to")).unwrap();
