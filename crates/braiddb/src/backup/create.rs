@@ -35,8 +35,8 @@ impl Db {
     /// damage returns `Corruption` and is not copied. On return the backup is as durable as the
     /// target promises.
     ///
-    /// After an error the earlier backups are unchanged. The next backup removes the remaining files
-    /// of a failed or killed one. A concurrent backup into the same target returns `Locked`.
+    /// After an error the earlier backups are unchanged. The next backup removes the remaining
+    /// files of a failed or killed one. A concurrent backup into the same target returns `Locked`.
     ///
     /// Takes time linear in the copied bytes. See [`Backups`] to list, verify and delete backups,
     /// and [`Builder::restore`](crate::Builder::restore).

@@ -3,7 +3,7 @@
 //!
 //! | part | |
 //! |---|---|
-//! | 0..64 | file header; its numbers: the backup's id, and the length of all bytes after the header |
+//! | 0..64 | file header with numbers: backup id, and length of all bytes after the header |
 //! | fields | below |
 //! | last 8 bytes | checksum(file id, 64, fields) |
 //!

@@ -60,11 +60,7 @@ impl Work {
 
 enum Lane {
     Here(Box<Work>),
-    There {
-        orders_to: SyncSender<Order>,
-        done_from: Receiver<Result<Box<Work>>>,
-        handle: JoinHandle<()>,
-    },
+    There { orders_to: SyncSender<Order>, done_from: Receiver<Result<Box<Work>>>, handle: JoinHandle<()> },
 }
 
 impl Lane {

@@ -2,10 +2,10 @@
 //!
 //! | field | |
 //! |---|---|
-//! | flags | u8: 0x01 long value, 0x02 operands, 0x04 expires, 0x08 base of the previous operands; others are zero |
-//! | shared | varint: length of the common prefix with the previous key in the frame; 0 for the first |
+//! | flags | u8: 0x01 long value, 0x02 operands, 0x04 expires, 0x08 base of the previous operands |
+//! | shared | varint: length of the prefix shared with the previous key in the frame, or 0 |
 //! | key | bytes: the remaining key |
-//! | sequence number | varint: zigzag of the difference from the previous record in the frame, or from 0 |
+//! | sequence number | varint: zigzag of the difference from the previous record in the frame, or 0 |
 //! | expires | varint, only with 0x04: microseconds since 1970 |
 //! | value | bytes; of a long value only the length (varint); the bytes follow in piece frames |
 

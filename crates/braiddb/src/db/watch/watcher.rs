@@ -204,8 +204,9 @@ impl Db {
     /// A process that stores the token atomically with the effects of the changes processes each
     /// change exactly once.
     ///
-    /// A read-only database returns only commits that its own state and the log have at this call. If another process
-    /// writes the database, it may release files that the watcher needs, which is an error.
+    /// A read-only database returns only commits that its own state and the log have at this call.
+    /// If another process writes the database, it may release files that the watcher needs, which
+    /// is an error.
     ///
     /// Returns `InvalidArgument` if the token belongs to another database or incarnation, if the
     /// commits that its watcher saw were lost, or if the commit is above the last one. Reads the
