@@ -1,7 +1,8 @@
-//! What the processor is asked for before it is read: blocks, entries, and rows in numbers.
+//! Prefetches of blocks, entries and rows.
 //!
-//! Where each block has a page of its own in a mapped file, the place of an entry follows from its numbers, if entries are of one length; elsewhere from
-//! what the cache knows of its block. Wrong guesses cost a line of memory that is fetched for nothing, and nothing else.
+//! If each block has its own page in a mapped file, an entry's address follows from its numbers,
+//! for entries of equal length; otherwise from the cache's note of its block. A wrong guess costs
+//! one fetched line.
 
 use super::{
     Position, Run,
@@ -10,12 +11,12 @@ use super::{
 };
 use crate::cache::{Ahead, Hint, PrefetchQueue};
 
-/// Most keys end within so many bytes of their entries.
+/// Bytes from an entry's start within which most keys end.
 const KEY_BYTES_MOSTLY: usize = 24;
 
 impl Run {
-    /// Asks the processor for what a read of this position will need where that can be told from its numbers alone: where each
-    /// block has a page of its own, in a mapped file. There it need not wait for the block's slot. Returns whether it is so.
+    /// Prefetches a position whose address follows from its numbers, without waiting for the
+    /// block's slot. Returns `false` without pages for blocks or without a map.
     #[inline(always)]
     pub(super) fn prefetch_on_grid(&self, position: Position) -> bool {
         let Some((page_end, before_end)) = self.on_grid(position) else { return false };
@@ -24,11 +25,10 @@ impl Run {
         true
     }
 
-    /// Where the page of a position's block ends, and how far before that its entry begins, guessed; if each block has a page of
-    /// its own in a mapped file.
+    /// Guesses the end of the block's page, and the entry's distance before it.
     #[inline(always)]
     fn on_grid(&self, position: Position) -> Option<(Hint, usize)> {
-        // The last block ends wherever it does.
+        // The last block may end anywhere.
         let is_full = usize::from(position.block) + 1 < self.slots.units();
         let file = self.place.get().filter(|_| self.stride > 0 && is_full)?;
         let before_entry = UNIT_HEADER_LEN + usize::from(position.slot) * self.stride;
@@ -36,14 +36,13 @@ impl Run {
         Some((file.hint(page_end), (PAGE_BYTES as usize).saturating_sub(before_entry)))
     }
 
-    /// How far before its block's end an entry begins, guessed: exact where entries are of one length.
+    /// Guesses the entry's distance before its block's end; exact for entries of equal length.
     #[inline(always)]
     pub(super) fn bytes_before_end(&self, position: Position) -> usize {
         let note = self.note(position.block);
         note.len().saturating_sub(usize::from(position.slot) * average_entry_bytes(note.len(), note.mark()))
     }
 
-    /// Where a block is that is at hand; a guess.
     #[inline]
     fn hint(&self, block: u16) -> Hint {
         self.slots.hint_or(u32::from(block), || {
@@ -51,22 +50,21 @@ impl Run {
         })
     }
 
-    /// Asks the processor for what [`Run::prefetch`] of entries of a block will need.
+    /// Prefetches the slot that [`Run::prefetch`] reads.
     #[inline]
     pub fn prefetch_slot(&self, block: u16) {
         self.slots.prefetch_slot(u32::from(block));
     }
 
-    /// Asks the processor for what [`Run::prefetch`] of this position will need, and for what that would ask for if that can be
-    /// told already.
+    /// Prefetches the slot, and the entry if its address follows from its numbers.
     #[inline]
     pub fn prefetch_soon(&self, position: Position) {
         self.prefetch_slot(position.block);
         self.prefetch_on_grid(position);
     }
 
-    /// Asks the processor to fetch what a read of this position will need, if the block is cached: exact where
-    /// entries are of one length, a guess elsewhere.
+    /// Prefetches the memory that a read of this position needs, if the block is cached. A guess
+    /// unless entries have equal length.
     #[inline]
     pub fn prefetch(&self, position: Position) {
         if self.prefetch_on_grid(position) {
@@ -76,7 +74,8 @@ impl Run {
         self.hint(position.block).prefetch([1, slot, self.bytes_before_end(position)]);
     }
 
-    /// Asks the processor for the key of the entry after this position, if that can be told from its numbers alone and is in the same block.
+    /// Prefetches the next entry's key, if its address follows from its numbers and it is in the
+    /// same block.
     #[inline(always)]
     pub fn prefetch_next_key(&self, position: Position) {
         if let Some((page_end, before_end)) = self.on_grid(position) {
@@ -84,8 +83,9 @@ impl Run {
         }
     }
 
-    /// Asks the processor to fetch so many entries from a position on, as far as their blocks are cached, and what is read
-    /// of a block first if it begins there, or anyway. The entries are asked for little by little if they are wanted `queue`.
+    /// Prefetches `rows` entries from a position on, if their blocks are cached. Includes a block's
+    /// end if the rows touch one of its ends, or `with_ends` is set. With `queue`, the entries are
+    /// queued.
     #[inline]
     pub fn prefetch_rows(
         &self,
@@ -97,7 +97,7 @@ impl Run {
         while rows > 0 && usize::from(position.block) < self.slots.units() {
             let entries = self.block_entries(position.block);
             let here = rows.min(u32::from(entries.saturating_sub(position.slot)));
-            // A scan comes to a block from one of its ends.
+            // A scan enters a block at one of its ends.
             let with_end = with_ends || position.slot == 0 || u32::from(position.slot) + here == u32::from(entries);
             if let Some((page_end, before_end)) = self.on_grid(position) {
                 if with_end {
@@ -119,7 +119,7 @@ impl Run {
         }
     }
 
-    /// A block that will be passed row by row. Its end, which is read first, is asked for at once.
+    /// Returns a block to be read row by row. Prefetches its end, which is read first.
     #[inline]
     pub fn ahead(&self, block: u16) -> Ahead {
         let note = self.note(block);
@@ -127,7 +127,6 @@ impl Run {
     }
 }
 
-/// [`Hint::prefetch_items`], now or soon.
 #[inline]
 fn prefetch_items(unit: Hint, before_end: usize, items: u32, stride: usize, queue: Option<&mut PrefetchQueue>) {
     match (queue, unit.lines_of_items(before_end, items, stride)) {

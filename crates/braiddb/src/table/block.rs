@@ -1,4 +1,4 @@
-//! The data block: some entries in order, with random access to each.
+//! The data block: a few entries in order, with random access.
 //!
 //! ```text
 //! entries    one after the other:
@@ -13,12 +13,12 @@
 //! count      u8: how many entries, 1 to 255
 //! ```
 //!
-//! The base stands in the block, not in the run, because a run is written as a stream and its smallest sequence
-//! number is known only at its end. The end of the block is read first: it shares a cache line or two with the slot.
+//! The base is in the block because a run is written as a stream and its smallest sequence number is
+//! known only at the end. The block's end is read first: it shares a cache line or two with the slot.
 //!
-//! [`validate`] is called when a block is loaded, or checked to be read in place: afterwards every slot leads to a whole entry, and
-//! entries fill the block without gaps. [`entry`] checks all bounds nevertheless: it costs little, and what this process wrote a
-//! short while ago may be read before it is checked (`recent_writes.rs`).
+//! [`validate`] is called when a block is loaded or checked to be read in place: then every slot leads
+//! to a whole entry, and entries fill the block without gaps. [`entry`] still checks all bounds, since
+//! recent writes may be read unchecked (`recent_writes.rs`).
 
 use crate::{
     base::{
@@ -28,20 +28,18 @@ use crate::{
     codec::{put_varint, read_varint, unzigzag, varint_len, zigzag},
 };
 
-/// What stands after the slots.
+/// Bytes after the slots.
 const END_LEN: usize = 9;
 
-/// The longest header of an entry: three varints and the kind.
+/// Maximum header of an entry in bytes: three varints and the kind.
 const MAX_ENTRY_HEADER_LEN: usize = 31;
 
-/// The most bytes a block may be asked to have, so that an offset fits a slot.
+/// Maximum configurable block size in bytes, so that an offset fits a slot.
 pub const MAX_BLOCK_BYTES: usize = 1 << 16;
 
-/// The largest sum of key and value length that can be written: a block with that entry alone has a length of 32
-/// bits.
+/// Maximum key plus value length in bytes: a block with one entry then has a 32-bit length.
 pub(super) const MAX_ENTRY_BYTES: usize = u32::MAX as usize - MAX_ENTRY_HEADER_LEN - END_LEN - 2;
 
-/// Collects the entries of one block.
 #[derive(Debug, Default)]
 pub(super) struct BlockBuilder {
     bytes: Vec<u8>,
@@ -50,17 +48,16 @@ pub(super) struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// How many entries it has.
     pub fn entries(&self) -> usize {
         self.slots.len()
     }
 
-    /// How long the block would be now.
+    /// Returns the current length of the block in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() + 2 * self.slots.len() + END_LEN
     }
 
-    /// Whether the block can take the entry. An empty one can take any.
+    /// Returns whether the entry fits. An empty block takes any entry.
     pub fn has_room_for(&self, entry: &EntryRef<'_>, block_bytes: usize) -> bool {
         if self.slots.is_empty() {
             return true;
@@ -74,7 +71,6 @@ impl BlockBuilder {
         self.slots.len() < MAX_BLOCK_ENTRIES && self.len() + len + 2 <= block_bytes
     }
 
-    /// Adds an entry.
     pub fn add(&mut self, entry: &EntryRef<'_>) {
         if self.slots.is_empty() {
             self.base = entry.sequence;
@@ -91,7 +87,7 @@ impl BlockBuilder {
         self.bytes.extend_from_slice(entry.value);
     }
 
-    /// Completes the block; call [`BlockBuilder::clear`] before the next.
+    /// Returns the finished block. Call [`BlockBuilder::clear`] before the next.
     pub fn finish(&mut self) -> &[u8] {
         for slot in &self.slots {
             self.bytes.extend_from_slice(&slot.to_le_bytes());
@@ -101,7 +97,7 @@ impl BlockBuilder {
         &self.bytes
     }
 
-    /// Empties it, keeping its memory unless one large entry made it grow.
+    /// Empties the builder and keeps its memory, unless a large entry made it grow.
     pub fn clear(&mut self) {
         self.slots.clear();
         self.bytes.clear();
@@ -114,12 +110,11 @@ impl BlockBuilder {
     }
 }
 
-/// The average bytes of an entry in a block of `len` bytes, to guess with where one begins: exact if they are all of one
-/// length.
+/// Estimates the bytes of an entry in a block of `len` bytes; exact for entries of equal length.
 #[inline(always)]
 pub(super) fn average_entry_bytes(len: usize, entries: u8) -> usize {
     let body = len.saturating_sub(END_LEN + 2 * usize::from(entries));
-    // A block of many entries has at most 2^16 bytes; in others, a guess that is far off does no harm.
+    // A block of several entries has at most 2^16 bytes; for others, a wrong guess is harmless.
     ((body as u64).wrapping_mul(RECIPROCALS[usize::from(entries)]) >> 32) as usize
 }
 
@@ -134,19 +129,19 @@ static RECIPROCALS: [u64; 256] = {
     reciprocals
 };
 
-/// How far before the end of a block of so many entries the slot of one stands; of the first, how many bytes there are after the entries.
+/// Returns the distance of a slot before the end of a block. For slot 0: all bytes after the
+/// entries.
 #[inline(always)]
 pub(super) fn slot_before_end(entries: u8, slot: u16) -> usize {
     END_LEN + 2 * usize::from(u16::from(entries).saturating_sub(slot))
 }
 
-/// How many entries a block claims to have; 0 if it is too short to say.
+/// Returns the block's entry count; 0 if it is too short.
 #[inline]
 pub(super) fn entry_count(block: &[u8]) -> u16 {
     block.last().copied().map_or(0, u16::from)
 }
 
-/// A block's parts.
 #[derive(Clone, Copy, Debug)]
 struct Parts<'a> {
     /// Entries and slots.
@@ -170,7 +165,7 @@ impl<'a> Parts<'a> {
         Some(usize::from(u16::from_le_bytes(*offset)))
     }
 
-    /// The entry at an offset, and the offset of what follows it.
+    /// Returns the entry at an offset, and the offset behind it.
     #[inline(always)]
     fn entry_at(&self, offset: usize) -> Option<(EntryRef<'a>, usize)> {
         let bytes = self.body.get(offset..)?;
@@ -187,7 +182,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What stands before an entry's key, and how long that is.
+/// Header of an entry. `len` is its length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     key_len: usize,
@@ -197,8 +192,9 @@ struct Header {
     len: usize,
 }
 
-/// The header of an entry as nearly all are: in eight bytes, with a key length of one byte, a value length of two at most,
-/// and four for the sequence. No branch depends on the lengths. `None` if it is another, or the block ends.
+/// Fast path for a common header: within eight bytes, with a key length of one byte, a value length
+/// of at most two, and a sequence of at most four. Without branches on the lengths. `None` for
+/// other headers, or near the block's end.
 #[inline(always)]
 fn header(bytes: &[u8]) -> Option<Header> {
     let word = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
@@ -214,13 +210,13 @@ fn header(bytes: &[u8]) -> Option<Header> {
     })
 }
 
-/// The number whose four bytes hold seven bits each.
+/// Joins four groups of seven bits.
 #[inline(always)]
 fn join_sevens(bytes: u64) -> u64 {
     bytes & 0x7f | (bytes & 0x7f00) >> 1 | (bytes & 0x7f_0000) >> 2 | (bytes & 0x7f00_0000) >> 3
 }
 
-/// The header of an entry, whatever its lengths.
+/// General path for a header of any length.
 #[cold]
 fn long_header(bytes: &[u8]) -> Option<Header> {
     let (key_len, mut at) = read_varint(bytes)?;
@@ -233,7 +229,7 @@ fn long_header(bytes: &[u8]) -> Option<Header> {
     Some(Header { key_len, value_len, kind, delta, len: at + len })
 }
 
-/// The entry of a slot; `None` if there is no such slot, or the block is damaged.
+/// Returns the entry of a slot; `None` without that slot, or if the block is damaged.
 #[inline(always)]
 pub(super) fn entry(block: &[u8], slot: u16) -> Option<EntryRef<'_>> {
     let parts = parts(block)?;
@@ -244,8 +240,8 @@ pub(super) fn entry(block: &[u8], slot: u16) -> Option<EntryRef<'_>> {
     parts.entry_at(parts.slot(slot)?).map(|(entry, _)| entry)
 }
 
-/// The entry that begins there; `None` if the block is damaged, or none begins there. The end of the block is not looked at unless for
-/// the sequence number: of a plain value that is told only `with_sequence`, and 0 without.
+/// Returns the entry at an offset; `None` if the block is damaged or none begins there. The
+/// sequence number of a plain value is 0 unless `with_sequence`: it would need the block's end.
 #[inline(always)]
 pub(super) fn entry_at(block: &[u8], offset: usize, with_sequence: bool) -> Option<EntryRef<'_>> {
     let (body, end) = block.split_last_chunk::<END_LEN>()?;
@@ -264,16 +260,18 @@ pub(super) fn entry_at(block: &[u8], offset: usize, with_sequence: bool) -> Opti
     Some(EntryRef { key, sequence, kind, value })
 }
 
-/// The key and the value of the entry that begins there, if its value is plain, its key has so many bytes and its header is a usual one; `None` if not, or if
-/// the block is damaged. With as few instructions as can be: a get that waits for an entry has all of them before it while the next get is to begin.
+/// Returns key and value of the entry at an offset, if it is a plain value with a common header and
+/// a key of `key_len` bytes. Minimal instructions: a get that waits for the entry delays the next
+/// one by all of them.
 #[inline(always)]
 pub(super) fn plain_at(block: &[u8], offset: usize, key_len: usize) -> Option<(&[u8], &[u8])> {
     let bytes = block.get(offset..block.len().checked_sub(END_LEN)?)?;
     let word = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
-    // Where the value's length has two bytes, all that follows stands one further on: the kind else in byte 2, the sequence in bytes 3 to 6 at most.
+    // A value length of two bytes shifts all later fields by one. Otherwise the kind is byte 2, the
+    // sequence bytes 3 to 6 at most.
     let is_long = word >> 15 & 1;
     let after = word >> (8 * is_long);
-    // The key's length, that the value's does not go on, and the kind.
+    // Key length, last byte of the value length, and kind.
     let found = word & 0xff | after & 0x00ff_8000;
     if found != u64::from(EntryKind::Value as u8) << 16 | key_len as u64 || key_len > 0x7f {
         return None;
@@ -288,7 +286,7 @@ pub(super) fn plain_at(block: &[u8], offset: usize, key_len: usize) -> Option<(&
     both.split_at_checked(key_len)
 }
 
-/// The keys and values of a block, for who reads many of them.
+/// Keys and values of a block, for readers of many rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     block: &'a [u8],
@@ -296,13 +294,13 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Those of a block; `None` if it is damaged.
+    /// `None` if the block is damaged.
     pub(super) fn new(block: &'a [u8]) -> Option<Rows<'a>> {
         let slots_at = block.len().checked_sub(END_LEN + 2 * usize::from(entry_count(block)))?;
         Some(Rows { block, slots_at })
     }
 
-    /// Where the entries from a slot on begin in the block.
+    /// Returns the offsets of the entries from a slot on.
     #[inline(always)]
     pub fn offsets(&self, from: u16) -> impl Iterator<Item = usize> + use<'a> {
         let slots =
@@ -311,7 +309,7 @@ impl<'a> Rows<'a> {
         slots.iter().map(|&slot| usize::from(u16::from_le_bytes(slot)))
     }
 
-    /// The key and the value of the entry that begins there, one right after the other, and the length of the key; `None` if
+    /// Returns key and value of the entry at an offset, adjacent, and the key's length. `None` if
     /// the block is damaged.
     #[inline(always)]
     pub fn get(&self, offset: usize) -> Option<(&'a [u8], usize)> {
@@ -322,7 +320,7 @@ impl<'a> Rows<'a> {
         self.get_long(offset)
     }
 
-    /// [`Rows::get`], and the sequence number of the entry.
+    /// [`Rows::get`] with the sequence number.
     #[inline(always)]
     pub fn get_with_sequence(&self, offset: usize) -> Option<(&'a [u8], usize, SequenceNumber)> {
         let Header { key_len, value_len, delta, len, .. } = match self.block.get(offset..).and_then(header) {
@@ -348,7 +346,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// How long the parts of an entry are.
+/// Lengths of an entry's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lengths {
     key_len: usize,
@@ -356,25 +354,26 @@ struct Lengths {
     header_len: usize,
 }
 
-/// How a usual header is divided.
+/// Layout of a common header.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// 0 if it is not usual.
+    /// 0 if the header is not common.
     header_len: u8,
-    /// The bytes of the value's length, one or two, and the bits of it that the second adds.
+    /// Bytes of the value's length, one or two, and its bits from the second byte.
     value_bytes: u8,
     value_mask: u16,
 }
 
-/// The shapes of headers whose first eight bytes have these top bits: one bit a byte, set where a number goes on. A load of
-/// this table instead of a calculation.
+/// Layouts by the top bits of a header's first eight bytes: one bit a byte, set where a varint
+/// continues.
 static SHAPES: [Shape; 256] = shapes();
 
 const fn shapes() -> [Shape; 256] {
     let mut shapes = [Shape { header_len: 0, value_bytes: 1, value_mask: 0 }; 256];
     let mut tops = 0;
     while tops < 256 {
-        // Byte 0 is the key's length, the value's has one byte or two, the kind one, and the sequence four at most.
+        // Byte 0 is the key's length, then one or two bytes of value length, one of kind, at most
+        // four of sequence.
         let value_bytes = 1 + (tops >> 1 & 1);
         let kind = 1 + value_bytes;
         let mut end = kind + 1;
@@ -393,17 +392,16 @@ const fn shapes() -> [Shape; 256] {
 }
 
 impl Shape {
-    /// The shape of a header that begins with these bytes; `None` if it is not usual.
+    /// Returns the layout of a header; `None` if it is not common.
     #[inline(always)]
     fn of(word: u64) -> Option<Shape> {
-        // Gathers the top bits of the bytes in the highest byte, the first one lowest.
+        // Gather the top bits in the highest byte, the first one lowest.
         let tops = (word >> 7 & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56;
         let shape = SHAPES[tops as usize];
         (shape.header_len != 0).then_some(shape)
     }
 }
 
-/// The lengths of an entry with a usual header.
 #[inline(always)]
 fn lengths(bytes: &[u8]) -> Option<Lengths> {
     let word = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
@@ -415,7 +413,8 @@ fn lengths(bytes: &[u8]) -> Option<Lengths> {
     })
 }
 
-/// Whether a block is whole: its entries fill it without gaps, the slots point at them, and there are `entries`.
+/// Returns whether the entries fill the block without gaps, the slots point at them, and their
+/// number is `entries`.
 pub(super) fn validate(block: &[u8], entries: u16) -> bool {
     let walk = || {
         let parts = parts(block)?;
@@ -482,7 +481,7 @@ mod tests {
         for _ in 0..200_000 {
             let (offset, key_len) = ((next() % 3) as usize, (next() % 24) as usize);
             let mut block: Vec<u8> = (0..next() % 60).map(|_| (next() >> 24) as u8).collect();
-            // Headers that are often nearly usual.
+            // Headers that are almost common ones.
             let usual = [key_len as u8, (next() % 20) as u8, (next() % 3) as u8];
             for (byte, usual) in block.iter_mut().skip(offset).zip(usual) {
                 *byte = if next() % 8 == 0 { *byte } else { usual };
@@ -541,7 +540,7 @@ mod tests {
         }
         assert!(short > 100 && by_table > 100, "{short} {by_table}");
         assert_eq!(lengths(&[1, 2, 3, 0x80, 0x80, 0x80, 0x80, 0x80]), None);
-        // A kind that goes on like a number is none.
+        // A continued kind byte is invalid.
         assert_eq!(header(&[1, 2, 0x81, 1, 0, 0, 0, 0]).map(|h| EntryKind::from_byte(h.kind)), None);
         assert_eq!(header(&[0xff; 8]), None);
     }

@@ -1,10 +1,10 @@
-//! Lists every damaged unit of a run's file, and reads the entries of all others.
+//! Lists all damaged units of a run file, and reads the entries of intact blocks.
 //!
-//! Unlike [`Run::open`](super::Run::open) and [`Run::verify`](super::Run::verify), which stop at the first damage, this
-//! goes on behind it. The footer leads to the index, and the index to data blocks and key chunks; so behind a damaged
-//! footer or index the units that it leads to cannot be found, and the damage is listed with how many bytes that hides.
-//! The file's id, which all checksums need, is taken from the manifest where that lists the run, so that a damaged header
-//! hides nothing then. Memory is bounded by the longest unit.
+//! [`Run::open`](super::Run::open) and [`Run::verify`](super::Run::verify) stop at the first
+//! damage; this continues. The footer locates the index, and the index the data blocks and key
+//! chunks. Behind damage of either, those cannot be found, and the damage counts the bytes that it
+//! hides. The file id, part of every checksum, comes from the manifest if possible, so a damaged
+//! header then hides nothing. Memory is bounded by the longest unit.
 
 use super::{
     block::{self, entry_count},
@@ -25,20 +25,17 @@ use std::{ops::Range, path::Path};
 /// A damaged unit of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DamagedUnit {
-    /// Where it begins, in bytes.
     pub offset: u64,
-    /// Its length in bytes.
     pub len: u64,
-    /// What is wrong with it.
     pub detail: String,
-    /// No entry in it has a smaller or larger internal key than these; `None` if it holds no entries, or that is not known.
+    /// Bounds of the internal keys in it; `None` if it has no entries or they are unknown.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
-    /// How many other bytes of the file could not be checked for that reason.
+    /// Other bytes of the file that could not be checked as a result.
     pub unchecked_bytes: u64,
 }
 
 impl DamagedUnit {
-    /// A unit that holds no entries.
+    /// Makes a damaged unit without entries.
     pub fn new(range: Range<u64>, detail: impl Into<String>) -> DamagedUnit {
         DamagedUnit {
             offset: range.start,
@@ -53,19 +50,19 @@ impl DamagedUnit {
     }
 }
 
-/// What a walk over the units of a run has found.
+/// Result of a walk over the units of a run.
 #[derive(Debug, Default)]
 pub struct WalkedRun {
-    /// Each damaged unit, by offset within its part of the file.
+    /// Damaged units, by offset within their part of the file.
     pub damaged: Vec<DamagedUnit>,
-    /// Where the run's view of itself stands, if there is one and the footer is whole.
+    /// Range of the run's embedded view, if there is one and the footer is valid.
     pub view: Option<Range<u64>>,
-    /// The id that all checksums of the file have in them.
+    /// File id used in all checksums.
     pub file_id: FileId,
 }
 
-/// Walks over all units of a run's file. `listed` is what the manifest knows of the run, if there is one. Shows each entry of
-/// each whole data block to `entries`. Errors are those of reading.
+/// Checks all units of a run file against `listed`, the run's facts in the manifest. Passes each
+/// entry of valid blocks to `entries`. Only failed reads are errors.
 pub fn walk_run_units(
     file: &dyn File,
     path: &Path,
@@ -82,10 +79,10 @@ struct Walk<'a> {
     file: &'a dyn File,
     path: &'a Path,
     listed: Option<&'a RunMeta>,
-    /// The length that the file has.
+    /// Actual length of the file.
     len: u64,
     out: WalkedRun,
-    /// The sequence number of all entries, where the file says none.
+    /// Sequence number of all entries, if the file has none.
     given: SequenceNumber,
 }
 
@@ -94,7 +91,7 @@ impl Walk<'_> {
         self.out.damaged.push(DamagedUnit::new(range, detail));
     }
 
-    /// The bytes of a range; fewer where the file ends.
+    /// Reads a range, truncated at the file's end.
     fn read(&self, range: &Range<u64>) -> Result<Vec<u8>> {
         let end = range.end.min(self.len);
         if range.start >= end { Ok(Vec::new()) } else { read_bytes(self.file, self.path, range.start, end) }
@@ -147,7 +144,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The contents of a unit; `None` if it is damaged, which is noted.
+    /// Returns the contents of a unit; `None` after recording damage.
     fn unit(&mut self, range: Range<u64>, hides: u64) -> Result<Option<Vec<u8>>> {
         let bytes = self.read(&range)?;
         let mut unpacked = Vec::new();
@@ -173,7 +170,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The zeros before the view. Its pages have checksums of their own, which are not checked here.
+    /// Checks the zeros before the view. Its pages have their own checksums, checked elsewhere.
     fn view(&mut self, footer: &Footer) -> Result<()> {
         if footer.view_bytes == 0 {
             return Ok(());
@@ -191,13 +188,13 @@ impl Walk<'_> {
         let hidden = footer.tombstones_offset.saturating_sub(FILE_HEADER_LEN as u64);
         let Some(contents) = self.unit(range.clone(), hidden)? else { return Ok(None) };
         let is_padded = |features: u64| features & PADDED_BLOCKS != 0;
-        // Without a header, whichever of the two forms the index has.
+        // Without a header, try both forms of the index.
         let forms = features.map_or(vec![true, false], |features| vec![is_padded(features)]);
         let index = forms.into_iter().find_map(|is_padded| Index::decode(&contents, footer, is_padded));
         if index.is_none() {
             self.out.damaged.push(DamagedUnit::new(range, "the index is malformed").hiding(hidden));
         }
-        // Only a file without sequence numbers of its own is given one.
+        // Only a file without sequence numbers gets one from the manifest.
         let is_given = footer.max_sequence == 0 && footer.entries > 0;
         self.given = self.listed.filter(|_| is_given).map_or(0, |meta| meta.max_sequence);
         Ok(index)
@@ -205,7 +202,7 @@ impl Walk<'_> {
 
     fn blocks(&mut self, index: &Index, entries: &mut dyn FnMut(&EntryRef<'_>)) -> Result<()> {
         let mut last_key = index.smallest.clone();
-        // Where in the list of damaged units those stand that have no upper key yet.
+        // First damaged unit that has no upper key yet.
         let mut open_from = self.out.damaged.len();
         for (number, note) in index.notes.iter().enumerate() {
             let range = index.unit(number, note.len());
@@ -259,8 +256,9 @@ impl Walk<'_> {
 }
 
 impl Run {
-    /// Checks data blocks and key chunks, counted together, from one on, past the cache, until so many bytes were read or more. Gives the
-    /// damaged ones, how many bytes were read, and the next unit; `None` at the end.
+    /// Checks data blocks and key chunks, numbered together, from `first` on, past the cache, until
+    /// `bytes_max` bytes were read. Returns the damaged ones, the bytes read, and the next unit;
+    /// `None` at the end.
     pub fn damaged_units_from(&self, first: usize, bytes_max: u64) -> Result<(Vec<DamagedUnit>, u64, Option<usize>)> {
         let (mut damaged, mut bytes, mut unit) = (Vec::new(), 0, first);
         let (path, blocks) = (self.path(), self.index().blocks());

@@ -1,11 +1,11 @@
-//! Reads what is whole of a run, whatever became of the rest of its file.
+//! Reads the intact blocks of a damaged run file, for salvage.
 //!
-//! Where header, footer and index can be read, the index says where each block stands, and a block that fails its checksum is
-//! skipped by itself. Without them the file is **walked**: each unit says how long it was before compression, and its length in the
-//! file is the one that its checksum fits; after a place where no unit stands, the next one is looked for byte by byte. A unit counts
-//! only if its checksum fits, which covers the file's id and the unit's place, so nothing else passes for one.
+//! If header, footer and index are readable, the index locates the blocks, and a block with a wrong
+//! checksum is skipped alone. Otherwise the file is **walked**. Each unit stores its uncompressed
+//! length; its length in the file is the one whose checksum matches. After damage, the next unit is
+//! searched byte by byte. Only units with valid checksums count, which include file id and offset.
 //!
-//! A read that fails counts as damage of what was to be read.
+//! A failed read counts as damage of the bytes to be read.
 
 use super::{
     RunMeta, TableContext,
@@ -24,24 +24,24 @@ use std::{
     sync::Arc,
 };
 
-/// The most bytes, before compression, of a unit whose beginning is looked for. Blocks of several entries have no more.
+/// Maximum uncompressed bytes of a unit in a search for its start. Blocks of several entries are
+/// shorter.
 const SOUGHT_BYTES_MAX: usize = 80 << 10;
 
-/// The most bytes, before compression, of a compressed unit whose length is looked for.
+/// Maximum uncompressed bytes of a compressed unit of unknown stored length.
 const PACKED_BYTES_MAX: usize = 16 << 20;
 
-/// The least bytes of a block: an empty entry, its slot and the block's end.
+/// Minimum bytes of a block: an empty entry, its slot and the block's end.
 const BLOCK_BYTES_LEAST: usize = 15;
 
-/// How much is read at once where the next unit is looked for.
+/// Bytes read at once in a search for the next unit.
 const WINDOW_BYTES: usize = 1 << 20;
 
 /// Damage in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where it was met in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// What is wrong.
     pub detail: String,
 }
 
@@ -54,52 +54,49 @@ impl Damage {
     }
 }
 
-/// The next thing in a run.
+/// Step of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A whole block, which [`DamagedRun::entry`] shows.
+    /// A valid block, readable with [`DamagedRun::entry`].
     Block,
-    /// Bytes that should be blocks and are none; how many entries they had, if that is known.
+    /// Bytes that should be blocks but are damaged.
     Lost {
-        /// Where they stand in the file.
+        /// Offsets in the file.
         range: Range<u64>,
-        /// The number of entries that were there.
+        /// Lost entries, if known.
         entries: Option<u64>,
-        /// The blocks, if the index tells.
+        /// Lost blocks, if there is an index.
         blocks: Range<u16>,
-        /// What is wrong with them.
         detail: String,
     },
-    /// No more.
     End,
 }
 
-/// Where blocks are found.
 #[derive(Debug)]
 enum Blocks {
-    /// Where the index says.
+    /// Located by the index.
     Indexed(Arc<Run>),
-    /// Where they are met.
+    /// Found by a walk.
     Walked { file: Arc<dyn File>, file_id: FileId, len: u64 },
 }
 
-/// A run that may be damaged, read from front to back.
+/// A possibly damaged run, read from front to back.
 #[derive(Debug)]
 pub struct DamagedRun {
     path: PathBuf,
     blocks: Blocks,
-    /// What the run says of itself or the manifest says of it, if either can be read.
+    /// Facts from the file or the manifest, if readable.
     meta: Option<RunMeta>,
-    /// The sequence number of all entries if the file tells none, else 0.
+    /// Sequence number of all entries if the file has none, else 0.
     given: SequenceNumber,
-    /// Whether the file tells no sequence numbers.
+    /// Whether the file has no sequence numbers.
     is_unnumbered: bool,
     tombstones: RangeTombstoneSet,
-    /// Why range tombstones may be missing, if any may be.
+    /// Why range tombstones may be missing.
     tombstones_lost: Option<Damage>,
-    /// What is wrong with header, footer or index.
+    /// Damage of header, footer or index.
     tail_damage: Option<Damage>,
-    /// The byte of the header that was damaged and is known again.
+    /// Offset of the damaged header byte that was repaired.
     repaired: Option<usize>,
     next_block: u16,
     next_offset: u64,
@@ -107,21 +104,21 @@ pub struct DamagedRun {
     contents: Vec<u8>,
 }
 
-/// What became of an attempt to open a run.
+/// Result of opening a damaged run.
 #[derive(Debug)]
 pub enum Opened {
-    /// It can be read, in part at least.
+    /// At least partly readable.
     Run(Box<DamagedRun>),
-    /// There is no such file.
+    /// The file does not exist.
     Missing,
-    /// It is the run of another database, or another run.
+    /// Another run, or of another database.
     Foreign,
-    /// Nothing of it can be read.
+    /// Nothing is readable.
     Unreadable(Damage),
 }
 
 impl DamagedRun {
-    /// Opens the file `path`, which should be the run that the manifest knows as `listed`, or any run if it knows none.
+    /// Opens file `path` as the run that the manifest lists as `listed`; as any run for `None`.
     pub fn open(ctx: &TableContext, path: &Path, number: FileNumber, listed: Option<&RunMeta>) -> Result<Opened> {
         let file = match ctx.vfs.open(path, OpenMode::Read) {
             Ok(file) => file,
@@ -138,7 +135,7 @@ impl DamagedRun {
             (Ok((header, repaired)), _) => (header, repaired, None),
             (Err(error @ Error::Unsupported { .. }), _) => return Err(error),
             (Err(error), None) => return Ok(Opened::Unreadable(Damage::of(error, 0))),
-            // The id is what is needed of it.
+            // Only the file id is needed.
             (Err(error), Some(meta)) => {
                 (FileHeader::new(FileKind::Run, meta.file_id, [0; 2]), None, Some(Damage::of(error, 0)))
             }
@@ -180,7 +177,7 @@ impl DamagedRun {
         Ok(Opened::Run(Box::new(run)))
     }
 
-    /// The open run, and why its range tombstones are not all there, if so.
+    /// Returns the open run, and why range tombstones are missing, if so.
     fn read_tail(
         ctx: &TableContext,
         (path, number): (&Path, FileNumber),
@@ -208,7 +205,7 @@ impl DamagedRun {
         Ok((Run::of_tail(ctx, path, (Arc::clone(file), len), tail, listed, number)?, lost))
     }
 
-    /// Looks for the range tombstones of a run without index: they follow the blocks and key chunks.
+    /// Searches the range tombstones of a run without index, behind blocks and key chunks.
     fn find_tombstones(&mut self, listed: Option<&RunMeta>) -> Result<()> {
         if listed.is_some_and(|listed| listed.range_tombstones == 0) || self.is_unnumbered {
             return Ok(());
@@ -225,7 +222,7 @@ impl DamagedRun {
                 }
                 continue;
             };
-            // Neither a block nor a chunk of keys reads as tombstones: their counts would not fit.
+            // Blocks and key chunks do not decode as tombstones, since their counts do not fit.
             if !block::validate(&contents, entry_count(&contents))
                 && let Some(set) = decode_tombstones(&contents).filter(|set| !set.is_empty())
             {
@@ -245,29 +242,27 @@ impl DamagedRun {
         Ok(())
     }
 
-    /// What is known of the run.
     pub fn meta(&self) -> Option<&RunMeta> {
         self.meta.as_ref()
     }
 
-    /// Its file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the manifest has to say which sequence number the entries have.
+    /// Returns whether the manifest must supply the sequence number.
     pub fn is_unnumbered(&self) -> bool {
         self.is_unnumbered
     }
 
-    /// Says which sequence number all entries have that tell none.
+    /// Sets the sequence number of entries without one.
     pub fn give_sequence(&mut self, sequence: SequenceNumber) {
         if self.is_unnumbered {
             self.given = sequence;
         }
     }
 
-    /// The run, if its index can be read.
+    /// Returns the run if its index is readable.
     pub fn indexed(&self) -> Option<&Arc<Run>> {
         match &self.blocks {
             Blocks::Indexed(run) => Some(run),
@@ -275,37 +270,37 @@ impl DamagedRun {
         }
     }
 
-    /// The range tombstones that can be read.
+    /// Returns the readable range tombstones.
     pub fn range_tombstones(&self) -> &RangeTombstoneSet {
         &self.tombstones
     }
 
-    /// Why range tombstones are missing, if any may be.
+    /// Returns why range tombstones may be missing.
     pub fn tombstones_lost(&self) -> Option<&Damage> {
         self.tombstones_lost.as_ref()
     }
 
-    /// What is wrong with header, footer or index, if anything is.
+    /// Returns the damage of header, footer or index, if any.
     pub fn tail_damage(&self) -> Option<&Damage> {
         self.tail_damage.as_ref()
     }
 
-    /// The byte of the header that was damaged and could be told again.
+    /// Returns the offset of the repaired header byte.
     pub fn repaired(&self) -> Option<usize> {
         self.repaired
     }
 
-    /// How many entries the present block has.
+    /// Returns the entry count of the current block.
     pub fn entries(&self) -> u16 {
         entry_count(&self.contents)
     }
 
-    /// An entry of the present block.
+    /// Returns an entry of the current block.
     pub fn entry(&self, slot: u16) -> Option<EntryRef<'_>> {
         Some(block::entry(&self.contents, slot)?.numbered(self.given))
     }
 
-    /// Goes to the next block, or past what should be one.
+    /// Moves to the next block, or past damage.
     pub fn step(&mut self) -> Step {
         match &self.blocks {
             Blocks::Indexed(run) => {
@@ -346,7 +341,7 @@ impl DamagedRun {
             if let Some((unit_len, contents)) = self.unit_at(file, file_id, len, at) {
                 self.next_offset = at + unit_len;
                 if !block::validate(&contents, entry_count(&contents)) {
-                    // A chunk of keys, range tombstones or the index: blocks stand before them.
+                    // A key chunk, range tombstones or the index: no more blocks follow.
                     self.is_past_blocks = true;
                     return Step::End;
                 }
@@ -355,7 +350,7 @@ impl DamagedRun {
             }
             let next = self.next_unit(file, file_id, len, at + 1);
             self.next_offset = next.unwrap_or(len);
-            // Zeros stand between blocks, so that the next begins with a page.
+            // Zeros that align the next block to a page.
             if next.is_some_and(|next| is_zero(file, at..next)) {
                 continue;
             }
@@ -366,7 +361,7 @@ impl DamagedRun {
         if is_end_seen { Step::End } else { lost(len..len, "the file ends before its index") }
     }
 
-    /// The length in the file, and the contents, of the unit that begins at an offset.
+    /// Returns stored length and contents of the unit at an offset.
     fn unit_at(&self, file: &dyn File, file_id: FileId, len: u64, at: u64) -> Option<(u64, Vec<u8>)> {
         let header = read_bytes(file, &self.path, at, at + UNIT_HEADER_LEN as u64).ok()?;
         let (method, raw_len) = unit_header(&header)?;
@@ -395,13 +390,13 @@ impl DamagedRun {
         }
     }
 
-    /// The first offset from `from` on at which a unit begins.
+    /// Returns the first offset from `from` on with a unit.
     fn next_unit(&self, file: &dyn File, file_id: FileId, len: u64, from: u64) -> Option<u64> {
         let mut at = from;
         while at + (UNIT_HEADER_LEN as u64) < len {
             let end = (at + WINDOW_BYTES as u64).min(len);
             let Ok(window) = read_bytes(file, &self.path, at, end) else {
-                // What cannot be read at all is passed page by page.
+                // Skip unreadable bytes page by page.
                 at += 4096;
                 continue;
             };
@@ -422,7 +417,7 @@ impl DamagedRun {
     }
 }
 
-/// The compression and the length before it that the first bytes of a unit tell.
+/// Decodes compression and uncompressed length from a unit's header.
 fn unit_header(bytes: &[u8]) -> Option<(Compression, usize)> {
     let mut reader = ByteReader::new(bytes.get(8..)?);
     let method = Compression::from_byte(reader.u8()?)?;

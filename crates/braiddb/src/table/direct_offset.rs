@@ -1,8 +1,8 @@
-//! Reading entries whose place is known to the byte.
+//! Reads entries whose byte offset is known.
 //!
-//! Who kept where an entry begins need not ask its block's slots: they stand at the block's end, in lines that are fetched for nothing
-//! else. That is for blocks that stand in a mapped file as they are, where the place of an entry in memory follows from numbers, or, if not every
-//! block has a page of its own, from the list of where blocks begin: so that it is asked for before anything else is known of the block.
+//! A caller that stored an entry's offset needs no slot array, so no cache lines are fetched for
+//! it. This applies to uncompressed blocks of mapped files. An entry's address then follows from
+//! numbers, or from the list of block offsets, and is prefetched before the block is touched.
 
 use super::{
     Moment, Position, Run,
@@ -17,33 +17,32 @@ use crate::{
 use crossbeam_epoch::Guard;
 use std::ops::RangeInclusive;
 
-/// Where an entry stands in a run: its block, and where in that it begins.
+/// Block and byte offset of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryOffset {
-    /// The block.
     pub block: u16,
-    /// The bytes before the entry in it.
+    /// Offset in the block, in bytes.
     pub offset: u16,
 }
 
-/// The bits that every offset in a page fits in.
+/// Bits of an offset within a page.
 pub const OFFSET_BITS: u32 = PAGE_BYTES.trailing_zeros();
 
 impl Run {
-    /// Whether [`EntryOffset`]s tell where entries of these blocks begin, and that is known before the blocks are looked at: they stand in a mapped file as
-    /// they are, and all offsets are those of bytes in a page.
+    /// Returns whether [`EntryOffset`]s can locate all entries of these blocks: they are
+    /// uncompressed in a mapped file, and offsets are below a page's size.
     pub fn has_spots(&self, mut blocks: RangeInclusive<u16>) -> bool {
         let has_small_offsets = |block| self.note(block).len() as u64 <= PAGE_BYTES || self.note(block).mark() == 1;
         self.place.get().is_some() && blocks.all(|block| self.is_plain(block) && has_small_offsets(block))
     }
 
-    /// Whether each block has a page of its own, one right after the other, in a mapped file.
+    /// Returns whether each block has its own page in a mapped file, in order.
     #[inline]
     pub fn is_on_grid(&self) -> bool {
         self.stride > 0 && self.place.get().is_some()
     }
 
-    /// Asks the processor for the entry at a spot: its first lines, which is where a short one stands.
+    /// Prefetches the first lines of an entry.
     #[inline(always)]
     pub fn prefetch_at(&self, entry_offset: EntryOffset) {
         if let Some(file) = self.place.get() {
@@ -51,14 +50,15 @@ impl Run {
         }
     }
 
-    /// Whether [`Run::prefetch_ends`] may ask for anything.
+    /// Returns whether [`Run::prefetch_ends`] may prefetch anything.
     #[inline(always)]
     pub fn can_prefetch_ends(&self, entries: usize) -> bool {
         (1..=2 * PAGE_BYTES as usize).contains(&(self.stride * entries))
     }
 
-    /// Asks the processor for the ends of the two blocks that most of `entries` entries stand in which begin in `block`, and for what is noted of
-    /// them; nothing if that many take more, or blocks have no pages of their own in a mapped file.
+    /// Prefetches the ends of the two blocks that have most of `entries` entries from the start of
+    /// `block` on, and its slot. Does nothing if the entries need more blocks, or blocks have no
+    /// pages in a mapped file.
     #[inline(always)]
     pub fn prefetch_ends(&self, block: u16, entries: usize) {
         if let Some(file) = self.place.get()
@@ -72,8 +72,8 @@ impl Run {
         }
     }
 
-    /// The entry at a spot, as [`Run::read`]. The sequence number of a plain value is told only `with_sequence`; without, what stands in
-    /// its place means nothing.
+    /// Returns the entry at an offset, as [`Run::read`]. Without `with_sequence`, a plain value's
+    /// sequence number is undefined.
     #[inline(always)]
     pub fn read_at<'g>(
         &self,
@@ -95,7 +95,8 @@ impl Run {
         Ok(entry.numbered(self.given_sequence()))
     }
 
-    /// [`Run::read_at`] without the sequence number, if the block is read in place and need not be checked again.
+    /// [`Run::read_at`] without the sequence number, if the block is read in place and needs no
+    /// check.
     #[inline(always)]
     pub fn entry_at_hand(&self, entry_offset: EntryOffset, now: Moment) -> Option<EntryRef<'_>> {
         let file = self.place.get()?;
@@ -104,7 +105,8 @@ impl Run {
         entry_at(self.contents_in(file, start, entry_offset, now)?, usize::from(entry_offset.offset), false)
     }
 
-    /// The key, if it has so many bytes, and the value of [`Run::entry_at_hand`], if that is a plain one with a usual header.
+    /// Returns key and value of [`Run::entry_at_hand`], for a plain value with a common header and
+    /// a key of `key_len` bytes.
     #[inline(always)]
     pub fn plain_at_hand(&self, entry_offset: EntryOffset, key_len: usize, now: Moment) -> Option<(&[u8], &[u8])> {
         let file = self.place.get()?;
@@ -113,14 +115,14 @@ impl Run {
         plain_at(self.contents_in(file, start, entry_offset, now)?, usize::from(entry_offset.offset), key_len)
     }
 
-    /// Asks the processor for the first lines of an entry, and for what is known of the block.
+    /// Prefetches the first lines of an entry, and the block's slot.
     #[inline(always)]
     pub fn prefetch_at_hand(&self, entry_offset: EntryOffset) {
         self.prefetch_slot(entry_offset.block);
         self.prefetch_at(entry_offset);
     }
 
-    /// [`Run::plain_at_hand`] of a spot that was asked for before.
+    /// [`Run::plain_at_hand`] for a prefetched entry.
     #[inline(always)]
     pub fn plain_prefetched(&self, entry_offset: EntryOffset, key_len: usize, now: Moment) -> Option<(&[u8], &[u8])> {
         let contents =
@@ -128,7 +130,7 @@ impl Run {
         plain_at(contents, usize::from(entry_offset.offset), key_len)
     }
 
-    /// Where the contents of a block begin.
+    /// Returns the file offset of a block's contents.
     #[inline(always)]
     fn contents_start(&self, block: u16) -> u64 {
         if self.stride > 0 {
@@ -153,7 +155,7 @@ impl Run {
         file.bytes(start..start + note.len() as u64)
     }
 
-    /// A block that is cached, or has to be checked.
+    /// Returns a block that is cached or must be checked.
     #[cold]
     fn block_elsewhere<'g>(&self, block: u16, guard: &'g Guard) -> Result<&'g [u8]> {
         match self.slots.get(u32::from(block), guard) {
@@ -163,13 +165,13 @@ impl Run {
     }
 }
 
-/// Where the contents of a block begin in a file of which each block has a page of its own.
+/// Returns the file offset of a block's contents if each block has its own page.
 #[inline(always)]
 pub(super) fn start_on_grid(block: u16) -> u64 {
     (u64::from(block) * PAGE_BYTES).max(FILE_HEADER_LEN as u64) + UNIT_HEADER_LEN as u64
 }
 
-/// The average bytes of an entry of blocks of which this is noted.
+/// Returns the average bytes of an entry in the noted blocks.
 pub(super) fn average_stride(notes: &[UnitNote]) -> usize {
     let entries: usize = notes.iter().map(|note| usize::from(note.mark())).sum();
     let bytes: usize =

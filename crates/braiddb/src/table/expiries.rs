@@ -1,40 +1,37 @@
-//! When the entries of a run expire: so much of it that merges can be planned, without a look at the run.
+//! Expiry times of a run's entries: enough to plan merges without reading the run.
 
 use crate::codec::{ByteReader, put_varint};
 
-/// How many moments are kept of a run.
+/// Maximum expiry times stored for a run.
 const TIMES_MAX: usize = 17;
 
-/// How many are kept while it is written.
+/// Maximum samples kept while a run is written.
 const SAMPLES_MAX: usize = 4096;
 
-/// When entries expire.
+/// Summary of expiry times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expiries {
-    /// How many do.
+    /// Number of entries that expire.
     pub entries: u64,
-    /// When the first does, and the last, and in between some moments that part the others evenly; ascending, in microseconds since
-    /// 1970. Of few entries, all.
+    /// Earliest and latest expiry time, and evenly spaced quantiles in between; ascending, in
+    /// microseconds since 1970. All times if there are few.
     pub times: Vec<u64>,
 }
 
 impl Expiries {
-    /// Whether none expires.
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
-    /// When the first expires.
     pub fn earliest(&self) -> Option<u64> {
         self.times.first().copied()
     }
 
-    /// When the last expires.
     pub fn latest(&self) -> Option<u64> {
         self.times.last().copied()
     }
 
-    /// About how many have expired by a time: not none if one has, and none if none has.
+    /// Estimates the entries expired by `time`. Zero exactly if none has expired.
     pub fn expired_by(&self, time: u64) -> u64 {
         let past = self.times.partition_point(|&t| t <= time) as u64;
         let times = self.times.len() as u64;
@@ -49,7 +46,7 @@ impl Expiries {
         }
     }
 
-    /// Appends it: entries, number of times, the first time, by how much each other one is later than the one before; varints.
+    /// Appends as varints: entries, number of times, first time, then differences.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.entries);
         put_varint(out, self.times.len() as u64);
@@ -60,7 +57,7 @@ impl Expiries {
         }
     }
 
-    /// Reads what [`Expiries::encode`] wrote of some; of none, nothing is written.
+    /// Decodes expiries; `None` if invalid. Empty ones are never encoded.
     pub fn decode(reader: &mut ByteReader<'_>) -> Option<Expiries> {
         let entries = reader.varint()?;
         let count = usize::try_from(reader.varint()?).ok()?;
@@ -76,20 +73,19 @@ impl Expiries {
     }
 }
 
-/// The expiries of a run in the making.
+/// Collects the expiries of a run under construction.
 #[derive(Debug, Default)]
 pub struct ExpiryCounter {
     entries: u64,
     earliest: Option<u64>,
     latest: u64,
-    /// Some of the entries, each with the same chance.
+    /// Uniform sample of the entries.
     samples: Vec<u64>,
-    /// Of the generator that chooses them.
+    /// State of the random generator.
     state: u64,
 }
 
 impl ExpiryCounter {
-    /// Notes an entry.
     pub fn add(&mut self, time: u64) {
         self.earliest = Some(self.earliest.map_or(time, |earliest| earliest.min(time)));
         self.latest = self.latest.max(time);
@@ -98,7 +94,7 @@ impl ExpiryCounter {
             self.samples.push(time);
             return;
         }
-        // Keys follow patterns, so which entries are looked at must not.
+        // Keys follow patterns, so the sample must be random.
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let chosen = (u128::from(self.state) * u128::from(self.entries)) >> 64;
         if let Some(sample) = usize::try_from(chosen).ok().and_then(|at| self.samples.get_mut(at)) {
@@ -106,7 +102,6 @@ impl ExpiryCounter {
         }
     }
 
-    /// What is known of all.
     pub fn finish(mut self) -> Expiries {
         let Some(earliest) = self.earliest else { return Expiries::default() };
         self.samples.sort_unstable();
@@ -143,7 +138,7 @@ mod tests {
     #[test]
     fn many_are_known_about() {
         for count in [18_u64, 100, 4096, 4097, 100_000] {
-            // In an order that has nothing to do with the time.
+            // In an order unrelated to time.
             let expiries = counted((0..count).map(|n| 1000 + n * 7919 % count));
             assert_eq!((expiries.entries, expiries.times.len()), (count, TIMES_MAX));
             assert_eq!((expiries.earliest(), expiries.latest()), (Some(1000), Some(1000 + count - 1)));
@@ -183,7 +178,7 @@ mod tests {
                 assert_eq!(Expiries::decode(&mut ByteReader::new(&bytes[..len])), None);
             }
         }
-        // None, more times than entries, more than there can be, past the end of time.
+        // No times, more times than entries, too many times, overflow.
         for bytes in
             [&[0, 0][..], &[1, 0], &[1, 2, 5, 5], &[99, 18, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]]
         {

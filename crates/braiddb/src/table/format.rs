@@ -1,4 +1,4 @@
-//! The layout of a run file `NNN.run`, and the framing of its units.
+//! Layout of a run file `NNN.run`, and the framing of its units.
 //!
 //! A run is written once, from front to back, and never changed. All numbers are little-endian.
 //!
@@ -14,23 +14,23 @@
 //! end - 144   footer                                               `tail.rs`
 //! ```
 //!
-//! Nothing stands between these: each begins where the one before it ends, so that every byte is covered by a
-//! checksum, but for the zeros between data blocks and before the view, which are checked for being zero.
+//! Each part begins where the one before it ends. So a checksum covers every byte, except the zeros
+//! between data blocks and before the view, which are checked to be zero.
 //!
 //! A **unit** is framed so:
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 0..8 | checksum of all that follows, by file id and the unit's offset in the file |
+//! | 0..8 | checksum of all following bytes, by file id and the unit's offset in the file |
 //! | 8 | compression: 0 none, 1 LZ4 block, 2 Zstandard frame |
-//! | 9..13 | length before compression |
-//! | 13.. | the contents, compressed as said |
+//! | 9..13 | uncompressed length |
+//! | 13.. | the contents |
 //!
-//! A unit's length in the file stands where the unit is referred to. What is compressed is at most 256 times as long
-//! before compression (and 64 bytes), so that a reader's memory is bounded by the length of the file.
+//! References to a unit store its length in the file. The uncompressed length is at most 256 times the
+//! compressed one plus 64 bytes, so a reader's memory is bounded by the length of the file.
 //!
-//! The unit of **range tombstones** has their number as a varint, then for each, in order of (start, end, sequence):
-//! start and end as varint length and bytes, and the sequence number as a varint.
+//! The unit of **range tombstones** has their number as a varint, then for each, in order of (start,
+//! end, sequence): start and end as varint length and bytes, and the sequence number as a varint.
 
 use crate::{
     base::{Error, FileId, RangeTombstone, RangeTombstoneSet, Result, limits::MAX_INTERNAL_KEY_LEN},
@@ -38,24 +38,24 @@ use crate::{
 };
 use std::path::Path;
 
-/// What stands before a unit's contents.
+/// Bytes before a unit's contents.
 pub(super) const UNIT_HEADER_LEN: usize = 13;
 
-/// The view begins at a multiple of this, and data blocks where that costs little.
+/// Alignment of the view, and of data blocks where that costs little.
 pub(super) const PAGE_BYTES: u64 = 4096;
 
-/// The length before compression that a unit of `stored` content bytes may have.
+/// Returns the maximum uncompressed length of `stored` content bytes.
 pub(super) fn longest_raw(stored: usize) -> usize {
     stored.saturating_mul(256).saturating_add(64)
 }
 
-/// Appends a unit of these contents to `out`, its checksum not set yet. The contents are at most 4 GiB - 1 long.
+/// Appends a unit without its checksum. The contents have at most 4 GiB - 1.
 pub(super) fn put_unit(out: &mut Vec<u8>, method: Compression, raw: &[u8]) {
     let len = u32::try_from(raw.len()).expect("the writer refuses larger entries");
     let fitting = |method| compress(method, raw).filter(|packed| raw.len() <= longest_raw(packed.len()));
     let (method, packed) = match (method, fitting(method)) {
         (method, Some(packed)) => (method, Some(packed)),
-        // Zstandard may be better than the reader believes; LZ4 cannot be.
+        // Zstandard may exceed the reader's limit; LZ4 cannot.
         (Compression::Zstd, None) => (Compression::Lz4, fitting(Compression::Lz4)),
         _ => (Compression::None, None),
     };
@@ -66,21 +66,19 @@ pub(super) fn put_unit(out: &mut Vec<u8>, method: Compression, raw: &[u8]) {
     out.extend_from_slice(packed.as_deref().unwrap_or(raw));
 }
 
-/// Sets the checksum of a unit that will stand at `offset`.
+/// Sets the checksum of a unit at `offset`.
 pub(super) fn stamp_unit(unit: &mut [u8], file_id: FileId, offset: u64) {
     let sum = checksum(file_id, offset, &unit[8..]);
     unit[..8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The contents of a unit: as they stand in it, or unpacked into `out`.
+/// Contents of a unit: a part of it, or decompressed into the caller's buffer.
 pub(super) enum Contents<'a> {
-    /// Not compressed.
     Plain(&'a [u8]),
-    /// Unpacked into the caller's buffer.
     Unpacked,
 }
 
-/// Checks a unit, and unpacks it into `out` if it is compressed.
+/// Checks a unit, and decompresses it into `out` if necessary.
 pub(super) fn open_unit<'a>(
     unit: &'a [u8],
     file_id: FileId,
@@ -112,7 +110,7 @@ pub(super) fn open_unit<'a>(
     }
 }
 
-/// As [`open_unit`], and takes the contents in a buffer of their own.
+/// As [`open_unit`], but returns the contents in their own buffer.
 pub(super) fn read_unit(mut unit: Vec<u8>, file_id: FileId, offset: u64, path: &Path) -> Result<Vec<u8>> {
     let mut unpacked = Vec::new();
     if let Contents::Unpacked = open_unit(&unit, file_id, offset, path, &mut unpacked)? {
@@ -122,7 +120,6 @@ pub(super) fn read_unit(mut unit: Vec<u8>, file_id: FileId, offset: u64, path: &
     Ok(unit)
 }
 
-/// The contents of the unit of range tombstones.
 pub(super) fn encode_tombstones(tombstones: &RangeTombstoneSet) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, tombstones.len() as u64);
@@ -134,7 +131,6 @@ pub(super) fn encode_tombstones(tombstones: &RangeTombstoneSet) -> Vec<u8> {
     out
 }
 
-/// Reads the contents of the unit of range tombstones.
 pub(super) fn decode_tombstones(bytes: &[u8]) -> Option<RangeTombstoneSet> {
     let mut reader = ByteReader::new(bytes);
     let count = usize::try_from(reader.varint()?).ok().filter(|&count| count <= bytes.len() / 3)?;

@@ -1,4 +1,4 @@
-//! What readers would like to have prepared for them.
+//! Requests of readers for in-memory indexes.
 
 use std::{
     fmt,
@@ -10,39 +10,39 @@ use std::{
 
 type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// Lets readers tell background work that something was asked for so often that it is worth an index.
+/// Wakes background work when something was searched often enough to deserve an index.
 pub struct IndexTrigger {
     searches_min: u64,
     is_raised: AtomicBool,
     wake: OnceLock<Wake>,
 }
 
-/// Of so many searches a thread counts one, as so many.
+/// Sampling rate: a thread counts one search in this many.
 const SAMPLE: u64 = 32;
 
 impl IndexTrigger {
-    /// Demand that is raised after so many searches of one thing, or more if it is large.
+    /// Makes a trigger that fires after `searches_min` searches of one thing, more if it is large.
     pub fn new(searches_min: u64) -> IndexTrigger {
         IndexTrigger { searches_min, is_raised: AtomicBool::new(false), wake: OnceLock::new() }
     }
 
-    /// After how many searches of one thing it is raised at the soonest.
+    /// Returns the minimum number of searches that raises it.
     pub fn searches_min(&self) -> u64 {
         self.searches_min
     }
 
-    /// Has whoever works in the background called when there is new demand. The first call counts.
+    /// Sets the callback for new requests. Only the first call has an effect.
     pub fn on_raise(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.wake.set(Box::new(wake));
     }
 
-    /// Of how many searches a thread may count one, as so many.
+    /// Returns the sampling rate for searches.
     #[inline]
     pub fn sample(&self) -> u64 {
         self.searches_min.clamp(1, SAMPLE)
     }
 
-    /// There is new demand.
+    /// Signals a new request.
     #[cold]
     pub fn raise(&self) {
         if !self.is_raised.swap(true, Ordering::AcqRel)
@@ -52,7 +52,7 @@ impl IndexTrigger {
         }
     }
 
-    /// Whether there was new demand since the last call.
+    /// Returns whether there were new requests since the last call.
     pub fn take(&self) -> bool {
         self.is_raised.load(Ordering::Relaxed) && self.is_raised.swap(false, Ordering::AcqRel)
     }

@@ -1,10 +1,8 @@
-//! The key block: all keys of a run once more, without values, so that a view is built without reading values.
+//! The key block: all keys of a run without values, so that a view is built without reading values.
 //!
-//! Beside small values the keys take much of what is written a second time: then a view is built from the data blocks. See
-//! `docs/adr/0013-space-amplification-when-idle.md`.
-//!
-//! It is cut into chunks of about 32 KiB before compression. A chunk begins with the first entry of a data block, so
-//! that a scan can start at any position: find the chunk by its first block, and skip.
+//! For small values it would nearly double the written bytes; then views are built from the data
+//! blocks (ADR 0013). Chunks have about 32 KiB before compression. Each begins with the first entry of
+//! a data block, so that a scan can start anywhere: find the chunk by its first block, and skip.
 //!
 //! ```text
 //! base       u64: the sequence number of the chunk's first entry
@@ -22,28 +20,26 @@ use crate::{
     codec::{ByteReader, Compression, put_varint, unzigzag, zigzag},
 };
 
-/// A chunk that reaches this length ends with the block it is in.
+/// Uncompressed bytes at which a chunk ends with its block.
 const CHUNK_BYTES: usize = 32 << 10;
 
-/// A key block pays if values have so many times the bytes of keys.
+/// Minimum ratio of value bytes to key bytes for a key block.
 const VALUES_TO_KEYS_MIN: u64 = 32;
 
-/// Whether that is so is looked at from so many bytes of keys and values on.
+/// Bytes of keys and values before that ratio is tested.
 const BYTES_MIN: u64 = 16 << 10;
 
-/// Which runs get a key block.
+/// Selects the runs with a key block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyBlocks {
-    /// None.
     Never,
-    /// Those with values beside which the keys are little.
+    /// Runs whose values are much larger than the keys.
     #[default]
     WhereValuesAreLarge,
-    /// All.
     Always,
 }
 
-/// The chunks of a run that is being written. They are kept, compressed, until the data blocks are out.
+/// Chunks of a run under construction, kept compressed until the data blocks are written.
 #[derive(Debug)]
 pub(super) struct KeyBlockBuilder {
     compression: Compression,
@@ -51,7 +47,7 @@ pub(super) struct KeyBlockBuilder {
     base: SequenceNumber,
     last_key: Vec<u8>,
     first_block: u16,
-    /// The first block of each finished chunk, and its unit, not stamped.
+    /// First block of each finished chunk, and its unit without checksum.
     pub chunks: Vec<(u16, Vec<u8>)>,
     bytes: usize,
     is_wanted_always: bool,
@@ -60,7 +56,7 @@ pub(super) struct KeyBlockBuilder {
 }
 
 impl KeyBlockBuilder {
-    /// No keys yet; `None` if there is to be no key block.
+    /// `None` if there is no key block.
     pub fn new(compression: Compression, wanted: KeyBlocks) -> Option<KeyBlockBuilder> {
         (wanted != KeyBlocks::Never).then(|| KeyBlockBuilder {
             compression,
@@ -76,17 +72,16 @@ impl KeyBlockBuilder {
         })
     }
 
-    /// Whether what was added so far is worth being kept.
+    /// Returns whether the ratio of values to keys justifies a key block.
     pub fn pays(&self) -> bool {
         self.is_wanted_always || (self.value_bytes > 0 && self.value_bytes >= VALUES_TO_KEYS_MIN * self.key_bytes)
     }
 
-    /// Whether so much was added that it can be told what comes.
+    /// Returns whether enough entries were sampled to predict the ratio.
     pub fn is_typical(&self) -> bool {
         self.key_bytes + self.value_bytes >= BYTES_MIN
     }
 
-    /// Adds an entry of this block.
     pub fn add(&mut self, entry: &EntryRef<'_>, block: u16) {
         if self.raw.is_empty() {
             self.first_block = block;
@@ -107,21 +102,19 @@ impl KeyBlockBuilder {
         self.last_key.extend_from_slice(rest);
     }
 
-    /// Says that the block is complete.
     pub fn end_block(&mut self) {
         if self.raw.len() >= CHUNK_BYTES {
             self.end_chunk();
         }
     }
 
-    /// Says that the run is complete.
     pub fn finish(&mut self) {
         if !self.raw.is_empty() {
             self.end_chunk();
         }
     }
 
-    /// About the bytes of all chunks.
+    /// Estimates the bytes of all chunks.
     pub fn len(&self) -> usize {
         self.bytes + self.raw.len()
     }
@@ -135,23 +128,22 @@ impl KeyBlockBuilder {
     }
 }
 
-/// A walk over the contents of a chunk.
+/// Iterates over a chunk.
 #[derive(Debug, Default)]
 pub(super) struct ChunkReader {
-    /// The contents. Filled by the caller, who then calls [`ChunkReader::begin`].
+    /// Filled by the caller, who then calls [`ChunkReader::begin`].
     pub contents: Vec<u8>,
     at: usize,
     base: SequenceNumber,
-    /// The key of the present entry.
+    /// Key of the current entry.
     pub key: Vec<u8>,
-    /// Its sequence number.
     pub sequence: SequenceNumber,
-    /// Its kind; `None` before the first.
+    /// `None` before the first entry.
     pub kind: Option<EntryKind>,
 }
 
 impl ChunkReader {
-    /// Goes before the first entry.
+    /// Moves before the first entry.
     pub fn begin(&mut self) -> Option<()> {
         let mut reader = ByteReader::new(&self.contents);
         self.base = reader.u64()?;
@@ -160,12 +152,11 @@ impl ChunkReader {
         Some(())
     }
 
-    /// Whether all entries were read.
     pub fn is_at_end(&self) -> bool {
         self.at == self.contents.len()
     }
 
-    /// Goes to the next entry; `None` if there is none, or it is damaged.
+    /// Moves to the next entry; `None` at the end or if it is damaged.
     pub fn advance(&mut self) -> Option<()> {
         let mut reader = ByteReader::new(self.contents.get(self.at..)?);
         let shared = usize::try_from(reader.varint()?).ok().filter(|&shared| shared <= self.key.len())?;

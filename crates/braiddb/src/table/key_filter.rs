@@ -1,29 +1,29 @@
-//! Which keys a run has, for gets that would have to ask it by itself.
+//! In-memory filters of unindexed runs.
 //!
-//! A get asks every run that stands apart from its partition's view, and nearly all of them for nothing. So a run that is written to stand
-//! apart, by a flush or a merge of such runs, gets a filter over its keys: two bytes of memory each, never written to a file. Who opens
-//! the run for the first time in the process that wrote it takes the filter over; any other run has none, and is asked.
+//! A get probes every unindexed run of its partition, almost always in vain. So flushes, and merges
+//! of unindexed runs, build a filter with two bytes of memory a key. It is never written to a file:
+//! only the process that wrote the run has it.
 
 use crate::base::{FileId, FileNumber, bloom_place};
 use crate::cache::prefetch;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// Words of a filter for so many keys: 16 bits a key.
+/// Keys for each 64-bit word: 16 bits a key.
 const KEYS_PER_WORD: usize = 4;
 
-/// Filters that nobody has taken over are of runs whose job failed. The oldest go, so that no more bytes wait: all runs of a flush of eight
-/// million keys take a quarter of that.
+/// Maximum bytes of filters waiting for their run. Only filters of failed jobs wait long, and the
+/// oldest are dropped. A flush of eight million keys needs a quarter of this.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// A filter over the keys of a run.
+/// Filter over the keys of a run.
 #[derive(Debug)]
 pub struct KeyFilter {
     words: Box<[u64]>,
 }
 
 impl KeyFilter {
-    /// A filter over the keys with these hashes.
+    /// Makes a filter from key hashes.
     pub fn of(hashes: &[u64]) -> KeyFilter {
         let mut words = vec![0; hashes.len() / KEYS_PER_WORD + 1].into_boxed_slice();
         for &hash in hashes {
@@ -33,20 +33,19 @@ impl KeyFilter {
         KeyFilter { words }
     }
 
-    /// Whether a key with this hash may be one of them.
+    /// Returns whether the run may have a key with this hash.
     #[inline(always)]
     pub fn may_contain(&self, hash: u64) -> bool {
         let (word, bits) = bloom_place(hash, self.words.len());
         self.words[word] & bits == bits
     }
 
-    /// Asks for what [`KeyFilter::may_contain`] will read.
+    /// Prefetches the word that [`KeyFilter::may_contain`] reads.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         prefetch(&self.words[bloom_place(hash, self.words.len()).0]);
     }
 
-    /// Bytes of memory held.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.words)
     }
@@ -59,14 +58,13 @@ struct Waiting {
     filter: KeyFilter,
 }
 
-/// The filters of runs that were written and not opened yet. Shared by all threads.
+/// Filters of runs that were written and not opened yet. Shared by all threads.
 #[derive(Debug, Default)]
 pub struct NewFilters {
     waiting: Mutex<VecDeque<Waiting>>,
 }
 
 impl NewFilters {
-    /// Keeps the filter of a file until somebody takes it.
     pub(super) fn put(&self, number: FileNumber, file: FileId, filter: KeyFilter) {
         let mut waiting = self.waiting.lock();
         let mut bytes = filter.bytes() + waiting.iter().map(|other| other.filter.bytes()).sum::<usize>();
@@ -78,7 +76,7 @@ impl NewFilters {
         waiting.push_back(Waiting { number, file, filter });
     }
 
-    /// Takes over the filter of a file, if there is one.
+    /// Takes the filter of a file, if there is one.
     pub fn take(&self, number: FileNumber, file: FileId) -> Option<KeyFilter> {
         let mut waiting = self.waiting.lock();
         let at = waiting.iter().position(|other| (other.number, other.file) == (number, file))?;

@@ -1,4 +1,4 @@
-//! What the manifest knows of a run.
+//! Facts about a run in the manifest.
 
 use super::Expiries;
 use crate::{
@@ -6,10 +6,9 @@ use crate::{
     codec::{ByteReader, put_bytes, put_varint},
 };
 
-/// How much of a blob file a run refers to.
+/// References of a run to a blob file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobUse {
-    /// The blob file.
     pub file: FileNumber,
     /// Bytes referred to.
     pub bytes: u64,
@@ -17,48 +16,45 @@ pub struct BlobUse {
     pub values: u64,
 }
 
-/// What the manifest knows of a run, and what the run's file says of itself but for the number.
+/// Facts about a run in the manifest. The file has all of them but the number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunMeta {
-    /// The number in the file's name.
+    /// Number in the file's name.
     pub number: FileNumber,
-    /// The file's random identity.
+    /// Random id of the file.
     pub file_id: FileId,
-    /// The file's length.
+    /// Length of the file.
     pub file_bytes: u64,
-    /// The lengths of all keys and values.
+    /// Total length of keys and values.
     pub raw_bytes: u64,
-    /// Entries, tombstones included.
+    /// Entries, with tombstones.
     pub entries: u64,
-    /// Tombstones among them.
     pub tombstones: u64,
     /// Data blocks.
     pub blocks: u32,
-    /// The smallest key of entries, or start of range tombstones; empty if there is neither.
+    /// Smallest key of an entry or start of a range tombstone; empty without either.
     pub smallest: Vec<u8>,
-    /// The largest key of entries (which is in the run), or end of range tombstones (which none of them covers).
+    /// Largest key of an entry (inclusive) or end of a range tombstone (exclusive).
     pub largest: Vec<u8>,
-    /// The smallest sequence number of entries and range tombstones; 0 if there is neither.
+    /// Lowest sequence number of entries and range tombstones; 0 without either.
     pub min_sequence: SequenceNumber,
-    /// The largest sequence number of entries and range tombstones; 0 if there is neither.
+    /// Highest sequence number of entries and range tombstones; 0 without either.
     pub max_sequence: SequenceNumber,
-    /// Range tombstones.
     pub range_tombstones: u32,
     /// References to blob files, by file number.
     pub blob_uses: Vec<BlobUse>,
-    /// When its entries expire.
     pub expiries: Expiries,
-    /// Whether the keys stand apart, too.
+    /// Whether the run has a key block.
     pub has_key_block: bool,
-    /// Where the embedded view begins; 0 if there is none.
+    /// Offset of the embedded view; 0 if there is none.
     pub view_offset: u64,
-    /// The length of the embedded view; 0 if there is none.
+    /// Length of the embedded view; 0 if there is none.
     pub view_bytes: u64,
 }
 
 impl RunMeta {
-    /// Appends all but the expiries: numbers as varints in the order of the fields, the file id as u64, keys with their length before
-    /// them, blob uses with their number before them, `has_key_block` as a byte.
+    /// Appends everything but the expiries: numbers as varints in field order, the file id as u64,
+    /// keys after their length, blob uses after their number, `has_key_block` as a byte.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.number);
         out.extend_from_slice(&self.file_id.to_le_bytes());
@@ -76,7 +72,7 @@ impl RunMeta {
         put_varint(out, self.view_bytes);
     }
 
-    /// Reads what [`RunMeta::encode`] wrote; without expiries.
+    /// Decodes all but the expiries.
     pub fn decode(reader: &mut ByteReader<'_>) -> Option<RunMeta> {
         Some(RunMeta {
             number: reader.varint()?,
@@ -104,7 +100,7 @@ impl RunMeta {
     }
 }
 
-/// Reads a key with its length before it.
+/// Reads a key after its length.
 pub(super) fn decode_key(reader: &mut ByteReader<'_>) -> Option<Vec<u8>> {
     reader.bytes().filter(|key| key.len() <= MAX_INTERNAL_KEY_LEN).map(<[u8]>::to_vec)
 }
@@ -119,7 +115,6 @@ pub(super) fn encode_blob_uses(uses: &[BlobUse], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what [`encode_blob_uses`] wrote.
 pub(super) fn decode_blob_uses(reader: &mut ByteReader<'_>) -> Option<Vec<BlobUse>> {
     let count = usize::try_from(reader.varint()?).ok().filter(|&count| count <= reader.remaining() / 3)?;
     let mut uses = Vec::with_capacity(count);

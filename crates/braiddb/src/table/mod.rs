@@ -1,9 +1,13 @@
 //! Sorted run files, and blob files for large values.
 //!
-//! `format.rs` has the layout of a run file and the framing of its units, `block.rs` the data block, `key_block.rs`
-//! the keys that stand apart, `tail.rs` index and footer, `meta.rs` what the manifest knows of a run, with `expiries.rs`. `writer.rs`
-//! writes a run once, `run.rs` reads it, `ahead.rs` what is asked for before, `direct_offset.rs` where places are known to the byte, `scan.rs` streams it, `verify.rs` checks it whole, `damaged.rs` reads what
-//! is left of a damaged one.
+//! | file | contents |
+//! |---|---|
+//! | `format.rs`, `block.rs`, `key_block.rs`, `tail.rs` | layout: units, data blocks, keys, index and footer |
+//! | `meta.rs`, `expiries.rs` | facts about a run in the manifest |
+//! | `writer.rs` | writes a run |
+//! | `run.rs`, `ahead.rs`, `direct_offset.rs`, `place.rs` | point reads, prefetches, known offsets, mapped files |
+//! | `scan.rs`, `verify.rs` | streams a run, checks it whole |
+//! | `damage.rs`, `damaged.rs` | lists damage, reads the intact blocks |
 
 mod ahead;
 pub mod blob;

@@ -1,24 +1,23 @@
-//! What this process has written a short while ago.
+//! Recent writes of this process.
 //!
-//! The bytes went to the system together with their checksum, and the system has them in memory as much as it has what was
-//! checked at that moment. So they count as checked, for as long as that lasts (`place.rs`): who reads what was just written
-//! need not sum it up again. One part in [`SAMPLED`] is checked all the same when it is first read, so that an error in how things
-//! are made and written shows at once.
+//! The bytes went to the system with their checksum, and are as likely in memory as blocks checked
+//! at that time. So they count as checked for the same time (`place.rs`). One part in [`SAMPLED`]
+//! is still checked on first read, so that an error in writing shows at once.
 
 use super::place::{CHECKED_FOR_NS, Moment};
 use crate::base::FileId;
 use parking_lot::Mutex;
 
-/// One part of a file in so many is checked although it was written lately.
+/// One recently written part of a file in this many is checked anyway.
 const SAMPLED: u64 = 16;
 
-/// Whether a part of a file, by its number, is one of those.
+/// Returns whether a part of a file, by number, is in the sample.
 pub(super) fn is_sample(file: FileId, part: u64) -> bool {
-    // A product with the golden ratio scatters whatever numbers parts have; its top bits are the best.
+    // The golden ratio scatters the numbers; the top bits are best.
     ((file ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).is_multiple_of(SAMPLED)
 }
 
-/// Parts of files that were written lately. Shared by all threads.
+/// Recently written parts of files. Shared by all threads.
 #[derive(Debug, Default)]
 pub struct RecentWrites {
     written: Mutex<Vec<Written>>,
@@ -32,11 +31,11 @@ struct Written {
 }
 
 impl RecentWrites {
-    /// Notes that whatever stands in a file at `from` and after it was written at `since` or later, in a way that can be read in
-    /// place.
+    /// Records that all bytes of a file from `from` on were written at `since` or later, in a form
+    /// that can be read in place.
     pub(super) fn note(&self, file: FileId, from: u64, since: Moment) {
         let mut written = self.written.lock();
-        // What is older counts for nothing.
+        // Drop records that are too old to matter.
         written.retain(|part| since.ns_after(part.since) < 2 * CHECKED_FOR_NS);
         let is_known = |part: &Written| part.file == file && part.from <= from && part.since.is_with(since);
         if !written.iter().any(is_known) {
@@ -44,7 +43,7 @@ impl RecentWrites {
         }
     }
 
-    /// When the bytes at an offset of a file were written at the earliest, if they were written lately.
+    /// Returns the earliest time at which recent bytes at `offset` were written.
     pub(super) fn since(&self, file: FileId, offset: u64) -> Option<Moment> {
         let written = self.written.lock();
         let parts = written.iter().filter(|part| part.file == file && part.from <= offset);

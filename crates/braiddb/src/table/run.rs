@@ -1,11 +1,12 @@
-//! An open run: random access to its entries, through the cache or where the file is mapped (`place.rs`).
+//! Open run: random access to its entries, through the cache or the mapped file (`place.rs`).
 //!
-//! In memory it keeps twelve bytes a block: eight for the cache's slot, in which the number of entries and their average
-//! length are noted, and four for the block's offset (eight past 4 GiB); and the range tombstones. If each block has a page of
-//! its own, nine: the numbers of entries stand side by side then, so that where an entry is can be told without the slot.
+//! Memory for each block: eight bytes for the cache's slot, with length and entry count, and four
+//! for the offset (eight beyond 4 GiB). If each block has its own page, nine bytes: entry counts
+//! are in an array, so that an entry is located without the slot. Range tombstones are also in
+//! memory.
 //!
-//! A read goes from the slot to the frame, to the end of the block (count, base, slot), to the entry. It allocates
-//! nothing, takes no lock, and compares nothing.
+//! A read goes from the slot to the frame, to the block's end (count, base, slot), to the entry. It
+//! allocates nothing, takes no lock and compares nothing.
 
 use super::{
     Position, TableContext,
@@ -36,7 +37,7 @@ use std::{
     },
 };
 
-/// The system is asked of so many blocks at once whether it has them in memory: 64 KiB, of pages.
+/// Blocks for which the system is asked at once whether they are in memory: 64 KiB.
 const BLOCKS_ASKED_AT_ONCE: u16 = 16;
 
 /// An open run. Immutable; shared by all threads.
@@ -45,16 +46,16 @@ pub struct Run {
     pub(super) slots: CacheSlots,
     pub(super) index: Index,
     meta: RunMeta,
-    /// The format version that it was written in.
+    /// Format version of the file.
     version: u32,
-    /// The sequence number of all entries if the file tells none, else 0: what is read of the file is added to it.
+    /// Sequence number of all entries if the file has none, else 0. Added to all numbers on read.
     given: SequenceNumber,
     pub(super) place: Place,
-    /// Which blocks were read one after another, where nobody else reads ahead.
+    /// Detects sequential reads of blocks.
     sequence: Sequence,
-    /// The average bytes of an entry, if each block has a page of its own; else 0.
+    /// Average bytes of an entry if each block has its own page; else 0.
     pub(super) stride: usize,
-    /// How many entries each block has, if each has a page of its own; else nothing.
+    /// Entries of each block if each has its own page; else empty.
     counts: Box<[u8]>,
     file: Arc<dyn File>,
     path: PathBuf,
@@ -64,13 +65,13 @@ pub struct Run {
     is_obsolete: AtomicBool,
 }
 
-/// Header, footer, index and range tombstones, as they stand in the file.
+/// Header, footer, index and range tombstones of the file.
 #[derive(Debug)]
 pub(super) struct Tail {
     pub file_id: FileId,
-    /// The format version that the header tells.
+    /// Format version in the header.
     pub version: u32,
-    /// Whether the manifest is to say which sequence number the entries have.
+    /// Whether the manifest supplies the sequence number.
     pub is_unnumbered: bool,
     pub footer: Footer,
     pub index: Index,
@@ -78,13 +79,13 @@ pub(super) struct Tail {
 }
 
 impl Run {
-    /// Opens a run and checks it against what the manifest knows. Reads header, footer, index and range tombstones,
-    /// but no data block.
+    /// Opens a run and checks it against the manifest. Reads header, footer, index and range
+    /// tombstones, but no data block.
     pub fn open(ctx: &TableContext, path: &Path, meta: &RunMeta) -> Result<Arc<Run>> {
         Run::open_checked(ctx, path, Some(meta), meta.number)
     }
 
-    /// Opens a run that no manifest is at hand for, by what its own footer says.
+    /// Opens a run without a manifest, by its footer.
     pub fn open_unlisted(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<Arc<Run>> {
         Run::open_checked(ctx, path, None, number)
     }
@@ -100,7 +101,6 @@ impl Run {
         Run::of_tail(ctx, path, (file, len), tail, listed, number)
     }
 
-    /// The run of a file of this length whose tail was read.
     pub(super) fn of_tail(
         ctx: &TableContext,
         path: &Path,
@@ -144,14 +144,14 @@ impl Run {
         Ok(Arc::new(run))
     }
 
-    /// What the file says of itself, for files that no manifest knows (yet). The number is the caller's.
+    /// Reads the facts in the file, for files that no manifest lists (yet).
     pub fn read_meta(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<RunMeta> {
         let file = open_file(ctx, path)?;
         let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
         Ok(read_tail(&*file, path, len)?.take_meta(number))
     }
 
-    /// The same of a file that tells no sequence numbers; `None` if it does.
+    /// The same for a file without sequence numbers; `None` if it has them.
     pub fn read_unnumbered_meta(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<Option<RunMeta>> {
         let file = ctx.vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
         let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
@@ -159,38 +159,34 @@ impl Run {
         Ok(tail.is_unnumbered.then(|| tail.take_meta(number)))
     }
 
-    /// The sequence number that all entries have, if the file tells none; else 0.
+    /// Returns the sequence number of all entries if the file has none; else 0.
     #[inline(always)]
     pub fn given_sequence(&self) -> SequenceNumber {
         self.given
     }
 
-    /// What the manifest knows of it.
     pub fn meta(&self) -> &RunMeta {
         &self.meta
     }
 
-    /// The format version that it was written in.
+    /// Returns the format version of the file.
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file.
     pub fn file(&self) -> &Arc<dyn File> {
         &self.file
     }
 
-    /// How many data blocks there are.
     pub fn block_count(&self) -> u32 {
         self.meta.blocks
     }
 
-    /// How many entries a block has; 0 past the end.
+    /// Returns the entry count of a block; 0 past the end.
     #[inline(always)]
     pub fn block_entries(&self, block: u16) -> u16 {
         match self.counts.get(usize::from(block)) {
@@ -199,13 +195,14 @@ impl Run {
         }
     }
 
-    /// What is noted of a block, its length and the number of its entries; nothing past the end.
+    /// Returns length and entry count of a block; zeros past the end.
     #[inline(always)]
     pub(super) fn note(&self, block: u16) -> UnitNote {
         self.slots.note(u32::from(block))
     }
 
-    /// The position `n` entries on; [`Run::end`] if there are not so many. Takes a step for each block passed.
+    /// Returns the position `n` entries later, at most [`Run::end`]. Takes a step for each block
+    /// passed.
     #[inline(always)]
     pub fn advance(&self, position: Position, n: u32) -> Position {
         let Position { mut block, slot } = position;
@@ -221,7 +218,7 @@ impl Run {
         self.end()
     }
 
-    /// The position one entry before; `None` at the first.
+    /// Returns the previous position; `None` at the first.
     #[inline]
     pub fn retreat(&self, position: Position) -> Option<Position> {
         if position.slot > 0 {
@@ -231,20 +228,20 @@ impl Run {
         Some(Position { block, slot: self.block_entries(block).saturating_sub(1) })
     }
 
-    /// The position past the last entry.
+    /// Returns the position past the last entry.
     #[inline]
     pub fn end(&self) -> Position {
         Position { block: self.slots.units() as u16, slot: 0 }
     }
 
-    /// The entry at a position, through the cache; it lives as long as the guard. Corruption if there is none: then
-    /// whatever gave the position is damaged, or the block is.
+    /// Returns the entry at a position, valid as long as the guard. Corruption if there is none:
+    /// the block or the source of the position is damaged.
     #[inline(always)]
     pub fn read<'g>(&self, position: Position, guard: &'g Guard) -> Result<EntryRef<'g>> {
         self.read_by(position, guard, || self.moment())
     }
 
-    /// [`Run::read`], for who knows what moment it is.
+    /// [`Run::read`] with a known moment.
     #[inline(always)]
     pub fn read_by<'g>(
         &self,
@@ -255,7 +252,8 @@ impl Run {
         Ok(self.read_with_block(position, guard, moment)?.0)
     }
 
-    /// The same, with the block it stands in, if that is read in place: there it stays as long as the run is open.
+    /// The same, with its block if that is read in place: then it is valid as long as the run is
+    /// open.
     #[inline(always)]
     pub fn read_with_block<'g>(
         &self,
@@ -265,7 +263,7 @@ impl Run {
     ) -> Result<(EntryRef<'g>, Option<&'g [u8]>)> {
         if usize::from(position.block) < self.slots.units() {
             self.prefetch_on_grid(position);
-            // The entry's lines, guessed, come while the end of the block, which is read first, is still on its way.
+            // Prefetch the entry's lines while the block's end, which is read first, is loading.
             let entry = self.bytes_before_end(position);
             let soon = [entry, entry.saturating_sub(64)];
             let (bytes, is_in_place) = match self.slots.get_soon(u32::from(position.block), guard, soon) {
@@ -285,25 +283,25 @@ impl Run {
         Err(self.no_such_entry(position))
     }
 
-    /// The entry in a slot of one of its blocks; `None` if there is no such slot.
+    /// Returns the entry in a slot of one of its blocks, if any.
     #[inline(always)]
     pub fn entry_in_block<'g>(&self, block: &'g [u8], slot: u16) -> Option<EntryRef<'g>> {
         Some(block::entry(block, slot)?.numbered(self.given))
     }
 
-    /// How many of these blocks are cached, or were read in place or written lately.
+    /// Counts the blocks that are cached, or were recently read in place or written.
     pub fn cached_blocks(&self, blocks: Range<u16>) -> u64 {
         let is_mapped = self.place.file(&*self.file, self.meta.file_bytes).is_some();
         let now = |block| is_mapped.then(|| self.place.now(block));
         blocks.filter(|&block| self.slots.is_at_hand(u32::from(block), now(block))).count() as u64
     }
 
-    /// Whether blocks that are not compressed are read where the file is mapped, which it is from now on at the latest.
+    /// Maps the file if possible. Returns whether uncompressed blocks are read in place.
     pub fn is_mapped(&self) -> bool {
         self.place.file(&*self.file, self.meta.file_bytes).is_some()
     }
 
-    /// How many of these blocks are in memory: those of [`Run::cached_blocks`], and those that can be read in place and that the system has.
+    /// Counts the blocks in memory: cached ones, and uncompressed ones that the system has.
     pub fn blocks_in_memory(&self, blocks: Range<u16>) -> u64 {
         let Some(file) = self.place.file(&*self.file, self.meta.file_bytes) else { return self.cached_blocks(blocks) };
         let end = blocks.end.min(self.end().block);
@@ -320,13 +318,13 @@ impl Run {
         (blocks.start..end).step_by(BLOCKS_ASKED_AT_ONCE.into()).map(count).sum()
     }
 
-    /// Whether a block stands in the file as it is, and its length is known.
+    /// Returns whether a block is uncompressed and its length is known.
     pub(super) fn is_plain(&self, block: u16) -> bool {
         let (len, unit) = (self.note(block).len(), self.unit_of(block));
         len > 0 && unit.end - unit.start == (UNIT_HEADER_LEN + len) as u64
     }
 
-    /// A block, for as long as the guard lives: for whoever reads much of it under one guard.
+    /// Returns a block for the guard's lifetime, for many reads of it.
     #[inline]
     pub fn block<'g>(&'g self, block: u16, guard: &'g Guard) -> Result<Block<'g>> {
         if usize::from(block) >= self.slots.units() {
@@ -339,14 +337,14 @@ impl Run {
         Ok(Block { bytes, run: self, block })
     }
 
-    /// Now, for who looks at several blocks of runs at once.
+    /// Returns the current moment, for lookups of several blocks.
     #[inline]
     pub fn moment(&self) -> Moment {
         self.place.moment()
     }
 
-    /// The entry at a position, if its block is one that is read in place and need not be checked again: it stands there as long
-    /// as the run is open.
+    /// Returns the entry at a position if its block is read in place and needs no check. Valid
+    /// while the run is open.
     #[inline(always)]
     pub fn entry_in_place(&self, position: Position, moment: Moment) -> Option<Result<EntryRef<'_>>> {
         let (file, range) = self.at_hand_in_place(position.block, || moment)?;
@@ -355,18 +353,18 @@ impl Run {
         Some(entry.ok_or_else(|| self.no_such_entry(position)))
     }
 
-    /// The keys and values of a block, if it is one that is read in place and need not be checked again: they stand there as long
-    /// as the run is open.
+    /// Returns keys and values of a block that is read in place and needs no check. Valid while the
+    /// run is open.
     #[inline(always)]
     pub fn rows_in_place(&self, block: u16, moment: Moment) -> Option<Result<Rows<'_>>> {
         let (file, range) = self.at_hand_in_place(block, || moment)?;
         let bytes = file.bytes(range)?;
-        // As many as its index says: who reads many rows relies on that.
+        // Readers of many rows rely on the index's entry count.
         let rows = Rows::new(bytes).filter(|_| entry_count(bytes) == self.block_entries(block));
         Some(rows.ok_or_else(|| self.no_such_entry(Position { block, slot: 0 })))
     }
 
-    /// Where a block stands if it is one that is read in place and need not be checked again: this is a read of it.
+    /// Locates a block that is read in place and needs no check. Counts as a read.
     #[inline(always)]
     pub(super) fn at_hand_in_place(
         &self,
@@ -385,7 +383,7 @@ impl Run {
         Some((file, self.contents_of(block)))
     }
 
-    /// A block, counted: it stays in memory while the handle lives.
+    /// Pins a block: it stays in memory while the handle lives.
     #[inline]
     pub fn pin(&self, block: u16) -> Result<PinnedBlock> {
         if usize::from(block) >= self.slots.units() {
@@ -398,14 +396,14 @@ impl Run {
         Ok(PinnedBlock { unit, number: self.meta.number, given: self.given, block })
     }
 
-    /// Whether a block would have to be read from the file, as far as is known.
+    /// Returns whether a block must probably be read from the file.
     #[inline]
     pub fn is_absent(&self, block: u16) -> bool {
         self.slots.is_vacant(u32::from(block))
     }
 
-    /// A read of a block, to be made with others and given to [`Run::take_in`]; `None` if the system has the block in memory, where the
-    /// file is mapped, or there is no such block.
+    /// Returns a read of a block, to be batched with others and passed to [`Run::take_in`]. `None`
+    /// if the system has the block in memory, or there is no such block.
     pub fn request(&self, block: u16) -> Option<ReadRequest> {
         if usize::from(block) >= self.slots.units() {
             return None;
@@ -419,15 +417,15 @@ impl Run {
         Some(ReadRequest::new(Arc::clone(&self.file), unit.start, len))
     }
 
-    /// Takes a block in that was read. If that failed, or the block is damaged, nothing happens: who reads the block will be told. One that
-    /// is read in place has nothing to be taken in: the system has it now.
+    /// Caches a block that was read. After a failed read or damage it does nothing; a later read
+    /// reports that. A block that is read in place is not cached.
     pub fn take_in(&self, block: u16, read: &ReadRequest) {
         if matches!(read.result, Some(Ok(()))) && self.is_absent(block) {
             let _ = self.take_in_unit(block, &read.bytes, self.place.get().is_none());
         }
     }
 
-    /// Checks a unit and puts it into the cache, if it is compressed or `even_plain`.
+    /// Checks a unit and caches it, if it is compressed or `even_plain`.
     fn take_in_unit(&self, block: u16, unit: &[u8], even_plain: bool) -> Result<()> {
         let mut unpacked = Vec::new();
         let contents = match open_unit(unit, self.meta.file_id, self.unit_of(block).start, &self.path, &mut unpacked)? {
@@ -440,33 +438,32 @@ impl Run {
         Ok(())
     }
 
-    /// The run's range tombstones.
     pub fn range_tombstones(&self) -> &Arc<RangeTombstoneSet> {
         &self.range_tombstones
     }
 
-    /// All versions of all entries from a position on, past the cache.
+    /// Scans all versions of all entries from a position on, past the cache.
     pub fn scan(self: &Arc<Self>, from: Position) -> RunScan {
         RunScan::new(self.clone(), from)
     }
 
-    /// As [`Run::scan`], but without values; from the key block if there is one.
+    /// As [`Run::scan`] without values, from the key block if there is one.
     pub fn keys(self: &Arc<Self>, from: Position) -> KeyScan {
         KeyScan::new(self.clone(), from)
     }
 
-    /// Checks every byte of the file and whether it says the same everywhere. Returns the bytes checked. Past the
-    /// cache, in time linear in the file.
+    /// Checks all bytes of the file and their consistency, past the cache. Returns the bytes
+    /// checked; takes linear time.
     pub fn verify(self: &Arc<Self>) -> Result<u64> {
         self.verify_with(&mut |_| {})
     }
 
-    /// As [`Run::verify`], and shows each entry.
+    /// As [`Run::verify`], and visits each entry.
     pub fn verify_with(self: &Arc<Self>, visitor: &mut dyn FnMut(&EntryRef<'_>)) -> Result<u64> {
         super::verify::verify(self, visitor)
     }
 
-    /// The memory it takes apart from the cache.
+    /// Returns its memory in bytes outside of the cache.
     pub fn resident_bytes(&self) -> usize {
         let bounds = |key: &Vec<u8>| 2 * (size_of::<Vec<u8>>() + key.len());
         let tombstones: usize = self.range_tombstones.iter().map(|t| 16 + bounds(&t.start) + bounds(&t.end)).sum();
@@ -476,18 +473,16 @@ impl Run {
         size_of::<Run>() + blocks + tombstones + meta + path
     }
 
-    /// Has the file removed when the last handle goes.
+    /// Removes the file when the last handle is dropped.
     pub fn mark_obsolete(&self) {
-        // Release, and acquire in `drop`: no more than a flag, but the last handle may be another thread's.
+        // Release, paired with acquire in `drop`, which may run on another thread.
         self.is_obsolete.store(true, Ordering::Release);
     }
 
-    /// Offsets and key chunks.
     pub(super) fn index(&self) -> &Index {
         &self.index
     }
 
-    /// The error for a position that has no entry.
     #[cold]
     pub(super) fn no_such_entry(&self, position: Position) -> Error {
         let Position { block, slot } = position;
@@ -495,7 +490,7 @@ impl Run {
         Error::corruption(&self.path, offset, format!("block {block} has no whole entry {slot}"))
     }
 
-    /// A block that is not cached, for who will look at these places soon, in bytes before its end.
+    /// Reads an uncached block, and prefetches two places in bytes before its end.
     #[inline(never)]
     pub(super) fn read_uncached<'g>(&self, block: u16, soon: [usize; 2], guard: &'g Guard) -> Result<&'g [u8]> {
         match self.find_uncached(block)? {
@@ -507,7 +502,7 @@ impl Run {
         }
     }
 
-    /// A block that is not cached, counted. (No guard while loading, so that others can reclaim.)
+    /// Pins an uncached block. (No guard while loading, so that others can reclaim.)
     #[inline(never)]
     fn pin_uncached(&self, block: u16) -> Result<PinnedUnit> {
         match self.find_uncached(block)? {
@@ -518,7 +513,7 @@ impl Run {
         }
     }
 
-    /// Finds out where to read a block that is not cached.
+    /// Finds or loads an uncached block.
     #[inline(always)]
     fn find_uncached(&self, block: u16) -> Result<Found<'_>> {
         let unit = u32::from(block);
@@ -536,13 +531,13 @@ impl Run {
         Ok(Found::InPlace(file, self.contents_of(block)))
     }
 
-    /// Where a block's unit stands in the file.
+    /// Returns the file range of a block's unit.
     #[inline]
     pub fn unit_of(&self, block: u16) -> Range<u64> {
         self.index.unit(usize::from(block), self.note(block).len())
     }
 
-    /// Where the contents of a block stand that is not compressed.
+    /// Returns the file range of an uncompressed block's contents.
     #[inline(always)]
     fn contents_of(&self, block: u16) -> Range<u64> {
         let len = self.note(block).len() as u64;
@@ -554,7 +549,7 @@ impl Run {
         unit.start + UNIT_HEADER_LEN as u64..unit.end
     }
 
-    /// Reads, unpacks and checks a block.
+    /// Reads, decompresses and checks a block.
     #[cold]
     #[inline(never)]
     pub(super) fn load(&self, block: u16) -> Result<Vec<u8>> {
@@ -571,7 +566,8 @@ impl Run {
         Ok(bytes)
     }
 
-    /// Takes a block in that was read with one before it, at `start`. What is wrong with it is told to who reads it.
+    /// Caches a block that was read with an earlier one at `start`. A later read reports its
+    /// errors.
     fn take_in_ahead(&self, block: u16, start: u64, bytes: &[u8]) {
         let Range { start: from, end: to } = self.unit_of(block);
         let part = from.checked_sub(start).zip(to.checked_sub(start));
@@ -581,7 +577,7 @@ impl Run {
         }
     }
 
-    /// Checks a block where its file is mapped; if it is compressed, returns it unpacked.
+    /// Checks a block in the mapped file. Returns its contents if it is compressed.
     #[cold]
     #[inline(never)]
     fn check(&self, file: &MappedFile, block: u16) -> Result<Option<Vec<u8>>> {
@@ -596,7 +592,7 @@ impl Run {
         }
     }
 
-    /// Whether a block's contents are whole and those that the index knows.
+    /// Checks that a block is valid and matches the index.
     fn check_contents(&self, block: u16, bytes: &[u8]) -> Result<()> {
         let note = self.note(block);
         let offset = self.index.offset(usize::from(block));
@@ -610,11 +606,10 @@ impl Run {
     }
 }
 
-/// Where a block that is not cached is to be read.
+/// Location of an uncached block.
 enum Found<'a> {
-    /// In the mapped file: there, and checked.
+    /// In the mapped file, checked.
     InPlace(&'a MappedFile, Range<u64>),
-    /// Here.
     Loaded(Vec<u8>),
 }
 
@@ -624,13 +619,13 @@ impl Drop for Run {
         if self.is_obsolete.load(Ordering::Acquire) {
             self.disposal.remove(&self.vfs, &self.path, file);
         } else {
-            // A follower's files are removed by another process.
+            // Another process removes a follower's files.
             self.disposal.let_go(file);
         }
     }
 }
 
-/// A block, borrowed from the cache under a guard.
+/// A block, borrowed under a guard.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'g> {
     bytes: &'g [u8],
@@ -639,14 +634,13 @@ pub struct Block<'g> {
 }
 
 impl<'g> Block<'g> {
-    /// The entry of a slot. Corruption if there is none.
+    /// Returns the entry of a slot. Corruption if there is none.
     #[inline]
     pub fn entry(&self, slot: u16) -> Result<EntryRef<'g>> {
         let entry = block::entry(self.bytes, slot).map(|entry| entry.numbered(self.run.given));
         entry.ok_or_else(|| self.run.no_such_entry(Position { block: self.block, slot }))
     }
 
-    /// Its keys and values.
     #[inline]
     pub fn rows(&self) -> Result<Rows<'g>> {
         Rows::new(self.bytes).ok_or_else(|| self.run.no_such_entry(Position { block: self.block, slot: 0 }))
@@ -663,8 +657,8 @@ pub struct PinnedBlock {
 }
 
 impl PinnedBlock {
-    /// The entry of a slot. Corruption if there is none: the block was checked, or written a short while ago, so mostly whatever
-    /// gave the slot is damaged. (The path in that error is the run's file name alone.)
+    /// Returns the entry of a slot. Corruption if there is none; then the source of the slot is
+    /// probably damaged. (The error's path is only the file name.)
     #[inline(always)]
     pub fn entry(&self, slot: u16) -> Result<EntryRef<'_>> {
         match block::entry(&self.unit, slot) {
@@ -673,23 +667,21 @@ impl PinnedBlock {
         }
     }
 
-    /// Whether it is a block of this run.
+    /// Returns whether it is a block of this run.
     pub fn is_of(&self, run: &Run) -> bool {
         self.number == run.meta.number
     }
 
-    /// The number of the block in its run.
+    /// Returns the block's number in its run.
     pub fn number(&self) -> u16 {
         self.block
     }
 
-    /// Its keys and values.
     #[inline]
     pub fn rows(&self) -> Result<Rows<'_>> {
         Rows::new(&self.unit).ok_or_else(|| self.no_such_entry(0))
     }
 
-    /// How many entries it has.
     #[inline]
     pub fn entries(&self) -> u16 {
         entry_count(&self.unit)
@@ -703,7 +695,7 @@ impl PinnedBlock {
 }
 
 impl Tail {
-    /// What the file says of itself; takes the keys out of the index.
+    /// Returns the facts in the file; moves the keys out of the index.
     fn take_meta(&mut self, number: FileNumber) -> RunMeta {
         let Index { smallest, largest, blob_uses, expiries, .. } = &mut self.index;
         let (smallest, largest) = (std::mem::take(smallest), std::mem::take(largest));
@@ -712,7 +704,7 @@ impl Tail {
     }
 }
 
-/// Reads and checks all of a file but its blocks, keys and view. `len` is the file's length.
+/// Reads and checks everything but blocks, keys and view.
 pub(super) fn read_tail(file: &dyn File, path: &Path, len: u64) -> Result<Tail> {
     if len < (FILE_HEADER_LEN + FOOTER_LEN) as u64 {
         return Err(Error::corruption(path, len, "the file is too short for a run"));
@@ -724,7 +716,7 @@ pub(super) fn read_tail(file: &dyn File, path: &Path, len: u64) -> Result<Tail> 
     Ok(tail)
 }
 
-/// The same without the range tombstones, of a file with this header.
+/// The same without range tombstones, given the header.
 pub(super) fn read_tail_without_tombstones(
     file: &dyn File,
     path: &Path,
@@ -750,7 +742,7 @@ pub(super) fn read_tail_without_tombstones(
     Ok(Tail { file_id, version, is_unnumbered, footer, index, range_tombstones: RangeTombstoneSet::default() })
 }
 
-/// The range tombstones of a run whose tail was read.
+/// Reads the range tombstones of a run.
 pub(super) fn read_tombstones(file: &dyn File, path: &Path, tail: &Tail) -> Result<RangeTombstoneSet> {
     let footer = &tail.footer;
     let at = footer.tombstones_offset;
@@ -768,7 +760,6 @@ pub(super) fn read_tombstones(file: &dyn File, path: &Path, tail: &Tail) -> Resu
     Ok(range_tombstones)
 }
 
-/// Reads a part of a file that has it unless it is damaged.
 pub(super) fn read_bytes(file: &dyn File, path: &Path, from: u64, to: u64) -> Result<Vec<u8>> {
     let len = to.checked_sub(from).and_then(|len| usize::try_from(len).ok());
     let len = len.ok_or_else(|| Error::corruption(path, from, "a length that this machine cannot hold"))?;
@@ -777,7 +768,7 @@ pub(super) fn read_bytes(file: &dyn File, path: &Path, from: u64, to: u64) -> Re
     Ok(bytes)
 }
 
-/// The error of a failed read at an offset that the file should have.
+/// Converts the error of a read within the file's expected length.
 pub(super) fn read_error(path: &Path, offset: u64, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => Error::corruption(path, offset, "the file is cut short"),
@@ -787,7 +778,7 @@ pub(super) fn read_error(path: &Path, offset: u64, error: io::Error) -> Error {
 
 fn open_file(ctx: &TableContext, path: &Path) -> Result<Arc<dyn File>> {
     ctx.vfs.open(path, OpenMode::Read).map_err(|e| match e.kind() {
-        // Runs are removed only after the manifest has let go of them.
+        // Runs are removed only after the manifest dropped them.
         std::io::ErrorKind::NotFound => Error::corruption(path, 0, "the manifest names this run, but it is missing"),
         _ => Error::io("open", path, e),
     })

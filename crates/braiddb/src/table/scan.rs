@@ -1,8 +1,8 @@
-//! Walks over a whole run in file order: for merges, for building views, for verifying.
+//! Scans of a whole run in file order, for merges, view building and verification.
 //!
-//! They read large pieces ahead into a buffer of their own and leave the cache alone: what a merge reads once is not
-//! what readers want next. A piece is 64 KiB at first and then twice that, so that a short walk reads little, and many walks side by
-//! side take little memory.
+//! They read large pieces into their own buffer and bypass the cache, since readers seldom want the
+//! same blocks next. Pieces grow from 64 KiB to 128, so that short scans read little and parallel
+//! scans need little memory.
 
 use super::{
     Position,
@@ -17,14 +17,14 @@ use std::{ops::Range, sync::Arc};
 
 const FIRST_PIECE_BYTES: usize = 64 << 10;
 const MAX_PIECE_BYTES: usize = 128 << 10;
-/// Of a file that the system does not read ahead of.
+/// For files without the system's read-ahead.
 const MAX_PIECE_BYTES_UNBUFFERED: usize = 256 << 10;
 
-/// Reads units of a file in order, large pieces at a time.
+/// Reads units of a file in order, in large pieces.
 #[derive(Debug)]
 struct ReadAhead {
     buffer: Vec<u8>,
-    /// What of the buffer is filled, and where in the file it begins.
+    /// Filled bytes of the buffer, and their file offset.
     filled: usize,
     begins_at: u64,
     piece: usize,
@@ -35,11 +35,12 @@ impl ReadAhead {
         ReadAhead { buffer: Vec::new(), filled: 0, begins_at: 0, piece: FIRST_PIECE_BYTES }
     }
 
-    /// Where the bytes `from..to` of the file stand in the buffer. Reads more, to where `whole` says that units end before a place.
+    /// Returns the bytes `from..to` of the file in the buffer. Reads more if necessary, up to the
+    /// unit border that `whole` returns.
     fn fetch(&mut self, run: &Run, from: u64, to: u64, whole: impl FnOnce(u64) -> u64) -> Result<Range<usize>> {
         let present = self.begins_at..self.begins_at + self.filled as u64;
         if !(present.start <= from && to <= present.end) {
-            // What is cut off would be read again.
+            // Avoid cutting a unit, which would be read twice.
             let piece = if run.file().is_read_ahead() { 0 } else { self.piece as u64 };
             let end = whole(from.saturating_add(piece)).max(to);
             self.fill(run, from, end)?;
@@ -64,17 +65,17 @@ impl ReadAhead {
     }
 }
 
-/// All versions of all entries, forward. Made before the first entry: call [`RunScan::next`] first.
+/// Scans all versions of all entries. Starts before the first entry: call [`RunScan::next`] first.
 #[derive(Debug)]
 pub struct RunScan {
     run: Arc<Run>,
     ahead: ReadAhead,
-    /// The present block: in the read-ahead buffer, or unpacked.
+    /// Current block, in the read-ahead buffer or decompressed.
     plain: Option<Range<usize>>,
     unpacked: Vec<u8>,
-    /// The block that is loaded; past the last, none is.
+    /// Loaded block; `None` past the last.
     loaded: Option<u16>,
-    /// Where the entry to come stands.
+    /// Position of the next entry.
     next: Position,
     current: Option<Position>,
 }
@@ -92,7 +93,7 @@ impl RunScan {
         }
     }
 
-    /// Goes to the next entry; `false` at the end. After an error the scan is at its end.
+    /// Moves to the next entry; `false` at the end. An error ends the scan.
     pub fn next(&mut self) -> Result<bool> {
         self.current = None;
         let position = self.next;
@@ -100,7 +101,7 @@ impl RunScan {
             return Ok(false);
         }
         if self.loaded != Some(position.block) {
-            // Taken back below, when all went well.
+            // Undone below on success.
             self.next = self.run.end();
             self.loaded = None;
             self.load(position.block)?;
@@ -111,7 +112,7 @@ impl RunScan {
         Ok(true)
     }
 
-    /// The entry. Precondition: the last call of [`RunScan::next`] returned true.
+    /// Returns the entry. Panics unless the last [`RunScan::next`] returned true.
     #[inline]
     pub fn entry(&self) -> EntryRef<'_> {
         let position = self.current.expect("a scan that is on an entry");
@@ -119,17 +120,17 @@ impl RunScan {
         entry.numbered(self.run.given_sequence())
     }
 
-    /// The key of the entry; `None` before the first and at the end.
+    /// Returns the key; `None` before the first entry and at the end.
     pub fn key(&self) -> Option<&[u8]> {
         self.current.map(|_| self.entry().key)
     }
 
-    /// Where the entry stands; the end if there is none.
+    /// Returns the entry's position; the end if there is none.
     pub fn position(&self) -> Position {
         self.current.unwrap_or_else(|| self.run.end())
     }
 
-    /// The length of the present block before compression.
+    /// Returns the uncompressed length of the current block.
     pub(super) fn block_len(&self) -> usize {
         self.block().len()
     }
@@ -173,7 +174,8 @@ impl RunScan {
     }
 }
 
-/// All keys with sequence number and kind, forward, without values. Made before the first: call [`KeyScan::next`].
+/// Scans all keys with sequence number and kind, without values. Starts before the first: call
+/// [`KeyScan::next`].
 #[derive(Debug)]
 pub struct KeyScan {
     source: KeySource,
@@ -195,7 +197,7 @@ impl KeyScan {
         KeyScan { source }
     }
 
-    /// Goes to the next key; `false` at the end. After an error the scan is at its end.
+    /// Moves to the next key; `false` at the end. An error ends the scan.
     pub fn next(&mut self) -> Result<bool> {
         match &mut self.source {
             KeySource::Chunks(scan) => scan.next(),
@@ -203,7 +205,8 @@ impl KeyScan {
         }
     }
 
-    /// The entry, its value empty. Precondition: the last call of [`KeyScan::next`] returned true.
+    /// Returns the entry with an empty value. Panics unless the last [`KeyScan::next`] returned
+    /// true.
     #[inline]
     pub fn entry(&self) -> EntryRef<'_> {
         match &self.source {
@@ -212,22 +215,19 @@ impl KeyScan {
         }
     }
 
-    /// The key. Precondition as for [`KeyScan::entry`].
     pub fn key(&self) -> &[u8] {
         self.entry().key
     }
 
-    /// The sequence number. Precondition as for [`KeyScan::entry`].
     pub fn sequence(&self) -> SequenceNumber {
         self.entry().sequence
     }
 
-    /// The kind. Precondition as for [`KeyScan::entry`].
     pub fn kind(&self) -> EntryKind {
         self.entry().kind
     }
 
-    /// Where the entry stands; the end if there is none.
+    /// Returns the entry's position; the end if there is none.
     pub fn position(&self) -> Position {
         match &self.source {
             KeySource::Chunks(scan) => scan.current.unwrap_or_else(|| scan.run.end()),
@@ -236,17 +236,16 @@ impl KeyScan {
     }
 }
 
-/// A walk over the key chunks.
+/// Scans the key chunks.
 #[derive(Debug)]
 struct ChunkScan {
     run: Arc<Run>,
     ahead: ReadAhead,
     reader: ChunkReader,
-    /// The chunk that is loaded.
     loaded: Option<usize>,
-    /// Where the reader's next entry stands, if a chunk is loaded.
+    /// Position of the reader's next entry, if a chunk is loaded.
     at: Position,
-    /// Where the scan's next entry stands.
+    /// Position of the scan's next entry.
     next: Position,
     current: Option<Position>,
 }
@@ -270,11 +269,11 @@ impl ChunkScan {
         if position == self.run.end() {
             return Ok(false);
         }
-        // Taken back below, when all went well.
+        // Undone below on success.
         self.next = self.run.end();
         let chunks = &self.run.index().chunks;
         let chunk = match self.loaded {
-            // Blocks of one chunk follow one another, so most calls need no search.
+            // Consecutive blocks mostly share a chunk, so most calls need no search.
             Some(loaded) if chunks.get(loaded + 1).is_none_or(|next| position.block < next.first_block) => loaded,
             _ => chunks.partition_point(|chunk| chunk.first_block <= position.block).saturating_sub(1),
         };

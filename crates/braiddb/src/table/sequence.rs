@@ -1,35 +1,37 @@
-//! Blocks that are read one after another.
+//! Read-ahead of blocks for direct I/O.
 //!
-//! The system reads ahead of who reads a file in order, through its cache. Past it nobody does, and a scan would wait for the device at
-//! each block. So a block that is missing right after those that were read last brings the next ones with it, in one read: two at
-//! first, and each time twice as many, up to [`AHEAD_MAX`]. Whoever reads at random reads no more than he asked for, but where chance has it.
+//! The page cache reads ahead for sequential readers. With direct I/O, a scan would wait for the
+//! device at each block. So a missing block right after the last ones read is read together with
+//! the next ones: two at first, then twice as many each time, up to [`AHEAD_MAX`]. Random reads
+//! rarely read more than needed.
 //!
-//! One note is kept for a run. Readers of several places at once take it from each other, and then read less ahead.
+//! A run has one such state; readers of several places overwrite it and then read less ahead.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// With blocks of 4 KiB, 128 KiB at once.
+/// Maximum blocks read ahead: with blocks of 4 KiB, 128 KiB at once.
 const AHEAD_MAX: u16 = 31;
 const AHEAD_FIRST: u16 = 2;
 
-/// Where the last reads of blocks ended. Any thread may call it: what is lost by that is a read ahead.
+/// End of the last sequential read. Thread-safe; a lost update only loses a read-ahead.
 #[derive(Debug)]
 pub(super) struct Sequence {
-    /// The block that would go on, in the upper half, and how many were read ahead last, in the lower.
+    /// The next sequential block in the upper half, the last number of blocks read ahead in the
+    /// lower.
     last: AtomicU32,
 }
 
 impl Default for Sequence {
     fn default() -> Sequence {
-        // There is no such block.
+        // No such block exists.
         Sequence { last: AtomicU32::new(u32::MAX << 16) }
     }
 }
 
 impl Sequence {
-    /// Notes that a block is missing. Returns the last one that is to be read with it, below `end`.
+    /// Records a missing block. Returns the last block to read with it, below `end`.
     pub fn note(&self, block: u16, end: u16) -> u16 {
-        // Relaxed: it stands for nothing but itself.
+        // Relaxed: the value guards no other memory.
         let last = self.last.load(Ordering::Relaxed);
         let (next, ahead) = ((last >> 16) as u16, last as u16);
         let ahead = if next == block { (ahead * 2).clamp(AHEAD_FIRST, AHEAD_MAX) } else { 0 };

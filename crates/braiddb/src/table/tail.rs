@@ -1,6 +1,6 @@
-//! Index and footer: all that is read when a run is opened.
+//! Index and footer: everything that is read when a run is opened.
 //!
-//! The **index** is a unit that is not compressed:
+//! The **index** is an uncompressed unit:
 //!
 //! ```text
 //! number of data blocks    varint
@@ -17,19 +17,19 @@
 //! | bytes | field |
 //! |---|---|
 //! | 0..8 | `BRAIDEND` |
-//! | 8..16 | where the key chunks begin, and the data blocks end |
-//! | 16..24 | where the range tombstones begin |
-//! | 24..32 | where the index begins |
-//! | 32..40 | where the index ends |
-//! | 40..48, 48..56 | where the view begins, its length; zeros if there is none |
+//! | 8..16 | offset of the key chunks; end of the data blocks |
+//! | 16..24 | offset of the range tombstones |
+//! | 24..32 | offset of the index |
+//! | 32..40 | end of the index |
+//! | 40..48, 48..56 | offset and length of the view; zeros if there is none |
 //! | 56..64 | checksum of the view, by file id and its offset; 0 if there is none |
 //! | 64..72, 72..80 | entries, tombstones among them |
-//! | 80..88 | the lengths of all keys and values |
-//! | 88..96, 96..104 | smallest and largest sequence number, of entries and range tombstones |
+//! | 80..88 | total length of keys and values |
+//! | 88..96, 96..104 | lowest and highest sequence number of entries and range tombstones |
 //! | 104..108 | data blocks |
 //! | 108..112 | range tombstones |
 //! | 112..116 | flags: 1 has key chunks; others are zero |
-//! | 116..120 | the most bytes of a block, as it was asked for |
+//! | 116..120 | configured block size |
 //! | 120..128 | zeros |
 //! | 128..136 | length of the file |
 //! | 136..144 | checksum of 0..136, by file id and the footer's offset |
@@ -46,12 +46,11 @@ use crate::{
 };
 use std::{ops::Range, path::Path};
 
-/// The footer's length.
 pub(super) const FOOTER_LEN: usize = 144;
 const FOOTER_MAGIC: &[u8; 8] = b"BRAIDEND";
 const HAS_KEY_CHUNKS: u32 = 1;
 
-/// The footer's contents.
+/// Decoded footer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Footer {
     pub keys_offset: u64,
@@ -74,7 +73,6 @@ pub(super) struct Footer {
 }
 
 impl Footer {
-    /// The footer's bytes.
     pub fn encode(&self, file_id: FileId) -> [u8; FOOTER_LEN] {
         let mut out = Vec::with_capacity(FOOTER_LEN);
         out.extend_from_slice(FOOTER_MAGIC);
@@ -104,7 +102,7 @@ impl Footer {
         out.try_into().expect("the fields add up to the length")
     }
 
-    /// Reads the footer of a file of `file_bytes`, and checks that its sections follow one another.
+    /// Decodes the footer of a file of `file_bytes`, and checks that its sections are contiguous.
     pub fn decode(bytes: &[u8; FOOTER_LEN], file_id: FileId, file_bytes: u64, path: &Path) -> Result<Footer> {
         let offset = file_bytes.saturating_sub(FOOTER_LEN as u64);
         let bad = |detail: &str| Error::corruption(path, offset, detail);
@@ -149,7 +147,7 @@ impl Footer {
         (flags & !HAS_KEY_CHUNKS == 0 && reserved == 0 && reader.is_at_end()).then_some(footer)
     }
 
-    /// Whether the sections stand one after the other and fill the file.
+    /// Returns whether the sections are contiguous and fill the file.
     fn is_in_order(&self) -> bool {
         let view_end = if self.view_bytes == 0 {
             (self.view_offset == 0 && self.view_checksum == 0).then_some(self.index_end)
@@ -163,7 +161,7 @@ impl Footer {
         is_sorted && view_end.and_then(|end| end.checked_add(FOOTER_LEN as u64)) == Some(self.file_bytes)
     }
 
-    /// What the file says of itself.
+    /// Returns the facts in the file.
     pub fn meta(
         &self,
         number: FileNumber,
@@ -195,18 +193,18 @@ impl Footer {
     }
 }
 
-/// A data block in the index, as the writer knows it.
+/// A data block in the index, for the writer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockEntry {
     pub unit_len: u64,
     pub raw_len: u32,
     pub entries: u8,
-    /// How many zeros follow.
+    /// Zeros behind it, in bytes.
     pub padding: u16,
 }
 
 impl BlockEntry {
-    /// Whether it stands in the file as it is, not compressed.
+    /// Returns whether it is stored uncompressed.
     pub fn is_plain(&self) -> bool {
         self.unit_len == UNIT_HEADER_LEN as u64 + u64::from(self.raw_len)
     }
@@ -220,11 +218,11 @@ pub(super) struct ChunkEntry {
     pub unit_len: u64,
 }
 
-/// Where each block begins, and where the last one ends; four bytes a block while that suffices, none if each has a page of
-/// its own.
+/// Offsets of the blocks, and the end of the last: four bytes each if that suffices, none if each
+/// block has its own page.
 #[derive(Debug)]
 enum Offsets {
-    /// Each block but the first begins where the page of its number does.
+    /// Each block but the first begins at the page of its number.
     Grid {
         blocks: usize,
         end: u64,
@@ -247,12 +245,12 @@ impl Offsets {
     }
 }
 
-/// The index in memory: four bytes a block, or eight in files whose blocks reach past 4 GiB; none if each block has a page.
+/// Decoded index: four bytes a block, or eight beyond 4 GiB; none if each block has its own page.
 #[derive(Debug)]
 pub(super) struct Index {
     offsets: Offsets,
     is_padded: bool,
-    /// What a run notes of its blocks in the cache's slots, until it does so: the number of entries.
+    /// Lengths and entry counts, until the run moves them into the cache's slots.
     pub notes: Vec<UnitNote>,
     pub chunks: Box<[ChunkEntry]>,
     pub smallest: Vec<u8>,
@@ -261,7 +259,7 @@ pub(super) struct Index {
     pub expiries: Expiries,
 }
 
-/// The contents of the index; of a file with padded blocks, if it says so.
+/// Encodes the index, with padding lengths if `is_padded`.
 pub(super) fn encode_index(
     is_padded: bool,
     blocks: &[BlockEntry],
@@ -298,7 +296,7 @@ pub(super) fn encode_index(
 }
 
 impl Index {
-    /// Reads the contents of the index, and checks them against the footer. `None` if they are no such thing.
+    /// Decodes the index and checks it against the footer. `None` if invalid.
     pub fn decode(bytes: &[u8], footer: &Footer, is_padded: bool) -> Option<Index> {
         let mut reader = ByteReader::new(bytes);
         let blocks = usize::try_from(reader.varint()?).ok()?;
@@ -315,7 +313,7 @@ impl Index {
             let count = reader.u8()?;
             let note = UnitNote::new(raw_len, count);
             let padding = if is_padded { reader.varint()? } else { 0 };
-            // With padding, where a unit ends follows from its length before compression: see `unit`.
+            // With padding, a unit's end follows from its uncompressed length: see `unit`.
             let plain_len = (UNIT_HEADER_LEN + note.len()) as u64;
             let is_told = !is_padded || note.len() == 0 || unit_len <= plain_len;
             let is_fit = padding == 0 || (unit_len == plain_len && note.len() > 0 && padding < PAGE_BYTES);
@@ -349,7 +347,6 @@ impl Index {
         })
     }
 
-    /// How many blocks there are.
     #[inline]
     pub fn blocks(&self) -> usize {
         match &self.offsets {
@@ -359,22 +356,24 @@ impl Index {
         }
     }
 
-    /// Whether each block has a page of its own: all but the first begin where the page of their number does.
+    /// Returns whether each block has its own page: all but the first begin at the page of their
+    /// number.
     #[inline]
     pub fn is_grid(&self) -> bool {
         matches!(self.offsets, Offsets::Grid { .. })
     }
 
-    /// Where a block's unit stands, if `len` is its length before compression, or 0 if that is not known.
+    /// Returns the file range of a block's unit. `len` is its uncompressed length, 0 if unknown.
     #[inline]
     pub fn unit(&self, block: usize, len: usize) -> Range<u64> {
         let (start, next) = (self.offset(block), self.offset(block + 1));
-        // What is padded is not compressed; what is compressed, in a file with padding, is no longer than before.
+        // Padded units are uncompressed; in a padded file, compressed units are not longer than
+        // before compression.
         let end = if self.is_padded && len > 0 { next.min(start + (UNIT_HEADER_LEN + len) as u64) } else { next };
         start..end
     }
 
-    /// Where a block's unit begins; where the last one ends or its padding, past the end.
+    /// Returns the offset of a block's unit; past the end, where the last one or its padding ends.
     #[inline]
     pub fn offset(&self, block: usize) -> u64 {
         let block = block.min(self.blocks());
@@ -386,7 +385,7 @@ impl Index {
         }
     }
 
-    /// The memory it takes.
+    /// Returns its memory in bytes.
     pub fn resident_bytes(&self) -> usize {
         let offsets = match &self.offsets {
             Offsets::Grid { .. } => 0,
@@ -410,7 +409,8 @@ fn decode_chunks(reader: &mut ByteReader<'_>, footer: &Footer) -> Option<Box<[Ch
         let step = u16::try_from(reader.varint()?).ok()?;
         let unit_len = reader.varint()?;
         let first_block = match chunks.last() {
-            // The first chunk begins with the first block, each other one with a later block than the one before.
+            // The first chunk begins with the first block, others with a later block than the one
+            // before.
             None => Some(0).filter(|_| step == 0)?,
             Some(before) => before.first_block.checked_add(step).filter(|_| step > 0)?,
         };

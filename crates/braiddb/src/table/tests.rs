@@ -1,4 +1,4 @@
-//! Runs: what goes in comes out, on every path; and damage is found.
+//! Tests of runs: round trips on all paths, and detection of damage.
 
 use super::*;
 use crate::{
@@ -20,7 +20,6 @@ const FILE_ID: FileId = 0x0123_4567_89ab_cdef;
 /// Entries in the order of a run: by key, then newest first.
 type Model = BTreeMap<(Vec<u8>, Reverse<SequenceNumber>), (EntryKind, Vec<u8>)>;
 
-/// An entry of the model.
 type Row<'a> = (&'a (Vec<u8>, Reverse<SequenceNumber>), &'a (EntryKind, Vec<u8>));
 
 struct Random(u64);
@@ -45,11 +44,11 @@ impl Random {
 }
 
 fn context(cache_bytes: usize) -> TableContext {
-    // Where files can be mapped, what is not compressed is read in place.
+    // This file system supports maps, so uncompressed blocks are read in place.
     TableContext::new(Arc::new(FaultVfs::new(&dir())), BlockCache::new(cache_bytes))
 }
 
-/// What cannot be mapped is not at hand because it was written.
+/// Recent writes count as in memory only if the file can be mapped.
 #[test]
 fn what_was_written_lately_is_not_at_hand_where_files_cannot_be_mapped() {
     let ctx = TableContext::new(Arc::new(MemVfs::new()), BlockCache::new(8 << 20));
@@ -73,7 +72,7 @@ fn what_was_written_lately_is_not_at_hand_where_files_cannot_be_mapped() {
     assert_eq!(run.cached_blocks(0..u16::MAX), 1);
 }
 
-/// What another process has of it: what that writes has not been written lately here.
+/// The context of another process, without recent writes.
 fn elsewhere(ctx: &TableContext) -> TableContext {
     TableContext { recent_writes: Arc::default(), ..ctx.clone() }
 }
@@ -95,7 +94,7 @@ fn no_view(_: FileId, _: u64) -> Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-/// Mostly small entries, some large, a few enormous; keys share prefixes; some have many versions.
+/// Mostly small entries, some large, a few enormous. Keys share prefixes; some have many versions.
 fn random_model(seed: u64, entries: usize, enormous: bool) -> Model {
     let mut random = Random(seed);
     let mut model = Model::new();
@@ -180,7 +179,7 @@ fn check_meta(meta: &RunMeta, model: &Model) {
     }
 }
 
-/// All ways to read a run give the model.
+/// Compares all read paths with the model.
 fn check_reads(run: &Arc<Run>, model: &Model, positions: &[Position], random: &mut Random) {
     let (mut scan, mut keys) = (run.scan(Position::default()), run.keys(Position::default()));
     let mut at = Position::default();
@@ -269,7 +268,7 @@ fn many_small_entries_fill_chunks_of_keys() {
         let blocks = run.block_count() as usize;
         let resident = run.resident_bytes() - size_of::<Run>() - 24 * run.index().chunks.len();
         assert!(resident <= 12 * blocks + 400, "{resident} bytes for {blocks} blocks");
-        // Scans leave the cache alone, reads load each block once.
+        // Scans bypass the cache; reads load each block once.
         assert_eq!(ctx.cache.stats().misses, 1, "the jumps read one block");
         for &position in &positions {
             run.read(position, &pin()).unwrap();
@@ -379,7 +378,7 @@ fn an_obsolete_run_is_removed_with_its_last_handle() {
     assert_eq!(ctx.vfs.list(&dir()).unwrap().len(), 0);
 }
 
-/// Reads everything there is; the model, or an error.
+/// Reads everything; returns the model or an error.
 fn read_all(ctx: &TableContext, path: &Path, meta: &RunMeta) -> Result<Model> {
     let run = Run::open(ctx, path, meta)?;
     let mut model = Model::new();
@@ -412,7 +411,7 @@ fn each_flipped_bit_and_each_truncation_is_found() {
         let mut bytes = vec![0; meta.file_bytes as usize];
         file.read_exact_at(&mut bytes, 0).unwrap();
         for at in 0..bytes.len() {
-            // All bits of what is read on opening; elsewhere one bit a byte, to be quick.
+            // All bits of parts that are read on opening; elsewhere one bit a byte, for speed.
             let is_padding = at as u64 >= meta.view_offset - 2048 && bytes[at] == 0;
             for bit in if is_padding { at % 8..at % 8 + 1 } else { 0..8 } {
                 file.write_at(&[bytes[at] ^ 1 << bit], at as u64).unwrap();
@@ -506,8 +505,8 @@ fn keys_stand_apart_where_values_are_large() {
     assert!(has_key_block(KeyBlocks::Always, &small) && !has_key_block(KeyBlocks::Never, &large));
 }
 
-/// Bytes with valid checksums that say nonsense: whoever can write the file can write those. Decoders must not panic,
-/// hang or allocate without bound, so they are fed mutations of what they expect.
+/// Invalid contents with valid checksums. Decoders must not panic, hang or allocate without bound,
+/// so they get mutations of valid input.
 #[test]
 fn decoders_take_any_bytes() {
     let mut random = Random(11);
@@ -542,7 +541,7 @@ fn decoders_take_any_bytes() {
         assert_eq!(tail::Index::decode(&index, &footer, is_padded).is_some(), is_padded);
         assert_eq!(tail::Index::decode(&old_index, &footer, is_padded).is_some(), !is_padded);
     }
-    // A page of zeros is never needed.
+    // A whole page of zeros is never needed.
     for (padding, is_taken) in [(4095, true), (4096, false)] {
         let blocks = [tail::BlockEntry { padding, ..block }; 5];
         let by = 5 * u64::from(padding - block.padding);
@@ -552,7 +551,7 @@ fn decoders_take_any_bytes() {
         let footer = tail::Footer { keys_offset, tombstones_offset, ..footer.clone() };
         assert_eq!(tail::Index::decode(&index, &footer, true).is_some(), is_taken);
     }
-    // What is padded is not compressed, or its end would not be known; and what is compressed is not longer.
+    // A padded unit is uncompressed, or its end would be unknown; a compressed one is not longer.
     let compressed = [tail::BlockEntry { unit_len: 96, padding: 4, ..block }; 5];
     let longer = [tail::BlockEntry { unit_len: 100, padding: 0, ..block }; 5];
     for blocks in [compressed, longer] {
@@ -609,7 +608,7 @@ fn decoders_take_any_bytes() {
     }
 }
 
-/// Rows of about so many bytes, in order.
+/// Rows of about `len` bytes, in order.
 fn rows_of(len: usize, count: u32, random: &mut Random) -> Model {
     let mut row = |at: u32| {
         let len = len - len / 20 + random.below(len / 10 + 1);
@@ -643,10 +642,10 @@ fn blocks_that_are_not_compressed_have_pages_of_their_own_where_that_costs_littl
         assert!((blocks - units) as f64 <= padding * blocks as f64, "{units} of {blocks} with rows of {len}");
         check_reads(&run, &model, &positions, &mut random);
         run.verify().unwrap();
-        // Without the pages' numbers, four bytes a block stand in memory.
+        // Without page numbers, four bytes a block are in memory.
         assert_eq!(run.index().resident_bytes() >= 4 * starts.len(), !is_grid);
     }
-    // What is compressed has none, whether or not it could be made shorter.
+    // Compressed files have no padding, even for incompressible blocks.
     let mut model = rows_of(130, 2_000, &mut random);
     model.values_mut().step_by(100).for_each(|(_, value)| *value = vec![7; 3_000]);
     let ctx = context(8 << 20);
@@ -673,7 +672,7 @@ fn what_stands_between_blocks_is_zero() {
     }
 }
 
-/// A file as it was written before there was anything between blocks.
+/// A file from before padding existed.
 #[test]
 fn a_run_without_padding_is_read() {
     let ctx = context(1 << 20);
@@ -687,7 +686,7 @@ fn a_run_without_padding_is_read() {
     assert_eq!(run.verify().unwrap(), bytes.len() as u64);
 }
 
-/// Where the entries of a model stand in a run with small blocks, which are never padded.
+/// Positions of a model's entries in a run with small blocks, which are never padded.
 fn write_elsewhere(model: &Model) -> (RunMeta, Vec<Position>) {
     write(&context(1 << 20), model, &options(Compression::None, 300, true))
 }

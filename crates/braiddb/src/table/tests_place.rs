@@ -1,4 +1,4 @@
-//! Blocks and values that are read where their file is mapped: found there, checked in time, and an error where the disk fails.
+//! Tests of reads in mapped files: found in place, checked in time, and an error if the disk fails.
 
 use super::{
     EntryOffset, KeyBlocks, Position, Run, RunMeta, RunOptions, RunWriter, TableContext,
@@ -22,10 +22,10 @@ use std::{
     thread::JoinHandle,
 };
 
-/// After so long, what was checked is to be checked again.
+/// Time after which a checked block is checked again.
 const LATER_NS: u64 = 33_000_000_000;
 
-/// The system's files, whose reads are counted and fail on demand, and a clock that stands.
+/// The system's files with counted reads that fail on demand, and a manual clock.
 #[derive(Debug, Default)]
 struct World {
     inner: SystemVfs,
@@ -59,7 +59,7 @@ impl crate::platform::FileLayer for CountedFile {
         &*self.inner
     }
 
-    /// Reads at once are to be counted too.
+    /// `None`, so that batched reads are counted too.
     #[cfg(any(unix, windows))]
     fn system_file(&self) -> Option<crate::platform::SystemFile<'_>> {
         None
@@ -93,7 +93,7 @@ impl Runtime for Shared {
     }
 }
 
-/// A directory, and what tables need there. `None` where the system maps no files.
+/// A directory with a context. `None` if the system does not map files.
 struct Fixture {
     dir: tempfile::TempDir,
     world: Arc<World>,
@@ -133,7 +133,7 @@ impl Fixture {
         self.world.is_failing.store(is_failing, Ordering::Relaxed);
     }
 
-    /// Changes a byte of a file, as a disk would that forgets.
+    /// Flips a bit of a byte in a file, as a failing disk might.
     fn flip(&self, path: &Path, at: u64) {
         let file = self.world.inner.open(path, OpenMode::ReadWrite).unwrap();
         let mut byte = [0];
@@ -141,18 +141,18 @@ impl Fixture {
         file.write_at(&[byte[0] ^ 0x40], at).unwrap();
     }
 
-    /// The context of one who has written nothing.
+    /// A context without recent writes.
     fn reader(&self) -> TableContext {
         TableContext { recent_writes: Arc::default(), ..self.ctx.clone() }
     }
 
-    /// A run of so many rows, opened by one who has not written it, and where they stand.
+    /// Writes a run and opens it in a context without recent writes; also returns the positions.
     fn run(&self, rows: u32, compression: Compression) -> (Arc<Run>, RunMeta, Vec<Position>) {
         let (meta, positions) = self.write_run(rows, |writer, _| writer.set_compression(compression));
         (Run::open(&self.reader(), &self.path("000007.run"), &meta).unwrap(), meta, positions)
     }
 
-    /// Writes a run of so many rows. Before each, `prepare` is called.
+    /// Writes a run. Calls `prepare` before each row.
     fn write_run(&self, rows: u32, prepare: impl Fn(&mut RunWriter, u32)) -> (RunMeta, Vec<Position>) {
         let path = self.path("000007.run");
         let options = RunOptions { key_blocks: KeyBlocks::Never, ..RunOptions::default() };
@@ -177,7 +177,6 @@ fn value(row: u32) -> Vec<u8> {
     format!("{row}-").into_bytes().repeat(20)
 }
 
-/// Where to the byte an entry begins.
 fn entry_offset(run: &Run, position: Position) -> EntryOffset {
     let offset = run.block(position.block, &pin()).unwrap().rows().unwrap().offsets(position.slot).next().unwrap();
     EntryOffset { block: position.block, offset: u16::try_from(offset).unwrap() }
@@ -206,7 +205,8 @@ fn blocks_take_no_room_in_the_cache_unless_they_are_compressed() {
     let stats = fixture.ctx.cache.stats();
     assert_eq!((stats.usage_bytes, stats.misses), (0, u64::from(run.block_count())));
     assert_eq!(run.cached_blocks(0..u16::MAX), u64::from(run.block_count()));
-    // Two reads a block would do; once much of a region was wanted, none are needed for the rest.
+    // Two reads a block would suffice. Once much of a region was read, the remaining blocks need
+    // none.
     assert!(fixture.reads() < u64::from(run.block_count()), "{} reads", fixture.reads());
     let reads = fixture.reads();
     check(&run, &positions);
@@ -241,12 +241,12 @@ fn damage_is_found_at_first_and_again_when_some_time_has_passed() {
     assert!(middle > 100 && positions[middle].block > 0);
     assert!(run.pin(positions[middle].block).is_err());
     assert!(run.block(positions[middle].block, &pin()).is_err());
-    // The first block was checked a moment ago, so nobody has looked.
+    // The first block was checked just now, so the damage goes unnoticed.
     assert!(read(&run, 50).is_ok());
     fixture.pass(LATER_NS);
     assert!(is_damaged(&run, 50));
     assert!(read(&run, middle / 2).is_ok());
-    // What is damaged is never taken for checked.
+    // A damaged block never counts as checked.
     assert!(is_damaged(&run, 50) && is_damaged(&run, middle));
     fixture.flip(&path, 100);
     fixture.flip(&path, meta.file_bytes / 2);
@@ -266,14 +266,14 @@ fn damage_is_found_by_who_knows_where_entries_begin() {
     let spots = [50, 15_000].map(|at: usize| entry_offset(&run, positions[at]));
     let read = |entry_offset: EntryOffset| run.read_at(entry_offset, false, &pin()).map(|entry| entry.value.to_vec());
     fixture.flip(&path, 100);
-    // It was checked a moment ago, so nobody looks.
+    // Checked just now, so not checked again.
     assert_eq!(read(spots[0]).unwrap(), value(50));
     fixture.pass(LATER_NS);
     assert!(read(spots[0]).unwrap_err().is_corruption());
     assert_eq!(read(spots[1]).unwrap(), value(15_000));
     fixture.flip(&path, 100);
     assert_eq!(read(spots[0]).unwrap(), value(50));
-    // The same of who reads only what need not be checked.
+    // The same for reads without a check.
     let at_hand =
         |entry_offset: EntryOffset| run.entry_at_hand(entry_offset, run.moment()).map(|entry| entry.value.to_vec());
     assert_eq!(at_hand(spots[0]), Some(value(50)));
@@ -282,7 +282,7 @@ fn damage_is_found_by_who_knows_where_entries_begin() {
     assert_eq!(read(spots[1]).unwrap(), value(15_000));
     assert_eq!((at_hand(spots[0]), at_hand(spots[1])), (None, Some(value(15_000))));
     assert_eq!(read(spots[0]).unwrap(), value(50));
-    // Nor is a place outside of the block or the run an entry, nor one past its entries.
+    // Offsets outside of the block, the run or its entries are refused.
     let (block, last) = (spots[0].block, u16::try_from(meta.blocks).unwrap());
     for wrong in [
         EntryOffset { block, offset: 4095 },
@@ -292,7 +292,7 @@ fn damage_is_found_by_who_knows_where_entries_begin() {
         assert!(read(wrong).unwrap_err().is_corruption());
         assert_eq!(at_hand(wrong), None);
     }
-    // Who wants to know gets the number of the commit, and without the end of the block none.
+    // The sequence number is returned only on request, since it needs the block's end.
     let guard = pin();
     assert_eq!(run.read_at(spots[1], true, &guard).unwrap().sequence, 15_001);
     fixture.pass(LATER_NS);
@@ -309,7 +309,7 @@ fn what_was_written_lately_counts_as_checked() {
     let blocks = u64::from(run.block_count());
     let is_damaged_at = |run: &Run, at: usize| run.read(positions[at], &pin()).is_err_and(|e| e.is_corruption());
     let is_damaged = |run: &Run| is_damaged_at(run, 0);
-    // One block in 16, about, is looked at all the same.
+    // About one block in 16 is checked anyway.
     let samples: Vec<u64> = (0..blocks).filter(|&block| is_sample(99, block)).collect();
     assert!(samples.len() as u64 > blocks / 20 && (samples.len() as u64) < blocks / 12 && samples[0] > 0);
     let sampled = positions.iter().position(|at| u64::from(at.block) == samples[0]).unwrap();
@@ -323,13 +323,13 @@ fn what_was_written_lately_counts_as_checked() {
     assert!(!is_damaged(&run) && fixture.reads() == reads, "nobody looks so soon");
     let another = Run::open(&fixture.reader(), &path, &meta).unwrap();
     assert!(is_damaged(&another), "who has not written it looks");
-    // Who reads many rows of a block at least sees that it has as many as it should.
+    // Readers of many rows at least check the entry count.
     let count_at = run.index().unit(0, run.note(0).len()).end - 1;
     assert!(run.rows_in_place(0, run.moment()).unwrap().is_ok());
     fixture.flip(&path, count_at);
     assert!(run.rows_in_place(0, run.moment()).unwrap().is_err_and(|error| error.is_corruption()));
     fixture.flip(&path, count_at);
-    // When the time is over, whoever has it open looks, and who opens it then.
+    // After the time span, handles opened before and after check the block.
     fixture.pass(LATER_NS);
     let late = Run::open(&fixture.ctx, &path, &meta).unwrap();
     assert!(is_damaged(&run) && is_damaged(&late));
@@ -337,7 +337,7 @@ fn what_was_written_lately_counts_as_checked() {
     check(&late, &positions);
     assert_eq!(fixture.ctx.cache.stats().checked, samples.len() as u64 + blocks);
 
-    // Where some blocks are compressed, all are looked at.
+    // If some blocks are compressed, all are checked.
     drop((run, late, another));
     fixture.ctx.vfs.remove(&path).unwrap();
     let by_row = |row| if row / 100 == 100 { Compression::Lz4 } else { Compression::None };
@@ -369,7 +369,7 @@ fn values_that_were_written_lately_count_as_checked() {
     assert!(file.read_anew(&new).unwrap_err().is_corruption());
     let another = BlobFile::open(&fixture.reader(), fixture.dir.path(), 5).unwrap();
     assert!(another.read(&new).unwrap_err().is_corruption(), "who has not written it looks");
-    // A reference that is wrong leads to no value all the same.
+    // A wrong reference still gives no value.
     assert!(file.read(&BlobRef { checksum: 1, ..new }).unwrap_err().is_corruption());
     assert!(file.read(&BlobRef { offset: new.offset + 8, stored_len: 1000, ..new }).unwrap_err().is_corruption());
     fixture.pass(LATER_NS);
@@ -386,7 +386,7 @@ fn a_disk_that_fails_gives_an_error() {
     assert!(matches!(run.pin(0).unwrap_err(), Error::Io { .. }));
     fixture.fail(false);
     check(&run, &positions[..10]);
-    // Nobody asks the disk for what was read a moment ago.
+    // No read goes to the disk for a block checked just now.
     fixture.fail(true);
     check(&run, &positions[..10]);
     fixture.pass(LATER_NS);
@@ -443,7 +443,8 @@ fn values_are_read_in_place_while_their_file_grows() {
         }
         assert_eq!(fixture.reads(), reads, "round {round}");
     }
-    // One more does not pay for a new map, until the file has grown by an eighth or stands still.
+    // One more value does not justify a new map before the file has grown by an eighth or stopped
+    // growing.
     references.push(put(7));
     references.push(put(9));
     for _ in 0..3 {
@@ -459,7 +460,7 @@ fn values_are_read_in_place_while_their_file_grows() {
     }
     assert!(is_in_place(&file, references.last().unwrap(), &blob(lengths[39 % 7], 39)));
     assert!(*kept == *blob(lengths[6], 6), "who has a part of the old map keeps it");
-    // A part that the file does not have is no value.
+    // A range beyond the file is no value.
     let beyond = BlobRef { offset: references[38].offset + (1 << 22), ..references[38] };
     assert!(file.read(&beyond).unwrap_err().is_corruption());
     let packed = writer.append(b"key", &blob(300_000, 3), Compression::Lz4).unwrap();
@@ -489,7 +490,7 @@ fn damaged_values_are_found_at_first_and_again_when_some_time_has_passed() {
     assert!(file.read(&references[0]).unwrap_err().is_corruption());
     assert!(file.read(&references[0]).unwrap_err().is_corruption());
     assert!(is_in_place(&file, &references[2], &blob(200_000, 2)));
-    // A reference that lies within a checked value leads to no value.
+    // A reference into a checked value is refused.
     let wrong = BlobRef { offset: references[2].offset + 8, stored_len: 1000, ..references[2] };
     assert!(file.read(&wrong).unwrap_err().is_corruption());
     let other = BlobRef { checksum: 1, ..references[2] };
@@ -502,7 +503,7 @@ fn a_block_that_is_not_the_one_in_the_index_is_refused_though_its_checksum_is_ri
     let (_, meta, positions) = fixture.run(1000, Compression::None);
     let path = fixture.path("000007.run");
     let file = fixture.world.inner.open(&path, OpenMode::ReadWrite).unwrap();
-    // The first unit is as long as its block's contents and 13 bytes; the last byte counts the entries.
+    // The first unit has 13 bytes more than its block; the last byte is the entry count.
     let start = FILE_HEADER_LEN as u64;
     let mut header = [0; 13];
     file.read_exact_at(&mut header, start).unwrap();
@@ -572,12 +573,12 @@ fn blocks_fall_due_at_different_times() {
     assert_eq!(run.cached_blocks(0..u16::MAX), 0);
 }
 
-/// Blocks that can be read in place count as in memory where the system has them there, though nobody has looked at any.
+/// Uncompressed blocks in the page cache count as in memory, even if none was read.
 #[cfg(target_os = "linux")]
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the advice is given by descriptor")]
 fn the_system_tells_which_blocks_are_in_memory() {
-    /// What `statfs` calls a file system that is nowhere but in memory.
+    /// Type of an in-memory file system in `statfs`.
     const TMPFS: u64 = 0x0102_1994;
     let Some(fixture) = Fixture::new() else { return };
     if rustix::fs::statfs(fixture.dir.path()).unwrap().f_type as u64 & 0xffff_ffff == TMPFS {
@@ -594,7 +595,7 @@ fn the_system_tells_which_blocks_are_in_memory() {
         file.sync_all().unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         let run = Run::open(&fixture.reader(), &path, &meta).unwrap();
-        // Its index and what stands near that was read just now.
+        // Its index and its surroundings were just read.
         let left = run.blocks_in_memory(0..u16::MAX);
         assert!(!is_told || left < all, "{left} of {all}");
         drop(run);

@@ -1,14 +1,14 @@
-//! Tables past the system's cache.
+//! Direct I/O for tables.
 
 use crate::platform::{File, IoReport, OpenMode, Vfs};
 use parking_lot::Mutex;
 use std::{ffi::OsStr, io, path::Path, sync::Arc};
 
-/// The names of files that hold tables end so.
+/// Extensions of table files.
 const EXTENSIONS: [&str; 3] = ["run", "view", "blob"];
 
-/// A file system in which runs, views and blob files are read and written past the system's cache, and all else (log, manifest, `CURRENT`)
-/// through it. Where the system refuses that, tables go through it too, and the first reason is kept to be told.
+/// VFS layer that opens runs, views and blob files for direct I/O; all other files use the page
+/// cache. If the system refuses, tables use the page cache too, and the first reason is reported.
 #[derive(Debug)]
 pub struct UnbufferedTables {
     inner: Arc<dyn Vfs>,
@@ -16,7 +16,6 @@ pub struct UnbufferedTables {
 }
 
 impl UnbufferedTables {
-    /// The file system `inner`, but for tables.
     pub fn new(inner: Arc<dyn Vfs>) -> UnbufferedTables {
         UnbufferedTables { inner, refused: Mutex::new(None) }
     }

@@ -1,4 +1,4 @@
-//! Checks a run whole: every byte against its checksum, and every statement against the others.
+//! Checks a whole run: all checksums, and the consistency of all facts.
 
 use super::{
     Expiries, ExpiryCounter,
@@ -11,7 +11,7 @@ use crate::{
 };
 use std::{cmp::Reverse, sync::Arc};
 
-/// What the entries add up to.
+/// Totals over the entries.
 #[derive(Debug, Default)]
 struct Sums {
     entries: u64,
@@ -30,7 +30,7 @@ impl Sums {
     }
 }
 
-/// Of the times in between, no more is promised than that they are about right.
+/// Only count, earliest and latest are exact.
 fn bounds_of(expiries: &Expiries) -> (u64, Option<u64>, Option<u64>) {
     (expiries.entries, expiries.earliest(), expiries.latest())
 }
@@ -70,7 +70,7 @@ pub(super) fn verify(run: &Arc<Run>, visitor: &mut dyn FnMut(&EntryRef<'_>)) -> 
     Ok(len)
 }
 
-/// Checks all blocks and, side by side, all keys of the key block; and their order.
+/// Checks all blocks and, in parallel, the key block, and their order.
 fn verify_entries(run: &Arc<Run>, visitor: &mut dyn FnMut(&EntryRef<'_>)) -> Result<Sums> {
     let bad =
         |block: u16, detail: String| Error::corruption(run.path(), run.index().offset(usize::from(block)), detail);

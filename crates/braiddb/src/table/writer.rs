@@ -1,7 +1,7 @@
-//! Writes a run, from front to back.
+//! Writes a run from front to back.
 //!
-//! Blocks are gathered into large writes. What stands behind the blocks (keys, index) is kept in memory until
-//! [`RunWriter::finish`]: the keys compressed, a few bytes each; the index 16 bytes a block.
+//! Blocks are gathered into large writes. The parts behind them stay in memory until
+//! [`RunWriter::finish`]: the keys compressed, a few bytes each; the index with 16 bytes a block.
 
 use super::{
     Expiries, ExpiryCounter, KeyFilter, Moment, NewFilters, Position, RecentWrites, TableContext,
@@ -26,41 +26,42 @@ use std::{
     sync::Arc,
 };
 
-/// How much is written before the device is set to work on it. In smaller pieces it costs more, in larger ones there is more
-/// left to wait for.
+/// Bytes written before write-back is started. Smaller pieces cost more; larger ones leave more to
+/// wait for at the end.
 const WRITE_BACK_BYTES: u64 = 2 << 20;
 
-/// A block begins with a page if the one before ended so near to it, ...
+/// Maximum zeros in bytes to align the next block to a page, ...
 const PADDING_MAX: u64 = 256;
-/// ... and all zeros before it take no more than this part of the file, ...
+/// ... while all zeros take at most this fraction of the file, ...
 const PADDING_PART: u64 = 32;
-/// ... counted as if it were so much longer.
+/// ... counted as if it were this many bytes longer.
 const PADDING_CREDIT: u64 = 64 << 10;
 
-/// A run of more entries has no filter: as long as it is written, their hashes take memory that nobody counts.
+/// Maximum keys of a run with a filter, since their hashes use unaccounted memory during the write.
 const FILTER_KEYS_MAX: usize = 4 << 20;
 
-/// The least a block may be asked to have.
+/// Minimum configurable block size in bytes.
 pub const MIN_BLOCK_BYTES: usize = 64;
 
-/// How a run is written.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOptions {
-    /// How blocks are compressed, where that saves an eighth.
+    /// Compression of blocks, where it saves an eighth.
     pub compression: Compression,
-    /// The most bytes of a block before compression, unless a single entry is larger: 64 to 65,536. 4096 is also the
-    /// length of a frame of the cache, so that blocks fill frames.
+    /// Maximum uncompressed bytes of a block, unless one entry is larger: 64 to 65,536. 4096
+    /// matches a frame of the cache.
     pub block_bytes: usize,
-    /// Whether all keys are written a second time, without values, so that a view is built without reading values.
+    /// Whether to write a key block, so that a view is built without reading values.
     pub key_blocks: KeyBlocks,
-    /// How much is gathered before it is written: a power of two, and where the writes end.
+    /// Alignment of the ends of writes in bytes, a power of two; also the bytes gathered for a
+    /// write.
     pub write_bytes: usize,
-    /// Whether the manifest gives all entries one sequence number, which is not known yet: they are added with 0.
+    /// Whether the manifest will give all entries one sequence number. They are added with 0.
     pub is_unnumbered: bool,
-    /// Whether the file is written past the system's cache, where that is to be had.
+    /// Whether to use direct I/O if available.
     pub is_unbuffered: bool,
-    /// Whether it is written to stand apart from its partition's view, so that gets will have to ask it by itself: then it has a filter, for
-    /// who opens it in this process.
+    /// Whether to build a filter for the process that wrote the run: gets will probe it as an
+    /// unindexed run.
     pub has_filter: bool,
 }
 
@@ -78,33 +79,34 @@ impl Default for RunOptions {
     }
 }
 
-/// Writes a run. Dropped without [`RunWriter::finish`], it leaves an incomplete file behind for the caller to remove.
+/// Writes a run. If it is dropped without [`RunWriter::finish`], the caller must remove the
+/// incomplete file.
 #[derive(Debug)]
 pub struct RunWriter {
     file: Arc<dyn File>,
     path: PathBuf,
     options: RunOptions,
-    /// The footer as far as it is known, and number and id of the file.
+    /// Footer so far, and number and id of the file.
     footer: Footer,
     number: FileNumber,
     file_id: FileId,
     recent_writes: Arc<RecentWrites>,
     new_filters: Arc<NewFilters>,
-    /// The hashes of the keys, if it is to have a filter.
+    /// Hashes of the keys for the filter.
     hashes: Vec<u64>,
     begun: Moment,
-    /// What is not written yet, and where it will stand.
+    /// Unwritten bytes, and their file offset.
     buffer: Vec<u8>,
     written: u64,
-    /// A write ends at a multiple of this, a power of two.
+    /// Alignment of the ends of writes in bytes, a power of two.
     write_bytes: usize,
-    /// From here on, the system has not been told to begin.
+    /// Offset from which write-back has not been started.
     write_back_from: u64,
     block: BlockBuilder,
-    /// The most bytes of this block.
+    /// Maximum bytes of the current block.
     room: usize,
     blocks: Vec<BlockEntry>,
-    /// All zeros after blocks so far.
+    /// Total zeros behind blocks, in bytes.
     padding: u64,
     keys: Option<KeyBlockBuilder>,
     smallest: Vec<u8>,
@@ -115,7 +117,7 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Creates the file, which must not exist yet.
+    /// Creates the file, which must not exist.
     pub fn create(
         ctx: &TableContext,
         path: &Path,
@@ -167,9 +169,9 @@ impl RunWriter {
         })
     }
 
-    /// Adds an entry; says where it will stand. Entries come by key, those of one key by sequence number, newest
-    /// first: anything else is a bug, and panics. An error leaves the writer as it was if the entry does not fit;
-    /// after a failed write the writer is of no use any more.
+    /// Adds an entry and returns its position. Entries come in key order, versions of a key newest
+    /// first; otherwise it panics. A too large entry is refused and changes nothing; after a failed
+    /// write the writer is unusable.
     pub fn add(&mut self, entry: EntryRef<'_>) -> Result<Position> {
         if entry.key.len() > MAX_INTERNAL_KEY_LEN || entry.value.len() > MAX_ENTRY_BYTES - MAX_INTERNAL_KEY_LEN {
             let (key, value) = (entry.key.len(), entry.value.len());
@@ -202,7 +204,7 @@ impl RunWriter {
         Ok(position)
     }
 
-    /// Keeps the hash of a key for the filter, which is given up if it would take too much.
+    /// Keeps a key's hash for the filter. Drops the filter if there are too many.
     fn note_hash(&mut self, hash: u64) {
         self.hashes.push(hash);
         if self.hashes.len() > FILTER_KEYS_MAX {
@@ -211,43 +213,42 @@ impl RunWriter {
         }
     }
 
-    /// Compresses the blocks from the present one on otherwise.
+    /// Sets the compression of the current and later blocks.
     pub fn set_compression(&mut self, compression: Compression) {
         self.options.compression = compression;
     }
 
-    /// Counts a reference to a blob file, by whoever adds the entry that refers to it.
+    /// Counts a reference to a blob file. The caller adds the entry.
     pub fn add_blob_use(&mut self, file: FileNumber, bytes: u64) {
         let blob_use = self.blob_uses.entry(file).or_insert(BlobUse { file, bytes: 0, values: 0 });
         blob_use.bytes += bytes;
         blob_use.values += 1;
     }
 
-    /// Adds a range tombstone; they may come in any order. Empty ranges are left out.
+    /// Adds a range tombstone, in any order. Empty ranges are dropped.
     pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) {
         assert!(!self.options.is_unnumbered, "a range tombstone tells its number");
         self.range_tombstones.push(tombstone);
     }
 
-    /// How many blocks there are, the one that is not full yet included.
+    /// Returns the number of blocks, with the current one.
     pub fn block_count(&self) -> u32 {
         self.blocks.len() as u32 + u32::from(self.block.entries() > 0)
     }
 
-    /// About how long the file would be if it were finished now, without a view.
+    /// Estimates the length of the file if it were finished now, without a view.
     pub fn estimated_bytes(&self) -> u64 {
         let keys = self.keys.as_ref().map_or(0, KeyBlockBuilder::len);
         let tail = keys + self.block.len() + 6 * self.blocks.len() + FOOTER_LEN;
         self.position() + tail as u64
     }
 
-    /// How many entries there are.
     pub fn entries(&self) -> u64 {
         self.footer.entries
     }
 
-    /// Completes the file and syncs it (not its directory). `embed` is given the file's id and the offset, a
-    /// multiple of 4096, where the embedded view will stand, and returns the view; no bytes for none.
+    /// Finishes and syncs the file, not its directory. `embed` gets the file's id and the view's
+    /// offset, a multiple of 4096, and returns the view, or no bytes.
     pub fn finish(self, embed: impl FnOnce(FileId, u64) -> Result<Vec<u8>>) -> Result<RunMeta> {
         let (path, file) = (self.path.clone(), Arc::clone(&self.file));
         let meta = self.finish_unsynced(embed)?;
@@ -255,7 +256,7 @@ impl RunWriter {
         Ok(meta)
     }
 
-    /// The same for a file that no crash need spare.
+    /// The same without a sync, for files that may be lost in a crash.
     pub fn finish_unsynced(mut self, embed: impl FnOnce(FileId, u64) -> Result<Vec<u8>>) -> Result<RunMeta> {
         if self.block.entries() > 0 {
             self.end_block()?;
@@ -284,7 +285,7 @@ impl RunWriter {
         Ok(meta)
     }
 
-    /// Checks the order and keeps count.
+    /// Checks the order and updates the totals.
     fn remember(&mut self, entry: &EntryRef<'_>) {
         match &mut self.last {
             None => {
@@ -327,12 +328,13 @@ impl RunWriter {
         self.flush_if_full()
     }
 
-    /// Whether blocks are to have pages of their own, if that costs little: those that are not compressed.
+    /// Returns whether blocks are aligned to pages where that costs little. Only uncompressed ones.
     fn is_paged(&self) -> bool {
         self.options.compression == Compression::None && self.options.block_bytes as u64 >= PAGE_BYTES
     }
 
-    /// How long the block may be that begins here: so that it ends with a page, if it can be nearly as long as it was asked for.
+    /// Returns the maximum length of the block that begins here. It ends with a page if it can be
+    /// nearly as long as configured.
     fn room_here(&self) -> usize {
         let wanted = self.options.block_bytes;
         let from = self.position() + UNIT_HEADER_LEN as u64;
@@ -341,8 +343,8 @@ impl RunWriter {
         if self.is_paged() && room >= wanted - wanted / 8 { room } else { wanted }
     }
 
-    /// Has the next block begin with a page, if that takes few zeros: then it lies in as few pages as it can, and is found
-    /// without a look at where it is.
+    /// Aligns the next block to a page if that takes few zeros. Then it spans as few pages as
+    /// possible and is located without a lookup.
     fn pad(&mut self) {
         let position = self.position();
         let gap = position.next_multiple_of(PAGE_BYTES) - position;
@@ -350,7 +352,7 @@ impl RunWriter {
         if !self.is_paged() || !is_little {
             return;
         }
-        // Where a block ends that is followed by zeros must follow from its length.
+        // The end of a padded block must follow from its length.
         if let Some(before) = self.blocks.last_mut()
             && before.is_plain()
             && before.raw_len <= MAX_BLOCK_BYTES as u32
@@ -376,7 +378,7 @@ impl RunWriter {
         Ok(chunks)
     }
 
-    /// Writes the range tombstones; gives the smallest and the largest key of the run.
+    /// Writes the range tombstones; returns the smallest and largest key of the run.
     fn put_tombstones(&mut self, tombstones: &RangeTombstoneSet) -> Result<(Vec<u8>, Vec<u8>)> {
         let mut smallest = std::mem::take(&mut self.smallest);
         let mut largest = self.last.take().map(|(key, _)| key);
@@ -431,7 +433,7 @@ impl RunWriter {
         self.footer.meta(self.number, self.file_id, smallest, largest, blob_uses, expiries)
     }
 
-    /// Where the next byte will stand.
+    /// Returns the file offset of the next byte.
     fn position(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
@@ -449,7 +451,7 @@ impl RunWriter {
         if self.buffer.len() < left {
             return Ok(());
         }
-        // Up to the last multiple that is reached; the rest goes with what follows.
+        // Up to the last aligned offset; the remaining bytes come with the next write.
         let end = left + (self.buffer.len() - left) / self.write_bytes * self.write_bytes;
         let mut buffer = std::mem::take(&mut self.buffer);
         let result = self.write(&buffer[..end]);
@@ -473,7 +475,7 @@ impl RunWriter {
         self.written += bytes.len() as u64;
         let waiting = self.written - self.write_back_from;
         if waiting >= WRITE_BACK_BYTES {
-            // The device works while the next blocks are made, and the sync at the end has little left to do.
+            // The device works during the next blocks, so the final sync has little left to do.
             self.file.start_write_back(self.write_back_from, waiting);
             self.write_back_from = self.written;
         }
@@ -481,7 +483,7 @@ impl RunWriter {
     }
 }
 
-/// Appends a unit to a buffer that will stand at `written`; returns the unit's length.
+/// Appends a unit to a buffer at file offset `written`; returns its length.
 fn put_stamped(buffer: &mut Vec<u8>, written: u64, file_id: FileId, compression: Compression, raw: &[u8]) -> u64 {
     let start = buffer.len();
     put_unit(buffer, compression, raw);

@@ -1,30 +1,31 @@
-//! The bytes of a blob file, and of a reference to one of its records.
+//! Format of a blob file, and of a reference to one of its records.
 //!
 //! A file header is followed by records, each at a multiple of eight bytes:
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 0..4 | magic `BLOB` |
-//! | 4 | compression of those chunks that are compressed |
+//! | 4 | compression of the compressed chunks |
 //! | 5..8 | zero |
 //! | 8..16 | length of the value |
-//! | 16..24 | length of the record in the file, without the padding behind it |
+//! | 16..24 | length of the record, without the padding behind it |
 //! | 24..28 | length of the key |
 //! | 28..32 | zero |
 //! | 32..40 | checksum of bytes 0..32 |
 //! | 40.. | the internal key |
-//! | .. | the chunk table: for each chunk its stored length (four bytes, the top bit: compressed) and the checksum of its stored bytes (eight bytes, as of the offset where they stand) |
-//! | .. | checksum of key and chunk table (eight bytes, as of the key's offset) |
-//! | .. | the chunks, one after the other |
+//! | .. | the chunk table: for each chunk its stored length (four bytes, top bit: compressed) and the checksum of its stored bytes (eight bytes, by their offset) |
+//! | .. | checksum of key and chunk table (eight bytes, by the key's offset) |
+//! | .. | the chunks |
 //!
-//! A chunk is 64 KiB of the value, the last one less; an empty value has none. Each can be read by itself.
+//! A chunk is 64 KiB of the value, the last one less; an empty value has none. Each can be read alone.
 //!
-//! **Holes.** Writers reserve their ranges before they write, so a crash or a refused write leaves a range of zeros or
-//! of anything. Nothing refers to it. A walk over the file resumes at the next multiple of eight where a header passes
-//! its checksum, into which the file id and the offset are mixed: no value can pretend to be one.
+//! **Holes.** Writers reserve ranges before they write, so a crash or failed write leaves a range of
+//! arbitrary bytes. Nothing refers to it. A walk resumes at the next multiple of eight with a valid
+//! header. Its checksum includes file id and offset, so no value can imitate one.
 //!
-//! **A reference** is five varints (file number, offset divided by eight, length of the value, length of the record,
-//! compression) and the eight bytes of the record header's checksum, which tie it to this very record.
+//! **A reference** is five varints (file number, offset divided by eight, length of the value, length
+//! of the record, compression) and the eight bytes of the record header's checksum, which bind it to
+//! this record.
 
 use crate::{
     base::{EntryKind, FileId, FileNumber, limits},
@@ -32,22 +33,20 @@ use crate::{
 };
 use std::path::{Path, PathBuf};
 
-/// The length of a chunk of a value in bytes.
+/// Bytes of a value in a chunk.
 pub const BLOB_CHUNK_LEN: usize = 64 << 10;
 
-/// The length of a record's header.
 pub const RECORD_HEADER_LEN: usize = 40;
 
-/// The length of a chunk's entry in the table.
+/// Length of a chunk's entry in the table.
 pub const CHUNK_ENTRY_LEN: usize = 12;
 
-/// The length of the checksum behind the table.
+/// Length of the checksum behind the table.
 pub const TABLE_CHECKSUM_LEN: usize = 8;
 
-/// Records begin at multiples of this.
+/// Alignment of records.
 pub const RECORD_ALIGN: u64 = 8;
 
-/// The first bytes of a record.
 pub const RECORD_MAGIC: [u8; 4] = *b"BLOB";
 
 const COMPRESSED: u32 = 1 << 31;
@@ -55,30 +54,28 @@ const COMPRESSED: u32 = 1 << 31;
 const _: () = assert!(BLOB_CHUNK_LEN < COMPRESSED as usize);
 const _: () = assert!(EntryKind::BlobRef as u8 == 3);
 
-/// The name of a blob file.
 pub fn blob_path(dir: &Path, number: FileNumber) -> PathBuf {
     dir.join(format!("{number:06}.blob"))
 }
 
-/// Where a value stands. The value of an entry of kind [`EntryKind::BlobRef`].
+/// Location of a value. The value of an entry of kind [`EntryKind::BlobRef`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlobRef {
-    /// The number of the blob file.
+    /// Number of the blob file.
     pub file: FileNumber,
-    /// Where the record begins in it.
+    /// Offset of the record.
     pub offset: u64,
-    /// The length of the value.
+    /// Length of the value.
     pub len: u64,
-    /// The length of the record in the file, header and key included: what becomes free when the value dies.
+    /// Length of the record with header and key: the garbage that a dead value leaves.
     pub stored_len: u64,
-    /// The compression of those chunks that are compressed.
+    /// Compression of the compressed chunks.
     pub compression: Compression,
-    /// The checksum of the record's header.
+    /// Checksum of the record's header.
     pub checksum: u64,
 }
 
 impl BlobRef {
-    /// Appends the reference's bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.file);
         put_varint(out, self.offset / RECORD_ALIGN);
@@ -88,13 +85,13 @@ impl BlobRef {
         out.extend_from_slice(&self.checksum.to_le_bytes());
     }
 
-    /// The reference that these bytes are; `None` if they are none.
+    /// Decodes a reference; `None` if invalid.
     pub fn decode(bytes: &[u8]) -> Option<BlobRef> {
         let mut reader = ByteReader::new(bytes);
         BlobRef::read(&mut reader).filter(|_| reader.is_at_end())
     }
 
-    /// The next reference; `None` if there is none.
+    /// Reads the next reference; `None` if invalid.
     pub fn read(reader: &mut ByteReader<'_>) -> Option<BlobRef> {
         let file = reader.varint()?;
         let offset = reader.varint()?.checked_mul(RECORD_ALIGN)?;
@@ -106,36 +103,35 @@ impl BlobRef {
     }
 }
 
-/// A record's header.
+/// Header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// The compression of those chunks that are compressed.
+    /// Compression of the compressed chunks.
     pub compression: Compression,
-    /// The length of the value.
+    /// Length of the value.
     pub value_len: u64,
-    /// The length of the record, without padding.
+    /// Length of the record, without padding.
     pub stored_len: u64,
-    /// The length of the internal key.
+    /// Length of the internal key.
     pub key_len: u32,
 }
 
 impl RecordHeader {
-    /// How many chunks there are.
     pub fn chunk_count(&self) -> u64 {
         self.value_len.div_ceil(BLOB_CHUNK_LEN as u64)
     }
 
-    /// The length of all that stands before the chunks.
+    /// Returns the length of everything before the chunks.
     pub fn head_len(&self) -> u64 {
         head_len(u64::from(self.key_len), self.chunk_count())
     }
 
-    /// The length of the value's chunk `index`.
+    /// Returns the uncompressed length of chunk `index`.
     pub fn chunk_len(&self, index: u64) -> u64 {
         self.value_len.saturating_sub(index.saturating_mul(BLOB_CHUNK_LEN as u64)).min(BLOB_CHUNK_LEN as u64)
     }
 
-    /// The header's bytes for a record at `offset`, and its checksum.
+    /// Encodes the header of a record at `offset`; also returns its checksum.
     pub fn encode(&self, file_id: FileId, offset: u64) -> ([u8; RECORD_HEADER_LEN], u64) {
         let mut out = [0; RECORD_HEADER_LEN];
         out[0..4].copy_from_slice(&RECORD_MAGIC);
@@ -148,7 +144,7 @@ impl RecordHeader {
         (out, sum)
     }
 
-    /// The header at `offset` and its checksum; `None` if no record begins there.
+    /// Decodes the header at `offset` and its checksum; `None` if no record begins there.
     pub fn decode(bytes: &[u8], file_id: FileId, offset: u64) -> Option<(RecordHeader, u64)> {
         let bytes = bytes.get(..RECORD_HEADER_LEN)?;
         if !bytes.starts_with(&RECORD_MAGIC) {
@@ -169,31 +165,28 @@ impl RecordHeader {
     }
 }
 
-/// The length of what stands before the chunks of a record.
+/// Returns the length of everything before the chunks of a record.
 pub fn head_len(key_len: u64, chunk_count: u64) -> u64 {
     (RECORD_HEADER_LEN + TABLE_CHECKSUM_LEN) as u64 + key_len + chunk_count * CHUNK_ENTRY_LEN as u64
 }
 
-/// A chunk as it stands in the file.
+/// A chunk in the chunk table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkEntry {
-    /// The length of its stored bytes.
+    /// Length of its stored bytes.
     pub stored_len: u32,
-    /// Whether they are compressed.
     pub compressed: bool,
-    /// The checksum of its stored bytes.
+    /// Checksum of its stored bytes.
     pub checksum: u64,
 }
 
 impl ChunkEntry {
-    /// Appends the entry's bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let flag = if self.compressed { COMPRESSED } else { 0 };
         out.extend_from_slice(&(self.stored_len | flag).to_le_bytes());
         out.extend_from_slice(&self.checksum.to_le_bytes());
     }
 
-    /// The next entry.
     pub fn decode(reader: &mut ByteReader<'_>) -> Option<ChunkEntry> {
         let word = reader.u32()?;
         let checksum = reader.u64()?;

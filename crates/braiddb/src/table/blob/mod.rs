@@ -1,7 +1,7 @@
 //! Blob files: values above a threshold, written once, at commit.
 //!
-//! `format` has the bytes, `writer` appends records from many threads, `reader` reads one value or walks over all, `place` is
-//! for reading where the file is mapped, `pieces` has the lists of references that entries hold.
+//! `format` specifies the bytes, `writer` appends records from many threads, `reader` reads or
+//! walks records, `place` reads them in a mapped file, `pieces` has the reference lists in entries.
 
 mod format;
 mod pieces;

@@ -1,7 +1,7 @@
-//! Values in pieces, and the references that an entry holds, whatever its kind.
+//! Values in pieces, and the blob references in entries of any kind.
 //!
-//! The value of an entry of kind [`EntryKind::Stream`] is the length of the whole value (varint), and then the reference of each
-//! piece, in order, to the end. A piece is a blob record like any other, and never empty.
+//! The value of an entry of kind [`EntryKind::Stream`] is the length of the whole value (varint),
+//! then the reference of each piece in order. A piece is an ordinary blob record and never empty.
 
 use super::format::BlobRef;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 use std::borrow::Cow;
 
-/// A value that stands in pieces.
+/// A value in pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pieces {
     /// In the order of the value.
@@ -18,18 +18,18 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// The length of the value.
+    /// Returns the length of the value.
     pub fn len(&self) -> u64 {
         self.list.iter().map(|piece| piece.len).sum()
     }
 
-    /// Appends the bytes of an entry of kind [`EntryKind::Stream`].
+    /// Appends the value of an entry of kind [`EntryKind::Stream`].
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.len());
         self.list.iter().for_each(|piece| piece.encode(out));
     }
 
-    /// The pieces that these bytes tell of; `None` if they tell of none, or not of the length that they say.
+    /// Decodes pieces; `None` if invalid or their lengths do not add up.
     pub fn decode(bytes: &[u8]) -> Option<Pieces> {
         let mut reader = ByteReader::new(bytes);
         let len = reader.varint()?;
@@ -43,8 +43,8 @@ impl Pieces {
         (sum == len && len <= limits::MAX_VALUE_LEN).then_some(pieces)
     }
 
-    /// The pieces of the value that an entry holds whose kind is [`EntryKind::BlobRef`] or [`EntryKind::Stream`]; `None` if it
-    /// cannot be understood, or is of another kind.
+    /// Returns the pieces of an entry of kind [`EntryKind::BlobRef`] or [`EntryKind::Stream`];
+    /// `None` if it is invalid or of another kind.
     pub fn of(content: &Content<'_>) -> Option<Pieces> {
         match content.kind {
             EntryKind::BlobRef => BlobRef::decode(content.value).map(|only| Pieces { list: vec![only] }),
@@ -53,7 +53,8 @@ impl Pieces {
         }
     }
 
-    /// The kind and value of an entry that holds these. One piece by itself is a blob reference.
+    /// Returns kind and value of an entry for these pieces. A single piece becomes a blob
+    /// reference.
     pub fn entry(&self) -> (EntryKind, Vec<u8>) {
         let mut value = Vec::new();
         if let [only] = self.list.as_slice() {
@@ -65,7 +66,7 @@ impl Pieces {
     }
 }
 
-/// Calls `visit` with each blob reference that an entry of this kind and value holds. `None` if it cannot be understood.
+/// Calls `visit` for each blob reference in an entry. `None` if the entry is invalid.
 #[must_use]
 pub fn visit_references(kind: EntryKind, value: &[u8], mut visit: impl FnMut(&BlobRef)) -> Option<()> {
     if !may_refer(kind) {
@@ -78,8 +79,8 @@ pub fn visit_references(kind: EntryKind, value: &[u8], mut visit: impl FnMut(&Bl
     Some(())
 }
 
-/// The value of the entry, with what `map` gives in the place of its references; `None` if it gives nothing for any of them, or
-/// the entry cannot be understood.
+/// Returns the entry's value with references replaced by `map`. `None` if `map` replaces none or
+/// the entry is invalid.
 pub fn map_references(
     kind: EntryKind,
     value: &[u8],

@@ -1,7 +1,8 @@
-//! Reading values where their blob file is mapped: as blocks of runs are (`table/place.rs`), under the same rules.
+//! Reads values in a mapped blob file, under the rules of `table/place.rs`.
 //!
-//! A blob file may still grow. Its map has the length that the file had, and is made anew when the file has grown by an eighth, or
-//! has stood still for some time. Values within it may still be being written: nobody has a reference to those.
+//! A blob file may still grow. It is mapped again after growth by an eighth, or when a value behind
+//! the map is read after some time without growth. Unfinished values within the map have no
+//! references.
 
 use crate::{
     base::FileId,
@@ -19,17 +20,18 @@ use std::{
     },
 };
 
-/// Of as many bytes of a file, one value is known to be checked: that which begins there and was checked last.
+/// Bytes of the file for each mark. A mark records the last checked value that begins in them.
 const BYTES_A_MARK: u64 = 64 << 10;
 
-/// A file that still grows is mapped anew when it has grown by this part of its mapped length.
+/// A growing file is mapped again after growth by this fraction of the mapped length.
 const GROWTH_MIN: u64 = 8;
 
-/// The map of a blob file, made when it is first wanted.
+/// Map of a blob file, made on first use.
 #[derive(Debug)]
 pub(super) struct BlobPlace {
     mapped: ArcSwapOption<MappedBlobs>,
-    /// The file's length when a value was wanted that the map lacks, and when that was.
+    /// File length at the last read behind the map, and the time span when that length was first
+    /// seen.
     wanted: Mutex<(u64, Option<CheckTime>)>,
     runtime: Arc<dyn Runtime>,
     recent_writes: Arc<RecentWrites>,
@@ -37,16 +39,15 @@ pub(super) struct BlobPlace {
     is_allowed: bool,
 }
 
-/// A map of a blob file as it was.
+/// A map of a blob file at one length.
 #[derive(Debug)]
 pub(super) struct MappedBlobs {
     pub file: MappedFile,
-    /// Where in its [`BYTES_A_MARK`] a value begins that was checked, and in which span of time; zero if none was.
+    /// For each [`BYTES_A_MARK`]: offset and time span of the last checked value; zero if none.
     marks: Box<[AtomicU64]>,
 }
 
 impl BlobPlace {
-    /// No map yet.
     pub fn new(ctx: &TableContext) -> BlobPlace {
         BlobPlace {
             mapped: ArcSwapOption::empty(),
@@ -58,7 +59,7 @@ impl BlobPlace {
         }
     }
 
-    /// The map, if it has the first `end` bytes or can be made to.
+    /// Returns the map if it covers the first `end` bytes, or can be extended to.
     pub fn mapped(&self, file: &dyn File, end: u64) -> Option<Guard<Option<Arc<MappedBlobs>>>> {
         let mapped = self.mapped.load();
         if mapped.as_ref().is_some_and(|mapped| end <= mapped.file.len() as u64) {
@@ -67,7 +68,7 @@ impl BlobPlace {
         if !self.is_allowed {
             return None;
         }
-        // While another thread makes one, values are read in the usual way.
+        // While another thread maps the file, use ordinary reads.
         self.map(file, end, &mut *self.wanted.try_lock()?)
     }
 
@@ -91,7 +92,7 @@ impl BlobPlace {
         if present_len > 0 && !is_at_rest && len - present_len < present_len / GROWTH_MIN {
             return None;
         }
-        // A system that refuses it is one without.
+        // A system that refuses is treated as one without maps.
         let file = MappedFile::new(file.map_for_reading(len).ok()??, &self.disposal);
         let marks = (0..len.div_ceil(BYTES_A_MARK)).map(|_| AtomicU64::new(0)).collect();
         let mapped = Arc::new(MappedBlobs { file, marks });
@@ -99,30 +100,31 @@ impl BlobPlace {
         Some(Guard::from_inner(Some(mapped)))
     }
 
-    /// Whether the record at an offset was written in this span of time and need not be checked for that.
+    /// Returns whether the record was written in this time span and needs no check. A sample is
+    /// checked anyway.
     pub fn is_written(&self, file: FileId, offset: u64, now: CheckTime) -> bool {
         !is_sample(file, offset) && self.recent_writes.since(file, offset).is_some_and(|since| since.span_of(0) == now)
     }
 
-    /// The present span of time: what was checked in another is to be checked again.
+    /// Returns the current time span. Values checked in another span are checked again.
     pub fn now(&self) -> CheckTime {
         Moment::now(&*self.runtime).span_of(0)
     }
 }
 
 impl MappedBlobs {
-    /// Has the system read a part of the file, so that looking at it cannot fail; whether it did.
+    /// Makes the system read a part of the file, so that an access cannot fault. Returns whether
+    /// that succeeded.
     pub fn have_in_memory(&self, part: Range<u64>) -> bool {
         self.file.populate(part)
     }
 
-    /// Whether the value that begins there was checked in this span of time.
+    /// Returns whether the value at `offset` was checked in this time span.
     pub fn is_checked(&self, offset: u64, now: CheckTime) -> bool {
         let mark = usize::try_from(offset / BYTES_A_MARK).ok().and_then(|at| self.marks.get(at));
         mark.is_some_and(|mark| mark.load(Ordering::Relaxed) == mark_of(offset, now))
     }
 
-    /// Notes that it was.
     pub fn set_checked(&self, offset: u64, now: CheckTime) {
         if let Some(mark) = usize::try_from(offset / BYTES_A_MARK).ok().and_then(|at| self.marks.get(at)) {
             mark.store(mark_of(offset, now), Ordering::Relaxed);

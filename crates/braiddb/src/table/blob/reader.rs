@@ -23,17 +23,17 @@ use std::{
     },
 };
 
-/// How much is read at once where records are looked for.
+/// Bytes read at once in a search for records.
 const WINDOW_LEN: u64 = 256 << 10;
 
-/// How much is read at once of a value.
+/// Bytes read at once of a value.
 const READ_LEN: u64 = 1 << 20;
 
-/// How much is read at once where only a part of a value, or its key, is wanted.
+/// Bytes read at once for a part of a value or its key.
 const HEAD_READ_LEN: u64 = 4 << 10;
 
-/// A blob file, open for reading; it may still be growing. Any thread may call anything. A file that was marked
-/// obsolete is removed when the last holder lets go of it.
+/// A blob file open for reading; it may still grow. Thread-safe. An obsolete file is removed when
+/// its last handle is dropped.
 #[derive(Debug)]
 pub struct BlobFile {
     vfs: Arc<dyn Vfs>,
@@ -46,24 +46,20 @@ pub struct BlobFile {
     obsolete: AtomicBool,
 }
 
-/// What a walk over a blob file comes by.
+/// Item of a walk over a blob file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanItem {
-    /// A record whose header and key are whole. Its chunks were not read.
+    /// A record with valid header and key. Its chunks were not read.
     Record {
-        /// A reference to it.
         reference: BlobRef,
         /// The internal key that it was written for.
         key: Vec<u8>,
     },
-    /// A record whose header is whole and whose key or chunk table is damaged or was never written.
-    Broken {
-        /// A reference to it.
-        reference: BlobRef,
-    },
-    /// Bytes that belong to no record: a write that failed or never happened, or damage.
+    /// A record with a valid header, but a damaged or unwritten key or chunk table.
+    Broken { reference: BlobRef },
+    /// Bytes of no record: a failed or missing write, or damage.
     Hole {
-        /// Where, in bytes from the file's start.
+        /// Offsets in the file.
         range: Range<u64>,
     },
 }
@@ -71,14 +67,13 @@ pub enum ScanItem {
 /// A value that was read.
 #[derive(Debug)]
 pub enum BlobValue {
-    /// A copy of it.
+    /// A copy.
     Owned(Vec<u8>),
-    /// Where its file is mapped, which stays while this does.
+    /// Pinned in the mapped file.
     InPlace(PinnedUnit),
 }
 
 impl BlobValue {
-    /// A copy of it.
     pub fn into_vec(self) -> Vec<u8> {
         match self {
             BlobValue::Owned(bytes) => bytes,
@@ -98,12 +93,12 @@ impl Deref for BlobValue {
     }
 }
 
-/// Where the chunks of a record stand.
+/// Decoded head of a record.
 struct Layout {
     header: RecordHeader,
     key: Vec<u8>,
     chunks: Vec<ChunkEntry>,
-    /// The offset of the first chunk.
+    /// Offset of the first chunk.
     chunks_at: u64,
 }
 
@@ -113,7 +108,7 @@ impl BlobFile {
         BlobFile::open_by(ctx, dir, number, |bytes, path| FileHeader::decode(FileKind::Blob, bytes, path, 0))
     }
 
-    /// The same of a file whose header may have one damaged byte.
+    /// The same, but accepts a header with one damaged byte.
     pub fn open_damaged(ctx: &TableContext, dir: &Path, number: FileNumber) -> Result<BlobFile> {
         let decode = |bytes: &[u8], path: &Path| FileHeader::decode_repaired(FileKind::Blob, bytes, path, 0);
         BlobFile::open_by(ctx, dir, number, |bytes, path| Ok(decode(bytes, path)?.0))
@@ -139,13 +134,13 @@ impl BlobFile {
         Ok(BlobFile { vfs, disposal, place, file, path, number, file_id: header.file_id, obsolete })
     }
 
-    /// The file's length in bytes.
+    /// Returns the file's length in bytes.
     pub fn len(&self) -> Result<u64> {
         self.file.len().map_err(|e| Error::io("read the length of", &self.path, e))
     }
 
-    /// Has what its writer has appended until now stay readable, though the file may be removed. Corruption if it was removed already, so that this
-    /// cannot be known.
+    /// Keeps all bytes appended so far readable even if the file is removed. Corruption if it is
+    /// already gone.
     pub fn catch_up(&self) -> Result<()> {
         self.file.catch_up().map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => Error::corruption(&self.path, 0, "the blob file is missing"),
@@ -153,21 +148,21 @@ impl BlobFile {
         })
     }
 
-    /// Lets the file be removed once nobody holds it.
+    /// Marks the file for removal when its last handle is dropped.
     pub fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    /// The value that a reference of this file stands for: where the file is mapped, if it is and the value is not compressed.
+    /// Reads a value; in place if the file is mapped and the value is not compressed.
     pub fn read(&self, reference: &BlobRef) -> Result<BlobValue> {
         match self.read_in_place(reference) {
             Ok(Some(value)) => Ok(BlobValue::InPlace(value)),
-            // What is wrong there may be right in the file itself, if not it will say so.
+            // The map may be wrong where the file is right; if not, this read reports the error.
             Ok(None) | Err(_) => self.read_anew(reference).map(BlobValue::Owned),
         }
     }
 
-    /// As [`BlobFile::read`], but reads and checks the value whatever was read of it lately.
+    /// As [`BlobFile::read`], but reads and checks the value even if it was checked recently.
     pub fn read_anew(&self, reference: &BlobRef) -> Result<Vec<u8>> {
         let mut value = Vec::new();
         self.read_streaming(reference, &mut |bytes| {
@@ -176,8 +171,8 @@ impl BlobFile {
         Ok(value)
     }
 
-    /// The value where the file is mapped. Nothing if it is not, the value is compressed, or the system cannot read it: a read in
-    /// the usual way will tell why.
+    /// Returns the value in the mapped file. `None` if it is not mapped, the value is compressed,
+    /// or the system cannot read it; an ordinary read then reports the error.
     fn read_in_place(&self, reference: &BlobRef) -> Result<Option<PinnedUnit>> {
         let BlobRef { offset, stored_len, .. } = *reference;
         let is_plain = reference.file == self.number && reference.compression == Compression::None;
@@ -187,7 +182,7 @@ impl BlobFile {
         let now = self.place.now();
         let mut is_checked = mapped.is_checked(offset, now);
         if !is_checked && self.place.is_written(self.file_id, offset, now) {
-            // The system has it in memory, and maps it page by page sooner than as a whole.
+            // It is in the page cache; mapping it page by page is faster than as a whole.
             mapped.set_checked(offset, now);
             is_checked = true;
         }
@@ -210,8 +205,8 @@ impl BlobFile {
         Ok(mapped.file.pin(chunks_at..end))
     }
 
-    /// A part of a value; what lies past its end is left out. Reads and verifies the chunks that hold it. Memory is
-    /// bounded by the part, and by what the chunks really hold.
+    /// Reads a part of a value, truncated at its end. Verifies the chunks that have it. Memory is
+    /// bounded by the part and the stored chunks.
     pub fn read_range(&self, reference: &BlobRef, range: Range<u64>) -> Result<Vec<u8>> {
         let mut window = Window::new(self)?;
         let layout = self.layout(reference, &mut window, HEAD_READ_LEN)?;
@@ -229,32 +224,32 @@ impl BlobFile {
         Ok(value)
     }
 
-    /// Gives a value piece by piece, in order, to `sink`; memory is bounded by a piece.
+    /// Passes a value to `sink` piece by piece, in order. Memory is bounded by a piece.
     pub fn read_streaming(&self, reference: &BlobRef, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
         let mut window = Window::new(self)?;
         let layout = self.layout(reference, &mut window, READ_LEN)?;
         self.read_chunks(reference, &layout, &mut window, 0..layout.header.chunk_count(), sink)
     }
 
-    /// The internal key that a record was written for.
+    /// Reads the internal key that a record was written for.
     pub fn read_key(&self, reference: &BlobRef) -> Result<Vec<u8>> {
         Ok(self.layout(reference, &mut Window::new(self)?, HEAD_READ_LEN)?.key)
     }
 
-    /// Whether the record is there in whole, down to the checksum of each chunk. Damage is `false`; errors are those
-    /// of reading.
+    /// Returns whether the record is complete, with all checksums. Only failed reads are errors.
     pub fn exists_and_complete(&self, reference: &BlobRef) -> Result<bool> {
         match self.read_streaming(reference, &mut |_| {}) {
             Ok(()) => Ok(true),
             Err(error) if error.is_corruption() => Ok(false),
-            // As it was written, though not to be unpacked by this build.
+            // Intact, though this build cannot decompress it.
             Err(Error::Unsupported { .. }) => Ok(true),
             Err(error) => Err(error),
         }
     }
 
-    /// Each damaged part of a record: its header, its key and chunk table, or a chunk. Behind a damaged header or table, the rest of the
-    /// record counts as part of it. Errors are those of reading.
+    /// Returns the damaged parts of a record: header, key and chunk table, or chunks. Behind a
+    /// damaged header or table, the remaining record counts as damaged. Only failed reads are
+    /// errors.
     pub fn damaged_parts(&self, reference: &BlobRef) -> Result<Vec<DamagedUnit>> {
         let mut window = Window::new(self)?;
         let end = reference.offset.saturating_add(reference.stored_len);
@@ -281,8 +276,8 @@ impl BlobFile {
         Ok(damaged)
     }
 
-    /// Walks over all records and holes of the file as long as it is now, in order. Takes time linear in the file's
-    /// length; reads no chunks.
+    /// Visits all records and holes of the current file, in order. Takes time linear in its length
+    /// and reads no chunks.
     pub fn scan(&self, visitor: &mut dyn FnMut(ScanItem) -> Result<()>) -> Result<()> {
         let mut window = Window::new(self)?;
         let len = window.file_len;
@@ -310,7 +305,7 @@ impl BlobFile {
                 Err(error) if error.is_corruption() => visitor(ScanItem::Broken { reference })?,
                 Err(error) => return Err(error),
             }
-            // The range was reserved for this record as a whole, so nothing else begins in it.
+            // The whole range was reserved for this record, so nothing else begins in it.
             offset = (offset + header.stored_len).next_multiple_of(RECORD_ALIGN);
             hole = offset;
         }
@@ -321,7 +316,7 @@ impl BlobFile {
         Error::corruption(&self.path, offset, detail)
     }
 
-    /// Reads and verifies the header of a record. `ahead` is how much of the record to read at once.
+    /// Reads and verifies the header of a record. Reads up to `ahead` bytes at once.
     fn header(&self, reference: &BlobRef, window: &mut Window<'_>, ahead: u64) -> Result<RecordHeader> {
         let at = reference.offset;
         if reference.file != self.number {
@@ -337,7 +332,7 @@ impl BlobFile {
         if same { Ok(header) } else { Err(self.bad(at, "the blob is not the one that is referred to")) }
     }
 
-    /// Reads and verifies all that stands before the chunks. `ahead` is how much of the record to read at once.
+    /// Reads and verifies everything before the chunks. Reads up to `ahead` bytes at once.
     fn layout(&self, reference: &BlobRef, window: &mut Window<'_>, ahead: u64) -> Result<Layout> {
         let at = reference.offset;
         let header = self.header(reference, window, ahead)?;
@@ -373,8 +368,8 @@ impl BlobFile {
         Ok(Layout { header, key, chunks, chunks_at: at + header.head_len() })
     }
 
-    /// Gives the contents of the chunks in `range` to `sink`. If this build cannot unpack some of them, that is told when all are
-    /// known to be sound.
+    /// Passes the contents of the chunks in `range` to `sink`. If this build cannot decompress
+    /// some, the error comes after all were verified.
     fn read_chunks(
         &self,
         reference: &BlobRef,
@@ -389,7 +384,7 @@ impl BlobFile {
         for (index, entry) in (0..).zip(&layout.chunks).take_while(|(index, _)| *index < range.end) {
             let stored_len = u64::from(entry.stored_len);
             if index >= range.start {
-                // Not more than the chunks of the range take at most: others may follow them.
+                // At most the chunks of the range; others may follow.
                 let most = (range.end - index) * BLOB_CHUNK_LEN as u64;
                 let stored = window.get(at, stored_len, READ_LEN.min(end - at).min(most))?;
                 if checksum(self.file_id, at, stored) != entry.checksum {
@@ -436,7 +431,6 @@ struct Window<'a> {
     bytes: WindowBytes,
 }
 
-/// What a window has.
 enum WindowBytes {
     Read(Vec<u8>),
     Mapped(PinnedUnit),
@@ -458,16 +452,16 @@ impl<'a> Window<'a> {
         Ok(Window { file, file_len: file.len()?, at: 0, bytes: WindowBytes::Read(Vec::new()) })
     }
 
-    /// The `len` bytes at `offset`; if they must be read, then up to `ahead` bytes at once.
+    /// Returns `len` bytes at `offset`. A read fetches up to `ahead` bytes at once.
     fn get(&mut self, offset: u64, len: u64, ahead: u64) -> Result<&[u8]> {
-        // The length is held against the file before anything is allocated.
+        // Check the length against the file before allocating.
         let end = offset
             .checked_add(len)
             .filter(|end| *end <= self.file_len)
             .ok_or_else(|| self.file.bad(offset, "the blob reaches past the end of its file"))?;
         if offset < self.at || end > self.at + self.bytes.len() as u64 {
             let read_len = usize::try_from(len.max(ahead.min(self.file_len - offset))).unwrap_or(usize::MAX);
-            // Should the read fail, the window holds nothing.
+            // If the read fails, the window is empty.
             let mut bytes = match std::mem::replace(&mut self.bytes, WindowBytes::Read(Vec::new())) {
                 WindowBytes::Read(bytes) => bytes,
                 WindowBytes::Mapped(_) => Vec::new(),
@@ -483,7 +477,7 @@ impl<'a> Window<'a> {
         self.bytes.get(from..from.saturating_add(len)).ok_or_else(|| self.file.bad(offset, "the blob is cut short"))
     }
 
-    /// The record header at `offset`, if one is there.
+    /// Returns the record header at `offset`, if any.
     fn header(&mut self, offset: u64) -> Result<Option<(RecordHeader, u64)>> {
         let file_id = self.file.file_id;
         if offset + RECORD_HEADER_LEN as u64 > self.file_len {

@@ -21,28 +21,27 @@ use std::{
     },
 };
 
-/// Values up to this length are written together with the head, in one call.
+/// Bytes up to which a value is written together with its head, in one call.
 const WHOLE_WRITE_LEN: usize = 256 << 10;
 
-/// How long it takes until it is looked again whether a write has ended.
+/// Microseconds between two checks whether a write has ended.
 const WRITE_WAIT_US: u64 = 100;
 
-/// The world a writer lives in.
+/// Environment of a writer.
 #[derive(Clone)]
 pub struct BlobWriterContext {
-    /// The file system.
     pub vfs: Arc<dyn Vfs>,
-    /// The directory of the blob files.
+    /// Directory of the blob files.
     pub dir: PathBuf,
-    /// Where file ids come from.
+    /// Source of file ids.
     pub runtime: Arc<dyn Runtime>,
-    /// Gives the number of each new file; must never repeat one.
+    /// Returns the number of each new file; must never repeat one.
     pub next_file_number: Arc<dyn Fn() -> FileNumber + Send + Sync>,
-    /// A file that has grown to this length is followed by another.
+    /// File length in bytes after which a new file begins.
     pub file_len: u64,
-    /// Where what was written is noted.
+    /// Records recent writes.
     pub recent_writes: Arc<RecentWrites>,
-    /// Called when a sync has failed.
+    /// Called after a failed sync.
     pub sync_failed: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -52,50 +51,52 @@ impl fmt::Debug for BlobWriterContext {
     }
 }
 
-/// Counts since the writer was made.
+/// Counters since the writer was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlobWriterStats {
     /// Values written.
     pub values: u64,
     /// Bytes of records written.
     pub bytes_written: u64,
-    /// Files made.
+    /// Files created.
     pub files: u64,
 }
 
-/// Which of the open files a value goes to.
+/// Selects the open file for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// With other values, to be synced by whoever syncs next.
+    /// Ordinary values, synced by the next sync.
     Values,
-    /// With other parts of long values. [`BlobWriter::sync`] leaves them alone before [`BlobWriter::need`] says that a commit
-    /// refers to them: so whoever waits for a sync does not wait for gigabytes of another's.
+    /// Pieces of long values. [`BlobWriter::sync`] skips them until [`BlobWriter::need`] reports
+    /// that a commit refers to them. So other syncs do not wait for gigabytes.
     Bulk,
 }
 
 /// Writes blobs.
 ///
-/// **Threads.** Any thread may call anything. `append` reserves a range of the current file under a short lock and
-/// writes it outside; only the making of a new file happens under the lock. A range whose write fails is left as a
-/// hole. Each finished write counts up its file's `written`; `sync` notes that count before it flushes and remembers it
-/// after, so that what is written meanwhile stays to be synced. A full file is forgotten once none of its writes is
-/// under way and all are synced.
+/// **Threads.** All methods are thread-safe. `append` reserves a range of the current file under a
+/// short lock and writes without it; only file creation happens under the lock. A failed write
+/// leaves a hole. Each finished write increments its file's `written`; `sync` reads that count
+/// before it flushes and stores it afterwards, so later writes remain unsynced. A full file is
+/// dropped once it has no write in progress and all are synced.
 ///
-/// **Lanes.** There are two current files, one a [`Lane`]. Of a file of the bulk lane, `sync` looks only at what is `needed`: as
-/// much as was written when a commit came to refer to a part of it. Who writes there syncs it himself ([`BlobWriter::sync_bulk`]),
-/// little by little, and holds nobody up who syncs other files.
+/// **Lanes.** Each [`Lane`] has a current file. In the bulk lane, `sync` covers only `needed`: the
+/// writes finished when a commit came to refer to the file. Bulk writers sync in small steps
+/// themselves ([`BlobWriter::sync_bulk`]) and delay no syncs of other files.
 ///
-/// **Order.** A record that refers to a blob is appended to the log after `append` returned, and the log calls `sync`
-/// before it syncs itself. A new file's directory entry is synced with its first data.
+/// **Order.** A record that refers to a blob is appended to the log after `append` returned, and
+/// the log calls `sync` before it syncs itself. A new file's directory entry is synced with its
+/// first data.
 ///
-/// **Failures.** A failed sync latches: nothing is written or synced any more. A failed write only fails its caller.
+/// **Failures.** After a failed sync nothing is written or synced any more. A failed write fails
+/// only its caller.
 ///
-/// A writer never opens an existing file: what an earlier run of the process left is not appended to.
+/// A writer never opens an existing file.
 #[derive(Debug)]
 pub struct BlobWriter {
     context: BlobWriterContext,
     state: Mutex<State>,
-    /// Held by whoever syncs.
+    /// Serialises `sync`.
     syncing: Mutex<()>,
     failure: OnceLock<String>,
     values: AtomicU64,
@@ -107,19 +108,18 @@ pub struct BlobWriter {
 struct State {
     /// By lane.
     current: [Current; 2],
-    /// Full files that may hold data which is not synced.
+    /// Full files that may have unsynced data.
     full: Vec<Arc<OpenFile>>,
 }
 
 #[derive(Debug, Default)]
 struct Current {
     file: Option<Arc<OpenFile>>,
-    /// Where the next record goes in it.
+    /// Offset of the next record.
     end: u64,
 }
 
 impl State {
-    /// All files.
     fn files(&self) -> impl Iterator<Item = &Arc<OpenFile>> {
         self.full.iter().chain(self.current.iter().filter_map(|current| current.file.as_ref()))
     }
@@ -131,23 +131,22 @@ struct OpenFile {
     file_id: FileId,
     path: PathBuf,
     file: Arc<dyn File>,
-    /// Writes under way; counted up only under the state's lock.
+    /// Writes in progress; incremented only under the state's lock.
     writing: AtomicU64,
-    /// Writes finished.
+    /// Finished writes.
     written: AtomicU64,
-    /// How many of those are synced. Written by whoever has `syncing`.
+    /// Synced writes. Changed only under `syncing`.
     synced: AtomicU64,
-    /// How many of them commits refer to, at least; in the bulk lane alone.
+    /// Minimum of writes that commits refer to; only in the bulk lane.
     needed: AtomicU64,
     lane: Lane,
-    /// Held by whoever syncs the file.
     syncing: Mutex<()>,
     /// Whether the directory entry is synced.
     named: AtomicBool,
 }
 
 impl OpenFile {
-    /// How many of the writes must be synced before the log is.
+    /// Returns the number of writes to sync before the log.
     fn needed(&self) -> u64 {
         match self.lane {
             Lane::Values => self.written.load(Ordering::Acquire),
@@ -156,7 +155,7 @@ impl OpenFile {
     }
 }
 
-/// A range that is one thread's to write.
+/// A range owned by one thread.
 struct Reservation {
     file: Arc<OpenFile>,
     offset: u64,
@@ -164,15 +163,14 @@ struct Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // Counted even if the write failed in part: a sync too many does no harm. First `written`, then `writing`, so
-        // that a syncer which sees no write under way sees them all as written.
+        // Counted even if the write failed; an extra sync is harmless. First `written`, then
+        // `writing`, so that a syncer that sees no write in progress sees all as written.
         self.file.written.fetch_add(1, Ordering::AcqRel);
         self.file.writing.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl BlobWriter {
-    /// A writer that makes its first file with the first value.
     pub fn new(context: BlobWriterContext) -> BlobWriter {
         BlobWriter {
             context,
@@ -185,21 +183,21 @@ impl BlobWriter {
         }
     }
 
-    /// Whether the next value may go to this file.
+    /// Returns whether the next value may go to this file.
     pub fn is_current(&self, number: FileNumber) -> bool {
         let state = self.state.lock();
         state.current.iter().any(|current| current.file.as_ref().is_some_and(|file| file.number == number))
     }
 
-    /// The file that the next value of a lane may go to.
+    /// Returns the current file of a lane.
     pub fn current_of(&self, lane: Lane) -> Option<FileNumber> {
         self.state.lock().current[lane as usize].file.as_ref().map(|file| file.number)
     }
 
-    /// Writes a value and tells where it stands. Its chunks are compressed where that pays. It is durable once
-    /// [`BlobWriter::sync`] has been called after. Needs memory for the compressed value at most.
+    /// Writes a value, compressed chunk by chunk where that pays, and returns its location. It is
+    /// durable after the next [`BlobWriter::sync`]. Needs memory for the compressed value at most.
     ///
-    /// [`Error::DiskFull`]: nothing was written that counts, and the same call may succeed later.
+    /// [`Error::DiskFull`]: nothing was written that counts; the same call may succeed later.
     pub fn append(&self, internal_key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         self.append_to(Lane::Values, internal_key, value, compression)
     }
@@ -226,7 +224,7 @@ impl BlobWriter {
         let stored_len = head_len + packed.bytes.len() as u64;
         let header = RecordHeader { compression: packed.compression, value_len, stored_len, key_len };
 
-        // Taken first: what stands after what is reserved now is written later, whoever writes it.
+        // Before the reservation, so that everything behind its offset is written later.
         let since = Moment::now(&*self.context.runtime);
         let reservation = self.reserve(stored_len, lane)?;
         let (file, offset) = (&reservation.file, reservation.offset);
@@ -252,8 +250,8 @@ impl BlobWriter {
         })
     }
 
-    /// Makes every value durable whose `append` returned before the call, with the directory entry of its file; of the bulk lane
-    /// those alone that are needed. Costs nothing if there is none.
+    /// Makes all values durable whose `append` returned before, with their directory entries; in
+    /// the bulk lane only needed ones. Free if there are none.
     pub fn sync(&self) -> Result<()> {
         let _alone = self.syncing.lock();
         self.check()?;
@@ -265,7 +263,7 @@ impl BlobWriter {
         }
         self.name(files.iter().filter(|file| file.needed() > 0))?;
         self.state.lock().full.retain(|file| {
-            // Nobody can begin a write in a full file, so once none is under way the counts stand.
+            // A full file gets no new writes, so once none is in progress the counts are final.
             let idle = file.writing.load(Ordering::Acquire) == 0;
             let is_synced = file.written.load(Ordering::Acquire) <= file.synced.load(Ordering::Relaxed);
             !idle || !is_synced || !file.named.load(Ordering::Relaxed)
@@ -273,7 +271,7 @@ impl BlobWriter {
         Ok(())
     }
 
-    /// Makes durable what was written to these files of the bulk lane, needed or not.
+    /// Syncs these files of the bulk lane, needed or not.
     pub fn sync_bulk(&self, numbers: &BTreeSet<FileNumber>) -> Result<()> {
         self.check()?;
         let is_meant = |file: &&Arc<OpenFile>| file.lane == Lane::Bulk && numbers.contains(&file.number);
@@ -282,7 +280,7 @@ impl BlobWriter {
         self.name(files.iter())
     }
 
-    /// Has [`BlobWriter::sync`] see to what was written to these files: a commit is about to refer to it.
+    /// Includes these files in [`BlobWriter::sync`], before a commit refers to them.
     pub fn need(&self, numbers: &BTreeSet<FileNumber>) {
         for file in self.state.lock().files().filter(|file| numbers.contains(&file.number)) {
             file.needed.fetch_max(file.written.load(Ordering::Acquire), Ordering::AcqRel);
@@ -291,7 +289,7 @@ impl BlobWriter {
 
     fn sync_file(&self, file: &OpenFile) -> Result<()> {
         let _alone = file.syncing.lock();
-        // Whoever had it may have failed: then a sync that succeeds would mean nothing.
+        // A previous sync may have failed; a success now would mean nothing.
         self.check()?;
         let written = file.written.load(Ordering::Acquire);
         if written > file.synced.load(Ordering::Relaxed) {
@@ -301,7 +299,7 @@ impl BlobWriter {
         Ok(())
     }
 
-    /// Makes the directory entries of these files durable.
+    /// Syncs the directory entries of these files.
     fn name<'a>(&self, files: impl Iterator<Item = &'a Arc<OpenFile>>) -> Result<()> {
         let unnamed: Vec<_> = files.filter(|file| !file.named.load(Ordering::Acquire)).collect();
         if unnamed.is_empty() {
@@ -315,12 +313,12 @@ impl BlobWriter {
         Ok(())
     }
 
-    /// The files that are being written or may hold data that is not synced: not to be taken for garbage.
+    /// Returns the files that are written or may have unsynced data. They are not garbage.
     pub fn open_files(&self) -> Vec<FileNumber> {
         self.state.lock().files().map(|file| file.number).collect()
     }
 
-    /// Lets the next value of a lane begin a new file, so that the present one can be reclaimed or copied. Returns its number.
+    /// Ends the current file of a lane, so that it can be reclaimed or copied. Returns its number.
     pub fn roll(&self, lane: Lane) -> Option<FileNumber> {
         let mut state = self.state.lock();
         let full = state.current[lane as usize].file.take()?;
@@ -329,8 +327,8 @@ impl BlobWriter {
         Some(number)
     }
 
-    /// Ends the writing to these files: what comes next goes to others. Waits for the writes that are under way and syncs what was
-    /// written. So when this returns, none of the files ever changes any more, and all of them are durable.
+    /// Ends these files, waits for their writes and syncs them. Afterwards they are durable and
+    /// never change.
     pub fn seal(&self, numbers: &BTreeSet<FileNumber>) -> Result<()> {
         let files: Vec<Arc<OpenFile>> = {
             let mut state = self.state.lock();
@@ -340,7 +338,7 @@ impl BlobWriter {
             full.iter().filter(|file| numbers.contains(&file.number)).cloned().collect()
         };
         for file in &files {
-            // One call to the system each, and none is begun any more.
+            // One system call each; no new ones begin.
             while file.writing.load(Ordering::Acquire) > 0 {
                 self.context.runtime.sleep_us(WRITE_WAIT_US);
             }
@@ -349,12 +347,11 @@ impl BlobWriter {
         self.name(files.iter())
     }
 
-    /// Lets go of a full file that nothing refers to: who kept it open would keep its space taken.
+    /// Closes a full file without references, so that its space can be freed.
     pub fn forget(&self, number: FileNumber) {
         self.state.lock().full.retain(|file| file.number != number);
     }
 
-    /// Counts since the writer was made.
     pub fn stats(&self) -> BlobWriterStats {
         BlobWriterStats {
             values: self.values.load(Ordering::Relaxed),
@@ -377,7 +374,7 @@ impl BlobWriter {
         error
     }
 
-    /// Takes a range of `len` bytes in the current file, or in a new one.
+    /// Reserves `len` bytes in the current file, or in a new one.
     fn reserve(&self, len: u64, lane: Lane) -> Result<Reservation> {
         let mut state = self.state.lock();
         let State { current, full } = &mut *state;
@@ -406,7 +403,7 @@ impl BlobWriter {
         let file_id = context.runtime.random_u64();
         let header = FileHeader::new(FileKind::Blob, file_id, [0, 0]).encode();
         if let Err(error) = file.write_at(&header, 0) {
-            // Should it stay, nothing refers to it.
+            // If it stays, nothing refers to it.
             let _ = context.vfs.remove(&path);
             return Err(Error::io("write", &path, error));
         }
@@ -427,11 +424,11 @@ impl BlobWriter {
     }
 }
 
-/// A value as it is to stand in the file.
+/// A value in its stored form.
 struct Packed<'a> {
     /// [`Compression::None`] if no chunk is compressed.
     compression: Compression,
-    /// The stored length of each chunk, and whether it is compressed.
+    /// Stored length of each chunk, and whether it is compressed.
     chunks: Vec<(u32, bool)>,
     bytes: Cow<'a, [u8]>,
 }
@@ -440,7 +437,7 @@ impl<'a> Packed<'a> {
     fn new(value: &'a [u8], compression: Compression) -> Packed<'a> {
         let compression = compression.or_what_there_is();
         let mut chunks = Vec::with_capacity(value.len().div_ceil(BLOB_CHUNK_LEN));
-        // Stays empty as long as no chunk was worth compressing, so that such values are never copied.
+        // Empty until a chunk is compressed, so that incompressible values are not copied.
         let mut copy: Option<Vec<u8>> = None;
         for (index, chunk) in value.chunks(BLOB_CHUNK_LEN).enumerate() {
             let packed = compress(compression, chunk);
@@ -457,7 +454,8 @@ impl<'a> Packed<'a> {
         Packed { compression, chunks, bytes: copy.map_or(Cow::Borrowed(value), Cow::Owned) }
     }
 
-    /// All that stands before the chunks of a record at `offset`, and the header's checksum.
+    /// Encodes everything before the chunks of a record at `offset`; also returns the header's
+    /// checksum.
     fn head(&self, header: &RecordHeader, key: &[u8], file_id: FileId, offset: u64) -> (Vec<u8>, u64) {
         let (header_bytes, sum) = header.encode(file_id, offset);
         let whole = if self.bytes.len() <= WHOLE_WRITE_LEN { header.stored_len } else { header.head_len() };

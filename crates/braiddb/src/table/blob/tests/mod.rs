@@ -1,4 +1,4 @@
-//! Tests of blob files, on a file system in memory that fails and crashes on demand.
+//! Tests of blob files, on an in-memory file system that fails and crashes on demand.
 
 use super::{BLOB_CHUNK_LEN, BlobFile, BlobRef, BlobValue, BlobWriter, BlobWriterContext, Lane, ScanItem, blob_path};
 use crate::{
@@ -47,7 +47,7 @@ fn open(vfs: &FaultVfs, number: FileNumber) -> BlobFile {
     BlobFile::open(&context(vfs.clone()), Path::new(DIR), number).unwrap()
 }
 
-/// A value of `len` bytes: every other chunk can be compressed.
+/// A value in which every other chunk is compressible.
 fn value_of(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     (0..len)
@@ -169,7 +169,7 @@ fn each_flipped_bit_and_each_truncation_is_noticed() {
             }
             assert_eq!(file.exists_and_complete(reference).unwrap(), file.read(reference).is_ok());
         }
-        // Others are found all the same.
+        // Other records are still found.
         let found = scan(&file).iter().filter(|item| matches!(item, ScanItem::Record { .. })).count();
         assert!(found >= 3 || range.is_none());
     };
@@ -228,14 +228,14 @@ fn a_refused_write_leaves_a_hole_and_space_is_used_when_it_is_back() {
                 assert_eq!(*range, (first.offset + first.stored_len).next_multiple_of(8)..third.offset);
             }
             ScanItem::Broken { reference } => assert!((40..61).contains(&written) && reference.len == 700),
-            // Its chunks are not there, or it is, though refused: nothing refers to it.
+            // It has no chunks, or is complete though refused. Nothing refers to it.
             ScanItem::Record { reference, .. } => {
                 assert_eq!(file.exists_and_complete(reference).unwrap(), written == 1000);
             }
         }
         assert_eq!(items[2], ScanItem::Record { reference: third, key: b"c".to_vec() });
     }
-    // A file that cannot be begun.
+    // A file that cannot be created.
     for operation in [Operation::Create, Operation::Write] {
         let vfs = new_vfs();
         let writer = writer(&vfs, 1 << 20);
@@ -400,8 +400,8 @@ fn a_file_full_of_damage_is_walked_in_bounds() {
     }
 }
 
-/// A map that copies has what stood there when it was made. A value whose space was taken by then, but which was written later, was
-/// reported as damage.
+/// A copying map has the contents of its creation. A value reserved by then but written later was
+/// reported as damaged.
 #[test]
 fn a_value_that_was_written_after_its_space_was_mapped_is_read() {
     let vfs = new_vfs();
