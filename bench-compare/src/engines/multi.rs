@@ -1,4 +1,4 @@
-//! The interface of engines with many values a key.
+//! The interface of engines with many values per key.
 
 use crate::data::Key;
 use anyhow::Result;

@@ -1,4 +1,4 @@
-//! Many values a key: BraidDB's multi-trees beside LMDB's dupsort.
+//! Many values per key: BraidDB's multi-trees beside LMDB's dupsort.
 
 #[cfg(all(feature = "braiddb", feature = "lmdb"))]
 mod run;

@@ -160,7 +160,7 @@ fn open(subject: usize, folder: &Path, shape: &Shape) -> Result<Box<dyn MultiEng
     Ok(if subject == 0 { Box::new(BraidMulti::open(setup)?) } else { Box::new(LmdbMulti::open(setup)?) })
 }
 
-/// As rows of a plain tree. Returns wall nanoseconds, processor nanoseconds and bytes a row.
+/// As rows of a plain tree. Returns wall nanoseconds, processor nanoseconds and bytes per row.
 fn put_plainly(pairs: &[(Key, Key)], folder: &Path) -> Result<[f64; 3]> {
     fs::create_dir_all(folder)?;
     let setup = Setup {
@@ -213,7 +213,7 @@ fn measure(options: &MultiOptions, shape: &Shape, folder: &Path) -> Result<()> {
             engine.settle()?;
             cpu[subject].push((meter::cpu_time() - cpu_start).as_secs_f64() * 1e9 / pairs.len() as f64);
             bytes[subject].push(meter::folder_bytes(&folder) as f64 / pairs.len() as f64);
-            // Existing pairs, one a commit: no change.
+            // Existing pairs, one per commit: no change.
             let again = &pairs[..pairs.len().min(options.operations as usize / 2)];
             let start = Instant::now();
             for pair in again {

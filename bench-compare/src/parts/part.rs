@@ -171,7 +171,7 @@ fn head(value: &[u8]) -> u64 {
     value.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Nanoseconds an operation, one figure a round.
+/// Nanoseconds per operation, one figure per round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PartFigure {
     pub part: String,

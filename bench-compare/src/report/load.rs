@@ -14,7 +14,7 @@ const KINDS: [&str; 2] = ["writes", "reads"];
 /// In the order of the engines' names.
 const COLOURS: [&str; 8] = ["#1b6ca8", "#e9a23b", "#588157", "#8d6cab", "#6b4f3a", "#c8553d", "#3aa6a6", "#777777"];
 
-/// Offered operations a second, and microseconds.
+/// Offered operations per second, and microseconds.
 type Points = Vec<(f64, f64)>;
 
 pub fn has(measure: &str) -> bool {

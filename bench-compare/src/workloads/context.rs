@@ -9,7 +9,7 @@ use crate::{
 use anyhow::{Context as _, Result, ensure};
 use std::{cell::Cell, fs, path::Path, process::Command, time::Duration};
 
-/// Bytes a row: 128 MiB at 2 M rows.
+/// Bytes per row: 128 MiB at 2 M rows.
 const WRITE_BUDGET_PER_ROW: u64 = 64;
 const BUDGET_MIN: u64 = 16 << 20;
 /// A cold workload's budget must not hold the data.

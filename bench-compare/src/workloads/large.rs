@@ -1,4 +1,4 @@
-//! Values of 1 MiB: put one a commit, then read in random order, touching each cache line.
+//! Values of 1 MiB: put one per commit, then read in random order, touching each cache line.
 
 use super::{Context, Measure, context::Costs, measure::Phase};
 use crate::{

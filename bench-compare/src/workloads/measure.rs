@@ -13,7 +13,7 @@ pub const READS_PER_SAMPLE: u64 = 8;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measure {
     pub name: String,
-    /// `rate` in operations a second, latencies in microseconds.
+    /// `rate` in operations per second, latencies in microseconds.
     pub figures: BTreeMap<String, f64>,
     pub count: u64,
     pub checksum: String,

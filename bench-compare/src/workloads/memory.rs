@@ -14,7 +14,7 @@ use crate::{
 };
 use anyhow::Result;
 
-/// Puts a second.
+/// Puts per second.
 const RATES: [(u64, &str); 2] = [(10_000, "10k"), (80_000, "80k")];
 const READS: [(Reads, &str); 2] = [(Reads::Gets, "get"), (Reads::Prefixes, "prefix")];
 

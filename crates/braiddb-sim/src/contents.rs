@@ -1,6 +1,6 @@
 //! The bytes of a file, in copy-on-write pages.
 //!
-//! A clone costs one pointer a page, so a crash image costs microseconds. A page is the allocation
+//! A clone costs one pointer per page, so a crash image costs microseconds. A page is the allocation
 //! unit of the disk: a hole takes no space, a reserved page takes space and reads as zeros.
 //!
 //! **Invariants.** No page starts at or past the length, and the bytes of the last page past the

@@ -62,7 +62,7 @@ pub fn check_lists(
 }
 
 struct History {
-    /// One element a record, and at the end a reader of the final contents.
+    /// One element per record, and at the end a reader of the final contents.
     lists: Vec<Lists>,
     /// The transaction and key of each number.
     owners: HashMap<u64, (usize, ListKey)>,

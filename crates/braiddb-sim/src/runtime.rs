@@ -23,7 +23,7 @@ const LOOK_NS: u64 = 100;
 
 /// A runtime whose clock and randomness follow from a seed.
 ///
-/// The simulated clock advances by 100 ns a reading and by all time slept; sleeps take no real
+/// The simulated clock advances by 100 ns per reading and by all time slept; sleeps take no real
 /// time, and concurrent ones add up. Threads are real or refused; only without them is a run
 /// reproducible.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! On a disk of 10 MB/s with 20 ms a sync, no commit waits for runs to be written.
+//! On a disk of 10 MB/s with 20 ms per sync, no commit waits for runs to be written.
 //!
 //! The disk accepts 300 MB of unsynced bytes: a longer wait than the log write needs is the
 //! engine's. Time and threads are real.

@@ -123,7 +123,7 @@ fn watchers_killed_and_resumed_see_each_change_once_in_order() {
             }
             for (index, stored) in watchers.iter().enumerate() {
                 let (db, killed) = (&db, &killed);
-                // The last watcher is behind by at least a phase.
+                // The last watcher lags by at least one phase.
                 let ends = if index == WATCHERS - 1 && phase + 1 < PHASES { from } else { to };
                 scope.spawn(move || {
                     let random = &mut Random::new(seed + phase * 10 + index as u64);
@@ -155,7 +155,7 @@ fn writers_beside_slow_watcher_never_wait() {
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| read_slowly(&mut slow, &done));
             in_parallel(WRITERS as usize, |writer| write(&db, writer as u64, 0..of_writer));
-            // Only now: a slow reader cannot have seen much.
+            // The writers have ended: a slow reader has seen few commits by now.
             done.store(true, Ordering::Release);
             let seen = reader.join().expect("the reader");
             assert!(seen < of_writer / 100, "the slow watcher saw {seen} commits");
@@ -179,7 +179,7 @@ fn writers_beside_slow_watcher_never_wait() {
                 .eq("wal")
                 .then(|| entry.metadata().ok().map(|meta| meta.len()))?
         });
-        // Segments for recovery, spares, and the retained part.
+        // Segments for recovery, spare segments, and the retained part.
         assert!(log.sum::<u64>() < kept + (32 << 20));
     }
 }

@@ -1,4 +1,4 @@
-//! Many values a key: an index of albums by artist.
+//! Many values per key: an index of albums by artist.
 //!
 //! ```text
 //! cargo run -p braiddb --example multi_values

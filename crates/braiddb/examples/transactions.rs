@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Each round does all kinds of work in turn, so that a disturbance hits neighbours too. Prints
-//! medians in nanoseconds an operation. Commits are buffered; keys have 16 bytes, values 120; all
+//! medians in nanoseconds per operation. Commits are buffered; keys have 16 bytes, values 120; all
 //! data is in memory or in the page cache.
 #![expect(clippy::disallowed_methods, reason = "a measuring program at the edge: it asks the clock and starts threads")]
 

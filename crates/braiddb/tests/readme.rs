@@ -1,4 +1,4 @@
-//! Compiles and runs the example in README.md.
+//! Compiles and runs the example of README.md.
 
 use std::{env, fs};
 

@@ -17,7 +17,7 @@ pub enum Writer {
 }
 
 impl Writer {
-    /// A transaction begins with writes that are rolled back.
+    /// A transaction begins with writes and rolls them back.
     pub fn new(db: &Db, trees: &[Tree], way: Way) -> Result<Writer> {
         let transaction = match way {
             Way::Batch => return Ok(Writer::Batch(db.clone(), db.batch())),

@@ -1,4 +1,4 @@
-//! A follower beside a writer process that is killed and restarted while it flushes, merges,
+//! A follower beside a writer process, which is killed and restarted while it flushes, merges,
 //! splits, drops trees and changes log segments. Each state shown is exactly that after a commit,
 //! no older than the commits acknowledged before the refresh, and no older than the state before.
 //! No refresh may fail.

@@ -54,7 +54,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// An event that is missing although this many rounds should have met it.
+    /// An event missing although this many rounds should have met it.
     fn lacking(&self, rounds: u64) -> Option<&'static str> {
         let whatever = rounds >= 40;
         // Two of four databases have unindexed runs.

@@ -54,7 +54,7 @@ fn killed_process_without_wal_leaves_state_of_its_cursor() {
         let durable = told("durable").unwrap_or(before).max(before);
         promised += durable - before;
         let builder = numbered::builder(database).background_threads([0, 2][random.index(2)]);
-        // Half of the opens would log commits; there are none here.
+        // Opens with either default durability; nothing is committed here.
         let builder = if random.chance(1, 2) { builder.durability(Durability::None) } else { builder };
         let db = builder.open(&dir).unwrap_or_else(|e| panic!("kill {kill}: open: {}", common::full_text(&e)));
         let last = expected.judge(&db, database).unwrap_or_else(|text| panic!("kill {kill}: {text}"));

@@ -1,5 +1,3 @@
-//! Batteries that start and kill processes.
-
 #![cfg(any(unix, windows))]
 
 #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! Crashes of a database with many values a key: recovery finds a prefix of the commits, in pairs
+//! Crashes of a database with many values per key: recovery finds a prefix of the commits, in pairs
 //! and in counts.
 //!
 //! The model holds a pair as one key: key length, key, value. To remove all values of a key is to

@@ -1,5 +1,3 @@
-//! Batteries on the simulated disk, in one program that is built once.
-
 #[path = "../common/mod.rs"]
 mod common;
 

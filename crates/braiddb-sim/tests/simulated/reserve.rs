@@ -195,7 +195,7 @@ fn writes_with_reserve_in_use_are_refused_unless_they_delete() {
     world.db.write(deletes, Durability::Sync).unwrap();
     world.db.drop_tree(common::TREES[1]).unwrap();
     assert!(tree.get(&one).unwrap().is_none());
-    // Space from elsewhere needs no reopening.
+    // Space that others freed is used without a reopening.
     world.disk.set_capacity(Some(4 * CAPACITY));
     world.db.flush().unwrap();
     tree.put(b"new", b"value").unwrap();
@@ -221,7 +221,7 @@ fn open_after_crash(world: &World, at: usize, policy: CrashPolicy) {
     let filling = world.filling;
     let db = match open(&image, filling, 90) {
         Err(e) if e.is_disk_full() => {
-            // The reserve was used up.
+            // The crashed database had used up its reserve.
             image.set_capacity(None);
             open(&image, filling, 91).unwrap_or_else(|e| panic!("open with space: {}", full_text(&e)))
         }

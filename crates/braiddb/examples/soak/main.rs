@@ -11,7 +11,7 @@
 //!    mean of the second half counts. `--rate` sets it instead.
 //! 3. Runs for `--minutes` at 80 % of that rate. Operations are due at fixed times, and latency
 //!    counts from the due time.
-//! 4. Checks every record, prints verdicts, and writes `soak.csv` (a line a second), `soak.json`
+//! 4. Checks every record, prints verdicts, and writes `soak.csv` (a line per second), `soak.json`
 //!    and `soak.svg`.
 //!
 //! Half of the operations write a random record (90 % puts, 10 % deletes), 45 % get one, and 5 %

@@ -131,7 +131,7 @@ impl Outcome<'_> {
         text
     }
 
-    /// A line a second.
+    /// A line per second.
     pub fn to_csv(&self) -> String {
         let mut text = String::from(
             "second,operations_per_s,write_p50_us,write_p99_us,write_p999_us,write_max_us,write_called_max_us,read_p50_us,\

@@ -8,7 +8,7 @@ use std::{path::Path, process::Command};
 
 const CHILD: &str = "BRAIDDB_OPEN_FILES_CHILD";
 const KEYS: u32 = if cfg!(debug_assertions) { 8_000 } else { 40_000 };
-/// Twenty keys a table.
+/// Twenty keys per table.
 const TABLES: usize = KEYS as usize / 20;
 const VALUE_BYTES: usize = 1000;
 

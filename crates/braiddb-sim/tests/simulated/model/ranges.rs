@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-/// Maximum error in keys a run.
+/// Maximum error of an estimate, in keys per run.
 const OFF_BY_A_RUN: u64 = 80;
 
 #[derive(Clone)]
