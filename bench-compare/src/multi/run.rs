@@ -62,11 +62,11 @@ impl Question {
 
     fn name(self) -> &'static str {
         match self {
-            Question::Contains => "contains, half of them there",
-            Question::Count => "count, of now",
-            Question::CountByCursor => "count, through a cursor that stays",
-            Question::IterateAll => "iterate all, a pair",
-            Question::IterateKey => "iterate a key's values, a value",
+            Question::Contains => "contains, half of them present",
+            Question::Count => "count, latest state",
+            Question::CountByCursor => "count, by a kept cursor",
+            Question::IterateAll => "iterate all, per pair",
+            Question::IterateKey => "iterate a key's values, per value",
             Question::SeekValue => "seek a value of a key",
         }
     }
@@ -224,14 +224,14 @@ fn measure(options: &MultiOptions, shape: &Shape, folder: &Path) -> Result<()> {
             loaded[subject] = Some(engine);
         }
     }
-    print(shape, "add, 1000 a commit", wall);
-    print(shape, "  processor time until rest", cpu);
-    print(shape, "add again, one a commit", single);
-    print(shape, "bytes of files a pair", bytes);
+    print(shape, "add, 1000 per commit", wall);
+    print(shape, "  processor time until idle", cpu);
+    print(shape, "add again, one per commit", single);
+    print(shape, "bytes of files per pair", bytes);
     if shape.values == 1 {
         let [wall, cpu, bytes] = plain.map(report::median);
         println!(
-            "the same as rows of a plain tree of BraidDB: {wall:.1} ns a row, {cpu:.1} until rest, {bytes:.1} bytes of files"
+            "the same as rows of a plain tree of BraidDB: {wall:.1} ns per row, {cpu:.1} ns until idle, {bytes:.1} bytes of files"
         );
     }
     let [Some(braiddb), Some(lmdb)] = &loaded else { unreachable!("both were loaded") };

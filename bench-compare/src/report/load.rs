@@ -52,7 +52,7 @@ pub fn draw(summaries: &Summaries, n: u64) -> Option<String> {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"11\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"20\" font-size=\"14\">Latency in µs from the due time, against offered operations a second (N = {n})</text>\n\
+         <text x=\"{LEFT}\" y=\"20\" font-size=\"14\">Latency in µs from the due time, against offered operations per second (N = {n})</text>\n\
          <text x=\"{LEFT}\" y=\"38\">at {} % of each engine's own maximum rate: {}</text>\n",
         LOAD_SHARES.map(|share| share.to_string()).join(", "),
         legend.join(", ")

@@ -11,7 +11,7 @@ fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("braiddb-backup-{}", std::process::id()));
     let done = run(&dir);
     if let Err(e) = std::fs::remove_dir_all(&dir) {
-        eprintln!("{} stays: {e}", dir.display());
+        eprintln!("cannot remove {}: {e}", dir.display());
     }
     done
 }

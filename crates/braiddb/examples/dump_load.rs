@@ -9,7 +9,7 @@
 //! pipe while another loads from it. Speeds count keys and values, in MB (a million bytes) a
 //! second.
 
-#![expect(clippy::disallowed_methods, reason = "this measures time, and has a file for the dump")]
+#![expect(clippy::disallowed_methods, reason = "this measures time, and writes a dump file")]
 
 use braiddb::{Builder, Db, DumpOptions, LoadOptions, Result, check_dump};
 use std::{
@@ -90,7 +90,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         let dumping = scope.spawn(move || snapshot.dump(to, DumpOptions::default()));
         let loaded = Builder::new().load(dir.join("through a pipe"), &mut from, LoadOptions::default());
         drop(from);
-        dumping.join().expect("it does not panic").and(loaded)
+        dumping.join().expect("the dump thread does not panic").and(loaded)
     })?;
     println!("through a pipe: {:.0} MB/s", rate(report.bytes, start));
 

@@ -150,7 +150,7 @@ fn write_stream(streams: &Tree, batch: &mut Batch, random: &mut Random) -> Resul
 }
 
 /// A bulk load over existing keys with large values, an ingested table, then a newer put.
-#[expect(clippy::disallowed_methods, reason = "a table that was taken in is the program's own to remove")]
+#[expect(clippy::disallowed_methods, reason = "the program removes its own ingested table")]
 fn load(db: &Db, directory: &str, number: u64) -> Result<()> {
     let (loaded, mut random) = (compressed(db, "lz4", Compression::Lz4)?, Random(number));
     let records = |first: u64| (0..300u64).map(move |i| format!("{:02x}{i:03}", first + i / 30));

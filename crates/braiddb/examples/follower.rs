@@ -105,7 +105,7 @@ fn read(follower: &Follower, duration: Duration) -> Result<Seen> {
             for row in accounts.iter() {
                 sum += row?.1.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
             }
-            assert_eq!(sum, ACCOUNTS * EACH, "a state that is no commit boundary");
+            assert_eq!(sum, ACCOUNTS * EACH, "a state between two commits");
             seen.sums += 1;
         }
     }
@@ -152,7 +152,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         "{} records of the log were read, the manifest {} times, {} times something had vanished meanwhile",
         seen.records, seen.manifests, seen.retries
     );
-    println!("{} times all balances were added up: always {}", seen.sums, ACCOUNTS * EACH);
+    println!("{} sums of all balances: always {}", seen.sums, ACCOUNTS * EACH);
     drop(follower);
     fs::remove_dir_all(dir)?;
     Ok(())

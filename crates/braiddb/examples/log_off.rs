@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(cursor) => u64::from_le_bytes(cursor.as_slice().try_into()?),
         None => 0,
     };
-    println!("going on from message {begun}");
+    println!("resuming at message {begun}");
     for first in (begun..MESSAGES).step_by(BATCH as usize) {
         let end = (first + BATCH).min(MESSAGES);
         let mut batch = db.batch();
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         db.write(batch, Durability::None)?;
         if end.is_multiple_of(50_000) {
             db.flush_to(end.to_le_bytes())?;
-            println!("all up to message {end} is durable: the queue may forget it");
+            println!("messages up to {end} are durable: the queue may drop them");
         }
     }
     // Each message counts once, whatever happened before.

@@ -46,18 +46,18 @@ fn main() -> Result<()> {
     println!("{:#?}", runtime.stats());
     tell_how_others_fare(&users)?;
     drop(users);
-    std::fs::remove_dir_all(place).expect("our own directory");
+    std::fs::remove_dir_all(place).expect("the directory is removable");
     Ok(())
 }
 
 fn tell_what_idle_ones_cost(count: usize, before: &Option<Taken>) {
     thread::sleep(Duration::from_secs(3));
     let Some((before, idle)) = before.as_ref().zip(Taken::now()) else {
-        println!("what they cost can be told on Linux alone");
+        println!("costs can be measured on Linux only");
         return;
     };
     thread::sleep(Duration::from_secs(5));
-    let later = Taken::now().expect("it was there before");
+    let later = Taken::now().expect("it was measured before");
     let each = |now: u64, before: u64| now.saturating_sub(before) as f64 / count as f64;
     println!(
         "idle, each takes {:.1} KiB of memory, {:.1} KiB of mapped files, {:.3} threads and {:.2} descriptors; all together {:.2} % of a processor",
@@ -89,7 +89,7 @@ fn tell_how_others_fare(users: &[Db]) -> Result<()> {
         (beside, writer.join().expect("the writer"))
     });
     let (beside, written) = (beside?, written?);
-    println!("durable puts of others: {quiet}; beside one that put {written} records: {beside}");
+    println!("durable puts of others: {quiet}; while one database put {written} records: {beside}");
     Ok(())
 }
 

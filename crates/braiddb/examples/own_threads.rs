@@ -83,7 +83,7 @@ fn main() -> Result<()> {
     let mut started = threads.started.lock().map(|names| names.clone()).unwrap_or_default();
     started.sort();
     println!("threads: {}", started.join(", "));
-    println!("apart: {}", threads.aside.is_some());
+    println!("merge threads kept off the first processor: {}", threads.aside.is_some());
     println!("{} flushes, {} merges, {} folds", stats.flushes, stats.merges, stats.folds);
     std::fs::remove_dir_all(&dir).map_err(|e| braiddb::Error::Io { action: "remove", path: dir, source: e })?;
     Ok(())

@@ -135,7 +135,7 @@ fn measure(dir: &Path, len: u64) -> Done {
     tree.put_stream(b"large", &mut noise)?;
     let took = start.elapsed();
     println!("in: {len} bytes in {took:.1?}, {:.0} MB/s, durable", megabytes_per_s(len, took));
-    println!("    peak memory {:.1} MiB above before", (status("VmHWM:")? - memory) as f64 / MIB as f64);
+    println!("    peak memory {:.1} MiB higher than before", (status("VmHWM:")? - memory) as f64 / MIB as f64);
 
     fs::write("/proc/self/clear_refs", "5")?;
     let (memory, start) = (status("VmRSS:")?, Instant::now());
@@ -150,8 +150,8 @@ fn measure(dir: &Path, len: u64) -> Done {
         count += read as u64;
     }
     let took = start.elapsed();
-    println!("out: {count} bytes in {took:.1?}, {:.0} MB/s, with their checksum", megabytes_per_s(len, took));
-    println!("    peak memory {:.1} MiB above before", (status("VmHWM:")? - memory) as f64 / MIB as f64);
+    println!("out: {count} bytes in {took:.1?}, {:.0} MB/s, checksummed", megabytes_per_s(len, took));
+    println!("    peak memory {:.1} MiB higher than before", (status("VmHWM:")? - memory) as f64 / MIB as f64);
     let is_same = count == len && sum.finish() == noise.sum.finish();
     println!("    {}", if is_same { "the same bytes" } else { "OTHER BYTES" });
 
@@ -161,9 +161,12 @@ fn measure(dir: &Path, len: u64) -> Done {
     let own = (after.blob_bytes_written - stats.blob_bytes_written)
         + (after.log_bytes_written - stats.log_bytes_written)
         + (after.run_bytes_written - stats.run_bytes_written);
-    println!("written: {:.4} times its size by the engine's count of blobs, log and runs", own as f64 / len as f64);
+    println!("write amplification: {:.4} by the engine's counters (blobs, log and runs)", own as f64 / len as f64);
     drop((tree, db));
-    println!("         {:.4} times by the system's, all files", (written()? - system) as f64 / len as f64);
+    println!(
+        "                     {:.4} by the system's counters (all files)",
+        (written()? - system) as f64 / len as f64
+    );
     if is_same { Ok(()) } else { Err("what came out is not what went in".into()) }
 }
 

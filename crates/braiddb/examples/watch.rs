@@ -44,7 +44,7 @@ fn begin(source: &Db, index: &Db) -> braiddb::Result<Watcher> {
     let options = WatchOptions::new().tree(&source.tree("albums")?);
     if let Some(token) = index.application_cursor()? {
         match source.watch(options.clone().resume(ResumeToken::from_bytes(&token)?)) {
-            Err(Error::WatchTooOld { .. }) => println!("the log does not go back so far: reading everything"),
+            Err(Error::WatchTooOld { .. }) => println!("the log no longer has these commits: reading everything"),
             watcher => return watcher,
         }
     }

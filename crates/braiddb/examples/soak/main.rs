@@ -88,7 +88,7 @@ fn main() -> Result<(), Failure> {
     println!("written to {}", options.out.display());
 
     let checked = worker::check_all(&tree, &workers)?;
-    println!("all {checked} records are what they must be");
+    println!("all {checked} records are correct");
     let has_failed = outcome.verdicts().iter().any(|verdict| !verdict.is_met);
     db.close()?;
     fs::remove_dir_all(&options.dir)?;

@@ -61,7 +61,7 @@ impl Options {
             return Err("each phase takes four seconds at least".into());
         }
         if options.threads == 0 || options.records < 1000 * options.threads as u64 {
-            return Err("a thread at least, and a thousand records for each".into());
+            return Err("needs at least one thread, and a thousand records per thread".into());
         }
         if options.rate.is_some_and(|rate| !(1.0..1e9).contains(&rate)) {
             return Err("a rate is a number of operations a second".into());

@@ -74,18 +74,18 @@ fn panels(outcome: &Outcome<'_>) -> Vec<Panel> {
             None,
             vec![line("done", "#1b6ca8", &|sample| sample.operations as f64 / sample.seconds)],
         ),
-        latencies("writes, from when they were due, µs (bar: p99.9)", |sample| &sample.writes, Some(5000.0)),
-        latencies("reads, from when they were due, µs", |sample| &sample.reads, None),
+        latencies("writes from the due time, µs (bar: p99.9)", |sample| &sample.writes, Some(5000.0)),
+        latencies("reads from the due time, µs", |sample| &sample.reads, None),
         linear(
             "memory, MiB (bar: budget)",
             Some(outcome.budget_bytes() / f64::from(1 << 20)),
             vec![
                 line("of the process", "#1b6ca8", &|sample| mib(sample.memory_bytes)),
-                line("as the database counts", "#588157", &|sample| mib(sample.memory_counted_bytes)),
+                line("counted by the database", "#588157", &|sample| mib(sample.memory_counted_bytes)),
             ],
         ),
         linear(
-            "space to what is there",
+            "space amplification",
             Some(SPACE_AMPLIFICATION_MAX),
             vec![line("all files", "#1b6ca8", &Sample::space_amplification)],
         ),

@@ -72,14 +72,18 @@ impl Outcome<'_> {
         let writes = &self.totals.writes;
         let done = self.rate() / self.target_rate;
         vec![
-            at_most("p99.9 of writes, from when they were due, ms", writes.quantile_us(0.999) / 1e3, WRITE_P999_MS_MAX),
-            at_most("slowest write, from when it was due, ms", writes.max_us() / 1e3, STALL_MS_MAX),
-            at_most("slowest write, from its call, ms", self.totals.writes_called.max_us() / 1e3, STALL_MS_MAX),
-            at_most("most memory to the budget", self.most(|s| s.memory_bytes as f64) / self.budget_bytes(), 1.0),
-            at_most("memory of the last third to that of the first", self.memory_growth(), MEMORY_GROWTH_MAX),
-            at_most("most space to what is there", self.most(Sample::space_amplification), SPACE_AMPLIFICATION_MAX),
+            at_most(
+                "p99.9 latency of writes from the due time, ms",
+                writes.quantile_us(0.999) / 1e3,
+                WRITE_P999_MS_MAX,
+            ),
+            at_most("slowest write from the due time, ms", writes.max_us() / 1e3, STALL_MS_MAX),
+            at_most("slowest write from the call, ms", self.totals.writes_called.max_us() / 1e3, STALL_MS_MAX),
+            at_most("maximum memory / budget", self.most(|s| s.memory_bytes as f64) / self.budget_bytes(), 1.0),
+            at_most("memory in the last third / first third", self.memory_growth(), MEMORY_GROWTH_MAX),
+            at_most("maximum space amplification", self.most(Sample::space_amplification), SPACE_AMPLIFICATION_MAX),
             Verdict {
-                what: "operations done of those due",
+                what: "operations done / due",
                 figure: done,
                 bar: DONE_SHARE_MIN,
                 is_met: done >= DONE_SHARE_MIN,
@@ -100,9 +104,9 @@ impl Outcome<'_> {
             self.samples.len()
         );
         let kinds = [
-            ("writes, from when they were due", &self.totals.writes),
-            ("writes, from their call", &self.totals.writes_called),
-            ("reads, from when they were due", &self.totals.reads),
+            ("writes, from the due time", &self.totals.writes),
+            ("writes, from the call", &self.totals.writes_called),
+            ("reads, from the due time", &self.totals.reads),
         ];
         for (name, all) in kinds {
             let at = |share| all.quantile_us(share);
@@ -119,12 +123,12 @@ impl Outcome<'_> {
         let (stalls, slowed_ms) = self.held_up();
         let _ = writeln!(
             text,
-            "bytes written / user bytes {:.2}; by the database's own count writers waited for a flush {stalls} times, and were \
-             slowed down for {slowed_ms:.0} ms",
+            "write amplification {:.2}; by the engine's counters, writers stalled {stalls} times and were throttled \
+             for {slowed_ms:.0} ms",
             self.write_amplification()
         );
         let late = self.samples.iter().filter(|s| s.writes.p999_us > 1e3 * WRITE_P999_MS_MAX).count();
-        let _ = writeln!(text, "seconds in which p99.9 of writes was above {WRITE_P999_MS_MAX} ms: {late}");
+        let _ = writeln!(text, "seconds with p99.9 of writes above {WRITE_P999_MS_MAX} ms: {late}");
         for Verdict { what, figure, bar, is_met } in self.verdicts() {
             let _ = writeln!(text, "{} {what}: {figure:.3} (bar {bar})", if is_met { "met   " } else { "MISSED" });
         }
