@@ -22,7 +22,7 @@ const COLUMNS: [(&str, &str); 9] = [
     ("cpu_us", "CPU per op"),
     ("write_amp", "written / user bytes"),
     ("space_amp", "space / user bytes"),
-    ("settle_s", "rest after"),
+    ("settle_s", "idle after"),
 ];
 
 pub fn write(results: &Path, into: &Path) -> Result<()> {

@@ -110,7 +110,7 @@ impl History {
                 return Err(self.wrong(format!("{} holds {number} twice", name(key)), involved));
             }
             let Some(left) = self.lists[*writer].writes.get(key).filter(|left| left.contains(number)) else {
-                let text = format!("aborted read: {number} in {} was not committed, or taken back", name(key));
+                let text = format!("aborted read: {number} in {} was not committed, or rolled back", name(key));
                 return Err(self.wrong(text, involved));
             };
             let is_own = |n: &&u64| self.owners.get(*n).is_some_and(|(of, _)| of == writer);

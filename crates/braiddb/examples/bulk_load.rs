@@ -46,7 +46,7 @@ fn report(what: &str, records: u64, began: Instant, db: &Db) {
     let (seconds, stats) = (began.elapsed().as_secs_f64(), db.stats());
     let written = stats.run_bytes_written + stats.view_bytes_written + stats.log_bytes_written;
     println!(
-        "{what:16} {seconds:8.3} s {:12.0} records/s  written {:6.1} MB, {:.2} of what was given; partitions {}; memory so far {} MiB",
+        "{what:16} {seconds:8.3} s {:12.0} records/s  written {:6.1} MB, {:.2} per user byte; partitions {}; memory so far {} MiB",
         records as f64 / seconds,
         written as f64 / 1e6,
         written as f64 / stats.user_bytes_written.max(1) as f64,

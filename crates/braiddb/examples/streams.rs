@@ -167,7 +167,7 @@ fn measure(dir: &Path, len: u64) -> Done {
         "                     {:.4} by the system's counters (all files)",
         (written()? - system) as f64 / len as f64
     );
-    if is_same { Ok(()) } else { Err("what came out is not what went in".into()) }
+    if is_same { Ok(()) } else { Err("the bytes read differ from those written".into()) }
 }
 
 /// Makes small durable commits until stopped; returns their latencies.

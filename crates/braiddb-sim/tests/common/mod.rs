@@ -182,7 +182,7 @@ pub fn check_all_reads(db: &Db, expected: &Contents) -> braiddb::Result<()> {
             let (found_key, found) = backwards.next().expect("a scan backwards ends too early")?;
             assert!(*found_key == **key && *found == ***value, "a scan backwards");
         }
-        assert!(backwards.next().transpose()?.is_none(), "a scan backwards goes on too long");
+        assert!(backwards.next().transpose()?.is_none(), "a backward scan returns too many rows");
         let mut keys: Vec<&[u8]> = of_tree.iter().map(|((_, key), _)| key.as_slice()).collect();
         keys.extend([&b"none"[..], b"", b"\xff\xff\xff"]);
         let many = tree.multi_get(&keys)?;

@@ -157,7 +157,7 @@ impl World<'_> {
         match self.boundaries.iter().rev().take(candidates).position(|boundary| is_it(&boundary)) {
             Some(at) => Ok(at),
             None => {
-                let last = self.boundaries.last().expect("there is one from the beginning");
+                let last = self.boundaries.last().expect("the first boundary always exists");
                 let difference = difference(&self.expected(last), &found);
                 let earlier = self.boundaries.iter().rev().find(is_it).map(|boundary| boundary.sequence);
                 Err(format!(
