@@ -105,7 +105,6 @@ pub fn check_dump(input: &mut dyn Read) -> Result<DumpInfo> {
     })
 }
 
-/// Compares the records with the end frame, and checks that nothing follows.
 pub fn check_totals(frames: &mut FrameReader<'_>, end: Frame, trees: u64, amount: Amount) -> Result<()> {
     let offset = end.offset;
     let totals = frames.end(end)?;
@@ -115,7 +114,6 @@ pub fn check_totals(frames: &mut FrameReader<'_>, end: Frame, trees: u64, amount
     Ok(())
 }
 
-/// Checks the order of a tree's records, and the pieces of long ones.
 #[derive(Debug, Default)]
 struct Order {
     tree: u32,
@@ -124,7 +122,6 @@ struct Order {
     key: Vec<u8>,
     value: Vec<u8>,
     last: Option<(SequenceNumber, bool)>,
-    /// Missing bytes of a long value.
     left: u64,
 }
 

@@ -1,8 +1,7 @@
 //! Writes a dump.
 //!
-//! The trees are divided into parts of some MiB. Threads take parts in order, read them and
-//! compress them into frames. The caller's thread writes the frames part by part, so the dump is in
-//! key order. A bounded queue per part limits memory.
+//! Threads take parts of the trees in order and compress them into frames. The caller's thread
+//! writes them part by part, in key order. A bounded queue per part limits memory.
 
 use super::{
     format::{Frame, FrameKind, Source, Totals, encode_header},
@@ -26,7 +25,6 @@ use std::{
 /// Approximate bytes of a part.
 const PART_BYTES: u64 = 4 << 20;
 
-/// Maximum number of queued frames of a part.
 const FRAMES_WAITING_MAX: usize = 16;
 
 const THREADS_MAX: usize = 64;
@@ -209,7 +207,6 @@ impl<'a, 'o> Writer<'a, 'o> {
         })
     }
 
-    /// Writes the catalog frames.
     fn tell_source(
         mut self,
         source: &DumpSource,
@@ -252,7 +249,6 @@ impl<'a, 'o> Writer<'a, 'o> {
         Ok(())
     }
 
-    /// Reports records with failing merge functions, and gaps.
     fn note_failing(&mut self) {
         for gap in self.source.take_gaps() {
             self.gaps += 1;
@@ -287,7 +283,6 @@ struct Packing {
 }
 
 impl Packing {
-    /// Reads a part and emits its frames.
     fn part(&self, mut part: DumpRange, emit: &mut dyn FnMut(Packed) -> Result<()>) -> Result<()> {
         let tree = part.tree();
         let mut sink = PackingSink { packing: self, tree, records: RecordsBuilder::default(), emit };
@@ -383,7 +378,6 @@ fn write_parts(next_from: &Receiver<Result<Receiver<Product>>>, writer: &mut Wri
     Ok(())
 }
 
-/// Takes and compresses parts until none is left or the writer is gone.
 fn work(shared: &Mutex<Option<Shared>>, packing: &Packing) {
     loop {
         let (frames_to, frames_from) = sync_channel(FRAMES_WAITING_MAX);

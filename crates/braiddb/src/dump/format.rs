@@ -34,7 +34,7 @@ pub const PAYLOAD_LEN_MAX: usize = 2 << 20;
 /// A frame ends once its payload has this length.
 pub const PAYLOAD_LEN: usize = 256 << 10;
 
-/// The last item of a records or catalog frame is shorter than half the limit.
+/// The last item of a frame is shorter than half the limit.
 const _: () = assert!(PAYLOAD_LEN + (1 << 20) <= PAYLOAD_LEN_MAX);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,19 +54,16 @@ impl FrameKind {
     }
 }
 
-/// A frame with its stored payload.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub kind: FrameKind,
     pub compression: Compression,
     /// The tree of its records, or 0.
     pub tree: u32,
-    /// Length of the decompressed payload.
     pub len: u32,
     pub payload: Vec<u8>,
-    /// The payload's checksum.
     pub sum: u64,
-    /// Offset in the dump; 0 during writing.
+    /// 0 during writing.
     pub offset: u64,
 }
 
@@ -100,7 +97,7 @@ impl Frame {
         out
     }
 
-    /// Decodes a header into a frame without payload, and the payload's stored length.
+    /// Also returns the stored length of the payload.
     pub fn of_header(header: &[u8; FRAME_HEADER_LEN], id: FileId, offset: u64) -> Result<(Frame, usize)> {
         let bad = |detail: &str| damaged(offset, detail);
         let number = |range: std::ops::Range<usize>| {
@@ -112,7 +109,7 @@ impl Frame {
         if checksum(id, offset, &header[..24]) != header_sum {
             return Err(bad("a frame's header does not have the checksum that it tells, or stands in another place"));
         }
-        // The checksum matches, so a newer build wrote this value.
+        // With a valid checksum, a newer build wrote this value.
         let newer = |what: String| Error::Unsupported {
             path: "the dump".into(),
             detail: format!("at byte {offset} it has {what}; use a newer build"),
@@ -134,13 +131,11 @@ impl Frame {
         if len > PAYLOAD_LEN_MAX as u64 || !is_as_packed || has_tree == (tree == 0) {
             return Err(bad("a frame has a length or a tree that no frame has"));
         }
-        // All were read with the widths of their types.
         let (len, tree) = (u32::try_from(len).unwrap_or(u32::MAX), u32::try_from(tree).unwrap_or(u32::MAX));
         let frame = Frame { kind, compression, tree, len, payload: Vec::new(), sum, offset };
         Ok((frame, usize::try_from(stored).unwrap_or(usize::MAX)))
     }
 
-    /// Verifies and decompresses the payload.
     pub fn unpack(self, id: FileId) -> Result<Vec<u8>> {
         if checksum(id, 0, &self.payload) != self.sum {
             return Err(damaged(self.offset, "a frame's payload does not have the checksum that its header tells"));
@@ -157,7 +152,6 @@ pub fn encode_header(id: FileId, sequence: u64) -> [u8; FILE_HEADER_LEN] {
     FileHeader::new(FileKind::Dump, id, [sequence, 0]).encode()
 }
 
-/// Returns the id of a dump and its last commit.
 pub fn decode_header(bytes: &[u8]) -> Result<(FileId, u64)> {
     if !bytes.starts_with(FileKind::Dump.magic()) {
         let reason = "what was given is no dump, which would begin with BRAIDDMP: give what `braid dump` has written";
@@ -170,10 +164,8 @@ pub fn decode_header(bytes: &[u8]) -> Result<(FileId, u64)> {
     }
 }
 
-/// The contents of the end frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Frames before this one.
     pub frames: u64,
     pub trees: u64,
     pub records: u64,
@@ -204,7 +196,7 @@ impl Totals {
 #[derive(Debug, Default)]
 pub struct Source {
     pub incarnation: u64,
-    /// The database's time of the dump, and its lead over the wall clock.
+    /// The database's time, and its lead over the wall clock.
     pub time_us: u64,
     pub ahead_us: u64,
     pub catalog: DumpedCatalog,

@@ -1,9 +1,8 @@
 //! Loads the records of a tree in several threads.
 //!
-//! Frames come in key order, in **stripes** of some MiB that go to the lanes in turn. Each lane has
-//! a thread and a loader, and ends its run with the stripe. Its queue has room for another stripe,
-//! so all lanes work while the dump is read, in bounded memory. At the end all runs become one
-//! load.
+//! Frames go to the lanes in turn, in **stripes** of consecutive keys. Each lane has a thread and a
+//! loader, and ends its run with the stripe. A queue of one stripe per lane lets all lanes work in
+//! bounded memory. At the end all runs become one load.
 
 use super::{
     format::{Frame, FrameKind, damaged},
@@ -64,7 +63,7 @@ enum Lane {
 }
 
 impl Lane {
-    /// Starts a lane with a queue for `frames_waiting` frames; 0: the caller does the work.
+    /// `frames_waiting` 0: the caller does the work.
     fn start(db: &Db, mut work: Box<Work>, frames_waiting: usize) -> Result<Lane> {
         if frames_waiting == 0 {
             return Ok(Lane::Here(work));
@@ -88,7 +87,7 @@ impl Lane {
         Ok(Lane::There { orders_to, done_from, handle })
     }
 
-    /// Returns false if the lane has failed; [`Lane::finish`] then returns the error.
+    /// After false, [`Lane::finish`] returns the lane's error.
     fn order(&mut self, order: Order) -> Result<bool> {
         match self {
             Lane::Here(work) => work.follow(order).map(|()| true),
@@ -96,7 +95,6 @@ impl Lane {
         }
     }
 
-    /// Waits for the lane and returns its work.
     fn finish(self) -> Result<Box<Work>> {
         let panicked = || Error::ReadOnly { reason: "a thread that loaded a dump panicked".to_owned() };
         match self {
@@ -113,14 +111,11 @@ impl Lane {
     }
 }
 
-/// Parameters of the lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct Dealing {
     /// Number of lanes; 0: the caller does the work.
     pub lanes: usize,
-    /// Decompressed bytes of a stripe.
     pub stripe_bytes: u64,
-    /// Maximum number of queued frames in a lane.
     pub frames_waiting: usize,
     /// Whether operands that a merge function rejects for every value are accepted.
     pub bad_operands: bool,
@@ -134,7 +129,6 @@ pub struct TreeLoad {
     dealing: Dealing,
     lanes: Vec<Lane>,
     present: usize,
-    /// Bytes in the current stripe.
     bytes: u64,
 }
 
@@ -165,7 +159,6 @@ impl TreeLoad {
         self.order(Order::Frame(frame))
     }
 
-    /// The lane reports a damaged frame.
     fn begins_beneath(&self, frame: &Frame) -> bool {
         frame.clone().unpack(self.id).is_ok_and(|payload| begins_beneath(&payload))
     }
@@ -175,7 +168,6 @@ impl TreeLoad {
         if taken {
             return Ok(());
         }
-        // Only a failure ends a lane early.
         let failed = self.lanes.swap_remove(self.present).finish().err();
         Err(failed.unwrap_or_else(|| Error::abort("a thread that loaded a dump ended too soon")))
     }

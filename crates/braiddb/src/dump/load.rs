@@ -1,10 +1,9 @@
 //! Makes a database from a dump.
 //!
-//! Reads the header and catalog; creates the directory with an "unfinished" marker, and an empty
-//! database whose sequence numbers continue after the dump's. Then creates the trees and fills each
-//! by one commit. The marker is removed once the whole dump was valid, everything is durable, and
-//! the database was opened once. After a crash the directory does not open; an error removes
-//! everything.
+//! An "unfinished" marker is put into the directory, then an empty database whose sequence numbers
+//! continue after the dump's, then each tree by one commit. The marker is removed once the whole
+//! dump was valid, everything is durable, and the database opened. After a crash before that the
+//! directory does not open; an error removes everything.
 
 use super::{
     check::check_totals,
@@ -21,11 +20,11 @@ use crate::{
 };
 use std::{fmt, io::Read, path::Path};
 
-/// Decompressed bytes of a stripe: limits, and between them a fraction of the memory.
+/// Limits of a stripe's decompressed bytes.
 const STRIPE_BYTES_MIN: u64 = 1 << 20;
 const STRIPE_BYTES_MAX: u64 = 64 << 20;
 
-/// Queued frames of all lanes take at most this fraction of the memory.
+/// Divisor: queued frames of all lanes take at most a quarter of the memory.
 const WAITING_PART: u64 = 4;
 
 /// Progress of a load.
@@ -144,7 +143,6 @@ fn fill(
     let db = Db::open_with(settings.clone(), dir)?;
     db.load_catalog(&source.catalog)?;
     db.close()?;
-    // Loads the catalog.
     let db = Db::open_with(settings.clone(), dir)?;
     let threads = checked_threads(options.threads, settings.background_threads)?;
     let dealing = dealing(settings, threads, options.bad_operands);
@@ -184,7 +182,7 @@ fn finish_tree(tree: Option<TreeLoad>, amount: &mut Amount) -> Result<()> {
     Ok(())
 }
 
-/// Checks that trees come once, in the order of their numbers. `passed` counts the trees so far.
+/// Trees come once, in the order of their numbers; `passed` counts them.
 pub fn check_tree(source: &Source, passed: &mut u64, frame: &Frame) -> Result<()> {
     let trees = &source.catalog.trees;
     let place = trees.iter().position(|tree| tree.id == frame.tree).map(|place| place as u64 + 1);
@@ -198,7 +196,6 @@ pub fn check_tree(source: &Source, passed: &mut u64, frame: &Frame) -> Result<()
     }
 }
 
-/// Checks that the database opens.
 fn confirm(settings: &Settings, dir: &Path) -> Result<()> {
     let settings = Settings { read_only: true, background_threads: 0, ..settings.clone() };
     Db::open_with(settings, dir)?.close()

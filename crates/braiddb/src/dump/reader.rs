@@ -33,12 +33,10 @@ impl<'a> FrameReader<'a> {
         Ok(reader)
     }
 
-    /// Returns the number of bytes read.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Reads until the buffer is full or the input ends.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -100,7 +98,7 @@ impl<'a> FrameReader<'a> {
         }
     }
 
-    /// Checks the end frame and that nothing follows, and returns its totals.
+    /// Checks the end frame and that nothing follows.
     pub fn end(&mut self, frame: Frame) -> Result<Totals> {
         let offset = frame.offset;
         let totals = Totals::decode(&frame.unpack(self.id)?);

@@ -86,14 +86,12 @@ impl RecordsBuilder {
         self.payload.len() >= PAYLOAD_LEN
     }
 
-    /// Returns the payload and its contents, if any, and starts an empty one.
     pub fn take(&mut self) -> Option<(Vec<u8>, Amount)> {
         let taken = std::mem::take(self);
         (taken.amount.records > 0).then_some((taken.payload, taken.amount))
     }
 }
 
-/// Returns whether the first record is the base of the operands before.
 pub fn begins_beneath(payload: &[u8]) -> bool {
     payload.first().is_some_and(|flags| flags & BENEATH != 0)
 }

@@ -123,7 +123,6 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Makes a database with every feature.
 fn everything(vfs: &Arc<MemVfs>, threads: usize) -> Db {
     let db = builder(vfs, threads).merge_function("longest", Arc::new(Longest)).log_retention(1 << 20).open("/from");
     let db = db.unwrap();
@@ -200,10 +199,8 @@ fn what_is_loaded_is_dumped_again_as_it_was() {
         let loaded = builder(&vfs, threads).load("/to", &mut first.as_slice(), LoadOptions::default()).unwrap();
         assert_eq!((loaded.records, loaded.bytes, loaded.trees), (report.records, report.bytes, report.trees));
         assert_eq!(loaded.sequence, report.sequence);
-        // Without the merge function, which is not needed.
         let moved = builder(&vfs, threads).create(false).open("/to").unwrap();
         let mut second = lines(&dump(&moved));
-        // The catalog and the loads were commits.
         let at = known.iter().position(|line| line.starts_with(&format!("{} (", report.sequence))).unwrap();
         second[at].clone_from(&known[at]);
         assert_eq!(second, known);
@@ -217,7 +214,6 @@ fn what_is_loaded_is_dumped_again_as_it_was() {
     }
 }
 
-/// Readers find the same data in both, but other versions.
 fn same_for_readers(a: &Db, b: &Db) {
     let names = |db: &Db| db.trees().unwrap();
     assert_eq!(names(a), names(b));
@@ -238,7 +234,6 @@ fn same_for_readers(a: &Db, b: &Db) {
             assert_ne!(version(&one), version(&two));
         }
     }
-    // The loaded database accepts writes.
     b.open_tree("plain").unwrap().put(b"new", b"new").unwrap();
     b.tree("another").unwrap().put(b"1", b"1").unwrap();
     let counted = b.open_tree("counts").unwrap();
@@ -295,7 +290,6 @@ fn a_dump_cut_short_anywhere_is_refused_and_so_is_one_with_more_behind_it() {
     assert!(check_dump(&mut twice.as_slice()).unwrap_err().is_corruption());
 }
 
-/// Splits a dump into header and frames.
 fn frames(dump: &[u8]) -> Vec<Vec<u8>> {
     let mut rest = dump;
     let mut reader = FrameReader::begin(&mut rest).unwrap();
@@ -365,7 +359,6 @@ fn a_directory_with_something_in_it_is_left_as_it_is() {
     assert_eq!(db.open_tree("t").unwrap().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
 }
 
-/// Fails after this number of bytes.
 struct Failing(usize);
 
 impl Write for Failing {
@@ -389,7 +382,6 @@ impl Read for Failing {
 fn threads_end_when_the_dump_cannot_be_written_or_read_on() {
     let vfs = Arc::new(MemVfs::new());
     let db = everything(&vfs, 2);
-    // Parts depend on the present files, so lengths differ.
     let len = dump(&db).len();
     for bytes in [0, 64, 1000, len / 2, len / 10 * 9] {
         let error = db.dump(Failing(bytes), DumpOptions::default()).unwrap_err();

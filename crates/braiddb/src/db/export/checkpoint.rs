@@ -1,12 +1,9 @@
-//! Images: database states made only of immutable files, and directories created from them.
+//! Images: database states made only of immutable files.
 //!
-//! Memtables are flushed first. They are frozen between commits and flushed in order, so the runs
-//! contain all commits up to one, and none after it: no log is needed. Runs and views are
-//! immutable. Blob files in use are sealed, so later values go to other files. The image pins its
-//! files through the [`ReadState`], while writers, flushes and merges go on.
-//!
-//! The mutable files (log, manifest, CURRENT) are never linked: the directory gets its own
-//! manifest.
+//! A flush puts all commits up to one, and none after it, into runs: memtables are frozen between
+//! commits and flushed in order. So no log is needed. Blob files in use are sealed. The image pins
+//! its files through the [`ReadState`], while writers, flushes and merges go on. The mutable files
+//! (log, manifest, CURRENT) are never linked: a copy gets its own manifest.
 
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
@@ -29,41 +26,32 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// A database state made only of immutable files.
 #[derive(Debug)]
 pub struct Image {
-    /// The layout, without log and incarnation.
+    /// Without log and incarnation.
     pub layout: Layout,
-    /// The image has every commit up to this one and none after it.
+    /// All commits up to this one are included, and none after it.
     pub sequence: SequenceNumber,
-    /// The wall clock's time of the image, in microseconds since 1970; no commit in it is later.
+    /// Wall clock time in microseconds since 1970; no included commit is later.
     pub taken_us: u64,
     engine: Arc<Engine>,
     /// Pins the files and keeps them open.
     state: Arc<ReadState>,
 }
 
-/// A file of an image.
 #[derive(Clone, Debug)]
 pub struct ImageFile {
-    /// Its kind.
     pub kind: ImageFileKind,
-    /// The number in its name.
     pub number: FileNumber,
-    /// Its name in the directory.
     pub name: String,
-    /// Its path.
     pub path: PathBuf,
 }
 
-/// The kind of an image's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ImageFileKind {
-    /// Sorted entries.
     Run,
-    /// Large values.
     Blob,
-    /// A view; it can be rebuilt from its runs.
+    /// Can be rebuilt from its runs.
     View,
 }
 
@@ -106,12 +94,11 @@ impl Db {
         Ok(image.sequence)
     }
 
-    /// Returns a random file id.
     pub(crate) fn random_id(&self) -> u64 {
         self.engine().settings.runtime.random_u64()
     }
 
-    /// Takes an image of the latest state. It pins its files.
+    /// Takes an image of the latest state.
     pub(crate) fn image(&self) -> Result<Image> {
         let engine = self.engine();
         let _inside = engine.enter()?;
@@ -204,7 +191,6 @@ impl Image {
         Ok(())
     }
 
-    /// Returns the database's incarnation.
     pub fn incarnation(&self) -> u64 {
         self.engine.incarnation
     }

@@ -50,7 +50,7 @@ impl DumpRange {
     }
 }
 
-/// Returns a key above all keys that may have versions in the damaged block at `offset`.
+/// Returns a key above all that may have versions in the damaged block at `offset`.
 fn next_readable(source: &DumpSource, path: &Path, offset: u64) -> Result<Option<Vec<u8>>> {
     let engine = Arc::clone(source.engine());
     let (state, _) = engine.state_for(Some(source.hold()))?;

@@ -1,8 +1,7 @@
-//! Reads the trees at one snapshot and their entries for a dump, range by range.
+//! Reads the entries of all trees at one snapshot for a dump, range by range.
 //!
-//! Entries are read raw, with sequence number, expiry time, and operands beside their base, so no
-//! merge function is needed. A range changes to a newer read state every few rows, so that older
-//! files and memtables are released during the dump.
+//! Entries are read raw, with operands beside their base, so no merge function is needed. A range
+//! changes to a newer read state every few rows, which releases files and memtables of older ones.
 
 use super::dump_gaps::DumpGap;
 use crate::{
@@ -36,10 +35,10 @@ use std::{collections::VecDeque, sync::Arc, thread::JoinHandle};
 const ROWS_PER_STATE: usize = 4096;
 const BYTES_PER_STATE: usize = 4 << 20;
 
-/// Maximum number of retries of a read after a damaged view was set aside.
+/// Maximum number of retries of a read after damaged views.
 const HEAL_TRIES: usize = 64;
 
-/// Maximum number of parts in one division; large parts are divided again.
+/// Maximum number of parts in one division; a large part is divided again.
 const CUTS_MAX: usize = 64;
 
 const SHOWN_LEN_MAX: usize = 48;
@@ -51,16 +50,12 @@ const PIECE_LEN: usize = 256 << 10;
 
 const _: () = assert!(limits::MAX_KEY_LEN < LONG_LEN);
 
-/// A snapshot to be dumped.
 #[derive(Clone, Debug)]
 pub struct DumpSource {
     db: Db,
     hold: Hold,
-    /// Whether unreadable records are skipped.
     skips_damaged: bool,
-    /// Gaps since the last call of `take_gaps`.
     gaps: Arc<Mutex<Vec<DumpGap>>>,
-    /// Errors of records whose merge function fails.
     failing: Arc<Mutex<Vec<Error>>>,
 }
 
@@ -128,7 +123,6 @@ impl DumpSource {
         self.engine().settings.background_threads
     }
 
-    /// Returns the trees by number and all other entries of the catalog.
     pub fn catalog(&self) -> Result<DumpedCatalog> {
         let mut taken =
             CatalogSink { source: self, catalog: DumpedCatalog { next_tree: 1, ..DumpedCatalog::default() } };
@@ -167,14 +161,11 @@ impl EntrySink for CatalogSink<'_> {
     }
 }
 
-/// An unread range of keys.
 #[derive(Clone, Debug)]
 pub struct DumpRange {
     pub(in crate::db) tree: TreeId,
     multi: bool,
-    /// The next internal key.
     pub(in crate::db) next: Vec<u8>,
-    /// The exclusive end.
     pub(in crate::db) end: Option<Vec<u8>>,
 }
 
@@ -192,7 +183,7 @@ impl DumpRange {
         self.tree.0
     }
 
-    /// Divides the range into parts of about `part_bytes`, up to a maximum. Reads little.
+    /// Divides the range into parts of about `part_bytes`. Reads little.
     fn parts(self, source: &DumpSource, part_bytes: u64) -> Result<Vec<DumpRange>> {
         let points = source.engine().points_every(&self.next, self.end.as_deref(), part_bytes, CUTS_MAX)?;
         let starts = std::iter::once(self.next.clone()).chain(points.iter().cloned());
@@ -252,7 +243,7 @@ impl DumpRange {
     }
 }
 
-/// Formats bytes: printable ASCII unchanged, a backslash doubled, other bytes as `\xNN`.
+/// Printable ASCII is unchanged, a backslash doubled, other bytes are `\xNN`.
 fn text_form(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -271,7 +262,6 @@ struct Reading<'a> {
     sink: &'a mut dyn EntrySink,
     /// Whether the sink has a part of the current key.
     is_taken: bool,
-    /// The key of the current entry.
     present: Option<Vec<u8>>,
 }
 
@@ -345,7 +335,6 @@ impl Reading<'_> {
         value.chunks(PIECE_LEN).try_for_each(|piece| self.sink.piece(piece))
     }
 
-    /// Passes a value in blob files, in constant memory.
     fn long_value(&mut self, internal: &[u8], shown: &Shown<'_>, len: u64) -> Result<()> {
         let mut key = KeyBuf::new(self.range.tree, b"");
         key.set(internal);
@@ -367,7 +356,6 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Passes the stacked operands of a key, and their base.
     fn operands(&mut self, state: &ReadState, entry: &EntryRef<'_>, shown: &Shown<'_>) -> Result<()> {
         let engine = self.source.engine();
         let mut pile = pile_up(engine, state, &FoundOperands::of(entry))?;
@@ -391,7 +379,7 @@ impl Reading<'_> {
         self.value(&Shown { key: shown.key, sequence, expires_us, is_beneath: true }, &value)
     }
 
-    /// Records an error if a read of the record fails. The dump contains it anyway.
+    /// Records an error if a read of the record fails.
     fn try_merge(&self, key: &[u8], operands: &[u8], beneath: Option<&[u8]>) {
         let engine = self.source.engine();
         let Some(operands) = Operands::decode(operands) else { return };
@@ -421,7 +409,7 @@ struct Shown<'a> {
     is_beneath: bool,
 }
 
-/// The ranges of a dump in order, each divided when it is reached.
+/// The ranges of a dump in order, divided when reached.
 #[derive(Debug)]
 pub struct DumpParts {
     source: DumpSource,

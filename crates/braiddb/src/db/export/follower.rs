@@ -1,23 +1,16 @@
-//! Followers: read a database that another process writes.
+//! Followers: read a database that another process writes, without locks or writes.
 //!
-//! Each **state** of a follower is an immutable read-only [`Db`]: partitions with open files, and
-//! memtables with the commits of the log after them. A refresh creates a new state that shares
-//! unchanged files, memtables and the cache. A follower takes no locks and writes nothing, and the
-//! writer does not know of it.
+//! INVARIANT F1: each **state** of a follower is the database at one commit. The manifest names the
+//! commit up to which the runs have everything; records of the log after it are taken whole and in
+//! order, as far as they continue the chain. A refresh makes a new read-only [`Db`] that shares
+//! unchanged files, memtables and the cache.
 //!
-//! **Each state is the database at one commit.** The manifest names the commit up to which the runs
-//! have everything; the log's records after it are taken whole and in order. A record that does not
-//! continue the chain is not taken.
+//! The writer may remove files and reuse segments after the manifest was read. Then CURRENT has
+//! changed, and everything is read again. An error is returned only if it persists while CURRENT is
+//! unchanged. A complete state has all its files open.
 //!
-//! **Disappearing files.** After the manifest was read, the writer may remove files that it names
-//! and reuse log segments. Then CURRENT has changed, and everything is read again. An error is
-//! returned only if it persists while CURRENT is unchanged. A complete state has every file open
-//! that it may need. Blob files grow: if one was closed for lack of descriptors, its new part is
-//! made readable again.
-//!
-//! **Space.** Open files of a state stay on disk. A refresh releases the previous state. Superseded
-//! states that the user retains are closed after [`crate::Builder::reader_age_max`], or ten minutes
-//! without a limit.
+//! Open files stay on disk. A refresh releases the previous state; superseded states that the user
+//! retains are closed after [`crate::Builder::reader_age_max`], or ten minutes without a limit.
 
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
@@ -56,15 +49,15 @@ use std::{
     time::Duration,
 };
 
-/// Retries with an unchanged CURRENT before an error is returned.
+/// Maximum retries while CURRENT is unchanged.
 const TRIES_IN_VAIN: u32 = 6;
-/// First pause, doubled with each retry, and limit for all retries.
+/// First pause, doubled by each retry, and limit for all retries.
 const PAUSE_US: u64 = 500;
 const TRY_FOR_NS: u64 = 20_000_000_000;
-/// Retries of an incomplete record at the log's end, and their pause, before it counts as torn.
+/// Retries and pauses before an incomplete last record counts as torn.
 const TAIL_TRIES: u32 = 4;
 const TAIL_PAUSE_US: u64 = 5_000;
-/// How long a superseded state lives without a configured limit.
+/// Lifetime of a superseded state without a configured limit.
 const KEPT_FOR_NS: u64 = 600_000_000_000;
 
 /// The result of a refresh.
@@ -135,33 +128,31 @@ struct Inner {
     ending: Condvar,
 }
 
-/// The base of the next state.
 struct Following {
     manifest: Manifest,
     files: FileSet,
     version: Arc<Version>,
     log: Log,
     has_news: bool,
-    /// Earlier states, and since when they are superseded.
+    /// With the time since when they are superseded.
     superseded: Vec<(u64, Weak<Shared>)>,
 }
 
-/// The log after the flushed commits.
 struct Log {
-    /// `None` if the manifest names no log, or the log does not match the manifest.
+    /// `None` without a log that matches the manifest.
     tail: Option<Tail>,
     /// Oldest first; the last one is active.
     memtables: Vec<Arc<Memtable>>,
-    /// Records that no state has yet, including those taken by a failed refresh.
+    /// Records that no state has yet, including those of a failed refresh.
     unshown: u64,
     last_sequence: SequenceNumber,
     last_commit_us: u64,
     blob_files: BTreeSet<FileNumber>,
-    /// Whether a load is announced right after the last record.
+    /// Whether the last record announces a load.
     load_is_next: bool,
-    /// Whether records follow an announced load, so that the manifest must be checked.
+    /// Whether records follow an announced load: then the manifest must be checked.
     is_past_load: bool,
-    /// The torn or damaged tail found by the first read.
+    /// The torn or damaged tail at the first read.
     tail_note: Option<String>,
 }
 
@@ -228,7 +219,6 @@ impl Drop for Follower {
     }
 }
 
-/// Retries of one refresh or open.
 #[derive(Default)]
 struct Effort {
     retries: u32,
@@ -236,7 +226,7 @@ struct Effort {
 }
 
 impl Effort {
-    /// Pauses if the writer may have caused the error, or else returns it.
+    /// Pauses if the writer may be the cause of the error, or else returns it.
     fn again(&mut self, error: Error, settings: &Settings, started_ns: u64, stands_still: bool) -> Result<()> {
         self.retries += 1;
         let has_time = settings.runtime.monotonic_ns().saturating_sub(started_ns) < TRY_FOR_NS;
@@ -320,7 +310,6 @@ impl Inner {
 }
 
 struct Made {
-    /// `None` without news.
     db: Option<Db>,
     records: u64,
     manifest_read: bool,
@@ -340,8 +329,7 @@ impl Following {
         Ok((following, db))
     }
 
-    /// Makes the next state, if there is news. An error leaves the state unchanged, apart from
-    /// opened files.
+    /// Makes the next state, if there is news. Unchanged after an error, apart from opened files.
     fn go_on(&mut self, settings: &Settings, dir: &Path, table: &TableContext, before: &Db) -> Result<Made> {
         // The user may have closed it.
         self.has_news |= before.engine().check_open().is_err();
@@ -377,7 +365,7 @@ impl Following {
         if !is_same_log || !self.log.follow(settings, dir, &manifest, &blobs)? {
             self.log = Log::read(settings, dir, &manifest, &blobs)?;
         }
-        // Only now: files of a log that is no longer followed may be gone.
+        // Opened last: files of a log that is no longer followed may be gone.
         blobs.open_all(&self.log.blob_files)?;
         (self.manifest, self.version) = (manifest, version);
         self.check_views()?;
@@ -407,7 +395,7 @@ impl Following {
         let version = Arc::clone(&self.version);
         let state = ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) };
         let functions = Arc::new(known_functions(settings)?);
-        // A load without WAL has a number too, and everything before it was read.
+        // A load has a number too, and everything before it was read.
         let loaded = self.manifest.layout().runs.values().map(|run| run.max_sequence).max();
         self.log.last_sequence = self.log.last_sequence.max(loaded.unwrap_or_default());
         let last_sequence = self.log.last_sequence;
@@ -466,7 +454,7 @@ impl Log {
             return Err(Error::corruption(dir, 0, outcome.tail_note.unwrap_or_default()));
         }
         let tail_note = match &outcome.tail {
-            // A record with a missing value is complete: it says nothing about a writer.
+            // An intact record with a missing value says nothing about a writer.
             _ if outcome.is_stopped => outcome.tail_note,
             Some(tail) if outcome.tail_note.is_some() && !is_being_written(settings, tail)? => outcome.tail_note,
             _ => None,
@@ -511,8 +499,8 @@ impl Log {
         Ok(followed? == Followed::All && !self.lacks_load(manifest)?)
     }
 
-    /// Whether the log was read past a load that the manifest, which was read before, may lack. A
-    /// load is installed before any later commit.
+    /// Whether the log was read past a load that the manifest may lack: the manifest was read
+    /// earlier.
     fn lacks_load(&mut self, manifest: &Manifest) -> Result<bool> {
         self.is_past_load = self.is_past_load && manifest.has_gone_on()?;
         Ok(self.is_past_load)
@@ -530,7 +518,7 @@ impl Log {
     }
 }
 
-/// Returns whether an incomplete last record was completed, which means that its writer lives.
+/// Returns whether the writer completed the last record meanwhile.
 fn is_being_written(settings: &Settings, tail: &Tail) -> Result<bool> {
     for _ in 0..TAIL_TRIES {
         if tail.has_gone_on()? || !tail.is_same_segment()? {
@@ -541,7 +529,7 @@ fn is_being_written(settings: &Settings, tail: &Tail) -> Result<bool> {
     Ok(false)
 }
 
-/// Returns the blob files of runs that are only in `new`; no other files have relevant new data.
+/// Returns the blob files of new runs; only these may have grown.
 fn blobs_of_new_runs(old: &Layout, new: &Layout) -> BTreeSet<FileNumber> {
     let runs = new.runs.iter().filter(|(number, _)| !old.runs.contains_key(number));
     runs.flat_map(|(_, meta)| &meta.blob_uses).map(|blob_use| blob_use.file).collect()
@@ -564,7 +552,6 @@ impl Engine {
     fn supersede(&self) {
         self.is_superseded.store(true, Ordering::Release);
         self.refuse_calls();
-        // Cursors release their read states at their next use.
         self.snapshots.look(self.coarse_now_ns(), u64::MAX, 0);
         let nothing = Arc::new(ReadState::empty());
         self.state.store(Arc::clone(&nothing));

@@ -1,13 +1,12 @@
-//! Manages the blob files of a database: writer, open readers, and removal.
+//! Manages the blob files of a database.
 //!
 //! INVARIANT B1: a blob file is removed only when it is closed for writing, no pending commit uses
-//! it, all commits with references to it are flushed, and no run refers to it. Run metas count the
-//! references, so the count cannot drift.
+//! it, all commits with references to it are flushed, and no run refers to it (run metas count the
+//! references).
 //!
-//! A commit may also refer to existing files: an append to a stream keeps earlier pieces. It pins
-//! their files first ([`BlobStore::pin`]). Known files stay: a file is forgotten under the same
-//! lock that decides its removal, and pending files are never removed. If a file is unknown, a
-//! newer read state without it was published earlier, so a lookup there finds the moved or replaced
+//! A commit that refers to existing files, like an append to a stream, pins them first
+//! ([`BlobStore::pin`]). Known files stay, because one lock guards removal and pins. If a file is
+//! unknown, an earlier read state already lacks it, so a new lookup finds the moved or replaced
 //! value.
 
 use crate::{
@@ -35,9 +34,9 @@ use std::{
 /// Use of a blob file beside references in runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
-    /// Pending commits without a sequence number.
+    /// Pending commits, not numbered yet.
     on_their_way: u64,
-    /// The highest sequence number of the other commits.
+    /// Highest number of the other commits.
     last_sequence: SequenceNumber,
 }
 
@@ -45,11 +44,10 @@ struct Use {
 struct Files {
     open: HashMap<FileNumber, Arc<BlobFile>>,
     uses: BTreeMap<FileNumber, Use>,
-    /// Files with references in replayed records; they may never have been synced.
+    /// May never have been synced, but replayed records refer to them.
     replayed: BTreeSet<FileNumber>,
 }
 
-/// Bytes rewritten at once.
 const REWRITE_LEN: u64 = 256 << 10;
 
 fn rewrite_in_place(file: &dyn File) -> io::Result<()> {
@@ -69,7 +67,6 @@ pub struct BlobStore {
     table: TableContext,
     writer: Option<Arc<BlobWriter>>,
     files: Mutex<Files>,
-    /// Number of values being written.
     writing: AtomicU64,
     /// Commits above this are in the log and keep their files; `u64::MAX` without retention.
     held_above: AtomicU64,
@@ -78,7 +75,7 @@ pub struct BlobStore {
 }
 
 impl BlobStore {
-    /// Creates the store of a directory with `known` files. Without a writer it is read-only.
+    /// Without a writer the store is read-only.
     pub fn new(
         dir: &Path,
         table: &TableContext,
@@ -97,9 +94,9 @@ impl BlobStore {
         }
     }
 
-    /// Creates the store of a database that another process writes. Opens all files that `layout`
-    /// refers to, so that none can disappear. Of `others`, keeps those open in `before`; the caller
-    /// opens the remainder with [`BlobStore::open_all`]. Files in `grown` may be longer than in
+    /// Creates the store of a database that another process writes. Opens all files of `layout`, so
+    /// that none can disappear. Of `others`, keeps those open in `before`; the caller opens the
+    /// remaining ones with [`BlobStore::open_all`]. Files in `grown` may be longer than in
     /// `before`.
     pub fn beside_writer(
         dir: &Path,
@@ -131,12 +128,11 @@ impl BlobStore {
         *self.files.lock() = Files::default();
     }
 
-    /// Writes a value for a pending commit. The caller must call [`settle`](Self::settle) later.
+    /// Writes a value for a pending commit. The caller must [`settle`](Self::settle) it later.
     pub fn write(&self, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         self.write_to(Lane::Values, key, value, compression)
     }
 
-    /// Writes a value to a lane of the writer.
     pub fn write_to(&self, lane: Lane, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         let writer = self.writer.as_ref().ok_or(Error::Closed)?;
         // Until the file is marked as pending, `writing` keeps all files in use.
@@ -149,8 +145,8 @@ impl BlobStore {
         written
     }
 
-    /// Marks these files as pending once more, and returns whether all are known; if not, none is
-    /// marked. The caller must call [`settle`](Self::settle) later.
+    /// Marks these files as pending once more, or none of them and returns false if one is unknown.
+    /// The caller must [`settle`](Self::settle) them later.
     pub fn pin(&self, numbers: &BTreeSet<FileNumber>) -> bool {
         let mut files = self.files.lock();
         let are_known = numbers.iter().all(|number| files.uses.contains_key(number));
@@ -162,7 +158,7 @@ impl BlobStore {
         are_known
     }
 
-    /// Syncs the data of a stream, whether or not a commit refers to it.
+    /// Syncs the data of a stream, even without a commit.
     pub fn sync_bulk(&self, numbers: &BTreeSet<FileNumber>) -> Result<()> {
         self.writer.as_ref().map_or(Ok(()), |w| w.sync_bulk(numbers))
     }
@@ -174,7 +170,7 @@ impl BlobStore {
         }
     }
 
-    /// Starts a new file for streams if the current one is among these.
+    /// Starts a new stream file if the current one is among these.
     pub fn leave_bulk_file(&self, numbers: &BTreeSet<FileNumber>) {
         if let Some(writer) = &self.writer
             && writer.current_of(Lane::Bulk).is_some_and(|number| numbers.contains(&number))
@@ -188,7 +184,6 @@ impl BlobStore {
         self.archived.store(archived, Ordering::Release);
     }
 
-    /// Marks all files as pending.
     pub fn pin_all(&self) -> BTreeSet<FileNumber> {
         let numbers: BTreeSet<FileNumber> = self.files.lock().uses.keys().copied().collect();
         self.pin(&numbers);
@@ -214,7 +209,6 @@ impl BlobStore {
         }
     }
 
-    /// Records a reference found in the log during recovery.
     pub fn note_replayed(&self, number: FileNumber, sequence: SequenceNumber) {
         let mut files = self.files.lock();
         let used = files.uses.entry(number).or_default();
@@ -222,7 +216,6 @@ impl BlobStore {
         files.replayed.insert(number);
     }
 
-    /// Records a reference found in the retained log.
     pub fn note_held(&self, number: FileNumber, sequence: SequenceNumber) {
         if let Some(used) = self.files.lock().uses.get_mut(&number) {
             used.last_sequence = used.last_sequence.max(sequence);
@@ -242,8 +235,8 @@ impl BlobStore {
         self.files.lock().uses.contains_key(&number)
     }
 
-    /// Returns, for each file, the last commit that refers to it and its garbage in bytes, which
-    /// only the log retains.
+    /// Returns, for each file, the last commit with a reference and the garbage that only the log
+    /// retains.
     pub fn held_bytes(&self, layout: &Layout, vfs: &dyn Vfs) -> Vec<(SequenceNumber, u64)> {
         if !self.has_files() {
             return Vec::new();
@@ -265,14 +258,13 @@ impl BlobStore {
         entries.iter().filter_map(|entry| Some((blob(&entry.name)?, entry.len))).collect()
     }
 
-    /// Returns the last commit that no longer needs its files.
     fn settled(&self, layout: &Layout) -> SequenceNumber {
         let kept = self.held_above.load(Ordering::Acquire).min(self.archived.load(Ordering::Acquire));
         layout.flushed.min(kept)
     }
 
-    /// Makes the values of replayed records durable, before the log may count these records as
-    /// durable. With `rewrite` they are written again first, like the log.
+    /// Makes the values of replayed records durable, before the log may count the records as
+    /// durable. `rewrite` writes them again first.
     pub fn sync_replayed(&self, rewrite: bool) -> Result<()> {
         let replayed = std::mem::take(&mut self.files.lock().replayed);
         for number in &replayed {
@@ -289,27 +281,26 @@ impl BlobStore {
         Ok(())
     }
 
-    /// Returns an open file.
     pub fn file(&self, number: FileNumber) -> Result<Arc<BlobFile>> {
         let is_in_use = {
             let files = self.files.lock();
             if let Some(file) = files.open.get(&number) {
                 return Ok(Arc::clone(file));
             }
-            // Without a writer, files are known only once they are read.
+            // A read-only store learns of files when they are read.
             self.writer.is_none() || files.uses.contains_key(&number)
         };
         let file = self.open(number, is_in_use)?;
         let mut files = self.files.lock();
         if self.writer.is_some() && !files.uses.contains_key(&number) {
-            // Released, but an old read state uses it. Caching it would retain its space.
+            // Released, but an old read state uses it; caching it would retain its space.
             return Ok(Arc::new(file));
         }
         Ok(Arc::clone(files.open.entry(number).or_insert_with(|| Arc::new(file))))
     }
 
     fn open(&self, number: FileNumber, is_in_use: bool) -> Result<BlobFile> {
-        // A released file is opened for a single value, so mapping it does not pay.
+        // A mapping does not pay for the single value read from a released file.
         let table = TableContext { in_place: self.table.in_place && is_in_use, ..self.table.clone() };
         BlobFile::open(&table, &self.dir, number).map_err(|e| match e {
             Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
@@ -335,7 +326,6 @@ impl BlobStore {
         Error::corruption(&self.dir, 0, "an entry holds a blob reference that cannot be understood")
     }
 
-    /// Reads the value of an encoded reference.
     pub fn read(&self, reference: &[u8]) -> Result<BlobValue> {
         let blob = self.decode(reference)?;
         self.file(blob.file)?.read(&blob)
@@ -388,7 +378,6 @@ impl BlobStore {
         self.writer.as_ref().map_or(0, |w| w.stats().bytes_written)
     }
 
-    /// Returns the bytes in each file that the runs refer to.
     pub fn live_bytes(layout: &Layout) -> BTreeMap<FileNumber, u64> {
         let mut live = BTreeMap::new();
         for blob_use in layout.runs.values().flat_map(|meta| &meta.blob_uses) {
@@ -404,7 +393,7 @@ impl BlobStore {
         !open && !writing && used.on_their_way == 0 && used.last_sequence <= flushed
     }
 
-    /// Releases unreferenced files. Each is removed once the returned handle and all other
+    /// Releases unreferenced files. Each is removed once the returned handles and all other
     /// references are dropped.
     pub fn release_unused(&self, layout: &Layout) -> Vec<Box<dyn Any + Send + Sync>> {
         let live = BlobStore::live_bytes(layout);
@@ -433,7 +422,7 @@ impl BlobStore {
                     file.mark_obsolete();
                     released.push(Box::new(file));
                 }
-                // A crash may leave a file without a header; it can be removed unread.
+                // A crash may leave a file without a header.
                 Err(e) if e.is_corruption() => self.remove(number),
                 Err(e) => tracing::warn!(number, error = %e, "an unused blob file cannot be opened to be removed"),
             }
@@ -441,8 +430,8 @@ impl BlobStore {
         released
     }
 
-    /// Closes the current file of a lane if nothing refers to it. Earlier writers still count in
-    /// `writing` and none begins later, so the next check can decide.
+    /// Closes a lane's current file if nothing refers to it. `writing` counts earlier writers and
+    /// none begins later, so the next check can decide.
     fn leave_unused(&self, live: &BTreeMap<FileNumber, u64>, flushed: SequenceNumber) {
         let Some(writer) = &self.writer else { return };
         for lane in [Lane::Values, Lane::Bulk] {
@@ -464,8 +453,7 @@ impl BlobStore {
         }
     }
 
-    /// Returns the files with more than half garbage that only runs refer to. Moving their values
-    /// pays.
+    /// Returns files with more than half garbage that only runs refer to: moving their values pays.
     pub fn sparse_files(&self, layout: &Layout, vfs: &dyn Vfs) -> Vec<FileNumber> {
         let live = BlobStore::live_bytes(layout);
         if live.is_empty() {

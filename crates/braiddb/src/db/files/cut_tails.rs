@@ -1,9 +1,9 @@
 //! Copies of torn or damaged log tails.
 //!
-//! An open for writing ends the log after its last intact commit, and the segment is recycled
-//! later. The bytes after it may be a durable commit with a flipped bit. So they are copied to
-//! `LOG-TAIL-NNNNNN`, named by the segment, after a text line with their place. The next clean
-//! close removes the copies. A failed copy is only logged.
+//! An open for writing ends the log after its last intact commit. The bytes after it may be a
+//! durable commit with a flipped bit, so they are copied to `LOG-TAIL-NNNNNN`, named by the
+//! segment, after a text line with their place. The next clean close removes the copies. A failed
+//! copy is only logged.
 
 use crate::{
     platform::{OpenMode, Vfs},
@@ -13,10 +13,9 @@ use std::{io, path::Path};
 
 pub const CUT_TAIL_PREFIX: &str = "LOG-TAIL-";
 
-/// Maximum bytes copied of a tail.
 const CUT_TAIL_BYTES_MAX: u64 = 1 << 20;
 
-/// Maximum number of copies; the one of the lowest segment is replaced.
+/// Maximum number of copies. One more replaces that of the lowest segment.
 const CUT_TAILS_MAX: usize = 8;
 
 /// Copies a tail and returns the file name or the error.
@@ -41,7 +40,6 @@ fn copy(vfs: &dyn Vfs, dir: &Path, name: &str, tail: &CutTail) -> io::Result<()>
     let (begin, len) = (bytes.len(), usize::try_from(tail.len.min(CUT_TAIL_BYTES_MAX)).unwrap_or(0));
     bytes.resize(begin + len, 0);
     let segment = vfs.open(&tail.path, OpenMode::Read)?;
-    // A truncated file has less.
     let read = segment.read_at(bytes.get_mut(begin..).unwrap_or_default(), tail.offset)?;
     bytes.truncate(begin + read);
     let file = vfs.open(&dir.join(name), OpenMode::CreateNew)?;
@@ -49,7 +47,6 @@ fn copy(vfs: &dyn Vfs, dir: &Path, name: &str, tail: &CutTail) -> io::Result<()>
     file.sync_data()
 }
 
-/// Removes all copies, after a clean close.
 pub fn remove(vfs: &dyn Vfs, dir: &Path) {
     let removed = names(vfs, dir).and_then(|names| names.iter().try_for_each(|name| vfs.remove(&dir.join(name))));
     if let Err(error) = removed {
@@ -57,7 +54,7 @@ pub fn remove(vfs: &dyn Vfs, dir: &Path) {
     }
 }
 
-/// Lists the copies, lowest segment first.
+/// The lowest segment comes first.
 fn names(vfs: &dyn Vfs, dir: &Path) -> io::Result<Vec<String>> {
     let entries = vfs.list(dir)?.into_iter().map(|entry| entry.name);
     let mut names: Vec<String> = entries.filter(|name| name.starts_with(CUT_TAIL_PREFIX)).collect();

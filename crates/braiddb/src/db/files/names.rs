@@ -8,7 +8,6 @@ use std::{io, path::Path};
 /// them.
 pub const SYNC_FAILED_NAME: &str = "SYNC-FAILED";
 
-/// Parses the name of an engine file into number and kind.
 pub(in crate::db) fn numbered(name: &str) -> Option<(u64, &str)> {
     if let Some(number) = name.strip_prefix("MANIFEST-") {
         return Some((number.parse().ok()?, "manifest"));
@@ -34,7 +33,6 @@ pub const LOCK_NAME: &str = "LOCK";
 /// Exists while the directory is unfinished.
 pub const RESTORING_NAME: &str = "RESTORING";
 
-/// Returns the number of the damaged view in an error.
 pub fn damaged_view(error: &Error) -> Option<u64> {
     let Error::Corruption { path, .. } = error else { return None };
     if path.extension()? != "view" {

@@ -1,21 +1,17 @@
-//! Disk space reserved for deletes, flushes and merges on a full disk.
+//! Disk space reserved for operations that free space on a full disk.
 //!
-//! Before they free space, a delete needs the log's next segment, a flush the size of its memtable,
-//! and a merge the size of its output. The file `RESERVE` holds that much. Operations that free
-//! space truncate the file; once the disk has room, it grows back.
+//! A delete first needs the log's next segment, a flush the size of its memtable, and a merge that
+//! of its output. They truncate the file `RESERVE`; once the disk has room, it grows back. Flushes
+//! leave half for merges, merges leave [`LOG_SHARE`] for log and manifest, which may use all but
+//! the header.
 //!
-//! The header stores the full length. A shorter file means "in use", also after reopening, and puts
-//! are refused until it is full again; otherwise puts would consume the space that deletes free.
+//! INVARIANT D1: while the file is shorter than its header says, also after reopening, puts are
+//! refused. Otherwise they would consume the space that deletes free.
 //!
-//! Flushes leave half for merges, merges leave [`LOG_SHARE`] for log and manifest, and these may
-//! use all but the header. So many deletes may consume the space that a merge would need.
+//! **Crashes.** Every length is valid: no data depend on the file. It grows before its header's
+//! length does, and shrinks for good after it. With an unreadable header the file counts as full.
 //!
-//! **Crashes.** No data depend on the file, so every length is valid. It grows before its header's
-//! length does, and shrinks for good after it. An unreadable header is rewritten, and the file
-//! counts as full.
-//!
-//! **Threads.** Any thread may call any method. While the reserve is [in use](Reserve::begin), it
-//! is not refilled.
+//! **Threads.** Any thread may call any method. A reserve [in use](Reserve::begin) is not refilled.
 
 use crate::{
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
@@ -33,25 +29,23 @@ use std::{
 
 pub const RESERVE_NAME: &str = "RESERVE";
 
-/// Bytes that are never released: the header's block.
 const HEADER_BLOCK: u64 = 4096;
 
-/// Bytes that flushes and merges leave to the log and the manifest.
+/// Bytes that only the log and the manifest may use.
 const LOG_SHARE: u64 = 512 << 10;
 
-/// Bytes that the log takes at once: a short segment and some manifest edits.
+/// Bytes per release for the log: a short segment and some manifest edits.
 const LOG_STEP: u64 = 128 << 10;
 
-/// Free bytes required beyond a refill, so that it does not make a commit fail.
+/// Free bytes required beyond a refill.
 const SLACK: u64 = 128 << 10;
 
-/// A default reserve takes at most this fraction of the free space.
+/// Divisor: a default reserve takes at most a quarter of the free space.
 const PART_OF_FREE: u64 = 4;
 
 /// Minimum time between a failed refill and the next.
 const RETRY_NS: u64 = 50_000_000;
 
-/// The usable part of the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Half.
@@ -62,12 +56,11 @@ pub enum Stage {
     Log,
 }
 
-/// The intended size of the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// Bytes of the full file; 0 for none.
     pub bytes: u64,
-    /// Whether the user chose this size: then it is taken even if little else is free.
+    /// Whether the user chose this size: then it is taken even if little space is free.
     pub is_asked_for: bool,
 }
 
@@ -86,12 +79,10 @@ pub struct Reserve {
 struct Held {
     file: Option<Arc<dyn File>>,
     len: u64,
-    /// The full length.
     whole: u64,
     retry_not_before_ns: u64,
 }
 
-/// Blocks a refill until dropped.
 #[derive(Debug)]
 pub struct InUse<'a>(&'a AtomicUsize);
 
@@ -102,7 +93,7 @@ impl Drop for InUse<'_> {
 }
 
 impl Reserve {
-    /// Opens the reserve without changing it. A file that cannot be opened is no reserve.
+    /// A file that cannot be opened is no reserve.
     pub fn open(vfs: &Arc<dyn Vfs>, runtime: &Arc<dyn Runtime>, dir: &Path, mode: OpenMode) -> Reserve {
         let path = dir.join(RESERVE_NAME);
         let held = match vfs.open(&path, mode).and_then(|file| Held::of(file, &path)) {
@@ -125,8 +116,7 @@ impl Reserve {
         }
     }
 
-    /// Returns whether the file is shorter than its full length: then only writes that free space
-    /// are allowed.
+    /// Returns whether only writes that free space are allowed.
     pub fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Acquire)
     }
@@ -137,7 +127,7 @@ impl Reserve {
         (held.len, held.whole)
     }
 
-    /// Blocks refills until the result is dropped.
+    /// Blocks refills until dropped.
     pub fn begin(&self) -> InUse<'_> {
         self.users.fetch_add(1, Ordering::AcqRel);
         InUse(&self.users)
@@ -149,7 +139,7 @@ impl Reserve {
         InUse(&self.compactions)
     }
 
-    /// Releases blocks to the file system as far as the stage allows; false if there are none.
+    /// Releases blocks as far as the stage allows; false if there are none.
     pub fn release(&self, stage: Stage) -> bool {
         let mut held = self.held.lock();
         let Some(file) = held.file.clone() else { return false };
@@ -180,8 +170,8 @@ impl Reserve {
         }
     }
 
-    /// Creates, refills, grows or shrinks the file toward `wanted` if the disk has room. Returns
-    /// whether it is full or absent. After a failure it pauses unless space was freed.
+    /// Creates, refills, grows or shrinks the file if the disk has room. Returns whether it is full
+    /// or absent. Pauses after a failure unless space was freed.
     pub fn keep(&self, wanted: Wanted, now_ns: u64, is_space_back: bool) -> bool {
         if self.users.load(Ordering::Acquire) > 0 {
             return !self.is_used();
@@ -275,7 +265,6 @@ impl Held {
         self.file.is_some() && self.len < self.whole
     }
 
-    /// Writes the full length durably.
     fn note_whole(&mut self, runtime: &dyn Runtime, whole: u64) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let header = FileHeader::new(FileKind::Reserve, runtime.random_u64(), [whole, 0]);

@@ -1,5 +1,3 @@
-//! The version of a record, and its text.
-
 use crate::base::{Error, Result, SequenceNumber};
 use std::{fmt, ops::Deref, str, str::FromStr};
 
@@ -37,7 +35,6 @@ pub struct Version {
 
 const ETAG_LEN: usize = 35;
 
-/// Offsets of the digits.
 const INCARNATION_AT: usize = 1;
 const SEQUENCE_AT: usize = 18;
 
@@ -55,7 +52,7 @@ const DIGIT_PAIRS: [[u8; 2]; 256] = {
 
 const NO_DIGIT: u8 = 0xff;
 
-/// Digit value by character; lower case only, so that a version has one text.
+/// Upper case is invalid, so that a version has one text.
 const DIGIT_VALUES: [u8; 256] = {
     let mut values = [NO_DIGIT; 256];
     let mut digit = 0;
@@ -142,7 +139,6 @@ impl Deref for ETag {
     type Target = str;
 
     fn deref(&self) -> &str {
-        // Hexadecimal digits, quotes and a dash.
         str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -177,7 +173,7 @@ mod tests {
         }
         let text = *b"\"0123456789abcdef-0123456789abcdef\"";
         assert!(Version::from_etag(&text).is_some());
-        // Any change gives the text of another version, or none.
+        // Any change gives another version's text, or none.
         for at in 0..text.len() {
             for character in 0..=255 {
                 let mut other = text;

@@ -1,18 +1,17 @@
 //! Tags that distinguish commits with equal sequence numbers.
 //!
-//! A power failure can remove commits that were read but not synced; later commits reuse their
-//! numbers. So each open without a clean close draws a random **tag** for the numbers from there
-//! on. A version is the commit's number and (the incarnation XOR the tag of that number). Numbers
-//! before the first tag have none, so older versions stay valid.
+//! After a power failure, lost commits that were read but not synced leave no trace, and later
+//! commits reuse their numbers. So each open without a clean close draws a random **tag** for the
+//! numbers from there on. A version is the commit's number and (the incarnation XOR its tag).
+//! Numbers before the first tag have none, so older versions stay valid.
 //!
-//! A commit of its own stores a tag in the catalog, just before the first commit with the tag. It
-//! needs no sync: the log keeps no commit without its predecessors, so a crash that removes the tag
-//! removes all commits with it.
+//! A commit just before the first commit with a tag stores the tag in the catalog. It needs no
+//! sync: the log keeps no commit without its predecessors, so a crash that removes the tag removes
+//! all commits with it.
 //!
 //! INVARIANT V1: the tag of a number never changes while a commit of that number exists, except by
 //! [`merge`](VersionTags::begin): past [`TAGS_MAX`] one new tag replaces the older half. Earlier
-//! versions of those commits are then unknown, which is safe: conditional writes with them
-//! conflict.
+//! versions of those commits then conflict, which is safe.
 //!
 //! | field | |
 //! |---|---|
@@ -27,13 +26,13 @@ use crate::{
     platform::Runtime,
 };
 
+/// Key of the tags in the catalog.
 pub const VERSION_TAGS: u8 = b'v';
 
-/// Maximum number of tags. Each takes up to 18 bytes in the catalog, rewritten after an unclean
-/// close.
+/// Maximum number of tags. Each takes up to 18 bytes in the catalog.
 const TAGS_MAX: usize = 1000;
 
-/// Maps commit numbers to versions. Immutable once the database is open.
+/// Maps commit numbers to versions. Immutable after the open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionTags {
     incarnation: u64,
@@ -46,8 +45,7 @@ impl VersionTags {
         VersionTags { incarnation, tags: Vec::new() }
     }
 
-    /// Returns the version of the records of a commit. Takes time logarithmic in the number of
-    /// tags.
+    /// Returns the version of a commit's records.
     pub fn of(&self, commit: SequenceNumber) -> Version {
         let after = match self.tags.last() {
             Some((first, _)) if *first > commit => self.tags.partition_point(|(first, _)| *first <= commit),
@@ -57,7 +55,7 @@ impl VersionTags {
         Version::new(self.incarnation ^ tag, commit)
     }
 
-    /// Draws a tag for the numbers from `first` on, which no commit has yet.
+    /// Draws a tag for `first` and later numbers, which no commit has yet.
     pub fn begin(&mut self, first: SequenceNumber, runtime: &dyn Runtime) {
         self.tags.retain(|(other, _)| *other < first);
         if self.tags.len() >= TAGS_MAX {
@@ -80,7 +78,6 @@ impl VersionTags {
         out
     }
 
-    /// Decodes the catalog's entry; `None` if it is invalid.
     pub fn decode(&mut self, bytes: &[u8]) -> Option<()> {
         let mut reader = ByteReader::new(bytes);
         if reader.u8()? != 1 {

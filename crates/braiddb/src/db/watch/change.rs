@@ -1,5 +1,3 @@
-//! The changes that a watcher returns.
-
 use super::token::ResumeToken;
 use crate::{
     base::{Error, Result, SequenceNumber},
@@ -21,11 +19,11 @@ pub struct ChangeSet {
     pub sequence: SequenceNumber,
     /// The version of the records that the commit wrote.
     pub version: Version,
-    /// Approximate time of the commit by the system's clock; equal within a commit group. `None`
-    /// for a gap of unknown time.
+    /// Approximate commit time by the system's clock, equal within a commit group. `None` for a gap
+    /// of unknown time.
     pub time: Option<SystemTime>,
-    /// The changes: first range deletes, then single keys in order of tree and key. Only the last
-    /// write to a key in the commit appears.
+    /// Range deletes first, then single keys in order of tree and key. Only the last write to a key
+    /// in the commit appears.
     pub changes: Vec<Change>,
     /// Resumes after this commit.
     pub token: ResumeToken,
@@ -36,8 +34,8 @@ pub struct ChangeSet {
 pub struct ChangedTree {
     /// Its number, unique forever.
     pub id: u32,
-    /// Its name: as of the change if the watcher saw a rename, else the present one. `None` if the
-    /// tree was dropped and the name is unknown.
+    /// Its name: the new one after a rename that the watcher saw, else the present one. `None` if
+    /// unknown because the tree was dropped.
     pub name: Option<Arc<str>>,
 }
 
@@ -151,18 +149,17 @@ pub enum Change {
         /// The cursor.
         cursor: Vec<u8>,
     },
-    /// Changes that are not in the log. A follower must read the affected data again, from a
-    /// snapshot taken after this change was returned.
+    /// Changes missing in the log. A follower must read the data again, from a snapshot taken after
+    /// this was returned.
     Gap(Gap),
 }
 
-/// Changes that are not in the log.
+/// Changes missing in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Gap {
-    /// Unknown changes by all commits after the last returned one, up to this one. They were made
-    /// without WAL ([`crate::Durability::None`]), or a crash took them from the log after they were
-    /// flushed.
+    /// Unknown changes by all commits after the last returned one, up to this one: commits without
+    /// WAL ([`crate::Durability::None`]), or flushed ones that a crash took from the log.
     Commits {
         /// The last of these commits.
         up_to: SequenceNumber,
@@ -178,7 +175,7 @@ pub enum Gap {
     },
 }
 
-/// The base that merge functions are applied to.
+/// The base of merge operands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeBase {
     /// The value before the commit, if any.

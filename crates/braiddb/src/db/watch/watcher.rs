@@ -1,8 +1,8 @@
 //! Watchers: readers of the change stream.
 //!
-//! A watcher reads the log's files by itself ([`crate::wal::LogReader`]), in pieces. It returns a
-//! commit once it is visible and, by default, synced, so a crash never takes back a returned
-//! commit. If no other thread syncs the log, the watcher does.
+//! A watcher reads the log's files by itself ([`crate::wal::LogReader`]). INVARIANT W1: it returns
+//! a commit only once it is visible and, by default, synced, so a crash never takes back a returned
+//! commit.
 
 use super::{
     change::{Change, ChangeSet, Gap},
@@ -33,13 +33,13 @@ use std::{
     time::Duration,
 };
 
-/// Target bytes of log in a watcher's memory; it always holds at least one commit group.
+/// Target bytes of log in memory; at least one commit group.
 const READ_AHEAD_BYTES: usize = 1 << 20;
 
-/// Maximum number of restarts when another process writes to the log during reading.
+/// Maximum number of restarts because another process wrote the log.
 const LOOKS_MAX: u32 = 100;
 
-/// Minimum time between two log syncs by a waiting watcher, since other threads may sync meanwhile.
+/// Minimum time between two log syncs by a waiting watcher.
 const SYNC_PAUSE_NS: u64 = 5_000_000;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -128,7 +128,6 @@ pub struct WatchStopper {
 }
 
 impl std::fmt::Debug for WatchStopper {
-    /// Omits internals, as [`Db`](crate::Db) does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WatchStopper").finish_non_exhaustive()
     }
@@ -142,7 +141,6 @@ impl WatchStopper {
     }
 }
 
-/// A batch to be returned.
 #[derive(Debug)]
 enum Pending {
     Group { info: RecordInfo, payload: Vec<u8>, at: usize, sequence: SequenceNumber },
@@ -167,7 +165,6 @@ pub struct Watcher {
     reader: LogReader,
     pending: VecDeque<Pending>,
     trees: Trees,
-    /// The last commit returned or skipped.
     told: SequenceNumber,
     token: ResumeToken,
     synced_at_ns: Option<u64>,
@@ -321,7 +318,7 @@ impl Watcher {
                 return Ok(None);
             }
             engine.check_open()?;
-            // Loaded before reading, so that the wait below ends for anything newer.
+            // Loaded before reading: anything newer ends the wait below.
             let before = self.source.state();
             if let Some(shown) = self.show_pending(&engine)? {
                 return Ok(Some(shown));
@@ -350,7 +347,7 @@ impl Watcher {
         }
     }
 
-    /// Returns the time left for other threads to sync; `None` if nothing is left to sync.
+    /// Returns the time left for other threads to sync; `None` if all is synced.
     fn pause_before_sync(&self, engine: &Engine, now_ns: u64) -> Option<u64> {
         let wal = engine.wal.as_ref().filter(|_| !self.is_unsynced)?;
         if wal.durable_lsn() >= wal.end_lsn() || !self.pending.is_empty() {
@@ -369,7 +366,6 @@ impl Watcher {
         Ok(())
     }
 
-    /// Waits until the source changes from `before`.
     fn wait(&self, engine: &Engine, pause_ns: u64, before: SourceState) {
         engine.wait_for_commits(Duration::from_nanos(pause_ns), || {
             self.is_stopped.load(Ordering::Acquire) || engine.check_open().is_err() || self.source.state() != before
@@ -388,7 +384,6 @@ impl Watcher {
             if gap <= self.told || limit < end || self.reader.lsn() < end {
                 return Ok(false);
             }
-            // The log is exhausted and lacks these commits.
             self.reader.pass(gap);
             items.push_back(LogItem::Missing { up_to: gap });
         }
@@ -412,7 +407,6 @@ impl Watcher {
     fn show_pending(&mut self, engine: &Arc<Engine>) -> Result<Option<ChangeSet>> {
         while let Some(pending) = self.pending.front() {
             if pending.sequence() > engine.snapshots.visible() {
-                // Logged, and visible soon.
                 return Ok(None);
             }
             if let Some(shown) = self.show_first(engine)? {
@@ -436,7 +430,7 @@ impl Watcher {
                 };
                 let is_new = sequence > *told;
                 let mut decoder = Decoder { engine, filter, trees, told: *told };
-                // On an error, the next call retries.
+                // The next call retries after an error.
                 let changes = if is_new { decoder.changes(&operations)? } else { Vec::new() };
                 *at += len;
                 (changes, Some(info.commit_time_us))
@@ -472,7 +466,7 @@ impl Watcher {
     }
 }
 
-/// The source of changes: the log being written, or the log found by a read-only database.
+/// The log being written, or the log found by a read-only database.
 #[derive(Debug)]
 struct Source {
     engine: Arc<Engine>,
@@ -502,7 +496,6 @@ impl Source {
         Ok(Source { engine: Arc::clone(engine), closed })
     }
 
-    /// Returns the limit for reading: the log's end, or its synced end.
     fn limit(&self, is_unsynced: bool) -> Lsn {
         match (&self.engine.wal, &self.closed) {
             (Some(wal), _) if is_unsynced => wal.end_lsn(),
@@ -512,15 +505,15 @@ impl Source {
         }
     }
 
-    /// Creates the token of a watcher that starts after `told`. A crash may take back that commit
-    /// and reuse its number, and then the token must be refused. So everything up to it is synced
-    /// first, unless the watcher is unsynced.
+    /// Creates the token of a watcher that starts after `told`. The token must be refused after a
+    /// crash that takes back this commit, since its number is reused. So everything up to it is
+    /// synced first, unless the watcher is unsynced.
     fn first_token(&self, told: SequenceNumber, reader: &LogReader, is_unsynced: bool) -> Result<ResumeToken> {
         let engine = &self.engine;
         let mut is_synced = self.limit(false) >= self.limit(true) && (self.closed.is_some() || !engine.has_unlogged());
         if engine.wal.is_some() && !is_unsynced && !is_synced && engine.check_writable().is_ok() {
             let _inside = engine.enter()?;
-            // By the log or by a flush. After a flush a loss of the log's end does not matter.
+            // By the log or by a flush.
             engine.make_durable(told)?;
             is_synced = true;
         }
@@ -597,9 +590,9 @@ impl SegmentSource for Source {
 }
 
 impl Engine {
-    /// Finds the log of a read-only database. A writer in another process may release and reuse the
-    /// segments that the manifest names. Then the search restarts with the newer manifest, so an
-    /// error is returned only if CURRENT is unchanged.
+    /// Finds the log of a read-only database. A writer in another process may reuse the segments
+    /// that the manifest names; then the search restarts with the newer manifest. An error is
+    /// returned only if CURRENT is unchanged.
     fn find_log(&self) -> Result<ClosedLog> {
         let mut manifest = self.disk.lock().manifest.clone();
         for _ in 0..LOOKS_MAX {
