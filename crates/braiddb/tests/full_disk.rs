@@ -1,6 +1,6 @@
-//! Deletes and a compaction on a small file system that is really full give space back, also after
-//! a reopening. It is mounted in namespaces of its own, which needs Linux and a kernel that admits
-//! them.
+//! Deletes and a compaction on a small, really full file system give space back, also after a
+//! reopening. The file system is mounted in namespaces of its own, which needs Linux and a kernel
+//! that admits them.
 //!
 //! The story: a delete needs a log segment, a flush needs a run, and a merge needs its output
 //! before it can remove its inputs. A full disk had space for none, so nothing could be deleted.
