@@ -1,7 +1,8 @@
 //! BraidDB: an embedded, ordered, transactional key-value store.
 //!
-//! It keeps data in immutable sorted runs, and braids the runs of each key range into one sorted view: a point read costs
-//! about one key comparison, a scan costs none a key, and what is written is rewritten few times.
+//! It keeps data in immutable sorted runs, and merges the runs of each key range into one sorted
+//! view. A point read costs about one key comparison and a scan almost none per key, at low write
+//! amplification.
 //!
 //! ```
 //! # fn main() -> braiddb::Result<()> {
@@ -26,7 +27,7 @@
 //! # }
 //! ```
 
-// Some parts of the lower layers' interfaces are called by tests alone.
+// Only tests call some functions of the lower layers.
 #![cfg_attr(not(test), allow(dead_code, unused_imports))]
 
 mod backup;

@@ -1,4 +1,4 @@
-//! The options of a database.
+//! Options of a database, and the calls that open, restore, load or salvage one.
 
 use crate::{
     backup::{self, BackupTarget, Restored},
@@ -13,43 +13,48 @@ use crate::{
 };
 use std::{path::Path, sync::Arc, time::Duration};
 
-/// Readers older than this are told of, where nothing else was asked for.
+/// Default age, in nanoseconds, above which a reader is reported as overstaying.
 const READER_AGE_WARN_NS: u64 = 60_000_000_000;
 
-/// A commit waits so long for an exclusive transaction, where nothing else was asked for.
+/// Default time, in nanoseconds, that a commit waits for an exclusive transaction.
 const EXCLUSIVE_WAIT_NS: u64 = 30_000_000_000;
 
 impl Db {
-    /// Opens the database in the directory `path`, and creates it if there is none: see [`Builder::create`].
+    /// Opens the database in the directory `path`; creates it if absent: see [`Builder::create`].
     pub fn open(path: impl AsRef<Path>) -> Result<Db> {
         Builder::new().open(path)
     }
 
-    /// A new database in memory, gone when its last handle goes.
+    /// Creates a database in memory, which ends with its last handle.
     pub fn in_memory() -> Result<Db> {
         Builder::new().open_in_memory()
     }
 
-    /// Reads the database in the directory `path` as of now: see [`Builder::open_read_only`].
+    /// Opens the latest state of the database in the directory `path` for reading: see
+    /// [`Builder::open_read_only`].
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Db> {
         Builder::new().open_read_only(path)
     }
 
-    /// Reads the database in the directory `path` beside the process that has it open: see [`Builder::open_follower`].
+    /// Reads the database in the directory `path` while another process writes it: see
+    /// [`Builder::open_follower`].
     pub fn open_follower(path: impl AsRef<Path>) -> Result<Follower> {
         Builder::new().open_follower(path)
     }
 
-    /// Makes a new database of all that can be read of a damaged one: see [`Builder::salvage`].
+    /// Copies everything readable of a damaged database to a new one: see [`Builder::salvage`].
     pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>, options: SalvageOptions<'_>) -> Result<SalvageReport> {
         Builder::new().salvage(from, to, options)
     }
 
-    /// Verifies the database in the directory `path`: reads every file that is in use, checks every checksum, and lists each damaged unit
-    /// once. The database need not open: a damaged or missing CURRENT, manifest or run is listed as well, and what can be checked without
-    /// it is. Nothing is written and no lock is taken; another process may have the database open.
+    /// Verifies the database in the directory `path`: reads every file in use, checks every
+    /// checksum, and lists each damaged unit once. The database need not open: a damaged or missing
+    /// CURRENT, manifest or run is listed too, and everything that does not depend on it is still
+    /// checked.
     ///
-    /// `NotFound` if there is no file of a database. Takes time linear in the files; memory as an open database does, apart from its caches.
+    /// Writes nothing and takes no lock; another process may have the database open. Returns
+    /// `NotFound` if the directory has no file of a database. Time is linear in the files; memory
+    /// is that of an open database without its caches.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -65,14 +70,14 @@ impl Db {
         Builder::new().verify_path(path, &VerifyOptions::default())
     }
 
-    /// For other than the default options.
+    /// Returns a builder, to open a database with other than the default options.
     pub fn builder() -> Builder {
         Builder::new()
     }
 }
 
-/// Opens databases with other than the default options. An option out of its range makes the open fail with
-/// `InvalidArgument`, which names the option, its value and the range; nothing is made then.
+/// Options to open a database with. An option out of range makes the open fail with
+/// `InvalidArgument`, which names the option, its value and the range; nothing is created then.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -94,7 +99,7 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The defaults.
+    /// Returns a builder with the default options.
     pub fn new() -> Builder {
         Builder {
             settings: Settings {
@@ -141,37 +146,38 @@ impl Builder {
         }
     }
 
-    /// Memory for memtables, cache and index together, in bytes; 256 MiB by default. What a single operation needs for
-    /// itself (a large value, a batch) comes on top.
-    /// At least 64 KiB, at most `usize::MAX / 256` (2^56 - 1 bytes on 64-bit machines); `open` refuses other values.
+    /// Memory for memtables, caches and indexes together, in bytes. Default: 256 MiB. Range: 64 KiB
+    /// to `usize::MAX / 256` (2^56 - 1 bytes on 64-bit machines). The memory that a single
+    /// operation needs, for a large value or a batch, comes on top.
     pub fn memory(mut self, bytes: usize) -> Builder {
         self.settings.memory = bytes;
         self
     }
 
-    /// What `put`, `delete` and their like promise; `Sync` by default. `Db::write` says it for each batch.
+    /// Durability of `put`, `delete` and the other single writes. Default: `Sync`. `Db::write`
+    /// takes it per batch.
     pub fn durability(mut self, durability: Durability) -> Builder {
         self.settings.durability = durability;
         self
     }
 
-    /// Compression of blocks and blobs of trees that do not say otherwise; LZ4 by default. Without, large commits are not
-    /// compressed in the log either.
+    /// Compression of blocks and blobs, for trees without a setting of their own. Default: LZ4.
+    /// With `None`, large commits are not compressed in the log either.
     pub fn compression(mut self, compression: Compression) -> Builder {
         self.settings.compression = compression;
         self
     }
 
-    /// Whether a missing database is created; yes by default. It is created in a directory that is empty or absent: beside
-    /// other files, and inside backups, a log archive or another database, the open fails with `AlreadyExists` and makes
-    /// nothing. Hidden files and `lost+found` may be there.
+    /// Creates the database if absent. Default: yes. The directory must be absent or empty except
+    /// for hidden files and `lost+found`. Beside other files, or inside a backup, a log archive or
+    /// another database, the open fails with `AlreadyExists` and creates nothing.
     pub fn create(mut self, create: bool) -> Builder {
         self.settings.create = create;
         self
     }
 
-    /// Whether missing parents of the directory of a new database, and of its log archive, are created too; no by default, and
-    /// a missing parent is `NotFound`. So a mistyped path makes no directories.
+    /// Creates missing parents of a new database's directory and of its log archive. Default: no; a
+    /// missing parent is `NotFound`, so that a mistyped path creates no directories.
     pub fn create_parents(mut self, create: bool) -> Builder {
         self.settings.create_parents = create;
         self
@@ -183,49 +189,53 @@ impl Builder {
         self
     }
 
-    /// Has a [`Follower`] look for news by itself, on a thread of its own, about so often; `None` for never. By default once a second,
-    /// so that it holds no space for long that the writer has let go of.
+    /// Interval at which a [`Follower`] refreshes itself, on a thread of its own; `None` for never.
+    /// Default: one second. A follower pins the files of its state, so long intervals cost disk
+    /// space.
     pub fn refresh_every(mut self, pause: Option<Duration>) -> Builder {
         self.refresh_every = pause;
         self
     }
 
-    /// Adds a merge function of the application's own, for [`Tree::merge`](crate::Tree::merge) and its like. It is known to the
-    /// database by its name for ever: open it with the same function each time, or keys that it was used on cannot be read.
+    /// Registers a merge function of the application, for [`Tree::merge`](crate::Tree::merge) and
+    /// its variants. The database records its name: register the same function at each open, or
+    /// keys with its operands cannot be read.
     pub fn merge_function(mut self, name: impl Into<String>, function: Arc<dyn MergeFunction>) -> Builder {
         self.settings.merge_functions.push((name.into(), function));
         self
     }
 
-    /// The file system; the system's own by default.
+    /// File system. Default: the operating system's.
     pub fn vfs(mut self, vfs: Arc<dyn Vfs>) -> Builder {
         self.settings.vfs = vfs;
         self
     }
 
-    /// How many tables (`.run`, `.view` and `.blob` files) and retained segments of the log may have a descriptor at once, 4 at least. Others are closed, the one first that was not
-    /// read for longest, and opened again when they are read: [`crate::Stats::file_reopenings`] says how often. Those being read at one moment may
-    /// exceed it. A follower has files mapped that it closes, since their owner may remove them; where they cannot be mapped, they stay open.
+    /// Maximum number of table files (`.run`, `.view`, `.blob`) and retained log segments open at
+    /// once; at least 4. The least recently read file is closed, and opened again when it is read:
+    /// [`crate::Stats::file_reopenings`] counts that. Files that are being read may exceed the
+    /// maximum. A follower keeps files open that it cannot map, since their owner may remove them.
     ///
-    /// By default all databases of the process that say nothing else have half of what the process may open (`ulimit -n`) together, 65,536 at
-    /// most; file systems of other programs ([`Builder::vfs`]) are without a limit then. Beside its tables a database needs about
-    /// ten descriptors, and two for each thread that merges.
+    /// Default: all databases of the process without a setting share half of its descriptor limit
+    /// (`ulimit -n`), at most 65,536; with a [`Builder::vfs`] of your own there is no limit. A
+    /// database needs about ten descriptors besides, and two for each thread that merges.
     pub fn open_files_max(mut self, files: usize) -> Builder {
         self.settings.open_files_max = Some(files);
         self
     }
 
-    /// A limit for what flushes, merges and the like write per second; none by default. Several databases may share one.
+    /// Limits the bytes per second that flushes, merges and other background work write. Default:
+    /// none. Several databases may share one limiter.
     ///
-    /// Limits even out what the device has to do beside users' reads and syncs. One that is too low for what is written slows writers
-    /// down, as a slow device would. Without background threads it is the calls of users that flush and merge, and wait.
+    /// A limit evens out the load on the device. A limit below the write load throttles writers, as
+    /// a slow device would. Without background threads, user calls flush and merge, and wait.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
     /// use braiddb::RateLimiter;
     /// use std::{sync::Arc, time::Duration};
     ///
-    /// // 40 MB a second; or as much as leaves reads that miss the cache, and syncs, below two milliseconds.
+    /// // 40 MB a second; or as much as keeps cache misses and syncs below two milliseconds.
     /// let limiter = Arc::new(RateLimiter::new(40_000_000));
     /// let by_latency = RateLimiter::by_latency(10_000_000, 400_000_000, Duration::from_millis(2));
     /// let db = braiddb::Db::builder().rate_limiter(Arc::clone(&limiter)).open_in_memory()?;
@@ -239,10 +249,11 @@ impl Builder {
         self
     }
 
-    /// Reads all runs and views again and again while the database is open, at so many bytes a second, and checks them, so that damage to
-    /// files that are seldom read is known before a read needs the bytes. 0, the default, for not at all. A background thread does so while there
-    /// is nothing to merge. Damage is logged as an error, and counted in [`Stats::scrub`](crate::Stats::scrub). Values in blob files and the
-    /// log are not read; [`Db::verify`] reads those too.
+    /// Reads and checks all runs and views in a loop while the database is open, at this rate, to
+    /// find damage in files that are seldom read. Default: 0, which disables it. A background
+    /// thread does it while there is nothing to merge. Damage is logged as an error and counted in
+    /// [`Stats::scrub`](crate::Stats::scrub). Values in blob files and the log are not read;
+    /// [`Db::verify`] reads those too.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -256,177 +267,207 @@ impl Builder {
         self
     }
 
-    /// Clock, randomness and threads; the system's own by default.
+    /// Clock, randomness and threads. Default: the operating system's.
     pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Builder {
         self.settings.runtime = runtime;
         self
     }
 
-    /// Opens the database with memory, cache and threads that it shares with others: see [`SharedRuntime`]. [`Builder::memory`] and
-    /// [`Builder::background_threads`] do not count then.
+    /// Shares memory, cache and threads with other databases: see [`SharedRuntime`]. Overrides
+    /// [`Builder::memory`] and [`Builder::background_threads`].
     pub fn shared_runtime(mut self, shared: &SharedRuntime) -> Builder {
         self.settings.shared = Some(shared.clone());
         self
     }
 
-    /// Threads for merges; 2 by default. One more flushes, so that no flush waits for a merge, one has log segments ready, and one removes and closes files.
-    /// Where the machine has fewer processors than these threads and two more, merges take but a part of the time while little is to be merged.
-    /// With 0 the committing
-    /// thread does all that itself, at moments that depend on the operations alone: so tests can repeat a run exactly.
-    /// At most 1024.
+    /// Number of threads for merges. Default: 2, at most 1024. Three more threads flush memtables,
+    /// prepare log segments, and remove and close files. On a machine with fewer processors than
+    /// these threads plus two, merges are throttled while there is little to merge.
+    ///
+    /// With 0, the committing thread does all of this itself, at moments that depend on the
+    /// operations alone, so that tests can repeat a run exactly.
     pub fn background_threads(mut self, threads: usize) -> Builder {
         self.settings.background_threads = threads;
         self
     }
 
-    /// The size at which a memtable is frozen, in bytes; an eighth of the memory by default.
-    /// From 1 KiB to 1 TiB.
+    /// Size at which a memtable is frozen, in bytes. Default: an eighth of the memory. Range: 1 KiB
+    /// to 1 TiB.
     pub fn memtable_bytes(mut self, bytes: usize) -> Builder {
         self.settings.memtable_bytes = Some(bytes);
         self
     }
 
-    /// The size at which a partition is split, in bytes. By default that of 16 memtables, from 128 to 256 MiB.
-    /// At least 4 KiB.
+    /// Size at which a partition is split, in bytes; at least 4 KiB. Default: 16 memtables, but no
+    /// less than 128 MiB and no more than 256 MiB.
     pub fn partition_bytes(mut self, bytes: u64) -> Builder {
         self.settings.partition_bytes = Some(bytes);
         self
     }
 
-    /// A partition with so many runs outside its view has them merged or folded in; 8 by default, 2 at least. With fewer,
-    /// reads are faster while much is written, and more is written. Where none of them lies over another, nor over the view, as where
-    /// keys only grow, it may have three times as many: a read then seldom looks into more than one.
-    /// At most 1024.
+    /// Number of unindexed runs (not in the sorted view yet) at which a partition merges them or
+    /// folds them into its view. Default: 8. Range: 2 to 1024. A smaller number makes reads faster
+    /// under write load and raises write amplification. If the runs overlap neither each other nor
+    /// the view, as with ascending keys, the number triples: a read seldom needs more than one of
+    /// them.
     pub fn loose_runs(mut self, runs: usize) -> Builder {
         self.settings.loose_runs = runs;
         self
     }
 
-    /// Runs outside a view are folded in once they have so many bytes for each entry that the view will have; until then they
-    /// are merged among themselves. 10 by default: twice what an entry of a view takes, so that writing the view anew costs
-    /// half of what flushing them did. With more, less is written, and reads are slower while much is written.
+    /// Unindexed runs are folded into the view once they have this many bytes per entry of the new
+    /// view; until then they are merged among themselves. Default: 10, twice the size of a view
+    /// entry, so that rewriting the view costs half of their flush. A larger value lowers write
+    /// amplification and makes reads slower under write load.
     pub fn fold_bytes_per_entry(mut self, bytes: u64) -> Builder {
         self.settings.fold_bytes_per_entry = bytes;
         self
     }
 
-    /// Has merges see to it, while there are commits, that about so much of all entries is dead at the most, in per cent: superseded or deleted, and still there.
-    /// From 5 to 40. What stands in runs outside of views is estimated by what merges lately found. Writers are slowed down where merges do not come after.
+    /// Caps space amplification under write load: the percentage of all entries that may be garbage
+    /// (superseded or deleted). Range: 5 to 40. The garbage in unindexed runs is estimated from
+    /// recent merges. Writers are throttled if merges cannot keep up.
     ///
-    /// Without it, only a partition of whose view 40 % are dead is merged, which writes least: of random overwrites a small database wrote twice as much to tables with 20, and
-    /// nearly four times as much with 10. Partitions, which are merged whole for it, are split at 64 MiB then. While nothing is committed, it is no more than 10 % either way.
+    /// Default: no cap. A partition is then merged once 40 % of its view is garbage, which gives
+    /// the lowest write amplification: on a small database under random overwrites, tables took
+    /// twice the writes with 20, and nearly four times with 10. With a cap, partitions are split at
+    /// 64 MiB, since whole partitions are merged. An idle database is merged down to 10 % with or
+    /// without a cap.
     pub fn dead_percent(mut self, percent: u8) -> Builder {
         self.settings.dead_percent = Some(u64::from(percent));
         self
     }
 
-    /// The most bytes of a log segment; 16 MiB by default. It has no more than half a memtable, and the first ones less.
-    /// From 1 KiB to 1 TiB.
+    /// Maximum size of a log segment, in bytes. Default: 16 MiB. Range: 1 KiB to 1 TiB. A segment
+    /// is never larger than half a memtable, and the first ones are smaller.
     pub fn log_segment_bytes(mut self, bytes: u64) -> Builder {
         self.settings.log_segment_bytes = bytes;
         self
     }
 
-    /// How much of the log is kept beyond what recovery needs, in bytes, for those who watch it: see [`Db::watch`]. Counted are
-    /// whole segments, and what is dead in blob files and stays for the sake of what they tell. Beyond that the oldest goes,
-    /// whoever may be watching. Each opening for writing begins a segment of a mebibyte. The database remembers it for all later
-    /// openings; a new one keeps nothing (0). With it, each flush syncs the log.
+    /// Bytes of log to retain beyond recovery's needs, for watchers: see [`Db::watch`]. Whole
+    /// segments count, and so does garbage in blob files that retained commits refer to. Beyond the
+    /// limit the oldest segment is removed, even if a watcher needs it. Each open for writing
+    /// begins a segment of 1 MiB.
+    ///
+    /// The database remembers the setting for later opens. Default of a new database: 0. With
+    /// retention, each flush syncs the log.
     pub fn log_retention(mut self, bytes: u64) -> Builder {
         self.settings.log_retention_bytes = Some(bytes);
         self
     }
 
-    /// How long it is kept at most: a segment of the log goes so long after the last commit in it, at the next flush. No limit by default, or
-    /// with [`Duration::MAX`]. Remembered as [`Builder::log_retention`] is, without which nothing is kept.
+    /// Maximum age of retained log: a segment is removed at the first flush after its last commit
+    /// reaches this age. Default: no limit, as with [`Duration::MAX`]. Remembered like
+    /// [`Builder::log_retention`], without which nothing is retained.
     pub fn log_retention_age(mut self, age: Duration) -> Builder {
         self.settings.log_retention_age_us = Some(u64::try_from(age.as_micros()).unwrap_or(u64::MAX));
         self
     }
 
-    /// Bytes of the disk that are kept for a full disk, in the file `RESERVE`; 0 for none.
+    /// Bytes of disk to reserve in the file `RESERVE`, for use when the disk is full; 0 for none.
     ///
-    /// When the disk is full, deletes ([`Tree::delete`](crate::Tree::delete), `delete_range`, [`Db::drop_tree`], batches and transactions of
-    /// nothing else), flushes and [`Db::compact`] use it. From then on all other writes are refused with [`Error::DiskFull`](crate::Error::DiskFull)
-    /// until the reserve is whole again, which needs no reopening. So what was deleted gives its space back: runs that a range delete covers
-    /// go at once, other partitions are merged one after the other, and each merge needs a reserve of what it keeps. Deletes
-    /// that are scattered over a partition larger than the reserve cannot give back its space before other space is free. Flushes use at most half of
-    /// the reserve, except those of a compaction. Snapshots and other readers, a log that is [retained](Builder::log_retention) or not archived
-    /// yet, and backups keep their files, reserve or not.
+    /// On a full disk, only deletes ([`Tree::delete`](crate::Tree::delete), `delete_range`,
+    /// [`Db::drop_tree`], and batches and transactions of deletes alone), flushes and
+    /// [`Db::compact`] may use the reserve. All other writes fail with
+    /// [`Error::DiskFull`](crate::Error::DiskFull) until the reserve is whole again, without a
+    /// reopen.
     ///
-    /// By default: on a volume of less than 2 GiB an eighth of it, or what a flush needs if that is less, and memtables, log segments and partitions that were not
-    /// set are so small that the reserve is enough for them. On a larger volume 512 KiB, the log's bytes and a 64th of the
-    /// data, at most a memtable, a log segment and 1 MiB; and only where four times as much is free. None in memory.
+    /// - Deleted data frees its space: runs under a range delete are removed at once, other
+    ///   partitions are merged one by one. Each merge needs a reserve as large as its output.
+    /// - Deletes scattered over a partition larger than the reserve cannot free its space until
+    ///   other space is free.
+    /// - Flushes use at most half of the reserve, except during a compaction.
+    /// - Readers, log that is [retained](Builder::log_retention) or not archived yet, and backups
+    ///   pin their files in any case.
     ///
-    /// The blocks are allocated (`fallocate`, or zeros where the system has no such call). On a file system that copies what it overwrites (btrfs, ZFS)
-    /// cutting the file frees its blocks too, but needs some for itself, and snapshots of the file system keep them. Other programs may take the
-    /// freed blocks.
+    /// Default on a volume below 2 GiB: an eighth of the volume, or the need of one flush if that
+    /// is less; memtables, log segments and partitions without a setting are made small enough for
+    /// it. Default on a larger volume, if four times as much is free: 512 KiB plus the log's bytes
+    /// plus 1/64 of the data, at most a memtable, a log segment and 1 MiB. Default in memory: none.
     ///
-    /// A process with a limit for the size of files (`ulimit -f`) gets the signal `SIGXFSZ`, which ends it, unless it ignores the
-    /// signal: then the engine returns `DiskFull` with [`NoSpace::FileSize`](crate::NoSpace::FileSize). `braid` ignores it.
+    /// The blocks are allocated with `fallocate`, or as zeros where the system has no such call. On
+    /// a copy-on-write file system (btrfs, ZFS), freeing them needs some space itself, and file
+    /// system snapshots pin them. Other programs may take the freed blocks.
+    ///
+    /// A process with a file size limit (`ulimit -f`) is killed by `SIGXFSZ` unless it ignores the
+    /// signal. If it does, the engine returns `DiskFull` with
+    /// [`NoSpace::FileSize`](crate::NoSpace::FileSize). `braid` ignores it.
     pub fn disk_reserve(mut self, bytes: u64) -> Builder {
         self.settings.disk_reserve = Some(bytes);
         self
     }
 
-    /// The size of a block before compression, in bytes; 4096 by default. Entries larger than that have a block each.
-    /// From 64 to 65,536.
+    /// Size of a block before compression, in bytes. Default: 4096. Range: 64 to 65,536. A larger
+    /// entry has a block of its own.
     pub fn block_bytes(mut self, bytes: usize) -> Builder {
         self.settings.block_bytes = bytes;
         self
     }
 
-    /// Values of this many bytes or more are written once, to blob files; 4096 by default.
-    /// 0 puts every value there.
+    /// Values of at least this many bytes are stored in blob files, which merges do not rewrite.
+    /// Default: 4096. With 0, every value is.
     pub fn blob_threshold(mut self, bytes: usize) -> Builder {
         self.settings.blob_threshold = bytes;
         self
     }
 
-    /// The size at which a blob file is closed and the next begun, in bytes; 256 MiB by default.
-    /// At least 1.
+    /// Size at which a blob file is closed and the next one begun, in bytes. Default: 256 MiB. At
+    /// least 1.
     pub fn blob_file_bytes(mut self, bytes: u64) -> Builder {
         self.settings.blob_file_bytes = bytes;
         self
     }
 
-    /// Whether all runs get a key block, or none: all keys once more, which spares reading values when a view is braided. By
-    /// default runs get one whose values are large beside their keys. With small values it takes an eighth of the space, which
-    /// may be worth it where the database is much larger than the machine's memory.
+    /// Gives all runs a key block, or none: a second copy of all keys, which spares reading values
+    /// when a view is built. Default: only runs with values that are large beside their keys. With
+    /// small values key blocks take an eighth of the space, which can pay for a database much
+    /// larger than memory.
     pub fn key_blocks(mut self, key_blocks: bool) -> Builder {
         self.settings.key_blocks = if key_blocks { KeyBlocks::Always } else { KeyBlocks::Never };
         self
     }
 
-    /// After how many searches of a sorted view by gets a hash index of it is made, in memory: 2048 by default, and never
-    /// fewer than one for each 32 entries of the view; `u64::MAX` for none. Views that come in place of one whose index was used, or beside it, have one
-    /// at once; and while nothing is committed, background threads make one that nobody asked for of views of 2048 entries or more whose data are read in place, if all
-    /// indexes take an eighth of the memory at most: once for each part of the database, and again when that has twice as many entries, but not in databases that share
-    /// their threads. It takes six bytes a key, at most a quarter of the memory in all, and is made only where at least nine tenths of the data are in memory: in the cache or, if they are read in place, in the system's. Else
-    /// twice as many searches must be made before it is looked at again, up to 32 times as many. Where memory is what is waited for, a get takes a third to a half less time by it, as do one of an
-    /// absent key and `multi_get`; nothing else is faster.
+    /// Number of searches by gets after which a sorted view gets an in-memory hash index. Default:
+    /// 2048, and at least one search per 32 entries of the view. `u64::MAX` disables hash indexes.
+    ///
+    /// A get that waits for memory then takes a third to a half less time, also for an absent key
+    /// and in `multi_get`; nothing else is faster. An index takes six bytes a key; all indexes take
+    /// at most a quarter of the memory.
+    ///
+    /// - An index is built only if nine tenths of the view's data are in the cache, or in the
+    ///   system's cache if read in place. If not, the number of searches doubles before the next
+    ///   attempt, up to 32 times.
+    /// - A view that replaces a view with a used index, or adjoins one, is indexed at once.
+    /// - While there are no commits, background threads also index views of 2048 entries or more
+    ///   that are read in place, as long as all indexes take at most an eighth of the memory. They
+    ///   do this once per part of the database, and again when it has doubled. Databases that share
+    ///   threads do not.
     pub fn hash_index_after(mut self, searches: u64) -> Builder {
         self.settings.hash_index_after = searches;
         self
     }
 
-    /// Whether data that are not compressed may be read where the system has their file mapped, and so take no room in the
-    /// cache: yes by default. What is looked up there was read and checked in the usual way at most 32 seconds before, or (but for one
-    /// part in sixteen, which is checked all the same) written by this process in that time; should the
-    /// system drop it from its memory after that, and the disk then fail to read it again, the process is killed (`SIGBUS`) where
-    /// it would have been given an error, and what the disk gives back changed is not noticed. For a row on which a cursor stands
-    /// that goes on for as long as it stands there. On Linux, for files of local file systems; and of databases in memory
-    /// anywhere, where nothing can be lost so.
+    /// Reads uncompressed data where the system has mapped their file, outside of the block cache.
+    /// Default: yes. Applies to local file systems on Linux, and to databases in memory.
+    ///
+    /// Each block was read and checked in the usual way at most 32 seconds before, or written by
+    /// this process in that time (one such block in sixteen is checked all the same). If the system
+    /// drops a page after the check and the disk then fails to read it again, the process gets
+    /// `SIGBUS` instead of an error; changed bytes are not noticed. A cursor's current row has this
+    /// risk for as long as the cursor stays there. Databases in memory do not have it.
     pub fn read_in_place(mut self, in_place: bool) -> Builder {
         self.settings.read_in_place = in_place;
         self
     }
 
-    /// Whether tables (runs, views and blob files) are read and written past the system's cache, so that the database takes the
-    /// [memory](Builder::memory) that it was given and no more; log and manifest are not. No by default: what the system has to spare is the better
-    /// cache for whoever has given little of it. With this, a block that is not in the cache is read from the device each time; nothing is read in place
-    /// ([`Builder::read_in_place`]), and cursors and merges read ahead by themselves.
+    /// Reads and writes tables (runs, views and blob files) with `O_DIRECT` on Linux, so that the
+    /// database takes its [memory](Builder::memory) and no more. The log and the manifest are
+    /// written as usual. Default: no, since the system's cache makes up for a small memory setting.
     ///
-    /// Where the file system refuses, tables go through its cache all the same; [`crate::Stats::direct_io_refused`] says so. On Linux by `O_DIRECT`.
+    /// Each cache miss then reads the device, nothing is read in place
+    /// ([`Builder::read_in_place`]), and cursors and merges read ahead themselves. If the file
+    /// system refuses, tables use its cache, and [`crate::Stats::direct_io_refused`] is set.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -444,44 +485,53 @@ impl Builder {
         self
     }
 
-    /// A snapshot, cursor, iterator or transaction that has been in use for so long is told of: once in the log (`tracing`), and in
-    /// [`crate::Stats::overstaying`] as long as it is there. A minute by default; [`Duration::MAX`] for never. What it keeps from being
-    /// removed is what was overwritten or deleted since it began.
+    /// Age at which a snapshot, cursor, iterator or transaction is reported: once in the log
+    /// (`tracing`), and in [`crate::Stats::overstaying`] while it is open. Default: one minute;
+    /// [`Duration::MAX`] for never. A reader pins the versions that were overwritten or deleted
+    /// since it began.
     pub fn reader_age_warn(mut self, age: Duration) -> Builder {
         self.settings.reader_age_warn_ns = nanos(age);
         self
     }
 
-    /// A snapshot, cursor, iterator or transaction that has been in use for longer expires: it keeps nothing from being removed any more, and
-    /// its next read fails with [`crate::Error::ReaderExpired`], as the commit of such a transaction does if it writes anything. What it has
-    /// shown stays right, and so do the rows that a cursor has decoded ahead, which it may still show: 32, or somewhat more where it
-    /// merges. A cursor besides keeps the files that it reads open, and their space, until it is called again or dropped.
-    /// [`Cursor::refresh`](crate::Cursor::refresh) makes a cursor new. Readers are looked at about once a second, more often where the limit is
-    /// shorter than that; without background threads, when something is committed. No limit by default, or with [`Duration::MAX`].
+    /// Maximum age of a snapshot, cursor, iterator or transaction. Default: no limit, as with
+    /// [`Duration::MAX`]. An older one expires: it pins no versions, and its next read fails with
+    /// [`crate::Error::ReaderExpired`], and so does the commit of a transaction with writes. Its
+    /// earlier results stay right.
+    ///
+    /// A cursor may still return the rows that it has decoded ahead: 32, or some more if it merges.
+    /// It pins its files until it is called again or dropped;
+    /// [`Cursor::refresh`](crate::Cursor::refresh) renews it. Ages are checked about once a second,
+    /// more often for a shorter limit; without background threads, at commits.
     pub fn reader_age_max(mut self, age: Duration) -> Builder {
         self.settings.reader_age_max_ns = nanos(age);
         self
     }
 
-    /// How long a commit, or the begin of an exclusive transaction, waits for an exclusive transaction
-    /// ([`Db::begin_exclusive`]) to end. Then it fails with [`crate::Error::ExclusiveOpen`], and nothing was written. Half a
-    /// minute by default; zero for an error at once; [`Duration::MAX`] for no limit.
+    /// Maximum time that a commit, or the begin of an exclusive transaction, waits for another
+    /// exclusive transaction ([`Db::begin_exclusive`]). It then fails with
+    /// [`crate::Error::ExclusiveOpen`], and nothing is written. Default: 30 seconds; zero to fail
+    /// at once; [`Duration::MAX`] for no limit.
     pub fn exclusive_wait_max(mut self, wait: Duration) -> Builder {
         self.settings.exclusive_wait_ns = nanos(wait);
         self
     }
 
-    /// Keeps the log for good, in the directory `dir`, so that with a backup any later commit or moment can be gone back to: see
-    /// [`Builder::restore_to`]. Not by default. Each segment of the log is copied when it is full, and the blob files that it refers to are
-    /// linked, or copied on another file system, before they can go; when the database is closed, and by [`Db::archive_now`], all of
-    /// it is. If the archive cannot be written, the log grows until it can; at an open that is an error.
+    /// Archives the log in the directory `dir`, for point-in-time recovery: with a backup, any
+    /// later commit or moment can be restored ([`Builder::restore_to`]). Default: no archive.
     ///
-    /// Give it at each open: commits of an open without it leave a gap, and so do bulk loads and commits without WAL. A gap is noted in
-    /// the archive, [`Db::archive_now`] and a restore across it fail with `ArchiveGap`, and [`Db::archive_gaps`] lists all. What is older than
-    /// the oldest backup is of no use and may be removed, oldest first.
+    /// Each full segment is copied. The blob files that it refers to are hard-linked, or copied to
+    /// another file system, before they can be removed. A close and [`Db::archive_now`] archive the
+    /// whole log. If the archive cannot be written, an open fails, and later the log grows until
+    /// the archive works again.
     ///
-    /// Its directory is created if need be, but not its parents ([`Builder::create_parents`]). It may not lie in the directory of a
-    /// database (`InvalidArgument`).
+    /// Set it at each open: an open without it leaves a gap, and so do bulk loads and commits
+    /// without WAL. The archive records gaps, and [`Db::archive_gaps`] lists them.
+    /// [`Db::archive_now`] and a restore across a gap fail with `ArchiveGap`. Files older than the
+    /// oldest backup may be removed, oldest first.
+    ///
+    /// The directory is created if absent, but not its parents ([`Builder::create_parents`]). It
+    /// may not be inside a database (`InvalidArgument`).
     pub fn log_archive(mut self, dir: impl AsRef<Path>) -> Builder {
         self.settings.log_archive = Some(dir.as_ref().to_owned());
         self
@@ -492,24 +542,29 @@ impl Builder {
         Db::open_with(self.settings, path.as_ref())
     }
 
-    /// Makes a database of a backup, or of the newest one in the target, in the directory `dir`. Every checksum is compared on the way; it is
-    /// opened once, for reading only, to see that it does open, and is on the disk when this returns. It is a life of its own: its
-    /// records have [versions](crate::Version) that none had before.
+    /// Restores the backup `id`, or the newest one in the target, to the directory `dir`. Compares
+    /// every checksum, opens the result once for reading, and returns when it is on disk. The
+    /// result is a new database: its records have [versions](crate::Version) that no other database
+    /// has. Time is linear in the backup. [`Db::backup`] has an example.
     ///
-    /// `AlreadyExists` if there is something in `dir`; `BackupDamaged` if anything in the backup is not as it was put there; `NotFound` if
-    /// there is no such backup. After an error nothing is left in `dir`, unless the process is killed: then it does not open,
-    /// and [`Builder::remove_unfinished`] removes it. Takes time linear in the backup. There is an example at [`Db::backup`].
+    /// Errors: `AlreadyExists` if `dir` is not empty; `BackupDamaged` if any part of the backup has
+    /// changed; `NotFound` if there is no such backup. After an error `dir` is empty. If the
+    /// process is killed, the directory does not open, and [`Builder::remove_unfinished`] removes
+    /// the files.
     pub fn restore(self, target: &dyn BackupTarget, id: Option<u64>, dir: impl AsRef<Path>) -> Result<Restored> {
         backup::restore(self.settings, target, id, dir.as_ref()).map_err(Error::of_output)
     }
 
-    /// As [`Builder::restore`], to a commit or a moment: of the newest backup that was taken at that point or before, and of the
-    /// [log archive](Builder::log_archive) `archive` as far as that point, which is reached exactly. A version is a sequence number of the life
-    /// that the newest backup is of. `ArchiveGap` if the archive lacks commits before that point, and `BackupDamaged` if it is damaged;
-    /// `InvalidArgument` if it ends before it, and then the error names its last commit. For a moment there must be a later commit in the
-    /// archive: else it is not known what was there then.
+    /// Restores a commit or a moment: from the newest backup at or before that point, and from the
+    /// [log archive](Builder::log_archive) `archive` up to exactly that point. A version is a
+    /// sequence number of the database that the newest backup was taken of.
     ///
-    /// Takes time linear in the backup and in what is in the archive after it; memory as an open database does.
+    /// Errors, besides those of [`Builder::restore`]: `ArchiveGap` if the archive lacks commits
+    /// before that point; `BackupDamaged` if the archive is damaged; `InvalidArgument` with the
+    /// last commit if the archive ends before the point. A moment needs a later commit in the
+    /// archive, or the state at that moment would be unknown.
+    ///
+    /// Time is linear in the backup and the archive after it; memory is that of an open database.
     pub fn restore_to(
         self,
         target: &dyn BackupTarget,
@@ -520,19 +575,21 @@ impl Builder {
         backup::restore_to(self.settings, target, archive.as_ref(), point, dir.as_ref()).map_err(Error::of_output)
     }
 
-    /// Makes a database of a [dump](crate::Snapshot::dump) in the directory `dir`. Records keep the numbers of their commits, and expire when
-    /// they would have; what merge functions are to do is kept, and the functions need not be there. It is a life of its own:
-    /// its records have [versions](crate::Version) that none had before. The options of the builder count as those of an open
-    /// do. What was in the dump is checked on the way, and the database is opened once, for reading only, before it counts.
+    /// Loads a [dump](crate::Snapshot::dump) into a new database in the directory `dir`, with the
+    /// options of this builder. Records keep their commit numbers and expiry times. Merge operands
+    /// are kept, and their functions need not be registered. The result is a new database: its
+    /// records have [versions](crate::Version) that no other database has.
     ///
-    /// The dump is read from front to back, once, in bounded memory, so it may come through a pipe. Takes time linear in it.
+    /// The dump is read once from front to back in bounded memory, so a pipe will do. Its contents
+    /// are checked, and the result is opened once for reading. Time is linear in the dump.
     ///
-    /// **All or nothing**: the directory becomes a database that opens when all of the dump is in it and on the disk. After an error
-    /// nothing is left in it; if the process is killed or the machine stops, it does not open, and
-    /// [`Builder::remove_unfinished`] removes it.
+    /// **All or nothing**: the directory becomes a database when the whole dump is on disk. After
+    /// an error it is empty. If the process is killed or the machine stops, it does not open, and
+    /// [`Builder::remove_unfinished`] removes the files.
     ///
-    /// Errors: `AlreadyExists` if there is something in `dir`; `DumpDamaged`, with the place, if the dump is not as it was written or ends too
-    /// soon; `InvalidArgument` for what is no dump; `Unsupported` for one that a newer version has made. There is an example at [`Db::dump`].
+    /// Errors: `AlreadyExists` if `dir` is not empty; `DumpDamaged`, with the offset, if the dump
+    /// has changed or is cut short; `InvalidArgument` if the input is not a dump; `Unsupported` for
+    /// a dump of a newer version. [`Db::dump`] has an example.
     pub fn load(
         self,
         dir: impl AsRef<Path>,
@@ -542,17 +599,20 @@ impl Builder {
         dump::load(self.settings, dir.as_ref(), input, options).map_err(Error::of_output)
     }
 
-    /// Makes a new database in the directory `to` of all that can be read of the damaged one in `from`: each record whose newest version stands in a
-    /// part of a file that is whole, and nothing else. What is gone is listed, with its file, its tree and keys, and its commits,
-    /// as far as they are known. `docs/salvage.md` says what counts where the manifest is damaged, too.
+    /// Copies everything readable of the damaged database in `from` to a new database in `to`: each
+    /// record whose newest version is in an intact part of a file. Losses are listed with file,
+    /// tree, keys and commits, as far as known. `docs/salvage.md` has the rules for a damaged
+    /// manifest.
     ///
-    /// Nothing is written to `from`, not even a lock file, so it may be on a medium that takes no writes. `to` must be empty or absent,
-    /// and becomes a database when all is in it and on the disk; it is a life of its own. Memory is bounded by [`Builder::memory`], and by
-    /// some blocks of each run that lies over others. Takes time linear in the files.
+    /// `from` is only read, without a lock file, so it may be on a read-only medium. `to` must be
+    /// empty or absent; it becomes a database when all is on disk, with versions that no other
+    /// database has. Memory is bounded by [`Builder::memory`] plus some blocks for each run that
+    /// overlaps others. Time is linear in the files.
     ///
-    /// Errors: `NotFound` if there is nothing of a database in `from`; `Locked` if another process has it open for writing, as far as that
-    /// can be seen without writing; `AlreadyExists` if `to` is not empty; `InvalidArgument` if one lies in the other; `Unsupported` if
-    /// a newer version has written it; `Io` and `DiskFull` of `to`. After an error nothing is left in `to`.
+    /// Errors: `NotFound` if `from` has no file of a database; `Locked` if another process visibly
+    /// has it open for writing; `AlreadyExists` if `to` is not empty; `InvalidArgument` if one is
+    /// inside the other; `Unsupported` for files of a newer version; `Io` and `DiskFull` of `to`.
+    /// After an error `to` is empty.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -584,29 +644,33 @@ impl Builder {
         salvage::salvage(self.settings, from.as_ref(), to.as_ref(), options)
     }
 
-    /// Removes what a load, restore, salvage or checkpoint that was killed left in `dir`, so that it can be repeated there. Returns whether
-    /// there was anything to remove: a database, and a directory without the mark of such an operation, are left as they are.
+    /// Removes the files of a killed load, restore, salvage or checkpoint from `dir`, so that it
+    /// can be repeated there. Returns whether there were any. A database, and a directory without
+    /// the mark of an unfinished operation, are left alone.
     ///
-    /// `Locked` if the operation is still running; `AlreadyExists` if the directory holds a file that is not the engine's.
+    /// Returns `Locked` if the operation still runs, and `AlreadyExists` if the directory holds a
+    /// file that is not the engine's.
     pub fn remove_unfinished(&self, dir: impl AsRef<Path>) -> Result<bool> {
         db::remove_unfinished(&*self.settings.vfs, &*self.settings.runtime, dir.as_ref())
     }
 
-    /// Reads the database in the directory `path` as of now. Nothing is written, not even a lock file, and no lock is taken: another
-    /// process may have it open, and may go on writing. What is not in runs yet is read from the log into memory.
+    /// Opens the latest state of the database in the directory `path` for reading. Writes nothing
+    /// and takes no lock: another process may have the database open and may go on writing. Log
+    /// records not in runs yet are read into memory.
     ///
-    /// Fails with `NotFound` where there is no database, and never because of what a writer does meanwhile.
+    /// Returns `NotFound` if there is no database. Never fails because of a concurrent writer.
     pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Db> {
         self.read_only(true).open(path)
     }
 
-    /// Verifies the database in the directory `path`, whether it opens or not: see [`Db::verify_path`].
+    /// Verifies the database in the directory `path`, whether it opens or not: see
+    /// [`Db::verify_path`].
     pub fn verify_path(self, path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyReport> {
         db::verify_path(self.settings, path.as_ref(), options)
     }
 
-    /// Reads the database in the directory `path` beside the process that has it open and writes: see [`Follower`]. Nothing is written and
-    /// no lock is taken.
+    /// Reads the database in the directory `path` while another process writes it: see
+    /// [`Follower`]. Writes nothing and takes no lock.
     pub fn open_follower(self, path: impl AsRef<Path>) -> Result<Follower> {
         let every = self.refresh_every;
         if every == Some(Duration::ZERO) {
@@ -616,7 +680,7 @@ impl Builder {
         Follower::open_with(self.settings, path.as_ref(), every)
     }
 
-    /// A new database in memory, gone when its last handle goes.
+    /// Creates a database in memory, which ends with its last handle.
     pub fn open_in_memory(mut self) -> Result<Db> {
         self.settings.vfs = Arc::new(MemVfs::mapped(".run"));
         Db::open_with(self.settings, Path::new("/memory"))

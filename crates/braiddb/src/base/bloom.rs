@@ -1,10 +1,11 @@
-//! Bloom filters whose block is one 64-bit word: a key sets four bits of the word that the upper half of its hash picks, so
-//! that a look costs one load. With 16 bits a key about 1 in 100 absent keys passes, with 8 bits 1 in 20.
+//! Bloom filters with blocks of one 64-bit word: a key sets four bits of the word that the upper
+//! half of its hash selects, so a probe costs one load. The false positive rate is about 1 % with
+//! 16 bits a key, 5 % with 8.
 
-/// How many bits a key sets. They may coincide.
+/// Number of bits that a key sets; they may coincide.
 const BITS_PER_KEY: u32 = 4;
 
-/// The word, of so many, and the bits in it that a key with this hash sets.
+/// Returns the index of the word for a key with this hash, and the bits in it.
 #[inline(always)]
 pub fn bloom_place(hash: u64, words: usize) -> (usize, u64) {
     let word = (u128::from(hash) * words as u128) >> 64;

@@ -1,15 +1,15 @@
-//! The cursor that memtables, views and merges have in common.
+//! The cursor interface of memtables, views and merges.
 
 use super::{EntryRef, Result, SequenceNumber};
 
 /// A position in a sorted source, read at one snapshot.
 ///
-/// A cursor shows **one entry a key**: the newest version at or below its snapshot, tombstones included. Keys
-/// without such a version are not shown. A source that holds range tombstones of its own may, but need not, leave
-/// out entries that they delete at the snapshot.
+/// A cursor shows **one entry a key**: the newest version at or below its snapshot, tombstones
+/// included. A key without such a version is not shown. A source with range tombstones of its own
+/// may leave out entries that they delete at the snapshot, but need not.
 ///
-/// A new cursor, and one that has run off either end, is not valid: only the four seeks may be called then.
-/// After an error the cursor is not valid. The direction may change at any valid position.
+/// A cursor is invalid when new, after running off either end, and after an error; only the four
+/// seeks may be called then. The direction may change at any valid position.
 pub trait Cursor {
     /// Moves to the first key that is `key` or greater.
     fn seek(&mut self, key: &[u8]) -> Result<()>;
@@ -21,17 +21,17 @@ pub trait Cursor {
     fn seek_last(&mut self) -> Result<()>;
     /// Moves to the next key. Precondition: valid.
     fn next(&mut self) -> Result<()>;
-    /// Moves to the key before. Precondition: valid.
+    /// Moves to the previous key. Precondition: valid.
     fn prev(&mut self) -> Result<()>;
-    /// Whether the cursor stands on an entry.
+    /// Returns whether the cursor is on an entry.
     fn valid(&self) -> bool;
-    /// The entry it stands on; borrowed until the cursor moves. Precondition: valid.
+    /// Returns the current entry, borrowed until the cursor moves. Precondition: valid.
     fn entry(&self) -> EntryRef<'_>;
-    /// The internal key it stands on. Precondition: valid.
+    /// Returns the current internal key. Precondition: valid.
     fn key(&self) -> &[u8] {
         self.entry().key
     }
-    /// The sequence number of the entry it stands on. Precondition: valid.
+    /// Returns the current entry's sequence number. Precondition: valid.
     fn sequence(&self) -> SequenceNumber {
         self.entry().sequence
     }

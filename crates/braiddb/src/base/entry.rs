@@ -2,30 +2,31 @@
 
 use super::SequenceNumber;
 
-/// What an entry means. The numbers are part of every file format and never change.
+/// Meaning of an entry's value. The numbers are part of every file format and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum EntryKind {
-    /// The value stands in the entry.
+    /// A plain value.
     Value = 1,
-    /// The key is deleted.
+    /// A deletion of the key; the value is empty.
     Tombstone = 2,
-    /// The value stands in a blob file: the entry's value is a blob reference.
+    /// A reference to a value in a blob file.
     BlobRef = 3,
-    /// What merge functions are to do to the value beneath.
+    /// Merge operands, for the value beneath.
     Merge = 4,
-    /// A value with an end: eight bytes of expiry time (microseconds since 1970, little-endian), the byte of the kind that the
-    /// entry would have without one ([`EntryKind::Value`], [`EntryKind::BlobRef`] or [`EntryKind::Stream`]), and its value.
+    /// A value that expires: eight bytes of expiry time (microseconds since 1970, little-endian),
+    /// the kind byte without expiry ([`EntryKind::Value`], [`EntryKind::BlobRef`] or
+    /// [`EntryKind::Stream`]), and the value of that kind.
     Expiring = 5,
-    /// The value stands in blob files, in pieces: the entry's value is a list of references.
+    /// A list of references to the pieces of a value in blob files.
     Stream = 6,
-    /// All keys from this key up to the value (exclusive) are deleted. In logs and batches only; memtables and runs
-    /// keep range tombstones apart from entries.
+    /// A deletion of all keys from this key up to the value (exclusive). In logs and batches only;
+    /// memtables and runs keep range tombstones separately.
     RangeDelete = 7,
 }
 
 impl EntryKind {
-    /// The kind of a byte in a file; `None` for a byte that no version of the format has written.
+    /// Returns the kind of a byte in a file; `None` for a byte that no format version has written.
     pub fn from_byte(byte: u8) -> Option<EntryKind> {
         Some(match byte {
             1 => EntryKind::Value,
@@ -39,46 +40,47 @@ impl EntryKind {
         })
     }
 
-    /// Whether a reader needs more than the entry's bytes to answer (the selector's resolve bit).
+    /// Returns whether a reader needs more than the entry's bytes (the selector's resolve bit).
     pub fn needs_resolving(self) -> bool {
         matches!(self, EntryKind::BlobRef | EntryKind::Merge | EntryKind::Expiring | EntryKind::Stream)
     }
 }
 
-/// One version of one key, borrowed from wherever it stands.
+/// One version of one key, borrowed from its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryRef<'a> {
     /// The internal key.
     pub key: &'a [u8],
-    /// The commit that wrote it.
+    /// The commit that wrote the entry.
     pub sequence: SequenceNumber,
-    /// What `value` means.
+    /// The meaning of `value`.
     pub kind: EntryKind,
-    /// The value, or what `kind` says; empty for a tombstone.
+    /// The value in the form of `kind`; empty for a tombstone.
     pub value: &'a [u8],
 }
 
 impl EntryRef<'_> {
-    /// The entry as it is in a run whose entries are all given a sequence number; 0: they have their own.
+    /// Adds the sequence number that the manifest assigns to the entry's run; 0 if entries have
+    /// their own.
     #[inline(always)]
     pub fn numbered(self, given: SequenceNumber) -> Self {
         EntryRef { sequence: self.sequence.wrapping_add(given), ..self }
     }
 }
 
-/// What an entry holds, its expiry taken off.
+/// Contents of an entry without its expiry time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content<'a> {
-    /// What `value` means; never [`EntryKind::Expiring`].
+    /// The meaning of `value`; never [`EntryKind::Expiring`].
     pub kind: EntryKind,
-    /// The value, or what `kind` says.
+    /// The value in the form of `kind`.
     pub value: &'a [u8],
-    /// From then on there is no value, in microseconds since 1970.
+    /// The expiry time, in microseconds since 1970: from then on there is no value.
     pub expires_us: Option<u64>,
 }
 
 impl<'a> Content<'a> {
-    /// What an entry of this kind and value holds; `None` if it is an expiring one that cannot be understood.
+    /// Returns the contents of an entry; `None` for an expiring entry that cannot be decoded.
     #[inline]
     pub fn of(kind: EntryKind, value: &'a [u8]) -> Option<Content<'a>> {
         if kind != EntryKind::Expiring {
@@ -91,7 +93,8 @@ impl<'a> Content<'a> {
         Some(Content { kind, value, expires_us: Some(u64::from_le_bytes(*expires)) })
     }
 
-    /// The kind and value of the entry that holds this; `value` is put into `room` if it needs any.
+    /// Returns kind and value of the entry with these contents; an expiring value is built in
+    /// `room`.
     pub fn entry<'b>(&self, room: &'b mut Vec<u8>) -> (EntryKind, &'b [u8])
     where
         'a: 'b,

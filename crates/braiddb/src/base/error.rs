@@ -3,26 +3,25 @@
 use super::{NoSpace, ReaderKind, SequenceNumber};
 use std::{io, path::PathBuf, time::Duration};
 
-/// What every fallible call returns.
+/// Result of every fallible call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed, and what to do about it. Ask the predicates rather than matching where you can: kinds may be
-/// added.
+/// Reason why a call failed, with advice. Prefer the predicates to a match: variants may be added.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation on a file.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was tried, as a verb: "read", "write", "sync".
+        /// The operation, as a verb: "read", "write", "sync".
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said. The message tells it, so [`std::error::Error::source`] does not tell it again; `r#` says so
-        /// to thiserror, and the name is plain `source`.
+        /// The system's error. The message includes it, so [`std::error::Error::source`] does not
+        /// repeat it: `r#` hides the field from thiserror; its name is still `source`.
         r#source: io::Error,
     },
-    /// A file holds bytes that were not written there by BraidDB, or lacks bytes that were.
+    /// A file holds bytes that BraidDB did not write, or lacks bytes that it wrote.
     #[error(
         "corruption in {path} at byte {offset}: {detail}; run `braid verify` on the database, and restore the file \
          from a backup"
@@ -30,23 +29,24 @@ pub enum Error {
     Corruption {
         /// The file.
         path: PathBuf,
-        /// Where in the file, in bytes from its start.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// What is wrong there.
+        /// The problem at the offset.
         detail: String,
     },
-    /// A backup holds bytes that were not put there, or lacks bytes that were.
+    /// A backup holds bytes that its backup run did not write, or lacks bytes that it wrote.
     #[error(
         "the backup is damaged: {path}: {detail}; `braid backup verify` tells which backups are whole: restore another one, \
          and make a new one"
     )]
     BackupDamaged {
-        /// The object of the backup, as the target calls it.
+        /// The object of the backup, by its name in the target.
         path: PathBuf,
-        /// What is wrong there.
+        /// The problem with the object.
         detail: String,
     },
-    /// A log archive lacks commits: a restore does not pass over them, and [`crate::Db::archive_now`] has found them missing.
+    /// A log archive lacks commits: a restore across the gap fails, and so does
+    /// [`crate::Db::archive_now`].
     #[error(
         "the log archive {path} has a gap: commits {first} to {last} are missing ({reason}); the newest point that can be reached \
          from a backup before the gap is commit {reached}; to reach later ones, restore from a backup of commit {last} or later, or \
@@ -55,83 +55,88 @@ pub enum Error {
     ArchiveGap {
         /// The directory in the archive.
         path: PathBuf,
-        /// The first commit that is missing.
+        /// The first missing commit.
         first: SequenceNumber,
-        /// The last commit that is missing.
+        /// The last missing commit.
         last: SequenceNumber,
         /// The last commit before the gap.
         reached: SequenceNumber,
-        /// The cause, as far as it is known.
+        /// The cause, as far as known.
         reason: String,
     },
-    /// A dump holds bytes that were not written there, or ends before its end.
+    /// A dump holds bytes that were not written to it, or is cut short.
     #[error(
         "the dump is damaged at byte {offset}: {detail}; nothing of it was kept: copy it once more from where it was made, or make it \
          anew with `braid dump`"
     )]
     DumpDamaged {
-        /// Where in the dump, in bytes from its start.
+        /// Offset in the dump, in bytes.
         offset: u64,
-        /// What is wrong there.
+        /// The problem at the offset.
         detail: String,
     },
-    /// The caller asked for something that cannot be; nothing was changed.
+    /// The caller's request is impossible; nothing was changed.
     #[error("invalid argument: {0}")]
     InvalidArgument(String),
-    /// A named thing (a tree, a database) does not exist.
+    /// A named tree, database or other object does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// A named thing exists already.
+    /// A named tree, database or other object exists already.
     #[error("{0}")]
     AlreadyExists(String),
-    /// The database is open already.
+    /// Another handle or process has the database open.
     #[error("the database {path} is open in {owner}; close it there, or open another directory")]
     Locked {
         /// The database directory.
         path: PathBuf,
-        /// Who holds it, as well as can be told.
+        /// The owner, as far as known.
         owner: String,
     },
-    /// The disk is full: the write was not applied; reads go on, and writes resume when space is back.
+    /// The disk is full. The write was not applied; reads continue, and writes resume when there is
+    /// space.
     #[error("{}", reason.describe(path))]
     DiskFull {
         /// The file that could not grow.
         path: PathBuf,
-        /// Which limit was met.
+        /// The limit that was hit.
         reason: NoSpace,
     },
-    /// The handle takes no writes: it was opened for reading only, or an earlier failure left it unsure of what is on disk.
+    /// The handle takes no writes: it was opened for reading only, or a failure left the disk
+    /// contents unknown.
     #[error("the database is read-only ({reason}): open it anew, for writing, to write to it")]
     ReadOnly {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Whether the commit will be there after the next open is not known: its sync failed.
+    /// The commit may or may not be there after the next open: its sync failed.
     #[error("the commit's outcome is unknown until the database is reopened: {reason}")]
     CommitUnknown {
         /// The failure.
         reason: String,
     },
-    /// The transaction was not committed, and nothing of it was applied: what it has read was written by others meanwhile, or
-    /// that cannot be told any more. Begun again, it may succeed; `Db::update` does so by itself.
+    /// The transaction was not committed, and none of its writes were applied: commits since its
+    /// begin changed its reads, or there were too many to know. A retry may succeed; `Db::update`
+    /// retries by itself.
     #[error("the transaction was not committed: {reason}; begin it again")]
     Conflict {
-        /// What happened.
+        /// The reason.
         reason: String,
     },
-    /// The transaction has read and written more than is kept in memory for one; nothing of it was applied.
+    /// The reads and writes of the transaction exceed the memory for one; none of the writes were
+    /// applied.
     #[error(
         "the transaction takes {bytes} bytes of memory, the most is {bytes_max}: commit in parts, or give the database \
          more memory"
     )]
     TransactionTooLarge {
-        /// What it would take.
+        /// Memory that the transaction would take, in bytes.
         bytes: usize,
-        /// What it may take.
+        /// Maximum, in bytes.
         bytes_max: usize,
     },
-    /// A merge function could not make a value of what was merged into a key. Nothing is lost: what was merged is kept, and is
-    /// tried again with each read. An iterator returns this for the record and can go on behind it. To put or delete the key mends it.
+    /// A merge function could not make a value of a key's operands. The operands are kept, and each
+    /// read tries again; to put or delete the key ends the failure. An iterator returns this error
+    /// for the record and can continue after it.
     #[error(
         "the merge function {function} failed on the key \"{key}\" of the tree {tree:?}: {reason}; put or delete the key to mend it"
     )]
@@ -140,39 +145,40 @@ pub enum Error {
         tree: String,
         /// The function's name.
         function: String,
-        /// The key; other than printable characters are escaped.
+        /// The key, with unprintable characters escaped.
         key: String,
-        /// Why it failed.
+        /// The failure.
         reason: String,
     },
-    /// A snapshot, cursor, iterator or transaction was in use for longer than [`crate::Builder::reader_age_max`] allows. It holds
-    /// nothing any more, and shows nothing any more: whatever it would show might not be so. What it has shown was right.
+    /// A snapshot, cursor, iterator or transaction was in use for longer than
+    /// [`crate::Builder::reader_age_max`] allows. Versions that it needs may be gone, so it returns
+    /// no more data. Its earlier results were right.
     #[error(
         "a {kind} that reads as of commit {sequence} was in use for {age:.1?}, longer than the database was told to allow: take \
          a new one, and read in smaller pieces or raise `reader_age_max`"
     )]
     ReaderExpired {
-        /// What it is.
+        /// The kind of reader.
         kind: ReaderKind,
-        /// The last commit that it saw.
+        /// The last commit visible to it.
         sequence: SequenceNumber,
-        /// How long ago it was taken.
+        /// Its age.
         age: Duration,
     },
-    /// An exclusive transaction stayed open for longer than a commit waits: see [`crate::Builder::exclusive_wait_max`]. Nothing was
-    /// written.
+    /// An exclusive transaction stayed open for longer than a commit waits: see
+    /// [`crate::Builder::exclusive_wait_max`]. Nothing was written.
     #[error(
         "an exclusive transaction, begun {age:.1?} ago by {begun_by}, is still open, and nothing was written: commit or drop it, and try \
          again; `Db::revoke_exclusive` ends one that was lost, and `Builder::exclusive_wait_max` sets how long to wait"
     )]
     ExclusiveOpen {
-        /// The thread that began it; the transaction may have moved since.
+        /// The thread that began it; the transaction may have moved to another since.
         begun_by: String,
-        /// How long ago it began.
+        /// Its age.
         age: Duration,
     },
-    /// What a watcher asks for is not all in the log any more: see [`crate::Db::watch`]. Nothing was skipped; to go on is to begin
-    /// anew.
+    /// The log lacks commits that a watcher has not seen: see [`crate::Db::watch`]. The watcher
+    /// skipped none; it must start over from a snapshot.
     #[error(
         "what was committed after {after} is not all in the log any more, which goes back to {floor}: take a snapshot, read from it what \
          you follow, and watch from its sequence number on; to have more kept, open the database with `Builder::log_retention`"
@@ -180,38 +186,39 @@ pub enum Error {
     WatchTooOld {
         /// The last commit that the watcher has seen.
         after: SequenceNumber,
-        /// The log holds what was committed after this one.
+        /// The last commit before the retained log.
         floor: SequenceNumber,
     },
-    /// The caller's own reason not to commit a transaction: see [`Error::abort`].
+    /// The caller's own reason to abort a transaction: see [`Error::abort`].
     #[error("{0}")]
     Aborted(Box<dyn std::error::Error + Send + Sync>),
-    /// The file was written by a newer version, or needs a feature this build lacks.
+    /// The file is of a newer version, or needs a feature that this build lacks.
     #[error("{path} cannot be opened by this build: {detail}")]
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// What it needs.
+        /// The missing feature.
         detail: String,
     },
-    /// The handle is of a follower's state that was superseded too long ago. What it has shown was right.
+    /// The handle belongs to a follower's state that was superseded too long ago. Its earlier
+    /// results were right.
     #[error(
         "this state of the database was superseded for longer than `reader_age_max` allows: ask the follower for its \
          present one"
     )]
     Superseded,
-    /// The handle was closed.
+    /// The database was closed.
     #[error("the database is closed: open it again")]
     Closed,
 }
 
 impl Error {
-    /// Whether a watcher asked for what the log does not hold any more.
+    /// Returns whether the log lacks commits that a watcher needs.
     pub fn is_watch_too_old(&self) -> bool {
         matches!(self, Error::WatchTooOld { .. })
     }
 
-    /// Wraps what the operating system said; a full disk becomes [`Error::DiskFull`].
+    /// Wraps an error of the operating system; a full disk becomes [`Error::DiskFull`].
     pub fn io(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Error {
         let path = path.into();
         match NoSpace::of(&source) {
@@ -220,13 +227,13 @@ impl Error {
         }
     }
 
-    /// The same for a file that is no part of the database: a dump, a backup, an archive. A full disk there says nothing of the
-    /// database's own.
+    /// Wraps an error of the operating system for a file outside the database: a dump, a backup, an
+    /// archive. A full disk there does not mean that the database's own is full.
     pub fn output(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Error {
         Error::io(action, path, source).of_output()
     }
 
-    /// The error, said of a file that is no part of the database.
+    /// Marks a full disk as the disk of an output.
     pub fn of_output(self) -> Error {
         match self {
             Error::DiskFull { path, reason: NoSpace::Disk } => Error::DiskFull { path, reason: NoSpace::Output },
@@ -234,22 +241,22 @@ impl Error {
         }
     }
 
-    /// A [`Error::Corruption`].
+    /// Makes an [`Error::Corruption`].
     pub fn corruption(path: impl Into<PathBuf>, offset: u64, detail: impl Into<String>) -> Error {
         Error::Corruption { path: path.into(), offset, detail: detail.into() }
     }
 
-    /// For whoever wants a transaction not to be committed for a reason of his own.
+    /// Makes an error by which the caller aborts a transaction for a reason of its own.
     pub fn abort(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         Error::Aborted(reason.into())
     }
 
-    /// An [`Error::Conflict`].
+    /// Makes an [`Error::Conflict`].
     pub fn conflict(reason: impl Into<String>) -> Error {
         Error::Conflict { reason: reason.into() }
     }
 
-    /// The same error once more, for another caller whom the same failure met.
+    /// Copies the error, for another caller of the operation that failed.
     pub fn duplicate(&self) -> Error {
         match self {
             Error::Io { action, path, source } => {
@@ -297,55 +304,55 @@ impl Error {
         }
     }
 
-    /// Whether bytes are damaged, of a database, of a backup or of a dump.
+    /// Returns whether bytes of a database, a backup or a dump are damaged.
     pub fn is_corruption(&self) -> bool {
         matches!(self, Error::Corruption { .. } | Error::BackupDamaged { .. } | Error::DumpDamaged { .. })
     }
 
-    /// Whether commits are missing from a log archive.
+    /// Returns whether a log archive lacks commits.
     pub fn is_archive_gap(&self) -> bool {
         matches!(self, Error::ArchiveGap { .. })
     }
 
-    /// Whether a merge function failed on one record: others can be read.
+    /// Returns whether a merge function failed on one record; others can still be read.
     pub fn is_merge_failed(&self) -> bool {
         matches!(self, Error::MergeFailed { .. })
     }
 
-    /// Whether the disk is full.
+    /// Returns whether the disk is full.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Error::DiskFull { .. })
     }
 
-    /// Whether a concurrent writer won.
+    /// Returns whether the transaction had a conflict.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Error::Conflict { .. })
     }
 
-    /// Whether what was read from had been in use for too long, and was given up: a new one may be taken.
+    /// Returns whether a reader expired; a new one may be taken.
     pub fn is_reader_expired(&self) -> bool {
         matches!(self, Error::ReaderExpired { .. })
     }
 
-    /// Of an error from a commit: whether the commit may be there after the next open. If not, nothing of it was applied, and
-    /// nothing ever will be.
+    /// Returns whether the failed commit may be there after the next open. If not, none of it was
+    /// applied or ever will be.
     pub fn is_commit_unknown(&self) -> bool {
         matches!(self, Error::CommitUnknown { .. })
     }
 
-    /// Whether the caller's own [`Error::abort`] ended a transaction.
+    /// Returns whether the caller's own [`Error::abort`] ended a transaction.
     pub fn is_aborted(&self) -> bool {
         matches!(self, Error::Aborted(_))
     }
 
-    /// Whether the same call may succeed later without anything being changed by the caller; of a transaction, a snapshot or their
-    /// like, if that is begun again.
+    /// Returns whether a retry may succeed without a change by the caller. Transactions, snapshots
+    /// and other readers must be begun again first.
     pub fn is_retryable(&self) -> bool {
         use Error::{Conflict, DiskFull, ExclusiveOpen, Locked, ReaderExpired};
         matches!(self, DiskFull { .. } | Locked { .. } | Conflict { .. } | ReaderExpired { .. } | ExclusiveOpen { .. })
     }
 
-    /// Whether a named thing was missing.
+    /// Returns whether a named object was missing.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Error::NotFound(_))
     }
@@ -356,7 +363,7 @@ mod tests {
     use super::*;
     use std::error::Error as _;
 
-    /// Whoever prints an error and then its sources printed "Permission denied" twice.
+    /// A program that prints an error and its sources printed "Permission denied" twice.
     #[test]
     fn a_cause_is_told_once() {
         let error = Error::io("lock", "db/LOCK", io::ErrorKind::PermissionDenied.into());

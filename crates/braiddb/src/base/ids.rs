@@ -1,34 +1,34 @@
-//! Identifiers, and the internal key.
+//! Identifiers, and the internal key: `tree id (u32, big endian) + user key`.
 //!
-//! There is one ordered keyspace: `tree id (u32, big endian) + user key`, compared as bytes. Versions of one key
-//! are ordered by sequence number, newest first.
+//! All trees share one keyspace of internal keys, ordered as bytes. The versions of a key are
+//! ordered by sequence number, newest first.
 
-/// The number of a commit: every batch has one, later batches have larger ones. Zero is before every commit.
+/// Number of a commit. Later commits have larger numbers; 0 is before all commits.
 pub type SequenceNumber = u64;
 
-/// The largest sequence number that is ever given out.
+/// Largest sequence number that is ever assigned.
 pub const MAX_SEQUENCE: SequenceNumber = (1 << 62) - 1;
 
-/// The number in a file's name. Never reused.
+/// Number in a file's name. Never reused.
 pub type FileNumber = u64;
 
-/// A file's random identity, mixed into each of its checksums.
+/// Random identity of a file, mixed into each of its checksums.
 pub type FileId = u64;
 
-/// A tree's number; tree 0 is the catalog. Never reused.
+/// Number of a tree; tree 0 is the catalog. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreeId(pub u32);
 
 impl TreeId {
-    /// The tree that names all others.
+    /// The catalog: the tree that names all others.
     pub const CATALOG: TreeId = TreeId(0);
 
-    /// The smallest internal key of this tree.
+    /// Returns the smallest internal key of this tree.
     pub fn first_key(self) -> [u8; 4] {
         self.0.to_be_bytes()
     }
 
-    /// The smallest internal key after this tree; `None` for the last tree.
+    /// Returns the smallest internal key after this tree; `None` for the last tree.
     pub fn end_key(self) -> Option<[u8; 4]> {
         self.0.checked_add(1).map(u32::to_be_bytes)
     }
@@ -41,7 +41,7 @@ pub fn internal_key(tree: TreeId, user_key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(user_key);
 }
 
-/// The tree and user key of an internal key; `None` if it is shorter than a tree id.
+/// Splits an internal key in tree and user key; `None` if it is shorter than a tree id.
 pub fn split_internal_key(key: &[u8]) -> Option<(TreeId, &[u8])> {
     let (head, rest) = key.split_first_chunk::<4>()?;
     Some((TreeId(u32::from_be_bytes(*head)), rest))

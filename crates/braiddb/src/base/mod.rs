@@ -1,4 +1,4 @@
-//! What every layer speaks of: keys, sequence numbers, entries, limits and errors.
+//! Types of every layer: keys, sequence numbers, entries, limits and errors.
 
 mod bloom;
 mod cursor;

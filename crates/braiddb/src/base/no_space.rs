@@ -1,30 +1,31 @@
-//! Why a file could not grow.
+//! Reasons why a file could not grow.
 
 use std::{io, path::Path};
 
-/// The limit that a write met, in [`crate::Error::DiskFull`].
+/// The limit that a write hit, in [`crate::Error::DiskFull`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoSpace {
     /// The file system of the database has no free blocks.
     Disk,
-    /// The user's or the project's quota is used up.
+    /// The quota of the user or the project is used up.
     Quota,
-    /// The file may not be longer: the limit of the process (`ulimit -f`) or of the file system.
+    /// The file has reached the size limit of the process (`ulimit -f`) or of the file system.
     FileSize,
-    /// The database works with its reserve ([`crate::Builder::disk_reserve`]): only what frees space is accepted.
+    /// The database works on its reserve ([`crate::Builder::disk_reserve`]): only operations that
+    /// free space are accepted.
     Reserved,
     /// The file system of an output, such as a dump or a backup, has no free blocks.
     Output,
 }
 
-/// Codes of Windows that mean the same, whatever kind the standard library gives them.
+/// Windows error codes of the same meaning, whatever kind the standard library maps them to.
 const WINDOWS_FILE_TOO_LARGE: i32 = 223;
 const WINDOWS_QUOTA: i32 = 1295;
 const WINDOWS_DISK_FULL: [i32; 2] = [39, 112];
 
 impl NoSpace {
-    /// The limit that an error of the system tells of, if it tells of one.
+    /// Returns the limit that a system error reports, if any.
     pub fn of(error: &io::Error) -> Option<NoSpace> {
         match error.kind() {
             io::ErrorKind::StorageFull => return Some(NoSpace::Disk),
@@ -72,7 +73,8 @@ mod tests {
     use super::*;
     use crate::base::Error;
 
-    /// A file size limit came back as "cannot append to ..: File too large" and latched the database read-only.
+    /// A file size limit was reported as "cannot append to ..: File too large", and writes were
+    /// refused from then on.
     #[test]
     fn io_errors_without_space_are_disk_full() {
         for (kind, reason, word) in [

@@ -1,6 +1,6 @@
-//! What two keys share.
+//! Shared prefixes of keys.
 
-/// The number of leading bytes that `a` and `b` share.
+/// Returns the number of leading bytes that `a` and `b` share.
 #[inline]
 pub fn shared_prefix_len(a: &[u8], b: &[u8]) -> usize {
     let len = a.len().min(b.len());
@@ -19,7 +19,7 @@ pub fn shared_prefix_len(a: &[u8], b: &[u8]) -> usize {
     at
 }
 
-/// Eight bytes, the first one lowest.
+/// Reads eight bytes as a number, the first one lowest.
 #[inline]
 fn word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))

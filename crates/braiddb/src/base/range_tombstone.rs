@@ -1,33 +1,34 @@
-//! Range tombstones: "all keys from start up to end, written before sequence, are deleted".
+//! Range tombstones: "all versions from start up to end, written before sequence, are deleted".
 //!
-//! A set keeps them as disjoint fragments in key order. Each fragment lists the sequence numbers of all tombstones
-//! that cover it, newest first, so that a lookup is one binary search whatever the overlap.
+//! A set stores disjoint fragments in key order, each with the sequence numbers of all tombstones
+//! that cover it, newest first. So a lookup is one binary search, whatever the overlap.
 
 use super::SequenceNumber;
 
-/// Deletes every version of every key in `start..end` whose sequence number is less than `sequence`.
+/// Deletion of all versions of the keys in `start..end` with a sequence number below `sequence`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RangeTombstone {
     /// The first internal key deleted.
     pub start: Vec<u8>,
-    /// The first internal key not deleted any more. Greater than `start`.
+    /// The first internal key not deleted. Greater than `start`.
     pub end: Vec<u8>,
-    /// The commit that deleted.
+    /// The commit that deleted the range.
     pub sequence: SequenceNumber,
 }
 
-/// An immutable set of range tombstones that answers "what covers this key?" in logarithmic time.
+/// Immutable set of range tombstones. Finds the tombstones that cover a key in logarithmic time.
 #[derive(Clone, Debug, Default)]
 pub struct RangeTombstoneSet {
     tombstones: Vec<RangeTombstone>,
-    /// The first key of each fragment; a fragment ends where the next begins. The last has no sequences.
+    /// First key of each fragment; a fragment ends where the next begins. The last has no
+    /// sequences.
     starts: Vec<Vec<u8>>,
-    /// What covers each fragment, newest first.
+    /// Sequence numbers of the tombstones that cover each fragment, newest first.
     covers: Vec<Vec<SequenceNumber>>,
 }
 
 impl RangeTombstoneSet {
-    /// A set of these tombstones. Empty ranges are left out.
+    /// Builds a set of these tombstones. Empty ranges are left out.
     pub fn new(mut tombstones: Vec<RangeTombstone>) -> RangeTombstoneSet {
         tombstones.retain(|t| t.start < t.end);
         tombstones.sort();
@@ -50,27 +51,27 @@ impl RangeTombstoneSet {
         RangeTombstoneSet { tombstones, starts, covers }
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.tombstones.is_empty()
     }
 
-    /// All of them, by start.
+    /// Iterates over the tombstones, by start.
     pub fn iter(&self) -> impl Iterator<Item = &RangeTombstone> {
         self.tombstones.iter()
     }
 
-    /// All of them, by start, given away.
+    /// Returns the tombstones, by start.
     pub fn into_tombstones(self) -> Vec<RangeTombstone> {
         self.tombstones
     }
 
-    /// How many there are.
+    /// Returns the number of tombstones.
     pub fn len(&self) -> usize {
         self.tombstones.len()
     }
 
-    /// The sequence numbers of the tombstones that cover `key`, newest first.
+    /// Returns the sequence numbers of the tombstones that cover `key`, newest first.
     pub fn covering(&self, key: &[u8]) -> &[SequenceNumber] {
         match self.starts.partition_point(|s| s.as_slice() <= key) {
             0 => &[],
@@ -78,8 +79,8 @@ impl RangeTombstoneSet {
         }
     }
 
-    /// The widest range around `key` in which every key is covered by the same tombstones: start, and end (exclusive).
-    /// `None` if no tombstone covers `key`.
+    /// Returns start and end (exclusive) of the widest range around `key` that the same tombstones
+    /// cover. `None` if none covers `key`.
     pub fn fragment(&self, key: &[u8]) -> Option<(&[u8], &[u8])> {
         let after = self.starts.partition_point(|s| s.as_slice() <= key);
         if after == 0 || self.covers[after - 1].is_empty() {
@@ -88,7 +89,8 @@ impl RangeTombstoneSet {
         Some((&self.starts[after - 1], &self.starts[after]))
     }
 
-    /// The fragments that meet `start..end`, in order: where each begins and ends, and what covers it, newest first.
+    /// Returns the covered fragments that overlap `start..end`, in order: start, end, and the
+    /// sequence numbers of the tombstones over each, newest first.
     pub fn fragments_in<'a>(
         &'a self,
         start: &'a [u8],
@@ -102,7 +104,8 @@ impl RangeTombstoneSet {
             .filter(move |(_, to, cover)| *to > start && !cover.is_empty())
     }
 
-    /// The newest tombstone at or below `snapshot` that covers `key`; 0 if there is none.
+    /// Returns the newest sequence number at or below `snapshot` of a tombstone over `key`; 0 if
+    /// none.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         if self.tombstones.is_empty() {
             return 0;

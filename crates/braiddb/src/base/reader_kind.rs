@@ -2,21 +2,22 @@
 
 use std::fmt;
 
-/// What holds old versions: see [`crate::Stats::overstaying`] and [`crate::Error::ReaderExpired`].
+/// A kind of reader, which pins old versions: see [`crate::Stats::overstaying`] and
+/// [`crate::Error::ReaderExpired`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReaderKind {
-    /// A [`crate::Snapshot`], with the cursors and iterators made of it.
+    /// A [`crate::Snapshot`], with its cursors and iterators.
     Snapshot,
-    /// A [`crate::Cursor`] of its own.
+    /// A standalone [`crate::Cursor`].
     Cursor,
-    /// An iterator of its own.
+    /// A standalone iterator.
     Iterator,
     /// A [`crate::Transaction`], with its iterators and snapshots.
     Transaction,
-    /// A call that looks up many keys as of one moment.
+    /// A call that looks up many keys at one snapshot.
     MultiGet,
-    /// A [`crate::StreamReader`] of its own.
+    /// A standalone [`crate::StreamReader`].
     Stream,
 }
 

@@ -1,12 +1,12 @@
-//! Rows of a batch: what a source of a scan has decoded ahead.
+//! Rows that a source of a scan has decoded ahead, in one batch.
 
 use super::SequenceNumber;
 use std::fmt;
 
-/// How many rows a batch has room for: one lane each, in the order of their keys.
+/// Maximum number of rows in a batch: one lane each, in key order.
 pub const ROW_LANES: usize = 32;
 
-/// Key and value, one right after the other.
+/// Key and value, adjacent in memory.
 #[derive(Clone, Copy)]
 struct Row {
     bytes: &'static [u8],
@@ -17,13 +17,13 @@ impl Row {
     const EMPTY: Row = Row { bytes: b"", key_len: 0 };
 }
 
-/// Rows by lane. It lends them no longer than itself.
+/// Rows by lane, lent for at most its own lifetime.
 ///
-/// Invariant: rows borrow from memory that the batch which has these slots keeps where it is until it calls
+/// INVARIANT: rows borrow from memory that the owning batch keeps in place until it calls
 /// [`RowSlots::clear`].
 pub struct RowSlots {
     rows: [Row; ROW_LANES],
-    /// Of rows that are to be merged alone.
+    /// Set only for rows that are to be merged.
     sequences: [SequenceNumber; ROW_LANES],
 }
 
@@ -40,51 +40,51 @@ impl fmt::Debug for RowSlots {
 }
 
 impl RowSlots {
-    /// Forgets all rows.
+    /// Removes all rows.
     #[inline]
     pub fn clear(&mut self) {
         self.rows = [Row::EMPTY; ROW_LANES];
     }
 
-    /// Puts in a row: its bytes, which begin with the key.
+    /// Stores a row: its bytes begin with the key.
     #[inline(always)]
     pub fn set(&mut self, lane: usize, bytes: &'static [u8], key_len: usize) {
         self.rows[lane % ROW_LANES] = Row { bytes, key_len };
     }
 
-    /// Puts in the commit that wrote a row.
+    /// Stores the sequence number of a row.
     #[inline(always)]
     pub fn set_sequence(&mut self, lane: usize, sequence: SequenceNumber) {
         self.sequences[lane % ROW_LANES] = sequence;
     }
 
-    /// Key and value of a row.
+    /// Returns key and value of a row.
     #[inline(always)]
     pub fn row(&self, lane: usize) -> Option<(&[u8], &[u8])> {
         let row = self.rows[lane % ROW_LANES];
         row.bytes.split_at_checked(row.key_len)
     }
 
-    /// The key of a row.
+    /// Returns the key of a row.
     #[inline(always)]
     pub fn key(&self, lane: usize) -> &[u8] {
         let row = &self.rows[lane % ROW_LANES];
         row.bytes.get(..row.key_len).unwrap_or_default()
     }
 
-    /// The address of a row's bytes.
+    /// Returns the address of a row's bytes.
     #[inline(always)]
     pub fn address(&self, lane: usize) -> usize {
         self.rows[lane % ROW_LANES].bytes.as_ptr().addr()
     }
 
-    /// The commit that wrote a row.
+    /// Returns the sequence number of a row.
     #[inline(always)]
     pub fn sequence(&self, lane: usize) -> SequenceNumber {
         self.sequences[lane % ROW_LANES]
     }
 
-    /// Of `lanes`, those that come first in a direction and are to be kept, as far as there is none between that is not.
+    /// Returns the lanes before the first row, in the direction, that `is_kept` rejects.
     #[inline]
     pub fn kept(&self, lanes: u32, is_forward: bool, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
         if lanes == 0 || is_kept(self.key(near_lane(lanes, !is_forward))) {
@@ -102,21 +102,21 @@ impl RowSlots {
     }
 }
 
-/// What a source has after the rows of a batch.
+/// State of a source after the rows of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Beyond {
-    /// Perhaps more.
+    /// There may be more rows.
     #[default]
     More,
-    /// Nothing.
+    /// The source has ended.
     End,
-    /// At this lane, a row that must be looked at by itself.
+    /// The row at this lane must be processed individually.
     Row(usize),
-    /// At this lane, a row past all that are wanted of any source.
+    /// The row at this lane is past the end of the scan.
     Outside(usize),
 }
 
-/// The first of some lanes in a direction.
+/// Returns the first of some lanes in a direction.
 #[inline(always)]
 pub fn near_lane(lanes: u32, is_forward: bool) -> usize {
     (if is_forward { lanes.trailing_zeros() } else { 31 - (lanes | 1).leading_zeros() }) as usize % ROW_LANES
