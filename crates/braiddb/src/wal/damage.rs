@@ -1,12 +1,11 @@
-//! A walk over the whole log that goes on behind damage and lists each damaged part once.
+//! Walks over the whole log, continues after damage, and lists each damaged part once.
 //!
-//! The walk follows the chain as recovery does. Where a record is missing though the log is known to go on, it looks for
-//! the next record whose header passes: header checksums cover the segment's file id and the LSN, so a header that
-//! passes was written at that place in this life of the file. A damaged part reaches from the end of the last whole
-//! record to that record. Where a segment is missing or its header is damaged, the walk goes on in the segment that
-//! begins next.
+//! The walk follows the chain as recovery does. Where a record is missing, it searches the next
+//! record with a valid header: header checksums cover file id and LSN, so such a header was written
+//! there in the current use of the file. A damaged part extends from the last whole record to that
+//! record. After a missing or damaged segment, the walk continues in the segment that begins next.
 //!
-//! Nothing is written, and memory is bounded by the longest record and by the number of damaged parts.
+//! Nothing is written. Memory is bounded by the longest record and the number of damaged parts.
 
 use super::{
     format::{Epoch, Link, Lsn, SEGMENT_HEADER_LEN, SegmentHeader, segment_path},
@@ -25,69 +24,49 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What is known of the log from elsewhere.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogBounds {
-    /// Where it begins; `None` if the manifest knows of no log.
+    /// `None` if the manifest names no log.
     pub oldest_segment: Option<FileNumber>,
-    /// How far it is known to be durable.
     pub durable_lsn: Lsn,
-    /// Commits up to this one are in runs.
     pub flushed: SequenceNumber,
-    /// Where it ends, if the caller writes it.
     pub end_lsn: Option<Lsn>,
 }
 
-/// What is wrong with a part of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogDamageKind {
-    /// Bytes that were written are not what they were.
     Damaged,
-    /// A segment's file is missing.
     Missing,
-    /// A torn or damaged tail: a record that was being written at a crash, or that was damaged later.
     Tail,
 }
 
-/// A damaged part of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogDamage {
-    /// What is wrong.
     pub kind: LogDamageKind,
-    /// The segment.
     pub number: FileNumber,
-    /// Its file.
     pub path: PathBuf,
-    /// Where in it, in bytes.
     pub offset: u64,
-    /// How many bytes.
     pub len: u64,
-    /// What was found there.
     pub detail: String,
-    /// The last commit before it.
     pub last_commit: SequenceNumber,
-    /// The first commit that was read behind it; `None` if there is none.
+    /// The first commit read after it; `None` if there is none.
     pub next_commit: Option<SequenceNumber>,
 }
 
-/// What a walk has read.
 #[derive(Clone, Debug, Default)]
 pub struct WalkedLog {
-    /// The segments that were read.
     pub segments: BTreeSet<FileNumber>,
-    /// How many bytes of them.
     pub bytes: u64,
-    /// The last commit that was read.
     pub last_commit: SequenceNumber,
-    /// Each damaged part, in log order.
     pub damaged: Vec<LogDamage>,
 }
 
-/// Shows a commit group: the segment's file, its offset there, what it is, and its unpacked payload.
+/// Receives path and offset of a commit group's record, its properties, and the decompressed
+/// payload.
 pub type GroupVisitor<'a> = dyn FnMut(&Path, u64, &RecordInfo, &[u8]) -> Result<()> + 'a;
 
-/// Walks over the log in `dir`, shows each whole commit group to `visitor`, those that are in runs too, and goes on
-/// behind damage. Errors are those of reading, and those of `visitor`.
+/// Walks over the log in `dir` and calls `visitor` with each whole commit group, including groups
+/// in runs. Returns errors of reads and of `visitor` only.
 pub fn walk_damaged_log(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -119,17 +98,13 @@ pub fn walk_damaged_log(
     Ok(walk.out)
 }
 
-/// A segment that the walk goes to.
 struct Named {
     number: FileNumber,
-    /// Its identity, where a seal names it.
     file_id: Option<FileId>,
 }
 
-/// Where the walk goes from a segment.
 enum Step {
     To(Named),
-    /// To whichever segment begins next.
     Lost,
     End,
 }
@@ -140,21 +115,18 @@ struct Walk<'a> {
     bounds: &'a LogBounds,
     visitor: &'a mut GroupVisitor<'a>,
     out: WalkedLog,
-    /// The segments that the walk was in.
     seen: BTreeSet<FileNumber>,
     lsn: Lsn,
     epoch: Epoch,
-    /// How far the log of an epoch is known to be durable, once it has been asked.
     known: Option<(Epoch, Lsn)>,
 }
 
-/// A segment that is walked through.
 struct InSegment<'a> {
     header: SegmentHeader,
     path: &'a Path,
     reader: SegmentReader<'a>,
     offset: u64,
-    /// The link that the next record carries; `None` behind damage.
+    /// The link that the next record must carry; `None` after damage.
     link: Option<Link>,
 }
 
@@ -206,7 +178,6 @@ impl<'a> Walk<'a> {
         self.records(candidate, header, link)
     }
 
-    /// Walks over the records of a segment.
     fn records(&mut self, candidate: &Candidate, header: SegmentHeader, link: Link) -> Result<Step> {
         let (file, path) = candidate.place();
         let reader = SegmentReader::new(&header, file, path);
@@ -246,7 +217,6 @@ impl<'a> Walk<'a> {
         Ok(step)
     }
 
-    /// Takes a whole record; a seal leads to another segment.
     fn record(&mut self, at: &mut InSegment<'_>, record: &Record) -> Result<Option<Step>> {
         let (offset, lsn, number) = (at.offset, at.lsn(), at.header.number);
         let header = &record.header;
@@ -292,7 +262,6 @@ impl<'a> Walk<'a> {
         Ok(None)
     }
 
-    /// No whole record continues the chain here: the log's end, or damage behind which the walk goes on.
     fn damage(&mut self, at: &mut InSegment<'_>, found: Found, has_successor: bool) -> Result<Option<Step>> {
         let (offset, number) = (at.offset, at.header.number);
         let next = at.reader.next_record(offset + 1)?;
@@ -322,7 +291,6 @@ impl<'a> Walk<'a> {
         Ok(is_over.then_some(Step::Lost))
     }
 
-    /// Where the records of a segment end at the latest.
     fn end_of_records(&self, header: &SegmentHeader) -> u64 {
         let successor = self.files.successor(header.epoch).map(|(_, next, _)| next.previous_end_lsn);
         let ends = [successor, self.bounds.end_lsn].into_iter().flatten();
@@ -330,7 +298,7 @@ impl<'a> Walk<'a> {
         within.map(|end| end - header.start_lsn).min().unwrap_or(header.len)
     }
 
-    /// How far the log of the present epoch is known to be durable, by what stands behind the first place that was damaged.
+    /// Returns how far records after the first damage show the log to be durable.
     fn known(&mut self, at: &mut InSegment<'_>) -> Result<Lsn> {
         if let Some((epoch, known)) = self.known
             && epoch == at.header.epoch
@@ -343,7 +311,6 @@ impl<'a> Walk<'a> {
         Ok(known)
     }
 
-    /// What stands in the segments of the epoch that begin past a position.
     fn beyond_in_later(&self, lsn: Lsn) -> Result<Beyond> {
         let mut beyond = Beyond::default();
         for (candidate, header) in self.files.valid() {
@@ -355,7 +322,6 @@ impl<'a> Walk<'a> {
         Ok(beyond)
     }
 
-    /// The segment that begins next behind one that was lost.
     fn resume(&self) -> Option<Named> {
         let is_later = |header: &SegmentHeader| {
             !self.seen.contains(&header.number)
@@ -367,7 +333,7 @@ impl<'a> Walk<'a> {
         later.min_by_key(|header| header.start_lsn).map(|header| Named { number: header.number, file_id: None })
     }
 
-    /// Segments of a later epoch that the chain does not lead to, though nothing was damaged before them.
+    /// Reports a later epoch that the chain does not reach, if there was no other damage.
     fn unreached(&mut self) {
         if !self.out.damaged.is_empty() || self.bounds.end_lsn.is_some() {
             return;

@@ -1,14 +1,14 @@
-//! Reads what is whole of a log, whatever became of the rest of its files.
+//! Reads everything intact in a damaged log, for salvage.
 //!
-//! Segments are walked in log order. In one, records count while each carries the link of the one before it, as recovery has it; after a break
-//! the next whole record is looked for, and what lies between is a **gap**. A record counts by its two checksums, which cover the
-//! file's id and the record's place; so records of a file's earlier lives, and of other files, never pass.
+//! Segments are walked in log order. Records count while each carries the link of the previous one.
+//! After a break the next whole record is searched; the space between is a **gap**. Both checksums
+//! cover the file's id and the record's position, so records of earlier uses of a file never pass.
 //!
-//! What recovery knows to be given up stays so: where the header of the next epoch says that the log ended before a record, that record
-//! does not count. Numbers of commits that were given up are used again. So behind a break a record does not count either if its number
-//! is above the last one before any segment of a later epoch. The sequence number before a record must be less than the record's own.
+//! Discarded commits stay discarded. A record past the recorded end of its epoch does not count.
+//! Sequence numbers of discarded commits are reused, so after a break a record does not count
+//! either if its number is above the `previous_sequence` of a segment of a later epoch.
 //!
-//! A header area in which one byte is damaged is read as it was: one byte alone fits its checksum.
+//! A header area with one damaged byte is repaired: only one value of one byte fits its checksum.
 
 use super::{
     format::{Epoch, Link, Lsn, SEGMENT_HEADER_LEN, SegmentHeader, segment_number, segment_path},
@@ -27,74 +27,52 @@ use std::{
     sync::Arc,
 };
 
-/// What is known of the log without a look at it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DamagedLogInput {
-    /// Where it begins; `None` if that is not known.
     pub oldest_segment: Option<FileNumber>,
-    /// How far it was synced.
     pub durable_lsn: Lsn,
-    /// The epoch in force; `None` if that is not known.
     pub epoch: Option<Epoch>,
-    /// What it says up to this commit stands in runs.
     pub flushed: SequenceNumber,
-    /// Whether all after the first gap is left out.
     pub stop_at_gap: bool,
 }
 
-/// Something of the log that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogGap {
-    /// The segment.
     pub path: PathBuf,
-    /// Where in it.
     pub offset: u64,
-    /// The last commit before it.
     pub after: SequenceNumber,
-    /// The first commit past it; `None` if none was found.
     pub before: Option<SequenceNumber>,
-    /// What was met there.
     pub detail: String,
 }
 
-/// What was read of a log.
 #[derive(Debug, Default)]
 pub struct DamagedLog {
-    /// What is gone.
     pub gaps: Vec<LogGap>,
-    /// Segments in which nothing of this log is to be found, and why.
+    /// Segments without records of this log, and the reasons.
     pub ignored: Vec<(PathBuf, String)>,
-    /// Header areas that had a damaged byte.
+    /// Header areas with a repaired byte: path and offset.
     pub repaired: Vec<(PathBuf, usize)>,
-    /// Segments that nothing leads to, since what would is damaged.
+    /// Segments that nothing leads to, because of damage before them.
     pub unlinked: Vec<PathBuf>,
-    /// Commit groups that were shown.
     pub groups: u64,
-    /// The bytes of all segments.
     pub bytes: u64,
-    /// The highest sequence number of any record.
     pub last_sequence: SequenceNumber,
-    /// The latest time of a commit, in microseconds since 1970.
     pub last_commit_us: u64,
 }
 
-/// No seal is longer, header and payload.
+/// Upper bound on the length of a seal record, in bytes.
 const SEAL_BYTES_MAX: u64 = 128;
 
-/// A segment whose header can be read.
 struct Readable {
     path: PathBuf,
     file: Arc<dyn File>,
     header: SegmentHeader,
     link: Link,
-    /// Whether the file is shorter than its header says.
     is_cut: bool,
 }
 
-/// A segment whose header is beyond reading: its number, its file, and why.
 type Unreadable = (FileNumber, PathBuf, String);
 
-/// Where the walk is.
 #[derive(Clone, Copy, Debug, Default)]
 struct At {
     epoch: Epoch,
@@ -103,7 +81,7 @@ struct At {
     last: SequenceNumber,
 }
 
-/// Shows each whole commit group of the log in the directory, in order.
+/// Calls `visitor` with each whole commit group in the directory, in order.
 pub fn read_damaged_log(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -147,7 +125,7 @@ fn begins_after_epoch(header: &SegmentHeader, epoch: Epoch) -> bool {
     header.begins_epoch() && header.previous_epoch == epoch
 }
 
-/// The segments of the log in order, and those whose header is beyond reading.
+/// Lists the segments in order, and those with unreadable headers.
 fn list(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -186,7 +164,6 @@ fn list(
         lost.retain(|(number, ..)| *number >= oldest);
     }
     if let Some(epoch) = input.epoch {
-        // Nothing is committed in an epoch before the manifest names it.
         let (ours, others) = segments.into_iter().partition(|s: &Readable| s.header.epoch <= epoch);
         segments = ours;
         let detail =
@@ -196,7 +173,7 @@ fn list(
     Ok((segments, lost))
 }
 
-/// A segment, and the byte of its header area that was damaged; `None` if it was never used.
+/// Opens a segment; `None` for an unused file. Returns also the offset of a repaired header byte.
 fn open(vfs: &dyn Vfs, path: &Path) -> Result<Option<(Readable, Option<usize>)>> {
     let file = vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
     let file_len = file.len().map_err(|e| Error::io("read", path, e))?;
@@ -211,12 +188,10 @@ fn open(vfs: &dyn Vfs, path: &Path) -> Result<Option<(Readable, Option<usize>)>>
     let repaired = repair(&mut bytes);
     let (mut header, link) = SegmentHeader::decode(&bytes, path)?;
     let is_cut = header.len > file_len;
-    // What a cut file still has is read.
     header.len = header.len.min(file_len);
     Ok(Some((Readable { path: path.to_owned(), file, header, link, is_cut }, repaired)))
 }
 
-/// Whether a segment holds zeros alone, as one that was made ahead of need.
 fn is_unused(file: &dyn File, len: u64) -> bool {
     let mut buffer = vec![0; 64 << 10];
     let mut at = 0;
@@ -235,7 +210,6 @@ fn is_unused(file: &dyn File, len: u64) -> bool {
     true
 }
 
-/// Puts right the one byte of a header area that is damaged, and returns its place.
 fn repair(bytes: &mut [u8; SEGMENT_HEADER_LEN as usize]) -> Option<usize> {
     const REST: usize = SEGMENT_HEADER_LEN as usize - FILE_HEADER_LEN;
     let mut head = *bytes.first_chunk::<FILE_HEADER_LEN>()?;
@@ -258,8 +232,8 @@ fn repair(bytes: &mut [u8; SEGMENT_HEADER_LEN as usize]) -> Option<usize> {
     Some(place)
 }
 
-/// Whether nothing of this log was ever written from a place of a segment on, where nothing looks like a record. Damage that leaves zeros comes in
-/// sectors; a record would have to end just where one begins.
+/// Returns whether the log never wrote past `offset` of a segment. Damage that leaves zeros comes
+/// in sectors; a record would have to end exactly at a sector boundary.
 fn is_never_written(segment: &Readable, offset: u64) -> bool {
     let mut bytes = [0; 64];
     let Ok(read) = segment.file.read_at(&mut bytes, offset) else { return false };
@@ -272,18 +246,16 @@ struct Walk<'a> {
     visitor: &'a mut dyn FnMut(&RecordInfo, &[u8]) -> Result<()>,
     log: DamagedLog,
     at: At,
-    /// The segment that the last seal names.
     seal: Option<(FileNumber, FileId)>,
-    /// A gap whose end was not met yet.
     open_gap: Option<LogGap>,
-    /// Whether the segment before ended where nothing was ever written, so that nothing follows it.
+    /// Whether the previous segment ended at bytes never written, so that nothing follows it.
     is_clean_end: bool,
-    /// Headers that say that they begin an epoch of this log, and do not fit its end.
+    /// Headers that claim to begin an epoch of this log but do not match its end.
     foreign: BTreeSet<FileId>,
     is_ended: bool,
-    /// The last epoch in which a record was found behind a break.
+    /// The last epoch with a record found after a break.
     broken: Option<Epoch>,
-    /// The highest number that a record of the present epoch may have.
+    /// The highest sequence number that a record of the current epoch may have.
     highest: SequenceNumber,
 }
 
@@ -292,7 +264,7 @@ impl Walk<'_> {
         segments.first().map_or(0, |first| first.header.previous_sequence)
     }
 
-    /// Notes what is missing where the log should begin.
+    /// Notes a gap if the log's first segment is missing.
     fn check_begin(&mut self, dir: &Path, segments: &[Readable], lost: &[Unreadable]) {
         let Some(oldest) = self.input.oldest_segment else { return };
         if segments.first().is_some_and(|first| first.header.number == oldest) {
@@ -314,17 +286,16 @@ impl Walk<'_> {
         }
     }
 
-    /// Ends a gap, if there is one, before a record of this sequence number.
     fn end_gap(&mut self, first: SequenceNumber) {
         if let Some(gap) = self.open_gap.take() {
-            // What is in runs is not gone.
+            // Commits in runs are not lost.
             if first > self.input.flushed.max(gap.after) + 1 {
                 self.log.gaps.push(LogGap { before: Some(first), ..gap });
             }
         }
     }
 
-    /// Goes to the beginning of a segment; whether it is one of this log.
+    /// Moves to the start of a segment. Returns false if it is not part of this log.
     fn enter(
         &mut self,
         segment: &Readable,
@@ -376,7 +347,6 @@ impl Walk<'_> {
         true
     }
 
-    /// Why a segment is not one of this log, if it is not.
     fn why_not(&self, header: &SegmentHeader, bounds: &[SegmentHeader], later: &[Readable]) -> Option<String> {
         let at = self.at;
         if self.foreign.contains(&header.file_id) {
@@ -405,10 +375,10 @@ impl Walk<'_> {
         if self.seal.is_none() && !is_successor && later.iter().any(|later| begins_here(&later.header)) {
             return Some("the log goes on in another segment".to_owned());
         }
-        // Where a seal alone is lost, the next segment begins right behind it.
+        // If only a seal is lost, the next segment begins right after it.
         let is_next = header.epoch == at.epoch && header.start_lsn.saturating_sub(at.lsn) <= SEAL_BYTES_MAX;
         let is_known_to_go_on = is_next || self.input.durable_lsn > at.lsn;
-        // Where it is not known where the log begins, older segments may be there whose successors went long ago.
+        // If the log's begin is unknown, there may be old segments whose successors are gone.
         let is_begin_known = self.input.oldest_segment.is_some();
         if is_begin_known && self.seal.is_none() && self.is_clean_end && !is_successor && !is_known_to_go_on {
             return Some("the log ends before it, and nothing leads to it".to_owned());
@@ -416,8 +386,8 @@ impl Walk<'_> {
         None
     }
 
-    /// Whether the epoch ends here, as the header of the next one says. A header that says that the epoch ended at an earlier place, where
-    /// records follow one another without a break, belongs to another log.
+    /// Returns whether the next epoch's header ends this epoch here. A header with an earlier end,
+    /// before unbroken records, belongs to another log.
     fn is_end_of_epoch(&mut self, bounds: &[SegmentHeader], lsn: Lsn) -> bool {
         let is_broken = self.open_gap.is_some();
         for bound in bounds.iter().filter(|bound| lsn >= bound.previous_end_lsn) {
@@ -432,7 +402,6 @@ impl Walk<'_> {
         false
     }
 
-    /// Reads the records of a segment.
     fn segment(&mut self, segment: &Readable, bounds: &[SegmentHeader]) -> Result<()> {
         self.is_clean_end = false;
         let mut reader = SegmentReader::new(&segment.header, &*segment.file, &segment.path);
@@ -457,7 +426,7 @@ impl Walk<'_> {
             }
             self.at = At { lsn: segment.header.start_lsn + at + record.file_len(), link: record.link, ..self.at };
             offset = at + record.file_len();
-            // Seals and notes say which commit is the last before them.
+            // Seals and notes carry the last commit before them.
             if !header.flags.is_group() && self.open_gap.as_ref().is_some_and(|gap| gap.after >= header.first_sequence)
             {
                 self.open_gap = None;
@@ -472,12 +441,10 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a record behind a break was given up when a later epoch began, as the numbers before its segments tell.
     fn is_given_up(&self, record: &Record) -> bool {
         record.header.last_sequence > self.highest
     }
 
-    /// Looks for the next whole record after a place where the chain breaks.
     fn after_break(
         &mut self,
         segment: &Readable,
@@ -509,7 +476,7 @@ impl Walk<'_> {
                 );
                 self.log.last_sequence = self.log.last_sequence.max(commits.1);
             }
-            // The end of the log looks so, too: what comes next tells.
+            // This may be the end of the log; the next segment will show.
             (None, _) => {}
         }
         if self.input.stop_at_gap && next.is_some() {
@@ -559,7 +526,6 @@ impl Walk<'_> {
         }
     }
 
-    /// Decides whether something is missing at the end.
     fn finish(&mut self, dir: &Path, lost: &[Unreadable]) {
         if let Some((number, _)) = self.seal.take() {
             let found = lost.iter().find(|(lost, ..)| *lost == number);
@@ -569,7 +535,8 @@ impl Walk<'_> {
             );
             self.gap(&path, 0, detail);
         }
-        // Without the manifest, a segment without a readable header is the only trace of what it held.
+        // Without the manifest, a segment with an unreadable header is the only trace of its
+        // commits.
         let named: BTreeSet<PathBuf> = self.log.gaps.iter().chain(&self.open_gap).map(|gap| gap.path.clone()).collect();
         for (_, path, detail) in lost.iter().filter(|(_, path, _)| !named.contains(path)) {
             if self.input.oldest_segment.is_none() {

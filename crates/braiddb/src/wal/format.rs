@@ -6,23 +6,23 @@
 //! |---|---|
 //! | 0..64 | the file header; its numbers are the start LSN and the epoch |
 //! | 64..72 | the number in the file's name |
-//! | 72..80 | the segment's length in bytes; the file is at least that long from before its first use |
+//! | 72..80 | the segment's length in bytes; the file is at least that long |
 //! | 80..88 | the LSN at which the log before this segment ends |
-//! | 88..96 | the link of the last record of the epoch before; 0 unless this segment begins an epoch |
-//! | 96..104 | the epoch before if this segment begins one (0: there was none), else this epoch |
+//! | 88..96 | the link of the previous epoch's last record; 0 unless this segment begins an epoch |
+//! | 96..104 | the previous epoch if this segment begins one (0: none), else this epoch |
 //! | 104..112 | how far the log was known to be synced |
 //! | 112..120 | the last sequence number when this segment was made |
 //! | 120..128 | the base of commit times: microseconds since 1970, less than 2^63 |
 //! | 128..136 | checksum of bytes 64..128 |
 //!
-//! Records follow without gaps; see [`super::record`]. What a record says of itself, it says relative to the header area:
-//! this keeps its numbers short, and the epoch need not stand in it at all.
+//! Records follow without gaps; see [`super::record`]. Their numbers are relative to the header
+//! area, which keeps them short and makes a stored epoch unnecessary.
 //!
-//! The **link** of the header area is the high half of its checksum; the first record carries it, so that a chain can be
-//! verified from any segment on.
+//! The **link** of the header area is the high half of its checksum. The first record carries it,
+//! so a chain can be verified from any segment on.
 //!
-//! All checksums mix in the file id and the place. A recycled segment has a new file id, so that none of the records
-//! of its former lives passes.
+//! All checksums mix in the file id and the position. A recycled segment has a new file id, so
+//! records of its earlier uses never pass.
 
 use crate::{
     base::{Error, FileId, FileNumber, MAX_SEQUENCE, Result, SequenceNumber},
@@ -30,82 +30,64 @@ use crate::{
 };
 use std::path::{Path, PathBuf};
 
-/// A position in the log: a byte count that goes on over segments, their headers included, and never goes back.
+/// A position in the log: a byte count over all segments, headers included. It never decreases.
 pub type Lsn = u64;
 
-/// One life of the log, from one open to the next. Later ones have larger numbers.
+/// One use of the log, from open to close. Later epochs have larger numbers.
 pub type Epoch = u32;
 
-/// What a record says of the one before it: the half of that one's header checksum that is not stored.
+/// Reference to the previous record: the half of its header checksum that is not stored.
 pub type Link = u32;
 
-/// Headers that tell of later positions are refused, so that no sum of two positions overflows.
+/// Larger positions are refused in headers, so that no sum of two positions overflows.
 pub const MAX_LSN: Lsn = 1 << 62;
 
-/// No commit time is later than this, in microseconds since 1970, so that the difference of any two fits 64 bits.
+/// Latest commit time, in microseconds since 1970: the difference of any two fits 64 bits.
 pub const MAX_TIME_US: u64 = i64::MAX.cast_unsigned();
 
-/// Optional feature of a log segment: its file was never recycled, so where no record was written stand zeros.
+/// Optional feature: the file was never recycled, so unwritten bytes are zeros.
 pub const ZEROED_SEGMENT: u64 = 1;
 
-/// The length of a segment's header area in bytes.
 pub const SEGMENT_HEADER_LEN: u64 = 136;
 
-/// Where the header area's checksum stands.
 const CHECKSUM_AT: usize = SEGMENT_HEADER_LEN as usize - 8;
 
-/// The name of a segment's file.
 pub fn segment_path(dir: &Path, number: FileNumber) -> PathBuf {
     dir.join(format!("{number:06}.wal"))
 }
 
-/// The number in a segment's file name; `None` if it is no such name.
 pub fn segment_number(name: &str) -> Option<FileNumber> {
     let number: FileNumber = name.strip_suffix(".wal")?.parse().ok()?;
     (format!("{number:06}.wal") == name).then_some(number)
 }
 
-/// What a segment's header area says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// The random identity of this life of the file.
     pub file_id: FileId,
-    /// The LSN of the segment's first byte.
     pub start_lsn: Lsn,
-    /// The epoch of all its records.
     pub epoch: Epoch,
-    /// The number in the file's name.
     pub number: FileNumber,
-    /// The segment's length in bytes.
     pub len: u64,
-    /// Where the log before this segment ends.
     pub previous_end_lsn: Lsn,
-    /// The link of the last record of the epoch before; 0 unless this segment begins an epoch.
     pub previous_link: Link,
-    /// The epoch before, or this one.
     pub previous_epoch: Epoch,
-    /// How far the log was known to be synced.
     pub durable_lsn: Lsn,
-    /// The last sequence number when this segment was made: the last before it, or an earlier one.
+    /// The last sequence number when this segment was made; later ones may precede it too.
     pub previous_sequence: SequenceNumber,
-    /// What the records' commit times are relative to, in microseconds since 1970.
     pub base_time_us: u64,
-    /// Whether the file has no earlier life: bytes that were not written yet are zeros.
     pub is_zeroed: bool,
 }
 
 impl SegmentHeader {
-    /// Whether an epoch begins here.
     pub fn begins_epoch(&self) -> bool {
         self.previous_epoch != self.epoch
     }
 
-    /// The LSN just past the segment.
     pub fn limit_lsn(&self) -> Lsn {
         self.start_lsn.saturating_add(self.len)
     }
 
-    /// The header area's bytes, and the link that the first record must carry.
+    /// Returns also the link that the first record must carry.
     pub fn encode(&self) -> ([u8; SEGMENT_HEADER_LEN as usize], Link) {
         let mut out = [0; SEGMENT_HEADER_LEN as usize];
         let header = FileHeader::new(FileKind::Wal, self.file_id, [self.start_lsn, u64::from(self.epoch)]);
@@ -129,7 +111,7 @@ impl SegmentHeader {
         (out, link_of(sum))
     }
 
-    /// Reads a header area; the second value is the link that the first record must carry.
+    /// Returns also the link that the first record must carry.
     pub fn decode(bytes: &[u8], path: &Path) -> Result<(SegmentHeader, Link)> {
         let header = FileHeader::decode(FileKind::Wal, bytes, path, 0)?;
         let bad = |detail: &str| Error::corruption(path, FILE_HEADER_LEN as u64, detail);
@@ -172,7 +154,6 @@ impl SegmentHeader {
     }
 }
 
-/// The link of what has this header checksum.
 pub fn link_of(sum: u64) -> Link {
     (sum >> 32) as Link
 }

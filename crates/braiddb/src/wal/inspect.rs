@@ -1,4 +1,4 @@
-//! What a segment holds, for tools.
+//! Reads segments for tools.
 
 use super::{
     format::{Link, SEGMENT_HEADER_LEN, SegmentHeader},
@@ -11,23 +11,18 @@ use crate::{
 };
 use std::{ops::RangeInclusive, path::Path, sync::Arc};
 
-/// Takes the sequence numbers of a commit group and its unpacked payload.
 type GroupVisitor<'a> = dyn FnMut(RangeInclusive<SequenceNumber>, &[u8]) -> Result<()> + 'a;
 
-/// A segment's contents in short.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentDump {
-    /// The header.
     pub header: SegmentHeader,
-    /// The offset at which the chain of records ends.
     pub end_offset: u64,
-    /// Whether bytes that look like a record stand there.
+    /// Whether bytes that look like a record follow the chain.
     pub remains: bool,
-    /// Whole records that stand past the end.
     pub records_beyond: u64,
 }
 
-/// Reads one segment and shows each record of its chain, with its offset. The file is not written to.
+/// Calls `visitor` with offset and record for each record in a segment's chain.
 pub fn inspect_segment(
     vfs: &dyn Vfs,
     path: &Path,
@@ -53,8 +48,8 @@ pub fn inspect_segment(
     Ok(SegmentDump { header, end_offset: offset, remains: found != Found::Nothing, records_beyond })
 }
 
-/// Reads the commit groups of a segment's first `used_len` bytes, in order: calls `visitor` with the sequence numbers and the unpacked
-/// payload of each. Damage before that place is an error.
+/// Calls `visitor` with each commit group in the first `used_len` bytes of a segment. Damage there
+/// is an error.
 pub fn read_groups(vfs: &dyn Vfs, path: &Path, used_len: u64, visitor: &mut GroupVisitor<'_>) -> Result<()> {
     let (header, mut link, file) = open_segment(vfs, path)?;
     let mut reader = SegmentReader::new(&header, &*file, path);
@@ -74,7 +69,7 @@ pub fn read_groups(vfs: &dyn Vfs, path: &Path, used_len: u64, visitor: &mut Grou
     Ok(())
 }
 
-/// The header of a segment, and the first sequence number in it; `None` if it has no whole group.
+/// Returns the header of a segment and its first sequence number, if it has a whole group.
 pub fn first_group(vfs: &dyn Vfs, path: &Path) -> Result<(SegmentHeader, Option<SequenceNumber>)> {
     let (header, mut link, file) = open_segment(vfs, path)?;
     let mut reader = SegmentReader::new(&header, &*file, path);
@@ -101,7 +96,7 @@ fn open_segment(vfs: &dyn Vfs, path: &Path) -> Result<(SegmentHeader, Link, Arc<
     Ok((header, link, file))
 }
 
-/// The unpacked payload of a record that [`inspect_segment`] has shown; empty if it is no commit group.
+/// Returns the decompressed payload of a record; empty unless it is a commit group.
 pub fn record_payload(vfs: &dyn Vfs, path: &Path, offset: u64, record: &Record) -> Result<Vec<u8>> {
     if !record.header.flags.is_group() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! The log as it is written.
+//! The writer's side of the log.
 
 mod ahead;
 
@@ -30,57 +30,53 @@ use std::{
     },
 };
 
-/// The length of a first segment where there is no space for more.
 const SHORT_SEGMENT_LEN: u64 = 64 << 10;
 
-/// The length of the first segment, and of one that follows a rest; each later one is twice as long as the one before, up to
-/// the length in the options. So a log that takes little is short.
+/// Length of the first segment, and of the first one after an idle time, in bytes. Each later
+/// segment is twice as long, up to the length in the options, so a little-used log stays short.
 const FIRST_SEGMENT_LEN: u64 = 1 << 20;
 
-/// Segments longer than the usual ones are multiples of this.
 const LONG_SEGMENT_UNIT: u64 = 4096;
 
-/// Payloads of so many stored bytes are written by a call even where the segment is mapped: each page of a map costs a fault, and once it
-/// is synced an interrupt on each processor that runs this program and another fault. For the same reason a call writes what comes right
-/// after a sync. (A short one at once, header first: a process that is killed meanwhile may leave a record that is cut short, as one that
-/// loses power may anyway.)
+/// Payloads of at least this many bytes are written by a system call even if the segment is mapped:
+/// a mapped page costs a page fault, and after a sync another one and an interrupt on each
+/// processor of this program. So the first record after a sync is written by a call too. (A killed
+/// process may leave a short one torn, as a power failure may anyway.)
 const CALL_BYTES_MIN: usize = 8 << 10;
 
-/// Where a log that is synced goes on in blocks that were never written to, zeros are written up to the next multiple of this: the first
-/// sync of such a block has the file's metadata to write as well, which is then shared by all records that go there.
+/// Where a synced log continues in new blocks, it writes zeros up to the next multiple of this: the
+/// first sync of a new block also writes the file's metadata, at a cost that many records then
+/// share.
 const ZEROED_UNIT: u64 = 64 << 10;
 
-/// A buffer that grew past this for one large group is given back.
 const BUFFER_LEN_KEPT: usize = 1 << 20;
 
-/// What a commit group is, beside its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupHeader {
-    /// The first sequence number in the group; above those of all earlier groups.
+    /// The first sequence number; above those of all earlier groups.
     pub first_sequence: SequenceNumber,
-    /// The last one.
     pub last_sequence: SequenceNumber,
-    /// When it was committed, in microseconds since 1970.
     pub commit_time_us: u64,
 }
 
 /// A log that takes appends.
 ///
-/// **Threads.** Any thread may call anything. `append` is meant for one leader at a time and serialises the others.
-/// `sync` never waits for an append, nor an append for a sync: the appender publishes `end_lsn` (release) once a
-/// record's bytes are with the operating system, and a sync takes that position, then flushes every segment that is
-/// not wholly durable, the oldest first, each as a whole. So a later record is never known durable before an earlier
-/// one. See [`SyncStage`] for how syncs are shared.
+/// **Threads.** Any thread may call any function. `append` is meant for one leader at a time and
+/// serialises others. `sync` and `append` never wait for each other: the appender publishes
+/// `end_lsn` (release) once the operating system has the record. A sync loads that position, then
+/// flushes every segment that is not fully durable, oldest first. So no record becomes durable
+/// before an earlier one.
 ///
-/// **Nothing is buffered here**: when `append` returns, a killed process loses nothing of the record.
+/// **No buffering**: once `append` returns, a killed process loses nothing of the record.
 ///
-/// **Failures.** A full disk changes nothing: the record's place is kept, its header is zeroed, and the next append
-/// writes there. (This leans on [`crate::platform::File::write_at`] leaving a write that it refuses for lack of
-/// space incomplete.) Any failed sync, and any other failed write to a segment in use, latches the log for good: every
-/// later `append`, and every `sync` of what is not durable yet, fails; nothing is tried again.
+/// **Failures.** After a full disk, the record's header is zeroed and the next append writes at the
+/// same place. (This requires that [`crate::platform::File::write_at`] leaves a write that fails
+/// for lack of space incomplete.) Any other failed write to a segment in use, and any failed sync,
+/// latches the log for good: later appends, and syncs of positions that are not durable, fail
+/// without a retry.
 ///
-/// **Locks**, in the order in which they nest: `tail`, then `segments`, then `retained`; or `tail`, then `spares`. None but the first is held
-/// during I/O.
+/// **Lock order**: `tail`, `segments`, `retained`; or `tail`, `spares`. Only `tail` is held during
+/// I/O.
 #[derive(Debug)]
 pub struct Wal {
     context: WalContext,
@@ -90,20 +86,14 @@ pub struct Wal {
     end_lsn: AtomicU64,
     sync_stage: SyncStage,
     latch: Latch,
-    /// The segments that hold needed records, in log order; the last one is written to.
     segments: Mutex<VecDeque<Arc<Segment>>>,
-    /// What is kept beyond those.
     retained: Mutex<Retained>,
     spares: Mutex<Vec<Spare>>,
-    /// How many segments were made beforehand and wait; written by who has the tail.
+    /// Written under `tail`.
     segments_ahead: AtomicUsize,
-    /// How many syncs there had been when spares were last tidied.
     tidied_at_syncs: AtomicU64,
-    /// The length of the next segment that is made.
     next_len: AtomicU64,
-    /// Whether the log was synced often when somebody last looked.
     is_synced_often: AtomicBool,
-    /// Whether the next segment should be made.
     calls_for_next: AtomicBool,
     records: AtomicU64,
     bytes_written: AtomicU64,
@@ -112,45 +102,37 @@ pub struct Wal {
     segments_recycled: AtomicU64,
 }
 
-/// Where the next record goes.
 #[derive(Debug)]
 struct Tail {
     segment: Arc<Segment>,
-    /// The offset in the segment.
     offset: u64,
-    /// The link that the next record carries.
     link: Link,
     last_sequence: SequenceNumber,
-    /// The next segment, once made. It must stay even if its seal could not be written: parts of the seal may be on
-    /// disk.
+    /// The next segment, once made. It stays even if its seal could not be written, since parts of
+    /// the seal may be on disk.
     prepared: Option<Prepared>,
-    /// The next segments, made beforehand: each begins where the file of the one before it ends.
+    /// Segments made ahead: each begins where the previous one's file ends.
     ahead: VecDeque<Arc<Segment>>,
-    /// When the segment became the present one, by the coarse clock.
     began_ns: u64,
-    /// How many syncs there had been by then.
     began_syncs: u64,
-    /// From this offset on, the next segment is wanted; past all offsets once it was asked for.
+    /// Offset at which the next segment is requested; `u64::MAX` after that.
     calls_at: u64,
-    /// From this offset on, the file may never have been written to.
+    /// Offset from which on the file may never have been written to.
     written_to: u64,
     buffer: Vec<u8>,
-    /// The segment's bytes in memory, where the system has them.
     mapping: Option<Box<dyn WriteMapping>>,
-    /// How many syncs there had been before the last record.
     syncs: u64,
 }
 
-/// A segment that begins where its seal, which goes where the next record goes, will end.
+/// The next segment, and the seal that will end the current one exactly where it begins.
 #[derive(Clone, Debug)]
 struct Prepared {
     next: Arc<Segment>,
-    /// Kept as it was when its end was worked out: with a later `durable_lsn` it might take fewer bytes.
+    /// Stored, since encoded again with a later `durable_lsn` it might take fewer bytes.
     seal: RecordHeader,
 }
 
 impl Tail {
-    /// The header of a record that goes here.
     fn header(&self, flags: RecordFlags, group: &GroupHeader, stored: &[u8], durable_lsn: Lsn) -> RecordHeader {
         let stored_len = u32::try_from(stored.len()).unwrap_or(u32::MAX);
         RecordHeader {
@@ -166,7 +148,6 @@ impl Tail {
         }
     }
 
-    /// As [`Tail::header`], of a record that is no group.
     fn marker(&self, flags: RecordFlags, stored: &[u8], durable_lsn: Lsn) -> RecordHeader {
         let commit_time_us = self.segment.header.base_time_us;
         let (first_sequence, last_sequence) = (self.last_sequence, self.last_sequence);
@@ -177,8 +158,9 @@ impl Tail {
 impl Wal {
     /// Begins a new epoch in a new segment. The directory exists.
     ///
-    /// Before the first append, the caller must have made durable that [`Wal::oldest_segment`] is where recovery
-    /// begins, and that [`Wal::durable_lsn`] is durable: the second is how the loss of the new segment is noticed.
+    /// Before the first append, the caller must have recorded durably that recovery begins at
+    /// [`Wal::oldest_segment`] and that the log is durable up to [`Wal::durable_lsn`]. The latter
+    /// reveals the loss of the new segment.
     pub fn create(context: WalContext, options: WalOptions, start: WalStart) -> Result<Wal> {
         options.check()?;
         let spare = first_segment(&context, &options)?;
@@ -240,10 +222,11 @@ impl Wal {
         })
     }
 
-    /// Appends a group and returns the LSN just past it, to be given to [`Wal::sync`].
+    /// Appends a group and returns its end LSN, for [`Wal::sync`].
     ///
-    /// [`Error::DiskFull`]: nothing was appended, and the same call may succeed later. [`Error::CommitUnknown`]: the
-    /// record may or may not be there after the next open. Other errors: nothing was appended.
+    /// [`Error::DiskFull`]: nothing was appended, and the same call may succeed later.
+    /// [`Error::CommitUnknown`]: the record may or may not be there after the next open. Other errors:
+    /// nothing was appended.
     pub fn append(&self, group: &GroupHeader, payload: &[u8]) -> Result<Lsn> {
         let raw_len = u32::try_from(payload.len())
             .map_err(|_| Error::InvalidArgument("a commit group of 4 GiB or more: commit it in parts".to_owned()))?;
@@ -279,8 +262,8 @@ impl Wal {
         Ok(end)
     }
 
-    /// Returns when everything below `up_to` is durable, and how far the log then is. One flush serves all callers
-    /// that wait at its time. [`Error::CommitUnknown`] if it failed, now or earlier.
+    /// Waits until everything below `up_to` is durable, and returns the durable LSN. One flush
+    /// serves all concurrent callers. [`Error::CommitUnknown`] if the flush failed, now or earlier.
     pub fn sync(&self, up_to: Lsn) -> Result<Lsn> {
         if up_to > self.end_lsn() {
             return Err(Error::InvalidArgument(format!("LSN {up_to} is past the end of the log, {}", self.end_lsn())));
@@ -288,14 +271,14 @@ impl Wal {
         self.sync_stage.wait(up_to, &self.latch, || self.flush())
     }
 
-    /// Syncs the log and appends a note of that, so that recovery can tell later damage from a torn end. For a log that
-    /// is idle. Later appends are not refused.
+    /// Syncs an idle log and appends a note of that, so that recovery can distinguish later damage
+    /// from a torn end.
     pub fn note_durable(&self) -> Result<()> {
         self.note(&[])
     }
 
-    /// Syncs the log and marks it as cleanly closed: recovery reports [`super::RecoveryOutcome::is_closed_cleanly`] if nothing
-    /// follows the mark. It takes the place of the note of [`Wal::note_durable`], and so costs no sync of its own.
+    /// Syncs the log and marks it as cleanly closed, in place of the note of [`Wal::note_durable`]
+    /// and without an extra sync.
     pub fn note_closed(&self) -> Result<()> {
         self.note(&CLEAN_CLOSE)
     }
@@ -312,18 +295,18 @@ impl Wal {
         self.sync(end).map(|_| ())
     }
 
-    /// Lets go of the segments before the one where recovery begins, an answer of [`Wal::oldest_needed`] that must be durable before: they
-    /// are retained, within the limit. Those beyond it become spares or are removed; returns how many. What is to be retained must be
-    /// synced before.
+    /// Releases the segments before `oldest_segment`, a durably recorded result of
+    /// [`Wal::oldest_needed`]. They must be synced. They are retained within the limit; segments
+    /// beyond it become spares or are removed. Returns the number of the latter.
     ///
-    /// Others are not looked at, whatever they hold by now: the answer itself looks unneeded once it is sealed with nothing in it that
-    /// is not flushed. Nor does an answer do anything that a later one has overtaken.
+    /// The call does not check whether `oldest_segment` itself is still needed. After a later call
+    /// has released more, it does nothing.
     pub fn release(&self, oldest_segment: FileNumber) -> usize {
         self.release_with(oldest_segment, |_| 0)
     }
 
-    /// The same where something is kept elsewhere for the sake of what is retained: `beside` tells how many bytes that is, if the log
-    /// goes back to a floor.
+    /// As [`Wal::release`]. `beside` returns the bytes that retention down to a floor pins outside
+    /// the log.
     pub fn release_with(&self, oldest_segment: FileNumber, beside: impl Fn(SequenceNumber) -> u64) -> usize {
         let (released, resting) = {
             let mut segments = self.segments.lock();
@@ -344,7 +327,8 @@ impl Wal {
         count
     }
 
-    /// Has a retained segment rest, unless it was let go of meanwhile: then who reads it must keep the file that was open before its name went.
+    /// Reopens a retained segment for reading only. If it was released meanwhile, its reader must
+    /// keep the file opened before its name was removed.
     fn rest(&self, segment: &Arc<Segment>) {
         let Some(file) = segment.open_to_rest(&*self.context.vfs) else { return };
         let before = {
@@ -354,7 +338,7 @@ impl Wal {
         drop(before);
     }
 
-    /// Has a segment that is not held any more used again, or removes it: nobody may write where somebody reads.
+    /// Recycles a released segment, or removes it if a reader has it.
     fn let_go(&self, segment: &Segment) {
         let is_read = segment.readers.load(Ordering::Acquire) > 0;
         let (len, segment_len) = (segment.header.len, self.options.segment_len);
@@ -376,31 +360,27 @@ impl Wal {
         }
     }
 
-    /// A reader of what is appended from now on.
     pub fn reader_at_end(&self) -> LogReader {
         let tail = self.tail.lock();
-        // The segment that is written to is not let go of.
         LogReader::at(Pin::new(&tail.segment), tail.offset, tail.link, tail.last_sequence)
     }
 
-    /// The last sequence number before what is held of the log.
     pub fn floor(&self) -> SequenceNumber {
         self.retained.lock().floor
     }
 
-    /// How much is retained.
     pub fn retention(&self) -> RetentionLimit {
         self.retained.lock().limit
     }
 
-    /// How many segments are retained, and their bytes.
     pub fn retained(&self) -> (usize, u64) {
         let retained = self.retained.lock();
         (retained.segments.len(), retained.segments.iter().map(|segment| segment.header.len).sum())
     }
 
-    /// Makes a spare ahead of need, so that a full segment costs the appender one sync less. Where the log is synced often, it is
-    /// written to, which makes those syncs cheaper. For a background thread. Returns whether one was made.
+    /// Makes a spare in a background thread, which saves the appender a sync. Where the log is
+    /// synced often, zeros are written to it, which makes those syncs cheaper. Returns whether one
+    /// was made.
     pub fn prepare_spare(&self) -> Result<bool> {
         self.latch.check()?;
         if !self.spares.lock().is_empty() || self.options.spares_max == 0 {
@@ -414,9 +394,8 @@ impl Wal {
         Ok(true)
     }
 
-    /// Does what would else keep a sync once the log goes on in the next segment: syncs what spares held before. Where
-    /// nobody syncs the log, that would be written for nothing, and its pages be the dearer to write to. For a background
-    /// thread.
+    /// Syncs the earlier contents of spares in a background thread, so that no later sync must
+    /// write them. Does nothing if the log is not synced: the write would be wasted.
     pub fn tidy(&self) -> Result<()> {
         let syncs = self.sync_stage.syncs();
         if self.tidied_at_syncs.swap(syncs, Ordering::Relaxed) == syncs {
@@ -432,8 +411,8 @@ impl Wal {
         }
     }
 
-    /// Goes on in a short segment, if the present one is longer: for when nothing was committed for a while and all in the
-    /// log is flushed, so that the long one can be released. Returns whether it did.
+    /// Continues an idle, flushed log in a short segment, so that a longer one can be released.
+    /// Returns whether it did.
     pub fn go_on_in_short(&self) -> Result<bool> {
         let short = FIRST_SEGMENT_LEN.min(self.options.segment_len);
         let mut tail = self.tail.lock();
@@ -447,8 +426,8 @@ impl Wal {
         Ok(true)
     }
 
-    /// Goes on in another segment, unless there is nothing in the present one: so what was appended before stands in segments
-    /// that are finished.
+    /// Continues in another segment unless the current one is empty, so that all earlier records
+    /// are in finished segments.
     pub fn go_on(&self) -> Result<()> {
         let mut tail = self.tail.lock();
         self.latch.check()?;
@@ -459,7 +438,7 @@ impl Wal {
         Ok(())
     }
 
-    /// The segments that are held and will not be written to any more, in log order.
+    /// Returns the segments that will not be written to any more, without retained ones.
     pub fn finished_segments(&self) -> Vec<FinishedSegment> {
         let segments = self.segments.lock();
         let finished = segments.iter().filter(|segment| segment.end_lsn() != u64::MAX);
@@ -475,7 +454,7 @@ impl Wal {
         finished.map(describe).collect()
     }
 
-    /// Removes the spares and what was made beforehand, and returns how many there were. For when nothing was committed for a while.
+    /// Removes spares and segments made ahead, for an idle log. Returns the number of spares.
     pub fn trim_spares(&self) -> usize {
         self.drop_ahead(&mut self.tail.lock());
         let spares = std::mem::take(&mut *self.spares.lock());
@@ -485,17 +464,16 @@ impl Wal {
         spares.len()
     }
 
-    /// The oldest segment that is held; recovery may begin there.
     pub fn oldest_segment(&self) -> FileNumber {
         self.oldest_needed(0)
     }
 
-    /// The segment where recovery must begin once everything up to `flushed` stands in runs.
     pub fn oldest_needed(&self, flushed: SequenceNumber) -> FileNumber {
         self.oldest_needed_by(flushed, &|_| false)
     }
 
-    /// The same where others need a segment as well.
+    /// Returns the segment where recovery must begin once everything up to `flushed` is in runs,
+    /// also keeping the segments for which `others_need` is true.
     pub fn oldest_needed_by(&self, flushed: SequenceNumber, others_need: &dyn Fn(FileNumber) -> bool) -> FileNumber {
         let segments = self.segments.lock();
         let last = segments.len().saturating_sub(1);
@@ -504,37 +482,30 @@ impl Wal {
         segments.get(first_needed).map_or(0, |segment| segment.header.number)
     }
 
-    /// The segments that are held, in log order.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         self.segments.lock().iter().map(|segment| segment.info()).collect()
     }
 
-    /// The numbers of the files that wait to be used again. They are not garbage.
     pub fn spares(&self) -> Vec<FileNumber> {
         self.spares.lock().iter().map(|spare| spare.number).collect()
     }
 
-    /// The LSN just past the last appended record.
     pub fn end_lsn(&self) -> Lsn {
         self.end_lsn.load(Ordering::Acquire)
     }
 
-    /// How far the log is known to be synced.
     pub fn durable_lsn(&self) -> Lsn {
         self.sync_stage.durable_lsn()
     }
 
-    /// The epoch that this log writes.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Why the log takes no more writes, if so.
     pub fn failure(&self) -> Option<&str> {
         self.latch.reason()
     }
 
-    /// Counts since the log was created.
     pub fn stats(&self) -> WalStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         WalStats {
@@ -547,14 +518,13 @@ impl Wal {
         }
     }
 
-    /// Makes all that was appended before the call durable, and returns how far that is.
     fn flush(&self) -> Result<Lsn> {
         let end = self.end_lsn();
         if let Some(pre_sync) = &self.context.pre_sync {
             pre_sync()?;
         }
         let durable = self.durable_lsn();
-        // Their files are taken under the lock: afterwards one may be retained, and open for reading only.
+        // Take the files under the lock: later one may be retained and reopened for reading only.
         let dirty: Vec<_> = {
             let segments = self.segments.lock();
             let dirty = segments.iter().filter(|s| s.end_lsn() > durable && s.header.start_lsn < end);
@@ -566,9 +536,10 @@ impl Wal {
         Ok(end)
     }
 
-    /// Makes sure that a record of up to `len` bytes, and a seal after it, fit where the next record goes.
+    /// Ensures that a record of up to `len` bytes, and a seal after it, fit at the tail.
     fn make_room(&self, tail: &mut Tail, len: u64) -> Result<()> {
-        // A next segment that is made already begins where a seal written now would end: nothing may come between.
+        // A prepared segment begins where a seal written now would end, so no record may come
+        // between.
         loop {
             let ending_len = if !tail.ahead.is_empty() { FILLING_LEN_MIN } else { SEAL_LEN_MAX };
             if tail.prepared.is_none() && tail.offset + len + ending_len <= tail.segment.header.len {
@@ -578,7 +549,6 @@ impl Wal {
         }
     }
 
-    /// Ends the segment with a seal that names the next one.
     fn go_on_in_next(&self, tail: &mut Tail, len: u64) -> Result<()> {
         let Prepared { next, seal } = match &tail.prepared {
             Some(prepared) => prepared.clone(),
@@ -608,7 +578,7 @@ impl Wal {
         Ok(())
     }
 
-    /// Makes a segment in which the log can go on with a record of up to `len` bytes.
+    /// Makes the next segment, with room for a record of up to `len` bytes.
     fn next_segment(&self, tail: &Tail, len: u64) -> Result<Prepared> {
         let needed = SEGMENT_HEADER_LEN + len + SEAL_LEN_MAX;
         let spare = {
@@ -624,7 +594,6 @@ impl Wal {
                 let made = Spare::create(&self.context, len, false).map_err(|e| self.not_made(e));
                 made.inspect_err(|e| {
                     if e.is_disk_full() {
-                        // A short one may still fit.
                         self.next_len.store(SHORT_SEGMENT_LEN.min(self.options.segment_len), Ordering::Relaxed);
                     }
                 })?
@@ -654,7 +623,6 @@ impl Wal {
         Ok(Prepared { next, seal })
     }
 
-    /// Writes a record where the next one goes; there is room. Returns its end.
     fn write_record(&self, tail: &mut Tail, header: &RecordHeader, stored: &[u8]) -> Result<Lsn> {
         let syncs = self.sync_stage.syncs();
         let is_after_sync = std::mem::replace(&mut tail.syncs, syncs) != syncs;
@@ -665,7 +633,6 @@ impl Wal {
         assert!(*offset + len <= segment.header.len, "a log record stays within its segment");
         let written = match mapping {
             Some(mapping) if !is_after_sync && stored.len() < CALL_BYTES_MIN => {
-                // The header last: before it, what stands here is no record.
                 if !stored.is_empty() {
                     mapping.write(stored, *offset + record.header_len as u64);
                 }
@@ -673,7 +640,7 @@ impl Wal {
                 Ok(())
             }
             _ if stored.len() >= CALL_BYTES_MIN => {
-                // The header last, as above; so nothing need be copied together.
+                // Header last, as above, so that the payload need not be copied.
                 let file = segment.file();
                 let payload = file.write_at(stored, *offset + record.header_len as u64);
                 payload.and_then(|()| file.write_at(buffer, *offset))
@@ -708,13 +675,12 @@ impl Wal {
         Ok(end)
     }
 
-    /// What to tell of a record that was refused, any part of which may be in the file.
+    /// Erases a record after a failed write, of which any part may be in the file.
     fn not_written(&self, tail: &Tail, header_len: usize, len: u64, error: io::Error) -> Error {
-        // Without its header the record is not one, whatever else was written.
         let zeros = [0; RECORD_HEADER_LEN_MAX];
         let file = tail.segment.file();
         let taken_back = file.write_at(&zeros[..header_len], tail.offset);
-        // The payload goes as well, or it would look like a damaged tail after a crash.
+        // Erase the payload too, or it would look like a damaged tail after a crash.
         let mut payload = (header_len as u64..len).step_by(ZEROED_UNIT as usize);
         let zeros = vec![0; len.min(ZEROED_UNIT) as usize];
         let _ = taken_back.and_then(|()| {
@@ -729,7 +695,6 @@ impl Wal {
         Error::CommitUnknown { reason: error.to_string() }
     }
 
-    /// What to tell of a segment that could not be made; no record was touched.
     fn not_made(&self, failure: MakeError) -> Error {
         if failure.sync_failed || !failure.error.is_disk_full() {
             self.latch.set(format!("a log segment could not be made: {}", failure.error));
@@ -746,7 +711,7 @@ impl SegmentSource for Wal {
     }
 }
 
-/// A file for the first segment. On a disk that is nearly full it is a short one: a log is needed to delete anything.
+/// Makes a file for the first segment, short on a nearly full disk: even deletes need a log.
 fn first_segment(context: &WalContext, options: &WalOptions) -> Result<Spare> {
     let len = FIRST_SEGMENT_LEN.min(options.segment_len);
     let made = Spare::create(context, len, false);
@@ -757,12 +722,10 @@ fn first_segment(context: &WalContext, options: &WalOptions) -> Result<Spare> {
     made.map_err(|e| e.error)
 }
 
-/// The length of the segment after one of this length.
 fn following_len(len: u64, options: &WalOptions) -> u64 {
     len.saturating_mul(2).clamp(FIRST_SEGMENT_LEN.min(options.segment_len), options.segment_len)
 }
 
-/// A segment's bytes in memory; `None` if it is to be written by calls to the system.
 fn map(segment: &Segment) -> Option<Box<dyn WriteMapping>> {
     segment.file().map_for_writing(segment.header.len).unwrap_or_else(|error| {
         tracing::debug!(path = %segment.path.display(), %error, "a log segment could not be mapped");
@@ -770,12 +733,11 @@ fn map(segment: &Segment) -> Option<Box<dyn WriteMapping>> {
     })
 }
 
-/// Counts something that only who has the tail counts: this takes no locked instruction.
+/// Adds without an atomic addition, since the counter changes under `tail` alone.
 fn count(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 
-/// The most bytes that a record with a stored payload of this length takes.
 fn record_len_max(stored_len: usize) -> u64 {
     (RECORD_HEADER_LEN_MAX + stored_len) as u64
 }

@@ -1,7 +1,8 @@
-//! The write-ahead log.
+//! The write-ahead log: a chain of records, one per commit group, in segment files that are written
+//! once from front to back.
 //!
-//! The log is a chain of records, one for each commit group, in segment files that are written once from front to
-//! back. `format` and `record` have the bytes, `log` appends and syncs, `recovery` reads the chain after a restart.
+//! `format` and `record` define the bytes, `log` appends and syncs, `recovery` reads the chain
+//! after a restart.
 
 mod context;
 mod damage;

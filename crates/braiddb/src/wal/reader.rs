@@ -1,9 +1,10 @@
-//! Reads the log that is held, front to back, while it is written.
+//! Reads the log from front to back while it is written.
 //!
-//! A [`LogReader`] stands between two records. It reads whole records below a limit that its caller knows to be written: the end of the
-//! log, or how far it is synced. Below that nothing changes as long as the segment is pinned ([`super::retention`]), so it takes
-//! no lock while it reads. Each record must carry the link of the one before, as in recovery: nothing can be passed over
-//! unnoticed. Where an epoch begins with commits that the log does not have ([`LogItem::Missing`]), that is told.
+//! A [`LogReader`] reads whole records below a limit given by its caller: the end of the log, or
+//! its durable end. Nothing below the limit changes while the segment is pinned
+//! ([`super::retention`]), so reads take no lock. Each record must carry the link of the previous
+//! one, so none is skipped unnoticed. Commits missing before an epoch are reported
+//! ([`LogItem::Missing`]).
 
 use super::{
     format::{Epoch, Link, Lsn, SEGMENT_HEADER_LEN, SegmentHeader},
@@ -17,25 +18,20 @@ use super::{
 use crate::base::{Error, Result, SequenceNumber};
 use std::{collections::VecDeque, sync::Arc};
 
-/// What a reader finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogItem {
-    /// A commit group, and its payload unpacked.
     Group(RecordInfo, Vec<u8>),
-    /// All commits above the last one and up to this are in runs, and were never in the log or are lost to it.
+    /// The commits up to `up_to` are in runs; the log never had them or lost them.
     Missing {
-        /// The last of them.
         up_to: SequenceNumber,
     },
 }
 
-/// The segments that are held, in log order, whoever holds them.
 pub trait SegmentSource {
-    /// Calls `look` with the segments, which stay held meanwhile, and the floor.
+    /// The segments, in log order, cannot be released during the call of `look`.
     fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R;
 }
 
-/// What a log that nobody writes any more holds.
 #[derive(Debug, Default)]
 pub struct ClosedLog {
     pub(super) segments: Vec<Arc<Segment>>,
@@ -45,12 +41,10 @@ pub struct ClosedLog {
 }
 
 impl ClosedLog {
-    /// Where it ends.
     pub fn end_lsn(&self) -> Lsn {
         self.end_lsn
     }
 
-    /// How far it is known to be synced.
     pub fn durable_lsn(&self) -> Lsn {
         self.durable_lsn
     }
@@ -62,7 +56,6 @@ impl SegmentSource for ClosedLog {
     }
 }
 
-/// A reader's place in the log.
 #[derive(Debug)]
 pub struct LogReader {
     pin: Pin,
@@ -71,19 +64,15 @@ pub struct LogReader {
     last_sequence: SequenceNumber,
 }
 
-/// What was read from is not held any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone {
-    /// The log can be read from there on.
+    /// The log is readable after this sequence number.
     pub floor: SequenceNumber,
 }
 
-/// Why a step could not be made.
 #[derive(Debug)]
 pub enum ReadError {
-    /// What follows was let go of.
     Gone(Gone),
-    /// Anything else.
     Failed(Error),
 }
 
@@ -100,7 +89,6 @@ impl From<Error> for ReadError {
 }
 
 impl LogReader {
-    /// A reader of what was committed after `after`.
     pub fn seek(log: &impl SegmentSource, after: SequenceNumber) -> std::result::Result<LogReader, Gone> {
         log.with_segments(|segments, floor| {
             if after < floor {
@@ -118,7 +106,6 @@ impl LogReader {
         })
     }
 
-    /// A reader at a place that its caller knows.
     pub(super) fn at(pin: Pin, offset: u64, link: Link, last_sequence: SequenceNumber) -> LogReader {
         LogReader { pin, offset, link, last_sequence }
     }
@@ -127,28 +114,25 @@ impl LogReader {
         LogReader { offset: SEGMENT_HEADER_LEN, link: pin.first_link, last_sequence, pin }
     }
 
-    /// Where it stands.
     pub fn lsn(&self) -> Lsn {
         self.pin.header.start_lsn + self.offset
     }
 
-    /// The epoch that it stands in.
     pub fn epoch(&self) -> Epoch {
         self.pin.header.epoch
     }
 
-    /// The last sequence number that it has passed.
     pub fn last_sequence(&self) -> SequenceNumber {
         self.last_sequence
     }
 
-    /// Passes over what was committed up to this number, which is not in the log.
+    /// Skips the commits up to `up_to`, which are not in the log.
     pub fn pass(&mut self, up_to: SequenceNumber) {
         self.last_sequence = self.last_sequence.max(up_to);
     }
 
-    /// Reads on, up to `limit` at most, and until it has given about so many bytes; what it passes over does not count. Gives fewer only
-    /// where it has come to the limit: none, if nothing is left before that.
+    /// Reads up to `limit`, until about `bytes_max` bytes are returned; skipped records do not
+    /// count.
     pub fn read(
         &mut self,
         log: &impl SegmentSource,
@@ -168,7 +152,6 @@ impl LogReader {
         Ok(())
     }
 
-    /// At the start of an epoch: what was committed before it and is not in the log.
     fn note_missing(&mut self, items: &mut VecDeque<LogItem>) {
         let header = &self.pin.header;
         if self.offset == SEGMENT_HEADER_LEN && header.begins_epoch() && header.previous_sequence > self.last_sequence {
@@ -177,8 +160,9 @@ impl LogReader {
         }
     }
 
-    /// As [`LogReader::read_records`]. Another process that writes the log may use the segment's file again while it is read: that
-    /// is not damage. A new life begins with a new header, so the header decides, looked at after the failure.
+    /// As [`LogReader::read_records`]. Another process may recycle the file during the read, which
+    /// is not damage. Its new use begins with a new header, so the header is checked after a
+    /// failure.
     fn read_segment(
         &mut self,
         limit: Lsn,
@@ -191,20 +175,18 @@ impl LogReader {
         })
     }
 
-    /// Whether the present segment's file begins with another header by now.
     fn is_reused(&self) -> bool {
         let header = read_header(&*self.pin.file(), &self.pin.path);
         header.is_ok_and(|header| header.is_none_or(|(header, _)| header != self.pin.header))
     }
 
-    /// Reads records of the present segment; how many bytes of them are given.
     fn read_records(&mut self, limit: Lsn, bytes_max: usize, items: &mut VecDeque<LogItem>) -> Result<usize> {
         let header = &self.pin.header;
         let end = self.pin.end_lsn().min(limit).min(header.limit_lsn());
         if self.lsn() >= end {
             return Ok(0);
         }
-        // Nothing past the end is read, let alone kept: it may be written this very moment.
+        // Read nothing past the end: it may be written at this moment.
         let header = SegmentHeader { len: end - header.start_lsn, ..*header };
         let file = self.pin.file();
         let mut reader = SegmentReader::new(&header, &*file, &self.pin.path);
@@ -242,14 +224,15 @@ impl LogReader {
         Ok(bytes)
     }
 
-    /// Goes on in the segment that follows the present one, which ends at `end`; whether there is one yet.
+    /// Moves to the segment after the current one, which ends at `end`. Returns false if there is
+    /// none yet.
     fn go_on(&mut self, log: &impl SegmentSource, end: Lsn) -> std::result::Result<bool, ReadError> {
         let next = log.with_segments(|segments, floor| {
             let mut segments = segments;
             let next = Iterator::find(&mut segments, |segment| segment.header.start_lsn >= end);
             next.map(|segment| (Pin::new(segment), floor))
         });
-        // The segment that the log goes on in is listed a little after the one before it is closed.
+        // The next segment is listed shortly after the previous one is closed.
         let Some((next, floor)) = next else { return Ok(false) };
         let header = &next.header;
         if header.previous_end_lsn != end {
@@ -268,7 +251,7 @@ impl LogReader {
     }
 }
 
-/// Where an epoch ended, as far as what is held tells: `u64::MAX` for the last one.
+/// Returns the end of an epoch, if known: `u64::MAX` for the last epoch.
 pub fn end_of_epoch(log: &impl SegmentSource, epoch: Epoch) -> Option<Lsn> {
     log.with_segments(|segments, _| {
         let mut end = None;
@@ -283,7 +266,7 @@ pub fn end_of_epoch(log: &impl SegmentSource, epoch: Epoch) -> Option<Lsn> {
     })
 }
 
-/// Calls `visit` with the commit groups of a segment that is not written any more; false if it does not hold together.
+/// Returns false if the chain of a finished segment is broken.
 pub fn visit_groups(segment: &Segment, mut visit: impl FnMut(SequenceNumber, &[u8])) -> Result<bool> {
     let (header, file) = (&segment.header, segment.file());
     let (mut reader, mut offset) = (SegmentReader::new(header, &*file, &segment.path), SEGMENT_HEADER_LEN);
@@ -302,7 +285,7 @@ pub fn visit_groups(segment: &Segment, mut visit: impl FnMut(SequenceNumber, &[u
     Ok(true)
 }
 
-/// The floor of what these segments hold: the last sequence number before them; `None` if nothing in them tells.
+/// Returns the last sequence number before these segments; `None` if they do not show it.
 pub fn floor_of<'a>(segments: impl IntoIterator<Item = &'a Arc<Segment>>) -> Result<Option<SequenceNumber>> {
     for segment in segments {
         let header = &segment.header;

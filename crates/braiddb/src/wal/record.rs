@@ -3,36 +3,37 @@
 //! | bytes | field |
 //! |---|---|
 //! | 0 | magic 0xf9 |
-//! | 1 | magic 0xb0, plus the flags: 1 = payload is LZ4, 2 = seal, 4 = note; no two together |
-//! | 2 | the length of this header, varints included |
+//! | 1 | magic 0xb0, plus one flag at most: 1 = payload is LZ4, 2 = seal, 4 = note |
+//! | 2 | length of this header, varints included |
 //! | 3..7 | low half of the checksum of the header with these four bytes zero |
-//! | 7..11 | link of the record before |
-//! | 11..19 | checksum of the stored payload; 0 if it is empty |
-//! | 19.. | varints, each as short as can be, up to the length of the header |
-//! | then | the stored payload; the next record follows at once |
+//! | 7..11 | link of the previous record |
+//! | 11..19 | checksum of the stored payload; 0 if empty |
+//! | 19.. | varints in their shortest form, up to the header's length |
+//! | then | the stored payload; the next record follows without a gap |
 //!
 //! The varints, in order:
 //!
 //! | varint | |
 //! |---|---|
 //! | stored length of the payload | |
-//! | its length once unpacked | only if it is LZ4 |
+//! | decompressed length | only with LZ4 |
 //! | first sequence number | minus the segment's `previous_sequence` |
 //! | last sequence number | minus the first |
 //! | `durable_lsn`: how far the log was known to be synced | the record's LSN minus it |
 //! | commit time in microseconds | zigzag of it minus the segment's base time |
 //!
-//! The **link** of a record is the high half of its header's checksum, and so covers the payload through the payload's
-//! checksum. The first record of a segment carries the link of the header area. A **seal** is the last record of a
-//! segment that the log went on from; its payload is the number and the file id of the next segment. A **note**
-//! says only how far the log is synced; its payload is empty, or zeros that take up what is left before a seal, or the byte 1, which
-//! marks a clean close. Both carry the last sequence number before them and the base time.
+//! The **link** of a record is the high half of its header's checksum; it covers the payload
+//! through the payload's checksum. The first record of a segment carries the link of the header
+//! area. A **seal** is the last record of a segment with a successor; its payload is number and
+//! file id of the next segment. A **note** records how far the log is synced. Its payload is empty,
+//! or zeros that fill the space before a seal, or the byte 1, which marks a clean close. Seals and
+//! notes carry the last sequence number before them and the base time.
 //!
-//! Both checksums mix in the record's LSN where other units have their offset: the LSN differs between the lives of a
-//! file even where its offset does not, so that a stale record is known for what it is without telling its epoch.
+//! Both checksums mix in the record's LSN in place of an offset. The LSN differs between the uses
+//! of a recycled file, so a stale record is recognised without a stored epoch.
 //!
-//! One header has one encoding: what is longer than it needs to be is refused. The first byte of the magic occurs
-//! neither in UTF-8 nor in zeros, so that a search for records passes over both quickly.
+//! A header has exactly one encoding; longer ones are refused. The first magic byte occurs neither
+//! in UTF-8 nor in zeros, so a search for records skips both quickly.
 
 use super::format::{Link, Lsn, MAX_TIME_US, SegmentHeader, link_of};
 use crate::{
@@ -40,61 +41,48 @@ use crate::{
     codec::{ByteReader, checksum, put_varint, unzigzag, zigzag},
 };
 
-/// The length of what stands before the varints.
 const FIXED_LEN: usize = 19;
 
-/// The shortest header: five varints of a byte each.
 pub const RECORD_HEADER_LEN_MIN: usize = FIXED_LEN + 5;
 
-/// No header is longer: three varints of 32 bits and three of 64.
 pub const RECORD_HEADER_LEN_MAX: usize = FIXED_LEN + 3 * 5 + 3 * 10;
 
-/// No seal is longer. Every segment keeps room for one.
+/// Every segment reserves space for a seal of this length.
 pub const SEAL_LEN_MAX: u64 = (RECORD_HEADER_LEN_MAX + SEAL_PAYLOAD_LEN) as u64;
 
-/// The payload of the note that marks a clean close. Builds before it ignore a note's payload.
+/// Payload of the note that marks a clean close. Older builds ignore a note's payload.
 pub const CLEAN_CLOSE: [u8; 1] = [1];
 
-/// The length of a seal's payload.
 const SEAL_PAYLOAD_LEN: usize = 16;
 
-/// The first two bytes of a record, the flags being zero.
 const MAGIC: [u8; 2] = [0xf9, 0xb0];
 
-/// Where the low half of the header's checksum stands.
 const CHECKSUM_AT: usize = 3;
 
-/// The most that LZ4 can have saved: a byte of a match's length stands for at most 255 bytes.
+/// One length byte of LZ4 stands for at most 255 bytes.
 const LZ4_MAX_RATIO: u64 = 256;
 
 const _: () = assert!(RECORD_HEADER_LEN_MAX <= u8::MAX as usize);
 const _: () = assert!(MAGIC[1] & RecordFlags::MASK == 0);
 
-/// What a record is, and how its payload is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordFlags(u8);
 
 impl RecordFlags {
-    /// The payload is LZ4.
     pub const LZ4: RecordFlags = RecordFlags(1);
-    /// The segment ends here and the log goes on in another.
     pub const SEAL: RecordFlags = RecordFlags(2);
-    /// No group: it only says how far the log is synced.
     pub const NOTE: RecordFlags = RecordFlags(4);
 
     const MASK: u8 = 7;
 
-    /// Whether all flags of `other` are set.
     pub fn contains(self, other: RecordFlags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether the record is a commit group.
     pub fn is_group(self) -> bool {
         self.0 & (RecordFlags::SEAL.0 | RecordFlags::NOTE.0) == 0
     }
 
-    /// The flags in the magic at the start of `bytes`; `None` if it is no magic.
     fn of_magic(bytes: &[u8]) -> Option<RecordFlags> {
         match bytes {
             [first, second, ..] if *first == MAGIC[0] && second & !RecordFlags::MASK == MAGIC[1] => {
@@ -105,49 +93,34 @@ impl RecordFlags {
     }
 }
 
-/// What the header of a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// What it is.
     pub flags: RecordFlags,
-    /// The length of the payload as it stands in the file.
     pub stored_len: u32,
-    /// The length of the payload once unpacked.
     pub raw_len: u32,
-    /// The first sequence number of the group.
     pub first_sequence: SequenceNumber,
-    /// The last one.
     pub last_sequence: SequenceNumber,
     /// Microseconds since 1970; in a seal or a note the segment's base time.
     pub commit_time_us: u64,
-    /// The link of the record before.
     pub previous_link: Link,
-    /// How far the log was known to be synced.
     pub durable_lsn: Lsn,
-    /// The checksum of the stored payload.
     pub payload_checksum: u64,
 }
 
-/// A record as it stands in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What its header says.
     pub header: RecordHeader,
-    /// The length of the header; the payload stands behind it.
     pub header_len: usize,
-    /// What the next record carries as `previous_link`.
     pub link: Link,
 }
 
 impl Record {
-    /// The record's length in the file.
     pub fn file_len(&self) -> u64 {
         self.header_len as u64 + u64::from(self.header.stored_len)
     }
 }
 
 impl RecordHeader {
-    /// Appends to `out` the header of a record at `offset` of `segment`.
     pub fn encode(&self, segment: &SegmentHeader, offset: u64, out: &mut Vec<u8>) -> Record {
         let lsn = segment.start_lsn + offset;
         assert!(segment.previous_sequence <= self.first_sequence && self.first_sequence <= self.last_sequence);
@@ -172,8 +145,8 @@ impl RecordHeader {
         Record { header: *self, header_len: bytes.len(), link: link_of(sum) }
     }
 
-    /// The header at the start of `bytes`, which stand at `offset` of `segment`; `None` if no record of this life of
-    /// the file begins there.
+    /// Decodes the header of a record at `offset` of `segment`; `None` if it is not of the file's
+    /// current use.
     pub fn decode(bytes: &[u8], segment: &SegmentHeader, offset: u64) -> Option<Record> {
         let flags = RecordFlags::of_magic(bytes)?;
         let header_len = usize::from(*bytes.get(2)?);
@@ -215,12 +188,10 @@ impl RecordHeader {
     }
 }
 
-/// Whether a record might begin with these bytes.
 pub fn begins_like_record(bytes: &[u8]) -> bool {
     RecordFlags::of_magic(bytes).is_some()
 }
 
-/// These bytes with each magic that a record may have in the place of their first two.
 pub fn with_each_magic(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     [0, RecordFlags::LZ4.0, RecordFlags::SEAL.0, RecordFlags::NOTE.0].into_iter().map(|flags| {
         let mut bytes = bytes.to_vec();
@@ -229,7 +200,7 @@ pub fn with_each_magic(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// The first place in `bytes` where a record might begin: where its magic stands, or the part of it that still fits.
+/// Returns the first offset of a magic, or of a first part of one at the end.
 pub fn find_magic(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -242,21 +213,18 @@ pub fn find_magic(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The first place of `byte` in `bytes`.
 fn position_of(bytes: &[u8], byte: u8) -> Option<usize> {
-    // Without an early exit, the look at a chunk becomes a few vector instructions.
+    // Without an early exit, the check of a chunk compiles to a few vector instructions.
     let has_it = |chunk: &[u8; 64]| chunk.iter().fold(false, |found, b| found | (*b == byte));
     let (chunks, _) = bytes.as_chunks();
     let from = 64 * chunks.iter().position(has_it).unwrap_or(chunks.len());
     Some(from + bytes.get(from..)?.iter().position(|b| *b == byte)?)
 }
 
-/// The checksum of the stored payload of a record at `offset` of `segment`.
 pub fn payload_checksum(segment: &SegmentHeader, offset: u64, stored: &[u8]) -> u64 {
     if stored.is_empty() { 0 } else { checksum(segment.file_id, segment.start_lsn + offset, stored) }
 }
 
-/// The payload of a seal.
 pub fn encode_seal(next: FileNumber, next_file_id: FileId) -> [u8; SEAL_PAYLOAD_LEN] {
     let mut out = [0; SEAL_PAYLOAD_LEN];
     out[..8].copy_from_slice(&next.to_le_bytes());
@@ -264,14 +232,12 @@ pub fn encode_seal(next: FileNumber, next_file_id: FileId) -> [u8; SEAL_PAYLOAD_
     out
 }
 
-/// The number and file id of the next segment, as a seal gives them.
 pub fn decode_seal(payload: &[u8]) -> Option<(FileNumber, FileId)> {
     let mut reader = ByteReader::new(payload);
     let seal = (reader.u64()?, reader.u64()?);
     reader.is_at_end().then_some(seal)
 }
 
-/// The checksum of a header that has its own checksum in it.
 fn header_checksum(bytes: &[u8], file_id: FileId, lsn: Lsn) -> u64 {
     let mut bare = [0; RECORD_HEADER_LEN_MAX];
     let bare = &mut bare[..bytes.len()];

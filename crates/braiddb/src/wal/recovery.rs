@@ -1,24 +1,26 @@
 //! Reads the log after a restart.
 //!
-//! **The chain.** From the oldest needed segment, each record must carry the link of the one before it. A seal leads
-//! to the next segment of the epoch. An epoch that has a successor ends exactly where the successor's first header
-//! says, with the link it says; what stands past that place was discarded when the successor was begun. The last epoch
-//! ends where no whole record continues the chain.
+//! **The chain.** From the oldest needed segment on, each record must carry the link of the
+//! previous one. A seal leads to the next segment of the epoch. An epoch with a successor ends
+//! exactly at the LSN and link in the successor's first header; anything past that was discarded.
+//! The last epoch ends where no whole record continues the chain.
 //!
-//! **Torn or damaged?** Pages of buffered commits may reach the disk in any order, so a break alone means nothing. But
-//! every record tells how far the log was synced when it was written. So after a break in the last epoch, the rest of
-//! the segment and all later segments of the epoch are searched for whole records; if any of them, or the manifest,
-//! knows a position past the break to be synced, bytes that were durable are gone: corruption. Otherwise the log ends
-//! at the break. These are always corruption, since they are synced before anything depends on them: a missing
-//! oldest segment, a seal whose next segment is missing or another, a segment shorter than its header says, a break
-//! before an epoch's recorded end, and segments of an epoch that the chain does not reach.
+//! **Torn or damaged?** Pages of buffered commits may reach the disk in any order, so a break alone
+//! proves nothing. But every record stores how far the log was synced when it was written. So after
+//! a break in the last epoch, the remaining segment and all later segments of the epoch are
+//! searched for whole records. If the manifest or one of those records shows a synced position past
+//! the break, durable bytes are gone: corruption. Otherwise the log ends at the break.
 //!
-//! The one ambiguous place is thus what was appended after the last record that tells of a sync; see
-//! [`RecoveryOutcome::ambiguous_tail`]. [`super::Wal::note_durable`] closes it.
+//! Always corruption, since each is synced before anything depends on it: a missing oldest segment;
+//! a seal whose next segment is missing or another; a segment shorter than its header says; a break
+//! before an epoch's recorded end; segments of an epoch that the chain does not reach.
 //!
-//! **Nothing is written** until [`RecoveryOutcome::sync_replayed`], and that writes nothing new; so a recovery that
-//! stops anywhere, or is repeated, changes nothing. A new epoch is the last step: its header, once synced, fixes where
-//! the epoch before ended.
+//! Ambiguous are only the bytes after the last record that shows a sync; see
+//! [`RecoveryOutcome::ambiguous_tail`]. [`super::Wal::note_durable`] leaves none.
+//!
+//! **Nothing is written** before [`RecoveryOutcome::sync_replayed`], which writes no new data. So a
+//! recovery that stops anywhere or is repeated changes nothing. A new epoch is the last step: its
+//! synced header fixes the end of the previous epoch.
 
 use super::{
     format::{Epoch, Link, Lsn, MAX_LSN, SEGMENT_HEADER_LEN, SegmentHeader, segment_number, segment_path},
@@ -42,102 +44,75 @@ use std::{
     sync::Arc,
 };
 
-/// How much is rewritten at once.
 const REWRITE_LEN: usize = 256 << 10;
 
-/// What the manifest says about the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryInput {
-    /// Where to begin; `None` if the manifest knows of no log.
     pub oldest_segment: Option<FileNumber>,
-    /// How far the log is known to be durable.
     pub durable_lsn: Lsn,
-    /// Groups up to this sequence number stand in runs: they are verified, not visited.
+    /// Later groups are visited; earlier ones are only verified.
     pub flushed: SequenceNumber,
-    /// Whether [`RecoveryOutcome::sync_replayed`] will be called: then the system is asked to begin with it, while the log is read.
+    /// Whether [`RecoveryOutcome::sync_replayed`] will be called: write-back then starts during the
+    /// read.
     pub is_to_sync: bool,
 }
 
-/// A commit group in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordInfo {
-    /// The epoch that it was written in.
     pub epoch: Epoch,
-    /// Where it begins.
     pub lsn: Lsn,
-    /// Just past it.
     pub end_lsn: Lsn,
-    /// The group's first sequence number.
     pub first_sequence: SequenceNumber,
-    /// The group's last sequence number.
     pub last_sequence: SequenceNumber,
-    /// When it was committed, in microseconds since 1970.
     pub commit_time_us: u64,
 }
 
-/// What the visitor makes of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visit {
-    /// It was taken.
     Taken,
-    /// It cannot be used, for this reason (what it refers to is missing): the log ends before it, unless it is known
-    /// to be durable, which makes this corruption. No later record is visited.
+    /// The record refers to missing data, for this reason: the log ends before it. If the record is
+    /// known to be durable, that is corruption. No later record is visited.
     EndHere(String),
 }
 
-/// What was found.
 pub struct RecoveryOutcome {
-    /// Where the log ends.
     pub end_lsn: Lsn,
-    /// How far it is known to have been durable; never past its end.
+    /// How far the log is known to have been durable; never past its end.
     pub durable_lsn: Lsn,
-    /// The last sequence number in it, or before it. New commits get higher ones, among them those of discarded records: see
+    /// New commits get higher numbers, which may repeat those of discarded records: see
     /// `db::version_tags`.
     pub last_sequence: SequenceNumber,
-    /// The epoch to begin.
     pub next_epoch: Epoch,
-    /// The segments that hold the log, in order.
     pub segments: Vec<SegmentInfo>,
-    /// Segment files that hold nothing of the log: to be removed once the new epoch has begun.
+    /// Segment files without records of the log: to be removed once the new epoch has begun.
     pub unneeded: Vec<FileNumber>,
-    /// The highest number of any segment file seen, needed or not. New files get higher ones.
+    /// The highest number of any segment file. New files get higher ones.
     pub highest_file_number: FileNumber,
-    /// What stands past the end, if anything was found there that looks like a record of this log.
     pub tail_note: Option<String>,
-    /// The same, where it stands.
     pub cut_tail: Option<CutTail>,
-    /// Whether the log ends with the mark of a clean close ([`super::Wal::note_closed`]), or there is no log yet. Then no commit is
-    /// missing: all were synced before the mark, and a torn record past the end is none of this log's. After a kill or a power
-    /// failure, and after a close whose note found no space, it is false; so it is after a close by a build that wrote no such mark.
+    /// Whether the log is absent, or ends with the mark of a clean close
+    /// ([`super::Wal::note_closed`]). All commits were then synced before the mark, and a torn
+    /// record past the end is not the log's.
     pub is_closed_cleanly: bool,
-    /// Whether something stands past the end that may have been a record: one that was being written at a crash, or
-    /// one that was acknowledged and is damaged, which nothing in the log can tell apart. In a recycled segment it may
-    /// also be a record of the file's former life.
+    /// Whether bytes past the end may have been a record: one that was being written at a crash, or
+    /// an acknowledged one that is damaged. In a recycled segment it may also be of an earlier use.
     pub ambiguous_tail: bool,
-    /// From there on the log can be followed, if another process writes it.
     pub tail: Option<Tail>,
-    /// All commits before the first segment have no higher sequence number than this.
+    /// Upper bound on the sequence numbers before the first segment.
     pub begins_after: SequenceNumber,
-    /// Whether the visitor ended it.
     pub is_stopped: bool,
     files: SeenFiles,
     start: WalStart,
 }
 
-/// What a recovery leaves out at the log's end: bytes of a torn or damaged record, or a record whose values are missing.
+/// Bytes cut off at the log's end: a torn or damaged record, or one whose values are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CutTail {
-    /// The segment.
     pub number: FileNumber,
-    /// Its file.
     pub path: PathBuf,
-    /// Where in it, in bytes.
     pub offset: u64,
-    /// How many bytes.
     pub len: u64,
-    /// What they look like.
     pub detail: String,
-    /// The last commit before it.
     pub last_commit: SequenceNumber,
 }
 
@@ -168,9 +143,8 @@ impl RecoveryOutcome {
         RecoveryOutcome { files, ..self }
     }
 
-    /// Finds what was retained beyond what recovery needs, within a limit; it is not unneeded then. `keep_from` may leave out
-    /// the oldest: it is given all that is held, in log order, and tells how many of the first are not to be kept. Gives the floor of
-    /// what is.
+    /// Finds segments to retain within a limit. `keep_from` gets all segments in log order and
+    /// returns how many of the oldest to leave out. Returns the floor of the others.
     pub fn retain(
         &mut self,
         limit: RetentionLimit,
@@ -191,16 +165,15 @@ impl RecoveryOutcome {
         Ok(self.start.floor)
     }
 
-    /// What is held of a log that will not be written.
     pub fn into_closed_log(self) -> ClosedLog {
         let segments = self.start.retained.into_iter().chain(self.start.older).collect();
         let (end_lsn, durable_lsn) = (self.end_lsn, self.durable_lsn.min(self.end_lsn));
         ClosedLog { segments, floor: self.start.floor, end_lsn, durable_lsn }
     }
 
-    /// Makes all that was replayed durable, whatever it was before; only then may it be served. `rewrite` writes it
-    /// once more before: after a failed sync, the system may believe pages clean that never reached the disk. Gives
-    /// what a new epoch begins with.
+    /// Makes all replayed records durable; only then may they be served. `rewrite` writes them
+    /// again first: after a failed sync, the system may take pages for clean that never reached the
+    /// disk.
     pub fn sync_replayed(self, rewrite: bool) -> Result<WalStart> {
         for segment in &self.start.older {
             if rewrite {
@@ -213,8 +186,8 @@ impl RecoveryOutcome {
     }
 }
 
-/// Reads the log and shows each commit group to `visitor`, in order, with its unpacked payload. Memory is bounded by
-/// the longest record.
+/// Calls `visitor` with each commit group and its decompressed payload, in order. Memory is bounded
+/// by the longest record.
 pub fn recover(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -224,7 +197,6 @@ pub fn recover(
     recover_with(vfs, dir, input, None, visitor)
 }
 
-/// The same, where a second thread of this runtime helps.
 pub fn recover_with(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -263,7 +235,6 @@ pub fn recover_with(
     Ok(outcome.with_files(files))
 }
 
-/// A place in the chain, between two records.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Position {
     pub number: FileNumber,
@@ -274,38 +245,27 @@ pub(super) struct Position {
     pub last_sequence: SequenceNumber,
 }
 
-/// Where the chain goes from a segment.
 enum Next<'a> {
     Segment(&'a Candidate, Position),
     End(Position),
 }
 
-/// The walk along the chain.
 struct Chain<'a> {
     files: &'a SeenFiles,
     input: &'a RecoveryInput,
     visitor: &'a mut dyn FnMut(&RecordInfo, &[u8]) -> Result<Visit>,
-    /// Where whole records end.
     end: Position,
-    /// How far the log is known to be synced.
     durable_lsn: Lsn,
-    /// Where the visitor ended the log, and why.
     stopped: Option<(Position, String)>,
-    /// Where the last mark of a clean close ends.
     closed_lsn: Option<Lsn>,
     used: Vec<Arc<Segment>>,
-    /// What stands past it.
     beyond: Beyond,
-    /// What stands at the end.
     found: Found,
-    /// What of that is neither zero nor of an earlier life of the file.
     remains: Option<Remains>,
-    /// Who helps, until its answers are needed.
     prefetch: Option<RecoveryPrefetch>,
 }
 
 impl<'a> Chain<'a> {
-    /// Walks from the oldest segment to the end.
     fn follow(&mut self, oldest: FileNumber) -> Result<()> {
         let mut candidate = self.files.required(oldest, "the oldest segment of the log")?;
         let (header, link) = candidate.header()?;
@@ -321,7 +281,6 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Walks through one segment.
     fn segment(&mut self, candidate: &'a Candidate, mut position: Position) -> Result<Next<'a>> {
         let (header, _) = candidate.header()?;
         if candidate.file_len < header.len {
@@ -344,7 +303,7 @@ impl<'a> Chain<'a> {
                 if position.lsn != next_header.previous_end_lsn || position.link != next_header.previous_link {
                     return Err(candidate.bad(position.offset, "the log does not end as the epoch after it says"));
                 }
-                // The epoch after was begun when all of this one was durable.
+                // The next epoch was begun when all of this one was durable.
                 self.durable_lsn = self.durable_lsn.max(position.lsn);
                 return Ok(Next::Segment(next, next.first_position(next_header, next_link, position.last_sequence)));
             }
@@ -375,7 +334,6 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Takes a commit group that stands between `before` and `after`.
     fn group(
         &mut self,
         candidate: &Candidate,
@@ -403,13 +361,12 @@ impl<'a> Chain<'a> {
         };
         let payload = reader.payload(before.offset, record)?;
         if let Visit::EndHere(reason) = (self.visitor)(&info, &payload)? {
-            // The walk goes on without visiting, to learn how far the log is known to be durable.
+            // Continue without visiting, to learn how far the log is known to be durable.
             self.stopped = Some((before.clone(), reason));
         }
         Ok(())
     }
 
-    /// The segment that a seal before `position` names.
     fn next_of_seal(&self, (number, file_id): (FileNumber, FileId), position: &Position) -> Result<Next<'a>> {
         let next = self.files.required(number, "a segment that the one before it names")?;
         let (header, link) = next.header()?;
@@ -423,7 +380,7 @@ impl<'a> Chain<'a> {
         Ok(Next::Segment(next, next.first_position(header, link, position.last_sequence)))
     }
 
-    /// The chain breaks at `position`, which is fine unless the epoch is known to go on.
+    /// Handles a break of the chain, an error unless it may be the log's end.
     fn break_at(
         &mut self,
         found: Found,
@@ -454,7 +411,6 @@ impl<'a> Chain<'a> {
         Ok(Next::End(position))
     }
 
-    /// Decides whether the end is a torn tail or corruption.
     fn settle(&mut self) -> Result<()> {
         if let Some((candidate, header)) = self.files.valid().find(|(_, header)| header.epoch > self.end.epoch) {
             let detail = format!("the log does not lead to this segment of epoch {}", header.epoch);
@@ -472,7 +428,6 @@ impl<'a> Chain<'a> {
         Ok(())
     }
 
-    /// What is left out at the end.
     fn cut_tail(&self) -> Option<CutTail> {
         let (end, remains) = match (&self.stopped, &self.remains) {
             (Some((position, reason)), _) => {
@@ -547,14 +502,12 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// A file with a segment's name.
 pub struct Candidate {
     path: PathBuf,
     file: Arc<dyn File>,
-    /// Whether it is open for writing, too.
     is_writable: bool,
     file_len: u64,
-    /// The header and the link of the first record; or what is wrong with it, and where.
+    /// The header and the first link; or offset and detail of the damage.
     header: std::result::Result<(SegmentHeader, Link), (u64, String)>,
 }
 
@@ -584,7 +537,6 @@ impl Candidate {
         Ok(Some(Candidate { path, file, is_writable: false, file_len, header }))
     }
 
-    /// The header and the link of the first record; an error if it is damaged.
     pub fn header(&self) -> Result<(&SegmentHeader, Link)> {
         match &self.header {
             Ok((header, link)) => Ok((header, *link)),
@@ -592,35 +544,29 @@ impl Candidate {
         }
     }
 
-    /// How long the file is.
     pub fn file_len(&self) -> u64 {
         self.file_len
     }
 
-    /// A reader of its records.
     pub fn reader(&self) -> Result<SegmentReader<'_>> {
         let (header, _) = self.header()?;
         Ok(SegmentReader::new(header, &*self.file, &self.path))
     }
 
-    /// The segment that it holds.
     pub fn segment(&self) -> Result<Arc<Segment>> {
         let (header, link) = self.header()?;
         let segment = Segment::new(*header, link, self.path.clone(), self.file.clone());
         Ok(Arc::new(if self.is_writable { segment } else { segment.of_file_to_read() }))
     }
 
-    /// Its file, and the path of that.
     pub fn place(&self) -> (&dyn File, &Path) {
         (&*self.file, &self.path)
     }
 
-    /// What stands in it, if nothing before it is known.
     pub fn beyond(&self, header: &SegmentHeader) -> Result<Beyond> {
         self.probe(header).read()
     }
 
-    /// What is there of it to be looked through: a cut file shows what it still has.
     fn probe(&self, header: &SegmentHeader) -> SegmentProbe {
         let header = SegmentHeader { len: header.len.min(self.file_len), ..*header };
         SegmentProbe { header, path: self.path.clone(), file: self.file.clone() }
@@ -643,7 +589,6 @@ impl Candidate {
     }
 }
 
-/// All files with a segment's name, by number.
 #[derive(Default)]
 pub struct SeenFiles {
     dir: PathBuf,
@@ -663,8 +608,8 @@ impl SeenFiles {
         Ok(SeenFiles { dir: dir.to_owned(), by_number })
     }
 
-    /// Opens a segment and those after it for writing: they are synced, and written to once more when they are used again. The
-    /// others are many where much is retained, and need a descriptor only while they are read.
+    /// Opens the needed segments for writing: they are synced, and later recycled. Retained ones
+    /// may be many and need a descriptor only while they are read.
     fn open_to_write(&mut self, vfs: &dyn Vfs, oldest: FileNumber) -> Result<()> {
         let start_lsn = self.start_of(oldest);
         for candidate in self.by_number.values_mut() {
@@ -677,22 +622,21 @@ impl SeenFiles {
         Ok(())
     }
 
-    /// Where a segment begins; past all others if there is no such one.
     fn start_of(&self, number: FileNumber) -> Lsn {
         let start_of =
             |(_, header): (&Candidate, &SegmentHeader)| (header.number == number).then_some(header.start_lsn);
         self.valid().find_map(start_of).unwrap_or(MAX_LSN)
     }
 
-    /// The files of a segment and of those after it, and their lengths. The system is asked to begin to write them; should that fail, the sync of the
-    /// same open file tells.
+    /// Returns files and lengths from a segment on, for write-back. If that fails, the sync of the
+    /// same open file reports it.
     fn from(&self, oldest: FileNumber) -> Vec<(Arc<dyn File>, u64)> {
         let start_lsn = self.start_of(oldest);
         let segments = self.valid().filter(|(_, header)| header.start_lsn >= start_lsn);
         segments.map(|(candidate, header)| (Arc::clone(&candidate.file), header.len)).collect()
     }
 
-    /// Those that may stand past the log's end: of the last epoch all but the first.
+    /// Returns the segments that may lie past the log's end: of the last epoch all but the first.
     fn probed(&self) -> Vec<SegmentProbe> {
         let last = self.valid().map(|(_, header)| header.epoch).max();
         let segments = self.valid().filter(|(_, header)| Some(header.epoch) == last && !header.begins_epoch());
@@ -705,18 +649,16 @@ impl SeenFiles {
         })
     }
 
-    /// The file of a segment.
     pub fn get(&self, number: FileNumber) -> Option<&Candidate> {
         self.by_number.get(&number)
     }
 
-    /// Those whose header is right.
     pub fn valid(&self) -> impl Iterator<Item = (&Candidate, &SegmentHeader)> {
         self.by_number.values().filter_map(|candidate| Some((candidate, &candidate.header.as_ref().ok()?.0)))
     }
 
-    /// The segment that begins the epoch after `epoch`. Should the making of an epoch have failed and been repeated,
-    /// the later file is the one that was used.
+    /// Returns the segment that begins the epoch after `epoch`. After a failed attempt to begin it,
+    /// the later file counts.
     pub fn successor(&self, epoch: Epoch) -> Option<(&Candidate, &SegmentHeader, Link)> {
         let begins = |header: &SegmentHeader| header.begins_epoch() && header.previous_epoch == epoch;
         self.by_number

@@ -1,8 +1,8 @@
-//! What a second thread does while the log is read.
+//! A second thread that works ahead of recovery.
 //!
-//! It has the system begin to write what is to be synced afterwards, and looks through the last segments for what may stand past the
-//! log's end, the last one first. That is only what the walk would do itself before or after: whatever the thread fails at, or does not come to, the walk
-//! does.
+//! It starts the write-back of the files that recovery will sync, and scans the last segments, in
+//! reverse order, for records past the log's end. Recovery itself does whatever the thread has not
+//! done or failed at.
 
 use super::{
     format::{Lsn, SegmentHeader},
@@ -23,11 +23,10 @@ use std::{
     thread::JoinHandle,
 };
 
-/// No more than so many segments are looked through: more than so many are not made ahead, and in one that holds a part of the log it
-/// is in vain.
+/// Maximum number of segments to scan; no more are made ahead.
 const PROBED_MAX: usize = 4;
 
-/// A segment to be looked through. Its length is no more than the file's.
+/// A segment to scan. Its length is at most the file's.
 pub struct SegmentProbe {
     pub header: SegmentHeader,
     pub path: PathBuf,
@@ -35,29 +34,26 @@ pub struct SegmentProbe {
 }
 
 impl SegmentProbe {
-    /// What stands in it.
     pub fn read(&self) -> Result<Beyond> {
         SegmentReader::new(&self.header, &*self.file, &self.path).beyond(0)
     }
 }
 
-/// The second thread.
 pub struct RecoveryPrefetch {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 struct Shared {
-    /// What nobody has begun, in the order of the log.
     segments: Mutex<Vec<SegmentProbe>>,
     found: Mutex<BTreeMap<FileNumber, Beyond>>,
-    /// Where the segment begins that the walk is in. That one and those before it need not be looked through.
+    /// Start of the segment that recovery has reached; earlier ones need no scan.
     reached: AtomicU64,
 }
 
 impl RecoveryPrefetch {
-    /// Starts it; `None` if there is nothing to do for it, or no thread to be had. `segments` are those of the last epoch but its first one, in any order;
-    /// `written_back` those that the system is to write, and how much of each.
+    /// Returns `None` if there is nothing to scan or no thread. `segments` are those of the last
+    /// epoch except its first, in any order; `written_back` are files and lengths to write back.
     pub fn start(
         runtime: &dyn Runtime,
         mut segments: Vec<SegmentProbe>,
@@ -81,12 +77,11 @@ impl RecoveryPrefetch {
         Some(RecoveryPrefetch { shared, thread: Some(thread) })
     }
 
-    /// The walk is in the segment that begins there.
     pub fn reach(&self, start_lsn: Lsn) {
         self.shared.reached.store(start_lsn, Ordering::Relaxed);
     }
 
-    /// Does what it has not begun, waits for it, and gives what stands in each segment that was looked through.
+    /// Scans the segments not begun and returns the result for each scanned segment.
     pub fn finish(mut self) -> BTreeMap<FileNumber, Beyond> {
         while self.shared.probe_one() {}
         self.join();
@@ -101,13 +96,14 @@ impl RecoveryPrefetch {
 }
 
 impl Shared {
-    /// Looks through the last segment that nobody has begun, unless the walk is in it or past it; whether there was one.
+    /// Scans the last segment not begun, unless recovery has reached it. Returns whether there was
+    /// one.
     fn probe_one(&self) -> bool {
         let Some(probe) = self.segments.lock().pop() else { return false };
         if probe.header.start_lsn <= self.reached.load(Ordering::Relaxed) {
             return false;
         }
-        // What fails here fails once more where it counts.
+        // Recovery meets the same failure where it matters.
         if let Ok(beyond) = probe.read() {
             self.found.lock().insert(probe.header.number, beyond);
         }
@@ -131,7 +127,6 @@ mod tests {
     };
     use std::{path::Path, sync::atomic::AtomicBool, thread};
 
-    /// Segments without records, of which all but the last are cut short.
     fn segments(count: u64) -> Vec<SegmentProbe> {
         let (vfs, len) = (MemVfs::new(), 1 << 20);
         let segment = |number: u64| {
@@ -164,7 +159,7 @@ mod tests {
         for count in 1..=7 {
             let prefetch = RecoveryPrefetch::start(&runtime, segments(count), Vec::new()).unwrap();
             let found = prefetch.finish();
-            // The first one begins where the walk does.
+            // The first one begins where recovery does.
             let expected = count.saturating_sub(PROBED_MAX as u64).max(1)..count;
             assert!(found.keys().copied().eq(expected), "{:?} of {count}", found.keys());
             assert!(found.values().all(|beyond| *beyond == Beyond::default()));

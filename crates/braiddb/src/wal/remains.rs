@@ -1,19 +1,18 @@
-//! Bytes behind the last whole record of the log: a torn or damaged tail, or nothing.
+//! Detects a torn or damaged tail: bytes after the last whole record of the log.
 //!
-//! Where a process was killed, the file goes on behind its last record with zeros, or with bytes of an earlier life of
-//! a recycled segment. Neither is damage. These are a **torn or damaged tail**:
+//! After a kill, the file continues with zeros, or with bytes of an earlier use of a recycled
+//! segment. Neither is damage. These are a **torn or damaged tail**:
 //!
-//! 1. a record whose header is whole and whose payload does not match it;
-//! 2. whole records that the chain does not reach, because one before them is missing or damaged;
-//! 3. a record header that is whole once one bit, or the magic, is put right: its checksum covers the segment's file
-//!    id and the LSN, so it was written there in this life of the file;
-//! 4. in a segment that was never recycled ([`super::format::ZEROED_SEGMENT`]): any byte that is not zero.
+//! 1. a record with a whole header whose payload does not match it;
+//! 2. whole records outside of the chain, because one before them is missing or damaged;
+//! 3. a record header that is whole once one bit, or the magic, is repaired: its checksum covers
+//!    the segment's file id and the LSN, so it was written there in the current use of the file;
+//! 4. in a segment that was never recycled ([`super::format::ZEROED_SEGMENT`]): any nonzero byte.
 //!
-//! A record that was being written at a crash and a durable record that was damaged later look the same: the log cannot
-//! distinguish them, because nothing behind the record says how far the log was synced. What is left undetected: zeros
-//! from a record's first byte to the log's end look like a log that ends there, and in a recycled segment a range of
-//! zeros over a record's header does too, if no whole record stands behind it. There, the tail reaches to the end of its
-//! first record: nothing shows what else was lost.
+//! A record that was being written at a crash and a durable record that was damaged later look the
+//! same, since no later record shows how far the log was synced. Undetected are zeros from a
+//! record's first byte to the log's end. In a recycled segment, zeros over a record's header are
+//! undetected too, if no whole record follows; the tail then ends with its first record.
 
 use super::{
     record::RecordHeader,
@@ -21,19 +20,16 @@ use super::{
 };
 use crate::base::Result;
 
-/// Bytes behind the last whole record that neither zeros nor an earlier life of the file explain.
+/// Bytes after the last whole record that are neither zeros nor of an earlier use of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remains {
-    /// Where they begin in the segment: just behind the last whole record.
     pub offset: u64,
-    /// How many bytes they are.
     pub len: u64,
-    /// What they look like.
     pub detail: String,
 }
 
-/// The torn or damaged tail at `offset`, where the chain of records ends. `found` begins there; `beyond` is what a
-/// search of the rest of the log has found.
+/// `found` begins at `offset`, where the chain ends; `beyond` is the result of a search of the
+/// remaining log.
 pub(super) fn remains(
     reader: &mut SegmentReader<'_>,
     offset: u64,
@@ -70,8 +66,8 @@ pub(super) fn remains(
     Ok(None)
 }
 
-/// Where damage ends that reaches to `end` at least: at the next record whose header is whole, if there is one, or behind the
-/// last byte that is not zero in a segment that was never recycled.
+/// Returns the end of damage that reaches at least to `end`: the next record with a whole header,
+/// or, in a segment that was never recycled, the end of the nonzero bytes.
 fn end_of_damage(reader: &mut SegmentReader<'_>, end: u64, beyond: &Beyond) -> Result<u64> {
     if beyond.records > 0
         && let Some((at, _)) = reader.next_record(end)?

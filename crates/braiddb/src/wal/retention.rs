@@ -1,17 +1,20 @@
-//! What is kept of the log beyond what recovery needs, for those who read it later.
+//! Retains log that recovery no longer needs, for readers.
 //!
-//! A segment of which everything is in runs is *retained* until the retained ones together are longer than their limit, or
-//! older; then the oldest are let go of, and used again or removed. The **floor** is the last sequence number before what is held:
-//! whoever has read up to it can go on, and whoever has not has missed something, and is told so.
+//! A segment whose commits are all in runs is *retained* until the retained segments exceed their
+//! limit in bytes or age; then the oldest are released, and recycled or removed. The **floor** is
+//! the last sequence number before the oldest segment. A reader that has passed the floor can
+//! continue; any other has missed commits and gets an error.
 //!
-//! **Readers and recycling.** A segment that somebody reads is **pinned**. Pins are taken under the lock under which segments are let go
-//! of, and only of segments that are held. One that is let go of while it is pinned is removed and never used again, so that its
-//! reader, who has the file open, reads on to its end; it finds then that what follows is gone. So no reader keeps a writer waiting,
-//! and each keeps the space of one segment at most.
+//! **Readers and recycling.** A reader **pins** its segment. A pin is taken under the lock under
+//! which segments are released, and only of segments in the list. A segment that is released while
+//! pinned is removed and never recycled: its reader has the file open, reads to its end, and then
+//! finds that the next segment is gone. So no reader blocks a writer, and each pins the space of at
+//! most one segment.
 //!
-//! **After a restart** the retained segments are found again, going back from the oldest that recovery needs: the seal that ends a
-//! segment names the one that follows, and the header of an epoch's first segment tells where the epoch before ended, and with which
-//! link. Nothing else has to be written down. Where the chain of them breaks, or is longer than the limit, the rest is left over.
+//! **After a restart** the retained segments are found by going back from the oldest that recovery
+//! needs: a segment's seal names its successor, and the first header of an epoch stores end and
+//! link of the previous epoch. Nothing else is stored. Segments before a break in that chain, or
+//! beyond the limit, are not retained.
 
 use super::{
     format::SegmentHeader,
@@ -27,12 +30,11 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// How much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetentionLimit {
-    /// The most bytes of retained segments, and of what is kept for their sake; 0: nothing is retained.
+    /// Maximum bytes of retained segments and of data that they pin; 0 retains nothing.
     pub bytes: u64,
-    /// How long they are kept at most after the last commit in them, in microseconds.
+    /// Maximum age of a segment's last commit, in microseconds.
     pub age_us: u64,
 }
 
@@ -43,13 +45,11 @@ impl Default for RetentionLimit {
 }
 
 impl RetentionLimit {
-    /// Whether anything is retained at all.
     pub fn is_on(&self) -> bool {
         self.bytes > 0
     }
 }
 
-/// The retained segments, in log order, and the floor.
 #[derive(Debug, Default)]
 pub struct Retained {
     pub segments: VecDeque<Arc<Segment>>,
@@ -58,8 +58,8 @@ pub struct Retained {
 }
 
 impl Retained {
-    /// Takes out the segments, the oldest first, that are beyond the limit. `beside` tells how many bytes are kept elsewhere for
-    /// what stands above a floor; `next` is the segment after the last one.
+    /// Removes the oldest segments that are beyond the limit. `beside` returns the bytes that
+    /// retention down to a floor pins outside the log; `next` is the segment after the last one.
     pub fn trim(
         &mut self,
         now_us: u64,
@@ -70,7 +70,7 @@ impl Retained {
         let mut bytes: u64 = self.segments.iter().map(|segment| segment.header.len).sum();
         let mut released = Vec::new();
         while let Some(first) = self.segments.front() {
-            // Nothing was committed to it after the next one began.
+            // No commit went to it after the next segment began.
             let ended_us = self.segments.get(1).or(next).map_or(now_us, |after| after.header.base_time_us);
             let is_old = now_us.saturating_sub(ended_us) > limit.age_us;
             let is_much = bytes > limit.bytes || bytes.saturating_add(beside(self.floor)) > limit.bytes;
@@ -85,12 +85,12 @@ impl Retained {
     }
 }
 
-/// A segment that is being read. As long as this is there, its file is not used again.
+/// A segment in use by a reader: its file is not recycled meanwhile.
 #[derive(Debug)]
 pub struct Pin(Arc<Segment>);
 
 impl Pin {
-    /// To be taken while the segment is held and the lock on the list of those is too.
+    /// The segment is in the list of segments, and the caller holds the list's lock.
     pub fn new(segment: &Arc<Segment>) -> Pin {
         segment.readers.fetch_add(1, Ordering::AcqRel);
         Pin(Arc::clone(segment))
@@ -111,7 +111,7 @@ impl Drop for Pin {
     }
 }
 
-/// The segments, in log order, that lead up to `oldest` and are within the limit, of those that recovery does not need.
+/// Finds the segments, in log order, that lead up to `oldest` and are within the limit.
 pub fn find_retained(
     files: &SeenFiles,
     oldest: &SegmentHeader,
@@ -135,7 +135,6 @@ pub fn find_retained(
     Ok(found)
 }
 
-/// The segment of this file, if it is the one that `after` follows.
 fn ended_by(candidate: &Candidate, after: &SegmentHeader) -> Result<Option<Arc<Segment>>> {
     let Ok((header, _)) = candidate.header() else { return Ok(None) };
     let first_lsn = header.start_lsn + super::format::SEGMENT_HEADER_LEN;
@@ -157,7 +156,7 @@ fn ended_by(candidate: &Candidate, after: &SegmentHeader) -> Result<Option<Arc<S
     Ok(Some(segment))
 }
 
-/// The last sequence number before the seal that leads to `after`, if such a one ends the segment.
+/// Returns the last sequence number before the seal that leads to `after`, if it ends the segment.
 fn seal_sequence(candidate: &Candidate, after: &SegmentHeader) -> Result<Option<SequenceNumber>> {
     let (header, _) = candidate.header()?;
     let mut reader = candidate.reader()?;
@@ -174,7 +173,7 @@ fn seal_sequence(candidate: &Candidate, after: &SegmentHeader) -> Result<Option<
     Ok(None)
 }
 
-/// The last sequence number of the segment, if it ends where, and with the link that, the first one of the next epoch says.
+/// Returns the last sequence number of the segment if it ends as the next epoch's header says.
 fn ends_epoch(candidate: &Candidate, after: &SegmentHeader) -> Result<Option<SequenceNumber>> {
     let (header, first_link) = candidate.header()?;
     let mut reader: SegmentReader<'_> = candidate.reader()?;

@@ -1,7 +1,7 @@
 //! Reads the records of one segment, in order or after a break.
 //!
-//! Memory: a window of the file, at least as long as the longest record asked for. No length from the file is believed
-//! beyond the segment's own, and that not beyond the file's.
+//! Memory is a window of the file, at least as long as the longest record requested. Lengths in the
+//! file are limited to the segment's length, and that to the file's.
 
 use super::{
     format::{Lsn, SEGMENT_HEADER_LEN, SegmentHeader},
@@ -17,10 +17,8 @@ use crate::{
 };
 use std::{borrow::Cow, path::Path};
 
-/// How much is read at once.
 const WINDOW_LEN: u64 = 256 << 10;
 
-/// A reader of a segment whose header has been verified.
 pub struct SegmentReader<'a> {
     header: &'a SegmentHeader,
     file: &'a dyn File,
@@ -29,30 +27,22 @@ pub struct SegmentReader<'a> {
     window_at: u64,
 }
 
-/// What begins at an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// A whole record. Whether it continues the chain is for the caller to see.
     Record(Record),
-    /// A record whose payload does not match its header.
     Torn(Record),
-    /// Bytes with a record's magic that are no header of this segment.
+    /// Bytes with a record's magic but no valid header of this segment.
     Remains,
-    /// Anything else.
     Nothing,
 }
 
-/// What stands past the end of a chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beyond {
-    /// How many whole records.
     pub records: u64,
-    /// The highest `durable_lsn` of any.
     pub durable_lsn: Lsn,
 }
 
 impl Beyond {
-    /// Takes in what was found elsewhere.
     pub fn add(&mut self, other: Beyond) {
         self.records += other.records;
         self.durable_lsn = self.durable_lsn.max(other.durable_lsn);
@@ -60,12 +50,10 @@ impl Beyond {
 }
 
 impl<'a> SegmentReader<'a> {
-    /// A reader of `file`, whose header area holds `header`.
     pub fn new(header: &'a SegmentHeader, file: &'a dyn File, path: &'a Path) -> SegmentReader<'a> {
         SegmentReader { header, file, path, window: Vec::new(), window_at: 0 }
     }
 
-    /// What begins at `offset`.
     pub fn find(&mut self, offset: u64) -> Result<Found> {
         let segment = self.header;
         let left = segment.len.saturating_sub(offset);
@@ -85,7 +73,6 @@ impl<'a> SegmentReader<'a> {
         Ok(if is_whole { Found::Record(record) } else { Found::Torn(record) })
     }
 
-    /// The unpacked payload of the whole record that was found at `offset`.
     pub fn payload(&mut self, offset: u64, record: &Record) -> Result<Cow<'_, [u8]>> {
         let path = self.path;
         let bad = |detail: &str| Error::corruption(path, offset, detail);
@@ -100,13 +87,13 @@ impl<'a> SegmentReader<'a> {
             .ok_or_else(|| bad("the log record's payload cannot be unpacked"))
     }
 
-    /// Looks for whole records anywhere from `offset` on, their place in the chain disregarded.
+    /// Searches for whole records from `offset` on, in the chain or not.
     pub fn beyond(&mut self, offset: u64) -> Result<Beyond> {
         let mut beyond = Beyond::default();
         let mut offset = offset.max(SEGMENT_HEADER_LEN);
         while let Some(at) = self.next_magic(offset)? {
-            // A header that passes was written here in this life of the file, so nothing begins inside its record.
-            // Stepping over it also keeps the time linear.
+            // A valid header was written here in the current use of the file, so no other record
+            // begins inside this one. Skipping it also keeps the time linear.
             let (record, seen) = match self.find(at)? {
                 Found::Record(record) => (record, Beyond { records: 1, durable_lsn: record.header.durable_lsn }),
                 Found::Torn(record) => (record, Beyond::default()),
@@ -121,7 +108,7 @@ impl<'a> SegmentReader<'a> {
         Ok(beyond)
     }
 
-    /// The first record from `offset` on whose header is whole, wherever it stands in the chain.
+    /// Returns the first record from `offset` on with a whole header, in the chain or not.
     pub fn next_record(&mut self, offset: u64) -> Result<Option<(u64, Record)>> {
         let mut offset = offset.max(SEGMENT_HEADER_LEN);
         while let Some(at) = self.next_magic(offset)? {
@@ -133,7 +120,8 @@ impl<'a> SegmentReader<'a> {
         Ok(None)
     }
 
-    /// The record at `offset`, if its header is whole once one bit of it, or its magic, is put right.
+    /// Returns the record at `offset` if its header is whole once one bit, or its magic, is
+    /// repaired.
     pub fn repaired(&mut self, offset: u64) -> Result<Option<Record>> {
         let segment = self.header;
         let len = segment.len.saturating_sub(offset).min(RECORD_HEADER_LEN_MAX as u64);
@@ -143,7 +131,7 @@ impl<'a> SegmentReader<'a> {
         if with_magic.is_some() {
             return Ok(with_magic);
         }
-        // Byte 2 is the length of the header; bytes behind the header have no part in its checksum.
+        // Byte 2 is the header's length; later bytes are not in its checksum.
         let header_len = bytes.get(2).map_or(0, |len| usize::from(*len)).max(3).min(bytes.len());
         for bit in 0..8 * header_len {
             let Some(byte) = bytes.get_mut(bit / 8) else { break };
@@ -159,17 +147,15 @@ impl<'a> SegmentReader<'a> {
         Ok(None)
     }
 
-    /// Whether nothing but zeros stands where this life of the file has not written.
     pub fn is_zeroed(&self) -> bool {
         self.header.is_zeroed
     }
 
-    /// The length of the segment, as its header says.
     pub fn len(&self) -> u64 {
         self.header.len
     }
 
-    /// Just past the last byte from `offset` on that is not zero; `None` if all are.
+    /// Returns the end of the last nonzero byte from `offset` on; `None` if all are zero.
     pub fn end_of_written(&mut self, mut offset: u64) -> Result<Option<u64>> {
         let mut end = None;
         while offset < self.header.len {
@@ -186,11 +172,12 @@ impl<'a> SegmentReader<'a> {
         Ok(end)
     }
 
-    /// The first place from `offset` on where a record might begin.
+    /// Returns the first offset from `offset` on where a record may begin.
     pub(super) fn next_magic(&mut self, mut offset: u64) -> Result<Option<u64>> {
         while offset < self.header.len {
             if !self.holds(offset, 1) {
-                // What was never written need not be read; but a file that was cut must be noticed, so its last byte is.
+                // Skip unwritten parts, but read the last byte: a file that was cut must be
+                // noticed.
                 let io_error = |e| Error::io("look for what is written in", self.path, e);
                 let last = self.header.len - 1;
                 offset = self.file.next_written(offset).map_err(io_error)?.unwrap_or(last).clamp(offset, last);
@@ -208,12 +195,11 @@ impl<'a> SegmentReader<'a> {
         Ok(None)
     }
 
-    /// The stored payload of the record at `offset`; `None` if it reaches past the segment.
     fn stored(&mut self, offset: u64, record: &Record) -> Result<Option<&[u8]>> {
         self.bytes(offset + record.header_len as u64, u64::from(record.header.stored_len))
     }
 
-    /// The `len` bytes at `offset`; `None` if they reach past the segment.
+    /// Returns `None` if the bytes reach past the segment.
     fn bytes(&mut self, offset: u64, len: u64) -> Result<Option<&[u8]>> {
         if offset.checked_add(len).is_none_or(|end| end > self.header.len) {
             return Ok(None);
@@ -229,7 +215,6 @@ impl<'a> SegmentReader<'a> {
         }
     }
 
-    /// Whether the `len` bytes at `offset` are in the window.
     fn holds(&self, offset: u64, len: u64) -> bool {
         offset >= self.window_at && offset + len <= self.window_at + self.window.len() as u64
     }

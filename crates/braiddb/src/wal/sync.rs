@@ -1,4 +1,4 @@
-//! Shared syncs: many waiters, one flush of the disk.
+//! Shared syncs: many waiters, one disk flush.
 
 use super::format::Lsn;
 use crate::base::{Error, Result};
@@ -18,14 +18,12 @@ pub struct Latch {
 }
 
 impl Latch {
-    /// Latches, unless an earlier failure did.
     pub fn set(&self, reason: impl Into<String>) {
         let reason = reason.into();
         tracing::error!(reason, "the log takes no more writes");
         let _ = self.reason.set(reason);
     }
 
-    /// [`Error::ReadOnly`] if latched.
     pub fn check(&self) -> Result<()> {
         match self.reason.get() {
             Some(reason) => Err(Error::ReadOnly { reason: reason.clone() }),
@@ -33,7 +31,6 @@ impl Latch {
         }
     }
 
-    /// Why it is latched.
     pub fn reason(&self) -> Option<&str> {
         self.reason.get().map(String::as_str)
     }
@@ -43,42 +40,39 @@ impl Latch {
     }
 }
 
-/// Makes many calls of `sync` share one flush, without a thread of its own.
+/// Makes concurrent calls of `sync` share one flush, without a thread of its own.
 ///
-/// **Who does what.** A caller whose LSN is durable returns after one atomic load. Otherwise the first caller leads: it
-/// runs the flush on its own thread, without holding the lock. Callers that come meanwhile each leave a waiter in the
-/// queue and park. When the flush ends, the leader takes out those it covers, hands the lead to one of the rest (whose
-/// records came too late for this flush), and only then, with the lock released, writes each waiter's own state word
-/// and unparks it.
+/// **Roles.** A caller whose LSN is durable returns after one atomic load. Otherwise the first
+/// caller leads: it runs the flush without the lock. Later callers each queue a waiter and park.
+/// After the flush, the leader takes out the waiters that it covers and hands the lead to one of
+/// the others. Only then, with the lock released, it writes each waiter's state word and unparks
+/// it.
 ///
-/// **No convoy.** A woken waiter reads its own word and returns: it touches neither the lock nor anything that others
-/// wait for, and it is woken exactly once. The next leader starts its flush at once, beside the threads that return.
-/// The lock guards only the queue and is held for a few instructions.
+/// **No convoy.** A woken waiter reads its own word and returns, without the lock or other shared
+/// data. The next leader starts its flush at once. The lock guards only the queue, for a few
+/// instructions.
 ///
-/// **Company.** Threads that commit again as soon as they can would fall into two halves that take turns, each flush
-/// serving one of them. So a leader first lets others run, while fewer wait than were here lately; the more often that
-/// was in vain, the shorter.
+/// **Waiting for company.** Threads that commit in a loop would split into two halves, each flush
+/// serving one of them. So a leader yields while fewer threads wait than took part in the last
+/// round, and yields less after each round in vain.
 ///
-/// **Order.** The leader publishes `durable` with release before it wakes anybody; a woken waiter has the result in
-/// its word. A failed flush latches before anybody is woken; from then on every waiter and every later caller whose
-/// LSN is not durable gets an error, and no flush is tried again.
+/// **Order.** The leader stores `durable` (release) before it wakes a waiter. A failed flush
+/// latches before any waiter is woken; from then on every caller whose LSN is not durable gets an
+/// error, and no flush is retried.
 #[derive(Debug)]
 pub struct SyncStage {
     durable: AtomicU64,
     syncs: AtomicU64,
     queue: Mutex<Queue>,
-    /// How many threads waited for a flush, or were served by it, when the last one ended.
     company: AtomicUsize,
-    /// How often in a row a leader has let others run in vain.
     disappointments: AtomicU32,
 }
 
-/// A leader lets others run so many times at most.
 const YIELDS_MAX: u32 = 100;
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Whether some thread runs a flush or has been told to.
+    /// Whether a thread runs a flush or was woken to do so.
     led: bool,
     waiters: Vec<Arc<Waiter>>,
 }
@@ -96,7 +90,6 @@ const FAILED: u8 = 2;
 const LEAD: u8 = 3;
 
 impl SyncStage {
-    /// A stage that knows everything below `durable` to be synced.
     pub fn new(durable: Lsn) -> SyncStage {
         SyncStage {
             durable: AtomicU64::new(durable),
@@ -107,18 +100,16 @@ impl SyncStage {
         }
     }
 
-    /// How far the log is known to be synced.
     pub fn durable_lsn(&self) -> Lsn {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// How many flushes have succeeded.
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
 
-    /// Returns when everything below `up_to` is synced. `flush` makes all that was appended before its call durable,
-    /// and returns the LSN up to which that is; everything below `up_to` has been appended.
+    /// Waits until everything below `up_to`, which has been appended, is synced. `flush` makes
+    /// everything appended before its call durable and returns its end.
     pub fn wait(&self, up_to: Lsn, latch: &Latch, flush: impl Fn() -> Result<Lsn>) -> Result<Lsn> {
         if self.durable_lsn() >= up_to {
             return Ok(self.durable_lsn());
@@ -170,7 +161,6 @@ impl SyncStage {
 }
 
 impl SyncStage {
-    /// Lets others run while fewer wait than may be expected.
     fn await_company(&self) {
         let expected = self.company.load(Ordering::Relaxed);
         if expected <= 1 {
@@ -195,20 +185,20 @@ impl Waiter {
             if state != WAITING {
                 return state;
             }
-            // Parking may end without reason, or on a token that some other use of this thread left.
+            // `park` may return spuriously, or for an old token of this thread.
             thread::park();
         }
     }
 
     fn wake(&self, state: u8) {
-        // The clone outlives the waiter, which its thread may drop as soon as the state is stored.
+        // Clone the handle: the thread may drop its waiter once the state is stored.
         let thread = self.thread.clone();
         self.state.store(state, Ordering::Release);
         thread.unpark();
     }
 }
 
-/// Gives up the lead on every way out of a flush, a panic included: nobody may be left parked.
+/// Passes on the lead on every exit from a flush, even by a panic: no waiter may stay parked.
 struct Handover<'a> {
     stage: &'a SyncStage,
     latch: &'a Latch,
@@ -231,7 +221,7 @@ impl Drop for Handover<'_> {
             queue.waiters = late;
             (done, next)
         };
-        // The next flush should begin before anybody else is woken.
+        // Start the next flush before waking the others.
         if let Some(next) = next {
             next.wake(LEAD);
         }

@@ -1,10 +1,10 @@
 //! Follows a log that another process writes.
 //!
-//! A [`Tail`] stands where a recovery ended, and goes on from there as far as whole records continue the chain. Their checksums
-//! have the segment's file id in them, and each carries the link of the one before: so what is taken is what was written there, in
-//! that order, whatever the writer does to the file meanwhile. What is not there yet may come later. A segment that was recycled
-//! never shows anything again: that is told by its header, which is the first thing to be written anew. So who follows must look first
-//! whether the manifest has gone on, and begin anew where the log now begins, if the tail is lost or another epoch was begun.
+//! A [`Tail`] starts at the end of a recovery and continues as far as whole records extend the
+//! chain. Checksums and links prove that the records were written there in that order, whatever the
+//! writer does to the file meanwhile. A recycled segment yields no more records; its header, which
+//! is rewritten first, reveals that. So a follower must first check for a newer manifest, and
+//! restart where the log now begins if the tail is lost or another epoch has begun.
 
 use super::{
     format::{Link, SEGMENT_HEADER_LEN, SegmentHeader, segment_path},
@@ -22,7 +22,6 @@ use std::{
     sync::Arc,
 };
 
-/// Where a reader of the log has come to.
 pub struct Tail {
     header: SegmentHeader,
     path: PathBuf,
@@ -30,23 +29,19 @@ pub struct Tail {
     position: Position,
 }
 
-/// What came of following.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Followed {
-    /// All whole records there are were visited.
     All,
-    /// The log cannot be followed from here any more: it must be read from where the manifest says that it begins.
     Lost,
 }
 
 impl Tail {
-    /// A tail that stands in a segment, between two records.
     pub(super) fn new(header: SegmentHeader, path: PathBuf, file: Arc<dyn File>, position: Position) -> Tail {
         Tail { header, path, file, position }
     }
 
-    /// Shows the commit groups that have come since to `visitor`, in order. Where it does not take one the log is lost: what that refers
-    /// to may have been moved meanwhile.
+    /// Calls `visitor` with the new commit groups, in order. If it refuses one, the log is lost:
+    /// the data that the group refers to may have been moved.
     pub fn follow(
         &mut self,
         vfs: &dyn Vfs,
@@ -55,7 +50,7 @@ impl Tail {
     ) -> Result<Followed> {
         loop {
             match self.segment(visitor)? {
-                // Asked afterwards: a segment that was not recycled by then has shown all it had.
+                // Check afterwards: a segment not recycled by now has shown all its records.
                 Step::End if self.is_same_segment()? => return Ok(Followed::All),
                 Step::End | Step::Lost => return Ok(Followed::Lost),
                 Step::Sealed(number, file_id, after) => {
@@ -67,26 +62,24 @@ impl Tail {
         }
     }
 
-    /// Whether the file is still what it was, so that what was read of it before was all of the log there.
+    /// Returns whether the file was not recycled, so that everything read from it was of the log.
     pub fn is_same_segment(&self) -> Result<bool> {
         let header = read_header(&*self.file, &self.path)?;
         Ok(header.is_some_and(|(header, _)| header == self.header))
     }
 
-    /// Whether a record that continues the chain stands here by now.
     pub fn has_gone_on(&self) -> Result<bool> {
         let mut reader = SegmentReader::new(&self.header, &*self.file, &self.path);
         let found = reader.find(self.position.offset)?;
         Ok(matches!(found, Found::Record(record) if record.header.previous_link == self.position.link))
     }
 
-    /// The error about a segment that was recycled while it was read.
     pub fn lost(&self) -> Error {
         Error::corruption(&self.path, 0, "the log segment was written anew while it was read")
     }
 
-    /// Goes on in the segment that a seal names, which ends at a position; whether it is there. If not, the tail stands before the
-    /// seal still, as after an error, so that who follows again comes to it again.
+    /// Moves to the segment that a seal at the end of `at` names. Returns false if it is not there:
+    /// the tail then stays before the seal, and the next call tries again.
     fn enter(&mut self, vfs: &dyn Vfs, dir: &Path, named: (FileNumber, FileId), at: Position) -> Result<bool> {
         let (number, file_id) = named;
         let path = segment_path(dir, number);
@@ -109,7 +102,6 @@ impl Tail {
         Ok(fits)
     }
 
-    /// Goes to the end of what there is in the present segment, or to the seal that ends it.
     fn segment(&mut self, visitor: &mut dyn FnMut(&RecordInfo, &[u8]) -> Result<Visit>) -> Result<Step> {
         let mut reader = SegmentReader::new(&self.header, &*self.file, &self.path);
         loop {
@@ -153,15 +145,12 @@ impl Tail {
     }
 }
 
-/// What a segment led to.
 enum Step {
     End,
     Lost,
-    /// By which segment it goes on, and where the seal ends.
     Sealed(FileNumber, FileId, Position),
 }
 
-/// The header of a segment and the link of its first record; `None` if there is no whole one.
 pub(super) fn read_header(file: &dyn File, path: &Path) -> Result<Option<(SegmentHeader, Link)>> {
     let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
     match file.read_exact_at(&mut bytes, 0) {

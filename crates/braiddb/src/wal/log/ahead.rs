@@ -1,14 +1,14 @@
-//! The next segments, made and synced before the log needs them.
+//! Makes and syncs the next segments before the log needs them.
 //!
-//! A segment's header must be on disk before a seal names it, and a sync takes milliseconds where the device is busy, or most of a second
-//! where it is much shared. So a background thread makes the next segment while there is room in the present one, and the ones after
-//! that where segments are filled quickly. A header tells where its segment begins,
-//! which nobody knows beforehand; so it begins where the file of the one before it ends, and a note of zeros fills what is left
-//! before the seal.
+//! A segment's header must be on disk before a seal names it, and a sync takes milliseconds on a
+//! busy device, up to most of a second on a shared one. So a background thread makes the next
+//! segment while the current one has room, and more if segments fill quickly. A header stores where
+//! its segment begins, which is not known in advance. So a segment made ahead begins where the
+//! previous one's file ends, and a note of zeros fills the space before the seal.
 //!
-//! The appender makes a segment of its own where none is there in time, where much would have to be filled, and where
-//! the log was synced meanwhile: a segment's header tells how far it was synced when the segment begins, and that alone
-//! may tell damage to what stands before it. Those that were made beforehand are of no use then.
+//! The appender makes a segment itself if none is ready, if the note would be too long, or after a
+//! sync. The header stores how far the log was synced when the segment began, which alone may
+//! reveal damage before it; so segments made before a sync are useless.
 
 use super::{Prepared, Tail, Wal, count, following_len, map};
 use crate::{
@@ -22,54 +22,53 @@ use crate::{
 };
 use std::sync::{Arc, atomic::Ordering};
 
-/// No more than this part of a segment is filled.
+/// The filling note takes at most 1/16 of a segment.
 const FILLING_PART_MAX: u64 = 16;
 
-/// The next segment is asked for when this part of one is used.
+/// The next segment is requested once a quarter of the current one is used.
 const ASKED_AT_PART: u64 = 4;
 
-/// The log is made ready for what is written in so long. A sync was seen to take 0.6 s where others had the device.
+/// Segments are made ahead for the writes of this many nanoseconds. Syncs of 0.6 s were seen on a
+/// shared device.
 const AHEAD_NS: u64 = 500_000_000;
 
-/// But for no more than so many segments: recovery looks through all of them for what may stand past the log's end.
+/// Maximum number of segments made ahead: recovery scans all of them for records past the log's
+/// end.
 const AHEAD_SEGMENTS_MAX: u64 = 3;
 
-/// How much is left of a segment after which another is made, so that a note and a seal surely fit.
+/// Free bytes at which a segment ends, so that a note and a seal surely fit.
 pub(super) const FILLING_LEN_MIN: u64 = RECORD_HEADER_LEN_MAX as u64 + SEAL_LEN_MAX;
 
-/// A log is synced often where it is each time that so many bytes were appended, or more often.
+/// A log counts as synced often if there is a sync for at most this many appended bytes.
 const OFTEN_SYNCED_LEN: u64 = 256 << 10;
 
-/// A spare that is written to is no longer than this, if others may be: it may be that less of it is needed, and who syncs meanwhile
-/// waits for the device.
+/// Maximum length of a spare filled with zeros, in bytes. A longer one may be partly wasted, and
+/// concurrent syncs wait for the device.
 const WRITTEN_LEN_MAX: u64 = 4 << 20;
 
-/// What a segment made beforehand goes by.
 struct Outlook {
-    /// Where the segment before it begins. (Its number may come back: files are used again.)
+    /// Start of the previous segment, since its number may be reused.
     follows: Lsn,
     header: SegmentHeader,
     usual_len: u64,
-    /// Whether the log was synced since the present segment began: then it will have been synced again before the next begins.
+    /// The log was synced since the current segment began: it will be again before the next one
+    /// begins.
     is_synced: bool,
 }
 
-/// What stands before the seal of a segment that is followed by one made beforehand.
 enum Filling {
     Nothing,
-    /// A note with so many zeros.
     Note {
         payload_len: usize,
     },
 }
 
 impl Wal {
-    /// Whether somebody is to be told that [`Wal::prepare_next`] has work to do; once a segment.
+    /// Returns whether to wake the thread that calls [`Wal::prepare_next`], once a segment.
     pub fn take_call_for_next(&self) -> bool {
         self.calls_for_next.load(Ordering::Relaxed) && self.calls_for_next.swap(false, Ordering::Relaxed)
     }
 
-    /// Calls for the next segment once enough of the present one is used.
     pub(super) fn call_for_next(&self, tail: &mut Tail) {
         if tail.offset >= tail.calls_at {
             tail.calls_at = u64::MAX;
@@ -77,9 +76,8 @@ impl Wal {
         }
     }
 
-    /// Makes a segment ahead of need, if it was called for, so that a full one costs the appender no sync. Where the
-    /// log is synced now and then, a file for it is made and no more. For a background thread, which is to call again as long as
-    /// something was made: returns whether.
+    /// Makes a segment ahead if requested, or only a file where the log is synced now and then.
+    /// Returns whether it made one: the background thread then calls again.
     pub fn prepare_next(&self) -> Result<bool> {
         self.latch.check()?;
         let Outlook { follows, mut header, usual_len, .. } = match self.outlook() {
@@ -113,14 +111,13 @@ impl Wal {
         Ok(true)
     }
 
-    /// What the next segment to be made would be; `None` if none is called for.
     fn outlook(&self) -> Option<Outlook> {
         let tail = self.tail.lock();
         let durable_lsn = self.durable_lsn();
         if tail.calls_at < u64::MAX || tail.prepared.is_some() {
             return None;
         }
-        // What was made before the log was synced will be made once more.
+        // Segments made before a sync are useless and will be made again.
         let is_current = |segment: &Arc<Segment>| segment.header.durable_lsn == durable_lsn;
         let wanted = tail.ahead_wanted(self.context.runtime.monotonic_coarse_ns());
         if tail.ahead.len() as u64 >= wanted || !tail.ahead.iter().all(is_current) {
@@ -151,8 +148,8 @@ impl Wal {
         Some(Outlook { follows: last.start_lsn, header, usual_len, is_synced })
     }
 
-    /// The segment made beforehand, if it will do for a record of up to `len` bytes, and the seal that leads to it: the rest
-    /// of the present segment is filled. One that will not do becomes a spare.
+    /// Takes the segment made ahead, if it suits a record of up to `len` bytes, and fills the
+    /// current one. An unsuitable segment becomes a spare.
     pub(super) fn go_on_ahead(&self, tail: &mut Tail, len: u64) -> Result<Option<Prepared>> {
         let Some(next) = tail.ahead.front().cloned() else { return Ok(None) };
         let has_room = next.header.len >= SEGMENT_HEADER_LEN + len + SEAL_LEN_MAX;
@@ -175,12 +172,11 @@ impl Wal {
         Ok(Some(Prepared { next, seal }))
     }
 
-    /// How long a spare is at most that is written to.
     pub(super) fn written_len_max(&self) -> u64 {
         WRITTEN_LEN_MAX.min(self.options.segment_len)
     }
 
-    /// Gives up the segments made beforehand, if there are any: each follows the one before.
+    /// Turns all segments made ahead into spares: each one follows the previous one.
     pub(super) fn drop_ahead(&self, tail: &mut Tail) {
         let mut spares = self.spares.lock();
         spares.extend(tail.ahead.drain(..).map(|next| next.to_spare(next.file(), next.header.durable_lsn)));
@@ -189,22 +185,19 @@ impl Wal {
 }
 
 impl Tail {
-    /// When the next segment is asked for.
     pub(super) fn calls_at(segment: &Segment) -> u64 {
         segment.header.len / ASKED_AT_PART
     }
 
-    /// From which offset on a segment may never have been written to.
     pub(super) fn written_to(segment: &Segment) -> u64 {
         if segment.is_written { u64::MAX } else { SEGMENT_HEADER_LEN }
     }
 
-    /// Whether there were many syncs for the bytes in the present segment.
     pub(super) fn is_synced_often(&self, syncs: u64) -> bool {
         syncs.saturating_sub(self.began_syncs).saturating_mul(OFTEN_SYNCED_LEN) >= self.offset
     }
 
-    /// How many segments are to be there ahead, by how quickly the present one was used so far.
+    /// Returns the number of segments to make ahead, from the fill rate of the current one.
     fn ahead_wanted(&self, now_ns: u64) -> u64 {
         let used = self.offset.max(1);
         let took_ns = now_ns.saturating_sub(self.began_ns).max(1);
@@ -213,8 +206,8 @@ impl Tail {
         u64::try_from(segments).unwrap_or(u64::MAX).clamp(1, AHEAD_SEGMENTS_MAX)
     }
 
-    /// What must stand before the seal for it to end where the segment's file does; `None` if that is too much, or if there
-    /// happen to be no records of such a length.
+    /// Returns the filling that makes the seal end where the file ends. `None` if it would be too
+    /// long, or if no record has that length.
     fn filling(&self, next: &SegmentHeader) -> Option<Filling> {
         let present = &self.segment.header;
         let left = present.len.checked_sub(self.offset).filter(|left| *left <= present.len / FILLING_PART_MAX)?;

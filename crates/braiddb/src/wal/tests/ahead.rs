@@ -1,4 +1,4 @@
-//! Segments that are made before the log needs them.
+//! Segments made ahead.
 
 use super::*;
 use crate::{
@@ -8,7 +8,6 @@ use crate::{
 use std::io::ErrorKind;
 use std::sync::{OnceLock, atomic::AtomicBool};
 
-/// Long enough that what is left at a segment's end is worth filling.
 fn world() -> World {
     let mut world = World::new();
     (world.options.segment_len, world.options.compress_at_len) = (16 << 10, usize::MAX);
@@ -19,7 +18,7 @@ fn syncs(world: &World) -> usize {
     world.vfs.journal().iter().filter(|(operation, _)| *operation == Operation::Sync).count()
 }
 
-/// The payload lengths of the notes in a segment, and what the segment's header says.
+/// Returns the payload lengths of the notes in a segment, and the segment's header.
 fn notes_of(world: &World, number: u64) -> (Vec<u32>, crate::wal::SegmentHeader) {
     let mut notes = Vec::new();
     let path = Path::new(DIR).join(format!("{number:06}.wal"));
@@ -59,7 +58,7 @@ fn the_appender_syncs_nothing_and_the_log_comes_back() {
     let begun = wal.stats().segments_created + wal.stats().segments_recycled - 1;
     assert!(made >= begun && begun > 20, "{made} made for {begun}");
     assert_eq!(synced_by_appender, 0);
-    // Nothing was synced but headers, so that a crash may take all else.
+    // Only headers were synced, so a crash may lose all records.
     let (seen, _) = World::on(world.vfs.crashed(|| false)).replay(&input).unwrap();
     assert_eq!(seen, groups(input.flushed + 1..input.flushed + 1 + seen.len() as u64));
     let mut odd = Random(7);
@@ -71,7 +70,7 @@ fn the_appender_syncs_nothing_and_the_log_comes_back() {
     }
 }
 
-/// The note before a seal has to take exactly what is left, however late the next segment is made.
+/// The note before a seal must take exactly the free space, however late the next segment is made.
 #[test]
 fn whatever_is_left_of_a_segment_is_filled() {
     let mut filled = std::collections::BTreeSet::new();
@@ -79,7 +78,6 @@ fn whatever_is_left_of_a_segment_is_filled() {
         let world = world();
         let wal = world.create(WalStart::new_log());
         let first = wal.segments()[0].clone();
-        // The first of these calls for the next segment.
         wal.append(&group(1), &vec![1; 12 << 10]).unwrap();
         assert!(late || wal.prepare_next().unwrap());
         let left = (first.start_lsn + first.len - wal.end_lsn()) as usize;
@@ -93,7 +91,7 @@ fn whatever_is_left_of_a_segment_is_filled() {
         let (notes, _) = notes_of(&world, first.number);
         filled.extend(notes);
     }
-    // Less is never left, since each segment keeps room for the longest seal.
+    // There is never less: each segment reserves space for the longest seal.
     assert!((45..950).all(|len| filled.contains(&len)), "{filled:?}");
 }
 
@@ -113,7 +111,7 @@ fn one_that_tells_too_little_is_begun_anew() {
     let second = wal.segments()[1].number;
     let made_ahead = notes_of(&world, second).1;
     assert_eq!(made_ahead.start_lsn, wal.segments()[0].start_lsn + wal.segments()[0].len);
-    // Synced after the third was made: the header of what goes on must tell.
+    // Synced after the third was made, so the next header must show it.
     for _ in 0..40 {
         sequence += 1;
         append(&wal, sequence).unwrap();
@@ -165,7 +163,6 @@ fn what_fails_ahead_of_need_fails_no_append_unless_a_sync_did() {
     }
 }
 
-/// The first write at a segment's end is the note's, the second the seal's.
 #[test]
 fn an_end_that_finds_no_space_is_written_later() {
     for after in 0..3 {
@@ -182,7 +179,8 @@ fn an_end_that_finds_no_space_is_written_later() {
     }
 }
 
-/// Files are used again under their numbers: while the next segment is made, the log may come back to the file that it was in.
+/// Files are recycled under their numbers: while the next segment is made, the log may return to a
+/// file.
 #[test]
 fn what_was_made_ahead_follows_no_later_segment_in_the_same_file() {
     let world = world();
@@ -226,7 +224,6 @@ fn what_was_made_ahead_follows_no_later_segment_in_the_same_file() {
     assert_eq!(seen.last().map(|(last, _)| *last), Some(sequence.load(Ordering::Relaxed)));
 }
 
-/// A clock that a test sets.
 #[derive(Debug, Default)]
 struct SetClock(AtomicU64);
 
@@ -254,7 +251,8 @@ impl Runtime for SetClock {
     }
 }
 
-/// A log whose first segment was used up to three quarters in so many milliseconds, and how many were then made for it.
+/// Makes a log whose first segment was three quarters full after `ms` milliseconds. Returns also
+/// the number of segments made ahead.
 fn made_after(world: &World, ms: u64) -> (Wal, usize) {
     let clock = Arc::new(SetClock::default());
     let context = WalContext { runtime: Arc::clone(&clock) as Arc<dyn Runtime>, ..world.context() };
@@ -294,7 +292,8 @@ fn each_made_ahead_follows_the_one_before() {
     assert_eq!(seen[1..], groups(2..=sequence)[..]);
 }
 
-/// Recovery finds the headers of segments that the log did not come to, before and after another epoch begins.
+/// Recovery finds headers of segments that the log never reached, before and after another epoch
+/// begins.
 #[test]
 fn those_that_the_log_never_came_to_are_no_damage() {
     let world = world();
@@ -311,7 +310,8 @@ fn those_that_the_log_never_came_to_are_no_damage() {
     assert_eq!(world.replay(&input).unwrap().0.len(), 3);
 }
 
-/// A group that needs a longer segment than those that wait, or a sync, makes all of them useless: they are used as files.
+/// A group that needs a longer segment, or a sync, makes all segments made ahead useless: their
+/// files become spares.
 #[test]
 fn where_one_will_not_do_none_that_follows_does() {
     for is_synced in [false, true] {

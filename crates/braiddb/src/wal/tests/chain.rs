@@ -1,4 +1,4 @@
-//! What is appended comes back: over segments, epochs and recycled files.
+//! Appended groups are recovered, over segments, epochs and recycled files.
 
 use super::*;
 use crate::base::MAX_SEQUENCE;
@@ -55,7 +55,6 @@ fn large_and_compressible_groups_come_back() {
     assert!(seen == expected);
     let stats = wal.stats();
     assert!(stats.bytes_written < 150_000 && stats.payload_bytes > 440_000, "{stats:?}");
-    // Segments longer than the usual ones are not kept.
     assert!(wal.release(wal.oldest_needed(3)) >= 2);
     assert!(wal.spares().len() <= 1);
 }
@@ -78,7 +77,6 @@ fn a_record_that_just_fits_leaves_room_for_the_seal() {
 
 #[test]
 fn segments_of_any_length_will_do() {
-    // From the shortest; nothing is aligned. Most groups need a longer segment of their own.
     for segment_len in (280..350).chain([1021, 4095]) {
         let mut world = World::new();
         world.options.segment_len = segment_len;
@@ -173,12 +171,10 @@ fn the_chain_goes_on_over_epochs() {
             next += 1;
         }
     }
-    // Epochs without records, too.
     for _ in 0..3 {
         let (seen, _) = world.reopen(&mut input).unwrap();
         assert_eq!(seen, groups(1..next));
     }
-    // The segments of old epochs are released like others.
     let (_, wal) = world.reopen(&mut input).unwrap();
     append(&wal, next).unwrap();
     input.oldest_segment = Some(wal.oldest_needed(next - 1));
@@ -213,7 +209,8 @@ fn a_visitor_ends_the_log_only_above_what_is_durable() {
             assert!(outcome.ambiguous_tail && outcome.tail_note.is_some());
         }
     }
-    // The next epoch fixes the end: what was discarded stays so, and sequence numbers go on.
+    // The next epoch fixes the end: the discarded records stay discarded, and sequence numbers
+    // continue.
     let outcome = recover(&world.vfs, Path::new(DIR), &input, &mut |info, _| {
         Ok(if info.first_sequence == 31 { Visit::EndHere(String::new()) } else { Visit::Taken })
     })
@@ -264,7 +261,8 @@ fn a_segment_can_be_inspected() {
     assert!(!dump.remains && dump.records_beyond == 0);
 }
 
-/// A segment's number, and what its header, its first record and the seal before it say of how far the log is synced.
+/// Returns the last segment's number, and the `durable_lsn` of its header, its first record and the
+/// seal before it.
 fn told_of(world: &World, wal: &Wal) -> (u64, [Lsn; 3]) {
     let segments = wal.segments();
     let [.., before, last] = segments.as_slice() else { panic!("one segment") };
@@ -287,7 +285,6 @@ fn each_segment_tells_how_far_the_log_was_synced_when_it_was_begun() {
     let wal = world.create(WalStart::new_log());
     let (mut begun, mut told) = (0, std::collections::BTreeSet::new());
     for sequence in 1..=600u64 {
-        // Often enough between two segments, and sometimes not at all.
         if sequence % 5 == 0 && sequence / 100 % 2 == 0 {
             wal.sync(wal.end_lsn()).unwrap();
         }
@@ -298,13 +295,13 @@ fn each_segment_tells_how_far_the_log_was_synced_when_it_was_begun() {
             assert_eq!(all, [durable; 3], "segment {number}, sequence {sequence}");
             begun += 1;
             told.insert(durable);
-            // Later segments are made of files that tell of earlier times.
+            // Later segments are made of files with older headers.
             wal.release(wal.oldest_needed(sequence.saturating_sub(60)));
         }
     }
     assert!(begun > 20 && told.len() > 10 && told.len() < begun, "{begun} segments, {} positions", told.len());
     assert!(wal.stats().segments_recycled > 10);
-    // An epoch's first segment tells that all before it is durable.
+    // An epoch's first segment shows that everything before it is durable.
     let mut input = input_of(&wal);
     let (_, wal) = world.reopen(&mut input).unwrap();
     append(&wal, 601).unwrap();
@@ -313,7 +310,7 @@ fn each_segment_tells_how_far_the_log_was_synced_when_it_was_begun() {
     assert_eq!((header, record), (start, wal.durable_lsn()));
 }
 
-/// Where nothing of a segment is left but its header, that alone tells a break from the log's end.
+/// If only the header of a segment is left, it alone distinguishes a break from the log's end.
 #[test]
 fn a_segments_header_tells_damage_to_what_was_synced_before_it() {
     let world = World::new();
@@ -326,7 +323,6 @@ fn a_segments_header_tells_damage_to_what_was_synced_before_it() {
             wal.sync(wal.end_lsn()).unwrap();
         }
     }
-    // The last one stands in the second segment.
     let count = ends.len() - 2;
     assert!(count > 12, "{count}");
     let path = |number: u64| Path::new(DIR).join(format!("{number:06}.wal"));
@@ -337,7 +333,6 @@ fn a_segments_header_tells_damage_to_what_was_synced_before_it() {
         let replayed = World::on(FaultVfs::of_files(Path::new(DIR), &files)).replay(&input);
         if kept < 8 {
             assert!(replayed.unwrap_err().is_corruption(), "{kept} groups are left of 8 that were synced");
-            // Without it, nobody knows.
             files.get_mut(&path(2)).unwrap().fill(0);
             World::on(FaultVfs::of_files(Path::new(DIR), &files)).replay(&input).unwrap();
         } else {
@@ -346,7 +341,7 @@ fn a_segments_header_tells_damage_to_what_was_synced_before_it() {
     }
 }
 
-/// Real files: through a map where the system gives one, else by calls.
+/// Real files: through a mapping where the system supports it, else by calls.
 #[test]
 fn what_is_written_in_either_way_follows_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -364,7 +359,6 @@ fn what_is_written_in_either_way_follows_on() {
     let mut random = Random(3);
     let mut expected = Groups::new();
     for sequence in 1..400 {
-        // Short and long ones, after syncs and not, over several segments.
         let len = if random.next().is_multiple_of(4) { 8_000 + random.next() % 9_000 } else { random.next() % 300 };
         let payload: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
         let end = wal.append(&group(sequence), &payload).unwrap();
@@ -385,7 +379,8 @@ fn what_is_written_in_either_way_follows_on() {
     assert!(wal.segments().len() > 3);
 }
 
-/// Pages that never reached the disk are holes, where the file system knows of them; what stands behind them counts all the same.
+/// Pages that never reached the disk are holes if the file system supports them. Records after them
+/// still count.
 #[test]
 fn a_record_behind_a_hole_tells_of_what_was_durable() {
     let dir = tempfile::tempdir().unwrap();
@@ -412,7 +407,6 @@ fn a_record_behind_a_hole_tells_of_what_was_durable() {
     drop(wal);
     let mut bytes = vec![0; 1 << 20];
     vfs.open(&path, OpenMode::Read).unwrap().read_exact_at(&mut bytes, 0).unwrap();
-    // So many bytes from each of these places on.
     let recover_what_is_left = |kept: &[(usize, usize)]| {
         vfs.remove(&path).unwrap();
         let file = vfs.open(&path, OpenMode::CreateNew).unwrap();
@@ -423,13 +417,12 @@ fn a_record_behind_a_hole_tells_of_what_was_durable() {
         recover(&vfs, dir.path(), &input, &mut |_, _| Ok(Visit::Taken))
     };
     assert_eq!(recover_what_is_left(&[(0, bytes.len())]).unwrap().last_sequence, 100);
-    // The header alone, and a part of the first record.
     let outcome = recover_what_is_left(&[(0, 4096)]).unwrap();
     assert_eq!((outcome.last_sequence, outcome.ambiguous_tail), (0, true));
     for page in [64, 128, 190] {
         let error = recover_what_is_left(&[(0, 4096), (page << 12, 4 << 12)]).err().unwrap();
         assert!(error.is_corruption(), "{error}");
     }
-    // What was written before the sync knows of none.
+    // Records before the sync do not know of it.
     assert!(recover_what_is_left(&[(0, 4096), (8 << 12, 4 << 12)]).is_ok());
 }

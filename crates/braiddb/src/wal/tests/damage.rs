@@ -1,11 +1,11 @@
-//! Damaged, cut, lost and torn files: the right groups, or corruption.
+//! Damaged, cut, lost and torn files yield the right groups, or corruption.
 
 use super::*;
 use crate::wal::{RecordHeader, SegmentHeader, inspect_segment};
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// A log of two epochs, with a recycled segment and a spare; each group synced. Returns its world, the manifest's
-/// knowledge, the groups, and their ends.
+/// Makes a log of two epochs, with a recycled segment and a spare. Returns the manifest's
+/// knowledge, the groups and their ends.
 fn small_log(each_synced: bool, noted: bool) -> (World, RecoveryInput, Groups, Vec<Lsn>) {
     let mut world = World::new();
     world.options.segment_len = 1024;
@@ -39,7 +39,7 @@ fn replay_files(files: &BTreeMap<PathBuf, Vec<u8>>, input: &RecoveryInput) -> Re
     World::on(FaultVfs::of_files(Path::new(DIR), files)).replay(input)
 }
 
-/// Flips each bit of each file. Returns how many flips lost groups without being noticed, and asserts that those lost
+/// Flips each bit of each file. Returns the number of unnoticed flips that lost groups; they lost
 /// only groups from index `ambiguous_from` on.
 fn flip_each_bit(world: &World, input: &RecoveryInput, expected: &Groups, ambiguous_from: usize) -> usize {
     let files = world.vfs.files();
@@ -72,7 +72,7 @@ fn each_flipped_bit_is_noticed_but_in_the_last_record() {
     let (world, input, expected, _) = small_log(true, false);
     let last = expected.len() - 1;
     let lost = flip_each_bit(&world, &input, &expected, last);
-    // The last record is the ambiguous place: its sync is told of by nothing. Its header and payload, no more.
+    // Only the last record is ambiguous: nothing after it shows its sync.
     let number = world.replay(&input).unwrap().1.segments.last().unwrap().number;
     let path = Path::new(DIR).join(format!("{number:06}.wal"));
     let mut last_record = None;
@@ -151,7 +151,6 @@ fn what_the_manifest_knows_to_be_durable_must_be_there() {
     assert!(world.replay(&input).unwrap_err().is_corruption());
 }
 
-/// Flips a bit in the last record.
 fn flip_last_record(world: &World, input: &RecoveryInput, expected: &Groups) -> Result<(Groups, RecoveryOutcome)> {
     let mut files = world.vfs.files();
     let (_, payload) = expected.last().unwrap();
@@ -183,7 +182,8 @@ fn no_bytes_make_it_panic_or_invent_groups() {
             }
         }
         match replay_files(&damaged, &input) {
-            // Several records at the end may be gone, with all that told of their syncs; not those of the epoch before.
+            // Records at the end may be gone with all evidence of their syncs, but not those of the
+            // previous epoch.
             Ok((seen, _)) => assert!(expected.starts_with(&seen) && seen.len() >= 7),
             Err(error) => assert!(error.is_corruption(), "{error}"),
         }
@@ -210,7 +210,6 @@ fn a_crash_anywhere_leaves_a_prefix_with_all_that_was_durable() {
                     }
                     1 => {
                         let flushed = input.flushed.max(last.saturating_sub(random.next() % 20));
-                        // Flushed groups stand in durable runs.
                         input = RecoveryInput { oldest_segment: Some(wal.oldest_needed(flushed)), flushed, ..input };
                         durable = durable.max(flushed);
                         wal.release(wal.oldest_needed(flushed));
@@ -225,7 +224,6 @@ fn a_crash_anywhere_leaves_a_prefix_with_all_that_was_durable() {
             let found = seen.last().map_or(input.flushed, |(sequence, _)| *sequence);
             assert_eq!(seen, groups(input.flushed + 1..=found), "seed {seed}");
             assert!(found >= durable && found <= last, "seed {seed}: {durable} <= {found} <= {last}");
-            // Recovery again, from the same disk, gives the same.
             assert_eq!(world.replay(&input).unwrap().0, seen, "seed {seed}");
             (wal, last, durable) = (next_wal, found, found);
         }
@@ -272,7 +270,6 @@ fn a_record_that_does_not_link_to_the_one_before_ends_the_log() {
     let mut files = world.vfs.files();
     let bytes = files.get_mut(&path).unwrap();
     let (segment, _) = SegmentHeader::decode(bytes, &path).unwrap();
-    // The second record as it might have stood there, whole, before a write that the disk lost.
     let record = RecordHeader::decode(&bytes[at[1]..], &segment, at[1] as u64).unwrap();
     let other = RecordHeader { commit_time_us: record.header.commit_time_us + 1, ..record.header };
     let mut header = Vec::new();
@@ -304,14 +301,15 @@ fn the_epochs_hang_together() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 3);
-    // Even a manifest that knows of the first epoch only does not let a later one go missing before the last.
+    // Even if the manifest knows only the first epoch, no epoch but the last may be missing.
     assert_eq!(world.replay(&first_input).unwrap().0, groups(1..=4));
     for lost in 2..number {
         let mut files = world.vfs.files();
         files.get_mut(&Path::new(DIR).join(format!("{lost:06}.wal"))).unwrap()[70] ^= 1;
         assert!(replay_files(&files, &first_input).unwrap_err().is_corruption(), "segment {lost}");
     }
-    // What an earlier epoch held is durable since the next began, whatever its records say.
+    // The records of an earlier epoch are durable since the next began, whatever their
+    // `durable_lsn`.
     for bad in 1..=3 {
         let result = recover(&world.vfs, Path::new(DIR), &first_input, &mut |info, _| {
             Ok(if info.first_sequence == bad { Visit::EndHere("bad".into()) } else { Visit::Taken })

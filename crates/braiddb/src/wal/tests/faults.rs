@@ -1,4 +1,4 @@
-//! Full disks and failing ones.
+//! Full and failing disks.
 
 use super::*;
 use crate::{base::Error, platform::fault_vfs::Operation};
@@ -6,7 +6,8 @@ use std::io::ErrorKind;
 
 #[test]
 fn a_full_disk_refuses_and_later_takes_the_group() {
-    // Each operation of a run of appends is refused in turn, with none, a part, or nearly all of a write done.
+    // Fail each operation of a series of appends in turn, after none, a part, or nearly all of a
+    // write.
     for operation in [Operation::Create, Operation::Write, Operation::Preallocate] {
         for after in 0..40 {
             for written in [0, 70, 150] {
@@ -18,7 +19,6 @@ fn a_full_disk_refuses_and_later_takes_the_group() {
                 let mut refused = 0;
                 for sequence in 1..=30 {
                     let mut attempt = 0;
-                    // A refused group may be followed by a smaller one instead.
                     while let Err(error) = wal.append(&group(sequence), &payload_of(sequence + 1000 * attempt)) {
                         assert!(error.is_disk_full() && error.is_retryable(), "{error}");
                         let seen = world.replay(&input).unwrap().0;
@@ -42,8 +42,8 @@ fn a_full_disk_refuses_and_later_takes_the_group() {
 
 #[test]
 fn a_refused_seal_is_written_later_as_it_was() {
-    // The next segment is made for the place where the seal was to end. A sync in between makes the record's distance to
-    // `durable_lsn` shorter, and would make the seal so, had it not been kept.
+    // The next segment is made for the planned end of the seal. A sync in between would shorten the
+    // seal if it were encoded again.
     for written in [0, 1, 20, 1 << 20] {
         let mut world = World::new();
         world.options.segment_len = 1024;
@@ -53,13 +53,12 @@ fn a_refused_seal_is_written_later_as_it_was() {
         for sequence in 1..=3 {
             wal.append(&group(sequence), &payload).unwrap();
         }
-        // The header of the next segment is written, its seal is not.
         world.vfs.fail_written(Operation::Write, 1, 1, ErrorKind::StorageFull, written);
         assert!(wal.append(&group(4), &payload).unwrap_err().is_disk_full());
         assert_eq!(wal.segments().len(), 1);
         wal.sync(wal.end_lsn()).unwrap();
         assert_eq!(world.replay(&input).unwrap().0.len(), 3);
-        // Even where it would fit into the old segment, the next record goes behind the seal.
+        // The next record goes after the seal even if it would fit into the old segment.
         wal.append(&group(4), b"small").unwrap();
         assert_eq!(wal.segments().len(), 2);
         let (seen, outcome) = world.replay(&input).unwrap();
@@ -70,7 +69,6 @@ fn a_refused_seal_is_written_later_as_it_was() {
 
 #[test]
 fn a_refused_record_leaves_nothing() {
-    // All of the record gets written, and the disk is full all the same.
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     let at = wal.end_lsn() as usize;
@@ -78,7 +76,7 @@ fn a_refused_record_leaves_nothing() {
     assert!(wal.append(&group(1), &[7; 100]).unwrap_err().is_disk_full());
     let path = Path::new(DIR).join("000001.wal");
     let bytes = world.vfs.read(&path);
-    // A payload that stayed would look like a damaged tail after a crash.
+    // A payload left in the file would look like a damaged tail after a crash.
     assert!(bytes[at..].iter().all(|byte| *byte == 0));
     let (_, outcome) = world.replay(&input_of(&wal)).unwrap();
     assert!(!outcome.ambiguous_tail);
@@ -86,7 +84,7 @@ fn a_refused_record_leaves_nothing() {
 
 #[test]
 fn a_refused_long_record_leaves_nothing() {
-    // It is written in two calls, of which the second is the header's.
+    // It is written in two calls; the second writes the header.
     let mut random = Random(7);
     let payload: Vec<u8> = (0..20_000).map(|_| random.next() as u8).collect();
     for calls_before in [0, 1] {
@@ -104,7 +102,6 @@ fn a_refused_long_record_leaves_nothing() {
         assert!(bytes[first + payload.len()..].iter().all(|byte| *byte == 0));
         let (seen, outcome) = world.replay(&input).unwrap();
         assert_eq!((seen.len(), outcome.ambiguous_tail), (2, false));
-        // The same bytes again, and now they count.
         wal.append(&group(3), &payload).unwrap();
         assert_eq!(world.replay(&input).unwrap().0[2], (3, payload.clone()));
     }
@@ -119,7 +116,7 @@ fn a_failed_sync_latches() {
     let second = append(&wal, 2).unwrap();
     world.vfs.fail(Operation::Sync, 0, 1, ErrorKind::Other);
     assert!(matches!(wal.sync(second), Err(Error::CommitUnknown { .. })));
-    // The disk works again, but what it did with the pages is unknown.
+    // The disk works again, but the state of the pages is unknown.
     let before = world.vfs.journal().len();
     assert!(matches!(wal.sync(second), Err(Error::CommitUnknown { .. })));
     assert!(matches!(append(&wal, 3), Err(Error::ReadOnly { .. })));
@@ -192,7 +189,8 @@ fn segments_are_synced_in_order_and_named_only_once_durable() {
     let numbers: Vec<_> = wal.segments().iter().map(|s| Path::new(DIR).join(format!("{:06}.wal", s.number))).collect();
     let before = world.vfs.journal();
     for (at, path) in numbers.iter().enumerate().skip(1) {
-        // Made: create, preallocate, sync, directory; header, sync; and only then the seal in the one before.
+        // First create, preallocate and sync; then the header and its sync; only then the previous
+        // seal.
         let of_it: Vec<_> = before.iter().filter(|(_, p)| p == path || p == Path::new(DIR)).map(|(o, _)| *o).collect();
         let own: Vec<_> = before.iter().filter(|(_, p)| p == path).map(|(o, _)| *o).take(5).collect();
         assert!(of_it.contains(&Operation::SyncDir));

@@ -1,4 +1,4 @@
-//! Tests of the log, on a file system in memory that fails and crashes on demand.
+//! Tests of the log, on an in-memory file system with faults and crashes on demand.
 
 mod ahead;
 mod chain;
@@ -27,7 +27,6 @@ use std::{
 
 const DIR: &str = "/db";
 
-/// A directory with a log.
 #[derive(Clone)]
 struct World {
     vfs: FaultVfs,
@@ -35,7 +34,6 @@ struct World {
     options: WalOptions,
 }
 
-/// What a replay visited: first sequence number and payload of each group.
 type Groups = Vec<(u64, Vec<u8>)>;
 
 impl World {
@@ -74,7 +72,6 @@ impl World {
             })?;
             Ok((groups, outcome))
         });
-        // Whether a thread helps makes no difference.
         let told = |result: &Result<(Groups, RecoveryOutcome)>| match result {
             Ok((groups, outcome)) => {
                 let known = (outcome.durable_lsn, outcome.is_closed_cleanly, outcome.ambiguous_tail);
@@ -126,7 +123,6 @@ fn groups(sequences: impl IntoIterator<Item = u64>) -> Groups {
     sequences.into_iter().map(|sequence| (sequence, payload_of(sequence))).collect()
 }
 
-/// SplitMix64.
 struct Random(u64);
 
 impl Random {

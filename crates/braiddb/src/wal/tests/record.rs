@@ -1,4 +1,4 @@
-//! The bytes of records and of the header area: pinned, and whatever else may stand there.
+//! The bytes of records and of the header area.
 
 use super::DIR;
 use crate::{
@@ -35,7 +35,7 @@ fn segment() -> SegmentHeader {
     }
 }
 
-/// The header of a group at the start of [`segment`], one second after the base time.
+/// Makes the header of a group at the start of [`segment`], one second after the base time.
 fn header(payload: &[u8]) -> RecordHeader {
     let segment = segment();
     RecordHeader {
@@ -63,7 +63,7 @@ fn the_bytes_of_a_record_are_these() {
         "f9b0",             // magic
         "1b",               // header length
         "48823553",         // low half of the header\'s checksum
-        "44332211",         // link of the record before
+        "44332211", // link of the previous record
         "001a4f5583dfa6b1", // checksum of the payload
         "07",               // stored length
         "01",               // first sequence number
@@ -102,8 +102,9 @@ fn the_bytes_of_a_header_area_are_these() {
 
 #[test]
 fn a_record_of_a_former_life_is_none_even_under_the_same_file_id() {
-    // The simulated disk found this: its random numbers begin anew with each open, a recycled segment got the file id that
-    // it had had in the epoch before, and its stale records told of syncs that the new epoch had not seen.
+    // Found on the simulated disk: its random numbers repeat with each open, so a recycled segment
+    // got its old file id again. Its stale records then showed syncs that the new epoch had not
+    // made.
     let mut bytes = Vec::new();
     header(b"payload").encode(&segment(), SEGMENT_HEADER_LEN, &mut bytes);
     let later = SegmentHeader { start_lsn: segment().start_lsn + segment().len, epoch: 8, ..segment() };
@@ -114,7 +115,7 @@ fn a_record_of_a_former_life_is_none_even_under_the_same_file_id() {
     );
 }
 
-/// A header of these varints with a right length and a right checksum.
+/// Makes a header of these varints with the right length and checksum.
 fn forge(flags: u8, payload_checksum: u64, varints: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0xf9, 0xb0 | flags, 19 + varints.len() as u8, 0, 0, 0, 0, 1, 2, 3, 4];
     bytes.extend_from_slice(&payload_checksum.to_le_bytes());
@@ -123,7 +124,6 @@ fn forge(flags: u8, payload_checksum: u64, varints: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Sets the checksum of what stands at the start of [`segment`].
 fn sign(bytes: &mut [u8]) {
     bytes[3..7].fill(0);
     let sum = checksum(segment().file_id, segment().start_lsn + SEGMENT_HEADER_LEN, bytes);
@@ -144,13 +144,11 @@ fn is_refused(bytes: &[u8]) -> bool {
 fn a_header_has_one_form() {
     let good = varints(&[7, 1, 0, 136, 20]);
     assert!(!is_refused(&forge(0, 9, &good)));
-    // Longer than it needs to be, in each number.
     for (at, byte) in good.iter().enumerate().filter(|(_, byte)| **byte < 0x80) {
         let mut long = good.clone();
         long.splice(at..=at, [byte | 0x80, 0]);
         assert!(is_refused(&forge(0, 9, &long)), "{long:?}");
     }
-    // Another length than that of its varints.
     for len in 0..=u8::MAX {
         let mut bytes = forge(0, 9, &good);
         let own = bytes[2];
@@ -159,7 +157,6 @@ fn a_header_has_one_form() {
         sign(&mut bytes[..usize::from(len).max(RECORD_HEADER_LEN_MIN)]);
         assert_eq!(is_refused(&bytes), len != own);
     }
-    // More flags than one.
     for flags in 0..8u8 {
         let numbers: &[u64] = if flags & 1 == 0 { &[7, 1, 0, 136, 20] } else { &[7, 8, 1, 0, 136, 20] };
         assert_eq!(is_refused(&forge(flags, 9, &varints(numbers))), flags.count_ones() > 1, "{flags}");
@@ -176,7 +173,7 @@ fn numbers_out_of_range_are_refused() {
         (0, 9, &[u32_max, 1, 0, 0, 0], true),
         (0, 9, &[u32_max + 1, 1, 0, 0, 0], false),
         (0, 0, &[0, 1, 0, 0, 0], true),
-        // The checksum of nothing is zero.
+        // The checksum of an empty payload is zero.
         (0, 9, &[0, 1, 0, 0, 0], false),
         (1, 9, &[10, 2560, 1, 0, 0, 0], true),
         (1, 9, &[10, 2561, 1, 0, 0, 0], false),
@@ -220,7 +217,7 @@ fn no_header_is_longer_than_its_room() {
     assert_eq!(payload.len(), 16);
 }
 
-/// A segment's file of `len` bytes with records at these offsets, what they say beyond that being of no interest.
+/// Searches a segment file of `len` bytes with records at these offsets.
 fn beyond(len: u64, offsets: &[u64], fill: &dyn Fn(u64) -> u8) -> (Beyond, u64) {
     let segment = SegmentHeader { len, ..segment() };
     let mut bytes: Vec<u8> = (0..len).map(fill).collect();
@@ -246,7 +243,6 @@ fn beyond(len: u64, offsets: &[u64], fill: &dyn Fn(u64) -> u8) -> (Beyond, u64) 
 
 #[test]
 fn records_are_found_wherever_they_stand() {
-    // The reader's windows end here.
     let edges = [136 + (256 << 10), 136 + (512 << 10)];
     for shift in 0..70 {
         let mut offsets = vec![136 + shift, 1000 + shift];
@@ -264,7 +260,6 @@ fn any_flags() -> impl Strategy<Value = RecordFlags> {
     prop::sample::select(vec![RecordFlags::default(), RecordFlags::LZ4, RecordFlags::SEAL, RecordFlags::NOTE])
 }
 
-/// Numbers of all lengths.
 fn any_number() -> impl Strategy<Value = u64> {
     (0..64u32, any::<u64>()).prop_map(|(shift, number)| number >> shift)
 }
@@ -321,7 +316,7 @@ proptest! {
         for len in 0..record.header_len {
             prop_assert_eq!(RecordHeader::decode(&own[..len], &segment, offset), None);
         }
-        // Elsewhere, in another life of the file, or with a flipped bit, it is none.
+        // At another place, in another use of the file, or with a flipped bit, it is not a record.
         prop_assert_eq!(RecordHeader::decode(&own, &segment, offset + 1), None);
         let other = SegmentHeader { file_id: segment.file_id ^ 1, ..segment };
         prop_assert_eq!(RecordHeader::decode(&own, &other, offset), None);

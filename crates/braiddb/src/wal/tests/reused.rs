@@ -1,10 +1,9 @@
-//! Numbers of commits that were given up are used again, and the log is damaged later.
+//! Sequence numbers of discarded commits are reused, and the log is damaged later.
 
 use super::*;
 use crate::wal::{DamagedLogInput, read_damaged_log};
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// What the second epoch writes under a number of the first.
 fn second_payload(sequence: u64) -> Vec<u8> {
     payload_of(1000 + sequence)
 }
@@ -13,8 +12,9 @@ fn newest(files: &BTreeMap<PathBuf, Vec<u8>>) -> PathBuf {
     files.keys().filter(|path| path.extension().is_some_and(|e| e == "wal")).max().unwrap().clone()
 }
 
-/// The header of an epoch's first segment was beyond reading, and the epoch before ended at a torn record with whole ones behind it.
-/// These were taken, and commits of the later epoch with the same numbers were dropped without a word.
+/// The header of an epoch's first segment was unreadable, and the previous epoch ended at a torn
+/// record with whole ones after it. Salvage took these, and silently dropped later commits with
+/// their numbers.
 #[test]
 fn salvage_behind_given_up_records_keeps_the_commits_that_have_their_numbers() {
     let mut world = World::new();
@@ -24,7 +24,6 @@ fn salvage_behind_given_up_records_keeps_the_commits_that_have_their_numbers() {
     let mut input = RecoveryInput { durable_lsn: 0, ..input_of(&wal) };
     let oldest = wal.oldest_segment();
     drop(wal);
-    // A crash tore the fifth record.
     let mut files = world.vfs.files();
     let first = newest(&files);
     files.get_mut(&first).unwrap()[ends[4] as usize + 20] ^= 0xff;
@@ -51,7 +50,7 @@ fn salvage_behind_given_up_records_keeps_the_commits_that_have_their_numbers() {
         Ok(())
     })
     .unwrap();
-    // The numbers from which on all stands in segments that can be read.
+    // Numbers from which on all commits are in readable segments.
     let readable: Vec<u64> = (5..=20).filter(|number| found.get(number) == Some(&second_payload(*number))).collect();
     assert!(readable.len() > 4 && readable.ends_with(&[19, 20]), "{:?}", found.keys());
     let begins = readable[0];

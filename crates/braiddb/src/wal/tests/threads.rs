@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 const THREADS: usize = 8;
 const EACH: usize = 150;
 
-/// Appends and syncs on eight threads; the groups are numbered under a lock. Returns the log and what each thread
-/// saw: sequence numbers that were acknowledged.
+/// Appends and syncs on eight threads. Returns the log, the acknowledged sequence numbers and the
+/// errors.
 fn hammer(world: &World) -> (Arc<Wal>, Vec<u64>, Vec<Error>) {
     let wal = Arc::new(world.create(WalStart::new_log()));
     let leader = Arc::new(Mutex::new(0u64));
@@ -64,7 +64,6 @@ fn eight_threads_lose_nothing() {
     let input = RecoveryInput { durable_lsn: wal.durable_lsn(), oldest_segment: Some(1), flushed: 0, is_to_sync: true };
     let total = (THREADS * EACH) as u64;
     assert_eq!(world.replay(&input).unwrap().0, groups(1..=total));
-    // Nothing acknowledged depends on what was not synced.
     let crashed = World::on(world.vfs.crashed(|| false));
     let seen = crashed.replay(&input).unwrap().0;
     assert!(seen.len() as u64 >= acknowledged.into_iter().max().unwrap());

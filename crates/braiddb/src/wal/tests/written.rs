@@ -1,4 +1,4 @@
-//! What is written before a log gets there, so that its syncs have no metadata to write.
+//! Zeros written ahead of the log, so that its syncs write no metadata.
 
 use super::*;
 use crate::platform::fault_vfs::Operation;
@@ -16,7 +16,6 @@ fn path(number: u64) -> PathBuf {
     Path::new(DIR).join(format!("{number:06}.wal"))
 }
 
-/// How a file came to be, up to its header.
 fn making(world: &World, number: u64) -> Vec<Operation> {
     let journal = world.vfs.journal();
     journal.iter().filter(|(_, p)| *p == path(number)).map(|(operation, _)| *operation).collect()
@@ -43,10 +42,8 @@ fn zeros_go_before_records_that_are_synced_and_before_no_others() {
         }
         wal.sync(end).unwrap();
     }
-    // Some 150 kB: each unit once.
     assert_eq!(ends.into_iter().collect::<Vec<_>>(), [UNIT, 2 * UNIT, 3 * UNIT]);
     assert_eq!(world.replay(&input_of(&wal)).unwrap().0, groups(1..=1000));
-    // The first one after a sync; then as many as are not followed by one.
     let end = (1001..=3000).map(|sequence| append(&wal, sequence).unwrap()).last().unwrap();
     assert_eq!(world.vfs.written(&first).1, end, "past what is zeroed nothing but records");
     assert_eq!(world.replay(&input_of(&wal)).unwrap().0, groups(1..=3000));
@@ -103,7 +100,6 @@ fn a_spare_is_written_to_where_the_log_is_synced_often() {
         }
         assert_eq!(making, [Create, Preallocate, Write, Write, Write, Write, Sync]);
         assert_eq!(world.vfs.written(&path(spare)), (1 << 20, 1 << 20));
-        // In there nothing is written but the log.
         while wal.segments().len() < 2 {
             sequence += 1;
             wal.sync(append_long(&wal, sequence, 60_000)).unwrap();
@@ -142,7 +138,7 @@ fn spares_that_were_written_to_are_used_again() {
     assert!(stats.segments_recycled > 8, "{stats:?}");
     let waiting: u64 = wal.spares().iter().map(|number| world.vfs.read(&path(*number)).len() as u64).sum();
     assert!(waiting <= 2 * (16 << 20));
-    // Where nobody syncs any more, the log has long segments again.
+    // Without syncs, the log has long segments again.
     for sequence in 401..=700 {
         append_long(&wal, sequence, 200_000);
         while wal.prepare_next().unwrap() {}
