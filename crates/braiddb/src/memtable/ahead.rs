@@ -1,48 +1,43 @@
-//! Entries of a leaf, decoded ahead of a cursor: what a scan merges with the rows of views.
+//! Entries of a leaf, decoded ahead of a cursor: a scan merges them with the rows of views.
 
 use super::{Memtable, entry::EntryPtr};
 use crate::base::{Beyond, EntryKind, RowSlots, SequenceNumber, near_lane};
 use std::sync::Arc;
 
-/// One entry a key, those that a snapshot sees. A lane is the rank of a key in its leaf.
+/// One entry a key, as visible at a snapshot. A lane is the rank of a key in its leaf.
 ///
-/// Invariant: the rows borrow from the arena of `memtable`, and are cleared before that goes.
+/// INVARIANT: the rows borrow from the arena of `memtable`, and are cleared before it is dropped.
 #[derive(Debug, Default)]
 pub struct EntryBatch {
     slots: RowSlots,
     lanes: u32,
     tombstones: u32,
     beyond: Beyond,
-    /// Declared last, so that it goes last.
+    /// Declared last, to be dropped last.
     memtable: Option<Arc<Memtable>>,
 }
 
 impl EntryBatch {
-    /// Its rows.
     #[inline(always)]
     pub fn slots(&self) -> &RowSlots {
         &self.slots
     }
 
-    /// The lanes of its rows.
     #[inline]
     pub fn lanes(&self) -> u32 {
         self.lanes
     }
 
-    /// The lanes whose rows are tombstones.
     #[inline]
     pub fn tombstones(&self) -> u32 {
         self.tombstones
     }
 
-    /// What comes after its rows.
     #[inline]
     pub fn beyond(&self) -> Beyond {
         self.beyond
     }
 
-    /// Forgets all rows, and the memtable.
     pub fn release(&mut self) {
         self.clear();
         self.memtable = None;
@@ -53,13 +48,12 @@ impl EntryBatch {
         (self.lanes, self.tombstones, self.beyond) = (0, 0, Beyond::More);
     }
 
-    /// Says that nothing comes after no rows.
     pub fn end(&mut self) {
         self.clear();
         self.beyond = Beyond::End;
     }
 
-    /// Takes in the entries of `ranks` of a leaf of `memtable`, as far as they are key and value or a tombstone.
+    /// Decodes the entries of `ranks` up to the first that is neither a value nor a tombstone.
     pub(super) fn take_in(
         &mut self,
         memtable: &Arc<Memtable>,
@@ -92,7 +86,7 @@ impl EntryBatch {
         }
     }
 
-    /// Keeps the rows whose keys are wanted, which come first.
+    /// Keeps the rows before the first that is not wanted.
     pub fn keep(&mut self, is_forward: bool, is_kept: impl Fn(&[u8]) -> bool) {
         let kept = self.slots.kept(self.lanes, is_forward, is_kept);
         let others = self.lanes & !kept;

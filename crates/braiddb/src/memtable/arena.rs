@@ -1,11 +1,12 @@
-//! Memory that is handed out piece by piece and given back all at once.
+//! A bump allocator whose memory is freed all at once.
 //!
-//! An arena takes chunks of memory and cuts pieces off their front. Nothing is freed, moved or reused
-//! before the arena is dropped: this is what lets readers follow any pointer they have ever loaded. Nodes and entries
-//! come from different chunks, so that nodes stay together and on cache lines. Pieces too large for a chunk get one
-//! of their own. Chunks start small and double up to the size in the options, so that a small memtable stays small; that of a
-//! large one is a huge page, and may come from a pool. Where the pool keeps some, the first chunk is one of them already: the
-//! database is being written, and memory that the system has not to find and zero is the cheapest there is.
+//! Nothing is freed, moved or reused before the arena is dropped, so readers may follow any pointer
+//! that they have loaded. Nodes and entries have separate chunks, so that nodes stay together and
+//! on cache lines. A piece too large for a chunk gets its own.
+//!
+//! Chunks double in size up to a limit, so a small memtable stays small. Those of a large memtable
+//! are huge pages, if possible from a pool, since its memory need not be zeroed. If the pool has
+//! any, the first chunk is already one.
 
 use super::{chunk_pool::ChunkPool, search};
 use crate::platform::pages;
@@ -15,37 +16,29 @@ use std::{
     sync::Arc,
 };
 
-/// The size of the first chunk.
 const FIRST_CHUNK_BYTES: usize = 16 << 10;
 
-/// The smallest chunk that options can ask for.
 const CHUNK_BYTES_MIN: usize = 1 << 10;
 
-/// How chunks are aligned, and so the strictest alignment of a piece: a cache line.
+/// Alignment of chunks (a cache line), and the strictest alignment of a piece.
 pub(super) const CHUNK_ALIGN: usize = 64;
 
-/// So many cache lines of the entry to come are asked for.
 const PREFETCHED_LINES: usize = 4;
 
-/// The rest of a chunk that pieces are cut from.
 #[derive(Debug)]
 struct Bump {
     next: NonNull<u8>,
     left: usize,
-    /// How large the next chunk will be.
     chunk_bytes: usize,
 }
 
-/// Which chunks a piece is cut from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Nodes of the tree.
     Node,
-    /// Keys and values.
     Entry,
 }
 
-/// Owner of all chunks. Used by one thread at a time.
+/// Used by one thread at a time.
 #[derive(Debug)]
 pub(super) struct Arena {
     nodes: Bump,
@@ -56,31 +49,29 @@ pub(super) struct Arena {
     pool: Option<Arc<ChunkPool>>,
 }
 
-// SAFETY: the arena owns its chunks alone, and its methods that hand out pieces take `&mut self`.
+// SAFETY: the arena owns its chunks alone, and `allocate` takes `&mut self`.
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// An arena without chunks, whose chunks grow to `chunk_bytes`. Huge pages come from the pool, if there is one.
+    /// Makes an arena without chunks.
     pub fn new(chunk_bytes: usize, pool: Option<Arc<ChunkPool>>) -> Arena {
         let chunk_bytes_max = chunk_bytes.max(CHUNK_BYTES_MIN);
         let bump = || Bump { next: NonNull::dangling(), left: 0, chunk_bytes: FIRST_CHUNK_BYTES.min(chunk_bytes_max) };
         Arena { nodes: bump(), entries: bump(), chunks: Vec::new(), chunk_bytes_max, reserved: 0, pool }
     }
 
-    /// Bytes taken.
     pub fn reserved_bytes(&self) -> usize {
         self.reserved
     }
 
-    /// Bytes that pieces were cut from.
     pub fn used_bytes(&self) -> usize {
         self.reserved - self.nodes.left - self.entries.left
     }
 
-    /// A piece of uninitialised memory that stays until the arena is dropped. Nobody else has a pointer to it.
+    /// Returns uninitialised memory, valid until the arena is dropped.
     pub fn allocate(&mut self, kind: Kind, layout: Layout) -> NonNull<u8> {
         assert!(layout.align() <= CHUNK_ALIGN, "no piece is aligned more strictly than a chunk");
-        // Sizes are rounded so that the next piece of the same kind is aligned too.
+        // Round the size up so that the next piece of the same kind is aligned too.
         let size = layout.pad_to_align().size();
         let bump = match kind {
             Kind::Node => &self.nodes,
@@ -112,7 +103,6 @@ impl Arena {
         bump.next = unsafe { piece.add(size) };
         bump.left -= size;
         if kind == Kind::Entry {
-            // Asked for now, they are there when the next entry is written.
             for line in 0..PREFETCHED_LINES {
                 search::prefetch(bump.next.as_ptr().wrapping_add(line * CHUNK_ALIGN));
             }
@@ -149,7 +139,7 @@ impl Drop for Arena {
         }
         for &(pointer, layout) in &self.chunks {
             match &self.pool {
-                // SAFETY: chunks of this layout come from the pool, and this one is given back only here.
+                // SAFETY: chunks of this layout come from the pool, and are returned only here.
                 Some(pool) if layout == ChunkPool::LAYOUT => unsafe { pool.give_back(pointer) },
                 // SAFETY: allocated with this layout in `chunk`, and freed only here.
                 _ => unsafe { pages::release(pointer.as_ptr(), layout) },

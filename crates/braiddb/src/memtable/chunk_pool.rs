@@ -1,9 +1,8 @@
-//! Huge pages kept from one memtable for the next.
+//! A pool of huge pages, passed from one memtable to the next.
 //!
-//! What the system gives has been zeroed, which for a memtable takes as long as a tenth of all that is put into it. So the
-//! chunks of a memtable that is dropped are kept, as long as they and those in use are no more than was agreed.
-//!
-//! What memtables take in all, smaller chunks included, is counted here too.
+//! The system zeroes new pages, which costs a tenth of the time of all inserts. So the pool keeps
+//! the chunks of dropped memtables, within a limit on kept and lent chunks. It also counts the
+//! memory of all memtables, smaller chunks included.
 
 use crate::platform::pages::{self, HUGE_PAGE_BYTES};
 use parking_lot::Mutex;
@@ -13,7 +12,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// What is kept, and how much is out. Any thread may take and give back.
+/// Any thread may take and return chunks.
 #[derive(Debug)]
 pub struct ChunkPool {
     chunks_max: usize,
@@ -27,59 +26,52 @@ struct State {
     lent: usize,
 }
 
-// SAFETY: the pool owns the chunks it keeps alone, and never looks into them.
+// SAFETY: the pool owns the chunks that it keeps, and never reads them.
 unsafe impl Send for State {}
 
 impl ChunkPool {
-    /// How large a chunk is, and how it is aligned.
     pub(super) const LAYOUT: Layout = match Layout::from_size_align(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES) {
         Ok(layout) => layout,
         Err(_) => unreachable!(),
     };
 
-    /// An empty pool. It keeps none when what it keeps and has lent would be more than `bytes_max`.
     pub fn new(bytes_max: usize) -> ChunkPool {
         ChunkPool { chunks_max: bytes_max / HUGE_PAGE_BYTES, state: Mutex::default(), taken_bytes: AtomicUsize::new(0) }
     }
 
-    /// An empty pool that keeps as much as so many memtables take that are frozen at `memtable_bytes`.
+    /// Makes an empty pool for `count` memtables that are frozen at `memtable_bytes`.
     pub fn for_memtables(count: usize, memtable_bytes: usize) -> ChunkPool {
-        // Of its last two chunks, one of nodes and one of entries, each uses a part.
+        // Each memtable uses its last chunks of nodes and of entries only in part.
         ChunkPool::new(count * (memtable_bytes + 2 * HUGE_PAGE_BYTES))
     }
 
-    /// Bytes that it keeps.
     pub fn bytes(&self) -> usize {
         self.state.lock().kept.len() * HUGE_PAGE_BYTES
     }
 
-    /// Bytes that memtables take.
     #[inline]
     pub fn taken_bytes(&self) -> usize {
         self.taken_bytes.load(Ordering::Relaxed)
     }
 
-    /// A memtable takes so many bytes more.
     pub(super) fn note_taken(&self, bytes: usize) {
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A memtable has given so many bytes back.
     pub(super) fn note_given_back(&self, bytes: usize) {
         self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// How many chunks it keeps.
     pub(super) fn ready(&self) -> usize {
         self.state.lock().kept.len()
     }
 
-    /// Keeps one chunk more, whose memory the system has found; `false` if that is more than it keeps, or there is none.
+    /// Adds a chunk with populated memory. Returns false if the pool is full or there is no memory.
     pub(super) fn prepare(&self) -> bool {
         if self.is_full(&self.state.lock()) {
             return false;
         }
-        // SAFETY: the layout is not empty, and the chunk is of that layout.
+        // SAFETY: the layout is not empty, and the chunk has that layout.
         let new = unsafe {
             let new = pages::reserve(Self::LAYOUT);
             pages::populate(new, Self::LAYOUT);
@@ -89,7 +81,7 @@ impl ChunkPool {
         let mut state = self.state.lock();
         if self.is_full(&state) {
             drop(state);
-            // SAFETY: reserved with this layout, and nobody has it.
+            // SAFETY: reserved with this layout, and not in use.
             unsafe { pages::release(new, Self::LAYOUT) };
             return false;
         }
@@ -101,15 +93,13 @@ impl ChunkPool {
         state.lent + state.kept.len() >= self.chunks_max
     }
 
-    /// Gives what it keeps back to the system.
     pub fn trim(&self) {
         for chunk in std::mem::take(&mut self.state.lock().kept) {
-            // SAFETY: reserved with this layout in `take` or `prepare`, and nobody has it.
+            // SAFETY: reserved with this layout in `take` or `prepare`, and not in use.
             unsafe { pages::release(chunk.as_ptr(), Self::LAYOUT) };
         }
     }
 
-    /// A chunk, uninitialised.
     pub(super) fn take(&self) -> NonNull<u8> {
         self.take_kept().unwrap_or_else(|| {
             self.state.lock().lent += 1;
@@ -119,7 +109,6 @@ impl ChunkPool {
         })
     }
 
-    /// One of those that are kept, uninitialised.
     pub(super) fn take_kept(&self) -> Option<NonNull<u8>> {
         let mut state = self.state.lock();
         let kept = state.kept.pop()?;
@@ -130,7 +119,7 @@ impl ChunkPool {
     /// Takes a chunk back.
     ///
     /// # Safety
-    /// It came from [`ChunkPool::take`] or [`ChunkPool::take_kept`] of this pool, and nobody uses it any more.
+    /// It came from [`ChunkPool::take`] or [`ChunkPool::take_kept`] of this pool and is not in use.
     pub(super) unsafe fn give_back(&self, chunk: NonNull<u8>) {
         let mut state = self.state.lock();
         state.lent -= 1;
@@ -139,7 +128,7 @@ impl ChunkPool {
             return;
         }
         drop(state);
-        // SAFETY: reserved with this layout in `take` or `prepare`, and by the caller nobody uses it any more.
+        // SAFETY: reserved with this layout in `take` or `prepare`; the caller does not use it.
         unsafe { pages::release(chunk.as_ptr(), Self::LAYOUT) };
     }
 }

@@ -1,14 +1,12 @@
-//! Memory that memtables will take, found before they do.
+//! Prepares chunks for memtables on a second thread while a log is replayed.
 //!
-//! The system clears what it gives, and where it is a guest its host may have to find it first: milliseconds for a huge page. While a log is replayed, who
-//! fills memtables would wait for that every few thousand entries, and a second processor has nothing to do.
+//! To zero a huge page, or to get it from the host of a virtual machine, takes milliseconds.
 
 use super::ChunkPool;
 use crate::platform::Runtime;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{sync::Arc, thread::JoinHandle};
 
-/// A thread that keeps a chunk ready until this is dropped.
 #[derive(Debug)]
 pub struct ChunksAhead {
     shared: Arc<Shared>,
@@ -23,7 +21,7 @@ struct Shared {
 }
 
 impl ChunksAhead {
-    /// Starts it; `None` if no thread is to be had.
+    /// Returns `None` if the thread cannot be created.
     pub fn start(runtime: &dyn Runtime, pool: &Arc<ChunkPool>) -> Option<ChunksAhead> {
         let pool = Arc::clone(pool);
         let shared = Arc::new(Shared { pool, is_over: Mutex::new(false), changed: Condvar::new() });
@@ -32,13 +30,11 @@ impl ChunksAhead {
         Some(ChunksAhead { shared, thread: Some(thread) })
     }
 
-    /// Has it end soon; that is waited for when this is dropped.
     pub fn stop(&self) {
         *self.shared.is_over.lock() = true;
         self.shared.changed.notify_one();
     }
 
-    /// To be called when chunks may have been taken.
     pub fn go_on(&self) {
         self.shared.changed.notify_one();
     }
@@ -49,7 +45,7 @@ impl Shared {
         let mut is_over = self.is_over.lock();
         while !*is_over {
             let is_made = self.pool.ready() == 0 && MutexGuard::unlocked(&mut is_over, || self.pool.prepare());
-            // It may have been over meanwhile. Who takes a chunk at this moment may not be heard; who takes the next one is.
+            // It may be over meanwhile. A wake-up at this moment may be lost; the next one is not.
             if !is_made && !*is_over {
                 self.changed.wait(&mut is_over);
             }
@@ -72,7 +68,8 @@ mod tests {
     use crate::platform::SystemRuntime;
     use std::{sync::mpsc, thread, time::Duration};
 
-    /// It is told of its end while it makes a chunk that it must not keep then: nobody tells it again.
+    /// The thread was stopped while it made a chunk beyond the pool's limit: no second wake-up
+    /// follows.
     #[test]
     fn it_ends_whatever_it_is_about() {
         let (tell, told) = mpsc::channel();
@@ -86,7 +83,7 @@ mod tests {
                 }
                 let chunk = pool.take();
                 drop(ahead);
-                // SAFETY: it came from this pool, and nobody uses it.
+                // SAFETY: it came from this pool, and is not in use.
                 unsafe { pool.give_back(chunk) };
                 pool.trim();
             }
@@ -104,7 +101,6 @@ mod tests {
         let ahead = ChunksAhead::start(&SystemRuntime::new(), &pool).unwrap();
         let mut taken = Vec::new();
         while taken.len() < 3 {
-            // A call may not be heard, the next one is.
             ahead.go_on();
             assert!(pool.ready() <= 1);
             match pool.take_kept() {
@@ -112,12 +108,12 @@ mod tests {
                 None => thread::yield_now(),
             }
         }
-        // All that the pool keeps is out.
+        // The pool has lent all its chunks.
         ahead.go_on();
         assert!(!pool.prepare() && pool.take_kept().is_none());
         drop(ahead);
         for chunk in taken {
-            // SAFETY: it came from this pool, and nobody uses it.
+            // SAFETY: it came from this pool, and is not in use.
             unsafe { pool.give_back(chunk) };
         }
         assert_eq!(pool.bytes(), 3 * huge);

@@ -1,8 +1,8 @@
 //! Cursors over a memtable.
 //!
-//! Both kinds copy the order and the key pointers of a leaf when they enter it, ask for the cache lines of entries before
-//! they come to them, and walk the copy; what is inserted into the leaf later is beyond their snapshot. Leaves are
-//! left by their links, which stay right for a reader on a replaced leaf (`tree.rs`).
+//! They copy the order and key pointers of a leaf when they enter it, prefetch the entries, and
+//! walk the copy; later inserts are beyond their snapshot. They leave a leaf by its links, which
+//! stay valid on a replaced leaf (`tree.rs`).
 
 use super::{
     EntryBatch, Memtable,
@@ -13,8 +13,8 @@ use super::{
 use crate::base::{Beyond, Cursor, EntryRef, Result, SequenceNumber};
 use std::sync::Arc;
 
-/// A copy of a leaf, or a leaf that is to be copied: then its count is zero, or that of a copy made before. Its pointers are good as long as the
-/// memtable that the copy came from.
+/// A copy of a leaf. `count` is zero, or that of an earlier copy, before the first use of a new
+/// leaf. The pointers are valid as long as the memtable.
 #[derive(Debug)]
 struct LeafCopy {
     leaf: Option<NodePtr<'static>>,
@@ -28,14 +28,14 @@ impl LeafCopy {
     /// Copies a leaf.
     ///
     /// # Safety
-    /// The memtable of `leaf` lives as long as the copy is used.
+    /// The memtable of `leaf` outlives the use of the copy.
     unsafe fn enter(&mut self, leaf: NodePtr<'_>) {
         // SAFETY: by the contract of this function.
         let leaf = unsafe { leaf.extend::<'static>() };
         let node = leaf.node();
         let count = node.count();
         if self.leaf == Some(leaf) && self.count == count {
-            // Versions that were added since are beyond the snapshot of whoever has the copy.
+            // Versions added since are beyond the owner's snapshot.
             return;
         }
         let order = node.order(count);
@@ -46,7 +46,7 @@ impl LeafCopy {
         self.count = count;
     }
 
-    /// Copies the leaf for `key`; yields the rank of the first entry that is `key` or greater.
+    /// Returns the rank of the first entry at or after `key`.
     ///
     /// # Safety
     /// As [`LeafCopy::enter`].
@@ -62,7 +62,6 @@ impl LeafCopy {
         }
     }
 
-    /// Asks for the entry at a rank, if there is one.
     #[inline]
     fn prefetch(&self, rank: usize) {
         if rank < self.count
@@ -72,12 +71,10 @@ impl LeafCopy {
         }
     }
 
-    /// Asks for all entries.
     fn prefetch_all(&self) {
         self.entries[..self.count].iter().flatten().for_each(|entry| entry.prefetch());
     }
 
-    /// Asks for the entries of the next leaf, and for the leaf after that.
     fn prefetch_beyond(&self, is_forward: bool) {
         let beyond = |leaf: NodePtr<'static>| if is_forward { leaf.node().after() } else { leaf.node().before() };
         let Some(next) = self.leaf.and_then(beyond) else { return };
@@ -91,7 +88,6 @@ impl LeafCopy {
         }
     }
 
-    /// Goes on to the leaf behind; false if there is none.
     fn enter_after(&mut self) -> bool {
         let after = self.leaf.and_then(|leaf| leaf.node().after());
         let Some(after) = after else { return false };
@@ -100,7 +96,6 @@ impl LeafCopy {
         true
     }
 
-    /// Goes back to the leaf in front; false if there is none.
     fn enter_before(&mut self) -> bool {
         let before = self.leaf.and_then(|leaf| leaf.node().before());
         let Some(before) = before else { return false };
@@ -110,42 +105,36 @@ impl LeafCopy {
     }
 }
 
-/// No rank: it says that a leaf was found for a seek, and not copied yet.
 const SOUGHT: usize = usize::MAX;
 
-/// One entry a key, at a snapshot, both ways. See [`Cursor`] for the contract and [`Memtable`] for what may be inserted
-/// meanwhile. Moves cannot fail.
+/// One entry a key, at a snapshot, in both directions. Moves cannot fail. See [`Cursor`] for the
+/// contract and [`Memtable`] for concurrent inserts.
 #[derive(Debug)]
 pub struct MemtableCursor {
     copy: LeafCopy,
-    /// The rank in the copy; if none is current, [`SOUGHT`] if the copy's leaf is that of the next seek, or anything else.
+    /// Rank in the copy; [`SOUGHT`] if the leaf was found for the next seek and not copied.
     rank: usize,
     current: Option<EntryPtr<'static>>,
     snapshot: SequenceNumber,
-    /// Keeps the arena. Declared last, so that it goes last.
+    /// Owns the arena, so dropped last.
     memtable: Arc<Memtable>,
 }
 
 impl MemtableCursor {
-    /// A cursor that stands nowhere yet.
     pub fn new(memtable: Arc<Memtable>, snapshot: SequenceNumber) -> MemtableCursor {
         MemtableCursor { copy: LeafCopy::EMPTY, rank: 0, current: None, snapshot, memtable }
     }
 
-    /// Whether this is the memtable it reads.
     pub fn is_over(&self, memtable: &Arc<Memtable>) -> bool {
         Arc::ptr_eq(&self.memtable, memtable)
     }
 
-    /// Sets the snapshot. The cursor stands nowhere then.
     pub fn set_snapshot(&mut self, snapshot: SequenceNumber) {
         (self.current, self.rank) = (None, 0);
         self.snapshot = snapshot;
-        // A copy has no versions that were added since.
         self.copy.leaf = None;
     }
 
-    /// Stops at the first visible entry at `rank` or behind it.
     fn settle_forward(&mut self, mut rank: usize) {
         loop {
             while rank < self.copy.count {
@@ -165,7 +154,6 @@ impl MemtableCursor {
         }
     }
 
-    /// Stops at the last visible entry in front of `end`.
     fn settle_backward(&mut self, mut end: usize) {
         loop {
             while let Some(rank) = end.checked_sub(1) {
@@ -185,19 +173,18 @@ impl MemtableCursor {
         }
     }
 
-    /// The least and the greatest sequence number of the entries that it shows, as far as the memtable knows.
+    /// Returns bounds on the sequence numbers of the entries.
     pub fn sequences(&self) -> (SequenceNumber, SequenceNumber) {
         (self.memtable.min_sequence(), self.memtable.max_sequence().min(self.snapshot))
     }
 
-    /// Decodes the entries from the present one on that stand in its leaf. Precondition: valid.
+    /// Decodes the entries of the leaf from the current one on. Precondition: valid.
     pub fn fill(&mut self, is_forward: bool, batch: &mut EntryBatch) {
         assert!(self.valid(), "the cursor must be valid");
         let from_here = if is_forward { u32::MAX << self.rank } else { u32::MAX >> (NODE_KEYS - 1 - self.rank) };
         self.take_in(from_here, is_forward, batch);
     }
 
-    /// Decodes the entries of the next leaf that has any to be seen.
     pub fn fill_next(&mut self, is_forward: bool, batch: &mut EntryBatch) {
         loop {
             if !(if is_forward { self.copy.enter_after() } else { self.copy.enter_before() }) {
@@ -222,24 +209,21 @@ impl MemtableCursor {
         self.copy.prefetch_beyond(is_forward);
     }
 
-    /// Stands on an entry of the batch that was filled last.
     pub fn go_to(&mut self, lane: usize) {
         self.rank = lane;
         self.current = self.copy.entries[lane].and_then(|newest| newest.visible_at(self.snapshot));
     }
 
-    /// Stands on what comes after the leaf of the batch that was filled last.
     pub fn go_on(&mut self, is_forward: bool) {
         if is_forward { self.settle_forward(self.copy.count) } else { self.settle_backward(0) }
     }
 
-    /// Stands past the last entry. The cursor is not valid then.
     pub fn go_past(&mut self) {
         self.current = None;
     }
 
-    /// Finds the leaf of `key` and asks for its lines: the next move is to be a seek of this key, once something else has been done while they
-    /// come. What is inserted in between is beyond the snapshot.
+    /// Finds and prefetches the leaf of `key`, for a seek of this key as the next move. Inserts in
+    /// between are beyond the snapshot.
     pub fn expect_seek(&mut self, key: &[u8]) {
         let leaf = self.memtable.tree().leaf_for(key);
         leaf.prefetch_whole();
@@ -251,7 +235,6 @@ impl MemtableCursor {
         (self.current, self.rank) = (None, SOUGHT);
     }
 
-    /// Says that the seek that was expected does not come.
     pub fn expect_no_seek(&mut self) {
         self.rank = 0;
     }
@@ -319,27 +302,21 @@ impl Cursor for MemtableCursor {
     }
 }
 
-/// All versions of all keys, in order of key and newest first, for the flush. Begins in front of the first one.
+/// All versions of all keys, in key order and newest first, for the flush.
 ///
-/// Entries lie in memory as they were inserted, not as they are walked. So the walk is a leaf ahead of itself: what it asks
-/// for is there when it comes by.
-///
-/// On a memtable that is still written, it sees everything inserted before it was made, and perhaps some of what comes
-/// later.
+/// Entries are stored in order of insertion, so the scan prefetches one leaf ahead. On a memtable
+/// that is still written, it shows all earlier inserts, and perhaps some later ones.
 #[derive(Debug)]
 pub struct MemtableScan {
     copy: LeafCopy,
-    /// The leaf behind it.
     ahead: LeafCopy,
-    /// The rank of the next key in the copy.
     rank: usize,
     current: Option<EntryPtr<'static>>,
-    /// Keeps the arena. Declared last, so that it goes last.
+    /// Owns the arena, so dropped last.
     _memtable: Arc<Memtable>,
 }
 
 impl MemtableScan {
-    /// A scan of the keys from `start` on, or of all.
     pub(super) fn new(memtable: Arc<Memtable>, start: Option<&[u8]>) -> MemtableScan {
         let mut copy = LeafCopy::EMPTY;
         // SAFETY: the scan holds the memtable.
@@ -375,7 +352,6 @@ impl MemtableScan {
         }
     }
 
-    /// Moves to the next entry; false at the end.
     pub fn advance(&mut self) -> bool {
         if let Some(older) = self.current.and_then(EntryPtr::older) {
             self.current = Some(older);
@@ -398,7 +374,7 @@ impl MemtableScan {
         true
     }
 
-    /// The entry it stands on. Precondition: the last `advance` returned true.
+    /// Precondition: the last `advance` returned true.
     pub fn entry(&self) -> EntryRef<'_> {
         self.current.expect("the scan stands on an entry").entry()
     }

@@ -6,51 +6,46 @@
 //! History      older pointer | jump pointer | depth u64                                         24 bytes
 //! ```
 //!
-//! An entry is written whole before a pointer to it is stored with `Release`; whoever loads that pointer with
-//! `Acquire` may read all of it, and it never changes. Each version holds its own key, so that key and value are read
-//! from one place. A version that replaces another has a `History`: the version before it, and a jump to an older one
-//! as in Myers' random-access list ("An applicative random-access stack", 1983), so that a reader with an old snapshot
-//! finds its version of a hot key in a logarithmic number of steps.
+//! An entry is complete before a pointer to it is stored with `Release`, and never changes: a
+//! reader that loads the pointer with `Acquire` may read all of it. Each version stores its own
+//! key, next to its value. A version that replaces another has a `History`: the previous version,
+//! and a jump to an older one as in Myers' random-access list ("An applicative random-access
+//! stack", 1983). So an old snapshot finds its version of a hot key in a logarithmic number of
+//! steps.
 
 use super::arena::{Arena, Kind};
 use crate::base::{EntryKind, EntryRef, SequenceNumber, limits};
 use std::{alloc::Layout, marker::PhantomData, ptr::NonNull, slice};
 
-/// A cache line.
 const LINE_BYTES: usize = 64;
 
-/// So many bytes of a key are compared first.
 const KEY_BYTES_FIRST: usize = 16;
 
-/// The processor follows what is longer by itself.
+/// Number of cache lines to prefetch; the hardware prefetches the following ones.
 const PREFETCHED_LINES: usize = 6;
 
-/// The fixed part of an entry.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct EntryHeader {
     sequence: SequenceNumber,
-    /// Null for the first version of a key.
     history: *const History,
-    /// The key's length in the upper 24 bits, the kind in the lower 8.
+    /// Key length in the upper 24 bits, kind in the lower 8.
     key_length_and_kind: u32,
     value_length: u32,
 }
 
-/// How a version finds the ones it replaced.
 #[derive(Debug)]
 #[repr(C)]
 struct History {
     older: NonNull<EntryHeader>,
     jump: NonNull<EntryHeader>,
-    /// How many versions are older.
     depth: u64,
 }
 
 const _: () = assert!(size_of::<EntryHeader>() <= 24 && size_of::<History>() <= 24);
 const _: () = assert!(limits::MAX_INTERNAL_KEY_LEN < 1 << 24);
 
-/// A whole, published or about to be published entry of an arena that lives for `'a` at least.
+/// A complete entry in an arena that lives at least for `'a`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryPtr<'a>(NonNull<EntryHeader>, PhantomData<&'a EntryHeader>);
 
@@ -60,7 +55,7 @@ unsafe impl Send for EntryPtr<'_> {}
 unsafe impl Sync for EntryPtr<'_> {}
 
 impl<'a> EntryPtr<'a> {
-    /// Writes an entry into the arena. `older` is the version that it replaces.
+    /// `older` is the version that the entry replaces.
     ///
     /// # Safety
     /// The arena lives for `'a`.
@@ -81,7 +76,8 @@ impl<'a> EntryPtr<'a> {
         let layout = Layout::from_size_align(size, align_of::<EntryHeader>()).expect("below isize::MAX");
         let piece = arena.allocate(Kind::Entry, layout);
         let key_length_and_kind = key_length << 8 | kind as u32;
-        // SAFETY: the piece is fresh and holds the header and, after it, both slices, which cannot overlap it.
+        // SAFETY: the piece is fresh and has room for the header and, after it, both slices, which
+        // cannot overlap it.
         unsafe {
             piece.cast().write(EntryHeader { sequence, history, key_length_and_kind, value_length });
             let bytes = piece.add(size_of::<EntryHeader>());
@@ -92,24 +88,23 @@ impl<'a> EntryPtr<'a> {
     }
 
     /// # Safety
-    /// `pointer` came from [`EntryPtr::as_ptr`], by an `Acquire` load of what was stored with `Release`; its arena
-    /// lives for `'a`.
+    /// `pointer` came from [`EntryPtr::as_ptr`] through a `Release` store and an `Acquire` load;
+    /// its arena lives for `'a`.
     pub unsafe fn from_ptr(pointer: *mut EntryHeader) -> Option<EntryPtr<'a>> {
         NonNull::new(pointer).map(|pointer| EntryPtr(pointer, PhantomData))
     }
 
-    /// For a shared field.
     pub fn as_ptr(self) -> *mut EntryHeader {
         self.0.as_ptr()
     }
 
     fn header(self) -> &'a EntryHeader {
-        // SAFETY: points to a whole entry that lives for `'a` and never changes.
+        // SAFETY: points to a complete entry that lives for `'a` and never changes.
         unsafe { self.0.as_ref() }
     }
 
     fn history(self) -> Option<&'a History> {
-        // SAFETY: null, or a whole history in the same arena, written before the entry.
+        // SAFETY: null, or a complete history in the same arena, written before the entry.
         unsafe { self.header().history.as_ref() }
     }
 
@@ -117,44 +112,39 @@ impl<'a> EntryPtr<'a> {
         (self.header().key_length_and_kind >> 8) as usize
     }
 
-    /// The commit that wrote it.
     pub fn sequence(self) -> SequenceNumber {
         self.header().sequence
     }
 
-    /// The internal key.
     pub fn key(self) -> &'a [u8] {
-        // SAFETY: the key's bytes stand right after the header, in the same piece of the arena.
+        // SAFETY: the key's bytes follow the header, in the same piece of the arena.
         unsafe { slice::from_raw_parts(self.0.as_ptr().add(1).cast::<u8>(), self.key_length()) }
     }
 
-    /// What it means.
     pub fn kind(self) -> EntryKind {
         EntryKind::from_byte((self.header().key_length_and_kind & 0xff) as u8).expect("written from a kind")
     }
 
-    /// Its key and value, one right after the other, and the length of the key.
+    /// Returns key and value, which are adjacent, and the length of the key.
     pub fn row(self) -> (&'a [u8], usize) {
         let key_length = self.key_length();
         let length = key_length + self.header().value_length as usize;
-        // SAFETY: both stand right after the header, in the same piece of the arena.
+        // SAFETY: both follow the header, in the same piece of the arena.
         let bytes = unsafe { slice::from_raw_parts(self.0.as_ptr().add(1).cast::<u8>(), length) };
         (bytes, key_length)
     }
 
-    /// The whole entry.
     pub fn entry(self) -> EntryRef<'a> {
         let (bytes, key_length) = self.row();
         let (key, value) = bytes.split_at(key_length);
         EntryRef { key, sequence: self.sequence(), kind: self.kind(), value }
     }
 
-    /// The version that this one replaced.
     pub fn older(self) -> Option<EntryPtr<'a>> {
         self.history().map(|history| EntryPtr(history.older, PhantomData))
     }
 
-    /// This version or the newest older one that is at or below `snapshot`.
+    /// Returns the newest version at or below `snapshot`, from this one on.
     pub fn visible_at(self, snapshot: SequenceNumber) -> Option<EntryPtr<'a>> {
         let mut version = self;
         while version.sequence() > snapshot {
@@ -173,15 +163,15 @@ impl<'a> EntryPtr<'a> {
         self.history().map_or(self, |history| EntryPtr(history.jump, PhantomData))
     }
 
-    /// Where a version that replaces this one jumps to: twice as far as this one's own jump if that and the one
-    /// after it are equally long, else to this one.
+    /// Returns the jump of a version that replaces this one: twice as far as this one's jump if
+    /// that and the next jump are equally long, else to this one.
     fn jump_of_newer(self) -> EntryPtr<'a> {
         let first = self.jump();
         let second = first.jump();
         if self.depth() - first.depth() == first.depth() - second.depth() { second } else { self }
     }
 
-    /// Asks for the rest of the entry, up to a few lines; its first bytes are there.
+    /// Prefetches the entry after its first cache line.
     pub fn prefetch_rest(self) {
         let len = size_of::<EntryHeader>() + self.key_length() + self.header().value_length as usize;
         let start = self.0.as_ptr().cast::<u8>().cast_const();
@@ -190,12 +180,11 @@ impl<'a> EntryPtr<'a> {
         }
     }
 
-    /// Asks for the entry's first bytes, to be read soon.
     pub fn prefetch(self) {
         super::search::prefetch(self.0.as_ptr().cast());
     }
 
-    /// Asks for the entry's header and the beginning of its key, which may stand on two lines.
+    /// Prefetches the header and the begin of the key, which may be on two cache lines.
     pub fn prefetch_key(self) {
         let start = self.0.as_ptr().cast::<u8>().cast_const();
         super::search::prefetch(start);

@@ -1,7 +1,7 @@
-//! A filter over the hashes of the keys in a memtable.
+//! A Bloom filter ([`bloom_place`]) over the key hashes of a memtable.
 //!
-//! A Bloom filter ([`bloom_place`]). One writer; readers need no more order than what makes the entry itself visible to them, since the bits are set
-//! before the entry is published.
+//! One thread writes. Bits are set before the entry is published, so readers need no other
+//! ordering.
 
 use super::{chunk_pool::ChunkPool, search};
 use crate::base::bloom_place;
@@ -13,44 +13,39 @@ use std::sync::{
 
 #[derive(Debug)]
 pub(super) struct Filter {
-    /// They take memory as they are written, unless the database is being written much: the filter of a memtable that stays small takes little.
+    /// Pages are allocated on first write, so the filter of a small memtable takes little.
     words: Zeroed<AtomicU64>,
-    /// Where it is counted, if it is.
     pool: Option<Arc<ChunkPool>>,
 }
 
 impl Filter {
-    /// An empty filter of about `bytes` bytes.
     pub fn new(bytes: usize, pool: Option<Arc<ChunkPool>>) -> Filter {
         let filter = Filter { words: Zeroed::new(bytes / size_of::<AtomicU64>()), pool };
         if let Some(pool) = &filter.pool {
             pool.note_taken(filter.bytes());
             if pool.bytes() > 0 {
-                // The database is being written, and most of the filter will be. It would be read first, each time.
+                // Under write load most of the filter will be written: allocate all pages before
+                // they are read.
                 filter.words.populate();
             }
         }
         filter
     }
 
-    /// Bytes it takes.
     pub fn bytes(&self) -> usize {
         self.words.bytes()
     }
 
-    /// Adds a key. Writer only.
     pub fn insert(&self, hash: u64) {
         let (word, bits) = self.place(hash);
-        // There is one writer, so nothing is lost between the load and the store.
+        // With one writer, no update is lost between load and store.
         word.store(word.load(Relaxed) | bits, Relaxed);
     }
 
-    /// Asks for what [`Filter::insert`] will change.
     pub fn prefetch(&self, hash: u64) {
         search::prefetch(std::ptr::from_ref(self.place(hash).0).cast());
     }
 
-    /// Whether a key with this hash may have been added.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         let (word, bits) = self.place(hash);

@@ -1,4 +1,4 @@
-//! The memtable: recent writes, in order, in memory.
+//! The memtable: recent writes, in key order, in memory.
 
 mod ahead;
 mod arena;

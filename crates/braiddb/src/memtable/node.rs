@@ -1,4 +1,4 @@
-//! Nodes of the tree: what readers see while the one writer changes them.
+//! Nodes of the tree, which readers see while one writer changes them.
 //!
 //! ```text
 //! Node (leaf, or the first part of an inner node), on cache lines
@@ -8,21 +8,24 @@
 //!   orders 2 x 32 x u8 | children 32 x pointer to node                                                 320 bytes
 //! ```
 //!
-//! **Slots are a log.** A key is added by writing the next free slot and then publishing `count`; head and position of
-//! a published slot never change, and the key pointer of a leaf is only ever replaced by a newer version of the same
-//! key. So a reader that has loaded `count` has a consistent node without locks or retries. The sorted order
-//! is not stored in a leaf: `positions` says at which rank each slot was inserted, so the order is replayed by whoever
-//! needs it (a cursor once a leaf, the writer once a split). The first `sorted` slots were in order when the node
-//! was made. An inner node needs its order on every descent and keeps it: version `count` of the order
-//! stands in `orders[count % 2]`, so that writing the next one leaves the current one whole.
+//! **Slots are a log.** To add a key, the writer fills the next free slot and then publishes
+//! `count`. Head and position of a published slot never change; the key pointer of a leaf is only
+//! replaced by a newer version of the same key. So a reader that has loaded `count` has a
+//! consistent node, without locks or retries.
 //!
-//! **Full nodes are replaced.** A split makes two new nodes, and the old one is never changed again. A reader may
-//! still stand on it: it holds every entry that was inserted before it was replaced, and so every entry that such a
-//! reader may see (see `tree.rs`).
+//! A leaf does not store the sorted order: `positions` has the rank at which each slot was
+//! inserted, from which cursors and splits reconstruct the order. The first `sorted` slots were in
+//! order when the node was made. An inner node needs its order on every descent: version `count` of
+//! the order is in `orders[count % 2]`, so the next version is written beside the current one.
 //!
-//! **Heads.** A node's heads are taken after its first `prefix` bytes. All keys that can ever be routed to
-//! the node agree in the first `guaranteed` bytes, because its bounds do. Where heads would tie there, a longer
-//! prefix is learned from the keys at hand; a key that does not share it has the least or the greatest head.
+//! **Full nodes are replaced.** A split makes two new nodes and never changes the old one again. A
+//! reader on the old node still finds every entry inserted before the split, and so every entry
+//! visible to it (`tree.rs`).
+//!
+//! **Heads** are taken after the first `prefix` bytes. All keys that can be routed to the node
+//! share its first `guaranteed` bytes, because its bounds do. If heads would tie there, a longer
+//! prefix is learned from the present keys; a key without that prefix gets the least or the
+//! greatest head.
 
 use super::{
     entry::{EntryHeader, EntryPtr},
@@ -39,32 +42,28 @@ use std::{
     },
 };
 
-/// Up to this many tied heads are compared one by one; more of them by binary search.
+/// Maximum number of tied heads to compare one by one; more are searched in binary.
 const LINEAR_TIES: u32 = 4;
 
-/// A leaf, or what an inner node shares with it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Node {
     count: AtomicU32,
-    /// Zero for a leaf.
     level: u8,
     sorted: u8,
     guaranteed: u32,
-    /// Not below `guaranteed`; written before the first slot is published, then never changed.
+    /// At least `guaranteed`; constant once the first slot is published.
     prefix: AtomicU32,
-    /// Leaf: the leaf before. Inner node: the child left of all separators.
+    /// Leaf: the previous leaf. Inner node: the child left of all separators.
     before: AtomicPtr<Node>,
-    /// Leaf: the leaf after.
     after: AtomicPtr<Node>,
     positions: [AtomicU8; NODE_KEYS],
     heads: Heads,
-    /// Leaf: the newest version of each key. Inner node: an entry with the separator as its key, which is the least
-    /// key that the child of the slot may hold.
+    /// Leaf: the newest version of each key. Inner node: an entry whose key is the separator, the
+    /// least possible key of the slot's child.
     keys: [AtomicPtr<EntryHeader>; NODE_KEYS],
 }
 
-/// An inner node.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Inner {
@@ -73,75 +72,67 @@ pub(super) struct Inner {
     children: [AtomicPtr<Node>; NODE_KEYS],
 }
 
-/// Where heads are taken in a node to be made, and what it keeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeadChoice {
-    /// What all keys that can be routed to the node share.
+    /// Length of the prefix that all keys routed to the node share.
     pub guaranteed: usize,
-    /// Where heads begin.
+    /// Offset of the heads in the keys.
     pub prefix: usize,
 }
 
-/// What the writer finds in a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The key stands in this slot.
     Found(usize),
     /// The key is absent; this many keys are less.
     Absent(usize),
 }
 
-/// A child of an inner node, and the separators around it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Child<'a> {
     pub node: NodePtr<'a>,
-    /// How many separators stand at or before it.
+    /// Number of separators at or before it.
     pub rank: usize,
 }
 
-/// A node of an arena that lives for `'a` at least.
+/// A node in an arena that lives at least for `'a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodePtr<'a>(NonNull<Node>, PhantomData<&'a Node>);
 
-// SAFETY: a `NodePtr` is a shared reference, and all that changes in a node is atomic.
+// SAFETY: a `NodePtr` is a shared reference, and all mutable parts of a node are atomic.
 unsafe impl Send for NodePtr<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for NodePtr<'_> {}
 
 impl<'a> NodePtr<'a> {
     /// # Safety
-    /// `pointer` points to a whole leaf or inner node, as its level says, with the right to access all of it. It lives
-    /// for `'a`, and was published to this thread.
+    /// `pointer` points to a complete leaf or inner node, as its level says, and may access all of
+    /// it. The node lives for `'a` and was published to this thread.
     pub unsafe fn new(pointer: NonNull<Node>) -> NodePtr<'a> {
         NodePtr(pointer, PhantomData)
     }
 
-    /// The same node, for as long as the caller can vouch for.
+    /// Extends the lifetime of the reference.
     ///
     /// # Safety
-    /// The arena lives as long as the result is used.
+    /// The arena outlives the use of the result.
     pub unsafe fn extend<'b>(self) -> NodePtr<'b> {
         NodePtr(self.0, PhantomData)
     }
 
-    /// For a shared field.
     pub fn as_ptr(self) -> *mut Node {
         self.0.as_ptr()
     }
 
-    /// The leaf, or the common part of an inner node.
     pub fn node(self) -> &'a Node {
         // SAFETY: by the contract of `new`.
         unsafe { self.0.as_ref() }
     }
 
-    /// The inner node; `None` if this is a leaf.
     pub fn inner(self) -> Option<&'a Inner> {
-        // SAFETY: the level says what stands here, and the pointer may access all of it.
+        // SAFETY: the level shows the node's type, and the pointer may access all of it.
         (self.node().level > 0).then(|| unsafe { self.0.cast::<Inner>().as_ref() })
     }
 
-    /// Asks for all of a leaf.
     pub fn prefetch_whole(self) {
         let start = self.0.as_ptr().cast::<u8>().cast_const();
         for line in 0..size_of::<Node>() / 64 {
@@ -149,7 +140,6 @@ impl<'a> NodePtr<'a> {
         }
     }
 
-    /// Asks for the lines that a search reads first.
     fn prefetch(self) {
         let start = self.0.as_ptr().cast::<u8>().cast_const();
         for line in 0..5 {
@@ -158,15 +148,13 @@ impl<'a> NodePtr<'a> {
     }
 }
 
-/// Loads a link; `None` where it is null.
 fn load<'a>(link: &'a AtomicPtr<Node>) -> Option<NodePtr<'a>> {
-    // SAFETY: a link is only stored from a `NodePtr` into the same arena, with Release, and that arena outlives all
-    // references into it.
+    // SAFETY: a link is only stored from a `NodePtr` into the same arena, with Release, and that
+    // arena outlives all references into it.
     NonNull::new(link.load(Acquire)).map(|pointer| unsafe { NodePtr::new(pointer) })
 }
 
 impl Node {
-    /// A node of no keys.
     pub fn new(level: u8, choice: HeadChoice) -> Node {
         Node {
             count: AtomicU32::new(0),
@@ -182,7 +170,6 @@ impl Node {
         }
     }
 
-    /// A node of these keys, which are in order.
     pub fn with_keys(level: u8, choice: HeadChoice, keys: &[EntryPtr<'_>]) -> Node {
         let mut heads = [0; NODE_KEYS];
         for (to, key) in heads.iter_mut().zip(keys) {
@@ -191,7 +178,6 @@ impl Node {
         Node::with_heads(level, choice, keys, &heads[..keys.len()])
     }
 
-    /// The same where the heads are known, so that no key is read.
     pub fn with_heads(level: u8, choice: HeadChoice, keys: &[EntryPtr<'_>], heads: &[i64]) -> Node {
         let mut node = Node::new(level, choice);
         for (slot, (key, head)) in keys.iter().zip(heads).enumerate() {
@@ -204,53 +190,44 @@ impl Node {
         node
     }
 
-    /// How many slots are published.
     pub fn count(&self) -> usize {
         self.count.load(Acquire) as usize
     }
 
-    /// Zero for a leaf.
     pub fn level(&self) -> u8 {
         self.level
     }
 
-    /// A leaf's neighbour in front; an inner node's first child.
     pub fn before(&self) -> Option<NodePtr<'_>> {
         load(&self.before)
     }
 
-    /// A leaf's neighbour behind.
     pub fn after(&self) -> Option<NodePtr<'_>> {
         load(&self.after)
     }
 
-    /// Writer only.
     pub fn set_before(&self, node: Option<NodePtr<'_>>) {
         self.before.store(node.map_or(null_mut(), NodePtr::as_ptr), Release);
     }
 
-    /// Writer only.
     pub fn set_after(&self, node: Option<NodePtr<'_>>) {
         self.after.store(node.map_or(null_mut(), NodePtr::as_ptr), Release);
     }
 
-    /// What stands in a published slot.
     pub fn key(&self, slot: usize) -> EntryPtr<'_> {
-        // SAFETY: stored with Release from an entry of the arena that this node lives in.
+        // SAFETY: stored with Release from an entry of this node's arena.
         unsafe { EntryPtr::from_ptr(self.keys[slot].load(Acquire)) }.expect("a published slot has a key")
     }
 
-    /// The head of a published slot.
     pub fn head_at(&self, slot: usize) -> i64 {
         self.heads[slot].load(Relaxed)
     }
 
-    /// Where heads begin, if all keys have the bytes before in common for good.
+    /// Returns the offset of the heads, if all future keys share the bytes before it.
     pub fn plain_prefix(&self) -> Option<usize> {
         Some(self.prefix()).filter(|prefix| *prefix == self.guaranteed as usize)
     }
 
-    /// Replaces the version in a leaf's slot by a newer one. Writer only.
     pub fn set_version(&self, slot: usize, version: EntryPtr<'_>) {
         self.keys[slot].store(version.as_ptr(), Release);
     }
@@ -259,7 +236,6 @@ impl Node {
     pub fn append(&self, rank: usize, key: EntryPtr<'_>) {
         let count = self.count.load(Relaxed) as usize;
         debug_assert!(rank <= count && count < NODE_KEYS);
-        // The prefix is compared with the key of slot 0, which is this one if there is none yet.
         let head = if count == 0 { head(key.key(), self.prefix()) } else { self.head_of(key.key()) };
         self.heads[count].store(head, Relaxed);
         self.positions[count].store(rank as u8, Relaxed);
@@ -267,12 +243,11 @@ impl Node {
         self.count.store(count as u32 + 1, Release);
     }
 
-    /// Whether every key was added behind all others.
     pub fn is_ascending(&self) -> bool {
         (0..self.count()).all(|slot| self.positions[slot].load(Relaxed) as usize == slot)
     }
 
-    /// The slots of the first `count` keys by rank. The rest of the array means nothing.
+    /// Returns the slots of the first `count` keys by rank. Other elements are undefined.
     pub fn order(&self, count: usize) -> [u8; NODE_KEYS] {
         let mut order = array::from_fn(|slot| slot as u8);
         for slot in self.sorted as usize..count {
@@ -283,7 +258,6 @@ impl Node {
         order
     }
 
-    /// The slot of `key` in a leaf.
     pub fn find(&self, key: &[u8]) -> Option<usize> {
         let count = self.count();
         let Matches { mut equal, .. } = search::search(&self.heads, count, self.head_for(key, count));
@@ -297,7 +271,7 @@ impl Node {
         None
     }
 
-    /// The slot of `key` in a leaf, or the rank that it would have, among the first `count`.
+    /// Returns the slot of `key` among the first `count`, or the rank that it would have.
     pub fn place(&self, key: &[u8], count: usize) -> Place {
         let order = || self.order(count);
         self.place_with(key, count, order)
@@ -335,7 +309,6 @@ impl Node {
         if count == 0 { 0 } else { self.head_of(key) }
     }
 
-    /// The head of `key` here. The node has a key.
     fn head_of(&self, key: &[u8]) -> i64 {
         let (guaranteed, prefix) = (self.guaranteed as usize, self.prefix());
         if prefix > guaranteed {
@@ -353,7 +326,7 @@ impl Node {
 }
 
 impl Inner {
-    /// An inner node: a child left of all separators, and a child for each separator, in order.
+    /// Makes a node of a child left of all separators, and one child per separator, in order.
     pub fn new(
         level: u8,
         choice: HeadChoice,
@@ -369,33 +342,27 @@ impl Inner {
         Inner { node, orders: [identity(), identity()], children: links }
     }
 
-    /// The common part.
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// The child that `key` belongs to.
     pub fn child_for(&self, key: &[u8]) -> Child<'_> {
         self.stable(|count| self.rank(key, count))
     }
 
-    /// The last child.
     pub fn last_child(&self) -> Child<'_> {
         self.stable(|count| count)
     }
 
-    /// The separator of a rank. Writer only.
     pub fn separator(&self, rank: usize) -> Option<EntryPtr<'_>> {
         let count = self.node.count();
         (rank < count).then(|| self.node.key(self.slot(count, rank)))
     }
 
-    /// The child after `rank` separators. Writer only, or as [`Inner::stable`] does.
     pub fn child(&self, rank: usize) -> NodePtr<'_> {
         self.child_at(self.node.count(), rank)
     }
 
-    /// Puts another node in the place of a child. Writer only.
     pub fn replace_child(&self, rank: usize, child: NodePtr<'_>) {
         match rank.checked_sub(1) {
             None => self.node.set_before(Some(child)),
@@ -406,13 +373,13 @@ impl Inner {
         }
     }
 
-    /// Adds a separator at its rank, and the child behind it. Writer only; there is room.
+    /// Adds a separator and the child after it. Writer only; there is room.
     pub fn append(&self, rank: usize, separator: EntryPtr<'_>, child: NodePtr<'_>) {
         let count = self.node.count();
         self.children[count].store(child.as_ptr(), Release);
-        // A reader may be at version `count - 1` of the order, which stands where this one is written. What it reads of
-        // the new one names slots whose contents are in place; it then sees that the count has changed and begins anew.
-        // The new separator is therefore stored before the order that names it.
+        // A reader may use version `count - 1` of the order, which is overwritten here. Slots that
+        // it reads from the new version must be complete, so the separator is stored first. The
+        // reader then sees the changed count and restarts.
         self.node.keys[count].store(separator.as_ptr(), Release);
         let next = &self.orders[(count + 1) % 2];
         for (to, from) in next[..rank].iter().zip(&self.orders[count % 2][..rank]) {
@@ -425,37 +392,36 @@ impl Inner {
         self.node.append(rank, separator);
     }
 
-    /// Sets where heads begin. Writer only; the node has no separators yet.
+    /// Sets the offset of the heads. Writer only; the node has no separators yet.
     pub fn learn_prefix(&self, prefix: usize) {
         debug_assert_eq!(self.node.count(), 0);
         self.node.prefix.store(bounded(prefix).max(self.node.guaranteed), Relaxed);
     }
 
-    /// What all keys that can be routed here share.
     pub fn guaranteed(&self) -> usize {
         self.node.guaranteed as usize
     }
 
-    /// Runs a search that yields a rank and follows the child there, until no separator was added meanwhile.
+    /// Searches a rank and loads its child, again until no separator was added in the meantime.
     ///
-    /// The split of a child adds a separator first, with Release, and then replaces the child, with Release. Whoever
-    /// loads the replacement therefore sees the new count; without the check it could take the left half for a key that has
-    /// moved to the right one. The check also refuses an order that was read while it was overwritten. It fails only
-    /// when the writer has split a child, at most 32 times a node.
+    /// The split of a child first adds a separator, then replaces the child, both with `Release`.
+    /// So a reader that loads the replacement sees the new count; else it could take the left half
+    /// for a key of the right one. The check also rejects an order that was overwritten during the
+    /// read. It fails at most 32 times a node.
     pub fn stable(&self, rank: impl Fn(usize) -> usize) -> Child<'_> {
         loop {
             let count = self.node.count();
             let rank = rank(count);
             let node = self.child_at(count, rank);
             node.prefetch();
-            // The loads before were Acquire, so this one is not done before them.
+            // The earlier loads were `Acquire`, so this one comes after them.
             if self.node.count.load(Relaxed) as usize == count {
                 return Child { node, rank };
             }
         }
     }
 
-    /// How many of the first `count` separators are at or below `key`.
+    /// Returns the number of the first `count` separators at or below `key`.
     fn rank(&self, key: &[u8], count: usize) -> usize {
         let order = || array::from_fn(|rank| self.orders[count % 2][rank].load(Acquire));
         match self.node.place_with(key, count, order) {

@@ -1,10 +1,11 @@
 //! The range tombstones of a memtable.
 //!
-//! They are gathered in a list. Scans want one set of them all, which is made by the first that asks after an insert, so
-//! that a thousand inserts in a row cost a thousand pushes. Point reads, which may come between any two inserts, go by
-//! several sets of growing size, the largest first: what was inserted since becomes a set, which is joined with the one
-//! before while that is not twice as large. So each tombstone is sorted into O(log n) sets, and a point read searches so
-//! many. Without tombstones a reader pays one load.
+//! Inserts append to a list. The first scan after an insert builds one set of all tombstones, so a
+//! thousand inserts in a row cost a thousand appends.
+//!
+//! Point reads may come between any two inserts. They search several sets of decreasing size: new
+//! tombstones become a set, which is merged with the previous set while that is less than twice as
+//! large. So each tombstone is sorted O(log n) times, and a point read searches O(log n) sets.
 
 use crate::base::{RangeTombstone, RangeTombstoneSet, SequenceNumber};
 use parking_lot::{Mutex, RwLock};
@@ -15,20 +16,19 @@ use std::sync::{
 
 #[derive(Debug, Default)]
 pub(super) struct RangeTombstones {
-    /// How many have been inserted. Grows after the list has.
+    /// Length of the list; increased after the list.
     count: AtomicUsize,
     bytes: AtomicUsize,
     all: Mutex<Vec<RangeTombstone>>,
-    /// The set of the first so many of the list, for scans.
+    /// Number of tombstones included, and their set, for scans.
     set: RwLock<(usize, Arc<RangeTombstoneSet>)>,
-    /// The sets of the first so many of the list, for point reads.
+    /// Number of tombstones included, and their sets, for point reads.
     sets: RwLock<(usize, Vec<RangeTombstoneSet>)>,
 }
 
 impl RangeTombstones {
-    /// Adds one.
     pub fn insert(&self, tombstone: RangeTombstone) {
-        // The list keeps one copy, each kind of set one, and its fragments another of each key.
+        // The list and both kinds of set have copies, and fragments copy each key again.
         let bytes = 5 * (size_of::<RangeTombstone>() + tombstone.start.len() + tombstone.end.len());
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut all = self.all.lock();
@@ -36,9 +36,9 @@ impl RangeTombstones {
         self.count.store(all.len(), Ordering::Release);
     }
 
-    /// All that were inserted before; `None` if there are none.
     pub fn get(&self) -> Option<Arc<RangeTombstoneSet>> {
-        // Whoever may see a tombstone came to know its sequence number after it was inserted, so this load sees it.
+        // A reader learns the sequence number of a visible tombstone after its insert, so this load
+        // includes it.
         let count = self.count.load(Ordering::Acquire);
         if count == 0 {
             return None;
@@ -57,9 +57,7 @@ impl RangeTombstones {
         Some(Arc::clone(&set.1))
     }
 
-    /// The newest at or below `snapshot` that covers `key`; 0 if there is none.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
-        // As in `get`.
         let count = self.count.load(Ordering::Acquire);
         if count == 0 {
             return 0;
@@ -77,7 +75,6 @@ impl RangeTombstones {
         newest(&sets.1)
     }
 
-    /// Brings the sets for point reads up to date.
     fn take_in(&self, (taken, sets): &mut (usize, Vec<RangeTombstoneSet>)) {
         let mut fresh = {
             let all = self.all.lock();
@@ -94,13 +91,11 @@ impl RangeTombstones {
         }
     }
 
-    /// How many have been inserted.
     #[inline]
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Bytes they take, about.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }

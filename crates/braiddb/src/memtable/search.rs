@@ -1,31 +1,26 @@
 //! Search in the key heads of one node.
 //!
-//! A head is eight bytes of a key as a big-endian number with the top bit flipped, so that signed comparison, the only
-//! one that AVX2 has, orders heads as their bytes. The heads of a node are in no order: the search compares the target
-//! with all of them and *counts* the smaller ones, which gives its rank, and marks the equal ones.
+//! A head is eight bytes of a key as a big-endian number with the top bit flipped, so that signed
+//! comparison, the only one in AVX2, orders heads as bytes. The heads of a node are unsorted: the
+//! search compares the target with all of them. The count of smaller heads is the rank.
 //!
-//! Memory model: lanes below `count` were written before the node's count was published and never change, so they
-//! may be read with plain vector loads. Lanes at or above it may be written meanwhile: they are masked out of the
-//! load itself, and a masked lane is not accessed.
+//! Memory model: lanes below `count` were written before the count was published and never change,
+//! so plain vector loads may read them. Other lanes may be written concurrently; the load masks
+//! them out and does not access them.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The most keys in a node.
 pub(super) const NODE_KEYS: usize = 32;
 
-/// The heads of a node.
 pub(super) type Heads = [AtomicI64; NODE_KEYS];
 
-/// What a search finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Matches {
-    /// How many heads are less than the target.
     pub less: u32,
-    /// A bit for each slot whose head equals the target.
     pub equal: u32,
 }
 
-/// The eight bytes of `key` from `skip` on, zeros after its end, as a head.
+/// Returns the eight bytes of `key` from `skip` on, padded with zeros, as a head.
 #[inline]
 pub(super) fn head(key: &[u8], skip: usize) -> i64 {
     let rest = key.get(skip..).unwrap_or_default();
@@ -42,7 +37,7 @@ pub(super) fn head(key: &[u8], skip: usize) -> i64 {
     i64::from_be_bytes(bytes) ^ i64::MIN
 }
 
-/// How `target` compares with the first `count` heads. They have been published to the calling thread.
+/// Compares `target` with the first `count` heads, which were published to this thread.
 #[inline]
 pub(super) fn search(heads: &Heads, count: usize, target: i64) -> Matches {
     #[cfg(all(target_arch = "x86_64", not(miri), not(braiddb_portable)))]
@@ -63,7 +58,6 @@ pub(super) fn search(heads: &Heads, count: usize, target: i64) -> Matches {
     portable(heads, count, target)
 }
 
-/// The twin of [`avx2`] for all processors.
 pub(super) fn portable(heads: &Heads, count: usize, target: i64) -> Matches {
     let mut matches = Matches { less: 0, equal: 0 };
     for (slot, head) in heads[..count].iter().enumerate() {
@@ -74,7 +68,7 @@ pub(super) fn portable(heads: &Heads, count: usize, target: i64) -> Matches {
     matches
 }
 
-/// The twin of [`portable`] that compares eight lanes at a time.
+/// As [`portable`], eight lanes at a time.
 ///
 /// # Safety
 /// The processor has AVX-512F, and no thread writes the heads below `count`.
@@ -89,7 +83,7 @@ pub(super) unsafe fn avx512(heads: &Heads, count: usize, target: i64) -> Matches
     for vector in 0..NODE_KEYS / 8 {
         let first = 8 * vector;
         let lanes = (published >> first) as __mmask8;
-        // SAFETY: within the array; lanes at or above `count` are masked out and so not accessed.
+        // SAFETY: within the array; lanes at or above `count` are masked out and not accessed.
         let found = unsafe { _mm512_maskz_loadu_epi64(lanes, heads.as_ptr().add(first).cast()) };
         less |= u32::from(_mm512_mask_cmplt_epi64_mask(lanes, found, wanted)) << first;
         equal |= u32::from(_mm512_mask_cmpeq_epi64_mask(lanes, found, wanted)) << first;
@@ -97,7 +91,7 @@ pub(super) unsafe fn avx512(heads: &Heads, count: usize, target: i64) -> Matches
     Matches { less: less.count_ones(), equal }
 }
 
-/// All bits set for each lane below the count, once shifted by the count.
+/// Masks of lanes: from offset `NODE_KEYS - count` on, the first `count` have all bits set.
 #[cfg(target_arch = "x86_64")]
 static LANES: [i64; 2 * NODE_KEYS] = {
     let mut lanes = [0; 2 * NODE_KEYS];
@@ -123,9 +117,8 @@ pub(super) unsafe fn avx2(heads: &Heads, count: usize, target: i64) -> Matches {
         let first = 4 * vector;
         // SAFETY: `NODE_KEYS - count + first + 4 <= 2 * NODE_KEYS`.
         let lanes = unsafe { _mm256_loadu_si256(LANES.as_ptr().add(NODE_KEYS - count + first).cast()) };
-        // SAFETY: within the array; lanes at or above `count` are masked out and so not accessed.
+        // SAFETY: within the array; lanes at or above `count` are masked out and not accessed.
         let found = unsafe { _mm256_maskload_epi64(heads.as_ptr().add(first).cast(), lanes) };
-        // A comparison gives -1 for true: subtracting it counts.
         less = _mm256_sub_epi64(less, _mm256_and_si256(lanes, _mm256_cmpgt_epi64(wanted, found)));
         let same = _mm256_and_si256(lanes, _mm256_cmpeq_epi64(wanted, found));
         equal |= (_mm256_movemask_pd(_mm256_castsi256_pd(same)) as u32) << first;
@@ -144,7 +137,6 @@ pub(super) unsafe fn neon(heads: &Heads, count: usize, target: i64) -> Matches {
     assert!(count <= NODE_KEYS);
     let wanted = vdupq_n_s64(target);
     let (mut less, mut equal) = (vdupq_n_s64(0), vdupq_n_u64(0));
-    // The bits of the two slots that are looked at.
     let mut slots = vcombine_u64(vcreate_u64(1), vcreate_u64(2));
     for pair in 0..count / 2 {
         // SAFETY: both lanes are below `count`.
@@ -155,7 +147,7 @@ pub(super) unsafe fn neon(heads: &Heads, count: usize, target: i64) -> Matches {
         slots = vshlq_n_u64::<2>(slots);
     }
     let mut matches = Matches { less: vaddvq_s64(less) as u32, equal: vaddvq_u64(equal) as u32 };
-    // The last of an odd number has a neighbour that may be written meanwhile.
+    // The last of an odd number is loaded alone: its neighbour may be written concurrently.
     if let Some(last) = heads[..count].last().filter(|_| count % 2 == 1) {
         let last = last.load(Ordering::Relaxed);
         matches.less += u32::from(last < target);
@@ -164,11 +156,10 @@ pub(super) unsafe fn neon(heads: &Heads, count: usize, target: i64) -> Matches {
     matches
 }
 
-/// Asks for the cache line of `pointer`, to be read soon. The pointer need not be valid.
 #[inline]
 pub(super) fn prefetch(pointer: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch reads nothing that the program can see, whatever the address; SSE is in every x86-64.
+    // SAFETY: a prefetch has no visible effect, whatever the address; every x86-64 has SSE.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(pointer.cast());
     }

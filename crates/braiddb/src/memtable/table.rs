@@ -1,5 +1,3 @@
-//! The memtable.
-
 use super::{
     ChunkPool, MemtableScan,
     arena::Arena,
@@ -20,23 +18,20 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-/// A memtable of so many huge pages or more is made of nothing else: smaller chunks are neither huge pages, each of whose
-/// small ones the system would have to give one by one, nor kept for the next memtable.
+/// Memtables of at least this many huge pages use huge pages alone. Smaller chunks cost a page
+/// fault per small page, and the pool does not keep them.
 const HUGE_CHUNKS_MIN: usize = 4;
 
-/// How a memtable takes its memory.
 #[derive(Clone, Debug)]
 pub struct MemtableOptions {
-    /// The size of the arena's chunks; the first ones are smaller.
+    /// Maximum size of an arena chunk; the first ones are smaller.
     pub arena_chunk_bytes: usize,
-    /// The size of the filter that keeps reads of absent keys out of the tree. It is taken at once.
+    /// Size of the filter that spares a tree search for absent keys; allocated at once.
     pub filter_bytes: usize,
-    /// Where large chunks come from and go to.
     pub chunk_pool: Option<Arc<ChunkPool>>,
 }
 
 impl MemtableOptions {
-    /// Options for a memtable that will be frozen at about so many bytes.
     pub fn for_capacity(bytes: usize) -> MemtableOptions {
         MemtableOptions {
             arena_chunk_bytes: if bytes >= HUGE_CHUNKS_MIN * HUGE_PAGE_BYTES {
@@ -44,13 +39,13 @@ impl MemtableOptions {
             } else {
                 (bytes / 8).max(1 << 10)
             },
-            // A small entry takes about 150 bytes with its index, so this is 16 bits a key or more.
+            // A small entry takes about 150 bytes with its index, so this is at least 16 bits a
+            // key.
             filter_bytes: (bytes / 64).clamp(64, 64 << 20),
             chunk_pool: None,
         }
     }
 
-    /// Whether it is made of chunks such as a [`ChunkPool`] has.
     pub fn is_of_huge_chunks(&self) -> bool {
         self.arena_chunk_bytes == HUGE_PAGE_BYTES
     }
@@ -62,15 +57,14 @@ impl Default for MemtableOptions {
     }
 }
 
-/// Recent writes in order: all versions of all keys written since it was made, and range tombstones apart from them.
+/// Recent writes in key order: all versions of all keys, and separately range tombstones.
 ///
-/// Thread safety: one thread at a time writes, through [`Memtable::writer`]; any number of threads read meanwhile and
-/// never wait for it. A read at a snapshot must begin after everything at or below that snapshot has been inserted,
-/// ordered by the way in which the reader learned the snapshot. What is inserted during a read is beyond its
-/// snapshot and not seen.
+/// Thread safety: one thread at a time writes, through [`Memtable::writer`]; any number of threads
+/// read without waiting. A read at a snapshot must begin after (happens-before) all entries at or
+/// below the snapshot have been inserted. Inserts during a read are beyond its snapshot.
 #[derive(Debug)]
 pub struct Memtable {
-    // Dropped before the writer, whose arena it points into.
+    // Dropped before the writer, since it points into the writer's arena.
     tree: Tree,
     filter: Filter,
     tombstones: RangeTombstones,
@@ -78,7 +72,7 @@ pub struct Memtable {
     writer: Mutex<TreeWriter>,
 }
 
-/// Stored by the one writer, so that no read-modify-write is needed.
+/// Only the writer stores, so no read-modify-write is needed.
 #[derive(Debug)]
 struct Counters {
     entries: AtomicUsize,
@@ -90,7 +84,6 @@ struct Counters {
     earliest_expiry: AtomicU64,
 }
 
-/// The right to write to a memtable, held for a group of writes. Others wait for it; readers do not.
 #[derive(Debug)]
 pub struct MemtableWriter<'a> {
     memtable: &'a Memtable,
@@ -98,10 +91,10 @@ pub struct MemtableWriter<'a> {
 }
 
 impl Memtable {
-    /// An empty memtable.
     pub fn new(options: MemtableOptions) -> Memtable {
         let filter = Filter::new(options.filter_bytes, options.chunk_pool.clone());
-        // SAFETY: both are fields of the memtable, the tree in front of the writer, and only meet each other.
+        // SAFETY: both are fields of the memtable, the tree before the writer, and used only
+        // together.
         let (writer, tree) = unsafe { TreeWriter::new(Arena::new(options.arena_chunk_bytes, options.chunk_pool)) };
         let counters = Counters {
             entries: AtomicUsize::new(0),
@@ -115,17 +108,15 @@ impl Memtable {
         Memtable { tree, filter, tombstones: RangeTombstones::default(), counters, writer: Mutex::new(writer) }
     }
 
-    /// Begins to write.
     pub fn writer(&self) -> MemtableWriter<'_> {
         MemtableWriter { memtable: self, tree: self.writer.lock() }
     }
 
-    /// The newest version of `key` at or below `snapshot`, tombstones included.
+    /// Returns the newest version of `key` at or below `snapshot`, tombstones included.
     pub fn get(&self, key: &[u8], snapshot: SequenceNumber) -> Option<EntryRef<'_>> {
         self.get_hashed(key, hash64(key), snapshot)
     }
 
-    /// [`Memtable::get`] for who has the key's [`hash64`].
     pub fn get_hashed(&self, key: &[u8], hash: u64, snapshot: SequenceNumber) -> Option<EntryRef<'_>> {
         if !self.filter.may_contain(hash) {
             return None;
@@ -134,30 +125,26 @@ impl Memtable {
         Some(version.entry())
     }
 
-    /// Whether there may be a version of a key with this [`hash64`].
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         self.filter.may_contain(hash)
     }
 
-    /// Whether it holds range tombstones.
     #[inline]
     pub fn has_range_tombstones(&self) -> bool {
         self.tombstones.count() > 0
     }
 
-    /// All entries, in order of key and, for each key, newest first.
     pub fn scan(self: &Arc<Self>) -> MemtableScan {
         MemtableScan::new(Arc::clone(self), None)
     }
 
-    /// The entries of [`Memtable::scan`] whose key is `key` or greater.
     pub fn scan_from(self: &Arc<Self>, key: &[u8]) -> MemtableScan {
         MemtableScan::new(Arc::clone(self), Some(key))
     }
 
-    /// How many keys lie before each of these bounds and not before the one in front of it; the last is `None`. Of most
-    /// leaves one key is read.
+    /// Returns the number of keys from each bound to the next. `ends` are ascending; the last is
+    /// `None`. Reads one key of most leaves.
     pub fn count_keys(&self, ends: &[Option<&[u8]>]) -> Vec<usize> {
         let (mut counts, mut at) = (vec![0; ends.len()], 0);
         let mut leaf = Some(self.tree.first_leaf());
@@ -184,55 +171,48 @@ impl Memtable {
         counts
     }
 
-    /// The range tombstones as one set, which is made anew after an insert; `None` if there are none, which costs one load.
     pub fn range_tombstones(&self) -> Option<Arc<RangeTombstoneSet>> {
         self.tombstones.get()
     }
 
-    /// The newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none. For point reads: inserts of
-    /// range tombstones in between cost little.
+    /// For point reads: cheap even between inserts of range tombstones.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         self.tombstones.newest_covering(key, snapshot)
     }
 
-    /// Bytes of memory taken: arena chunks, filter and range tombstones.
+    /// Returns the memory use: arena chunks, filter and range tombstones.
     pub fn bytes(&self) -> usize {
         self.counters.arena_bytes.load(Relaxed) + self.filter.bytes() + self.tombstones.bytes()
     }
 
-    /// Bytes of those that are in use: what is taken grows by the chunk.
     pub fn bytes_used(&self) -> usize {
         self.counters.arena_bytes_used.load(Relaxed) + self.filter.bytes() + self.tombstones.bytes()
     }
 
-    /// Bytes of the keys and values in it.
     pub fn raw_bytes(&self) -> usize {
         self.counters.raw_bytes.load(Relaxed)
     }
 
-    /// How many entries it holds, counting versions and not range tombstones.
     #[inline]
     pub fn entry_count(&self) -> usize {
         self.counters.entries.load(Relaxed)
     }
 
-    /// Whether it holds neither entries nor range tombstones.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.entry_count() == 0 && self.tombstones.count() == 0
     }
 
-    /// The least sequence number of entries and range tombstones; [`MAX_SEQUENCE`] if it is empty.
     pub fn min_sequence(&self) -> SequenceNumber {
         self.counters.min_sequence.load(Relaxed)
     }
 
-    /// When the first of its values expires, in microseconds since 1970; `u64::MAX` if none does.
+    /// Returns the earliest expiry time, in microseconds since 1970; `u64::MAX` if no value
+    /// expires.
     pub fn earliest_expiry(&self) -> u64 {
         self.counters.earliest_expiry.load(Relaxed)
     }
 
-    /// The greatest sequence number of entries and range tombstones; 0 if it is empty.
     pub fn max_sequence(&self) -> SequenceNumber {
         self.counters.max_sequence.load(Relaxed)
     }
@@ -261,11 +241,11 @@ impl Counters {
 }
 
 impl MemtableWriter<'_> {
-    /// Inserts a version of a key. It is visible to readers at `sequence` or later at once.
+    /// Inserts a version of a key. Readers at `sequence` or later see it at once.
     ///
-    /// Preconditions: the key is no longer than an internal key may be, the value shorter than 4 GiB, and `sequence` not
-    /// below that of any version of the key. A second insert with the same sequence number replaces the first for
-    /// readers; its memory stays taken.
+    /// Preconditions: the key's length is valid, the value is shorter than 4 GiB, and no version of
+    /// the key has a higher sequence number. A second insert with the same number replaces the
+    /// first.
     pub fn insert(&mut self, key: &[u8], sequence: SequenceNumber, kind: EntryKind, value: &[u8]) {
         let Memtable { tree, filter, counters, .. } = self.memtable;
         let entry = EntryRef { key, sequence, kind, value };
@@ -285,7 +265,6 @@ impl MemtableWriter<'_> {
         }
     }
 
-    /// Adds a range tombstone.
     pub fn insert_range_tombstone(&mut self, tombstone: RangeTombstone) {
         self.memtable.counters.note_sequence(tombstone.sequence);
         self.memtable.tombstones.insert(tombstone);

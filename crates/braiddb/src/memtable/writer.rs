@@ -1,9 +1,11 @@
-//! Insertion into the tree. One thread at a time.
+//! Insertion into the tree, by one thread at a time.
 //!
-//! The writer remembers where it was: the path, the leaf, and the least key and the first key after the leaf's range.
-//! While two inserts in a row meet the same leaf, the next one first tries that leaf; and a key behind the last one, where
-//! that is the greatest of its leaf, needs no search either. So keys in ascending order are inserted without a descent. Leaves that were filled in ascending order are not halved when they are
-//! full: the next greater key begins a leaf of its own, and inner nodes above do likewise.
+//! The writer remembers its leaf, with path and bounds. After two inserts into the same leaf, the
+//! next one tries that leaf first. A key after the last inserted one, if that is the greatest of
+//! its leaf, needs no search either, so ascending keys are inserted without a descent.
+//!
+//! A full leaf that was filled in ascending order is not halved: the next greater key begins a new
+//! leaf, and inner nodes are treated likewise.
 
 use super::{
     arena::{Arena, Kind},
@@ -15,60 +17,47 @@ use super::{
 use crate::base::{EntryRef, shared_prefix_len};
 use std::{alloc::Layout, array, ops::Range};
 
-/// Learned prefixes of nodes that grow at their end stop this many bytes short of what the keys share, since later
-/// keys will share less.
+/// A node that grows at its end learns a prefix this many bytes shorter than its keys share, since
+/// later keys will share less.
 const GROWTH_BYTES: usize = 2;
 
-/// An inner node learns a prefix only when it is this much longer than what its bounds guarantee: comparing it has
-/// a cost as well.
+/// An inner node learns a prefix only if it is this much longer than the guaranteed one.
 const INNER_PREFIX_GAIN: usize = 3;
 
-/// A node on the way to the remembered leaf.
 #[derive(Debug)]
 struct Step {
     inner: NodePtr<'static>,
-    /// Which child was taken.
     rank: usize,
     bounds: Bounds,
 }
 
-/// The range of a node: from `low` up to `high`, without end where there is none.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bounds {
     low: Option<EntryPtr<'static>>,
     high: Option<EntryPtr<'static>>,
 }
 
-/// What an insert did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inserted {
-    /// The key is new.
     Key,
-    /// The key had versions.
     Version,
-    /// The key had this very version; it has been replaced.
     Again,
 }
 
-/// The writer's side of a tree: its arena and its position.
+/// The writer's side of a tree.
 ///
-/// Pointers in it are `'static` because they point into its own arena; none leaves this module as such.
+/// Pointers are `'static` because they point into its own arena; none leaves this module as such.
 #[derive(Debug)]
 pub(super) struct TreeWriter {
     arena: Arena,
     path: Vec<Step>,
-    /// `None` after a split.
     leaf: Option<NodePtr<'static>>,
     bounds: Bounds,
-    /// Whether the last two inserts met the same leaf.
     repeated: bool,
-    /// The key inserted last, if it is the greatest of `leaf`.
     greatest: Option<EntryPtr<'static>>,
 }
 
 impl TreeWriter {
-    /// A writer and its empty tree.
-    ///
     /// # Safety
     /// The tree is dropped no later than the writer, and the writer inserts into no other tree.
     pub unsafe fn new(arena: Arena) -> (TreeWriter, Tree) {
@@ -86,17 +75,15 @@ impl TreeWriter {
         (writer, tree)
     }
 
-    /// Bytes taken from the global allocator.
     pub fn reserved_bytes(&self) -> usize {
         self.arena.reserved_bytes()
     }
 
-    /// Bytes of those that are in use.
     pub fn used_bytes(&self) -> usize {
         self.arena.used_bytes()
     }
 
-    /// Inserts a version. `before_new` is called before a key that the tree lacked can be seen.
+    /// `before_new` is called before a new key becomes visible.
     pub fn insert(&mut self, tree: &Tree, entry: EntryRef<'_>, before_new: impl FnOnce()) -> Inserted {
         let behind = self.leaf.filter(|_| self.is_behind_greatest(entry.key));
         let leaf = behind.unwrap_or_else(|| self.locate(tree, entry.key));
@@ -129,13 +116,12 @@ impl TreeWriter {
         }
     }
 
-    /// Whether `key` belongs into `leaf`, behind all that is there.
     fn is_behind_greatest(&self, key: &[u8]) -> bool {
         self.greatest.is_some_and(|greatest| greatest.key() < key)
             && self.bounds.high.is_none_or(|high| key < high.key())
     }
 
-    /// The leaf whose range holds `key`; remembers the way there.
+    /// Returns the leaf whose range contains `key`; remembers the path.
     fn locate(&mut self, tree: &Tree, key: &[u8]) -> NodePtr<'static> {
         if let Some(leaf) = self.leaf
             && self.repeated
@@ -146,7 +132,8 @@ impl TreeWriter {
         }
         self.path.clear();
         let mut bounds = Bounds::default();
-        // SAFETY: all nodes and entries of the tree are in the arena, which lives as long as the writer.
+        // SAFETY: all nodes and entries of the tree are in the arena, which lives as long as the
+        // writer.
         let mut node = unsafe { tree.root().extend::<'static>() };
         while let Some(inner) = node.inner() {
             let child = inner.child_for(key);
@@ -163,7 +150,7 @@ impl TreeWriter {
         node
     }
 
-    /// Gives a key beyond a full leaf a leaf of its own. The full leaf stays.
+    /// Gives a key beyond a full leaf a new leaf; the full leaf stays.
     fn extend(&mut self, tree: &Tree, leaf: NodePtr<'static>, entry: EntryPtr<'static>) {
         let (low, high) = (Some(entry), self.bounds.high);
         let mut choice = guaranteed(Bounds { low, high });
@@ -182,7 +169,6 @@ impl TreeWriter {
         self.insert_above(tree, leaf, None, entry, right);
     }
 
-    /// Replaces a full leaf by two that hold its keys and a new one.
     fn split(&mut self, tree: &Tree, leaf: NodePtr<'static>, rank: usize, entry: EntryPtr<'static>) {
         let old = leaf.node();
         let order = old.order(NODE_KEYS);
@@ -215,7 +201,7 @@ impl TreeWriter {
         self.insert_above(tree, leaf, Some(left), separator, right);
     }
 
-    /// Puts `right` behind `old` into the nodes above, and `replacement`, if there is one, in the place of `old`.
+    /// Inserts `right` after `old`, and replaces `old` by `replacement`, if any.
     fn insert_above(
         &mut self,
         tree: &Tree,
@@ -239,8 +225,8 @@ impl TreeWriter {
                 return;
             }
             old = pointer;
-            // A child that is replaced may only be replaced together with what its right half goes into: then the
-            // node cannot stay.
+            // A replacement must be installed in the same node as its right half, so this node
+            // cannot stay.
             if rank == NODE_KEYS && replacement.is_none() && inner.node().is_ascending() {
                 let choice = guaranteed(Bounds { low: Some(separator), high: bounds.high });
                 right = self.add_inner(Inner::new(inner.node().level(), choice, right, &[], &[]));
@@ -259,8 +245,7 @@ impl TreeWriter {
         tree.set_root(root);
     }
 
-    /// Two nodes, and the separator between them, that hold what a full inner node holds, a new separator and a new
-    /// child behind it.
+    /// Returns both halves and the separator between them.
     fn split_inner(
         &mut self,
         inner: &'static Inner,
@@ -306,8 +291,8 @@ impl TreeWriter {
     fn add_inner(&mut self, inner: Inner) -> NodePtr<'static> {
         debug_assert!(inner.node().level() > 0);
         let piece = self.arena.allocate(Kind::Node, Layout::new::<Inner>()).cast::<Inner>();
-        // SAFETY: fresh memory of this layout, in an arena that lives as long as the writer; an inner node begins with
-        // a node, and its level is not zero.
+        // SAFETY: fresh memory of this layout, in an arena that lives as long as the writer; an
+        // inner node begins with a node, and its level is not zero.
         unsafe {
             piece.write(inner);
             NodePtr::new(piece.cast())
@@ -315,14 +300,12 @@ impl TreeWriter {
     }
 }
 
-/// The greatest key of a leaf, or separator of an inner node.
 fn greatest_key(node: NodePtr<'_>) -> Option<EntryPtr<'_>> {
     let count = node.node().count();
     let last = count.checked_sub(1)?;
     Some(node.node().key(usize::from(node.node().order(count)[last])))
 }
 
-/// Heads right after what the bounds share.
 fn guaranteed(bounds: Bounds) -> HeadChoice {
     let shared = match (bounds.low, bounds.high) {
         (Some(low), Some(high)) => shared_prefix_len(low.key(), high.key()),
@@ -331,8 +314,8 @@ fn guaranteed(bounds: Bounds) -> HeadChoice {
     HeadChoice { guaranteed: shared, prefix: shared }
 }
 
-/// A leaf of these keys. `known` are their heads, and where they begin, if all keys of the leaf that they come from have
-/// the bytes before in common: where that will do here as well, no key is read.
+/// `known` are heads and their offset, if the leaf they come from had no learned prefix. If they
+/// suit the new leaf, no key is read.
 fn leaf_of(bounds: Bounds, keys: &[EntryPtr<'_>], known: Option<(usize, &[i64])>) -> Node {
     let choice = guaranteed(bounds);
     match known {
@@ -343,7 +326,7 @@ fn leaf_of(bounds: Bounds, keys: &[EntryPtr<'_>], known: Option<(usize, &[i64])>
     }
 }
 
-/// A leaf learns a prefix only where heads would tie without it: it costs a look at another entry.
+/// A leaf learns a prefix only if heads would tie otherwise: a search then reads another entry.
 fn choose_for_leaf(bounds: Bounds, keys: &[EntryPtr<'_>]) -> HeadChoice {
     let mut choice = guaranteed(bounds);
     let heads =
@@ -356,7 +339,8 @@ fn choose_for_leaf(bounds: Bounds, keys: &[EntryPtr<'_>]) -> HeadChoice {
     choice
 }
 
-/// Inner nodes live long and their separators are far apart: they learn whenever it gains enough.
+/// Inner nodes live long and their separators are far apart: they learn a prefix if it gains
+/// enough.
 fn choose_for_inner(bounds: Bounds, separators: &[EntryPtr<'_>]) -> HeadChoice {
     let mut choice = guaranteed(bounds);
     if let [first, .., last] = separators {
@@ -368,8 +352,8 @@ fn choose_for_inner(bounds: Bounds, separators: &[EntryPtr<'_>]) -> HeadChoice {
     choice
 }
 
-/// A prefix that all keys from `first` to `last` share, no longer than needed for heads to reach the end of `last`,
-/// `spare` bytes short of all they share, and not below `least`, which they share as well.
+/// Returns a prefix length for keys from `first` to `last`: at most the bytes that they share less
+/// `spare`, no longer than heads need to reach the end of `last`, and at least `least`.
 fn learned(first: &[u8], last: &[u8], spare: usize, least: usize) -> usize {
     let shared = shared_prefix_len(first, last).saturating_sub(spare);
     shared.min(last.len().saturating_sub(8)).max(least)

@@ -1,7 +1,7 @@
 //! Readers check themselves while a writer inserts.
 //!
-//! The entry with sequence number `s` has the key of a number that only `s` (and, for versions, `s` modulo a period)
-//! decides, so a reader at snapshot `s` knows exactly what it must see.
+//! Sequence number `s`, modulo a period, determines the key, so a reader at snapshot `s` knows
+//! exactly what it must see.
 
 use super::{
     super::{Memtable, MemtableCursor, MemtableOptions},
@@ -17,12 +17,10 @@ use std::{
     thread,
 };
 
-/// Key numbers repeat with this period, so that later inserts are new versions.
 fn number_of(sequence: SequenceNumber, period: u64) -> u64 {
     sequence % period * 7919 % period
 }
 
-/// Checks everything a reader at `snapshot` can see, forwards and backwards.
 fn check(memtable: &Arc<Memtable>, shape: Shape, snapshot: SequenceNumber, period: u64) {
     let expected: BTreeMap<Vec<u8>, SequenceNumber> =
         (1..=snapshot).map(|sequence| (shape(number_of(sequence, period)), sequence)).collect();
@@ -44,13 +42,11 @@ fn check(memtable: &Arc<Memtable>, shape: Shape, snapshot: SequenceNumber, perio
     assert!(!cursor.valid(), "too many backwards at {snapshot}");
 }
 
-/// Probes at a snapshot: gets, and seeks with a turn.
 fn probe(memtable: &Arc<Memtable>, shape: Shape, snapshot: SequenceNumber, period: u64, chance: &mut Chance) {
     let mut cursor = MemtableCursor::new(Arc::clone(memtable), snapshot);
     for _ in 0..if cfg!(miri) { 2 } else { 20 } {
         let number = number_of(1 + chance.below(period), period);
         let key = shape(number);
-        // The greatest sequence number at or below the snapshot with this key.
         let newest =
             (snapshot.saturating_sub(period - 1).max(1)..=snapshot).rev().find(|&s| number_of(s, period) == number);
         assert_eq!(memtable.get(&key, snapshot).map(|e| e.sequence), newest, "{key:?} at {snapshot}");
@@ -137,7 +133,7 @@ fn readers_see_their_snapshot_while_versions_are_inserted() {
     }
 }
 
-/// Small enough for Miri, with splits of leaves; forwards and backwards.
+/// Small enough for Miri, with splits of leaves.
 #[test]
 fn two_threads_share_a_small_memtable() {
     run(hashed, if cfg!(miri) { 75 } else { 300 }, 67, 1);

@@ -1,4 +1,4 @@
-//! Tests of the memtable, and what they share: a source of chance, key shapes, and a model.
+//! Tests of the memtable, with key shapes and a model.
 
 mod concurrent;
 mod model;
@@ -8,7 +8,6 @@ use super::{Memtable, MemtableOptions};
 use crate::base::{EntryKind, SequenceNumber};
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
-/// SplitMix64.
 struct Chance(u64);
 
 impl Chance {
@@ -22,14 +21,13 @@ impl Chance {
     }
 }
 
-/// A one-to-one scramble.
 fn mix(number: u64) -> u64 {
     let z = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// How keys look: from a number to the internal key that it stands for. Not all are one-to-one.
+/// Maps a number to an internal key, not always one-to-one.
 type Shape = fn(u64) -> Vec<u8>;
 
 fn in_tree(tree: u32, user_key: &[u8]) -> Vec<u8> {
@@ -48,7 +46,7 @@ fn user(number: u64) -> Vec<u8> {
     in_tree(1, format!("user{number:08}").as_bytes())
 }
 
-/// Trees that take turns, with an empty user key in each.
+/// Alternating trees, with an empty user key in each.
 fn trees(number: u64) -> Vec<u8> {
     let tree = [0, 1, 2, 7, 256, u32::MAX][(number % 6) as usize];
     let number = number / 6;
@@ -66,7 +64,7 @@ fn nested(number: u64) -> Vec<u8> {
     in_tree(1, &vec![b'a'; number as usize % 700])
 }
 
-/// Few groups with long names, so that heads tie whatever the prefix.
+/// Few groups with long names, so that heads tie with any prefix.
 fn groups(number: u64) -> Vec<u8> {
     let group = mix(number % 5);
     in_tree(1, format!("{group:016x}/a/long/name/in/common/{:07}", number / 5 * 7919 % 1_000_003).as_bytes())
@@ -95,7 +93,8 @@ fn small() -> Memtable {
     Memtable::new(MemtableOptions { arena_chunk_bytes: 8 << 10, filter_bytes: 1 << 10, chunk_pool: None })
 }
 
-/// A memtable and its model, from `count` inserts of numbers below `range`; sequence numbers grow by one or two.
+/// Makes a memtable and its model from `count` inserts of numbers below `range`; sequence numbers
+/// grow by one or two.
 fn filled(shape: Shape, seed: u64, count: u64, range: u64) -> (Arc<Memtable>, Model, SequenceNumber) {
     let mut chance = Chance(seed);
     let memtable = Arc::new(small());
@@ -103,7 +102,6 @@ fn filled(shape: Shape, seed: u64, count: u64, range: u64) -> (Arc<Memtable>, Mo
     let mut sequence = 0;
     for i in 0..count {
         sequence += 1 + chance.below(2);
-        // One part in order, one not.
         let number = if seed.is_multiple_of(3) { i * range / count } else { chance.below(range) };
         let key = shape(number);
         let kind = if chance.below(5) == 0 { EntryKind::Tombstone } else { EntryKind::Value };

@@ -1,4 +1,4 @@
-//! A memtable gives what an ordered map of (key, newest sequence first) gives.
+//! A memtable equals an ordered map of (key, newest sequence first).
 
 use super::{
     super::{Memtable, MemtableCursor},
@@ -7,7 +7,7 @@ use super::{
 use crate::base::{Cursor, EntryKind, EntryRef, RangeTombstone, SequenceNumber, limits};
 use std::{cmp::Reverse, sync::Arc};
 
-/// What a cursor at `snapshot` shows of the model.
+/// Returns the model's entries for a cursor at `snapshot`.
 fn shown(model: &Model, snapshot: SequenceNumber) -> Vec<EntryRef<'_>> {
     let mut entries: Vec<EntryRef<'_>> = Vec::new();
     for ((key, Reverse(sequence)), (kind, value)) in model {
@@ -72,7 +72,6 @@ fn gets_find_the_newest_version_at_the_snapshot() {
     }
 }
 
-/// Moves a cursor at random and compares each stop with an index into what it should show.
 fn walk(memtable: &Arc<Memtable>, expected: &[EntryRef<'_>], snapshot: SequenceNumber, seed: u64, shape: super::Shape) {
     let mut chance = Chance(seed);
     let mut cursor = MemtableCursor::new(Arc::clone(memtable), snapshot);
@@ -165,7 +164,6 @@ fn ascending_keys_fill_their_leaves() {
     for i in 0..10_000 {
         memtable.writer().insert(&super::user(i), i + 1, EntryKind::Value, b"");
     }
-    // An entry is 40 bytes, its share of a full leaf 18.
     let bytes_per_entry = (memtable.bytes() - empty) / 10_000;
     assert!(bytes_per_entry < 64, "{bytes_per_entry}");
 }

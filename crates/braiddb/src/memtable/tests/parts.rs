@@ -1,4 +1,4 @@
-//! Tests of the parts: search, order, filter and arena.
+//! Tests of search, order, filter and arena.
 
 use super::{
     super::{
@@ -41,7 +41,6 @@ fn heads_order_as_the_bytes_they_stand_for() {
 fn vector_search_equals_its_portable_twin() {
     let mut chance = Chance(2);
     for round in 0..4000 {
-        // Few different heads, so that many tie; or the full range.
         let mut number = || match round % 3 {
             0 => chance.below(4) as i64 - 2,
             1 => chance.next() as i64,
@@ -54,16 +53,16 @@ fn vector_search_equals_its_portable_twin() {
             assert_eq!(search::search(&heads, count, target), expected);
             #[cfg(target_arch = "x86_64")]
             if is_x86_feature_detected!("avx512f") {
-                // SAFETY: the processor has AVX-512, and nobody writes the heads.
+                // SAFETY: the processor has AVX-512, and no thread writes the heads.
                 assert_eq!(unsafe { search::avx512(&heads, count, target) }, expected);
             }
             #[cfg(target_arch = "x86_64")]
             if is_x86_feature_detected!("avx2") {
-                // SAFETY: the processor has AVX2, and nobody writes the heads.
+                // SAFETY: the processor has AVX2, and no thread writes the heads.
                 assert_eq!(unsafe { search::avx2(&heads, count, target) }, expected);
             }
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            // SAFETY: NEON is part of 64-bit ARM, and nobody writes the heads.
+            // SAFETY: NEON is part of 64-bit ARM, and no thread writes the heads.
             assert_eq!(unsafe { search::neon(&heads, count, target) }, expected);
             let values: Vec<i64> =
                 heads[..count].iter().map(|h| h.load(std::sync::atomic::Ordering::Relaxed)).collect();
@@ -84,7 +83,6 @@ fn a_filter_passes_all_it_holds_and_little_else() {
     assert!((0..2000).all(|i| filter.may_contain(mix(i))));
     let passed = (0..10_000).filter(|i| filter.may_contain(mix(1_000_000 + i))).count();
     assert!(passed < 250, "{passed} of 10000 absent keys pass");
-    // The smallest has one word.
     assert!(!Filter::new(0, None).may_contain(mix(3)));
 }
 
@@ -100,7 +98,7 @@ fn pieces_are_aligned_disjoint_and_counted() {
             _ => (Kind::Entry, Layout::from_size_align(chance.below(20_000) as usize, 8).unwrap()),
         };
         let piece = arena.allocate(kind, layout);
-        // SAFETY: the piece is this large and not used by anyone else.
+        // SAFETY: the piece has this size and no other user.
         unsafe { piece.write_bytes(0xa5, layout.size()) };
         assert_eq!(piece.as_ptr().addr() % layout.align(), 0);
         pieces.push((piece.as_ptr().addr(), layout.size()));
@@ -113,14 +111,14 @@ fn pieces_are_aligned_disjoint_and_counted() {
     assert!(arena.reserved_bytes() < 2 * used + (64 << 10));
 }
 
-/// The one interleaving that a descent must not get wrong and that threads hardly ever meet: the child that the key
-/// belongs to is split after the node's count has been read.
+/// An interleaving that threads hardly ever meet: the child of the key is split after the node's
+/// count was read.
 #[test]
 fn a_descent_begins_anew_when_its_child_is_split_meanwhile() {
     let mut arena = Arena::new(8 << 10, None);
     let mut entry = |key: &'static [u8]| {
         let entry = EntryRef { key, sequence: 1, kind: EntryKind::Value, value: b"" };
-        // SAFETY: the arena outlives all that the test does with the entry.
+        // SAFETY: the arena outlives the entry's use.
         unsafe { EntryPtr::write(&mut arena, entry, None) }
     };
     let choice = HeadChoice { guaranteed: 0, prefix: 0 };
@@ -130,7 +128,7 @@ fn a_descent_begins_anew_when_its_child_is_split_meanwhile() {
         Node::with_keys(0, choice, &[low]),
         Node::with_keys(0, choice, &[high]),
     );
-    // SAFETY: whole leaves that outlive all that the test does with the pointers.
+    // SAFETY: complete leaves that outlive the pointers' use.
     let [old, left, right] = [&old, &left, &right].map(|leaf| unsafe { NodePtr::new(NonNull::from(leaf)) });
     for separators in 0..2 {
         let inner = match separators {
@@ -163,14 +161,14 @@ fn orders_are_replayed_from_positions() {
         let mut entries = Vec::new();
         for number in &numbers {
             let entry = EntryRef { key: &number.to_be_bytes(), sequence: 1, kind: EntryKind::Value, value: b"" };
-            // SAFETY: the arena outlives all that the test does with the entry.
+            // SAFETY: the arena outlives the entry's use.
             entries.push(unsafe { EntryPtr::write(&mut arena, entry, None) });
         }
         let node = Node::with_keys(0, HeadChoice { guaranteed: 0, prefix: 0 }, &entries[..sorted]);
         for (count, entry) in entries.iter().enumerate().skip(sorted) {
             let rank = numbers[..count].iter().filter(|&&n| n < numbers[count]).count();
             node.append(rank, *entry);
-            // Earlier orders stay to be had, as a reader needs that came before.
+            // Earlier orders remain available to earlier readers.
             for seen in [count / 2, count + 1].into_iter().filter(|&seen| seen >= sorted) {
                 let mut expected: Vec<u8> = (0..seen as u8).collect();
                 expected.sort_by_key(|&slot| numbers[usize::from(slot)]);
@@ -187,7 +185,7 @@ fn a_pool_keeps_chunks_up_to_its_bound_and_lends_them_again() {
     let fill = |arena: &mut Arena, pieces: usize| {
         for _ in 0..pieces {
             let piece = arena.allocate(Kind::Entry, Layout::from_size_align(huge / 8, 8).unwrap());
-            // SAFETY: the piece is this large and not used by anyone else.
+            // SAFETY: the piece has this size and no other user.
             unsafe { piece.write_bytes(0x5a, huge / 8) };
         }
     };
@@ -206,7 +204,8 @@ fn a_pool_keeps_chunks_up_to_its_bound_and_lends_them_again() {
     assert_eq!(pool.bytes(), 0);
 }
 
-/// A memtable of 15.25 MiB had chunks a little smaller than a huge page: they came as small pages, and were not kept.
+/// A memtable of 15.25 MiB had chunks slightly smaller than a huge page: they were small pages, and
+/// not kept by the pool.
 #[test]
 fn a_large_memtable_is_made_of_huge_pages_whatever_its_size() {
     let huge = ChunkPool::LAYOUT.size();
