@@ -1,15 +1,15 @@
 //! Batches: writes that take effect together, and their bytes in the log.
 //!
-//! A log record's payload is a group: batch after batch, each with one sequence number, in order:
+//! A log record's payload is a group: batches in order, each with one sequence number:
 //!
 //! | field | |
 //! |---|---|
 //! | operation count | varint of twice the count; the low bit is reserved and zero |
-//! | operations | each: kind u8, key (varint length, bytes), and unless it is a tombstone: value (varint length, bytes) |
+//! | operations | kind u8, key (varint length, bytes), value (likewise) except for tombstones |
 //!
-//! Keys are internal keys. In a prepared batch the operations stand in key order and no key occurs twice (several
-//! writes to one key collapse to the last, and a range delete takes away what stood before it in its range), range
-//! deletes first.
+//! Keys are internal keys. In a prepared batch, range deletes come first, then the other operations
+//! in key order, one per key. Of several writes to a key the last counts; a range delete removes
+//! earlier writes in its range.
 
 use crate::{
     base::{Content, EntryKind, Error, RangeTombstone, RangeTombstoneSet, Result, key_head, limits},
@@ -17,51 +17,41 @@ use crate::{
 };
 use std::{collections::HashMap, ops::Range};
 
-/// One operation of a batch, borrowed from the group's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation<'a> {
-    /// What it does.
     pub kind: EntryKind,
-    /// The internal key; of a range delete the first key.
     pub key: &'a [u8],
-    /// The value; of a range delete the end of the range.
     pub value: &'a [u8],
 }
 
-/// A batch that does nothing.
 pub const NOTHING: u8 = 0;
 
-/// The most bytes of the operation count: so much is left free in front of the operations.
+/// Bytes reserved for the operation count.
 const HEAD_ROOM: usize = 10;
 
-/// A batch that gets a second operation is expected to get more, and has room made for so many bytes.
+/// Minimum growth, in bytes, from the second operation on, since more are likely.
 const ROOM_BYTES: usize = 2048;
 
-/// What is told of operands on a value that expires and is not committed yet.
 pub const MERGED_INTO_EXPIRING: &str =
     "a merge function is used on a value that expires and is put by the same batch or transaction: commit that before";
 
-/// Operations in the order they were asked for, each as it goes into the log: if they come in the order of the log as
-/// well, they are not copied again.
+/// Operations in the caller's order, as encoded in the log; not copied again if that is the log's
+/// order.
 #[derive(Clone, Debug, Default)]
 pub struct RawBatch {
-    /// Room for the count, then the operations.
     bytes: Vec<u8>,
     operations: usize,
     user_bytes: usize,
     last_key: Range<usize>,
-    /// Whether there is a range delete, or a key not above the one before it.
+    /// Whether there is a range delete, or a key not above the previous one.
     is_disordered: bool,
-    /// Whether there are operands of merge functions.
     has_operands: bool,
-    /// The length of the longest value.
     value_len_max: usize,
     error: Option<String>,
 }
 
 impl RawBatch {
-    /// Adds an operation. The key is given in pieces, which are joined. A key or value beyond the limits makes the
-    /// whole batch fail when it is prepared.
+    /// The key is given in pieces. A key or value beyond the limits makes the preparation fail.
     pub fn push(&mut self, kind: EntryKind, key: &[&[u8]], value: &[u8]) {
         let key_len: usize = key.iter().map(|piece| piece.len()).sum();
         self.check(kind, key_len, value.len());
@@ -94,14 +84,13 @@ impl RawBatch {
         if key_len > limits::MAX_INTERNAL_KEY_LEN {
             self.fail(format!("a key has {} bytes; the most is {}", key_len - 4, limits::MAX_KEY_LEN));
         }
-        // The value of a range delete is a key, and a run is refused where a key of it is too long.
         if kind == EntryKind::RangeDelete && value_len > limits::MAX_INTERNAL_KEY_LEN {
             let len = value_len.saturating_sub(4);
             self.fail(format!("the end of a range has {len} bytes; the most is {}", limits::MAX_KEY_LEN));
         }
     }
 
-    /// Makes room for an operation of `len` bytes. The first gets no more than it needs: most batches have no other.
+    /// The first operation reserves no more than `len`: most batches have one.
     fn make_room(&mut self, len: usize) {
         if self.operations == 0 {
             self.bytes.reserve_exact(HEAD_ROOM + len);
@@ -111,40 +100,35 @@ impl RawBatch {
         }
     }
 
-    /// Counts bytes of values that were put elsewhere before.
     pub fn count_placed(&mut self, bytes: u64) {
         self.user_bytes += usize::try_from(bytes).unwrap_or(usize::MAX);
     }
 
-    /// Makes the batch fail when it is prepared; the first reason is kept.
     pub fn fail(&mut self, reason: String) {
         self.error.get_or_insert(reason);
     }
 
-    /// How many operations were added.
     pub fn len(&self) -> usize {
         self.operations
     }
 
-    /// How many bytes of keys and values were added.
     pub fn size_bytes(&self) -> usize {
         self.user_bytes
     }
 
-    /// Forgets all operations, and keeps the memory.
     pub fn clear(&mut self) {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
         *self = RawBatch { bytes, ..RawBatch::default() };
     }
 
-    /// The batch as it goes into the log, its values all in place.
+    /// Encodes the batch for the log, with all values inline.
     pub fn prepare(self) -> Result<PreparedBatch> {
         self.prepare_placing(usize::MAX, |_, _| Ok(None))
     }
 
-    /// As [`RawBatch::prepare`], but `place` is asked for each value of `len_min` bytes or more: it may put it elsewhere
-    /// and return what stands in its place (a blob reference).
+    /// As [`RawBatch::prepare`]. For a value of at least `len_min` bytes, `place` may store it
+    /// elsewhere and return a blob reference.
     pub fn prepare_placing(
         mut self,
         len_min: usize,
@@ -170,7 +154,7 @@ impl RawBatch {
         Ok(PreparedBatch { bytes: self.bytes, start, operations: self.operations, user_bytes })
     }
 
-    /// The operations that count, in order, behind the room for their number, which comes second.
+    /// Returns the effective operations in order, after space for the count, and their number.
     fn rewritten(
         &self,
         len_min: usize,
@@ -198,8 +182,7 @@ impl RawBatch {
         Ok((bytes, operations.len()))
     }
 
-    /// The same operations, but that operands have what the batch has done to their key before with them: so that of several
-    /// operations on a key the last is all that counts.
+    /// Combines merge operands with the batch's earlier writes to their keys.
     fn with_operands_piled(&self) -> RawBatch {
         let mut piled = RawBatch::default();
         let mut last: HashMap<&[u8], (EntryKind, Vec<u8>)> = HashMap::new();
@@ -240,7 +223,6 @@ impl RawBatch {
         RawBatch { user_bytes: self.user_bytes, ..piled }
     }
 
-    /// All operations, as they were added.
     fn stored(&self) -> Vec<Stored<'_>> {
         let all = &self.bytes[HEAD_ROOM..];
         let mut reader = ByteReader::new(all);
@@ -254,21 +236,18 @@ impl RawBatch {
     }
 }
 
-/// An operation in the bytes of a batch.
 #[derive(Clone, Copy, Debug)]
 struct Stored<'a> {
     operation: Operation<'a>,
-    /// All of its bytes.
     bytes: &'a [u8],
 }
 
-/// The operations that count, range deletes first, then by key.
 fn effective<'a>(stored: &[Stored<'a>]) -> Vec<Stored<'a>> {
     if stored.len() == 1 {
         return stored.to_vec();
     }
     let all = || stored.iter().map(|s| s.operation).enumerate();
-    // The place in the batch stands for the sequence number, so that a look-up is a search and not a walk.
+    // The index in the batch serves as sequence number, so that a lookup is a binary search.
     let deletes = all().filter(|(_, op)| op.kind == EntryKind::RangeDelete);
     let ranges = RangeTombstoneSet::new(deletes.map(|(at, op)| op.range_tombstone(at as u64)).collect());
     let covered = |order: usize, key: &[u8]| ranges.covering(key).first().is_some_and(|&at| at > order as u64);
@@ -279,39 +258,33 @@ fn effective<'a>(stored: &[Stored<'a>]) -> Vec<Stored<'a>> {
     let compare = |a: &(u128, usize), b: &(u128, usize)| {
         a.0.cmp(&b.0).then_with(|| stored[a.1].operation.key.cmp(stored[b.1].operation.key))
     };
-    // Of equal keys the last written comes first, and the others go.
     points.sort_unstable_by(|a, b| compare(a, b).then_with(|| b.1.cmp(&a.1)));
     points.dedup_by(|later, first| compare(later, first).is_eq());
     let deletes = stored.iter().filter(|s| s.operation.kind == EntryKind::RangeDelete);
     deletes.copied().chain(points.iter().map(|(_, order)| stored[*order])).collect()
 }
 
-/// A batch as it goes into the log.
 #[derive(Clone, Debug, Default)]
 pub struct PreparedBatch {
     bytes: Vec<u8>,
     start: usize,
-    /// How many operations it holds.
     pub operations: usize,
-    /// Bytes of keys and values that the caller gave.
+    /// Bytes of keys and values from the caller.
     pub user_bytes: u64,
 }
 
 impl PreparedBatch {
-    /// A batch as it stands in a group of the log.
     pub fn of_log(bytes: &[u8]) -> PreparedBatch {
-        // The count is not looked at any more: it is checked where the batch is taken apart.
         PreparedBatch { bytes: bytes.to_vec(), start: 0, operations: 1, user_bytes: bytes.len() as u64 }
     }
 
-    /// Its bytes, as the module describes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
 }
 
-/// Walks a group: calls `visit` with the index of the batch within the group and each operation. `None` if the bytes
-/// are not those of a group; then some operations may have been visited already.
+/// Calls `visit` with each operation and the index of its batch. Returns the number of batches;
+/// `None` if the bytes are not a group, possibly after some visits.
 pub fn decode_group<'a>(payload: &'a [u8], mut visit: impl FnMut(u64, Operation<'a>)) -> Option<u64> {
     let mut reader = ByteReader::new(payload);
     let mut batch = 0;
@@ -328,7 +301,7 @@ pub fn decode_group<'a>(payload: &'a [u8], mut visit: impl FnMut(u64, Operation<
     Some(batch)
 }
 
-/// The same for the first batch of these bytes; how long that is.
+/// Returns the length of the first batch.
 pub fn decode_batch<'a>(bytes: &'a [u8], mut visit: impl FnMut(Operation<'a>)) -> Option<usize> {
     let mut reader = ByteReader::new(bytes);
     let head = reader.varint().filter(|head| head & 1 == 0)?;
@@ -338,7 +311,7 @@ pub fn decode_batch<'a>(bytes: &'a [u8], mut visit: impl FnMut(Operation<'a>)) -
     Some(reader.position())
 }
 
-/// The batches of a group, each with its bytes. `None` if the bytes are not those of a group.
+/// Returns `None` if the bytes are not a group.
 pub fn split_group(payload: &[u8]) -> Option<Vec<&[u8]>> {
     let mut reader = ByteReader::new(payload);
     let mut batches = Vec::new();
@@ -369,7 +342,6 @@ impl<'a> Operation<'a> {
         Some(Operation { kind, key, value })
     }
 
-    /// The range tombstone that a range delete makes at `sequence`.
     pub fn range_tombstone(&self, sequence: u64) -> RangeTombstone {
         RangeTombstone { start: self.key.to_vec(), end: self.value.to_vec(), sequence }
     }

@@ -1,4 +1,4 @@
-//! Commits: batches, the commit queue, group commit, snapshots.
+//! Batches, the commit queue with group commit, and the list of snapshots.
 
 mod batch;
 mod queue;

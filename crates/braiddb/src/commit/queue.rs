@@ -1,11 +1,12 @@
-//! The commit queue: one leader takes what is waiting, commits it as a group, and hands over to the next leader.
+//! The commit queue: a leader commits all waiting requests as one group, then hands over.
 //!
-//! A caller that finds no leader becomes it at once, without an allocation or a wait. A caller that finds one
-//! leaves its request and parks. The leader takes all requests that wait, up to a size, commits them, stores each
-//! answer in its request and wakes its owner; an owner touches no common lock after waking, so that a large group
-//! does not queue up again on a mutex. Then the leader makes the first of those that came meanwhile the next leader
-//! and returns: nobody commits for others for ever. Should a leader panic, the members of its group are told that their
-//! requests were abandoned, and the next leader is chosen all the same: nobody is left parked.
+//! A caller that finds no leader leads at once, without an allocation or a wait. Any other caller
+//! queues its request and parks. The leader takes the waiting requests, up to a size, commits them,
+//! stores the results and wakes their owners. A woken owner touches no shared lock, so a large
+//! group does not queue up again on a mutex. Then the leader makes the first waiting thread the
+//! next leader, so no thread commits for others forever.
+//!
+//! If a leader panics, the members of its group are notified and the next leader is chosen.
 
 use parking_lot::Mutex;
 use std::{
@@ -18,22 +19,19 @@ use std::{
     thread::{self, Thread},
 };
 
-/// The waiter's request was neither answered, nor is it its turn to lead.
 const WAITING: u8 = 0;
-/// The answer stands in the request.
 const DONE: u8 = 1;
-/// The waiter is to lead the next group, its own request first.
+/// The waiter leads the next group, with its own request first.
 const LEAD: u8 = 2;
-/// The leader of the waiter's group has panicked.
 const ABANDONED: u8 = 3;
 
-/// A waiter looks so often before it parks: most groups are committed sooner than it could be woken.
+/// Number of spins before a waiter parks: most groups are committed faster than a thread wakes.
 const LOOKS_MAX: u32 = 100;
 
 struct Waiter<T, R> {
     state: AtomicU8,
     thread: Thread,
-    /// Written before `state` becomes DONE; locked by one side at a time, so never contended.
+    /// Written before `state` becomes `DONE`; never contended.
     slot: Mutex<(Option<T>, Option<R>)>,
 }
 
@@ -42,7 +40,6 @@ struct State<T, R> {
     waiting: Vec<Arc<Waiter<T, R>>>,
 }
 
-/// A queue of requests `T` that are answered by `R`.
 pub struct CommitQueue<T, R> {
     state: Mutex<State<T, R>>,
 }
@@ -60,10 +57,11 @@ impl<T, R> Default for CommitQueue<T, R> {
 }
 
 impl<T, R> CommitQueue<T, R> {
-    /// Has `request` committed: by `commit`, called by this thread with this request and others, or by another thread.
-    /// `commit` is never called twice at once. It must give one answer a request, in order, to the function that it is
-    /// called with. A group holds requests of up to `group_bytes_max` in all, by `size_bytes`. `None` if the thread that
-    /// led the request's group has panicked: what became of the request is not known.
+    /// Commits `request`, by a call of `commit` on this or another thread, possibly with others.
+    ///
+    /// Calls of `commit` never overlap. `commit` must pass one result per request, in order, to its
+    /// second argument. A group has requests of up to `group_bytes_max` by `size_bytes`. Returns
+    /// `None` if the leader panicked: the outcome is then unknown.
     pub fn submit(
         &self,
         mut request: T,
@@ -93,13 +91,12 @@ impl<T, R> CommitQueue<T, R> {
                 }
                 WAITING => thread::park(),
                 LEAD => return self.lead_waiting(&waiter, group_bytes_max, size_bytes, commit),
-                // Without an answer it was abandoned.
                 _ => return waiter.slot.lock().1.take(),
             }
         }
     }
 
-    /// Leads the group of all that wait; `own` was taken off the queue when it was chosen.
+    /// Leads all waiting requests; `own` has left the queue already.
     fn lead_waiting(
         &self,
         own: &Waiter<T, R>,
@@ -127,11 +124,10 @@ impl<T, R> CommitQueue<T, R> {
     }
 }
 
-/// The leader's turn. When it is dropped, also by a panic, members without an answer are told so, and the next leader is
-/// chosen.
+/// A leader's turn. Its drop, even by a panic, abandons members without a result and chooses the
+/// next leader.
 struct Turn<'a, T, R> {
     queue: &'a CommitQueue<T, R>,
-    /// Those of the group that were not told yet, the leader not among them.
     members: VecDeque<Arc<Waiter<T, R>>>,
 }
 
@@ -140,7 +136,6 @@ impl<'a, T, R> Turn<'a, T, R> {
         Turn { queue, members: VecDeque::new() }
     }
 
-    /// Commits the group: the leader's own request, then those of the members.
     fn lead(mut self, group: &mut [T], commit: impl FnOnce(&mut [T], &mut dyn FnMut(R))) -> Option<R> {
         let mut own = None;
         commit(group, &mut |answer| {
@@ -159,7 +154,7 @@ impl<'a, T, R> Turn<'a, T, R> {
 
 impl<T, R> Waiter<T, R> {
     fn tell(&self, state: u8) {
-        // The clone outlives the request, which its thread may drop as soon as the state is stored.
+        // Clone the handle: the thread may drop its request once the state is stored.
         let thread = self.thread.clone();
         self.state.store(state, Ordering::Release);
         thread.unpark();

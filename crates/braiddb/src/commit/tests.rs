@@ -1,5 +1,3 @@
-//! Tests of batches, the queue and the snapshot list.
-
 use super::*;
 use crate::base::{EntryKind, ReaderKind};
 use std::{
@@ -108,13 +106,14 @@ fn what_was_taken_before_a_moment_has_expired_and_holds_nothing() {
     assert_eq!((list.strata(), list.in_use().0), (vec![6, 7, 8], 2));
     assert_eq!(sequences(&list.oldest(200, 9)), [(6, false), (5, true)]);
     assert_eq!(sequences(&list.oldest(300, 1)), [(6, false), (5, true)]);
-    // A further hold of what has expired does not bring it back; nor does a clock that is behind, or a larger limit.
+    // Neither another handle, nor a clock that is behind, nor a larger limit revives an expired
+    // reader.
     list.acquire_again(&five);
     list.release(&five);
     list.look(340, 200, 1000);
     assert!(list.is_expired(&five) && !list.is_expired(&six));
     assert_eq!(list.strata(), [6, 7, 8]);
-    // Who looked at the clock before all others had expired, and came after that, has not.
+    // A reader whose clock reading is older than the expiry of all others has not expired.
     list.look(900, 1000, 0);
     let late = list.acquire(ReaderKind::Snapshot, || (500, 0));
     assert!(list.is_expired(&seven) && !list.is_expired(&late));
@@ -159,7 +158,7 @@ fn every_request_is_answered_once_and_commits_never_overlap() {
     assert_eq!(sum.load(Ordering::Relaxed), expected);
 }
 
-/// A leader that panicked left the members of its group parked for ever.
+/// A leader that panicked left the members of its group parked forever.
 #[test]
 fn when_a_leader_panics_its_members_are_told_and_the_next_one_leads() {
     let queue = Arc::new(CommitQueue::<u64, u64>::default());
@@ -169,7 +168,6 @@ fn when_a_leader_panics_its_members_are_told_and_the_next_one_leads() {
     let submit_in_thread = move |request: u64| {
         let (queue, answers) = queue_and_answers.clone();
         std::thread::spawn(move || {
-            // The first request's group is its own; the others gather meanwhile, and panic together.
             let commit = |group: &mut [u64], answer: &mut dyn FnMut(u64)| {
                 if group[0] == 0 {
                     std::thread::sleep(std::time::Duration::from_millis(200));
@@ -206,7 +204,7 @@ fn the_times_of_readers_never_go_back_and_jobs_go_by_the_oldest() {
     list.release(&first);
     assert_eq!(list.expired_by(250), 100);
     list.release(&second);
-    // What a job was told may go by 300 is gone for all who come later.
+    // A job may have dropped values expired by 300, so later readers must not see them.
     assert_eq!(list.expired_by(200), 300);
     let third = take(150);
     assert_eq!((third.taken_us, list.expired_by(900)), (300, 300));

@@ -1,20 +1,20 @@
-//! Sets of keys given by ranges.
+//! Sets of keys as ranges.
 
 use std::{
     collections::BTreeMap,
     ops::Bound::{Excluded, Included, Unbounded},
 };
 
-/// Ranges of internal keys, start inclusive, end exclusive: kept apart and in order, those that touch made one.
+/// Ranges of internal keys, start inclusive, end exclusive: disjoint and in order; adjacent ones
+/// are merged.
 #[derive(Clone, Debug, Default)]
 pub struct Intervals {
-    /// The end by the start.
     ends: BTreeMap<Vec<u8>, Vec<u8>>,
     bytes: usize,
 }
 
 impl Intervals {
-    /// Adds a range. One that is empty adds nothing. O(log n), and O(log n) for each range that it swallows.
+    /// Adds a range. O(log n), plus O(log n) for each range that it absorbs.
     pub fn add(&mut self, mut start: Vec<u8>, mut end: Vec<u8>) {
         if start >= end {
             return;
@@ -39,7 +39,6 @@ impl Intervals {
         self.ends.insert(start, end);
     }
 
-    /// The range that `key` lies in.
     pub fn covering(&self, key: &[u8]) -> Option<(&[u8], &[u8])> {
         if self.ends.is_empty() {
             return None;
@@ -48,7 +47,6 @@ impl Intervals {
         (key < end.as_slice()).then_some((start, end))
     }
 
-    /// Whether some key of `start..end` is in the set.
     pub fn meets(&self, start: &[u8], end: &[u8]) -> bool {
         if start >= end || self.ends.is_empty() {
             return false;
@@ -56,29 +54,24 @@ impl Intervals {
         self.covering(start).is_some() || self.ends.range::<[u8], _>((Excluded(start), Excluded(end))).next().is_some()
     }
 
-    /// The ranges that meet `start..end`, in order.
     pub fn meeting<'a>(&'a self, start: &'a [u8], end: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let first = self.covering(start).map_or(start, |(first, _)| first);
         let from_first = self.ends.range::<[u8], _>((Included(first), Unbounded));
         from_first.map(|(from, to)| (from.as_slice(), to.as_slice())).take_while(move |(from, _)| *from < end)
     }
 
-    /// The ranges, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.ends.iter().map(|(start, end)| (start.as_slice(), end.as_slice()))
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// How many ranges there are.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Bytes of their bounds.
     pub fn size_bytes(&self) -> usize {
         self.bytes
     }

@@ -1,4 +1,4 @@
-//! Transactions: what one has written, what it has read, and whether others have written that since.
+//! Transactions: their writes, their reads, and the detection of conflicts.
 
 mod check;
 mod intervals;

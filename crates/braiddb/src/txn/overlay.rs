@@ -1,4 +1,4 @@
-//! What a transaction has written and not committed yet.
+//! The uncommitted writes of a transaction.
 
 use super::Intervals;
 use crate::{
@@ -13,24 +13,21 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// What the map takes for a write, beside its bytes.
 const WRITE_BYTES: usize = 2 * size_of::<Vec<u8>>();
 
-/// What is written to a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// A value.
     Value(Vec<u8>),
-    /// A value that stands in blob files, or expires: the kind and value of the entry, and the length of what it stands for.
+    /// A value in blob files, or with expiry: kind and value of the entry, and the length of the
+    /// user's value.
     Placed(EntryKind, Vec<u8>, u64),
-    /// That there is none.
     Gone,
-    /// What merge functions are to do to what the snapshot holds, or to a base that they have with them: see `codec/operands.rs`.
+    /// Merge operands, for the value at the snapshot or for a base included in them: see
+    /// `codec/operands.rs`.
     Operands(Vec<u8>),
 }
 
 impl Written {
-    /// How many bytes it has.
     pub fn len(&self) -> usize {
         match self {
             Written::Value(bytes) | Written::Operands(bytes) | Written::Placed(_, bytes, _) => bytes.len(),
@@ -39,25 +36,23 @@ impl Written {
     }
 }
 
-/// A point of a transaction to go back to.
+/// A point to which a transaction can be rolled back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Savepoint(u64);
 
-/// So that no two savepoints of a process are one.
 static SAVEPOINTS: AtomicU64 = AtomicU64::new(0);
 
-/// How to take back what was written between a savepoint and the next one: what was there before, once for each key.
+/// Undo information between two savepoints: the earlier writes, once for each key.
 #[derive(Debug)]
 struct Undo {
     savepoint: Savepoint,
-    /// The keys written since, and what was written to them before.
+    /// The keys written since, and their earlier writes.
     points: BTreeMap<Vec<u8>, Option<Written>>,
-    /// The ranges that were deleted, if some were deleted since.
+    /// The earlier deleted ranges, if a range was deleted since.
     deleted: Option<Intervals>,
 }
 
 impl Undo {
-    /// Notes what was written to a key before; returns how many bytes more that takes.
     fn note(&mut self, key: Vec<u8>, before: Option<Written>) -> usize {
         match self.points.entry(key) {
             Entry::Occupied(_) => 0,
@@ -70,36 +65,30 @@ impl Undo {
     }
 }
 
-/// Writes by key, the last of each. And ranges of keys that were deleted before them.
+/// The last write to each key, and the ranges deleted before.
 #[derive(Debug, Default)]
 pub struct Overlay {
     points: BTreeMap<Vec<u8>, Written>,
     deleted: Intervals,
     bytes: usize,
-    /// The savepoints in use, the oldest first, and what leads back to them.
     undo: Vec<Undo>,
-    /// Bytes of memory that those take, about.
     undo_bytes: usize,
 }
 
 impl Overlay {
-    /// Whether nothing is written.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.points.is_empty() && self.deleted.is_empty()
     }
 
-    /// How many keys and ranges are written.
     pub fn len(&self) -> usize {
         self.points.len() + self.deleted.len()
     }
 
-    /// Bytes of memory that it takes, about, with what it takes to go back to the savepoints.
     pub fn size_bytes(&self) -> usize {
         self.bytes + self.deleted.size_bytes() + self.undo_bytes
     }
 
-    /// Writes to a key.
     pub fn set(&mut self, key: &[u8], value: Written) {
         self.bytes += WRITE_BYTES + key.len() + value.len();
         let before = match self.points.get_mut(key) {
@@ -115,15 +104,14 @@ impl Overlay {
         self.note(key, before);
     }
 
-    /// Notes what was written to a key before, should it be taken back.
     fn note(&mut self, key: &[u8], before: Option<Written>) {
         if let Some(undo) = self.undo.last_mut() {
             self.undo_bytes += undo.note(key.to_vec(), before);
         }
     }
 
-    /// Has merge functions change a key's value; the operands have no base with them. A value that stands in blob files must have
-    /// been made one in memory before, and none that expires is taken.
+    /// The operands have no base. A value in blob files must have been loaded into memory before;
+    /// values with expiry are refused earlier.
     pub fn merge(&mut self, key: &[u8], operands: &Operands<'_>) {
         let piled = match self.get(key) {
             None | Some(Written::Placed(..)) => operands.on(Base::Beneath),
@@ -137,7 +125,6 @@ impl Overlay {
         self.set(key, Written::Operands(piled));
     }
 
-    /// Deletes all keys of a range.
     pub fn delete_range(&mut self, start: Vec<u8>, end: Vec<u8>) {
         if start >= end {
             return;
@@ -158,18 +145,15 @@ impl Overlay {
         self.deleted.add(start, end);
     }
 
-    /// What is written to a key; `None` if nothing is.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&Written> {
         self.points.get(key).or_else(|| self.deleted.covering(key).map(|_| &Written::Gone))
     }
 
-    /// Whether a key has a write of its own.
     pub fn has_point(&self, key: &[u8]) -> bool {
         self.points.contains_key(key)
     }
 
-    /// The writes of their own from `from` on and before `end`, in order.
     pub fn range<'a>(
         &'a self,
         from: Bound<&[u8]>,
@@ -183,12 +167,11 @@ impl Overlay {
         self.points.range::<[u8], _>(bounds).map(|(key, value)| (key.as_slice(), value))
     }
 
-    /// The ranges that are deleted, but for later writes of their own.
     pub fn deleted(&self) -> &Intervals {
         &self.deleted
     }
 
-    /// A point to go back to. O(1).
+    /// Sets a savepoint. O(1).
     pub fn savepoint(&mut self) -> Savepoint {
         let savepoint = Savepoint(SAVEPOINTS.fetch_add(1, Ordering::Relaxed));
         self.undo.push(Undo { savepoint, points: BTreeMap::new(), deleted: None });
@@ -196,8 +179,8 @@ impl Overlay {
         savepoint
     }
 
-    /// Takes back what was written since a savepoint, which can be gone back to again; later ones cannot. `false` if it is one
-    /// of those, or another transaction's. O(log n) for each key written since it or a later one.
+    /// Undoes the writes since a savepoint, which stays valid; later ones do not. Returns false for
+    /// an invalid savepoint. O(log n) for each undone key.
     pub fn roll_back_to(&mut self, savepoint: Savepoint) -> bool {
         let Some(at) = self.undo.iter().rposition(|undo| undo.savepoint == savepoint) else { return false };
         for undo in self.undo.split_off(at).into_iter().rev() {
@@ -230,7 +213,6 @@ impl Overlay {
         }
     }
 
-    /// All of it as a batch, in the order of the log.
     pub fn into_batch(self) -> RawBatch {
         let mut batch = RawBatch::default();
         for (start, end) in self.deleted.iter() {

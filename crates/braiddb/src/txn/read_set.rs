@@ -1,41 +1,32 @@
-//! What a transaction has read: keys, whether they were there or not, and ranges.
+//! The reads of a transaction: keys, found or not, and ranges.
 //!
-//! Keys are appended as they are read, a few nanoseconds each; now and then those read more than once are thrown out. For
-//! checks they are known by their hashes: two keys of one hash make a transaction fail that could have gone on, once in 2^64
-//! pairs, and never one go on that must fail.
+//! Keys are appended as they are read, in a few nanoseconds each; repeated ones are removed now and
+//! then. Checks compare hashes: a collision, once in 2^64 pairs, makes a transaction fail
+//! needlessly, but never hides a conflict.
 
 use super::Intervals;
 use crate::codec::hash64;
 
-/// Repeated keys are first thrown out at so many bytes.
 const TIDY_BYTES_MIN: usize = 64 << 10;
 
-/// What stands before each key.
 const LEN_BYTES: usize = size_of::<u32>();
 
-/// A range that is being read, and grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeSlot(usize);
 
-/// What was read.
 #[derive(Debug, Default)]
 pub struct ReadSet {
-    /// Each key, after its length.
     keys: Vec<u8>,
-    /// Where the last one begins.
     last: usize,
-    /// At so many bytes repeated keys are thrown out.
     tidy_at: usize,
-    /// Ranges that grow no more.
     ranges: Intervals,
-    /// Those that may; a place that is free is empty.
+    /// Ranges still being read; free places are `None`.
     growing: Vec<Option<(Vec<u8>, Vec<u8>)>>,
-    /// Of all keys, in order; empty until [`ReadSet::seal`].
+    /// Sorted hashes of all keys; empty until [`ReadSet::seal`].
     hashes: Vec<u64>,
 }
 
 impl ReadSet {
-    /// Notes that a key was looked up.
     #[inline]
     pub fn add_key(&mut self, key: &[u8]) {
         if !self.keys.is_empty() && self.keys[self.last + LEN_BYTES..] == *key {
@@ -49,7 +40,7 @@ impl ReadSet {
         self.keys.extend_from_slice(key);
     }
 
-    /// Notes that a range begins to be read, from either end: nothing of it so far.
+    /// Begins an empty range at `at`, to be read in either direction.
     pub fn begin_range(&mut self, at: &[u8]) -> RangeSlot {
         let range = Some((at.to_vec(), at.to_vec()));
         match self.growing.iter().position(Option::is_none) {
@@ -64,7 +55,6 @@ impl ReadSet {
         }
     }
 
-    /// All before `end`, and from the range's start on, was read.
     #[inline]
     pub fn grow_end(&mut self, slot: RangeSlot, end: &[u8], is_inclusive: bool) {
         if let Some((_, reach)) = &mut self.growing[slot.0] {
@@ -76,7 +66,6 @@ impl ReadSet {
         }
     }
 
-    /// All from `start` on, and before the range's end, was read.
     #[inline]
     pub fn grow_start(&mut self, slot: RangeSlot, start: &[u8]) {
         if let Some((reach, _)) = &mut self.growing[slot.0] {
@@ -85,24 +74,20 @@ impl ReadSet {
         }
     }
 
-    /// The range grows no more.
     pub fn end_range(&mut self, slot: RangeSlot) {
         if let Some((start, end)) = self.growing[slot.0].take() {
             self.ranges.add(start, end);
         }
     }
 
-    /// Whether nothing was read.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.ranges.is_empty() && self.growing.iter().all(Option::is_none)
     }
 
-    /// Bytes of memory that it takes, about.
     pub fn size_bytes(&self) -> usize {
         self.keys.len() + self.ranges.size_bytes()
     }
 
-    /// The keys, some perhaps more than once.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.keys.as_slice();
         std::iter::from_fn(move || {
@@ -113,12 +98,10 @@ impl ReadSet {
         })
     }
 
-    /// The ranges. Those that still grew when it was sealed are among them.
     pub fn ranges(&self) -> &Intervals {
         &self.ranges
     }
 
-    /// Nothing more will be read: makes it ready to be checked.
     pub fn seal(&mut self) {
         for range in self.growing.drain(..).flatten() {
             self.ranges.add(range.0, range.1);
@@ -129,7 +112,7 @@ impl ReadSet {
         self.hashes = hashes;
     }
 
-    /// Whether a key of this hash was looked up, or the key lies in a range that was read. The set is sealed.
+    /// Returns whether a key of this hash was read, or a range with the key. The set is sealed.
     #[inline]
     pub fn has_key(&self, key: &[u8]) -> bool {
         let hash = hash64(key);
@@ -141,12 +124,11 @@ impl ReadSet {
         was_looked_up || self.ranges.covering(key).is_some()
     }
 
-    /// Whether a key that was looked up lies in `start..end`, or the range meets one that was read. The set is sealed.
+    /// Returns whether a key in `start..end` was read, or an overlapping range. The set is sealed.
     pub fn meets(&self, start: &[u8], end: &[u8]) -> bool {
         self.ranges.meets(start, end) || self.keys().any(|key| start <= key && key < end)
     }
 
-    /// Throws out what is there more than once.
     #[cold]
     fn tidy(&mut self) {
         let mut keys: Vec<&[u8]> = self.keys().collect();

@@ -1,1 +1,1 @@
-//! Tests of what transactions are made of.
+//! Tests of transactions.

@@ -1,18 +1,20 @@
-//! The window: which keys the latest commits have written.
+//! The conflict window: keys written by recent commits.
 //!
-//! Commits are noted here while transactions are open, and for a while after: the leader of a commit group notes each commit
-//! before it is published, and checks the group's own transactions against all noted before them. So a check costs what
-//! was written meanwhile, and nobody pays for it who has no transactions.
+//! Commits are noted while transactions are open, and for a while after. The leader of a commit
+//! group notes each commit before it is published, and validates the group's transactions against
+//! all noted commits. So validation costs in proportion to the recent writes, and nothing without
+//! transactions.
 //!
-//! What is noted stands in pieces. The leader adds to the last one; whoever looks ahead has that one closed, and goes through
-//! the closed ones without holding anybody up. When there are too many bytes of them, the oldest go.
+//! Notes are stored in pieces. The leader appends to the last piece. A check ahead of the commit
+//! closes that piece and reads the closed ones without blocking the leader. The oldest pieces are
+//! dropped when they exceed a size.
 //!
 //! # Concurrency
 //!
-//! The window is opened and closed only by who holds the right to write, so that the leader knows which without a look at what
-//! others change. A transaction joins before it takes its snapshot: it counts itself in, and then sees whether the window is
-//! open; the leader who closes it does so first, and then sees whether anybody has counted himself in. One of them sees the
-//! other, as all four steps have one order (`SeqCst`).
+//! Only the holder of the write lock opens and closes the window, so the leader knows its state
+//! without shared loads. A transaction joins before it takes its snapshot: it increments `users`,
+//! then loads `is_open`. The leader that closes the window stores `is_open`, then loads `users`.
+//! All four are `SeqCst`, so one of the two sees the other.
 
 use super::ReadSet;
 use crate::{
@@ -29,32 +31,28 @@ use std::{
     },
 };
 
-/// After so many commit groups without transactions the window is closed.
+/// The window closes after this many commit groups without transactions.
 const IDLE_GROUPS_MAX: u32 = 4096;
 
-/// A piece is closed at this size.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// Less than so many bytes are left for the leader to look through, and make no piece of their own.
+/// Smaller open pieces are left for the leader to check, in bytes.
 const LOOK_AHEAD_BYTES: usize = 2 << 10;
 
-/// Marks the key length of a range.
 const RANGE: u32 = 1 << 31;
 
-/// What became of what was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Validation {
-    /// None of it was written.
     #[default]
     Unchanged,
-    /// Some of it was.
     Changed,
-    /// That is not known any more.
+    /// The window does not reach back far enough.
     TooOld,
 }
 
-/// Keys that some commits in a row have written: for each commit its number (u64) and the length of what follows (u32), then
-/// its keys, each after its length (u32); of a range, marked in the length, the end follows likewise.
+/// Keys written by consecutive commits. For each commit: its number (u64), the length of its keys
+/// (u32), and its keys, each after its length (u32). A range has the flag in the length, and its
+/// end follows.
 #[derive(Clone, Debug, Default)]
 struct Piece {
     last: SequenceNumber,
@@ -63,28 +61,22 @@ struct Piece {
 
 #[derive(Debug, Default)]
 struct Pieces {
-    /// All commits after this one, and up to the last, are noted.
     from: SequenceNumber,
     closed: VecDeque<Arc<Piece>>,
-    /// Bytes of those.
     closed_bytes: usize,
     open: Piece,
 }
 
-/// The keys that the latest commits have written.
 #[derive(Debug)]
 pub struct Window {
-    /// Transactions that count on it.
     users: AtomicUsize,
     is_open: AtomicBool,
-    /// Commit groups since it was last seen to have users, by the leader.
     idle_groups: AtomicUsize,
     pieces: Mutex<Pieces>,
     bytes_max: usize,
 }
 
 impl Window {
-    /// A closed window that will keep about so many bytes.
     pub fn new(bytes_max: usize) -> Window {
         Window {
             users: AtomicUsize::new(0),
@@ -95,18 +87,17 @@ impl Window {
         }
     }
 
-    /// Joins; each must leave. `false` if the window has to be opened for that, by whoever gets the right to write.
+    /// Returns false if the window must be opened, under the write lock. Each caller must leave.
     pub fn join(&self) -> bool {
         self.users.fetch_add(1, Ordering::SeqCst);
         self.is_open.load(Ordering::SeqCst)
     }
 
-    /// One that joined goes.
     pub fn leave(&self) {
         self.users.fetch_sub(1, Ordering::Release);
     }
 
-    /// Begins to note commits after `last`, unless that was begun already. The caller has the right to write.
+    /// Notes commits after `last` from now on. The caller holds the write lock.
     pub fn open(&self, last: SequenceNumber) {
         if !self.is_open() {
             *self.pieces.lock() = Pieces { from: last, open: Piece { last, ..Piece::default() }, ..Pieces::default() };
@@ -114,19 +105,18 @@ impl Window {
         }
     }
 
-    /// Whether all commits after this one are noted.
     pub fn reaches(&self, upto: SequenceNumber) -> bool {
         let pieces = self.pieces.lock();
         self.is_open() && upto >= pieces.from
     }
 
-    /// Whether commits are noted. For who has the right to write.
+    /// The caller holds the write lock.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Closes the window if it has had no users for long. Called by the leader once a group.
+    /// Closes the window after a long time without users. Called by the leader once a group.
     pub fn close_if_idle(&self) {
         if self.users.load(Ordering::Relaxed) > 0 {
             self.idle_groups.store(0, Ordering::Relaxed);
@@ -140,18 +130,18 @@ impl Window {
         self.idle_groups.store(0, Ordering::Relaxed);
         self.is_open.store(false, Ordering::SeqCst);
         if self.users.load(Ordering::SeqCst) > 0 {
-            // It was not noticed to be closed, or else whoever joined waits for the right to write and opens it again.
+            // The new user either did not notice the closing, or waits for the write lock to open
+            // the window again.
             self.is_open.store(true, Ordering::SeqCst);
             return;
         }
         *self.pieces.lock() = Pieces::default();
     }
 
-    /// Notes what a commit writes. Called by the leader, with growing numbers, while the window is open.
+    /// Called by the leader with increasing numbers, while the window is open.
     pub fn note(&self, sequence: SequenceNumber, batch: &[u8]) {
         let mut pieces = self.pieces.lock();
         let pieces = &mut *pieces;
-        // Whoever has looked at a number does not look at it again.
         assert!(sequence > pieces.open.last, "the numbers that are noted grow");
         let bytes = &mut pieces.open.bytes;
         bytes.extend_from_slice(&sequence.to_le_bytes());
@@ -179,7 +169,7 @@ impl Window {
         }
     }
 
-    /// Whether a commit after `upto` has written what was read. For the leader.
+    /// Validates reads against commits after `upto`. For the leader.
     pub fn look(&self, reads: &ReadSet, upto: SequenceNumber) -> Validation {
         let pieces = self.pieces.lock();
         if !self.is_open() || upto < pieces.from {
@@ -189,7 +179,7 @@ impl Window {
         if later { Validation::Changed } else { Validation::Unchanged }
     }
 
-    /// The same for who has no right to write, and the last commit that was looked at.
+    /// Validates without the write lock; returns also the last commit checked.
     pub fn look_ahead(&self, reads: &ReadSet, upto: SequenceNumber) -> (Validation, SequenceNumber) {
         let mut pieces = self.pieces.lock();
         if !self.is_open() || upto < pieces.from {
@@ -219,14 +209,12 @@ impl Pieces {
         self.closed.push_back(Arc::new(closed));
     }
 
-    /// The closed pieces that hold a commit after `upto`.
     fn later(&self, upto: SequenceNumber) -> impl Iterator<Item = &Arc<Piece>> {
         self.closed.range(self.closed.partition_point(|piece| piece.last <= upto)..)
     }
 }
 
 impl Piece {
-    /// Whether a commit after `upto` writes what was read.
     fn writes(&self, reads: &ReadSet, upto: SequenceNumber) -> bool {
         let mut rest = self.bytes.as_slice();
         while let Some((sequence, after)) = rest.split_first_chunk() {
@@ -240,7 +228,6 @@ impl Piece {
     }
 }
 
-/// Whether one of a commit's keys was read.
 fn is_read(reads: &ReadSet, mut keys: &[u8]) -> bool {
     while let Some(len) = keys.first_chunk() {
         let is_range = u32::from_le_bytes(*len) & RANGE != 0;
@@ -260,7 +247,6 @@ fn is_read(reads: &ReadSet, mut keys: &[u8]) -> bool {
     false
 }
 
-/// Splits off what stands after its length. The bytes are the window's own.
 fn take(bytes: &[u8]) -> (&[u8], &[u8]) {
     let (len, rest) = bytes.split_at(size_of::<u32>());
     let len = len.first_chunk().map_or(0, |len| u32::from_le_bytes(*len) & !RANGE);
