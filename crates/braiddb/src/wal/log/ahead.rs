@@ -58,9 +58,7 @@ struct Outlook {
 
 enum Filling {
     Nothing,
-    Note {
-        payload_len: usize,
-    },
+    Note { payload_len: usize },
 }
 
 impl Wal {

@@ -63,7 +63,7 @@ fn the_bytes_of_a_record_are_these() {
         "f9b0",             // magic
         "1b",               // header length
         "48823553",         // low half of the header\'s checksum
-        "44332211", // link of the previous record
+        "44332211",         // link of the previous record
         "001a4f5583dfa6b1", // checksum of the payload
         "07",               // stored length
         "01",               // first sequence number
