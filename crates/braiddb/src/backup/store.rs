@@ -262,6 +262,7 @@ impl<'a> Backups<'a> {
         Ok(())
     }
 
+    /// Reads the list of objects and all descriptions.
     pub fn inventory(&self) -> Result<Inventory> {
         let objects: BTreeMap<String, u64> = self.target.list()?.into_iter().map(|o| (o.name, o.len)).collect();
         let mut inventory = Inventory::default();
@@ -307,8 +308,7 @@ impl<'a> Backups<'a> {
         Description::decode(&bytes[..filled], id, &path)
     }
 
-    /// Reads a file in pieces of at most [`READ_BYTES`]. Its contents are verified only once this
-    /// returns `Ok`.
+    /// Reads a file in pieces of at most 1 MiB. Only `Ok` at the end verifies them.
     pub fn read(&self, file: &BackedUpFile, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let name = file.object_name();
         let damaged = |detail: String| Error::BackupDamaged { path: self.target.path_of(&name), detail };

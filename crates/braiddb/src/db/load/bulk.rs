@@ -46,7 +46,6 @@ pub struct BulkLoader {
 }
 
 impl std::fmt::Debug for BulkLoader {
-    /// Omits internals, as [`Db`](crate::Db) does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("BulkLoader").finish_non_exhaustive()
     }
@@ -64,8 +63,8 @@ impl BulkLoader {
         })
     }
 
-    /// Adds a record. Its key must be greater than all earlier keys; otherwise `InvalidArgument`
-    /// names the record and both keys. Any error ends the load and discards it.
+    /// Adds a record. If its key is not greater than all earlier keys, `InvalidArgument` names the
+    /// record and both keys. Any error ends and discards the load.
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add_with_end(key.as_ref(), value.as_ref(), None)
     }
@@ -128,12 +127,11 @@ impl BulkLoader {
         self.records
     }
 
-    /// Makes all records visible by one commit. On return the load and all earlier commits are
-    /// durable.
+    /// Makes all records visible by one commit. On return it and all earlier commits are durable.
     ///
-    /// The load replaces everything committed to its keys before this call. Older snapshots do not
-    /// see it, and transactions that read keys of its range conflict with it. Memtables with keys
-    /// of the range are flushed first.
+    /// Replaces everything committed to the load's keys before. Older snapshots do not see it;
+    /// transactions that read keys of its range conflict with it. Memtables with such keys are
+    /// flushed first.
     pub fn finish(mut self) -> Result<Loaded> {
         if !self.rows.is_empty() {
             self.hand_on()?;
@@ -166,7 +164,6 @@ pub struct UnsortedLoader<'a> {
 }
 
 impl std::fmt::Debug for UnsortedLoader<'_> {
-    /// Omits internals, as [`Db`](crate::Db) does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("UnsortedLoader").finish_non_exhaustive()
     }
@@ -174,7 +171,7 @@ impl std::fmt::Debug for UnsortedLoader<'_> {
 
 impl UnsortedLoader<'_> {
     /// Adds a record. A key or value beyond the limits returns `InvalidArgument` and is skipped. A
-    /// write error ends the load and discards it.
+    /// write error ends and discards the load.
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         check_key(key)?;
@@ -185,8 +182,7 @@ impl UnsortedLoader<'_> {
         self.sorter.add(key, value).inspect_err(|_| self.has_failed = true)
     }
 
-    /// Makes all records visible by one commit, like [`BulkLoader::finish`]. The last record of a
-    /// key wins.
+    /// Completes the load, like [`BulkLoader::finish`]. The last record of a key wins.
     pub fn finish(self) -> Result<Loaded> {
         if self.has_failed {
             return Err(over());
@@ -212,7 +208,7 @@ fn over() -> Error {
     Error::InvalidArgument("the load has failed before, and nothing of it is left: begin another".to_owned())
 }
 
-/// Compares a key with the concatenation of `pieces`.
+/// Compares a key with the concatenated pieces.
 fn is_less(key: &[u8], pieces: &[&[u8]]) -> bool {
     let mut rest = key;
     for piece in pieces {
@@ -234,15 +230,14 @@ fn shown(key: &[u8]) -> String {
 pub struct MultiBulkLoader(BulkLoader);
 
 impl std::fmt::Debug for MultiBulkLoader {
-    /// Omits internals, as [`Db`](crate::Db) does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MultiBulkLoader").finish_non_exhaustive()
     }
 }
 
 impl MultiBulkLoader {
-    /// Adds a pair. Pairs must ascend by key, then by value, without duplicates; errors are those
-    /// of [`BulkLoader::add`].
+    /// Adds a pair. Pairs must strictly ascend by key and value. Errors are those of
+    /// [`BulkLoader::add`].
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         let checked = check_key(key).and_then(|()| check_key(value));
@@ -265,12 +260,10 @@ impl Tree {
     /// Loads records in strictly ascending key order directly into files, without log and in little
     /// memory. All become visible by one durable commit, or none.
     ///
-    /// Data after the first 64 MiB bypass the system's page cache, so a load evicts nothing, but
-    /// the first read of such a block goes to the device.
-    ///
-    /// The tree may have other records and concurrent writes: see [`BulkLoader::finish`]. With a
-    /// [`crate::TreeOptions::ttl`] the values expire, counted from the beginning of the load. A
-    /// record out of order returns `InvalidArgument`.
+    /// Data after the first 64 MiB bypass the page cache: a load evicts nothing, but first reads go
+    /// to the device. The tree may have other records and concurrent writes: see
+    /// [`BulkLoader::finish`]. With a [`crate::TreeOptions::ttl`] values expire, counted from the
+    /// beginning of the load. A record out of order returns `InvalidArgument`.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -298,9 +291,9 @@ impl Tree {
 impl Tree {
     /// Loads records in any order, like [`Tree::bulk_load`]. The **last** record of a key wins.
     ///
-    /// Sorts in memory ([`BulkOptions::memory`]). Larger loads spill to compressed files in the
-    /// database's directory, about as large as the records, until the load ends. So each record is
-    /// written twice, and once more for every few hundred such files.
+    /// Sorts in memory ([`BulkOptions::memory`]). Larger loads spill to compressed temporary files
+    /// in the database's directory, about as large as the records. So each record is written twice,
+    /// and once more for every few hundred such files.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {

@@ -26,7 +26,6 @@ pub struct DumpedTree {
 #[derive(Debug, Default)]
 pub struct DumpedCatalog {
     pub trees: Vec<DumpedTree>,
-    /// Names and numbers of the application's merge functions.
     pub functions: Vec<(String, u64)>,
     pub application_cursor: Option<Vec<u8>>,
     /// Upper bound of all tree numbers ever assigned (exclusive).
@@ -36,7 +35,7 @@ pub struct DumpedCatalog {
 }
 
 impl DumpedCatalog {
-    /// Adds a tree from its catalog entry; `None` if it cannot be decoded.
+    /// `None` if the entry cannot be decoded.
     pub fn add_tree(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
         let state = TreeState::decode(name, value)?;
         let (id, multi) = (state.id.0, state.multi);
@@ -45,7 +44,7 @@ impl DumpedCatalog {
         Some(())
     }
 
-    /// Adds a tree of which only the number is known.
+    /// Adds a tree whose options are lost.
     pub fn add_unknown_tree(&mut self, id: u32, name: String, multi: bool) {
         let state = TreeState {
             id: TreeId(id),
@@ -58,7 +57,7 @@ impl DumpedCatalog {
         self.trees.push(DumpedTree { id, name, multi, state: Arc::new(state) });
     }
 
-    /// Adds another catalog entry; `None` if it cannot be decoded.
+    /// `None` if the entry cannot be decoded.
     pub fn add_other(&mut self, tag: u8, name: &[u8], value: &[u8]) -> Option<()> {
         match tag {
             b'i' => self.next_tree = u32::from_le_bytes(value.try_into().ok()?),
@@ -68,13 +67,12 @@ impl DumpedCatalog {
             }
             b'c' => self.application_cursor = Some(value.to_vec()),
             b'r' => self.retention = log_kept::decode(value).map(|limit| Some((limit.bytes, limit.age_us)))?,
-            // Entries about the old log do not apply to a new database.
+            // About the old log.
             _ => {}
         }
         Some(())
     }
 
-    /// Describes the first inconsistency.
     pub fn check(&self) -> std::result::Result<(), String> {
         let mut names = BTreeSet::new();
         for (index, tree) in self.trees.iter().enumerate() {
@@ -99,11 +97,11 @@ impl DumpedCatalog {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpedContent<'a> {
     Value(&'a [u8]),
-    /// A value of this length that follows in pieces.
+    /// Of this length; pieces follow.
     LongValue(u64),
-    /// Merge operands, encoded as in an entry's value.
+    /// Encoded as in an entry's value.
     Operands(&'a [u8]),
-    /// Merge operands of this length that follow in pieces.
+    /// Of this length; pieces follow.
     LongOperands(u64),
 }
 
@@ -115,18 +113,16 @@ impl DumpedContent<'_> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DumpedEntry<'a> {
-    /// The user's key; of a pair, its key.
+    /// The user's key.
     pub key: &'a [u8],
-    /// The commit that wrote it.
     pub sequence: SequenceNumber,
     /// Expiry time in microseconds of the database's time.
     pub expires_us: Option<u64>,
-    /// Whether it is the base of the operands just before, which have the same key.
+    /// Whether it is the base of the previous operands, which have the same key.
     pub is_beneath: bool,
     pub content: DumpedContent<'a>,
 }
 
-/// Receives entries.
 pub trait EntrySink {
     fn entry(&mut self, entry: &DumpedEntry<'_>) -> Result<()>;
     /// Receives the next piece of the last entry's long value or operands.

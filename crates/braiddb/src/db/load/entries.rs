@@ -1,8 +1,7 @@
 //! Loads the entries of a dump with their sequence numbers, expiry times and operands.
 //!
-//! Requires a new database whose sequence numbers begin where those of the dump end. One edit
-//! installs the runs of a tree, as in a bulk load (`install.rs`), but the runs store their sequence
-//! numbers.
+//! Requires a new database whose sequence numbers continue after the dump's. One edit installs the
+//! runs of a tree, as in a bulk load (`install.rs`).
 
 use super::{
     dumped::{DumpedCatalog, DumpedContent, DumpedEntry, EntrySink},
@@ -28,11 +27,11 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Maximum preallocation for operands in pieces, since their announced length may be wrong.
+/// Maximum preallocation: the announced length may be wrong.
 const ROOM_MAX: usize = 1 << 20;
 
 impl Db {
-    /// Writes a dumped catalog into a new database. Its trees exist after the next open.
+    /// Writes a dumped catalog. Its trees exist after the next open.
     pub(crate) fn load_catalog(&self, catalog: &DumpedCatalog) -> Result<()> {
         let mut batch = RawBatch::default();
         for tree in &catalog.trees {
@@ -55,8 +54,7 @@ impl Db {
         engine.commit(batch.prepare()?, crate::db::engine::settings::Durability::Sync).map(|_| ())
     }
 
-    /// Begins to load entries into a tree. Several loaders may fill disjoint key ranges of one
-    /// tree.
+    /// Several loaders may fill disjoint key ranges of one tree.
     pub(crate) fn entry_loader(&self, tree: u32, sequence_max: SequenceNumber) -> Result<EntryLoader> {
         let trees = self.engine().catalog.by_name.read();
         let found = trees.values().find(|state| state.id == TreeId(tree)).cloned();
@@ -81,7 +79,6 @@ enum Long {
     Operands { bytes: Vec<u8>, len: u64 },
 }
 
-/// Loads entries of a tree in order.
 #[derive(Debug)]
 pub struct EntryLoader {
     writer: LoadWriter,
@@ -113,7 +110,6 @@ impl EntrySink for EntryLoader {
         }
         self.last = Some((sequence, is_operands));
         match entry.content {
-            // The key contains the value of a pair.
             DumpedContent::Value(_) if self.tree.multi => self.writer.add_value(&self.key, sequence, b"", None),
             DumpedContent::Value(value) => self.writer.add_value(&self.key, sequence, value, expires_us),
             DumpedContent::Operands(operands) => self.operands(operands),
@@ -163,7 +159,7 @@ fn check_fits(so_far: u64, piece: &[u8], len: u64) -> Result<()> {
 }
 
 impl EntryLoader {
-    /// Sets the current internal key, if the entry may follow.
+    /// Sets the current internal key, or fails if it may not follow.
     fn take_key(&mut self, entry: &DumpedEntry<'_>) -> Result<()> {
         check_key(entry.key)?;
         if !(1..=self.sequence_max).contains(&entry.sequence) {
@@ -206,8 +202,7 @@ impl EntryLoader {
         self.writer.add_placed(&self.key, sequence, EntryKind::Merge, operands)
     }
 
-    /// Fails for an operand that its function rejects for every value. This is not damage: the
-    /// database had it.
+    /// Fails for an operand that its function rejects for every value. It is not damage.
     fn check_operand(&self, operand: Operand<'_>) -> Result<()> {
         let engine = self.db.engine();
         engine.functions.check(operand.function, operand.bytes).map_err(|e| {
@@ -221,7 +216,7 @@ impl EntryLoader {
         })
     }
 
-    /// Sets whether operands that a merge function rejects for every value are accepted.
+    /// Accepts operands that a merge function rejects for every value.
     pub fn take_bad_operands(&mut self, takes: bool) {
         self.takes_bad_operands = takes;
     }
@@ -251,12 +246,10 @@ impl EntryLoader {
         self.writer.end_run()
     }
 
-    /// Takes over the runs of another loader of the tree.
     pub fn absorb(&mut self, other: EntryLoader) -> Result<()> {
         self.writer.absorb(other.writer)
     }
 
-    /// Installs all runs by one commit.
     pub fn install(mut self) -> Result<Loaded> {
         self.end_run()?;
         self.writer.install_entries()

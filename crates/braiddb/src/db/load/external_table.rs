@@ -1,10 +1,8 @@
 //! Tables built without the database, by any process, and ingested whole.
 //!
-//! A table is a run file without sequence numbers (`docs/format.md`) that contains its own view. A
-//! [`TableSpec`] has everything about the tree that a builder needs.
-//!
-//! Entries are values (kind 1) or expiring values (kind 5). Expiry is in the database's time, as in
-//! any run, so `export_tables` and `ingest` of one database keep it to the microsecond.
+//! A table is a run file without sequence numbers (`docs/format.md`) that contains its own view.
+//! Entries are values (kind 1) or expiring values (kind 5). Expiry is in the database's time, so
+//! `export_tables` and `ingest` of one database keep it to the microsecond.
 
 use super::{
     bulk::disorder,
@@ -32,7 +30,7 @@ use std::{
     time::Duration,
 };
 
-/// Maximum bytes of a value. A table stores it inline, where a database would use a blob file.
+/// Maximum bytes of a value: a table has no blob files.
 const VALUE_LEN_MAX: usize = 8 << 20;
 
 const TABLE_BYTES_MAX: u64 = 1 << 30;
@@ -56,7 +54,6 @@ pub struct TableSpec {
     tree: TreeId,
     compression: Compression,
     block_bytes: usize,
-    /// TTL of values without an expiry time of their own.
     ttl_us: Option<u64>,
 }
 
@@ -133,10 +130,8 @@ pub struct TableBuilder {
     path: PathBuf,
     vfs: Arc<dyn Vfs>,
     tree: [u8; 4],
-    /// `None` after an error.
     run: Option<SortedRunWriter>,
     key: Vec<u8>,
-    /// Expiry time of values without one of their own.
     expires_us: Option<u64>,
     runtime: Arc<dyn Runtime>,
     records: u64,
@@ -144,7 +139,6 @@ pub struct TableBuilder {
 }
 
 impl std::fmt::Debug for TableBuilder {
-    /// Omits internals, as [`Db`](crate::Db) does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TableBuilder").finish_non_exhaustive()
     }
@@ -192,9 +186,9 @@ impl TableBuilder {
         })
     }
 
-    /// Adds a record. Its key must be greater than all earlier keys; otherwise `InvalidArgument`
-    /// names the record. Any error makes the table unusable. With a [`crate::TreeOptions::ttl`] the
-    /// value expires that long after the table was created.
+    /// Adds a record. If its key is not greater than all earlier keys, `InvalidArgument` names the
+    /// record. Any error makes the table unusable. With a [`crate::TreeOptions::ttl`] the value
+    /// expires that long after the table was created.
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add_with_end(key.as_ref(), value.as_ref(), self.expires_us)
     }
@@ -205,14 +199,14 @@ impl TableBuilder {
         self.add_with_end(key.as_ref(), value.as_ref(), Some(expires_us))
     }
 
-    /// Adds a record whose value expires at `expires`: see [`Tree::put_until`]. The time is by the
-    /// wall clock. A database whose time is ahead of it, because its clock was set back, expires
-    /// the value that much earlier.
+    /// Adds a record whose value expires at `expires` by the wall clock: see [`Tree::put_until`]. A
+    /// database whose time is ahead of it, because its clock was set back, expires the value that
+    /// much earlier.
     pub fn add_until(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, expires: SystemTime) -> Result<()> {
         self.add_with_end(key.as_ref(), value.as_ref(), Some(since_1970(expires)))
     }
 
-    /// Adds a record with an expiry time in the database's time, or without one.
+    /// `expires_us` is in the database's time.
     pub(in crate::db) fn add_with_end(&mut self, key: &[u8], value: &[u8], expires_us: Option<u64>) -> Result<()> {
         self.try_add(key, value, expires_us).inspect_err(|_| self.run = None)
     }
@@ -246,7 +240,7 @@ impl TableBuilder {
         self.run.as_ref().map_or(0, SortedRunWriter::estimated_bytes)
     }
 
-    /// Returns whether the table is at its intended size. It can still take half as much again.
+    /// Returns whether the table has its intended size. It can take half as much again.
     pub fn is_full(&self) -> bool {
         self.estimated_bytes() >= TABLE_BYTES_MAX
             || self.run.as_ref().is_some_and(|run| run.block_count() >= PART_BLOCKS_MAX)
@@ -310,14 +304,12 @@ impl Tree {
     /// Ingests tables that [`TableBuilder`] made for this tree by one durable commit, as if their
     /// records were put now. Tables may come in any order, but must not overlap.
     ///
-    /// Records keep the expiry times in the tables: a record without one does not expire, whatever
-    /// the tree's present [`crate::TreeOptions::ttl`]. An expired record stays expired and hides
-    /// older versions.
+    /// Records keep the expiry times of the tables; others do not expire, whatever the tree's
+    /// [`crate::TreeOptions::ttl`]. An expired record hides older versions.
     ///
-    /// A table becomes a hard link to the file, or a copy where links are not possible. The file
-    /// may be removed afterwards, but **must not be changed**. The cost is a few reads for each
-    /// table: header, footer and index are checked now, records when they are read
-    /// ([`crate::Db::verify`] reads all).
+    /// A table becomes a hard link to the file, or a copy where that is impossible. The file may be
+    /// removed afterwards, but **must not be changed**. Costs a few reads per table: header, footer
+    /// and index are checked now, records when they are read ([`crate::Db::verify`] reads all).
     ///
     /// Errors: `InvalidArgument` for a file that is no table of this tree, and for overlapping
     /// tables; `Corruption` for a damaged or truncated one; `Unsupported` for one from a newer
@@ -346,7 +338,7 @@ impl Tree {
             let to = FileSet::run_path(&engine.dir, number);
             writer.adopt(to.clone());
             take_in(&*engine.settings.vfs, &table.path, &to)?;
-            // Read again through the new name, since the file may have changed meanwhile.
+            // The file may have changed since the first read.
             let meta = table_meta(&engine.table, &to, self.state().id)?;
             if (RunMeta { number: 0, ..meta.clone() }) != (RunMeta { number: 0, ..table.meta }) {
                 return Err(Error::InvalidArgument(format!(
@@ -361,7 +353,6 @@ impl Tree {
     }
 }
 
-/// Reads the meta of a table of this tree.
 fn table_meta(context: &TableContext, path: &Path, tree: TreeId) -> Result<RunMeta> {
     let no_table = |what: &str| {
         Error::InvalidArgument(format!(
@@ -386,7 +377,6 @@ fn table_meta(context: &TableContext, path: &Path, tree: TreeId) -> Result<RunMe
     Ok(meta)
 }
 
-/// Makes a durable hard link, or else a copy.
 fn take_in(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
     if vfs.hard_link(from, to).is_ok() {
         // Its builder may not have synced it.

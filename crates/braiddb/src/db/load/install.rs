@@ -41,32 +41,27 @@ use std::{
     time::Duration,
 };
 
-/// Number of flushes of the range without blocking writers.
 const FLUSHES_WHILE_OTHERS_WRITE: u32 = 2;
 
-/// Maximum wait for jobs on the load's partitions. After it, the load goes on, but its runs stay in
-/// one partition.
+/// Maximum wait for jobs on the load's partitions. After it, the runs stay in one partition.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// A part needs this fraction of the maximum partition size to become a partition.
+/// Divisor of the maximum partition size: a smaller part does not become a partition.
 const PARTS_MAX: u64 = 8;
 
-/// Partitions reserved against jobs.
 struct Reserved<'a> {
     engine: &'a Engine,
     ids: BTreeSet<u64>,
 }
 
 impl<'a> Reserved<'a> {
-    /// Reserves the partitions that the runs reach.
     fn of(engine: &'a Engine, runs: &[RunMeta]) -> Result<Reserved<'a>> {
         let mut reserved = Reserved { engine, ids: BTreeSet::new() };
         let until_ns = engine.now_ns().saturating_add(PATIENCE_NS);
         loop {
             engine.check_writable()?;
             let mut work = engine.work.lock();
-            // Loaded under the lock: a finished job publishes its version before it releases its
-            // partition.
+            // Loaded under the lock: a job publishes its version before it releases its partition.
             let state = engine.state.load_full();
             let wanted: BTreeSet<u64> =
                 state.version.partitions.iter().filter(|p| reaches(&p.layout, runs)).map(|p| p.id).collect();
@@ -94,13 +89,12 @@ impl Drop for Reserved<'_> {
     }
 }
 
-/// Returns whether a run has keys of a partition. Runs are sorted and disjoint.
+/// Runs are sorted and disjoint.
 fn reaches(partition: &PartitionLayout, runs: &[RunMeta]) -> bool {
     let first = runs.partition_point(|run| run.largest < partition.start);
     runs.get(first).is_some_and(|run| partition.end.as_ref().is_none_or(|end| run.smallest < *end))
 }
 
-/// Returns whether memtables have keys in `first..=last`.
 fn is_in_memory(state: &ReadState, first: &[u8], last: &[u8]) -> bool {
     state.memtables().filter(|memtable| !memtable.is_empty()).any(|memtable| {
         let meets = |set: &crate::base::RangeTombstoneSet| {
@@ -113,8 +107,8 @@ fn is_in_memory(state: &ReadState, first: &[u8], last: &[u8]) -> bool {
 
 impl Engine {
     /// Installs sorted, disjoint runs of a tree and returns their sequence number. Runs without
-    /// sequence numbers get the load's. Runs of a dump keep theirs, which precede all others. Files
-    /// must be synced; the directory need not be. The caller prevents a close.
+    /// sequence numbers get the load's; runs of a dump keep theirs. Files must be synced; the
+    /// directory need not be. The caller prevents a close.
     pub fn install_load(&self, tree: &TreeState, runs: Vec<RunMeta>, user_bytes: u64) -> Result<SequenceNumber> {
         self.check_writable()?;
         self.check_outside_update()?;
@@ -122,13 +116,12 @@ impl Engine {
         let reserved = Reserved::of(self, &runs)?;
         let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(self.snapshots.visible()) };
         let range = (first.smallest.clone(), last.largest.clone());
-        // Sync most of the log before writers are blocked.
+        // Before writers are blocked.
         self.sync_log()?;
         let mut write = self.write_past_memtables(tree, &range)?;
         let done = self.catch_panic("a load", || self.install_holding(&mut write, runs, &range, &reserved));
         let done = done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }));
-        // Also after a failure: the number remains without entries, but other threads may have seen
-        // it in use.
+        // Also after a failure: other threads may have seen the number in use.
         write.holds_back = false;
         self.snapshots.publish(write.last_sequence);
         self.watches.wake_if_waiting();
@@ -150,7 +143,7 @@ impl Engine {
         self.wal.as_ref().map_or(Ok(()), |wal| self.sync_to(wal.end_lsn()))
     }
 
-    /// Locks writes once no memtable has keys of the range and the tree still exists.
+    /// Locks writes once no memtable has keys of the range.
     fn write_past_memtables(&self, tree: &TreeState, range: &(Vec<u8>, Vec<u8>)) -> Result<MutexGuard<'_, WriteState>> {
         let mut flushes = 0;
         loop {
@@ -181,12 +174,12 @@ impl Engine {
         reserved: &Reserved<'_>,
     ) -> Result<SequenceNumber> {
         self.wait_for_flush()?;
-        // A watcher that saw the marker before the runs exist would read too early.
+        // Holds back visibility: a watcher must not see the marker before the runs.
         write.holds_back = true;
         self.tell_of_load(write, range)?;
         self.sync_log()?;
         let sequence = write.last_sequence + 1;
-        // Used up even if the edit fails.
+        // Even if the edit fails.
         write.last_sequence = sequence;
         if self.window.is_open() {
             self.window.note(sequence, &written(range)?);
@@ -206,15 +199,14 @@ impl Engine {
         }
         let installed = self.install_with_fresh_memtable(&mut disk, changes);
         if installed.as_ref().is_err_and(Error::is_disk_full) {
-            // No run has the number and the log lacks it; without a note that would look like a
-            // gap.
+            // The log lacks the number and no run has it; without a note that is a gap.
             note_refused(&mut write.refused, sequence, sequence);
         }
         installed.map(|()| sequence)
     }
 
-    /// Logs, before the load is visible, that the range changes without WAL. Flushes commits
-    /// without WAL first, so that no crash keeps the load and loses them.
+    /// Logs that the range changes without WAL. Flushes commits without WAL first, so that no crash
+    /// keeps the load and loses them.
     fn tell_of_load(&self, write: &mut WriteState, (first, last): &(Vec<u8>, Vec<u8>)) -> Result<()> {
         let (Some((tree, start)), Some((_, end))) = (split_internal_key(first), split_internal_key(last)) else {
             return Ok(());
@@ -252,12 +244,11 @@ impl Engine {
     }
 }
 
-/// Returns the load's range as a batch for the conflict window.
 fn written(range: &(Vec<u8>, Vec<u8>)) -> Result<Vec<u8>> {
     let mut batch = RawBatch::default();
     let mut end = range.1.clone();
     end.push(0);
-    // No bound follows the longest possible key, so its prefix is rounded up.
+    // No key is above the longest one, so its prefix is incremented.
     if end.len() > limits::MAX_INTERNAL_KEY_LEN {
         end.pop();
         while end.last() == Some(&0xff) {

@@ -1,12 +1,12 @@
-//! Divides a partition at the runs of a load, so that no data must be rewritten.
+//! Divides a partition at the runs of a load without rewriting data.
 //!
 //! A partition can be cut at a key only if its view and all view runs stay on one side. A small
-//! unindexed run may reach into several parts, like those of flushes.
+//! unindexed run may reach into several parts.
 
 use crate::{base::FileNumber, table::RunMeta, version::PartitionLayout, view::ViewMeta};
 use std::collections::BTreeMap;
 
-/// An unindexed run may be shared if it is smaller than this fraction of a new partition.
+/// Divisor: an unindexed run may be shared if it is smaller than this part of a partition.
 const SHARED_PART: u64 = 8;
 
 pub struct Existing<'a> {
@@ -28,7 +28,6 @@ impl Existing<'_> {
         numbers.iter().filter_map(|number| self.runs.get(number))
     }
 
-    /// Returns whether the partition may be cut before `key`.
     fn can_be_cut(&self, key: &[u8], part_bytes: u64) -> bool {
         let lies_across = |run: &RunMeta| run.smallest.as_slice() < key && key <= run.largest.as_slice();
         let is_large = |run: &RunMeta| run.file_bytes * SHARED_PART > part_bytes;
@@ -39,7 +38,6 @@ impl Existing<'_> {
             && !self.metas(&self.partition.loose).any(|run| lies_across(run) && is_large(run))
     }
 
-    /// Returns the bytes of the runs that begin in `from..to`.
     fn bytes_between(&self, from: &[u8], to: &[u8]) -> u64 {
         let all = self.metas(&self.partition.runs).chain(self.metas(&self.partition.loose));
         let begins = |run: &&RunMeta| {
@@ -50,7 +48,7 @@ impl Existing<'_> {
     }
 }
 
-/// Chooses cuts before runs of the load, where enough data for a partition precede.
+/// Chooses cuts before runs of the load, after enough data for a partition.
 fn cuts(existing: &Existing<'_>, new: &[&RunMeta], part_bytes: u64) -> Vec<Vec<u8>> {
     let mut cuts: Vec<Vec<u8>> = Vec::new();
     let mut bytes = 0;
@@ -65,7 +63,6 @@ fn cuts(existing: &Existing<'_>, new: &[&RunMeta], part_bytes: u64) -> Vec<Vec<u
             bytes = 0;
         }
         bytes += run.file_bytes;
-        // A small remainder does not become a partition.
         let left: u64 = new[index + 1..].iter().map(|run| run.file_bytes).sum();
         if left < part_bytes / 2 {
             break;
@@ -74,7 +71,7 @@ fn cuts(existing: &Existing<'_>, new: &[&RunMeta], part_bytes: u64) -> Vec<Vec<u
     cuts
 }
 
-/// Returns the parts of a partition for these sorted runs. A single part means no division.
+/// Returns the parts of a partition for these sorted runs; a single part means no division.
 pub fn divide(existing: &Existing<'_>, new: &[&RunMeta], part_bytes: u64) -> Vec<Place> {
     let Existing { partition, .. } = existing;
     let mut starts = vec![partition.start.clone()];

@@ -1,9 +1,8 @@
-//! External sorting in bounded memory: returns records in key order, and only the last record of
-//! each key.
+//! External sorting in bounded memory: returns records in key order, the last one of each key.
 //!
-//! A full buffer is sorted and written as a spill (`spill.rs`), by a background thread if the
-//! database has threads, while the next buffer fills. At the end all spills are merged. Records
-//! that fit into one buffer are never spilled.
+//! A full buffer is sorted and spilled (`spill.rs`), by a background thread if there is one, while
+//! the next fills. At the end all spills are merged. Records that fit into one buffer are never
+//! spilled.
 
 use super::{spill::Spiller, writer::LoadRows};
 use crate::{
@@ -14,7 +13,6 @@ use crate::{
 };
 use std::{cell::Cell, sync::Arc};
 
-/// Minimum memory in bytes.
 pub const SORT_MEMORY_MIN: usize = 64 << 10;
 /// Default memory: this fraction of the database's, at most `MEMORY_MAX`.
 const MEMORY_PART: usize = 4;
@@ -53,7 +51,6 @@ impl std::fmt::Debug for BulkOptions<'_> {
     }
 }
 
-/// Memory taken from the block cache.
 #[derive(Debug)]
 struct Lent {
     engine: Arc<Engine>,
@@ -122,7 +119,7 @@ impl Buffer {
         self.rows.push(row);
     }
 
-    /// Shortens the shared prefix. Rare, and mostly among the first records.
+    /// Rare, and mostly among the first records.
     #[cold]
     fn share(&mut self, shared: usize) {
         let mut rows = std::mem::take(&mut self.rows);
@@ -147,7 +144,6 @@ impl Buffer {
 
     pub fn visit(&self, mut take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         for (index, row) in self.rows.iter().enumerate() {
-            // Sorted records are at random places.
             if let Some(soon) = self.rows.get(index + ROWS_AHEAD) {
                 let len = (soon.key_len as usize + soon.value_len as usize).min(BYTES_AHEAD);
                 prefetch(&self.bytes[soon.at..soon.at + len]);
@@ -157,7 +153,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Sorts the records and keeps only the last of each key.
+    /// Keeps only the last record of each key.
     pub fn sort(&mut self) {
         let mut rows = std::mem::take(&mut self.rows);
         let compare = |a: &Row, b: &Row| a.head.cmp(&b.head).then_with(|| self.key(a).cmp(self.key(b)));
@@ -203,7 +199,7 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Adds a record. Precondition: key and value are within the limits.
+    /// Precondition: key and value are within the limits.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let len = key.len() + value.len() + 4 + size_of::<Row>();
         let room = self.spiller.as_ref().ok_or_else(failed)?.buffer_bytes();
@@ -233,7 +229,6 @@ impl<'a> Sorter<'a> {
         Ok(())
     }
 
-    /// Passes all records to `write` in order.
     pub fn finish(mut self, mut write: impl FnMut(LoadRows) -> Result<()>) -> Result<()> {
         let has_spilled = self.spiller.as_ref().is_some_and(Spiller::has_spilled);
         if has_spilled && !self.buffer.rows.is_empty() {

@@ -1,9 +1,9 @@
 //! Files of sorted records for an external sort (`sorter.rs`).
 //!
 //! A *spill* is one run file, or several consecutive ones, without view and sync. No manifest names
-//! spills, so the next open removes leftovers of a crash. A spill's number is its sequence number,
-//! so a merge meets the latest record of a key first. At the fan-in limit all spills are merged
-//! into one.
+//! spills, so the next open removes leftovers of a crash. A spill's number is its sequence number:
+//! a merge meets the latest record of a key first. At the fan-in limit all spills are merged into
+//! one.
 
 use super::sorter::Buffer;
 use crate::{
@@ -25,8 +25,7 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Memory for each spill in a merge: two read-ahead pieces, the current piece and an unpacked
-/// block.
+/// Memory per spill in a merge: two read-ahead pieces, the current piece, a decompressed block.
 const SCAN_BYTES: usize = 448 << 10;
 const FAN_IN_MIN: usize = 4;
 const FAN_IN_MAX: usize = 256;
@@ -34,10 +33,9 @@ const FAN_IN_MAX: usize = 256;
 /// Maximum number of sorting threads; another thread must read the input.
 const THREADS_MAX: usize = 2;
 
-/// Spills are read sequentially, where long blocks are best.
+/// Long, because spills are read sequentially.
 const SPILL_BLOCK_BYTES: usize = 64 << 10;
 
-/// Maximum number of blocks in a file.
 const SPILL_BLOCKS_MAX: u32 = 50_000;
 
 #[derive(Debug)]
@@ -51,7 +49,6 @@ struct SpillPlace {
 }
 
 impl SpillPlace {
-    /// Sorts a buffer, writes it as a spill and empties it.
     fn spill(&self, number: u64, buffer: &mut Buffer) -> Result<Spill> {
         buffer.sort();
         let mut writer = self.writer(number);
@@ -66,10 +63,9 @@ impl SpillPlace {
     }
 }
 
-/// Returns the context for spill files. They are written and read once, so they bypass the page
-/// cache and need their own read-ahead.
+/// Spill files are written and read once, so they bypass the page cache and need their own
+/// read-ahead.
 fn spill_table(engine: &Engine) -> TableContext {
-    // No other thread has handles to them.
     let table = TableContext { disposal: Arc::default(), ..engine.table.clone() };
     if engine.settings.background_threads == 0 {
         return table;
@@ -82,14 +78,12 @@ fn spill_table(engine: &Engine) -> TableContext {
     TableContext { vfs, ..table }
 }
 
-/// Sorts buffers and writes them as spills, with threads in parallel with filling. Removes its
-/// spills when dropped.
+/// Sorts and writes buffers, with threads while the next fills. Removes its spills when dropped.
 #[derive(Debug)]
 pub struct Spiller {
     place: SpillPlace,
     fan_in: usize,
     spills: Vec<Spill>,
-    /// Number of spills ever.
     numbered: u64,
     spilled_bytes: u64,
     /// Maximum number of buffers, and bytes of each.
@@ -98,14 +92,12 @@ pub struct Spiller {
     /// Number of buffers, and the empty ones.
     made: usize,
     spare: Vec<Buffer>,
-    /// `None` until needed.
     threads: Option<SpillThreads>,
 }
 
 impl Spiller {
-    /// Creates a spiller that uses `memory` bytes for all buffers, and later for the merge.
+    /// `memory` is used for all buffers, and later for the merge.
     pub fn new(engine: &Arc<Engine>, compression: Compression, memory: usize) -> Spiller {
-        // Each thread sorts and writes one buffer while another one fills.
         let buffers = 1 + engine.settings.background_threads.min(THREADS_MAX);
         Spiller {
             place: SpillPlace { engine: Arc::clone(engine), table: spill_table(engine), compression },
@@ -133,7 +125,7 @@ impl Spiller {
         self.numbered > 0
     }
 
-    /// Queues a buffer for a spill and returns an empty one. An error removes all spills.
+    /// Queues a buffer and returns an empty one. An error removes all spills.
     pub fn spill(&mut self, full: Buffer) -> Result<Buffer> {
         self.try_spill(full).inspect_err(|_| self.give_up())
     }
@@ -199,8 +191,8 @@ impl Spiller {
         Ok(())
     }
 
-    /// Merges all spills in key order and passes the latest record of each key to `take`. Calls
-    /// `begin` with the spilled bytes once all spills are written.
+    /// Passes the latest record of each key to `take` in key order. Calls `begin` with the spilled
+    /// bytes once all spills are written.
     pub fn merge(mut self, begin: impl FnOnce(u64), take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         self.await_all()?;
         self.threads = None;
@@ -279,7 +271,6 @@ fn work(place: &SpillPlace, full_from: &Mutex<Receiver<(u64, Buffer)>>, written_
     }
 }
 
-/// Sends the result for a buffer on drop.
 struct Told<'a> {
     to: &'a SyncSender<Written>,
     what: Option<Written>,
@@ -310,7 +301,7 @@ struct SpillWriter {
 impl SpillWriter {
     fn new(place: &SpillPlace, number: u64) -> SpillWriter {
         let (engine, compression) = (&place.engine, place.compression);
-        // Compress fast: spills are written and read once.
+        // Fast, since spills are written and read once.
         let compression = if compression == Compression::None { Compression::None } else { Compression::Lz4 };
         let options = RunOptions {
             compression,
@@ -354,7 +345,6 @@ impl SpillWriter {
         });
         match opened {
             Ok(run) => {
-                // Its file is removed when the last reference is dropped.
                 run.mark_obsolete();
                 self.parts.push(run);
                 Ok(())
@@ -412,13 +402,11 @@ fn shared_len(spills: &[Spill]) -> usize {
     firsts.min().zip(lasts.max()).map_or(0, |(first, last)| shared_prefix_len(first, last))
 }
 
-/// Passes the latest record of each key to `take`, in key order.
 fn merge(spills: &[Spill], mut take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
     let compare = |a: &SpillScan<'_>, b: &SpillScan<'_>| -> Ordering {
         let (a, b) = (a.entry(), b.entry());
         a.key.cmp(b.key).then(b.sequence.cmp(&a.sequence))
     };
-    // The shared prefix does not affect the order.
     let shared = shared_len(spills);
     let mut scans: Vec<SpillScan<'_>> =
         spills.iter().map(|spill| SpillScan { rest: spill.0.iter(), scan: None }).collect();

@@ -1,10 +1,9 @@
 //! Writes sorted rows directly into the runs of a load, without log and memtables.
 //!
-//! The runs store no sequence numbers: the manifest gives all of them the load's number when they
-//! are installed (`install.rs`), so nothing is visible before and nothing is rewritten. A run is
-//! half as large as a partition may be and contains its own view.
-//!
-//! Dropping a writer before the installation removes its files.
+//! The runs store no sequence numbers: the manifest assigns the load's number to all of them
+//! (`install.rs`), so nothing is visible before and nothing is rewritten. A run is half as large as
+//! a partition may be, and contains its own view. Dropping a writer before the installation removes
+//! its files.
 
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, FileNumber, Result, SequenceNumber, limits},
@@ -32,29 +31,23 @@ use std::{
     thread::JoinHandle,
 };
 
-/// A run ends at a partition border only from this size on; a smaller run continues and is shared.
+/// Minimum bytes of a run that ends at a partition border; a smaller one continues and is shared.
 const OWN_RUN_BYTES_MIN: u64 = 64 << 10;
 
-/// Bytes of a load that go through the page cache, so that small loads stay cached. More would
-/// evict other data.
+/// Bytes of a load that stay in the page cache. More would evict other data.
 const CACHED_BYTES: u64 = 64 << 20;
 
-/// Blob bytes between two syncs.
 const BLOB_BYTES_UNSYNCED_MAX: u64 = 16 << 20;
 
-/// Bytes of rows in a message to the writing thread.
 const ROWS_BYTES: usize = 256 << 10;
 
-/// Maximum number of queued messages.
 const ROWS_WAITING_MAX: usize = 4;
 
-/// Consecutive rows in memory, passed to the writing thread.
 #[derive(Debug, Default)]
 pub struct LoadRows {
     bytes: Vec<u8>,
-    /// Lengths of key and value.
     lens: Vec<(u32, u32)>,
-    /// Row index and expiry time of rows with one of their own, ascending.
+    /// Row index and expiry time, ascending.
     ends: Vec<(usize, u64)>,
 }
 
@@ -75,7 +68,7 @@ impl LoadRows {
         self.push(key, value);
     }
 
-    /// Returns the last key; empty without rows.
+    /// Empty without rows.
     pub fn last_key(&self) -> &[u8] {
         let Some(&(key_len, value_len)) = self.lens.last() else { return &[] };
         let end = self.bytes.len() - value_len as usize;
@@ -94,7 +87,6 @@ impl LoadRows {
         self.bytes.len() >= ROWS_BYTES
     }
 
-    /// Iterates keys, values, and expiry times of their own.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8], Option<u64>)> {
         let (mut rest, mut ends) = (self.bytes.as_slice(), self.ends.iter().peekable());
         self.lens.iter().enumerate().map(move |(row, &(key_len, value_len))| {
@@ -118,13 +110,9 @@ pub struct LoadWriter {
     tree: Arc<TreeState>,
     options: RunOptions,
     blob_compression: Compression,
-    /// Values from this length on go to a blob file.
     blob_threshold: usize,
-    /// Expiry time of values without one of their own.
     expires_us: Option<u64>,
-    /// A run ends from this size on.
     run_bytes: u64,
-    /// Partition borders ahead of the load.
     ends: std::vec::IntoIter<Vec<u8>>,
     end: Option<Vec<u8>>,
     run: Option<SortedRunWriter>,
@@ -186,7 +174,7 @@ impl LoadWriter {
         })
     }
 
-    /// Creates a writer of entries that store their sequence numbers and expiry times.
+    /// Entries store their sequence numbers and expiry times.
     pub fn of_entries(engine: &Arc<Engine>, tree: &Arc<TreeState>) -> Result<LoadWriter> {
         let mut writer = LoadWriter::new(engine, tree)?;
         writer.options.is_unnumbered = false;
@@ -207,7 +195,7 @@ impl LoadWriter {
         self.add_at(key, sequence, value, expires_us)
     }
 
-    /// Adds an entry; a large value is already in a blob file.
+    /// A large value is already in a blob file.
     pub fn add_placed(&mut self, key: &[u8], sequence: SequenceNumber, kind: EntryKind, value: &[u8]) -> Result<()> {
         let engine = Arc::clone(&self.engine);
         let _inside = engine.enter()?;
@@ -234,7 +222,6 @@ impl LoadWriter {
         self.finish_run()
     }
 
-    /// Takes over the runs of another writer of the tree.
     pub fn absorb(&mut self, mut other: LoadWriter) -> Result<()> {
         self.end_run()?;
         other.end_run()?;
@@ -252,12 +239,10 @@ impl LoadWriter {
         if let Some(streams) = other.streams.take() {
             self.keep_stream(streams);
         }
-        // Its drop has nothing left to remove.
         other.is_in_force = true;
         Ok(())
     }
 
-    /// Installs the entries of several writers.
     pub fn install_entries(mut self) -> Result<Loaded> {
         self.end_run()?;
         self.finished.sort_by(|a, b| a.smallest.cmp(&b.smallest));
@@ -275,14 +260,13 @@ impl LoadWriter {
         Ok(loaded)
     }
 
-    /// Writes rows. Their keys follow all earlier ones.
+    /// Keys must follow all earlier ones.
     pub fn write(&mut self, rows: &LoadRows) -> Result<()> {
         let engine = Arc::clone(&self.engine);
         let _inside = engine.enter()?;
         engine.check_writable()?;
         engine.refuse_on_full_disk()?;
         self.tree.check()?;
-        // The manifest gives the sequence number.
         rows.iter().try_for_each(|(key, value, end)| self.add_at(key, 0, value, end.or(self.expires_us)))
     }
 
@@ -314,7 +298,6 @@ impl LoadWriter {
     fn write_blob(&mut self, key: &[u8], value: &[u8]) -> Result<BlobRef> {
         let blob = self.engine.blobs.write_to(Lane::Bulk, key, value, self.blob_compression)?;
         if !self.blob_files.insert(blob.file) {
-            // One pending count per file is enough.
             self.engine.blobs.settle(&[blob.file], None);
         }
         self.blob_bytes_unsynced += blob.stored_len;
@@ -371,7 +354,6 @@ impl LoadWriter {
         Ok(())
     }
 
-    /// Waits until all finished runs are written and synced.
     fn settle(&self) -> Result<()> {
         let done = self.behind.as_ref().map_or(Ok(()), |behind| behind.thread.settle());
         done.map_err(|e| Error::io("write a load into", &self.engine.dir, e))
@@ -389,14 +371,12 @@ impl LoadWriter {
         self.created.push(path);
     }
 
-    /// Adds an adopted run. Runs come in order.
     pub fn note_adopted(&mut self, run: RunMeta) {
         self.user_bytes += run.raw_bytes;
         self.rows += run.entries;
         self.finished.push(run);
     }
 
-    /// Installs all rows.
     pub fn install(mut self) -> Result<Loaded> {
         let engine = Arc::clone(&self.engine);
         let _inside = engine.enter()?;
@@ -417,10 +397,8 @@ impl LoadWriter {
 
     fn remove_files(&mut self) {
         self.run = None;
-        // Ends all writes to the files.
         self.behind = None;
-        // After a failed edit the files may be in use; after a close they may belong to another
-        // process.
+        // After a failed edit the files may be in use; after a close another process may own them.
         let Ok(_inside) = self.engine.enter_past_closing() else { return };
         if !self.engine.failed.load(std::sync::atomic::Ordering::Acquire) {
             self.engine.remove_files(&self.created);
@@ -460,7 +438,7 @@ impl Thread {
         let (done_to, done_from) = mpsc::sync_channel(1);
         let body = Box::new(move || {
             let done = rows_from.iter().try_for_each(|rows| writer.write(&rows));
-            // A failed load is removed before the failure is reported.
+            // A failed load is removed before it is reported.
             let _ = done_to.send(match done {
                 Ok(()) => Ok(writer),
                 Err(e) => {
@@ -474,7 +452,6 @@ impl Thread {
         Ok(Thread { rows_to, done_from, handle })
     }
 
-    /// Waits for the thread and returns the writer.
     fn finish(self) -> Result<Box<LoadWriter>> {
         drop(self.rows_to);
         let outcome = self.done_from.recv();
@@ -486,8 +463,8 @@ impl Thread {
     }
 }
 
-/// Passes rows to a writer, in a thread of its own if the database has threads, so that reading
-/// input overlaps with compressing and writing. Dropping the sink discards the load.
+/// Passes rows to a writer, in a thread of its own if the database has threads: input overlaps with
+/// compression and writing. Dropping the sink discards the load.
 #[derive(Debug)]
 pub struct LoadSink {
     here: Option<Box<LoadWriter>>,
@@ -504,7 +481,7 @@ impl LoadSink {
         }
     }
 
-    /// Passes rows on. Unusable after an error.
+    /// Unusable after an error.
     pub fn write(&mut self, rows: LoadRows) -> Result<()> {
         if let Some(writer) = &mut self.here {
             return writer.write(&rows);
@@ -519,7 +496,6 @@ impl LoadSink {
         }
     }
 
-    /// Waits until all rows are written, and returns the writer.
     pub fn finish(mut self) -> Result<Box<LoadWriter>> {
         match (self.here.take(), self.there.take()) {
             (Some(writer), _) => Ok(writer),

@@ -73,7 +73,6 @@ fn a_load_is_there_at_once_whole_and_after_reopening() {
         db.close().unwrap();
         let db = open(settings()).unwrap();
         check(&db, &expected);
-        // Opening rewrites nothing.
         assert_eq!(db.stats().run_bytes_written, 0);
         db.compact().unwrap();
         check(&db, &expected);
@@ -195,7 +194,6 @@ fn transactions_that_have_read_of_its_range_do_not_commit() {
     outside.commit().unwrap();
     let after = begin(10);
     after.commit().unwrap();
-    // The conflict is found in the runs alone.
     let old = db.begin().unwrap();
     old.get(&tree, key(10)).unwrap();
     old.put(&tree, key(9000), b"").unwrap();
@@ -303,7 +301,7 @@ fn check_a_crash_after_a_load(threads: usize) {
         calls[..before].iter().rposition(is_it).unwrap()
     };
     let named = last(Operation::Write, "MANIFEST", calls.len());
-    // The load's run is the first; threads may write others at any time.
+    // Threads may write other runs at any time.
     let run = calls[first(Operation::Create, ".run")].1.to_string_lossy();
     let synced = last(Operation::Sync, &run, named);
     assert!(last(Operation::Write, &run, calls.len()) < synced, "{calls:?}");
@@ -378,7 +376,6 @@ fn check_each_failure(threads: usize) {
                 let told = format!("{operation:?} {kind:?} {after}: {e}");
                 assert_eq!(contents(&tree).len(), 1, "{told}");
                 if db.stats().failure.is_none() {
-                    // The flush of memtables may have happened.
                     assert!(db.stats().disk_bytes < before + 20_000, "{told}");
                     tree.bulk_load(records(0..600, 1)).unwrap();
                     assert_eq!(contents(&tree).len(), 600, "{told}");
@@ -402,7 +399,6 @@ fn loads_and_writers_of_one_range_get_on() {
             for thread in 0..2u32 {
                 scope.spawn(move || {
                     for round in 0..1500u32 {
-                        // One key that loads write and one that they do not.
                         tree.put(key((round * 7 + thread) % 400), format!("{round}")).unwrap();
                         tree.put(key(10_000 + thread), format!("{round}")).unwrap();
                     }
@@ -416,7 +412,6 @@ fn loads_and_writers_of_one_range_get_on() {
             });
             scope.spawn(move || {
                 for _ in 0..60 {
-                    // A snapshot always reads the same.
                     let snapshot = db.snapshot();
                     let read = || snapshot.iter(tree).map(|pair| pair.unwrap()).collect::<Vec<_>>();
                     let first = read();
@@ -435,9 +430,8 @@ fn loads_and_writers_of_one_range_get_on() {
     });
 }
 
-/// Returns the numbers below `count`, each once, in pseudorandom order.
+/// Each number once, in pseudorandom order.
 fn shuffled(count: u32) -> impl Iterator<Item = u32> {
-    // A power of two and an odd step give a permutation.
     (0..count.next_power_of_two())
         .map(move |i| i.wrapping_mul(2_654_435_761) % count.next_power_of_two())
         .filter(move |n| *n < count)
@@ -464,7 +458,6 @@ fn records_in_any_order_are_sorted_in_little_memory_and_the_last_of_a_key_counts
         check(&db, &all().collect());
         let listed: usize = db.stats().partitions.iter().map(|p| p.loose.len() + p.runs.len()).sum();
         assert!(files(&vfs, ".run") <= listed, "spills are gone");
-        // A failed load leaves nothing.
         let runs = files(&vfs, ".run");
         let bad = all().chain([(vec![0; 70_000], Vec::new())]);
         assert!(tree.bulk_load_unsorted(bad, BulkOptions { memory, progress: None }).is_err());

@@ -76,7 +76,6 @@ fn many_tables_are_taken_in_at_once_and_outlive_their_first_names() {
         assert_eq!(before.iter(&tree).count(), 3);
         assert_eq!(before.get(&tree, key(5)).unwrap().as_deref(), Some(&b"old"[..]));
         drop(before);
-        // The same again, newer, and partly overwritten.
         let spec = tree.table_spec().unwrap();
         let again = build(&vfs, "again.table", &spec, 100..900, 2).unwrap();
         tree.ingest([&again.path]).unwrap();
@@ -88,7 +87,6 @@ fn many_tables_are_taken_in_at_once_and_outlive_their_first_names() {
         check(&db, &parts);
         db.compact().unwrap();
         check(&db, &parts);
-        // Ingested again, so newer.
         let tree = db.tree("t").unwrap();
         tree.delete_range(key(0)..key(5000)).unwrap();
         tree.ingest([&again.path]).unwrap();
@@ -196,7 +194,6 @@ fn ranges_are_estimated_divided_exported_and_clipped() {
     let db = open(small(&vfs)).unwrap();
     let (tree, other) = (db.tree("t").unwrap(), db.tree("other").unwrap());
     other.bulk_load((0..500).map(|n| (key(n), value(n, 9)))).unwrap();
-    // In runs, in a view and in memtables.
     tree.bulk_load((0..4000).map(|n| (key(n), value(n, 1)))).unwrap();
     for n in 4000..6000 {
         tree.put(key(n), value(n, 1)).unwrap();
