@@ -1,4 +1,4 @@
-//! Point reads.
+//! Point reads: the general path.
 
 use super::{LookupKey, ReadState};
 use crate::{
@@ -10,43 +10,46 @@ use crate::{
 use crossbeam_epoch::Guard;
 use std::ops::Deref;
 
-/// How many keys are looked up together at most.
+/// Maximum keys looked up together.
 pub const GROUP_KEYS: usize = 16;
 
-/// Of so many runs that stand apart, what a get needs from memory is asked for before any is waited for.
+/// Number of unindexed runs whose memory accesses are prefetched together.
 const RUNS_AT_ONCE: usize = 24;
 
-/// What is known of a key before it is looked up.
+/// Known facts about a key before its lookup.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lookup {
     hash: u64,
     head: u64,
     partition: usize,
-    /// Where in the partition's view to look for the segment; `None` if that was not open yet, or has a hash index.
+    /// Leaf of the partition's view that has the segment; `None` if the view is not open or has a
+    /// hash index.
     leaf: Option<Leaf>,
-    /// The segment of the partition's view that the key belongs to; `None` without a view, or one without entries.
+    /// Segment of the partition's view for the key; `None` without a view or without entries.
     segment: Option<u32>,
-    /// Whether the partition's view has a hash index.
+    /// The partition's view has a hash index.
     by_hash: bool,
 }
 
 impl Lookup {
-    /// Of a key that is to be got ready.
+    /// A lookup that is to be prepared.
     #[inline]
     pub fn of(lookup_key: LookupKey<'_>) -> Lookup {
         Lookup { hash: lookup_key.hash(), head: lookup_key.head(), ..Lookup::default() }
     }
 
-    /// Of the same key, of which nothing else is known yet.
+    /// Forgets all but hash and head.
     fn anew(self) -> Lookup {
         Lookup { hash: self.hash, head: self.head, ..Lookup::default() }
     }
 }
 
-/// The newest version of `key` at or below `snapshot`; `None` if there is none or it is deleted.
+/// Returns the newest version of `key` at or below `snapshot`; `None` if there is none or it is
+/// deleted.
 ///
-/// Sources are asked from new to old. Within one source, and among all of them, a range tombstone deletes what has a
-/// lower sequence number; since older sources hold lower numbers only, one that covers the key ends the search.
+/// Sources are searched from new to old. A range tombstone deletes lower sequence numbers in its
+/// own source and in older ones. Older sources have only lower numbers, so a tombstone that covers
+/// the key ends the search.
 #[inline]
 pub fn get<'g>(
     state: &'g ReadState,
@@ -57,7 +60,7 @@ pub fn get<'g>(
     get_with(state, LookupKey::of(key), snapshot, true, guard)
 }
 
-/// [`get`]; the sequence number of a plain value means something only `with_sequence`.
+/// Does [`get`]; the sequence number of a plain value is valid only `with_sequence`.
 #[inline(always)]
 pub fn get_with<'g>(
     state: &'g ReadState,
@@ -85,8 +88,8 @@ pub fn get_with<'g>(
     Ok(found.and_then(|entry| live(entry, 0)))
 }
 
-/// Gets several keys ready, of which the lookups were made ([`Lookup::of`]): what each of them needs from memory is asked for before any is waited for, in as many turns as
-/// one thing leads to the next. What the cache has not is told to `is_absent`.
+/// Prepares keys whose lookups were made by [`Lookup::of`], in stages: each stage prefetches for
+/// all keys before the next one waits. Passes blocks missing in the cache to `is_absent`.
 pub fn prepare<'a, K: Deref<Target = [u8]>>(
     state: &'a ReadState,
     keys: &[K],
@@ -108,7 +111,7 @@ pub fn prepare<'a, K: Deref<Target = [u8]>>(
     for (lookup, key) in lookups.iter_mut().zip(keys) {
         match main_view(lookup) {
             Some((view, runs)) if lookup.by_hash => drop(view.prefetch_candidate(runs, lookup.hash, true)),
-            // Others may open the view at any time.
+            // Another thread can open the view at any time, so the leaf may be missing.
             Some((view, _)) => lookup.segment = lookup.leaf.and_then(|leaf| view.segment_in_leaf(key, leaf)),
             None => {}
         }
@@ -130,7 +133,8 @@ pub fn prepare<'a, K: Deref<Target = [u8]>>(
     }
 }
 
-/// [`get`] of a key that was prepared on the same state. The sequence number of a plain value means nothing.
+/// Does [`get`] for a key prepared on the same state. The sequence number of a plain value is
+/// undefined.
 pub fn get_prepared<'g>(
     state: &'g ReadState,
     key: &[u8],
@@ -151,7 +155,7 @@ pub fn get_prepared<'g>(
     Ok(found.and_then(|entry| live(entry, 0)))
 }
 
-/// What the memtables say of a key: a version, or that it is deleted; `None` if they do not know.
+/// Searches the memtables. `None`: they do not decide. `Some(None)`: deleted.
 #[inline]
 fn get_in_memtables<'g>(
     state: &'g ReadState,
@@ -195,8 +199,8 @@ fn get_in_partition<'g>(
     if let Some(view) = &partition.view {
         view.prefetch_by_hash(hash);
     }
-    // The runs stand newest first by their highest number, but a merged run may reach further back than the next: so
-    // go on until no other can hold anything newer than what was found.
+    // Runs are sorted newest first by highest sequence number, but a merged run may overlap the
+    // next. So the search continues until no later run can hold anything newer.
     let is_counted = is_counted(hash);
     for (index, handle) in partition.apart.iter().enumerate() {
         if best.is_some_and(|b| b.sequence >= handle.run().meta().max_sequence) {
@@ -207,7 +211,8 @@ fn get_in_partition<'g>(
         }
         let others = partition.apart.get(index + 1..).unwrap_or_default();
         if index > 0 && !is_prepared && others.iter().any(|other| !other.lacks(hash)) {
-            // Not in the newest run, where most is that is read soon after it was written, and filters do not tell where.
+            // Skipped for the newest run: it has most keys that are read soon after they were
+            // written.
             segment = prepare_apart(partition, key, hash, segment, &mut apart);
             is_prepared = true;
         }
@@ -240,19 +245,19 @@ fn get_in_partition<'g>(
     Ok(best.and_then(|entry| live(entry, deleted)))
 }
 
-/// How far a key has been looked up in the view of a run.
+/// Progress of a lookup in the view of a run.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Not begun, or what is next will not be waited for.
+    /// Not started, or the next access will not miss the cache.
     Unknown,
-    /// The run has no such key.
+    /// The run does not have the key.
     Outside,
     Leaf(Leaf),
     Segment(u32),
 }
 
-/// Begins to look a key up in all sources of a partition at once but the newest run, so that the waits of one are those of all.
-/// Returns the segment of the partition's view, if it is known then.
+/// Starts the lookup in all sources of a partition but the newest run, to overlap their memory
+/// waits. Returns the segment of the partition's view if known.
 fn prepare_apart(
     partition: &Partition,
     key: &[u8],
@@ -271,7 +276,7 @@ fn prepare_apart(
     let main = partition.view.as_ref().filter(|_| segment.is_none());
     let main_step = main.map_or(Step::Unknown, |view| begin(view));
     for (handle, step) in partition.apart.iter().zip(&mut *apart).skip(1) {
-        // A view that is not open is opened by who comes to it.
+        // A view that is not open is opened by the search itself.
         *step = match handle.opened_view() {
             _ if handle.lacks(hash) || is_outside(handle.run().meta(), key) => Step::Outside,
             Some(view) => begin(view),
@@ -289,7 +294,7 @@ fn prepare_apart(
     }
 }
 
-/// Whether a run cannot have a key.
+/// Returns true if the key is outside the run's bounds.
 #[inline]
 fn is_outside(meta: &RunMeta, key: &[u8]) -> bool {
     key < meta.smallest.as_slice() || key > meta.largest.as_slice()

@@ -1,12 +1,12 @@
-//! A key that is looked up, with what of it decides where.
+//! A key with the hash and head that its lookup needs.
 
 use crate::{
     codec::{hash64, hash64_of_words},
     version::key_head,
 };
 
-/// An internal key that is looked up, with its hash and its first eight bytes: where both could be had from words, without a wait for the key to be
-/// written down ([`hash64_of_words`]).
+/// An internal key with its hash and its first eight bytes. Both come from words where possible, to
+/// avoid a wait for the freshly written key ([`hash64_of_words`]).
 #[derive(Clone, Copy, Debug)]
 pub struct LookupKey<'a> {
     key: &'a [u8],
@@ -15,14 +15,14 @@ pub struct LookupKey<'a> {
 }
 
 impl<'a> LookupKey<'a> {
-    /// A key as it stands.
+    /// Hashes a complete key.
     #[inline]
     pub fn of(key: &'a [u8]) -> LookupKey<'a> {
         debug_assert!(key.len() >= 4, "internal keys begin with a tree's id");
         LookupKey { key, hash: hash64(key), head: key_head(key) }
     }
 
-    /// The key that these parts make, which stands in `key`.
+    /// Makes a lookup of `key`, which equals `prefix` followed by `rest`.
     #[inline(always)]
     pub fn of_parts(key: &'a [u8], prefix: [u8; 4], rest: &'a [u8]) -> LookupKey<'a> {
         debug_assert_eq!(key, [&prefix, rest].concat());
@@ -32,26 +32,27 @@ impl<'a> LookupKey<'a> {
         }
     }
 
-    /// The hash and the head of the key that these parts make, where both can be had from words, without the key.
+    /// Returns hash and head of `prefix` followed by `rest`, if its length allows hashing from
+    /// words.
     #[inline(always)]
     pub fn hash_and_head_of_words(prefix: [u8; 4], rest: &[u8]) -> Option<(u64, u64)> {
         let (hash, first) = (hash64_of_words(prefix, rest)?, rest.first_chunk::<8>()?);
         Some((hash, u64::from(u32::from_be_bytes(prefix)) << 32 | u64::from_be_bytes(*first) >> 32))
     }
 
-    /// The key.
+    /// Returns the internal key.
     #[inline(always)]
     pub fn key(self) -> &'a [u8] {
         self.key
     }
 
-    /// Its [`hash64`].
+    /// Returns the key's [`hash64`].
     #[inline(always)]
     pub fn hash(self) -> u64 {
         self.hash
     }
 
-    /// Its first eight bytes as a number, as [`key_head`] has them.
+    /// Returns the first eight bytes as a number, as [`key_head`] does.
     #[inline(always)]
     pub fn head(self) -> u64 {
         self.head

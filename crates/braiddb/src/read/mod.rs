@@ -1,4 +1,5 @@
-//! Reads: one state loaded at once, then memtables, loose runs and views, newest first.
+//! Reads: one read state is loaded, then memtables, unindexed runs and views are searched, newest
+//! first.
 
 mod ahead;
 mod batch_merger;

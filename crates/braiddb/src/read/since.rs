@@ -1,7 +1,7 @@
-//! What was written after a commit, found where it is stored.
+//! Finds writes after a commit in memtables and runs.
 //!
-//! Right for whoever holds a snapshot of that commit: flushes and merges then keep the newest version of each key, and every
-//! tombstone that is newer than the snapshot.
+//! Precondition: the caller holds a snapshot of that commit. Flushes and merges then keep the
+//! newest version of each key, and all newer tombstones.
 
 use super::ReadState;
 use crate::{
@@ -11,14 +11,15 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// The sequence number of the newest version of `key`, or of a tombstone of it, at or below `at`; 0 if there is none.
+/// Returns the sequence number of the newest version or tombstone of `key` at or below `at`; 0 if
+/// there is none.
 pub fn newest_sequence(state: &ReadState, key: &[u8], at: SequenceNumber) -> Result<SequenceNumber> {
     let hash = hash64(key);
     for memtable in state.memtables().filter(|memtable| !memtable.is_empty()) {
         let entry = memtable.get_hashed(key, hash, at).map_or(0, |entry| entry.sequence);
         let newest = entry.max(memtable.newest_covering(key, at));
         if newest > 0 {
-            // What is older holds lower numbers only.
+            // Older memtables have only lower numbers.
             return Ok(newest);
         }
     }
@@ -42,8 +43,8 @@ pub fn newest_sequence(state: &ReadState, key: &[u8], at: SequenceNumber) -> Res
     Ok(newest)
 }
 
-/// Whether any key of `start..end` was written, or deleted, by a commit after `after`. Costs what the memtables hold of the
-/// range, and what runs do that have entries of such commits.
+/// Returns true if a commit after `after` wrote or deleted a key of `start..end`. O(entries in the
+/// range) of all memtables and runs with entries of such commits.
 pub fn is_written_after(state: &ReadState, start: &[u8], end: &[u8], after: SequenceNumber) -> Result<bool> {
     for memtable in state.memtables().filter(|memtable| memtable.max_sequence() > after) {
         if memtable.range_tombstones().is_some_and(|set| is_deleted_after(&set, start, end, after)) {
@@ -77,7 +78,7 @@ fn is_deleted_after(set: &RangeTombstoneSet, start: &[u8], end: &[u8], after: Se
     set.iter().any(|t| t.sequence > after && t.start.as_slice() < end && start < t.end.as_slice())
 }
 
-/// Whether a run has an entry of such a commit, within the range and the partition.
+/// Returns true if the run has an entry of such a commit within the range and the partition.
 fn is_run_written_after(
     partition: &Partition,
     handle: &Arc<RunHandle>,

@@ -1,8 +1,9 @@
-//! The read state: everything a reader needs, behind one pointer.
+//! The read state: memtables and version behind one pointer.
 //!
-//! A state never changes, except that the commit leader adds to the active memtable. A reader loads the state first
-//! and its sequence number after that; so whatever the state's runs have left out was not needed at that number. A reader of a
-//! snapshot asks then whether that is still held: see [`crate::commit::SnapshotList`].
+//! A state is immutable, except that the commit leader adds to the active memtable. INVARIANT R1: a
+//! reader loads the state first and its sequence number second. So versions that the state's runs
+//! dropped were not needed at that number. A reader of a snapshot then checks that the snapshot is
+//! still held: see [`crate::commit::SnapshotList`].
 
 use crate::{
     memtable::{Memtable, MemtableOptions},
@@ -17,18 +18,18 @@ use std::{
 /// Memtables and version at one moment.
 #[derive(Debug)]
 pub struct ReadState {
-    /// The memtable that takes writes.
+    /// Memtable that takes writes.
     pub active: Arc<Memtable>,
-    /// The memtables that wait for their flush, newest first.
+    /// Memtables that wait for their flush, newest first.
     pub frozen: Vec<Arc<Memtable>>,
-    /// The runs and views.
+    /// Runs and views.
     pub version: Arc<Version>,
-    /// What must live as long as this state and those before it.
+    /// Resources that must live as long as this state and all older ones.
     pub garbage: Arc<Garbage>,
 }
 
 impl ReadState {
-    /// A state of nothing, for who has no right to another any more. There is nothing that could be read in it.
+    /// A state without partitions, for closed databases and expired readers. It must not be read.
     pub fn empty() -> ReadState {
         ReadState {
             active: Arc::new(Memtable::new(MemtableOptions::for_capacity(0))),
@@ -38,16 +39,17 @@ impl ReadState {
         }
     }
 
-    /// All memtables, newest first.
+    /// Returns all memtables, newest first.
     pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.frozen)
     }
 }
 
-/// A link of a chain that keeps things alive for the readers of older states.
+/// A link of a chain that keeps resources alive for readers of older states.
 ///
-/// Each state holds the link that was newest when it was made, and each link holds the next. What is let go when a
-/// state is replaced is put into that state's link: it lives until that state and all before it are gone.
+/// Each state holds the link that was newest when it was made, and each link holds the next. A
+/// resource released when a state is replaced goes into that state's link, so it lives until that
+/// state and all older ones are dropped.
 #[derive(Default)]
 pub struct Garbage {
     kept: Mutex<Vec<Box<dyn Any + Send + Sync>>>,
@@ -61,8 +63,8 @@ impl std::fmt::Debug for Garbage {
 }
 
 impl Garbage {
-    /// Adds what this state and older ones may still use, and returns the link for the state that follows. A link is
-    /// followed once, by whoever replaces its state.
+    /// Adds resources that this state and older ones may still use. Returns the link for the next
+    /// state. A link is followed once, by the thread that replaces its state.
     pub fn follow(self: &Arc<Garbage>, kept: Vec<Box<dyn Any + Send + Sync>>) -> Arc<Garbage> {
         if kept.is_empty() {
             return Arc::clone(self);

@@ -1,4 +1,4 @@
-//! Gets by the hash index, and the searches that are counted until there is one.
+//! Gets through the hash index of a view, and the count of searches that triggers building one.
 
 use super::bits::{is_equal, is_joined};
 use super::cache_miss::CacheMiss;
@@ -17,10 +17,9 @@ thread_local! {
     static SEARCHES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Who was refused a hash index so often waits no longer than before.
+/// Maximum doublings of the search threshold after refusals: 2^5.
 const REFUSALS_MAX: u32 = 5;
 
-/// [`View::prefetch_candidate`].
 struct PrefetchCandidate<'a> {
     view: &'a View,
     runs: &'a [Arc<Run>],
@@ -42,19 +41,19 @@ impl<'a> Task for PrefetchCandidate<'a> {
     }
 }
 
-/// What is known of a key at once.
+/// Result of the fast path for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastGet<'a> {
-    /// Its value.
+    /// The value of the newest version.
     Value(&'a [u8]),
-    /// That there is none.
+    /// The key does not exist.
     Absent,
-    /// Nothing.
+    /// Not decided: a precondition failed, and the general path must run.
     Unknown,
 }
 
 impl<'a> FastGet<'a> {
-    /// What the newest entry of a key says.
+    /// Converts the newest entry of a key.
     #[inline(always)]
     pub fn of(entry: EntryRef<'a>) -> FastGet<'a> {
         match entry.kind {
@@ -65,7 +64,7 @@ impl<'a> FastGet<'a> {
     }
 }
 
-/// A get that has begun: a bucket of a hash index is on its way.
+/// A started get whose bucket is being prefetched.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe<'v> {
     index: &'v HashIndex,
@@ -75,9 +74,10 @@ pub struct Probe<'v> {
 }
 
 impl Probe<'_> {
-    /// What the index says of the key, and what stands there, in files that can be read in place.
+    /// Reads the entry that the index has for the key, from blocks read in place.
     ///
-    /// The first candidate is nearly always the key's, and has little after it: the next get can be under way while this one's entry is waited for.
+    /// The first candidate is nearly always right. Little code follows it, so the next get starts
+    /// while this one waits for its entry.
     #[inline(always)]
     pub fn resolve<'r>(self, runs: &'r [Arc<Run>], key: ([u8; 4], &[u8]), now: Moment) -> FastGet<'r> {
         let Probe { index, bucket, hash, is_only } = self;
@@ -94,7 +94,8 @@ impl Probe<'_> {
         self.resolve_slow(runs, key.0, key.1, now)
     }
 
-    /// What the index says, with the entry that is most likely the key's asked for: for who has others to look after until that is there.
+    /// Prefetches the entry of the first candidate, for callers that have other keys to handle
+    /// meanwhile.
     #[inline(always)]
     pub fn prefetch<'r>(&self, runs: &'r [Arc<Run>]) -> Likely<'r> {
         let mut candidates = self.index.find_at_once(self.hash, self.bucket);
@@ -107,7 +108,8 @@ impl Probe<'_> {
         Likely::Entry(run, offset)
     }
 
-    /// [`Probe::resolve`] from the start, for keys of which the first candidate was not a plain value of theirs: of plain values one in some twenty, and all others.
+    /// Does [`Probe::resolve`] from the start, over all candidates. Needed for about one in twenty
+    /// plain values, and for all other entries.
     #[cold]
     #[inline(never)]
     pub fn resolve_slow<'r>(&self, runs: &'r [Arc<Run>], prefix: [u8; 4], key: &[u8], now: Moment) -> FastGet<'r> {
@@ -124,7 +126,7 @@ impl Probe<'_> {
     }
 }
 
-/// The plain value of a key that stands at a spot that was asked for; `None` if it is anything else.
+/// Returns the plain value of `key` at a prefetched offset; `None` if anything else is there.
 #[inline(always)]
 pub fn prefetched_value<'r>(run: &'r Run, offset: EntryOffset, key: ([u8; 4], &[u8]), now: Moment) -> Option<&'r [u8]> {
     let (found, value) = run.plain_prefetched(offset, 4 + key.1.len(), now)?;
@@ -132,20 +134,20 @@ pub fn prefetched_value<'r>(run: &'r Run, offset: EntryOffset, key: ([u8; 4], &[
     is_joined(found, key).then_some(value)
 }
 
-/// Where a key stands if it is there, by the first candidate that a hash index has of it.
+/// Result of the first candidate in a hash index.
 #[derive(Clone, Copy, Debug)]
 pub enum Likely<'r> {
-    /// There, or elsewhere.
+    /// The entry is here, if the tag does not collide.
     Entry(&'r Run, EntryOffset),
-    /// It is not there.
+    /// The key does not exist.
     Absent,
-    /// The index does not know.
+    /// The index cannot decide.
     Unknown,
 }
 
 impl View {
-    /// Begins a get by the hash index, if there is one that tells places to the byte, and of what the snapshot sees. That there is no such key is known only
-    /// if the view `is_only`: nothing else can have it.
+    /// Starts a get, if the hash index has direct offsets and the snapshot covers the view. A
+    /// missing key proves absence only if the view `is_only`: no other source can have the key.
     #[inline(always)]
     pub fn probe(&self, hash: u64, snapshot: SequenceNumber, is_only: bool) -> Option<Probe<'_>> {
         let index = self.hash_index(snapshot).filter(|index| index.has_direct_offsets())?;
@@ -153,13 +155,15 @@ impl View {
         Some(Probe { index, bucket: index.ask(hash), hash, is_only })
     }
 
-    /// The hash index, if there is one and the snapshot sees each key's newest version, which it tells of.
+    /// Returns the hash index if `snapshot` covers all entries, since the index knows only newest
+    /// versions.
     #[inline(always)]
     pub(super) fn hash_index(&self, snapshot: SequenceNumber) -> Option<&HashIndex> {
         self.hash_index.get().filter(|_| snapshot >= self.meta.max_sequence)
     }
 
-    /// What the hash index says: an entry, or that there is none; `None` if it does not know.
+    /// Looks a key up in the hash index. `None`: the index cannot decide. `Some(None)`: the view
+    /// does not have the key.
     #[inline(always)]
     pub(super) fn hash_get<'g>(
         &self,
@@ -185,7 +189,7 @@ impl View {
         Ok(candidates.is_complete().then_some(None))
     }
 
-    /// Asks for the bucket of a hash, if there is a hash index.
+    /// Prefetches the bucket of a hash, if there is a hash index.
     #[inline(always)]
     pub fn prefetch_bucket(&self, hash: u64) {
         if let Some(index) = self.hash_index.get() {
@@ -193,7 +197,7 @@ impl View {
         }
     }
 
-    /// Asks for what a get with this hash reads first, if there is a hash index. Returns whether there is one.
+    /// Prefetches the bucket of a hash. Returns false without a hash index.
     #[inline]
     pub fn prefetch_by_hash(&self, hash: u64) -> bool {
         let index = self.hash_index.get();
@@ -203,13 +207,14 @@ impl View {
         index.is_some()
     }
 
-    /// Asks for what a get reads next.
+    /// Prefetches the first candidate's slot (`slot_only`), or its entry. Returns the block if it
+    /// is not in the cache.
     #[inline]
     pub fn prefetch_candidate<'a>(&'a self, runs: &'a [Arc<Run>], hash: u64, slot_only: bool) -> Option<CacheMiss<'a>> {
         self.simd.run(PrefetchCandidate { view: self, runs, hash, slot_only })
     }
 
-    /// Notes a search that a hash index would have spared.
+    /// Counts a search that a hash index would have avoided.
     #[inline(always)]
     pub(super) fn note_search(&self) {
         let count = SEARCHES.get() + 1;
@@ -228,35 +233,37 @@ impl View {
         }
     }
 
-    /// Whether so many searches were made that a hash index pays.
+    /// Returns true once a hash index would pay: after a number of searches that grows with entries
+    /// and refusals.
     pub fn wants_hash_index(&self) -> bool {
         let searches_min = self.trigger.searches_min().max(self.meta.entries / 32);
         let refusals = self.refusals.load(Relaxed).min(REFUSALS_MAX);
         self.hash_index.get().is_none() && self.searches.load(Relaxed) >= searches_min.saturating_mul(1 << refusals)
     }
 
-    /// Whether it has a hash index, and gets have used that.
+    /// Returns true if the hash index exists and gets have used it.
     pub fn has_used_hash_index(&self) -> bool {
         self.hash_index.get().is_some_and(HashIndex::is_used)
     }
 
-    /// Whether it has no hash index, and whether to have one at once was not asked before.
+    /// Returns true once, for a view without a hash index that may inherit its predecessor's.
     pub fn may_inherit_hash_index(&self) -> bool {
         self.hash_index.get().is_none() && !self.had_its_chance.swap(true, Relaxed)
     }
 
-    /// Has it wait for twice as many searches as before until it wants a hash index: looking whether it can have one takes time as well.
+    /// Doubles the searches needed before the next request for a hash index: checking whether it
+    /// fits costs time too.
     pub fn refuse_hash_index(&self) {
         self.refusals.fetch_add(1, Relaxed);
         self.searches.store(0, Relaxed);
     }
 
-    /// What its hash index takes; 0 if it has none.
+    /// Bytes of the hash index; 0 without one.
     pub fn hash_index_bytes(&self) -> usize {
         self.hash_index.get().map_or(0, HashIndex::resident_bytes)
     }
 
-    /// What a hash index of so many entries takes.
+    /// Bytes of a hash index of `entries` entries.
     pub fn hash_index_bytes_of(entries: u64) -> usize {
         index_bytes(entries)
     }

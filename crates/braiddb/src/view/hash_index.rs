@@ -1,8 +1,8 @@
-//! Where keys stand, by their hashes: what gets use instead of a search, once many were made.
+//! In-memory hash index of a view: maps the hash of a key to the position of its newest version.
 //!
-//! The index is a table of buckets of one cache line, in memory alone. It is made of a view by who works in the background
-//! when readers have searched the view often enough to pay for it, or used that of a view before it or beside it, and goes with the view. A get then reads one line of the
-//! table and the entry; without it, it reads the anchors' last level and a segment's record instead of that line.
+//! A background thread builds it once readers have searched the view often enough, or used the
+//! index of a predecessor or neighbour. It is dropped with the view. A get then reads one bucket
+//! and the entry, instead of the last anchor level, a segment record and the entry.
 //!
 //! ```text
 //! bucket     15 words, each of one key; 1 word with two more bits of each key's tag, and at the top 1 if keys had no room
@@ -12,11 +12,13 @@
 //! tag        as many bits of the hash as are left, never 0; and its two lowest bits, in the bucket's last word
 //! ```
 //!
-//! Where blocks are read in place, and are not longer than a page or have one entry, and enough bits are left for tags (up to 65,536 blocks), words tell to the
-//! byte where entries begin. So a get need not look at the end of the block, where the slots stand, and asks for the lines of the entry itself and no others.
+//! Direct offsets (places in bytes) need blocks that are read in place and are at most a page long or have one entry,
+//! and at most 65,536 blocks, to leave bits for tags. A get then does not read the slots at the
+//! block's end and prefetches the entry's own lines.
 //!
-//! Each key that the view shows to who sees all is in its bucket with its newest version, unless the bucket had no room:
-//! so a full bucket without the key tells nothing, and any other that the key is not there.
+//! INVARIANT H1: each key that the view shows at its newest snapshot is in its bucket with its
+//! newest version, or the bucket is marked as overflowed. So a bucket without the key and without
+//! the mark proves absence.
 
 use super::simd::{Simd, Words, match_words_twice};
 use crate::base::{EntryRef, Result};
@@ -29,71 +31,71 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// The last word of a bucket has two bits of each other word's tag, and says whether keys had no room.
+/// Index of the bucket's last word, which holds tag bits and the overflow mark.
 const LAST: usize = 15;
 const LEFT_OUT: u32 = 1 << 31;
-/// How many keys there are to a bucket. Of buckets with one in ten more than they have room for, about one key in eighty
-/// has none.
+/// Average keys in a bucket of 15. About one key in 80 overflows.
 const KEYS_PER_BUCKET: u64 = 11;
-/// With fewer bits, tags say too little.
+/// Minimum tag bits with slots. Fewer bits give too many false candidates.
 const TAG_BITS_MIN: u32 = 6;
-/// With these and two more in the last word, one in six gets of absent keys reads an entry in vain, which takes no more time than the search for slots spares.
+/// Minimum tag bits with direct offsets. With the two in the last word, one in six gets of absent
+/// keys reads an entry in vain, which costs no more than the slot lookup saved.
 const EXACT_TAG_BITS_MIN: u32 = 4;
 
-/// One of zeros is empty.
+/// All zeros is an empty bucket.
 type Bucket = Line;
 
-/// How positions are told in a word: see the module's text.
+/// Bit layout of a word: see the module's text.
 #[derive(Clone, Debug)]
 struct Fields {
-    /// Whether the lowest bits are an offset, and not a slot.
+    /// Places are offsets, not slots.
     has_direct_offsets: bool,
     place_bits: u32,
     position_bits: u32,
-    /// For each run.
+    /// One for each run.
     spans: Box<[Span]>,
 }
 
-/// The blocks of a run: how many come before them, and the number of the first in the run.
+/// Blocks of a run: the number of blocks before it, and its first block.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     before: u32,
     first: u16,
 }
 
-/// The index of a view.
+/// Hash index of a view.
 #[derive(Debug)]
 pub(crate) struct HashIndex {
     buckets: Zeroed<Bucket>,
     fields: Fields,
-    /// Whether anybody has looked something up in it.
+    /// Set by the first get.
     is_used: AtomicBool,
 }
 
-/// A bucket that is on its way.
+/// A bucket that is being prefetched.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a>(&'a Words);
 
-/// The words of a bucket that may be of a key.
+/// Words of a bucket whose tag matches.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidates<'a> {
     words: &'a Words,
     lanes: u32,
-    /// How many bits of `lanes` there are to a word; the lowest of them tells.
+    /// Bits of `lanes` for each word; the lowest of them is the match.
     bits_per_lane: u32,
     is_complete: bool,
 }
 
-/// The part of a run that a view has: its first block, and the one it goes on to; and the most entries of a block.
+/// The part of a run in a view: first and last block, and the maximum entries of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) blocks: (u16, u16),
     pub(crate) block_entries: u16,
-    /// Whether its entries can be read by the places where they begin.
+    /// Entries can be read by their byte offsets.
     pub(crate) has_spots: bool,
 }
 
-/// Where an entry stands: the run, the block, and the place in it both ways.
+/// Position of an entry: run, block, and both slot and offset in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Site {
     pub(crate) run: usize,
@@ -102,12 +104,12 @@ pub(crate) struct Site {
     pub(crate) offset: u16,
 }
 
-/// What a word tells: a run, a block, and the place in it.
+/// Decoded word: run, block and place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
     pub(crate) run: usize,
     pub(crate) block: u16,
-    /// An offset or a slot.
+    /// Offset or slot.
     place: u16,
 }
 
@@ -115,13 +117,13 @@ fn bits(greatest: u32) -> u32 {
     32 - greatest.leading_zeros()
 }
 
-/// How many bytes an index of so many keys takes.
+/// Bytes of an index of `keys` keys.
 pub(crate) fn index_bytes(keys: u64) -> usize {
     bytes_in_huge_pages((keys / KEYS_PER_BUCKET + 1) as usize * size_of::<Bucket>())
 }
 
 impl HashIndex {
-    /// An empty index for so many keys of the runs of a view. `None` if their positions take too many bits.
+    /// Creates an empty index for `keys` keys; `None` if positions need too many bits.
     pub(crate) fn new(keys: u64, parts: &[Part]) -> Option<HashIndex> {
         let slots = parts.iter().map(|part| part.block_entries.saturating_sub(1)).max().unwrap_or(0);
         let mut blocks = 0;
@@ -148,7 +150,7 @@ impl HashIndex {
         })
     }
 
-    /// Takes in the newest version of a key.
+    /// Inserts the newest version of a key.
     #[inline(always)]
     pub(crate) fn insert(&mut self, simd: Simd, hash: u64, site: Site) {
         let fields = &self.fields;
@@ -156,7 +158,7 @@ impl HashIndex {
         let block = span.before + u32::from(site.block - span.first);
         let place = if fields.has_direct_offsets { site.offset } else { site.slot };
         if bits(place.into()) > fields.place_bits {
-            // It cannot be told, so it is searched for.
+            // The place does not fit: mark the bucket, so that gets search the view.
             let at = self.bucket_of(hash);
             self.buckets[at].0[LAST] |= LEFT_OUT;
             return;
@@ -174,7 +176,7 @@ impl HashIndex {
         }
     }
 
-    /// Where a key with this hash may stand.
+    /// Returns the candidates for a hash.
     #[inline(always)]
     pub(crate) fn find(&self, simd: Simd, hash: u64) -> Candidates<'_> {
         let words = &self.buckets[self.bucket_of(hash)].0;
@@ -190,7 +192,7 @@ impl HashIndex {
         Candidates { words, lanes, bits_per_lane: 1, is_complete: last & LEFT_OUT == 0 }
     }
 
-    /// Asks for the bucket of a hash.
+    /// Prefetches the bucket of a hash.
     #[inline(always)]
     pub(crate) fn ask(&self, hash: u64) -> Asked<'_> {
         let bucket = &self.buckets[self.bucket_of(hash)];
@@ -198,19 +200,19 @@ impl HashIndex {
         Asked(&bucket.0)
     }
 
-    /// [`HashIndex::find`] without a choice of twins, and without a loop whose length depends on what the bucket holds: for who is to go on to the next
-    /// get while this one waits.
+    /// Does [`HashIndex::find`] without dispatch on the instruction set, and without a loop whose
+    /// length depends on the bucket. So the processor can start the next get while this one waits.
     #[inline(always)]
     pub(crate) fn find_at_once<'a>(&self, hash: u64, Asked(words): Asked<'a>) -> Candidates<'a> {
         let matching = match_words_twice(words, u32::MAX << self.fields.position_bits, self.tag(hash));
         let last = words[LAST];
         let others = last ^ (low_tag(hash) * 0x5555_5555);
-        // An even bit for each of the first fifteen words whose two bits are those of the tag.
+        // One even bit for each of the first 15 words whose two low tag bits match.
         let equal = !(others | others >> 1) & 0x1555_5555;
         Candidates { words, lanes: matching & equal, bits_per_lane: 2, is_complete: last & LEFT_OUT == 0 }
     }
 
-    /// What a word tells.
+    /// Decodes a word.
     #[inline(always)]
     pub(crate) fn decode(&self, word: u32) -> Word {
         let fields = &self.fields;
@@ -225,8 +227,9 @@ impl HashIndex {
         Word { run, block: first.wrapping_add((block - before) as u16), place: place as u16 }
     }
 
-    /// Reads the entry that a word tells of; the sequence number of a plain value is told only `with_sequence`. `None` if there is no such
-    /// run: then the caller does not have those of the view.
+    /// Reads the entry of a word. The sequence number of a plain value is valid only
+    /// `with_sequence`. `None` if `runs` lacks the run: the caller passed other runs than the
+    /// view's.
     #[inline(always)]
     pub(crate) fn read<'g>(
         &self,
@@ -243,14 +246,16 @@ impl HashIndex {
         })
     }
 
-    /// The entry that a word tells of, to the byte, if it can be read in place at once. The sequence number of a plain value means nothing.
+    /// Returns the entry if its block can be read in place without a check. The sequence number of
+    /// a plain value is undefined. Needs direct offsets.
     #[inline(always)]
     pub(crate) fn entry_in_place<'r>(&self, word: u32, runs: &'r [Arc<Run>], now: Moment) -> Option<EntryRef<'r>> {
         let (run, entry_offset) = self.entry_offset(word);
         runs.get(run)?.entry_at_hand(entry_offset, now)
     }
 
-    /// The key, if it has so many bytes, and the value that a word tells of, to the byte, if that is a plain one that can be read in place at once.
+    /// Returns key and value if the entry is a plain value with a key of `key_len` bytes, in a
+    /// block that can be read in place without a check. Needs direct offsets.
     #[inline(always)]
     pub(crate) fn plain_in_place<'r>(
         &self,
@@ -263,15 +268,15 @@ impl HashIndex {
         runs.get(run)?.plain_at_hand(entry_offset, key_len, now)
     }
 
-    /// The run and the place in it that a word tells of, to the byte, if words tell that.
+    /// Returns the run and the offset in it. Needs direct offsets.
     #[inline(always)]
     pub(crate) fn entry_offset(&self, word: u32) -> (usize, EntryOffset) {
         let Word { run, block, place } = self.decode(word);
         (run, EntryOffset { block, offset: place })
     }
 
-    /// Asks for what [`HashIndex::read`] will need, or, `queue`, for what asking for that will need; all of it at once where that can be told
-    /// already.
+    /// Prefetches for [`HashIndex::read`]: first (`queue`) the slot, then the entry; with direct
+    /// offsets both in the first call.
     #[inline(always)]
     pub(crate) fn prefetch_entry(&self, Word { block, place, .. }: Word, run: &Run, queue: bool) {
         match (self.fields.has_direct_offsets, queue) {
@@ -285,7 +290,7 @@ impl HashIndex {
         }
     }
 
-    /// Asks for the entries of all candidates at once: where tags have few bits there is more than one now and then.
+    /// Prefetches the entries of all candidates: with short tags there can be several.
     #[cold]
     pub(crate) fn prefetch_entries(&self, candidates: Candidates<'_>, runs: &[Arc<Run>]) {
         for word in candidates {
@@ -296,7 +301,7 @@ impl HashIndex {
         }
     }
 
-    /// Notes that something is looked up in it. Many threads may come by; the first alone writes.
+    /// Notes a use. Only the first thread writes, so the flag's line stays shared.
     #[inline(always)]
     pub(crate) fn note_use(&self) {
         if !self.is_used.load(Ordering::Relaxed) {
@@ -304,24 +309,24 @@ impl HashIndex {
         }
     }
 
-    /// Whether anything was looked up in it.
+    /// Returns true after the first use.
     pub(crate) fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Relaxed)
     }
 
-    /// Whether words tell to the byte where entries begin.
+    /// Returns true if places are byte offsets.
     #[inline(always)]
     pub(crate) fn has_direct_offsets(&self) -> bool {
         self.fields.has_direct_offsets
     }
 
-    /// Asks for the line that [`HashIndex::find`] will read.
+    /// Prefetches the bucket that [`HashIndex::find`] will read.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
         prefetch(&self.buckets[self.bucket_of(hash)]);
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory.
     pub(crate) fn resident_bytes(&self) -> usize {
         self.buckets.bytes() + size_of_val(&*self.fields.spans) + size_of::<HashIndex>()
     }
@@ -339,20 +344,20 @@ impl HashIndex {
     }
 }
 
-/// What of a tag stands in the last word.
+/// The part of a tag in the last word.
 #[inline(always)]
 fn low_tag(hash: u64) -> u32 {
     hash as u32 & 0b11
 }
 
 impl Candidates<'_> {
-    /// Whether there is one at most.
+    /// Returns true for at most one candidate.
     #[inline(always)]
     pub(crate) fn is_one(&self) -> bool {
         self.lanes & self.lanes.wrapping_sub(1) == 0
     }
 
-    /// Whether a key that is none of these is not in the view.
+    /// Returns true if a key that matches no candidate is not in the view.
     #[inline(always)]
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
@@ -422,7 +427,8 @@ mod tests {
                 }
             }
             assert!(left_out < 2 * keys / 40, "{left_out} keys without room");
-            // Of eleven keys in a bucket, one in 256 each; of those that are told to the byte in many blocks, one in 64.
+            // False candidates: one in 256 for each of 11 keys in a bucket; with direct offsets in
+            // many blocks, one in 64.
             let others_max = if index.fields.position_bits > 26 { keys } else { keys / 2 };
             assert!(others < others_max, "{others} false candidates of {runs} runs");
         }
