@@ -1,8 +1,9 @@
-//! How a scan changes from its cursors to strands of rows decoded ahead, and back.
+//! Switches a scan between its cursors and batches of rows decoded ahead.
 //!
-//! While the scan walks picks, its cursors stand anywhere. Each strand knows its own place, so when there is something that
-//! must be looked at by itself (a blob, an older snapshot, the next partition, damage), every cursor is put on its
-//! strand's next row, and the scan goes on as a merge of cursors.
+//! While the scan walks merged batches, its cursors are not in step with it; each batch knows its
+//! own position. A blob, an older snapshot, the next partition or damage must be handled row by
+//! row. Then every cursor moves to its batch's next row, and the scan continues as a merge of
+//! cursors.
 
 use super::{BATCHES_MAX, Batch, BatchMerger, Item, Merge, PartitionSource, ScanBatch, Source};
 use crate::{
@@ -17,11 +18,11 @@ enum Leaf<'a> {
     Partition(&'a mut PartitionSource),
 }
 
-/// Which keys are to be in batches.
+/// Bounds of the keys that batches may hold.
 struct Limits<'a> {
-    /// What they begin with.
+    /// Prefix of all keys.
     prefix: &'a [u8],
-    /// Where the open partition begins and ends: those of memtables must not run ahead of it.
+    /// Bounds of the open partition: memtable batches must not run ahead of it.
     start: &'a [u8],
     end: Option<&'a [u8]>,
     is_forward: bool,
@@ -35,7 +36,6 @@ impl Limits<'_> {
 }
 
 impl Leaf<'_> {
-    /// Whether a strand is of its kind.
     fn suits(&self, scan_batch: &ScanBatch) -> bool {
         matches!(
             (self, &scan_batch.batch),
@@ -58,7 +58,6 @@ impl Leaf<'_> {
         }
     }
 
-    /// Decodes rows from where the cursor stands.
     fn begin(&mut self, scan_batch: &mut ScanBatch, limits: &Limits<'_>) {
         match (self, &mut scan_batch.batch) {
             (Leaf::Memtable(cursor), Batch::Entries(batch)) if cursor.valid() => {
@@ -75,7 +74,7 @@ impl Leaf<'_> {
         }
     }
 
-    /// Decodes the rows that come after those of the strand.
+    /// Decodes the rows that follow the batch.
     fn go_on(&mut self, scan_batch: &mut ScanBatch, limits: &Limits<'_>) {
         match (self, &mut scan_batch.batch) {
             (Leaf::Memtable(cursor), Batch::Entries(batch)) => {
@@ -91,7 +90,7 @@ impl Leaf<'_> {
         }
     }
 
-    /// Puts the cursor on the row that the strand comes to next.
+    /// Moves the cursor to the batch's next row.
     fn leave(&mut self, scan_batch: &mut ScanBatch, is_forward: bool) -> Result<()> {
         let lane = scan_batch.first().map(Item::lane);
         let beyond = scan_batch.batch.beyond();
@@ -122,8 +121,8 @@ impl Leaf<'_> {
     }
 }
 
-/// Runs `with` on each source and its strand, memtables first, until it returns false; false too if some can be read by a
-/// cursor alone.
+/// Calls `with` for each source and its batch, memtables first, until it returns false. Returns
+/// false too if a source can only be read by its cursor.
 fn each(
     merge: &mut Merge<Source>,
     scan_batches: &mut Vec<ScanBatch>,
@@ -159,7 +158,6 @@ fn each(
     true
 }
 
-/// The strand of a source, made if there is none of its kind.
 fn batch_for<'a>(leaf: &Leaf<'_>, scan_batches: &'a mut Vec<ScanBatch>, index: usize) -> &'a mut ScanBatch {
     match scan_batches.get(index) {
         Some(scan_batch) if leaf.suits(scan_batch) => {}
@@ -169,10 +167,10 @@ fn batch_for<'a>(leaf: &Leaf<'_>, scan_batches: &'a mut Vec<ScanBatch>, index: u
     &mut scan_batches[index]
 }
 
-/// Has all sources decode rows ahead from where they stand, and stands on the row that the merge stands on. Returns false if
-/// that cannot be; nothing has changed then. Precondition: the merge is valid, and goes that way.
+/// Makes all sources decode rows ahead from their positions, and moves to the merge's current row.
+/// On false nothing has changed. Precondition: the merge is valid and goes in this direction.
 pub fn begin(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger, prefix: &[u8]) -> bool {
-    // Else rows that come first would be taken for some past all that are wanted.
+    // Otherwise rows before the prefix would count as rows past its end.
     if !merge.key().starts_with(prefix) {
         return false;
     }
@@ -198,7 +196,7 @@ pub fn begin(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger, prefix: 
     scan_batches.is_on_row()
 }
 
-/// Goes on past the last pick. Returns false if there are no more: [`leave`] is to be called then.
+/// Moves past the last merged row. On false there are no more, and [`leave`] must be called.
 pub fn go_on(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger, prefix: &[u8]) -> bool {
     scan_batches.leave();
     while !scan_batches.is_on_row() {
@@ -221,7 +219,7 @@ pub fn go_on(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger, prefix: 
     true
 }
 
-/// Has the merge go on where the strands are: on the next row, which may be a tombstone of a memtable.
+/// Continues the merge of cursors at the batches' next row, which may be a memtable's tombstone.
 pub fn leave(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger) -> Result<()> {
     let mut left = Ok(());
     let is_forward = merge.is_forward();

@@ -1,48 +1,51 @@
-//! Sources of a scan that take turns, each with rows decoded ahead, merged by the heads of their keys.
+//! Merges batches of rows decoded ahead, for scans whose sources alternate.
 //!
-//! A strand is the batch of one source. A round merges what all of them have until one has no row left, and notes which row
-//! of which strand comes next: the scan then walks these picks. Of equal keys the newest is picked and the others are
-//! passed over; a tombstone is passed over with all that it hides.
+//! A batch has rows of one source. A round merges all batches until one is exhausted, and the scan
+//! then walks the picked rows. Of equal keys the newest row is picked; a tombstone hides its key
+//! and is not picked.
 //!
-//! Heads are eight bytes of a key as a number, taken after what all keys at hand have in common. Strands are merged by
-//! heads alone, newest first, two at a time and without a branch that depends on a key: which source is next cannot be
-//! foretold, and a wrong guess costs more than all else. Afterwards rows of equal heads are neighbours, and are put in order if
-//! their keys turn out to differ. If age does not tell strands apart, the round is merged by keys instead.
+//! Rows are compared by key heads: eight bytes as a number, after the prefix that all present keys
+//! share. Batches are merged newest first, two at a time, without branches that depend on keys: a
+//! mispredicted branch would cost more than the remaining work. Rows with equal heads are adjacent
+//! afterwards, and are sorted if their keys differ. If sequence numbers of batches overlap, the
+//! round merges by whole keys instead.
 
 use super::{Heads, Item, ScanBatch};
 use crate::base::{Beyond, shared_prefix_len};
 
-/// So many bytes a head has.
+/// Bytes of a head.
 const HEAD_BYTES: usize = 8;
-/// So many bytes of a head must tell keys apart before heads are taken elsewhere.
+/// Minimum bytes of a head that distinguish keys; with fewer, heads are taken again after a longer
+/// prefix.
 const HEAD_BYTES_USED_MIN: usize = 4;
-/// There are no more strands than this.
+/// Maximum batches.
 pub const BATCHES_MAX: usize = 256;
 
-/// Strands, and the rows of them that come next. While there are picks, the scan stands on the one at `at`.
+/// Batches and the merged rows. If there are picks, the scan is at `picks[at]`.
 #[derive(Debug)]
 pub struct BatchMerger {
     pub scan_batches: Vec<ScanBatch>,
     heads: Heads,
-    /// What all keys have in common, of the length that `heads` says.
+    /// Prefix of all keys, `heads.prefix_len` bytes long.
     prefix: Vec<u8>,
-    /// The strands from the newest to the oldest, if all rows of one are newer than all of the next.
+    /// Batches from newest to oldest; meaningful if `are_apart`: all rows of one are newer than all
+    /// of the next.
     by_age: Vec<u8>,
     are_apart: bool,
     picks: Vec<Item>,
     picked: usize,
     at: usize,
-    /// How many rounds in a row were of one strand alone.
+    /// Consecutive rounds with rows of one batch only.
     solo_rounds: u32,
-    /// Whether the strands may have rows, or the blocks of some.
+    /// Batches may have rows or pin blocks.
     has_begun: bool,
     merged: Vec<Item>,
     spare: Vec<Item>,
-    /// Where in `merged` the items of each strand end.
+    /// End of each batch's items in `merged`.
     ends: Vec<usize>,
-    /// The key up to which a round goes.
+    /// Last key of the round.
     limit: Vec<u8>,
-    /// The places in `merged` of rows that have the head of the row before.
+    /// Indexes in `merged` of rows whose head equals the previous row's.
     ties: Vec<usize>,
 }
 
@@ -69,18 +72,16 @@ impl Default for BatchMerger {
 }
 
 impl BatchMerger {
-    /// Whether it stands on a row.
     #[inline]
     pub fn is_on_row(&self) -> bool {
         self.picked != 0
     }
 
-    /// Whether its rows go forward.
     pub fn is_forward(&self) -> bool {
         self.heads.is_forward
     }
 
-    /// The row it stands on. Not inlined, so that what reads a batch alone stays small.
+    /// Not inlined, so that scans of one batch stay small.
     #[inline(never)]
     pub fn row(&self) -> Option<(&[u8], &[u8])> {
         if self.at >= self.picked {
@@ -90,7 +91,7 @@ impl BatchMerger {
         self.scan_batches[item.scan_batch()].batch.slots().row(item.lane())
     }
 
-    /// Goes on to the next row in a direction, if it is here.
+    /// Moves to the next row in this direction if it is already merged.
     #[inline]
     pub fn step(&mut self, is_forward: bool) -> bool {
         let is_there = self.at + 1 < self.picked && self.heads.is_forward == is_forward;
@@ -98,7 +99,8 @@ impl BatchMerger {
         is_there
     }
 
-    /// How many rows come after the one it stands on, going forward, whose keys are kept, as far as there is none between that is not.
+    /// Returns the number of rows after the current one, going forward, whose keys satisfy
+    /// `is_kept`, up to the first that does not.
     pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
         let after = self.picks.get(self.at + 1..self.picked).filter(|_| self.is_forward()).unwrap_or_default();
         let is_kept = |item: &Item| is_kept(self.scan_batches[item.scan_batch()].key(*item));
@@ -108,25 +110,23 @@ impl BatchMerger {
         }
     }
 
-    /// Stands nowhere. What the strands have stays.
+    /// Leaves the current row. The batches keep theirs.
     pub fn leave(&mut self) {
         (self.picked, self.at) = (0, 0);
     }
 
-    /// Lets go of all rows, and of the memory they stand in.
     pub fn release(&mut self) {
         self.leave();
         self.scan_batches.iter_mut().for_each(ScanBatch::release);
         self.has_begun = false;
     }
 
-    /// The same, and lets go of the runs.
     pub fn release_runs(&mut self) {
         self.leave();
         self.scan_batches.iter_mut().for_each(ScanBatch::release_runs);
     }
 
-    /// The same as [`BatchMerger::release`], where a scan ends and another begins.
+    /// Releases all rows between two scans.
     pub fn restart(&mut self) {
         self.leave();
         if self.has_begun {
@@ -135,21 +135,21 @@ impl BatchMerger {
         }
     }
 
-    /// How many rounds in a row were of one strand alone.
     pub fn solo_rounds(&self) -> u32 {
         self.solo_rounds
     }
 
-    /// Whether some strand has rows left, or may have more of them that can be decoded ahead, and none has a row next that
-    /// cannot.
+    /// Returns true if a batch has rows or may decode more, and none is stopped by a row that
+    /// cannot be decoded ahead.
     pub fn may_go_on(&self) -> bool {
         let is_blocked = |s: &ScanBatch| s.items().is_empty() && matches!(s.batch.beyond(), Beyond::Row(_));
         self.scan_batches.iter().any(|s| !s.items().is_empty() || s.is_used_up())
             && !self.scan_batches.iter().any(is_blocked)
     }
 
-    /// Begins to go in a direction. Finds out whether all rows of one strand are newer than all of another, as where memtables
-    /// follow each other. To be called before rows are decoded, and once the strands know their sequence numbers.
+    /// Starts a direction. Determines whether batches can be ordered by age, as memtables always
+    /// can. Must be called before rows are decoded, and after the batches know their sequence
+    /// numbers.
     pub fn begin(&mut self, is_forward: bool) -> Heads {
         self.has_begun = true;
         let scan_batches = &mut self.scan_batches;
@@ -167,26 +167,25 @@ impl BatchMerger {
         self.heads
     }
 
-    /// How heads are taken now.
     pub fn heads(&self) -> Heads {
         self.heads
     }
 
-    /// Merges what the strands have, until one has no row left but may have more. Stands on the first row that is shown, if
-    /// there is one.
+    /// Merges until a batch is exhausted that may have more. Moves to the first visible row, if
+    /// any.
     pub fn merge(&mut self) {
         self.leave();
         self.choose_heads();
         if self.are_apart { self.merge_by_heads() } else { self.merge_by_keys() }
     }
 
-    /// Takes heads elsewhere if the keys that are here now have less in common than those before, or a good deal more.
+    /// Takes heads after another prefix if the present keys share less than before, or much more.
     fn choose_heads(&mut self) {
         if self.are_heads_good() {
             return;
         }
         let BatchMerger { scan_batches, heads, prefix, .. } = self;
-        // All of them are looked at now.
+        // All batches are examined now.
         for scan_batch in &mut *scan_batches {
             scan_batch.take_news();
         }
@@ -196,7 +195,7 @@ impl BatchMerger {
         let is_elsewhere =
             prefix_len < heads.prefix_len || prefix_len > heads.prefix_len + (HEAD_BYTES - HEAD_BYTES_USED_MIN);
         let heads_at = if is_elsewhere { prefix_len } else { heads.prefix_len };
-        // Other keys may have another prefix of the same length.
+        // Other keys can have another prefix of the same length.
         prefix.clear();
         prefix.extend_from_slice(some_key.and_then(|key| key.get(..heads_at)).unwrap_or_default());
         if is_elsewhere {
@@ -205,7 +204,7 @@ impl BatchMerger {
         }
     }
 
-    /// Whether heads need not be taken elsewhere, found out without a look at keys that have been looked at before.
+    /// Returns true if heads are still good, without reading keys that were read before.
     fn are_heads_good(&mut self) -> bool {
         let BatchMerger { scan_batches, prefix, .. } = self;
         let (mut least, mut greatest) = (u64::MAX, 0);
@@ -221,9 +220,8 @@ impl BatchMerger {
         bytes_in_common <= HEAD_BYTES - HEAD_BYTES_USED_MIN
     }
 
-    /// A round by heads.
     fn merge_by_heads(&mut self) {
-        // Past the last row of a strand that may have more, nothing is known yet.
+        // Rows after the last one of a batch that may have more are unknown.
         let head = self.find_limit();
         let BatchMerger { scan_batches, heads, by_age, merged, spare, ends, solo_rounds, limit, .. } = self;
         let limit = head.map(|head| (head, limit.as_slice()));
@@ -242,7 +240,8 @@ impl BatchMerger {
         self.scan_batches.iter_mut().for_each(ScanBatch::pass_taken);
     }
 
-    /// The head of the first of the last rows of all strands that may have more, if there are any such; its key stands in `limit` then.
+    /// Returns the head of the first among the last rows of all batches that may have more. Copies
+    /// its key to `limit`.
     fn find_limit(&mut self) -> Option<u64> {
         let BatchMerger { scan_batches, heads, limit, .. } = self;
         let lasts = scan_batches.iter().filter(|s| s.may_have_more()).filter_map(|s| Some((s, *s.items().last()?)));
@@ -254,7 +253,7 @@ impl BatchMerger {
         Some(last.head)
     }
 
-    /// Picks the first row of each key, unless it is a tombstone. Rows of one head mostly are of one key.
+    /// Picks the first row of each key, except tombstones. Equal heads mostly mean equal keys.
     fn pick_merged(&mut self) {
         let BatchMerger { scan_batches, merged, picks, ties, .. } = self;
         let room = merged.len() + 1;
@@ -283,8 +282,9 @@ impl BatchMerger {
         }
     }
 
-    /// Puts rows of one head in order, the newest of each key first, as they stand if the keys are the same. So it is where the keys of a group have
-    /// more in common than a head holds, and rows of other groups are at hand, which have less.
+    /// Sorts rows with equal heads by key. Rows of one key keep their order, newest first. Needed
+    /// where a group's keys share more than a head holds, while other groups are present that share
+    /// less.
     fn sort_ties(&mut self) {
         let BatchMerger { scan_batches, heads, merged, spare, .. } = self;
         let key = |item: &Item| scan_batches[item.scan_batch()].key(*item);
@@ -302,7 +302,7 @@ impl BatchMerger {
         }
     }
 
-    /// [`BatchMerger::pick_merged`] where rows of one head may be of several keys.
+    /// Does [`BatchMerger::pick_merged`] where rows with equal heads have different keys.
     fn pick_sorted(&mut self) {
         let BatchMerger { scan_batches, merged, picks, .. } = self;
         let key = |item: Item| scan_batches[item.scan_batch()].key(item);
@@ -318,7 +318,6 @@ impl BatchMerger {
         self.picked = picked;
     }
 
-    /// A round by whole keys and sequence numbers.
     fn merge_by_keys(&mut self) {
         let BatchMerger { scan_batches, heads, picks, picked, .. } = self;
         self.solo_rounds = 0;
@@ -343,7 +342,7 @@ impl BatchMerger {
     }
 }
 
-/// The strand whose row comes first; of rows of one key, that of the newest.
+/// Returns the batch with the first row; for equal keys the newest.
 fn first_strand(scan_batches: &[ScanBatch], heads: Heads) -> Option<usize> {
     let firsts = (0..scan_batches.len()).filter_map(|index| Some((index, scan_batches[index].first()?)));
     let first = firsts.min_by(|&(a, x), &(b, y)| {
@@ -353,7 +352,7 @@ fn first_strand(scan_batches: &[ScanBatch], heads: Heads) -> Option<usize> {
     first.map(|(index, _)| index)
 }
 
-/// Whether two short strings are equal, found out without a call.
+/// Compares two short strings without a call.
 #[inline(always)]
 fn are_equal(a: &[u8], b: &[u8]) -> bool {
     let ((a_words, a_rest), (b_words, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
@@ -362,8 +361,8 @@ fn are_equal(a: &[u8], b: &[u8]) -> bool {
         && a_rest.iter().zip(b_rest).all(|(x, y)| x == y)
 }
 
-/// Merges runs of items, one after the other and each in order, which end at `ends`: neighbours two at a time, then what comes of them, so that each item is
-/// moved as often as the number of runs can be halved. Of equal heads, those of earlier runs come first.
+/// Merges adjacent sorted runs of items that end at `ends`: neighbours in pairs, then the results,
+/// so O(n log runs). Equal heads keep the order of their runs.
 fn merge_runs(items: &mut Vec<Item>, spare: &mut Vec<Item>, ends: &mut Vec<usize>) {
     while ends.len() > 1 {
         spare.truncate(items.len());
@@ -383,7 +382,7 @@ fn merge_runs(items: &mut Vec<Item>, spare: &mut Vec<Item>, ends: &mut Vec<usize
     }
 }
 
-/// Merges by heads into as many places as there are items. Of equal heads, those of `newer` come first.
+/// Merges by heads. Of equal heads, `newer` comes first.
 fn merge_items(newer: &[Item], older: &[Item], merged: &mut [Item]) {
     let (mut a, mut b) = (0, 0);
     for place in &mut *merged {

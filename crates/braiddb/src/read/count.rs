@@ -1,15 +1,17 @@
-//! How many keys there are in a range.
+//! Counts the keys in a range.
 //!
-//! A partition's view counts by itself what it shows to who sees all of it. To that comes what the sources over it change:
-//! each of their entries in the range adds a key that the view has not, or takes away one that it has. Where a range
-//! tombstone over the view deletes all that the view has in a part of the range, that part counts for nothing in the view.
+//! A partition's view counts the keys it shows at its newest snapshot. Entries of newer sources in
+//! the range then add keys that the view lacks or remove keys that it has. Where a newer range
+//! tombstone deletes all of a part of the view, that part counts as zero.
 //!
-//! What cannot be counted so is left for the caller to walk: where the snapshot does not see all of the view, where a range
-//! tombstone cuts through the view's sequence numbers, where entries of the view must be resolved, and where so many entries stand over
-//! the view that a walk is quicker than to look each of them up beneath.
+//! The caller must walk parts that cannot be counted:
+//! - the snapshot does not cover the view,
+//! - a range tombstone deletes only some of the view's sequence numbers,
+//! - entries of the view must be resolved,
+//! - there are too many newer entries to look each one up in the view.
 //!
-//! A **survey** walks the keys of a range one by one, tombstones included, up to a limit: for estimates, whose cost must not depend on
-//! how many dead keys lie between two live ones.
+//! A **survey** walks keys one by one, tombstones included, up to a limit. Estimates use it because
+//! its cost does not depend on the garbage between live keys.
 
 use super::{Merge, ReadState};
 use crate::{
@@ -22,30 +24,28 @@ use crate::{
 };
 use std::{cmp::Ordering, sync::Arc};
 
-/// So many entries over a view are always looked up beneath.
+/// Minimum entries above a view that are always looked up in it.
 const LOOKUPS_MIN: u64 = 256;
-/// Beyond those, one for so many keys of the view: a look-up takes as long as a walk over about so many rows.
+/// Keys of the view per additional lookup: one lookup costs about as much as walking 12 rows.
 const ROWS_PER_LOOKUP: u64 = 12;
-/// A seek in a run that stands apart counts as so many gets.
+/// Gets that one seek in an unindexed run counts as.
 const GETS_PER_SEEK: u64 = 4;
 
-/// What came of counting a range.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// The keys that were counted.
     pub keys: u64,
-    /// The parts of the range whose keys must be counted one by one.
+    /// Parts of the range that the caller must walk.
     pub left: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Counts the keys of `start..end` that exist at `snapshot`, by the time `now_us`.
+/// Counts the keys of `start..end` that exist at `snapshot` and expire after `now_us`.
 pub fn count(state: &ReadState, start: &[u8], end: &[u8], snapshot: SequenceNumber, now_us: u64) -> Result<Counted> {
     let mut counted = Counted::default();
     visit_parts(state, start, end, snapshot, now_us, &mut |part| {
         match part.count()? {
             Some(keys) => counted.keys += keys,
             None => match counted.left.last_mut() {
-                // They are walked in one go.
+                // Adjacent parts are walked together.
                 Some((_, reach)) if *reach == part.start => part.end.clone_into(reach),
                 _ => counted.left.push((part.start.to_vec(), part.end.to_vec())),
             },
@@ -55,17 +55,15 @@ pub fn count(state: &ReadState, start: &[u8], end: &[u8], snapshot: SequenceNumb
     Ok(counted)
 }
 
-/// What a survey has found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// The keys that exist.
     pub keys: u64,
-    /// The first key that was not looked at; none if all were.
+    /// First key not surveyed; `None` at the end.
     pub next: Option<Vec<u8>>,
 }
 
-/// Walks the keys of `start..end`, up to so many of them, dead ones included, and counts those that exist at `snapshot`, by the
-/// time `now_us`. O(number of entries passed).
+/// Walks up to `keys_max` keys of `start..end`, deleted ones included, and counts those visible at
+/// `snapshot` and `now_us`. O(entries passed).
 pub fn survey(
     state: &ReadState,
     start: &[u8],
@@ -82,7 +80,7 @@ pub fn survey(
     Ok(found)
 }
 
-/// Shows the parts of a range that lie in one partition each, in order, until `visit` has enough.
+/// Visits the parts of a range by partition, in order, until `visit` returns false.
 fn visit_parts(
     state: &ReadState,
     start: &[u8],
@@ -97,8 +95,8 @@ fn visit_parts(
     let tombstones: Vec<_> = state.memtables().filter_map(|memtable| memtable.range_tombstones()).collect();
     for partition in &state.version.partitions[state.version.find(start)..] {
         let layout = &partition.layout;
-        // The first partition begins with the empty key. A comparison with that by masked vector loads can take a hundred times as
-        // long as any other: the address of an empty vector is not one to load from, which a processor finds out slowly.
+        // Comparing with the first partition's empty key by masked vector loads can take 100 times
+        // as long: the dangling address of an empty vector is slow to load from.
         let start = match layout.start.as_slice() {
             [] => start,
             partition_start if partition_start >= end => break,
@@ -112,8 +110,8 @@ fn visit_parts(
     Ok(())
 }
 
-/// Counts the keys from `start` to the key that differs from it in its last byte, which is `end` there, if that can be told
-/// without a look at any: where one view has all of them and has kept their count, and nothing stands over it.
+/// Counts the keys from `start` to the key whose last byte is `end` instead, without reading keys.
+/// Works if one view has all of them with a kept count and no newer source exists.
 #[inline]
 pub fn count_kept(state: &ReadState, start: &[u8], end: u8, snapshot: SequenceNumber) -> Result<Option<u64>> {
     if !state.memtables().all(|memtable| memtable.is_empty()) {
@@ -130,7 +128,7 @@ pub fn count_kept(state: &ReadState, start: &[u8], end: u8, snapshot: SequenceNu
     Ok(if is_settled { view.count_kept(start, end) } else { None })
 }
 
-/// Whether the key that differs from `start` in its last byte, which is `end` there, is at most `bound`.
+/// Returns true if `start` with `end` as its last byte is at most `bound`.
 fn ends_within(start: &[u8], end: u8, bound: &[u8]) -> bool {
     let front = &start[..start.len().saturating_sub(1)];
     let (bound, rest) = bound.split_at(front.len().min(bound.len()));
@@ -141,27 +139,26 @@ fn ends_within(start: &[u8], end: u8, bound: &[u8]) -> bool {
     }
 }
 
-/// The part of a range that lies in one partition.
 struct Part<'a> {
     state: &'a ReadState,
     partition: &'a Partition,
-    /// Those of the memtables.
+    /// Range tombstones of the memtables.
     tombstones: &'a [Arc<RangeTombstoneSet>],
     start: &'a [u8],
     end: &'a [u8],
     snapshot: SequenceNumber,
-    /// By which time values have expired.
+    /// Time for expiry.
     now_us: u64,
 }
 
-/// The view that counts by itself, and its runs; none of a partition without runs.
+/// The view that counts, and its runs; none in a partition without runs.
 #[derive(Clone, Copy)]
 struct Base<'a> {
     view: Option<(&'a View, &'a [Arc<Run>])>,
     max_sequence: SequenceNumber,
 }
 
-/// What the base shows of a key that has an entry over it.
+/// The base's version of a key that has a newer entry.
 #[derive(Clone, Copy)]
 struct Beneath {
     sequence: SequenceNumber,
@@ -195,7 +192,8 @@ impl<'a> Part<'a> {
         Ok(Some(keys as u64))
     }
 
-    /// The view that most is counted by, and the runs over it: the partition's view, or that of its largest run.
+    /// Returns the view with most keys, and the runs above it: the partition's view, or that of its
+    /// largest run.
     fn base(&self) -> Result<(Base<'a>, Vec<&'a RunHandle>)> {
         let partition = self.partition;
         let mut apart: Vec<&RunHandle> = partition.apart.iter().map(|handle| &**handle).collect();
@@ -214,8 +212,8 @@ impl<'a> Part<'a> {
         Ok((Base { view, max_sequence }, apart))
     }
 
-    /// The ranges in which what stands over the base deletes all of it, in order and apart; `None` if it may delete a part
-    /// of what the base has somewhere.
+    /// Returns the ranges whose keys in the base are all deleted by newer tombstones, sorted and
+    /// disjoint; `None` if a tombstone may delete only some of them.
     fn deleted(&self, base: &Base<'_>, apart: &[&'a RunHandle]) -> Option<Vec<(&'a [u8], &'a [u8])>> {
         let of_runs = apart.iter().map(|handle| &**handle.run().range_tombstones());
         let sets = self.tombstones.iter().map(|set| &**set).chain(of_runs);
@@ -240,7 +238,7 @@ impl<'a> Part<'a> {
         Some(deleted)
     }
 
-    /// The keys that the base shows and nothing over it deletes as a range.
+    /// Counts keys of the base outside deleted ranges.
     fn count_in_base(&self, base: &Base<'_>, deleted: &[(&[u8], &[u8])]) -> Result<Option<u64>> {
         let Some((view, runs)) = base.view else { return Ok(Some(0)) };
         if deleted.is_empty() && self.is_whole() {
@@ -258,13 +256,14 @@ impl<'a> Part<'a> {
         Ok(Some(keys))
     }
 
-    /// Whether it is all of the partition, and its own view counts: that has nothing outside.
+    /// Returns true if the range is the whole partition and its own view counts, which has no keys
+    /// outside.
     fn is_whole(&self) -> bool {
         let Partition { layout, view, .. } = self.partition;
         view.is_some() && self.start == layout.start && layout.end.as_deref() == Some(self.end)
     }
 
-    /// What stands over the base, on its first entry of the range; `None` if nothing does.
+    /// Merges the sources above the base from the range's first entry; `None` if there are none.
     fn over(&self, apart: &[&RunHandle]) -> Result<Option<Merge<Box<dyn Cursor>>>> {
         let is_counted = !apart.is_empty() && is_counted(hash64(self.start));
         let mut views = Vec::with_capacity(apart.len());
@@ -277,7 +276,7 @@ impl<'a> Part<'a> {
         self.sources(views)
     }
 
-    /// The memtables and some views as one, on the first entry of the range; `None` if there is nothing.
+    /// Merges memtables and views from the range's first entry; `None` if there are none.
     fn sources(&self, views: Vec<ViewOfRuns>) -> Result<Option<Merge<Box<dyn Cursor>>>> {
         let mut sources: Vec<Box<dyn Cursor>> = Vec::new();
         for memtable in self.state.memtables().filter(|memtable| memtable.entry_count() > 0) {
@@ -294,7 +293,7 @@ impl<'a> Part<'a> {
         Ok(Some(over))
     }
 
-    /// How an entry over the base changes the count.
+    /// Returns by how much an entry above the base changes the count.
     fn change(&self, entry: EntryRef<'_>, beneath: Option<Beneath>) -> i64 {
         if beneath.is_some_and(|beneath| beneath.sequence > entry.sequence) {
             return 0;
@@ -304,13 +303,12 @@ impl<'a> Part<'a> {
         i64::from(self.is_live(&entry, newest)) - i64::from(beneath.is_some_and(is_counted))
     }
 
-    /// The newest range tombstone that deletes a key.
     fn newest_covering(&self, key: &[u8]) -> SequenceNumber {
         let covering = self.tombstones.iter().map(|set| set.newest_covering(key, self.snapshot));
         covering.max().unwrap_or(0).max(self.partition.newest_covering(key, self.snapshot))
     }
 
-    /// Whether the newest entry of a key is a value. Large ones and operands always are.
+    /// Returns true if a key's newest entry is a value. Blobs and operands always are.
     fn is_live(&self, entry: &EntryRef<'_>, newest_covering: SequenceNumber) -> bool {
         let is_value = match entry.kind {
             EntryKind::Tombstone => false,
@@ -323,7 +321,8 @@ impl<'a> Part<'a> {
         is_value && entry.sequence >= newest_covering
     }
 
-    /// Walks keys, and counts `left` down for each and `keys` up for those that exist; the first key that it did not come to.
+    /// Decrements `left` for each key and increments `keys` for existing ones. Returns the first
+    /// key not reached.
     fn survey(&self, left: &mut u64, keys: &mut u64) -> Result<Option<Vec<u8>>> {
         let Some(mut all) = self.sources(self.partition.all_views()?)? else { return Ok(None) };
         while all.valid() && all.key() < self.end {
@@ -340,7 +339,6 @@ impl<'a> Part<'a> {
 }
 
 impl Base<'_> {
-    /// What the base shows of a key.
     fn find(&self, key: &[u8], snapshot: SequenceNumber) -> Result<Option<Beneath>> {
         let Some((view, runs)) = self.view else { return Ok(None) };
         let guard = crossbeam_epoch::pin();
@@ -349,7 +347,6 @@ impl Base<'_> {
     }
 }
 
-/// Whether a key lies in one of these ranges, which are in order and apart.
 fn is_within(ranges: &[(&[u8], &[u8])], key: &[u8]) -> bool {
     let after = ranges.partition_point(|(from, _)| *from <= key);
     after > 0 && key < ranges[after - 1].1

@@ -16,7 +16,6 @@ pub const GROUP_KEYS: usize = 16;
 /// Number of unindexed runs whose memory accesses are prefetched together.
 const RUNS_AT_ONCE: usize = 24;
 
-/// Known facts about a key before its lookup.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lookup {
     hash: u64,
@@ -294,7 +293,6 @@ fn prepare_apart(
     }
 }
 
-/// Returns true if the key is outside the run's bounds.
 #[inline]
 fn is_outside(meta: &RunMeta, key: &[u8]) -> bool {
     key < meta.smallest.as_slice() || key > meta.largest.as_slice()

@@ -40,19 +40,16 @@ impl<'a> LookupKey<'a> {
         Some((hash, u64::from(u32::from_be_bytes(prefix)) << 32 | u64::from_be_bytes(*first) >> 32))
     }
 
-    /// Returns the internal key.
     #[inline(always)]
     pub fn key(self) -> &'a [u8] {
         self.key
     }
 
-    /// Returns the key's [`hash64`].
     #[inline(always)]
     pub fn hash(self) -> u64 {
         self.hash
     }
 
-    /// Returns the first eight bytes as a number, as [`key_head`] does.
     #[inline(always)]
     pub fn head(self) -> u64 {
         self.head

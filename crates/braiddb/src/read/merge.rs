@@ -1,16 +1,15 @@
-//! A merge of cursors: what stands on the smallest key, or going backward the largest, comes next.
+//! Merges cursors: the smallest key comes next, or the largest when going backward.
 //!
-//! `order` holds the valid sources, the one to show first; of equal keys the newest entry comes first and the others
-//! are passed over. Moving the first source on costs one comparison with the second while the first stays ahead,
-//! which is the rule: most rows come from one source.
+//! `order` lists the valid sources, first one first. Of equal keys the newest entry comes first and
+//! the others are skipped. While the first source stays ahead, a step costs one comparison with the
+//! second, since most rows come from one source.
 //!
-//! Invariant while valid: going forward, each source stands on its first key at or after the current one (backward:
-//! its last key at or before it), and sources that are not in `order` have none.
+//! INVARIANT while valid: going forward, each source is on its first key at or after the current
+//! one; going backward, on its last key at or before it. Sources missing in `order` are exhausted.
 
 use crate::base::{Cursor, EntryRef, Result};
 use std::cmp::Ordering;
 
-/// Cursors shown as one, itself a cursor.
 #[derive(Debug)]
 pub struct Merge<C> {
     sources: Vec<C>,
@@ -19,36 +18,36 @@ pub struct Merge<C> {
 }
 
 impl<C: Cursor> Merge<C> {
-    /// A merge of these sources, all at the same snapshot.
+    /// Merges `sources`, all at the same snapshot.
     pub fn new(sources: Vec<C>) -> Merge<C> {
         Merge { order: Vec::with_capacity(sources.len()), sources, forward: true }
     }
 
-    /// Merges these sources instead of those before, all at the same snapshot; the merge is not valid then.
+    /// Replaces the sources, all at the same snapshot. The merge becomes invalid.
     pub fn set_sources(&mut self, sources: Vec<C>) {
         self.order.clear();
         self.sources = sources;
     }
 
-    /// Takes the sources out again; the merge is of none then.
+    /// Removes and returns the sources.
     pub fn take_sources(&mut self) -> Vec<C> {
         self.order.clear();
         std::mem::take(&mut self.sources)
     }
 
-    /// Calls `change` on each source; the merge is not valid then.
+    /// Calls `change` on each source. The merge becomes invalid.
     pub fn reset(&mut self, change: impl FnMut(&mut C)) {
         self.order.clear();
         self.sources.iter_mut().for_each(change);
     }
 
-    /// The source that the current entry comes from. Precondition: valid.
+    /// Returns the source of the current entry. Precondition: valid.
     #[inline]
     pub fn top(&self) -> &C {
         &self.sources[self.order[0]]
     }
 
-    /// The first source and the one that comes after it, if this is the way they go.
+    /// Returns the first source and the next one, if the merge goes in this direction.
     pub fn first_two(&mut self, forward: bool) -> Option<(&mut C, Option<&C>)> {
         if self.forward != forward {
             return None;
@@ -63,8 +62,8 @@ impl<C: Cursor> Merge<C> {
         }
     }
 
-    /// Goes forward from where `seek` takes the source, if there is but one and `seek` says that it stands on an entry then; returns whether it
-    /// does. If not, the merge is not valid.
+    /// If there is one source, moves it by `seek`, which returns whether it is on an entry.
+    /// Otherwise returns false, and the merge is invalid.
     #[inline]
     pub fn seek_only(&mut self, seek: impl FnOnce(&mut C) -> Result<bool>) -> Result<bool> {
         self.forward = true;
@@ -77,8 +76,9 @@ impl<C: Cursor> Merge<C> {
         Ok(is_there)
     }
 
-    /// Goes forward from the first key at or after `key`. The last source is taken there by `seek`, which says whether it stands there then; if not,
-    /// as the others are. Returns what `seek` said.
+    /// Seeks forward to the first key at or after `key`. `seek` moves the last source and returns
+    /// whether it is there; if not, that source is moved like the others. Returns the result of
+    /// `seek`.
     #[inline]
     pub fn seek_last_by(&mut self, key: &[u8], seek: impl FnOnce(&mut C) -> Result<bool>) -> Result<bool> {
         self.forward = true;
@@ -97,28 +97,28 @@ impl<C: Cursor> Merge<C> {
         Ok(is_there)
     }
 
-    /// Whether it goes forward.
     pub fn is_forward(&self) -> bool {
         self.forward
     }
 
-    /// All sources, and whether the merge goes forward. Whoever moves them calls [`Merge::restore`].
+    /// Returns all sources and the direction. After moving sources, call [`Merge::restore`].
     pub fn sources(&mut self) -> (&mut [C], bool) {
         (&mut self.sources, self.forward)
     }
 
-    /// Goes on with sources that have been moved: each stands on its next key after what was shown last, or has none.
+    /// Continues with moved sources. Each must be on its next key after the last one returned, or
+    /// exhausted.
     pub fn restore(&mut self) {
         self.sort();
     }
 
-    /// Shows nothing any more: not valid.
+    /// Makes the merge invalid.
     pub fn invalidate(&mut self) {
         self.order.clear();
     }
 
-    /// Moves those sources that `choose` accepts to their first key at or after `key` (backward: their last key before
-    /// it), where that is further on, and leaves the others. Precondition: valid.
+    /// Moves the sources that `choose` accepts to their first key at or after `key` (backward: last
+    /// key before it), if that is further on. Precondition: valid.
     pub fn skip_to(&mut self, key: &[u8], choose: impl Fn(&C) -> bool) -> Result<()> {
         let forward = self.forward;
         for source in self.sources.iter_mut().filter(|s| s.valid()) {
@@ -150,7 +150,7 @@ impl<C: Cursor> Merge<C> {
     fn seek_all(&mut self, forward: bool, mut seek: impl FnMut(&mut C) -> Result<()>) -> Result<()> {
         self.forward = forward;
         self.order.clear();
-        // Most merges are of one source.
+        // Most merges have one source.
         if let [only] = &mut self.sources[..] {
             seek(only)?;
             if only.valid() {
@@ -165,7 +165,7 @@ impl<C: Cursor> Merge<C> {
         Ok(())
     }
 
-    /// Moves the source at `rank` on, and puts it where it belongs among those behind it.
+    /// Moves the source at `rank`, and restores the order.
     fn advance(&mut self, rank: usize) -> Result<()> {
         let index = self.order[rank];
         let source = &mut self.sources[index];
@@ -188,7 +188,6 @@ impl<C: Cursor> Merge<C> {
 
     #[inline]
     fn step(&mut self) -> Result<()> {
-        // Most merges are of one source by far the most of the time.
         if let [only] = self.order[..] {
             let source = &mut self.sources[only];
             let moved = if self.forward { source.next() } else { source.prev() };
@@ -209,7 +208,7 @@ impl<C: Cursor> Merge<C> {
         self.advance(0)
     }
 
-    /// Turns round: every source goes to the other side of the current key.
+    /// Reverses the direction: every source moves to the other side of the current key.
     fn turn(&mut self, forward: bool) -> Result<()> {
         let key = self.key().to_vec();
         self.seek_all(forward, |source| {

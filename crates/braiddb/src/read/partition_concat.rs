@@ -1,7 +1,7 @@
-//! The partitions as one cursor: the oldest source of a scan.
+//! Iterates over all partitions: the oldest source of a scan.
 //!
-//! One partition is open at a time: its view and each run that is read apart. Nothing is older than this source, so
-//! deleted keys are left out here already, whether a tombstone or a range tombstone of a run deletes them.
+//! One partition is open at a time, with its view and its unindexed runs. No source is older, so
+//! keys deleted by tombstones or by range tombstones of runs are already omitted here.
 
 use super::Merge;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A cursor over a view that may reach outside the partition (a run shared with others) and is then held within.
+/// A view cursor, limited to the partition if its run is shared with others.
 #[derive(Debug)]
 pub struct Source {
     cursor: ViewCursor,
@@ -92,7 +92,7 @@ impl Cursor for Source {
 }
 
 impl Source {
-    /// [`ViewCursor::fill`].
+    /// Does [`ViewCursor::fill`] within the partition.
     pub fn fill(&mut self, forward: bool, batch: &mut RowBatch) {
         self.cursor.fill(forward, batch);
         if let Some(layout) = self.within.as_ref().map(|partition| &partition.layout) {
@@ -100,61 +100,61 @@ impl Source {
         }
     }
 
-    /// [`ViewCursor::seek_rows`], where all that the cursor has is within the partition.
+    /// Does [`ViewCursor::seek_rows`] if all of the view is in the partition.
     #[inline]
     pub fn seek_rows(&mut self, key: &[u8], batch: &mut RowBatch) -> Result<bool> {
         if self.within.is_some() { Ok(false) } else { self.cursor.seek_rows(key, batch) }
     }
 
-    /// [`ViewCursor::resume`].
+    /// See [`ViewCursor::resume`].
     pub fn resume(&self, batch: &mut RowBatch) {
         self.cursor.resume(batch);
     }
 
-    /// [`ViewCursor::sequences`].
+    /// See [`ViewCursor::sequences`].
     pub fn sequences(&self) -> (SequenceNumber, SequenceNumber) {
         self.cursor.sequences()
     }
 
-    /// [`ViewCursor::go_to`].
+    /// See [`ViewCursor::go_to`].
     pub fn go_to(&mut self, place: RowPlace) -> Result<()> {
         self.cursor.go_to(place)
     }
 
-    /// [`ViewCursor::is_last_with`].
+    /// See [`ViewCursor::is_last_with`].
     pub fn is_last_with(&mut self, prefix_len: usize) -> bool {
         self.cursor.is_last_with(prefix_len)
     }
 
-    /// [`ViewCursor::go_past`].
+    /// See [`ViewCursor::go_past`].
     pub fn go_past(&mut self) {
         self.cursor.go_past();
     }
 }
 
-/// A run that must be sought in by itself costs a seek about as much as it costs so many gets.
+/// Gets that one seek in an unindexed run counts as.
 const GETS_PER_SEEK: u64 = 4;
 
-/// How many partitions a chain keeps ready for the next time it enters them.
+/// Maximum partitions whose cursors are kept for reuse.
 const KEPT: usize = 64;
 
-/// All partitions of a version, shown as one cursor over keys that are not deleted.
+/// A cursor over the keys of a version that are not deleted.
 #[derive(Debug)]
 pub struct PartitionConcatIter {
     version: Arc<Version>,
     snapshot: SequenceNumber,
-    /// The open partition, its place in `kept`, and whether it has range tombstones; nothing before the first seek.
+    /// Open partition, its index in `kept`, and whether it has range tombstones; `open` is `None`
+    /// before the first seek.
     index: usize,
     open: Option<usize>,
     has_tombstones: bool,
-    /// Partitions that were open, and their indexes.
     kept: Vec<Merge<Source>>,
     kept_indexes: Vec<usize>,
-    /// Which of them makes room next.
+    /// Last slot of `kept` that was replaced.
     next_victim: usize,
 }
 
-/// How to enter a partition.
+/// Where to enter a partition.
 #[derive(Clone, Copy)]
 enum Entry<'a> {
     At(&'a [u8]),
@@ -164,7 +164,6 @@ enum Entry<'a> {
 }
 
 impl PartitionConcatIter {
-    /// A cursor over all runs of `version`, at `snapshot`.
     pub fn new(version: Arc<Version>, snapshot: SequenceNumber) -> PartitionConcatIter {
         PartitionConcatIter {
             version,
@@ -178,12 +177,11 @@ impl PartitionConcatIter {
         }
     }
 
-    /// Whether this is the version it reads.
     pub fn is_over(&self, version: &Arc<Version>) -> bool {
         Arc::ptr_eq(&self.version, version)
     }
 
-    /// Sets the snapshot; the cursor is not valid then.
+    /// Sets the snapshot. The cursor becomes invalid.
     pub fn set_snapshot(&mut self, snapshot: SequenceNumber) {
         self.leave();
         self.snapshot = snapshot;
@@ -192,14 +190,13 @@ impl PartitionConcatIter {
         }
     }
 
-    /// Lets go of the blocks of the open partition, but not of its cursors.
+    /// Releases the open partition's blocks, but keeps its cursors.
     fn leave(&mut self) {
         if let Some(at) = self.open.take() {
             self.kept[at].reset(|source| source.cursor.release());
         }
     }
 
-    /// Opens a partition in place of the present one.
     fn open(&mut self, index: usize) -> Result<()> {
         self.leave();
         let partition = &self.version.partitions[index];
@@ -242,7 +239,7 @@ impl PartitionConcatIter {
         }
     }
 
-    /// Counts a seek as a read of each run of the open partition that stands apart.
+    /// Counts a seek as a read of each unindexed run of the open partition.
     #[inline]
     fn count_seek(&self, key: &[u8]) {
         let apart = &self.version.partitions[self.index].apart;
@@ -275,7 +272,7 @@ impl PartitionConcatIter {
                 && self.version.partitions[self.index].newest_covering(entry.key, self.snapshot) > entry.sequence
     }
 
-    /// Goes on to the first key that is not deleted, into later partitions if need be.
+    /// Moves forward to the first key that is not deleted, into later partitions if needed.
     #[inline]
     fn settle_forward(&mut self) -> Result<()> {
         loop {
@@ -313,10 +310,12 @@ impl PartitionConcatIter {
     }
 }
 
-/// Rows decoded ahead, for whoever looks after the batches. What range tombstones of runs delete must be found row by row.
+/// Rows decoded ahead, for callers that manage batches. Range tombstones of runs require row by row
+/// reads.
 impl PartitionConcatIter {
-    /// Seeks in one go, where a key's partition has one source, and decodes rows from there on if the batch says that some are likely to be wanted.
-    /// Returns whether the cursor stands on a row then, which is that of the batch if that has any; if not, it stands nowhere.
+    /// Seeks in one pass, if the key's partition has one source, and decodes following rows if the
+    /// batch expects them. Returns whether the cursor is on a row; on false its position is
+    /// undefined.
     #[inline]
     pub fn seek_rows(&mut self, key: &[u8], batch: &mut RowBatch) -> Result<bool> {
         let index = self.version.find(key);
@@ -333,7 +332,6 @@ impl PartitionConcatIter {
         Ok(is_there)
     }
 
-    /// The source of the open partition that comes first, and the one after it.
     pub fn first_two(&mut self, forward: bool) -> Option<(&mut Source, Option<&Source>)> {
         if self.has_tombstones {
             return None;
@@ -341,23 +339,21 @@ impl PartitionConcatIter {
         self.merge_mut()?.first_two(forward)
     }
 
-    /// Whether no range tombstone of the open partition deletes anything.
+    /// Returns true if the open partition has no range tombstones.
     pub fn is_plain(&self) -> bool {
         self.open.is_some() && !self.has_tombstones
     }
 
-    /// The sources of the open partition.
     pub fn sources(&mut self) -> &mut [Source] {
         self.merge_mut().map(|merge| merge.sources().0).unwrap_or_default()
     }
 
-    /// Where the open partition begins and ends.
     pub fn bounds(&self) -> (&[u8], Option<&[u8]>) {
         let layout = &self.version.partitions[self.index].layout;
         (&layout.start, layout.end.as_deref())
     }
 
-    /// Goes on with sources that have been moved: see [`Merge::restore`].
+    /// Continues with moved sources: see [`Merge::restore`].
     pub fn restore(&mut self, forward: bool) -> Result<()> {
         if let Some(merge) = self.merge_mut() {
             merge.restore();

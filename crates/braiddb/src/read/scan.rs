@@ -1,7 +1,8 @@
-//! A scan: memtables and partitions together, at one snapshot, without what is deleted.
+//! Scans memtables and partitions at one snapshot, without deleted keys.
 //!
-//! The partitions leave out their own deleted keys. Here remain the tombstones and range tombstones of memtables. A range
-//! tombstone of a memtable deletes everything older that it covers, so older sources jump over its whole range.
+//! Partitions omit their own deleted keys. This file applies tombstones and range tombstones of
+//! memtables. A memtable's range tombstone deletes all older entries it covers, so older sources
+//! skip its whole range.
 
 use super::{BatchMerger, Merge, PartitionConcatIter, PartitionSource, ReadState, ahead};
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 };
 use std::{ops::ControlFlow, sync::Arc};
 
-/// After that many vain attempts to decode ahead, there are 2 to this power of steps before the next.
+/// Maximum exponent of the pause after failed attempts to decode ahead: 2^6 steps.
 const PAUSE_SHIFT_MAX: u32 = 6;
 
 #[derive(Debug)]
@@ -20,7 +21,6 @@ pub enum Source {
     Partitions(PartitionConcatIter, SequenceNumber),
 }
 
-/// Forwards a call to whichever source it is.
 macro_rules! forward {
     ($self:expr, $cursor:ident => $call:expr) => {
         match $self {
@@ -31,12 +31,11 @@ macro_rules! forward {
 }
 
 impl Source {
-    /// Whether it is a cursor over this memtable.
     fn is_over(&self, memtable: &Arc<Memtable>) -> bool {
         matches!(self, Source::Memtable(cursor, _) if cursor.is_over(memtable))
     }
 
-    /// [`MemtableCursor::expect_seek`].
+    /// See [`MemtableCursor::expect_seek`].
     #[inline]
     fn expect_seek(&mut self, key: &[u8]) {
         if let Source::Memtable(cursor, _) = self {
@@ -44,14 +43,14 @@ impl Source {
         }
     }
 
-    /// [`MemtableCursor::expect_no_seek`].
+    /// See [`MemtableCursor::expect_no_seek`].
     fn expect_no_seek(&mut self) {
         if let Source::Memtable(cursor, _) = self {
             cursor.expect_no_seek();
         }
     }
 
-    /// No entry of this source has a higher sequence number.
+    /// Returns an upper bound of the source's sequence numbers.
     fn max_sequence(&self) -> SequenceNumber {
         match self {
             Source::Memtable(_, max) | Source::Partitions(_, max) => *max,
@@ -97,7 +96,8 @@ impl Cursor for Source {
     }
 }
 
-/// The sources of a state, and the range tombstones of its memtables. Of those in `kept`, cursors over the same memtables are used again.
+/// Creates the sources of a state and collects the range tombstones of its memtables. Reuses
+/// cursors in `kept` over the same memtables.
 fn sources(
     state: &ReadState,
     snapshot: SequenceNumber,
@@ -114,7 +114,7 @@ fn sources(
         }
         flushed = flushed.min(memtable.min_sequence().saturating_sub(1));
         if memtable.entry_count() > 0 {
-            // The active memtable still grows: all that is known is that no shown entry is past the snapshot.
+            // The active memtable grows, so the only bound is the snapshot.
             let max = if Arc::ptr_eq(memtable, &state.active) { snapshot } else { memtable.max_sequence() };
             let at = kept.iter().position(|source| source.is_over(memtable));
             let cursor = match at.map(|at| kept.swap_remove(at)) {
@@ -127,26 +127,26 @@ fn sources(
             sources.push(Source::Memtable(cursor, max));
         }
     }
-    // The partitions come last: see `reset`.
+    // Partitions come last: see `reset`.
     sources.push(Source::Partitions(concat, flushed));
     sources
 }
 
-/// Where so many rows of one source come before the first of another, rows of others are met one by one: to decode ahead what all have, and
-/// merge that, takes longer than they do. So are the first few in most scans, which may be short. But only where blocks are read in place: in the cache, the cursor's uses of them would be counted beside
-/// those of the batch, and a scan's blocks be taken for ones that are read again and again.
+/// Minimum rows of one source before another's first row to pass other sources' rows one by one.
+/// Below it, merging all sources is cheaper, except in a scan's first steps. Applies only where
+/// blocks are read in place: cached blocks would be counted twice and seem frequently read.
 const ALONE_ROWS_MIN: u32 = 8;
 
-/// So many steps to rows of others, and on from them, are made one by one in a scan however close they are.
+/// Maximum rows of other sources that a scan passes one by one even though they are close.
 const MET_MAX: u32 = 8;
 
-/// In so many scans after one with that many, they are not.
+/// Scans after one that reached [`MET_MAX`] in which none is passed so.
 const CROWDED_SCANS: u32 = 8;
 
-/// After so many rounds of one strand alone, that source is read by itself.
+/// Consecutive rounds with rows of one batch only, after which that source is read alone.
 const SOLO_ROUNDS_MAX: u32 = 4;
 
-/// The source that comes first, if it is one of the partitions, and the keys that others stand on.
+/// Returns the first source if it is one of the partitions, and the keys of the next ones.
 fn first(merge: &mut Merge<Source>, forward: bool) -> Option<(&mut PartitionSource, [Option<&[u8]>; 2])> {
     match merge.first_two(forward)? {
         (Source::Partitions(concat, _), other) => {
@@ -159,38 +159,39 @@ fn first(merge: &mut Merge<Source>, forward: bool) -> Option<(&mut PartitionSour
 
 /// A cursor over all keys that exist at a snapshot.
 ///
-/// A step has rows decoded ahead, and so has a seek if the scan before it went on. As long as those of one source come before all others, the cursor stands on rows of its batch
-/// from then on, and the merge stands where the batch was begun, until the batch has been passed or the direction changes.
-/// Where sources take turns, each has a batch and the cursor stands on what is picked from all of them: see `ahead.rs`.
+/// While rows of one source come before all others, the cursor is on rows of its batch, and the
+/// merge stays where the batch began, until the batch ends or the direction changes. Where sources
+/// alternate, each has a batch, and the cursor is on the merged rows: see `ahead.rs`.
 #[derive(Debug)]
 pub struct ScanCursor {
     merge: Merge<Source>,
     tombstones: Vec<Arc<RangeTombstoneSet>>,
     snapshot: SequenceNumber,
-    /// Rows ahead of the merge; if it has one to stand on, the cursor stands there.
+    /// Rows ahead of the merge; the cursor is on them if there are any.
     batch: Box<RowBatch>,
-    /// The same of several sources. Never are there rows in both.
+    /// Rows ahead of several sources. Never both have rows.
     merger: BatchMerger,
-    /// Rows are decoded ahead only of keys that begin so.
+    /// Prefix of the keys that are decoded ahead.
     prefix: [u8; 4],
-    /// How many attempts in a row were in vain, and how many steps are made without another.
+    /// Consecutive failed attempts to decode ahead, and steps until the next one.
     vain_attempts: u32,
     pause: u32,
-    /// Whether the last batch of one source ran into the rows of others, and how many rows of the source came before.
+    /// Whether the last batch of one source met rows of others, and its rows before them.
     is_contested: bool,
     alone_rows: u32,
-    /// How many such steps were made to rows of others that are close and on from them, and in how many scans from this one on none is.
+    /// Close rows of others passed one by one in this scan, and scans from this one on that pass
+    /// none.
     met: u32,
     crowded_scans: u32,
-    /// Whether the scan is such a one, and has not begun to merge what all sources have decoded.
+    /// This scan passes none and has not started merged batches yet.
     begins_crowded: bool,
-    /// Whether the scan before has ended already, though the next has not begun.
+    /// The previous scan was ended, and the next has not started.
     has_ended: bool,
 }
 
 impl ScanCursor {
-    /// A cursor over `state` at `snapshot`, which must not be older than what the state keeps. Rows of `tree` are decoded
-    /// ahead, so the cursor is quick within it.
+    /// Creates a cursor over `state` at `snapshot`, which must not be older than the state retains.
+    /// Only rows of `tree` are decoded ahead.
     pub fn new(state: &ReadState, snapshot: SequenceNumber, tree: TreeId) -> ScanCursor {
         let concat = PartitionConcatIter::new(Arc::clone(&state.version), snapshot);
         let mut tombstones = Vec::new();
@@ -213,8 +214,8 @@ impl ScanCursor {
         }
     }
 
-    /// Makes it a cursor over `state` at `snapshot`, not valid yet. What it has of the version and of memtables is kept as far as they are
-    /// the same.
+    /// Changes to another state and snapshot; the cursor becomes invalid. Reuses cursors of the
+    /// same version and memtables.
     pub fn reset(&mut self, state: &ReadState, snapshot: SequenceNumber) {
         self.end();
         self.has_ended = true;
@@ -235,7 +236,7 @@ impl ScanCursor {
         self.merge.set_sources(sources(state, snapshot, concat, &mut kept, &mut self.tombstones));
     }
 
-    /// The newest range tombstone of a memtable that deletes the current entry, and its range.
+    /// Returns the newest memtable range tombstone that deletes the current entry, and its range.
     fn deleting(&self) -> Option<(SequenceNumber, &[u8], &[u8])> {
         let entry = self.merge.entry();
         let mut newest = None;
@@ -276,19 +277,19 @@ impl ScanCursor {
 }
 
 impl ScanCursor {
-    /// Moves to the next row (or going backward the one before) if that is decoded already.
+    /// Moves to the next row in this direction if it is already decoded.
     #[inline]
     pub fn step_ahead(&mut self, forward: bool) -> bool {
         self.batch.step(forward) || self.merger.step(forward)
     }
 
-    /// Whether the row it stands on was decoded ahead.
+    /// Returns true if the current row was decoded ahead.
     #[inline]
     pub fn is_ahead(&self) -> bool {
         self.batch.is_on_row() || self.merger.is_on_row()
     }
 
-    /// Internal key and value of the row it stands on, if that was decoded ahead.
+    /// Returns internal key and value of the current row if it was decoded ahead.
     #[inline]
     pub fn row_ahead(&self) -> Option<(&[u8], &[u8])> {
         match self.batch.row() {
@@ -297,14 +298,14 @@ impl ScanCursor {
         }
     }
 
-    /// Internal key and value of the row it stands on, if that was decoded ahead with others of one source.
+    /// Returns internal key and value of the current row if it is in the batch of one source.
     #[inline(always)]
     pub fn row_in_batch(&self) -> Option<(&[u8], &[u8])> {
         self.batch.row()
     }
 
-    /// Shows the row it stands on and those that come after it, as far as they were decoded ahead with others of one source, until `visit`
-    /// breaks: how many steps that took, and what `visit` said last. `None` if it stands on none that was, or they go in another direction.
+    /// Passes the current and later rows in the batch of one source to `visit`, until it breaks.
+    /// Returns the steps and the last result; `None` without rows in this direction.
     #[inline]
     pub fn visit_batch<B>(
         &mut self,
@@ -314,19 +315,20 @@ impl ScanCursor {
         (self.batch.is_on_row() && self.batch.is_forward() == forward).then(|| self.batch.visit(visit))
     }
 
-    /// Internal key of the row it stands on, if that was decoded ahead with others of one source.
+    /// Returns the internal key of the current row if it is in the batch of one source.
     #[inline]
     pub fn key_in_batch(&self) -> Option<&[u8]> {
         self.batch.key()
     }
 
-    /// How many rows after this one, in order, have been decoded ahead and have internal keys that are kept.
+    /// Returns the number of decoded rows after the current one, in order, whose internal keys
+    /// satisfy `is_kept`.
     pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
         if self.batch.is_on_row() { self.batch.rows_after(is_kept) } else { self.merger.rows_after(is_kept) }
     }
 
-    /// Whether all rows after this one are known to have keys that differ from its own within so many bytes: where one source
-    /// alone is left, and that without a move.
+    /// Returns true if all later rows are known to differ from the current key within `prefix_len`
+    /// bytes. Known only if one source is left, and without moving it.
     pub fn is_last_with(&mut self, prefix_len: usize) -> bool {
         if self.is_ahead() {
             return false;
@@ -340,8 +342,9 @@ impl ScanCursor {
         }
     }
 
-    /// [`Cursor::seek`] for who will go on as far as the scan before, if that went on at all: where a partition has one source, its rows are decoded
-    /// ahead from the first one on, as far as they come before those of memtables.
+    /// Does [`Cursor::seek`] for callers that will scan about as far as last time. If a partition
+    /// has one source, its rows are decoded ahead from the first one, up to the memtables' next
+    /// row.
     #[inline]
     pub fn seek_rows(&mut self, key: &[u8]) -> Result<()> {
         self.restart();
@@ -350,14 +353,14 @@ impl ScanCursor {
             merge.seek(key)?;
             return self.settle(true);
         }
-        // The lines of memtables come while the partitions are sought in.
+        // Prefetch the memtables' lines during the seek in partitions.
         merge.sources().0.iter_mut().for_each(|source| source.expect_seek(key));
-        // The partitions are the last source: see `sources`.
+        // Partitions are the last source: see `sources`.
         let is_there = merge.seek_last_by(key, |source| match source {
             Source::Partitions(concat, _) => concat.seek_rows(key, batch),
             Source::Memtable(..) => Ok(false),
         });
-        // A seek that failed stands nowhere.
+        // After a failed seek the position is undefined.
         let is_there = is_there.inspect_err(|_| {
             batch.release();
             merge.sources().0.iter_mut().for_each(Source::expect_no_seek);
@@ -370,8 +373,8 @@ impl ScanCursor {
         self.settle(true)
     }
 
-    /// Whether the row that comes first is that of the batch, of which those are kept then that come before the rows of others. If not, all are
-    /// kept for later.
+    /// Returns true if the batch has the first row; keeps its rows before those of others. If not,
+    /// all are put aside.
     #[inline]
     fn stand_on_batch(&mut self) -> bool {
         if !self.batch.is_on_row() {
@@ -389,20 +392,20 @@ impl ScanCursor {
         true
     }
 
-    /// The row it stands on, which was not decoded ahead.
+    /// Returns the current row if it was not decoded ahead.
     #[inline]
     pub fn entry_there(&self) -> EntryRef<'_> {
         self.merge.entry()
     }
 
-    /// Moves to the next entry without decoding rows ahead, so that [`ScanCursor::entry_there`] tells all of it. For who has done
-    /// nothing else since a seek.
+    /// Moves to the next entry without decoding ahead, so that [`ScanCursor::entry_there`] is
+    /// complete. Call it only after a seek.
     pub fn next_entry(&mut self) -> Result<()> {
         self.merge.next()?;
         self.settle(true)
     }
 
-    /// Ends a scan before a seek, unless that was done.
+    /// Ends the previous scan before a seek, once.
     #[inline]
     fn restart(&mut self) {
         if !std::mem::take(&mut self.has_ended) {
@@ -410,7 +413,7 @@ impl ScanCursor {
         }
     }
 
-    /// Ends a scan. How far it went tells how far the next one is likely to go.
+    /// Ends a scan. Its length predicts that of the next one.
     #[inline]
     fn end(&mut self) {
         (self.is_contested, self.alone_rows) = (false, 0);
@@ -448,8 +451,8 @@ impl ScanCursor {
         }
         let goes_on = may_fill && self.merge.is_forward() == forward;
         if goes_on && self.alone_rows >= ALONE_ROWS_MIN && !self.batch.is_pinning() {
-            // Past the row of another source, which comes next or is the one it stands on, that one may be alone again. If not, all are
-            // decoded next time.
+            // After the other source's row, this source may be alone again. If not, the next step
+            // decodes all sources.
             self.is_contested = false;
             self.alone_rows = if was_ahead { self.alone_rows } else { 0 };
             self.batch.interrupt();
@@ -468,16 +471,16 @@ impl ScanCursor {
         self.step_merge(forward)
     }
 
-    /// Whether the row of another source that comes next, or is the one it stands on, is passed by itself, with rows of the batch after it. Where
-    /// there are few such rows, all sources would be decoded in vain.
+    /// Returns true if the other source's next or current row is passed alone while the batch keeps
+    /// its later rows. Decoding all sources would not pay where such rows are rare.
     fn is_met(&self, forward: bool) -> bool {
         let is_aside = self.merge.is_forward() == forward && self.batch.aside(forward).is_some();
         let is_rare = self.alone_rows >= ALONE_ROWS_MIN || (self.met < MET_MAX && self.crowded_scans == 0);
         is_aside && is_rare && !self.batch.is_pinning()
     }
 
-    /// A step to the row of another source, or from there, with rows of the batch kept for after it. The merge goes where the step leads; where
-    /// that is one of those rows, the batch goes on.
+    /// Steps to or from a row of another source; the batch keeps its later rows and continues at
+    /// the first that the merge reaches.
     fn step_past_other(&mut self, was_ahead: bool, forward: bool) -> Result<()> {
         self.met += u32::from(self.alone_rows < ALONE_ROWS_MIN);
         let is_to_other = was_ahead || std::mem::take(&mut self.is_contested);
@@ -504,7 +507,8 @@ impl ScanCursor {
         Ok(())
     }
 
-    /// Has the batch's source, which stands where it was begun, stand on the first of the rows kept for later, and the merge on what comes first.
+    /// Moves the batch's source from its start to the first row put aside, and the merge to its
+    /// first row.
     fn go_aside(&mut self, place: RowPlace, forward: bool) -> Result<()> {
         first(&mut self.merge, forward).map_or(Ok(()), |(source, _)| source.go_to(place))?;
         if let Some(Source::Partitions(concat, _)) = self.merge.sources().0.last_mut() {
@@ -514,7 +518,6 @@ impl ScanCursor {
         self.settle(forward)
     }
 
-    /// A step of the cursors.
     #[inline]
     fn step_merge(&mut self, forward: bool) -> Result<()> {
         if forward {
@@ -525,7 +528,7 @@ impl ScanCursor {
         self.settle(forward)
     }
 
-    /// Decodes rows of the source that comes first, as far as they come before those of others. Returns whether there is one.
+    /// Decodes rows of the first source up to the others' next row. Returns false without rows.
     fn fill(&mut self, forward: bool) -> bool {
         if let Some((source, others)) = first(&mut self.merge, forward) {
             source.fill(forward, &mut self.batch);
@@ -538,7 +541,7 @@ impl ScanCursor {
         self.batch.is_on_row()
     }
 
-    /// A step from the strands' present row, with what has been decoded or without.
+    /// Steps from the merged batches' current row.
     fn step_strands(&mut self, forward: bool) -> Result<()> {
         if self.merger.is_forward() != forward {
             return self.turn_from_strands(forward);
@@ -557,7 +560,7 @@ impl ScanCursor {
         self.settle(forward)
     }
 
-    /// The same where the direction changes.
+    /// Reverses the direction of merged batches.
     fn turn_from_strands(&mut self, forward: bool) -> Result<()> {
         let key = self.merger.row().map(|(key, _)| key.to_vec()).unwrap_or_default();
         self.merger.release();
@@ -572,7 +575,7 @@ impl ScanCursor {
         self.settle(forward)
     }
 
-    /// Where rows must be looked at one by one, decoding ahead is tried less and less often.
+    /// After failed attempts, decoding ahead is tried less and less often.
     fn judge(&mut self, was_worth_it: bool) {
         if was_worth_it {
             self.vain_attempts = 0;
@@ -626,7 +629,8 @@ impl Cursor for ScanCursor {
     #[inline]
     fn entry(&self) -> EntryRef<'_> {
         match self.row_ahead() {
-            // Of such a row nothing else is asked: it is there, and nothing newer hides it.
+            // Rows decoded ahead are visible plain values, so the snapshot can serve as their
+            // sequence number.
             Some((key, value)) => EntryRef { key, sequence: self.snapshot, kind: EntryKind::Value, value },
             None => self.merge.entry(),
         }

@@ -1,4 +1,4 @@
-//! The rows of one source of a scan, decoded ahead and ready to be merged.
+//! Rows of one source of a scan, decoded ahead for merging.
 
 use crate::{
     base::{Beyond, ROW_LANES, RowSlots, SequenceNumber, near_lane},
@@ -7,7 +7,6 @@ use crate::{
 };
 use std::cmp::Ordering;
 
-/// The rows of one source.
 #[derive(Debug)]
 pub enum Batch {
     Entries(EntryBatch),
@@ -45,11 +44,11 @@ impl Batch {
     }
 }
 
-/// A row as it is merged: its head, and the rest in one number, since items are mostly copied.
+/// A row to merge: its head, and all else in one number, since items are copied often.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Item {
     pub head: u64,
-    /// Lane in the lowest byte, strand above; then whether it is a tombstone.
+    /// Bits 0 to 7: lane; 8 to 15: batch; 16: tombstone.
     tag: u64,
 }
 
@@ -59,7 +58,6 @@ impl Item {
         Item { head: 0, tag: u64::from(is_tombstone) << 16 | u64::from(scan_batch) << 8 | lane as u64 }
     }
 
-    /// The same row with another head.
     #[inline(always)]
     pub fn with_head(self, head: u64) -> Item {
         Item { head, ..self }
@@ -84,9 +82,9 @@ impl Item {
 /// How heads are taken: the first bytes of a key as a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads {
-    /// What all keys have in common at least; heads are taken after it.
+    /// Bytes to skip: a prefix that all keys share.
     pub prefix_len: usize,
-    /// If not, heads are inverted, so that lesser ones always come first.
+    /// If false, heads are inverted, so that smaller ones always come first.
     pub is_forward: bool,
 }
 
@@ -101,41 +99,40 @@ impl Heads {
         head ^ if self.is_forward { 0 } else { u64::MAX }
     }
 
-    /// Which of two keys comes first.
     pub fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
         if self.is_forward { a.cmp(b) } else { b.cmp(a) }
     }
 }
 
-/// Zeros stand for what is missing.
+/// Missing bytes count as zero.
 fn short_head(bytes: &[u8]) -> u64 {
     bytes.iter().zip((0..8).rev()).fold(0, |head, (&byte, place)| head | u64::from(byte) << (8 * place))
 }
 
-/// A round mostly takes fewer rows than these of a strand that has others after them.
+/// Rows that a round mostly takes fewer than, from a batch with more rows.
 const NEAR: usize = 7;
 
-/// A batch, and how far it has been merged.
+/// A batch and its progress in the merge.
 #[derive(Debug)]
 pub struct ScanBatch {
     pub batch: Batch,
     index: u8,
-    /// The rows of the batch in the order in which they come. Heads are read in one go, since a merge that waited for each
-    /// key would wait for memory each time.
+    /// Rows of the batch in scan order. Heads are read in one pass, to overlap the memory waits for
+    /// keys.
     items: [Item; ROW_LANES],
     count: usize,
-    /// How many have been passed, and how many are when the round is over.
+    /// Rows merged before this round, and at its end.
     at: usize,
     passed: usize,
-    /// The least and the greatest sequence number that its rows can have, and whether they are known one by one.
+    /// Range of the rows' sequence numbers, and whether each is decoded.
     sequences: (SequenceNumber, SequenceNumber),
     has_sequences: bool,
-    /// Whether it has begun with rows that nobody has asked about yet.
+    /// New rows since the last [`ScanBatch::take_news`].
     has_news: bool,
 }
 
 impl ScanBatch {
-    /// One that has no rows. `index` is its place among others.
+    /// Creates a batch without rows. `index` is its position among all batches.
     pub fn new(batch: Batch, index: u8) -> ScanBatch {
         let items = [Item::default(); ROW_LANES];
         ScanBatch {
@@ -151,17 +148,15 @@ impl ScanBatch {
         }
     }
 
-    /// Says what sequence numbers its rows can have.
     pub fn set_sequences(&mut self, sequences: (SequenceNumber, SequenceNumber)) {
         self.sequences = sequences;
     }
 
-    /// What sequence numbers its rows can have.
     pub fn sequences(&self) -> (SequenceNumber, SequenceNumber) {
         self.sequences
     }
 
-    /// Says whether the number of each row is to be decoded.
+    /// Sets whether each row's sequence number is decoded.
     pub fn set_has_sequences(&mut self, has_sequences: bool) {
         self.has_sequences = has_sequences;
         if let Batch::Rows(batch) = &mut self.batch {
@@ -169,7 +164,7 @@ impl ScanBatch {
         }
     }
 
-    /// Begins with what is in the batch now.
+    /// Starts with the rows in the batch now.
     pub fn begin(&mut self, heads: Heads) {
         let (mut rest, tombstones) = (self.batch.lanes(), self.batch.tombstones());
         (self.count, self.at, self.has_news) = (rest.count_ones() as usize, 0, true);
@@ -181,7 +176,7 @@ impl ScanBatch {
         self.take_heads(heads);
     }
 
-    /// Takes the heads of all rows anew.
+    /// Takes the heads of all rows again.
     pub fn take_heads(&mut self, heads: Heads) {
         let slots = self.batch.slots();
         for item in &mut self.items[..self.count] {
@@ -189,7 +184,6 @@ impl ScanBatch {
         }
     }
 
-    /// Lets go of all rows, and of the memory they stand in.
     pub fn release(&mut self) {
         match &mut self.batch {
             Batch::Entries(batch) => batch.release(),
@@ -198,7 +192,6 @@ impl ScanBatch {
         (self.count, self.at) = (0, 0);
     }
 
-    /// The same, and lets go of the runs they are of.
     pub fn release_runs(&mut self) {
         self.release();
         if let Batch::Rows(batch) = &mut self.batch {
@@ -206,7 +199,7 @@ impl ScanBatch {
         }
     }
 
-    /// The same as [`ScanBatch::release`], where a scan ends and another begins.
+    /// Releases all rows between two scans.
     pub fn restart(&mut self) {
         let rest = self.items().iter().fold(0, |lanes, item| lanes | 1 << item.lane());
         if let Batch::Rows(batch) = &mut self.batch {
@@ -216,13 +209,13 @@ impl ScanBatch {
         self.release();
     }
 
-    /// The rows that have not been passed.
+    /// Returns the rows not yet merged.
     #[inline]
     pub fn items(&self) -> &[Item] {
         &self.items[self.at..self.count]
     }
 
-    /// The rows that have not been passed and come no later than one of this head and this key, if there is such a limit; to be passed by
+    /// Returns rows not yet merged, up to a limit of head and key; to be passed by
     /// [`ScanBatch::pass_taken`].
     #[inline]
     pub fn take(&mut self, limit: Option<(u64, &[u8])>, heads: Heads) -> &[Item] {
@@ -230,11 +223,11 @@ impl ScanBatch {
         let mut taken = rest.len();
         if let Some((head, key)) = limit {
             if rest.last().is_some_and(|last| last.head > head) {
-                // Counted without a branch that cannot be foretold, and not far past where it mostly ends.
+                // Counted without an unpredictable branch, in few rows if possible.
                 let near = if rest.get(NEAR).is_some_and(|item| item.head > head) { &rest[..NEAR] } else { rest };
                 taken = near.iter().filter(|item| item.head <= head).count();
             }
-            // Of those of the same head, some may come later.
+            // Rows with the limit's head can come after its key.
             let slots = self.batch.slots();
             let is_past = |item: Item| item.head == head && heads.compare(slots.key(item.lane()), key).is_gt();
             while taken > 0 && is_past(rest[taken - 1]) {
@@ -245,51 +238,46 @@ impl ScanBatch {
         &rest[..taken]
     }
 
-    /// Passes what was taken last.
     pub fn pass_taken(&mut self) {
         self.at = self.passed;
     }
 
-    /// Passes the first row.
     pub fn pass_first(&mut self) {
         self.at += 1;
     }
 
-    /// The first row that has not been passed.
     pub fn first(&self) -> Option<Item> {
         self.items().first().copied()
     }
 
-    /// The first and the last row that have not been passed.
     #[inline]
     pub fn ends(&self) -> Option<[Item; 2]> {
         let items = self.items();
         Some([*items.first()?, *items.last()?])
     }
 
-    /// Whether it has begun with other rows since it was asked last.
+    /// Returns true once after new rows arrived.
     #[inline]
     pub fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.has_news)
     }
 
-    /// The key of a row.
     #[inline]
     pub fn key(&self, item: Item) -> &[u8] {
         self.batch.slots().key(item.lane())
     }
 
-    /// A number that says which of two rows of one key is newer.
+    /// Returns a number that orders rows of one key by age.
     pub fn sequence(&self, item: Item) -> SequenceNumber {
         if self.has_sequences { self.batch.slots().sequence(item.lane()) } else { self.sequences.0 }
     }
 
-    /// Whether there may be rows after those that are here, of which nothing is known yet.
+    /// Returns true if more rows can follow.
     pub fn may_have_more(&self) -> bool {
         matches!(self.batch.beyond(), Beyond::More | Beyond::Row(_))
     }
 
-    /// Whether none is left here, though there may be more.
+    /// Returns true if all rows are merged and more can follow.
     pub fn is_used_up(&self) -> bool {
         self.at >= self.count && self.may_have_more()
     }

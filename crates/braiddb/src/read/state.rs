@@ -18,11 +18,9 @@ use std::{
 /// Memtables and version at one moment.
 #[derive(Debug)]
 pub struct ReadState {
-    /// Memtable that takes writes.
     pub active: Arc<Memtable>,
     /// Memtables that wait for their flush, newest first.
     pub frozen: Vec<Arc<Memtable>>,
-    /// Runs and views.
     pub version: Arc<Version>,
     /// Resources that must live as long as this state and all older ones.
     pub garbage: Arc<Garbage>,
@@ -39,7 +37,6 @@ impl ReadState {
         }
     }
 
-    /// Returns all memtables, newest first.
     pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.frozen)
     }

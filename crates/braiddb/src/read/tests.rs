@@ -1,5 +1,3 @@
-//! Tests of the merge, on cursors over vectors.
-
 use super::*;
 use crate::base::{Cursor, EntryKind, EntryRef, Result};
 
