@@ -1,54 +1,53 @@
-//! Which segment a key belongs to: a static search tree over the segments' separators.
+//! Finds the segment of a key: a static search tree over the segments' separators.
 //!
-//! Separators are stripped of the prefix that all have in common. Their next eight bytes, as a big-endian number, are
-//! their **heads**, kept in nodes of 16: the leaves hold all heads in order, each level above samples the first of
-//! every node below. A search counts, node by node, the heads that are at most the query's, by vector instructions;
-//! two cache lines a level, no branch that depends on the data.
+//! Separators are stored without the prefix that all share. Their next eight bytes, as a big-endian
+//! number, are their **heads**, kept in nodes of 16. The leaves hold all heads in order; each level
+//! above has the first head of every node below. In each node a search counts the heads at or below
+//! the query's with vector instructions: two cache lines a level, no data-dependent branch.
 //!
-//! Heads that tie (interleaved trees, long prefixes shared by neighbours) would make a search compare whole
-//! separators. So a node whose heads tie strips its own common prefix too (`skips`). What ties still is bisected by
-//! whole separators.
+//! Equal heads (interleaved trees, long shared prefixes) would make a search compare whole
+//! separators. So a node with equal heads also strips its own common prefix (`skips`). Heads that
+//! are equal even then are bisected by whole separators.
 //!
-//! The first anchor stands for everything below the second: it has no separator.
+//! The first anchor covers everything below the second and has no separator.
 //!
-//! Invariant of a search: in each node it comes to, the query is not less than the first anchor, and less than the
-//! first anchor of the node after it.
+//! INVARIANT of a search: in each visited node, the query is at or above the first anchor and below
+//! the first anchor of the next node.
 
 use super::bits::{common_prefix_len, head};
 use super::simd::{NODE_HEADS, Node, Simd, Task};
 use crate::cache::prefetch;
 use std::cmp::Ordering;
 
-/// The anchors of a view.
 #[derive(Debug)]
 pub(crate) struct Anchors {
     simd: Simd,
-    /// What all separators but the first start with.
+    /// Prefix of all separators but the first.
     prefix: Vec<u8>,
-    /// Its first eight bytes as a number, and the bits of it that count.
+    /// Its first eight bytes as a number, and a mask of the valid bits.
     prefix_head: u64,
     prefix_mask: u64,
-    /// The separators without `prefix`, one after the other; that of anchor i ends at `ends[i]`.
+    /// Separators without `prefix`, concatenated; anchor i ends at `ends[i]`.
     bytes: Vec<u8>,
     ends: Vec<u32>,
-    /// From the root, which is one node, to the leaves.
+    /// From the root, a single node, to the leaves.
     levels: Vec<Level>,
 }
 
 #[derive(Debug)]
 struct Level {
     nodes: Vec<Node>,
-    /// How many bytes past `prefix` a node's heads begin; empty if all are zero.
+    /// Bytes after `prefix` where each node's heads begin; empty if all are zero.
     skips: Vec<u32>,
-    /// How many anchors one head stands for.
+    /// Anchors per head.
     stride: usize,
 }
 
-/// The node of the last level in which a search ends.
+/// Node of the last level where a search ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leaf(u32);
 
-/// Gathers separators in order.
+/// Collects separators in order.
 #[derive(Debug, Default)]
 pub(crate) struct AnchorsBuilder {
     prefix: Vec<u8>,
@@ -57,13 +56,13 @@ pub(crate) struct AnchorsBuilder {
 }
 
 impl AnchorsBuilder {
-    /// A builder for separators that all start with `prefix`, the first alone excepted.
+    /// Creates a builder for separators that all start with `prefix`, except the first.
     pub(crate) fn new(prefix: &[u8]) -> AnchorsBuilder {
         AnchorsBuilder { prefix: prefix.to_vec(), ..AnchorsBuilder::default() }
     }
 
-    /// Adds the separator that is the prefix, then `suffix`; the first must be empty. `None` if it does not come
-    /// after the one before it, or if there are too many.
+    /// Adds the separator prefix + `suffix`; the first must be empty. `None` if it is out of order
+    /// or there are too many.
     pub(crate) fn push(&mut self, suffix: &[u8]) -> Option<()> {
         let in_order = match self.ends.len() {
             0 => suffix.is_empty(),
@@ -78,7 +77,6 @@ impl AnchorsBuilder {
         Some(())
     }
 
-    /// Builds the tree.
     pub(crate) fn finish(mut self, simd: Simd) -> Anchors {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();
@@ -107,25 +105,23 @@ impl AnchorsBuilder {
 }
 
 impl Anchors {
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory.
     pub(crate) fn resident_bytes(&self) -> usize {
         let level_bytes = |level: &Level| std::mem::size_of_val(&level.nodes[..]) + level.skips.len() * 4;
         self.prefix.len() + self.bytes.len() + self.ends.len() * 4 + self.levels.iter().map(level_bytes).sum::<usize>()
     }
 
-    /// A separator, without the prefix.
+    /// Returns a separator without the prefix.
     #[inline]
     fn suffix(&self, anchor: usize) -> &[u8] {
         let from = if anchor == 0 { 0 } else { self.ends[anchor - 1] as usize };
         &self.bytes[from..self.ends[anchor] as usize]
     }
 
-    /// A whole separator.
     pub(crate) fn separator(&self, anchor: usize) -> Vec<u8> {
         if anchor == 0 {
             return Vec::new();
@@ -133,7 +129,7 @@ impl Anchors {
         [&self.prefix, self.suffix(anchor)].concat()
     }
 
-    /// The order of an anchor's separator and a key.
+    /// Compares an anchor's separator with a key.
     pub(crate) fn compare(&self, anchor: usize, key: &[u8]) -> Ordering {
         if anchor == 0 {
             return if key.is_empty() { Ordering::Equal } else { Ordering::Less };
@@ -144,18 +140,18 @@ impl Anchors {
         })
     }
 
-    /// The last anchor whose separator is at most `key`. There must be an anchor.
+    /// Returns the last anchor whose separator is at most `key`. Precondition: there is an anchor.
     pub(crate) fn find(&self, key: &[u8]) -> usize {
         self.simd.run(Find { anchors: self, key })
     }
 
-    /// [`Anchors::find`] within [`Simd::run`].
+    /// Does [`Anchors::find`] within [`Simd::run`].
     #[inline(always)]
     pub(crate) fn find_with(&self, simd: Simd, key: &[u8]) -> usize {
         self.descend(simd, key, 0, &self.levels)
     }
 
-    /// The first half of [`Anchors::find`]: all levels but the last, whose node is asked for.
+    /// First half of [`Anchors::find`]: searches all levels but the last and prefetches its node.
     #[inline(always)]
     pub(crate) fn find_leaf(&self, simd: Simd, key: &[u8]) -> Leaf {
         let Some((last, upper)) = self.levels.split_last() else { return Leaf::default() };
@@ -166,18 +162,18 @@ impl Anchors {
         Leaf(leaf as u32)
     }
 
-    /// The second half.
+    /// Second half: searches the last level.
     #[inline(always)]
     pub(crate) fn find_in_leaf(&self, simd: Simd, key: &[u8], leaf: Leaf) -> usize {
         let last = self.levels.len().saturating_sub(1);
         self.descend(simd, key, leaf.0 as usize, &self.levels[last..])
     }
 
-    /// Goes down some levels from a node of the first of them.
+    /// Searches `levels` from a node of the first one.
     #[inline(always)]
     fn descend(&self, simd: Simd, key: &[u8], mut node: usize, levels: &[Level]) -> usize {
         let Some(rest) = self.strip_prefix(key) else {
-            // Before all but the first anchor, or past all: of whichever nodes.
+            // Before the second anchor, or after all, regardless of nodes.
             let Some(last) = levels.last() else { return node };
             let heads = self.len().div_ceil(last.stride);
             return if key < self.prefix.as_slice() { 0 } else { heads - 1 };
@@ -204,7 +200,7 @@ impl Anchors {
         is_same.then_some(rest)
     }
 
-    /// Where in a node whose heads begin `skip` bytes later.
+    /// Searches a node whose heads begin `skip` bytes later.
     #[cold]
     fn find_past_prefix(&self, level: &Level, node: usize, rest: &[u8], skip: usize) -> usize {
         let (from, to) = self.anchors_of(level, node);
@@ -229,7 +225,7 @@ impl Anchors {
     #[cold]
     fn resolve_tie(&self, level: &Level, node: usize, rest: &[u8], head: i64) -> usize {
         let (from, to) = self.anchors_of(level, node);
-        // Heads past the last are the greatest number there is, which the query's may be too.
+        // Unused heads are the maximum number, which can be the query's too.
         let heads = &level.nodes[node].0[..to - from];
         let (mut low, mut high) = (heads.partition_point(|&h| h < head), heads.partition_point(|&h| h <= head));
         while low < high {
@@ -240,7 +236,7 @@ impl Anchors {
         low.saturating_sub(1)
     }
 
-    /// The heads of a node, as a range of the level's heads.
+    /// Returns a node's range of the level's heads.
     fn anchors_of(&self, level: &Level, node: usize) -> (usize, usize) {
         let heads = self.len().div_ceil(level.stride);
         (node * NODE_HEADS, heads.min((node + 1) * NODE_HEADS))
@@ -276,7 +272,6 @@ impl Anchors {
     }
 }
 
-/// [`Anchors::find`].
 struct Find<'a> {
     anchors: &'a Anchors,
     key: &'a [u8],
@@ -291,7 +286,7 @@ impl Task for Find<'_> {
     }
 }
 
-/// The number whose signed order is the unsigned order of `head`.
+/// Maps the unsigned order of `head` to the signed order.
 #[inline]
 fn as_signed(head: u64) -> i64 {
     (head ^ 1 << 63) as i64
@@ -334,7 +329,7 @@ mod tests {
         }
     }
 
-    /// Numbers whose low bits come first, so that they are spread.
+    /// Returns well spread keys.
     fn spread(i: u64) -> Vec<u8> {
         i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec()
     }

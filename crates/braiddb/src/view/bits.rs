@@ -1,23 +1,24 @@
-//! Where two keys differ: the bit arithmetic below blind search.
+//! Bit differences of keys, the arithmetic of blind search.
 //!
-//! Bits of a key are numbered from its front, the most significant bit of a byte first, and a key goes on with zero
-//! bits after its end. Two sorted keys are told apart by the **first bit that differs**: the smaller has 0 there.
-//! Keys that differ by trailing zero bytes alone have no such bit; their order is that of their lengths.
+//! Bits are numbered from the key's front, most significant bit of a byte first. A key continues
+//! with zero bits after its end. Two sorted keys are distinguished by the **first bit that
+//! differs**: the smaller key has 0 there. Keys that differ only by trailing zero bytes have no
+//! such bit; their lengths order them.
 
 pub(crate) use crate::base::shared_prefix_len as common_prefix_len;
 use std::cmp::Ordering;
 
-/// How many bytes of a query blind search looks at: 255 bits of difference, past the segment's base byte.
+/// Bytes of a query that blind search reads: 255 difference bits after the segment's base byte.
 pub(crate) const WINDOW_BYTES: usize = 32;
 
-/// Bits of so many bytes have numbers of their own: more than a key that is stored can have.
+/// Bytes whose bits have distinct numbers; more than any stored key has.
 const BYTES_NUMBERED: usize = 1 << 28;
 
-/// The bytes of a query that a segment's difference bits may ask for; zero past the query's end. In words whose first byte
-/// is the lowest: so they go from register to register.
+/// Bytes of a query that difference bits can refer to, zero past its end. In words with the first
+/// byte lowest, so that they stay in registers.
 pub(crate) type Window = [u64; WINDOW_BYTES / 8];
 
-/// Whether two keys are the same: word by word, which is quicker than a call for keys of a usual length.
+/// Compares keys word by word, which is faster than a call for usual lengths.
 #[inline(always)]
 pub(crate) fn is_equal(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
@@ -27,7 +28,7 @@ pub(crate) fn is_equal(a: &[u8], b: &[u8]) -> bool {
     a_words.chunks_exact(8).zip(b_words.chunks_exact(8)).all(|(x, y)| x == y) && a_last == b_last
 }
 
-/// Whether a key is two parts, one after the other; without a call if the second has 8 to 16 bytes, whatever it is inlined into.
+/// Returns true if `key` is `first` followed by `rest`. Makes no call if `rest` has 8 to 16 bytes.
 #[inline(always)]
 pub(crate) fn is_joined(key: &[u8], (first, rest): ([u8; 4], &[u8])) -> bool {
     let Some((before, after)) = key.split_first_chunk::<4>() else { return false };
@@ -38,7 +39,7 @@ pub(crate) fn is_joined(key: &[u8], (first, rest): ([u8; 4], &[u8])) -> bool {
     let (Some((start, end)), Some((rest_start, rest_end))) = (ends(after), ends(rest)) else {
         return is_same(after, rest);
     };
-    // The last word may have bytes of the first: so keys of 8 to 16 bytes take two, and none takes them one by one.
+    // The last word may overlap the first, so 8 to 16 bytes take two words and no byte loop.
     (start ^ rest_start) | (end ^ rest_end) == 0 && (rest.len() <= 16 || is_same(after, rest))
 }
 
@@ -47,19 +48,20 @@ fn word(bytes: &[u8; 8]) -> u64 {
     u64::from_ne_bytes(*bytes)
 }
 
-/// Whether they are equal, as a function of its own: its loops take room and registers where they are inlined, and time where they are not needed.
+/// Not inlined: its loops would take registers where they are rarely needed.
 #[inline(never)]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     a == b
 }
 
-/// All bytes, and the last eight of them; `None` if there are not so many.
+/// Returns the key and its last eight bytes; `None` if it is shorter.
 #[inline(always)]
 fn last_word(key: &[u8]) -> Option<(&[u8], &[u8; 8])> {
     Some((key, key.last_chunk::<8>()?))
 }
 
-/// The order of two keys, and the first bit that differs; `None` if they are equal or differ by trailing zeros alone.
+/// Returns the order of two keys and the first bit that differs; `None` if they are equal or differ
+/// only by trailing zeros.
 #[inline]
 pub(crate) fn compare_bits(a: &[u8], b: &[u8]) -> (Ordering, Option<u32>) {
     let at = common_prefix_len(a, b);
@@ -71,25 +73,25 @@ pub(crate) fn compare_bits(a: &[u8], b: &[u8]) -> (Ordering, Option<u32>) {
     }
 }
 
-/// The first bit set in `key` at or after byte `from`.
+/// Returns the first bit set in `key` at or after byte `from`.
 fn first_set_bit(key: &[u8], from: usize) -> Option<u32> {
     let at = from + key[from..].iter().position(|&byte| byte != 0)?;
     Some(bit_number(at, key[at]))
 }
 
-/// The number of the most significant bit of `byte`, which is not zero and stands at byte `at` of a key.
+/// Returns the number of the most significant bit of `byte`, nonzero, at byte `at` of a key.
 fn bit_number(at: usize, byte: u8) -> u32 {
-    // Keys that are stored have at most `MAX_INTERNAL_KEY_LEN` bytes. What is sought may be longer: past all of them is past all of them.
+    // A query can be longer than any stored key: all bits past stored keys may share a number.
     at.min(BYTES_NUMBERED) as u32 * 8 + byte.leading_zeros()
 }
 
-/// The window of `key` from byte `base`.
+/// Returns the window of `key` from byte `base`.
 #[inline(always)]
 pub(crate) fn window(key: &[u8], base: u8) -> Window {
     std::array::from_fn(|word| word_at(key, usize::from(base) + 8 * word))
 }
 
-/// Eight bytes of a key, the first one lowest; zero past its end.
+/// Returns eight bytes of a key, the first one lowest; zero past its end.
 #[inline(always)]
 fn word_at(key: &[u8], from: usize) -> u64 {
     if let Some(bytes) = key.get(from..from + 8).and_then(|bytes| bytes.first_chunk::<8>()) {
@@ -102,7 +104,8 @@ fn word_at(key: &[u8], from: usize) -> u64 {
     }
 }
 
-/// The first eight bytes of `key` after byte `skip` as a number whose order is that of the bytes; zero past the end.
+/// Returns eight bytes of `key` after `skip` bytes as a number with the same order; zero past its
+/// end.
 #[inline]
 pub(crate) fn head(key: &[u8], skip: usize) -> u64 {
     let rest = key.get(skip..).unwrap_or_default();

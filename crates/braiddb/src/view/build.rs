@@ -1,4 +1,4 @@
-//! Building a view over runs by merging their keys.
+//! Builds a view over runs by merging their keys.
 
 use super::builder::ViewBuilder;
 use super::format::ViewMeta;
@@ -10,21 +10,21 @@ use std::{cmp::Ordering, path::Path, sync::Arc};
 /// A range of internal keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// The first key within.
+    /// First key inside.
     pub start: Vec<u8>,
-    /// The first key after; `None` for no end.
+    /// First key after the range; `None` for no end.
     pub end: Option<Vec<u8>>,
 }
 
 impl Bounds {
-    /// Whether `key`, which is not before the start, comes before the end.
+    /// Returns true if `key`, at or after the start, is before the end.
     pub(crate) fn ends_after(&self, key: &[u8]) -> bool {
         self.end.as_deref().is_none_or(|end| key < end)
     }
 }
 
-/// Builds the view file `path`, which must not exist, over those entries of `runs` that lie within `bounds`, by
-/// merging the runs' keys; no values are read.
+/// Builds the view file `path`, which must not exist, over the entries of `runs` within `bounds`.
+/// Merges keys and reads no values.
 pub fn build_view(
     ctx: &TableContext,
     path: &Path,
@@ -45,7 +45,7 @@ pub fn build_view(
     builder.finish()
 }
 
-/// Where the entries of each run that lie at or after the bounds' start begin.
+/// Returns each run's position of the first entry at or after the bounds' start.
 pub(crate) fn start_positions(ctx: &TableContext, runs: &[Arc<Run>], bounds: &Bounds) -> Result<Vec<Position>> {
     let guard = crossbeam_epoch::pin();
     let start = |run: &Arc<Run>| {
@@ -66,7 +66,7 @@ pub(crate) fn start_positions(ctx: &TableContext, runs: &[Arc<Run>], bounds: &Bo
     runs.iter().map(start).collect()
 }
 
-/// What some runs' range tombstones delete.
+/// Range tombstones of some runs.
 pub(crate) struct Covering<'a>(Vec<&'a Arc<Run>>);
 
 impl<'a> Covering<'a> {
@@ -74,34 +74,33 @@ impl<'a> Covering<'a> {
         Covering(runs.iter().filter(|run| !run.range_tombstones().is_empty()).collect())
     }
 
-    /// The sets of them that are not empty.
+    /// Returns the tombstone sets that are not empty.
     pub(crate) fn sets(&self) -> impl Iterator<Item = &'a RangeTombstoneSet> {
         self.0.iter().map(|run| &**run.range_tombstones())
     }
 
-    /// Whether a range tombstone newer than `sequence` covers `key`.
+    /// Returns true if a range tombstone newer than `sequence` covers `key`.
     #[inline]
     pub(crate) fn deletes(&self, key: &[u8], sequence: SequenceNumber) -> bool {
         self.0.iter().any(|run| run.range_tombstones().covering(key).first().is_some_and(|&newest| newest > sequence))
     }
 }
 
-/// An entry of a merge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MergedEntry<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) sequence: SequenceNumber,
     pub(crate) kind: EntryKind,
-    /// Which of the merge's runs.
+    /// Index among the merged runs.
     pub(crate) run: usize,
     pub(crate) position: Position,
 }
 
-/// The keys of runs in one order, up to the bounds' end.
+/// Merges the keys of runs up to the bounds' end.
 #[derive(Debug)]
 pub(crate) struct KeyMerge {
     scans: Vec<KeyScan>,
-    /// Those that are not at their end.
+    /// Scans not at their end.
     order: MergeOrder,
     bounds: Bounds,
 }
@@ -118,7 +117,7 @@ impl KeyMerge {
         Ok(KeyMerge { scans, order, bounds })
     }
 
-    /// The least entry; `None` at the end.
+    /// Returns the smallest entry; `None` at the end.
     #[inline]
     pub(crate) fn peek(&self) -> Option<MergedEntry<'_>> {
         let run = self.order.first()?;
@@ -127,7 +126,7 @@ impl KeyMerge {
         Some(MergedEntry { key, sequence, kind, run, position: scan.position() })
     }
 
-    /// Leaves the least entry behind.
+    /// Moves past the smallest entry.
     pub(crate) fn next(&mut self) -> Result<()> {
         let KeyMerge { scans, order, bounds } = self;
         let Some(run) = order.first() else { return Ok(()) };
@@ -140,7 +139,7 @@ impl KeyMerge {
     }
 }
 
-/// What two scans stand on: by key, newest first.
+/// Orders scans by key, newest first.
 fn compare(scans: &[KeyScan], a: usize, b: usize) -> Ordering {
     let (x, y) = (scans[a].entry(), scans[b].entry());
     x.key.cmp(y.key).then_with(|| y.sequence.cmp(&x.sequence)).then_with(|| a.cmp(&b))

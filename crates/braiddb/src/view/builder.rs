@@ -1,9 +1,9 @@
-//! Building a view from its entries, given in order.
+//! Builds a view from entries given in order.
 //!
-//! Entries gather in a segment until it is full. A new key then starts the next segment. If it is another version of
-//! the last key that finds the segment full, then all versions of that key move to a new segment, so that a chain of
-//! versions is cut only when it alone is longer than a segment: the rest of such a chain stands in continuation
-//! segments, which hold nothing else.
+//! A segment takes entries until it is full; a new key then starts the next one. If another version
+//! of the last key finds it full, all versions of that key move to a new segment. So versions of a
+//! key are divided only if they exceed a segment; the excess fills continuation segments, which
+//! hold nothing else.
 
 use super::format::{Difference, Lane, SEGMENT_LANES, ViewMeta, selector, tag};
 use super::writer::{Anchor, SegmentWriter, difference};
@@ -11,31 +11,32 @@ use crate::base::{EntryKind, Error, FileId, FileNumber, Result, SequenceNumber};
 use crate::table::{Position, Run, TableContext};
 use std::{cmp::Ordering, path::Path, sync::Arc};
 
-/// How many entries a new segment gets, where later folds will insert some: each overflow costs a split.
+/// Entries of a new segment, of at most 32. Later folds insert into the free lanes; an overflow
+/// costs a split.
 pub(crate) const FOLDED_FILL: usize = 30;
 
-/// Builds a view from entries in order.
 #[derive(Debug)]
 pub struct ViewBuilder {
     pub(crate) writer: SegmentWriter,
-    /// How many entries a segment gets before the next key starts another.
+    /// Entries in a segment before the next key starts another.
     fill: usize,
     lanes: Vec<Lane>,
     anchor: Anchor,
-    /// The lane of the last key's newest version.
+    /// Lane of the last key's newest version.
     chain_start: usize,
     pub(crate) last_key: Vec<u8>,
     last_sequence: SequenceNumber,
-    /// Whether `last_key` is the key of the entry before the next.
+    /// `last_key` is the key of the previous entry.
     has_last: bool,
-    /// For the view of one run: the highest sequence number of each segment, or more.
+    /// In the view of one run: an upper bound of each segment's sequence numbers.
     pub(crate) newest_by_segment: Option<Vec<SequenceNumber>>,
-    /// The highest sequence number of `lanes`, or more.
+    /// Upper bound of the sequence numbers in `lanes`.
     newest: SequenceNumber,
 }
 
 impl ViewBuilder {
-    /// A builder of the view file `path`, which must not exist. `positions` are where the runs' entries begin.
+    /// Creates the view file `path`, which must not exist. `positions` are the runs' first entries
+    /// in the view.
     pub fn new(
         ctx: &TableContext,
         path: &Path,
@@ -48,7 +49,7 @@ impl ViewBuilder {
         Ok(ViewBuilder::over(writer, FOLDED_FILL))
     }
 
-    /// A builder over a writer, with `fill` entries a segment.
+    /// Creates a builder over a writer, with `fill` entries a segment.
     pub(crate) fn over(writer: SegmentWriter, fill: usize) -> ViewBuilder {
         assert!((1..=SEGMENT_LANES).contains(&fill));
         ViewBuilder {
@@ -65,15 +66,16 @@ impl ViewBuilder {
         }
     }
 
-    /// A builder of a run's own view.
+    /// Creates a builder for the view inside a run.
     pub(crate) fn in_memory() -> ViewBuilder {
         let mut builder = ViewBuilder::over(SegmentWriter::in_memory(), SEGMENT_LANES);
         builder.newest_by_segment = Some(Vec::new());
         builder
     }
 
-    /// Adds an entry: key order, versions newest first. An older version of the last key is stale whatever `stale`
-    /// says. An entry out of order is an error, since the order comes from disk.
+    /// Adds an entry, in order of key and then newest first. Older versions of the last key are
+    /// stale regardless of `stale`. Returns an error if out of order, since the order comes from
+    /// disk.
     pub fn push(
         &mut self,
         key: &[u8],
@@ -105,18 +107,18 @@ impl ViewBuilder {
         Ok(())
     }
 
-    /// Writes what is left and syncs the file.
+    /// Writes the last segment and syncs the file.
     pub fn finish(mut self) -> Result<ViewMeta> {
         self.flush()?;
         self.writer.finish()
     }
 
-    /// How many entries were pushed.
+    /// Entries added so far.
     pub(crate) fn entries(&self) -> u64 {
         self.writer.entries() + self.lanes.len() as u64
     }
 
-    /// Ends the present segment. The next entry starts one that `separator` leads to; the key before it is not known.
+    /// Ends the segment. The next entry starts one with `separator`; the preceding key is unknown.
     pub(crate) fn start_group(&mut self, separator: Vec<u8>) -> Result<()> {
         self.flush()?;
         self.anchor = Anchor::Separator(separator);
@@ -124,7 +126,7 @@ impl ViewBuilder {
         Ok(())
     }
 
-    /// Writes the present segment, if it has entries.
+    /// Writes the segment if it has entries.
     pub(crate) fn flush(&mut self) -> Result<()> {
         if !self.lanes.is_empty() {
             self.writer.write(&self.lanes, &self.anchor)?;

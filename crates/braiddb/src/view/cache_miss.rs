@@ -1,4 +1,4 @@
-//! What lookups of several keys will need and the cache has not: read at once, rather than one after another.
+//! Reads pages and blocks that lookups of several keys miss in the cache, in one batch.
 
 use super::View;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{ptr, sync::Arc};
 
-/// Something that would have to be read from its file.
+/// A page or block to read from its file.
 #[derive(Clone, Copy, Debug)]
 pub enum CacheMiss<'a> {
     /// A page of a view.
@@ -17,7 +17,7 @@ pub enum CacheMiss<'a> {
 }
 
 impl CacheMiss<'_> {
-    /// What tells it from others.
+    /// Identifies the page or block.
     fn identity(&self) -> (usize, u32) {
         match *self {
             CacheMiss::Page(view, page) => (ptr::from_ref(view).addr(), page),
@@ -40,8 +40,9 @@ impl CacheMiss<'_> {
     }
 }
 
-/// Reads all of these into the cache, as many at once as the system will, each once. What cannot be read, or is damaged, is left to be found so by
-/// whoever needs it. No guard may be held: others could not reclaim meanwhile.
+/// Reads each miss once into the cache, in parallel if the system supports it. Failed reads and
+/// damage are ignored here; the lookup itself will find them. No epoch guard may be held, since it
+/// would block reclamation.
 #[cold]
 pub fn read_misses(vfs: &dyn Vfs, misses: &mut Vec<CacheMiss<'_>>) {
     misses.sort_unstable_by_key(CacheMiss::identity);

@@ -1,14 +1,15 @@
-//! Counting the live entries of a range, without reading them.
+//! Counts the live entries of a range without reading them.
 //!
-//! Who sees all of a view counts by selectors: an entry that is neither stale nor a tombstone is a key. The two ends of the
-//! range are found by search, at one key read each. Short ranges are counted segment by segment. Once as many segments were
-//! counted so as half of the view has, or are to be, all of them are counted once, and the counts are kept, a byte a segment
-//! and a sum for every 16: from then on a range costs its ends, however long it is.
+//! At a snapshot that covers the view, selectors suffice: each entry neither stale nor a tombstone
+//! is a key. Search finds the range's two ends, at one key read each. Short ranges are counted
+//! segment by segment. Once half of the view's segments were counted this way, all are counted, and
+//! the counts are kept: a byte a segment and a sum for every 16. From then on a range costs only
+//! its ends.
 //!
-//! Counts of long ranges are kept too (`count_memo.rs`).
+//! Counts of long ranges are cached too (`count_memo.rs`).
 //!
-//! What a run's own range tombstones delete may stand unmarked (see `run_writer.rs`). So where the runs have any, entries that
-//! may be older than those are read.
+//! Entries deleted by a run's own range tombstones may be unmarked (see `run_writer.rs`). So
+//! entries in reach of those tombstones are read.
 
 use super::build::Covering;
 use super::count_memo::{CountMemo, MemoRange};
@@ -22,14 +23,14 @@ use crossbeam_epoch::Guard;
 use std::ops::{Add, Range, Sub};
 use std::sync::{Arc, OnceLock, atomic::AtomicU64, atomic::Ordering::Relaxed};
 
-/// Counts are summed up once for so many segments.
+/// Segments per sum of counts.
 const SEGMENTS_PER_SUM: usize = 16;
-/// So many segments are counted under one guard.
+/// Segments counted under one epoch guard.
 const SEGMENTS_PER_GUARD: u32 = 256;
-/// In a segment's count: some entries must be resolved.
+/// Flag in a segment's count: entries must be resolved.
 const UNRESOLVED: u8 = 0x80;
 
-/// How many keys there are, and how many segments with entries that only a reader can tell whether they are there.
+/// Keys, and segments with entries that must be resolved to count them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     live: u64,
@@ -53,7 +54,7 @@ impl Sub for Tally {
 }
 
 impl Tally {
-    /// Of lanes whose entries are there.
+    /// Counts live lanes.
     fn of(segment: &Segment<'_>, live: u32) -> Tally {
         let unresolved = live & !segment.unmarked(SELECTOR_RESOLVE);
         Tally { live: live.count_ones().into(), unresolved: u64::from(unresolved != 0) }
@@ -69,31 +70,30 @@ impl Tally {
     }
 }
 
-/// What is counted of a view.
+/// Counts kept for a view.
 #[derive(Debug, Default)]
 pub(super) struct LiveCounts {
-    /// How many segments were counted without it.
+    /// Segments counted without kept counts.
     walked: AtomicU64,
     kept: OnceLock<KeptCounts>,
 }
 
 impl LiveCounts {
-    /// Bytes of memory held.
     pub(super) fn resident_bytes(&self) -> usize {
         let bytes = |kept: &KeptCounts| kept.counts.len() + kept.sums.len() * size_of::<Tally>();
         self.kept.get().map_or(0, |kept| bytes(kept) + kept.memo.resident_bytes())
     }
 }
 
-/// The counts of all segments.
+/// Counts of all segments.
 #[derive(Debug)]
 struct KeptCounts {
-    /// For each segment.
+    /// One for each segment.
     counts: Box<[u8]>,
-    /// What stands before every 16th segment.
+    /// Tally before every 16th segment.
     sums: Vec<Tally>,
     all: Tally,
-    /// Of ranges.
+    /// Cached counts of ranges.
     memo: CountMemo,
 }
 
@@ -112,17 +112,17 @@ impl KeptCounts {
         }
     }
 
-    /// What stands before a segment, which is there.
+    /// Returns the tally before an existing segment.
     fn before(&self, segment: u32) -> Tally {
         let sum = segment as usize / SEGMENTS_PER_SUM;
         self.sums[sum] + Tally::of_bytes(&self.counts[sum * SEGMENTS_PER_SUM..segment as usize])
     }
 }
 
-/// A segment, and the lane of the first key that is at least the one looked for; the entry count if there is none.
+/// A segment and the lane of the first key at or above the query; the entry count if there is none.
 type End<'a> = (u32, Segment<'a>, usize);
 
-/// Finds both ends of a range; what one waits for is asked for together with what the other does. `None` if there is nothing.
+/// Finds both ends of a range, and overlaps their memory waits. `None` for an empty view.
 struct FindEnds<'a> {
     view: &'a View,
     runs: &'a [Arc<Run>],
@@ -159,7 +159,7 @@ impl<'a> Task for FindEnds<'a> {
                     let key = view.entry(runs, *number, segment, candidate, guard)?.key;
                     correct(segment, candidate, compare_counted(keys[index], key)).lane
                 }
-                // By bisection; and what is wrong is told there.
+                // Bisects, and reports damage.
                 None => view.find_with_guard(runs, *number, segment, keys[index], guard)?.lane,
             };
         }
@@ -167,21 +167,22 @@ impl<'a> Task for FindEnds<'a> {
     }
 }
 
-/// A view's runs, and what they delete as ranges.
+/// A view's runs and range tombstones.
 struct Counted<'a> {
     view: &'a View,
     runs: &'a [Arc<Run>],
     covering: Covering<'a>,
-    /// The newest of their range tombstones.
+    /// Newest range tombstone.
     newest: SequenceNumber,
-    /// Where there are entries that may be deleted and not marked so: segments, in order and apart.
+    /// Disjoint sorted segments whose entries may be deleted without a mark.
     suspect: Vec<Range<u32>>,
 }
 
 impl View {
-    /// How many keys of `start..end` there are for who sees each key's newest version. `None` if some of them must be resolved to tell.
+    /// Counts the keys of `start..end` at the newest snapshot. `None` if entries must be resolved.
     ///
-    /// O(log n) once counts are kept: two searches. Before that O(n / 32), and O(n) of what the runs' own range tombstones meet.
+    /// O(log n) with kept counts: two searches. Without them O(n / 32), and O(n) in reach of the
+    /// runs' own range tombstones.
     pub fn count_live(&self, runs: &[Arc<Run>], start: &[u8], end: &[u8], guard: &Guard) -> Result<Option<u64>> {
         let memo = self.live_counts.kept.get().map(|kept| &kept.memo).zip(MemoRange::of(start, end));
         if let Some((memo, range)) = memo
@@ -211,14 +212,13 @@ impl View {
         Ok(Some(tally.live))
     }
 
-    /// [`View::count_live`] from `start` to the key that differs from it in its last byte, which is `end` there, if that was counted
-    /// before and kept.
+    /// Returns the cached count from `start` to the same key with `end` as its last byte.
     #[inline]
     pub fn count_kept(&self, start: &[u8], end: u8) -> Option<u64> {
         self.live_counts.kept.get()?.memo.get(MemoRange::to_byte(start, end)?)
     }
 
-    /// [`View::count_live`] of all that the view has.
+    /// Does [`View::count_live`] for the whole view.
     pub fn count_all_live(&self, runs: &[Arc<Run>]) -> Result<Option<u64>> {
         let tally = match self.live_counts.kept.get() {
             Some(kept) => kept.all,
@@ -229,7 +229,7 @@ impl View {
 }
 
 impl<'a> Counted<'a> {
-    /// Of the entries from `start` to `end`, or of all.
+    /// Prepares to count a range, or all.
     fn new(view: &'a View, runs: &'a [Arc<Run>], range: Option<(&[u8], &[u8])>) -> Counted<'a> {
         let mut counted = Counted { view, runs, covering: Covering::new(runs), newest: 0, suspect: Vec::new() };
         let sets: Vec<_> = counted.covering.sets().collect();
@@ -260,7 +260,7 @@ impl<'a> Counted<'a> {
         }
     }
 
-    /// Of some lanes of a segment.
+    /// Counts some lanes of a segment.
     fn segment(&self, number: u32, segment: &Segment<'_>, lanes: u32, guard: &Guard) -> Result<Tally> {
         let mut live = segment.unmarked(SELECTOR_STALE | SELECTOR_TOMBSTONE) & lanes;
         let after = self.suspect.partition_point(|segments| segments.end <= number);
@@ -283,7 +283,7 @@ impl<'a> Counted<'a> {
         Ok(Tally::of(segment, live))
     }
 
-    /// Of whole segments.
+    /// Counts whole segments.
     fn whole(&self, segments: Range<u32>) -> Result<Tally> {
         let all = self.view.directory.segments();
         let LiveCounts { walked, kept } = &self.view.live_counts;
@@ -301,7 +301,7 @@ impl<'a> Counted<'a> {
         Ok(Tally::of_bytes(&self.bytes(segments)?))
     }
 
-    /// The counts of all segments, from now on kept.
+    /// Counts all segments and keeps the counts.
     fn keep(&self) -> Result<&'a KeptCounts> {
         let kept = &self.view.live_counts.kept;
         if let Some(kept) = kept.get() {
@@ -316,7 +316,7 @@ impl<'a> Counted<'a> {
         let mut counts = Vec::with_capacity(segments.len());
         let mut next = segments.start;
         while next < segments.end {
-            // A guard for few pages at a time: it keeps evicted memory from being used again.
+            // A guard for few pages at a time, since it delays the reuse of evicted memory.
             let guard = crossbeam_epoch::pin();
             let end = segments.end.min(next + SEGMENTS_PER_GUARD);
             for number in next..end {

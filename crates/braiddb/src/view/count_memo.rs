@@ -1,22 +1,22 @@
-//! Counts of ranges that were asked for, kept to be asked for again: what a view holds does not change.
+//! Caches key counts of ranges in a view, which never changes.
 //!
-//! A table of slots of one cache line each, by the hash of the range's start; a later range takes the place of an earlier
-//! one. Kept are ranges of many segments that end where a key differs from their start in its last byte: those of one key of
-//! a multi-tree are such. The bytes are compared, so an answer is exact.
+//! A table of one-line slots by the hash of the range's start; a later range replaces an earlier
+//! one. It holds ranges of several segments whose end differs from their start only in the last
+//! byte, like all values of a multi-tree's key. Bytes are compared, so counts are exact.
 
 use crate::codec::hash64;
 use parking_lot::RwLock;
 
-/// Longer starts are not kept.
+/// Maximum bytes of a start; longer ones are not cached. Makes a slot one cache line.
 const START_LEN_MAX: usize = 46;
-/// The slots are cut into so many shares, each with a lock.
+/// Shares of the table, each with its own lock.
 const SHARES: usize = 16;
-/// There are at most so many slots in a share.
+/// Maximum slots of a share.
 const SHARE_SLOTS_MAX: usize = 4096;
-/// One slot for so many segments.
+/// Segments for each slot.
 const SEGMENTS_PER_SLOT: usize = 2;
 
-/// A range and its count; one that is empty has no length.
+/// A range and its count; `len` 0 if empty.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Slot {
@@ -28,14 +28,14 @@ struct Slot {
 
 const EMPTY: Slot = Slot { keys: 0, len: 0, end: 0, start: [0; START_LEN_MAX] };
 
-/// The counts that are kept of a view.
+/// Cached counts of a view.
 #[derive(Debug)]
 pub(super) struct CountMemo {
     shares: [RwLock<Box<[Slot]>>; SHARES],
     slots: usize,
 }
 
-/// A range as it is kept.
+/// A range that can be cached.
 #[derive(Clone, Copy)]
 pub(super) struct MemoRange<'a> {
     start: &'a [u8],
@@ -44,13 +44,13 @@ pub(super) struct MemoRange<'a> {
 }
 
 impl MemoRange<'_> {
-    /// A range that may be kept; `None` for any other.
+    /// Returns `None` if the range cannot be cached.
     pub(super) fn of<'a>(start: &'a [u8], end: &[u8]) -> Option<MemoRange<'a>> {
         let ((_, front), (last, other)) = (start.split_last()?, end.split_last()?);
         if front == other { MemoRange::to_byte(start, *last) } else { None }
     }
 
-    /// The range from `start` to the key that differs from it in its last byte, which is `end` there, if it may be kept.
+    /// The range from `start` to the same key with `end` as its last byte, if it can be cached.
     #[inline]
     pub(super) fn to_byte(start: &[u8], end: u8) -> Option<MemoRange<'_>> {
         (start.len() <= START_LEN_MAX).then(|| MemoRange { start, end, hash: hash64(start) })
@@ -58,13 +58,12 @@ impl MemoRange<'_> {
 }
 
 impl CountMemo {
-    /// An empty one for a view of so many segments.
+    /// Creates an empty table for a view of `segments` segments.
     pub(super) fn new(segments: u32) -> CountMemo {
         let slots = (segments as usize / SEGMENTS_PER_SLOT / SHARES).clamp(1, SHARE_SLOTS_MAX);
         CountMemo { shares: std::array::from_fn(|_| RwLock::new(vec![EMPTY; slots].into_boxed_slice())), slots }
     }
 
-    /// Bytes of memory held.
     pub(super) fn resident_bytes(&self) -> usize {
         SHARES * self.slots * size_of::<Slot>()
     }
@@ -74,7 +73,7 @@ impl CountMemo {
         (&self.shares[share], (range.hash as u32 as usize) % self.slots)
     }
 
-    /// How many keys the range has, if that is kept.
+    /// Returns the cached count of a range.
     pub(super) fn get(&self, range: MemoRange<'_>) -> Option<u64> {
         let (share, at) = self.place(range);
         let slot = &share.read()[at];
@@ -82,7 +81,7 @@ impl CountMemo {
         (is_it && slot.len > 0).then_some(slot.keys)
     }
 
-    /// Keeps a count.
+    /// Caches a count.
     pub(super) fn put(&self, range: MemoRange<'_>, keys: u64) {
         let (share, at) = self.place(range);
         let mut slot = Slot { keys, len: range.start.len() as u8, end: range.end, ..EMPTY };

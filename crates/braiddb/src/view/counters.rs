@@ -1,4 +1,4 @@
-//! What a thread's reads cost, counted where it is free: in cells of the thread.
+//! Costs of this thread's reads, in thread-local cells.
 
 use std::cell::Cell;
 
@@ -7,12 +7,12 @@ thread_local! {
     static SEGMENTS_READ: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many whole keys this thread's reads of views have compared so far.
+/// Whole keys that this thread's reads of views have compared so far.
 pub fn key_comparisons() -> u64 {
     KEY_COMPARISONS.get()
 }
 
-/// How many segment records this thread's reads of views have looked at so far.
+/// Segment records that this thread's reads of views have read so far.
 pub fn segments_read() -> u64 {
     SEGMENTS_READ.get()
 }

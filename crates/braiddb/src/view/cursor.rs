@@ -1,8 +1,9 @@
 //! A cursor over a view at a snapshot.
 //!
-//! A seek finds its segment by the anchors and its lane by blind search, with one key read. `next` and `prev` then follow
-//! the selectors without comparisons. [`ViewCursor::fill`] decodes ahead; [`ViewCursor::seek_rows`] seeks and decodes.
-//! At or above the view's highest sequence number the record alone decides which lanes show; below it, entries are read.
+//! A seek finds its segment by the anchors and its lane by blind search, with one key read. `next`
+//! and `prev` then follow the selectors without comparisons. [`ViewCursor::fill`] decodes ahead;
+//! [`ViewCursor::seek_rows`] seeks and decodes. If the snapshot covers the view, the record alone
+//! decides which lanes are visible; otherwise entries are read.
 
 use super::find::{FindLane, FindShown, Found, InPlace, Locate, PrefetchRows};
 use super::format::{
@@ -17,46 +18,46 @@ use crate::table::{Moment, PinnedBlock, Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
 
-/// How many rows are decoded ahead at the beginning of a scan.
+/// Rows decoded ahead at the start of a scan.
 const FEW_LANES: usize = 16;
 
-/// Fewer rows than that are passed before what comes after them could be asked for little by little.
+/// Minimum rows of a chunk to spread the prefetches of later rows over them.
 const ROWS_SOON_MIN: usize = 8;
 
-/// A cursor over a view. It holds the view, its runs and one block of each run; it needs no guard.
+/// A cursor over a view. Holds the view, its runs and one block of each run; needs no epoch guard.
 #[derive(Debug)]
 pub struct ViewCursor {
     view: Arc<View>,
     runs: Arc<HeldRuns>,
     snapshot: SequenceNumber,
     sees_all: bool,
-    /// The selector bits of entries that do not show if the snapshot sees all.
+    /// Selector bits of hidden entries, if the snapshot covers the view.
     hidden: u8,
     loaded: Box<Loaded>,
-    /// The segment that comes next, where rows are decoded ahead.
+    /// The next segment, while rows are decoded ahead.
     coming: Box<Loaded>,
-    /// How many rows those who seek go on to read, going by the last of them; none if it read but one.
+    /// Rows that the last scan read after its seek; 0 if it read only one.
     likely: usize,
-    /// Where it stands, if it is valid; the record may be that of another segment by now.
+    /// Position of a valid cursor. The loaded record can be another segment's.
     standing: u32,
     lane: usize,
-    /// The entry it stands on, in place or in the block pinned for its run. None if the cursor is not valid.
+    /// The current entry, in place or in its run's pinned block; `None` if the cursor is invalid.
     present: Option<Present>,
     pins: Vec<Pin>,
 }
 
-/// A segment, and what its record says.
+/// A segment and its parsed record.
 #[derive(Debug)]
 struct Loaded {
-    /// Its number; none if there is no segment here.
+    /// Its number; `None` if empty.
     segment: Option<u32>,
     record: [u8; MAX_RECORD_BYTES],
     count: usize,
-    /// Lanes that hold another version of the key before them.
+    /// Lanes with another version of the previous key.
     same_key: u32,
-    /// Lanes that show if the snapshot sees all.
+    /// Visible lanes, if the snapshot covers the view.
     shown: u32,
-    /// The lanes whose entries have been asked for, and those whose entries will be as rows of a batch are passed.
+    /// Lanes already prefetched, and lanes queued until rows of a batch are passed.
     fetched: u32,
     queued: u32,
 }
@@ -68,7 +69,7 @@ impl Default for Loaded {
 }
 
 impl Loaded {
-    /// Loads a segment's record, unless it is here. Lanes whose selectors have any bit of `hidden` do not show.
+    /// Loads a segment's record unless loaded. Lanes with any bit of `hidden` are invisible.
     fn load(&mut self, view: &View, number: u32, hidden: u8, guard: &Guard) -> Result<()> {
         if self.segment == Some(number) {
             return Ok(());
@@ -80,7 +81,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// [`Loaded::load`] of a record that is at hand, and what it says.
+    /// Does [`Loaded::load`] with a record already read.
     #[inline]
     fn take(&mut self, view: &View, number: u32, hidden: u8, (record, segment): (&[u8], &Segment<'_>)) {
         (self.fetched, self.queued) = (0, 0);
@@ -91,15 +92,15 @@ impl Loaded {
         self.segment = Some(number);
     }
 
-    /// The segment that is here. Precondition: one is.
+    /// Returns the segment. Precondition: one is loaded.
     #[inline(always)]
     fn parsed(&self, view: &View) -> Segment<'_> {
         debug_assert!(self.segment.is_some(), "a segment was loaded");
         Segment::of_copy(&self.record, self.count, view.layout.run_count)
     }
 
-    /// Asks for the entries of some lanes, now or soon, unless that was done before; with the ends of all their blocks, if none of
-    /// them has been read yet.
+    /// Prefetches entries of lanes, now or through `queue`, once each. `with_ends` includes the
+    /// ends of all their blocks: for the first read of these blocks.
     #[inline]
     fn prefetch(
         &mut self,
@@ -121,27 +122,29 @@ impl Loaded {
     }
 }
 
-/// An entry borrowed from a block that the same cursor has pinned, or that stands in place in one of the runs that it holds.
+/// An entry borrowed from a block that the cursor has pinned, or that is read in place in one of
+/// its runs.
 ///
-/// Invariant: whoever changes a cursor's pins clears or replaces its present entry before anything reads it.
+/// INVARIANT: code that changes a cursor's pins clears or replaces its present entry before any
+/// read of it.
 #[derive(Clone, Copy, Debug)]
 struct Present(EntryRef<'static>);
 
 impl Present {
     /// # Safety
     ///
-    /// The block that `entry` borrows from must stay where it is for as long as this value, or a copy, is read.
+    /// The block that `entry` borrows from must not move while this value or a copy is read.
     unsafe fn new(entry: EntryRef<'_>) -> Present {
-        // SAFETY: only the lifetime changes, and the caller vouches for it.
+        // SAFETY: only the lifetime changes; the caller guarantees it.
         Present(unsafe { std::mem::transmute::<EntryRef<'_>, EntryRef<'static>>(entry) })
     }
 }
 
-/// A run's last block that does not stand in place, and its number.
+/// Number and pin of a run's last block that was not read in place.
 type Pin = Option<(u16, PinnedBlock)>;
 
 impl ViewCursor {
-    /// A cursor that is not valid yet. `runs` are those the view was built over.
+    /// Creates an invalid cursor. `runs` are those the view was built over.
     pub fn new(view: Arc<View>, runs: Arc<[Arc<Run>]>, snapshot: SequenceNumber) -> ViewCursor {
         assert_eq!(runs.len(), view.layout.run_count, "the runs are the view's");
         let pins = runs.iter().map(|_| None).collect();
@@ -161,22 +164,24 @@ impl ViewCursor {
         }
     }
 
-    /// Leaves tombstones out, if the snapshot sees all: for who reads no other source that they could hide anything in.
+    /// Hides tombstones if the snapshot covers the view. For callers without older sources, in
+    /// which tombstones would hide entries.
     pub fn hide_tombstones(&mut self) {
         self.hidden |= SELECTOR_TOMBSTONE;
         (self.loaded.segment, self.coming.segment) = (None, None);
     }
 
-    /// Sets the snapshot. The cursor is not valid then.
+    /// Sets the snapshot. The cursor becomes invalid.
     pub fn set_snapshot(&mut self, snapshot: SequenceNumber) {
         self.present = None;
         self.snapshot = snapshot;
         self.sees_all = snapshot >= self.view.meta().max_sequence;
     }
 
-    /// Whether all keys after the present one are known to differ from it within so many bytes, without a look at any.
+    /// Returns true if all later keys are known, without reads, to differ from the current one
+    /// within `prefix_len` bytes.
     pub fn is_last_with(&mut self, prefix_len: usize) -> bool {
-        // What is wrong with it is told to who moves on.
+        // The next move reports damage.
         if !self.sees_all || !self.valid() || self.load(self.standing).is_err() {
             return false;
         }
@@ -192,19 +197,18 @@ impl ViewCursor {
             && between.iter().any(|&difference| difference != SAME_KEY && differs_at(difference))
     }
 
-    /// Lets go of all blocks. The cursor is not valid then.
+    /// Releases all blocks. The cursor becomes invalid.
     pub fn release(&mut self) {
         self.present = None;
         self.pins.iter_mut().for_each(|pin| *pin = None);
     }
 
-    /// Loads a segment's record, unless it is here.
+    /// Loads a segment's record unless loaded.
     #[inline]
     fn load(&mut self, number: u32) -> Result<()> {
         if self.loaded.segment == Some(number) { Ok(()) } else { self.load_other(number, &crossbeam_epoch::pin()) }
     }
 
-    /// The same, if it is not.
     fn load_other(&mut self, number: u32, guard: &Guard) -> Result<()> {
         if self.coming.segment == Some(number) {
             std::mem::swap(&mut self.loaded, &mut self.coming);
@@ -213,7 +217,7 @@ impl ViewCursor {
         self.loaded.load(&self.view, number, self.hidden, guard)
     }
 
-    /// Asks for so many rows of the segment after or before one that is read, or has them asked for soon.
+    /// Prefetches rows of the next segment, now or through `queue`.
     fn prefetch_coming(
         &mut self,
         next: u32,
@@ -223,13 +227,13 @@ impl ViewCursor {
         queue: Option<&mut PrefetchQueue>,
     ) {
         let ViewCursor { view, runs, coming, hidden, .. } = self;
-        // What is wrong with it is told to who comes there.
+        // The move to that segment reports damage.
         if next < view.directory.segments() && coming.load(view, next, *hidden, guard).is_ok() {
             coming.prefetch(view, runs, first_lanes(coming.shown, rows, is_forward), false, queue);
         }
     }
 
-    /// Reads an entry, its block pinned. The present entry is not one any more.
+    /// Reads an entry and pins its block. Clears the present entry.
     #[inline]
     fn read(&mut self, number: u32, lane: usize) -> Result<Present> {
         let ViewCursor { view, runs, loaded, .. } = self;
@@ -237,7 +241,7 @@ impl ViewCursor {
         self.read_at(run, position, self.runs.moment())
     }
 
-    /// Reads the entry at a position, its block pinned. The present entry is not one any more.
+    /// Reads the entry at a position and pins its block. Clears the present entry.
     #[inline]
     fn read_at(&mut self, run: usize, position: Position, moment: Moment) -> Result<Present> {
         self.present = None;
@@ -249,13 +253,14 @@ impl ViewCursor {
                 pinned_entry(pin, position.slot)?
             }
         };
-        // SAFETY: a block in place stands there as long as its run is open, which is held as long as this cursor lives. Any
-        // other is pinned, in memory that does not move, until its pin changes. That is done here, where `present` was cleared
-        // first, and by `release`, which clears it too; `entry` reads nothing else.
+        // SAFETY: a block in place stays there while its run is open, and the cursor holds its
+        // runs. Any other block is pinned in memory that does not move until its pin changes. Only
+        // this function, which cleared `present` first, and `release`, which clears it too, change
+        // pins; `entry` reads nothing else.
         Ok(unsafe { Present::new(entry) })
     }
 
-    /// [`ViewCursor::read_at`] of what a seek found, which may have read it already.
+    /// Does [`ViewCursor::read_at`] for a seek, which may have read the entry already.
     #[inline]
     fn read_found(
         &mut self,
@@ -264,13 +269,13 @@ impl ViewCursor {
         moment: Moment,
     ) -> Result<Present> {
         match entry {
-            // SAFETY: it stands in place, in a run of this cursor, as in `read_at`.
+            // SAFETY: the entry is in place in a run of this cursor, as in `read_at`.
             Some(entry) => Ok(unsafe { Present::new(entry.entry()) }),
             None => self.read_at(run, at, moment),
         }
     }
 
-    /// Stands on a lane of the loaded segment.
+    /// Moves to a lane of the loaded segment.
     #[inline]
     fn stand(&mut self, number: u32, lane: usize) -> Result<()> {
         let present = self.read(number, lane)?;
@@ -279,7 +284,7 @@ impl ViewCursor {
         Ok(())
     }
 
-    /// Moves to the first lane that shows at or after `lane` of a segment.
+    /// Moves to the first visible lane at or after `lane`.
     fn settle_forward(&mut self, mut number: u32, mut lane: usize) -> Result<()> {
         self.present = None;
         while number < self.view.directory.segments() {
@@ -291,7 +296,8 @@ impl ViewCursor {
                 }
             } else {
                 while lane < self.loaded.count {
-                    // Whichever versions came before are too new: the first that is not shows.
+                    // All newer versions were too new for the snapshot, so the first old enough is
+                    // visible.
                     if self.is_visible(number, lane)? {
                         return Ok(());
                     }
@@ -304,7 +310,7 @@ impl ViewCursor {
         Ok(())
     }
 
-    /// Whether the entry is old enough for the snapshot; if so, it becomes the present one.
+    /// Returns true if the snapshot covers the entry, and makes it the present one.
     fn is_visible(&mut self, number: u32, lane: usize) -> Result<bool> {
         let present = self.read(number, lane)?;
         let is_visible = present.0.sequence <= self.snapshot;
@@ -315,7 +321,7 @@ impl ViewCursor {
         Ok(is_visible)
     }
 
-    /// The first lane of the next key after `lane` of the loaded segment; it may stand in a later segment.
+    /// Returns the first lane of the key after `lane`, possibly in a later segment.
     fn after_key(&mut self, mut number: u32, lane: usize) -> Result<(u32, usize)> {
         let mut from = lane + 1;
         loop {
@@ -326,7 +332,7 @@ impl ViewCursor {
             }
             number += 1;
             from = 0;
-            // The segments of a long chain need not be looked at.
+            // Continuations hold no new key.
             while number < self.view.directory.segments() && self.view.directory.is_continuation(number) {
                 number += 1;
             }
@@ -336,7 +342,7 @@ impl ViewCursor {
         }
     }
 
-    /// Moves to the last key that shows before `lane` of a segment: lanes below `lane`, and segments below it.
+    /// Moves to the last visible key before `lane` of a segment.
     fn settle_backward(&mut self, mut number: u32, mut lane: usize) -> Result<()> {
         self.present = None;
         loop {
@@ -351,7 +357,7 @@ impl ViewCursor {
                     return Ok(());
                 }
                 number -= 1;
-                // A continuation shows nothing by itself, and its key begins in the segment before.
+                // A continuation has no new key; its key begins in an earlier segment.
                 lane = SEGMENT_LANES;
                 continue;
             }
@@ -367,7 +373,8 @@ impl ViewCursor {
         }
     }
 
-    /// Stands on the first version that the snapshot sees of the key whose newest version is at `lane`, if any.
+    /// Moves to the newest version that the snapshot covers, of the key whose newest version is at
+    /// `lane`.
     fn stand_on_version(&mut self, mut number: u32, mut lane: usize) -> Result<bool> {
         loop {
             if self.is_visible(number, lane)? {
@@ -387,8 +394,7 @@ impl ViewCursor {
         }
     }
 
-    /// The place of the first key that is `key` or greater: a segment, and a lane that may be one past its last. Who comes
-    /// here goes on forward or backward.
+    /// Returns the first key at or above `key`: segment, and a lane that can be one past its last.
     fn find(&mut self, key: &[u8], is_forward: bool) -> Result<Option<(u32, usize)>> {
         self.present = None;
         let likely = std::mem::take(&mut self.likely);
@@ -396,7 +402,7 @@ impl ViewCursor {
             return Ok(None);
         };
         let next = if is_forward { number + 1 } else { number.wrapping_sub(1) };
-        // A scan will want it.
+        // A scan will need it.
         self.view.prefetch_record(next);
         self.load(number)?;
         let guard = crossbeam_epoch::pin();
@@ -410,7 +416,8 @@ impl ViewCursor {
         Ok(Some((number, lane)))
     }
 
-    /// [`ViewCursor::find`] for who goes on forward and sees all: the cursor may stand there already.
+    /// Does [`ViewCursor::find`] forward for a snapshot that covers the view. Often moves the
+    /// cursor there already.
     fn find_shown(&mut self, key: &[u8]) -> Result<Option<(u32, usize)>> {
         self.present = None;
         let guard = crossbeam_epoch::pin();
@@ -433,13 +440,14 @@ impl ViewCursor {
         Ok(Some((found.number, found.lane)))
     }
 
-    /// Forgets what was to be asked for as rows are passed: the queue of another scan is gone.
+    /// Forgets queued prefetches; the previous scan's queue is gone.
     #[inline]
     fn forget_queued(&mut self) {
         (self.loaded.queued, self.coming.queued) = (0, 0);
     }
 
-    /// Loads the record of a segment in which a lane was found, and asks for the rows of the next that are likely to be wanted.
+    /// Loads the record in which a lane was found, and prefetches expected rows of the next
+    /// segment.
     #[inline]
     fn load_found(&mut self, found: &Found<'_>, guard: &Guard, queue: Option<&mut PrefetchQueue>) {
         if found.left > 0 {
@@ -451,8 +459,9 @@ impl ViewCursor {
         self.loaded.fetched |= found.fetched;
     }
 
-    /// Seeks in one go, and decodes rows from the first one on into the batch, as many as it says are likely to be wanted. Returns whether it
-    /// stands on a row then, that of the batch if that has any. If not, or after an error, it is not valid, and nothing else is known.
+    /// Seeks in one pass and decodes as many rows as the batch expects. Returns true if the cursor
+    /// is on a row, which is the batch's if that has any. On false or an error the cursor is
+    /// invalid; nothing else is known.
     pub fn seek_rows(&mut self, key: &[u8], batch: &mut RowBatch) -> Result<bool> {
         self.present = None;
         if !self.sees_all {
@@ -465,7 +474,7 @@ impl ViewCursor {
         }
     }
 
-    /// [`ViewCursor::seek_rows`] of one row.
+    /// Does [`ViewCursor::seek_rows`] for one row.
     #[inline]
     fn seek_row(&mut self, key: &[u8], guard: &Guard) -> Result<bool> {
         let ViewCursor { view, runs, hidden, .. } = self;
@@ -483,7 +492,7 @@ impl ViewCursor {
         Ok(true)
     }
 
-    /// [`ViewCursor::seek_rows`] of several.
+    /// Does [`ViewCursor::seek_rows`] for several rows.
     fn seek_and_fill(&mut self, key: &[u8], likely: usize, batch: &mut RowBatch, guard: &Guard) -> Result<bool> {
         self.forget_queued();
         let ViewCursor { view, runs, hidden, .. } = self;
@@ -501,9 +510,9 @@ impl ViewCursor {
         let Some((key, value)) = batch.row() else { return Ok(false) };
         let present = match batch.is_pinning() {
             true => self.read(found.number, found.lane)?,
-            // Its sequence number was not decoded: all that matters is that whatever else has the key is newer, since nothing is older than
-            // the only source of a partition. One that is gone back to is read anew.
-            // SAFETY: the rows of a batch that pins nothing stand in place, as in `read_at`.
+            // The sequence number was not decoded. It only has to be lower than any other source's:
+            // no source is older than a partition's only one. A return to this row reads it again.
+            // SAFETY: rows of a batch without pins are in place, as in `read_at`.
             false => unsafe { Present::new(EntryRef { key, sequence: 0, kind: EntryKind::Value, value }) },
         };
         (self.standing, self.lane) = (found.number, found.lane);
@@ -511,11 +520,13 @@ impl ViewCursor {
         Ok(true)
     }
 
-    /// Decodes the rows that come after the present one, or after the one that the batch goes on from; going backward,
-    /// before it: some of its segment or, if there are none, of the next. A batch to be merged begins with the present row.
-    /// There are none in the batch if rows must be looked at one by one: at an older snapshot, at the ends, at rows that
-    /// are more than key and value, and where something is damaged, which is told to who comes there. The cursor stays
-    /// where it is. Precondition: valid, unless the batch goes on.
+    /// Decodes the rows after the present one, or after the batch's position (before it, going
+    /// backward): some of its segment, or if there are none, of the next. A batch to merge starts
+    /// with the present row.
+    ///
+    /// The batch stays empty where rows must be handled one by one: at an older snapshot, at either
+    /// end, at rows that need resolving, and at damage, which the next move reports. The cursor
+    /// does not move. Precondition: the cursor is valid, unless the batch has a position.
     pub fn fill(&mut self, is_forward: bool, batch: &mut RowBatch) {
         let (number, lane, is_included) = match batch.from() {
             Some(RowPlace { segment, lane }) => (segment, lane, false),
@@ -526,9 +537,9 @@ impl ViewCursor {
             self.forget_queued();
         }
         if self.sees_all {
-            // One guard for all the blocks that are pinned.
+            // One guard for all pinned blocks.
             let guard = crossbeam_epoch::pin();
-            // From here on, to this lane.
+            // First lane forward; end of the lanes backward.
             let bound = if is_forward { lane + usize::from(!is_included) } else { lane + usize::from(is_included) };
             let now = (self.runs.moment(), &guard);
             if self.fill_from(number, bound, is_forward, batch, now).is_err() {
@@ -568,11 +579,11 @@ impl ViewCursor {
             batch.expect(0, beyond);
             return Ok(());
         }
-        // Short scans are not to pay for what they do not read: the further a scan goes, or the one before it went, the
-        // further it looks ahead.
+        // The prefetch distance grows with this scan's length and the last one's, so that short
+        // scans do not pay for unread rows.
         let is_long = batch.rounds() >= LONG_SCAN;
         if batch.rounds() > 0 {
-            // The rows that are decoded now were not all asked for yet.
+            // Some rows decoded now are still queued.
             batch.queue().prefetch_all();
         }
         let likely = batch.likely_rows();
@@ -601,8 +612,8 @@ impl ViewCursor {
         Ok(())
     }
 
-    /// Those of some lanes of the loaded segment that come before the first row that must be looked at by itself, which of all lanes are
-    /// tombstones, and what comes after. Tombstones that are not to be shown are not among the lanes.
+    /// Returns the lanes before the first row that must be handled alone, the mask of tombstones,
+    /// and the reason for the end. Hidden tombstones are not among the lanes.
     #[inline]
     fn plain_lanes(&self, lanes: u32, batch: &RowBatch) -> (u32, u32, Beyond) {
         let segment = self.loaded.parsed(&self.view);
@@ -621,8 +632,8 @@ impl ViewCursor {
         (plain, tombstones, Beyond::Row(first))
     }
 
-    /// Asks for the rows of `chunk` and what comes after: the other lanes of the segment, or if there are none rows of the next, so
-    /// that `wanted` are asked for in all, and the record of the one after that.
+    /// Prefetches the rows of `chunk`, then others of the segment, or if there are none of the
+    /// next, up to `wanted` in all; and the record after that.
     #[inline]
     fn prefetch_ahead(
         &mut self,
@@ -639,7 +650,7 @@ impl ViewCursor {
         if lanes != chunk {
             loaded.prefetch(view, runs, if is_first { 0 } else { lanes & !chunk }, false, None);
         } else if left > 0 {
-            // Rows that are merged with others are not passed one by one.
+            // Merged rows are not passed one by one, so nothing may be queued.
             let is_passed = batch.is_forward() && !batch.is_to_merge();
             self.prefetch_coming(next, left, batch.is_forward(), guard, is_passed.then(|| batch.queue()));
             self.view.prefetch_record(after_next);
@@ -648,13 +659,13 @@ impl ViewCursor {
         }
     }
 
-    /// Has a batch go on with the rows that it kept for later, from the present one on: see [`RowBatch::aside`]. There are none in the batch if
-    /// the cursor stands on none of them. Precondition: valid.
+    /// Continues a batch with rows put aside, from the present one on: see [`RowBatch::aside`].
+    /// Leaves the batch empty if the cursor is on none of them. Precondition: valid.
     pub fn resume(&self, batch: &mut RowBatch) {
         batch.resume(&self.runs, RowPlace { segment: self.here(), lane: self.lane });
     }
 
-    /// Stands on a row that was in a batch.
+    /// Moves to a row that was in a batch.
     pub fn go_to(&mut self, place: RowPlace) -> Result<()> {
         self.guarded(|cursor| {
             cursor.load(place.segment)?;
@@ -662,25 +673,25 @@ impl ViewCursor {
         })
     }
 
-    /// The least and the greatest sequence number that its entries can have.
+    /// Returns the range of its entries' sequence numbers.
     pub fn sequences(&self) -> (SequenceNumber, SequenceNumber) {
         let metas = self.runs.iter().map(|run| run.meta());
         metas
             .fold((SequenceNumber::MAX, 0), |(min, max), meta| (meta.min_sequence.min(min), meta.max_sequence.max(max)))
     }
 
-    /// Stands past its last row. The cursor is not valid then.
+    /// Moves past the last row. The cursor becomes invalid.
     pub fn go_past(&mut self) {
         self.present = None;
     }
 
-    /// The segment of a valid cursor.
+    /// Returns the segment of a valid cursor.
     fn here(&self) -> u32 {
         assert!(self.present.is_some(), "the cursor must be valid");
         self.standing
     }
 
-    /// Runs a move; after an error the cursor is not valid.
+    /// Runs a move; after an error the cursor is invalid.
     fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let result = step(self);
         if result.is_err() {
@@ -690,7 +701,7 @@ impl ViewCursor {
     }
 }
 
-/// Those of some lanes that stand among so many from the first one in a direction.
+/// Returns those of `lanes` within the first `span` lanes in a direction.
 #[inline]
 fn first_lanes(lanes: u32, span: usize, is_forward: bool) -> u32 {
     if is_forward {
@@ -700,13 +711,13 @@ fn first_lanes(lanes: u32, span: usize, is_forward: bool) -> u32 {
     }
 }
 
-/// Makes `pin` the block of a position.
+/// Pins the block of a position.
 #[inline]
 fn pin_block(pin: &mut Pin, run: &Run, position: Position) -> Result<()> {
     if pin.as_ref().is_some_and(|(block, _)| *block == position.block) {
         return Ok(());
     }
-    // The old block goes first, so that a run never holds two.
+    // Release the old block first, so that a run never pins two.
     *pin = None;
     *pin = Some((position.block, run.pin(position.block)?));
     Ok(())
@@ -726,7 +737,7 @@ impl Cursor for ViewCursor {
             match if cursor.sees_all { cursor.find_shown(key) } else { cursor.find(key, true) }? {
                 _ if cursor.valid() => Ok(()),
                 None => Ok(()),
-                // Past the segment's last entry, versions of its last key may follow in continuations.
+                // Versions of the segment's last key can follow in continuations.
                 Some((number, lane)) if lane == cursor.loaded.count => {
                     let (number, lane) = cursor.after_key(number, lane)?;
                     cursor.settle_forward(number, lane)
@@ -770,7 +781,7 @@ impl Cursor for ViewCursor {
         let number = self.here();
         self.guarded(|cursor| {
             cursor.load(number)?;
-            // From an older version, first back to its key's newest one.
+            // From an older version, return to its key's newest one first.
             let mut number = number;
             let mut lane = cursor.lane;
             while cursor.loaded.same_key & 1 << lane != 0 {

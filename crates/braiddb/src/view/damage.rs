@@ -1,4 +1,4 @@
-//! Lists every damaged part of a sorted view: pages, directory, footer, and what stands before them in a file of its own.
+//! Lists the damaged parts of a view: pages, directory, footer, and the header of a view file.
 
 use super::format::{FOOTER_BYTES, Footer, Layout, PAGE_BYTES, VIEW_FILE_START, ViewMeta, page_is_sound};
 use crate::{
@@ -9,10 +9,10 @@ use crate::{
 };
 use std::{io, ops::Range, path::Path};
 
-/// Pages are read in pieces of this length.
+/// Bytes of pages read at once.
 const PIECE_BYTES: u64 = 64 * PAGE_BYTES as u64;
 
-/// The damaged parts of a view in a file of its own. `listed` is what the manifest knows of it, if there is one.
+/// Lists the damaged parts of a view file. `listed` is its description in the manifest, if any.
 pub fn damaged_view_file(file: &dyn File, path: &Path, listed: Option<&ViewMeta>) -> Result<Vec<DamagedUnit>> {
     let mut damaged = Vec::new();
     let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
@@ -42,7 +42,7 @@ pub fn damaged_view_file(file: &dyn File, path: &Path, listed: Option<&ViewMeta>
     Ok(damaged)
 }
 
-/// The damaged parts of a view that stands in a section of a file.
+/// Lists the damaged parts of a view in a section of a file.
 pub fn damaged_view(file: &dyn File, path: &Path, file_id: FileId, range: Range<u64>) -> Result<Vec<DamagedUnit>> {
     let mut damaged = Vec::new();
     let footer_at = range.end.saturating_sub(FOOTER_BYTES as u64).max(range.start);
@@ -80,7 +80,7 @@ pub fn damaged_view(file: &dyn File, path: &Path, file_id: FileId, range: Range<
     Ok(damaged)
 }
 
-/// The bytes of a range; fewer where the file ends.
+/// Reads a range; empty if the file ends before it does.
 fn read(file: &dyn File, path: &Path, range: Range<u64>) -> Result<Vec<u8>> {
     let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
     let end = range.end.min(len);

@@ -1,4 +1,4 @@
-//! The part of a view that stays in memory: how many entries each segment has, and the anchors.
+//! The part of a view kept in memory: entry counts of segments, and the anchors.
 
 use super::anchors::{Anchors, AnchorsBuilder};
 use super::bits::common_prefix_len;
@@ -6,30 +6,31 @@ use super::format::{FLAG_CONTINUATION, FLAG_COUNT, SEGMENT_LANES};
 use super::simd::Simd;
 use crate::codec::{ByteReader, put_bytes};
 
-/// Entry counts are summed up once for so many segments.
+/// Segments per sum of entry counts.
 const SEGMENTS_PER_SUM: usize = 64;
 
-/// The segments of a view, and the anchors that lead to them.
+/// Segments of a view and their anchors.
 ///
-/// An anchor stands for the segment it leads to and the continuation segments after it: together, a **group**.
+/// An anchor covers its segment and the continuation segments after it: together a **group**.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// For each segment, its flags as in the file.
+    /// Flags of each segment, as in the file.
     flags: Vec<u8>,
-    /// How many entries stand before every 64th segment.
+    /// Entries before every 64th segment.
     sums: Vec<u64>,
     entries: u64,
     pub(crate) anchors: Anchors,
-    /// For each anchor its segment; empty if they are the same, which is so without continuation segments.
+    /// Segment of each anchor; empty if equal, as without continuation segments.
     segments: Vec<u32>,
 }
 
 impl Directory {
-    /// Reads a directory of exactly `segments` segments; `None` if the bytes are no such thing.
+    /// Decodes a directory of exactly `segments` segments; `None` if it is invalid.
     pub(crate) fn decode(bytes: &[u8], segments: u32, simd: Simd) -> Option<Directory> {
         let mut reader = ByteReader::new(bytes);
         let segments = segments as usize;
-        // Each segment takes a byte at least, so that a false number cannot make us reserve more than the file has.
+        // Each segment takes at least a byte, so a wrong number cannot reserve more than the file's
+        // length.
         if segments > reader.remaining() {
             return None;
         }
@@ -47,29 +48,27 @@ impl Directory {
         reader.is_at_end().then(|| directory.finish(anchors.finish(simd)))
     }
 
-    /// How many segments there are.
     pub(crate) fn segments(&self) -> u32 {
         self.flags.len() as u32
     }
 
-    /// How many entries all segments have.
     pub(crate) fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// How many entries a segment has: 1 to 32.
+    /// Entries of a segment: 1 to 32.
     #[inline]
     pub(crate) fn count(&self, segment: u32) -> usize {
         usize::from(self.flags[segment as usize] & FLAG_COUNT)
     }
 
-    /// Whether a segment goes on with the versions of the key that the segment before it ends with.
+    /// Returns true if the segment continues the versions of the previous segment's last key.
     #[inline]
     pub(crate) fn is_continuation(&self, segment: u32) -> bool {
         self.flags[segment as usize] & FLAG_CONTINUATION != 0
     }
 
-    /// How many entries stand before a segment; it may be one past the last.
+    /// Entries before a segment, or before the end.
     pub(crate) fn entries_before(&self, segment: u32) -> u64 {
         let segment = segment as usize;
         if segment >= self.flags.len() {
@@ -80,7 +79,7 @@ impl Directory {
         self.sums[sum] + rest.iter().map(|flags| u64::from(flags & FLAG_COUNT)).sum::<u64>()
     }
 
-    /// The anchor whose group holds the entry at this place in the view's order.
+    /// Returns the anchor whose group holds the entry with this rank.
     pub(crate) fn anchor_at_rank(&self, rank: u64) -> usize {
         let sum = self.sums.partition_point(|&s| s <= rank).saturating_sub(1);
         let mut segment = sum * SEGMENTS_PER_SUM;
@@ -98,7 +97,8 @@ impl Directory {
         self.segments.partition_point(|&s| s as usize <= segment).saturating_sub(1)
     }
 
-    /// The first segment of an anchor's group; the number of segments if there is no such anchor.
+    /// Returns the first segment of an anchor's group; the number of segments if there is no such
+    /// anchor.
     #[inline]
     pub(crate) fn segment_of(&self, anchor: usize) -> u32 {
         if self.segments.is_empty() {
@@ -107,7 +107,6 @@ impl Directory {
         self.segments.get(anchor).copied().unwrap_or(self.segments())
     }
 
-    /// Bytes of memory held.
     pub(crate) fn resident_bytes(&self) -> usize {
         self.flags.len() + self.sums.len() * 8 + self.segments.len() * 4 + self.anchors.resident_bytes()
     }
@@ -118,7 +117,7 @@ struct DirectoryParts {
     flags: Vec<u8>,
     sums: Vec<u64>,
     entries: u64,
-    /// For each anchor its segment.
+    /// Segment of each anchor.
     groups: Vec<u32>,
 }
 
@@ -149,22 +148,22 @@ impl DirectoryParts {
     }
 }
 
-/// Gathers a directory's bytes while segments are written. Separators share their fronts with the one before, until
-/// `finish` knows the prefix that all have.
+/// Collects a directory while segments are written. Separators are prefix-compressed until `finish`
+/// knows their common prefix.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DirectoryWriter {
     flags: Vec<u8>,
-    /// For each separator but the first: how many bytes it shares with the one before, and how many follow.
+    /// For each separator but the first: bytes shared with the previous one, and bytes that follow.
     lengths: Vec<(u32, u32)>,
     rests: Vec<u8>,
     last: Vec<u8>,
-    /// How many bytes all separators but the first share.
+    /// Bytes that all separators but the first share.
     prefix_len: usize,
     segments: u32,
 }
 
 impl DirectoryWriter {
-    /// Adds a segment with a separator. That of the first segment is not looked at.
+    /// Adds a segment. The first segment's separator is ignored.
     pub(crate) fn push(&mut self, count: usize, separator: &[u8]) {
         self.flags.push(count as u8);
         self.segments += 1;
@@ -180,23 +179,21 @@ impl DirectoryWriter {
         self.last.extend_from_slice(&separator[shared..]);
     }
 
-    /// Adds a continuation segment.
     pub(crate) fn push_continuation(&mut self, count: usize) {
         self.flags.push(count as u8 | FLAG_CONTINUATION);
         self.segments += 1;
     }
 
-    /// How many segments were added.
     pub(crate) fn segments(&self) -> u32 {
         self.segments
     }
 
-    /// About how many bytes `finish` will make.
+    /// Approximate size that `finish` will return.
     pub(crate) fn estimated_bytes(&self) -> usize {
         self.flags.len() * 4 + self.rests.len()
     }
 
-    /// The directory's bytes.
+    /// Encodes the directory.
     pub(crate) fn finish(self) -> Vec<u8> {
         let mut out = Vec::new();
         put_bytes(&mut out, &self.last[..self.prefix_len]);

@@ -1,10 +1,10 @@
-//! Inserting a few entries into a group of segments without knowing its keys.
+//! Inserts a few entries into a group of segments without reading all of its keys.
 //!
-//! Blind search over the differences names the one old key that an insert must read. Let p be the first bit in which
-//! the new key differs from it. Where the new key goes, it splits one difference in two: its boundary with the
-//! neighbour that shares the candidate's prefix is p, and its boundary with the other neighbour is what the
-//! difference between the two neighbours was. All other differences, and all tags, stay. So an insert costs one key
-//! read, and a segment that overflows one more for the separator of each new segment.
+//! Blind search over the differences finds the one old key to read. Let p be the first bit in which
+//! the new key differs from it. The new key splits one difference in two: the boundary with the
+//! neighbour that shares the candidate's prefix is p, the other boundary keeps the neighbours' old
+//! difference. All other differences and all tags stay. So an insert costs one key read. A segment
+//! that overflows costs one more for the separator of each new segment.
 
 use super::bits::compare_bits;
 use super::builder::ViewBuilder;
@@ -20,19 +20,18 @@ pub(crate) struct NewEntry {
     pub(crate) key: Vec<u8>,
     pub(crate) sequence: SequenceNumber,
     pub(crate) kind: EntryKind,
-    /// Its run among all runs of the new view.
+    /// Run index in the new view.
     pub(crate) run: u8,
     pub(crate) position: Position,
-    /// Whether a range tombstone covers it.
+    /// A range tombstone covers it.
     pub(crate) is_covered: bool,
 }
 
-/// Reads single entries of runs, each run's last block pinned.
+/// Reads single entries; pins the last block of each run.
 #[derive(Debug)]
 pub(crate) struct PinnedReader {
     runs: Vec<Arc<Run>>,
     pins: Vec<Option<(u16, PinnedBlock)>>,
-    /// Entries read.
     pub(crate) reads: u64,
 }
 
@@ -41,7 +40,7 @@ impl PinnedReader {
         PinnedReader { runs: runs.to_vec(), pins: runs.iter().map(|_| None).collect(), reads: 0 }
     }
 
-    /// Reads the entry at a position that is known to be there.
+    /// Reads the entry at a valid position.
     pub(crate) fn read(&mut self, run: usize, position: Position) -> Result<EntryRef<'_>> {
         self.reads += 1;
         let pin = &mut self.pins[run];
@@ -55,24 +54,25 @@ impl PinnedReader {
     }
 }
 
-/// An entry of a group that is being edited.
+/// An entry of a group under edit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EditLane {
     pub(crate) lane: Lane,
-    /// Which of the new entries it is; `None` for an old one.
+    /// Index among the new entries; `None` for an old entry.
     pub(crate) new: Option<usize>,
 }
 
-/// A group of segments, taken apart: an anchor's segment and its continuations.
+/// A decoded group: an anchor's segment and its continuations.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) lanes: Vec<EditLane>,
-    /// Whether some differences are not told, so that nothing can be inserted blindly.
+    /// Some differences are unknown, so blind inserts are impossible.
     pub(crate) is_untold: bool,
 }
 
 impl Group {
-    /// Inserts entries that are in order. False if a difference cannot be told: the group is spoilt then.
+    /// Inserts entries given in order. On false a difference cannot be stored, and the group is
+    /// unusable.
     pub(crate) fn insert_all(&mut self, entries: &[NewEntry], old: &mut PinnedReader) -> Result<bool> {
         for index in 0..entries.len() {
             if self.is_untold || !self.insert(entries, index, old)? {
@@ -120,7 +120,7 @@ impl Group {
         Ok(true)
     }
 
-    /// The key and the sequence number of a lane.
+    /// Returns the key and sequence number of a lane.
     fn read<'r>(
         &self,
         lane: usize,
@@ -135,7 +135,7 @@ impl Group {
         Ok((entry.key, entry.sequence))
     }
 
-    /// As in a segment, but over whole bit numbers.
+    /// Does blind search as in a segment, but over whole bit numbers.
     fn blind_candidate(&self, key: &[u8]) -> usize {
         let mut candidate = 0;
         let mut threshold = u32::MAX;
@@ -154,19 +154,22 @@ impl Group {
         candidate
     }
 
-    /// The nearest boundary at or before `from` whose difference comes at `bit` or before it, or the start.
+    /// Returns the nearest boundary at or before `from` whose difference is at or before `bit`, or
+    /// the start.
     fn boundary_before(&self, from: usize, bit: u32) -> usize {
         let is_boundary = |i: &usize| matches!(self.lanes[*i].lane.difference, Difference::Bit(b) if b <= bit);
         (1..=from).rev().find(is_boundary).unwrap_or(0)
     }
 
-    /// The nearest boundary after `from` whose difference comes at `bit` or before it, or the end.
+    /// Returns the nearest boundary after `from` whose difference is at or before `bit`, or the
+    /// end.
     fn boundary_after(&self, from: usize, bit: u32) -> usize {
         let is_boundary = |i: &usize| matches!(self.lanes[*i].lane.difference, Difference::Bit(b) if b <= bit);
         (from + 1..self.lanes.len()).find(is_boundary).unwrap_or(self.lanes.len())
     }
 
-    /// Where an older version belongs among those of its key, whose newest is at `newest`.
+    /// Returns the position of an older version among those of its key, whose newest is at
+    /// `newest`.
     fn place_of_version(
         &self,
         newest: usize,
@@ -183,8 +186,8 @@ impl Group {
         Ok(at)
     }
 
-    /// Writes the group as one segment, or as several of about equal size if it has grown too large. Versions of one
-    /// key stay together, unless they alone overflow a segment.
+    /// Writes the group as one segment, or if it grew too large as several of about equal size.
+    /// Versions of a key stay together unless they overflow a segment.
     pub(crate) fn write(
         &self,
         separator: Vec<u8>,
@@ -213,8 +216,8 @@ impl Group {
     }
 }
 
-/// Where a segment that starts at `from` ends: at a new key. More than a segment's worth after `from` only if all of
-/// it is one key.
+/// Returns the end of a segment that starts at `from`, at a new key. It exceeds a segment only if
+/// all lanes have one key.
 fn cut(lanes: &[Lane], from: usize) -> usize {
     let rest = lanes.len() - from;
     if rest <= SEGMENT_LANES {

@@ -1,4 +1,5 @@
-//! What a cursor does in one go, compiled for the processor at hand: it finds a lane in a segment, and asks for rows.
+//! Steps of a cursor compiled for the processor's instruction set: finding a lane in a segment and
+//! prefetching rows.
 
 use super::format::{Segment, lanes_below};
 use super::reader::View;
@@ -10,14 +11,14 @@ use crate::table::{Moment, Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
 
-/// Asks for the rows of a span of lanes: those of one run stand side by side.
+/// Prefetches the rows of a span of lanes; rows of one run are adjacent.
 pub(super) struct PrefetchRows<'a> {
     pub(super) runs: &'a [Arc<Run>],
     pub(super) segment: Segment<'a>,
     pub(super) first: usize,
     pub(super) span: u32,
     pub(super) with_ends: bool,
-    /// Takes the entries in, if they are not to be asked for at once.
+    /// Receives the entries if they are not to be prefetched at once.
     pub(super) queue: Option<&'a mut PrefetchQueue>,
 }
 
@@ -40,8 +41,9 @@ impl Task for PrefetchRows<'_> {
     }
 }
 
-/// Finds the lane of the first key of a segment that is at least `query`, the entry count if there is none, and asks for
-/// the rows that are likely to be wanted from there on. Returns how many of those the segment does not have.
+/// Finds the first key of a segment at or above `query` (the entry count if there is none) and
+/// prefetches the expected rows from there. Returns the lane and the number of expected rows beyond
+/// the segment.
 pub(super) struct FindLane<'a> {
     pub(super) view: &'a View,
     pub(super) runs: &'a [Arc<Run>],
@@ -69,7 +71,7 @@ impl Task for FindLane<'_> {
         }
         let mut left = 0;
         if likely > 0 {
-            // All that is waited for is asked for at once: the key that is read now, and the rows that come after.
+            // Prefetch together: the key read now and the rows after it.
             let (span, rest) = likely_lanes(&segment, lane, likely, is_forward);
             (*fetched, left) = (*fetched | span, rest);
             view.simd.run(PrefetchRows {
@@ -81,7 +83,7 @@ impl Task for FindLane<'_> {
                 queue: None,
             });
         } else if lane + 1 < segment.count() {
-            // A query that is greater mostly belongs right after, where a reader will look next.
+            // A greater query mostly belongs right after this lane.
             let (run, position) = view.locate(runs, number, &segment, lane + 1)?;
             runs[run].prefetch(position);
         }
@@ -90,10 +92,11 @@ impl Task for FindLane<'_> {
     }
 }
 
-/// Finds the first key that is at least `query` and shows, for who goes on forward and sees all: all in one go, without a copy of
-/// the record. Asks for the rows that are likely to be wanted after it. `None` if the segment must be bisected, or there is none.
+/// Finds the first visible key at or above `query` for a forward scan whose snapshot covers the
+/// view, without copying the record. Prefetches the expected rows. `None` if the segment must be
+/// bisected or does not exist.
 ///
-/// Where the entry stands is told only if it `LOCATES`.
+/// Returns the entry's position only if `LOCATES`.
 pub(super) struct FindShown<'a, 'g, const LOCATES: bool> {
     pub(super) view: &'a View,
     pub(super) runs: &'a [Arc<Run>],
@@ -104,36 +107,34 @@ pub(super) struct FindShown<'a, 'g, const LOCATES: bool> {
     pub(super) guard: &'g Guard,
 }
 
-/// A segment and a lane, which may be one past its last. If a lane that shows follows in the segment, that one, and if it was asked for, the run and
-/// position of its entry.
+/// Result of [`FindShown`].
 pub(super) struct Found<'g> {
     pub(super) number: u32,
-    /// The segment's record, and what it says.
+    /// The segment's record, raw and parsed.
     pub(super) record: &'g [u8],
     pub(super) segment: Segment<'g>,
     pub(super) lane: usize,
-    /// Whether the lane shows.
+    /// True if the lane is visible; else it can be one past the last.
     pub(super) is_shown: bool,
     pub(super) place: Option<(usize, Position)>,
-    /// And the entry, if it stands in the block that was read, and that is read in place.
+    /// The entry, if it is in the block already read and that block is read in place.
     pub(super) entry: Option<InPlace<'g>>,
-    /// The lanes whose rows have been asked for, and how many more are likely to be wanted.
+    /// Prefetched lanes, and the number of expected rows beyond the segment.
     pub(super) fetched: u32,
     pub(super) left: usize,
 }
 
-/// An entry in a block that is read where its file is mapped: there it stays as long as its run is open.
+/// An entry in a mapped block. It stays valid while its run is open.
 pub(super) struct InPlace<'g>(EntryRef<'g>);
 
 impl<'g> InPlace<'g> {
-    /// The entry.
     pub(super) fn entry(self) -> EntryRef<'g> {
         self.0
     }
 }
 
-/// The lanes of so many rows that are likely to be wanted after the one that is read first, with that, and how many of them the
-/// segment does not have. A query that is greater than that one mostly belongs right after it.
+/// Returns the lanes expected to be read, with the first one, and the number of rows beyond the
+/// segment. A greater query mostly belongs right after the first lane.
 #[inline(always)]
 pub(super) fn likely_lanes(segment: &Segment<'_>, lane: usize, likely: usize, is_forward: bool) -> (u32, usize) {
     let (first, end) = if is_forward {
@@ -169,7 +170,7 @@ impl<'g, const LOCATES: bool> Task for FindShown<'_, 'g, LOCATES> {
             (fetched, left) = likely_lanes(&segment, lane, likely, true);
             view.simd.run(PrefetchRows { runs, segment, first: lane, span: fetched, with_ends: true, queue: None });
         } else {
-            // A query that is greater mostly belongs right after.
+            // A greater query mostly belongs right after.
             runs[run].prefetch_next_key(position);
         }
         let (entry, block) = runs[run].read_with_block(position, guard, || moment)?;
@@ -206,7 +207,7 @@ impl<'g, const LOCATES: bool> Task for FindShown<'_, 'g, LOCATES> {
     }
 }
 
-/// Where the entry of a lane stands.
+/// Finds the position of a lane's entry.
 pub(super) struct Locate<'a> {
     pub(super) view: &'a View,
     pub(super) runs: &'a [Arc<Run>],

@@ -1,9 +1,8 @@
-//! In which blocks segments begin, as far as that has been seen: for seeks, which wait for a segment's record only to learn which
-//! block to wait for next.
+//! Remembers the first block of segments, to prefetch it before the segment's record arrives.
 //!
-//! A view remembers of each segment whose record is read and of which three entries in four are of its largest run the block of that run that
-//! the segment begins in. The next seek that comes to the segment asks for the ends of that block and the one after it while the record is still on its
-//! way. Where no run has most of a segment, most blocks asked for would not be read.
+//! After reading a record, a view notes the segment's first block in the largest run, if that run
+//! has three quarters of its entries. The next seek to the segment prefetches the ends of that
+//! block and the next one. Without a dominant run most prefetches would be wasted.
 
 use super::format::{SEGMENT_LANES, Segment};
 use crate::table::Run;
@@ -12,24 +11,24 @@ use std::sync::{
     atomic::{AtomicU16, Ordering::Relaxed},
 };
 
-/// It is only ever used to ask for memory early.
+/// Used only for prefetches.
 #[derive(Debug, Default)]
 pub(super) struct FirstBlocks(OnceLock<Known>);
 
-/// What stands for a segment where nothing is known, and where there is nothing to know: the run does not have most of it.
+/// Values for segments not yet read, and for segments without a dominant run.
 const UNKNOWN: u16 = 0;
 const NONE: u16 = u16::MAX;
 
 #[derive(Debug)]
 struct Known {
-    /// The largest.
+    /// Index of the largest run.
     run: usize,
-    /// For each segment the block, plus one. Empty if nothing can be asked for early.
+    /// Block of each segment plus one; empty if the run does not support prefetches.
     blocks: Box<[AtomicU16]>,
 }
 
 impl FirstBlocks {
-    /// Asks for the ends of the blocks that most of a segment stands in, if it is known where it begins.
+    /// Prefetches the ends of a segment's blocks, if known.
     #[inline(always)]
     pub fn prefetch(&self, segment: u32, runs: &[Arc<Run>]) {
         if let Some((run, block)) = self.get(segment)
@@ -39,7 +38,7 @@ impl FirstBlocks {
         }
     }
 
-    /// Remembers where a segment of a view of so many begins, unless that was done: a view never changes.
+    /// Notes a segment's first block once: a view never changes.
     #[inline(always)]
     pub fn note(&self, number: u32, segment: &Segment<'_>, segments: u32, runs: &[Arc<Run>]) {
         let is_done =
@@ -67,7 +66,7 @@ impl FirstBlocks {
         }
     }
 
-    /// The run that has most of a segment, and its block that the segment begins in, if that is known.
+    /// Returns the dominant run of a segment and its first block, if known.
     #[inline(always)]
     pub fn get(&self, segment: u32) -> Option<(usize, u16)> {
         let known = self.0.get()?;
@@ -75,7 +74,6 @@ impl FirstBlocks {
         (noted != UNKNOWN && noted != NONE).then(|| (known.run, noted - 1))
     }
 
-    /// Bytes of memory held.
     pub fn resident_bytes(&self) -> usize {
         self.0.get().map_or(0, |known| size_of_val(&*known.blocks))
     }

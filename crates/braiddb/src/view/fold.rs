@@ -1,20 +1,22 @@
-//! Folding new runs into a view.
+//! Folds new runs into a view.
 //!
-//! The new runs' entries come in order, merged among themselves. The old view's segments come in order too, as a
-//! stream of pages, in groups (an anchor's segment and its continuations). What is done with a group depends on what
-//! falls into its range of keys:
+//! The entries of the new runs are merged in order. The old view's segments are read in order as a
+//! stream of pages, in groups (an anchor's segment and its continuations). The group's handling
+//! depends on the changes in its key range:
 //!
-//! - nothing: its records are copied, with the new runs' cursors filled in. No key is read;
-//! - a new range tombstone that covers all of it, newer than all of the old view: copied and marked stale;
-//! - a few new entries: they are inserted blindly, one old key read each (see [`super::edit`]);
-//! - many new entries, differences that are not told, or the border of a range tombstone: its old keys are read and
+//! - none: its records are copied with the new runs' cursors; no key is read;
+//! - a range tombstone that covers all of it and is newer than the old view: copied and marked
+//!   stale;
+//! - a few entries: inserted blindly, with one old key read each (see [`super::edit`]);
+//! - many entries, unknown differences, or an end of a range tombstone: its old keys are read and
 //!   merged with the new ones.
 //!
-//! A read of one old key costs far more than an entry's share of a merge in order. So when new entries fall into many
-//! groups, or when splits have left the segments half empty or would do so, the old view is merged as a whole instead, in
-//! its own order: no comparison among old keys, and one against the next new key.
+//! Reading a single old key costs far more than an entry's share of an ordered merge. So the whole
+//! old view is merged if new entries fall into many groups, or if splits have left segments half
+//! empty or would do so. The merge keeps the old order: it compares no old keys with each other,
+//! and each once with the next new key.
 //!
-//! Either way the result holds the same entries in the same order with the same marks as a view built from the runs.
+//! INVARIANT: the result equals a view built from the runs: same entries, order and marks.
 
 use super::build::{Bounds, Covering, KeyMerge, MergedEntry, build_view, start_positions};
 use super::builder::ViewBuilder;
@@ -27,33 +29,35 @@ use crate::base::{EntryRef, Error, FileId, FileNumber, RangeTombstone, RangeTomb
 use crate::table::{KeyScan, Position, Run, TableContext};
 use std::{cmp::Ordering, collections::VecDeque, path::Path, sync::Arc};
 
-/// One new entry for so many old ones is always few.
+/// Up to one new entry per 20 old ones always counts as few.
 const OLD_PER_NEW: u64 = 20;
-/// More new entries are few nonetheless if they fall into one group of so many.
+/// More new entries still count as few if they touch at most one group in four.
 const GROUPS_PER_TOUCHED: u64 = 4;
-/// A group with more entries (versions of one key, then) is merged: each insertion walks along the group.
+/// Maximum entries of an edited group; larger ones (versions of one key) are merged, since each
+/// insert walks the group.
 const EDITED_LANES_MAX: usize = 8 * SEGMENT_LANES;
-/// Segments that have fewer entries on average, or would have after they were edited, are packed anew: each costs a reader a
-/// record, however many entries it has. (Where keys have many versions, see [`least_fill`].)
+/// Minimum average entries of a segment, also after edits; below it the view is repacked, since a
+/// reader pays for a record regardless of its entries. Lower with many versions: see
+/// [`least_fill`].
 const LEAST_FILL: u64 = 24;
 
-/// What a fold did.
+/// Statistics of a fold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoldStats {
     /// Entries of the new runs.
     pub new_entries: u64,
-    /// Groups of segments that were edited or merged, rather than copied.
+    /// Groups edited or merged rather than copied.
     pub touched_groups: u64,
     /// Single reads of old keys.
     pub key_reads: u64,
-    /// Whether the old view was merged as a whole.
+    /// The old view was merged as a whole.
     pub is_merged: bool,
-    /// Whether the view was built from the runs alone.
+    /// The view was built from the runs.
     pub is_rebuilt: bool,
 }
 
-/// Writes the view file `path`, which must not exist, over `old_runs` and then `new_runs`: the entries of `old`, which
-/// was built over `old_runs`, and those of `new_runs` within `bounds`.
+/// Writes the view file `path`, which must not exist, over `old_runs` then `new_runs`. It has the
+/// entries of `old`, built over `old_runs`, and those of `new_runs` within `bounds`.
 #[expect(
     clippy::too_many_arguments,
     reason = "a file, an old view, new runs: nothing to group that would be told apart"
@@ -96,7 +100,7 @@ pub fn fold_view(
     if is_merged { fold.merge(&first) } else { fold.edit(&range_deletes(new_runs)) }
 }
 
-/// Whether the old view's entries lie within the bounds, which they do unless the partition was split since.
+/// Returns true if the old view is within the bounds; false only after a split.
 fn is_within(old: &Arc<View>, runs: &[Arc<Run>], bounds: &Bounds) -> Result<bool> {
     let guard = crossbeam_epoch::pin();
     let last = old.directory.segments() - 1;
@@ -108,7 +112,7 @@ fn is_within(old: &Arc<View>, runs: &[Arc<Run>], bounds: &Bounds) -> Result<bool
     Ok(bounds.ends_after(old.entry(runs, last, &segment, segment.count() - 1, &guard)?.key))
 }
 
-/// Where the old view's entries begin in each run.
+/// Returns each run's first position in the old view.
 fn first_positions(old: &Arc<View>) -> Result<Vec<Position>> {
     let guard = crossbeam_epoch::pin();
     let segment = old.segment(0, &guard)?;
@@ -116,7 +120,7 @@ fn first_positions(old: &Arc<View>) -> Result<Vec<Position>> {
     (0..old.layout.run_count).map(cursor).collect()
 }
 
-/// Whether merging the old view as a whole costs less than editing it.
+/// Returns true if merging the old view costs less than editing it.
 fn is_better_merged(
     ctx: &TableContext,
     old: &Arc<View>,
@@ -140,7 +144,7 @@ fn is_better_merged(
     } else {
         (meta.entries / least_fill(meta)).saturating_sub(u64::from(meta.segments))
     };
-    // Many new entries may fall into few groups, as when keys grow with time.
+    // Many new entries can fall into few groups, as with keys that grow with time.
     let (mut touched, mut next_anchor) = (0, 0);
     let mut merge = KeyMerge::new(new_runs, positions, bounds.clone())?;
     while let Some(entry) = merge.peek() {
@@ -156,19 +160,19 @@ fn is_better_merged(
     Ok(false)
 }
 
-/// How many entries the segments of a view are to have on average: fewer, the more versions keys have, which stay together, so
-/// that segments cannot be packed as full.
+/// Minimum average entries of a segment. Versions of a key stay together, so with more versions
+/// segments cannot be filled as well.
 fn least_fill(meta: &ViewMeta) -> u64 {
     let keys = meta.entries.saturating_sub(meta.stale).max(1);
     LEAST_FILL - (2 * meta.stale / keys).min(LEAST_FILL - 8)
 }
 
-/// Whether the segments of a view will have [`least_fill`] entries or more on average once so many new ones, scattered over all
-/// of them, have been inserted and what overflowed was split.
+/// Returns true if segments keep [`least_fill`] entries on average after `new_entries` scattered
+/// inserts and their splits.
 fn stays_filled(meta: &ViewMeta, new_entries: u64) -> bool {
     let (segments, entries) = (f64::from(meta.segments), meta.entries as f64);
     let (room, mean) = (SEGMENT_LANES as f64 - entries / segments, new_entries as f64 / segments);
-    // How many get no more than there is room for, by Poisson's distribution.
+    // Share of segments without overflow, by the Poisson distribution.
     let (mut share, mut fitting, mut count) = ((-mean).exp(), 0.0, 0.0);
     while count <= room {
         fitting += share;
@@ -178,7 +182,7 @@ fn stays_filled(meta: &ViewMeta, new_entries: u64) -> bool {
     entries + new_entries as f64 >= least_fill(meta) as f64 * segments * (2.0 - fitting)
 }
 
-/// About how many entries of a run lie within the bounds.
+/// Estimates a run's entries within the bounds.
 fn entries_within(ctx: &TableContext, run: &Arc<Run>, bounds: &Bounds) -> Result<u64> {
     let meta = run.meta();
     if meta.view_bytes == 0 || (bounds.start <= meta.smallest && bounds.ends_after(&meta.largest)) {
@@ -192,10 +196,10 @@ fn entries_within(ctx: &TableContext, run: &Arc<Run>, bounds: &Bounds) -> Result
     Ok(end.saturating_sub(view.rank(&[], &bounds.start)?))
 }
 
-/// A fragment of a key range that the new runs delete: start, end, newest deletion.
+/// A fragment deleted by new runs: start, end, newest deletion.
 type RangeDelete = (Vec<u8>, Vec<u8>, SequenceNumber);
 
-/// What the new runs' range tombstones delete, as disjoint fragments in order.
+/// Returns the new runs' range tombstones as sorted disjoint fragments.
 fn range_deletes(runs: &[Arc<Run>]) -> Vec<RangeDelete> {
     let all: Vec<RangeTombstone> = runs.iter().flat_map(|run| run.range_tombstones().iter().cloned()).collect();
     let mut borders: Vec<Vec<u8>> = all.iter().flat_map(|t| [t.start.clone(), t.end.clone()]).collect();
@@ -209,19 +213,19 @@ fn range_deletes(runs: &[Arc<Run>]) -> Vec<RangeDelete> {
     borders.windows(2).filter_map(fragment).collect()
 }
 
-/// The entries of the new runs, in order; some may be taken out ahead and put back.
+/// Entries of the new runs, in order; some can be taken ahead and put back.
 struct NewEntries<'a> {
     queue: VecDeque<NewEntry>,
     merge: KeyMerge,
-    /// The range tombstones of all runs.
+    /// Range tombstones of all runs.
     covering: Covering<'a>,
-    /// The number of the first new run in the new view.
+    /// Index of the first new run in the new view.
     first_run: usize,
     taken: u64,
 }
 
 impl NewEntries<'_> {
-    /// The next entry, and whether a range tombstone covers it.
+    /// Returns the next entry, and whether a range tombstone covers it.
     fn peek(&self) -> Option<(MergedEntry<'_>, bool)> {
         if let Some(entry) = self.queue.front() {
             let NewEntry { key, sequence, kind, run, position, is_covered } = entry;
@@ -241,7 +245,7 @@ impl NewEntries<'_> {
         Ok(())
     }
 
-    /// Takes up to `most` entries that `is_wanted`.
+    /// Takes up to `most` entries that satisfy `is_wanted`.
     fn take(&mut self, most: usize, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<NewEntry>> {
         let mut taken = Vec::new();
         while taken.len() < most
@@ -255,7 +259,7 @@ impl NewEntries<'_> {
         Ok(taken)
     }
 
-    /// Puts back what was taken last.
+    /// Puts back the entries taken last.
     fn put_back(&mut self, entries: Vec<NewEntry>) {
         self.taken -= entries.len() as u64;
         for entry in entries.into_iter().rev() {
@@ -264,13 +268,13 @@ impl NewEntries<'_> {
     }
 }
 
-/// How new range tombstones bear on a group.
+/// Effect of new range tombstones on a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deletion {
     None,
-    /// All its old entries are deleted.
+    /// All old entries are deleted.
     Whole,
-    /// Some may be.
+    /// Some may be deleted.
     Partial,
 }
 
@@ -285,7 +289,7 @@ struct Fold<'a> {
 }
 
 impl Fold<'_> {
-    /// Merges the old view as a whole.
+    /// Merges the whole old view.
     fn merge(mut self, first: &[Position]) -> Result<(ViewMeta, FoldStats)> {
         let mut scan = ViewScan::new(self.old.clone(), self.old_runs);
         let mut keys: Vec<KeyScan> = self.old_runs.iter().zip(first).map(|(run, &at)| run.keys(at)).collect();
@@ -304,7 +308,7 @@ impl Fold<'_> {
         self.finish()
     }
 
-    /// Copies the old view, and edits or merges the groups that something falls into.
+    /// Copies the old view; edits or merges the groups with changes.
     fn edit(mut self, deletes: &[RangeDelete]) -> Result<(ViewMeta, FoldStats)> {
         let mut deletes = deletes;
         let mut stream = SegmentStream::new(self.old.clone());
@@ -330,13 +334,13 @@ impl Fold<'_> {
         Ok((self.builder.finish()?, self.stats))
     }
 
-    /// Whether `key`, which is not below an anchor's group, is in it.
+    /// Returns true if `key`, not below the anchor's group, is in it.
     fn is_in_group(&self, anchor: usize, key: &[u8]) -> bool {
         let anchors = &self.old.directory.anchors;
         anchor + 1 >= anchors.len() || anchors.compare(anchor + 1, key).is_gt()
     }
 
-    /// How the deletes bear on a group; those that end before it are left behind.
+    /// Returns the effect of deletes on a group; drops those that end before it.
     fn deletion(&self, anchor: usize, deletes: &mut &[RangeDelete]) -> Deletion {
         let anchors = &self.old.directory.anchors;
         while let Some(((_, end, _), later)) = deletes.split_first()
@@ -358,7 +362,7 @@ impl Fold<'_> {
         if is_whole { Deletion::Whole } else { Deletion::Partial }
     }
 
-    /// Copies a group's records. Returns the segment after it.
+    /// Copies a group's records. Returns the next segment.
     fn copy_group(
         &mut self,
         stream: &mut SegmentStream,
@@ -387,7 +391,7 @@ impl Fold<'_> {
         }
     }
 
-    /// Puts new entries into a group, or marks what new range tombstones delete. Returns the segment after it.
+    /// Inserts new entries into a group, or marks deleted ones. Returns the next segment.
     fn change_group(
         &mut self,
         stream: &mut SegmentStream,
@@ -417,8 +421,8 @@ impl Fold<'_> {
         Ok(after)
     }
 
-    /// Inserts the new entries of a group blindly. False if they are too many, or a difference cannot be told:
-    /// nothing has happened then.
+    /// Inserts a group's new entries blindly. On false nothing was written: there are too many, or
+    /// a difference cannot be stored.
     fn edit_group(&mut self, anchor: usize, separator: &[u8], group: &Group, deletion: Deletion) -> Result<bool> {
         if group.lanes.len() > EDITED_LANES_MAX {
             return Ok(false);
@@ -442,7 +446,7 @@ impl Fold<'_> {
         Ok(false)
     }
 
-    /// Merges a group's old entries, their keys read, with its new ones.
+    /// Reads a group's old keys and merges them with new entries.
     fn merge_group(&mut self, anchor: usize, first: u32, separator: Vec<u8>, group: &Group) -> Result<()> {
         self.builder.start_group(separator)?;
         let old = self.old;
@@ -464,7 +468,7 @@ impl Fold<'_> {
     }
 }
 
-/// Pushes the new entries that come before an old one (all, without one) and that `is_wanted`.
+/// Pushes the new entries before an old one (or all) that satisfy `is_wanted`.
 fn push_new_before(
     new: &mut NewEntries<'_>,
     builder: &mut ViewBuilder,

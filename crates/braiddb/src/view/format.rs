@@ -1,7 +1,7 @@
 //! The bytes of a sorted view.
 //!
-//! A view stands in a file of its own (`NNN.view`: a file header of 64 bytes, zeros up to byte 4096, then the view),
-//! or as a section of a run file, at an offset that is a multiple of 4096. From there on:
+//! A view has its own file (`NNN.view`: a file header of 64 bytes, zeros up to byte 4096, then the
+//! view), or is a section of a run file at an offset that is a multiple of 4096. It consists of:
 //!
 //! ```text
 //! pages      segment records, in pages of 4096 bytes: as many records as fit into 4088 bytes, zeros, then the
@@ -23,66 +23,67 @@
 //!    88..96  checksum of bytes 0..88, with the file's id and the footer's file offset
 //! ```
 //!
-//! The entries of a view are ordered by key, versions of one key by sequence number, newest first. The first segment
-//! has the empty separator. The separator of each later one is greater than every key before the segment and not
-//! greater than any in it or after it. A segment that goes on with the versions of the key of the segment before it
-//! is a **continuation**: it holds nothing else, and has no separator, so that searches end at the segment before.
+//! Entries are ordered by key, versions of a key by sequence number, newest first. The first segment
+//! has the empty separator. Each later separator is greater than every key before its segment, and at
+//! most equal to every key in or after it. A segment that continues the versions of the previous
+//! segment's last key is a **continuation**: it holds nothing else and has no separator, so searches
+//! end at the segment before.
 //!
-//! A **segment record** is 128 bytes for up to 8 runs, 192 for up to 24, 256 for up to 31:
+//! A **segment record** has 128 bytes for up to 8 runs, 192 for up to 24, 256 for up to 31:
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 0..32 | selectors: run (0x1f), resolve 0x20, tombstone 0x40, stale 0x80; 0xff after the last entry |
-//! | 32 | base byte b; 255: the differences are not told, search by bisection |
+//! | 32 | base byte b; 255: differences are unknown, search by bisection |
 //! | 33..64 | differences, entries 1 to 31: the first bit that differs from the key before, minus 8b, 0 to 254; 255: the same key. With b = 255, any number but 255 for another key |
 //! | 64..96 | tags: the low byte of the key's hash |
 //! | 96.. | cursors: for each run, block (u16) and slot (u16) of its first entry in this segment or after it |
 //!
-//! An entry is **stale** if it is an older version of the key before it, or covered by a newer range tombstone of any
-//! of the view's runs. A reader may skip it unseen if its snapshot is at or above the view's highest sequence number.
+//! An entry is **stale** if it is an older version of the previous entry's key, or a newer range
+//! tombstone of any of the view's runs covers it. A reader may skip it unread if its snapshot is at or
+//! above the view's highest sequence number.
 
 use super::simd::{Lanes, match_lanes};
 use crate::base::{EntryKind, FileId, FileNumber, SequenceNumber, limits};
 use crate::codec::{ByteReader, checksum, put_varint};
 use crate::table::Position;
 
-/// The unit of reading, caching and checksums.
+/// Unit of reading, caching and checksums.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// The part of a page before its checksum.
+/// Bytes of a page before its checksum.
 pub(crate) const PAGE_PAYLOAD: usize = PAGE_BYTES - 8;
-/// Where a view begins in a file of its own.
+/// Offset of the view in a view file.
 pub(crate) const VIEW_FILE_START: u64 = 4096;
-/// The length of the footer.
 pub(crate) const FOOTER_BYTES: usize = 96;
 const FOOTER_MAGIC: &[u8; 8] = b"BRAIDVFT";
 
-/// The most entries of a segment.
+/// Maximum entries of a segment.
 pub(crate) const SEGMENT_LANES: usize = limits::SEGMENT_ENTRIES;
-/// Selector: the run.
+/// Selector mask: the run.
 pub(crate) const SELECTOR_RUN: u8 = 0x1f;
-/// Selector: a reader needs more than the entry's bytes.
+/// Selector flag: the entry's bytes alone do not give the value.
 pub(crate) const SELECTOR_RESOLVE: u8 = 0x20;
-/// Selector: the entry deletes its key.
+/// Selector flag: the entry deletes its key.
 pub(crate) const SELECTOR_TOMBSTONE: u8 = 0x40;
-/// Selector: an older version, or covered by a range tombstone.
+/// Selector flag: an older version, or covered by a range tombstone.
 pub(crate) const SELECTOR_STALE: u8 = 0x80;
 /// Selector: no entry.
 pub(crate) const SELECTOR_EMPTY: u8 = 0xff;
 
-/// Difference: the same key as the entry before.
+/// Difference: same key as the previous entry.
 pub(crate) const SAME_KEY: u8 = 255;
-/// The largest difference that can be told.
+/// Largest difference that can be stored.
 pub(crate) const MAX_DIFFERENCE: u32 = 254;
-/// Base: the differences are not told.
+/// Base byte: differences are unknown, search by bisection.
 pub(crate) const BASE_BISECT: u8 = 255;
 
 const DIFFERENCES_AT: usize = 32;
 const TAGS_AT: usize = 64;
 const CURSORS_AT: usize = 96;
-/// The longest record.
+/// Bytes of the longest record.
 pub(crate) const MAX_RECORD_BYTES: usize = 256;
 
-/// Directory flags: the entry count.
+/// Directory flags: mask of the entry count.
 pub(crate) const FLAG_COUNT: u8 = 0x3f;
 /// Directory flags: a continuation segment.
 pub(crate) const FLAG_CONTINUATION: u8 = 0x80;
@@ -90,19 +91,17 @@ pub(crate) const FLAG_CONTINUATION: u8 = 0x80;
 const _: () = assert!(SEGMENT_LANES == 32);
 const _: () = assert!(CURSORS_AT + 4 * limits::MAX_VIEW_RUNS <= MAX_RECORD_BYTES);
 
-/// How the records of a view with some number of runs are laid out.
+/// Record layout for a number of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// The number of runs, 1 to 31.
+    /// 1 to 31.
     pub(crate) run_count: usize,
-    /// The length of a record.
     pub(crate) record_bytes: usize,
-    /// The number of records in a page.
     pub(crate) records_per_page: usize,
 }
 
 impl Layout {
-    /// The layout for so many runs; `None` if a view cannot have so many.
+    /// Returns `None` above 31 runs, or for 0.
     pub(crate) fn new(run_count: usize) -> Option<Layout> {
         let record_bytes = match run_count {
             1..=8 => 128,
@@ -113,16 +112,15 @@ impl Layout {
         Some(Layout { run_count, record_bytes, records_per_page: PAGE_PAYLOAD / record_bytes })
     }
 
-    /// The number of pages for so many segments.
     pub(crate) fn pages(self, segments: u32) -> u32 {
         segments.div_ceil(self.records_per_page as u32)
     }
 
-    /// The page of a segment, and the byte within it where its record starts.
+    /// Returns a segment's page and the byte offset of its record in it.
     #[inline]
     pub(crate) fn place(self, segment: u32) -> (u32, usize) {
         let per_page = self.records_per_page as u32;
-        // Constant divisors let the compiler do without a division.
+        // Constant divisors avoid a division instruction.
         let page = match per_page {
             31 => segment / 31,
             21 => segment / 21,
@@ -132,31 +130,28 @@ impl Layout {
     }
 }
 
-/// What the manifest (or a run's footer) knows of a view.
+/// Description of a view in the manifest or in a run's footer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewMeta {
-    /// The file's number; 0 for a view that stands in a run file.
+    /// File number; 0 for a view inside a run file.
     pub number: FileNumber,
-    /// The file's identity.
     pub file_id: FileId,
-    /// The length of the file, or of the section.
+    /// Length of the file or section.
     pub file_bytes: u64,
-    /// How many entries it orders, all versions counted.
+    /// Entries, all versions included.
     pub entries: u64,
-    /// How many segments they are cut into.
     pub segments: u32,
-    /// How many entries are older versions or covered by range tombstones.
+    /// Older versions, and entries covered by range tombstones.
     pub stale: u64,
-    /// How many entries are tombstones and not stale.
+    /// Tombstones that are not stale.
     pub tombstones: u64,
-    /// The highest sequence number of its runs' entries and range tombstones.
+    /// Highest sequence number of its runs' entries and range tombstones.
     pub max_sequence: SequenceNumber,
-    /// How many runs it braids.
     pub run_count: u8,
 }
 
 impl ViewMeta {
-    /// Appends the bytes that [`ViewMeta::decode`] reads.
+    /// Appends the encoding that [`ViewMeta::decode`] reads.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.number);
         out.extend_from_slice(&self.file_id.to_le_bytes());
@@ -167,7 +162,7 @@ impl ViewMeta {
         out.push(self.run_count);
     }
 
-    /// Reads what [`ViewMeta::encode`] wrote; `None` if the bytes are no such thing.
+    /// Reads the encoding; `None` if it is invalid.
     pub fn decode(reader: &mut ByteReader<'_>) -> Option<ViewMeta> {
         Some(ViewMeta {
             number: reader.varint()?,
@@ -183,7 +178,6 @@ impl ViewMeta {
     }
 }
 
-/// The footer's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub(crate) entries: u64,
@@ -197,7 +191,7 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
-    /// The footer's bytes, for a place in a file.
+    /// Encodes the footer for an offset in a file.
     pub(crate) fn encode(&self, file_id: FileId, offset: u64) -> [u8; FOOTER_BYTES] {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.extend_from_slice(FOOTER_MAGIC);
@@ -214,7 +208,7 @@ impl Footer {
         bytes
     }
 
-    /// The footer of these bytes; `None` if they are none.
+    /// Decodes a footer; `None` if the magic or checksum is wrong.
     pub(crate) fn decode(bytes: &[u8; FOOTER_BYTES], file_id: FileId, offset: u64) -> Option<Footer> {
         let (body, sum) = bytes.split_at(FOOTER_BYTES - 8);
         let mut reader = ByteReader::new(body);
@@ -234,30 +228,27 @@ impl Footer {
     }
 }
 
-/// Fills in a page's checksum.
+/// Writes a page's checksum.
 pub(crate) fn seal_page(page: &mut [u8], file_id: FileId, offset: u64) {
     let (payload, sum) = page.split_at_mut(PAGE_PAYLOAD);
     sum.copy_from_slice(&checksum(file_id, offset, payload).to_le_bytes());
 }
 
-/// Whether a page is whole.
+/// Returns true if the page's checksum matches.
 pub(crate) fn page_is_sound(page: &[u8], file_id: FileId, offset: u64) -> bool {
     page.len() == PAGE_BYTES && page[PAGE_PAYLOAD..] == checksum(file_id, offset, &page[..PAGE_PAYLOAD]).to_le_bytes()
 }
 
-/// The tag of a key.
 #[inline]
 pub(crate) fn tag(key: &[u8]) -> u8 {
     tag_of_hash(crate::codec::hash64(key))
 }
 
-/// The tag of a key with this hash.
 #[inline]
 pub(crate) fn tag_of_hash(hash: u64) -> u8 {
     hash as u8
 }
 
-/// The selector of an entry.
 pub(crate) fn selector(run: u8, kind: EntryKind, stale: bool) -> u8 {
     let mut selector = run;
     if kind.needs_resolving() {
@@ -272,12 +263,12 @@ pub(crate) fn selector(run: u8, kind: EntryKind, stale: bool) -> u8 {
     selector
 }
 
-/// A segment record, borrowed. Its lanes are checked against the directory's count, its runs and positions are not:
-/// whoever follows one checks it.
+/// A borrowed segment record. The number of lanes is checked against the directory. Runs and
+/// positions are not: their users check them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment<'a> {
     selectors: &'a Lanes,
-    /// The base byte, then the differences.
+    /// Base byte, then differences.
     differences: &'a Lanes,
     tags: &'a Lanes,
     cursors: &'a [u8],
@@ -285,7 +276,7 @@ pub(crate) struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// The segment of a record's bytes; `None` if it does not have exactly `count` entries.
+    /// Parses a record; `None` if it does not have exactly `count` entries.
     #[inline(always)]
     pub(crate) fn new(record: &'a [u8], count: usize, run_count: usize) -> Option<Segment<'a>> {
         let (selectors, rest) = record.split_first_chunk::<32>()?;
@@ -296,7 +287,8 @@ impl<'a> Segment<'a> {
         (match_lanes(selectors, 0xff, SELECTOR_EMPTY) == !lanes_below(count)).then_some(segment)
     }
 
-    /// The segment of a copy of a record that [`Segment::new`] found sound, with the same count and number of runs.
+    /// Parses a copy of a record that [`Segment::new`] accepted, with the same count and number of
+    /// runs.
     #[inline(always)]
     pub(crate) fn of_copy(record: &'a [u8; MAX_RECORD_BYTES], count: usize, run_count: usize) -> Segment<'a> {
         debug_assert!(count <= SEGMENT_LANES && run_count <= limits::MAX_VIEW_RUNS);
@@ -304,73 +296,68 @@ impl<'a> Segment<'a> {
             Some(lanes) => lanes,
             None => unreachable!("a record has room for all lanes"),
         };
-        // A record has room for the cursors of all runs: the compiler is to know it too.
+        // The bound lets the compiler drop a check.
         let cursors = &record[CURSORS_AT..(CURSORS_AT + 4 * run_count).min(MAX_RECORD_BYTES)];
         let [selectors, differences, tags] = [0, DIFFERENCES_AT, TAGS_AT].map(lanes_at);
         Segment { selectors, differences, tags, cursors, count }
     }
 
-    /// How many entries there are.
     #[inline(always)]
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// The base byte.
     #[inline(always)]
     pub(crate) fn base(&self) -> u8 {
         self.differences[0]
     }
 
-    /// The differences. That of lane 0 is no difference.
+    /// Returns the differences. Lane 0 has the base byte instead.
     #[inline(always)]
     pub(crate) fn differences(&self) -> &'a Lanes {
         self.differences
     }
 
-    /// The selector of an entry.
     #[inline(always)]
     pub(crate) fn selector(&self, lane: usize) -> u8 {
         self.selectors[lane]
     }
 
-    /// The tag of an entry.
     #[inline(always)]
     pub(crate) fn tag(&self, lane: usize) -> u8 {
         self.tags[lane]
     }
 
-    /// The run of an entry.
     #[inline(always)]
     pub(crate) fn run(&self, lane: usize) -> usize {
         usize::from(self.selectors[lane] & SELECTOR_RUN)
     }
 
-    /// The lanes whose keys have this tag.
+    /// Returns the lanes with this tag.
     #[inline(always)]
     pub(crate) fn tagged(&self, tag: u8) -> u32 {
         match_lanes(self.tags, 0xff, tag) & lanes_below(self.count)
     }
 
-    /// The lanes that hold another version of the key before them; never lane 0, of which only the directory knows.
+    /// Returns the lanes with another version of the previous key; never lane 0, which only the
+    /// directory can tell.
     #[inline(always)]
     pub(crate) fn same_key(&self) -> u32 {
         match_lanes(self.differences, 0xff, SAME_KEY) & lanes_below(self.count) & !1
     }
 
-    /// The lanes whose selectors have no bit of `marks`.
+    /// Returns the lanes whose selectors have no bit of `marks`.
     #[inline(always)]
     pub(crate) fn unmarked(&self, marks: u8) -> u32 {
         match_lanes(self.selectors, marks, 0) & lanes_below(self.count)
     }
 
-    /// The lanes of a run.
     #[inline(always)]
     pub(crate) fn lanes_of_run(&self, run: usize) -> u32 {
         match_lanes(self.selectors, SELECTOR_RUN, run as u8) & lanes_below(self.count)
     }
 
-    /// Where a run stands at the segment's start; `None` if the view has no such run.
+    /// Returns a run's first position in or after the segment; `None` if the view has no such run.
     #[inline(always)]
     pub(crate) fn cursor(&self, run: usize) -> Option<Position> {
         let [block_low, block_high, slot_low, slot_high] = *self.cursors.get(4 * run..)?.first_chunk::<4>()?;
@@ -381,13 +368,13 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// The bits of the lanes below `count`, which is at most 32.
+/// Returns a mask of the lanes below `count`, at most 32.
 #[inline(always)]
 pub(crate) fn lanes_below(count: usize) -> u32 {
     if count >= 32 { u32::MAX } else { (1 << count) - 1 }
 }
 
-/// One entry, as a builder puts segments together.
+/// An entry of a segment under construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lane {
     pub(crate) selector: u8,
@@ -396,18 +383,18 @@ pub(crate) struct Lane {
     pub(crate) position: Position,
 }
 
-/// How a key differs from the key before it.
+/// Difference between a key and the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Difference {
-    /// Not at all.
+    /// Same key.
     Same,
-    /// First at this bit, counted from the key's front.
+    /// First differing bit, from the key's front.
     Bit(u32),
-    /// By trailing zero bytes alone; or there is no key before it, or how it differs is not known.
+    /// Only trailing zero bytes differ, there is no previous key, or the difference is unknown.
     Untold,
 }
 
-/// Writes a segment record over zeros. The first lane's difference is not told.
+/// Writes a segment record. The first lane's difference is not stored.
 pub(crate) fn encode_record(record: &mut [u8], lanes: &[Lane], cursors: &[Position]) {
     assert!(!lanes.is_empty() && lanes.len() <= SEGMENT_LANES);
     record.fill(0);
@@ -434,7 +421,7 @@ pub(crate) fn encode_record(record: &mut [u8], lanes: &[Lane], cursors: &[Positi
     }
 }
 
-/// The base byte for these lanes; [`BASE_BISECT`] if their differences cannot be told over one.
+/// Returns the base byte for these lanes; [`BASE_BISECT`] if none fits.
 fn base_of(lanes: &[Lane]) -> u8 {
     let (mut least, mut most) = (u32::MAX, 0);
     for lane in lanes {

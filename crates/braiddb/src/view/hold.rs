@@ -1,7 +1,7 @@
-//! What a view knows of a key without its runs: for when a block of a run, or a run, is lost.
+//! Looks keys up in a view without its runs, for lost or damaged blocks and runs.
 //!
-//! Blind search leaves one entry that may have the key, and its tag is a byte of its key's hash. So of keys that the view lacks, all but
-//! one in 256 are known to be absent, and no key is read.
+//! Blind search leaves one candidate, whose tag is a byte of its key's hash. So all but one in 256
+//! absent keys are recognized without a key read.
 
 use super::{
     format::{lanes_below, tag},
@@ -10,26 +10,26 @@ use super::{
 };
 use crate::{base::Result, table::Position};
 
-/// What a view knows of a key.
+/// Knowledge of a view about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// It has no entry with this key.
+    /// The view has no such key.
     Absent,
-    /// This entry, if any, is the newest with this key.
+    /// Only this entry can be the newest one of the key.
     Perhaps {
-        /// The run that it stands in, by its place among the view's.
+        /// Index of its run.
         run: usize,
-        /// That run's first entry in the segment, and how many entries stand between.
+        /// The run's first entry in the segment.
         cursor: Position,
-        /// The number of entries from the cursor to the entry.
+        /// Entries of the run from `cursor` to this one.
         after: u32,
     },
-    /// It may have entries with this key anywhere.
+    /// The view may have entries of the key anywhere.
     Unknown,
 }
 
 impl View {
-    /// What the view knows of a key. Reads a page of the view at most, and no run.
+    /// Looks up a key. Reads at most one page of the view, and no run.
     pub fn held(&self, key: &[u8]) -> Result<Held> {
         let Some(number) = self.segment_for(key) else { return Ok(Held::Absent) };
         let guard = crossbeam_epoch::pin();

@@ -1,4 +1,4 @@
-//! How a hash index is made of a view.
+//! Builds the hash index of a view.
 
 use super::format::{SEGMENT_LANES, SELECTOR_STALE};
 use super::hash_index::{HashIndex, Part, Site};
@@ -12,11 +12,12 @@ use crate::table::{Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
 
-/// While a hash index is made, readers' memory is held up for so many segments at a time.
+/// Segments indexed under one epoch guard, which delays memory reclamation.
 const SEGMENTS_AT_ONCE: u32 = 64;
 
 impl View {
-    /// How many data blocks its part of the runs has, and how many of them are in memory: see [`Run::blocks_in_memory`].
+    /// Returns the data blocks in the view's part of the runs, and those in memory: see
+    /// [`Run::blocks_in_memory`].
     pub fn blocks_in_memory(&self, runs: &[Arc<Run>]) -> Result<(u64, u64)> {
         let mut counts = (0, 0);
         for (part, run) in self.parts(runs)?.iter().zip(runs) {
@@ -27,13 +28,13 @@ impl View {
         Ok(counts)
     }
 
-    /// Whether all its blocks are read where their files are mapped, which they are from now on at the latest. A hash index tells to the byte then where entries begin,
-    /// if there are not too many blocks.
+    /// Returns true if all blocks can be read in place from mapped files. A hash index then has
+    /// direct offsets unless there are too many blocks.
     pub fn is_read_in_place(&self, runs: &[Arc<Run>]) -> Result<bool> {
         Ok(runs.iter().all(|run| run.is_mapped()) && self.parts(runs)?.iter().all(|part| part.has_spots))
     }
 
-    /// The part of each run that the view has.
+    /// Returns the view's part of each run.
     fn parts(&self, runs: &[Arc<Run>]) -> Result<Vec<Part>> {
         let Some(last) = self.directory.segments().checked_sub(1) else { return Ok(Vec::new()) };
         let guard = crossbeam_epoch::pin();
@@ -49,7 +50,7 @@ impl View {
         parts.ok_or_else(|| self.corrupt_segment(0, "it lacks a run"))
     }
 
-    /// Makes the hash index, reading all entries; false if it was cancelled, or there can be none.
+    /// Builds the hash index from all entries. Returns false if it was cancelled or is impossible.
     pub fn make_hash_index(&self, runs: &[Arc<Run>], is_cancelled: &dyn Fn() -> bool) -> Result<bool> {
         let Some(mut index) = HashIndex::new(self.meta().entries, &self.parts(runs)?) else { return Ok(false) };
         for first in (0..self.directory.segments()).step_by(SEGMENTS_AT_ONCE as usize) {
@@ -65,8 +66,8 @@ impl View {
     }
 }
 
-/// Takes the keys of a segment into the hash index: those that are not stale, of which there is one a key at most. Their
-/// buckets are asked for before any of them is written, and the block that comes after each as its entries are passed.
+/// Adds the keys of a segment, which are the entries not stale, at most one a key. Prefetches all
+/// buckets before the first write, and the following block while entries are passed.
 struct IndexSegment<'a> {
     view: &'a View,
     index: &'a mut HashIndex,
@@ -99,7 +100,7 @@ impl Task for IndexSegment<'_> {
                     if shown & 1 << lane != 0 {
                         let key = rows.get(offset).and_then(|(bytes, key_len)| bytes.get(..key_len));
                         let key = key.ok_or_else(|| view.corrupt_segment(number, "an entry is damaged"))?;
-                        // One that does not fit is a slot's alone.
+                        // A larger offset does not fit; only its slot can be stored.
                         let offset = u16::try_from(offset).unwrap_or(u16::MAX);
                         sites[lane] = (hash64(key), Site { run: at, block: from.block, slot, offset });
                         index.prefetch(sites[lane].0);

@@ -1,8 +1,9 @@
-//! The sorted view: many sorted runs braided into one order, which is kept rather than merged anew by every reader.
+//! The sorted view: the merge order of several runs, stored once instead of being recomputed by
+//! each reader.
 //!
-//! The index is REMIX (Zhong, Chen, Wu and Jiang, FAST '21), with blind search within its segments. [`format`]
-//! specifies the bytes, [`anchors`] and [`search`] the two steps of a search, [`builder`] and [`fold`] how a view
-//! comes to be, [`cursor`] how it is walked.
+//! The index is REMIX (Zhong, Chen, Wu and Jiang, FAST '21), with blind search within segments.
+//! [`format`] specifies the bytes, [`anchors`] and [`search`] the two steps of a search,
+//! [`builder`] and [`fold`] how views are built, [`cursor`] how they are read.
 
 mod anchors;
 mod bits;

@@ -1,7 +1,7 @@
 //! An open view: its directory in memory, its segment records read through the block cache.
 //!
-//! Nothing here changes after `open`, so any number of threads read at once. The runs are not part of it: the caller
-//! passes the very runs, in the order, that the view was built over.
+//! Data never changes after `open`, so any number of threads read concurrently. The caller passes
+//! the runs the view was built over, in the same order, to each call.
 
 pub use super::anchors::Leaf;
 use super::bits::is_equal;
@@ -31,7 +31,7 @@ use std::{
     },
 };
 
-/// [`View::get`]; the segment may be known.
+/// Task of [`View::get`]; the segment can be known.
 struct Get<'a, 'g> {
     view: &'a View,
     runs: &'a [Arc<Run>],
@@ -52,7 +52,7 @@ impl<'g> Task for Get<'_, 'g> {
             return Ok(found);
         }
         view.note_search();
-        // No closure here: it would be compiled for any processor.
+        // No closure: it would not be compiled for this instruction set.
         let number = match number {
             Some(number) => number,
             None => match view.segment_with(simd, query.key) {
@@ -64,7 +64,7 @@ impl<'g> Task for Get<'_, 'g> {
     }
 }
 
-/// [`View::prefetch_slot`] or [`View::prefetch_entry`].
+/// Task of [`View::prefetch_slot`] and [`View::prefetch_entry`].
 struct PrefetchEntry<'a, 'g> {
     view: &'a View,
     runs: &'a [Arc<Run>],
@@ -83,7 +83,7 @@ impl<'a> Task for PrefetchEntry<'a, '_> {
         let PrefetchEntry { view, runs, number, key, hash, slot_only, guard } = self;
         let (page, at) = view.layout.place(number);
         let Some(bytes) = view.pages.get(page, guard) else { return Some(CacheMiss::Page(view, page)) };
-        // What is wrong is the read's to tell.
+        // The read itself reports damage.
         let record = bytes.get(at..at + view.layout.record_bytes)?;
         let segment = view.parse(number, record).ok()?;
         let candidates = view.candidates(simd, &segment, key, hash);
@@ -103,14 +103,13 @@ impl<'a> Task for PrefetchEntry<'a, '_> {
     }
 }
 
-/// Asks for what a read of an entry will need; its block if that is not at hand.
+/// Prefetches an entry; returns its block if that is not in memory.
 #[inline(always)]
 fn look_ahead(run: &Arc<Run>, position: Position) -> Option<CacheMiss<'_>> {
     run.prefetch(position);
     run.is_absent(position.block).then_some(CacheMiss::Block(run, position.block))
 }
 
-/// [`View::find_leaf`].
 struct FindLeaf<'a> {
     view: &'a View,
     key: &'a [u8],
@@ -125,7 +124,6 @@ impl Task for FindLeaf<'_> {
     }
 }
 
-/// [`View::segment_in_leaf`].
 struct FindInLeaf<'a> {
     view: &'a View,
     key: &'a [u8],
@@ -141,17 +139,16 @@ impl Task for FindInLeaf<'_> {
     }
 }
 
-/// What is asked of a view.
+/// A lookup in a view.
 #[derive(Clone, Copy)]
 pub(super) struct Query<'a> {
     pub(super) key: &'a [u8],
     pub(super) hash: u64,
     snapshot: SequenceNumber,
-    /// Whether who asks looks at the sequence number of a plain value.
+    /// The sequence number of a plain value is needed.
     pub(super) with_sequence: bool,
 }
 
-/// An open view.
 #[derive(Debug)]
 pub struct View {
     vfs: Arc<dyn Vfs>,
@@ -159,32 +156,32 @@ pub struct View {
     pub(crate) file: Arc<dyn File>,
     path: PathBuf,
     pub(crate) file_id: FileId,
-    /// Where the pages begin in the file.
+    /// File offset of the first page.
     pub(crate) start: u64,
     pub(crate) layout: Layout,
     pub(crate) directory: Directory,
     pub(super) meta: ViewMeta,
     pages: CacheSlots,
     pub(crate) simd: Simd,
-    /// Where keys stand, once enough searches were made.
+    /// Built after enough searches.
     pub(super) hash_index: OnceLock<HashIndex>,
-    /// About how many gets went without it.
+    /// Approximate number of gets without it.
     pub(super) searches: AtomicU64,
-    /// Whether it may inherit a hash index has been asked.
+    /// An inherited hash index was already considered.
     pub(super) had_its_chance: AtomicBool,
-    /// How often it wanted a hash index and could not have one.
+    /// Requests for a hash index that were refused.
     pub(super) refusals: AtomicU32,
     pub(super) trigger: Arc<IndexTrigger>,
-    /// How many keys stand where, once ranges were counted.
+    /// Counts of keys, once ranges were counted.
     pub(super) live_counts: LiveCounts,
-    /// Where segments begin, once seeks have read them.
+    /// First blocks of segments, learned from seeks.
     pub(super) first_blocks: FirstBlocks,
-    /// Whether the file goes with this handle.
+    /// Remove the file on drop.
     obsolete: AtomicBool,
 }
 
 impl View {
-    /// Opens a view file that no manifest is at hand for, by what its own footer says.
+    /// Opens a view file by its own footer, without a manifest.
     pub fn open_unlisted(ctx: &TableContext, path: &Path, number: u64) -> Result<Arc<View>> {
         let io = |e| Error::io("open", path, e);
         let file = ctx.vfs.open(path, OpenMode::Read).map_err(io)?;
@@ -195,7 +192,7 @@ impl View {
         Ok(Arc::new(View::open_section(ctx, file, path, number, file_id, VIEW_FILE_START, len)?))
     }
 
-    /// Opens a view file, whose footer must say what `meta` says.
+    /// Opens a view file, whose footer must equal `meta`.
     pub fn open(ctx: &TableContext, path: &Path, meta: &ViewMeta) -> Result<Arc<View>> {
         let io = |e| Error::io("open", path, e);
         let file = ctx.vfs.open(path, OpenMode::Read).map_err(io)?;
@@ -218,7 +215,7 @@ impl View {
         Ok(Arc::new(view))
     }
 
-    /// Opens the view that stands in a run file.
+    /// Opens the view inside a run file.
     pub fn open_embedded(ctx: &TableContext, run: &Arc<Run>) -> Result<Arc<View>> {
         let meta = run.meta();
         let corrupt = |detail: &str| Error::corruption(run.path(), meta.view_offset, detail);
@@ -259,7 +256,7 @@ impl View {
         if directory_at.checked_add(footer.directory_bytes) != Some(footer_at) {
             return Err(corrupt(footer_at, "the view's parts do not fill its section"));
         }
-        // The length is bounded by the file's now.
+        // The file's length now bounds this length.
         let mut directory = vec![0; footer.directory_bytes as usize];
         read_exact(&*file, path, &mut directory, directory_at)?;
         if checksum(file_id, directory_at, &directory) != footer.directory_checksum {
@@ -292,32 +289,32 @@ impl View {
         })
     }
 
-    /// What the manifest keeps of it.
+    /// Returns the description that the manifest keeps.
     pub fn meta(&self) -> &ViewMeta {
         &self.meta
     }
 
-    /// The file that holds it: a view file, or a run file.
+    /// Returns the path of the view file or run file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes of memory it holds, apart from what is in the block cache.
+    /// Bytes of memory, without the block cache.
     pub fn resident_bytes(&self) -> usize {
         let parts = self.directory.resident_bytes() + self.pages.resident_bytes();
         let learned = self.hash_index_bytes() + self.live_counts.resident_bytes() + self.first_blocks.resident_bytes();
         size_of::<View>() + parts + learned
     }
 
-    /// From now on, the file is removed when the last handle goes. Nothing happens to a view within a run file.
+    /// Removes the file when the last handle is dropped. No effect on a view inside a run file.
     pub fn mark_obsolete(&self) {
         self.obsolete.store(true, Relaxed);
     }
 
-    /// The newest version of `key` at or below `snapshot`, tombstones included. If the snapshot is at or above the
-    /// view's highest sequence number, a key that a range tombstone of the view's runs covers counts as absent.
+    /// Returns the newest version of `key` at or below `snapshot`, tombstones included. If the
+    /// snapshot covers the view, keys deleted by range tombstones of its runs count as absent.
     ///
-    /// One key comparison for a key that is there, about an eighth of one for a key that is not.
+    /// One key comparison for a present key, about an eighth for an absent one.
     pub fn get<'g>(
         &self,
         runs: &[Arc<Run>],
@@ -328,7 +325,7 @@ impl View {
         self.get_hashed(runs, key, hash64(key), snapshot, guard)
     }
 
-    /// [`View::get`] for who has the key's [`hash64`].
+    /// Does [`View::get`] for a key with a known [`hash64`].
     #[inline]
     pub fn get_hashed<'g>(
         &self,
@@ -347,7 +344,7 @@ impl View {
         })
     }
 
-    /// [`View::get_hashed`] for who does not look at the sequence number of a plain value: it may be any.
+    /// Does [`View::get_hashed`]; the sequence number of a plain value is undefined.
     #[inline]
     pub fn find_hashed<'g>(
         &self,
@@ -361,7 +358,7 @@ impl View {
         self.simd.run(Get { view: self, runs, number: None, query, guard })
     }
 
-    /// [`View::get`] of a key that belongs to a segment.
+    /// Does [`View::get`] for a key with a known segment.
     pub fn get_in_segment<'g>(
         &self,
         runs: &[Arc<Run>],
@@ -407,24 +404,26 @@ impl View {
         Ok(None)
     }
 
-    /// The lanes where the newest version of a key may stand: usually one if it is there, and none if not.
+    /// Returns the lanes that can have the newest version of a key: usually one if it is present,
+    /// none if not.
     #[inline(always)]
     fn candidates(&self, simd: Simd, segment: &Segment<'_>, key: &[u8], hash: u64) -> u32 {
         let candidates = segment.tagged(tag_of_hash(hash)) & !segment.same_key();
         if candidates & candidates.wrapping_sub(1) == 0 {
             return candidates;
         }
-        // A key that is here is always where blind search leads: of several tags that match, no other is read.
+        // Blind search always leads to a present key, so other lanes with the same tag need no
+        // read.
         candidates & candidate(segment, simd, key).map_or(u32::MAX, |lane| 1 << lane)
     }
 
-    /// The first half of finding a key's segment; what the second needs is asked for.
+    /// First half of finding a key's segment; prefetches for the second.
     #[inline]
     pub fn find_leaf(&self, key: &[u8]) -> Leaf {
         self.simd.run(FindLeaf { view: self, key })
     }
 
-    /// The second half; `None` for a view without entries. The segment's record is asked for.
+    /// Second half; prefetches the segment's record. `None` for a view without entries.
     #[inline]
     pub fn segment_in_leaf(&self, key: &[u8], leaf: Leaf) -> Option<u32> {
         if self.directory.segments() == 0 {
@@ -435,13 +434,14 @@ impl View {
         Some(segment)
     }
 
-    /// Asks for what [`View::prefetch_entry`] will need besides the segment's record.
+    /// Prefetches what [`View::prefetch_entry`] needs besides the segment's record.
     #[inline]
     pub fn prefetch_slot(&self, runs: &[Arc<Run>], number: u32, key: &[u8], hash: u64, guard: &Guard) {
         self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, slot_only: true, guard });
     }
 
-    /// Asks for what [`View::get_in_segment`] will read of an entry, as far as the cache has it. Returns what it has not.
+    /// Prefetches the entry for [`View::get_in_segment`]. Returns the page or block if it is not in
+    /// the cache.
     #[inline]
     pub fn prefetch_entry<'a>(
         &'a self,
@@ -454,12 +454,13 @@ impl View {
         self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, slot_only: false, guard })
     }
 
-    /// A read of a page, to be made with others and given to [`View::take_in_page`].
+    /// Returns a read request for a page, for [`View::take_in_page`].
     pub(super) fn page_request(&self, page: u32) -> ReadRequest {
         ReadRequest::new(Arc::clone(&self.file), self.page_offset(page), PAGE_BYTES)
     }
 
-    /// Takes a page in that was read. If that failed, or it is damaged, nothing happens: who reads the page will be told.
+    /// Caches a page that was read. Ignores failures and damage: a reader of the page will report
+    /// them.
     pub(super) fn take_in_page(&self, page: u32, read: &ReadRequest) {
         let is_read = matches!(read.result, Some(Ok(())));
         if is_read && self.pages.is_vacant(page) && self.check_page(page, &read.bytes).is_ok() {
@@ -467,7 +468,7 @@ impl View {
         }
     }
 
-    /// The first version at or below `snapshot` after the newest one, which stands at `from`.
+    /// Returns the first version at or below `snapshot` after the newest one, at `from`.
     #[cold]
     fn older_version<'g>(
         &self,
@@ -501,14 +502,13 @@ impl View {
         }
     }
 
-    /// How many entries, live or not, stand before the segment that `key` belongs to: the rank of `key`, exact to a
-    /// segment. No I/O.
+    /// Returns the rank of `key` among all entries, rounded down to its segment. No I/O.
     pub fn rank(&self, _runs: &[Arc<Run>], key: &[u8]) -> Result<u64> {
         Ok(self.segment_for(key).map_or(0, |segment| self.directory.entries_before(segment)))
     }
 
-    /// Up to `parts - 1` keys that cut the view into parts of about equal entry counts, in order, none of them at or
-    /// before the first entry. No I/O.
+    /// Returns up to `parts - 1` sorted keys that divide the view into parts of about equal entry
+    /// counts; all after the first entry. No I/O.
     pub fn split_points(&self, _runs: &[Arc<Run>], parts: usize) -> Result<Vec<Vec<u8>>> {
         let mut points = Vec::new();
         let mut last = 0;
@@ -523,7 +523,7 @@ impl View {
         Ok(points)
     }
 
-    /// The segment whose group `key` belongs to; `None` for a view without entries.
+    /// Returns the first segment of the key's group; `None` for a view without entries.
     pub(crate) fn segment_for(&self, key: &[u8]) -> Option<u32> {
         if self.directory.segments() == 0 {
             return None;
@@ -531,7 +531,7 @@ impl View {
         Some(self.directory.segment_of(self.directory.anchors.find(key)))
     }
 
-    /// [`View::segment_for`] within [`Simd::run`].
+    /// Does [`View::segment_for`] within [`Simd::run`].
     #[inline(always)]
     pub(crate) fn segment_with(&self, simd: Simd, key: &[u8]) -> Option<u32> {
         if self.directory.segments() == 0 {
@@ -540,14 +540,13 @@ impl View {
         Some(self.directory.segment_of(self.directory.anchors.find_with(simd, key)))
     }
 
-    /// A segment's record.
     #[inline(always)]
     pub(crate) fn segment<'g>(&self, number: u32, guard: &'g Guard) -> Result<Segment<'g>> {
         let record = self.record(number, guard)?;
         self.parse(number, record)
     }
 
-    /// A segment's record as bytes.
+    /// Returns a segment's record as bytes.
     #[inline(always)]
     pub(crate) fn record<'g>(&self, number: u32, guard: &'g Guard) -> Result<&'g [u8]> {
         count_segment_read();
@@ -558,7 +557,7 @@ impl View {
             .ok_or_else(|| self.corrupt_segment(number, "its page is cut short"))
     }
 
-    /// Asks for a record that will be read soon, if there is such a segment and its page is cached.
+    /// Prefetches a record, if the segment exists and its page is cached.
     #[inline]
     pub(crate) fn prefetch_record(&self, number: u32) {
         if number < self.directory.segments() {
@@ -567,7 +566,7 @@ impl View {
         }
     }
 
-    /// The segment of a record's bytes.
+    /// Parses a record.
     #[inline(always)]
     pub(crate) fn parse<'r>(&self, number: u32, record: &'r [u8]) -> Result<Segment<'r>> {
         Segment::new(record, self.directory.count(number), self.layout.run_count)
@@ -582,12 +581,12 @@ impl View {
         Ok(bytes)
     }
 
-    /// Where a page stands in the file.
+    /// Returns a page's file offset.
     pub(crate) fn page_offset(&self, page: u32) -> u64 {
         self.start + u64::from(page) * PAGE_BYTES as u64
     }
 
-    /// Whether a page that was read is the one that was written.
+    /// Checks a page's checksum.
     pub(crate) fn check_page(&self, page: u32, bytes: &[u8]) -> Result<()> {
         let offset = self.page_offset(page);
         if page_is_sound(bytes, self.file_id, offset) {
@@ -596,7 +595,7 @@ impl View {
         Err(Error::corruption(&self.path, offset, "a page of the view does not match its checksum"))
     }
 
-    /// The run and position of an entry, which is there.
+    /// Returns the run and position of a lane's entry.
     #[inline(always)]
     pub(crate) fn locate(
         &self,
@@ -614,7 +613,6 @@ impl View {
         located.ok_or_else(|| self.corrupt_segment(number, "an entry lies outside of its run"))
     }
 
-    /// Reads an entry of a segment.
     #[inline(always)]
     pub(crate) fn entry<'g>(
         &self,
@@ -628,7 +626,7 @@ impl View {
         runs[run].read(position, guard)
     }
 
-    /// Finds `query`'s place in a segment; one key comparison, unless the segment must be bisected.
+    /// Finds `query`'s place in a segment, with one key comparison unless it must be bisected.
     pub(crate) fn find_in_segment(
         &self,
         number: u32,
@@ -644,7 +642,7 @@ impl View {
         })
     }
 
-    /// As [`View::find_in_segment`], reading keys under `guard`.
+    /// Does [`View::find_in_segment`], reading keys under `guard`.
     pub(crate) fn find_with_guard(
         &self,
         runs: &[Arc<Run>],
@@ -658,7 +656,7 @@ impl View {
         })
     }
 
-    /// Where the entries of a run's own view that are `key` or greater begin.
+    /// Returns the position of a run's first entry at or above `key`, by its own view.
     pub(crate) fn position_of(&self, run: &Arc<Run>, key: &[u8], guard: &Guard) -> Result<Position> {
         let Some(mut number) = self.segment_for(key) else {
             return Ok(run.end());
@@ -680,7 +678,6 @@ impl View {
         }
     }
 
-    /// What is wrong with a segment.
     #[cold]
     pub(crate) fn corrupt_segment(&self, number: u32, detail: &str) -> Error {
         let (page, at) = self.layout.place(number);
@@ -703,7 +700,7 @@ impl Drop for View {
     }
 }
 
-/// Reads exactly `buf.len()` bytes; a file that ends before is corrupt.
+/// Reads exactly `buf.len()` bytes; a shorter file is corrupt.
 pub(crate) fn read_exact(file: &dyn File, path: &Path, buf: &mut [u8], offset: u64) -> Result<()> {
     file.read_exact_at(buf, offset).map_err(|e| match e.kind() {
         std::io::ErrorKind::UnexpectedEof => Error::corruption(path, offset, "the file ends before its view does"),
@@ -711,7 +708,7 @@ pub(crate) fn read_exact(file: &dyn File, path: &Path, buf: &mut [u8], offset: u
     })
 }
 
-/// Where the two lines stand that every lookup in a record needs, in bytes before its page's end.
+/// Returns the distances from the page's end to the two lines that every lookup in a record needs.
 #[inline(always)]
 fn lines_before_end(at: usize) -> [usize; 2] {
     [PAGE_BYTES - at, (PAGE_BYTES - at).saturating_sub(64)]

@@ -1,9 +1,10 @@
-//! Rows decoded ahead of a cursor: what a scan is made of.
+//! Rows of a segment decoded ahead of a cursor, for scans.
 //!
-//! Decoding what is left of a segment in one go costs a few instructions a row, and the cache lines of all of them are
-//! asked for before the first is needed. A batch holds the blocks that its rows stand in, so it can be read whatever
-//! becomes of the cursor. It keeps the last block of each run for the next batch: a block is counted once while a scan
-//! passes. A block that is read where its file is mapped is not counted at all: the batch holds the runs, and with them the maps.
+//! Decoding the remaining rows of a segment in one pass costs a few instructions a row, and
+//! prefetches all their cache lines first. A batch pins the blocks of its rows, so it stays
+//! readable when the cursor moves. It keeps the last block of each run for the next batch, so a
+//! scan counts as one use of a block. Blocks in mapped files are not counted: the batch holds the
+//! runs and thus the maps.
 
 use super::format::{SEGMENT_LANES, Segment, lanes_below};
 use super::simd::{Simd, Task};
@@ -14,36 +15,37 @@ use std::fmt;
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
-/// How many lines of the next block are asked for where a row is passed: what rows of a hundred bytes or two have, and the
-/// beginning of longer ones.
+/// Lines of a later block to prefetch for each row: enough for rows of 100 to 200 bytes.
 pub(super) const LINES_AHEAD: usize = 3;
-/// How many blocks further a scan that goes backward asks for lines: the rows of a batch are decoded forward, so that it enters
-/// the block before while it still passes this one.
+/// Blocks between the one read and the one prefetched, going backward. Batches are decoded forward,
+/// so they enter the previous block while still reading this one.
 const AHEAD_BACKWARD: u16 = 2;
-/// Where each block has a page of its own, a long scan asks for the lines that stand so many bytes further on: two pages.
+/// Prefetch distance of a long scan, if each block has its own page: two pages.
 const BYTES_AHEAD: usize = 8 << 10;
-/// How many lines are asked for with each row that is passed.
+/// Lines prefetched for each row passed.
 const LINES_SOON: usize = 4;
-/// More rows are not asked for at a time.
+/// Maximum rows expected from the last scan's length.
 const LIKELY_ROWS_MAX: u32 = 128;
-/// After so many batches a scan is a long one, which decodes whole segments and fetches whole blocks.
+/// Batches after which a scan counts as long: it then decodes whole segments and prefetches whole
+/// blocks.
 pub(super) const LONG_SCAN: u32 = 6;
 
 const _: () = assert!(ROW_LANES == SEGMENT_LANES);
 
-/// Where a row stands in its view.
+/// Position of a row in its view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowPlace {
     pub(super) segment: u32,
     pub(super) lane: usize,
 }
 
-/// The runs of a view, held by one cursor and its batches, so that what they count is not what other threads count.
+/// A view's runs, held by one cursor and its batches. A reference count of their own avoids
+/// contention with other threads.
 #[derive(Debug)]
 pub(super) struct HeldRuns(pub(super) Arc<[Arc<Run>]>);
 
 impl HeldRuns {
-    /// Now.
+    /// Returns the present time for checks.
     #[inline]
     pub(super) fn moment(&self) -> Moment {
         self.0[0].moment()
@@ -61,62 +63,64 @@ impl Deref for HeldRuns {
 
 /// The block that a run was last read in.
 ///
-/// Invariant: `rows` are those of `block`, which is read in place or is that of `pin`.
+/// INVARIANT: `rows` are those of `block`, which is in place or pinned by `pin`.
 #[derive(Default)]
 struct RunState {
     rows: Option<Rows<'static>>,
     block: u16,
     pin: Option<PinnedBlock>,
-    /// The block to ask for as rows are passed, if the scan is a long one.
+    /// Block to prefetch from as rows are passed, in a long scan.
     ahead: Ahead,
 }
 
-/// Rows of a segment, which are passed in order.
+/// Decoded rows of a segment, passed in order.
 ///
-/// There are two kinds. A batch that is read as it is ([`RowBatch::default`]) has only rows that are key and value. One that
-/// is merged with others ([`RowBatch::to_merge`]) has tombstones too, sequence numbers if they are asked for, and says what comes after its
-/// rows; whoever merges keeps account of what has been passed.
+/// There are two kinds. [`RowBatch::default`] is read as it is and has only plain values.
+/// [`RowBatch::to_merge`] is merged with other batches: it has tombstones too, sequence numbers on
+/// request, and records why it ends; the merger tracks the passed rows.
 ///
-/// Invariant: rows borrow from blocks that are pinned by one of `states` or of `passed`, or stand in place in one of `runs`; these
-/// let go of none before the rows are cleared. If any is pinned, `is_pinning`.
+/// INVARIANT: rows borrow from blocks that `states` or `passed` pin, or that are in place in
+/// `runs`. None of these is released before the rows are cleared. If any block is pinned,
+/// `is_pinning` is true.
 pub struct RowBatch {
     slots: RowSlots,
     is_to_merge: bool,
-    /// Whether sequence numbers are decoded as well.
+    /// Decode sequence numbers too.
     with_sequences: bool,
-    /// Those of `lanes` whose rows are tombstones, and what comes after: of a batch to be merged.
+    /// In a batch to merge: lanes with tombstones, and the reason for its end.
     tombstones: u32,
     beyond: Beyond,
-    /// The lanes whose rows have not been passed: the one at `at`, and those that come after it.
+    /// Lanes not yet passed: the current one, `at`, and later ones.
     lanes: u32,
     at: usize,
-    /// Lanes that were decoded and come after the others, but not before a row of another source: they are kept for when that has been passed.
+    /// Decoded lanes put aside until a row of another source has been passed.
     aside: u32,
-    /// How many rows there were when it last came to stand on one that was decoded, or kept for later.
+    /// Rows in `lanes` when they were filled or resumed.
     filled: u32,
     segment: u32,
     is_forward: bool,
-    /// The row that these come after, if it is not the one that the cursor stands on.
+    /// Row before these, if it is not the cursor's.
     from: Option<RowPlace>,
-    /// How many batches were filled one after the other, and how many of their rows were passed.
+    /// Consecutive batches in one direction, and their passed rows.
     rounds: u32,
     passed_rows: u32,
-    /// How many rows the scan before went on for: so many are likely to be wanted again.
+    /// Rows that the last scan passed; as many are expected again.
     likely_rows: u32,
-    /// How far past each row on which it comes to stand lines are asked for, as a number to add; 0 if none are. Then none are when rows are decoded.
+    /// Prefetch distance from each row passed, as a wrapping offset; 0 for none. If set, decoding
+    /// does not prefetch.
     bytes_ahead: usize,
-    /// The lines of rows of the next segment that are likely to be wanted, asked for as rows of the batch are passed; going forward alone.
+    /// Prefetches for expected rows of the next segment, made as rows are passed; only forward.
     queue: PrefetchQueue,
-    /// Whether what is filled in next belongs to the same scan, though it does not come right after.
+    /// The next fill belongs to the same scan but does not follow directly.
     is_interrupted: bool,
-    /// Whether its scan's first row was decoded with the seek, and it has met none of another source: that one row was passed by whoever did no
-    /// more than seek.
+    /// The scan's first row was decoded by the seek, and no other source's row came since. A caller
+    /// that only seeks passes exactly that row.
     begins_with_seek: bool,
     runs: Option<Arc<HeldRuns>>,
-    /// For each of them.
+    /// One for each run.
     states: Vec<RunState>,
     is_pinning: bool,
-    /// Blocks that runs have gone on from, and whose rows are in the batch.
+    /// Earlier blocks of runs, with rows in the batch.
     passed: Vec<PinnedBlock>,
 }
 
@@ -157,29 +161,28 @@ impl fmt::Debug for RowBatch {
 }
 
 impl RowBatch {
-    /// Whether there is a row to stand on.
+    /// Returns true if the batch is on a row.
     #[inline]
     pub fn is_on_row(&self) -> bool {
         self.lanes != 0
     }
 
-    /// Whether it holds blocks of the cache.
+    /// Returns true if it pins blocks of the cache.
     pub fn is_pinning(&self) -> bool {
         self.is_pinning
     }
 
-    /// How many rows have not been passed.
+    /// Returns the number of rows not yet passed.
     pub fn rows_left(&self) -> u32 {
         self.lanes.count_ones()
     }
 
-    /// Whether its rows go forward.
     #[inline]
     pub fn is_forward(&self) -> bool {
         self.is_forward
     }
 
-    /// The row it stands on.
+    /// Returns the current row.
     #[inline]
     pub fn row(&self) -> Option<(&[u8], &[u8])> {
         if self.lanes == 0 {
@@ -188,13 +191,13 @@ impl RowBatch {
         self.slots.row(self.at)
     }
 
-    /// The key of the row it stands on.
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         if self.lanes == 0 { None } else { Some(self.slots.key(self.at)) }
     }
 
-    /// How many rows come after the one it stands on, going forward, whose keys are kept, as far as there is none between that is not.
+    /// Returns the number of rows after the current one, going forward, whose keys satisfy
+    /// `is_kept`, up to the first that does not.
     pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
         if !self.is_forward {
             return 0;
@@ -202,7 +205,7 @@ impl RowBatch {
         self.slots.kept(self.lanes & self.lanes.wrapping_sub(1), true, is_kept).count_ones()
     }
 
-    /// Goes on to the next row in a direction, if it is here.
+    /// Moves to the next row in this direction if it is decoded.
     #[inline]
     pub fn step(&mut self, forward: bool) -> bool {
         let lanes = lanes_after(self.lanes, self.at, forward);
@@ -216,8 +219,9 @@ impl RowBatch {
         true
     }
 
-    /// Shows the row it stands on and those that come after it, in its direction, until `visit` breaks: how many steps that took, and what `visit`
-    /// said last. It stands on the row that was shown last, or where it stood if `visit` panics. Precondition: it stands on a row.
+    /// Passes the current row and later ones to `visit` until it breaks. Returns the steps and the
+    /// last result. Ends on the last row visited; does not move if `visit` panics. Precondition: on
+    /// a row.
     #[inline]
     pub fn visit<B>(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>) -> (u32, ControlFlow<B>) {
         if self.is_forward { self.visit_in::<true, B>(&mut visit) } else { self.visit_in::<false, B>(&mut visit) }
@@ -245,13 +249,13 @@ impl RowBatch {
         (steps, flow)
     }
 
-    /// What is asked for as rows are passed.
     pub(super) fn queue(&mut self) -> &mut PrefetchQueue {
         &mut self.queue
     }
 
-    /// Asks for lines that a long scan comes to soon after the row at `at`. Little by little, as rows are passed: when they are decoded, the processor would do nothing
-    /// but wait for room for so many requests, and fetch nothing while the rows are read.
+    /// Prefetches lines that a long scan will reach soon after row `at`. Spread over the rows: all
+    /// at once, the requests would stall the processor during decoding and leave it idle while rows
+    /// are read.
     #[inline(always)]
     fn prefetch_ahead(&self, at: usize) {
         if self.bytes_ahead != 0 {
@@ -259,7 +263,7 @@ impl RowBatch {
         }
     }
 
-    /// [`RowBatch::bytes_ahead`] of a long scan.
+    /// Returns [`RowBatch::bytes_ahead`] for a long scan.
     fn bytes_ahead_of_long_scan(&self) -> usize {
         let is_on_grid = self.runs.as_ref().is_some_and(|runs| runs.iter().all(|run| run.is_on_grid()));
         match is_on_grid && !self.is_to_merge {
@@ -269,7 +273,7 @@ impl RowBatch {
         }
     }
 
-    /// Forgets all rows, but for the place of the one it stands on: what is filled in next comes after that.
+    /// Forgets all rows, but keeps the current position: the next fill starts after it.
     pub fn go_on(&mut self) {
         if self.lanes != 0 {
             self.from = Some(self.place(self.at));
@@ -278,77 +282,71 @@ impl RowBatch {
         }
     }
 
-    /// The place that was kept by [`RowBatch::go_on`] or [`RowBatch::pass`].
+    /// Returns the position kept by [`RowBatch::go_on`] or [`RowBatch::pass`].
     pub fn from(&self) -> Option<RowPlace> {
         self.from
     }
 
-    /// How many batches in one direction came before this one.
+    /// Returns the number of earlier batches in this direction.
     pub(super) fn rounds(&self) -> u32 {
         self.rounds
     }
 
-    /// How many rows are likely to be wanted from here on, going by the scan before.
+    /// Returns the number of rows expected from here on, by the last scan's length.
     pub fn likely_rows(&self) -> usize {
         self.likely_rows.saturating_sub(self.passed_rows) as usize
     }
 
-    /// A batch of the kind that is merged with others.
+    /// Creates a batch to merge.
     pub fn to_merge() -> RowBatch {
         RowBatch { is_to_merge: true, ..RowBatch::default() }
     }
 
-    /// Says whether sequence numbers are to be decoded as well.
+    /// Sets whether sequence numbers are decoded.
     pub fn set_with_sequences(&mut self, with_sequences: bool) {
         self.with_sequences = with_sequences;
     }
 
-    /// Whether it is of that kind.
     pub(super) fn is_to_merge(&self) -> bool {
         self.is_to_merge
     }
 
-    /// Its rows.
     #[inline(always)]
     pub fn slots(&self) -> &RowSlots {
         &self.slots
     }
 
-    /// The lanes of its rows.
     #[inline]
     pub fn lanes(&self) -> u32 {
         self.lanes
     }
 
-    /// The lanes whose rows are tombstones.
     #[inline]
     pub fn tombstones(&self) -> u32 {
         self.tombstones
     }
 
-    /// What comes after its rows.
     #[inline]
     pub fn beyond(&self) -> Beyond {
         self.beyond
     }
 
-    /// Where the row of a lane stands.
     pub fn place(&self, lane: usize) -> RowPlace {
         RowPlace { segment: self.segment, lane }
     }
 
-    /// Where the first of the rows stands that come after a row of another source, if there are any in this direction.
+    /// Returns the first row put aside, if any in this direction.
     pub fn aside(&self, is_forward: bool) -> Option<RowPlace> {
         (self.aside != 0 && self.is_forward == is_forward).then(|| self.place(near_lane(self.aside, is_forward)))
     }
 
-    /// Says that the scan goes on from where its cursor stands, and not from the row that was passed last.
+    /// Continues the scan at its cursor instead of the last row passed.
     pub fn follow_cursor(&mut self) {
         self.is_interrupted |= self.from.take().is_some();
         self.begins_with_seek = false;
     }
 
-    /// Keeps all rows of a seek for later, unless they stand in blocks of the cache: these are let go of.
+    /// Puts all rows of a seek aside; releases them if they pin cache blocks.
     pub fn put_aside(&mut self) {
         if self.is_pinning {
             return self.release();
@@ -357,8 +355,8 @@ impl RowBatch {
         self.begins_with_seek = false;
     }
 
-    /// Goes on with the rows that were kept for later, those from `place` on: where the cursor over `runs` stands. There are none if it stands on
-    /// none of them.
+    /// Continues with rows put aside, from `place` on, the position of the cursor over `runs`.
+    /// Empty if that is none of them.
     pub(super) fn resume(&mut self, runs: &Arc<HeldRuns>, place: RowPlace) {
         let is_of = self.runs.as_ref().is_some_and(|held| Arc::ptr_eq(held, runs)) && self.segment == place.segment;
         let kept = std::mem::take(&mut self.aside);
@@ -370,7 +368,7 @@ impl RowBatch {
         }
     }
 
-    /// Passes all rows but those of `rest`; what is filled in next comes after the last of all.
+    /// Passes all rows but those of `rest`. The next fill starts after the last of all.
     pub fn pass(&mut self, rest: u32) {
         if self.lanes != 0 {
             let passed = self.lanes & !rest;
@@ -380,23 +378,23 @@ impl RowBatch {
         }
     }
 
-    /// Forgets all rows after a mishap: none could be decoded.
+    /// Forgets all rows after an error.
     pub(super) fn fail(&mut self) {
         (self.lanes, self.aside, self.tombstones, self.beyond) = (0, 0, 0, Beyond::More);
     }
 
-    /// Says that nothing comes after no rows.
+    /// Sets an empty batch at the source's end.
     pub fn end(&mut self) {
         self.release();
         self.beyond = Beyond::End;
     }
 
-    /// Says what the rows are that are going to be decoded: those of `tombstones`, and what comes after.
+    /// Sets tombstones and end of the rows to decode.
     pub(super) fn expect(&mut self, tombstones: u32, beyond: Beyond) {
         (self.tombstones, self.beyond) = (tombstones, beyond);
     }
 
-    /// Ends a scan where it stands, and begins another: as [`RowBatch::release`].
+    /// Ends a scan and starts another; releases rows like [`RowBatch::release`].
     pub fn restart(&mut self) {
         self.go_on();
         let is_seek_alone = self.begins_with_seek && self.passed_rows == 1;
@@ -404,7 +402,8 @@ impl RowBatch {
         self.release();
     }
 
-    /// As [`RowBatch::release`], where a row of another source comes, and then the scan goes on.
+    /// Releases rows like [`RowBatch::release`], but the scan continues after a row of another
+    /// source.
     pub fn interrupt(&mut self) {
         self.queue.prefetch_all();
         let counts = (self.rounds, self.passed_rows);
@@ -413,7 +412,7 @@ impl RowBatch {
         self.is_interrupted = true;
     }
 
-    /// Forgets all rows, and the blocks they stand in.
+    /// Releases all rows and their blocks.
     pub fn release(&mut self) {
         self.is_interrupted = false;
         self.begins_with_seek = false;
@@ -424,11 +423,11 @@ impl RowBatch {
         if self.is_pinning {
             self.let_go();
         }
-        // What stands in place may have to be checked again before it is read again.
+        // A block in place may need another check before its next use.
         self.states.iter_mut().for_each(|state| state.rows = None);
     }
 
-    /// The same, and lets go of the runs.
+    /// Releases rows, blocks and runs.
     pub fn release_runs(&mut self) {
         self.release();
         self.slots.clear();
@@ -444,7 +443,8 @@ impl RowBatch {
         self.is_pinning = false;
     }
 
-    /// Keeps the rows whose keys lie before `end`, and going backward not before `start`: the source has no others.
+    /// Keeps the rows before `end`, or going backward at or after `start`: the bounds of the
+    /// source.
     pub fn keep_within(&mut self, start: &[u8], end: Option<&[u8]>) {
         let is_forward = self.is_forward;
         let is_within = |key: &[u8]| if is_forward { end.is_none_or(|end| key < end) } else { key >= start };
@@ -453,8 +453,8 @@ impl RowBatch {
         }
     }
 
-    /// Keeps the rows that come before `bound`: keys that are less, or going backward, greater; the others are kept for later, see
-    /// [`RowBatch::aside`]. Returns whether that is all.
+    /// Keeps the rows before `bound` in this direction; puts others aside, see [`RowBatch::aside`].
+    /// Returns true if all were kept.
     pub fn keep_before(&mut self, bound: &[u8]) -> bool {
         let (is_forward, before) = (self.is_forward, self.lanes);
         let is_all = self.keep(|key| if is_forward { key < bound } else { key > bound }).is_none();
@@ -462,15 +462,15 @@ impl RowBatch {
         is_all
     }
 
-    /// Keeps the rows whose keys begin with `prefix`; those that do come first.
+    /// Keeps the rows whose keys start with `prefix`; they come first.
     pub fn keep_prefix(&mut self, prefix: &[u8]) {
         if let Some(lane) = self.keep(|key| key.starts_with(prefix)) {
             self.beyond = Beyond::Outside(lane);
         }
     }
 
-    /// Keeps the rows that are to be kept, which come first. To be called before any has been passed. Yields the lane of
-    /// the first that was not kept.
+    /// Keeps rows up to the first rejected one, whose lane it returns. Precondition: no row was
+    /// passed.
     #[inline]
     fn keep(&mut self, is_kept: impl Fn(&[u8]) -> bool) -> Option<usize> {
         let kept = self.slots.kept(self.lanes, self.is_forward, is_kept);
@@ -479,7 +479,7 @@ impl RowBatch {
         (others != 0).then(|| near_lane(others, self.is_forward))
     }
 
-    /// Forgets all rows, and begins to take in others.
+    /// Forgets all rows and starts another fill.
     pub(super) fn begin(&mut self, segment: u32, is_forward: bool) {
         (self.lanes, self.aside) = (0, 0);
         let goes_on = self.from.is_some() || std::mem::take(&mut self.is_interrupted);
@@ -497,28 +497,29 @@ impl RowBatch {
         }
     }
 
-    /// [`RowBatch::begin`] for the row that a seek leads to, and those that come after it.
+    /// Does [`RowBatch::begin`] for a seek's rows.
     pub(super) fn begin_with_seek(&mut self, segment: u32) {
         self.begin(segment, true);
         self.begins_with_seek = true;
     }
 
-    /// Says that the rows are of another segment.
+    /// Changes the segment of the rows.
     pub(super) fn begin_again(&mut self, segment: u32) {
         self.segment = segment;
     }
 
-    /// Goes to a block in which a run goes on.
+    /// Enters the block in which a run continues.
     #[inline(never)]
     fn enter(&mut self, index: usize, run: &Run, block: u16, moment: Moment) -> Result<Option<(Rows<'static>, Ahead)>> {
         if block >= run.end().block {
             return Ok(None);
         }
         let state = &mut self.states[index];
-        // Going backward, the next batch goes on in the first block of this one.
+        // Going backward, the next batch continues in this batch's first block.
         let is_after = !self.is_forward && state.rows.is_some() && state.block.checked_add(1) == Some(block);
         if let Some(rows) = run.rows_in_place(block, moment) {
-            // SAFETY: as below, but that the block stands where it does as long as the run is open: `runs` holds it.
+            // SAFETY: as below, but the block stays in place while the run is open, and `runs`
+            // holds it.
             let rows = unsafe { std::mem::transmute::<Rows<'_>, Rows<'static>>(rows?) };
             let next = if self.is_forward { block.checked_add(1) } else { block.checked_sub(AHEAD_BACKWARD) };
             let ahead = ahead_of(run, next, self.rounds);
@@ -547,9 +548,10 @@ impl RowBatch {
         state.rows = None;
         self.passed.extend(state.pin.take());
         let pin = run.pin(block)?;
-        // SAFETY: only the lifetime changes. The block stays in `states` or `passed`, and so in its place in memory, until
-        // no row of it is left: `begin`, `let_go` and `set_runs` forget all rows before they let go of any block, and
-        // `state.rows` goes with its pin. Rows are lent no longer than `self`.
+        // SAFETY: only the lifetime changes. `states` or `passed` keep the block, which does not
+        // move, until no row of it is left: `begin`, `let_go` and `set_runs` forget all rows before
+        // they release any block, and `state.rows` is replaced with its pin. Rows are lent no
+        // longer than `self`.
         let rows = unsafe { std::mem::transmute::<Rows<'_>, Rows<'static>>(pin.rows()?) };
         let next = if self.is_forward { block.checked_add(1) } else { block.checked_sub(AHEAD_BACKWARD) };
         let ahead = ahead_of(run, next, self.rounds);
@@ -557,7 +559,7 @@ impl RowBatch {
         Ok(Some((rows, ahead)))
     }
 
-    /// The rows of the block in which a run goes on.
+    /// Returns the rows of the block in which a run continues.
     #[inline(always)]
     fn block_of(
         &mut self,
@@ -572,7 +574,7 @@ impl RowBatch {
         }
     }
 
-    /// Says what runs the rows are of that are going to be decoded.
+    /// Sets the runs of the rows to decode.
     #[inline(always)]
     fn set_runs(&mut self, runs: &Arc<HeldRuns>) {
         if !self.runs.as_ref().is_some_and(|held| Arc::ptr_eq(held, runs)) {
@@ -592,13 +594,13 @@ impl RowBatch {
     }
 }
 
-/// Those of some lanes, which begin with `at` in a direction, that come after it.
+/// Returns those of `lanes`, which begin with `at` in a direction, that come after it.
 #[inline(always)]
 fn lanes_after(lanes: u32, at: usize, is_forward: bool) -> u32 {
     if is_forward { lanes & lanes.wrapping_sub(1) } else { lanes & !(1 << (at % SEGMENT_LANES)) }
 }
 
-/// A block that comes soon, for a long scan.
+/// Returns a later block to prefetch from, in a long scan.
 fn ahead_of(run: &Run, queue: Option<u16>, rounds: u32) -> Ahead {
     match queue {
         Some(queue) if rounds >= LONG_SCAN => run.ahead(queue),
@@ -606,8 +608,8 @@ fn ahead_of(run: &Run, queue: Option<u16>, rounds: u32) -> Ahead {
     }
 }
 
-/// Decodes those of `lanes` that are `wanted`, whose entries stand side by side in a block from a slot on. Returns the lanes
-/// that go on in the next block; `None` if an entry is damaged.
+/// Decodes the `wanted` ones of `lanes`, whose entries are adjacent in a block from slot `from` on.
+/// Returns the lanes in the next block; `None` for a damaged entry.
 struct DecodeBlock<'a> {
     block: Rows<'static>,
     from: u16,
@@ -618,7 +620,7 @@ struct DecodeBlock<'a> {
     slots: &'a mut RowSlots,
 }
 
-/// The block's keys and values alone; the same, while lines further on are asked for; and with sequence numbers as well.
+/// Variants: keys and values; with prefetches; with sequence numbers.
 struct Plain<'a>(DecodeBlock<'a>);
 struct WithAhead<'a>(DecodeBlock<'a>);
 struct WithSequences<'a>(DecodeBlock<'a>);
@@ -678,7 +680,7 @@ impl DecodeBlock<'_> {
     }
 }
 
-/// Decodes lanes of a segment into a batch; whether all their entries are there.
+/// Decodes lanes of a segment into a batch. Returns false if an entry is missing.
 pub(super) struct Decode<'a> {
     pub(super) runs: &'a Arc<HeldRuns>,
     pub(super) moment: Moment,
@@ -690,7 +692,7 @@ pub(super) struct Decode<'a> {
 impl Task for Decode<'_> {
     type Output = Result<bool>;
 
-    /// Run by run, since the entries of one run stand side by side.
+    /// Decodes run by run, since entries of one run are adjacent.
     #[inline(always)]
     fn run(self, simd: Simd) -> Result<bool> {
         let Decode { runs, moment, segment, lanes, batch } = self;

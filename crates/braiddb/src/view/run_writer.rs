@@ -1,9 +1,9 @@
-//! Writing a run together with its own one-run view, which is embedded in the run file.
+//! Writes a run with its own one-run view embedded in the run file.
 //!
-//! An entry is marked stale when it is an older version of the key before it, or covered by a newer range tombstone
-//! that was added before it. Of range tombstones added after the entries they cover, `finish` marks what it can
-//! without the keys at hand: whole segments. Readers apply range tombstones anyhow; a mark only saves them work, and
-//! lets dead entries be counted.
+//! An entry is marked stale if it is an older version of the previous key, or if a newer range
+//! tombstone added before it covers it. For range tombstones added after entries they cover,
+//! `finish` marks only whole segments, since keys are no longer at hand. Readers apply range
+//! tombstones regardless; marks save them work and allow garbage to be counted.
 
 use super::builder::ViewBuilder;
 use super::directory::Directory;
@@ -13,16 +13,15 @@ use crate::codec::Compression;
 use crate::table::{RunMeta, RunOptions, RunWriter, TableContext};
 use std::{cmp::Ordering, path::Path};
 
-/// Writes a run file with an embedded view.
 #[derive(Debug)]
 pub struct SortedRunWriter {
     run: RunWriter,
     view: ViewBuilder,
     tombstones: Vec<RangeTombstone>,
-    /// The tombstones so far, as a set, if any; made anew when an entry finds it out of date.
+    /// Set of the tombstones so far; rebuilt when an entry finds it outdated.
     covering: RangeTombstoneSet,
     covering_is_current: bool,
-    /// Whether entries came before the last range tombstone.
+    /// Entries were added before the last range tombstone.
     has_late_tombstones: bool,
     first_key: Vec<u8>,
 }
@@ -47,7 +46,7 @@ impl SortedRunWriter {
         })
     }
 
-    /// Adds an entry: key order, versions newest first.
+    /// Adds an entry, in order of key and then newest first.
     pub fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
         if !self.covering_is_current {
             self.covering = RangeTombstoneSet::new(self.tombstones.clone());
@@ -62,7 +61,7 @@ impl SortedRunWriter {
         self.view.push(entry.key, entry.sequence, 0, position, entry.kind, covered)
     }
 
-    /// Compresses the blocks from here on otherwise.
+    /// Sets the compression of later blocks.
     pub fn set_compression(&mut self, compression: Compression) {
         self.run.set_compression(compression);
     }
@@ -72,7 +71,7 @@ impl SortedRunWriter {
         self.run.add_blob_use(file, bytes);
     }
 
-    /// Adds a range tombstone, best before the entries it covers.
+    /// Adds a range tombstone, preferably before the entries it covers.
     pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) {
         self.view.writer.cover_sequence(tombstone.sequence);
         self.has_late_tombstones |= self.view.entries() > 0;
@@ -81,7 +80,7 @@ impl SortedRunWriter {
         self.run.add_range_tombstone(tombstone);
     }
 
-    /// The last key; empty before the first.
+    /// Returns the last key; empty before the first.
     pub fn last_key(&self) -> &[u8] {
         &self.view.last_key
     }
@@ -91,7 +90,7 @@ impl SortedRunWriter {
         self.run.block_count()
     }
 
-    /// About how long the file would be if it were finished now.
+    /// Approximate file length if finished now.
     pub fn estimated_bytes(&self) -> u64 {
         self.run.estimated_bytes() + self.view.writer.estimated_bytes()
     }
@@ -106,7 +105,7 @@ impl SortedRunWriter {
         self.run.finish(|file_id, offset| Ok(writer.into_section(file_id, offset)))
     }
 
-    /// Marks the entries of each segment stale that lies wholly within range tombstones newer than all its entries.
+    /// Marks segments stale that lie within range tombstones newer than all their entries.
     fn mark_late(&mut self) -> Result<()> {
         let Some(newest) = self.view.newest_by_segment.take() else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Walking all segments of a view in order, past the block cache, and without a look at a key.
+//! Reads all segments of a view in order, bypassing the block cache and without reading keys.
 
 use super::format::{MAX_RECORD_BYTES, PAGE_BYTES, SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE, Segment};
 use super::reader::{View, read_exact};
@@ -6,14 +6,14 @@ use crate::base::Result;
 use crate::table::{Position, Run};
 use std::sync::Arc;
 
-/// So many pages are read at a time.
+/// Pages per read.
 const PAGES_PER_READ: u32 = 64;
 
-/// Reads the segment records of a view one after the other.
+/// Reads the segment records of a view in order.
 #[derive(Debug)]
 pub(crate) struct SegmentStream {
     view: Arc<View>,
-    /// The pages read last, and the number of the first of them.
+    /// Pages of the last read, and the first one's number.
     pages: Vec<u8>,
     first_page: u32,
     next: u32,
@@ -44,12 +44,11 @@ impl SegmentStream {
         Ok(Some(number))
     }
 
-    /// The present segment. Precondition: `next` gave its number.
+    /// Returns the present segment. Precondition: `next` returned it.
     pub(crate) fn segment(&self) -> Result<Segment<'_>> {
         self.view.parse(self.next - 1, &self.record)
     }
 
-    /// The present segment's record.
     pub(crate) fn record(&mut self) -> &mut [u8] {
         &mut self.record[..self.view.layout.record_bytes]
     }
@@ -67,27 +66,24 @@ impl SegmentStream {
     }
 }
 
-/// A segment, for whoever inspects a view.
+/// Contents of a segment, for inspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentDump {
-    /// Its number.
     pub number: u32,
-    /// Whether it goes on with the versions of the last key of the segment before.
+    /// It continues the versions of the previous segment's last key.
     pub is_continuation: bool,
-    /// The selectors of its entries.
     pub selectors: Vec<u8>,
-    /// The base byte of the differences; 255: there are none, and a search bisects.
+    /// Base byte of the differences; 255 for unknown differences, which require bisection.
     pub base: u8,
-    /// The differences between neighbours, from the second entry on.
+    /// Differences between neighbours, from the second entry on.
     pub differences: Vec<u8>,
-    /// The tags of its entries.
     pub tags: Vec<u8>,
-    /// Where each run stands at its start.
+    /// Each run's first position in or after the segment.
     pub cursors: Vec<Position>,
 }
 
 impl View {
-    /// Shows each segment in order, until `visitor` says false. Every page read is checked.
+    /// Passes each segment to `visitor` until it returns false. Checks every page.
     pub fn dump(self: &Arc<Self>, visitor: &mut dyn FnMut(SegmentDump) -> bool) -> Result<()> {
         let mut stream = SegmentStream::new(Arc::clone(self));
         while let Some(number) = stream.next()? {
@@ -110,30 +106,30 @@ impl View {
     }
 }
 
-/// An entry as its selector tells of it.
+/// An entry, as described by its selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScannedEntry {
-    /// Which of the view's runs it stands in.
+    /// Index of its run.
     pub run: u8,
-    /// Where in that run.
+    /// Position in that run.
     pub position: Position,
-    /// An older version of the key before it, or covered by a range tombstone.
+    /// It is an older version of the previous key, or a range tombstone covers it.
     pub stale: bool,
     /// It deletes its key.
     pub tombstone: bool,
-    /// A reader needs more than its bytes.
+    /// Its bytes alone do not give the value.
     pub resolve: bool,
-    /// It is another version of the key before it.
+    /// It is another version of the previous key.
     pub same_key: bool,
 }
 
-/// Every entry of a view in order; no key is read.
+/// Iterates over all entries of a view in order, without reading keys.
 #[derive(Debug)]
 pub struct ViewScan {
     stream: SegmentStream,
     view: Arc<View>,
     runs: Vec<Arc<Run>>,
-    /// Where each run stands.
+    /// Next position of each run.
     positions: Vec<Position>,
     number: u32,
     lane: usize,
@@ -142,7 +138,7 @@ pub struct ViewScan {
 }
 
 impl ViewScan {
-    /// A scan from the first entry.
+    /// Starts at the first entry.
     pub fn new(view: Arc<View>, runs: &[Arc<Run>]) -> ViewScan {
         ViewScan {
             stream: SegmentStream::new(view.clone()),
@@ -156,7 +152,7 @@ impl ViewScan {
         }
     }
 
-    /// The next entry; `None` at the end.
+    /// Returns the next entry; `None` at the end.
     pub fn next(&mut self) -> Result<Option<ScannedEntry>> {
         if self.lane == self.count {
             let Some(number) = self.stream.next()? else {

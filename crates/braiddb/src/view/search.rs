@@ -1,11 +1,12 @@
-//! Finding a key's place in a segment.
+//! Finds a key's place in a segment.
 //!
-//! Blind search gives the one candidate that the difference bits leave, without looking at a key. That key is read,
-//! and the first bit in which it differs from the query tells the query's place: with the query below the candidate,
-//! at the nearest boundary to the left whose difference comes at that bit or before it, since everything in between
-//! shares the candidate's longer prefix; with the query above, at the nearest such boundary to the right.
+//! Blind search finds the one candidate that the difference bits allow, without reading a key. The
+//! candidate's key is read, and the first bit in which it differs from the query gives the query's
+//! place. If the query is below the candidate, the place is the nearest boundary to the left whose
+//! difference is at or before that bit, since all keys in between share the candidate's longer
+//! prefix. If it is above, the place is the nearest such boundary to the right.
 //!
-//! Where the differences are not told (base 255), the segment is bisected.
+//! With unknown differences (base 255) the segment is bisected.
 
 use super::bits::{self, compare_bits};
 use super::format::{BASE_BISECT, MAX_DIFFERENCE, Segment, lanes_below};
@@ -16,16 +17,17 @@ use std::cmp::Ordering;
 /// A place in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The first entry whose key is at least the query: a key's newest version; the entry count if there is none.
+    /// First entry whose key is at or above the query, the newest version of its key; the entry
+    /// count if there is none.
     pub(crate) lane: usize,
-    /// Whether its key is the query.
+    /// Its key equals the query.
     pub(crate) exact: bool,
 }
 
-/// How a query compares with a key: its order, and the first bit that differs.
+/// Order of query and key, and the first bit that differs.
 pub(crate) type Comparison = (Ordering, Option<u32>);
 
-/// Finds `query`'s place. `compare` reads the key of a lane and compares the query with it.
+/// Finds `query`'s place. `compare` compares the query with the key of a lane.
 #[inline(always)]
 pub(crate) fn find_place(
     segment: &Segment<'_>,
@@ -37,7 +39,7 @@ pub(crate) fn find_place(
     Ok(correct(segment, candidate, compare(candidate)?))
 }
 
-/// The only lane that may hold `query`; `None` where the differences do not tell.
+/// Returns the only lane that may hold `query`; `None` if differences are unknown.
 #[inline(always)]
 pub(crate) fn candidate(segment: &Segment<'_>, simd: Simd, query: &[u8]) -> Option<usize> {
     match segment.base() {
@@ -46,12 +48,12 @@ pub(crate) fn candidate(segment: &Segment<'_>, simd: Simd, query: &[u8]) -> Opti
     }
 }
 
-/// The query's place, from how it compares with the candidate.
+/// Computes the query's place from its comparison with the candidate.
 #[inline(always)]
 pub(crate) fn correct(segment: &Segment<'_>, candidate: usize, (order, bit): Comparison) -> Place {
     let count = segment.count();
-    // What all keys of the segment share and the query does not, puts it before or after all of them. Where the
-    // query shares more than differences can tell, each boundary is nearer the front than its own difference.
+    // A bit before the base byte is in the prefix that all keys share: the query is before or after
+    // all. A bit above the largest difference is behind every boundary's own.
     let bit = bit.unwrap_or(u32::MAX).checked_sub(8 * u32::from(segment.base())).map(|b| b.min(MAX_DIFFERENCE) as u8);
     let boundaries = match bit {
         Some(bit) => lanes_at_most(segment.differences(), bit) & lanes_below(count) & !1,
@@ -59,7 +61,7 @@ pub(crate) fn correct(segment: &Segment<'_>, candidate: usize, (order, bit): Com
     };
     let lane = match order {
         Ordering::Equal => candidate,
-        // The nearest boundary at or before the candidate, or the segment's start.
+        // Nearest boundary at or before the candidate, or the start.
         Ordering::Less => 31 - (boundaries & lanes_below(candidate + 1) | 1).leading_zeros() as usize,
         Ordering::Greater => ((boundaries & !lanes_below(candidate + 1)).trailing_zeros() as usize).min(count),
     };
@@ -68,7 +70,7 @@ pub(crate) fn correct(segment: &Segment<'_>, candidate: usize, (order, bit): Com
 
 #[cold]
 fn bisect(segment: &Segment<'_>, compare: &mut dyn FnMut(usize) -> Result<Comparison>) -> Result<Place> {
-    // Only each key's newest version is compared.
+    // Only newest versions are compared.
     let newest = lanes_below(segment.count()) & !segment.same_key();
     let (mut low, mut high) = (0, segment.count());
     while low < high {
@@ -84,7 +86,7 @@ fn bisect(segment: &Segment<'_>, compare: &mut dyn FnMut(usize) -> Result<Compar
     Ok(Place { lane: low, exact: false })
 }
 
-/// How `query` compares with `key`, counted.
+/// Compares and counts the comparison.
 #[inline(always)]
 pub(crate) fn compare_counted(query: &[u8], key: &[u8]) -> Comparison {
     super::counters::count_key_comparison();
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
     use crate::table::Position;
 
-    /// The differences of sorted keys; equal neighbours are versions of one key.
+    /// Encodes sorted keys; equal neighbours are versions of one key.
     fn record_of(keys: &[Vec<u8>]) -> Vec<u8> {
         let lanes: Vec<Lane> = keys
             .iter()

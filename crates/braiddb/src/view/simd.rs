@@ -1,24 +1,26 @@
-//! The few vector instructions of the view, each with a portable twin: an island of unsafe.
+//! The view's vector instructions, each with a portable twin; all unsafe code for them is here.
 //!
-//! Which twin runs is found out once for each view, at run time ([`Simd::detect`]); tests run both on the same
-//! inputs. Everything works on lanes of a segment (32 bytes, one an entry) or on a node of anchor heads (16 numbers).
+//! [`Simd::detect`] chooses the implementation once for each view; tests compare both on the same
+//! inputs. Operands are the lanes of a segment (32 bytes, one an entry) or a node of anchor heads (16
+//! numbers).
 //!
-//! **Blind search** is a walk down the Patricia tree that the difference bits of neighbouring keys describe. Taken
-//! left to right over the lanes, its state is one threshold `t`: the depth of the last turn to the left, or 255 if
-//! there was none since the present candidate. Lane `i` with difference bit `d` does this to it:
+//! **Blind search** is a walk down the Patricia tree given by the difference bits of neighbouring
+//! keys. From left to right over the lanes, its state is one threshold `t`: the depth of the last
+//! left turn, or 255 if there was none since the present candidate. Lane `i` with difference bit `d`
+//! changes it so:
 //!
 //! ```text
 //! t <= d   nothing: the lane lies in a part of the tree that was turned away from
 //! t >  d   the query's bit d is 1: lane i is the candidate, t = 255;  the bit is 0: t = d
 //! ```
 //!
-//! That is the function `t -> if t <= a { t } else { c }` with `a = d` and `c = 255 or d`, and such functions are
-//! closed under composition: first (a1, c1), then (a2, c2) is `(min(a1, a2), if c1 <= a2 { c1 } else { c2 })`, given
-//! that c >= a. So the walk is an associative scan of five shift steps without a branch. A lane that is another
-//! version of the key before it has difference 255, which is the identity.
+//! This is the function `t -> if t <= a { t } else { c }` with `a = d` and `c = 255 or d`. Such
+//! functions are closed under composition: (a1, c1), then (a2, c2), is
+//! `(min(a1, a2), if c1 <= a2 { c1 } else { c2 })`, given c >= a. So the walk is an associative scan
+//! of five shift steps without a branch. A lane with another version of the previous key has
+//! difference 255, which is the identity.
 //!
-//! Where the program is compiled with `--cfg braiddb_portable`, the portable twins are all there is: so the whole engine is tested
-//! on them.
+//! `--cfg braiddb_portable` compiles only the portable twins, to test the whole engine on them.
 
 use super::bits::Window;
 
@@ -31,28 +33,28 @@ pub(crate) type Lanes = [u8; 32];
 /// A cache line of numbers.
 pub(crate) type Words = [u32; 16];
 
-/// The number of heads in an anchor node.
+/// Heads in an anchor node.
 pub(crate) const NODE_HEADS: usize = 16;
 
-/// The heads of an anchor node. Signed, so that vector comparisons apply: see [`super::anchors`].
+/// Heads of an anchor node; signed for vector comparisons: see [`super::anchors`].
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct Node(pub(crate) [i64; NODE_HEADS]);
 
-/// Which twin to run.
+/// Instruction set of the implementation to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Simd {
     /// Plain Rust.
     Portable,
-    /// 256-bit vectors. Made by [`Simd::detect`] alone, and only where the processor has them.
+    /// 256-bit vectors. Only [`Simd::detect`] creates it, if the processor supports AVX2.
     #[cfg(target_arch = "x86_64")]
     Avx2(HasAvx2),
-    /// 128-bit vectors. Made by [`Simd::detect`] alone, and only where the processor has them.
+    /// 128-bit vectors. Only [`Simd::detect`] creates it, if the processor supports NEON.
     #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
     Neon(HasNeon),
 }
 
-/// Proof that the processor has AVX2, and the bit instructions of its time.
+/// Proof that the processor has AVX2, BMI1, BMI2, LZCNT and POPCNT.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HasAvx2(());
@@ -64,15 +66,15 @@ pub(crate) struct HasNeon(());
 
 /// Work for [`Simd::run`].
 pub(crate) trait Task {
-    /// What it yields.
     type Output;
 
-    /// Does it with a twin that is known when this is compiled. To be inlined always, which closures cannot be.
+    /// Runs with an instruction set known at compile time. Must be inlined, which closures cannot
+    /// guarantee.
     fn run(self, simd: Simd) -> Self::Output;
 }
 
 impl Simd {
-    /// The best this processor can do.
+    /// Returns the best implementation for this processor.
     pub(crate) fn detect() -> Simd {
         if cfg!(braiddb_portable) {
             return Simd::Portable;
@@ -93,66 +95,66 @@ impl Simd {
         Simd::Portable
     }
 
-    /// The lane of the one key that can be equal to the query, or from which its place is found: see the module's
-    /// text. `differences[0]` is ignored.
+    /// Returns the lane of the only key that can equal the query: see the module's text. Ignores
+    /// `differences[0]`.
     #[inline(always)]
     pub(crate) fn blind_candidate(self, differences: &Lanes, window: &Window) -> usize {
         match self {
             Simd::Portable => portable::blind_candidate(differences, window),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `HasAvx2` exists only where the processor has AVX2.
+            // SAFETY: a `HasAvx2` exists only if the processor has AVX2.
             Simd::Avx2(_) => unsafe { avx2::blind_candidate(differences, window) },
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            // SAFETY: a `HasNeon` exists only where the processor has NEON.
+            // SAFETY: a `HasNeon` exists only if the processor has NEON.
             Simd::Neon(_) => unsafe { neon::blind_candidate(differences, window) },
         }
     }
 
-    /// Runs `task` in a function that is compiled for what this twin has, so that what is inlined into it is so too. All
-    /// that the task calls should be inlined always.
+    /// Runs `task` in a function compiled for this instruction set. Everything that `task` calls
+    /// should be `inline(always)`, to be compiled for it too.
     #[inline(always)]
     pub(crate) fn run<T: Task>(self, task: T) -> T::Output {
         match self {
             Simd::Portable => task.run(Simd::Portable),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `HasAvx2` exists only where the processor has AVX2 and the bit instructions.
+            // SAFETY: a `HasAvx2` exists only if the processor has AVX2 and the bit instructions.
             Simd::Avx2(has) => unsafe { avx2::run(has, task) },
-            // NEON is part of what every function is compiled for.
+            // All functions are compiled for NEON.
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
             Simd::Neon(has) => task.run(Simd::Neon(has)),
         }
     }
 
-    /// A bit for each word that is `want` in the bits of `mask`.
+    /// Returns a bit for each word that equals `want` in the bits of `mask`.
     #[inline(always)]
     pub(crate) fn match_words(self, words: &Words, mask: u32, want: u32) -> u32 {
         match self {
             Simd::Portable => portable::match_words(words, mask, want),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `HasAvx2` exists only where the processor has AVX2.
+            // SAFETY: a `HasAvx2` exists only if the processor has AVX2.
             Simd::Avx2(_) => unsafe { avx2::match_words(words, mask, want) },
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            // SAFETY: a `HasNeon` exists only where the processor has NEON.
+            // SAFETY: a `HasNeon` exists only if the processor has NEON.
             Simd::Neon(_) => unsafe { neon::match_words(words, mask, want) },
         }
     }
 
-    /// How many heads of the node are at most `head`.
+    /// Returns the number of heads at most `head`.
     #[inline(always)]
     pub(crate) fn rank_in_node(self, node: &Node, head: i64) -> usize {
         match self {
             Simd::Portable => portable::rank_in_node(node, head),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `HasAvx2` exists only where the processor has AVX2.
+            // SAFETY: a `HasAvx2` exists only if the processor has AVX2.
             Simd::Avx2(_) => unsafe { avx2::rank_in_node(node, head) },
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            // SAFETY: a `HasNeon` exists only where the processor has NEON.
+            // SAFETY: a `HasNeon` exists only if the processor has NEON.
             Simd::Neon(_) => unsafe { neon::rank_in_node(node, head) },
         }
     }
 }
 
-/// A bit for each lane that is `byte` in the bits of `mask`.
+/// Returns a bit for each lane that equals `byte` in the bits of `mask`.
 #[inline]
 pub(crate) fn match_lanes(lanes: &Lanes, mask: u8, byte: u8) -> u32 {
     #[cfg(all(target_arch = "x86_64", not(braiddb_portable)))]
@@ -167,7 +169,7 @@ pub(crate) fn match_lanes(lanes: &Lanes, mask: u8, byte: u8) -> u32 {
     return portable::match_lanes(lanes, mask, byte);
 }
 
-/// Two bits for each word that is `want` in the bits of `mask`.
+/// Returns two bits for each word that equals `want` in the bits of `mask`.
 #[inline(always)]
 pub(crate) fn match_words_twice(words: &Words, mask: u32, want: u32) -> u32 {
     #[cfg(all(target_arch = "x86_64", not(braiddb_portable)))]
@@ -176,7 +178,7 @@ pub(crate) fn match_words_twice(words: &Words, mask: u32, want: u32) -> u32 {
     return portable::match_words_twice(words, mask, want);
 }
 
-/// A bit for each lane that is at most `byte`.
+/// Returns a bit for each lane at most `byte`.
 #[inline]
 pub(crate) fn lanes_at_most(lanes: &Lanes, byte: u8) -> u32 {
     #[cfg(all(target_arch = "x86_64", not(braiddb_portable)))]
@@ -191,7 +193,7 @@ pub(crate) fn lanes_at_most(lanes: &Lanes, byte: u8) -> u32 {
     return portable::lanes_at_most(lanes, byte);
 }
 
-/// The twins in plain Rust.
+/// Implementations in plain Rust.
 #[cfg_attr(
     all(any(target_arch = "x86_64", target_arch = "aarch64"), not(braiddb_portable), not(test)),
     allow(dead_code, reason = "some have a baseline twin")
@@ -258,7 +260,7 @@ mod sse2 {
                 let (mask, want) = (_mm_set1_epi32(mask.cast_signed()), _mm_set1_epi32(want.cast_signed()));
                 let low = _mm_cmpeq_epi32(_mm_and_si128(_mm_loadu_si128(at), mask), want);
                 let high = _mm_cmpeq_epi32(_mm_and_si128(_mm_loadu_si128(at.add(1)), mask), want);
-                // Sixteen bits a word, of which two tell.
+                // Sixteen bits a word, two of them significant.
                 _mm_movemask_epi8(_mm_packs_epi32(low, high)) as u32 & 0xffff
             }
         };
@@ -296,7 +298,6 @@ mod sse2 {
     }
 }
 
-/// 256-bit vectors.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use super::{HasAvx2, Lanes, Node, Simd, Task, Window, Words};
@@ -315,7 +316,7 @@ mod avx2 {
         unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
     }
 
-    /// The vector moved up by `$n` lanes (1 to 15), with lanes of 255 coming in.
+    /// Moves the vector up by `$n` lanes (1 to 15); 255 fills the free lanes.
     macro_rules! shift_up {
         ($v:expr, $n:literal) => {{
             let v = $v;
@@ -341,7 +342,7 @@ mod avx2 {
     pub(super) fn blind_candidate(differences: &Lanes, window: &Window) -> usize {
         let ones = _mm256_set1_epi8(-1);
         let differences = {
-            // Lane 0 takes no part.
+            // Lane 0 is ignored.
             let lane_0 = _mm256_setr_epi64x(0xff, 0, 0, 0);
             _mm256_or_si256(load(differences), lane_0)
         };
@@ -366,7 +367,7 @@ mod avx2 {
         scan_step!(a, c, shift_up!(a, 2), shift_up!(c, 2));
         scan_step!(a, c, shift_up!(a, 4), shift_up!(c, 4));
         scan_step!(a, c, shift_up!(a, 8), shift_up!(c, 8));
-        // The last step, by sixteen lanes, moves one half onto the other.
+        // The last step, by 16 lanes, moves one half onto the other.
         let a1 = _mm256_permute2x128_si256::<0x02>(a, ones);
         let c1 = _mm256_permute2x128_si256::<0x02>(c, ones);
         let keep = _mm256_cmpeq_epi8(_mm256_min_epu8(c1, a), c1);
@@ -403,7 +404,7 @@ mod avx2 {
             // SAFETY: a node is 16 numbers: four vectors of four.
             _mm256_cmpgt_epi64(unsafe { _mm256_loadu_si256(node.0.as_ptr().add(quarter * 4).cast()) }, head)
         });
-        // Each answer of 64 equal bits shrinks to two bytes.
+        // Each 64-bit result shrinks to two bytes.
         let halves = [_mm256_packs_epi32(greater[0], greater[1]), _mm256_packs_epi32(greater[2], greater[3])];
         let greater = _mm256_movemask_epi8(_mm256_packs_epi16(halves[0], halves[1])).count_ones() as usize / 2;
         node.0.len() - greater
@@ -426,7 +427,8 @@ mod tests {
         std::array::from_fn(|_| random(state) as u8 | from)
     }
 
-    /// Any bytes at all, not only differences that some keys can have: the twins must agree on damaged segments too.
+    /// Random bytes, not only valid differences: implementations must also agree on damaged
+    /// segments.
     #[test]
     fn twins_agree_on_any_bytes() {
         let simd = Simd::detect();

@@ -1,4 +1,4 @@
-//! Checking a view, alone and against its runs.
+//! Checks a view, alone and against its runs.
 
 use super::bits::compare_bits;
 use super::build::{Bounds, Covering};
@@ -12,8 +12,7 @@ use crate::table::{KeyScan, Position, Run};
 use std::{cmp::Ordering, sync::Arc};
 
 impl View {
-    /// Reads every page and checks checksums and counts, all that can be told without the runs. Returns the bytes
-    /// read.
+    /// Reads every page and checks checksums and counts, without the runs. Returns the bytes read.
     pub fn verify(self: &Arc<Self>) -> Result<u64> {
         let mut stream = SegmentStream::new(self.clone());
         let (mut stale, mut tombstones) = (0, 0);
@@ -42,8 +41,8 @@ impl View {
         Ok(self.meta().file_bytes)
     }
 
-    /// Reads every key of the runs within `bounds` in the view's order, and checks order, differences, tags,
-    /// separators, marks, and that no entry is missing.
+    /// Reads every key of the runs within `bounds` in the view's order. Checks order, differences,
+    /// tags, separators and marks, and that no entry is missing.
     pub fn verify_against(self: &Arc<Self>, runs: &[Arc<Run>], bounds: &Bounds) -> Result<()> {
         let mut check = Check {
             view: self,
@@ -67,18 +66,18 @@ impl View {
     }
 }
 
-/// A walk over a view and its runs side by side.
+/// A walk over a view and its runs in parallel.
 struct Check<'a> {
     view: &'a Arc<View>,
     runs: &'a [Arc<Run>],
     bounds: &'a Bounds,
     covering: Covering<'a>,
-    /// Each run's keys, from where the view begins.
+    /// Each run's keys, from the view's start.
     keys: Vec<KeyScan>,
-    /// Where each run should stand.
+    /// Expected position of each run.
     next: Vec<Position>,
     last: Option<(Vec<u8>, SequenceNumber)>,
-    /// The anchor of the next segment that has one.
+    /// Anchor of the next segment that has one.
     anchor: usize,
 }
 
@@ -132,8 +131,8 @@ impl Check<'_> {
         }
         let stale = same_key || self.covering.deletes(key, sequence);
         let marks = segment.selector(lane) & !SELECTOR_RUN;
-        // A run may learn of a range tombstone only after the entries it covers; they then stand unmarked in its own
-        // view, and in those that were folded from it. Readers apply range tombstones anyhow.
+        // A run can receive a range tombstone after entries it covers. They are unmarked in its own
+        // view and in folds of it. Readers apply range tombstones regardless.
         let may_be_unmarked = stale && !same_key;
         let marks_are_right =
             marks == selector(0, kind, stale) || (may_be_unmarked && marks == selector(0, kind, false));

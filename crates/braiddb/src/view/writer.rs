@@ -1,4 +1,4 @@
-//! Writing a view's bytes, segment by segment: pages go out as they fill, the directory and the counts at the end.
+//! Writes a view segment by segment: pages as they fill, directory and footer at the end.
 
 use super::bits;
 use super::directory::DirectoryWriter;
@@ -15,21 +15,21 @@ use std::{
     sync::Arc,
 };
 
-/// So many pages are written at a time.
+/// Pages per write.
 const PAGES_PER_WRITE: usize = 64;
 
-/// What leads to a segment.
+/// How searches reach a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
-    /// A separator; that of a view's first segment is not looked at.
+    /// Through a separator; the first segment's is ignored.
     Separator(Vec<u8>),
-    /// Nothing: it goes on with the versions of the key before it.
+    /// Not at all: it continues the versions of the previous key.
     Continuation,
 }
 
 impl Anchor {
-    /// The anchor of a segment that starts with `key`, which differs so from the key before it: as few bytes of the
-    /// key as tell the two apart.
+    /// Returns the anchor of a segment that starts with `key`: as few bytes as distinguish it from
+    /// the previous key.
     pub(crate) fn of(key: &[u8], difference: Difference) -> Anchor {
         let len = match difference {
             Difference::Bit(bit) => bit as usize / 8 + 1,
@@ -39,7 +39,7 @@ impl Anchor {
     }
 }
 
-/// Where the bytes go.
+/// Destination of the bytes.
 #[derive(Debug)]
 enum Target {
     File {
@@ -48,7 +48,7 @@ enum Target {
         number: FileNumber,
         file_id: FileId,
     },
-    /// They are handed over at the end, and only then have a place in a file.
+    /// Returned at the end, when their offset in a file is known.
     Memory,
 }
 
@@ -57,16 +57,16 @@ enum Target {
 pub(crate) struct SegmentWriter {
     target: Target,
     layout: Layout,
-    /// The runs, for their blocks' entry counts; none for the writer of a run's own view, whose every segment starts
-    /// with an entry that tells the run's position.
+    /// Runs, for their blocks' entry counts. Empty for a run's own view, whose segments each start
+    /// with an entry that gives the run's position.
     runs: Vec<Arc<Run>>,
-    /// Where each run stands after the entries so far.
+    /// Each run's position after the entries so far.
     positions: Vec<Position>,
-    /// Pages not written yet, the last of them perhaps not full.
+    /// Pages not yet written; the last may be partly filled.
     pages: Vec<u8>,
     /// Records in the last page.
     records_in_page: usize,
-    /// Pages written already.
+    /// Pages written.
     pages_written: u64,
     pub(crate) directory: DirectoryWriter,
     entries: u64,
@@ -76,7 +76,7 @@ pub(crate) struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// A writer of a file of its own.
+    /// Creates a view file.
     pub(crate) fn create(
         vfs: &dyn Vfs,
         path: &Path,
@@ -98,7 +98,7 @@ impl SegmentWriter {
         Ok(writer)
     }
 
-    /// A writer of a one-run view, into memory.
+    /// Creates a writer of a one-run view in memory.
     pub(crate) fn in_memory() -> SegmentWriter {
         let layout = Layout { run_count: 1, record_bytes: 128, records_per_page: 31 };
         debug_assert_eq!(Some(layout), Layout::new(1));
@@ -122,7 +122,7 @@ impl SegmentWriter {
         }
     }
 
-    /// The path to blame: that of the file, if there is one.
+    /// Returns the path for errors; empty in memory.
     pub(crate) fn path(&self) -> &Path {
         match &self.target {
             Target::File { path, .. } => path,
@@ -130,12 +130,11 @@ impl SegmentWriter {
         }
     }
 
-    /// How many entries were written.
     pub(crate) fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// About how many bytes the view will have.
+    /// Approximate size of the view.
     pub(crate) fn estimated_bytes(&self) -> u64 {
         let pages = self.pages_written * PAGE_BYTES as u64 + self.pages.len() as u64;
         pages + self.directory.estimated_bytes() as u64 + 4096
@@ -146,7 +145,7 @@ impl SegmentWriter {
         self.max_sequence = self.max_sequence.max(sequence);
     }
 
-    /// Moves runs, the first ones, to where a segment of an older view says they stand.
+    /// Sets the positions of the first runs to those in a segment of an older view.
     pub(crate) fn set_positions(&mut self, positions: impl Iterator<Item = Position>) {
         for (mine, position) in self.positions.iter_mut().zip(positions) {
             *mine = position;
@@ -155,7 +154,7 @@ impl SegmentWriter {
 
     /// Writes a segment of these entries.
     pub(crate) fn write(&mut self, lanes: &[Lane], anchor: &Anchor) -> Result<()> {
-        // A run with entries in this segment starts at the first of them.
+        // A run's cursor is its first entry in this segment.
         for lane in lanes.iter().rev() {
             self.positions[usize::from(lane.selector & SELECTOR_RUN)] = lane.position;
         }
@@ -173,8 +172,8 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Copies a segment of an older view whose runs are this view's first ones: `record` begins with selectors,
-    /// differences and tags as they will stand, then the older view's cursors.
+    /// Copies a segment of an older view whose runs are this view's first ones. `record` starts
+    /// with the final selectors, differences and tags, then the older view's cursors.
     pub(crate) fn copy(&mut self, record: &[u8], count: usize, old_runs: usize, anchor: &Anchor) -> Result<()> {
         self.start_record(count, anchor)?;
         let at = self.record_start();
@@ -202,7 +201,7 @@ impl SegmentWriter {
         }
     }
 
-    /// Makes room for a record, which is then the last in `pages`.
+    /// Reserves a record at the end of `pages`.
     fn start_record(&mut self, count: usize, anchor: &Anchor) -> Result<()> {
         match anchor {
             Anchor::Separator(separator) => self.directory.push(count, separator),
@@ -223,7 +222,7 @@ impl SegmentWriter {
         self.pages.len() - PAGE_BYTES + (self.records_in_page - 1) * self.layout.record_bytes
     }
 
-    /// Seals the pages that are waiting and writes them, if there is a file.
+    /// Seals pending pages and writes them, if there is a file.
     fn write_pages(&mut self) -> Result<()> {
         let Target::File { file, path, file_id, .. } = &self.target else {
             return Ok(());
@@ -236,7 +235,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Writes the rest and syncs the file.
+    /// Writes pending pages, directory and footer, and syncs the file.
     pub(crate) fn finish(mut self) -> Result<ViewMeta> {
         self.write_pages()?;
         let segments = self.directory.segments();
@@ -252,7 +251,7 @@ impl SegmentWriter {
         Ok(footer.meta(*number, *file_id, offset + tail.len() as u64))
     }
 
-    /// The bytes of a view in memory, for a place in a file.
+    /// Returns the bytes of a view in memory, for an offset in a file.
     pub(crate) fn into_section(mut self, file_id: FileId, offset: u64) -> Vec<u8> {
         let segments = self.directory.segments();
         seal_pages(&mut self.pages, file_id, offset);
@@ -278,7 +277,7 @@ impl SegmentWriter {
         }
     }
 
-    /// Marks entries of whole segments of a view in memory stale.
+    /// Marks all entries of segments stale, for a view in memory.
     pub(crate) fn mark_segments_stale(&mut self, segments: std::ops::Range<u32>) {
         assert!(matches!(self.target, Target::Memory));
         for segment in segments {
@@ -297,7 +296,7 @@ impl SegmentWriter {
 }
 
 impl Footer {
-    /// What the manifest keeps of the view.
+    /// Returns the view's description for the manifest.
     pub(crate) fn meta(&self, number: FileNumber, file_id: FileId, file_bytes: u64) -> ViewMeta {
         ViewMeta {
             number,
@@ -319,12 +318,12 @@ fn seal_pages(pages: &mut [u8], file_id: FileId, start: u64) {
     }
 }
 
-/// The highest sequence number of a run's entries and range tombstones.
+/// Returns the highest sequence number of a run's entries and range tombstones.
 pub(crate) fn max_sequence_of(run: &Run) -> SequenceNumber {
     run.range_tombstones().iter().map(|t| t.sequence).max().unwrap_or(0).max(run.meta().max_sequence)
 }
 
-/// How `key` differs from `before`, the key before it.
+/// Returns the order and difference of `key` and the previous key `before`.
 pub(crate) fn difference(key: &[u8], before: &[u8]) -> (std::cmp::Ordering, Difference) {
     match bits::compare_bits(key, before) {
         (std::cmp::Ordering::Equal, _) => (std::cmp::Ordering::Equal, Difference::Same),

@@ -1,18 +1,19 @@
-//! The twins in NEON, 128-bit vectors that every 64-bit ARM processor has. A segment's lanes are two of them.
+//! NEON implementations: 128-bit vectors, which every 64-bit ARM processor has. A segment's lanes
+//! take two.
 //!
-//! ARM has no instruction that gathers the top bits of all lanes, as x86 has. [`gather`] stands in for it: each lane keeps
-//! the bit of its own place among eight, and three rounds of adding neighbours bring eight lanes into one byte.
+//! ARM has no instruction that collects the top bits of all lanes. [`gather`] replaces it: each
+//! lane keeps the bit of its place among eight, and three rounds of pairwise additions bring eight
+//! lanes into one byte.
 
 use super::{Lanes, Node, Window, Words};
 use std::arch::aarch64::*;
 
-/// The lanes of a segment.
 type Pair = [uint8x16_t; 2];
 
 /// The bit of each lane among eight.
 const PLACES: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
 
-/// The bit of a byte that a difference tells by its last three bits: bit 0 is the topmost.
+/// The bit of a byte that the last three bits of a difference select: bit 0 is the topmost.
 const BITS: [u8; 16] = [128, 64, 32, 16, 8, 4, 2, 1, 128, 64, 32, 16, 8, 4, 2, 1];
 
 #[inline]
@@ -29,7 +30,7 @@ fn load_bytes(bytes: &[u8; 16]) -> uint8x16_t {
     unsafe { vld1q_u8(bytes.as_ptr()) }
 }
 
-/// A bit for each lane, all of whose bits are equal.
+/// Returns a bit for each lane, whose bits are all equal.
 #[inline]
 #[target_feature(enable = "neon")]
 fn gather([low, high]: Pair) -> u32 {
@@ -64,7 +65,7 @@ pub(super) fn match_words(words: &Words, mask: u32, want: u32) -> u32 {
         let words = unsafe { vld1q_u32(words.as_ptr().add(4 * quarter)) };
         vreinterpretq_u16_u32(vceqq_u32(vandq_u32(words, mask), want))
     };
-    // Each answer of 32 equal bits shrinks to one byte.
+    // Each 32-bit result shrinks to one byte.
     let low = vreinterpretq_u8_u16(vuzp1q_u16(compare(0), compare(1)));
     let high = vreinterpretq_u8_u16(vuzp1q_u16(compare(2), compare(3)));
     gather([vuzp1q_u8(low, high), vdupq_n_u8(0)])
@@ -84,7 +85,7 @@ pub(super) fn rank_in_node(node: &Node, head: i64) -> usize {
     node.0.len() - vaddvq_s64(greater) as usize
 }
 
-/// The vectors moved up by `$n` lanes (1 to 15), with lanes of 255 coming in.
+/// Moves the vectors up by `$n` lanes (1 to 15); 255 fills the free lanes.
 macro_rules! shift_up {
     ($pair:expr, $n:literal) => {{
         let [low, high] = $pair;
@@ -92,7 +93,7 @@ macro_rules! shift_up {
     }};
 }
 
-/// Composes each lane's function with that of an earlier lane: see the text of the module above.
+/// Composes each lane's function with that of an earlier lane: see the parent module's text.
 #[inline]
 #[target_feature(enable = "neon")]
 fn compose(a: &mut Pair, c: &mut Pair, a1: Pair, c1: Pair) {
@@ -108,7 +109,7 @@ fn compose(a: &mut Pair, c: &mut Pair, a1: Pair, c1: Pair) {
 pub(super) fn blind_candidate(differences: &Lanes, window: &Window) -> usize {
     let ones = vdupq_n_u8(255);
     let [low, high] = load(differences);
-    // Lane 0 takes no part.
+    // Lane 0 is ignored.
     let differences = [vsetq_lane_u8::<0>(255, low), high];
     // SAFETY: the four words hold two vectors of two.
     let query = unsafe { [vld1q_u64(window.as_ptr()), vld1q_u64(window.as_ptr().add(2))] };
@@ -130,7 +131,7 @@ pub(super) fn blind_candidate(differences: &Lanes, window: &Window) -> usize {
     compose(&mut a, &mut c, a1, c1);
     let (a1, c1) = (shift_up!(a, 8), shift_up!(c, 8));
     compose(&mut a, &mut c, a1, c1);
-    // The last step, by sixteen lanes, moves one half onto the other.
+    // The last step, by 16 lanes, moves one half onto the other.
     c[1] = vbslq_u8(vcleq_u8(c[0], a[1]), c[0], c[1]);
     let taken = gather([vceqq_u8(c[0], ones), vceqq_u8(c[1], ones)]);
     let same_key = gather([vceqq_u8(differences[0], ones), vceqq_u8(differences[1], ones)]);

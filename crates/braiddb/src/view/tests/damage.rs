@@ -1,4 +1,4 @@
-//! Views whose bytes were changed: an error or the right answer, never a panic and never a loop without end.
+//! Views with changed bytes return an error or the right answer; they never panic or loop forever.
 
 use super::*;
 use crate::base::Result;
@@ -12,7 +12,7 @@ fn small_world(seed: u64) -> World {
     world
 }
 
-/// Reads all a view has, in several ways.
+/// Reads a whole view in several ways.
 fn read_all(world: &World, view: &Arc<View>) -> Result<Vec<Owned>> {
     let guard = crossbeam_epoch::pin();
     let mut out = Vec::new();
@@ -43,7 +43,7 @@ fn read_all(world: &World, view: &Arc<View>) -> Result<Vec<Owned>> {
         }
         let mut batch = RowBatch::default();
         for (at, entry) in world.entries.iter().enumerate() {
-            // Also what comes right after a key.
+            // Also seek right after a key.
             let key = [&entry.key[..], &[0][..at % 2]].concat();
             batch.restart();
             if !cursor.seek_rows(&key, &mut batch)? {
@@ -55,7 +55,7 @@ fn read_all(world: &World, view: &Arc<View>) -> Result<Vec<Owned>> {
             if cursor.valid() {
                 out.push(Owned { sequence: 0, ..Owned::of(cursor.entry()) });
             }
-            // Some go on, so that the next seeks decode rows.
+            // Some scans continue, so that the next seeks decode rows.
             if cursor.valid() && at % 5 < 3 {
                 if !batch.is_on_row() {
                     cursor.fill(true, &mut batch);
@@ -100,7 +100,7 @@ fn flipped_bits_are_found() {
     assert!(found > 500, "{found}");
 }
 
-/// Anchors that were changed a little may still be anchors: only the checksum tells.
+/// Slightly changed anchors can still be valid anchors: only the checksum detects it.
 #[test]
 fn each_flipped_bit_behind_the_pages_is_refused_at_once() {
     let mut world = small_world(2010);
@@ -123,7 +123,7 @@ fn each_flipped_bit_behind_the_pages_is_refused_at_once() {
     View::open(&world.ctx, view.path(), view.meta()).unwrap();
 }
 
-/// A run's own view is part of the run: so is the damage.
+/// A run's own view is part of the run: its damage is the run's.
 #[test]
 fn damage_in_a_runs_own_view_is_the_runs() {
     let mut world = World::new(2050);
@@ -161,7 +161,7 @@ fn files_cut_short_are_refused() {
     }
 }
 
-/// Bytes that are wrong but whose checksums are right, as somebody may have made them.
+/// Wrong bytes with right checksums, as an attacker could write.
 #[test]
 fn forged_records_do_no_harm() {
     let mut world = small_world(2200);
@@ -200,7 +200,7 @@ fn forged_records_do_no_harm() {
         if let Err(error) = fold_view(&world.ctx, &path, number, 1, &damaged, old, new, &bounds) {
             assert!(error.is_corruption(), "{error}");
         }
-        // It may have failed before the file was there.
+        // It can fail before the file exists.
         _ = world.ctx.vfs.remove(&path);
     }
     assert!(refused > 300, "{refused}");
@@ -223,7 +223,8 @@ fn a_bad_directory_or_footer_is_refused_whatever_it_says() {
     }
 }
 
-/// A forged record may lead past the end of a run at any lane, and then it is the view that is damaged: one that is set aside, and made anew.
+/// A forged record can lead past a run's end at any lane. Then the view is reported as damaged, set
+/// aside and rebuilt.
 #[test]
 fn seeks_that_are_led_past_a_run_tell_of_the_view() {
     let mut world = World::new(2400);
@@ -235,7 +236,7 @@ fn seeks_that_are_led_past_a_run_tell_of_the_view() {
     let record = view.layout.record_bytes;
     let mut refused = 0;
     for at in 0..record {
-        // What is added, or what a free lane is changed to.
+        // The lane to add, or the new value of a free lane.
         for by in [1u8, 2, 3, 5, 8, 11, page[at].wrapping_neg()] {
             let mut forged = page.clone();
             forged[at] = forged[at].wrapping_add(by);

@@ -1,4 +1,4 @@
-//! Hash indexes that tell to the byte where entries begin.
+//! Hash indexes with direct offsets.
 
 use super::*;
 use crate::codec::hash64;
@@ -21,7 +21,7 @@ fn places_to_the_byte_answer_as_a_sorted_list() {
             "the blocks of {runs} runs have pages"
         );
 
-        // For who does not look at the numbers of values, all else is the same.
+        // Reads without sequence numbers return the same entries.
         let guard = crossbeam_epoch::pin();
         let (mut values, mut others) = (0, 0);
         for shown in world.shown(&Bounds::default(), u64::MAX >> 2) {
@@ -64,7 +64,7 @@ fn places_to_the_byte_are_read_from_the_cache_too() {
     let view = world.build(&Bounds::default());
     world.check(&view, &Bounds::default());
     assert!(view.hash_index.get().is_some_and(|index| index.has_direct_offsets()));
-    // The same run, opened by who may not read it in place: its blocks go through the cache.
+    // The same run without in-place reads: its blocks go through the cache.
     let meta = world.runs[0].meta().clone();
     let path = world.runs[0].path().to_owned();
     world.ctx.in_place = false;

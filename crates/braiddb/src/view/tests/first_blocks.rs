@@ -1,10 +1,10 @@
-//! Where segments begin, learnt from seeks.
+//! First blocks of segments, learned from seeks.
 
 use super::*;
 use crate::platform::fault_vfs::FaultVfs;
 
-/// Seeks to all keys that are shown, which must be found; then says of how many segments it is known where they begin, having
-/// checked that it is so.
+/// Seeks all visible keys, which must be found. Returns the number of segments with a known first
+/// block, after checking them.
 fn known_after_seeks(world: &World, view: &Arc<View>) -> usize {
     let mut cursor = ViewCursor::new(Arc::clone(view), world.runs.clone().into(), u64::MAX >> 2);
     for _ in 0..2 {

@@ -1,9 +1,9 @@
-//! Folds: whatever a view went through, it must equal one that was built from the same runs.
+//! Folds: each folded view must equal one built from the same runs.
 
 use super::*;
 
 impl World {
-    /// Folds the runs after the first `old` into a view over those, and checks the outcome.
+    /// Folds the runs after the first `old` into a view over those, and checks the result.
     fn fold(&mut self, view: &Arc<View>, old: usize, bounds: &Bounds) -> (Arc<View>, FoldStats) {
         let (path, number) = self.new_file("view");
         let file_id = self.random.next_u64();
@@ -56,7 +56,7 @@ fn few_new_keys_cost_one_key_read_each() {
     assert!(stats.key_reads <= 125, "{stats:?}");
 }
 
-/// A view of full segments, as that of a run is, would be left with half of each split one empty.
+/// Splits of a full segment would leave one half empty each.
 #[test]
 fn full_segments_are_packed_anew_if_many_would_be_split() {
     let mut world = World::new(1120);
@@ -68,13 +68,13 @@ fn full_segments_are_packed_anew_if_many_would_be_split() {
     let (folded, stats) = world.fold(&view, 1, &Bounds::default());
     assert!(stats.is_merged && stats.key_reads == 0, "{stats:?}");
     assert!(fill(&folded) >= 29, "{}", fill(&folded));
-    // There is room for the next, in this one.
+    // The next fold fits into this one.
     world.add_run(Shape::Hashed, 480, 0);
     let (folded, stats) = world.fold(&folded, 2, &Bounds::default());
     assert!(!stats.is_merged && fill(&folded) >= 28, "{stats:?}");
 }
 
-/// The same number of keys, but all past the last that there was, or so few that most segments stay as they are.
+/// As many keys, but all past the last one, or too few to change most segments.
 #[test]
 fn full_segments_are_edited_if_few_would_be_split() {
     let mut world = World::new(1130);
@@ -97,7 +97,7 @@ fn full_segments_are_edited_if_few_would_be_split() {
     assert!(!stats.is_merged && stats.touched_groups > 80, "{stats:?}");
 }
 
-/// Versions of a key stay together, so segments of such views cannot be full: to merge them would not help, each time.
+/// Versions of a key stay together, so these segments cannot be full, and merging would not help.
 #[test]
 fn views_that_cannot_be_packed_fuller_are_edited() {
     for versions in [2, 5, 7, 11, 17, 19, 20, 21, 23, 31, 33, 39] {
@@ -123,7 +123,7 @@ fn views_that_cannot_be_packed_fuller_are_edited() {
     }
 }
 
-/// Older versions that go into a long chain of one key were each looked for along the chain.
+/// Regression: each older version in a long chain was searched for along the chain.
 #[test]
 fn a_long_chain_of_versions_is_read_once() {
     let mut world = World::new(1150);
@@ -194,7 +194,7 @@ fn older_entries_may_be_folded_into_newer_ones() {
         world.sequence += 1;
         entries.push(world.new_entry(format!("{:04}", i % 200).into_bytes()));
     }
-    // Every third version of a key goes to the run that is folded in, whatever its age.
+    // Every third version of a key goes to the folded run, regardless of age.
     let (new, old): (Vec<Owned>, Vec<Owned>) = entries.into_iter().partition(|e| e.sequence % 41 == 3);
     world.write_run(old, Vec::new());
     let view = world.build(&Bounds::default());
@@ -215,7 +215,7 @@ fn folds_keep_to_the_bounds() {
         world.add_run(Shape::Hashed, [20, 3, 300][round % 3], round % 2);
         view = world.fold(&view, 3 + round, &bounds).0;
     }
-    // A view that reaches beyond the bounds, as after a split, is built anew.
+    // A view that exceeds the bounds, as after a split, is rebuilt.
     let narrow = Bounds { start: vec![0, 0, 0, 7, 0x50], end: Some(vec![0, 0, 0, 7, 0x60]) };
     let old = world.runs.len();
     world.add_run(Shape::Hashed, 50, 1);
@@ -231,7 +231,7 @@ fn folding_nothing_copies_the_view() {
     let (folded, stats) = world.fold(&view, 1, &Bounds::default());
     assert_eq!(folded.meta().segments, view.meta().segments);
     assert_eq!(stats, FoldStats::default());
-    // And an empty one takes anything.
+    // An empty view accepts anything.
     let mut world = World::new(1601);
     world.add_run(Shape::Hashed, 0, 0);
     let view = world.build(&Bounds::default());
@@ -246,7 +246,7 @@ fn segments_left_half_empty_are_packed_anew() {
     let mut view = world.build(&Bounds::default());
     let mut packed = 0;
     for round in 1..25 {
-        // Each hits the same few groups, until they have split often.
+        // Each fold hits the same few groups until they have split often.
         let mut entries = Vec::new();
         for _ in 0..140 {
             world.sequence += 1;

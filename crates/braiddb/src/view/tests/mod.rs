@@ -1,4 +1,4 @@
-//! Views against a sorted list that says what they should answer.
+//! Compares views with a sorted list.
 
 mod damage;
 mod exact;
@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-/// A small random source, the same on every run.
+/// A small pseudo-random generator with a fixed sequence.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -43,18 +43,18 @@ impl Random {
     }
 }
 
-/// What keys look like.
+/// Shapes of keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     /// Eight random bytes after a tree id.
     Hashed,
-    /// Numbers in decimal behind a shared prefix, in three trees.
+    /// Decimal numbers after a shared prefix, in three trees.
     Numbered,
-    /// A few bytes out of {0, 1, 255}, so that keys are prefixes of others and end in zeros.
+    /// A few bytes of {0, 1, 255}: keys are prefixes of others and end in zeros.
     Hostile,
-    /// Up to 65 kB, which differ early or late.
+    /// Up to 65 kB, with early or late differences.
     Long,
-    /// So few that each has very many versions.
+    /// Few keys with many versions each.
     Few,
 }
 
@@ -103,12 +103,12 @@ impl Owned {
     }
 }
 
-/// Runs, and what they hold.
+/// Runs and their contents.
 pub(super) struct World {
     pub(super) ctx: TableContext,
     pub(super) random: Random,
     pub(super) runs: Vec<Arc<Run>>,
-    /// All entries, in the view's order once `sort` was called.
+    /// All entries, in the view's order after `sort`.
     pub(super) entries: Vec<Owned>,
     tombstones: Vec<RangeTombstone>,
     covering: RangeTombstoneSet,
@@ -134,13 +134,14 @@ impl World {
         }
     }
 
-    /// A file name never used before, and the number in it.
+    /// Returns an unused file name and its number.
     pub(super) fn new_file(&mut self, kind: &str) -> (PathBuf, u64) {
         self.files += 1;
         (PathBuf::from(format!("/db/{:06}.{kind}", self.files)), self.files)
     }
 
-    /// Writes one run: so many entries with new keys or new versions, and so many range tombstones.
+    /// Writes a run of `count` entries with new keys or versions, and `tombstones` range
+    /// tombstones.
     pub(super) fn add_run(&mut self, shape: Shape, count: usize, tombstones: usize) {
         let mut entries = Vec::new();
         for _ in 0..count {
@@ -169,7 +170,6 @@ impl World {
         Owned { key, sequence: self.sequence, kind, value: vec![self.sequence as u8; length] }
     }
 
-    /// Writes these as a run.
     pub(super) fn write_run(&mut self, mut entries: Vec<Owned>, deletes: Vec<RangeTombstone>) {
         entries.sort_by(|a, b| a.key.cmp(&b.key).then(b.sequence.cmp(&a.sequence)));
         let (path, number) = self.new_file("run");
@@ -207,7 +207,7 @@ impl World {
         self.covering.covering(&entry.key).first().is_some_and(|&newest| newest > entry.sequence)
     }
 
-    /// The entries within bounds, each with whether it is stale.
+    /// Returns the entries within bounds, each with its stale mark.
     pub(super) fn marked(&self, bounds: &Bounds) -> Vec<(&Owned, bool)> {
         let mut last: Option<&[u8]> = None;
         let mut out = Vec::new();
@@ -221,7 +221,7 @@ impl World {
         out
     }
 
-    /// What a view shows at a snapshot, one entry a key.
+    /// Returns the visible entries at a snapshot, one a key.
     pub(super) fn shown(&self, bounds: &Bounds, snapshot: SequenceNumber) -> Vec<&Owned> {
         let sees_all = snapshot >= self.max_sequence();
         let mut out: Vec<&Owned> = Vec::new();
@@ -240,7 +240,7 @@ impl World {
         entries.chain(deletes).max().unwrap_or(0)
     }
 
-    /// Checks everything a view can be asked.
+    /// Checks all queries of a view.
     pub(super) fn check(&mut self, view: &Arc<View>, bounds: &Bounds) {
         view.verify().unwrap();
         view.verify_against(&self.runs, bounds).unwrap();

@@ -1,11 +1,11 @@
-//! Views that were built: gets, seeks and walks at many snapshots, over many shapes of keys.
+//! Gets, seeks and scans of built views at many snapshots, over many shapes of keys.
 
 use super::*;
 use crate::platform::fault_vfs::FaultVfs;
 use crate::view::RowBatch;
 use std::ops::ControlFlow;
 
-/// A batch that begins anew looks its blocks up again: what stands in place may have to be checked by then.
+/// A restarted batch looks its blocks up again: those in place may need another check by then.
 #[test]
 fn a_batch_that_begins_anew_keeps_no_block() {
     let mut world = World::new(2100);
@@ -26,11 +26,11 @@ fn a_batch_that_begins_anew_keeps_no_block() {
         looked_up.push(world.ctx.cache.stats().hits - before);
         batch.restart();
     }
-    // The same each time, once the files have been mapped: as many as the rows up to the first special one stand in.
+    // The same each time once files are mapped: the blocks of the rows up to the first special one.
     assert!(looked_up[2] > 0 && looked_up[2..].iter().all(|count| *count == looked_up[2]), "{looked_up:?}");
 }
 
-/// Two runs of plain rows, a cursor over their view, and its rows in order.
+/// Creates two runs of plain rows, a cursor over their view, and the rows' keys in order.
 fn plain_rows(seed: u64) -> (World, ViewCursor, Vec<Vec<u8>>) {
     let mut world = World::new(seed);
     world.block_bytes = 4096;
@@ -49,7 +49,7 @@ fn plain_rows(seed: u64) -> (World, ViewCursor, Vec<Vec<u8>>) {
     (world, cursor, rows)
 }
 
-/// Passes so many rows, those of whole batches by stepping, and has more decoded where a batch ends.
+/// Passes `rows` rows by stepping, and decodes more where a batch ends.
 fn pass(cursor: &mut ViewCursor, batch: &mut RowBatch, rows: usize) {
     for _ in 0..rows {
         if !batch.step(true) {
@@ -195,7 +195,7 @@ fn long_chains_of_versions_go_on_in_continuation_segments() {
         let mut entries = Vec::new();
         for i in 0..400 {
             world.sequence += 1;
-            // Chains of one, of some and of very many versions.
+            // Chains of one, some and many versions.
             let key = match i % 4 {
                 0 => vec![0, i as u8, run as u8],
                 1 => vec![1, (i / 40) as u8],
@@ -281,7 +281,8 @@ fn range_tombstones_after_the_entries_mark_whole_segments() {
     let run = Run::open(&world.ctx, &path, &meta).unwrap();
     let view = View::open_embedded(&world.ctx, &run).unwrap();
     view.verify().unwrap();
-    // Segments of 32: those from 64 to 160 lie within the first; the second is older than what it covers.
+    // Segments have 32 entries: those from 64 to 160 lie within the first tombstone; the second is
+    // older than the entries it covers.
     assert_eq!(view.meta().stale, 96);
     assert_eq!(view.meta().max_sequence, 1000);
     let guard = crossbeam_epoch::pin();

@@ -1,15 +1,13 @@
-//! The cost of seeks and scans over a view of eight runs, each folded into the view of the runs before it.
+//! Costs of seeks and scans over a view of eight runs, folded in one after another.
 
 use super::*;
 
 const ROWS: usize = 16_000;
 const RUNS: usize = 8;
-/// A snapshot that sees all entries.
+/// A snapshot that covers all entries.
 const LATEST: SequenceNumber = u64::MAX >> 2;
 
 /// Eight runs and their view.
-///
-/// Data blocks and view pages have a cache each: the misses of `blocks` are data blocks alone.
 struct Folded {
     blocks: Arc<BlockCache>,
     runs: Arc<[Arc<Run>]>,
@@ -18,7 +16,7 @@ struct Folded {
     keys: Vec<Vec<u8>>,
 }
 
-/// Writes eight runs, of which the first has `first` rows, and folds one after the other into the view.
+/// Writes eight runs, the first with `first` rows, and folds them one after another.
 fn folded(first: usize) -> Folded {
     let mut world = World::new(600);
     let of_views = TableContext::new(Arc::clone(&world.ctx.vfs), BlockCache::new(16 << 20));
@@ -58,7 +56,7 @@ impl Folded {
         ViewCursor::new(Arc::clone(&self.view), Arc::clone(&self.runs), LATEST)
     }
 
-    /// Seeks with no block cached; the keys compared and the blocks read.
+    /// Seeks without cached blocks. Returns keys compared and blocks read.
     fn seek(&self, key: &[u8], expected: Option<&Vec<u8>>) -> (u64, u64) {
         self.blocks.set_capacity(0);
         self.blocks.set_capacity(16 << 20);
