@@ -1,9 +1,8 @@
 //! Switches a scan between its cursors and batches of rows decoded ahead.
 //!
-//! While the scan walks merged batches, its cursors are not in step with it; each batch knows its
-//! own position. A blob, an older snapshot, the next partition or damage must be handled row by
-//! row. Then every cursor moves to its batch's next row, and the scan continues as a merge of
-//! cursors.
+//! While the scan walks merged batches, its cursors are not in step; each batch knows its own
+//! position. A blob, an older snapshot, the next partition or damage needs the cursors: each moves
+//! to its batch's next row, and the scan continues as a merge.
 
 use super::{BATCHES_MAX, Batch, BatchMerger, Item, Merge, PartitionSource, ScanBatch, Source};
 use crate::{
@@ -12,15 +11,12 @@ use crate::{
     view::RowBatch,
 };
 
-/// A source of a scan that merges nothing itself.
 enum Leaf<'a> {
     Memtable(&'a mut MemtableCursor),
     Partition(&'a mut PartitionSource),
 }
 
-/// Bounds of the keys that batches may hold.
 struct Limits<'a> {
-    /// Prefix of all keys.
     prefix: &'a [u8],
     /// Bounds of the open partition: memtable batches must not run ahead of it.
     start: &'a [u8],
@@ -74,7 +70,6 @@ impl Leaf<'_> {
         }
     }
 
-    /// Decodes the rows that follow the batch.
     fn go_on(&mut self, scan_batch: &mut ScanBatch, limits: &Limits<'_>) {
         match (self, &mut scan_batch.batch) {
             (Leaf::Memtable(cursor), Batch::Entries(batch)) => {
@@ -90,7 +85,6 @@ impl Leaf<'_> {
         }
     }
 
-    /// Moves the cursor to the batch's next row.
     fn leave(&mut self, scan_batch: &mut ScanBatch, is_forward: bool) -> Result<()> {
         let lane = scan_batch.first().map(Item::lane);
         let beyond = scan_batch.batch.beyond();
@@ -121,8 +115,8 @@ impl Leaf<'_> {
     }
 }
 
-/// Calls `with` for each source and its batch, memtables first, until it returns false. Returns
-/// false too if a source can only be read by its cursor.
+/// Calls `with` for each source and its batch, memtables first, until it returns false. False too
+/// if a source needs its cursor.
 fn each(
     merge: &mut Merge<Source>,
     scan_batches: &mut Vec<ScanBatch>,
@@ -167,8 +161,8 @@ fn batch_for<'a>(leaf: &Leaf<'_>, scan_batches: &'a mut Vec<ScanBatch>, index: u
     &mut scan_batches[index]
 }
 
-/// Makes all sources decode rows ahead from their positions, and moves to the merge's current row.
-/// On false nothing has changed. Precondition: the merge is valid and goes in this direction.
+/// Decodes rows of all sources and moves to the merge's current row. On false nothing has changed.
+/// Precondition: the merge is valid in this direction.
 pub fn begin(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger, prefix: &[u8]) -> bool {
     // Otherwise rows before the prefix would count as rows past its end.
     if !merge.key().starts_with(prefix) {
@@ -219,7 +213,7 @@ pub fn go_on(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger, prefix: 
     true
 }
 
-/// Continues the merge of cursors at the batches' next row, which may be a memtable's tombstone.
+/// Continues the merge of cursors at the next row, possibly a memtable's tombstone.
 pub fn leave(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger) -> Result<()> {
     let mut left = Ok(());
     let is_forward = merge.is_forward();

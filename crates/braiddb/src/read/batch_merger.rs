@@ -1,24 +1,21 @@
 //! Merges batches of rows decoded ahead, for scans whose sources alternate.
 //!
-//! A batch has rows of one source. A round merges all batches until one is exhausted, and the scan
-//! then walks the picked rows. Of equal keys the newest row is picked; a tombstone hides its key
-//! and is not picked.
+//! A round merges all batches, each of one source, until one is exhausted; the scan then walks the
+//! picked rows. Of equal keys the newest is picked; a tombstone hides its key.
 //!
 //! Rows are compared by key heads: eight bytes as a number, after the prefix that all present keys
-//! share. Batches are merged newest first, two at a time, without branches that depend on keys: a
-//! mispredicted branch would cost more than the remaining work. Rows with equal heads are adjacent
-//! afterwards, and are sorted if their keys differ. If sequence numbers of batches overlap, the
-//! round merges by whole keys instead.
+//! share. Batches are merged newest first, in pairs, without branches that depend on keys: a
+//! mispredicted branch costs more than all other work. Rows with equal heads are then adjacent, and
+//! are sorted if their keys differ. If sequence numbers of batches overlap, the round merges by
+//! whole keys.
 
 use super::{Heads, Item, ScanBatch};
 use crate::base::{Beyond, shared_prefix_len};
 
-/// Bytes of a head.
 const HEAD_BYTES: usize = 8;
 /// Minimum bytes of a head that distinguish keys; with fewer, heads are taken again after a longer
 /// prefix.
 const HEAD_BYTES_USED_MIN: usize = 4;
-/// Maximum batches.
 pub const BATCHES_MAX: usize = 256;
 
 /// Batches and the merged rows. If there are picks, the scan is at `picks[at]`.
@@ -37,13 +34,11 @@ pub struct BatchMerger {
     at: usize,
     /// Consecutive rounds with rows of one batch only.
     solo_rounds: u32,
-    /// Batches may have rows or pin blocks.
     has_begun: bool,
     merged: Vec<Item>,
     spare: Vec<Item>,
     /// End of each batch's items in `merged`.
     ends: Vec<usize>,
-    /// Last key of the round.
     limit: Vec<u8>,
     /// Indexes in `merged` of rows whose head equals the previous row's.
     ties: Vec<usize>,
@@ -91,7 +86,6 @@ impl BatchMerger {
         self.scan_batches[item.scan_batch()].batch.slots().row(item.lane())
     }
 
-    /// Moves to the next row in this direction if it is already merged.
     #[inline]
     pub fn step(&mut self, is_forward: bool) -> bool {
         let is_there = self.at + 1 < self.picked && self.heads.is_forward == is_forward;
@@ -99,8 +93,8 @@ impl BatchMerger {
         is_there
     }
 
-    /// Returns the number of rows after the current one, going forward, whose keys satisfy
-    /// `is_kept`, up to the first that does not.
+    /// Returns the number of later rows whose keys satisfy `is_kept`, up to the first that does
+    /// not; 0 backward.
     pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
         let after = self.picks.get(self.at + 1..self.picked).filter(|_| self.is_forward()).unwrap_or_default();
         let is_kept = |item: &Item| is_kept(self.scan_batches[item.scan_batch()].key(*item));
@@ -110,7 +104,6 @@ impl BatchMerger {
         }
     }
 
-    /// Leaves the current row. The batches keep theirs.
     pub fn leave(&mut self) {
         (self.picked, self.at) = (0, 0);
     }
@@ -139,17 +132,16 @@ impl BatchMerger {
         self.solo_rounds
     }
 
-    /// Returns true if a batch has rows or may decode more, and none is stopped by a row that
-    /// cannot be decoded ahead.
+    /// Returns true if a batch has or may decode rows, and none is stopped by a row that cannot be
+    /// decoded ahead.
     pub fn may_go_on(&self) -> bool {
         let is_blocked = |s: &ScanBatch| s.items().is_empty() && matches!(s.batch.beyond(), Beyond::Row(_));
         self.scan_batches.iter().any(|s| !s.items().is_empty() || s.is_used_up())
             && !self.scan_batches.iter().any(is_blocked)
     }
 
-    /// Starts a direction. Determines whether batches can be ordered by age, as memtables always
-    /// can. Must be called before rows are decoded, and after the batches know their sequence
-    /// numbers.
+    /// Starts a direction. Determines whether batches can be ordered by age. Call before rows are
+    /// decoded and after sequence numbers are set.
     pub fn begin(&mut self, is_forward: bool) -> Heads {
         self.has_begun = true;
         let scan_batches = &mut self.scan_batches;
@@ -185,7 +177,6 @@ impl BatchMerger {
             return;
         }
         let BatchMerger { scan_batches, heads, prefix, .. } = self;
-        // All batches are examined now.
         for scan_batch in &mut *scan_batches {
             scan_batch.take_news();
         }
@@ -240,8 +231,8 @@ impl BatchMerger {
         self.scan_batches.iter_mut().for_each(ScanBatch::pass_taken);
     }
 
-    /// Returns the head of the first among the last rows of all batches that may have more. Copies
-    /// its key to `limit`.
+    /// Returns the head of the first among the last rows of batches that may have more, its key in
+    /// `limit`.
     fn find_limit(&mut self) -> Option<u64> {
         let BatchMerger { scan_batches, heads, limit, .. } = self;
         let lasts = scan_batches.iter().filter(|s| s.may_have_more()).filter_map(|s| Some((s, *s.items().last()?)));
@@ -282,9 +273,8 @@ impl BatchMerger {
         }
     }
 
-    /// Sorts rows with equal heads by key. Rows of one key keep their order, newest first. Needed
-    /// where a group's keys share more than a head holds, while other groups are present that share
-    /// less.
+    /// Sorts rows with equal heads by key, newest first. Needed where a group's keys share more
+    /// than a head holds.
     fn sort_ties(&mut self) {
         let BatchMerger { scan_batches, heads, merged, spare, .. } = self;
         let key = |item: &Item| scan_batches[item.scan_batch()].key(*item);
@@ -302,7 +292,6 @@ impl BatchMerger {
         }
     }
 
-    /// Does [`BatchMerger::pick_merged`] where rows with equal heads have different keys.
     fn pick_sorted(&mut self) {
         let BatchMerger { scan_batches, merged, picks, .. } = self;
         let key = |item: Item| scan_batches[item.scan_batch()].key(item);
@@ -361,8 +350,8 @@ fn are_equal(a: &[u8], b: &[u8]) -> bool {
         && a_rest.iter().zip(b_rest).all(|(x, y)| x == y)
 }
 
-/// Merges adjacent sorted runs of items that end at `ends`: neighbours in pairs, then the results,
-/// so O(n log runs). Equal heads keep the order of their runs.
+/// Merges adjacent sorted runs, which end at `ends`, in pairs: O(n log runs). Equal heads keep the
+/// order of their runs.
 fn merge_runs(items: &mut Vec<Item>, spare: &mut Vec<Item>, ends: &mut Vec<usize>) {
     while ends.len() > 1 {
         spare.truncate(items.len());

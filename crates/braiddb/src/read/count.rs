@@ -1,17 +1,17 @@
 //! Counts the keys in a range.
 //!
-//! A partition's view counts the keys it shows at its newest snapshot. Entries of newer sources in
-//! the range then add keys that the view lacks or remove keys that it has. Where a newer range
-//! tombstone deletes all of a part of the view, that part counts as zero.
+//! A partition's view counts the keys it shows at its newest snapshot. Newer entries in the range
+//! add keys that the view lacks or remove keys that it has. Parts of the view that newer range
+//! tombstones delete whole count as zero.
 //!
 //! The caller must walk parts that cannot be counted:
 //! - the snapshot does not cover the view,
 //! - a range tombstone deletes only some of the view's sequence numbers,
 //! - entries of the view must be resolved,
-//! - there are too many newer entries to look each one up in the view.
+//! - there are too many newer entries to look each one up.
 //!
-//! A **survey** walks keys one by one, tombstones included, up to a limit. Estimates use it because
-//! its cost does not depend on the garbage between live keys.
+//! A **survey** walks keys one by one, tombstones included, up to a limit: its cost does not depend
+//! on garbage, as estimates need.
 
 use super::{Merge, ReadState};
 use crate::{
@@ -38,14 +38,13 @@ pub struct Counted {
     pub left: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Counts the keys of `start..end` that exist at `snapshot` and expire after `now_us`.
+/// Counts the keys of `start..end` that exist at `snapshot` and are not expired at `now_us`.
 pub fn count(state: &ReadState, start: &[u8], end: &[u8], snapshot: SequenceNumber, now_us: u64) -> Result<Counted> {
     let mut counted = Counted::default();
     visit_parts(state, start, end, snapshot, now_us, &mut |part| {
         match part.count()? {
             Some(keys) => counted.keys += keys,
             None => match counted.left.last_mut() {
-                // Adjacent parts are walked together.
                 Some((_, reach)) if *reach == part.start => part.end.clone_into(reach),
                 _ => counted.left.push((part.start.to_vec(), part.end.to_vec())),
             },
@@ -110,8 +109,8 @@ fn visit_parts(
     Ok(())
 }
 
-/// Counts the keys from `start` to the key whose last byte is `end` instead, without reading keys.
-/// Works if one view has all of them with a kept count and no newer source exists.
+/// Returns the kept count from `start` to the same key with `end` as its last byte. Needs one view
+/// with all keys and no newer source.
 #[inline]
 pub fn count_kept(state: &ReadState, start: &[u8], end: u8, snapshot: SequenceNumber) -> Result<Option<u64>> {
     if !state.memtables().all(|memtable| memtable.is_empty()) {
@@ -142,12 +141,10 @@ fn ends_within(start: &[u8], end: u8, bound: &[u8]) -> bool {
 struct Part<'a> {
     state: &'a ReadState,
     partition: &'a Partition,
-    /// Range tombstones of the memtables.
     tombstones: &'a [Arc<RangeTombstoneSet>],
     start: &'a [u8],
     end: &'a [u8],
     snapshot: SequenceNumber,
-    /// Time for expiry.
     now_us: u64,
 }
 
@@ -212,8 +209,8 @@ impl<'a> Part<'a> {
         Ok((Base { view, max_sequence }, apart))
     }
 
-    /// Returns the ranges whose keys in the base are all deleted by newer tombstones, sorted and
-    /// disjoint; `None` if a tombstone may delete only some of them.
+    /// Returns the ranges deleted whole in the base by newer tombstones, sorted and disjoint;
+    /// `None` if a tombstone may delete only part.
     fn deleted(&self, base: &Base<'_>, apart: &[&'a RunHandle]) -> Option<Vec<(&'a [u8], &'a [u8])>> {
         let of_runs = apart.iter().map(|handle| &**handle.run().range_tombstones());
         let sets = self.tombstones.iter().map(|set| &**set).chain(of_runs);
@@ -238,7 +235,6 @@ impl<'a> Part<'a> {
         Some(deleted)
     }
 
-    /// Counts keys of the base outside deleted ranges.
     fn count_in_base(&self, base: &Base<'_>, deleted: &[(&[u8], &[u8])]) -> Result<Option<u64>> {
         let Some((view, runs)) = base.view else { return Ok(Some(0)) };
         if deleted.is_empty() && self.is_whole() {
@@ -256,14 +252,13 @@ impl<'a> Part<'a> {
         Ok(Some(keys))
     }
 
-    /// Returns true if the range is the whole partition and its own view counts, which has no keys
-    /// outside.
+    /// Returns true if the range is the whole partition and its own view counts.
     fn is_whole(&self) -> bool {
         let Partition { layout, view, .. } = self.partition;
         view.is_some() && self.start == layout.start && layout.end.as_deref() == Some(self.end)
     }
 
-    /// Merges the sources above the base from the range's first entry; `None` if there are none.
+    /// Merges the sources above the base; `None` if there are none.
     fn over(&self, apart: &[&RunHandle]) -> Result<Option<Merge<Box<dyn Cursor>>>> {
         let is_counted = !apart.is_empty() && is_counted(hash64(self.start));
         let mut views = Vec::with_capacity(apart.len());
@@ -276,7 +271,7 @@ impl<'a> Part<'a> {
         self.sources(views)
     }
 
-    /// Merges memtables and views from the range's first entry; `None` if there are none.
+    /// Merges memtables and views from the range's start; `None` if there are none.
     fn sources(&self, views: Vec<ViewOfRuns>) -> Result<Option<Merge<Box<dyn Cursor>>>> {
         let mut sources: Vec<Box<dyn Cursor>> = Vec::new();
         for memtable in self.state.memtables().filter(|memtable| memtable.entry_count() > 0) {
@@ -293,7 +288,6 @@ impl<'a> Part<'a> {
         Ok(Some(over))
     }
 
-    /// Returns by how much an entry above the base changes the count.
     fn change(&self, entry: EntryRef<'_>, beneath: Option<Beneath>) -> i64 {
         if beneath.is_some_and(|beneath| beneath.sequence > entry.sequence) {
             return 0;

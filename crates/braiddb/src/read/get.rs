@@ -1,5 +1,3 @@
-//! Point reads: the general path.
-
 use super::{LookupKey, ReadState};
 use crate::{
     base::{EntryKind, EntryRef, Result, SequenceNumber},
@@ -13,7 +11,7 @@ use std::ops::Deref;
 /// Maximum keys looked up together.
 pub const GROUP_KEYS: usize = 16;
 
-/// Number of unindexed runs whose memory accesses are prefetched together.
+/// Maximum unindexed runs whose memory accesses are prefetched together.
 const RUNS_AT_ONCE: usize = 24;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +24,6 @@ pub struct Lookup {
     leaf: Option<Leaf>,
     /// Segment of the partition's view for the key; `None` without a view or without entries.
     segment: Option<u32>,
-    /// The partition's view has a hash index.
     by_hash: bool,
 }
 
@@ -37,7 +34,6 @@ impl Lookup {
         Lookup { hash: lookup_key.hash(), head: lookup_key.head(), ..Lookup::default() }
     }
 
-    /// Forgets all but hash and head.
     fn anew(self) -> Lookup {
         Lookup { hash: self.hash, head: self.head, ..Lookup::default() }
     }
@@ -47,8 +43,8 @@ impl Lookup {
 /// deleted.
 ///
 /// Sources are searched from new to old. A range tombstone deletes lower sequence numbers in its
-/// own source and in older ones. Older sources have only lower numbers, so a tombstone that covers
-/// the key ends the search.
+/// own source and older ones, which have only lower numbers: one that covers the key ends the
+/// search.
 #[inline]
 pub fn get<'g>(
     state: &'g ReadState,
@@ -87,8 +83,8 @@ pub fn get_with<'g>(
     Ok(found.and_then(|entry| live(entry, 0)))
 }
 
-/// Prepares keys whose lookups were made by [`Lookup::of`], in stages: each stage prefetches for
-/// all keys before the next one waits. Passes blocks missing in the cache to `is_absent`.
+/// Prepares keys made by [`Lookup::of`]: each stage prefetches for all before the next one waits.
+/// Passes blocks that are not cached to `is_absent`.
 pub fn prepare<'a, K: Deref<Target = [u8]>>(
     state: &'a ReadState,
     keys: &[K],
@@ -247,16 +243,15 @@ fn get_in_partition<'g>(
 /// Progress of a lookup in the view of a run.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Not started, or the next access will not miss the cache.
+    /// Not started, or the hash index's bucket is already prefetched.
     Unknown,
-    /// The run does not have the key.
     Outside,
     Leaf(Leaf),
     Segment(u32),
 }
 
-/// Starts the lookup in all sources of a partition but the newest run, to overlap their memory
-/// waits. Returns the segment of the partition's view if known.
+/// Starts the lookup in all sources but the newest run, to overlap their memory waits. Returns the
+/// segment of the partition's view if known.
 fn prepare_apart(
     partition: &Partition,
     key: &[u8],

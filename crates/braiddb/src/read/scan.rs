@@ -1,8 +1,7 @@
 //! Scans memtables and partitions at one snapshot, without deleted keys.
 //!
-//! Partitions omit their own deleted keys. This file applies tombstones and range tombstones of
-//! memtables. A memtable's range tombstone deletes all older entries it covers, so older sources
-//! skip its whole range.
+//! Partitions omit their own deleted keys. This file applies tombstones of memtables. A memtable's
+//! range tombstone deletes all older entries it covers, so older sources skip its range.
 
 use super::{BatchMerger, Merge, PartitionConcatIter, PartitionSource, ReadState, ahead};
 use crate::{
@@ -50,7 +49,6 @@ impl Source {
         }
     }
 
-    /// Returns an upper bound of the source's sequence numbers.
     fn max_sequence(&self) -> SequenceNumber {
         match self {
             Source::Memtable(_, max) | Source::Partitions(_, max) => *max,
@@ -132,9 +130,9 @@ fn sources(
     sources
 }
 
-/// Minimum rows of one source before another's first row to pass other sources' rows one by one.
-/// Below it, merging all sources is cheaper, except in a scan's first steps. Applies only where
-/// blocks are read in place: cached blocks would be counted twice and seem frequently read.
+/// Minimum rows of one source before another's first row to pass other sources' rows one by one;
+/// below it, merging all is cheaper. Only for blocks read in place: cached blocks would be counted
+/// twice and seem frequently read.
 const ALONE_ROWS_MIN: u32 = 8;
 
 /// Maximum rows of other sources that a scan passes one by one even though they are close.
@@ -185,13 +183,11 @@ pub struct ScanCursor {
     crowded_scans: u32,
     /// This scan passes none and has not started merged batches yet.
     begins_crowded: bool,
-    /// The previous scan was ended, and the next has not started.
     has_ended: bool,
 }
 
 impl ScanCursor {
-    /// Creates a cursor over `state` at `snapshot`, which must not be older than the state retains.
-    /// Only rows of `tree` are decoded ahead.
+    /// Only rows of `tree` are decoded ahead. `snapshot` must not be older than the state retains.
     pub fn new(state: &ReadState, snapshot: SequenceNumber, tree: TreeId) -> ScanCursor {
         let concat = PartitionConcatIter::new(Arc::clone(&state.version), snapshot);
         let mut tombstones = Vec::new();
@@ -277,7 +273,6 @@ impl ScanCursor {
 }
 
 impl ScanCursor {
-    /// Moves to the next row in this direction if it is already decoded.
     #[inline]
     pub fn step_ahead(&mut self, forward: bool) -> bool {
         self.batch.step(forward) || self.merger.step(forward)
@@ -289,7 +284,6 @@ impl ScanCursor {
         self.batch.is_on_row() || self.merger.is_on_row()
     }
 
-    /// Returns internal key and value of the current row if it was decoded ahead.
     #[inline]
     pub fn row_ahead(&self) -> Option<(&[u8], &[u8])> {
         match self.batch.row() {
@@ -298,14 +292,13 @@ impl ScanCursor {
         }
     }
 
-    /// Returns internal key and value of the current row if it is in the batch of one source.
     #[inline(always)]
     pub fn row_in_batch(&self) -> Option<(&[u8], &[u8])> {
         self.batch.row()
     }
 
-    /// Passes the current and later rows in the batch of one source to `visit`, until it breaks.
-    /// Returns the steps and the last result; `None` without rows in this direction.
+    /// Passes the rows of the single-source batch to `visit` until it breaks. Returns the steps and
+    /// the last result; `None` without rows in this direction.
     #[inline]
     pub fn visit_batch<B>(
         &mut self,
@@ -315,7 +308,6 @@ impl ScanCursor {
         (self.batch.is_on_row() && self.batch.is_forward() == forward).then(|| self.batch.visit(visit))
     }
 
-    /// Returns the internal key of the current row if it is in the batch of one source.
     #[inline]
     pub fn key_in_batch(&self) -> Option<&[u8]> {
         self.batch.key()
@@ -327,8 +319,8 @@ impl ScanCursor {
         if self.batch.is_on_row() { self.batch.rows_after(is_kept) } else { self.merger.rows_after(is_kept) }
     }
 
-    /// Returns true if all later rows are known to differ from the current key within `prefix_len`
-    /// bytes. Known only if one source is left, and without moving it.
+    /// Returns true if all later rows are known to differ within `prefix_len` bytes. Needs a single
+    /// source; moves nothing.
     pub fn is_last_with(&mut self, prefix_len: usize) -> bool {
         if self.is_ahead() {
             return false;
@@ -342,9 +334,8 @@ impl ScanCursor {
         }
     }
 
-    /// Does [`Cursor::seek`] for callers that will scan about as far as last time. If a partition
-    /// has one source, its rows are decoded ahead from the first one, up to the memtables' next
-    /// row.
+    /// Does [`Cursor::seek`] for callers that will scan about as far as last time. A partition's
+    /// only source decodes rows up to the memtables' next row.
     #[inline]
     pub fn seek_rows(&mut self, key: &[u8]) -> Result<()> {
         self.restart();
@@ -373,8 +364,8 @@ impl ScanCursor {
         self.settle(true)
     }
 
-    /// Returns true if the batch has the first row; keeps its rows before those of others. If not,
-    /// all are put aside.
+    /// Returns true if the batch has the first row, and keeps its rows before others'. If not, puts
+    /// all aside.
     #[inline]
     fn stand_on_batch(&mut self) -> bool {
         if !self.batch.is_on_row() {
@@ -392,14 +383,13 @@ impl ScanCursor {
         true
     }
 
-    /// Returns the current row if it was not decoded ahead.
     #[inline]
     pub fn entry_there(&self) -> EntryRef<'_> {
         self.merge.entry()
     }
 
-    /// Moves to the next entry without decoding ahead, so that [`ScanCursor::entry_there`] is
-    /// complete. Call it only after a seek.
+    /// Moves without decoding ahead, so that [`ScanCursor::entry_there`] is complete. Call it only
+    /// after a seek.
     pub fn next_entry(&mut self) -> Result<()> {
         self.merge.next()?;
         self.settle(true)
@@ -471,16 +461,16 @@ impl ScanCursor {
         self.step_merge(forward)
     }
 
-    /// Returns true if the other source's next or current row is passed alone while the batch keeps
-    /// its later rows. Decoding all sources would not pay where such rows are rare.
+    /// Returns true if the other source's row is passed alone and the batch keeps its later rows:
+    /// decoding all sources does not pay if such rows are rare.
     fn is_met(&self, forward: bool) -> bool {
         let is_aside = self.merge.is_forward() == forward && self.batch.aside(forward).is_some();
         let is_rare = self.alone_rows >= ALONE_ROWS_MIN || (self.met < MET_MAX && self.crowded_scans == 0);
         is_aside && is_rare && !self.batch.is_pinning()
     }
 
-    /// Steps to or from a row of another source; the batch keeps its later rows and continues at
-    /// the first that the merge reaches.
+    /// Steps to or from a row of another source. The batch continues at the first of its rows that
+    /// the merge reaches.
     fn step_past_other(&mut self, was_ahead: bool, forward: bool) -> Result<()> {
         self.met += u32::from(self.alone_rows < ALONE_ROWS_MIN);
         let is_to_other = was_ahead || std::mem::take(&mut self.is_contested);
@@ -507,8 +497,7 @@ impl ScanCursor {
         Ok(())
     }
 
-    /// Moves the batch's source from its start to the first row put aside, and the merge to its
-    /// first row.
+    /// Moves the batch's source to the first row put aside, and the merge to its first row.
     fn go_aside(&mut self, place: RowPlace, forward: bool) -> Result<()> {
         first(&mut self.merge, forward).map_or(Ok(()), |(source, _)| source.go_to(place))?;
         if let Some(Source::Partitions(concat, _)) = self.merge.sources().0.last_mut() {
@@ -541,7 +530,6 @@ impl ScanCursor {
         self.batch.is_on_row()
     }
 
-    /// Steps from the merged batches' current row.
     fn step_strands(&mut self, forward: bool) -> Result<()> {
         if self.merger.is_forward() != forward {
             return self.turn_from_strands(forward);
@@ -560,7 +548,6 @@ impl ScanCursor {
         self.settle(forward)
     }
 
-    /// Reverses the direction of merged batches.
     fn turn_from_strands(&mut self, forward: bool) -> Result<()> {
         let key = self.merger.row().map(|(key, _)| key.to_vec()).unwrap_or_default();
         self.merger.release();

@@ -1,5 +1,3 @@
-//! Rows of one source of a scan, decoded ahead for merging.
-
 use crate::{
     base::{Beyond, ROW_LANES, RowSlots, SequenceNumber, near_lane},
     memtable::EntryBatch,
@@ -112,7 +110,6 @@ fn short_head(bytes: &[u8]) -> u64 {
 /// Rows that a round mostly takes fewer than, from a batch with more rows.
 const NEAR: usize = 7;
 
-/// A batch and its progress in the merge.
 #[derive(Debug)]
 pub struct ScanBatch {
     pub batch: Batch,
@@ -164,7 +161,6 @@ impl ScanBatch {
         }
     }
 
-    /// Starts with the rows in the batch now.
     pub fn begin(&mut self, heads: Heads) {
         let (mut rest, tombstones) = (self.batch.lanes(), self.batch.tombstones());
         (self.count, self.at, self.has_news) = (rest.count_ones() as usize, 0, true);
@@ -176,7 +172,6 @@ impl ScanBatch {
         self.take_heads(heads);
     }
 
-    /// Takes the heads of all rows again.
     pub fn take_heads(&mut self, heads: Heads) {
         let slots = self.batch.slots();
         for item in &mut self.items[..self.count] {
@@ -209,7 +204,6 @@ impl ScanBatch {
         self.release();
     }
 
-    /// Returns the rows not yet merged.
     #[inline]
     pub fn items(&self) -> &[Item] {
         &self.items[self.at..self.count]
@@ -272,12 +266,10 @@ impl ScanBatch {
         if self.has_sequences { self.batch.slots().sequence(item.lane()) } else { self.sequences.0 }
     }
 
-    /// Returns true if more rows can follow.
     pub fn may_have_more(&self) -> bool {
         matches!(self.batch.beyond(), Beyond::More | Beyond::Row(_))
     }
 
-    /// Returns true if all rows are merged and more can follow.
     pub fn is_used_up(&self) -> bool {
         self.at >= self.count && self.may_have_more()
     }

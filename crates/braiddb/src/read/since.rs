@@ -19,7 +19,6 @@ pub fn newest_sequence(state: &ReadState, key: &[u8], at: SequenceNumber) -> Res
         let entry = memtable.get_hashed(key, hash, at).map_or(0, |entry| entry.sequence);
         let newest = entry.max(memtable.newest_covering(key, at));
         if newest > 0 {
-            // Older memtables have only lower numbers.
             return Ok(newest);
         }
     }

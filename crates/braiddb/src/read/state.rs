@@ -15,7 +15,6 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// Memtables and version at one moment.
 #[derive(Debug)]
 pub struct ReadState {
     pub active: Arc<Memtable>,
@@ -44,9 +43,9 @@ impl ReadState {
 
 /// A link of a chain that keeps resources alive for readers of older states.
 ///
-/// Each state holds the link that was newest when it was made, and each link holds the next. A
-/// resource released when a state is replaced goes into that state's link, so it lives until that
-/// state and all older ones are dropped.
+/// Each state holds the newest link of its time, and each link holds the next. A resource released
+/// with a state goes into that state's link, so it lives until that state and all older ones are
+/// dropped.
 #[derive(Default)]
 pub struct Garbage {
     kept: Mutex<Vec<Box<dyn Any + Send + Sync>>>,
@@ -60,8 +59,8 @@ impl std::fmt::Debug for Garbage {
 }
 
 impl Garbage {
-    /// Adds resources that this state and older ones may still use. Returns the link for the next
-    /// state. A link is followed once, by the thread that replaces its state.
+    /// Adds resources of this and older states. Returns the next state's link. The thread that
+    /// replaces the state follows its link, once.
     pub fn follow(self: &Arc<Garbage>, kept: Vec<Box<dyn Any + Send + Sync>>) -> Arc<Garbage> {
         if kept.is_empty() {
             return Arc::clone(self);

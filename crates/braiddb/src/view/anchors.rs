@@ -22,7 +22,6 @@ use std::cmp::Ordering;
 #[derive(Debug)]
 pub(crate) struct Anchors {
     simd: Simd,
-    /// Prefix of all separators but the first.
     prefix: Vec<u8>,
     /// Its first eight bytes as a number, and a mask of the valid bits.
     prefix_head: u64,
@@ -47,7 +46,6 @@ struct Level {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leaf(u32);
 
-/// Collects separators in order.
 #[derive(Debug, Default)]
 pub(crate) struct AnchorsBuilder {
     prefix: Vec<u8>,
@@ -56,13 +54,13 @@ pub(crate) struct AnchorsBuilder {
 }
 
 impl AnchorsBuilder {
-    /// Creates a builder for separators that all start with `prefix`, except the first.
+    /// All separators but the first start with `prefix`.
     pub(crate) fn new(prefix: &[u8]) -> AnchorsBuilder {
         AnchorsBuilder { prefix: prefix.to_vec(), ..AnchorsBuilder::default() }
     }
 
-    /// Adds the separator prefix + `suffix`; the first must be empty. `None` if it is out of order
-    /// or there are too many.
+    /// Adds the separator prefix + `suffix`, empty for the first. `None` if out of order or too
+    /// many.
     pub(crate) fn push(&mut self, suffix: &[u8]) -> Option<()> {
         let in_order = match self.ends.len() {
             0 => suffix.is_empty(),
@@ -109,13 +107,11 @@ impl Anchors {
         self.ends.len()
     }
 
-    /// Bytes of memory.
     pub(crate) fn resident_bytes(&self) -> usize {
         let level_bytes = |level: &Level| std::mem::size_of_val(&level.nodes[..]) + level.skips.len() * 4;
         self.prefix.len() + self.bytes.len() + self.ends.len() * 4 + self.levels.iter().map(level_bytes).sum::<usize>()
     }
 
-    /// Returns a separator without the prefix.
     #[inline]
     fn suffix(&self, anchor: usize) -> &[u8] {
         let from = if anchor == 0 { 0 } else { self.ends[anchor - 1] as usize };
@@ -129,7 +125,6 @@ impl Anchors {
         [&self.prefix, self.suffix(anchor)].concat()
     }
 
-    /// Compares an anchor's separator with a key.
     pub(crate) fn compare(&self, anchor: usize, key: &[u8]) -> Ordering {
         if anchor == 0 {
             return if key.is_empty() { Ordering::Equal } else { Ordering::Less };
@@ -145,7 +140,6 @@ impl Anchors {
         self.simd.run(Find { anchors: self, key })
     }
 
-    /// Does [`Anchors::find`] within [`Simd::run`].
     #[inline(always)]
     pub(crate) fn find_with(&self, simd: Simd, key: &[u8]) -> usize {
         self.descend(simd, key, 0, &self.levels)
@@ -169,7 +163,6 @@ impl Anchors {
         self.descend(simd, key, leaf.0 as usize, &self.levels[last..])
     }
 
-    /// Searches `levels` from a node of the first one.
     #[inline(always)]
     fn descend(&self, simd: Simd, key: &[u8], mut node: usize, levels: &[Level]) -> usize {
         let Some(rest) = self.strip_prefix(key) else {
@@ -236,7 +229,6 @@ impl Anchors {
         low.saturating_sub(1)
     }
 
-    /// Returns a node's range of the level's heads.
     fn anchors_of(&self, level: &Level, node: usize) -> (usize, usize) {
         let heads = self.len().div_ceil(level.stride);
         (node * NODE_HEADS, heads.min((node + 1) * NODE_HEADS))
@@ -329,7 +321,6 @@ mod tests {
         }
     }
 
-    /// Returns well spread keys.
     fn spread(i: u64) -> Vec<u8> {
         i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec()
     }

@@ -14,8 +14,7 @@ pub(crate) const WINDOW_BYTES: usize = 32;
 /// Bytes whose bits have distinct numbers; more than any stored key has.
 const BYTES_NUMBERED: usize = 1 << 28;
 
-/// Bytes of a query that difference bits can refer to, zero past its end. In words with the first
-/// byte lowest, so that they stay in registers.
+/// Query bytes that difference bits can refer to, zero past its end; words keep them in registers.
 pub(crate) type Window = [u64; WINDOW_BYTES / 8];
 
 /// Compares keys word by word, which is faster than a call for usual lengths.
@@ -54,14 +53,12 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
     a == b
 }
 
-/// Returns the key and its last eight bytes; `None` if it is shorter.
 #[inline(always)]
 fn last_word(key: &[u8]) -> Option<(&[u8], &[u8; 8])> {
     Some((key, key.last_chunk::<8>()?))
 }
 
-/// Returns the order of two keys and the first bit that differs; `None` if they are equal or differ
-/// only by trailing zeros.
+/// Returns the order of two keys and the first bit that differs; `None` if there is none.
 #[inline]
 pub(crate) fn compare_bits(a: &[u8], b: &[u8]) -> (Ordering, Option<u32>) {
     let at = common_prefix_len(a, b);
@@ -73,25 +70,23 @@ pub(crate) fn compare_bits(a: &[u8], b: &[u8]) -> (Ordering, Option<u32>) {
     }
 }
 
-/// Returns the first bit set in `key` at or after byte `from`.
 fn first_set_bit(key: &[u8], from: usize) -> Option<u32> {
     let at = from + key[from..].iter().position(|&byte| byte != 0)?;
     Some(bit_number(at, key[at]))
 }
 
-/// Returns the number of the most significant bit of `byte`, nonzero, at byte `at` of a key.
+/// Returns the number of the top bit of `byte`, nonzero, at byte `at`.
 fn bit_number(at: usize, byte: u8) -> u32 {
-    // A query can be longer than any stored key: all bits past stored keys may share a number.
+    // A query can be longer than stored keys; bits past them may share a number.
     at.min(BYTES_NUMBERED) as u32 * 8 + byte.leading_zeros()
 }
 
-/// Returns the window of `key` from byte `base`.
 #[inline(always)]
 pub(crate) fn window(key: &[u8], base: u8) -> Window {
     std::array::from_fn(|word| word_at(key, usize::from(base) + 8 * word))
 }
 
-/// Returns eight bytes of a key, the first one lowest; zero past its end.
+/// Returns eight bytes, the first one lowest; zero past the end.
 #[inline(always)]
 fn word_at(key: &[u8], from: usize) -> u64 {
     if let Some(bytes) = key.get(from..from + 8).and_then(|bytes| bytes.first_chunk::<8>()) {
@@ -104,8 +99,7 @@ fn word_at(key: &[u8], from: usize) -> u64 {
     }
 }
 
-/// Returns eight bytes of `key` after `skip` bytes as a number with the same order; zero past its
-/// end.
+/// Returns eight bytes as a number with the same order; zero past the end.
 #[inline]
 pub(crate) fn head(key: &[u8], skip: usize) -> u64 {
     let rest = key.get(skip..).unwrap_or_default();

@@ -1,5 +1,3 @@
-//! Builds a view over runs by merging their keys.
-
 use super::builder::ViewBuilder;
 use super::format::ViewMeta;
 use super::reader::View;
@@ -7,10 +5,8 @@ use crate::base::{EntryKind, EntryRef, FileId, FileNumber, MergeOrder, RangeTomb
 use crate::table::{KeyScan, Position, Run, TableContext};
 use std::{cmp::Ordering, path::Path, sync::Arc};
 
-/// A range of internal keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// First key inside.
     pub start: Vec<u8>,
     /// First key after the range; `None` for no end.
     pub end: Option<Vec<u8>>,
@@ -74,7 +70,6 @@ impl<'a> Covering<'a> {
         Covering(runs.iter().filter(|run| !run.range_tombstones().is_empty()).collect())
     }
 
-    /// Returns the tombstone sets that are not empty.
     pub(crate) fn sets(&self) -> impl Iterator<Item = &'a RangeTombstoneSet> {
         self.0.iter().map(|run| &**run.range_tombstones())
     }
@@ -91,7 +86,6 @@ pub(crate) struct MergedEntry<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) sequence: SequenceNumber,
     pub(crate) kind: EntryKind,
-    /// Index among the merged runs.
     pub(crate) run: usize,
     pub(crate) position: Position,
 }
@@ -100,7 +94,6 @@ pub(crate) struct MergedEntry<'a> {
 #[derive(Debug)]
 pub(crate) struct KeyMerge {
     scans: Vec<KeyScan>,
-    /// Scans not at their end.
     order: MergeOrder,
     bounds: Bounds,
 }
@@ -117,7 +110,6 @@ impl KeyMerge {
         Ok(KeyMerge { scans, order, bounds })
     }
 
-    /// Returns the smallest entry; `None` at the end.
     #[inline]
     pub(crate) fn peek(&self) -> Option<MergedEntry<'_>> {
         let run = self.order.first()?;
@@ -126,7 +118,6 @@ impl KeyMerge {
         Some(MergedEntry { key, sequence, kind, run, position: scan.position() })
     }
 
-    /// Moves past the smallest entry.
     pub(crate) fn next(&mut self) -> Result<()> {
         let KeyMerge { scans, order, bounds } = self;
         let Some(run) = order.first() else { return Ok(()) };
@@ -139,7 +130,6 @@ impl KeyMerge {
     }
 }
 
-/// Orders scans by key, newest first.
 fn compare(scans: &[KeyScan], a: usize, b: usize) -> Ordering {
     let (x, y) = (scans[a].entry(), scans[b].entry());
     x.key.cmp(y.key).then_with(|| y.sequence.cmp(&x.sequence)).then_with(|| a.cmp(&b))

@@ -1,9 +1,8 @@
 //! Builds a view from entries given in order.
 //!
-//! A segment takes entries until it is full; a new key then starts the next one. If another version
-//! of the last key finds it full, all versions of that key move to a new segment. So versions of a
-//! key are divided only if they exceed a segment; the excess fills continuation segments, which
-//! hold nothing else.
+//! A new key starts the next segment if one is full. If another version of the last key finds it
+//! full, all versions of that key move to a new segment. So versions are divided only if they
+//! exceed a segment; the excess fills continuation segments, which hold nothing else.
 
 use super::format::{Difference, Lane, SEGMENT_LANES, ViewMeta, selector, tag};
 use super::writer::{Anchor, SegmentWriter, difference};
@@ -22,7 +21,6 @@ pub struct ViewBuilder {
     fill: usize,
     lanes: Vec<Lane>,
     anchor: Anchor,
-    /// Lane of the last key's newest version.
     chain_start: usize,
     pub(crate) last_key: Vec<u8>,
     last_sequence: SequenceNumber,
@@ -30,7 +28,6 @@ pub struct ViewBuilder {
     has_last: bool,
     /// In the view of one run: an upper bound of each segment's sequence numbers.
     pub(crate) newest_by_segment: Option<Vec<SequenceNumber>>,
-    /// Upper bound of the sequence numbers in `lanes`.
     newest: SequenceNumber,
 }
 
@@ -49,7 +46,6 @@ impl ViewBuilder {
         Ok(ViewBuilder::over(writer, FOLDED_FILL))
     }
 
-    /// Creates a builder over a writer, with `fill` entries a segment.
     pub(crate) fn over(writer: SegmentWriter, fill: usize) -> ViewBuilder {
         assert!((1..=SEGMENT_LANES).contains(&fill));
         ViewBuilder {
@@ -66,16 +62,14 @@ impl ViewBuilder {
         }
     }
 
-    /// Creates a builder for the view inside a run.
     pub(crate) fn in_memory() -> ViewBuilder {
         let mut builder = ViewBuilder::over(SegmentWriter::in_memory(), SEGMENT_LANES);
         builder.newest_by_segment = Some(Vec::new());
         builder
     }
 
-    /// Adds an entry, in order of key and then newest first. Older versions of the last key are
-    /// stale regardless of `stale`. Returns an error if out of order, since the order comes from
-    /// disk.
+    /// Adds an entry, in order of key, then newest first. Older versions of the last key are stale
+    /// in any case. Out of order is an error: the order comes from disk.
     pub fn push(
         &mut self,
         key: &[u8],
@@ -107,13 +101,11 @@ impl ViewBuilder {
         Ok(())
     }
 
-    /// Writes the last segment and syncs the file.
     pub fn finish(mut self) -> Result<ViewMeta> {
         self.flush()?;
         self.writer.finish()
     }
 
-    /// Entries added so far.
     pub(crate) fn entries(&self) -> u64 {
         self.writer.entries() + self.lanes.len() as u64
     }
@@ -126,7 +118,6 @@ impl ViewBuilder {
         Ok(())
     }
 
-    /// Writes the segment if it has entries.
     pub(crate) fn flush(&mut self) -> Result<()> {
         if !self.lanes.is_empty() {
             self.writer.write(&self.lanes, &self.anchor)?;

@@ -7,17 +7,13 @@ use crate::{
 };
 use std::{ptr, sync::Arc};
 
-/// A page or block to read from its file.
 #[derive(Clone, Copy, Debug)]
 pub enum CacheMiss<'a> {
-    /// A page of a view.
     Page(&'a View, u32),
-    /// A block of a run.
     Block(&'a Arc<Run>, u16),
 }
 
 impl CacheMiss<'_> {
-    /// Identifies the page or block.
     fn identity(&self) -> (usize, u32) {
         match *self {
             CacheMiss::Page(view, page) => (ptr::from_ref(view).addr(), page),

@@ -1,15 +1,13 @@
 //! Counts the live entries of a range without reading them.
 //!
-//! At a snapshot that covers the view, selectors suffice: each entry neither stale nor a tombstone
-//! is a key. Search finds the range's two ends, at one key read each. Short ranges are counted
-//! segment by segment. Once half of the view's segments were counted this way, all are counted, and
-//! the counts are kept: a byte a segment and a sum for every 16. From then on a range costs only
-//! its ends.
+//! If the snapshot covers the view, each entry neither stale nor a tombstone is a key. Search finds
+//! the range's two ends, at one key read each. Short ranges are counted segment by segment. Once
+//! half of the view's segments were counted so, all are counted and kept: a byte a segment and a
+//! sum for every 16. From then on a range costs only its ends. Counts of long ranges are cached too
+//! (`count_memo.rs`).
 //!
-//! Counts of long ranges are cached too (`count_memo.rs`).
-//!
-//! Entries deleted by a run's own range tombstones may be unmarked (see `run_writer.rs`). So
-//! entries in reach of those tombstones are read.
+//! Entries deleted by a run's own range tombstones may be unmarked (see `run_writer.rs`), so
+//! entries in their reach are read.
 
 use super::build::Covering;
 use super::count_memo::{CountMemo, MemoRange};
@@ -23,9 +21,7 @@ use crossbeam_epoch::Guard;
 use std::ops::{Add, Range, Sub};
 use std::sync::{Arc, OnceLock, atomic::AtomicU64, atomic::Ordering::Relaxed};
 
-/// Segments per sum of counts.
 const SEGMENTS_PER_SUM: usize = 16;
-/// Segments counted under one epoch guard.
 const SEGMENTS_PER_GUARD: u32 = 256;
 /// Flag in a segment's count: entries must be resolved.
 const UNRESOLVED: u8 = 0x80;
@@ -54,7 +50,6 @@ impl Sub for Tally {
 }
 
 impl Tally {
-    /// Counts live lanes.
     fn of(segment: &Segment<'_>, live: u32) -> Tally {
         let unresolved = live & !segment.unmarked(SELECTOR_RESOLVE);
         Tally { live: live.count_ones().into(), unresolved: u64::from(unresolved != 0) }
@@ -70,10 +65,8 @@ impl Tally {
     }
 }
 
-/// Counts kept for a view.
 #[derive(Debug, Default)]
 pub(super) struct LiveCounts {
-    /// Segments counted without kept counts.
     walked: AtomicU64,
     kept: OnceLock<KeptCounts>,
 }
@@ -85,15 +78,11 @@ impl LiveCounts {
     }
 }
 
-/// Counts of all segments.
 #[derive(Debug)]
 struct KeptCounts {
-    /// One for each segment.
     counts: Box<[u8]>,
-    /// Tally before every 16th segment.
     sums: Vec<Tally>,
     all: Tally,
-    /// Cached counts of ranges.
     memo: CountMemo,
 }
 
@@ -112,7 +101,6 @@ impl KeptCounts {
         }
     }
 
-    /// Returns the tally before an existing segment.
     fn before(&self, segment: u32) -> Tally {
         let sum = segment as usize / SEGMENTS_PER_SUM;
         self.sums[sum] + Tally::of_bytes(&self.counts[sum * SEGMENTS_PER_SUM..segment as usize])
@@ -159,7 +147,6 @@ impl<'a> Task for FindEnds<'a> {
                     let key = view.entry(runs, *number, segment, candidate, guard)?.key;
                     correct(segment, candidate, compare_counted(keys[index], key)).lane
                 }
-                // Bisects, and reports damage.
                 None => view.find_with_guard(runs, *number, segment, keys[index], guard)?.lane,
             };
         }
@@ -167,12 +154,10 @@ impl<'a> Task for FindEnds<'a> {
     }
 }
 
-/// A view's runs and range tombstones.
 struct Counted<'a> {
     view: &'a View,
     runs: &'a [Arc<Run>],
     covering: Covering<'a>,
-    /// Newest range tombstone.
     newest: SequenceNumber,
     /// Disjoint sorted segments whose entries may be deleted without a mark.
     suspect: Vec<Range<u32>>,
@@ -180,9 +165,7 @@ struct Counted<'a> {
 
 impl View {
     /// Counts the keys of `start..end` at the newest snapshot. `None` if entries must be resolved.
-    ///
-    /// O(log n) with kept counts: two searches. Without them O(n / 32), and O(n) in reach of the
-    /// runs' own range tombstones.
+    /// O(log n) with kept counts, O(n / 32) without, O(n) in reach of the runs' range tombstones.
     pub fn count_live(&self, runs: &[Arc<Run>], start: &[u8], end: &[u8], guard: &Guard) -> Result<Option<u64>> {
         let memo = self.live_counts.kept.get().map(|kept| &kept.memo).zip(MemoRange::of(start, end));
         if let Some((memo, range)) = memo
@@ -218,7 +201,6 @@ impl View {
         self.live_counts.kept.get()?.memo.get(MemoRange::to_byte(start, end)?)
     }
 
-    /// Does [`View::count_live`] for the whole view.
     pub fn count_all_live(&self, runs: &[Arc<Run>]) -> Result<Option<u64>> {
         let tally = match self.live_counts.kept.get() {
             Some(kept) => kept.all,
@@ -229,7 +211,6 @@ impl View {
 }
 
 impl<'a> Counted<'a> {
-    /// Prepares to count a range, or all.
     fn new(view: &'a View, runs: &'a [Arc<Run>], range: Option<(&[u8], &[u8])>) -> Counted<'a> {
         let mut counted = Counted { view, runs, covering: Covering::new(runs), newest: 0, suspect: Vec::new() };
         let sets: Vec<_> = counted.covering.sets().collect();
@@ -260,7 +241,6 @@ impl<'a> Counted<'a> {
         }
     }
 
-    /// Counts some lanes of a segment.
     fn segment(&self, number: u32, segment: &Segment<'_>, lanes: u32, guard: &Guard) -> Result<Tally> {
         let mut live = segment.unmarked(SELECTOR_STALE | SELECTOR_TOMBSTONE) & lanes;
         let after = self.suspect.partition_point(|segments| segments.end <= number);
@@ -283,7 +263,6 @@ impl<'a> Counted<'a> {
         Ok(Tally::of(segment, live))
     }
 
-    /// Counts whole segments.
     fn whole(&self, segments: Range<u32>) -> Result<Tally> {
         let all = self.view.directory.segments();
         let LiveCounts { walked, kept } = &self.view.live_counts;
@@ -301,7 +280,6 @@ impl<'a> Counted<'a> {
         Ok(Tally::of_bytes(&self.bytes(segments)?))
     }
 
-    /// Counts all segments and keeps the counts.
     fn keep(&self) -> Result<&'a KeptCounts> {
         let kept = &self.view.live_counts.kept;
         if let Some(kept) = kept.get() {

@@ -1,8 +1,8 @@
-//! Caches key counts of ranges in a view, which never changes.
+//! Caches key counts of ranges in a view.
 //!
-//! A table of one-line slots by the hash of the range's start; a later range replaces an earlier
-//! one. It holds ranges of several segments whose end differs from their start only in the last
-//! byte, like all values of a multi-tree's key. Bytes are compared, so counts are exact.
+//! A table of one-line slots by the hash of the range's start; later ranges replace earlier ones.
+//! It holds ranges of several segments whose end differs from their start only in the last byte, as
+//! for a multi-tree's key. Bytes are compared, so counts are exact.
 
 use crate::codec::hash64;
 use parking_lot::RwLock;
@@ -11,9 +11,7 @@ use parking_lot::RwLock;
 const START_LEN_MAX: usize = 46;
 /// Shares of the table, each with its own lock.
 const SHARES: usize = 16;
-/// Maximum slots of a share.
 const SHARE_SLOTS_MAX: usize = 4096;
-/// Segments for each slot.
 const SEGMENTS_PER_SLOT: usize = 2;
 
 /// A range and its count; `len` 0 if empty.
@@ -28,14 +26,12 @@ struct Slot {
 
 const EMPTY: Slot = Slot { keys: 0, len: 0, end: 0, start: [0; START_LEN_MAX] };
 
-/// Cached counts of a view.
 #[derive(Debug)]
 pub(super) struct CountMemo {
     shares: [RwLock<Box<[Slot]>>; SHARES],
     slots: usize,
 }
 
-/// A range that can be cached.
 #[derive(Clone, Copy)]
 pub(super) struct MemoRange<'a> {
     start: &'a [u8],
@@ -44,7 +40,6 @@ pub(super) struct MemoRange<'a> {
 }
 
 impl MemoRange<'_> {
-    /// Returns `None` if the range cannot be cached.
     pub(super) fn of<'a>(start: &'a [u8], end: &[u8]) -> Option<MemoRange<'a>> {
         let ((_, front), (last, other)) = (start.split_last()?, end.split_last()?);
         if front == other { MemoRange::to_byte(start, *last) } else { None }
@@ -58,7 +53,6 @@ impl MemoRange<'_> {
 }
 
 impl CountMemo {
-    /// Creates an empty table for a view of `segments` segments.
     pub(super) fn new(segments: u32) -> CountMemo {
         let slots = (segments as usize / SEGMENTS_PER_SLOT / SHARES).clamp(1, SHARE_SLOTS_MAX);
         CountMemo { shares: std::array::from_fn(|_| RwLock::new(vec![EMPTY; slots].into_boxed_slice())), slots }
@@ -73,7 +67,6 @@ impl CountMemo {
         (&self.shares[share], (range.hash as u32 as usize) % self.slots)
     }
 
-    /// Returns the cached count of a range.
     pub(super) fn get(&self, range: MemoRange<'_>) -> Option<u64> {
         let (share, at) = self.place(range);
         let slot = &share.read()[at];
@@ -81,7 +74,6 @@ impl CountMemo {
         (is_it && slot.len > 0).then_some(slot.keys)
     }
 
-    /// Caches a count.
     pub(super) fn put(&self, range: MemoRange<'_>, keys: u64) {
         let (share, at) = self.place(range);
         let mut slot = Slot { keys, len: range.start.len() as u8, end: range.end, ..EMPTY };

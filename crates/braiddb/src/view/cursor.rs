@@ -1,9 +1,8 @@
 //! A cursor over a view at a snapshot.
 //!
 //! A seek finds its segment by the anchors and its lane by blind search, with one key read. `next`
-//! and `prev` then follow the selectors without comparisons. [`ViewCursor::fill`] decodes ahead;
-//! [`ViewCursor::seek_rows`] seeks and decodes. If the snapshot covers the view, the record alone
-//! decides which lanes are visible; otherwise entries are read.
+//! and `prev` follow the selectors without comparisons. If the snapshot covers the view, the record
+//! alone decides which lanes are visible; otherwise entries are read.
 
 use super::find::{FindLane, FindShown, Found, InPlace, Locate, PrefetchRows};
 use super::format::{
@@ -24,7 +23,7 @@ const FEW_LANES: usize = 16;
 /// Minimum rows of a chunk to spread the prefetches of later rows over them.
 const ROWS_SOON_MIN: usize = 8;
 
-/// A cursor over a view. Holds the view, its runs and one block of each run; needs no epoch guard.
+/// Holds the view, its runs and one block of each run; needs no epoch guard.
 #[derive(Debug)]
 pub struct ViewCursor {
     view: Arc<View>,
@@ -46,10 +45,8 @@ pub struct ViewCursor {
     pins: Vec<Pin>,
 }
 
-/// A segment and its parsed record.
 #[derive(Debug)]
 struct Loaded {
-    /// Its number; `None` if empty.
     segment: Option<u32>,
     record: [u8; MAX_RECORD_BYTES],
     count: usize,
@@ -69,7 +66,7 @@ impl Default for Loaded {
 }
 
 impl Loaded {
-    /// Loads a segment's record unless loaded. Lanes with any bit of `hidden` are invisible.
+    /// Lanes with any bit of `hidden` are invisible.
     fn load(&mut self, view: &View, number: u32, hidden: u8, guard: &Guard) -> Result<()> {
         if self.segment == Some(number) {
             return Ok(());
@@ -81,7 +78,6 @@ impl Loaded {
         Ok(())
     }
 
-    /// Does [`Loaded::load`] with a record already read.
     #[inline]
     fn take(&mut self, view: &View, number: u32, hidden: u8, (record, segment): (&[u8], &Segment<'_>)) {
         (self.fetched, self.queued) = (0, 0);
@@ -92,15 +88,15 @@ impl Loaded {
         self.segment = Some(number);
     }
 
-    /// Returns the segment. Precondition: one is loaded.
+    /// Precondition: a segment is loaded.
     #[inline(always)]
     fn parsed(&self, view: &View) -> Segment<'_> {
         debug_assert!(self.segment.is_some(), "a segment was loaded");
         Segment::of_copy(&self.record, self.count, view.layout.run_count)
     }
 
-    /// Prefetches entries of lanes, now or through `queue`, once each. `with_ends` includes the
-    /// ends of all their blocks: for the first read of these blocks.
+    /// Prefetches lanes once each, now or through `queue`. `with_ends` is for the first read of
+    /// their blocks: it includes the ends of all.
     #[inline]
     fn prefetch(
         &mut self,
@@ -144,7 +140,7 @@ impl Present {
 type Pin = Option<(u16, PinnedBlock)>;
 
 impl ViewCursor {
-    /// Creates an invalid cursor. `runs` are those the view was built over.
+    /// `runs` are those the view was built over. The cursor starts invalid.
     pub fn new(view: Arc<View>, runs: Arc<[Arc<Run>]>, snapshot: SequenceNumber) -> ViewCursor {
         assert_eq!(runs.len(), view.layout.run_count, "the runs are the view's");
         let pins = runs.iter().map(|_| None).collect();
@@ -171,17 +167,16 @@ impl ViewCursor {
         (self.loaded.segment, self.coming.segment) = (None, None);
     }
 
-    /// Sets the snapshot. The cursor becomes invalid.
+    /// The cursor becomes invalid.
     pub fn set_snapshot(&mut self, snapshot: SequenceNumber) {
         self.present = None;
         self.snapshot = snapshot;
         self.sees_all = snapshot >= self.view.meta().max_sequence;
     }
 
-    /// Returns true if all later keys are known, without reads, to differ from the current one
-    /// within `prefix_len` bytes.
+    /// Returns true if all later keys are known, without reads, to differ within `prefix_len`
+    /// bytes.
     pub fn is_last_with(&mut self, prefix_len: usize) -> bool {
-        // The next move reports damage.
         if !self.sees_all || !self.valid() || self.load(self.standing).is_err() {
             return false;
         }
@@ -197,13 +192,12 @@ impl ViewCursor {
             && between.iter().any(|&difference| difference != SAME_KEY && differs_at(difference))
     }
 
-    /// Releases all blocks. The cursor becomes invalid.
+    /// Releases all blocks; the cursor becomes invalid.
     pub fn release(&mut self) {
         self.present = None;
         self.pins.iter_mut().for_each(|pin| *pin = None);
     }
 
-    /// Loads a segment's record unless loaded.
     #[inline]
     fn load(&mut self, number: u32) -> Result<()> {
         if self.loaded.segment == Some(number) { Ok(()) } else { self.load_other(number, &crossbeam_epoch::pin()) }
@@ -217,7 +211,7 @@ impl ViewCursor {
         self.loaded.load(&self.view, number, self.hidden, guard)
     }
 
-    /// Prefetches rows of the next segment, now or through `queue`.
+    /// Prefetches rows of the next segment.
     fn prefetch_coming(
         &mut self,
         next: u32,
@@ -233,7 +227,6 @@ impl ViewCursor {
         }
     }
 
-    /// Reads an entry and pins its block. Clears the present entry.
     #[inline]
     fn read(&mut self, number: u32, lane: usize) -> Result<Present> {
         let ViewCursor { view, runs, loaded, .. } = self;
@@ -241,7 +234,7 @@ impl ViewCursor {
         self.read_at(run, position, self.runs.moment())
     }
 
-    /// Reads the entry at a position and pins its block. Clears the present entry.
+    /// Reads an entry and pins its block. Clears the present entry.
     #[inline]
     fn read_at(&mut self, run: usize, position: Position, moment: Moment) -> Result<Present> {
         self.present = None;
@@ -260,7 +253,6 @@ impl ViewCursor {
         Ok(unsafe { Present::new(entry) })
     }
 
-    /// Does [`ViewCursor::read_at`] for a seek, which may have read the entry already.
     #[inline]
     fn read_found(
         &mut self,
@@ -275,7 +267,6 @@ impl ViewCursor {
         }
     }
 
-    /// Moves to a lane of the loaded segment.
     #[inline]
     fn stand(&mut self, number: u32, lane: usize) -> Result<()> {
         let present = self.read(number, lane)?;
@@ -296,8 +287,7 @@ impl ViewCursor {
                 }
             } else {
                 while lane < self.loaded.count {
-                    // All newer versions were too new for the snapshot, so the first old enough is
-                    // visible.
+                    // Newer versions were all too new.
                     if self.is_visible(number, lane)? {
                         return Ok(());
                     }
@@ -310,7 +300,6 @@ impl ViewCursor {
         Ok(())
     }
 
-    /// Returns true if the snapshot covers the entry, and makes it the present one.
     fn is_visible(&mut self, number: u32, lane: usize) -> Result<bool> {
         let present = self.read(number, lane)?;
         let is_visible = present.0.sequence <= self.snapshot;
@@ -321,7 +310,7 @@ impl ViewCursor {
         Ok(is_visible)
     }
 
-    /// Returns the first lane of the key after `lane`, possibly in a later segment.
+    /// Returns the lane of the next key, possibly in a later segment.
     fn after_key(&mut self, mut number: u32, lane: usize) -> Result<(u32, usize)> {
         let mut from = lane + 1;
         loop {
@@ -357,7 +346,7 @@ impl ViewCursor {
                     return Ok(());
                 }
                 number -= 1;
-                // A continuation has no new key; its key begins in an earlier segment.
+                // The continuation's key begins in an earlier segment.
                 lane = SEGMENT_LANES;
                 continue;
             }
@@ -373,8 +362,7 @@ impl ViewCursor {
         }
     }
 
-    /// Moves to the newest version that the snapshot covers, of the key whose newest version is at
-    /// `lane`.
+    /// Moves to the newest version that the snapshot covers; `lane` is the key's newest.
     fn stand_on_version(&mut self, mut number: u32, mut lane: usize) -> Result<bool> {
         loop {
             if self.is_visible(number, lane)? {
@@ -394,7 +382,7 @@ impl ViewCursor {
         }
     }
 
-    /// Returns the first key at or above `key`: segment, and a lane that can be one past its last.
+    /// Returns the first key at or above `key`; the lane can be one past the segment's last.
     fn find(&mut self, key: &[u8], is_forward: bool) -> Result<Option<(u32, usize)>> {
         self.present = None;
         let likely = std::mem::take(&mut self.likely);
@@ -402,7 +390,6 @@ impl ViewCursor {
             return Ok(None);
         };
         let next = if is_forward { number + 1 } else { number.wrapping_sub(1) };
-        // A scan will need it.
         self.view.prefetch_record(next);
         self.load(number)?;
         let guard = crossbeam_epoch::pin();
@@ -416,8 +403,8 @@ impl ViewCursor {
         Ok(Some((number, lane)))
     }
 
-    /// Does [`ViewCursor::find`] forward for a snapshot that covers the view. Often moves the
-    /// cursor there already.
+    /// Does [`ViewCursor::find`] forward for a snapshot that covers the view; mostly moves there
+    /// already.
     fn find_shown(&mut self, key: &[u8]) -> Result<Option<(u32, usize)>> {
         self.present = None;
         let guard = crossbeam_epoch::pin();
@@ -446,8 +433,7 @@ impl ViewCursor {
         (self.loaded.queued, self.coming.queued) = (0, 0);
     }
 
-    /// Loads the record in which a lane was found, and prefetches expected rows of the next
-    /// segment.
+    /// Loads the record found and prefetches expected rows of the next segment.
     #[inline]
     fn load_found(&mut self, found: &Found<'_>, guard: &Guard, queue: Option<&mut PrefetchQueue>) {
         if found.left > 0 {
@@ -460,8 +446,7 @@ impl ViewCursor {
     }
 
     /// Seeks in one pass and decodes as many rows as the batch expects. Returns true if the cursor
-    /// is on a row, which is the batch's if that has any. On false or an error the cursor is
-    /// invalid; nothing else is known.
+    /// is on a row: the batch's, if any. On false or an error the cursor is invalid.
     pub fn seek_rows(&mut self, key: &[u8], batch: &mut RowBatch) -> Result<bool> {
         self.present = None;
         if !self.sees_all {
@@ -474,7 +459,6 @@ impl ViewCursor {
         }
     }
 
-    /// Does [`ViewCursor::seek_rows`] for one row.
     #[inline]
     fn seek_row(&mut self, key: &[u8], guard: &Guard) -> Result<bool> {
         let ViewCursor { view, runs, hidden, .. } = self;
@@ -492,7 +476,6 @@ impl ViewCursor {
         Ok(true)
     }
 
-    /// Does [`ViewCursor::seek_rows`] for several rows.
     fn seek_and_fill(&mut self, key: &[u8], likely: usize, batch: &mut RowBatch, guard: &Guard) -> Result<bool> {
         self.forget_queued();
         let ViewCursor { view, runs, hidden, .. } = self;
@@ -510,8 +493,8 @@ impl ViewCursor {
         let Some((key, value)) = batch.row() else { return Ok(false) };
         let present = match batch.is_pinning() {
             true => self.read(found.number, found.lane)?,
-            // The sequence number was not decoded. It only has to be lower than any other source's:
-            // no source is older than a partition's only one. A return to this row reads it again.
+            // The sequence number was not decoded: 0 is enough, since no source is older than a
+            // partition's only one. A return to this row reads it again.
             // SAFETY: rows of a batch without pins are in place, as in `read_at`.
             false => unsafe { Present::new(EntryRef { key, sequence: 0, kind: EntryKind::Value, value }) },
         };
@@ -520,13 +503,12 @@ impl ViewCursor {
         Ok(true)
     }
 
-    /// Decodes the rows after the present one, or after the batch's position (before it, going
-    /// backward): some of its segment, or if there are none, of the next. A batch to merge starts
-    /// with the present row.
+    /// Decodes the rows after the batch's position or else the present row (before it, going
+    /// backward), from one segment. A batch to merge starts with the present row.
     ///
     /// The batch stays empty where rows must be handled one by one: at an older snapshot, at either
     /// end, at rows that need resolving, and at damage, which the next move reports. The cursor
-    /// does not move. Precondition: the cursor is valid, unless the batch has a position.
+    /// does not move. Precondition: valid, unless the batch has a position.
     pub fn fill(&mut self, is_forward: bool, batch: &mut RowBatch) {
         let (number, lane, is_included) = match batch.from() {
             Some(RowPlace { segment, lane }) => (segment, lane, false),
@@ -537,7 +519,6 @@ impl ViewCursor {
             self.forget_queued();
         }
         if self.sees_all {
-            // One guard for all pinned blocks.
             let guard = crossbeam_epoch::pin();
             // First lane forward; end of the lanes backward.
             let bound = if is_forward { lane + usize::from(!is_included) } else { lane + usize::from(is_included) };
@@ -579,11 +560,10 @@ impl ViewCursor {
             batch.expect(0, beyond);
             return Ok(());
         }
-        // The prefetch distance grows with this scan's length and the last one's, so that short
-        // scans do not pay for unread rows.
+        // The prefetch distance grows with the length of this scan and the last, to spare short
+        // scans.
         let is_long = batch.rounds() >= LONG_SCAN;
         if batch.rounds() > 0 {
-            // Some rows decoded now are still queued.
             batch.queue().prefetch_all();
         }
         let likely = batch.likely_rows();
@@ -612,8 +592,8 @@ impl ViewCursor {
         Ok(())
     }
 
-    /// Returns the lanes before the first row that must be handled alone, the mask of tombstones,
-    /// and the reason for the end. Hidden tombstones are not among the lanes.
+    /// Returns the lanes before the first row that must be handled alone, the tombstones, and the
+    /// reason for the end.
     #[inline]
     fn plain_lanes(&self, lanes: u32, batch: &RowBatch) -> (u32, u32, Beyond) {
         let segment = self.loaded.parsed(&self.view);
@@ -632,8 +612,8 @@ impl ViewCursor {
         (plain, tombstones, Beyond::Row(first))
     }
 
-    /// Prefetches the rows of `chunk`, then others of the segment, or if there are none of the
-    /// next, up to `wanted` in all; and the record after that.
+    /// Prefetches `chunk`, then up to `wanted` rows of this or the next segment, and the record
+    /// after that.
     #[inline]
     fn prefetch_ahead(
         &mut self,
@@ -650,7 +630,7 @@ impl ViewCursor {
         if lanes != chunk {
             loaded.prefetch(view, runs, if is_first { 0 } else { lanes & !chunk }, false, None);
         } else if left > 0 {
-            // Merged rows are not passed one by one, so nothing may be queued.
+            // Merged rows are not passed one by one.
             let is_passed = batch.is_forward() && !batch.is_to_merge();
             self.prefetch_coming(next, left, batch.is_forward(), guard, is_passed.then(|| batch.queue()));
             self.view.prefetch_record(after_next);
@@ -659,13 +639,12 @@ impl ViewCursor {
         }
     }
 
-    /// Continues a batch with rows put aside, from the present one on: see [`RowBatch::aside`].
-    /// Leaves the batch empty if the cursor is on none of them. Precondition: valid.
+    /// Continues a batch with rows put aside: see [`RowBatch::aside`]. Empty if the cursor is on
+    /// none of them. Precondition: valid.
     pub fn resume(&self, batch: &mut RowBatch) {
         batch.resume(&self.runs, RowPlace { segment: self.here(), lane: self.lane });
     }
 
-    /// Moves to a row that was in a batch.
     pub fn go_to(&mut self, place: RowPlace) -> Result<()> {
         self.guarded(|cursor| {
             cursor.load(place.segment)?;
@@ -673,7 +652,6 @@ impl ViewCursor {
         })
     }
 
-    /// Returns the range of its entries' sequence numbers.
     pub fn sequences(&self) -> (SequenceNumber, SequenceNumber) {
         let metas = self.runs.iter().map(|run| run.meta());
         metas
@@ -685,13 +663,11 @@ impl ViewCursor {
         self.present = None;
     }
 
-    /// Returns the segment of a valid cursor.
     fn here(&self) -> u32 {
         assert!(self.present.is_some(), "the cursor must be valid");
         self.standing
     }
 
-    /// Runs a move; after an error the cursor is invalid.
     fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let result = step(self);
         if result.is_err() {
@@ -711,7 +687,6 @@ fn first_lanes(lanes: u32, span: usize, is_forward: bool) -> u32 {
     }
 }
 
-/// Pins the block of a position.
 #[inline]
 fn pin_block(pin: &mut Pin, run: &Run, position: Position) -> Result<()> {
     if pin.as_ref().is_some_and(|(block, _)| *block == position.block) {
@@ -737,7 +712,6 @@ impl Cursor for ViewCursor {
             match if cursor.sees_all { cursor.find_shown(key) } else { cursor.find(key, true) }? {
                 _ if cursor.valid() => Ok(()),
                 None => Ok(()),
-                // Versions of the segment's last key can follow in continuations.
                 Some((number, lane)) if lane == cursor.loaded.count => {
                     let (number, lane) = cursor.after_key(number, lane)?;
                     cursor.settle_forward(number, lane)
@@ -781,7 +755,7 @@ impl Cursor for ViewCursor {
         let number = self.here();
         self.guarded(|cursor| {
             cursor.load(number)?;
-            // From an older version, return to its key's newest one first.
+            // From an older version, return to the newest first.
             let mut number = number;
             let mut lane = cursor.lane;
             while cursor.loaded.same_key & 1 << lane != 0 {

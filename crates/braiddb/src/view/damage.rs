@@ -9,7 +9,6 @@ use crate::{
 };
 use std::{io, ops::Range, path::Path};
 
-/// Bytes of pages read at once.
 const PIECE_BYTES: u64 = 64 * PAGE_BYTES as u64;
 
 /// Lists the damaged parts of a view file. `listed` is its description in the manifest, if any.
@@ -80,7 +79,6 @@ pub fn damaged_view(file: &dyn File, path: &Path, file_id: FileId, range: Range<
     Ok(damaged)
 }
 
-/// Reads a range; empty if the file ends before it does.
 fn read(file: &dyn File, path: &Path, range: Range<u64>) -> Result<Vec<u8>> {
     let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
     let end = range.end.min(len);

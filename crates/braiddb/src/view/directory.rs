@@ -56,7 +56,6 @@ impl Directory {
         self.entries
     }
 
-    /// Entries of a segment: 1 to 32.
     #[inline]
     pub(crate) fn count(&self, segment: u32) -> usize {
         usize::from(self.flags[segment as usize] & FLAG_COUNT)
@@ -68,7 +67,6 @@ impl Directory {
         self.flags[segment as usize] & FLAG_CONTINUATION != 0
     }
 
-    /// Entries before a segment, or before the end.
     pub(crate) fn entries_before(&self, segment: u32) -> u64 {
         let segment = segment as usize;
         if segment >= self.flags.len() {
@@ -97,8 +95,7 @@ impl Directory {
         self.segments.partition_point(|&s| s as usize <= segment).saturating_sub(1)
     }
 
-    /// Returns the first segment of an anchor's group; the number of segments if there is no such
-    /// anchor.
+    /// Returns the first segment of an anchor's group; the segment count past the end.
     #[inline]
     pub(crate) fn segment_of(&self, anchor: usize) -> u32 {
         if self.segments.is_empty() {
@@ -117,7 +114,6 @@ struct DirectoryParts {
     flags: Vec<u8>,
     sums: Vec<u64>,
     entries: u64,
-    /// Segment of each anchor.
     groups: Vec<u32>,
 }
 
@@ -148,8 +144,8 @@ impl DirectoryParts {
     }
 }
 
-/// Collects a directory while segments are written. Separators are prefix-compressed until `finish`
-/// knows their common prefix.
+/// Collects a directory while segments are written, prefix-compressed until `finish` knows the
+/// common prefix.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DirectoryWriter {
     flags: Vec<u8>,
@@ -188,12 +184,10 @@ impl DirectoryWriter {
         self.segments
     }
 
-    /// Approximate size that `finish` will return.
     pub(crate) fn estimated_bytes(&self) -> usize {
         self.flags.len() * 4 + self.rests.len()
     }
 
-    /// Encodes the directory.
     pub(crate) fn finish(self) -> Vec<u8> {
         let mut out = Vec::new();
         put_bytes(&mut out, &self.last[..self.prefix_len]);

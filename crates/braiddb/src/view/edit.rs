@@ -14,7 +14,6 @@ use crate::base::{EntryKind, EntryRef, Result, SequenceNumber};
 use crate::table::{PinnedBlock, Position, Run};
 use std::{cmp::Ordering, sync::Arc};
 
-/// An entry of a new run.
 #[derive(Clone, Debug)]
 pub(crate) struct NewEntry {
     pub(crate) key: Vec<u8>,
@@ -23,7 +22,6 @@ pub(crate) struct NewEntry {
     /// Run index in the new view.
     pub(crate) run: u8,
     pub(crate) position: Position,
-    /// A range tombstone covers it.
     pub(crate) is_covered: bool,
 }
 
@@ -40,7 +38,6 @@ impl PinnedReader {
         PinnedReader { runs: runs.to_vec(), pins: runs.iter().map(|_| None).collect(), reads: 0 }
     }
 
-    /// Reads the entry at a valid position.
     pub(crate) fn read(&mut self, run: usize, position: Position) -> Result<EntryRef<'_>> {
         self.reads += 1;
         let pin = &mut self.pins[run];
@@ -54,7 +51,6 @@ impl PinnedReader {
     }
 }
 
-/// An entry of a group under edit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EditLane {
     pub(crate) lane: Lane,
@@ -120,7 +116,6 @@ impl Group {
         Ok(true)
     }
 
-    /// Returns the key and sequence number of a lane.
     fn read<'r>(
         &self,
         lane: usize,
@@ -154,15 +149,14 @@ impl Group {
         candidate
     }
 
-    /// Returns the nearest boundary at or before `from` whose difference is at or before `bit`, or
+    /// Returns the nearest boundary at or before `from` with a difference at or before `bit`, or
     /// the start.
     fn boundary_before(&self, from: usize, bit: u32) -> usize {
         let is_boundary = |i: &usize| matches!(self.lanes[*i].lane.difference, Difference::Bit(b) if b <= bit);
         (1..=from).rev().find(is_boundary).unwrap_or(0)
     }
 
-    /// Returns the nearest boundary after `from` whose difference is at or before `bit`, or the
-    /// end.
+    /// Returns the nearest boundary after `from` with a difference at or before `bit`, or the end.
     fn boundary_after(&self, from: usize, bit: u32) -> usize {
         let is_boundary = |i: &usize| matches!(self.lanes[*i].lane.difference, Difference::Bit(b) if b <= bit);
         (from + 1..self.lanes.len()).find(is_boundary).unwrap_or(self.lanes.len())
@@ -186,8 +180,8 @@ impl Group {
         Ok(at)
     }
 
-    /// Writes the group as one segment, or if it grew too large as several of about equal size.
-    /// Versions of a key stay together unless they overflow a segment.
+    /// Writes the group as one segment or several of about equal size. Versions of a key stay
+    /// together unless they overflow a segment.
     pub(crate) fn write(
         &self,
         separator: Vec<u8>,
@@ -216,8 +210,8 @@ impl Group {
     }
 }
 
-/// Returns the end of a segment that starts at `from`, at a new key. It exceeds a segment only if
-/// all lanes have one key.
+/// Returns the end of the segment at `from`, at a new key; beyond a segment's size only if all
+/// lanes have one key.
 fn cut(lanes: &[Lane], from: usize) -> usize {
     let rest = lanes.len() - from;
     if rest <= SEGMENT_LANES {

@@ -42,8 +42,7 @@ impl Task for PrefetchRows<'_> {
 }
 
 /// Finds the first key of a segment at or above `query` (the entry count if there is none) and
-/// prefetches the expected rows from there. Returns the lane and the number of expected rows beyond
-/// the segment.
+/// prefetches expected rows. Returns the lane and the number of those beyond the segment.
 pub(super) struct FindLane<'a> {
     pub(super) view: &'a View,
     pub(super) runs: &'a [Arc<Run>],
@@ -71,7 +70,6 @@ impl Task for FindLane<'_> {
         }
         let mut left = 0;
         if likely > 0 {
-            // Prefetch together: the key read now and the rows after it.
             let (span, rest) = likely_lanes(&segment, lane, likely, is_forward);
             (*fetched, left) = (*fetched | span, rest);
             view.simd.run(PrefetchRows {
@@ -93,10 +91,8 @@ impl Task for FindLane<'_> {
 }
 
 /// Finds the first visible key at or above `query` for a forward scan whose snapshot covers the
-/// view, without copying the record. Prefetches the expected rows. `None` if the segment must be
-/// bisected or does not exist.
-///
-/// Returns the entry's position only if `LOCATES`.
+/// view, and prefetches expected rows. Does not copy the record. `None` if the segment must be
+/// bisected or does not exist. Locates the entry only if `LOCATES`.
 pub(super) struct FindShown<'a, 'g, const LOCATES: bool> {
     pub(super) view: &'a View,
     pub(super) runs: &'a [Arc<Run>],
@@ -107,10 +103,8 @@ pub(super) struct FindShown<'a, 'g, const LOCATES: bool> {
     pub(super) guard: &'g Guard,
 }
 
-/// Result of [`FindShown`].
 pub(super) struct Found<'g> {
     pub(super) number: u32,
-    /// The segment's record, raw and parsed.
     pub(super) record: &'g [u8],
     pub(super) segment: Segment<'g>,
     pub(super) lane: usize,
@@ -133,8 +127,7 @@ impl<'g> InPlace<'g> {
     }
 }
 
-/// Returns the lanes expected to be read, with the first one, and the number of rows beyond the
-/// segment. A greater query mostly belongs right after the first lane.
+/// Returns the lanes expected to be read from `lane` on, and the number of rows beyond the segment.
 #[inline(always)]
 pub(super) fn likely_lanes(segment: &Segment<'_>, lane: usize, likely: usize, is_forward: bool) -> (u32, usize) {
     let (first, end) = if is_forward {
@@ -170,7 +163,6 @@ impl<'g, const LOCATES: bool> Task for FindShown<'_, 'g, LOCATES> {
             (fetched, left) = likely_lanes(&segment, lane, likely, true);
             view.simd.run(PrefetchRows { runs, segment, first: lane, span: fetched, with_ends: true, queue: None });
         } else {
-            // A greater query mostly belongs right after.
             runs[run].prefetch_next_key(position);
         }
         let (entry, block) = runs[run].read_with_block(position, guard, || moment)?;
@@ -207,7 +199,6 @@ impl<'g, const LOCATES: bool> Task for FindShown<'_, 'g, LOCATES> {
     }
 }
 
-/// Finds the position of a lane's entry.
 pub(super) struct Locate<'a> {
     pub(super) view: &'a View,
     pub(super) runs: &'a [Arc<Run>],

@@ -1,8 +1,8 @@
 //! Remembers the first block of segments, to prefetch it before the segment's record arrives.
 //!
-//! After reading a record, a view notes the segment's first block in the largest run, if that run
-//! has three quarters of its entries. The next seek to the segment prefetches the ends of that
-//! block and the next one. Without a dominant run most prefetches would be wasted.
+//! A view notes a segment's first block in the largest run, if that has three quarters of the
+//! entries. The next seek prefetches the ends of that block and the next one. Without a dominant
+//! run most prefetches would be wasted.
 
 use super::format::{SEGMENT_LANES, Segment};
 use crate::table::Run;
@@ -11,7 +11,6 @@ use std::sync::{
     atomic::{AtomicU16, Ordering::Relaxed},
 };
 
-/// Used only for prefetches.
 #[derive(Debug, Default)]
 pub(super) struct FirstBlocks(OnceLock<Known>);
 
@@ -21,14 +20,12 @@ const NONE: u16 = u16::MAX;
 
 #[derive(Debug)]
 struct Known {
-    /// Index of the largest run.
     run: usize,
     /// Block of each segment plus one; empty if the run does not support prefetches.
     blocks: Box<[AtomicU16]>,
 }
 
 impl FirstBlocks {
-    /// Prefetches the ends of a segment's blocks, if known.
     #[inline(always)]
     pub fn prefetch(&self, segment: u32, runs: &[Arc<Run>]) {
         if let Some((run, block)) = self.get(segment)

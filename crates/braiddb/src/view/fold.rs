@@ -1,20 +1,17 @@
 //! Folds new runs into a view.
 //!
-//! The entries of the new runs are merged in order. The old view's segments are read in order as a
-//! stream of pages, in groups (an anchor's segment and its continuations). The group's handling
-//! depends on the changes in its key range:
+//! The new runs' entries are merged in order. The old view's segments are streamed in order, in
+//! groups (an anchor's segment and its continuations). A group's changes decide its handling:
 //!
 //! - none: its records are copied with the new runs' cursors; no key is read;
-//! - a range tombstone that covers all of it and is newer than the old view: copied and marked
-//!   stale;
-//! - a few entries: inserted blindly, with one old key read each (see [`super::edit`]);
+//! - a range tombstone covers all of it and is newer than the old view: copied and marked stale;
+//! - few entries: inserted blindly, with one old key read each (see [`super::edit`]);
 //! - many entries, unknown differences, or an end of a range tombstone: its old keys are read and
 //!   merged with the new ones.
 //!
-//! Reading a single old key costs far more than an entry's share of an ordered merge. So the whole
-//! old view is merged if new entries fall into many groups, or if splits have left segments half
-//! empty or would do so. The merge keeps the old order: it compares no old keys with each other,
-//! and each once with the next new key.
+//! Reading single keys costs far more than an ordered merge. So the whole view is merged if new
+//! entries fall into many groups, or if splits have left segments half empty or would do so. The
+//! merge compares no old keys with each other, and each once with the next new key.
 //!
 //! INVARIANT: the result equals a view built from the runs: same entries, order and marks.
 
@@ -33,31 +30,24 @@ use std::{cmp::Ordering, collections::VecDeque, path::Path, sync::Arc};
 const OLD_PER_NEW: u64 = 20;
 /// More new entries still count as few if they touch at most one group in four.
 const GROUPS_PER_TOUCHED: u64 = 4;
-/// Maximum entries of an edited group; larger ones (versions of one key) are merged, since each
-/// insert walks the group.
+/// Maximum entries of an edited group; larger ones are merged, since each insert walks the group.
 const EDITED_LANES_MAX: usize = 8 * SEGMENT_LANES;
-/// Minimum average entries of a segment, also after edits; below it the view is repacked, since a
-/// reader pays for a record regardless of its entries. Lower with many versions: see
-/// [`least_fill`].
+/// Minimum average entries of a segment; below it the view is repacked, since readers pay for each
+/// record. Lower with many versions: see [`least_fill`].
 const LEAST_FILL: u64 = 24;
 
-/// Statistics of a fold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoldStats {
-    /// Entries of the new runs.
     pub new_entries: u64,
     /// Groups edited or merged rather than copied.
     pub touched_groups: u64,
-    /// Single reads of old keys.
     pub key_reads: u64,
-    /// The old view was merged as a whole.
     pub is_merged: bool,
-    /// The view was built from the runs.
     pub is_rebuilt: bool,
 }
 
-/// Writes the view file `path`, which must not exist, over `old_runs` then `new_runs`. It has the
-/// entries of `old`, built over `old_runs`, and those of `new_runs` within `bounds`.
+/// Writes the view file `path`, which must not exist, over `old_runs` then `new_runs`: the entries
+/// of `old` and those of `new_runs` within `bounds`.
 #[expect(
     clippy::too_many_arguments,
     reason = "a file, an old view, new runs: nothing to group that would be told apart"
@@ -112,7 +102,6 @@ fn is_within(old: &Arc<View>, runs: &[Arc<Run>], bounds: &Bounds) -> Result<bool
     Ok(bounds.ends_after(old.entry(runs, last, &segment, segment.count() - 1, &guard)?.key))
 }
 
-/// Returns each run's first position in the old view.
 fn first_positions(old: &Arc<View>) -> Result<Vec<Position>> {
     let guard = crossbeam_epoch::pin();
     let segment = old.segment(0, &guard)?;
@@ -120,7 +109,6 @@ fn first_positions(old: &Arc<View>) -> Result<Vec<Position>> {
     (0..old.layout.run_count).map(cursor).collect()
 }
 
-/// Returns true if merging the old view costs less than editing it.
 fn is_better_merged(
     ctx: &TableContext,
     old: &Arc<View>,
@@ -160,15 +148,14 @@ fn is_better_merged(
     Ok(false)
 }
 
-/// Minimum average entries of a segment. Versions of a key stay together, so with more versions
-/// segments cannot be filled as well.
+/// Minimum average entries of a segment. Lower with many versions, which stay together.
 fn least_fill(meta: &ViewMeta) -> u64 {
     let keys = meta.entries.saturating_sub(meta.stale).max(1);
     LEAST_FILL - (2 * meta.stale / keys).min(LEAST_FILL - 8)
 }
 
-/// Returns true if segments keep [`least_fill`] entries on average after `new_entries` scattered
-/// inserts and their splits.
+/// Returns true if segments keep [`least_fill`] entries after `new_entries` scattered inserts and
+/// their splits.
 fn stays_filled(meta: &ViewMeta, new_entries: u64) -> bool {
     let (segments, entries) = (f64::from(meta.segments), meta.entries as f64);
     let (room, mean) = (SEGMENT_LANES as f64 - entries / segments, new_entries as f64 / segments);
@@ -182,7 +169,6 @@ fn stays_filled(meta: &ViewMeta, new_entries: u64) -> bool {
     entries + new_entries as f64 >= least_fill(meta) as f64 * segments * (2.0 - fitting)
 }
 
-/// Estimates a run's entries within the bounds.
 fn entries_within(ctx: &TableContext, run: &Arc<Run>, bounds: &Bounds) -> Result<u64> {
     let meta = run.meta();
     if meta.view_bytes == 0 || (bounds.start <= meta.smallest && bounds.ends_after(&meta.largest)) {
@@ -213,13 +199,11 @@ fn range_deletes(runs: &[Arc<Run>]) -> Vec<RangeDelete> {
     borders.windows(2).filter_map(fragment).collect()
 }
 
-/// Entries of the new runs, in order; some can be taken ahead and put back.
+/// Entries of the new runs, in order; can be taken ahead and put back.
 struct NewEntries<'a> {
     queue: VecDeque<NewEntry>,
     merge: KeyMerge,
-    /// Range tombstones of all runs.
     covering: Covering<'a>,
-    /// Index of the first new run in the new view.
     first_run: usize,
     taken: u64,
 }
@@ -259,7 +243,6 @@ impl NewEntries<'_> {
         Ok(taken)
     }
 
-    /// Puts back the entries taken last.
     fn put_back(&mut self, entries: Vec<NewEntry>) {
         self.taken -= entries.len() as u64;
         for entry in entries.into_iter().rev() {
@@ -272,9 +255,7 @@ impl NewEntries<'_> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deletion {
     None,
-    /// All old entries are deleted.
     Whole,
-    /// Some may be deleted.
     Partial,
 }
 
@@ -289,7 +270,6 @@ struct Fold<'a> {
 }
 
 impl Fold<'_> {
-    /// Merges the whole old view.
     fn merge(mut self, first: &[Position]) -> Result<(ViewMeta, FoldStats)> {
         let mut scan = ViewScan::new(self.old.clone(), self.old_runs);
         let mut keys: Vec<KeyScan> = self.old_runs.iter().zip(first).map(|(run, &at)| run.keys(at)).collect();
@@ -334,7 +314,6 @@ impl Fold<'_> {
         Ok((self.builder.finish()?, self.stats))
     }
 
-    /// Returns true if `key`, not below the anchor's group, is in it.
     fn is_in_group(&self, anchor: usize, key: &[u8]) -> bool {
         let anchors = &self.old.directory.anchors;
         anchor + 1 >= anchors.len() || anchors.compare(anchor + 1, key).is_gt()
@@ -391,7 +370,7 @@ impl Fold<'_> {
         }
     }
 
-    /// Inserts new entries into a group, or marks deleted ones. Returns the next segment.
+    /// Inserts new entries or marks deleted ones. Returns the next segment.
     fn change_group(
         &mut self,
         stream: &mut SegmentStream,
@@ -421,8 +400,8 @@ impl Fold<'_> {
         Ok(after)
     }
 
-    /// Inserts a group's new entries blindly. On false nothing was written: there are too many, or
-    /// a difference cannot be stored.
+    /// Inserts a group's new entries blindly. On false nothing was written: too many entries, or a
+    /// difference cannot be stored.
     fn edit_group(&mut self, anchor: usize, separator: &[u8], group: &Group, deletion: Deletion) -> Result<bool> {
         if group.lanes.len() > EDITED_LANES_MAX {
             return Ok(false);
@@ -446,7 +425,6 @@ impl Fold<'_> {
         Ok(false)
     }
 
-    /// Reads a group's old keys and merges them with new entries.
     fn merge_group(&mut self, anchor: usize, first: u32, separator: Vec<u8>, group: &Group) -> Result<()> {
         self.builder.start_group(separator)?;
         let old = self.old;
@@ -489,7 +467,6 @@ fn push_new_before(
     Ok(())
 }
 
-/// Adds a segment's entries to a group.
 fn take_apart(old: &View, runs: &[Arc<Run>], number: u32, segment: &Segment<'_>, group: &mut Group) -> Result<()> {
     let outside = || -> Error { old.corrupt_segment(number, "an entry lies outside of its run") };
     let mut positions: Vec<Position> = (0..runs.len()).filter_map(|run| segment.cursor(run)).collect();

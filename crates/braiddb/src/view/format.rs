@@ -57,7 +57,6 @@ pub(crate) const VIEW_FILE_START: u64 = 4096;
 pub(crate) const FOOTER_BYTES: usize = 96;
 const FOOTER_MAGIC: &[u8; 8] = b"BRAIDVFT";
 
-/// Maximum entries of a segment.
 pub(crate) const SEGMENT_LANES: usize = limits::SEGMENT_ENTRIES;
 /// Selector mask: the run.
 pub(crate) const SELECTOR_RUN: u8 = 0x1f;
@@ -67,7 +66,6 @@ pub(crate) const SELECTOR_RESOLVE: u8 = 0x20;
 pub(crate) const SELECTOR_TOMBSTONE: u8 = 0x40;
 /// Selector flag: an older version, or covered by a range tombstone.
 pub(crate) const SELECTOR_STALE: u8 = 0x80;
-/// Selector: no entry.
 pub(crate) const SELECTOR_EMPTY: u8 = 0xff;
 
 /// Difference: same key as the previous entry.
@@ -80,7 +78,6 @@ pub(crate) const BASE_BISECT: u8 = 255;
 const DIFFERENCES_AT: usize = 32;
 const TAGS_AT: usize = 64;
 const CURSORS_AT: usize = 96;
-/// Bytes of the longest record.
 pub(crate) const MAX_RECORD_BYTES: usize = 256;
 
 /// Directory flags: mask of the entry count.
@@ -94,14 +91,12 @@ const _: () = assert!(CURSORS_AT + 4 * limits::MAX_VIEW_RUNS <= MAX_RECORD_BYTES
 /// Record layout for a number of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// 1 to 31.
     pub(crate) run_count: usize,
     pub(crate) record_bytes: usize,
     pub(crate) records_per_page: usize,
 }
 
 impl Layout {
-    /// Returns `None` above 31 runs, or for 0.
     pub(crate) fn new(run_count: usize) -> Option<Layout> {
         let record_bytes = match run_count {
             1..=8 => 128,
@@ -138,12 +133,10 @@ pub struct ViewMeta {
     pub file_id: FileId,
     /// Length of the file or section.
     pub file_bytes: u64,
-    /// Entries, all versions included.
     pub entries: u64,
     pub segments: u32,
     /// Older versions, and entries covered by range tombstones.
     pub stale: u64,
-    /// Tombstones that are not stale.
     pub tombstones: u64,
     /// Highest sequence number of its runs' entries and range tombstones.
     pub max_sequence: SequenceNumber,
@@ -151,7 +144,6 @@ pub struct ViewMeta {
 }
 
 impl ViewMeta {
-    /// Appends the encoding that [`ViewMeta::decode`] reads.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.number);
         out.extend_from_slice(&self.file_id.to_le_bytes());
@@ -162,7 +154,6 @@ impl ViewMeta {
         out.push(self.run_count);
     }
 
-    /// Reads the encoding; `None` if it is invalid.
     pub fn decode(reader: &mut ByteReader<'_>) -> Option<ViewMeta> {
         Some(ViewMeta {
             number: reader.varint()?,
@@ -228,13 +219,11 @@ impl Footer {
     }
 }
 
-/// Writes a page's checksum.
 pub(crate) fn seal_page(page: &mut [u8], file_id: FileId, offset: u64) {
     let (payload, sum) = page.split_at_mut(PAGE_PAYLOAD);
     sum.copy_from_slice(&checksum(file_id, offset, payload).to_le_bytes());
 }
 
-/// Returns true if the page's checksum matches.
 pub(crate) fn page_is_sound(page: &[u8], file_id: FileId, offset: u64) -> bool {
     page.len() == PAGE_BYTES && page[PAGE_PAYLOAD..] == checksum(file_id, offset, &page[..PAGE_PAYLOAD]).to_le_bytes()
 }
@@ -268,7 +257,6 @@ pub(crate) fn selector(run: u8, kind: EntryKind, stale: bool) -> u8 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment<'a> {
     selectors: &'a Lanes,
-    /// Base byte, then differences.
     differences: &'a Lanes,
     tags: &'a Lanes,
     cursors: &'a [u8],
@@ -276,7 +264,6 @@ pub(crate) struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Parses a record; `None` if it does not have exactly `count` entries.
     #[inline(always)]
     pub(crate) fn new(record: &'a [u8], count: usize, run_count: usize) -> Option<Segment<'a>> {
         let (selectors, rest) = record.split_first_chunk::<32>()?;
@@ -333,7 +320,6 @@ impl<'a> Segment<'a> {
         usize::from(self.selectors[lane] & SELECTOR_RUN)
     }
 
-    /// Returns the lanes with this tag.
     #[inline(always)]
     pub(crate) fn tagged(&self, tag: u8) -> u32 {
         match_lanes(self.tags, 0xff, tag) & lanes_below(self.count)
@@ -346,7 +332,6 @@ impl<'a> Segment<'a> {
         match_lanes(self.differences, 0xff, SAME_KEY) & lanes_below(self.count) & !1
     }
 
-    /// Returns the lanes whose selectors have no bit of `marks`.
     #[inline(always)]
     pub(crate) fn unmarked(&self, marks: u8) -> u32 {
         match_lanes(self.selectors, marks, 0) & lanes_below(self.count)
@@ -368,13 +353,11 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// Returns a mask of the lanes below `count`, at most 32.
 #[inline(always)]
 pub(crate) fn lanes_below(count: usize) -> u32 {
     if count >= 32 { u32::MAX } else { (1 << count) - 1 }
 }
 
-/// An entry of a segment under construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lane {
     pub(crate) selector: u8,
@@ -386,7 +369,6 @@ pub(crate) struct Lane {
 /// Difference between a key and the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Difference {
-    /// Same key.
     Same,
     /// First differing bit, from the key's front.
     Bit(u32),

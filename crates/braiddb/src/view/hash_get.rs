@@ -41,19 +41,16 @@ impl<'a> Task for PrefetchCandidate<'a> {
     }
 }
 
-/// Result of the fast path for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastGet<'a> {
-    /// The value of the newest version.
     Value(&'a [u8]),
     /// The key does not exist.
     Absent,
-    /// Not decided: a precondition failed, and the general path must run.
+    /// A precondition failed; the general path must run.
     Unknown,
 }
 
 impl<'a> FastGet<'a> {
-    /// Converts the newest entry of a key.
     #[inline(always)]
     pub fn of(entry: EntryRef<'a>) -> FastGet<'a> {
         match entry.kind {
@@ -74,10 +71,10 @@ pub struct Probe<'v> {
 }
 
 impl Probe<'_> {
-    /// Reads the entry that the index has for the key, from blocks read in place.
+    /// Reads the key's entry, from blocks read in place.
     ///
     /// The first candidate is nearly always right. Little code follows it, so the next get starts
-    /// while this one waits for its entry.
+    /// while this one waits.
     #[inline(always)]
     pub fn resolve<'r>(self, runs: &'r [Arc<Run>], key: ([u8; 4], &[u8]), now: Moment) -> FastGet<'r> {
         let Probe { index, bucket, hash, is_only } = self;
@@ -94,8 +91,7 @@ impl Probe<'_> {
         self.resolve_slow(runs, key.0, key.1, now)
     }
 
-    /// Prefetches the entry of the first candidate, for callers that have other keys to handle
-    /// meanwhile.
+    /// Prefetches the first candidate's entry, for callers with other keys to handle meanwhile.
     #[inline(always)]
     pub fn prefetch<'r>(&self, runs: &'r [Arc<Run>]) -> Likely<'r> {
         let mut candidates = self.index.find_at_once(self.hash, self.bucket);
@@ -108,8 +104,8 @@ impl Probe<'_> {
         Likely::Entry(run, offset)
     }
 
-    /// Does [`Probe::resolve`] from the start, over all candidates. Needed for about one in twenty
-    /// plain values, and for all other entries.
+    /// Does [`Probe::resolve`] over all candidates: for one in twenty plain values, and all other
+    /// entries.
     #[cold]
     #[inline(never)]
     pub fn resolve_slow<'r>(&self, runs: &'r [Arc<Run>], prefix: [u8; 4], key: &[u8], now: Moment) -> FastGet<'r> {
@@ -134,20 +130,17 @@ pub fn prefetched_value<'r>(run: &'r Run, offset: EntryOffset, key: ([u8; 4], &[
     is_joined(found, key).then_some(value)
 }
 
-/// Result of the first candidate in a hash index.
 #[derive(Clone, Copy, Debug)]
 pub enum Likely<'r> {
     /// The entry is here, if the tag does not collide.
     Entry(&'r Run, EntryOffset),
-    /// The key does not exist.
     Absent,
-    /// The index cannot decide.
     Unknown,
 }
 
 impl View {
     /// Starts a get, if the hash index has direct offsets and the snapshot covers the view. A
-    /// missing key proves absence only if the view `is_only`: no other source can have the key.
+    /// missing key proves absence only if `is_only`: no other source can have it.
     #[inline(always)]
     pub fn probe(&self, hash: u64, snapshot: SequenceNumber, is_only: bool) -> Option<Probe<'_>> {
         let index = self.hash_index(snapshot).filter(|index| index.has_direct_offsets())?;
@@ -155,15 +148,13 @@ impl View {
         Some(Probe { index, bucket: index.ask(hash), hash, is_only })
     }
 
-    /// Returns the hash index if `snapshot` covers all entries, since the index knows only newest
-    /// versions.
+    /// Returns the hash index if `snapshot` covers the view: it has only newest versions.
     #[inline(always)]
     pub(super) fn hash_index(&self, snapshot: SequenceNumber) -> Option<&HashIndex> {
         self.hash_index.get().filter(|_| snapshot >= self.meta.max_sequence)
     }
 
-    /// Looks a key up in the hash index. `None`: the index cannot decide. `Some(None)`: the view
-    /// does not have the key.
+    /// `None`: the index cannot decide. `Some(None)`: the view lacks the key.
     #[inline(always)]
     pub(super) fn hash_get<'g>(
         &self,
@@ -189,7 +180,6 @@ impl View {
         Ok(candidates.is_complete().then_some(None))
     }
 
-    /// Prefetches the bucket of a hash, if there is a hash index.
     #[inline(always)]
     pub fn prefetch_bucket(&self, hash: u64) {
         if let Some(index) = self.hash_index.get() {
@@ -207,14 +197,13 @@ impl View {
         index.is_some()
     }
 
-    /// Prefetches the first candidate's slot (`slot_only`), or its entry. Returns the block if it
-    /// is not in the cache.
+    /// Prefetches the first candidate's slot (`slot_only`) or entry. Returns the block if it is not
+    /// cached.
     #[inline]
     pub fn prefetch_candidate<'a>(&'a self, runs: &'a [Arc<Run>], hash: u64, slot_only: bool) -> Option<CacheMiss<'a>> {
         self.simd.run(PrefetchCandidate { view: self, runs, hash, slot_only })
     }
 
-    /// Counts a search that a hash index would have avoided.
     #[inline(always)]
     pub(super) fn note_search(&self) {
         let count = SEARCHES.get() + 1;
@@ -233,37 +222,32 @@ impl View {
         }
     }
 
-    /// Returns true once a hash index would pay: after a number of searches that grows with entries
-    /// and refusals.
+    /// Returns true once enough searches were made to pay for a hash index.
     pub fn wants_hash_index(&self) -> bool {
         let searches_min = self.trigger.searches_min().max(self.meta.entries / 32);
         let refusals = self.refusals.load(Relaxed).min(REFUSALS_MAX);
         self.hash_index.get().is_none() && self.searches.load(Relaxed) >= searches_min.saturating_mul(1 << refusals)
     }
 
-    /// Returns true if the hash index exists and gets have used it.
     pub fn has_used_hash_index(&self) -> bool {
         self.hash_index.get().is_some_and(HashIndex::is_used)
     }
 
-    /// Returns true once, for a view without a hash index that may inherit its predecessor's.
+    /// Returns true once, for a view that may inherit a hash index.
     pub fn may_inherit_hash_index(&self) -> bool {
         self.hash_index.get().is_none() && !self.had_its_chance.swap(true, Relaxed)
     }
 
-    /// Doubles the searches needed before the next request for a hash index: checking whether it
-    /// fits costs time too.
+    /// Doubles the searches until the next request: checking costs time too.
     pub fn refuse_hash_index(&self) {
         self.refusals.fetch_add(1, Relaxed);
         self.searches.store(0, Relaxed);
     }
 
-    /// Bytes of the hash index; 0 without one.
     pub fn hash_index_bytes(&self) -> usize {
         self.hash_index.get().map_or(0, HashIndex::resident_bytes)
     }
 
-    /// Bytes of a hash index of `entries` entries.
     pub fn hash_index_bytes_of(entries: u64) -> usize {
         index_bytes(entries)
     }

@@ -38,11 +38,10 @@ const LEFT_OUT: u32 = 1 << 31;
 const KEYS_PER_BUCKET: u64 = 11;
 /// Minimum tag bits with slots. Fewer bits give too many false candidates.
 const TAG_BITS_MIN: u32 = 6;
-/// Minimum tag bits with direct offsets. With the two in the last word, one in six gets of absent
-/// keys reads an entry in vain, which costs no more than the slot lookup saved.
+/// Minimum tag bits with direct offsets. With two more in the last word, one in six gets of absent
+/// keys reads an entry in vain, which costs less than slot lookups.
 const EXACT_TAG_BITS_MIN: u32 = 4;
 
-/// All zeros is an empty bucket.
 type Bucket = Line;
 
 /// Bit layout of a word: see the module's text.
@@ -52,7 +51,6 @@ struct Fields {
     has_direct_offsets: bool,
     place_bits: u32,
     position_bits: u32,
-    /// One for each run.
     spans: Box<[Span]>,
 }
 
@@ -63,7 +61,6 @@ struct Span {
     first: u16,
 }
 
-/// Hash index of a view.
 #[derive(Debug)]
 pub(crate) struct HashIndex {
     buckets: Zeroed<Bucket>,
@@ -72,11 +69,9 @@ pub(crate) struct HashIndex {
     is_used: AtomicBool,
 }
 
-/// A bucket that is being prefetched.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a>(&'a Words);
 
-/// Words of a bucket whose tag matches.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidates<'a> {
     words: &'a Words,
@@ -104,12 +99,10 @@ pub(crate) struct Site {
     pub(crate) offset: u16,
 }
 
-/// Decoded word: run, block and place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
     pub(crate) run: usize,
     pub(crate) block: u16,
-    /// Offset or slot.
     place: u16,
 }
 
@@ -117,7 +110,6 @@ fn bits(greatest: u32) -> u32 {
     32 - greatest.leading_zeros()
 }
 
-/// Bytes of an index of `keys` keys.
 pub(crate) fn index_bytes(keys: u64) -> usize {
     bytes_in_huge_pages((keys / KEYS_PER_BUCKET + 1) as usize * size_of::<Bucket>())
 }
@@ -176,7 +168,6 @@ impl HashIndex {
         }
     }
 
-    /// Returns the candidates for a hash.
     #[inline(always)]
     pub(crate) fn find(&self, simd: Simd, hash: u64) -> Candidates<'_> {
         let words = &self.buckets[self.bucket_of(hash)].0;
@@ -192,7 +183,6 @@ impl HashIndex {
         Candidates { words, lanes, bits_per_lane: 1, is_complete: last & LEFT_OUT == 0 }
     }
 
-    /// Prefetches the bucket of a hash.
     #[inline(always)]
     pub(crate) fn ask(&self, hash: u64) -> Asked<'_> {
         let bucket = &self.buckets[self.bucket_of(hash)];
@@ -200,8 +190,8 @@ impl HashIndex {
         Asked(&bucket.0)
     }
 
-    /// Does [`HashIndex::find`] without dispatch on the instruction set, and without a loop whose
-    /// length depends on the bucket. So the processor can start the next get while this one waits.
+    /// Does [`HashIndex::find`] without dispatch or data-dependent loop, so that the processor can
+    /// start the next get.
     #[inline(always)]
     pub(crate) fn find_at_once<'a>(&self, hash: u64, Asked(words): Asked<'a>) -> Candidates<'a> {
         let matching = match_words_twice(words, u32::MAX << self.fields.position_bits, self.tag(hash));
@@ -212,7 +202,6 @@ impl HashIndex {
         Candidates { words, lanes: matching & equal, bits_per_lane: 2, is_complete: last & LEFT_OUT == 0 }
     }
 
-    /// Decodes a word.
     #[inline(always)]
     pub(crate) fn decode(&self, word: u32) -> Word {
         let fields = &self.fields;
@@ -228,8 +217,7 @@ impl HashIndex {
     }
 
     /// Reads the entry of a word. The sequence number of a plain value is valid only
-    /// `with_sequence`. `None` if `runs` lacks the run: the caller passed other runs than the
-    /// view's.
+    /// `with_sequence`. `None` if `runs` are not the view's.
     #[inline(always)]
     pub(crate) fn read<'g>(
         &self,
@@ -246,16 +234,16 @@ impl HashIndex {
         })
     }
 
-    /// Returns the entry if its block can be read in place without a check. The sequence number of
-    /// a plain value is undefined. Needs direct offsets.
+    /// Returns the entry if its block is in place and recently checked. The sequence number of a
+    /// plain value is undefined. Needs direct offsets.
     #[inline(always)]
     pub(crate) fn entry_in_place<'r>(&self, word: u32, runs: &'r [Arc<Run>], now: Moment) -> Option<EntryRef<'r>> {
         let (run, entry_offset) = self.entry_offset(word);
         runs.get(run)?.entry_at_hand(entry_offset, now)
     }
 
-    /// Returns key and value if the entry is a plain value with a key of `key_len` bytes, in a
-    /// block that can be read in place without a check. Needs direct offsets.
+    /// Returns key and value under the same conditions, if the entry is a plain value with
+    /// `key_len` bytes of key.
     #[inline(always)]
     pub(crate) fn plain_in_place<'r>(
         &self,
@@ -268,7 +256,7 @@ impl HashIndex {
         runs.get(run)?.plain_at_hand(entry_offset, key_len, now)
     }
 
-    /// Returns the run and the offset in it. Needs direct offsets.
+    /// Needs direct offsets.
     #[inline(always)]
     pub(crate) fn entry_offset(&self, word: u32) -> (usize, EntryOffset) {
         let Word { run, block, place } = self.decode(word);
@@ -290,7 +278,6 @@ impl HashIndex {
         }
     }
 
-    /// Prefetches the entries of all candidates: with short tags there can be several.
     #[cold]
     pub(crate) fn prefetch_entries(&self, candidates: Candidates<'_>, runs: &[Arc<Run>]) {
         for word in candidates {
@@ -301,7 +288,7 @@ impl HashIndex {
         }
     }
 
-    /// Notes a use. Only the first thread writes, so the flag's line stays shared.
+    /// Only the first thread writes, so the flag's line stays shared.
     #[inline(always)]
     pub(crate) fn note_use(&self) {
         if !self.is_used.load(Ordering::Relaxed) {
@@ -309,24 +296,20 @@ impl HashIndex {
         }
     }
 
-    /// Returns true after the first use.
     pub(crate) fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Relaxed)
     }
 
-    /// Returns true if places are byte offsets.
     #[inline(always)]
     pub(crate) fn has_direct_offsets(&self) -> bool {
         self.fields.has_direct_offsets
     }
 
-    /// Prefetches the bucket that [`HashIndex::find`] will read.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
         prefetch(&self.buckets[self.bucket_of(hash)]);
     }
 
-    /// Bytes of memory.
     pub(crate) fn resident_bytes(&self) -> usize {
         self.buckets.bytes() + size_of_val(&*self.fields.spans) + size_of::<HashIndex>()
     }
@@ -344,14 +327,12 @@ impl HashIndex {
     }
 }
 
-/// The part of a tag in the last word.
 #[inline(always)]
 fn low_tag(hash: u64) -> u32 {
     hash as u32 & 0b11
 }
 
 impl Candidates<'_> {
-    /// Returns true for at most one candidate.
     #[inline(always)]
     pub(crate) fn is_one(&self) -> bool {
         self.lanes & self.lanes.wrapping_sub(1) == 0
@@ -427,8 +408,8 @@ mod tests {
                 }
             }
             assert!(left_out < 2 * keys / 40, "{left_out} keys without room");
-            // False candidates: one in 256 for each of 11 keys in a bucket; with direct offsets in
-            // many blocks, one in 64.
+            // False candidates: one in 256 for each of 11 keys; with direct offsets and many
+            // blocks, one in 64.
             let others_max = if index.fields.position_bits > 26 { keys } else { keys / 2 };
             assert!(others < others_max, "{others} false candidates of {runs} runs");
         }

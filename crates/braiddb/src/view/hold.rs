@@ -10,14 +10,11 @@ use super::{
 };
 use crate::{base::Result, table::Position};
 
-/// Knowledge of a view about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// The view has no such key.
     Absent,
     /// Only this entry can be the newest one of the key.
     Perhaps {
-        /// Index of its run.
         run: usize,
         /// The run's first entry in the segment.
         cursor: Position,

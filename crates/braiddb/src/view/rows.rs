@@ -1,10 +1,9 @@
 //! Rows of a segment decoded ahead of a cursor, for scans.
 //!
-//! Decoding the remaining rows of a segment in one pass costs a few instructions a row, and
-//! prefetches all their cache lines first. A batch pins the blocks of its rows, so it stays
-//! readable when the cursor moves. It keeps the last block of each run for the next batch, so a
-//! scan counts as one use of a block. Blocks in mapped files are not counted: the batch holds the
-//! runs and thus the maps.
+//! Decoding a segment's rows in one pass costs a few instructions a row, and prefetches all their
+//! lines first. A batch pins the blocks of its rows, so it stays readable when the cursor moves. It
+//! keeps each run's last block for the next batch, so a scan uses a block once. Blocks in mapped
+//! files are not pinned: the batch holds the runs and thus the maps.
 
 use super::format::{SEGMENT_LANES, Segment, lanes_below};
 use super::simd::{Simd, Task};
@@ -17,8 +16,8 @@ use std::sync::Arc;
 
 /// Lines of a later block to prefetch for each row: enough for rows of 100 to 200 bytes.
 pub(super) const LINES_AHEAD: usize = 3;
-/// Blocks between the one read and the one prefetched, going backward. Batches are decoded forward,
-/// so they enter the previous block while still reading this one.
+/// Blocks to prefetch ahead going backward. Batches are decoded forward, so they enter the previous
+/// block early.
 const AHEAD_BACKWARD: u16 = 2;
 /// Prefetch distance of a long scan, if each block has its own page: two pages.
 const BYTES_AHEAD: usize = 8 << 10;
@@ -26,26 +25,22 @@ const BYTES_AHEAD: usize = 8 << 10;
 const LINES_SOON: usize = 4;
 /// Maximum rows expected from the last scan's length.
 const LIKELY_ROWS_MAX: u32 = 128;
-/// Batches after which a scan counts as long: it then decodes whole segments and prefetches whole
-/// blocks.
+/// Batches after which a scan decodes whole segments and prefetches whole blocks.
 pub(super) const LONG_SCAN: u32 = 6;
 
 const _: () = assert!(ROW_LANES == SEGMENT_LANES);
 
-/// Position of a row in its view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowPlace {
     pub(super) segment: u32,
     pub(super) lane: usize,
 }
 
-/// A view's runs, held by one cursor and its batches. A reference count of their own avoids
-/// contention with other threads.
+/// A view's runs with a reference count of their own, to avoid contention with other threads.
 #[derive(Debug)]
 pub(super) struct HeldRuns(pub(super) Arc<[Arc<Run>]>);
 
 impl HeldRuns {
-    /// Returns the present time for checks.
     #[inline]
     pub(super) fn moment(&self) -> Moment {
         self.0[0].moment()
@@ -75,19 +70,18 @@ struct RunState {
 
 /// Decoded rows of a segment, passed in order.
 ///
-/// There are two kinds. [`RowBatch::default`] is read as it is and has only plain values.
-/// [`RowBatch::to_merge`] is merged with other batches: it has tombstones too, sequence numbers on
-/// request, and records why it ends; the merger tracks the passed rows.
+/// [`RowBatch::default`] is read directly and has only plain values. [`RowBatch::to_merge`] is
+/// merged with others: it has tombstones too, sequence numbers on request, and records why it ends;
+/// the merger tracks passed rows.
 ///
 /// INVARIANT: rows borrow from blocks that `states` or `passed` pin, or that are in place in
-/// `runs`. None of these is released before the rows are cleared. If any block is pinned,
-/// `is_pinning` is true.
+/// `runs`. None is released before the rows are cleared. If any block is pinned, `is_pinning` is
+/// true.
 pub struct RowBatch {
     slots: RowSlots,
     is_to_merge: bool,
-    /// Decode sequence numbers too.
     with_sequences: bool,
-    /// In a batch to merge: lanes with tombstones, and the reason for its end.
+    /// For merges: lanes with tombstones, and the reason for the end.
     tombstones: u32,
     beyond: Beyond,
     /// Lanes not yet passed: the current one, `at`, and later ones.
@@ -106,18 +100,17 @@ pub struct RowBatch {
     passed_rows: u32,
     /// Rows that the last scan passed; as many are expected again.
     likely_rows: u32,
-    /// Prefetch distance from each row passed, as a wrapping offset; 0 for none. If set, decoding
-    /// does not prefetch.
+    /// Prefetch distance from each row passed (wrapping); 0 for none. If set, decoding does not
+    /// prefetch.
     bytes_ahead: usize,
-    /// Prefetches for expected rows of the next segment, made as rows are passed; only forward.
+    /// Prefetches of the next segment's rows, made as rows are passed; only forward.
     queue: PrefetchQueue,
     /// The next fill belongs to the same scan but does not follow directly.
     is_interrupted: bool,
-    /// The scan's first row was decoded by the seek, and no other source's row came since. A caller
-    /// that only seeks passes exactly that row.
+    /// The seek decoded the scan's first row, and no other source's row came since. A caller that
+    /// only seeks passes just that row.
     begins_with_seek: bool,
     runs: Option<Arc<HeldRuns>>,
-    /// One for each run.
     states: Vec<RunState>,
     is_pinning: bool,
     /// Earlier blocks of runs, with rows in the batch.
@@ -167,12 +160,10 @@ impl RowBatch {
         self.lanes != 0
     }
 
-    /// Returns true if it pins blocks of the cache.
     pub fn is_pinning(&self) -> bool {
         self.is_pinning
     }
 
-    /// Returns the number of rows not yet passed.
     pub fn rows_left(&self) -> u32 {
         self.lanes.count_ones()
     }
@@ -182,7 +173,6 @@ impl RowBatch {
         self.is_forward
     }
 
-    /// Returns the current row.
     #[inline]
     pub fn row(&self) -> Option<(&[u8], &[u8])> {
         if self.lanes == 0 {
@@ -196,8 +186,8 @@ impl RowBatch {
         if self.lanes == 0 { None } else { Some(self.slots.key(self.at)) }
     }
 
-    /// Returns the number of rows after the current one, going forward, whose keys satisfy
-    /// `is_kept`, up to the first that does not.
+    /// Returns the number of later rows whose keys satisfy `is_kept`, up to the first that does
+    /// not; 0 backward.
     pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
         if !self.is_forward {
             return 0;
@@ -205,7 +195,7 @@ impl RowBatch {
         self.slots.kept(self.lanes & self.lanes.wrapping_sub(1), true, is_kept).count_ones()
     }
 
-    /// Moves to the next row in this direction if it is decoded.
+    /// Moves to the next row if it is decoded in this direction.
     #[inline]
     pub fn step(&mut self, forward: bool) -> bool {
         let lanes = lanes_after(self.lanes, self.at, forward);
@@ -219,9 +209,9 @@ impl RowBatch {
         true
     }
 
-    /// Passes the current row and later ones to `visit` until it breaks. Returns the steps and the
-    /// last result. Ends on the last row visited; does not move if `visit` panics. Precondition: on
-    /// a row.
+    /// Passes the current and later rows to `visit` until it breaks. Returns the steps and the last
+    /// result. Ends on the last row visited; does not move if `visit` panics. Precondition: on a
+    /// row.
     #[inline]
     pub fn visit<B>(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>) -> (u32, ControlFlow<B>) {
         if self.is_forward { self.visit_in::<true, B>(&mut visit) } else { self.visit_in::<false, B>(&mut visit) }
@@ -253,9 +243,8 @@ impl RowBatch {
         &mut self.queue
     }
 
-    /// Prefetches lines that a long scan will reach soon after row `at`. Spread over the rows: all
-    /// at once, the requests would stall the processor during decoding and leave it idle while rows
-    /// are read.
+    /// Prefetches lines that a long scan needs soon. Spread over the rows: all at once, the
+    /// requests would stall decoding and leave memory idle while rows are read.
     #[inline(always)]
     fn prefetch_ahead(&self, at: usize) {
         if self.bytes_ahead != 0 {
@@ -263,7 +252,6 @@ impl RowBatch {
         }
     }
 
-    /// Returns [`RowBatch::bytes_ahead`] for a long scan.
     fn bytes_ahead_of_long_scan(&self) -> usize {
         let is_on_grid = self.runs.as_ref().is_some_and(|runs| runs.iter().all(|run| run.is_on_grid()));
         match is_on_grid && !self.is_to_merge {
@@ -273,7 +261,7 @@ impl RowBatch {
         }
     }
 
-    /// Forgets all rows, but keeps the current position: the next fill starts after it.
+    /// Forgets all rows; the next fill starts after the current one.
     pub fn go_on(&mut self) {
         if self.lanes != 0 {
             self.from = Some(self.place(self.at));
@@ -282,27 +270,23 @@ impl RowBatch {
         }
     }
 
-    /// Returns the position kept by [`RowBatch::go_on`] or [`RowBatch::pass`].
     pub fn from(&self) -> Option<RowPlace> {
         self.from
     }
 
-    /// Returns the number of earlier batches in this direction.
     pub(super) fn rounds(&self) -> u32 {
         self.rounds
     }
 
-    /// Returns the number of rows expected from here on, by the last scan's length.
+    /// Returns the number of rows still expected, by the last scan's length.
     pub fn likely_rows(&self) -> usize {
         self.likely_rows.saturating_sub(self.passed_rows) as usize
     }
 
-    /// Creates a batch to merge.
     pub fn to_merge() -> RowBatch {
         RowBatch { is_to_merge: true, ..RowBatch::default() }
     }
 
-    /// Sets whether sequence numbers are decoded.
     pub fn set_with_sequences(&mut self, with_sequences: bool) {
         self.with_sequences = with_sequences;
     }
@@ -346,7 +330,7 @@ impl RowBatch {
         self.begins_with_seek = false;
     }
 
-    /// Puts all rows of a seek aside; releases them if they pin cache blocks.
+    /// Puts a seek's rows aside, or releases them if they pin cache blocks.
     pub fn put_aside(&mut self) {
         if self.is_pinning {
             return self.release();
@@ -355,8 +339,7 @@ impl RowBatch {
         self.begins_with_seek = false;
     }
 
-    /// Continues with rows put aside, from `place` on, the position of the cursor over `runs`.
-    /// Empty if that is none of them.
+    /// Continues with rows put aside, from the cursor's `place` on. Empty if that is none of them.
     pub(super) fn resume(&mut self, runs: &Arc<HeldRuns>, place: RowPlace) {
         let is_of = self.runs.as_ref().is_some_and(|held| Arc::ptr_eq(held, runs)) && self.segment == place.segment;
         let kept = std::mem::take(&mut self.aside);
@@ -378,12 +361,10 @@ impl RowBatch {
         }
     }
 
-    /// Forgets all rows after an error.
     pub(super) fn fail(&mut self) {
         (self.lanes, self.aside, self.tombstones, self.beyond) = (0, 0, 0, Beyond::More);
     }
 
-    /// Sets an empty batch at the source's end.
     pub fn end(&mut self) {
         self.release();
         self.beyond = Beyond::End;
@@ -402,8 +383,7 @@ impl RowBatch {
         self.release();
     }
 
-    /// Releases rows like [`RowBatch::release`], but the scan continues after a row of another
-    /// source.
+    /// Releases rows, but the scan continues after a row of another source.
     pub fn interrupt(&mut self) {
         self.queue.prefetch_all();
         let counts = (self.rounds, self.passed_rows);
@@ -412,7 +392,6 @@ impl RowBatch {
         self.is_interrupted = true;
     }
 
-    /// Releases all rows and their blocks.
     pub fn release(&mut self) {
         self.is_interrupted = false;
         self.begins_with_seek = false;
@@ -423,11 +402,10 @@ impl RowBatch {
         if self.is_pinning {
             self.let_go();
         }
-        // A block in place may need another check before its next use.
+        // A block in place may need another check by its next use.
         self.states.iter_mut().for_each(|state| state.rows = None);
     }
 
-    /// Releases rows, blocks and runs.
     pub fn release_runs(&mut self) {
         self.release();
         self.slots.clear();
@@ -443,8 +421,7 @@ impl RowBatch {
         self.is_pinning = false;
     }
 
-    /// Keeps the rows before `end`, or going backward at or after `start`: the bounds of the
-    /// source.
+    /// Keeps the rows within the source's bounds.
     pub fn keep_within(&mut self, start: &[u8], end: Option<&[u8]>) {
         let is_forward = self.is_forward;
         let is_within = |key: &[u8]| if is_forward { end.is_none_or(|end| key < end) } else { key >= start };
@@ -453,8 +430,7 @@ impl RowBatch {
         }
     }
 
-    /// Keeps the rows before `bound` in this direction; puts others aside, see [`RowBatch::aside`].
-    /// Returns true if all were kept.
+    /// Keeps the rows before `bound`, puts others aside, and returns true if all were kept.
     pub fn keep_before(&mut self, bound: &[u8]) -> bool {
         let (is_forward, before) = (self.is_forward, self.lanes);
         let is_all = self.keep(|key| if is_forward { key < bound } else { key > bound }).is_none();
@@ -462,14 +438,13 @@ impl RowBatch {
         is_all
     }
 
-    /// Keeps the rows whose keys start with `prefix`; they come first.
     pub fn keep_prefix(&mut self, prefix: &[u8]) {
         if let Some(lane) = self.keep(|key| key.starts_with(prefix)) {
             self.beyond = Beyond::Outside(lane);
         }
     }
 
-    /// Keeps rows up to the first rejected one, whose lane it returns. Precondition: no row was
+    /// Keeps rows up to the first rejected one, whose lane it returns. Precondition: none was
     /// passed.
     #[inline]
     fn keep(&mut self, is_kept: impl Fn(&[u8]) -> bool) -> Option<usize> {
@@ -497,18 +472,15 @@ impl RowBatch {
         }
     }
 
-    /// Does [`RowBatch::begin`] for a seek's rows.
     pub(super) fn begin_with_seek(&mut self, segment: u32) {
         self.begin(segment, true);
         self.begins_with_seek = true;
     }
 
-    /// Changes the segment of the rows.
     pub(super) fn begin_again(&mut self, segment: u32) {
         self.segment = segment;
     }
 
-    /// Enters the block in which a run continues.
     #[inline(never)]
     fn enter(&mut self, index: usize, run: &Run, block: u16, moment: Moment) -> Result<Option<(Rows<'static>, Ahead)>> {
         if block >= run.end().block {
@@ -559,7 +531,6 @@ impl RowBatch {
         Ok(Some((rows, ahead)))
     }
 
-    /// Returns the rows of the block in which a run continues.
     #[inline(always)]
     fn block_of(
         &mut self,
@@ -574,7 +545,6 @@ impl RowBatch {
         }
     }
 
-    /// Sets the runs of the rows to decode.
     #[inline(always)]
     fn set_runs(&mut self, runs: &Arc<HeldRuns>) {
         if !self.runs.as_ref().is_some_and(|held| Arc::ptr_eq(held, runs)) {
@@ -600,7 +570,6 @@ fn lanes_after(lanes: u32, at: usize, is_forward: bool) -> u32 {
     if is_forward { lanes & lanes.wrapping_sub(1) } else { lanes & !(1 << (at % SEGMENT_LANES)) }
 }
 
-/// Returns a later block to prefetch from, in a long scan.
 fn ahead_of(run: &Run, queue: Option<u16>, rounds: u32) -> Ahead {
     match queue {
         Some(queue) if rounds >= LONG_SCAN => run.ahead(queue),
@@ -608,8 +577,8 @@ fn ahead_of(run: &Run, queue: Option<u16>, rounds: u32) -> Ahead {
     }
 }
 
-/// Decodes the `wanted` ones of `lanes`, whose entries are adjacent in a block from slot `from` on.
-/// Returns the lanes in the next block; `None` for a damaged entry.
+/// Decodes the `wanted` ones of `lanes`, adjacent in a block from slot `from` on. Returns the lanes
+/// in the next block; `None` for a damaged entry.
 struct DecodeBlock<'a> {
     block: Rows<'static>,
     from: u16,

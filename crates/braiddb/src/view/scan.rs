@@ -6,10 +6,8 @@ use crate::base::Result;
 use crate::table::{Position, Run};
 use std::sync::Arc;
 
-/// Pages per read.
 const PAGES_PER_READ: u32 = 64;
 
-/// Reads the segment records of a view in order.
 #[derive(Debug)]
 pub(crate) struct SegmentStream {
     view: Arc<View>,
@@ -25,7 +23,6 @@ impl SegmentStream {
         SegmentStream { view, pages: Vec::new(), first_page: 0, next: 0, record: [0; MAX_RECORD_BYTES] }
     }
 
-    /// Moves to the next segment and returns its number; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<u32>> {
         let number = self.next;
         if number >= self.view.directory.segments() {
@@ -66,7 +63,6 @@ impl SegmentStream {
     }
 }
 
-/// Contents of a segment, for inspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentDump {
     pub number: u32,
@@ -106,20 +102,15 @@ impl View {
     }
 }
 
-/// An entry, as described by its selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScannedEntry {
-    /// Index of its run.
     pub run: u8,
-    /// Position in that run.
     pub position: Position,
     /// It is an older version of the previous key, or a range tombstone covers it.
     pub stale: bool,
-    /// It deletes its key.
     pub tombstone: bool,
     /// Its bytes alone do not give the value.
     pub resolve: bool,
-    /// It is another version of the previous key.
     pub same_key: bool,
 }
 
@@ -129,7 +120,6 @@ pub struct ViewScan {
     stream: SegmentStream,
     view: Arc<View>,
     runs: Vec<Arc<Run>>,
-    /// Next position of each run.
     positions: Vec<Position>,
     number: u32,
     lane: usize,
@@ -138,7 +128,6 @@ pub struct ViewScan {
 }
 
 impl ViewScan {
-    /// Starts at the first entry.
     pub fn new(view: Arc<View>, runs: &[Arc<Run>]) -> ViewScan {
         ViewScan {
             stream: SegmentStream::new(view.clone()),
@@ -152,7 +141,6 @@ impl ViewScan {
         }
     }
 
-    /// Returns the next entry; `None` at the end.
     pub fn next(&mut self) -> Result<Option<ScannedEntry>> {
         if self.lane == self.count {
             let Some(number) = self.stream.next()? else {

@@ -30,10 +30,8 @@ mod neon;
 /// One byte for each entry of a segment.
 pub(crate) type Lanes = [u8; 32];
 
-/// A cache line of numbers.
 pub(crate) type Words = [u32; 16];
 
-/// Heads in an anchor node.
 pub(crate) const NODE_HEADS: usize = 16;
 
 /// Heads of an anchor node; signed for vector comparisons: see [`super::anchors`].
@@ -44,12 +42,11 @@ pub(crate) struct Node(pub(crate) [i64; NODE_HEADS]);
 /// Instruction set of the implementation to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Simd {
-    /// Plain Rust.
     Portable,
-    /// 256-bit vectors. Only [`Simd::detect`] creates it, if the processor supports AVX2.
+    /// 256-bit vectors; only [`Simd::detect`] creates it.
     #[cfg(target_arch = "x86_64")]
     Avx2(HasAvx2),
-    /// 128-bit vectors. Only [`Simd::detect`] creates it, if the processor supports NEON.
+    /// 128-bit vectors; only [`Simd::detect`] creates it.
     #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
     Neon(HasNeon),
 }
@@ -64,7 +61,6 @@ pub(crate) struct HasAvx2(());
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HasNeon(());
 
-/// Work for [`Simd::run`].
 pub(crate) trait Task {
     type Output;
 
@@ -74,7 +70,6 @@ pub(crate) trait Task {
 }
 
 impl Simd {
-    /// Returns the best implementation for this processor.
     pub(crate) fn detect() -> Simd {
         if cfg!(braiddb_portable) {
             return Simd::Portable;
@@ -102,22 +97,22 @@ impl Simd {
         match self {
             Simd::Portable => portable::blind_candidate(differences, window),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `HasAvx2` exists only if the processor has AVX2.
+            // SAFETY: `HasAvx2` proves AVX2.
             Simd::Avx2(_) => unsafe { avx2::blind_candidate(differences, window) },
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            // SAFETY: a `HasNeon` exists only if the processor has NEON.
+            // SAFETY: `HasNeon` proves NEON.
             Simd::Neon(_) => unsafe { neon::blind_candidate(differences, window) },
         }
     }
 
-    /// Runs `task` in a function compiled for this instruction set. Everything that `task` calls
-    /// should be `inline(always)`, to be compiled for it too.
+    /// Runs `task` in a function compiled for this instruction set. `task` should call only
+    /// `inline(always)` functions.
     #[inline(always)]
     pub(crate) fn run<T: Task>(self, task: T) -> T::Output {
         match self {
             Simd::Portable => task.run(Simd::Portable),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `HasAvx2` exists only if the processor has AVX2 and the bit instructions.
+            // SAFETY: `HasAvx2` proves AVX2 and the bit instructions.
             Simd::Avx2(has) => unsafe { avx2::run(has, task) },
             // All functions are compiled for NEON.
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
@@ -131,24 +126,23 @@ impl Simd {
         match self {
             Simd::Portable => portable::match_words(words, mask, want),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `HasAvx2` exists only if the processor has AVX2.
+            // SAFETY: `HasAvx2` proves AVX2.
             Simd::Avx2(_) => unsafe { avx2::match_words(words, mask, want) },
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            // SAFETY: a `HasNeon` exists only if the processor has NEON.
+            // SAFETY: `HasNeon` proves NEON.
             Simd::Neon(_) => unsafe { neon::match_words(words, mask, want) },
         }
     }
 
-    /// Returns the number of heads at most `head`.
     #[inline(always)]
     pub(crate) fn rank_in_node(self, node: &Node, head: i64) -> usize {
         match self {
             Simd::Portable => portable::rank_in_node(node, head),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `HasAvx2` exists only if the processor has AVX2.
+            // SAFETY: `HasAvx2` proves AVX2.
             Simd::Avx2(_) => unsafe { avx2::rank_in_node(node, head) },
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            // SAFETY: a `HasNeon` exists only if the processor has NEON.
+            // SAFETY: `HasNeon` proves NEON.
             Simd::Neon(_) => unsafe { neon::rank_in_node(node, head) },
         }
     }
@@ -178,7 +172,6 @@ pub(crate) fn match_words_twice(words: &Words, mask: u32, want: u32) -> u32 {
     return portable::match_words_twice(words, mask, want);
 }
 
-/// Returns a bit for each lane at most `byte`.
 #[inline]
 pub(crate) fn lanes_at_most(lanes: &Lanes, byte: u8) -> u32 {
     #[cfg(all(target_arch = "x86_64", not(braiddb_portable)))]
@@ -193,7 +186,6 @@ pub(crate) fn lanes_at_most(lanes: &Lanes, byte: u8) -> u32 {
     return portable::lanes_at_most(lanes, byte);
 }
 
-/// Implementations in plain Rust.
 #[cfg_attr(
     all(any(target_arch = "x86_64", target_arch = "aarch64"), not(braiddb_portable), not(test)),
     allow(dead_code, reason = "some have a baseline twin")
@@ -242,7 +234,6 @@ mod portable {
     }
 }
 
-/// 128-bit vectors, which every x86-64 processor has.
 #[cfg(target_arch = "x86_64")]
 mod sse2 {
     use super::{Lanes, Words};
