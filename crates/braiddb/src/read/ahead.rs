@@ -164,7 +164,6 @@ fn batch_for<'a>(leaf: &Leaf<'_>, scan_batches: &'a mut Vec<ScanBatch>, index: u
 /// Decodes rows of all sources and moves to the merge's current row. On false nothing has changed.
 /// Precondition: the merge is valid in this direction.
 pub fn begin(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger, prefix: &[u8]) -> bool {
-    // Otherwise rows before the prefix would count as rows past its end.
     if !merge.key().starts_with(prefix) {
         return false;
     }

@@ -5,9 +5,8 @@
 //!
 //! Rows are compared by key heads: eight bytes as a number, after the prefix that all present keys
 //! share. Batches are merged newest first, in pairs, without branches that depend on keys: a
-//! mispredicted branch costs more than all other work. Rows with equal heads are then adjacent, and
-//! are sorted if their keys differ. If sequence numbers of batches overlap, the round merges by
-//! whole keys.
+//! mispredicted branch costs more than all other work. Rows with equal heads are then sorted if
+//! their keys differ. If sequence numbers of batches overlap, the round merges by whole keys.
 
 use super::{Heads, Item, ScanBatch};
 use crate::base::{Beyond, shared_prefix_len};
@@ -23,21 +22,18 @@ pub const BATCHES_MAX: usize = 256;
 pub struct BatchMerger {
     pub scan_batches: Vec<ScanBatch>,
     heads: Heads,
-    /// Prefix of all keys, `heads.prefix_len` bytes long.
     prefix: Vec<u8>,
-    /// Batches from newest to oldest; meaningful if `are_apart`: all rows of one are newer than all
-    /// of the next.
+    /// Batches from newest to oldest, if `are_apart`: all rows of one are newer than all of the
+    /// next.
     by_age: Vec<u8>,
     are_apart: bool,
     picks: Vec<Item>,
     picked: usize,
     at: usize,
-    /// Consecutive rounds with rows of one batch only.
     solo_rounds: u32,
     has_begun: bool,
     merged: Vec<Item>,
     spare: Vec<Item>,
-    /// End of each batch's items in `merged`.
     ends: Vec<usize>,
     limit: Vec<u8>,
     /// Indexes in `merged` of rows whose head equals the previous row's.
@@ -119,7 +115,6 @@ impl BatchMerger {
         self.scan_batches.iter_mut().for_each(ScanBatch::release_runs);
     }
 
-    /// Releases all rows between two scans.
     pub fn restart(&mut self) {
         self.leave();
         if self.has_begun {
@@ -231,7 +226,7 @@ impl BatchMerger {
         self.scan_batches.iter_mut().for_each(ScanBatch::pass_taken);
     }
 
-    /// Returns the head of the first among the last rows of batches that may have more, its key in
+    /// Returns the smallest head of the last rows of batches that may have more, its key in
     /// `limit`.
     fn find_limit(&mut self) -> Option<u64> {
         let BatchMerger { scan_batches, heads, limit, .. } = self;
@@ -341,7 +336,6 @@ fn first_strand(scan_batches: &[ScanBatch], heads: Heads) -> Option<usize> {
     first.map(|(index, _)| index)
 }
 
-/// Compares two short strings without a call.
 #[inline(always)]
 fn are_equal(a: &[u8], b: &[u8]) -> bool {
     let ((a_words, a_rest), (b_words, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
@@ -371,7 +365,6 @@ fn merge_runs(items: &mut Vec<Item>, spare: &mut Vec<Item>, ends: &mut Vec<usize
     }
 }
 
-/// Merges by heads. Of equal heads, `newer` comes first.
 fn merge_items(newer: &[Item], older: &[Item], merged: &mut [Item]) {
     let (mut a, mut b) = (0, 0);
     for place in &mut *merged {

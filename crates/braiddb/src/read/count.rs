@@ -34,7 +34,6 @@ const GETS_PER_SEEK: u64 = 4;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     pub keys: u64,
-    /// Parts of the range that the caller must walk.
     pub left: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -127,7 +126,6 @@ pub fn count_kept(state: &ReadState, start: &[u8], end: u8, snapshot: SequenceNu
     Ok(if is_settled { view.count_kept(start, end) } else { None })
 }
 
-/// Returns true if `start` with `end` as its last byte is at most `bound`.
 fn ends_within(start: &[u8], end: u8, bound: &[u8]) -> bool {
     let front = &start[..start.len().saturating_sub(1)];
     let (bound, rest) = bound.split_at(front.len().min(bound.len()));
@@ -148,14 +146,12 @@ struct Part<'a> {
     now_us: u64,
 }
 
-/// The view that counts, and its runs; none in a partition without runs.
 #[derive(Clone, Copy)]
 struct Base<'a> {
     view: Option<(&'a View, &'a [Arc<Run>])>,
     max_sequence: SequenceNumber,
 }
 
-/// The base's version of a key that has a newer entry.
 #[derive(Clone, Copy)]
 struct Beneath {
     sequence: SequenceNumber,
@@ -189,8 +185,7 @@ impl<'a> Part<'a> {
         Ok(Some(keys as u64))
     }
 
-    /// Returns the view with most keys, and the runs above it: the partition's view, or that of its
-    /// largest run.
+    /// Returns the partition's view, or else that of its largest run, and the runs above it.
     fn base(&self) -> Result<(Base<'a>, Vec<&'a RunHandle>)> {
         let partition = self.partition;
         let mut apart: Vec<&RunHandle> = partition.apart.iter().map(|handle| &**handle).collect();
@@ -252,13 +247,11 @@ impl<'a> Part<'a> {
         Ok(Some(keys))
     }
 
-    /// Returns true if the range is the whole partition and its own view counts.
     fn is_whole(&self) -> bool {
         let Partition { layout, view, .. } = self.partition;
         view.is_some() && self.start == layout.start && layout.end.as_deref() == Some(self.end)
     }
 
-    /// Merges the sources above the base; `None` if there are none.
     fn over(&self, apart: &[&RunHandle]) -> Result<Option<Merge<Box<dyn Cursor>>>> {
         let is_counted = !apart.is_empty() && is_counted(hash64(self.start));
         let mut views = Vec::with_capacity(apart.len());
@@ -271,7 +264,6 @@ impl<'a> Part<'a> {
         self.sources(views)
     }
 
-    /// Merges memtables and views from the range's start; `None` if there are none.
     fn sources(&self, views: Vec<ViewOfRuns>) -> Result<Option<Merge<Box<dyn Cursor>>>> {
         let mut sources: Vec<Box<dyn Cursor>> = Vec::new();
         for memtable in self.state.memtables().filter(|memtable| memtable.entry_count() > 0) {

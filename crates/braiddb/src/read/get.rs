@@ -19,8 +19,7 @@ pub struct Lookup {
     hash: u64,
     head: u64,
     partition: usize,
-    /// Leaf of the partition's view that has the segment; `None` if the view is not open or has a
-    /// hash index.
+    /// The segment's leaf in the partition's view; `None` if that is not open or has a hash index.
     leaf: Option<Leaf>,
     /// Segment of the partition's view for the key; `None` without a view or without entries.
     segment: Option<u32>,
@@ -28,7 +27,6 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// A lookup that is to be prepared.
     #[inline]
     pub fn of(lookup_key: LookupKey<'_>) -> Lookup {
         Lookup { hash: lookup_key.hash(), head: lookup_key.head(), ..Lookup::default() }
@@ -83,8 +81,8 @@ pub fn get_with<'g>(
     Ok(found.and_then(|entry| live(entry, 0)))
 }
 
-/// Prepares keys made by [`Lookup::of`]: each stage prefetches for all before the next one waits.
-/// Passes blocks that are not cached to `is_absent`.
+/// Prepares keys in stages: each prefetches for all before the next one waits. Passes blocks
+/// missing in the cache to `is_absent`.
 pub fn prepare<'a, K: Deref<Target = [u8]>>(
     state: &'a ReadState,
     keys: &[K],
@@ -206,8 +204,7 @@ fn get_in_partition<'g>(
         }
         let others = partition.apart.get(index + 1..).unwrap_or_default();
         if index > 0 && !is_prepared && others.iter().any(|other| !other.lacks(hash)) {
-            // Skipped for the newest run: it has most keys that are read soon after they were
-            // written.
+            // Skipped for the newest run, which has most keys read soon after their write.
             segment = prepare_apart(partition, key, hash, segment, &mut apart);
             is_prepared = true;
         }
@@ -240,7 +237,6 @@ fn get_in_partition<'g>(
     Ok(best.and_then(|entry| live(entry, deleted)))
 }
 
-/// Progress of a lookup in the view of a run.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Not started, or the hash index's bucket is already prefetched.
@@ -270,7 +266,7 @@ fn prepare_apart(
     let main = partition.view.as_ref().filter(|_| segment.is_none());
     let main_step = main.map_or(Step::Unknown, |view| begin(view));
     for (handle, step) in partition.apart.iter().zip(&mut *apart).skip(1) {
-        // A view that is not open is opened by the search itself.
+        // The search itself opens the view.
         *step = match handle.opened_view() {
             _ if handle.lacks(hash) || is_outside(handle.run().meta(), key) => Step::Outside,
             Some(view) => begin(view),

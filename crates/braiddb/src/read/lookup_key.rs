@@ -1,5 +1,3 @@
-//! A key with the hash and head that its lookup needs.
-
 use crate::{
     codec::{hash64, hash64_of_words},
     version::key_head,
@@ -15,7 +13,6 @@ pub struct LookupKey<'a> {
 }
 
 impl<'a> LookupKey<'a> {
-    /// Hashes a complete key.
     #[inline]
     pub fn of(key: &'a [u8]) -> LookupKey<'a> {
         debug_assert!(key.len() >= 4, "internal keys begin with a tree's id");

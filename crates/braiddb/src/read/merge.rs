@@ -1,11 +1,11 @@
 //! Merges cursors: the smallest key comes next, or the largest when going backward.
 //!
 //! `order` lists the valid sources, first one first. Of equal keys the newest entry comes first and
-//! the others are skipped. While the first source stays ahead, a step costs one comparison with the
-//! second, since most rows come from one source.
+//! the others are skipped. While the first source stays ahead, as usual, a step costs one
+//! comparison with the second.
 //!
-//! INVARIANT while valid: going forward, each source is on its first key at or after the current
-//! one; going backward, on its last key at or before it. Sources missing in `order` are exhausted.
+//! INVARIANT while valid: each source is on its first key at or after the current one (going
+//! backward: last at or before it). Sources missing in `order` are exhausted.
 
 use crate::base::{Cursor, EntryRef, Result};
 use std::cmp::Ordering;
@@ -18,7 +18,6 @@ pub struct Merge<C> {
 }
 
 impl<C: Cursor> Merge<C> {
-    /// Merges `sources`, all at the same snapshot.
     pub fn new(sources: Vec<C>) -> Merge<C> {
         Merge { order: Vec::with_capacity(sources.len()), sources, forward: true }
     }
@@ -29,7 +28,6 @@ impl<C: Cursor> Merge<C> {
         self.sources = sources;
     }
 
-    /// Removes and returns the sources.
     pub fn take_sources(&mut self) -> Vec<C> {
         self.order.clear();
         std::mem::take(&mut self.sources)
@@ -41,7 +39,6 @@ impl<C: Cursor> Merge<C> {
         self.sources.iter_mut().for_each(change);
     }
 
-    /// Returns the source of the current entry. Precondition: valid.
     #[inline]
     pub fn top(&self) -> &C {
         &self.sources[self.order[0]]
@@ -62,8 +59,8 @@ impl<C: Cursor> Merge<C> {
         }
     }
 
-    /// If there is one source, moves it by `seek`, which returns whether it is on an entry.
-    /// Otherwise returns false, and the merge is invalid.
+    /// Moves the only source by `seek`, which returns whether it is on an entry. Otherwise returns
+    /// false, and the merge is invalid.
     #[inline]
     pub fn seek_only(&mut self, seek: impl FnOnce(&mut C) -> Result<bool>) -> Result<bool> {
         self.forward = true;
@@ -76,9 +73,8 @@ impl<C: Cursor> Merge<C> {
         Ok(is_there)
     }
 
-    /// Seeks forward to the first key at or after `key`. `seek` moves the last source and returns
-    /// whether it is there; if not, that source is moved like the others. Returns the result of
-    /// `seek`.
+    /// Seeks forward to `key`. `seek` moves the last source and returns whether it succeeded; if
+    /// not, it is moved like the others.
     #[inline]
     pub fn seek_last_by(&mut self, key: &[u8], seek: impl FnOnce(&mut C) -> Result<bool>) -> Result<bool> {
         self.forward = true;
@@ -112,13 +108,12 @@ impl<C: Cursor> Merge<C> {
         self.sort();
     }
 
-    /// Makes the merge invalid.
     pub fn invalidate(&mut self) {
         self.order.clear();
     }
 
     /// Moves the sources that `choose` accepts to their first key at or after `key` (backward: last
-    /// key before it), if that is further on. Precondition: valid.
+    /// before it), if further on. Precondition: valid.
     pub fn skip_to(&mut self, key: &[u8], choose: impl Fn(&C) -> bool) -> Result<()> {
         let forward = self.forward;
         for source in self.sources.iter_mut().filter(|s| s.valid()) {
@@ -150,7 +145,6 @@ impl<C: Cursor> Merge<C> {
     fn seek_all(&mut self, forward: bool, mut seek: impl FnMut(&mut C) -> Result<()>) -> Result<()> {
         self.forward = forward;
         self.order.clear();
-        // Most merges have one source.
         if let [only] = &mut self.sources[..] {
             seek(only)?;
             if only.valid() {
@@ -165,7 +159,6 @@ impl<C: Cursor> Merge<C> {
         Ok(())
     }
 
-    /// Moves the source at `rank`, and restores the order.
     fn advance(&mut self, rank: usize) -> Result<()> {
         let index = self.order[rank];
         let source = &mut self.sources[index];

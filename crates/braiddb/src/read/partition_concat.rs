@@ -92,7 +92,6 @@ impl Cursor for Source {
 }
 
 impl Source {
-    /// Does [`ViewCursor::fill`] within the partition.
     pub fn fill(&mut self, forward: bool, batch: &mut RowBatch) {
         self.cursor.fill(forward, batch);
         if let Some(layout) = self.within.as_ref().map(|partition| &partition.layout) {
@@ -106,27 +105,22 @@ impl Source {
         if self.within.is_some() { Ok(false) } else { self.cursor.seek_rows(key, batch) }
     }
 
-    /// See [`ViewCursor::resume`].
     pub fn resume(&self, batch: &mut RowBatch) {
         self.cursor.resume(batch);
     }
 
-    /// See [`ViewCursor::sequences`].
     pub fn sequences(&self) -> (SequenceNumber, SequenceNumber) {
         self.cursor.sequences()
     }
 
-    /// See [`ViewCursor::go_to`].
     pub fn go_to(&mut self, place: RowPlace) -> Result<()> {
         self.cursor.go_to(place)
     }
 
-    /// See [`ViewCursor::is_last_with`].
     pub fn is_last_with(&mut self, prefix_len: usize) -> bool {
         self.cursor.is_last_with(prefix_len)
     }
 
-    /// See [`ViewCursor::go_past`].
     pub fn go_past(&mut self) {
         self.cursor.go_past();
     }
@@ -135,10 +129,8 @@ impl Source {
 /// Gets that one seek in an unindexed run counts as.
 const GETS_PER_SEEK: u64 = 4;
 
-/// Maximum partitions whose cursors are kept for reuse.
 const KEPT: usize = 64;
 
-/// A cursor over the keys of a version that are not deleted.
 #[derive(Debug)]
 pub struct PartitionConcatIter {
     version: Arc<Version>,
@@ -150,11 +142,9 @@ pub struct PartitionConcatIter {
     has_tombstones: bool,
     kept: Vec<Merge<Source>>,
     kept_indexes: Vec<usize>,
-    /// Last slot of `kept` that was replaced.
     next_victim: usize,
 }
 
-/// Where to enter a partition.
 #[derive(Clone, Copy)]
 enum Entry<'a> {
     At(&'a [u8]),
@@ -181,7 +171,6 @@ impl PartitionConcatIter {
         Arc::ptr_eq(&self.version, version)
     }
 
-    /// Sets the snapshot. The cursor becomes invalid.
     pub fn set_snapshot(&mut self, snapshot: SequenceNumber) {
         self.leave();
         self.snapshot = snapshot;
@@ -190,7 +179,6 @@ impl PartitionConcatIter {
         }
     }
 
-    /// Releases the open partition's blocks, but keeps its cursors.
     fn leave(&mut self) {
         if let Some(at) = self.open.take() {
             self.kept[at].reset(|source| source.cursor.release());
@@ -239,7 +227,6 @@ impl PartitionConcatIter {
         }
     }
 
-    /// Counts a seek as a read of each unindexed run of the open partition.
     #[inline]
     fn count_seek(&self, key: &[u8]) {
         let apart = &self.version.partitions[self.index].apart;
@@ -272,7 +259,8 @@ impl PartitionConcatIter {
                 && self.version.partitions[self.index].newest_covering(entry.key, self.snapshot) > entry.sequence
     }
 
-    /// Moves forward to the first key that is not deleted, into later partitions if needed.
+    /// Moves to the first key at or after the position that still exists, into later partitions if
+    /// needed.
     #[inline]
     fn settle_forward(&mut self) -> Result<()> {
         loop {
@@ -314,7 +302,7 @@ impl PartitionConcatIter {
 /// reads.
 impl PartitionConcatIter {
     /// Seeks in one pass, if the key's partition has one source, and decodes following rows if the
-    /// batch expects them. Returns whether the cursor is on a row; on false its position is
+    /// batch expects them. Returns true if the cursor is on a row; on false its position is
     /// undefined.
     #[inline]
     pub fn seek_rows(&mut self, key: &[u8], batch: &mut RowBatch) -> Result<bool> {
@@ -339,7 +327,6 @@ impl PartitionConcatIter {
         self.merge_mut()?.first_two(forward)
     }
 
-    /// Returns true if the open partition has no range tombstones.
     pub fn is_plain(&self) -> bool {
         self.open.is_some() && !self.has_tombstones
     }
@@ -353,7 +340,6 @@ impl PartitionConcatIter {
         (&layout.start, layout.end.as_deref())
     }
 
-    /// Continues with moved sources: see [`Merge::restore`].
     pub fn restore(&mut self, forward: bool) -> Result<()> {
         if let Some(merge) = self.merge_mut() {
             merge.restore();

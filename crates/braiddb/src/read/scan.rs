@@ -34,7 +34,6 @@ impl Source {
         matches!(self, Source::Memtable(cursor, _) if cursor.is_over(memtable))
     }
 
-    /// See [`MemtableCursor::expect_seek`].
     #[inline]
     fn expect_seek(&mut self, key: &[u8]) {
         if let Source::Memtable(cursor, _) = self {
@@ -42,7 +41,6 @@ impl Source {
         }
     }
 
-    /// See [`MemtableCursor::expect_no_seek`].
     fn expect_no_seek(&mut self) {
         if let Source::Memtable(cursor, _) = self {
             cursor.expect_no_seek();
@@ -125,7 +123,6 @@ fn sources(
             sources.push(Source::Memtable(cursor, max));
         }
     }
-    // Partitions come last: see `reset`.
     sources.push(Source::Partitions(concat, flushed));
     sources
 }
@@ -157,19 +154,17 @@ fn first(merge: &mut Merge<Source>, forward: bool) -> Option<(&mut PartitionSour
 
 /// A cursor over all keys that exist at a snapshot.
 ///
-/// While rows of one source come before all others, the cursor is on rows of its batch, and the
-/// merge stays where the batch began, until the batch ends or the direction changes. Where sources
-/// alternate, each has a batch, and the cursor is on the merged rows: see `ahead.rs`.
+/// While rows of one source come before all others, the cursor is on rows of its batch and the
+/// merge stays where the batch began. Where sources alternate, each has a batch, and the cursor is
+/// on the merged rows: see `ahead.rs`.
 #[derive(Debug)]
 pub struct ScanCursor {
     merge: Merge<Source>,
     tombstones: Vec<Arc<RangeTombstoneSet>>,
     snapshot: SequenceNumber,
-    /// Rows ahead of the merge; the cursor is on them if there are any.
     batch: Box<RowBatch>,
     /// Rows ahead of several sources. Never both have rows.
     merger: BatchMerger,
-    /// Prefix of the keys that are decoded ahead.
     prefix: [u8; 4],
     /// Consecutive failed attempts to decode ahead, and steps until the next one.
     vain_attempts: u32,
@@ -232,7 +227,6 @@ impl ScanCursor {
         self.merge.set_sources(sources(state, snapshot, concat, &mut kept, &mut self.tombstones));
     }
 
-    /// Returns the newest memtable range tombstone that deletes the current entry, and its range.
     fn deleting(&self) -> Option<(SequenceNumber, &[u8], &[u8])> {
         let entry = self.merge.entry();
         let mut newest = None;
@@ -278,7 +272,6 @@ impl ScanCursor {
         self.batch.step(forward) || self.merger.step(forward)
     }
 
-    /// Returns true if the current row was decoded ahead.
     #[inline]
     pub fn is_ahead(&self) -> bool {
         self.batch.is_on_row() || self.merger.is_on_row()
@@ -313,8 +306,7 @@ impl ScanCursor {
         self.batch.key()
     }
 
-    /// Returns the number of decoded rows after the current one, in order, whose internal keys
-    /// satisfy `is_kept`.
+    /// Returns the number of later decoded rows, in order, whose internal keys satisfy `is_kept`.
     pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
         if self.batch.is_on_row() { self.batch.rows_after(is_kept) } else { self.merger.rows_after(is_kept) }
     }
@@ -346,12 +338,10 @@ impl ScanCursor {
         }
         // Prefetch the memtables' lines during the seek in partitions.
         merge.sources().0.iter_mut().for_each(|source| source.expect_seek(key));
-        // Partitions are the last source: see `sources`.
         let is_there = merge.seek_last_by(key, |source| match source {
             Source::Partitions(concat, _) => concat.seek_rows(key, batch),
             Source::Memtable(..) => Ok(false),
         });
-        // After a failed seek the position is undefined.
         let is_there = is_there.inspect_err(|_| {
             batch.release();
             merge.sources().0.iter_mut().for_each(Source::expect_no_seek);
@@ -364,8 +354,8 @@ impl ScanCursor {
         self.settle(true)
     }
 
-    /// Returns true if the batch has the first row, and keeps its rows before others'. If not, puts
-    /// all aside.
+    /// Returns true if the batch has the first row, and puts its rows after others' aside; if not,
+    /// all.
     #[inline]
     fn stand_on_batch(&mut self) -> bool {
         if !self.batch.is_on_row() {
@@ -395,7 +385,6 @@ impl ScanCursor {
         self.settle(true)
     }
 
-    /// Ends the previous scan before a seek, once.
     #[inline]
     fn restart(&mut self) {
         if !std::mem::take(&mut self.has_ended) {
@@ -441,8 +430,8 @@ impl ScanCursor {
         }
         let goes_on = may_fill && self.merge.is_forward() == forward;
         if goes_on && self.alone_rows >= ALONE_ROWS_MIN && !self.batch.is_pinning() {
-            // After the other source's row, this source may be alone again. If not, the next step
-            // decodes all sources.
+            // After the other's row, this source may be alone again. If not, the next step decodes
+            // all sources.
             self.is_contested = false;
             self.alone_rows = if was_ahead { self.alone_rows } else { 0 };
             self.batch.interrupt();
@@ -461,8 +450,8 @@ impl ScanCursor {
         self.step_merge(forward)
     }
 
-    /// Returns true if the other source's row is passed alone and the batch keeps its later rows:
-    /// decoding all sources does not pay if such rows are rare.
+    /// Returns true if the other source's row is passed alone: decoding all sources does not pay if
+    /// such rows are rare.
     fn is_met(&self, forward: bool) -> bool {
         let is_aside = self.merge.is_forward() == forward && self.batch.aside(forward).is_some();
         let is_rare = self.alone_rows >= ALONE_ROWS_MIN || (self.met < MET_MAX && self.crowded_scans == 0);

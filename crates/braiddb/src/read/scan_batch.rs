@@ -153,7 +153,6 @@ impl ScanBatch {
         self.sequences
     }
 
-    /// Sets whether each row's sequence number is decoded.
     pub fn set_has_sequences(&mut self, has_sequences: bool) {
         self.has_sequences = has_sequences;
         if let Batch::Rows(batch) = &mut self.batch {
@@ -194,7 +193,6 @@ impl ScanBatch {
         }
     }
 
-    /// Releases all rows between two scans.
     pub fn restart(&mut self) {
         let rest = self.items().iter().fold(0, |lanes, item| lanes | 1 << item.lane());
         if let Batch::Rows(batch) = &mut self.batch {
@@ -217,7 +215,6 @@ impl ScanBatch {
         let mut taken = rest.len();
         if let Some((head, key)) = limit {
             if rest.last().is_some_and(|last| last.head > head) {
-                // Counted without an unpredictable branch, in few rows if possible.
                 let near = if rest.get(NEAR).is_some_and(|item| item.head > head) { &rest[..NEAR] } else { rest };
                 taken = near.iter().filter(|item| item.head <= head).count();
             }
@@ -250,7 +247,6 @@ impl ScanBatch {
         Some([*items.first()?, *items.last()?])
     }
 
-    /// Returns true once after new rows arrived.
     #[inline]
     pub fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.has_news)

@@ -1,18 +1,18 @@
 //! Finds the segment of a key: a static search tree over the segments' separators.
 //!
-//! Separators are stored without the prefix that all share. Their next eight bytes, as a big-endian
+//! Separators are stored without their common prefix. Their next eight bytes, as a big-endian
 //! number, are their **heads**, kept in nodes of 16. The leaves hold all heads in order; each level
-//! above has the first head of every node below. In each node a search counts the heads at or below
+//! above has the first head of every node below. A search counts in each node the heads at or below
 //! the query's with vector instructions: two cache lines a level, no data-dependent branch.
 //!
-//! Equal heads (interleaved trees, long shared prefixes) would make a search compare whole
+//! With equal heads (interleaved trees, long shared prefixes) a search would compare whole
 //! separators. So a node with equal heads also strips its own common prefix (`skips`). Heads that
 //! are equal even then are bisected by whole separators.
 //!
 //! The first anchor covers everything below the second and has no separator.
 //!
 //! INVARIANT of a search: in each visited node, the query is at or above the first anchor and below
-//! the first anchor of the next node.
+//! the next node's first anchor.
 
 use super::bits::{common_prefix_len, head};
 use super::simd::{NODE_HEADS, Node, Simd, Task};
@@ -29,7 +29,6 @@ pub(crate) struct Anchors {
     /// Separators without `prefix`, concatenated; anchor i ends at `ends[i]`.
     bytes: Vec<u8>,
     ends: Vec<u32>,
-    /// From the root, a single node, to the leaves.
     levels: Vec<Level>,
 }
 
@@ -38,11 +37,9 @@ struct Level {
     nodes: Vec<Node>,
     /// Bytes after `prefix` where each node's heads begin; empty if all are zero.
     skips: Vec<u32>,
-    /// Anchors per head.
     stride: usize,
 }
 
-/// Node of the last level where a search ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leaf(u32);
 
@@ -193,7 +190,6 @@ impl Anchors {
         is_same.then_some(rest)
     }
 
-    /// Searches a node whose heads begin `skip` bytes later.
     #[cold]
     fn find_past_prefix(&self, level: &Level, node: usize, rest: &[u8], skip: usize) -> usize {
         let (from, to) = self.anchors_of(level, node);

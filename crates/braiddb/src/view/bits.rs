@@ -11,13 +11,12 @@ use std::cmp::Ordering;
 /// Bytes of a query that blind search reads: 255 difference bits after the segment's base byte.
 pub(crate) const WINDOW_BYTES: usize = 32;
 
-/// Bytes whose bits have distinct numbers; more than any stored key has.
 const BYTES_NUMBERED: usize = 1 << 28;
 
 /// Query bytes that difference bits can refer to, zero past its end; words keep them in registers.
 pub(crate) type Window = [u64; WINDOW_BYTES / 8];
 
-/// Compares keys word by word, which is faster than a call for usual lengths.
+/// Compares keys word by word, faster than a call for usual lengths.
 #[inline(always)]
 pub(crate) fn is_equal(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {

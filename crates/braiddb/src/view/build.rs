@@ -13,7 +13,6 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Returns true if `key`, at or after the start, is before the end.
     pub(crate) fn ends_after(&self, key: &[u8]) -> bool {
         self.end.as_deref().is_none_or(|end| key < end)
     }
@@ -62,7 +61,6 @@ pub(crate) fn start_positions(ctx: &TableContext, runs: &[Arc<Run>], bounds: &Bo
     runs.iter().map(start).collect()
 }
 
-/// Range tombstones of some runs.
 pub(crate) struct Covering<'a>(Vec<&'a Arc<Run>>);
 
 impl<'a> Covering<'a> {
@@ -90,7 +88,6 @@ pub(crate) struct MergedEntry<'a> {
     pub(crate) position: Position,
 }
 
-/// Merges the keys of runs up to the bounds' end.
 #[derive(Debug)]
 pub(crate) struct KeyMerge {
     scans: Vec<KeyScan>,

@@ -17,14 +17,12 @@ pub(crate) const FOLDED_FILL: usize = 30;
 #[derive(Debug)]
 pub struct ViewBuilder {
     pub(crate) writer: SegmentWriter,
-    /// Entries in a segment before the next key starts another.
     fill: usize,
     lanes: Vec<Lane>,
     anchor: Anchor,
     chain_start: usize,
     pub(crate) last_key: Vec<u8>,
     last_sequence: SequenceNumber,
-    /// `last_key` is the key of the previous entry.
     has_last: bool,
     /// In the view of one run: an upper bound of each segment's sequence numbers.
     pub(crate) newest_by_segment: Option<Vec<SequenceNumber>>,

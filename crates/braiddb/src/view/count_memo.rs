@@ -14,7 +14,6 @@ const SHARES: usize = 16;
 const SHARE_SLOTS_MAX: usize = 4096;
 const SEGMENTS_PER_SLOT: usize = 2;
 
-/// A range and its count; `len` 0 if empty.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Slot {

@@ -33,9 +33,8 @@ pub struct ViewCursor {
     /// Selector bits of hidden entries, if the snapshot covers the view.
     hidden: u8,
     loaded: Box<Loaded>,
-    /// The next segment, while rows are decoded ahead.
     coming: Box<Loaded>,
-    /// Rows that the last scan read after its seek; 0 if it read only one.
+    /// Rows that the last scan read after its seek; 0 for one row.
     likely: usize,
     /// Position of a valid cursor. The loaded record can be another segment's.
     standing: u32,
@@ -50,7 +49,6 @@ struct Loaded {
     segment: Option<u32>,
     record: [u8; MAX_RECORD_BYTES],
     count: usize,
-    /// Lanes with another version of the previous key.
     same_key: u32,
     /// Visible lanes, if the snapshot covers the view.
     shown: u32,
@@ -66,7 +64,6 @@ impl Default for Loaded {
 }
 
 impl Loaded {
-    /// Lanes with any bit of `hidden` are invisible.
     fn load(&mut self, view: &View, number: u32, hidden: u8, guard: &Guard) -> Result<()> {
         if self.segment == Some(number) {
             return Ok(());
@@ -160,8 +157,7 @@ impl ViewCursor {
         }
     }
 
-    /// Hides tombstones if the snapshot covers the view. For callers without older sources, in
-    /// which tombstones would hide entries.
+    /// Hides tombstones if the snapshot covers the view. For callers without older sources.
     pub fn hide_tombstones(&mut self) {
         self.hidden |= SELECTOR_TOMBSTONE;
         (self.loaded.segment, self.coming.segment) = (None, None);
@@ -192,7 +188,6 @@ impl ViewCursor {
             && between.iter().any(|&difference| difference != SAME_KEY && differs_at(difference))
     }
 
-    /// Releases all blocks; the cursor becomes invalid.
     pub fn release(&mut self) {
         self.present = None;
         self.pins.iter_mut().for_each(|pin| *pin = None);
@@ -211,7 +206,6 @@ impl ViewCursor {
         self.loaded.load(&self.view, number, self.hidden, guard)
     }
 
-    /// Prefetches rows of the next segment.
     fn prefetch_coming(
         &mut self,
         next: u32,
@@ -275,7 +269,6 @@ impl ViewCursor {
         Ok(())
     }
 
-    /// Moves to the first visible lane at or after `lane`.
     fn settle_forward(&mut self, mut number: u32, mut lane: usize) -> Result<()> {
         self.present = None;
         while number < self.view.directory.segments() {
@@ -331,7 +324,6 @@ impl ViewCursor {
         }
     }
 
-    /// Moves to the last visible key before `lane` of a segment.
     fn settle_backward(&mut self, mut number: u32, mut lane: usize) -> Result<()> {
         self.present = None;
         loop {
@@ -433,7 +425,6 @@ impl ViewCursor {
         (self.loaded.queued, self.coming.queued) = (0, 0);
     }
 
-    /// Loads the record found and prefetches expected rows of the next segment.
     #[inline]
     fn load_found(&mut self, found: &Found<'_>, guard: &Guard, queue: Option<&mut PrefetchQueue>) {
         if found.left > 0 {
@@ -504,11 +495,12 @@ impl ViewCursor {
     }
 
     /// Decodes the rows after the batch's position or else the present row (before it, going
-    /// backward), from one segment. A batch to merge starts with the present row.
+    /// backward), from one segment. A batch to merge starts with the present row. The cursor does
+    /// not move.
     ///
-    /// The batch stays empty where rows must be handled one by one: at an older snapshot, at either
-    /// end, at rows that need resolving, and at damage, which the next move reports. The cursor
-    /// does not move. Precondition: valid, unless the batch has a position.
+    /// The batch stays empty where rows must be handled one by one: at older snapshots, at either
+    /// end, at rows that need resolving, and at damage, which the next move reports. Precondition:
+    /// valid, unless the batch has a position.
     pub fn fill(&mut self, is_forward: bool, batch: &mut RowBatch) {
         let (number, lane, is_included) = match batch.from() {
             Some(RowPlace { segment, lane }) => (segment, lane, false),
@@ -520,7 +512,6 @@ impl ViewCursor {
         }
         if self.sees_all {
             let guard = crossbeam_epoch::pin();
-            // First lane forward; end of the lanes backward.
             let bound = if is_forward { lane + usize::from(!is_included) } else { lane + usize::from(is_included) };
             let now = (self.runs.moment(), &guard);
             if self.fill_from(number, bound, is_forward, batch, now).is_err() {
@@ -639,8 +630,8 @@ impl ViewCursor {
         }
     }
 
-    /// Continues a batch with rows put aside: see [`RowBatch::aside`]. Empty if the cursor is on
-    /// none of them. Precondition: valid.
+    /// Continues a batch with rows put aside ([`RowBatch::aside`]); empty if the cursor is on none.
+    /// Precondition: valid.
     pub fn resume(&self, batch: &mut RowBatch) {
         batch.resume(&self.runs, RowPlace { segment: self.here(), lane: self.lane });
     }
@@ -677,7 +668,6 @@ impl ViewCursor {
     }
 }
 
-/// Returns those of `lanes` within the first `span` lanes in a direction.
 #[inline]
 fn first_lanes(lanes: u32, span: usize, is_forward: bool) -> u32 {
     if is_forward {

@@ -6,7 +6,6 @@ use super::format::{FLAG_CONTINUATION, FLAG_COUNT, SEGMENT_LANES};
 use super::simd::Simd;
 use crate::codec::{ByteReader, put_bytes};
 
-/// Segments per sum of entry counts.
 const SEGMENTS_PER_SUM: usize = 64;
 
 /// Segments of a view and their anchors.
@@ -16,7 +15,6 @@ const SEGMENTS_PER_SUM: usize = 64;
 pub(crate) struct Directory {
     /// Flags of each segment, as in the file.
     flags: Vec<u8>,
-    /// Entries before every 64th segment.
     sums: Vec<u64>,
     entries: u64,
     pub(crate) anchors: Anchors,
@@ -77,7 +75,6 @@ impl Directory {
         self.sums[sum] + rest.iter().map(|flags| u64::from(flags & FLAG_COUNT)).sum::<u64>()
     }
 
-    /// Returns the anchor whose group holds the entry with this rank.
     pub(crate) fn anchor_at_rank(&self, rank: u64) -> usize {
         let sum = self.sums.partition_point(|&s| s <= rank).saturating_sub(1);
         let mut segment = sum * SEGMENTS_PER_SUM;
@@ -153,13 +150,11 @@ pub(crate) struct DirectoryWriter {
     lengths: Vec<(u32, u32)>,
     rests: Vec<u8>,
     last: Vec<u8>,
-    /// Bytes that all separators but the first share.
     prefix_len: usize,
     segments: u32,
 }
 
 impl DirectoryWriter {
-    /// Adds a segment. The first segment's separator is ignored.
     pub(crate) fn push(&mut self, count: usize, separator: &[u8]) {
         self.flags.push(count as u8);
         self.segments += 1;

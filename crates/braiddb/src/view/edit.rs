@@ -19,13 +19,11 @@ pub(crate) struct NewEntry {
     pub(crate) key: Vec<u8>,
     pub(crate) sequence: SequenceNumber,
     pub(crate) kind: EntryKind,
-    /// Run index in the new view.
     pub(crate) run: u8,
     pub(crate) position: Position,
     pub(crate) is_covered: bool,
 }
 
-/// Reads single entries; pins the last block of each run.
 #[derive(Debug)]
 pub(crate) struct PinnedReader {
     runs: Vec<Arc<Run>>,
@@ -54,7 +52,6 @@ impl PinnedReader {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EditLane {
     pub(crate) lane: Lane,
-    /// Index among the new entries; `None` for an old entry.
     pub(crate) new: Option<usize>,
 }
 
@@ -130,7 +127,6 @@ impl Group {
         Ok((entry.key, entry.sequence))
     }
 
-    /// Does blind search as in a segment, but over whole bit numbers.
     fn blind_candidate(&self, key: &[u8]) -> usize {
         let mut candidate = 0;
         let mut threshold = u32::MAX;

@@ -108,12 +108,10 @@ pub(super) struct Found<'g> {
     pub(super) record: &'g [u8],
     pub(super) segment: Segment<'g>,
     pub(super) lane: usize,
-    /// True if the lane is visible; else it can be one past the last.
     pub(super) is_shown: bool,
     pub(super) place: Option<(usize, Position)>,
     /// The entry, if it is in the block already read and that block is read in place.
     pub(super) entry: Option<InPlace<'g>>,
-    /// Prefetched lanes, and the number of expected rows beyond the segment.
     pub(super) fetched: u32,
     pub(super) left: usize,
 }

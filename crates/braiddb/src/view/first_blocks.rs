@@ -14,7 +14,6 @@ use std::sync::{
 #[derive(Debug, Default)]
 pub(super) struct FirstBlocks(OnceLock<Known>);
 
-/// Values for segments not yet read, and for segments without a dominant run.
 const UNKNOWN: u16 = 0;
 const NONE: u16 = u16::MAX;
 
@@ -63,7 +62,6 @@ impl FirstBlocks {
         }
     }
 
-    /// Returns the dominant run of a segment and its first block, if known.
     #[inline(always)]
     pub fn get(&self, segment: u32) -> Option<(usize, u16)> {
         let known = self.0.get()?;

@@ -1,17 +1,17 @@
 //! Folds new runs into a view.
 //!
-//! The new runs' entries are merged in order. The old view's segments are streamed in order, in
-//! groups (an anchor's segment and its continuations). A group's changes decide its handling:
+//! The new runs' entries are merged in order, the old view's segments streamed in order, in groups
+//! (an anchor's segment and its continuations). A group's changes decide its handling:
 //!
 //! - none: its records are copied with the new runs' cursors; no key is read;
 //! - a range tombstone covers all of it and is newer than the old view: copied and marked stale;
 //! - few entries: inserted blindly, with one old key read each (see [`super::edit`]);
 //! - many entries, unknown differences, or an end of a range tombstone: its old keys are read and
-//!   merged with the new ones.
+//!   merged.
 //!
 //! Reading single keys costs far more than an ordered merge. So the whole view is merged if new
-//! entries fall into many groups, or if splits have left segments half empty or would do so. The
-//! merge compares no old keys with each other, and each once with the next new key.
+//! entries fall into many groups, or if segments are or would be left half empty. The merge
+//! compares each old key once, with the next new key.
 //!
 //! INVARIANT: the result equals a view built from the runs: same entries, order and marks.
 
@@ -182,7 +182,6 @@ fn entries_within(ctx: &TableContext, run: &Arc<Run>, bounds: &Bounds) -> Result
     Ok(end.saturating_sub(view.rank(&[], &bounds.start)?))
 }
 
-/// A fragment deleted by new runs: start, end, newest deletion.
 type RangeDelete = (Vec<u8>, Vec<u8>, SequenceNumber);
 
 /// Returns the new runs' range tombstones as sorted disjoint fragments.
@@ -199,7 +198,7 @@ fn range_deletes(runs: &[Arc<Run>]) -> Vec<RangeDelete> {
     borders.windows(2).filter_map(fragment).collect()
 }
 
-/// Entries of the new runs, in order; can be taken ahead and put back.
+/// New entries in order; can be taken ahead and put back.
 struct NewEntries<'a> {
     queue: VecDeque<NewEntry>,
     merge: KeyMerge,
@@ -209,7 +208,6 @@ struct NewEntries<'a> {
 }
 
 impl NewEntries<'_> {
-    /// Returns the next entry, and whether a range tombstone covers it.
     fn peek(&self) -> Option<(MergedEntry<'_>, bool)> {
         if let Some(entry) = self.queue.front() {
             let NewEntry { key, sequence, kind, run, position, is_covered } = entry;
@@ -229,7 +227,6 @@ impl NewEntries<'_> {
         Ok(())
     }
 
-    /// Takes up to `most` entries that satisfy `is_wanted`.
     fn take(&mut self, most: usize, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<NewEntry>> {
         let mut taken = Vec::new();
         while taken.len() < most
@@ -251,7 +248,6 @@ impl NewEntries<'_> {
     }
 }
 
-/// Effect of new range tombstones on a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deletion {
     None,
@@ -341,7 +337,6 @@ impl Fold<'_> {
         if is_whole { Deletion::Whole } else { Deletion::Partial }
     }
 
-    /// Copies a group's records. Returns the next segment.
     fn copy_group(
         &mut self,
         stream: &mut SegmentStream,
@@ -400,8 +395,8 @@ impl Fold<'_> {
         Ok(after)
     }
 
-    /// Inserts a group's new entries blindly. On false nothing was written: too many entries, or a
-    /// difference cannot be stored.
+    /// Inserts new entries blindly. On false nothing was written: too many, or a difference cannot
+    /// be stored.
     fn edit_group(&mut self, anchor: usize, separator: &[u8], group: &Group, deletion: Deletion) -> Result<bool> {
         if group.lanes.len() > EDITED_LANES_MAX {
             return Ok(false);
@@ -446,7 +441,6 @@ impl Fold<'_> {
     }
 }
 
-/// Pushes the new entries before an old one (or all) that satisfy `is_wanted`.
 fn push_new_before(
     new: &mut NewEntries<'_>,
     builder: &mut ViewBuilder,

@@ -50,7 +50,6 @@ use crate::table::Position;
 
 /// Unit of reading, caching and checksums.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// Bytes of a page before its checksum.
 pub(crate) const PAGE_PAYLOAD: usize = PAGE_BYTES - 8;
 /// Offset of the view in a view file.
 pub(crate) const VIEW_FILE_START: u64 = 4096;
@@ -58,7 +57,6 @@ pub(crate) const FOOTER_BYTES: usize = 96;
 const FOOTER_MAGIC: &[u8; 8] = b"BRAIDVFT";
 
 pub(crate) const SEGMENT_LANES: usize = limits::SEGMENT_ENTRIES;
-/// Selector mask: the run.
 pub(crate) const SELECTOR_RUN: u8 = 0x1f;
 /// Selector flag: the entry's bytes alone do not give the value.
 pub(crate) const SELECTOR_RESOLVE: u8 = 0x20;
@@ -70,7 +68,6 @@ pub(crate) const SELECTOR_EMPTY: u8 = 0xff;
 
 /// Difference: same key as the previous entry.
 pub(crate) const SAME_KEY: u8 = 255;
-/// Largest difference that can be stored.
 pub(crate) const MAX_DIFFERENCE: u32 = 254;
 /// Base byte: differences are unknown, search by bisection.
 pub(crate) const BASE_BISECT: u8 = 255;
@@ -80,15 +77,12 @@ const TAGS_AT: usize = 64;
 const CURSORS_AT: usize = 96;
 pub(crate) const MAX_RECORD_BYTES: usize = 256;
 
-/// Directory flags: mask of the entry count.
 pub(crate) const FLAG_COUNT: u8 = 0x3f;
-/// Directory flags: a continuation segment.
 pub(crate) const FLAG_CONTINUATION: u8 = 0x80;
 
 const _: () = assert!(SEGMENT_LANES == 32);
 const _: () = assert!(CURSORS_AT + 4 * limits::MAX_VIEW_RUNS <= MAX_RECORD_BYTES);
 
-/// Record layout for a number of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) run_count: usize,
@@ -111,7 +105,6 @@ impl Layout {
         segments.div_ceil(self.records_per_page as u32)
     }
 
-    /// Returns a segment's page and the byte offset of its record in it.
     #[inline]
     pub(crate) fn place(self, segment: u32) -> (u32, usize) {
         let per_page = self.records_per_page as u32;
@@ -131,7 +124,6 @@ pub struct ViewMeta {
     /// File number; 0 for a view inside a run file.
     pub number: FileNumber,
     pub file_id: FileId,
-    /// Length of the file or section.
     pub file_bytes: u64,
     pub entries: u64,
     pub segments: u32,
@@ -182,7 +174,6 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
-    /// Encodes the footer for an offset in a file.
     pub(crate) fn encode(&self, file_id: FileId, offset: u64) -> [u8; FOOTER_BYTES] {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.extend_from_slice(FOOTER_MAGIC);
@@ -199,7 +190,6 @@ impl Footer {
         bytes
     }
 
-    /// Decodes a footer; `None` if the magic or checksum is wrong.
     pub(crate) fn decode(bytes: &[u8; FOOTER_BYTES], file_id: FileId, offset: u64) -> Option<Footer> {
         let (body, sum) = bytes.split_at(FOOTER_BYTES - 8);
         let mut reader = ByteReader::new(body);
@@ -366,17 +356,14 @@ pub(crate) struct Lane {
     pub(crate) position: Position,
 }
 
-/// Difference between a key and the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Difference {
     Same,
-    /// First differing bit, from the key's front.
     Bit(u32),
     /// Only trailing zero bytes differ, there is no previous key, or the difference is unknown.
     Untold,
 }
 
-/// Writes a segment record. The first lane's difference is not stored.
 pub(crate) fn encode_record(record: &mut [u8], lanes: &[Lane], cursors: &[Position]) {
     assert!(!lanes.is_empty() && lanes.len() <= SEGMENT_LANES);
     record.fill(0);
@@ -403,7 +390,6 @@ pub(crate) fn encode_record(record: &mut [u8], lanes: &[Lane], cursors: &[Positi
     }
 }
 
-/// Returns the base byte for these lanes; [`BASE_BISECT`] if none fits.
 fn base_of(lanes: &[Lane]) -> u8 {
     let (mut least, mut most) = (u32::MAX, 0);
     for lane in lanes {

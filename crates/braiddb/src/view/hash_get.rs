@@ -44,7 +44,6 @@ impl<'a> Task for PrefetchCandidate<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastGet<'a> {
     Value(&'a [u8]),
-    /// The key does not exist.
     Absent,
     /// A precondition failed; the general path must run.
     Unknown,
@@ -61,7 +60,6 @@ impl<'a> FastGet<'a> {
     }
 }
 
-/// A started get whose bucket is being prefetched.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe<'v> {
     index: &'v HashIndex,
@@ -222,7 +220,6 @@ impl View {
         }
     }
 
-    /// Returns true once enough searches were made to pay for a hash index.
     pub fn wants_hash_index(&self) -> bool {
         let searches_min = self.trigger.searches_min().max(self.meta.entries / 32);
         let refusals = self.refusals.load(Relaxed).min(REFUSALS_MAX);

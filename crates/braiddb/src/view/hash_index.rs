@@ -31,7 +31,6 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// Index of the bucket's last word, which holds tag bits and the overflow mark.
 const LAST: usize = 15;
 const LEFT_OUT: u32 = 1 << 31;
 /// Average keys in a bucket of 15. About one key in 80 overflows.
@@ -44,10 +43,8 @@ const EXACT_TAG_BITS_MIN: u32 = 4;
 
 type Bucket = Line;
 
-/// Bit layout of a word: see the module's text.
 #[derive(Clone, Debug)]
 struct Fields {
-    /// Places are offsets, not slots.
     has_direct_offsets: bool,
     place_bits: u32,
     position_bits: u32,
@@ -65,7 +62,6 @@ struct Span {
 pub(crate) struct HashIndex {
     buckets: Zeroed<Bucket>,
     fields: Fields,
-    /// Set by the first get.
     is_used: AtomicBool,
 }
 
@@ -81,7 +77,7 @@ pub(crate) struct Candidates<'a> {
     is_complete: bool,
 }
 
-/// The part of a run in a view: first and last block, and the maximum entries of a block.
+/// A view's part of a run: first and last block, and the maximum entries of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) blocks: (u16, u16),
@@ -90,7 +86,7 @@ pub(crate) struct Part {
     pub(crate) has_spots: bool,
 }
 
-/// Position of an entry: run, block, and both slot and offset in it.
+/// Position of an entry, with both slot and offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Site {
     pub(crate) run: usize,
@@ -142,7 +138,6 @@ impl HashIndex {
         })
     }
 
-    /// Inserts the newest version of a key.
     #[inline(always)]
     pub(crate) fn insert(&mut self, simd: Simd, hash: u64, site: Site) {
         let fields = &self.fields;
@@ -235,15 +230,15 @@ impl HashIndex {
     }
 
     /// Returns the entry if its block is in place and recently checked. The sequence number of a
-    /// plain value is undefined. Needs direct offsets.
+    /// plain value is undefined.
     #[inline(always)]
     pub(crate) fn entry_in_place<'r>(&self, word: u32, runs: &'r [Arc<Run>], now: Moment) -> Option<EntryRef<'r>> {
         let (run, entry_offset) = self.entry_offset(word);
         runs.get(run)?.entry_at_hand(entry_offset, now)
     }
 
-    /// Returns key and value under the same conditions, if the entry is a plain value with
-    /// `key_len` bytes of key.
+    /// Returns key and value if the entry is plain and its key has `key_len` bytes; otherwise as
+    /// [`HashIndex::entry_in_place`].
     #[inline(always)]
     pub(crate) fn plain_in_place<'r>(
         &self,

@@ -28,13 +28,12 @@ impl View {
         Ok(counts)
     }
 
-    /// Returns true if all blocks can be read in place from mapped files. A hash index then has
-    /// direct offsets unless there are too many blocks.
+    /// Returns true if all blocks can be read in place. A hash index then has direct offsets unless
+    /// there are too many blocks.
     pub fn is_read_in_place(&self, runs: &[Arc<Run>]) -> Result<bool> {
         Ok(runs.iter().all(|run| run.is_mapped()) && self.parts(runs)?.iter().all(|part| part.has_spots))
     }
 
-    /// Returns the view's part of each run.
     fn parts(&self, runs: &[Arc<Run>]) -> Result<Vec<Part>> {
         let Some(last) = self.directory.segments().checked_sub(1) else { return Ok(Vec::new()) };
         let guard = crossbeam_epoch::pin();
@@ -66,8 +65,8 @@ impl View {
     }
 }
 
-/// Adds the keys of a segment, which are the entries not stale, at most one a key. Prefetches all
-/// buckets before the first write, and the following block while entries are passed.
+/// Adds a segment's entries that are not stale, at most one a key. Prefetches all buckets before
+/// the first write, and later blocks while entries are passed.
 struct IndexSegment<'a> {
     view: &'a View,
     index: &'a mut HashIndex,

@@ -1,7 +1,7 @@
 //! An open view: its directory in memory, its segment records read through the block cache.
 //!
-//! Data never changes after `open`, so any number of threads read concurrently. The caller passes
-//! the runs the view was built over, in the same order, to each call.
+//! Any number of threads read concurrently, since data never changes. Callers pass the runs the
+//! view was built over, in the same order.
 
 pub use super::anchors::Leaf;
 use super::bits::is_equal;
@@ -31,7 +31,6 @@ use std::{
     },
 };
 
-/// Task of [`View::get`]; the segment can be known.
 struct Get<'a, 'g> {
     view: &'a View,
     runs: &'a [Arc<Run>],
@@ -64,7 +63,6 @@ impl<'g> Task for Get<'_, 'g> {
     }
 }
 
-/// Task of [`View::prefetch_slot`] and [`View::prefetch_entry`].
 struct PrefetchEntry<'a, 'g> {
     view: &'a View,
     runs: &'a [Arc<Run>],
@@ -103,7 +101,6 @@ impl<'a> Task for PrefetchEntry<'a, '_> {
     }
 }
 
-/// Prefetches an entry; returns its block if that is not in memory.
 #[inline(always)]
 fn look_ahead(run: &Arc<Run>, position: Position) -> Option<CacheMiss<'_>> {
     run.prefetch(position);
@@ -139,7 +136,6 @@ impl Task for FindInLeaf<'_> {
     }
 }
 
-/// A lookup in a view.
 #[derive(Clone, Copy)]
 pub(super) struct Query<'a> {
     pub(super) key: &'a [u8],
@@ -156,27 +152,19 @@ pub struct View {
     pub(crate) file: Arc<dyn File>,
     path: PathBuf,
     pub(crate) file_id: FileId,
-    /// File offset of the first page.
     pub(crate) start: u64,
     pub(crate) layout: Layout,
     pub(crate) directory: Directory,
     pub(super) meta: ViewMeta,
     pages: CacheSlots,
     pub(crate) simd: Simd,
-    /// Built after enough searches.
     pub(super) hash_index: OnceLock<HashIndex>,
-    /// Approximate number of gets without it.
     pub(super) searches: AtomicU64,
-    /// An inherited hash index was already considered.
     pub(super) had_its_chance: AtomicBool,
-    /// Requests for a hash index that were refused.
     pub(super) refusals: AtomicU32,
     pub(super) trigger: Arc<IndexTrigger>,
-    /// Counts of keys, once ranges were counted.
     pub(super) live_counts: LiveCounts,
-    /// First blocks of segments, learned from seeks.
     pub(super) first_blocks: FirstBlocks,
-    /// Remove the file on drop.
     obsolete: AtomicBool,
 }
 
@@ -192,7 +180,6 @@ impl View {
         Ok(Arc::new(View::open_section(ctx, file, path, number, file_id, VIEW_FILE_START, len)?))
     }
 
-    /// Opens a view file, whose footer must equal `meta`.
     pub fn open(ctx: &TableContext, path: &Path, meta: &ViewMeta) -> Result<Arc<View>> {
         let io = |e| Error::io("open", path, e);
         let file = ctx.vfs.open(path, OpenMode::Read).map_err(io)?;
@@ -289,32 +276,28 @@ impl View {
         })
     }
 
-    /// Returns the description that the manifest keeps.
     pub fn meta(&self) -> &ViewMeta {
         &self.meta
     }
 
-    /// Returns the path of the view file or run file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes of memory, without the block cache.
     pub fn resident_bytes(&self) -> usize {
         let parts = self.directory.resident_bytes() + self.pages.resident_bytes();
         let learned = self.hash_index_bytes() + self.live_counts.resident_bytes() + self.first_blocks.resident_bytes();
         size_of::<View>() + parts + learned
     }
 
-    /// Removes the file when the last handle is dropped. No effect on a view inside a run file.
+    /// Removes the file on the last drop. No effect on a view inside a run file.
     pub fn mark_obsolete(&self) {
         self.obsolete.store(true, Relaxed);
     }
 
     /// Returns the newest version of `key` at or below `snapshot`, tombstones included. If the
-    /// snapshot covers the view, keys deleted by range tombstones of its runs count as absent.
-    ///
-    /// One key comparison for a present key, about an eighth for an absent one.
+    /// snapshot covers the view, keys deleted by its runs' range tombstones count as absent. One
+    /// key comparison for a present key, about an eighth for an absent one.
     pub fn get<'g>(
         &self,
         runs: &[Arc<Run>],
@@ -325,7 +308,6 @@ impl View {
         self.get_hashed(runs, key, hash64(key), snapshot, guard)
     }
 
-    /// Does [`View::get`] for a key with a known [`hash64`].
     #[inline]
     pub fn get_hashed<'g>(
         &self,
@@ -344,7 +326,7 @@ impl View {
         })
     }
 
-    /// Does [`View::get_hashed`]; the sequence number of a plain value is undefined.
+    /// The sequence number of a plain value is undefined.
     #[inline]
     pub fn find_hashed<'g>(
         &self,
@@ -358,7 +340,6 @@ impl View {
         self.simd.run(Get { view: self, runs, number: None, query, guard })
     }
 
-    /// Does [`View::get`] for a key with a known segment.
     pub fn get_in_segment<'g>(
         &self,
         runs: &[Arc<Run>],
@@ -404,8 +385,7 @@ impl View {
         Ok(None)
     }
 
-    /// Returns the lanes that can have the newest version of a key: usually one if it is present,
-    /// none if not.
+    /// Returns the lanes that can have a key's newest version: usually one if present, none if not.
     #[inline(always)]
     fn candidates(&self, simd: Simd, segment: &Segment<'_>, key: &[u8], hash: u64) -> u32 {
         let candidates = segment.tagged(tag_of_hash(hash)) & !segment.same_key();
@@ -440,8 +420,7 @@ impl View {
         self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, slot_only: true, guard });
     }
 
-    /// Prefetches the entry for [`View::get_in_segment`]. Returns the page or block if it is not in
-    /// the cache.
+    /// Prefetches the entry for [`View::get_in_segment`]. Returns the page or block if not cached.
     #[inline]
     pub fn prefetch_entry<'a>(
         &'a self,
@@ -454,13 +433,11 @@ impl View {
         self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, slot_only: false, guard })
     }
 
-    /// Returns a read request for a page, for [`View::take_in_page`].
     pub(super) fn page_request(&self, page: u32) -> ReadRequest {
         ReadRequest::new(Arc::clone(&self.file), self.page_offset(page), PAGE_BYTES)
     }
 
-    /// Caches a page that was read. Ignores failures and damage: a reader of the page will report
-    /// them.
+    /// Caches a page. Ignores failures and damage: readers of the page will report them.
     pub(super) fn take_in_page(&self, page: u32, read: &ReadRequest) {
         let is_read = matches!(read.result, Some(Ok(())));
         if is_read && self.pages.is_vacant(page) && self.check_page(page, &read.bytes).is_ok() {
@@ -507,8 +484,8 @@ impl View {
         Ok(self.segment_for(key).map_or(0, |segment| self.directory.entries_before(segment)))
     }
 
-    /// Returns up to `parts - 1` sorted keys that divide the view into parts of about equal entry
-    /// counts; all after the first entry. No I/O.
+    /// Returns up to `parts - 1` sorted keys after the first entry that divide the view into about
+    /// equal parts. No I/O.
     pub fn split_points(&self, _runs: &[Arc<Run>], parts: usize) -> Result<Vec<Vec<u8>>> {
         let mut points = Vec::new();
         let mut last = 0;
@@ -531,7 +508,6 @@ impl View {
         Some(self.directory.segment_of(self.directory.anchors.find(key)))
     }
 
-    /// Does [`View::segment_for`] within [`Simd::run`].
     #[inline(always)]
     pub(crate) fn segment_with(&self, simd: Simd, key: &[u8]) -> Option<u32> {
         if self.directory.segments() == 0 {
@@ -546,7 +522,6 @@ impl View {
         self.parse(number, record)
     }
 
-    /// Returns a segment's record as bytes.
     #[inline(always)]
     pub(crate) fn record<'g>(&self, number: u32, guard: &'g Guard) -> Result<&'g [u8]> {
         count_segment_read();
@@ -557,7 +532,7 @@ impl View {
             .ok_or_else(|| self.corrupt_segment(number, "its page is cut short"))
     }
 
-    /// Prefetches a record, if the segment exists and its page is cached.
+    /// Prefetches a record if its page is cached.
     #[inline]
     pub(crate) fn prefetch_record(&self, number: u32) {
         if number < self.directory.segments() {
@@ -566,7 +541,6 @@ impl View {
         }
     }
 
-    /// Parses a record.
     #[inline(always)]
     pub(crate) fn parse<'r>(&self, number: u32, record: &'r [u8]) -> Result<Segment<'r>> {
         Segment::new(record, self.directory.count(number), self.layout.run_count)
@@ -581,12 +555,10 @@ impl View {
         Ok(bytes)
     }
 
-    /// Returns a page's file offset.
     pub(crate) fn page_offset(&self, page: u32) -> u64 {
         self.start + u64::from(page) * PAGE_BYTES as u64
     }
 
-    /// Checks a page's checksum.
     pub(crate) fn check_page(&self, page: u32, bytes: &[u8]) -> Result<()> {
         let offset = self.page_offset(page);
         if page_is_sound(bytes, self.file_id, offset) {
@@ -626,7 +598,7 @@ impl View {
         runs[run].read(position, guard)
     }
 
-    /// Finds `query`'s place in a segment, with one key comparison unless it must be bisected.
+    /// One key comparison unless the segment must be bisected.
     pub(crate) fn find_in_segment(
         &self,
         number: u32,
@@ -642,7 +614,6 @@ impl View {
         })
     }
 
-    /// Does [`View::find_in_segment`], reading keys under `guard`.
     pub(crate) fn find_with_guard(
         &self,
         runs: &[Arc<Run>],
@@ -708,7 +679,7 @@ pub(crate) fn read_exact(file: &dyn File, path: &Path, buf: &mut [u8], offset: u
     })
 }
 
-/// Returns the distances from the page's end to the two lines that every lookup in a record needs.
+/// Returns the distances from the page's end to the two lines that every lookup needs.
 #[inline(always)]
 fn lines_before_end(at: usize) -> [usize; 2] {
     [PAGE_BYTES - at, (PAGE_BYTES - at).saturating_sub(64)]

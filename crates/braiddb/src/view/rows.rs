@@ -21,7 +21,6 @@ pub(super) const LINES_AHEAD: usize = 3;
 const AHEAD_BACKWARD: u16 = 2;
 /// Prefetch distance of a long scan, if each block has its own page: two pages.
 const BYTES_AHEAD: usize = 8 << 10;
-/// Lines prefetched for each row passed.
 const LINES_SOON: usize = 4;
 /// Maximum rows expected from the last scan's length.
 const LIKELY_ROWS_MAX: u32 = 128;
@@ -113,7 +112,6 @@ pub struct RowBatch {
     runs: Option<Arc<HeldRuns>>,
     states: Vec<RunState>,
     is_pinning: bool,
-    /// Earlier blocks of runs, with rows in the batch.
     passed: Vec<PinnedBlock>,
 }
 
@@ -154,7 +152,6 @@ impl fmt::Debug for RowBatch {
 }
 
 impl RowBatch {
-    /// Returns true if the batch is on a row.
     #[inline]
     pub fn is_on_row(&self) -> bool {
         self.lanes != 0
@@ -370,7 +367,6 @@ impl RowBatch {
         self.beyond = Beyond::End;
     }
 
-    /// Sets tombstones and end of the rows to decode.
     pub(super) fn expect(&mut self, tombstones: u32, beyond: Beyond) {
         (self.tombstones, self.beyond) = (tombstones, beyond);
     }
@@ -454,7 +450,6 @@ impl RowBatch {
         (others != 0).then(|| near_lane(others, self.is_forward))
     }
 
-    /// Forgets all rows and starts another fill.
     pub(super) fn begin(&mut self, segment: u32, is_forward: bool) {
         (self.lanes, self.aside) = (0, 0);
         let goes_on = self.from.is_some() || std::mem::take(&mut self.is_interrupted);
@@ -589,7 +584,6 @@ struct DecodeBlock<'a> {
     slots: &'a mut RowSlots,
 }
 
-/// Variants: keys and values; with prefetches; with sequence numbers.
 struct Plain<'a>(DecodeBlock<'a>);
 struct WithAhead<'a>(DecodeBlock<'a>);
 struct WithSequences<'a>(DecodeBlock<'a>);

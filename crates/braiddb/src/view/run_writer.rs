@@ -21,13 +21,11 @@ pub struct SortedRunWriter {
     /// Set of the tombstones so far; rebuilt when an entry finds it outdated.
     covering: RangeTombstoneSet,
     covering_is_current: bool,
-    /// Entries were added before the last range tombstone.
     has_late_tombstones: bool,
     first_key: Vec<u8>,
 }
 
 impl SortedRunWriter {
-    /// Creates the run file `path`, which must not exist.
     pub fn create(
         ctx: &TableContext,
         path: &Path,
@@ -61,12 +59,10 @@ impl SortedRunWriter {
         self.view.push(entry.key, entry.sequence, 0, position, entry.kind, covered)
     }
 
-    /// Sets the compression of later blocks.
     pub fn set_compression(&mut self, compression: Compression) {
         self.run.set_compression(compression);
     }
 
-    /// Counts a reference to a blob file.
     pub fn add_blob_use(&mut self, file: FileNumber, bytes: u64) {
         self.run.add_blob_use(file, bytes);
     }
@@ -80,22 +76,18 @@ impl SortedRunWriter {
         self.run.add_range_tombstone(tombstone);
     }
 
-    /// Returns the last key; empty before the first.
     pub fn last_key(&self) -> &[u8] {
         &self.view.last_key
     }
 
-    /// Data blocks so far.
     pub fn block_count(&self) -> u32 {
         self.run.block_count()
     }
 
-    /// Approximate file length if finished now.
     pub fn estimated_bytes(&self) -> u64 {
         self.run.estimated_bytes() + self.view.writer.estimated_bytes()
     }
 
-    /// Completes and syncs the file.
     pub fn finish(mut self) -> Result<RunMeta> {
         self.view.flush()?;
         if self.has_late_tombstones {

@@ -11,7 +11,6 @@ const PAGES_PER_READ: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct SegmentStream {
     view: Arc<View>,
-    /// Pages of the last read, and the first one's number.
     pages: Vec<u8>,
     first_page: u32,
     next: u32,
@@ -41,7 +40,6 @@ impl SegmentStream {
         Ok(Some(number))
     }
 
-    /// Returns the present segment. Precondition: `next` returned it.
     pub(crate) fn segment(&self) -> Result<Segment<'_>> {
         self.view.parse(self.next - 1, &self.record)
     }
@@ -66,7 +64,6 @@ impl SegmentStream {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentDump {
     pub number: u32,
-    /// It continues the versions of the previous segment's last key.
     pub is_continuation: bool,
     pub selectors: Vec<u8>,
     /// Base byte of the differences; 255 for unknown differences, which require bisection.

@@ -1,10 +1,10 @@
 //! Finds a key's place in a segment.
 //!
 //! Blind search finds the one candidate that the difference bits allow, without reading a key. The
-//! candidate's key is read, and the first bit in which it differs from the query gives the query's
-//! place. If the query is below the candidate, the place is the nearest boundary to the left whose
-//! difference is at or before that bit, since all keys in between share the candidate's longer
-//! prefix. If it is above, the place is the nearest such boundary to the right.
+//! first bit in which its key differs from the query gives the query's place. If the query is below
+//! the candidate, that is the nearest boundary to the left whose difference is at or before that
+//! bit, since all keys in between share the candidate's longer prefix; if above, the nearest such
+//! boundary to the right.
 //!
 //! With unknown differences (base 255) the segment is bisected.
 
@@ -14,20 +14,18 @@ use super::simd::{Simd, lanes_at_most};
 use crate::base::Result;
 use std::cmp::Ordering;
 
-/// A place in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// First entry whose key is at or above the query, the newest version of its key; the entry
-    /// count if there is none.
+    /// First entry at or above the query, the newest version of its key; the entry count if there
+    /// is none.
     pub(crate) lane: usize,
-    /// Its key equals the query.
     pub(crate) exact: bool,
 }
 
 /// Order of query and key, and the first bit that differs.
 pub(crate) type Comparison = (Ordering, Option<u32>);
 
-/// Finds `query`'s place. `compare` compares the query with the key of a lane.
+/// `compare` compares the query with the key of a lane.
 #[inline(always)]
 pub(crate) fn find_place(
     segment: &Segment<'_>,
@@ -48,12 +46,11 @@ pub(crate) fn candidate(segment: &Segment<'_>, simd: Simd, query: &[u8]) -> Opti
     }
 }
 
-/// Computes the query's place from its comparison with the candidate.
 #[inline(always)]
 pub(crate) fn correct(segment: &Segment<'_>, candidate: usize, (order, bit): Comparison) -> Place {
     let count = segment.count();
-    // A bit before the base byte is in the prefix that all keys share: the query is before or after
-    // all. A bit above the largest difference is behind every boundary's own.
+    // A bit before the base byte lies in the prefix that all keys share: the query is before or
+    // after all. A bit past the largest difference is past those of all boundaries.
     let bit = bit.unwrap_or(u32::MAX).checked_sub(8 * u32::from(segment.base())).map(|b| b.min(MAX_DIFFERENCE) as u8);
     let boundaries = match bit {
         Some(bit) => lanes_at_most(segment.differences(), bit) & lanes_below(count) & !1,
@@ -86,7 +83,6 @@ fn bisect(segment: &Segment<'_>, compare: &mut dyn FnMut(usize) -> Result<Compar
     Ok(Place { lane: low, exact: false })
 }
 
-/// Compares and counts the comparison.
 #[inline(always)]
 pub(crate) fn compare_counted(query: &[u8], key: &[u8]) -> Comparison {
     super::counters::count_key_comparison();
@@ -99,7 +95,6 @@ mod tests {
     use super::*;
     use crate::table::Position;
 
-    /// Encodes sorted keys; equal neighbours are versions of one key.
     fn record_of(keys: &[Vec<u8>]) -> Vec<u8> {
         let lanes: Vec<Lane> = keys
             .iter()

@@ -27,7 +27,6 @@ use super::bits::Window;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod neon;
 
-/// One byte for each entry of a segment.
 pub(crate) type Lanes = [u8; 32];
 
 pub(crate) type Words = [u32; 16];
@@ -56,7 +55,6 @@ pub(crate) enum Simd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HasAvx2(());
 
-/// Proof that the processor has NEON.
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HasNeon(());
@@ -251,7 +249,6 @@ mod sse2 {
                 let (mask, want) = (_mm_set1_epi32(mask.cast_signed()), _mm_set1_epi32(want.cast_signed()));
                 let low = _mm_cmpeq_epi32(_mm_and_si128(_mm_loadu_si128(at), mask), want);
                 let high = _mm_cmpeq_epi32(_mm_and_si128(_mm_loadu_si128(at.add(1)), mask), want);
-                // Sixteen bits a word, two of them significant.
                 _mm_movemask_epi8(_mm_packs_epi32(low, high)) as u32 & 0xffff
             }
         };

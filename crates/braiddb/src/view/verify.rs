@@ -66,18 +66,14 @@ impl View {
     }
 }
 
-/// A walk over a view and its runs in parallel.
 struct Check<'a> {
     view: &'a Arc<View>,
     runs: &'a [Arc<Run>],
     bounds: &'a Bounds,
     covering: Covering<'a>,
-    /// Each run's keys, from the view's start.
     keys: Vec<KeyScan>,
-    /// Expected position of each run.
     next: Vec<Position>,
     last: Option<(Vec<u8>, SequenceNumber)>,
-    /// Anchor of the next segment that has one.
     anchor: usize,
 }
 

@@ -15,10 +15,8 @@ use std::{
     sync::Arc,
 };
 
-/// Pages per write.
 const PAGES_PER_WRITE: usize = 64;
 
-/// How searches reach a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
     /// Through a separator; the first segment's is ignored.
@@ -28,8 +26,7 @@ pub(crate) enum Anchor {
 }
 
 impl Anchor {
-    /// Returns the anchor of a segment that starts with `key`: as few bytes as distinguish it from
-    /// the previous key.
+    /// Returns the separator before `key`: as few bytes as distinguish it from the previous key.
     pub(crate) fn of(key: &[u8], difference: Difference) -> Anchor {
         let len = match difference {
             Difference::Bit(bit) => bit as usize / 8 + 1,
@@ -39,7 +36,6 @@ impl Anchor {
     }
 }
 
-/// Destination of the bytes.
 #[derive(Debug)]
 enum Target {
     File {
@@ -52,21 +48,16 @@ enum Target {
     Memory,
 }
 
-/// Writes segments in order.
 #[derive(Debug)]
 pub(crate) struct SegmentWriter {
     target: Target,
     layout: Layout,
     /// Runs, for their blocks' entry counts. Empty for a run's own view, whose segments each start
-    /// with an entry that gives the run's position.
+    /// with an entry and thus its position.
     runs: Vec<Arc<Run>>,
-    /// Each run's position after the entries so far.
     positions: Vec<Position>,
-    /// Pages not yet written; the last may be partly filled.
     pages: Vec<u8>,
-    /// Records in the last page.
     records_in_page: usize,
-    /// Pages written.
     pages_written: u64,
     pub(crate) directory: DirectoryWriter,
     entries: u64,
@@ -76,7 +67,6 @@ pub(crate) struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// Creates a view file.
     pub(crate) fn create(
         vfs: &dyn Vfs,
         path: &Path,
@@ -98,7 +88,6 @@ impl SegmentWriter {
         Ok(writer)
     }
 
-    /// Creates a writer of a one-run view in memory.
     pub(crate) fn in_memory() -> SegmentWriter {
         let layout = Layout { run_count: 1, record_bytes: 128, records_per_page: 31 };
         debug_assert_eq!(Some(layout), Layout::new(1));
@@ -122,7 +111,6 @@ impl SegmentWriter {
         }
     }
 
-    /// Returns the path for errors; empty in memory.
     pub(crate) fn path(&self) -> &Path {
         match &self.target {
             Target::File { path, .. } => path,
@@ -134,13 +122,11 @@ impl SegmentWriter {
         self.entries
     }
 
-    /// Approximate size of the view.
     pub(crate) fn estimated_bytes(&self) -> u64 {
         let pages = self.pages_written * PAGE_BYTES as u64 + self.pages.len() as u64;
         pages + self.directory.estimated_bytes() as u64 + 4096
     }
 
-    /// Raises the highest sequence number.
     pub(crate) fn cover_sequence(&mut self, sequence: SequenceNumber) {
         self.max_sequence = self.max_sequence.max(sequence);
     }
@@ -152,7 +138,6 @@ impl SegmentWriter {
         }
     }
 
-    /// Writes a segment of these entries.
     pub(crate) fn write(&mut self, lanes: &[Lane], anchor: &Anchor) -> Result<()> {
         // A run's cursor is its first entry in this segment.
         for lane in lanes.iter().rev() {
@@ -172,8 +157,8 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Copies a segment of an older view whose runs are this view's first ones. `record` starts
-    /// with the final selectors, differences and tags, then the older view's cursors.
+    /// Copies a segment of an older view whose runs are this view's first ones. `record` has final
+    /// selectors, differences and tags, then the older cursors.
     pub(crate) fn copy(&mut self, record: &[u8], count: usize, old_runs: usize, anchor: &Anchor) -> Result<()> {
         self.start_record(count, anchor)?;
         let at = self.record_start();
@@ -201,7 +186,6 @@ impl SegmentWriter {
         }
     }
 
-    /// Reserves a record at the end of `pages`.
     fn start_record(&mut self, count: usize, anchor: &Anchor) -> Result<()> {
         match anchor {
             Anchor::Separator(separator) => self.directory.push(count, separator),
@@ -235,7 +219,6 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Writes pending pages, directory and footer, and syncs the file.
     pub(crate) fn finish(mut self) -> Result<ViewMeta> {
         self.write_pages()?;
         let segments = self.directory.segments();
@@ -251,7 +234,7 @@ impl SegmentWriter {
         Ok(footer.meta(*number, *file_id, offset + tail.len() as u64))
     }
 
-    /// Returns the bytes of a view in memory, for an offset in a file.
+    /// Returns the view's bytes for an offset in a file.
     pub(crate) fn into_section(mut self, file_id: FileId, offset: u64) -> Vec<u8> {
         let segments = self.directory.segments();
         seal_pages(&mut self.pages, file_id, offset);
@@ -277,7 +260,7 @@ impl SegmentWriter {
         }
     }
 
-    /// Marks all entries of segments stale, for a view in memory.
+    /// Precondition: a view in memory.
     pub(crate) fn mark_segments_stale(&mut self, segments: std::ops::Range<u32>) {
         assert!(matches!(self.target, Target::Memory));
         for segment in segments {
@@ -296,7 +279,6 @@ impl SegmentWriter {
 }
 
 impl Footer {
-    /// Returns the view's description for the manifest.
     pub(crate) fn meta(&self, number: FileNumber, file_id: FileId, file_bytes: u64) -> ViewMeta {
         ViewMeta {
             number,
@@ -318,12 +300,12 @@ fn seal_pages(pages: &mut [u8], file_id: FileId, start: u64) {
     }
 }
 
-/// Returns the highest sequence number of a run's entries and range tombstones.
+/// Includes range tombstones.
 pub(crate) fn max_sequence_of(run: &Run) -> SequenceNumber {
     run.range_tombstones().iter().map(|t| t.sequence).max().unwrap_or(0).max(run.meta().max_sequence)
 }
 
-/// Returns the order and difference of `key` and the previous key `before`.
+/// `before` is the previous key.
 pub(crate) fn difference(key: &[u8], before: &[u8]) -> (std::cmp::Ordering, Difference) {
     match bits::compare_bits(key, before) {
         (std::cmp::Ordering::Equal, _) => (std::cmp::Ordering::Equal, Difference::Same),

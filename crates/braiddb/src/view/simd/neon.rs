@@ -10,7 +10,6 @@ use std::arch::aarch64::*;
 
 type Pair = [uint8x16_t; 2];
 
-/// The bit of each lane among eight.
 const PLACES: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
 
 /// The bit of a byte that the last three bits of a difference select: bit 0 is the topmost.
@@ -109,7 +108,6 @@ fn compose(a: &mut Pair, c: &mut Pair, a1: Pair, c1: Pair) {
 pub(super) fn blind_candidate(differences: &Lanes, window: &Window) -> usize {
     let ones = vdupq_n_u8(255);
     let [low, high] = load(differences);
-    // Lane 0 is ignored.
     let differences = [vsetq_lane_u8::<0>(255, low), high];
     // SAFETY: the four words hold two vectors of two.
     let query = unsafe { [vld1q_u64(window.as_ptr()), vld1q_u64(window.as_ptr().add(2))] };

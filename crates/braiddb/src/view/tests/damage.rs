@@ -12,7 +12,6 @@ fn small_world(seed: u64) -> World {
     world
 }
 
-/// Reads a whole view in several ways.
 fn read_all(world: &World, view: &Arc<View>) -> Result<Vec<Owned>> {
     let guard = crossbeam_epoch::pin();
     let mut out = Vec::new();
@@ -43,7 +42,6 @@ fn read_all(world: &World, view: &Arc<View>) -> Result<Vec<Owned>> {
         }
         let mut batch = RowBatch::default();
         for (at, entry) in world.entries.iter().enumerate() {
-            // Also seek right after a key.
             let key = [&entry.key[..], &[0][..at % 2]].concat();
             batch.restart();
             if !cursor.seek_rows(&key, &mut batch)? {
@@ -200,7 +198,6 @@ fn forged_records_do_no_harm() {
         if let Err(error) = fold_view(&world.ctx, &path, number, 1, &damaged, old, new, &bounds) {
             assert!(error.is_corruption(), "{error}");
         }
-        // It can fail before the file exists.
         _ = world.ctx.vfs.remove(&path);
     }
     assert!(refused > 300, "{refused}");

@@ -1,5 +1,3 @@
-//! Hash indexes with direct offsets.
-
 use super::*;
 use crate::codec::hash64;
 use crate::platform::fault_vfs::FaultVfs;
@@ -64,7 +62,6 @@ fn places_to_the_byte_are_read_from_the_cache_too() {
     let view = world.build(&Bounds::default());
     world.check(&view, &Bounds::default());
     assert!(view.hash_index.get().is_some_and(|index| index.has_direct_offsets()));
-    // The same run without in-place reads: its blocks go through the cache.
     let meta = world.runs[0].meta().clone();
     let path = world.runs[0].path().to_owned();
     world.ctx.in_place = false;

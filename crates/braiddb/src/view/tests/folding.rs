@@ -68,7 +68,6 @@ fn full_segments_are_packed_anew_if_many_would_be_split() {
     let (folded, stats) = world.fold(&view, 1, &Bounds::default());
     assert!(stats.is_merged && stats.key_reads == 0, "{stats:?}");
     assert!(fill(&folded) >= 29, "{}", fill(&folded));
-    // The next fold fits into this one.
     world.add_run(Shape::Hashed, 480, 0);
     let (folded, stats) = world.fold(&folded, 2, &Bounds::default());
     assert!(!stats.is_merged && fill(&folded) >= 28, "{stats:?}");
@@ -231,7 +230,6 @@ fn folding_nothing_copies_the_view() {
     let (folded, stats) = world.fold(&view, 1, &Bounds::default());
     assert_eq!(folded.meta().segments, view.meta().segments);
     assert_eq!(stats, FoldStats::default());
-    // An empty view accepts anything.
     let mut world = World::new(1601);
     world.add_run(Shape::Hashed, 0, 0);
     let view = world.build(&Bounds::default());

@@ -18,7 +18,6 @@ use std::{
     sync::Arc,
 };
 
-/// A small pseudo-random generator with a fixed sequence.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -43,10 +42,8 @@ impl Random {
     }
 }
 
-/// Shapes of keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
-    /// Eight random bytes after a tree id.
     Hashed,
     /// Decimal numbers after a shared prefix, in three trees.
     Numbered,
@@ -54,7 +51,6 @@ pub(super) enum Shape {
     Hostile,
     /// Up to 65 kB, with early or late differences.
     Long,
-    /// Few keys with many versions each.
     Few,
 }
 
@@ -103,7 +99,6 @@ impl Owned {
     }
 }
 
-/// Runs and their contents.
 pub(super) struct World {
     pub(super) ctx: TableContext,
     pub(super) random: Random,
@@ -240,7 +235,6 @@ impl World {
         entries.chain(deletes).max().unwrap_or(0)
     }
 
-    /// Checks all queries of a view.
     pub(super) fn check(&mut self, view: &Arc<View>, bounds: &Bounds) {
         view.verify().unwrap();
         view.verify_against(&self.runs, bounds).unwrap();

@@ -5,7 +5,7 @@ use crate::platform::fault_vfs::FaultVfs;
 use crate::view::RowBatch;
 use std::ops::ControlFlow;
 
-/// A restarted batch looks its blocks up again: those in place may need another check by then.
+/// A restarted batch looks its blocks up again: those in place may need another check.
 #[test]
 fn a_batch_that_begins_anew_keeps_no_block() {
     let mut world = World::new(2100);
@@ -49,7 +49,6 @@ fn plain_rows(seed: u64) -> (World, ViewCursor, Vec<Vec<u8>>) {
     (world, cursor, rows)
 }
 
-/// Passes `rows` rows by stepping, and decodes more where a batch ends.
 fn pass(cursor: &mut ViewCursor, batch: &mut RowBatch, rows: usize) {
     for _ in 0..rows {
         if !batch.step(true) {
@@ -195,7 +194,6 @@ fn long_chains_of_versions_go_on_in_continuation_segments() {
         let mut entries = Vec::new();
         for i in 0..400 {
             world.sequence += 1;
-            // Chains of one, some and many versions.
             let key = match i % 4 {
                 0 => vec![0, i as u8, run as u8],
                 1 => vec![1, (i / 40) as u8],

@@ -4,15 +4,12 @@ use super::*;
 
 const ROWS: usize = 16_000;
 const RUNS: usize = 8;
-/// A snapshot that covers all entries.
 const LATEST: SequenceNumber = u64::MAX >> 2;
 
-/// Eight runs and their view.
 struct Folded {
     blocks: Arc<BlockCache>,
     runs: Arc<[Arc<Run>]>,
     view: Arc<View>,
-    /// All keys, in order.
     keys: Vec<Vec<u8>>,
 }
 
