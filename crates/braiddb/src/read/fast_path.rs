@@ -1,32 +1,31 @@
 //! Fast path for point lookups (ADR 0039): few instructions, no calls, no data-dependent loops, so
 //! that the processor overlaps the memory waits of consecutive gets.
 //!
-//! Preconditions; a lookup that fails one returns [`FastGet::Unknown`] (a miss):
-//! - The newest source below the memtables that may hold the key is an open view. Its hash index
-//!   has direct offsets, and the snapshot covers all of its entries.
-//! - No range tombstone is in the partition's runs or in a memtable.
+//! Preconditions; a lookup that fails one returns [`FastGet::Unknown`], a miss:
+//! - Of the views below the memtables that may hold the key, the first has only newer entries than
+//!   the others. It is open, has a hash index with direct offsets, and the snapshot covers it.
+//! - The partition's runs and the memtables searched have no range tombstones.
 //! - The newest version is a plain value or a tombstone: no TTL, blob, stream or operand.
-//! - Its block is read in place from a mapped file and was verified in the current span of 32
-//!   seconds.
+//! - Its block is read in place and was verified in the current span of 32 seconds.
 //!
-//! It must never wait, lock, issue a read, verify a block or return an error. It allocates only
-//! through `whole`, for internal keys above 64 bytes that a memtable may hold or that are not
-//! hashed from words. A page fault on a mapped block is the only way to reach the disk.
+//! It must never wait, lock, issue a read, verify a block or return an error. Only `whole`
+//! allocates, for internal keys above 64 bytes. Only a page fault on a mapped block can reach the
+//! disk.
 //!
-//! A miss decides nothing. The caller runs the general path ([`super::get_with`]) from the start:
-//! for one get on a newly loaded state, for up to four keys of a group on the same state. More
-//! misses send the whole group there.
+//! After a miss the caller runs the general path ([`super::get_with`]) from the start: for one get
+//! on a newly loaded state, for up to four keys of a group on the same state. With more misses the
+//! whole group takes the general path.
 //!
-//! INVARIANT F1: a result that is not `Unknown` equals that of the general path for the same state
-//! and sequence number. The caller loads the state before the sequence number. The contract is
-//! tested in `db/read/tests`, always against a `BTreeMap`:
-//! - `fast_path.rs` compares [`fast_get`] unless it misses, `Tree::get`, `Tree::get_with`, and
-//!   `Snapshot::get`, which takes the general path. It covers 4,000 present and 2,000 absent keys,
-//!   and requires that most are hits. Beside flushes and merges it only checks that a get is not
-//!   older than the last finished commit.
+//! INVARIANT F1: a result other than `Unknown` equals the general path's, for the same state and
+//! sequence number, loaded in the order of R1 (`state.rs`). The contract is tested in
+//! `db/read/tests`, always against a `BTreeMap`:
+//! - `fast_path.rs` compares [`fast_get`] if it hits, `Tree::get`, `Tree::get_with`, and
+//!   `Snapshot::get`, which takes the general path, for 4,000 present and 2,000 absent keys. It
+//!   asserts how many hit. During flushes and merges it only checks that a get is not older than
+//!   the last finished commit.
 //! - `fast_path_batches.rs` compares `multi_get_with`, `Snapshot::multi_get` and single gets. All
-//!   three may take the fast path, so the model is the only reference. Under concurrency, both keys
-//!   of a batch must show the same commit.
+//!   may take the fast path, so the model is the only reference. During flushes and merges, both
+//!   keys of a commit must show the same commit, not older than the last finished one.
 
 use super::{GROUP_KEYS, LookupKey, ReadState};
 use crate::{
@@ -39,12 +38,11 @@ use crate::{
 };
 use std::{ops::Deref, sync::Arc};
 
-/// Maximum misses in a group of 16. Above it the whole group takes the general path, since most of
-/// the work would be done twice.
+/// Maximum misses in a group of 16. With more the whole group takes the general path: most of the
+/// work would be done twice.
 const UNKNOWN_MAX: u32 = 4;
 
-/// Looks up one key. Sequence numbers of what it finds are undefined. `whole` makes the internal
-/// key, only where parts do not suffice.
+/// Looks up one key. `whole` makes the internal key, only where its parts do not suffice.
 #[inline(always)]
 pub fn fast_get<'s, K: Deref<Target = [u8]>>(
     state: &'s ReadState,
@@ -60,8 +58,8 @@ pub fn fast_get<'s, K: Deref<Target = [u8]>>(
 }
 
 /// Looks up keys with the same prefix of four bytes, in three stages: buckets, entries,
-/// comparisons. Each stage prefetches for all keys before the next waits; filters of unindexed runs
-/// are not prefetched across keys.
+/// comparisons. Each stage prefetches for all keys before the next waits, except filters of
+/// unindexed runs.
 ///
 /// Stores the values found in `values` and returns one bit for each miss; `None` after more than
 /// [`UNKNOWN_MAX`] misses. Each stage is a function of its own: one for all runs out of registers

@@ -12,7 +12,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A view cursor, limited to the partition if its run is shared with others.
+/// A view cursor, limited to the partition if its run is shared.
 #[derive(Debug)]
 pub struct Source {
     cursor: ViewCursor,
@@ -259,8 +259,7 @@ impl PartitionConcatIter {
                 && self.version.partitions[self.index].newest_covering(entry.key, self.snapshot) > entry.sequence
     }
 
-    /// Moves to the first key at or after the position that still exists, into later partitions if
-    /// needed.
+    /// Moves to the first live key, into later partitions if needed.
     #[inline]
     fn settle_forward(&mut self) -> Result<()> {
         loop {

@@ -336,7 +336,6 @@ impl ScanCursor {
             merge.seek(key)?;
             return self.settle(true);
         }
-        // Prefetch the memtables' lines during the seek in partitions.
         merge.sources().0.iter_mut().for_each(|source| source.expect_seek(key));
         let is_there = merge.seek_last_by(key, |source| match source {
             Source::Partitions(concat, _) => concat.seek_rows(key, batch),
@@ -392,7 +391,6 @@ impl ScanCursor {
         }
     }
 
-    /// Ends a scan. Its length predicts that of the next one.
     #[inline]
     fn end(&mut self) {
         (self.is_contested, self.alone_rows) = (false, 0);

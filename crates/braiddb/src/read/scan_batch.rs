@@ -124,7 +124,6 @@ pub struct ScanBatch {
     /// Range of the rows' sequence numbers, and whether each is decoded.
     sequences: (SequenceNumber, SequenceNumber),
     has_sequences: bool,
-    /// New rows since the last [`ScanBatch::take_news`].
     has_news: bool,
 }
 

@@ -99,6 +99,7 @@ impl ViewBuilder {
         Ok(())
     }
 
+    /// Writes the last segment and syncs the file.
     pub fn finish(mut self) -> Result<ViewMeta> {
         self.flush()?;
         self.writer.finish()

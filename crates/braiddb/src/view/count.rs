@@ -2,9 +2,8 @@
 //!
 //! If the snapshot covers the view, each entry neither stale nor a tombstone is a key. Search finds
 //! the range's two ends, at one key read each. Short ranges are counted segment by segment. Once
-//! half of the view's segments were counted so, all are counted and kept: a byte a segment and a
-//! sum for every 16. From then on a range costs only its ends. Counts of long ranges are cached too
-//! (`count_memo.rs`).
+//! half of the segments were counted so, all are counted and kept: a byte a segment and a sum for
+//! every 16. Then a range costs only its ends. Counts of long ranges are cached (`count_memo.rs`).
 //!
 //! Entries deleted by a run's own range tombstones may be unmarked (see `run_writer.rs`), so
 //! entries in their reach are read.
@@ -164,8 +163,8 @@ struct Counted<'a> {
 }
 
 impl View {
-    /// Counts the keys of `start..end` at the newest snapshot. `None` if entries must be resolved.
-    /// O(log n) with kept counts, O(n / 32) without, O(n) in reach of the runs' range tombstones.
+    /// Counts the keys of `start..end` at the newest snapshot; `None` if entries must be resolved.
+    /// O(log n) with kept counts, O(n / 32) without, O(n) in reach of range tombstones.
     pub fn count_live(&self, runs: &[Arc<Run>], start: &[u8], end: &[u8], guard: &Guard) -> Result<Option<u64>> {
         let memo = self.live_counts.kept.get().map(|kept| &kept.memo).zip(MemoRange::of(start, end));
         if let Some((memo, range)) = memo

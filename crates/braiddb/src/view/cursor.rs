@@ -85,7 +85,6 @@ impl Loaded {
         self.segment = Some(number);
     }
 
-    /// Precondition: a segment is loaded.
     #[inline(always)]
     fn parsed(&self, view: &View) -> Segment<'_> {
         debug_assert!(self.segment.is_some(), "a segment was loaded");
@@ -280,7 +279,6 @@ impl ViewCursor {
                 }
             } else {
                 while lane < self.loaded.count {
-                    // Newer versions were all too new.
                     if self.is_visible(number, lane)? {
                         return Ok(());
                     }
@@ -314,7 +312,6 @@ impl ViewCursor {
             }
             number += 1;
             from = 0;
-            // Continuations hold no new key.
             while number < self.view.directory.segments() && self.view.directory.is_continuation(number) {
                 number += 1;
             }
@@ -649,7 +646,6 @@ impl ViewCursor {
             .fold((SequenceNumber::MAX, 0), |(min, max), meta| (meta.min_sequence.min(min), meta.max_sequence.max(max)))
     }
 
-    /// Moves past the last row. The cursor becomes invalid.
     pub fn go_past(&mut self) {
         self.present = None;
     }
@@ -745,7 +741,6 @@ impl Cursor for ViewCursor {
         let number = self.here();
         self.guarded(|cursor| {
             cursor.load(number)?;
-            // From an older version, return to the newest first.
             let mut number = number;
             let mut lane = cursor.lane;
             while cursor.loaded.same_key & 1 << lane != 0 {

@@ -13,7 +13,6 @@ const SEGMENTS_PER_SUM: usize = 64;
 /// An anchor covers its segment and the continuation segments after it: together a **group**.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// Flags of each segment, as in the file.
     flags: Vec<u8>,
     sums: Vec<u64>,
     entries: u64,
@@ -59,7 +58,6 @@ impl Directory {
         usize::from(self.flags[segment as usize] & FLAG_COUNT)
     }
 
-    /// Returns true if the segment continues the versions of the previous segment's last key.
     #[inline]
     pub(crate) fn is_continuation(&self, segment: u32) -> bool {
         self.flags[segment as usize] & FLAG_CONTINUATION != 0

@@ -1,8 +1,8 @@
 //! Remembers the first block of segments, to prefetch it before the segment's record arrives.
 //!
-//! A view notes a segment's first block in the largest run, if that has three quarters of the
-//! entries. The next seek prefetches the ends of that block and the next one. Without a dominant
-//! run most prefetches would be wasted.
+//! A view notes the block if its largest run has three quarters of the segment's entries. The next
+//! seek prefetches the ends of that block and the next one. Without a dominant run most prefetches
+//! would be wasted.
 
 use super::format::{SEGMENT_LANES, Segment};
 use crate::table::Run;

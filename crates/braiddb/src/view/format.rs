@@ -60,7 +60,6 @@ pub(crate) const SEGMENT_LANES: usize = limits::SEGMENT_ENTRIES;
 pub(crate) const SELECTOR_RUN: u8 = 0x1f;
 /// Selector flag: the entry's bytes alone do not give the value.
 pub(crate) const SELECTOR_RESOLVE: u8 = 0x20;
-/// Selector flag: the entry deletes its key.
 pub(crate) const SELECTOR_TOMBSTONE: u8 = 0x40;
 /// Selector flag: an older version, or covered by a range tombstone.
 pub(crate) const SELECTOR_STALE: u8 = 0x80;
@@ -108,7 +107,6 @@ impl Layout {
     #[inline]
     pub(crate) fn place(self, segment: u32) -> (u32, usize) {
         let per_page = self.records_per_page as u32;
-        // Constant divisors avoid a division instruction.
         let page = match per_page {
             31 => segment / 31,
             21 => segment / 21,
@@ -273,7 +271,6 @@ impl<'a> Segment<'a> {
             Some(lanes) => lanes,
             None => unreachable!("a record has room for all lanes"),
         };
-        // The bound lets the compiler drop a check.
         let cursors = &record[CURSORS_AT..(CURSORS_AT + 4 * run_count).min(MAX_RECORD_BYTES)];
         let [selectors, differences, tags] = [0, DIFFERENCES_AT, TAGS_AT].map(lanes_at);
         Segment { selectors, differences, tags, cursors, count }

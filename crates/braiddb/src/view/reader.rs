@@ -141,7 +141,6 @@ pub(super) struct Query<'a> {
     pub(super) key: &'a [u8],
     pub(super) hash: u64,
     snapshot: SequenceNumber,
-    /// The sequence number of a plain value is needed.
     pub(super) with_sequence: bool,
 }
 
@@ -202,7 +201,6 @@ impl View {
         Ok(Arc::new(view))
     }
 
-    /// Opens the view inside a run file.
     pub fn open_embedded(ctx: &TableContext, run: &Arc<Run>) -> Result<Arc<View>> {
         let meta = run.meta();
         let corrupt = |detail: &str| Error::corruption(run.path(), meta.view_offset, detail);
@@ -567,7 +565,6 @@ impl View {
         Err(Error::corruption(&self.path, offset, "a page of the view does not match its checksum"))
     }
 
-    /// Returns the run and position of a lane's entry.
     #[inline(always)]
     pub(crate) fn locate(
         &self,
@@ -671,7 +668,6 @@ impl Drop for View {
     }
 }
 
-/// Reads exactly `buf.len()` bytes; a shorter file is corrupt.
 pub(crate) fn read_exact(file: &dyn File, path: &Path, buf: &mut [u8], offset: u64) -> Result<()> {
     file.read_exact_at(buf, offset).map_err(|e| match e.kind() {
         std::io::ErrorKind::UnexpectedEof => Error::corruption(path, offset, "the file ends before its view does"),

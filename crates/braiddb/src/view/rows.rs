@@ -1,9 +1,9 @@
 //! Rows of a segment decoded ahead of a cursor, for scans.
 //!
-//! Decoding a segment's rows in one pass costs a few instructions a row, and prefetches all their
-//! lines first. A batch pins the blocks of its rows, so it stays readable when the cursor moves. It
-//! keeps each run's last block for the next batch, so a scan uses a block once. Blocks in mapped
-//! files are not pinned: the batch holds the runs and thus the maps.
+//! Decoding in one pass costs a few instructions a row, and prefetches all lines first. A batch
+//! pins the blocks of its rows, so it stays readable when the cursor moves. It keeps each run's
+//! last block for the next batch, so a scan uses a block once. Blocks in mapped files need no pin:
+//! the batch holds the runs.
 
 use super::format::{SEGMENT_LANES, Segment, lanes_below};
 use super::simd::{Simd, Task};

@@ -1,9 +1,9 @@
 //! Writes a run with its own one-run view embedded in the run file.
 //!
 //! An entry is marked stale if it is an older version of the previous key, or if a newer range
-//! tombstone added before it covers it. For range tombstones added after entries they cover,
-//! `finish` marks only whole segments, since keys are no longer at hand. Readers apply range
-//! tombstones regardless; marks save them work and allow garbage to be counted.
+//! tombstone added before it covers it. For range tombstones added later, `finish` marks only whole
+//! segments, since keys are no longer at hand. Readers apply range tombstones regardless; marks
+//! save them work and count garbage.
 
 use super::builder::ViewBuilder;
 use super::directory::Directory;
@@ -88,6 +88,7 @@ impl SortedRunWriter {
         self.run.estimated_bytes() + self.view.writer.estimated_bytes()
     }
 
+    /// Completes and syncs the file.
     pub fn finish(mut self) -> Result<RunMeta> {
         self.view.flush()?;
         if self.has_late_tombstones {

@@ -62,8 +62,8 @@ pub(crate) struct HasNeon(());
 pub(crate) trait Task {
     type Output;
 
-    /// Runs with an instruction set known at compile time. Must be inlined, which closures cannot
-    /// guarantee.
+    /// Must be inlined, for the instruction set known at compile time. Closures cannot guarantee
+    /// that.
     fn run(self, simd: Simd) -> Self::Output;
 }
 
@@ -95,7 +95,7 @@ impl Simd {
         match self {
             Simd::Portable => portable::blind_candidate(differences, window),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `HasAvx2` proves AVX2.
+            // SAFETY: `HasAvx2` proves AVX2 and the bit instructions.
             Simd::Avx2(_) => unsafe { avx2::blind_candidate(differences, window) },
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
             // SAFETY: `HasNeon` proves NEON.
@@ -137,7 +137,7 @@ impl Simd {
         match self {
             Simd::Portable => portable::rank_in_node(node, head),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `HasAvx2` proves AVX2.
+            // SAFETY: `HasAvx2` proves AVX2 and the bit instructions.
             Simd::Avx2(_) => unsafe { avx2::rank_in_node(node, head) },
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
             // SAFETY: `HasNeon` proves NEON.

@@ -219,6 +219,7 @@ impl SegmentWriter {
         Ok(())
     }
 
+    /// Writes pending pages, directory and footer, and syncs the file.
     pub(crate) fn finish(mut self) -> Result<ViewMeta> {
         self.write_pages()?;
         let segments = self.directory.segments();

@@ -53,7 +53,6 @@ fn read_all(world: &World, view: &Arc<View>) -> Result<Vec<Owned>> {
             if cursor.valid() {
                 out.push(Owned { sequence: 0, ..Owned::of(cursor.entry()) });
             }
-            // Some scans continue, so that the next seeks decode rows.
             if cursor.valid() && at % 5 < 3 {
                 if !batch.is_on_row() {
                     cursor.fill(true, &mut batch);

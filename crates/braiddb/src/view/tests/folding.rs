@@ -3,7 +3,6 @@
 use super::*;
 
 impl World {
-    /// Folds the runs after the first `old` into a view over those, and checks the result.
     fn fold(&mut self, view: &Arc<View>, old: usize, bounds: &Bounds) -> (Arc<View>, FoldStats) {
         let (path, number) = self.new_file("view");
         let file_id = self.random.next_u64();
@@ -214,7 +213,6 @@ fn folds_keep_to_the_bounds() {
         world.add_run(Shape::Hashed, [20, 3, 300][round % 3], round % 2);
         view = world.fold(&view, 3 + round, &bounds).0;
     }
-    // A view that exceeds the bounds, as after a split, is rebuilt.
     let narrow = Bounds { start: vec![0, 0, 0, 7, 0x50], end: Some(vec![0, 0, 0, 7, 0x60]) };
     let old = world.runs.len();
     world.add_run(Shape::Hashed, 50, 1);

@@ -129,7 +129,6 @@ impl World {
         }
     }
 
-    /// Returns an unused file name and its number.
     pub(super) fn new_file(&mut self, kind: &str) -> (PathBuf, u64) {
         self.files += 1;
         (PathBuf::from(format!("/db/{:06}.{kind}", self.files)), self.files)
@@ -202,7 +201,6 @@ impl World {
         self.covering.covering(&entry.key).first().is_some_and(|&newest| newest > entry.sequence)
     }
 
-    /// Returns the entries within bounds, each with its stale mark.
     pub(super) fn marked(&self, bounds: &Bounds) -> Vec<(&Owned, bool)> {
         let mut last: Option<&[u8]> = None;
         let mut out = Vec::new();
@@ -216,7 +214,6 @@ impl World {
         out
     }
 
-    /// Returns the visible entries at a snapshot, one a key.
     pub(super) fn shown(&self, bounds: &Bounds, snapshot: SequenceNumber) -> Vec<&Owned> {
         let sees_all = snapshot >= self.max_sequence();
         let mut out: Vec<&Owned> = Vec::new();

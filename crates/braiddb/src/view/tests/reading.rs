@@ -30,7 +30,6 @@ fn a_batch_that_begins_anew_keeps_no_block() {
     assert!(looked_up[2] > 0 && looked_up[2..].iter().all(|count| *count == looked_up[2]), "{looked_up:?}");
 }
 
-/// Creates two runs of plain rows, a cursor over their view, and the rows' keys in order.
 fn plain_rows(seed: u64) -> (World, ViewCursor, Vec<Vec<u8>>) {
     let mut world = World::new(seed);
     world.block_bytes = 4096;

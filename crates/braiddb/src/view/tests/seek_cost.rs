@@ -13,7 +13,6 @@ struct Folded {
     keys: Vec<Vec<u8>>,
 }
 
-/// Writes eight runs, the first with `first` rows, and folds them one after another.
 fn folded(first: usize) -> Folded {
     let mut world = World::new(600);
     let of_views = TableContext::new(Arc::clone(&world.ctx.vfs), BlockCache::new(16 << 20));
@@ -53,7 +52,6 @@ impl Folded {
         ViewCursor::new(Arc::clone(&self.view), Arc::clone(&self.runs), LATEST)
     }
 
-    /// Seeks without cached blocks. Returns keys compared and blocks read.
     fn seek(&self, key: &[u8], expected: Option<&Vec<u8>>) -> (u64, u64) {
         self.blocks.set_capacity(0);
         self.blocks.set_capacity(16 << 20);
