@@ -698,6 +698,7 @@ impl Cursor for ViewCursor {
             match if cursor.sees_all { cursor.find_shown(key) } else { cursor.find(key, true) }? {
                 _ if cursor.valid() => Ok(()),
                 None => Ok(()),
+                // Versions of the segment's last key can follow in continuations.
                 Some((number, lane)) if lane == cursor.loaded.count => {
                     let (number, lane) = cursor.after_key(number, lane)?;
                     cursor.settle_forward(number, lane)

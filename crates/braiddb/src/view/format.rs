@@ -23,11 +23,11 @@
 //!    88..96  checksum of bytes 0..88, with the file's id and the footer's file offset
 //! ```
 //!
-//! Entries are ordered by key, versions of a key by sequence number, newest first. The first segment
-//! has the empty separator. Each later separator is greater than every key before its segment, and at
-//! most equal to every key in or after it. A segment that continues the versions of the previous
-//! segment's last key is a **continuation**: it holds nothing else and has no separator, so searches
-//! end at the segment before.
+//! Entries are ordered by key, versions of a key by sequence number, newest first. The first
+//! segment has the empty separator. Each later separator is greater than every key before its
+//! segment, and not greater than any key in or after it. A segment that continues the versions of
+//! the previous segment's last key is a **continuation**: it holds nothing else and has no
+//! separator, so searches end at the segment before.
 //!
 //! A **segment record** has 128 bytes for up to 8 runs, 192 for up to 24, 256 for up to 31:
 //!
@@ -35,13 +35,13 @@
 //! |---|---|
 //! | 0..32 | selectors: run (0x1f), resolve 0x20, tombstone 0x40, stale 0x80; 0xff after the last entry |
 //! | 32 | base byte b; 255: differences are unknown, search by bisection |
-//! | 33..64 | differences, entries 1 to 31: the first bit that differs from the key before, minus 8b, 0 to 254; 255: the same key. With b = 255, any number but 255 for another key |
+//! | 33..64 | differences of entries 1 to 31: first bit that differs from the previous key, minus 8b (0 to 254); 255: same key. If b = 255: any number but 255 for another key |
 //! | 64..96 | tags: the low byte of the key's hash |
 //! | 96.. | cursors: for each run, block (u16) and slot (u16) of its first entry in this segment or after it |
 //!
 //! An entry is **stale** if it is an older version of the previous entry's key, or a newer range
-//! tombstone of any of the view's runs covers it. A reader may skip it unread if its snapshot is at or
-//! above the view's highest sequence number.
+//! tombstone of any of the view's runs covers it. A reader may skip it unread if its snapshot is at
+//! or above the view's highest sequence number.
 
 use super::simd::{Lanes, match_lanes};
 use crate::base::{EntryKind, FileId, FileNumber, SequenceNumber, limits};

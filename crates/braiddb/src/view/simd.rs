@@ -1,13 +1,13 @@
 //! The view's vector instructions, each with a portable twin; all unsafe code for them is here.
 //!
 //! [`Simd::detect`] chooses the implementation once for each view; tests compare both on the same
-//! inputs. Operands are the lanes of a segment (32 bytes, one an entry) or a node of anchor heads (16
-//! numbers).
+//! inputs. Operands are the lanes of a segment (32 bytes, one an entry) or a node of anchor heads
+//! (16 numbers).
 //!
 //! **Blind search** is a walk down the Patricia tree given by the difference bits of neighbouring
 //! keys. From left to right over the lanes, its state is one threshold `t`: the depth of the last
-//! left turn, or 255 if there was none since the present candidate. Lane `i` with difference bit `d`
-//! changes it so:
+//! left turn, or 255 if there was none since the present candidate. Lane `i` with difference bit
+//! `d` changes it so:
 //!
 //! ```text
 //! t <= d   nothing: the lane lies in a part of the tree that was turned away from
@@ -16,8 +16,8 @@
 //!
 //! This is the function `t -> if t <= a { t } else { c }` with `a = d` and `c = 255 or d`. Such
 //! functions are closed under composition: (a1, c1), then (a2, c2), is
-//! `(min(a1, a2), if c1 <= a2 { c1 } else { c2 })`, given c >= a. So the walk is an associative scan
-//! of five shift steps without a branch. A lane with another version of the previous key has
+//! `(min(a1, a2), if c1 <= a2 { c1 } else { c2 })`, given c >= a. So the walk is an associative
+//! scan of five shift steps without a branch. A lane with another version of the previous key has
 //! difference 255, which is the identity.
 //!
 //! `--cfg braiddb_portable` compiles only the portable twins, to test the whole engine on them.
