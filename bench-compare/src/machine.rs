@@ -14,7 +14,7 @@ pub struct Machine {
     pub filesystem: String,
     pub rustc: String,
     pub c_compiler: String,
-    /// With `-dirty` for changed files.
+    /// Commit of the source; `-dirty` means changed files.
     pub commit: String,
     pub versions: BTreeMap<String, String>,
 }
@@ -78,7 +78,7 @@ fn filesystem_of(folder: &Path, mounts: &str) -> String {
     best.1
 }
 
-/// From Cargo.lock.
+/// Returns a package's version from Cargo.lock.
 pub fn package_version(package: &str) -> &'static str {
     let name = format!("name = \"{package}\"");
     let mut lines = LOCK.lines().skip_while(|line| *line != name).skip(1);

@@ -33,7 +33,7 @@ pub struct Row {
     pub status: Status,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// With loading and verification.
+    /// Duration of the child, loading and verification included.
     pub child_seconds: f64,
     /// Measured with `--keep-loads`: the database may be a copy, and was reopened after the load.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -45,7 +45,7 @@ pub struct Row {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     pub budget_bytes: u64,
-    /// With mapped files.
+    /// Peak resident memory, mapped files included.
     pub resident_peak_bytes: u64,
     /// About 4 MB are the harness's.
     pub anonymous_peak_bytes: u64,
@@ -62,7 +62,7 @@ pub enum Line {
 
 #[derive(Debug, Default)]
 pub struct Results {
-    /// In the order of the runs.
+    /// Machines in the order of their runs.
     pub machines: Vec<Machine>,
     /// The last row of each key.
     pub rows: BTreeMap<RowKey, Row>,

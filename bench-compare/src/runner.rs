@@ -64,7 +64,7 @@ pub fn run(options: &RunOptions) -> Result<()> {
     report::write(&options.results, into)
 }
 
-/// Unless it is the last one there. `folder` will hold the databases.
+/// Appends the machine if it is not the last one noted. `folder` will hold the databases.
 pub fn note_machine(results: &Path, folder: &Path) -> Result<()> {
     let machine = Machine::here(folder);
     if Results::read(results)?.machines.last() == Some(&machine) {

@@ -48,13 +48,13 @@ pub trait Engine: Send + Sync {
         self.write(ops)
     }
 
-    /// By the engine's bulk load, into an empty database.
+    /// Loads sorted rows into an empty database by the engine's bulk load.
     fn load_sorted(&self, rows: &mut dyn Rows) -> Result<()>;
 
-    /// For one thread.
+    /// Returns a reader for one thread.
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;
 
-    /// As far as the engine has a call for that.
+    /// Flushes buffered writes, if the engine has a call for that.
     fn flush(&self) -> Result<()>;
 
     /// Log records replayed at the open.

@@ -5,12 +5,12 @@ use anyhow::{Context, Result};
 
 pub struct EngineKind {
     pub name: &'static str,
-    /// In Cargo.lock, for the version.
+    /// Name in Cargo.lock, to find the version.
     pub package: &'static str,
     pub open: fn(Setup<'_>) -> Result<Box<dyn Engine>>,
 }
 
-/// In column order.
+/// Returns the engines in column order.
 pub fn all() -> Vec<EngineKind> {
     vec![
         #[cfg(feature = "braiddb")]

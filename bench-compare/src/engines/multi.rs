@@ -6,13 +6,13 @@ use anyhow::Result;
 pub type VisitPair<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 
 pub trait MultiEngine {
-    /// As one commit.
+    /// Adds pairs in one commit.
     fn add(&self, pairs: &[(Key, Key)]) -> Result<()>;
 
     /// Writes buffered data out and waits until the engine is idle.
     fn settle(&self) -> Result<()>;
 
-    /// For one thread, at least as new as this call.
+    /// Returns a reader for one thread, at least as new as this call.
     fn reader(&self) -> Result<Box<dyn MultiReader + '_>>;
 }
 
@@ -22,15 +22,15 @@ pub trait MultiReader {
     /// Latest state.
     fn count(&mut self, key: &[u8]) -> Result<u64>;
 
-    /// At the scans' snapshot, by their cursor.
+    /// Counts by the cursor of the scans, at its snapshot.
     fn count_by_cursor(&mut self, key: &[u8]) -> Result<u64>;
 
-    /// In order.
+    /// Visits the values of a key in order.
     fn values(&mut self, key: &[u8], visit: VisitPair<'_>) -> Result<()>;
 
     /// The first value at or after `value`.
     fn seek_value(&mut self, key: &[u8], value: &[u8], visit: VisitPair<'_>) -> Result<()>;
 
-    /// In order.
+    /// Visits all pairs in order.
     fn all(&mut self, visit: VisitPair<'_>) -> Result<()>;
 }

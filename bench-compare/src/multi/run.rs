@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 use std::{fs, path::Path, time::Instant};
 
 const BATCH_LEN: usize = 1000;
-/// In the order of all pairs of figures.
+/// Engines in the order of all pairs of figures.
 const NAMES: [&str; 2] = ["BraidDB", "LMDB"];
 
 struct Shape {
@@ -160,7 +160,7 @@ fn open(subject: usize, folder: &Path, shape: &Shape) -> Result<Box<dyn MultiEng
     Ok(if subject == 0 { Box::new(BraidMulti::open(setup)?) } else { Box::new(LmdbMulti::open(setup)?) })
 }
 
-/// As rows of a plain tree. Returns wall nanoseconds, processor nanoseconds and bytes per row.
+/// Puts pairs as rows of a plain tree. Returns wall ns, processor ns and bytes per row.
 fn put_plainly(pairs: &[(Key, Key)], folder: &Path) -> Result<[f64; 3]> {
     fs::create_dir_all(folder)?;
     let setup = Setup {

@@ -13,11 +13,11 @@ pub enum Part {
     GetMiss,
     /// Each key depends on the answer before.
     GetChained,
-    /// From an existing key.
+    /// Seeks an existing key.
     SeekHit,
-    /// From a missing key.
+    /// Seeks a missing key.
     SeekMiss,
-    /// From missing keys.
+    /// Seeks a missing key and reads fifty rows.
     SeekFifty,
     Scan,
     ScanBack,

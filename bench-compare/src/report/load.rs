@@ -11,7 +11,7 @@ const LEFT: f64 = 60.0;
 const TOP: f64 = 60.0;
 const FIGURES: [(&str, &str); 3] = [("p50_us", "p50"), ("p99_us", "p99"), ("p999_us", "p99.9")];
 const KINDS: [&str; 2] = ["writes", "reads"];
-/// In the order of the engines' names.
+/// Colours of the engines, in the order of their names.
 const COLOURS: [&str; 8] = ["#1b6ca8", "#e9a23b", "#588157", "#8d6cab", "#6b4f3a", "#c8553d", "#3aa6a6", "#777777"];
 
 /// Offered operations per second, and microseconds.

@@ -12,7 +12,7 @@ pub struct Summary {
     pub seen: BTreeSet<(u64, String)>,
 }
 
-/// By measure and engine.
+/// Summaries by measure and engine.
 #[derive(Debug, Default)]
 pub struct Summaries {
     pub by_measure: BTreeMap<String, BTreeMap<String, Summary>>,

@@ -26,7 +26,7 @@ pub struct Context<'a> {
     pub limit: Duration,
     pub sampler: MemorySampler,
     pub budget: Cell<u64>,
-    /// Before verification.
+    /// Peak of anonymous memory before verification.
     pub anonymous_peak: Cell<u64>,
     pub resident_peak: Cell<u64>,
 }

@@ -9,7 +9,7 @@ use crate::{
 use anyhow::Result;
 
 const LEN: usize = 1 << 20;
-/// To create each value would cost more than some engines take to write it.
+/// Distinct values. Creating each would cost more than some engines take to write it.
 const DISTINCT: u64 = 8;
 const PASSES: u64 = 4;
 

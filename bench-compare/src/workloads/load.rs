@@ -73,7 +73,7 @@ struct Mix<'a> {
 }
 
 impl Mix<'_> {
-    /// At `offered` operations per second or at full speed. Measures `name_reads` and `name_writes`.
+    /// Runs at `offered` operations per second or full speed. Measures `name_reads`, `name_writes`.
     fn run(&mut self, name: &str, offered: Option<f64>, time: Duration) -> Result<Vec<Measure>> {
         let (reads, writes) = (Phase::begin(time), Phase::begin(time));
         let mut latencies = [Histogram::new(), Histogram::new()];

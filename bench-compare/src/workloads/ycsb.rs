@@ -74,7 +74,7 @@ enum Operation {
     },
 }
 
-/// Before the clock runs: random numbers and version lookups would take much of a read's time.
+/// Chooses before the clock runs: random numbers and lookups would take much of a read's time.
 fn choose(shares: Mix, rows: u64, ops: u64) -> Vec<Operation> {
     let (zipf, mut random) = (Zipf::new(rows, THETA), Random::new(121));
     let mut versions = vec![0u32; rows as usize];

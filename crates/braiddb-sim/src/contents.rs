@@ -105,7 +105,6 @@ impl Contents {
         self.pages.iter().filter(|page| !matches!(page, Page::Hole)).count() as u64
     }
 
-    /// Counts the pages that a write or reservation would newly allocate.
     pub(crate) fn pages_needed(&self, offset: u64, end: u64) -> u64 {
         if offset >= end {
             return 0;

@@ -339,7 +339,7 @@ enum Tear {
     Sectors(u64),
     /// Sectors of this many bytes, each in the state of its own moment.
     Moments(u64),
-    /// At one byte: either the start or the end is kept.
+    /// Cut at one byte; either the start or the end is kept.
     Byte,
 }
 
@@ -347,9 +347,7 @@ enum Tear {
 enum Lengths {
     /// The length of the kept data.
     OfData,
-    /// The length at a random moment.
     AtMoment,
-    /// The last length.
     Last,
 }
 
@@ -487,7 +485,6 @@ impl FilePlan {
         }
     }
 
-    /// Bytes of an earlier write to any file, or noise.
     fn stale_bytes(&self, journal: &[Operation], index: usize, from: u64, len: u64) -> Vec<u8> {
         let mut random = Random::new(mix(self.seed, mix(index as u64, from)));
         let len = len as usize;

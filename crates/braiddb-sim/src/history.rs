@@ -19,7 +19,7 @@ pub type Row = (Bytes, Bytes);
 /// One answer of an iterator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// From the back.
+    /// True if called from the back.
     pub is_back: bool,
     /// `None` at the end.
     pub row: Option<Row>,
@@ -269,7 +269,6 @@ fn writers_of(commits: &[(u64, usize)], records: &[Record], step: &Step, snapsho
     writers.map(|(_, index)| *index).collect()
 }
 
-/// Returns the expected answer if it differs.
 fn differs(contents: &Contents, step: &Step) -> Option<String> {
     match step {
         Step::Get(tree, key, found) => {
@@ -389,7 +388,6 @@ impl Coverage {
     }
 }
 
-/// The smallest key after `key`.
 fn after(key: &Bytes) -> Bytes {
     [key.as_slice(), &[0]].concat()
 }

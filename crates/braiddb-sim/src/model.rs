@@ -318,7 +318,7 @@ impl MultiModel {
 /// operations.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Before the first commit, then after each.
+    /// Contents before the first commit, then after each one.
     states: Vec<Contents>,
     submitted: Vec<usize>,
     changes: Vec<Vec<Change>>,

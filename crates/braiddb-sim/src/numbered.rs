@@ -40,8 +40,8 @@ pub fn number_of(value: &[u8]) -> u64 {
     u64::from_be_bytes(*value.first_chunk().expect("a value begins with its number"))
 }
 
-/// For [`Builder::fold_bytes_per_entry`]: the default, which always folds in a small database, and
-/// one that first merges unindexed runs among themselves.
+/// Values of [`Builder::fold_bytes_per_entry`]: the default, which always folds in a small
+/// database, and one that first merges unindexed runs among themselves.
 pub const FOLD_BYTES_PER_ENTRY: [u64; 2] = [10, 10_000];
 
 /// A database so small that steps flush, fold, merge, split and change log segments all the time.

@@ -10,7 +10,6 @@ mod conformance;
 const A: &str = "/db/a";
 const B: &str = "/db/b";
 
-/// A disk with a durable empty directory `/db`.
 fn disk() -> Arc<SimDisk> {
     let disk = SimDisk::new(1);
     disk.create_dir_all(Path::new("/db")).unwrap();
@@ -34,7 +33,6 @@ fn now(disk: &SimDisk, policy: CrashPolicy) -> Arc<SimDisk> {
     disk.crash_image(disk.operations(), policy)
 }
 
-/// All contents of a path over random crashes now; `None` if missing.
 fn outcomes(disk: &SimDisk, path: &str, images: u64) -> BTreeSet<Option<Vec<u8>>> {
     (0..images).map(|i| now(disk, CrashPolicy::Random(i)).read_file(path).ok()).collect()
 }

@@ -68,7 +68,6 @@ fn database_already_open_is_locked() {
             drop(db);
             assert!(is_locked(&place.try_open()));
             ok(clone.close());
-            // Exactly one of four concurrent opens succeeds.
             let winners = Counter::default();
             let everybody = std::sync::Barrier::new(4);
             std::thread::scope(|scope| {

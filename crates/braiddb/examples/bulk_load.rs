@@ -35,7 +35,7 @@ fn scattered(number: u64, bits: u32) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) & ((1 << bits) - 1)
 }
 
-/// On Linux, in MiB.
+/// Returns the peak memory in MiB; 0 except on Linux.
 fn memory_mib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();

@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// After the compaction a thread may use old files for a moment.
+    /// Waits: after a compaction, threads may use old files for a moment.
     fn wait_for_reserve(&self) {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {

@@ -9,7 +9,6 @@ use std::{
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
 };
 
-/// A count times `BRAIDDB_VOLUME`, also in debug builds.
 pub fn times(full: f64) -> u64 {
     let factor = std::env::var("BRAIDDB_VOLUME").ok().map_or(1.0, |text| text.parse().expect("a factor as volume"));
     ((full * factor) as u64).max(1)
@@ -50,7 +49,6 @@ pub fn lines(stdout: ChildStdout) -> impl Iterator<Item = String> {
     BufReader::new(stdout).lines().map(|line| line.expect("a line of the child"))
 }
 
-/// Reads all trees in both directions, and some rows by key.
 pub fn read_all(db: &Db) -> Contents {
     let mut contents = Contents::new();
     for (number, name) in TREES.iter().enumerate() {

@@ -3,7 +3,7 @@
 use super::Counter;
 use braiddb::Stats;
 
-/// With fewer cases rare jobs may be missing by chance.
+/// Minimum cases to expect every job: with fewer, rare ones may be missing by chance.
 const CASES_FOR_ALL: usize = 200;
 
 #[derive(Debug, Default)]

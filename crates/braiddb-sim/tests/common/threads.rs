@@ -67,7 +67,7 @@ impl Place {
         Place { vfs: None, path: dir.path().join("db"), seed, direct: false, _dir: Some(Arc::new(dir)) }
     }
 
-    /// With direct I/O if the file system supports it.
+    /// Uses direct I/O if the file system supports it.
     pub fn direct(seed: u64) -> Place {
         Place { direct: true, ..Place::disk(seed) }
     }

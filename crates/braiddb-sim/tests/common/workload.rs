@@ -18,9 +18,9 @@ use std::{ops::Bound, path::Path, sync::Arc};
 pub enum Step {
     PutSync,
     PutBuffered,
-    /// To both trees, without WAL.
+    /// Puts to both trees without WAL.
     PutUnlogged,
-    /// To both trees, with a range delete and a large value.
+    /// One batch to both trees, with a range delete and a large value.
     Batch,
     /// Like `Batch`; exclusive at odd places.
     Transaction,

@@ -29,7 +29,7 @@ use std::{
 
 const ROUNDS: f64 = 100.0;
 
-/// On a slow machine rounds continue until all events were met, up to this factor.
+/// Maximum factor of rounds on a slow machine, which continue until all events were met.
 const ROUNDS_FACTOR_MAX: u64 = 4;
 
 /// Splits happen while a database grows.
@@ -75,7 +75,7 @@ impl Seen {
 struct Progress {
     writer: Writer,
     done: u64,
-    /// At least `done`.
+    /// Acknowledged steps; at least `done`.
     acknowledged: u64,
     contents: Contents,
     cursor: Option<String>,

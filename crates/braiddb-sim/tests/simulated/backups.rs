@@ -19,7 +19,7 @@ use std::{collections::BTreeMap, io::ErrorKind, ops::RangeInclusive, path::Path,
 const BACKUPS: &str = "/backups/of the test";
 const COPY: &str = "/copies/one";
 
-/// So that two backups share some files and not others.
+/// Steps after which two backups share some files and not others.
 const STEPS: [Step; 9] = [
     Step::Batch,
     Step::BigValueSync,
@@ -32,7 +32,6 @@ const STEPS: [Step; 9] = [
     Step::BigValueBuffered,
 ];
 
-/// Contents of each backup.
 type Known = BTreeMap<u64, Contents>;
 
 fn target(disk: &Arc<SimDisk>) -> DirectoryTarget {
@@ -242,7 +241,7 @@ fn load(run: &Run, mut dumped: &[u8]) -> Result<(), Error> {
     builder(&run.options, &run.disk).load(COPY, &mut dumped, LoadOptions::default()).map(|_| ())
 }
 
-/// With each of its calls failing in turn, `act` must fail without damage, or succeed.
+/// Fails each call of `act` in turn: it must fail without damage, or succeed.
 fn fail_each_call(
     what: &str,
     act: impl Fn(&Run) -> Result<(), Error> + Sync,

@@ -173,7 +173,7 @@ fn text_of(damage: Damage) -> String {
     }
 }
 
-/// Without the lock file, whose text is for people.
+/// Lists files, except the lock file, whose text is for people.
 fn files(disk: &SimDisk) -> Vec<(PathBuf, u64)> {
     let lock = Path::new(PATH).join("LOCK");
     disk.files().into_iter().filter(|(path, _)| *path != lock).collect()

@@ -58,7 +58,7 @@ fn merges_of_unindexed_runs_with_large_partition_end() {
     comes_to_an_end(10_000, false);
 }
 
-/// By default folds and full merges alternate, with garbage pinned by snapshots.
+/// Folds and full merges alternated by default, with garbage pinned by snapshots.
 #[test]
 fn folds_and_merges_with_large_partition_end() {
     comes_to_an_end(10, true);

@@ -74,7 +74,6 @@ impl World {
         Ok(())
     }
 
-    /// Returns the number of stored puts.
     fn fill(&mut self, random: &mut Random) -> u64 {
         let (mut refused, mut stored) = (0, 0);
         while refused < REFUSALS {

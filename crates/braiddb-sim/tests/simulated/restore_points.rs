@@ -118,7 +118,6 @@ impl World {
     }
 }
 
-/// Random points, each with the expected commit.
 fn some_points(world: &World, random: &mut Random, count: usize) -> Vec<(RestorePoint, u64)> {
     let sequences: Vec<u64> = world.states.keys().copied().collect();
     (0..count)
@@ -168,7 +167,7 @@ fn restore_to_point_lands_exactly_on_it() {
     println!("{} points", restored.get());
 }
 
-/// After a crash the archive from before and after it restores the last state.
+/// An archive from before and after a crash restores the last state.
 ///
 /// The story: the numbers of commits that a crash removed were not reused, which looked like a gap.
 /// Two of three restores across a crash were refused.

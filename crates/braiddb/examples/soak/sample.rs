@@ -23,14 +23,14 @@ pub struct Sample {
     /// Length.
     pub seconds: f64,
     pub operations: u64,
-    /// From the due time.
+    /// Latency of writes from the due time.
     pub writes: Summary,
-    /// From the call.
+    /// Latency of writes from the call.
     pub writes_called: Summary,
     pub reads: Summary,
-    /// Of the process, without its memory before the open.
+    /// Memory of the process, without that before the open.
     pub memory_bytes: u64,
-    /// By the engine's count.
+    /// Memory counted by the engine.
     pub memory_counted_bytes: u64,
     /// All files, and the log's among them.
     pub space_bytes: u64,
@@ -40,7 +40,7 @@ pub struct Sample {
     /// Keys and values written in this second, and bytes written to storage.
     pub user_bytes: u64,
     pub written_bytes: u64,
-    /// From 0 to 1000.
+    /// Backpressure, from 0 to 1000.
     pub pressure_per_mille: u64,
     /// Stalls of writers since the open, and microseconds that they were throttled.
     pub stalls: u64,

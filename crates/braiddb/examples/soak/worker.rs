@@ -38,9 +38,9 @@ impl Pace {
 
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// From the due time.
+    /// Latency of writes from the due time.
     pub writes: Histogram,
-    /// From the call.
+    /// Latency of writes from the call.
     pub writes_called: Histogram,
     pub reads: Histogram,
     pub user_bytes: u64,

@@ -138,7 +138,7 @@ fn backup_after_another_copies_only_new_files() {
     assert_eq!(tree.get(b"more").unwrap().as_deref(), Some(&[8; 1000][..]));
 }
 
-/// After a restore, file numbers are reused for other contents. They must not be taken for files of
+/// File numbers are reused for other contents after a restore. They must not be taken for files of
 /// an earlier backup.
 #[test]
 fn backup_after_restore_does_not_share_files_by_number() {

@@ -12,7 +12,7 @@ const KEYS: u32 = if cfg!(debug_assertions) { 8_000 } else { 40_000 };
 const TABLES: usize = KEYS as usize / 20;
 const VALUE_BYTES: usize = 1000;
 
-/// With 1000 bytes each, they need 160 segments.
+/// Keys of the long log; with 1000 bytes each they need 160 segments.
 const LOG_KEYS: u32 = 10_000;
 /// One more for the creation of the tree.
 const LOG_CHANGES: u32 = LOG_KEYS + 1;

@@ -21,9 +21,9 @@ pub enum Source {
     Log,
     /// A load: the log records only that it happened.
     Load,
-    /// Without WAL.
+    /// Committed without WAL.
     Unlogged,
-    /// In the log, but a crash may have removed it; the contents are equal either way.
+    /// Logged, but a crash may have removed it; the contents are equal either way.
     Doubtful,
 }
 

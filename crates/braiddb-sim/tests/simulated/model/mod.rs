@@ -36,7 +36,7 @@ use settings::Settings;
 use steps::{Step, any_step};
 use world::World;
 
-/// With fewer cases rare events may be missing by chance.
+/// Minimum cases to expect every event: with fewer, rare ones may be missing by chance.
 const CASES_FOR_ALL: u32 = 400;
 
 fn run_case(seed: u64, steps: &[Step], coverage: &Coverage, seen: &Seen) -> Outcome {

@@ -61,7 +61,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// After a full merge that no reader limits, estimates of whole trees are within their bound.
+    /// Checks the bound of estimates of whole trees after a full merge that no reader limits.
     pub fn check_estimates(&self) -> Outcome {
         let runs = self.runs();
         for (tree, number) in self.trees.iter().zip(self.numbers) {

@@ -35,7 +35,7 @@ impl Settings {
         self.kept == u64::MAX
     }
 
-    /// With a journal only if the case can crash.
+    /// Returns a disk, with a journal only if the case can crash.
     pub fn disk(&self) -> Arc<SimDisk> {
         let disk = if self.crashes { SimDisk::new(1) } else { SimDisk::without_journal(1) };
         for dir in [Path::new(PATH).parent().expect("a parent"), Path::new(COPIES), Path::new(TABLES)] {
@@ -58,7 +58,7 @@ impl Settings {
         }
     }
 
-    /// For copies and read-only opens.
+    /// Returns a builder for copies and read-only opens.
     pub fn plain_builder(&self, disk: &Arc<SimDisk>, runtime: &Arc<SimRuntime>) -> Builder {
         self.options.builder_by(disk, Arc::clone(runtime))
     }

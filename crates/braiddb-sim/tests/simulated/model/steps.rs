@@ -189,7 +189,7 @@ pub enum Step {
         writes: Vec<Write>,
         durability: u8,
     },
-    /// To the cursor that is `back` commits old.
+    /// Flushes up to the cursor of `back` commits ago.
     FlushTo {
         back: u8,
     },
@@ -204,7 +204,7 @@ pub enum Step {
 
 #[derive(Clone, Debug)]
 pub enum WatchStep {
-    /// Of all trees, of one, or of its keys with a prefix.
+    /// Begins a watch of all trees, of one, or of its keys with a prefix.
     Begin {
         filter: u8,
         tree: usize,

@@ -47,10 +47,10 @@ pub struct World<'a> {
     pub boundaries: Vec<Boundary>,
     /// The last commit that no crash may remove.
     pub durable: u64,
-    /// By tree id; `None` is the multi-tree.
+    /// Tree numbers by tree id; `None` is the multi-tree.
     pub ids: BTreeMap<u32, Option<TreeNumber>>,
     pub snapshots: Vec<(Snapshot, At, [TreeNumber; 2], u64)>,
-    /// With the hour of each.
+    /// Snapshots with their models and hours.
     pub multi_snapshots: Vec<(Snapshot, Arc<MultiModel>, u64)>,
     pub runtime: Arc<SimRuntime>,
     pub hours: u64,
@@ -138,7 +138,7 @@ impl<'a> World<'a> {
         Arc::make_mut(&mut self.multi_model)
     }
 
-    /// Without the less than half an hour that operations take.
+    /// Returns the time, rounded: operations take less than half an hour.
     pub fn now_us(&self) -> u64 {
         START_US + self.hours * HOUR_US
     }
@@ -162,7 +162,7 @@ impl<'a> World<'a> {
             _ => false,
         };
         if sequence == self.model.last_sequence() && changes.iter().all(no_op) {
-            // A range without keys makes no commit.
+            // A range delete without keys makes no commit.
             return Ok(());
         }
         ensure!(sequence > self.model.last_sequence(), "commit {sequence} after {}", self.model.last_sequence());
