@@ -85,7 +85,6 @@ impl Db {
         Ok(description.info())
     }
 
-    /// Puts all objects of a backup, the description last.
     fn put_all(&self, work: &Work<'_>) -> Result<Description> {
         work.target.put(&begun_name(work.id))?.finish()?;
         let description = self.image().and_then(|image| work.copy(&image))?;
@@ -96,7 +95,7 @@ impl Db {
     }
 }
 
-/// Removes the objects of a failed backup. After an error here the next backup removes them.
+/// After an error here the next backup removes the objects.
 fn remove_failed(target: &dyn BackupTarget, id: u64) {
     // The description goes before the files that it names, the `begun` marker last.
     let kinds = [ObjectKind::Description(id), ObjectKind::File(id), ObjectKind::Begun(id)];
@@ -109,7 +108,7 @@ fn remove_failed(target: &dyn BackupTarget, id: u64) {
     }
 }
 
-/// Returns the files of earlier backups whose objects exist with the right length.
+/// Returns earlier files whose objects exist with the right length.
 fn known_files(inventory: Inventory, options: BackupOptions) -> BTreeMap<Identity, BackedUpFile> {
     if options.full {
         return BTreeMap::new();
@@ -129,8 +128,7 @@ struct Work<'a> {
 impl Work<'_> {
     fn copy(&self, image: &Image) -> Result<Description> {
         let mut layout = image.layout.clone();
-        // Views can be rebuilt from the runs. Each fold writes a new one, so every backup would
-        // copy them.
+        // Each fold writes a new view, so every backup would copy it. Views can be rebuilt.
         layout.partitions.values_mut().for_each(|partition| partition.view = None);
         let (mut files, mut new) = (Vec::new(), Vec::new());
         for file in image.files(false) {

@@ -54,17 +54,15 @@ pub fn description_name(id: u64) -> String {
     format!("{id:06}.backup")
 }
 
-/// Returns the name of the marker object that exists while a backup is being made.
+/// The marker exists while a backup is being made.
 pub fn begun_name(id: u64) -> String {
     format!("{id:06}.begun")
 }
 
-/// The kind of an object, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
     Description(u64),
     Begun(u64),
-    /// A file that this backup put.
     File(u64),
 }
 
@@ -126,7 +124,7 @@ impl BackedUpFile {
 }
 
 impl Description {
-    /// Encodes the description; `file_id` is random.
+    /// `file_id` is random.
     pub fn encode(&self, file_id: FileId) -> Vec<u8> {
         let mut fields = Vec::new();
         for number in [self.taken_us, self.sequence, self.incarnation] {

@@ -141,7 +141,6 @@ fn copy_blob(
     copy.sync_data().map_err(|e| Error::output("sync", &path, e))
 }
 
-/// Returns the number of replayed commits.
 fn replay(
     settings: &Settings,
     archive: &LogArchive,
@@ -180,7 +179,6 @@ fn copy_files(backups: &Backups<'_>, description: &Description, new: &mut NewDir
     Ok(())
 }
 
-/// Opens the database read-only and checks its last commit.
 fn confirm(settings: Settings, dir: &Path, sequence: SequenceNumber) -> Result<()> {
     let settings = Settings { is_restoring: true, read_only: true, create: false, background_threads: 0, ..settings };
     let db = Db::open_with(settings, dir)?;

@@ -80,9 +80,7 @@ pub struct Backups<'a> {
 
 #[derive(Debug, Default)]
 pub struct Inventory {
-    /// Backups with a valid description, by id.
     pub backups: BTreeMap<u64, Description>,
-    /// Backups with a damaged description.
     pub damaged: BTreeMap<u64, Error>,
     pub begun: BTreeSet<u64>,
     /// Lengths by name.
@@ -90,7 +88,6 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// Returns an id that no object in the target has.
     pub fn next_id(&self) -> u64 {
         let id_of = |kind| match kind {
             ObjectKind::Description(id) | ObjectKind::Begun(id) | ObjectKind::File(id) => id,
@@ -235,7 +232,7 @@ impl<'a> Backups<'a> {
     pub fn sweep(&self) -> Result<Inventory> {
         let mut inventory = self.inventory()?;
         for id in std::mem::take(&mut inventory.begun) {
-            // A valid description means that only the marker was not deleted.
+            // Only the marker was not deleted.
             if !inventory.backups.contains_key(&id) {
                 self.remove(&mut inventory, &description_name(id))?;
             }
@@ -345,8 +342,7 @@ impl<'a> Backups<'a> {
         let id = id
             .or(newest)
             .ok_or_else(|| Error::NotFound(format!("there is no backup in {}", self.target.path_of("").display())))?;
-        // An error even if only the newest is damaged: the caller must ask for an older one
-        // explicitly.
+        // An error even for the newest: the caller must ask for an older one.
         if let Some(error) = inventory.damaged.remove(&id) {
             return Err(error);
         }

@@ -22,14 +22,12 @@ use std::{
     },
 };
 
-/// Approximate bytes of a part.
 const PART_BYTES: u64 = 4 << 20;
 
 const FRAMES_WAITING_MAX: usize = 16;
 
 const THREADS_MAX: usize = 64;
 
-/// Returns the requested number of threads, or `otherwise`; fails above the maximum.
 pub(super) fn checked_threads(asked: Option<usize>, otherwise: usize) -> Result<usize> {
     check_range("threads", asked.unwrap_or(0), 0, THREADS_MAX)?;
     Ok(asked.unwrap_or(otherwise.min(THREADS_MAX)))
@@ -351,7 +349,6 @@ fn dump_with(threads: usize, parts: DumpParts, packing: &Packing, writer: &mut W
         handles.push(packing.source.db().clone().spawn("braiddb-dump", Box::new(move || work(&shared, &packing)))?);
     }
     let done = write_parts(&next_from, writer);
-    // After an error this stops the threads.
     drop(next_from);
     let panicked = handles.into_iter().map(|handle| handle.join().is_err()).fold(false, |any, one| any | one);
     match done {

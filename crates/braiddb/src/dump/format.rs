@@ -58,7 +58,6 @@ impl FrameKind {
 pub struct Frame {
     pub kind: FrameKind,
     pub compression: Compression,
-    /// The tree of its records, or 0.
     pub tree: u32,
     pub len: u32,
     pub payload: Vec<u8>,
@@ -169,7 +168,6 @@ pub struct Totals {
     pub frames: u64,
     pub trees: u64,
     pub records: u64,
-    /// Bytes of all keys, values and operands.
     pub bytes: u64,
     /// XXH3 of the file header and of all earlier frame headers.
     pub chain: u64,

@@ -172,7 +172,6 @@ impl TreeLoad {
         Err(failed.unwrap_or_else(|| Error::abort("a thread that loaded a dump ended too soon")))
     }
 
-    /// Installs all records by one commit.
     pub fn finish(mut self) -> Result<(Loaded, Amount)> {
         let (mut all, mut amount, mut failed): (Option<EntryLoader>, _, _) = (None, Amount::default(), None);
         // Wait for every lane even after a failure: no thread may use the directory later.

@@ -127,7 +127,6 @@ fn dealing(settings: &Settings, threads: usize, bad_operands: bool) -> Dealing {
     let lanes = if settings.background_threads == 0 { 0 } else { threads };
     let each = settings.memory as u64 / WAITING_PART / (lanes.max(1) as u64);
     let stripe_bytes = each.clamp(STRIPE_BYTES_MIN, STRIPE_BYTES_MAX);
-    // The lengths of frames vary a little.
     let frames_waiting = usize::try_from(stripe_bytes / PAYLOAD_LEN as u64).unwrap_or(1).max(2);
     Dealing { lanes, stripe_bytes, frames_waiting, bad_operands }
 }

@@ -13,7 +13,6 @@ use std::{
 pub struct FrameReader<'a> {
     input: &'a mut dyn Read,
     pub id: FileId,
-    /// The last commit in the dump.
     pub sequence: SequenceNumber,
     offset: u64,
     frames: u64,
@@ -53,7 +52,7 @@ impl<'a> FrameReader<'a> {
         Ok(filled)
     }
 
-    /// Returns the next frame with an unverified payload.
+    /// Does not verify the payload.
     pub fn next(&mut self) -> Result<Frame> {
         let offset = self.offset;
         let cut_short = |at: u64| damaged(at, "it ends there, in the middle: it was cut short");
@@ -75,7 +74,6 @@ impl<'a> FrameReader<'a> {
         Ok(frame)
     }
 
-    /// Returns the catalog, and the first frame after it.
     pub fn source(&mut self) -> Result<(Source, Frame)> {
         let mut source = Source::default();
         loop {

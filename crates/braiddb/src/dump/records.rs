@@ -24,7 +24,6 @@ const BENEATH: u8 = 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
     pub records: u64,
-    /// Bytes of keys and values.
     pub bytes: u64,
 }
 

@@ -17,7 +17,6 @@ use crate::{
 };
 use std::{collections::BTreeMap, fmt, path::Path};
 
-/// Cache for view pages and for blocks read more than once.
 const CACHE_BYTES: usize = 8 << 20;
 
 /// Divisor: log operations spill to files beyond a quarter of the memory.
@@ -135,7 +134,7 @@ impl Job<'_, '_> {
         let mut merge = Merge::new(self.context.clone(), runs, log.entries, tombstones, time_us, keep_stale, unsure);
         let catalog = self.catalog(&mut merge)?;
         let layout = empty_layout(&self.plan.layout, sequence, time_us);
-        // The source readers need the other half.
+        // The sources need the other half.
         let half = (self.settings.memory / 2).max(TARGET_MEMORY_MIN).min(self.settings.memory);
         let settings = Settings { memory: half, ..self.settings.clone() };
         let mut target = Target::begin(&settings, new, directories, &self.context, &layout, &catalog)?;

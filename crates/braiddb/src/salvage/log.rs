@@ -18,7 +18,7 @@ use crate::{
 };
 use std::path::{Path, PathBuf};
 
-/// Maximum bytes gathered in memory, because a run has a limited number of blocks.
+/// Limited because a run has a maximum number of blocks.
 const GATHERED_BYTES_MAX: usize = 64 << 20;
 
 const ENTRY_BYTES: usize = size_of::<LoggedEntry>() + 32;
@@ -26,7 +26,6 @@ const ENTRY_BYTES: usize = size_of::<LoggedEntry>() + 32;
 #[derive(Debug, Default)]
 pub struct SortedLog {
     pub entries: Vec<LoggedEntry>,
-    /// Spilled entries.
     pub runs: Vec<PlannedRun>,
     pub range_tombstones: Vec<RangeTombstone>,
     pub last_sequence: SequenceNumber,

@@ -25,7 +25,6 @@ pub enum Oracle {
     Run(Arc<View>, usize),
 }
 
-/// Which versions of a key may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Lost {
     Nothing,
@@ -53,17 +52,14 @@ impl Oracle {
 #[derive(Clone, Debug)]
 pub struct Shadow {
     pub start: Vec<u8>,
-    /// Whether the newest version of the first key is intact, so that only older ones may be lost.
+    /// Whether only older versions of the first key may be lost.
     pub is_start_known: bool,
-    /// The last key; `None`: no upper bound.
     pub end: Option<Vec<u8>>,
-    /// Highest sequence number of the lost versions.
     pub max_sequence: SequenceNumber,
     pub oracle: Option<Oracle>,
     pub path: PathBuf,
 }
 
-/// The effect of all shadows on one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shade {
     /// Versions below this may not be the newest.
@@ -126,7 +122,7 @@ impl Losses {
         self.losses.iter().any(|loss| is_below(&loss.from)) || self.left_out > 0
     }
 
-    /// Returns the effect of the shadows on a key. Keys come in ascending order.
+    /// Keys come in ascending order.
     pub fn shade(&mut self, key: &[u8]) -> Shade {
         while self.upcoming.last().is_some_and(|shadow| shadow.start.as_slice() <= key) {
             self.active.extend(self.upcoming.pop());
@@ -158,7 +154,7 @@ impl Losses {
         shade
     }
 
-    /// Records a doubtful record; consecutive ones form one loss.
+    /// Consecutive records form one loss.
     pub fn doubt(&mut self, kind: LossKind, shade: &Shade, key: &[u8], detail: &str) {
         let key = lost_key(key);
         if let Some(last) = self.open.and_then(|place| self.losses.get_mut(place))

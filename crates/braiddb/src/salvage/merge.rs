@@ -22,9 +22,7 @@ pub struct Record {
     pub key: Vec<u8>,
     pub sequence: SequenceNumber,
     pub kind: EntryKind,
-    /// The value, or all stacked operands.
     pub value: Vec<u8>,
-    /// The base of the operands.
     pub beneath: Option<Version>,
     /// Other entries of the version (of the base, if there are operands) with other blob
     /// references: a log entry refers to the place before a merge moved the value.
@@ -41,7 +39,7 @@ struct Head {
 }
 
 impl Ord for Head {
-    /// Order of the max-heap: smallest key first, newest version first.
+    /// Max-heap: the smallest key and its newest version come first.
     fn cmp(&self, other: &Head) -> Ordering {
         let by_key = other.key.cmp(&self.key).then(self.sequence.cmp(&other.sequence));
         by_key.then(other.source.cmp(&self.source))
@@ -69,20 +67,16 @@ pub struct Merge {
     unsure: Option<(SequenceNumber, PathBuf)>,
 }
 
-/// The versions of a key so far, newest first.
 #[derive(Debug, Default)]
 struct Versions {
-    /// The newest version, unless a range tombstone deletes it.
     newest: Option<Version>,
     /// Newest first, beginning with the newest version.
     operands: Vec<(SequenceNumber, Vec<u8>)>,
     beneath: Option<Version>,
-    /// Other entries of the version found last.
     copies: Vec<(EntryKind, Vec<u8>)>,
     /// Versions from this number on are already included.
     reached: SequenceNumber,
     is_done: bool,
-    /// Whether the base of the last operands is known.
     is_founded: bool,
     /// Whether the last operands contain their base.
     is_founded_inline: bool,
@@ -153,8 +147,8 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Adds another entry of the same version. The one that covers more operands wins: where the
-    /// log has one operand, a run may have it combined with older ones or with the base.
+    /// Adds another entry of the same version. The one that covers more operands wins: a run may
+    /// have the log's operand combined with older ones or with the base.
     fn take_in(&mut self, entry: &EntryRef<'_>) {
         let (_, kind, value) = &mut self.version;
         match weight(entry.kind, entry.value).cmp(&weight(*kind, value)) {
@@ -228,7 +222,6 @@ impl Merge {
         }
     }
 
-    /// Opens sources whose first key is not after the heap's first.
     fn open_due(&mut self, losses: &mut Losses) -> Result<()> {
         while let Some(run) = self.waiting.last() {
             if self.heap.peek().is_some_and(|head| head.key < run.smallest) {
@@ -247,7 +240,7 @@ impl Merge {
         Ok(self.heap.peek().map(|head| head.key.as_slice()))
     }
 
-    /// Takes the next key and returns its record, if it has one; `None` at the end.
+    /// Returns the next key's record, if it has one; `None` at the end.
     pub fn take(&mut self, losses: &mut Losses) -> Result<Option<Option<Record>>> {
         self.open_due(losses)?;
         let Some(key) = self.heap.peek().map(|head| head.key.clone()) else { return Ok(None) };

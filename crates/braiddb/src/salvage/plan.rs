@@ -134,7 +134,6 @@ fn unnamed<'a>(layout: &'a Layout, files: &'a Files) -> impl Iterator<Item = Fil
     files.runs.iter().copied().filter(move |number| !named.contains(number))
 }
 
-/// Returns the manifest that CURRENT names, or the best other one.
 fn find_manifest(
     context: &TableContext,
     dir: &Path,
@@ -180,7 +179,7 @@ struct Planner<'a> {
     dir: &'a Path,
     plan: Plan,
     losses: &'a mut Losses,
-    /// Indexes in the plan of runs without any known sequence number.
+    /// Indexes of runs without any known sequence number.
     unnumbered: Vec<usize>,
     missing: Vec<FileNumber>,
 }
@@ -403,7 +402,7 @@ impl Planner<'_> {
     }
 }
 
-/// Returns the highest sequence number of a run without a readable tail. Reads all blocks.
+/// Reads all blocks, for a run without a readable tail.
 fn highest_sequence(run: &mut DamagedRun) -> SequenceNumber {
     let mut highest = 0;
     loop {
@@ -437,7 +436,7 @@ fn joined(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     joined
 }
 
-/// Clips the keys `first..=last` to the ranges. The end of each part is an upper bound, possibly
+/// Clips the keys `first..=last` to the ranges. The end of a part is an upper bound, possibly
 /// exclusive.
 pub fn within(ranges: &[KeyRange], first: &[u8], last: Option<&[u8]>) -> Vec<KeyRange> {
     let mut parts = Vec::new();

@@ -63,12 +63,10 @@ pub struct RunSource {
     planned: PlannedRun,
     context: TableContext,
     slot: u16,
-    /// 0 before the first block and past the last.
     count: u16,
     is_at_end: bool,
     last_key: Option<Vec<u8>>,
     pending: Option<Pending>,
-    /// Index of the first allowed range that ends after the current entry.
     range: usize,
 }
 
@@ -166,7 +164,7 @@ impl RunSource {
         counts
     }
 
-    /// Records the loss of blocks. `next` is the upper bound of their keys.
+    /// `next` is the upper bound of the lost keys.
     fn lose(&self, pending: Pending, next: Option<Vec<u8>>, losses: &mut Losses) {
         let meta = self.run_meta();
         if meta

@@ -28,13 +28,12 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes. Longer values are passed in pieces of this length.
+/// Longer values are passed in pieces.
 const LONG_LEN: usize = 256 << 10;
 
 const BLOB_FILES_MAX: usize = 64;
 
-/// An unnamed tree counts as a multi-tree if its first records, up to this number, can all be
-/// pairs.
+/// Maximum number of records tested: an unnamed tree is a multi-tree if all can be pairs.
 const SAMPLE_RECORDS: usize = 1000;
 
 struct Blobs {
@@ -90,7 +89,6 @@ pub struct Target<'a> {
     trees: BTreeMap<u32, (SalvagedTree, bool)>,
     names: BTreeSet<String>,
     next_tree: u32,
-    /// Records of an unnamed tree whose kind is not known yet.
     sample: Vec<Record>,
     sampled: Option<u32>,
     pub records: u64,
@@ -149,7 +147,6 @@ impl<'a> Target<'a> {
         Ok(target)
     }
 
-    /// Creates trees, and reopens the database to load them.
     fn add_trees(&mut self, catalog: &DumpedCatalog, is_name_lost: bool) -> Result<()> {
         if let Some(db) = self.db.take() {
             db.close()?;
@@ -317,7 +314,7 @@ impl Loading<'_> {
         }
     }
 
-    /// Returns the first readable entry of a version. A single entry is returned unchecked.
+    /// Returns the first readable entry; a single entry is not checked.
     fn readable<'r>(
         &mut self,
         kind: EntryKind,
@@ -388,7 +385,7 @@ impl Loading<'_> {
             self.plain(entry, &whole)?;
             return Ok(Ok(key.len() as u64 + len));
         }
-        // A long value that has begun must be completed, so it is checked first.
+        // A begun value must be completed, so it is checked first.
         if let Err(lost) = self.blobs.read(&pieces, &mut |_| {}) {
             return Ok(Err(lost));
         }

@@ -35,7 +35,6 @@ pub struct Image {
     /// Wall clock time in microseconds since 1970; no included commit is later.
     pub taken_us: u64,
     engine: Arc<Engine>,
-    /// Pins the files and keeps them open.
     state: Arc<ReadState>,
 }
 
@@ -98,7 +97,6 @@ impl Db {
         self.engine().settings.runtime.random_u64()
     }
 
-    /// Takes an image of the latest state.
     pub(crate) fn image(&self) -> Result<Image> {
         let engine = self.engine();
         let _inside = engine.enter()?;
@@ -139,7 +137,6 @@ impl Engine {
     }
 }
 
-/// The file of an unused view may be missing.
 fn leave_out_damaged_views(layout: &mut Layout, version: &Version) {
     let in_use: BTreeMap<u64, bool> = version.partitions.iter().map(|p| (p.id, p.view.is_some())).collect();
     for (id, partition) in &mut layout.partitions {

@@ -414,7 +414,6 @@ struct Shown<'a> {
 pub struct DumpParts {
     source: DumpSource,
     part_bytes: u64,
-    /// Ranges, and whether they are fully divided.
     waiting: VecDeque<(DumpRange, bool)>,
 }
 

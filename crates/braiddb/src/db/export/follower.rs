@@ -134,14 +134,12 @@ struct Following {
     version: Arc<Version>,
     log: Log,
     has_news: bool,
-    /// With the time since when they are superseded.
     superseded: Vec<(u64, Weak<Shared>)>,
 }
 
 struct Log {
     /// `None` without a log that matches the manifest.
     tail: Option<Tail>,
-    /// Oldest first; the last one is active.
     memtables: Vec<Arc<Memtable>>,
     /// Records that no state has yet, including those of a failed refresh.
     unshown: u64,

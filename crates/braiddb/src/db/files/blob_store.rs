@@ -31,7 +31,6 @@ use std::{
     },
 };
 
-/// Use of a blob file beside references in runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
     /// Pending commits, not numbered yet.
@@ -75,7 +74,6 @@ pub struct BlobStore {
 }
 
 impl BlobStore {
-    /// Without a writer the store is read-only.
     pub fn new(
         dir: &Path,
         table: &TableContext,
@@ -179,7 +177,6 @@ impl BlobStore {
         }
     }
 
-    /// Keeps files that commits above `archived` refer to.
     pub fn hold_until_archived(&self, archived: SequenceNumber) {
         self.archived.store(archived, Ordering::Release);
     }
@@ -222,7 +219,6 @@ impl BlobStore {
         }
     }
 
-    /// Keeps files that commits above `floor` refer to.
     pub fn hold_above(&self, floor: SequenceNumber) {
         self.held_above.store(floor, Ordering::Release);
     }
@@ -405,7 +401,7 @@ impl BlobStore {
                 (!live.contains_key(number) && self.is_settled(*number, used, settled)).then_some(*number)
             };
             let unused: Vec<FileNumber> = files.uses.iter().filter_map(unused).collect();
-            // Forgotten at once, so that no later pin finds it.
+            // No later pin may find it.
             let forget = |number: FileNumber| {
                 files.uses.remove(&number);
                 (number, files.open.remove(&number))

@@ -18,7 +18,7 @@ const CUT_TAIL_BYTES_MAX: u64 = 1 << 20;
 /// Maximum number of copies. One more replaces that of the lowest segment.
 const CUT_TAILS_MAX: usize = 8;
 
-/// Copies a tail and returns the file name or the error.
+/// Returns the file name or the error.
 pub fn keep(vfs: &dyn Vfs, dir: &Path, tail: &CutTail) -> String {
     let name = format!("{CUT_TAIL_PREFIX}{:06}", tail.number);
     match copy(vfs, dir, &name, tail) {
@@ -54,7 +54,6 @@ pub fn remove(vfs: &dyn Vfs, dir: &Path) {
     }
 }
 
-/// The lowest segment comes first.
 fn names(vfs: &dyn Vfs, dir: &Path) -> io::Result<Vec<String>> {
     let entries = vfs.list(dir)?.into_iter().map(|entry| entry.name);
     let mut names: Vec<String> = entries.filter(|name| name.starts_with(CUT_TAIL_PREFIX)).collect();

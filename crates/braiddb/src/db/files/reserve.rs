@@ -52,13 +52,12 @@ pub enum Stage {
     Flush,
     /// All but the log's share.
     Merge,
-    /// One more step, up to the end.
     Log,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Bytes of the full file; 0 for none.
+    /// 0 for none.
     pub bytes: u64,
     /// Whether the user chose this size: then it is taken even if little space is free.
     pub is_asked_for: bool,
@@ -121,7 +120,6 @@ impl Reserve {
         self.is_used.load(Ordering::Acquire)
     }
 
-    /// Returns the present and the full length.
     pub fn bytes(&self) -> (u64, u64) {
         let held = self.held.lock();
         (held.len, held.whole)
@@ -170,8 +168,8 @@ impl Reserve {
         }
     }
 
-    /// Creates, refills, grows or shrinks the file if the disk has room. Returns whether it is full
-    /// or absent. Pauses after a failure unless space was freed.
+    /// Resizes the file if the disk has room. Returns whether it is full or absent. Pauses after a
+    /// failure unless space was freed.
     pub fn keep(&self, wanted: Wanted, now_ns: u64, is_space_back: bool) -> bool {
         if self.users.load(Ordering::Acquire) > 0 {
             return !self.is_used();
@@ -237,7 +235,6 @@ impl Reserve {
             held.note_whole(&*self.runtime, whole)
         });
         if grown.is_err() {
-            // The file system may have allocated some blocks.
             held.len = before;
             let undone = if before == 0 { self.vfs.remove(&self.path) } else { file.set_len(before) };
             if let Err(error) = undone {

@@ -208,7 +208,6 @@ fn over() -> Error {
     Error::InvalidArgument("the load has failed before, and nothing of it is left: begin another".to_owned())
 }
 
-/// Compares a key with the concatenated pieces.
 fn is_less(key: &[u8], pieces: &[&[u8]]) -> bool {
     let mut rest = key;
     for piece in pieces {
@@ -325,7 +324,6 @@ impl Tree {
         if let Some(memory) = options.memory {
             check_range("memory", memory, SORT_MEMORY_MIN, usize::MAX)?;
         }
-        // Reports errors before the sort.
         drop(LoadWriter::new(engine, self.state())?);
         let compression = self.state().options.get().compression.unwrap_or(engine.settings.compression);
         let sorter = Sorter::new(engine, self.state().id, compression, options);

@@ -35,7 +35,6 @@ pub struct DumpedCatalog {
 }
 
 impl DumpedCatalog {
-    /// `None` if the entry cannot be decoded.
     pub fn add_tree(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
         let state = TreeState::decode(name, value)?;
         let (id, multi) = (state.id.0, state.multi);
@@ -57,7 +56,6 @@ impl DumpedCatalog {
         self.trees.push(DumpedTree { id, name, multi, state: Arc::new(state) });
     }
 
-    /// `None` if the entry cannot be decoded.
     pub fn add_other(&mut self, tag: u8, name: &[u8], value: &[u8]) -> Option<()> {
         match tag {
             b'i' => self.next_tree = u32::from_le_bytes(value.try_into().ok()?),

@@ -86,7 +86,6 @@ pub struct EntryLoader {
     tree: Arc<TreeState>,
     sequence_max: SequenceNumber,
     key: Vec<u8>,
-    /// Sequence number of the last entry, and whether it has operands.
     last: Option<(SequenceNumber, bool)>,
     long: Option<Long>,
     takes_bad_operands: bool,

@@ -89,7 +89,6 @@ impl Drop for Reserved<'_> {
     }
 }
 
-/// Runs are sorted and disjoint.
 fn reaches(partition: &PartitionLayout, runs: &[RunMeta]) -> bool {
     let first = runs.partition_point(|run| run.largest < partition.start);
     runs.get(first).is_some_and(|run| partition.end.as_ref().is_none_or(|end| run.smallest < *end))
@@ -128,7 +127,6 @@ impl Engine {
         drop(write);
         drop(reserved);
         let sequence = match done {
-            // It is unknown whether the edit is durable.
             Err(e) if self.failed.load(Ordering::Acquire) => Err(Error::CommitUnknown { reason: e.to_string() }),
             done => done,
         }?;
@@ -179,7 +177,6 @@ impl Engine {
         self.tell_of_load(write, range)?;
         self.sync_log()?;
         let sequence = write.last_sequence + 1;
-        // Even if the edit fails.
         write.last_sequence = sequence;
         if self.window.is_open() {
             self.window.note(sequence, &written(range)?);

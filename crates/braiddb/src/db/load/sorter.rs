@@ -92,7 +92,6 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Reserves the memory, but does not touch it.
     pub fn new(bytes: usize) -> Buffer {
         Buffer { bytes: Vec::with_capacity(bytes), rows: Vec::new(), shared: 0 }
     }
@@ -119,7 +118,6 @@ impl Buffer {
         self.rows.push(row);
     }
 
-    /// Rare, and mostly among the first records.
     #[cold]
     fn share(&mut self, shared: usize) {
         let mut rows = std::mem::take(&mut self.rows);
@@ -249,7 +247,6 @@ impl<'a> Sorter<'a> {
             Ok(())
         };
         if has_spilled {
-            // The merge needs the memory.
             drop(buffer);
             spiller.merge(|bytes| spilled_bytes.set(bytes), take)?;
         } else {

@@ -86,10 +86,8 @@ pub struct Spiller {
     spills: Vec<Spill>,
     numbered: u64,
     spilled_bytes: u64,
-    /// Maximum number of buffers, and bytes of each.
     buffers: usize,
     buffer_bytes: usize,
-    /// Number of buffers, and the empty ones.
     made: usize,
     spare: Vec<Buffer>,
     threads: Option<SpillThreads>,

@@ -47,7 +47,6 @@ const ROWS_WAITING_MAX: usize = 4;
 pub struct LoadRows {
     bytes: Vec<u8>,
     lens: Vec<(u32, u32)>,
-    /// Row index and expiry time, ascending.
     ends: Vec<(usize, u64)>,
 }
 
@@ -174,7 +173,6 @@ impl LoadWriter {
         })
     }
 
-    /// Entries store their sequence numbers and expiry times.
     pub fn of_entries(engine: &Arc<Engine>, tree: &Arc<TreeState>) -> Result<LoadWriter> {
         let mut writer = LoadWriter::new(engine, tree)?;
         writer.options.is_unnumbered = false;
@@ -260,7 +258,6 @@ impl LoadWriter {
         Ok(loaded)
     }
 
-    /// Keys must follow all earlier ones.
     pub fn write(&mut self, rows: &LoadRows) -> Result<()> {
         let engine = Arc::clone(&self.engine);
         let _inside = engine.enter()?;

@@ -36,7 +36,6 @@ const TAGS_MAX: usize = 1000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionTags {
     incarnation: u64,
-    /// First number and tag, ascending.
     tags: Vec<(SequenceNumber, u64)>,
 }
 
@@ -45,7 +44,6 @@ impl VersionTags {
         VersionTags { incarnation, tags: Vec::new() }
     }
 
-    /// Returns the version of a commit's records.
     pub fn of(&self, commit: SequenceNumber) -> Version {
         let after = match self.tags.last() {
             Some((first, _)) if *first > commit => self.tags.partition_point(|(first, _)| *first <= commit),

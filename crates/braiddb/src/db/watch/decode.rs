@@ -54,7 +54,6 @@ struct KnownTree {
     multi: bool,
 }
 
-/// Trees that the watcher has met.
 #[derive(Debug, Default)]
 pub struct Trees(HashMap<u32, KnownTree>);
 
@@ -83,7 +82,6 @@ fn known_tree(engine: &Engine, id: TreeId) -> Option<KnownTree> {
 struct CatalogChanges {
     gone: Vec<String>,
     named: Vec<(TreeState, String)>,
-    /// Whether the batch assigns a number to a new tree.
     has_new_tree: bool,
 }
 
@@ -292,10 +290,9 @@ impl Decoder<'_> {
     }
 }
 
-/// Converts a range of encoded pairs to a range of keys. An undecodable bound becomes unbounded.
+/// An undecodable bound becomes unbounded.
 fn keys_of_pairs(start: &[u8], end: Option<&[u8]>) -> (Vec<u8>, Option<Vec<u8>>) {
     let first = split_pair(start).map(|(key, _)| key).unwrap_or_default();
-    // The smallest key after the last one.
     let end = end.and_then(split_pair).map(|(key, _)| [key.as_slice(), &[0]].concat());
     (first, end)
 }

@@ -347,7 +347,7 @@ impl Watcher {
         }
     }
 
-    /// Returns the time left for other threads to sync; `None` if all is synced.
+    /// Returns the time left for other threads to sync, if any is needed.
     fn pause_before_sync(&self, engine: &Engine, now_ns: u64) -> Option<u64> {
         let wal = engine.wal.as_ref().filter(|_| !self.is_unsynced)?;
         if wal.durable_lsn() >= wal.end_lsn() || !self.pending.is_empty() {
@@ -372,7 +372,7 @@ impl Watcher {
         });
     }
 
-    /// Reads more of the log. Returns false at the end.
+    /// Returns false at the end of the log.
     fn read_on(&mut self) -> Result<bool> {
         // The order matters: the log read up to `end` contains everything before `gap`.
         let gap = self.source.gap_end();
@@ -393,7 +393,6 @@ impl Watcher {
                 LogItem::Missing { up_to } => Pending::Missing { up_to },
             });
         }
-        // The next read repeats an error.
         Ok(true)
     }
 

@@ -23,7 +23,6 @@ use std::{collections::BTreeMap, path::Path};
 
 const TO: &str = "/new";
 
-/// Number of databases at volume 1.
 const DATABASES: u64 = 27;
 
 fn volume() -> f64 {
@@ -63,7 +62,6 @@ fn salvage_of_damaged_databases_returns_what_is_intact_and_nothing_else() {
     }
 }
 
-/// All records by tree number and key, as in the model.
 fn contents(db: &Db, report: &SalvageReport) -> Result<BTreeMap<Vec<u8>, State>> {
     let mut all = BTreeMap::new();
     for tree in &report.trees {
@@ -134,13 +132,11 @@ impl Case<'_> {
         self.report.losses.iter().filter(move |loss| loss.kind == kind)
     }
 
-    /// Returns whether the report says that a commit may be lost.
     fn is_gone(&self, sequence: SequenceNumber) -> bool {
         self.losses(LossKind::Commits)
             .any(|loss| loss.commits.is_none_or(|(first, last)| (first..=last).contains(&sequence)))
     }
 
-    /// Nothing comes out that the database did not hold.
     fn check_found(&self, found: &BTreeMap<Vec<u8>, State>, totals: &mut Totals) {
         for (key, state) in found {
             let shown = key.escape_ascii();
@@ -168,7 +164,6 @@ impl Case<'_> {
         }
     }
 
-    /// All intact records come out.
     fn check_missing(&self, found: &BTreeMap<Vec<u8>, State>, totals: &mut Totals) {
         for (key, history) in &self.sample.history {
             let (_, last) = history.last().unwrap();

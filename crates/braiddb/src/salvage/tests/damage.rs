@@ -26,7 +26,7 @@ fn any(files: &Files, random: &mut Random) -> PathBuf {
     names[random.below(names.len() as u64) as usize].clone()
 }
 
-/// Damages files and describes the damage; `other` are files of another database.
+/// `other` are files of another database.
 pub fn damage(files: &mut Files, other: &Files, way: Way, random: &mut Random) -> String {
     match way {
         Way::Manifest | Way::Current => {

@@ -27,7 +27,6 @@ const TO: &str = "/new";
 
 fn settings(vfs: &FaultVfs) -> Settings {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    // Only the test flushes and merges.
     Settings { memtable_bytes: Some(1 << 20), log_segment_bytes: 1 << 20, ..small(&vfs) }
 }
 
@@ -68,7 +67,6 @@ fn numbers(db: &Db, value: &str) -> Vec<u64> {
     found.map(|(key, _)| String::from_utf8(key[4..].to_vec()).unwrap().parse().unwrap()).collect()
 }
 
-/// Returns the newest run's file and the offset of one of its blocks.
 fn block_of_newest_run(files: &Files, block: u16) -> (PathBuf, std::ops::Range<usize>) {
     let vfs: Arc<dyn Vfs> = Arc::new(FaultVfs::of_files(Path::new(DIR), files));
     let runtime: Arc<dyn crate::platform::Runtime> = Arc::new(SystemRuntime::new());
@@ -115,7 +113,6 @@ fn salvage_of_run_with_damaged_block_loses_that_block_alone() {
         (LossKind::Records, Some(block.start as u64), Some(gone.len() as u64))
     );
     let (from, to) = (loss.from.clone().unwrap(), loss.to.clone().unwrap());
-    // The keys before and after are known and not lost.
     assert_eq!((from.key, to.key), (key(gone[0] - 1), key(gone.last().unwrap() + 1)));
     assert_eq!((from.name.as_deref(), report.manifest), (Some("t"), ManifestCondition::Whole));
     assert!(!gone.is_empty() && gone.len() < 100 && loss.path == path && !report.is_complete());
@@ -123,7 +120,7 @@ fn salvage_of_run_with_damaged_block_loses_that_block_alone() {
 
 #[test]
 fn salvage_of_lost_newer_version_returns_no_older_one() {
-    // A newer run with a view of its own deletes every third key.
+    // A newer run deletes every third key.
     let mut files = make(|db| {
         fill(db, 0..300, "old");
         db.flush().unwrap();
@@ -140,7 +137,7 @@ fn salvage_of_lost_newer_version_returns_no_older_one() {
     assert!(found.iter().all(|number| number % 3 != 0), "{found:?}");
     let withheld: u64 =
         report.losses.iter().filter(|loss| loss.kind == LossKind::Withheld).filter_map(|loss| loss.records).sum();
-    // The keys of the lost block, and the few with the same hash byte.
+    // Others with the same hash byte may be missing too.
     let missing = 200 - found.len() as u64;
     assert!(withheld > 10 && missing < 5, "{withheld} withheld, {missing} too many");
     let (report, db) = salvaged_with(&files, SalvageOptions { keep_stale: true, ..Default::default() });
@@ -231,7 +228,6 @@ fn salvage_of_record_with_lost_value_names_it() {
     files.retain(|path, _| path.extension().is_none_or(|extension| extension != "blob"));
     let (report, db) = salvaged(&files);
     assert_eq!(numbers(&db, "small").len(), 10);
-    // The log has a newer version.
     assert!(report.is_complete(), "{report:#?}");
     let mut files = make(|db| {
         fill(db, 20..21, "older");
@@ -255,7 +251,6 @@ fn salvage_of_trees_with_lost_names_gives_them_names() {
             pairs.add(b"a\0b", [value]).unwrap();
         }
     });
-    // One commit creates each tree.
     let groups = records(&files);
     for (path, at, len) in [&groups[0], &groups[11]] {
         flip(&mut files, path, at + len - 1);

@@ -33,16 +33,14 @@ impl Random {
     }
 
     pub fn bytes(&mut self, len: u64) -> Vec<u8> {
-        // Half of them are compressible.
         let is_plain = self.below(2) == 0;
         (0..len).map(|at| if is_plain { b'a' + (at % 7) as u8 } else { self.next() as u8 }).collect()
     }
 }
 
-/// The value of a record and its expiry time.
 pub type State = Option<(Vec<u8>, Option<SystemTime>)>;
 
-/// Each key's value after each commit that changed it, by internal key.
+/// By internal key.
 pub type History = BTreeMap<Vec<u8>, Vec<(SequenceNumber, State)>>;
 
 pub struct Sample {
@@ -50,7 +48,6 @@ pub struct Sample {
     pub history: History,
 }
 
-/// Tree numbers, in order of creation.
 pub fn name_of(tree: u32) -> String {
     format!("tree {tree}")
 }
@@ -64,7 +61,6 @@ struct Maker {
     functions: Vec<crate::db::MergeFunctionHandle>,
 }
 
-/// Settings for a seed.
 pub fn settings(vfs: &FaultVfs, seed: u64) -> Settings {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let mut random = Random(seed ^ 0x5e77);
@@ -84,7 +80,6 @@ pub fn open(vfs: &FaultVfs, seed: u64) -> Db {
     Db::open_with(settings(vfs, seed), Path::new(DIR)).unwrap()
 }
 
-/// Makes a database and kills its process.
 pub fn make(seed: u64, rounds: u64) -> Sample {
     let vfs = FaultVfs::new(Path::new(DIR));
     let mut maker = Maker::new(open(&vfs, seed), seed);
@@ -113,7 +108,6 @@ pub fn make(seed: u64, rounds: u64) -> Sample {
 
 impl Maker {
     fn new(db: Db, random: u64) -> Maker {
-        // Tree numbers are assigned in this order.
         let trees = (1..=4).map(|number| (number, db.tree(&name_of(number)).unwrap())).collect();
         let multi = (5, db.multi_tree(&name_of(5)).unwrap());
         let functions = ["add", "append"].map(|name| db.merge_function(name).unwrap()).into();
@@ -170,7 +164,6 @@ impl Maker {
             }
             (4, 4..=16) => {
                 let function = self.functions[self.random.below(2) as usize].clone();
-                // Each function has keys of its own.
                 let key = [&key[..], function.name().as_bytes()].concat();
                 let sequence = tree.merge(&key, &function, self.random.below(100).to_le_bytes()).unwrap();
                 self.note_key(number, &key, sequence);

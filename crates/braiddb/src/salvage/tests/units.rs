@@ -31,7 +31,7 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Returns whether it is unchanged. The header may have one damaged byte.
+    /// The header may have one damaged byte.
     pub fn is_intact(&self, before: &BTreeMap<PathBuf, Vec<u8>>, after: &BTreeMap<PathBuf, Vec<u8>>) -> bool {
         let (Some(old), Some(new)) = (before.get(&self.path), after.get(&self.path)) else { return false };
         let wrong = old.iter().zip(new).take(self.header).filter(|(a, b)| a != b).count();
@@ -39,7 +39,6 @@ impl Unit {
     }
 }
 
-/// The units of all versions of each key, by sequence number.
 pub type Units = BTreeMap<Vec<u8>, BTreeMap<SequenceNumber, Vec<Unit>>>;
 
 fn blobs_of(kind: crate::base::EntryKind, value: &[u8], units: &mut Vec<Unit>) {
@@ -50,7 +49,7 @@ fn blobs_of(kind: crate::base::EntryKind, value: &[u8], units: &mut Vec<Unit>) {
     .unwrap();
 }
 
-/// Finds all units. If a version is in both a run and the log, the run counts.
+/// If a version is in both a run and the log, the run counts.
 pub fn find(sample: &Sample) -> Units {
     let vfs: Arc<dyn Vfs> = Arc::new(FaultVfs::of_files(Path::new(DIR), &sample.files));
     let runtime: Arc<dyn crate::platform::Runtime> = Arc::new(SystemRuntime::new());

@@ -32,7 +32,6 @@ fn contents(db: &Db) -> Contents {
     contents
 }
 
-/// Data in runs, memtables, blob files and streams, partly deleted.
 fn fill(db: &Db, round: u8) {
     let tree = db.tree("plain").unwrap();
     for i in 0..200_u32 {
@@ -71,7 +70,6 @@ fn a_checkpoint_is_a_database_of_its_own() {
     assert!(contents(&copy) == expected);
     assert_eq!(copy.snapshot().sequence(), sequence);
     assert_ne!(copy.version_of(sequence), version);
-    // Original and copy are independent: neither's deletes affect the other.
     fill(&copy, 3);
     copy.compact().unwrap();
     let (of_copy, of_db) = (contents(&copy), contents(&db));
@@ -108,8 +106,7 @@ fn what_is_there_is_not_written_over() {
     assert_eq!(vfs.list(Path::new("/other")).unwrap(), []);
 }
 
-/// After reopening, numbers continue above all possibly used ones, including those without a
-/// commit.
+/// Numbers continue above all that may have been used.
 #[test]
 fn a_checkpoint_after_a_reopening_has_the_last_number() {
     let vfs = mem();
@@ -145,7 +142,6 @@ fn under_full_load_a_checkpoint_is_the_state_at_a_commit() {
                     }
                     let mut batch = db.batch();
                     for key in 0..8_u64 {
-                        // One value in four goes to a blob file.
                         let value = round.to_be_bytes().repeat(if key.is_multiple_of(4) { 60 } else { 2 });
                         batch.put(&trees[(key % 2) as usize], [writer, key as u8], &value);
                         batch.put(&trees[0], [&[writer, 100][..], &(round % 500).to_be_bytes()].concat(), [7; 50]);

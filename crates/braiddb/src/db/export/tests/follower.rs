@@ -101,7 +101,6 @@ fn nothing_is_written_and_writes_are_refused() {
         drop(tree);
         db.close().unwrap();
     }
-    // A closed state is replaced.
     assert!(follower.refresh().unwrap().has_changed);
     assert_eq!(rows(&follower.db(), "t").len(), 2000);
     drop(follower);
@@ -155,7 +154,6 @@ fn files_that_are_not_named_any_more_are_let_go_of() {
         handles.push(vfs.handles());
     }
     let (early, late) = (handles[..20].iter().max().unwrap(), handles[40..].iter().max().unwrap());
-    // The owner's handles vary a little.
     assert!(*late <= early + 5, "{handles:?}");
 }
 
@@ -168,18 +166,12 @@ fn what_a_look_took_before_it_failed_is_shown_by_the_next() {
             tree.put([i], vec![i; value_len]).unwrap();
         }
     };
-    let news: [&dyn Fn(&Db); 4] = [
-        &|owner| put(owner, 1, 1),
-        // Large values.
-        &|owner| put(owner, 3, 5000),
-        // Several log segments.
-        &|owner| put(owner, 60, 700),
-        &|owner| {
+    let news: [&dyn Fn(&Db); 4] =
+        [&|owner| put(owner, 1, 1), &|owner| put(owner, 3, 5000), &|owner| put(owner, 60, 700), &|owner| {
             put(owner, 1, 5000);
             owner.flush().unwrap();
             put(owner, 2, 1);
-        },
-    ];
+        }];
     let mut failed = [0; 2];
     for (number, news) in news.iter().enumerate() {
         for (operation, times) in [Operation::Open, Operation::Read].into_iter().flat_map(|o| [(o, 1), (o, 2), (o, 50)])
@@ -251,7 +243,7 @@ fn a_superseded_state_that_is_kept_for_too_long_is_let_go_of() {
     assert_eq!(rows(&follower.db(), "t").len(), 2);
 }
 
-/// All values of a commit are its number, which reveals a torn state.
+/// All values of a commit are equal, which reveals a torn state.
 #[test]
 fn threads_that_write_flush_and_merge_are_followed_without_an_error() {
     let vfs = mem();
@@ -263,7 +255,6 @@ fn threads_that_write_flush_and_merge_are_followed_without_an_error() {
         let mut batch = owner.batch();
         for slot in 0..16u64 {
             let key = ((slot << 32) | ((slot * number) % 64)).to_be_bytes();
-            // Some are blobs.
             let value = [number.to_be_bytes().to_vec(), vec![slot as u8; if slot == 3 { 400 } else { 20 }]].concat();
             batch.put(&tree, slot.to_be_bytes(), &value).put(&tree, key, &value);
         }
@@ -295,7 +286,6 @@ fn threads_that_write_flush_and_merge_are_followed_without_an_error() {
             let shown = number(0);
             assert!(shown >= least.max(last), "{shown} is shown after {least} was told and {last} was shown");
             assert!((1..16).all(|slot| number(slot) == shown));
-            // The two keys of slot 0 are one.
             assert_eq!(tree.iter().map(|row| row.unwrap()).filter(|(_, v)| v[..8] == shown.to_be_bytes()).count(), 31);
             last = shown;
         }
@@ -422,7 +412,6 @@ fn what_was_added_to_a_blob_file_that_was_closed_is_there_when_the_file_is_gone(
     tree.put("early", [b'e'; 1000]).unwrap();
     owner.flush().unwrap();
     let follower = Follower::open_with(settings(Some(4)), &path, None).unwrap();
-    // More new runs than may be open.
     for round in 0..12u8 {
         tree.put([round], [round; 10]).unwrap();
         owner.flush().unwrap();

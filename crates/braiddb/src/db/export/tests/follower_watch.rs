@@ -41,7 +41,6 @@ fn watch_of_a_state_whose_log_is_gone_is_too_old_and_not_corruption() {
             assert!(matches!(error, Error::WatchTooOld { .. }), "round {round}: {error:?}");
         }
     }
-    // The present state's log exists.
     follower.refresh().unwrap();
     follower.db().watch(WatchOptions::new()).unwrap();
 }
@@ -58,7 +57,7 @@ fn watcher_whose_segment_is_used_again_is_too_old_and_not_corruption() {
     owner.sync().unwrap();
     let follower = Follower::open_with(settings, Path::new(DIR), None).unwrap();
     let mut watcher = follower.db().watch(WatchOptions::new().unsynced(true).after(after)).unwrap();
-    // The watcher has the segment open, but has read nothing of it.
+    // It has the segment open, but has read nothing of it.
     (1..6).for_each(|round| write_much(&owner, round * 1000));
     let error = watcher.try_next().unwrap_err();
     assert!(matches!(error, Error::WatchTooOld { .. }), "{error:?}");

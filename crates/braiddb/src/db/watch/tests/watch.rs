@@ -46,7 +46,6 @@ fn all(watcher: &mut Watcher) -> Vec<ChangeSet> {
     shown
 }
 
-/// Formats one line per commit.
 fn told(sets: &[ChangeSet]) -> Vec<String> {
     sets.iter().map(|set| set.changes.iter().map(line).collect::<Vec<_>>().join("; ")).collect()
 }
@@ -86,7 +85,6 @@ fn line(change: &Change) -> String {
     }
 }
 
-/// Makes every kind of change.
 fn do_everything(db: &Db) {
     let a = db.tree("a").unwrap();
     let many = db.multi_tree("many").unwrap();
@@ -145,7 +143,7 @@ fn everything_that_a_commit_can_do_is_shown_also_after_a_reopening() {
     let mut live = db.watch(WatchOptions::new()).unwrap();
     do_everything(&db);
     assert_eq!(told(&all(&mut live)), EVERYTHING);
-    // From the log alone, after a compaction rewrote all else.
+    // From the log alone.
     db.compact().unwrap();
     assert_eq!(told(&all(&mut db.watch(WatchOptions::new().resume(start)).unwrap())), EVERYTHING);
     db.close().unwrap();
@@ -559,7 +557,6 @@ fn ranges_that_meet_where_a_tree_ends_are_shown_of_both() {
     let of = |name: &str, start: &[u8], end: Option<&[u8]>| (name.to_owned(), start.to_vec(), end.map(<[u8]>::to_vec));
     assert_eq!(ranges(&all(&mut watcher)), [of("a", b"k", None), of("b", b"", None), of("c", b"", Some(b"m"))]);
     assert_eq!(ranges(&all(&mut second)), [of("b", b"", None)]);
-    // Clipped to the prefix.
     let mut of_prefix = db.watch(WatchOptions::new().tree(&trees[0]).prefix("k1")).unwrap();
     trees[0].delete_range(b"k0".as_slice()..b"k5".as_slice()).unwrap();
     trees[0].delete_range(b"k15".as_slice()..b"k18".as_slice()).unwrap();
@@ -586,7 +583,7 @@ fn who_waits_is_woken_by_commits_by_a_stop_and_by_a_close() {
             let mut batch = db.batch();
             batch.put(&tree, number.to_be_bytes(), b"x");
             let sequence = db.write(batch, durability).unwrap();
-            // Alternating, so that each wait is ended by a commit.
+            // Each wait is ended by a commit.
             if number.is_multiple_of(3) {
                 while sees.recv_timeout(Duration::from_secs(20)).unwrap() < sequence {}
             }
@@ -644,7 +641,6 @@ fn how_much_is_kept_is_remembered_and_what_is_too_old_goes() {
     };
     fill(&db);
     db.close().unwrap();
-    // Opening without a limit discards nothing.
     let db = open(settings()).unwrap();
     assert!(all(&mut db.watch(WatchOptions::new().after(0)).unwrap()).len() > 1000);
     db.close().unwrap();
