@@ -37,6 +37,7 @@ struct Level {
     nodes: Vec<Node>,
     /// Bytes after `prefix` where each node's heads begin; empty if all are zero.
     skips: Vec<u32>,
+    /// Anchors per head.
     stride: usize,
 }
 

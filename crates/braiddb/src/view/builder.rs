@@ -20,6 +20,7 @@ pub struct ViewBuilder {
     fill: usize,
     lanes: Vec<Lane>,
     anchor: Anchor,
+    /// Lane of the last key's newest version.
     chain_start: usize,
     pub(crate) last_key: Vec<u8>,
     last_sequence: SequenceNumber,

@@ -112,6 +112,7 @@ pub(super) struct Found<'g> {
     pub(super) place: Option<(usize, Position)>,
     /// The entry, if it is in the block already read and that block is read in place.
     pub(super) entry: Option<InPlace<'g>>,
+    /// Prefetched lanes, and the number of expected rows beyond the segment.
     pub(super) fetched: u32,
     pub(super) left: usize,
 }
