@@ -232,7 +232,7 @@ fn seeks_that_are_led_past_a_run_tell_of_the_view() {
     let record = view.layout.record_bytes;
     let mut refused = 0;
     for at in 0..record {
-        // The lane to add, or the new value of a free lane.
+        // Amounts to add to the byte; the last one makes it zero.
         for by in [1u8, 2, 3, 5, 8, 11, page[at].wrapping_neg()] {
             let mut forged = page.clone();
             forged[at] = forged[at].wrapping_add(by);

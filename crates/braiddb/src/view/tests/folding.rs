@@ -192,7 +192,7 @@ fn older_entries_may_be_folded_into_newer_ones() {
         world.sequence += 1;
         entries.push(world.new_entry(format!("{:04}", i % 200).into_bytes()));
     }
-    // Every third version of a key goes to the folded run, regardless of age.
+    // One entry in 41 goes to the folded run, regardless of age.
     let (new, old): (Vec<Owned>, Vec<Owned>) = entries.into_iter().partition(|e| e.sequence % 41 == 3);
     world.write_run(old, Vec::new());
     let view = world.build(&Bounds::default());
@@ -242,7 +242,6 @@ fn segments_left_half_empty_are_packed_anew() {
     let mut view = world.build(&Bounds::default());
     let mut packed = 0;
     for round in 1..25 {
-        // Each fold hits the same few groups until they have split often.
         let mut entries = Vec::new();
         for _ in 0..140 {
             world.sequence += 1;
