@@ -343,7 +343,7 @@ mod tests {
     use super::ends_within;
 
     #[test]
-    fn where_a_range_ends_is_told_without_the_key_it_ends_at() {
+    fn ends_within_without_end_key_matches_comparison() {
         let mut strings = vec![vec![]];
         for from in 0..40 {
             let longer = (1..4).map(|byte| [&strings[from][..], &[byte]].concat());

@@ -53,7 +53,7 @@ fn random(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn a_merge_shows_each_key_once_with_its_newest_entry_whichever_way_it_turns() {
+fn merge_in_both_directions_returns_newest_entry_of_each_key() {
     let mut state = 1;
     for _ in 0..200 {
         let mut model = std::collections::BTreeMap::<Vec<u8>, u64>::new();

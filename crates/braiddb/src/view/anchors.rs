@@ -323,14 +323,14 @@ mod tests {
     }
 
     #[test]
-    fn finds_among_spread_keys() {
+    fn anchors_of_spread_keys_find_segment() {
         for count in [0, 1, 2, 15, 16, 17, 255, 256, 257, 5000] {
             check((0..count).map(spread).collect(), &(10_000..11_000).map(spread).collect::<Vec<_>>());
         }
     }
 
     #[test]
-    fn finds_among_keys_that_tie() {
+    fn anchors_with_equal_heads_find_segment() {
         let mut separators = Vec::new();
         for tree in 0..3u32 {
             for i in 0..700 {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_among_runs_of_zeros_and_ones() {
+    fn anchors_with_repeated_bytes_find_segment() {
         let mut separators = Vec::new();
         for length in 1..40 {
             for byte in [0, 1, 0xff] {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn separators_out_of_order_are_refused() {
+    fn anchors_with_separators_out_of_order_are_refused() {
         assert!(AnchorsBuilder::new(b"").push(b"x").is_none());
         let mut builder = AnchorsBuilder::new(b"");
         builder.push(b"").unwrap();

@@ -118,7 +118,7 @@ mod tests {
     use crate::base::limits::MAX_INTERNAL_KEY_LEN;
 
     #[test]
-    fn bits_past_all_keys_have_numbers_past_all_of_theirs() {
+    fn bit_number_past_longest_key_exceeds_all_stored_bits() {
         let last = bit_number(MAX_INTERNAL_KEY_LEN - 1, 1);
         assert_eq!(last, MAX_INTERNAL_KEY_LEN as u32 * 8 - 1);
         for at in [MAX_INTERNAL_KEY_LEN, 1 << 29, 1 << 31, usize::MAX] {

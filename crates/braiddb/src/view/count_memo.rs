@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_told_of_that_range_alone() {
+    fn count_memo_after_put_returns_count_of_same_range_only() {
         for segments in [0, 64, 1_000_000] {
             let memo = CountMemo::new(segments);
             assert!(memo.resident_bytes() <= (64 * SHARES).max(32 * segments as usize));

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read() {
+    fn directory_written_and_decoded_is_unchanged() {
         let mut writer = DirectoryWriter::default();
         let mut separators = vec![Vec::new()];
         writer.push(5, b"ignored");

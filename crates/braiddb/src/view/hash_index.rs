@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_in_is_found_or_its_bucket_is_full() {
+    fn hash_index_after_insert_finds_key_or_full_bucket() {
         let shapes =
             [(1, 0, 1), (1, 65_535, 255), (3, 100, 27), (24, 8_000, 30), (32, 1, 1), (2, 8_000, 30), (1, 16_383, 255)];
         for ((runs, blocks, entries), has_spots) in shapes.into_iter().flat_map(|shape| [(shape, false), (shape, true)])
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_of_too_many_bits_are_refused() {
+    fn hash_index_with_too_many_position_bits_is_refused() {
         assert!(HashIndex::new(1000, &parts(2, 65_000, 255, true)).is_some());
         assert!(HashIndex::new(1000, &parts(5, 65_000, 255, true)).is_none());
     }

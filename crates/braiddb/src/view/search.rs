@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_each_place_among_keys_of_many_shapes() {
+    fn find_place_in_many_key_shapes_matches_sorted_list() {
         let random = &mut Random(7);
         let alphabets: [&[u8]; 5] = [&[0, 1], &[0xff, 0xfe, 0], b"abc", &[0, 0x80, 0xff], b"a"];
         for round in 0..3_000 {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn random_keys_need_no_bisection() {
+    fn find_place_in_random_keys_needs_no_bisection() {
         let random = &mut Random(9);
         for _ in 0..500 {
             let mut make = |_| (0..8).map(|_| random.next(256) as u8).collect::<Vec<u8>>();

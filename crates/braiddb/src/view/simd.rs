@@ -418,7 +418,7 @@ mod tests {
     /// Random bytes, not only valid differences: implementations must also agree on damaged
     /// segments.
     #[test]
-    fn twins_agree_on_any_bytes() {
+    fn simd_and_portable_on_any_bytes_agree() {
         let simd = Simd::detect();
         let state = &mut 1;
         for round in 0..20_000u32 {
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn twins_agree_on_words() {
+    fn simd_and_portable_on_words_agree() {
         let simd = Simd::detect();
         let state = &mut 3;
         for round in 0..5_000 {
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn twins_agree_on_anchor_nodes() {
+    fn simd_and_portable_on_anchor_nodes_agree() {
         let simd = Simd::detect();
         let state = &mut 2;
         for round in 0..5_000 {

@@ -67,7 +67,7 @@ fn read_all(world: &World, view: &Arc<View>) -> Result<Vec<Owned>> {
 }
 
 #[test]
-fn flipped_bits_are_found() {
+fn view_with_flipped_bit_returns_error_or_truth() {
     let mut world = small_world(2000);
     let view = world.build(&Bounds::default());
     let truth = read_all(&world, &view).unwrap();
@@ -99,7 +99,7 @@ fn flipped_bits_are_found() {
 
 /// Slightly changed anchors can still be valid anchors: only the checksum detects it.
 #[test]
-fn each_flipped_bit_behind_the_pages_is_refused_at_once() {
+fn view_open_with_flipped_bit_after_pages_fails() {
     let mut world = small_world(2010);
     let view = world.build(&Bounds::default());
     let file = world.ctx.vfs.open(view.path(), OpenMode::ReadWrite).unwrap();
@@ -122,7 +122,7 @@ fn each_flipped_bit_behind_the_pages_is_refused_at_once() {
 
 /// A run's own view is part of the run: its damage is the run's.
 #[test]
-fn damage_in_a_runs_own_view_is_the_runs() {
+fn view_embedded_in_run_with_damage_blames_run() {
     let mut world = World::new(2050);
     world.add_run(Shape::Hashed, 500, 1);
     let run = world.runs[0].clone();
@@ -144,7 +144,7 @@ fn damage_in_a_runs_own_view_is_the_runs() {
 }
 
 #[test]
-fn files_cut_short_are_refused() {
+fn view_open_of_truncated_file_fails() {
     let mut world = small_world(2100);
     let view = world.build(&Bounds::default());
     let file = world.ctx.vfs.open(view.path(), OpenMode::ReadWrite).unwrap();
@@ -160,7 +160,7 @@ fn files_cut_short_are_refused() {
 
 /// Wrong bytes with right checksums, as an attacker could write.
 #[test]
-fn forged_records_do_no_harm() {
+fn view_with_forged_records_does_not_panic() {
     let mut world = small_world(2200);
     let view = world.build(&Bounds::default());
     let file = world.ctx.vfs.open(view.path(), OpenMode::ReadWrite).unwrap();
@@ -203,7 +203,7 @@ fn forged_records_do_no_harm() {
 }
 
 #[test]
-fn a_bad_directory_or_footer_is_refused_whatever_it_says() {
+fn directory_of_random_bytes_is_refused_or_consistent() {
     let mut random = Random::new(2300);
     for _ in 0..20_000 {
         let bytes: Vec<u8> = (0..random.below(60)).map(|_| random.next_u64() as u8 & 0x8f).collect();
@@ -222,7 +222,7 @@ fn a_bad_directory_or_footer_is_refused_whatever_it_says() {
 /// A forged record can lead past a run's end at any lane. Then the view is reported as damaged, set
 /// aside and rebuilt.
 #[test]
-fn seeks_that_are_led_past_a_run_tell_of_the_view() {
+fn seek_with_forged_record_reports_view_damage() {
     let mut world = World::new(2400);
     world.add_run(Shape::Hashed, 12, 1);
     let view = world.build(&Bounds::default());

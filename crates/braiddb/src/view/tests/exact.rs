@@ -4,7 +4,7 @@ use crate::platform::fault_vfs::FaultVfs;
 use crate::view::bits::is_joined;
 
 #[test]
-fn places_to_the_byte_answer_as_a_sorted_list() {
+fn hash_index_with_direct_offsets_matches_sorted_list() {
     for (seed, runs, tombstones) in [(3000, 1, 0), (3001, 2, 0), (3002, 3, 1)] {
         let mut world = World::new(seed);
         world.ctx.vfs = Arc::new(FaultVfs::new(Path::new("/db")));
@@ -38,7 +38,7 @@ fn places_to_the_byte_answer_as_a_sorted_list() {
 }
 
 #[test]
-fn a_key_is_compared_with_its_two_parts() {
+fn is_joined_of_split_key_detects_any_difference() {
     let bytes: Vec<u8> = (0..100).map(|i| i as u8 ^ 0x5a).collect();
     for len in 4..70 {
         let key = &bytes[..len];
@@ -54,7 +54,7 @@ fn a_key_is_compared_with_its_two_parts() {
 }
 
 #[test]
-fn places_to_the_byte_are_read_from_the_cache_too() {
+fn hash_index_with_direct_offsets_reads_cached_blocks() {
     let mut world = World::new(3010);
     world.ctx.vfs = Arc::new(FaultVfs::new(Path::new("/db")));
     world.block_bytes = 4096;

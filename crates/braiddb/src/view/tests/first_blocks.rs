@@ -39,7 +39,7 @@ fn world(seed: u64, runs: &[usize]) -> (World, Arc<View>) {
 }
 
 #[test]
-fn seeks_learn_where_the_segments_of_the_run_begin_that_has_most() {
+fn first_blocks_of_dominant_run_are_learned_by_seeks() {
     for (seed, runs) in [(3100, &[1500][..]), (3101, &[60, 1500]), (3102, &[1500, 60])] {
         let (world, view) = world(seed, runs);
         let before = view.resident_bytes();
@@ -51,7 +51,7 @@ fn seeks_learn_where_the_segments_of_the_run_begin_that_has_most() {
 }
 
 #[test]
-fn where_no_run_has_most_nothing_is_learnt() {
+fn first_blocks_without_dominant_run_stay_unknown() {
     let (world, view) = world(3110, &[400; 4]);
     assert!(known_after_seeks(&world, &view) * 10 < view.directory.segments() as usize);
 }

@@ -15,7 +15,7 @@ impl World {
 }
 
 #[test]
-fn chains_of_folds_equal_views_that_were_built() {
+fn fold_repeated_many_times_equals_built_view() {
     let mut edited = 0;
     let mut merged = 0;
     for (i, shape) in Shape::ALL.into_iter().cycle().take(10).enumerate() {
@@ -42,7 +42,7 @@ fn chains_of_folds_equal_views_that_were_built() {
 }
 
 #[test]
-fn few_new_keys_cost_one_key_read_each() {
+fn fold_of_few_keys_reads_one_key_each() {
     let mut world = World::new(1100);
     for _ in 0..4 {
         world.add_run(Shape::Hashed, 2000, 0);
@@ -57,7 +57,7 @@ fn few_new_keys_cost_one_key_read_each() {
 
 /// Splits of a full segment would leave one half empty each.
 #[test]
-fn full_segments_are_packed_anew_if_many_would_be_split() {
+fn fold_into_full_segments_with_many_splits_repacks() {
     let mut world = World::new(1120);
     world.add_run(Shape::Hashed, 16_000, 0);
     let view = View::open_embedded(&world.ctx, &world.runs[0]).unwrap();
@@ -74,7 +74,7 @@ fn full_segments_are_packed_anew_if_many_would_be_split() {
 
 /// As many keys, but all past the last one, or too few to change most segments.
 #[test]
-fn full_segments_are_edited_if_few_would_be_split() {
+fn fold_into_full_segments_with_few_splits_edits() {
     let mut world = World::new(1130);
     world.add_run(Shape::Hashed, 16_000, 0);
     let view = View::open_embedded(&world.ctx, &world.runs[0]).unwrap();
@@ -97,7 +97,7 @@ fn full_segments_are_edited_if_few_would_be_split() {
 
 /// Versions of a key stay together, so these segments cannot be full, and merging would not help.
 #[test]
-fn views_that_cannot_be_packed_fuller_are_edited() {
+fn fold_into_unpackable_segments_edits() {
     for versions in [2, 5, 7, 11, 17, 19, 20, 21, 23, 31, 33, 39] {
         let mut world = World::new(1135);
         let mut entries = Vec::new();
@@ -123,7 +123,7 @@ fn views_that_cannot_be_packed_fuller_are_edited() {
 
 /// Regression: each older version in a long chain was searched for along the chain.
 #[test]
-fn a_long_chain_of_versions_is_read_once() {
+fn fold_into_long_version_chain_reads_it_once() {
     let mut world = World::new(1150);
     let versions = |world: &mut World, count: u64| {
         let mut entries = Vec::new();
@@ -143,7 +143,7 @@ fn a_long_chain_of_versions_is_read_once() {
 }
 
 #[test]
-fn keys_that_grow_are_appended_without_touching_the_rest() {
+fn fold_of_growing_keys_leaves_other_groups_untouched() {
     let mut world = World::new(1200);
     let mut next = 0u32;
     let mut append = |world: &mut World, count: u32| {
@@ -168,7 +168,7 @@ fn keys_that_grow_are_appended_without_touching_the_rest() {
 }
 
 #[test]
-fn a_range_tombstone_marks_what_it_covers_without_reading_it() {
+fn fold_of_range_tombstone_marks_stale_without_key_reads() {
     let mut world = World::new(1300);
     world.add_run(Shape::Numbered, 2000, 0);
     let view = world.build(&Bounds::default());
@@ -185,7 +185,7 @@ fn a_range_tombstone_marks_what_it_covers_without_reading_it() {
 }
 
 #[test]
-fn older_entries_may_be_folded_into_newer_ones() {
+fn fold_of_older_entries_equals_built_view() {
     let mut world = World::new(1400);
     let mut entries = Vec::new();
     for i in 0..600u32 {
@@ -202,7 +202,7 @@ fn older_entries_may_be_folded_into_newer_ones() {
 }
 
 #[test]
-fn folds_keep_to_the_bounds() {
+fn fold_with_bounds_excludes_keys_outside() {
     let mut world = World::new(1500);
     for _ in 0..3 {
         world.add_run(Shape::Hashed, 400, 1);
@@ -221,7 +221,7 @@ fn folds_keep_to_the_bounds() {
 }
 
 #[test]
-fn folding_nothing_copies_the_view() {
+fn fold_without_new_entries_copies_view() {
     let mut world = World::new(1600);
     world.add_run(Shape::Few, 300, 1);
     let view = world.build(&Bounds::default());
@@ -236,7 +236,7 @@ fn folding_nothing_copies_the_view() {
 }
 
 #[test]
-fn segments_left_half_empty_are_packed_anew() {
+fn fold_into_half_empty_segments_repacks() {
     let mut world = World::new(1700);
     world.add_run(Shape::Hashed, 3000, 0);
     let mut view = world.build(&Bounds::default());

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 /// A restarted batch looks its blocks up again: those in place may need another check.
 #[test]
-fn a_batch_that_begins_anew_keeps_no_block() {
+fn row_batch_after_restart_keeps_no_block() {
     let mut world = World::new(2100);
     world.ctx.vfs = Arc::new(FaultVfs::new(Path::new("/db")));
     world.block_bytes = 8192;
@@ -59,7 +59,7 @@ fn pass(cursor: &mut ViewCursor, batch: &mut RowBatch, rows: usize) {
 }
 
 #[test]
-fn rows_of_the_next_segment_are_asked_for_as_rows_are_passed() {
+fn seek_rows_with_expected_rows_prefetches_next_segment_gradually() {
     let (_world, mut cursor, rows) = plain_rows(2101);
     let mut batch = RowBatch::default();
     cursor.seek(&rows[0]).unwrap();
@@ -92,7 +92,7 @@ fn rows_of_the_next_segment_are_asked_for_as_rows_are_passed() {
 }
 
 #[test]
-fn what_an_interrupted_scan_wanted_is_asked_for() {
+fn row_batch_interrupt_prefetches_queued_rows() {
     let (_world, mut cursor, rows) = plain_rows(2102);
     let mut batch = RowBatch::default();
     cursor.seek(&rows[0]).unwrap();
@@ -108,7 +108,7 @@ fn what_an_interrupted_scan_wanted_is_asked_for() {
 }
 
 #[test]
-fn rows_that_are_merged_are_asked_for_at_once() {
+fn row_batch_to_merge_queues_no_prefetches() {
     let (_world, mut cursor, rows) = plain_rows(2103);
     let mut batch = RowBatch::to_merge();
     for at in [500, 1000, 1507, 2003, 2511] {
@@ -123,7 +123,7 @@ fn rows_that_are_merged_are_asked_for_at_once() {
 }
 
 #[test]
-fn views_of_every_shape_answer_as_a_sorted_list() {
+fn view_of_every_shape_matches_sorted_list() {
     let mut seed = 0;
     for shape in Shape::ALL {
         for (runs, count) in [(1, 0), (1, 1), (1, 33), (2, 40), (5, 60), (8, 50), (9, 30), (16, 40), (31, 10)] {
@@ -141,7 +141,7 @@ fn views_of_every_shape_answer_as_a_sorted_list() {
 }
 
 #[test]
-fn larger_views_answer_as_a_sorted_list() {
+fn view_with_many_segments_matches_sorted_list() {
     for (seed, shape) in [(100, Shape::Hashed), (101, Shape::Numbered)] {
         let mut world = World::new(seed);
         for _ in 0..7 {
@@ -154,7 +154,7 @@ fn larger_views_answer_as_a_sorted_list() {
 }
 
 #[test]
-fn each_run_has_its_own_view() {
+fn view_embedded_in_run_matches_sorted_list() {
     for (seed, shape) in Shape::ALL.into_iter().enumerate() {
         let mut world = World::new(200 + seed as u64);
         world.add_run(shape, 300, 2);
@@ -164,7 +164,7 @@ fn each_run_has_its_own_view() {
 }
 
 #[test]
-fn keys_outside_of_the_bounds_do_not_count() {
+fn view_with_bounds_excludes_keys_outside() {
     for (seed, shape) in Shape::ALL.into_iter().enumerate() {
         let mut world = World::new(300 + seed as u64);
         for _ in 0..5 {
@@ -187,7 +187,7 @@ fn keys_outside_of_the_bounds_do_not_count() {
 }
 
 #[test]
-fn long_chains_of_versions_go_on_in_continuation_segments() {
+fn version_chain_longer_than_segment_uses_continuations() {
     let mut world = World::new(400);
     for run in 0..4u64 {
         let mut entries = Vec::new();
@@ -210,7 +210,7 @@ fn long_chains_of_versions_go_on_in_continuation_segments() {
 }
 
 #[test]
-fn reads_compare_few_keys() {
+fn view_reads_compare_few_keys() {
     let mut world = World::new(500);
     for _ in 0..8 {
         let mut entries = Vec::new();
@@ -257,7 +257,7 @@ fn reads_compare_few_keys() {
 }
 
 #[test]
-fn range_tombstones_after_the_entries_mark_whole_segments() {
+fn range_tombstone_after_entries_marks_whole_segments() {
     let mut world = World::new(600);
     let (path, number) = world.new_file("run");
     let options = RunOptions {
@@ -289,7 +289,7 @@ fn range_tombstones_after_the_entries_mark_whole_segments() {
 }
 
 #[test]
-fn metas_come_back() {
+fn view_meta_encoded_and_decoded_is_unchanged() {
     let meta = ViewMeta {
         number: 300,
         file_id: u64::MAX,
@@ -312,14 +312,14 @@ fn metas_come_back() {
 }
 
 #[test]
-fn cursors_can_move_to_other_threads() {
+fn view_cursor_is_send() {
     fn is_send<T: Send + 'static>() {}
     is_send::<ViewCursor>();
     is_send::<Arc<View>>();
 }
 
 #[test]
-fn an_obsolete_view_goes_with_its_last_handle() {
+fn obsolete_view_after_last_drop_removes_file() {
     let mut world = World::new(700);
     world.add_run(Shape::Hashed, 10, 0);
     let view = world.build(&Bounds::default());
