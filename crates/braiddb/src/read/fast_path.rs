@@ -1,5 +1,5 @@
-//! Fast path for point lookups (ADR 0039): few instructions, no calls, no data-dependent loops, so
-//! that the processor overlaps the memory waits of consecutive gets.
+//! Fast path for point lookups (ADR 0039): few instructions, mostly without calls or data-dependent
+//! loops, so that the processor overlaps the memory waits of consecutive gets.
 //!
 //! Preconditions; a lookup that fails one returns [`FastGet::Unknown`], a miss:
 //! - Of the views below the memtables that may hold the key, the first has only newer entries than
@@ -16,7 +16,7 @@
 //! on a newly loaded state, for up to four keys of a group on the same state. With more misses the
 //! whole group takes the general path.
 //!
-//! INVARIANT F1: a result other than `Unknown` equals the general path's, for the same state and
+//! INVARIANT G1: a result other than `Unknown` equals the general path's, for the same state and
 //! sequence number, loaded in the order of R1 (`state.rs`). The contract is tested in
 //! `db/read/tests`, always against a `BTreeMap`:
 //! - `fast_path.rs` compares [`fast_get`] if it hits, `Tree::get`, `Tree::get_with`, and
