@@ -181,7 +181,7 @@ fn merged(db: &Db) {
 }
 
 #[test]
-fn what_is_loaded_is_dumped_again_as_it_was() {
+fn dump_of_loaded_database_equals_the_first_dump() {
     for (threads, compression) in [(0, Compression::Lz4), (2, Compression::None), (2, Compression::Zstd)] {
         let vfs = Arc::new(MemVfs::new());
         let db = everything(&vfs, threads);
@@ -260,7 +260,7 @@ fn is_nothing_left(vfs: &MemVfs) -> bool {
 }
 
 #[test]
-fn every_flipped_bit_is_refused_and_leaves_nothing() {
+fn load_of_dump_with_flipped_bit_fails_and_leaves_nothing() {
     let (vfs, dumped) = small();
     for at in 0..dumped.len() {
         let mut flipped = dumped.clone();
@@ -276,7 +276,7 @@ fn every_flipped_bit_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn a_dump_cut_short_anywhere_is_refused_and_so_is_one_with_more_behind_it() {
+fn load_of_truncated_or_extended_dump_fails() {
     let (vfs, dumped) = small();
     for len in 0..dumped.len() {
         check_dump(&mut &dumped[..len]).unwrap_err();
@@ -307,7 +307,7 @@ fn frames(dump: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn frames_that_are_missing_or_in_another_place_are_refused() {
+fn load_of_dump_with_missing_or_moved_frames_fails() {
     let (vfs, dumped) = small();
     let frames = frames(&dumped);
     assert!(frames.len() >= 5, "header, catalog, two trees, end");
@@ -322,7 +322,7 @@ fn frames_that_are_missing_or_in_another_place_are_refused() {
 }
 
 #[test]
-fn a_dump_of_a_newer_version_or_of_unknown_frames_is_not_called_damaged() {
+fn load_of_dump_from_newer_version_is_unsupported() {
     let (vfs, dumped) = small();
     let resealed = |change: &dyn Fn(&mut [u8])| {
         let mut bytes = dumped.clone();
@@ -349,7 +349,7 @@ fn a_dump_of_a_newer_version_or_of_unknown_frames_is_not_called_damaged() {
 }
 
 #[test]
-fn a_directory_with_something_in_it_is_left_as_it_is() {
+fn load_into_nonempty_directory_leaves_it_unchanged() {
     let (vfs, dumped) = small();
     load(&vfs, &dumped).unwrap();
     let before = vfs.list(Path::new("/to")).unwrap().len();
@@ -379,7 +379,7 @@ impl Read for Failing {
 }
 
 #[test]
-fn threads_end_when_the_dump_cannot_be_written_or_read_on() {
+fn dump_and_load_after_io_error_end_their_threads() {
     let vfs = Arc::new(MemVfs::new());
     let db = everything(&vfs, 2);
     let len = dump(&db).len();
@@ -397,7 +397,7 @@ fn threads_end_when_the_dump_cannot_be_written_or_read_on() {
 }
 
 #[test]
-fn a_dump_is_of_one_commit_while_others_write() {
+fn dump_under_concurrent_writes_is_one_commit() {
     let vfs = Arc::new(MemVfs::new());
     let db = builder(&vfs, 2).open("/from").unwrap();
     let (a, b) = (db.tree("a").unwrap(), db.tree("b").unwrap());
@@ -431,7 +431,7 @@ fn a_dump_is_of_one_commit_while_others_write() {
 }
 
 #[test]
-fn damage_is_told_with_the_keys_and_makes_no_dump() {
+fn dump_of_damaged_database_fails_and_names_keys() {
     let vfs = Arc::new(MemVfs::new());
     let db = builder(&vfs, 0).compression(Compression::None).open("/from").unwrap();
     let tree = db.tree("t").unwrap();
@@ -454,7 +454,7 @@ fn damage_is_told_with_the_keys_and_makes_no_dump() {
 
 /// A frame ended between operands and their base, and the base went to another lane.
 #[test]
-fn a_large_tree_of_operands_is_loaded_by_several_lanes() {
+fn load_of_large_tree_of_operands_uses_several_lanes() {
     let vfs = Arc::new(MemVfs::new());
     // Without flushes, merges cannot turn operands into values.
     let from = Builder(Settings { memory: 256 << 20, memtable_bytes: Some(64 << 20), ..builder(&vfs, 2).0 });
@@ -479,7 +479,7 @@ fn a_large_tree_of_operands_is_loaded_by_several_lanes() {
 }
 
 #[test]
-fn a_large_tree_is_loaded_by_several_lanes() {
+fn load_of_large_tree_uses_several_lanes() {
     let vfs = Arc::new(MemVfs::new());
     let db = builder(&vfs, 2).open("/from").unwrap();
     let tree = db.tree("t").unwrap();

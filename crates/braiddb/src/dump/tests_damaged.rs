@@ -26,7 +26,7 @@ fn incompressible(len: usize) -> Vec<u8> {
 
 /// One damaged block used to make the dump fail.
 #[test]
-fn dump_that_skips_damage_names_each_gap_and_loads() {
+fn dump_with_skipped_damage_names_gaps_and_loads() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = Db::open_with(settings(&vfs), Path::new(DIR)).unwrap();
     let tree = db.tree("t").unwrap();

@@ -20,7 +20,7 @@ fn ends(tree: &Tree) -> Vec<(Vec<u8>, Option<u128>)> {
 }
 
 #[test]
-fn load_of_a_dump_keeps_the_ends_of_records() {
+fn load_of_dump_keeps_expiry_times() {
     let (clock, vfs) = (Clock::new(), mem());
     let settings = || Settings { runtime: Arc::clone(&clock) as Arc<dyn Runtime>, ..small(&vfs) };
     let from = Db::open_with(settings(), Path::new("/from")).unwrap();

@@ -18,7 +18,7 @@ fn load_from(vfs: &Arc<dyn Vfs>, dump: &[u8], bad_operands: bool) -> Result<Load
 }
 
 #[test]
-fn dump_of_a_record_that_fails_names_it_and_goes_on() {
+fn dump_of_failing_record_names_it_and_continues() {
     for threads in [0, 2] {
         let vfs = mem();
         let settings = crate::db::Settings { background_threads: threads, ..small(&vfs) };

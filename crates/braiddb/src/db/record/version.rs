@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_version_has_one_text() {
+    fn version_has_exactly_one_text() {
         let mut number = 1_u64;
         for _ in 0..2000 {
             number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(7);

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn tag_drawn_again_for_same_number_changes_its_version_and_no_earlier_one() {
+    fn tag_drawn_again_changes_only_later_versions() {
         let mut tags = with_tags(2);
         let before: Vec<Version> = (0..30).map(|commit| tags.of(commit)).collect();
         tags.begin(20, &SystemRuntime::new());
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_decoded_from_their_bytes_are_equal_and_no_prefix_passes() {
+    fn tags_round_trip_and_refuse_truncated_bytes() {
         for count in [0, 1, 3, 200] {
             let tags = with_tags(count);
             let bytes = tags.encode();
@@ -135,7 +135,7 @@ mod tests {
 
     /// Otherwise the version of a lost commit could become valid again.
     #[test]
-    fn tags_past_the_limit_are_merged_under_a_new_tag() {
+    fn tags_past_the_limit_merge_under_a_new_tag() {
         let tags = with_tags(TAGS_MAX as u64);
         let mut merged = tags.clone();
         merged.begin(1 << 40, &SystemRuntime::new());

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_comes_back_from_bytes_and_text_and_no_other_passes() {
+    fn token_round_trips_through_bytes_and_text_and_refuses_changes() {
         let token = ResumeToken { incarnation: 7 << 40, sequence: 91, epoch: 3, lsn: 1 << 33, is_synced: true };
         let (bytes, text) = (token.to_bytes(), token.to_string());
         assert_eq!(ResumeToken::from_bytes(&bytes).unwrap(), token);

@@ -41,7 +41,7 @@ struct Totals {
 }
 
 #[test]
-fn salvage_of_damaged_databases_returns_what_is_intact_and_nothing_else() {
+fn salvage_of_random_damage_returns_intact_records_and_no_others() {
     let mut totals: BTreeMap<Way, Totals> = BTreeMap::new();
     let count = (DATABASES as f64 * volume()).ceil() as u64;
     let only = std::env::var("BRAIDDB_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -200,7 +200,7 @@ impl Case<'_> {
 }
 
 #[test]
-fn sample_that_is_not_damaged_comes_out_whole() {
+fn salvage_of_intact_database_returns_everything() {
     for seed in 500..506 {
         let sample = sample::make(seed, 6);
         let mut totals = Totals::default();

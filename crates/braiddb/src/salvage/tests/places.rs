@@ -97,7 +97,7 @@ fn flip(files: &mut Files, path: &Path, at: usize) {
 }
 
 #[test]
-fn salvage_of_run_with_damaged_block_loses_that_block_alone() {
+fn salvage_of_damaged_block_loses_only_that_block() {
     let mut files = make(|db| {
         fill(db, 0..500, "value");
         db.flush().unwrap();
@@ -119,7 +119,7 @@ fn salvage_of_run_with_damaged_block_loses_that_block_alone() {
 }
 
 #[test]
-fn salvage_of_lost_newer_version_returns_no_older_one() {
+fn salvage_of_lost_newer_version_withholds_older_one() {
     // A newer run deletes every third key.
     let mut files = make(|db| {
         fill(db, 0..300, "old");
@@ -147,7 +147,7 @@ fn salvage_of_lost_newer_version_returns_no_older_one() {
 }
 
 #[test]
-fn salvage_of_log_with_damaged_record_returns_commits_before_and_after_it() {
+fn salvage_of_damaged_log_record_returns_all_other_commits() {
     let mut files = make(|db| fill(db, 0..50, "value"));
     let groups = records(&files);
     let (path, at, len) = groups[groups.len() - 20].clone();
@@ -164,7 +164,7 @@ fn salvage_of_log_with_damaged_record_returns_commits_before_and_after_it() {
 }
 
 #[test]
-fn salvage_of_log_with_damaged_header_byte_loses_nothing() {
+fn salvage_of_damaged_log_header_byte_loses_nothing() {
     let intact = make(|db| fill(db, 0..50, "value"));
     let (path, ..) = records(&intact)[0].clone();
     for at in [3, 40, 70, 110, 130] {
@@ -180,7 +180,7 @@ fn salvage_of_log_with_damaged_header_byte_loses_nothing() {
 }
 
 #[test]
-fn salvage_without_manifest_and_current_returns_all_records_and_says_so() {
+fn salvage_without_manifest_returns_all_records_and_reports_it() {
     let mut files = make(|db| {
         fill(db, 0..300, "old");
         db.flush().unwrap();
@@ -200,7 +200,7 @@ fn salvage_without_manifest_and_current_returns_all_records_and_says_so() {
 /// run's tail, the new database was refused: "a record has the number of a commit that is not in
 /// the dump".
 #[test]
-fn salvage_of_newest_run_without_tail_and_manifest_returns_its_records() {
+fn salvage_of_run_without_tail_and_manifest_returns_its_records() {
     let mut files = make(|db| {
         fill(db, 0..50, "old");
         db.flush().unwrap();
@@ -218,7 +218,7 @@ fn salvage_of_newest_run_without_tail_and_manifest_returns_its_records() {
 }
 
 #[test]
-fn salvage_of_record_with_lost_value_names_it() {
+fn salvage_of_lost_value_names_the_record() {
     let mut files = make(|db| {
         fill(db, 0..10, "small");
         db.tree("t").unwrap().put(key(20), Random(1).bytes(5000)).unwrap();
@@ -243,7 +243,7 @@ fn salvage_of_record_with_lost_value_names_it() {
 }
 
 #[test]
-fn salvage_of_trees_with_lost_names_gives_them_names() {
+fn salvage_of_trees_with_lost_names_generates_names() {
     let mut files = make(|db| {
         fill(db, 0..10, "value");
         let pairs = db.multi_tree("pairs").unwrap();
@@ -278,7 +278,7 @@ fn salvage_of_open_database_is_refused() {
 }
 
 #[test]
-fn salvage_that_fails_leaves_nothing_or_what_does_not_open() {
+fn failed_salvage_leaves_nothing_or_a_directory_that_does_not_open() {
     let files = make(|db| {
         fill(db, 0..300, "value");
         db.flush().unwrap();

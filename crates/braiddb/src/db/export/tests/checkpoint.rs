@@ -49,7 +49,7 @@ fn fill(db: &Db, round: u8) {
 }
 
 #[test]
-fn a_checkpoint_is_a_database_of_its_own() {
+fn checkpoint_is_an_independent_database() {
     let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     for round in 0..3 {
@@ -79,7 +79,7 @@ fn a_checkpoint_is_a_database_of_its_own() {
 }
 
 #[test]
-fn an_empty_database_has_a_checkpoint_too() {
+fn checkpoint_of_empty_database_is_empty() {
     let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     assert_eq!(db.checkpoint(COPY).unwrap(), 0);
@@ -87,7 +87,7 @@ fn an_empty_database_has_a_checkpoint_too() {
 }
 
 #[test]
-fn what_is_there_is_not_written_over() {
+fn checkpoint_into_nonempty_directory_fails() {
     let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     fill(&db, 0);
@@ -108,7 +108,7 @@ fn what_is_there_is_not_written_over() {
 
 /// Numbers continue above all that may have been used.
 #[test]
-fn a_checkpoint_after_a_reopening_has_the_last_number() {
+fn checkpoint_after_reopen_has_last_sequence_number() {
     let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     fill(&db, 0);
@@ -121,7 +121,7 @@ fn a_checkpoint_after_a_reopening_has_the_last_number() {
 
 /// Each commit writes its number to all its keys, which reveals a state between commits.
 #[test]
-fn under_full_load_a_checkpoint_is_the_state_at_a_commit() {
+fn checkpoint_under_concurrent_writes_is_one_commit() {
     let vfs = mem();
     let settings = Settings { background_threads: 2, memory: 8 << 20, ..small(&vfs) };
     let db = open(settings.clone()).unwrap();
@@ -196,7 +196,7 @@ fn check_state(settings: &Settings, dir: &str, sequence: u64) {
 /// the copy's last commit. The run became visible once the copy reached that number, and hid the
 /// copy's own commits.
 #[test]
-fn a_load_that_comes_while_a_copy_is_begun_is_not_above_its_last_commit() {
+fn checkpoint_during_bulk_load_has_no_run_above_its_last_commit() {
     let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     let (plain, loaded) = (db.tree("plain").unwrap(), db.tree("loaded").unwrap());

@@ -40,7 +40,7 @@ fn rows(db: &Db, tree: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 #[test]
-fn a_state_stays_as_it_is_and_the_next_has_what_was_committed_since() {
+fn follower_state_is_immutable_and_refresh_has_new_commits() {
     let vfs = mem();
     let owner = open(small(&vfs)).unwrap();
     let tree = owner.tree("t").unwrap();
@@ -76,7 +76,7 @@ fn a_state_stays_as_it_is_and_the_next_has_what_was_committed_since() {
 }
 
 #[test]
-fn nothing_is_written_and_writes_are_refused() {
+fn follower_writes_nothing_and_refuses_writes() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let owner = open(small(&fault(&vfs))).unwrap();
     for i in 0..2000u32 {
@@ -108,7 +108,7 @@ fn nothing_is_written_and_writes_are_refused() {
 }
 
 #[test]
-fn where_there_is_no_database_there_is_none_to_follow() {
+fn follower_of_missing_database_fails() {
     let vfs = mem();
     assert!(follow(small(&vfs)).unwrap_err().is_not_found());
     vfs.create_dir_all(Path::new(DIR)).unwrap();
@@ -117,7 +117,7 @@ fn where_there_is_no_database_there_is_none_to_follow() {
 }
 
 #[test]
-fn damage_is_told_and_the_state_of_before_kept() {
+fn refresh_of_damaged_database_fails_and_keeps_state() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let owner = open(small(&fault(&vfs))).unwrap();
     let tree = owner.tree("t").unwrap();
@@ -135,7 +135,7 @@ fn damage_is_told_and_the_state_of_before_kept() {
 
 /// A follower closes files that are no longer named.
 #[test]
-fn files_that_are_not_named_any_more_are_let_go_of() {
+fn follower_closes_unnamed_files() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let owner = open(Settings { read_in_place: false, ..small(&fault(&vfs)) }).unwrap();
     let follower = follow(Settings { read_in_place: false, ..small(&fault(&vfs)) }).unwrap();
@@ -159,7 +159,7 @@ fn files_that_are_not_named_any_more_are_let_go_of() {
 
 /// Records taken by a refresh that fails are in the state of the next successful one.
 #[test]
-fn what_a_look_took_before_it_failed_is_shown_by_the_next() {
+fn refresh_after_failed_refresh_has_its_records() {
     let put = |owner: &Db, rows: u8, value_len: usize| {
         let tree = owner.tree("t").unwrap();
         for i in 0..rows {
@@ -211,7 +211,7 @@ fn what_a_look_took_before_it_failed_is_shown_by_the_next() {
 }
 
 #[test]
-fn a_superseded_state_that_is_kept_for_too_long_is_let_go_of() {
+fn superseded_state_past_age_limit_is_closed() {
     let (vfs, clock) = (mem(), Clock::new());
     let owner = open(small(&vfs)).unwrap();
     let tree = owner.tree("t").unwrap();
@@ -245,7 +245,7 @@ fn a_superseded_state_that_is_kept_for_too_long_is_let_go_of() {
 
 /// All values of a commit are equal, which reveals a torn state.
 #[test]
-fn threads_that_write_flush_and_merge_are_followed_without_an_error() {
+fn follower_of_concurrent_writer_sees_one_commit_without_errors() {
     let vfs = mem();
     let settings = Settings { background_threads: 2, compression: Compression::None, ..small(&vfs) };
     let owner = open(settings.clone()).unwrap();
@@ -296,7 +296,7 @@ fn threads_that_write_flush_and_merge_are_followed_without_an_error() {
 
 /// Commits after a load are never visible without it.
 #[test]
-fn loads_are_followed_in_their_place() {
+fn follower_of_bulk_load_sees_it_before_later_commits() {
     let vfs = mem();
     let settings = Settings { background_threads: 2, ..small(&vfs) };
     let owner = open(settings.clone()).unwrap();
@@ -328,7 +328,7 @@ fn loads_are_followed_in_their_place() {
 
 /// An unfinished restore is no database.
 #[test]
-fn what_a_restore_has_not_finished_is_not_followed() {
+fn follower_of_unfinished_restore_fails() {
     let vfs = mem();
     open(small(&vfs)).unwrap().close().unwrap();
     assert!(follow(small(&vfs)).is_ok());
@@ -338,7 +338,7 @@ fn what_a_restore_has_not_finished_is_not_followed() {
 
 /// A state has its files open, including those of new log records, after they are removed.
 #[test]
-fn large_values_of_the_log_stay_readable_when_their_file_goes() {
+fn follower_reads_large_values_after_blob_file_is_removed() {
     let vfs = mem();
     let owner = open(Settings { blob_threshold: 100, ..small(&vfs) }).unwrap();
     let tree = owner.tree("t").unwrap();
@@ -363,7 +363,7 @@ fn large_values_of_the_log_stay_readable_when_their_file_goes() {
 
 /// Another incarnation in the same place has equal file numbers with other contents.
 #[test]
-fn a_copy_that_takes_the_place_of_the_database_is_followed_as_another() {
+fn follower_of_replaced_database_sees_the_new_one() {
     let vfs = mem();
     let owner = open(small(&vfs)).unwrap();
     let tree = owner.tree("t").unwrap();
@@ -394,7 +394,7 @@ fn a_copy_that_takes_the_place_of_the_database_is_followed_as_another() {
 /// at the next refresh, and the file is removed before they are read.
 #[cfg(any(unix, windows))]
 #[test]
-fn what_was_added_to_a_blob_file_that_was_closed_is_there_when_the_file_is_gone() {
+fn follower_reads_growth_of_closed_blob_file_after_removal() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("db");
     let vfs: Arc<dyn Vfs> = Arc::new(SystemVfs::new());

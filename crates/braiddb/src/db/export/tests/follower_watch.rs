@@ -26,7 +26,7 @@ fn write_much(db: &Db, from: u64) {
 /// A follower's state read the log by its older manifest, whose segments were gone. That was
 /// reported as corruption.
 #[test]
-fn watch_of_a_state_whose_log_is_gone_is_too_old_and_not_corruption() {
+fn watch_of_follower_state_without_log_is_too_old() {
     let settings = settings();
     let owner = open(settings.clone()).unwrap();
     write_much(&owner, 0);
@@ -48,7 +48,7 @@ fn watch_of_a_state_whose_log_is_gone_is_too_old_and_not_corruption() {
 /// The writer reused a segment's file between two reads, and the watcher found no valid record in
 /// it.
 #[test]
-fn watcher_whose_segment_is_used_again_is_too_old_and_not_corruption() {
+fn watch_of_reused_segment_is_too_old() {
     let settings = settings();
     let owner = open(settings.clone()).unwrap();
     write_much(&owner, 0);

@@ -52,7 +52,7 @@ fn files(vfs: &Arc<dyn Vfs>, extension: &str) -> usize {
 }
 
 #[test]
-fn a_load_is_there_at_once_whole_and_after_reopening() {
+fn bulk_load_is_visible_whole_and_after_reopen() {
     for background_threads in [0, 2] {
         let vfs = mem();
         let settings = || Settings { background_threads, ..small(&vfs) };
@@ -80,7 +80,7 @@ fn a_load_is_there_at_once_whole_and_after_reopening() {
 }
 
 #[test]
-fn a_load_supersedes_what_is_in_memory_and_in_runs_and_not_what_comes_after() {
+fn bulk_load_supersedes_earlier_commits_only() {
     for background_threads in [0, 2] {
         for flush_before in [false, true] {
             let vfs = mem();
@@ -144,7 +144,7 @@ fn a_load_supersedes_what_is_in_memory_and_in_runs_and_not_what_comes_after() {
 }
 
 #[test]
-fn disorder_is_told_and_leaves_nothing_behind() {
+fn bulk_load_out_of_order_fails_and_leaves_nothing() {
     for background_threads in [0, 2] {
         let vfs = mem();
         let db = open(Settings { background_threads, ..small(&vfs) }).unwrap();
@@ -175,7 +175,7 @@ fn disorder_is_told_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn transactions_that_have_read_of_its_range_do_not_commit() {
+fn transaction_that_read_a_loaded_range_conflicts() {
     let vfs = mem();
     let db = open(Settings { exclusive_wait_ns: 1_000_000, ..small(&vfs) }).unwrap();
     let tree = db.tree("t").unwrap();
@@ -210,7 +210,7 @@ fn transactions_that_have_read_of_its_range_do_not_commit() {
 }
 
 #[test]
-fn values_expire_as_those_of_puts_and_pairs_are_pairs() {
+fn bulk_load_values_expire_and_pairs_are_pairs() {
     let vfs = mem();
     let clock = Clock::new();
     let settings = || Settings { runtime: Arc::<Clock>::clone(&clock), ..small(&vfs) };
@@ -238,7 +238,7 @@ fn values_expire_as_those_of_puts_and_pairs_are_pairs() {
 }
 
 #[test]
-fn trees_that_go_and_databases_that_close_refuse_a_load() {
+fn bulk_load_into_dropped_tree_or_closed_database_fails() {
     for background_threads in [0, 2] {
         let vfs = mem();
         let settings = || Settings { background_threads, ..small(&vfs) };
@@ -271,7 +271,7 @@ fn trees_that_go_and_databases_that_close_refuse_a_load() {
 
 /// A crash used to lose the log's tail with commits before a load, but not the load.
 #[test]
-fn a_crash_that_keeps_a_load_keeps_all_commits_before_it() {
+fn crash_after_bulk_load_keeps_all_earlier_commits() {
     for threads in [0, 2] {
         check_a_crash_after_a_load(threads);
     }
@@ -347,7 +347,7 @@ fn with_threads(vfs: &FaultVfs, background_threads: usize) -> Settings {
 }
 
 #[test]
-fn each_failure_leaves_nothing_or_an_unknown_outcome() {
+fn failed_bulk_load_leaves_nothing_or_unknown_outcome() {
     for threads in [0, 2] {
         check_each_failure(threads);
     }
@@ -389,7 +389,7 @@ fn check_each_failure(threads: usize) {
 }
 
 #[test]
-fn loads_and_writers_of_one_range_get_on() {
+fn bulk_loads_beside_writers_of_their_range_succeed() {
     let vfs = mem();
     let db = open(Settings { background_threads: 2, ..small(&vfs) }).unwrap();
     let tree = db.tree("t").unwrap();
@@ -438,7 +438,7 @@ fn shuffled(count: u32) -> impl Iterator<Item = u32> {
 }
 
 #[test]
-fn records_in_any_order_are_sorted_in_little_memory_and_the_last_of_a_key_counts() {
+fn unsorted_load_in_little_memory_keeps_last_record_of_each_key() {
     for (background_threads, memory) in [(0, Some(4 << 20)), (0, Some(64 << 10)), (2, None)] {
         let vfs = mem();
         let db = open(Settings { background_threads, ..small(&vfs) }).unwrap();
@@ -469,7 +469,7 @@ fn records_in_any_order_are_sorted_in_little_memory_and_the_last_of_a_key_counts
 /// A reader with an older read state and a newer sequence number saw commits after the load, but
 /// not the load.
 #[test]
-fn who_has_the_state_before_a_load_sees_nothing_that_comes_after_it() {
+fn read_state_before_bulk_load_has_no_later_commit() {
     for is_empty in [false, true] {
         let vfs = mem();
         let db = open(small(&vfs)).unwrap();
@@ -487,7 +487,7 @@ fn who_has_the_state_before_a_load_sees_nothing_that_comes_after_it() {
 }
 
 #[test]
-fn watchers_are_told_of_a_load_and_followers_show_it() {
+fn bulk_load_is_a_gap_for_watchers_and_visible_to_followers() {
     let vfs = mem();
     let db = open(Settings { log_retention_bytes: Some(1 << 20), ..small(&vfs) }).unwrap();
     let tree = db.tree("t").unwrap();
@@ -518,7 +518,7 @@ fn watchers_are_told_of_a_load_and_followers_show_it() {
 
 /// The gap in a multi-tree had encoded pairs instead of keys.
 #[test]
-fn watchers_are_told_of_keys_of_pairs_that_are_loaded() {
+fn bulk_load_of_pairs_is_a_gap_of_user_keys() {
     let db = open(small(&mem())).unwrap();
     let pairs = db.multi_tree("pairs").unwrap();
     let all = db.watch(WatchOptions::new().multi_tree(&pairs)).unwrap();
@@ -539,7 +539,7 @@ fn watchers_are_told_of_keys_of_pairs_that_are_loaded() {
 
 /// Otherwise a crash would keep the load and lose earlier commits.
 #[test]
-fn what_did_not_go_to_the_log_is_flushed_before_a_load() {
+fn bulk_load_after_commits_without_wal_flushes_them() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(Settings { durability: Durability::None, ..small(&fault(&vfs)) }).unwrap();
     let tree = db.tree("t").unwrap();

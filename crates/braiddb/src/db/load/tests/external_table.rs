@@ -49,7 +49,7 @@ fn check(db: &Db, parts: &[(Range<u32>, u8)]) {
 }
 
 #[test]
-fn many_tables_are_taken_in_at_once_and_outlive_their_first_names() {
+fn ingest_of_many_tables_outlives_their_files() {
     for background_threads in [0, 2] {
         let vfs = mem();
         let settings = || Settings { background_threads, ..small(&vfs) };
@@ -98,7 +98,7 @@ fn many_tables_are_taken_in_at_once_and_outlive_their_first_names() {
 }
 
 #[test]
-fn what_is_no_table_for_the_tree_is_refused_and_nothing_is_left() {
+fn ingest_of_invalid_table_fails_and_leaves_nothing() {
     let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     let (tree, other) = (db.tree("t").unwrap(), db.tree("other").unwrap());
@@ -160,7 +160,7 @@ fn what_is_no_table_for_the_tree_is_refused_and_nothing_is_left() {
 }
 
 #[test]
-fn an_ingest_that_fails_leaves_nothing_or_an_unknown_outcome() {
+fn failed_ingest_leaves_nothing_or_unknown_outcome() {
     each_failure(|operation, kind, after| {
         let faults = FaultVfs::new(Path::new(DIR));
         let vfs = fault(&faults);
@@ -189,7 +189,7 @@ fn an_ingest_that_fails_leaves_nothing_or_an_unknown_outcome() {
 }
 
 #[test]
-fn ranges_are_estimated_divided_exported_and_clipped() {
+fn ranges_can_be_estimated_divided_and_exported() {
     let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     let (tree, other) = (db.tree("t").unwrap(), db.tree("other").unwrap());

@@ -136,7 +136,7 @@ const EVERYTHING: [&str; 17] = [
 ];
 
 #[test]
-fn everything_that_a_commit_can_do_is_shown_also_after_a_reopening() {
+fn watcher_returns_every_kind_of_change_also_after_reopen() {
     let vfs = mem();
     let db = open(Settings { log_segment_bytes: 1 << 20, ..keeping(&vfs, 64 << 20) }).unwrap();
     let start = db.watch(WatchOptions::new()).unwrap().token();
@@ -156,7 +156,7 @@ fn everything_that_a_commit_can_do_is_shown_also_after_a_reopening() {
 
 /// A failed read or open returns an error, and later calls return each commit once.
 #[test]
-fn what_cannot_be_read_is_an_error_and_shown_once_it_can() {
+fn watcher_after_read_error_returns_each_commit_once() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(Settings { memtable_bytes: Some(64 << 10), ..keeping(&fault(&vfs), 64 << 20) }).unwrap();
     let start = db.watch(WatchOptions::new()).unwrap().token();
@@ -195,7 +195,7 @@ fn what_cannot_be_read_is_an_error_and_shown_once_it_can() {
 }
 
 #[test]
-fn a_tree_and_a_prefix_are_all_that_is_shown_of_who_asks_for_them() {
+fn watcher_of_tree_and_prefix_returns_only_their_changes() {
     let vfs = mem();
     let db = open(keeping(&vfs, 1 << 20)).unwrap();
     let (a, b) = (db.tree("a").unwrap(), db.tree("b").unwrap());
@@ -278,7 +278,7 @@ fn contents(db: &Db) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 #[test]
-fn a_follower_that_is_killed_and_resumed_sees_each_commit_once_in_order() {
+fn killed_and_resumed_watcher_returns_each_commit_once_in_order() {
     for seed in 0..12 {
         let mut random = Random(seed);
         let vfs = FaultVfs::new(Path::new(DIR));
@@ -328,7 +328,7 @@ fn a_follower_that_is_killed_and_resumed_sees_each_commit_once_in_order() {
 }
 
 #[test]
-fn what_is_not_in_the_log_any_more_is_an_error_and_never_skipped() {
+fn watcher_below_log_floor_is_too_old_and_skips_nothing() {
     for bytes in [0, 64 << 10] {
         let vfs = mem();
         let db = open(keeping(&vfs, bytes)).unwrap();
@@ -373,7 +373,7 @@ fn what_is_not_in_the_log_any_more_is_an_error_and_never_skipped() {
 }
 
 #[test]
-fn values_in_blob_files_are_told_as_long_as_the_log_is_kept_and_then_their_space_comes_back() {
+fn blob_values_are_kept_for_watchers_as_long_as_the_log() {
     let vfs = mem();
     let blob_bytes = || -> u64 {
         vfs.list(Path::new(DIR)).unwrap().iter().filter(|e| e.name.ends_with(".blob")).map(|e| e.len).sum()
@@ -430,7 +430,7 @@ fn values_in_blob_files_are_told_as_long_as_the_log_is_kept_and_then_their_space
 }
 
 #[test]
-fn tokens_of_other_databases_and_of_what_is_to_come_are_refused() {
+fn token_of_other_database_or_future_commit_is_refused() {
     let (here, there) = (open(keeping(&mem(), 1 << 20)).unwrap(), open(keeping(&mem(), 1 << 20)).unwrap());
     let foreign = there.watch(WatchOptions::new()).unwrap().token();
     let refused = here.watch(WatchOptions::new().resume(foreign)).unwrap_err();
@@ -441,7 +441,7 @@ fn tokens_of_other_databases_and_of_what_is_to_come_are_refused() {
 }
 
 #[test]
-fn who_saw_what_a_crash_took_back_is_told_so() {
+fn token_of_commit_lost_in_crash_is_refused() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(keeping(&fault(&vfs), 1 << 20)).unwrap();
     let tree = db.tree("t").unwrap();
@@ -469,7 +469,7 @@ fn who_saw_what_a_crash_took_back_is_told_so() {
 /// The token of a new watcher passed for a synced one. After a crash had taken back its commit and
 /// the number was reused, the token was accepted, and the new commits were never returned.
 #[test]
-fn a_token_from_now_on_is_not_ahead_of_what_a_crash_leaves() {
+fn first_token_after_crash_is_durable_or_refused() {
     for is_unsynced in [false, true] {
         for is_after in [false, true] {
             let vfs = FaultVfs::new(Path::new(DIR));
@@ -510,7 +510,7 @@ fn a_token_from_now_on_is_not_ahead_of_what_a_crash_leaves() {
 /// Flushed commits are durable even if the log loses its end. The token of a watcher that started
 /// after them was refused after a crash.
 #[test]
-fn a_token_after_what_tables_have_holds_though_the_log_loses_its_end() {
+fn token_of_flushed_commit_is_valid_after_log_loses_its_end() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(small(&fault(&vfs))).unwrap();
     let tree = db.tree("t").unwrap();
@@ -535,7 +535,7 @@ fn a_token_after_what_tables_have_holds_though_the_log_loses_its_end() {
 /// A transaction joins deleted ranges that meet at a border of trees. Only the first tree's part
 /// was returned.
 #[test]
-fn ranges_that_meet_where_a_tree_ends_are_shown_of_both() {
+fn delete_range_across_trees_is_returned_for_each_tree() {
     let db = open(keeping(&mem(), 1 << 20)).unwrap();
     let trees = ["a", "b", "c"].map(|name| db.tree(name).unwrap());
     let mut watcher = db.watch(WatchOptions::new()).unwrap();
@@ -565,7 +565,7 @@ fn ranges_that_meet_where_a_tree_ends_are_shown_of_both() {
 }
 
 #[test]
-fn who_waits_is_woken_by_commits_by_a_stop_and_by_a_close() {
+fn waiting_watcher_wakes_on_commit_stop_and_close() {
     for durability in [Durability::Sync, Durability::Buffered] {
         let db = open(Settings { background_threads: 2, ..keeping(&mem(), 1 << 20) }).unwrap();
         let tree = db.tree("t").unwrap();
@@ -602,7 +602,7 @@ fn who_waits_is_woken_by_commits_by_a_stop_and_by_a_close() {
 }
 
 #[test]
-fn who_resumes_far_into_a_segment_of_the_log_is_shown_what_follows_by_its_first_call() {
+fn watcher_resumed_inside_segment_returns_commits_at_first_call() {
     let settings = Settings {
         memory: 64 << 20,
         memtable_bytes: Some(32 << 20),
@@ -629,7 +629,7 @@ fn who_resumes_far_into_a_segment_of_the_log_is_shown_what_follows_by_its_first_
 }
 
 #[test]
-fn how_much_is_kept_is_remembered_and_what_is_too_old_goes() {
+fn log_retention_is_remembered_and_drops_old_segments() {
     let vfs = mem();
     let clock = crate::db::tests_common::Clock::new();
     let settings = || Settings { runtime: clock.clone(), ..small(&vfs) };
@@ -663,7 +663,7 @@ fn how_much_is_kept_is_remembered_and_what_is_too_old_goes() {
 /// After files were restored from a copy, the token of an unsynced watcher was `WatchTooOld`,
 /// because its epoch looked like a dropped one.
 #[test]
-fn token_above_last_commit_is_refused_and_both_numbers_are_named() {
+fn token_above_last_commit_is_refused_with_both_numbers() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(keeping(&fault(&vfs), 1 << 20)).unwrap();
     let last = db.tree("t").unwrap().put("a", "1").unwrap();
