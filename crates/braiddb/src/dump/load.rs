@@ -1,9 +1,9 @@
 //! Makes a database from a dump.
 //!
-//! An "unfinished" marker is put into the directory, then an empty database whose sequence numbers
-//! continue after the dump's, then each tree by one commit. The marker is removed once the whole
-//! dump was valid, everything is durable, and the database opened. After a crash before that the
-//! directory does not open; an error removes everything.
+//! First an "unfinished" marker, then an empty database whose sequence numbers continue after the
+//! dump's, then each tree by one commit. The marker is removed once the whole dump was valid,
+//! everything is durable, and the database opened: after a crash the directory does not open. An
+//! error removes everything.
 
 use super::{
     check::check_totals,

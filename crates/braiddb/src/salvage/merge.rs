@@ -24,8 +24,8 @@ pub struct Record {
     pub kind: EntryKind,
     pub value: Vec<u8>,
     pub beneath: Option<Version>,
-    /// Other entries of the version (of the base, if there are operands) with other blob
-    /// references: a log entry refers to the place before a merge moved the value.
+    /// Other entries of this version (or of the base) with other blob references: the log has the
+    /// place before a merge moved the value.
     pub copies: Vec<(EntryKind, Vec<u8>)>,
 }
 
@@ -62,8 +62,8 @@ pub struct Merge {
     now_us: u64,
     keep_stale: bool,
     pub entries: u64,
-    /// Set if the list of valid runs is uncertain: their highest sequence number. The base of their
-    /// operands may have been deleted since.
+    /// Set if the list of valid runs is uncertain: their highest number. The base of their operands
+    /// may have been deleted since.
     unsure: Option<(SequenceNumber, PathBuf)>,
 }
 

@@ -1,6 +1,6 @@
 //! Decides which files of a damaged database count.
 //!
-//! With an intact manifest, the runs that it names count, each within its partitions. Unnamed runs
+//! With an intact manifest, the runs that it names count, each within its partitions. Other runs
 //! are inputs of a finished merge or outputs of an unfinished one. If edits are lost, unnamed runs
 //! count too, since a lost edit may have named them. Without a manifest, every run counts. Sequence
 //! numbers order versions, so counting a run twice is harmless, but a deleted record may return if

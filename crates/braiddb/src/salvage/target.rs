@@ -1,9 +1,8 @@
 //! Writes the new database, like a load of a dump.
 //!
-//! A marker says that the directory is unfinished. An empty database is created whose sequence
-//! numbers continue after those of the damaged one. Then its trees are created and filled in turn,
-//! each by one commit, and the marker is removed. After a crash the directory does not open; an
-//! error removes everything.
+//! First a marker that the directory is unfinished, then an empty database whose sequence numbers
+//! continue after the damaged one's, then each tree by one commit. The marker is removed at the
+//! end: after a crash the directory does not open. An error removes everything.
 
 use super::{
     losses::{Losses, loss, lost_key},

@@ -6,7 +6,7 @@
 //!
 //! A commit that refers to existing files, like an append to a stream, pins them first
 //! ([`BlobStore::pin`]). Known files stay, because one lock guards removal and pins. If a file is
-//! unknown, an earlier read state already lacks it, so a new lookup finds the moved or replaced
+//! unknown, a read state without it is already published: a new lookup finds the moved or replaced
 //! value.
 
 use crate::{

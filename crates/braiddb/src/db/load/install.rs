@@ -1,23 +1,20 @@
 //! Installs the runs of a load by one edit, at one sequence number, as one commit.
 //!
-//! # Correctness
-//!
-//! - *A load is newer than all earlier commits and older than all later ones.* Its number is drawn
-//!   under `write`, like that of a commit group, and no other commit happens until the edit is
-//!   installed.
-//! - *Entries in memtables are newer than those in runs*: reads stop at the first memtable with an
-//!   entry. So memtables with keys of the load's range are flushed first, at first without blocking
-//!   writers, the remainder under `write`.
-//! - *A reader at a sequence number sees all commits up to it and none above.* The version with the
-//!   runs is published before the number. With the new version and an older number, a reader skips
-//!   the load's entries. With an older read state and the load's number or a later one, a reader
-//!   misses the load, so it must miss everything later too: the new read state begins a new active
-//!   memtable, which that reader does not have. A snapshot at the load's number is taken after the
-//!   version was published, and loads the read state after that.
-//! - *A crash loses no commit before a surviving one.* The log is synced before the edit is
-//!   written. It contains everything before the load; later commits have higher numbers and go to
-//!   the log. Recovery applies records above the flushed number, which a load does not change.
-//! - *Transactions* find the load's range in the conflict window, or its entries in the runs.
+//! - INVARIANT L1: a load is newer than all earlier commits and older than all later ones. Its
+//!   number is drawn under `write`, and no other commit happens until the edit is installed.
+//! - INVARIANT L2: entries in memtables are newer than those in runs, since reads stop at the first
+//!   memtable with an entry. So memtables with keys of the load's range are flushed first, at first
+//!   without blocking writers, the remainder under `write`.
+//! - INVARIANT L3: a reader at a sequence number sees all commits up to it and none above. The
+//!   version with the runs is published before the number. With the new version and an older
+//!   number, a reader skips the load's entries. With an older read state and the load's number or a
+//!   later one, it misses the load, so it must miss everything later too: the new read state begins
+//!   a new active memtable, which that reader lacks. A snapshot at the load's number loads its read
+//!   state after the version was published.
+//! - INVARIANT L4: a crash loses no commit before a surviving one. The log is synced before the
+//!   edit is written. Later commits have higher numbers and go to the log. Recovery applies records
+//!   above the flushed number, which a load does not change.
+//! - Transactions find the load's range in the conflict window, or its entries in the runs.
 
 use super::placement::{Existing, Place, divide};
 use crate::{

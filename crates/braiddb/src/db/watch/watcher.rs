@@ -111,9 +111,9 @@ impl WatchOptions {
         self
     }
 
-    /// Returns commits once they are visible, before they are synced. The watcher then never syncs
-    /// the log. A power failure or system crash may take back returned commits; the token is
-    /// refused after that.
+    /// If true, returns commits once they are visible, before they are synced, and never syncs the
+    /// log. A power failure or system crash may take back returned commits; the token is refused
+    /// after that.
     pub fn unsynced(mut self, unsynced: bool) -> WatchOptions {
         self.is_unsynced = unsynced;
         self
@@ -504,8 +504,8 @@ impl Source {
         }
     }
 
-    /// Creates the token of a watcher that starts after `told`. The token must be refused after a
-    /// crash that takes back this commit, since its number is reused. So everything up to it is
+    /// Creates the token of a watcher that starts after `told`. After a crash that takes back this
+    /// commit the token must be refused, since the number is reused. So everything up to it is
     /// synced first, unless the watcher is unsynced.
     fn first_token(&self, told: SequenceNumber, reader: &LogReader, is_unsynced: bool) -> Result<ResumeToken> {
         let engine = &self.engine;
@@ -589,9 +589,8 @@ impl SegmentSource for Source {
 }
 
 impl Engine {
-    /// Finds the log of a read-only database. A writer in another process may reuse the segments
-    /// that the manifest names; then the search restarts with the newer manifest. An error is
-    /// returned only if CURRENT is unchanged.
+    /// Finds the log of a read-only database. If a writer in another process reuses segments that
+    /// the manifest names, the search restarts with the newer manifest.
     fn find_log(&self) -> Result<ClosedLog> {
         let mut manifest = self.disk.lock().manifest.clone();
         for _ in 0..LOOKS_MAX {
