@@ -1,3 +1,5 @@
+//! Batteries that start and kill processes.
+
 #![cfg(any(unix, windows))]
 
 #[path = "../common/mod.rs"]

@@ -1,3 +1,5 @@
+//! Batteries on the simulated disk, built as one program.
+
 #[path = "../common/mod.rs"]
 mod common;
 
