@@ -674,7 +674,7 @@ impl Builder {
     pub fn open_follower(self, path: impl AsRef<Path>) -> Result<Follower> {
         let every = self.refresh_every;
         if every == Some(Duration::ZERO) {
-            let detail = "refresh_every is 0: name the time between two looks, or None for never";
+            let detail = "refresh_every is 0: set the time between two refreshes, or None for never";
             return Err(Error::InvalidArgument(detail.to_owned()));
         }
         Follower::open_with(self.settings, path.as_ref(), every)

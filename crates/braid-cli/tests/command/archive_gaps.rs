@@ -36,7 +36,7 @@ fn archive_across_a_gap_names_the_missing_commits_and_fails() {
     assert!(said.contains(&missing) && said.contains(&format!("reaches commit {} at most", first - 1)), "{said}");
     assert!(place.fails(1, "archive db log --backups backups").contains(&missing));
     let restored = place.fails(1, &format!("restore backups r --archive log --to {}", last + 1));
-    let newest = format!("the newest point that can be reached from a backup before the gap is commit {}", first - 1);
+    let newest = format!("a backup from before the gap can be restored up to commit {}", first - 1);
     assert!(restored.contains(&missing) && restored.contains(&newest), "{restored}");
     assert!(!restored.contains("damaged"), "{restored}");
     place.ok(&format!("restore backups before --archive log --to {}", first - 1));

@@ -36,8 +36,8 @@ pub enum Error {
     },
     /// A backup holds bytes that its backup run did not write, or lacks bytes that it wrote.
     #[error(
-        "the backup is damaged: {path}: {detail}; `braid backup verify` tells which backups are whole: restore another one, \
-         and make a new one"
+        "the backup is damaged: {path}: {detail}; run `braid backup verify` to see which backups are intact, \
+         restore one of those, and make a new backup"
     )]
     BackupDamaged {
         /// The object of the backup, by its name in the target.
@@ -48,9 +48,9 @@ pub enum Error {
     /// A log archive lacks commits: a restore across the gap fails, and so does
     /// [`crate::Db::archive_now`].
     #[error(
-        "the log archive {path} has a gap: commits {first} to {last} are missing ({reason}); the newest point that can be reached \
-         from a backup before the gap is commit {reached}; to reach later ones, restore from a backup of commit {last} or later, or \
-         make a new full backup now"
+        "the log archive {path} has a gap: commits {first} to {last} are missing ({reason}); a backup from before the gap \
+         can be restored up to commit {reached}; for a later point, restore a backup of commit {last} or later, or make a new full \
+         backup now"
     )]
     ArchiveGap {
         /// The directory in the archive.
@@ -66,8 +66,8 @@ pub enum Error {
     },
     /// A dump holds bytes that were not written to it, or is cut short.
     #[error(
-        "the dump is damaged at byte {offset}: {detail}; nothing of it was kept: copy it once more from where it was made, or make it \
-         anew with `braid dump`"
+        "the dump is damaged at byte {offset}: {detail}; nothing of it was kept: copy it again from its source, or make a \
+         new one with `braid dump`"
     )]
     DumpDamaged {
         /// Offset in the dump, in bytes.
@@ -103,7 +103,7 @@ pub enum Error {
     },
     /// The handle takes no writes: it was opened for reading only, or a failure left the disk
     /// contents unknown.
-    #[error("the database is read-only ({reason}): open it anew, for writing, to write to it")]
+    #[error("the database is read-only ({reason}): to write, close it and open it again for writing")]
     ReadOnly {
         /// The reason.
         reason: String,
@@ -125,7 +125,7 @@ pub enum Error {
     /// The reads and writes of the transaction exceed the memory for one; none of the writes were
     /// applied.
     #[error(
-        "the transaction takes {bytes} bytes of memory, the most is {bytes_max}: commit in parts, or give the database \
+        "the transaction needs {bytes} bytes of memory, and at most {bytes_max} are allowed: split it, or give the database \
          more memory"
     )]
     TransactionTooLarge {
@@ -138,7 +138,7 @@ pub enum Error {
     /// read tries again; to put or delete the key ends the failure. An iterator returns this error
     /// for the record and can continue after it.
     #[error(
-        "the merge function {function} failed on the key \"{key}\" of the tree {tree:?}: {reason}; put or delete the key to mend it"
+        "the merge function {function} failed on the key \"{key}\" of the tree {tree:?}: {reason}; put or delete the key to repair it"
     )]
     MergeFailed {
         /// The tree's name.
@@ -154,8 +154,8 @@ pub enum Error {
     /// [`crate::Builder::reader_age_max`] allows. Versions that it needs may be gone, so it returns
     /// no more data. Its earlier results were right.
     #[error(
-        "a {kind} that reads as of commit {sequence} was in use for {age:.1?}, longer than the database was told to allow: take \
-         a new one, and read in smaller pieces or raise `reader_age_max`"
+        "a {kind} at commit {sequence} was in use for {age:.1?}, longer than `reader_age_max` allows: take a new one, and read in \
+         smaller pieces or raise the limit"
     )]
     ReaderExpired {
         /// The kind of reader.
@@ -169,7 +169,7 @@ pub enum Error {
     /// [`crate::Builder::exclusive_wait_max`]. Nothing was written.
     #[error(
         "an exclusive transaction, begun {age:.1?} ago by {begun_by}, is still open, and nothing was written: commit or drop it, and try \
-         again; `Db::revoke_exclusive` ends one that was lost, and `Builder::exclusive_wait_max` sets how long to wait"
+         again; `Db::revoke_exclusive` ends a lost one, and `Builder::exclusive_wait_max` sets how long to wait"
     )]
     ExclusiveOpen {
         /// The thread that began it; the transaction may have moved to another since.
@@ -180,8 +180,8 @@ pub enum Error {
     /// The log lacks commits that a watcher has not seen: see [`crate::Db::watch`]. The watcher
     /// skipped none; it must start over from a snapshot.
     #[error(
-        "what was committed after {after} is not all in the log any more, which goes back to {floor}: take a snapshot, read from it what \
-         you follow, and watch from its sequence number on; to have more kept, open the database with `Builder::log_retention`"
+        "the log no longer has all commits after {after}, only those after {floor}: read a snapshot, and watch from its sequence \
+         number on; to retain more of the log, open the database with `Builder::log_retention`"
     )]
     WatchTooOld {
         /// The last commit that the watcher has seen.
@@ -203,8 +203,8 @@ pub enum Error {
     /// The handle belongs to a follower's state that was superseded too long ago. Its earlier
     /// results were right.
     #[error(
-        "this state of the database was superseded for longer than `reader_age_max` allows: ask the follower for its \
-         present one"
+        "this state of the database was superseded longer ago than `reader_age_max` allows: ask the follower for its \
+         current one"
     )]
     Superseded,
     /// The database was closed.

@@ -53,7 +53,7 @@ impl NoSpace {
                  resume by themselves"
             ),
             NoSpace::FileSize => format!(
-                "{path} may not grow: the file size limit of the process (`ulimit -f`) or of the file system is reached; raise \
+                "{path} cannot grow: the file size limit of the process (`ulimit -f`) or of the file system is reached; raise \
                  the limit and open the database again"
             ),
             NoSpace::Reserved => format!(
@@ -61,8 +61,8 @@ impl NoSpace {
                  and `compact` are accepted; other writes resume by themselves when space is back"
             ),
             NoSpace::Output => format!(
-                "the disk that holds {path} is full: free some space there, or choose another disk, and do it again; the \
-                 database that it is made from is unchanged"
+                "the disk that holds {path} is full: free some space there, or choose another disk, and try again; the \
+                 source database is unchanged"
             ),
         }
     }

@@ -32,8 +32,7 @@ const HEAD_ROOM: usize = 10;
 /// Minimum growth, in bytes, from the second operation on, since more are likely.
 const ROOM_BYTES: usize = 2048;
 
-pub const MERGED_INTO_EXPIRING: &str =
-    "a merge function is used on a value that expires and is put by the same batch or transaction: commit that before";
+pub const MERGED_INTO_EXPIRING: &str = "a merge function is used on a value that expires and is put by the same batch or transaction: commit the value first";
 
 /// Operations in the caller's order, as encoded in the log; not copied again if that is the log's
 /// order.
@@ -79,14 +78,14 @@ impl RawBatch {
 
     fn check(&mut self, kind: EntryKind, key_len: usize, value_len: usize) {
         if value_len as u64 > limits::MAX_VALUE_LEN {
-            self.fail(format!("a value has {value_len} bytes; the most is {}", limits::MAX_VALUE_LEN));
+            self.fail(format!("a value has {value_len} bytes, and at most {} are allowed", limits::MAX_VALUE_LEN));
         }
         if key_len > limits::MAX_INTERNAL_KEY_LEN {
-            self.fail(format!("a key has {} bytes; the most is {}", key_len - 4, limits::MAX_KEY_LEN));
+            self.fail(format!("a key has {} bytes, and at most {} are allowed", key_len - 4, limits::MAX_KEY_LEN));
         }
         if kind == EntryKind::RangeDelete && value_len > limits::MAX_INTERNAL_KEY_LEN {
             let len = value_len.saturating_sub(4);
-            self.fail(format!("the end of a range has {len} bytes; the most is {}", limits::MAX_KEY_LEN));
+            self.fail(format!("the end of a range has {len} bytes, and at most {} are allowed", limits::MAX_KEY_LEN));
         }
     }
 
@@ -209,7 +208,7 @@ impl RawBatch {
                         value
                     }
                     Some((EntryKind::BlobRef | EntryKind::Stream, _)) => {
-                        piled.fail("an operand on a stream of the same batch: commit the stream first".to_owned());
+                        piled.fail("a merge function is used on a stream that is put by the same batch: commit the stream first".to_owned());
                         value
                     }
                     Some(_) => operands.on(Base::Absent),

@@ -49,7 +49,7 @@ impl WalOptions {
         let least = SEGMENT_HEADER_LEN + RECORD_HEADER_LEN_MAX as u64 + SEAL_LEN_MAX;
         if self.segment_len < least || self.segment_len > 1 << 40 {
             return Err(Error::InvalidArgument(format!(
-                "a log segment of {} bytes: give from {least} to 2^40",
+                "a log segment has {} bytes, and must have from {least} to 2^40",
                 self.segment_len
             )));
         }

@@ -164,7 +164,7 @@ impl<'a> Walk<'a> {
             Err(error) => return Err(error),
         };
         if named.file_id.is_some_and(|id| id != header.file_id) || header.start_lsn < self.lsn {
-            let detail = "the log segment is not the one that the segment before it names";
+            let detail = "the log segment is not the one that the previous segment names";
             self.note(LogDamageKind::Damaged, number, (0, SEGMENT_HEADER_LEN), detail);
             return Ok(Step::Lost);
         }
@@ -192,7 +192,7 @@ impl<'a> Walk<'a> {
                 let is_right =
                     self.lsn == next.previous_end_lsn && at.link.is_none_or(|link| link == next.previous_link);
                 if !is_right {
-                    let detail = "the log does not end as the epoch after it says";
+                    let detail = "the log does not end where the next epoch's header says";
                     self.note(LogDamageKind::Damaged, header.number, (at.offset, 1), detail);
                 }
                 break Step::To(Named { number: next.number, file_id: None });
@@ -236,13 +236,21 @@ impl<'a> Walk<'a> {
         if header.flags.contains(RecordFlags::SEAL) {
             self.lsn = lsn + record.file_len();
             let Some((number, file_id)) = decode_seal(&payload) else {
-                self.note(LogDamageKind::Damaged, number, (offset, record.file_len()), "not a seal");
+                self.note(
+                    LogDamageKind::Damaged,
+                    number,
+                    (offset, record.file_len()),
+                    "the record should name the next log segment, and does not",
+                );
                 return Ok(Some(Step::Lost));
             };
             return Ok(Some(Step::To(Named { number, file_id: Some(file_id) })));
         }
         if header.first_sequence <= self.out.last_commit {
-            let detail = format!("sequence number {} after {}", header.first_sequence, self.out.last_commit);
+            let detail = format!(
+                "commit {} follows commit {}, and numbers must increase",
+                header.first_sequence, self.out.last_commit
+            );
             self.note(LogDamageKind::Damaged, number, (offset, record.file_len()), detail);
             return Ok(None);
         }
@@ -275,14 +283,12 @@ impl<'a> Walk<'a> {
             return Ok(Some(Step::End));
         }
         let (end, detail) = match (found, next) {
-            (Found::Record(record), _) => {
-                (offset + record.file_len(), "a log record does not continue the one before it")
-            }
+            (Found::Record(record), _) => (offset + record.file_len(), "a log record does not follow the previous one"),
             (Found::Torn(record), _) => {
                 (offset + record.file_len(), "the payload of a log record does not match its checksum")
             }
-            (_, Some((next, _))) => (next, "no whole log record stands here"),
-            (_, None) => (self.end_of_records(&at.header), "no whole log record stands here, nor behind it"),
+            (_, Some((next, _))) => (next, "there is no intact log record here"),
+            (_, None) => (self.end_of_records(&at.header), "there is no intact log record from here on"),
         };
         self.note(LogDamageKind::Damaged, number, (offset, end.saturating_sub(offset).max(1)), detail);
         (at.offset, at.link) = (end.max(offset + 1), None);
@@ -340,7 +346,7 @@ impl<'a> Walk<'a> {
         }
         let later = self.files.valid().find(|(_, header)| header.epoch > self.epoch);
         if let Some((_, header)) = later {
-            let detail = format!("the log does not lead to this segment of epoch {}", header.epoch);
+            let detail = format!("no other log segment leads to this one of epoch {}", header.epoch);
             self.note(LogDamageKind::Damaged, header.number, (0, SEGMENT_HEADER_LEN), detail);
         }
     }

@@ -144,7 +144,7 @@ fn list(
                 if segment.header.number == number {
                     segments.push(segment);
                 } else {
-                    let detail = format!("it is what is left of segment {:06}", segment.header.number);
+                    let detail = format!("its header is of segment {:06}", segment.header.number);
                     log.ignored.push((path, detail));
                 }
             }
@@ -167,7 +167,7 @@ fn list(
         let (ours, others) = segments.into_iter().partition(|s: &Readable| s.header.epoch <= epoch);
         segments = ours;
         let detail =
-            |s: Readable| (s.path, format!("it is of epoch {}, and the database is in {epoch}", s.header.epoch));
+            |s: Readable| (s.path, format!("it is of epoch {}, and the database is in epoch {epoch}", s.header.epoch));
         log.ignored.extend(others.into_iter().map(detail));
     }
     Ok((segments, lost))
@@ -332,10 +332,10 @@ impl Walk<'_> {
         if !is_next {
             match seal {
                 Some((number, _)) => {
-                    let detail = "the segment that the one before it names is missing or another";
+                    let detail = "the segment that the previous one names is missing or was replaced";
                     self.gap(&segment_path(dir, number), 0, detail);
                 }
-                None => self.gap(&segment.path, 0, "what led to this segment is missing"),
+                None => self.gap(&segment.path, 0, "the end of the previous segment is missing"),
             }
             self.log.unlinked.push(segment.path.clone());
         }
@@ -350,13 +350,13 @@ impl Walk<'_> {
     fn why_not(&self, header: &SegmentHeader, bounds: &[SegmentHeader], later: &[Readable]) -> Option<String> {
         let at = self.at;
         if self.foreign.contains(&header.file_id) {
-            return Some("it begins an epoch after another log than this".to_owned());
+            return Some("it continues another log".to_owned());
         }
         let is_past = |bound: &&SegmentHeader| {
             !self.foreign.contains(&bound.file_id) && header.start_lsn >= bound.previous_end_lsn
         };
         if let Some(bound) = bounds.iter().rfind(is_past) {
-            return Some(format!("it was given up when epoch {} began", bound.epoch));
+            return Some(format!("it was discarded when epoch {} began", bound.epoch));
         }
         if header.start_lsn < at.lsn && header.epoch == at.epoch {
             return Some("another segment holds this part of the log".to_owned());
@@ -365,7 +365,7 @@ impl Walk<'_> {
             && (number, file_id) != (header.number, header.file_id)
             && later.iter().any(|later| (later.header.number, later.header.file_id) == (number, file_id))
         {
-            return Some("the log goes on in another segment".to_owned());
+            return Some("the log continues in another segment".to_owned());
         }
         let begins_here = |header: &SegmentHeader| {
             header.begins_epoch()
@@ -373,7 +373,7 @@ impl Walk<'_> {
         };
         let is_successor = begins_here(header);
         if self.seal.is_none() && !is_successor && later.iter().any(|later| begins_here(&later.header)) {
-            return Some("the log goes on in another segment".to_owned());
+            return Some("the log continues in another segment".to_owned());
         }
         // If only a seal is lost, the next segment begins right after it.
         let is_next = header.epoch == at.epoch && header.start_lsn.saturating_sub(at.lsn) <= SEAL_BYTES_MAX;
@@ -381,7 +381,7 @@ impl Walk<'_> {
         // If the log's begin is unknown, there may be old segments whose successors are gone.
         let is_begin_known = self.input.oldest_segment.is_some();
         if is_begin_known && self.seal.is_none() && self.is_clean_end && !is_successor && !is_known_to_go_on {
-            return Some("the log ends before it, and nothing leads to it".to_owned());
+            return Some("the log ends before it".to_owned());
         }
         None
     }
@@ -466,13 +466,13 @@ impl Walk<'_> {
             self.broken = Some(segment.header.epoch);
         }
         match (&next, found) {
-            (Some(_), _) => self.gap(&segment.path, offset, "no whole record of the log stands here"),
+            (Some(_), _) => self.gap(&segment.path, offset, "there is no intact log record here"),
             (None, Found::Torn(record)) => {
                 let commits = (record.header.first_sequence, record.header.last_sequence);
                 self.gap(
                     &segment.path,
                     offset,
-                    format!("the record of commits {} to {} is torn", commits.0, commits.1),
+                    format!("the record of commits {} to {} is incomplete or damaged", commits.0, commits.1),
                 );
                 self.log.last_sequence = self.log.last_sequence.max(commits.1);
             }
@@ -530,7 +530,7 @@ impl Walk<'_> {
         if let Some((number, _)) = self.seal.take() {
             let found = lost.iter().find(|(lost, ..)| *lost == number);
             let (path, detail) = found.map_or_else(
-                || (segment_path(dir, number), "the segment that the one before it names is missing".to_owned()),
+                || (segment_path(dir, number), "the segment that the previous one names is missing".to_owned()),
                 |(_, path, detail)| (path.clone(), detail.clone()),
             );
             self.gap(&path, 0, detail);
@@ -547,7 +547,7 @@ impl Walk<'_> {
         }
         if self.at.lsn < self.input.durable_lsn && self.open_gap.is_none() && !self.is_ended {
             let detail =
-                format!("the log was synced up to LSN {}, and ends at {}", self.input.durable_lsn, self.at.lsn);
+                format!("the log was synced up to LSN {}, but ends at LSN {}", self.input.durable_lsn, self.at.lsn);
             let last = self.log.unlinked.last().cloned().unwrap_or_else(|| dir.to_owned());
             self.gap(&last, 0, detail);
         }

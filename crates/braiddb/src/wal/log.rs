@@ -233,7 +233,7 @@ impl Wal {
         let span = group.last_sequence.checked_sub(group.first_sequence);
         if span.is_none_or(|span| span > u64::from(u32::MAX)) || group.last_sequence > MAX_SEQUENCE {
             return Err(Error::InvalidArgument(format!(
-                "a commit group of sequence numbers {} to {}",
+                "invalid range of sequence numbers in a commit group: {} to {}",
                 group.first_sequence, group.last_sequence
             )));
         }
@@ -248,7 +248,7 @@ impl Wal {
         self.latch.check()?;
         if group.first_sequence <= tail.last_sequence {
             return Err(Error::InvalidArgument(format!(
-                "sequence number {} after {}",
+                "commit {} follows commit {}, and numbers must increase",
                 group.first_sequence, tail.last_sequence
             )));
         }

@@ -195,7 +195,7 @@ impl LogReader {
             let record = match reader.find(self.offset)? {
                 Found::Record(record) if record.header.previous_link == self.link => record,
                 _ => {
-                    let detail = "no whole log record stands here, though the log goes on";
+                    let detail = "there is no intact log record here, though the log continues";
                     return Err(Error::corruption(&self.pin.path, self.offset, detail));
                 }
             };
@@ -243,7 +243,7 @@ impl LogReader {
             false => header.epoch == self.pin.header.epoch,
         };
         if !fits {
-            let detail = "the log segment is not the one that the segment before it leads to";
+            let detail = "the log segment does not follow the previous one";
             return Err(Error::corruption(&next.path, 0, detail).into());
         }
         *self = LogReader::at_start(next, self.last_sequence);

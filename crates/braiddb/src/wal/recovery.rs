@@ -301,7 +301,9 @@ impl<'a> Chain<'a> {
                 && position.lsn >= next_header.previous_end_lsn
             {
                 if position.lsn != next_header.previous_end_lsn || position.link != next_header.previous_link {
-                    return Err(candidate.bad(position.offset, "the log does not end as the epoch after it says"));
+                    return Err(
+                        candidate.bad(position.offset, "the log does not end where the next epoch's header says")
+                    );
                 }
                 // The next epoch was begun when all of this one was durable.
                 self.durable_lsn = self.durable_lsn.max(position.lsn);
@@ -319,7 +321,9 @@ impl<'a> Chain<'a> {
             position.link = record.link;
             if record.header.flags.contains(RecordFlags::SEAL) {
                 let payload = reader.payload(before.offset, &record)?;
-                let seal = decode_seal(&payload).ok_or_else(|| candidate.bad(before.offset, "not a seal"))?;
+                let seal = decode_seal(&payload).ok_or_else(|| {
+                    candidate.bad(before.offset, "the record should name the next log segment, and does not")
+                })?;
                 segment.close(position.lsn);
                 return self.next_of_seal(seal, &position);
             }
@@ -344,7 +348,10 @@ impl<'a> Chain<'a> {
     ) -> Result<()> {
         let header = &record.header;
         if header.first_sequence <= before.last_sequence {
-            let detail = format!("sequence number {} after {}", header.first_sequence, before.last_sequence);
+            let detail = format!(
+                "commit {} follows commit {}, and numbers must increase",
+                header.first_sequence, before.last_sequence
+            );
             return Err(candidate.bad(before.offset, &detail));
         }
         after.last_sequence = header.last_sequence;
@@ -368,14 +375,14 @@ impl<'a> Chain<'a> {
     }
 
     fn next_of_seal(&self, (number, file_id): (FileNumber, FileId), position: &Position) -> Result<Next<'a>> {
-        let next = self.files.required(number, "a segment that the one before it names")?;
+        let next = self.files.required(number, "a log segment that the previous one names")?;
         let (header, link) = next.header()?;
         let fits = header.file_id == file_id
             && header.start_lsn == position.lsn
             && header.epoch == position.epoch
             && !header.begins_epoch();
         if !fits {
-            return Err(next.bad(0, "the log segment is not the one that the segment before it names"));
+            return Err(next.bad(0, "the log segment is not the one that the previous segment names"));
         }
         Ok(Next::Segment(next, next.first_position(header, link, position.last_sequence)))
     }
@@ -390,9 +397,7 @@ impl<'a> Chain<'a> {
         bounded: bool,
     ) -> Result<Next<'a>> {
         if bounded {
-            return Err(
-                candidate.bad(position.offset, "the log breaks before the end that the epoch after it tells of")
-            );
+            return Err(candidate.bad(position.offset, "the log breaks off before the end in the next epoch's header"));
         }
         self.found = found;
         self.beyond = reader.beyond(position.offset)?;
@@ -413,15 +418,15 @@ impl<'a> Chain<'a> {
 
     fn settle(&mut self) -> Result<()> {
         if let Some((candidate, header)) = self.files.valid().find(|(_, header)| header.epoch > self.end.epoch) {
-            let detail = format!("the log does not lead to this segment of epoch {}", header.epoch);
+            let detail = format!("no other log segment leads to this one of epoch {}", header.epoch);
             return Err(candidate.bad(0, &detail));
         }
         let (end, reason) = match &self.stopped {
             Some((position, reason)) => (position, reason.as_str()),
-            None => (&self.end, "no whole log record stands here"),
+            None => (&self.end, "there is no intact log record here"),
         };
         if end.lsn < self.durable_lsn {
-            let detail = format!("{reason}, yet the log is known to be durable up to LSN {}", self.durable_lsn);
+            let detail = format!("{reason}, but the log was synced up to LSN {}", self.durable_lsn);
             let path = self.files.by_number.get(&end.number).map(|c| c.path.clone()).unwrap_or_default();
             return Err(Error::corruption(path, end.offset, detail));
         }
@@ -446,9 +451,10 @@ impl<'a> Chain<'a> {
         let highest_epoch = self.files.valid().map(|(_, header)| header.epoch).max().unwrap_or(0);
         let limit = self.files.valid().map(|(_, header)| header.limit_lsn()).max().unwrap_or(0);
         let start_lsn = limit.max(self.input.durable_lsn).max(self.end.lsn);
-        let next_epoch = highest_epoch.checked_add(1).filter(|_| start_lsn < MAX_LSN).ok_or_else(|| {
-            Error::corruption(&self.files.dir, 0, "the log's epochs or positions have reached their end")
-        })?;
+        let next_epoch = highest_epoch
+            .checked_add(1)
+            .filter(|_| start_lsn < MAX_LSN)
+            .ok_or_else(|| Error::corruption(&self.files.dir, 0, "the log's epochs or positions are used up"))?;
         let cut_tail = self.cut_tail();
         let tail_note = cut_tail.as_ref().map(CutTail::to_string);
         let ambiguous_tail = tail_note.is_some() || self.found != Found::Nothing;
@@ -530,7 +536,7 @@ impl Candidate {
         }
         let header = match SegmentHeader::decode(bytes.get(..filled).unwrap_or_default(), &path) {
             Ok((header, link)) if header.number == number => Ok((header, link)),
-            Ok((header, _)) => Err((64, format!("the segment says that it is number {}", header.number))),
+            Ok((header, _)) => Err((64, format!("the header is of segment {}", header.number))),
             Err(Error::Corruption { offset, detail, .. }) => Err((offset, detail)),
             Err(error) => return Err(error),
         };
@@ -645,7 +651,7 @@ impl SeenFiles {
 
     fn required(&self, number: FileNumber, what: &str) -> Result<&Candidate> {
         self.by_number.get(&number).ok_or_else(|| {
-            Error::corruption(segment_path(&self.dir, number), 0, format!("the file is missing, and it is {what}"))
+            Error::corruption(segment_path(&self.dir, number), 0, format!("the file is missing: it is {what}"))
         })
     }
 

@@ -48,7 +48,7 @@ pub(super) fn remains(
     }
     let next = reader.next_record(offset)?;
     if beyond.records > 0 {
-        let detail = format!("{} whole records stand behind a place where no whole record stands", beyond.records);
+        let detail = format!("there is no intact record here, but {} intact records follow", beyond.records);
         let end = next.map_or(reader.len(), |(at, record)| if at == offset { at + record.file_len() } else { at });
         return of(end - offset, detail);
     }
@@ -61,7 +61,7 @@ pub(super) fn remains(
     if reader.is_zeroed()
         && let Some(end) = reader.end_of_written(offset)?
     {
-        return of(end - offset, "bytes that are no record stand where nothing was written".to_owned());
+        return of(end - offset, "there are bytes that are not a log record where nothing was written".to_owned());
     }
     Ok(None)
 }

@@ -84,7 +84,7 @@ impl<'a> SegmentReader<'a> {
             usize::try_from(record.header.raw_len).map_err(|_| bad("the log record does not fit in memory"))?;
         decompress(Compression::Lz4, stored, raw_len)
             .map(Cow::Owned)
-            .ok_or_else(|| bad("the log record's payload cannot be unpacked"))
+            .ok_or_else(|| bad("the log record's payload cannot be decompressed"))
     }
 
     /// Searches for whole records from `offset` on, in the chain or not.
@@ -159,7 +159,7 @@ impl<'a> SegmentReader<'a> {
     pub fn end_of_written(&mut self, mut offset: u64) -> Result<Option<u64>> {
         let mut end = None;
         while offset < self.header.len {
-            let io_error = |e| Error::io("look for what is written in", self.path, e);
+            let io_error = |e| Error::io("find the written parts of", self.path, e);
             let Some(written) = self.file.next_written(offset).map_err(io_error)? else { break };
             offset = offset.max(written);
             let len = WINDOW_LEN.min(self.header.len.saturating_sub(offset));
@@ -178,7 +178,7 @@ impl<'a> SegmentReader<'a> {
             if !self.holds(offset, 1) {
                 // Skip unwritten parts, but read the last byte: a file that was cut must be
                 // noticed.
-                let io_error = |e| Error::io("look for what is written in", self.path, e);
+                let io_error = |e| Error::io("find the written parts of", self.path, e);
                 let last = self.header.len - 1;
                 offset = self.file.next_written(offset).map_err(io_error)?.unwrap_or(last).clamp(offset, last);
             }

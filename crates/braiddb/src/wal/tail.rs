@@ -75,7 +75,7 @@ impl Tail {
     }
 
     pub fn lost(&self) -> Error {
-        Error::corruption(&self.path, 0, "the log segment was written anew while it was read")
+        Error::corruption(&self.path, 0, "the log segment was overwritten while it was read")
     }
 
     /// Moves to the segment that a seal at the end of `at` names. Returns false if it is not there:

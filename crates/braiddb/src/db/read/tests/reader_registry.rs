@@ -150,8 +150,8 @@ fn without_a_limit_nothing_expires_and_the_message_of_the_error_says_what_to_do(
     db.flush().unwrap();
     assert_eq!(
         snapshot.get(&tree, b"k").unwrap_err().to_string(),
-        "a snapshot that reads as of commit 1 was in use for 61.5s, longer than the database was told to allow: take a new \
-         one, and read in smaller pieces or raise `reader_age_max`"
+        "a snapshot at commit 1 was in use for 61.5s, longer than `reader_age_max` allows: take a new one, and read in \
+         smaller pieces or raise the limit"
     );
 }
 
