@@ -20,7 +20,8 @@ const READER_AGE_WARN_NS: u64 = 60_000_000_000;
 const EXCLUSIVE_WAIT_NS: u64 = 30_000_000_000;
 
 impl Db {
-    /// Opens the database in the directory `path`; creates it if absent: see [`Builder::create`].
+    /// Opens the database in the directory `path`, and creates it if absent: see
+    /// [`Builder::create`].
     pub fn open(path: impl AsRef<Path>) -> Result<Db> {
         Builder::new().open(path)
     }
@@ -30,14 +31,12 @@ impl Db {
         Builder::new().open_in_memory()
     }
 
-    /// Opens the latest state of the database in the directory `path` for reading: see
-    /// [`Builder::open_read_only`].
+    /// Opens the latest state of a database for reading: see [`Builder::open_read_only`].
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Db> {
         Builder::new().open_read_only(path)
     }
 
-    /// Reads the database in the directory `path` while another process writes it: see
-    /// [`Builder::open_follower`].
+    /// Reads a database while another process writes it: see [`Builder::open_follower`].
     pub fn open_follower(path: impl AsRef<Path>) -> Result<Follower> {
         Builder::new().open_follower(path)
     }
@@ -47,14 +46,12 @@ impl Db {
         Builder::new().salvage(from, to, options)
     }
 
-    /// Verifies the database in the directory `path`: reads every file in use, checks every
-    /// checksum, and lists each damaged unit once. The database need not open: a damaged or missing
-    /// CURRENT, manifest or run is listed too, and everything that does not depend on it is still
-    /// checked.
+    /// Verifies a database: reads every file in use, checks every checksum, and lists each damaged
+    /// unit once. The database need not open: a damaged or missing CURRENT, manifest or run is
+    /// listed too.
     ///
-    /// Writes nothing and takes no lock; another process may have the database open. Returns
-    /// `NotFound` if the directory has no file of a database. Time is linear in the files; memory
-    /// is that of an open database without its caches.
+    /// Writes nothing and takes no lock, so another process may have the database open. Returns
+    /// `NotFound` if the directory has no file of a database. Time is linear in the files.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -70,14 +67,14 @@ impl Db {
         Builder::new().verify_path(path, &VerifyOptions::default())
     }
 
-    /// Returns a builder, to open a database with other than the default options.
+    /// Returns a builder, to set options.
     pub fn builder() -> Builder {
         Builder::new()
     }
 }
 
-/// Options to open a database with. An option out of range makes the open fail with
-/// `InvalidArgument`, which names the option, its value and the range; nothing is created then.
+/// Options of a database. An option out of range makes the open fail with `InvalidArgument`, which
+/// names the option, its value and the range; nothing is created then.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -147,37 +144,36 @@ impl Builder {
     }
 
     /// Memory for memtables, caches and indexes together, in bytes. Default: 256 MiB. Range: 64 KiB
-    /// to `usize::MAX / 256` (2^56 - 1 bytes on 64-bit machines). The memory that a single
-    /// operation needs, for a large value or a batch, comes on top.
+    /// to `usize::MAX / 256` (2^56 - 1 bytes on 64-bit machines). The memory of a single operation,
+    /// for a large value or a batch, comes on top.
     pub fn memory(mut self, bytes: usize) -> Builder {
         self.settings.memory = bytes;
         self
     }
 
-    /// Durability of `put`, `delete` and the other single writes. Default: `Sync`. `Db::write`
-    /// takes it per batch.
+    /// Durability of single writes such as `put`. Default: `Sync`. `Db::write` takes it per batch.
     pub fn durability(mut self, durability: Durability) -> Builder {
         self.settings.durability = durability;
         self
     }
 
-    /// Compression of blocks and blobs, for trees without a setting of their own. Default: LZ4.
-    /// With `None`, large commits are not compressed in the log either.
+    /// Compression of blocks and blobs, unless a tree sets its own. Default: LZ4. With `None`,
+    /// large commits are not compressed in the log either.
     pub fn compression(mut self, compression: Compression) -> Builder {
         self.settings.compression = compression;
         self
     }
 
     /// Creates the database if absent. Default: yes. The directory must be absent or empty except
-    /// for hidden files and `lost+found`. Beside other files, or inside a backup, a log archive or
-    /// another database, the open fails with `AlreadyExists` and creates nothing.
+    /// for hidden files and `lost+found`, and not inside a backup, a log archive or another
+    /// database; else the open fails with `AlreadyExists`.
     pub fn create(mut self, create: bool) -> Builder {
         self.settings.create = create;
         self
     }
 
-    /// Creates missing parents of a new database's directory and of its log archive. Default: no; a
-    /// missing parent is `NotFound`, so that a mistyped path creates no directories.
+    /// Creates missing parents of a new database and of its log archive. Default: no; a missing
+    /// parent is `NotFound`, so that a mistyped path creates no directories.
     pub fn create_parents(mut self, create: bool) -> Builder {
         self.settings.create_parents = create;
         self
@@ -189,7 +185,7 @@ impl Builder {
         self
     }
 
-    /// Interval at which a [`Follower`] refreshes itself, on a thread of its own; `None` for never.
+    /// Interval at which a [`Follower`] refreshes itself, on its own thread; `None` for never.
     /// Default: one second. A follower pins the files of its state, so long intervals cost disk
     /// space.
     pub fn refresh_every(mut self, pause: Option<Duration>) -> Builder {
@@ -197,9 +193,9 @@ impl Builder {
         self
     }
 
-    /// Registers a merge function of the application, for [`Tree::merge`](crate::Tree::merge) and
-    /// its variants. The database records its name: register the same function at each open, or
-    /// keys with its operands cannot be read.
+    /// Registers a merge function, for [`Tree::merge`](crate::Tree::merge) and its variants. The
+    /// database records the name: register the same function at each open, or keys with its
+    /// operands cannot be read.
     pub fn merge_function(mut self, name: impl Into<String>, function: Arc<dyn MergeFunction>) -> Builder {
         self.settings.merge_functions.push((name.into(), function));
         self
@@ -212,23 +208,21 @@ impl Builder {
     }
 
     /// Maximum number of table files (`.run`, `.view`, `.blob`) and retained log segments open at
-    /// once; at least 4. The least recently read file is closed, and opened again when it is read:
-    /// [`crate::Stats::file_reopenings`] counts that. Files that are being read may exceed the
-    /// maximum. A follower keeps files open that it cannot map, since their owner may remove them.
+    /// once; at least 4. The least recently read file is closed, and reopened for its next read:
+    /// [`crate::Stats::file_reopenings`] counts that. Files being read may exceed the maximum, and
+    /// so may unmapped files of a follower.
     ///
     /// Default: all databases of the process without a setting share half of its descriptor limit
-    /// (`ulimit -n`), at most 65,536; with a [`Builder::vfs`] of your own there is no limit. A
-    /// database needs about ten descriptors besides, and two for each thread that merges.
+    /// (`ulimit -n`), at most 65,536; none with a [`Builder::vfs`] of your own. A database needs
+    /// about ten descriptors besides, and two for each thread that merges.
     pub fn open_files_max(mut self, files: usize) -> Builder {
         self.settings.open_files_max = Some(files);
         self
     }
 
-    /// Limits the bytes per second that flushes, merges and other background work write. Default:
-    /// none. Several databases may share one limiter.
-    ///
-    /// A limit evens out the load on the device. A limit below the write load throttles writers, as
-    /// a slow device would. Without background threads, user calls flush and merge, and wait.
+    /// Limits the bytes per second written by flushes, merges and other background work. Default:
+    /// none. Several databases may share a limiter. A limit below the write load throttles writers.
+    /// Without background threads, user calls flush and merge, and wait.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -249,11 +243,11 @@ impl Builder {
         self
     }
 
-    /// Reads and checks all runs and views in a loop while the database is open, at this rate, to
-    /// find damage in files that are seldom read. Default: 0, which disables it. A background
-    /// thread does it while there is nothing to merge. Damage is logged as an error and counted in
-    /// [`Stats::scrub`](crate::Stats::scrub). Values in blob files and the log are not read;
-    /// [`Db::verify`] reads those too.
+    /// Reads and checks all runs and views in a loop, at this rate, to find damage in files that
+    /// are seldom read. Default: 0, which disables it. Runs in a background thread while there is
+    /// nothing to merge. Damage is logged as an error and counted in
+    /// [`Stats::scrub`](crate::Stats::scrub). Blob files and the log are not read; [`Db::verify`]
+    /// reads those too.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -273,19 +267,19 @@ impl Builder {
         self
     }
 
-    /// Shares memory, cache and threads with other databases: see [`SharedRuntime`]. Overrides
-    /// [`Builder::memory`] and [`Builder::background_threads`].
+    /// Shares memory, cache and threads with other databases. Overrides [`Builder::memory`] and
+    /// [`Builder::background_threads`].
     pub fn shared_runtime(mut self, shared: &SharedRuntime) -> Builder {
         self.settings.shared = Some(shared.clone());
         self
     }
 
     /// Number of threads for merges. Default: 2, at most 1024. Three more threads flush memtables,
-    /// prepare log segments, and remove and close files. On a machine with fewer processors than
-    /// these threads plus two, merges are throttled while there is little to merge.
+    /// prepare log segments, and close files. On a machine with fewer processors than these threads
+    /// plus two, merges are throttled while there is little to merge.
     ///
-    /// With 0, the committing thread does all of this itself, at moments that depend on the
-    /// operations alone, so that tests can repeat a run exactly.
+    /// With 0, the committing thread does all of this, at moments that depend on the operations
+    /// alone, so that tests can repeat a run exactly.
     pub fn background_threads(mut self, threads: usize) -> Builder {
         self.settings.background_threads = threads;
         self
@@ -298,8 +292,8 @@ impl Builder {
         self
     }
 
-    /// Size at which a partition is split, in bytes; at least 4 KiB. Default: 16 memtables, but no
-    /// less than 128 MiB and no more than 256 MiB.
+    /// Size at which a partition is split, in bytes; at least 4 KiB. Default: 16 memtables, within
+    /// 128 to 256 MiB.
     pub fn partition_bytes(mut self, bytes: u64) -> Builder {
         self.settings.partition_bytes = Some(bytes);
         self
@@ -307,59 +301,56 @@ impl Builder {
 
     /// Number of unindexed runs (not in the sorted view yet) at which a partition merges them or
     /// folds them into its view. Default: 8. Range: 2 to 1024. A smaller number makes reads faster
-    /// under write load and raises write amplification. If the runs overlap neither each other nor
-    /// the view, as with ascending keys, the number triples: a read seldom needs more than one of
-    /// them.
+    /// under write load and raises write amplification. The number triples if the runs overlap
+    /// neither each other nor the view, as with ascending keys.
     pub fn loose_runs(mut self, runs: usize) -> Builder {
         self.settings.loose_runs = runs;
         self
     }
 
-    /// Unindexed runs are folded into the view once they have this many bytes per entry of the new
+    /// Bytes of unindexed runs, per entry of the new view, from which on they are folded into the
     /// view; until then they are merged among themselves. Default: 10, twice the size of a view
-    /// entry, so that rewriting the view costs half of their flush. A larger value lowers write
-    /// amplification and makes reads slower under write load.
+    /// entry. A larger value lowers write amplification and makes reads slower under write load.
     pub fn fold_bytes_per_entry(mut self, bytes: u64) -> Builder {
         self.settings.fold_bytes_per_entry = bytes;
         self
     }
 
-    /// Caps space amplification under write load: the percentage of all entries that may be garbage
-    /// (superseded or deleted). Range: 5 to 40. The garbage in unindexed runs is estimated from
-    /// recent merges. Writers are throttled if merges cannot keep up.
+    /// Caps space amplification under write load: the percentage of entries that may be garbage
+    /// (superseded or deleted). Range: 5 to 40. Garbage in unindexed runs is estimated. Writers are
+    /// throttled if merges cannot keep up.
     ///
-    /// Default: no cap. A partition is then merged once 40 % of its view is garbage, which gives
-    /// the lowest write amplification: on a small database under random overwrites, tables took
-    /// twice the writes with 20, and nearly four times with 10. With a cap, partitions are split at
-    /// 64 MiB, since whole partitions are merged. An idle database is merged down to 10 % with or
-    /// without a cap.
+    /// Default: no cap. A partition is then merged once 40 % of its view is garbage, for the lowest
+    /// write amplification: under random overwrites of a small database, tables took twice the
+    /// writes with 20, and nearly four times with 10. With a cap, partitions are split at 64 MiB.
+    /// An idle database is merged down to 10 % either way.
     pub fn dead_percent(mut self, percent: u8) -> Builder {
         self.settings.dead_percent = Some(u64::from(percent));
         self
     }
 
     /// Maximum size of a log segment, in bytes. Default: 16 MiB. Range: 1 KiB to 1 TiB. A segment
-    /// is never larger than half a memtable, and the first ones are smaller.
+    /// is at most half a memtable, and the first ones are smaller; a large commit gets a longer
+    /// one.
     pub fn log_segment_bytes(mut self, bytes: u64) -> Builder {
         self.settings.log_segment_bytes = bytes;
         self
     }
 
-    /// Bytes of log to retain beyond recovery's needs, for watchers: see [`Db::watch`]. Whole
-    /// segments count, and so does garbage in blob files that retained commits refer to. Beyond the
-    /// limit the oldest segment is removed, even if a watcher needs it. Each open for writing
-    /// begins a segment of 1 MiB.
+    /// Bytes of log to retain for watchers ([`Db::watch`]), beyond recovery's needs. Whole segments
+    /// count, and so does garbage in blob files of retained commits. The oldest segment is removed
+    /// beyond the limit, even if a watcher needs it. Each open for writing begins a segment of 1
+    /// MiB. With retention, each flush syncs the log.
     ///
-    /// The database remembers the setting for later opens. Default of a new database: 0. With
-    /// retention, each flush syncs the log.
+    /// The database remembers the setting. Default of a new database: 0.
     pub fn log_retention(mut self, bytes: u64) -> Builder {
         self.settings.log_retention_bytes = Some(bytes);
         self
     }
 
     /// Maximum age of retained log: a segment is removed at the first flush after its last commit
-    /// reaches this age. Default: no limit, as with [`Duration::MAX`]. Remembered like
-    /// [`Builder::log_retention`], without which nothing is retained.
+    /// reaches this age. Default: no limit, as with [`Duration::MAX`]. Remembered; without
+    /// [`Builder::log_retention`] nothing is retained.
     pub fn log_retention_age(mut self, age: Duration) -> Builder {
         self.settings.log_retention_age_us = Some(u64::try_from(age.as_micros()).unwrap_or(u64::MAX));
         self
@@ -373,26 +364,26 @@ impl Builder {
     /// [`Error::DiskFull`](crate::Error::DiskFull) until the reserve is whole again, without a
     /// reopen.
     ///
-    /// - Deleted data frees its space: runs under a range delete are removed at once, other
-    ///   partitions are merged one by one. Each merge needs a reserve as large as its output.
-    /// - Deletes scattered over a partition larger than the reserve cannot free its space until
-    ///   other space is free.
+    /// - Runs under a range delete are removed at once. Other partitions are merged one by one;
+    ///   each merge needs a reserve as large as its output.
+    /// - Deletes scattered over a partition larger than the reserve free nothing until there is
+    ///   other space.
     /// - Flushes use at most half of the reserve, except during a compaction.
-    /// - Readers, log that is [retained](Builder::log_retention) or not archived yet, and backups
-    ///   pin their files in any case.
+    /// - Readers, log that is [retained](Builder::log_retention) or not archived, and backups still
+    ///   pin their files.
     ///
-    /// Default on a volume below 2 GiB: an eighth of the volume, or the need of one flush if that
-    /// is less; memtables, log segments and partitions without a setting are made small enough for
-    /// it. Default on a larger volume, if four times as much is free: 512 KiB plus the log's bytes
-    /// plus 1/64 of the data, at most a memtable, a log segment and 1 MiB. Default in memory: none.
+    /// Default on a volume below 2 GiB: an eighth of the volume, or less if a flush needs less;
+    /// memtables, log segments and partitions without a setting are made small enough. On a larger
+    /// volume, if four times as much is free: 512 KiB plus the log's bytes plus 1/64 of the data,
+    /// at most a memtable, a log segment and 1 MiB. In memory: none.
     ///
-    /// The blocks are allocated with `fallocate`, or as zeros where the system has no such call. On
-    /// a copy-on-write file system (btrfs, ZFS), freeing them needs some space itself, and file
+    /// The blocks are allocated with `fallocate`, or as zeros where the system lacks it. On a
+    /// copy-on-write file system (btrfs, ZFS), freeing them needs some space itself, and file
     /// system snapshots pin them. Other programs may take the freed blocks.
     ///
-    /// A process with a file size limit (`ulimit -f`) is killed by `SIGXFSZ` unless it ignores the
-    /// signal. If it does, the engine returns `DiskFull` with
-    /// [`NoSpace::FileSize`](crate::NoSpace::FileSize). `braid` ignores it.
+    /// A process with a file size limit (`ulimit -f`) is killed by `SIGXFSZ`, unless it ignores the
+    /// signal, as `braid` does; the engine then returns `DiskFull` with
+    /// [`NoSpace::FileSize`](crate::NoSpace::FileSize).
     pub fn disk_reserve(mut self, bytes: u64) -> Builder {
         self.settings.disk_reserve = Some(bytes);
         self
@@ -405,8 +396,8 @@ impl Builder {
         self
     }
 
-    /// Values of at least this many bytes are stored in blob files, which merges do not rewrite.
-    /// Default: 4096. With 0, every value is.
+    /// Minimum size, in bytes, of values in blob files, which merges do not rewrite. Default: 4096.
+    /// With 0, every value is.
     pub fn blob_threshold(mut self, bytes: usize) -> Builder {
         self.settings.blob_threshold = bytes;
         self
@@ -421,28 +412,26 @@ impl Builder {
 
     /// Gives all runs a key block, or none: a second copy of all keys, which spares reading values
     /// when a view is built. Default: only runs with values that are large beside their keys. With
-    /// small values key blocks take an eighth of the space, which can pay for a database much
-    /// larger than memory.
+    /// small values key blocks take an eighth of the space; that can pay if the database exceeds
+    /// memory.
     pub fn key_blocks(mut self, key_blocks: bool) -> Builder {
         self.settings.key_blocks = if key_blocks { KeyBlocks::Always } else { KeyBlocks::Never };
         self
     }
 
     /// Number of searches by gets after which a sorted view gets an in-memory hash index. Default:
-    /// 2048, and at least one search per 32 entries of the view. `u64::MAX` disables hash indexes.
+    /// 2048, and at least one search per 32 entries. `u64::MAX` disables hash indexes.
     ///
-    /// A get that waits for memory then takes a third to a half less time, also for an absent key
-    /// and in `multi_get`; nothing else is faster. An index takes six bytes a key; all indexes take
-    /// at most a quarter of the memory.
+    /// Gets that wait for memory, also of absent keys and in `multi_get`, then take a third to a
+    /// half less time; nothing else is faster. An index takes six bytes a key; all take at most a
+    /// quarter of the memory.
     ///
-    /// - An index is built only if nine tenths of the view's data are in the cache, or in the
-    ///   system's cache if read in place. If not, the number of searches doubles before the next
-    ///   attempt, up to 32 times.
-    /// - A view that replaces a view with a used index, or adjoins one, is indexed at once.
-    /// - While there are no commits, background threads also index views of 2048 entries or more
-    ///   that are read in place, as long as all indexes take at most an eighth of the memory. They
-    ///   do this once per part of the database, and again when it has doubled. Databases that share
-    ///   threads do not.
+    /// - An index is built only if nine tenths of the view's data are cached. If not, the number of
+    ///   searches doubles before the next attempt, up to 32 times.
+    /// - A view that replaces one with a used index, or adjoins one, is indexed at once.
+    /// - While there are no commits, views of 2048 entries or more that are read in place are
+    ///   indexed too, as long as all indexes take at most an eighth of the memory: once per part of
+    ///   the database, and again when it has doubled. Databases that share threads do not do this.
     pub fn hash_index_after(mut self, searches: u64) -> Builder {
         self.settings.hash_index_after = searches;
         self
@@ -451,19 +440,19 @@ impl Builder {
     /// Reads uncompressed data where the system has mapped their file, outside of the block cache.
     /// Default: yes. Applies to local file systems on Linux, and to databases in memory.
     ///
-    /// Each block was read and checked in the usual way at most 32 seconds before, or written by
-    /// this process in that time (one such block in sixteen is checked all the same). If the system
-    /// drops a page after the check and the disk then fails to read it again, the process gets
-    /// `SIGBUS` instead of an error; changed bytes are not noticed. A cursor's current row has this
-    /// risk for as long as the cursor stays there. Databases in memory do not have it.
+    /// Each block was checked at most 32 seconds before, or written by this process in that time
+    /// (one such block in sixteen is still checked). If the system drops a page after the check and
+    /// the disk then fails to read it, the process gets `SIGBUS` instead of an error; changed bytes
+    /// go unnoticed. For a cursor's current row this holds as long as the cursor stays there.
+    /// Databases in memory have neither risk.
     pub fn read_in_place(mut self, in_place: bool) -> Builder {
         self.settings.read_in_place = in_place;
         self
     }
 
     /// Reads and writes tables (runs, views and blob files) with `O_DIRECT` on Linux, so that the
-    /// database takes its [memory](Builder::memory) and no more. The log and the manifest are
-    /// written as usual. Default: no, since the system's cache makes up for a small memory setting.
+    /// database takes its [memory](Builder::memory) and no more; not the log and the manifest.
+    /// Default: no, since the system's cache makes up for a small memory setting.
     ///
     /// Each cache miss then reads the device, nothing is read in place
     /// ([`Builder::read_in_place`]), and cursors and merges read ahead themselves. If the file
@@ -487,8 +476,8 @@ impl Builder {
 
     /// Age at which a snapshot, cursor, iterator or transaction is reported: once in the log
     /// (`tracing`), and in [`crate::Stats::overstaying`] while it is open. Default: one minute;
-    /// [`Duration::MAX`] for never. A reader pins the versions that were overwritten or deleted
-    /// since it began.
+    /// [`Duration::MAX`] for never. A reader pins all versions overwritten or deleted since it
+    /// began.
     pub fn reader_age_warn(mut self, age: Duration) -> Builder {
         self.settings.reader_age_warn_ns = nanos(age);
         self
@@ -496,20 +485,20 @@ impl Builder {
 
     /// Maximum age of a snapshot, cursor, iterator or transaction. Default: no limit, as with
     /// [`Duration::MAX`]. An older one expires: it pins no versions, and its next read fails with
-    /// [`crate::Error::ReaderExpired`], and so does the commit of a transaction with writes. Its
+    /// [`crate::Error::ReaderExpired`], as does the commit of a transaction with writes. Its
     /// earlier results stay right.
     ///
-    /// A cursor may still return the rows that it has decoded ahead: 32, or some more if it merges.
-    /// It pins its files until it is called again or dropped;
-    /// [`Cursor::refresh`](crate::Cursor::refresh) renews it. Ages are checked about once a second,
-    /// more often for a shorter limit; without background threads, at commits.
+    /// A cursor may still return the rows that it has decoded ahead, about 32. It pins its files
+    /// until it is called again or dropped; [`Cursor::refresh`](crate::Cursor::refresh) renews it.
+    /// Ages are checked about once a second, more often for a shorter limit; without background
+    /// threads, at commits.
     pub fn reader_age_max(mut self, age: Duration) -> Builder {
         self.settings.reader_age_max_ns = nanos(age);
         self
     }
 
-    /// Maximum time that a commit, or the begin of an exclusive transaction, waits for another
-    /// exclusive transaction ([`Db::begin_exclusive`]). It then fails with
+    /// Maximum time that a commit, or another exclusive transaction, waits for an exclusive
+    /// transaction ([`Db::begin_exclusive`]) to end. It then fails with
     /// [`crate::Error::ExclusiveOpen`], and nothing is written. Default: 30 seconds; zero to fail
     /// at once; [`Duration::MAX`] for no limit.
     pub fn exclusive_wait_max(mut self, wait: Duration) -> Builder {
@@ -520,15 +509,14 @@ impl Builder {
     /// Archives the log in the directory `dir`, for point-in-time recovery: with a backup, any
     /// later commit or moment can be restored ([`Builder::restore_to`]). Default: no archive.
     ///
-    /// Each full segment is copied. The blob files that it refers to are hard-linked, or copied to
-    /// another file system, before they can be removed. A close and [`Db::archive_now`] archive the
-    /// whole log. If the archive cannot be written, an open fails, and later the log grows until
-    /// the archive works again.
+    /// Each full segment is copied, and its blob files are hard-linked, or copied to another file
+    /// system, before they can be removed. A close and [`Db::archive_now`] archive the whole log.
+    /// If the archive cannot be written, an open fails, and later the log grows until the archive
+    /// works again.
     ///
     /// Set it at each open: an open without it leaves a gap, and so do bulk loads and commits
-    /// without WAL. The archive records gaps, and [`Db::archive_gaps`] lists them.
-    /// [`Db::archive_now`] and a restore across a gap fail with `ArchiveGap`. Files older than the
-    /// oldest backup may be removed, oldest first.
+    /// without WAL. [`Db::archive_gaps`] lists the gaps; [`Db::archive_now`] and a restore across
+    /// one fail with `ArchiveGap`. Files older than the oldest backup may be removed, oldest first.
     ///
     /// The directory is created if absent, but not its parents ([`Builder::create_parents`]). It
     /// may not be inside a database (`InvalidArgument`).
@@ -547,10 +535,9 @@ impl Builder {
     /// result is a new database: its records have [versions](crate::Version) that no other database
     /// has. Time is linear in the backup. [`Db::backup`] has an example.
     ///
-    /// Errors: `AlreadyExists` if `dir` is not empty; `BackupDamaged` if any part of the backup has
-    /// changed; `NotFound` if there is no such backup. After an error `dir` is empty. If the
-    /// process is killed, the directory does not open, and [`Builder::remove_unfinished`] removes
-    /// the files.
+    /// Errors: `AlreadyExists` if `dir` is not empty; `BackupDamaged` if the backup has changed;
+    /// `NotFound` if it does not exist. After an error `dir` is empty. If the process is killed,
+    /// the directory does not open, and [`Builder::remove_unfinished`] removes the files.
     pub fn restore(self, target: &dyn BackupTarget, id: Option<u64>, dir: impl AsRef<Path>) -> Result<Restored> {
         backup::restore(self.settings, target, id, dir.as_ref()).map_err(Error::of_output)
     }
@@ -561,8 +548,8 @@ impl Builder {
     ///
     /// Errors, besides those of [`Builder::restore`]: `ArchiveGap` if the archive lacks commits
     /// before that point; `BackupDamaged` if the archive is damaged; `InvalidArgument` with the
-    /// last commit if the archive ends before the point. A moment needs a later commit in the
-    /// archive, or the state at that moment would be unknown.
+    /// last commit if the archive ends before the point. For a moment, the archive must have a
+    /// later commit.
     ///
     /// Time is linear in the backup and the archive after it; memory is that of an open database.
     pub fn restore_to(
@@ -576,12 +563,12 @@ impl Builder {
     }
 
     /// Loads a [dump](crate::Snapshot::dump) into a new database in the directory `dir`, with the
-    /// options of this builder. Records keep their commit numbers and expiry times. Merge operands
-    /// are kept, and their functions need not be registered. The result is a new database: its
-    /// records have [versions](crate::Version) that no other database has.
+    /// options of this builder. Records keep their commit numbers, expiry times and merge operands;
+    /// merge functions need not be registered. The result is a new database: its records have
+    /// [versions](crate::Version) that no other database has.
     ///
-    /// The dump is read once from front to back in bounded memory, so a pipe will do. Its contents
-    /// are checked, and the result is opened once for reading. Time is linear in the dump.
+    /// The dump is read once from front to back in bounded memory, so a pipe will do. It is
+    /// checked, and the result is opened once for reading. Time is linear in the dump.
     ///
     /// **All or nothing**: the directory becomes a database when the whole dump is on disk. After
     /// an error it is empty. If the process is killed or the machine stops, it does not open, and
@@ -604,10 +591,10 @@ impl Builder {
     /// tree, keys and commits, as far as known. `docs/salvage.md` has the rules for a damaged
     /// manifest.
     ///
-    /// `from` is only read, without a lock file, so it may be on a read-only medium. `to` must be
-    /// empty or absent; it becomes a database when all is on disk, with versions that no other
-    /// database has. Memory is bounded by [`Builder::memory`] plus some blocks for each run that
-    /// overlaps others. Time is linear in the files.
+    /// `from` is only read, without a lock file, so it may be on a read-only medium. `to` becomes a
+    /// database when all is on disk, with versions that no other database has. Memory is bounded by
+    /// [`Builder::memory`] plus some blocks for each run that overlaps others. Time is linear in
+    /// the files.
     ///
     /// Errors: `NotFound` if `from` has no file of a database; `Locked` if another process visibly
     /// has it open for writing; `AlreadyExists` if `to` is not empty; `InvalidArgument` if one is
@@ -654,23 +641,21 @@ impl Builder {
         db::remove_unfinished(&*self.settings.vfs, &*self.settings.runtime, dir.as_ref())
     }
 
-    /// Opens the latest state of the database in the directory `path` for reading. Writes nothing
-    /// and takes no lock: another process may have the database open and may go on writing. Log
-    /// records not in runs yet are read into memory.
-    ///
-    /// Returns `NotFound` if there is no database. Never fails because of a concurrent writer.
+    /// Opens the latest state of the database in `path` for reading. Writes nothing and takes no
+    /// lock: another process may have the database open and go on writing. Log records not in runs
+    /// yet are read into memory. Returns `NotFound` if there is no database, and never fails
+    /// because of a writer.
     pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Db> {
         self.read_only(true).open(path)
     }
 
-    /// Verifies the database in the directory `path`, whether it opens or not: see
-    /// [`Db::verify_path`].
+    /// Verifies a database, whether it opens or not: see [`Db::verify_path`].
     pub fn verify_path(self, path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyReport> {
         db::verify_path(self.settings, path.as_ref(), options)
     }
 
-    /// Reads the database in the directory `path` while another process writes it: see
-    /// [`Follower`]. Writes nothing and takes no lock.
+    /// Reads a database while another process writes it: see [`Follower`]. Writes nothing and takes
+    /// no lock.
     pub fn open_follower(self, path: impl AsRef<Path>) -> Result<Follower> {
         let every = self.refresh_every;
         if every == Some(Duration::ZERO) {

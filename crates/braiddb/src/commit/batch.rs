@@ -121,7 +121,6 @@ impl RawBatch {
         *self = RawBatch { bytes, ..RawBatch::default() };
     }
 
-    /// Encodes the batch for the log, with all values inline.
     pub fn prepare(self) -> Result<PreparedBatch> {
         self.prepare_placing(usize::MAX, |_, _| Ok(None))
     }
@@ -153,7 +152,6 @@ impl RawBatch {
         Ok(PreparedBatch { bytes: self.bytes, start, operations: self.operations, user_bytes })
     }
 
-    /// Returns the effective operations in order, after space for the count, and their number.
     fn rewritten(
         &self,
         len_min: usize,
@@ -310,7 +308,6 @@ pub fn decode_batch<'a>(bytes: &'a [u8], mut visit: impl FnMut(Operation<'a>)) -
     Some(reader.position())
 }
 
-/// Returns `None` if the bytes are not a group.
 pub fn split_group(payload: &[u8]) -> Option<Vec<&[u8]>> {
     let mut reader = ByteReader::new(payload);
     let mut batches = Vec::new();

@@ -21,7 +21,6 @@ use std::{
 
 const WAITING: u8 = 0;
 const DONE: u8 = 1;
-/// The waiter leads the next group, with its own request first.
 const LEAD: u8 = 2;
 const ABANDONED: u8 = 3;
 

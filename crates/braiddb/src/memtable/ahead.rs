@@ -86,7 +86,6 @@ impl EntryBatch {
         }
     }
 
-    /// Keeps the rows before the first that is not wanted.
     pub fn keep(&mut self, is_forward: bool, is_kept: impl Fn(&[u8]) -> bool) {
         let kept = self.slots.kept(self.lanes, is_forward, is_kept);
         let others = self.lanes & !kept;

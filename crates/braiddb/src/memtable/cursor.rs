@@ -178,7 +178,7 @@ impl MemtableCursor {
         (self.memtable.min_sequence(), self.memtable.max_sequence().min(self.snapshot))
     }
 
-    /// Decodes the entries of the leaf from the current one on. Precondition: valid.
+    /// Precondition: valid.
     pub fn fill(&mut self, is_forward: bool, batch: &mut EntryBatch) {
         assert!(self.valid(), "the cursor must be valid");
         let from_here = if is_forward { u32::MAX << self.rank } else { u32::MAX >> (NODE_KEYS - 1 - self.rank) };

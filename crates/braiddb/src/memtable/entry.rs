@@ -125,7 +125,6 @@ impl<'a> EntryPtr<'a> {
         EntryKind::from_byte((self.header().key_length_and_kind & 0xff) as u8).expect("written from a kind")
     }
 
-    /// Returns key and value, which are adjacent, and the length of the key.
     pub fn row(self) -> (&'a [u8], usize) {
         let key_length = self.key_length();
         let length = key_length + self.header().value_length as usize;
@@ -171,7 +170,6 @@ impl<'a> EntryPtr<'a> {
         if self.depth() - first.depth() == first.depth() - second.depth() { second } else { self }
     }
 
-    /// Prefetches the entry after its first cache line.
     pub fn prefetch_rest(self) {
         let len = size_of::<EntryHeader>() + self.key_length() + self.header().value_length as usize;
         let start = self.0.as_ptr().cast::<u8>().cast_const();

@@ -94,7 +94,6 @@ pub(super) struct Child<'a> {
     pub rank: usize,
 }
 
-/// A node in an arena that lives at least for `'a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodePtr<'a>(NonNull<Node>, PhantomData<&'a Node>);
 
@@ -232,7 +231,7 @@ impl Node {
         self.keys[slot].store(version.as_ptr(), Release);
     }
 
-    /// Adds a key at its rank. Writer only; there is room.
+    /// Writer only; there is room.
     pub fn append(&self, rank: usize, key: EntryPtr<'_>) {
         let count = self.count.load(Relaxed) as usize;
         debug_assert!(rank <= count && count < NODE_KEYS);
@@ -271,7 +270,6 @@ impl Node {
         None
     }
 
-    /// Returns the slot of `key` among the first `count`, or the rank that it would have.
     pub fn place(&self, key: &[u8], count: usize) -> Place {
         let order = || self.order(count);
         self.place_with(key, count, order)
@@ -326,7 +324,7 @@ impl Node {
 }
 
 impl Inner {
-    /// Makes a node of a child left of all separators, and one child per separator, in order.
+    /// `children` has one child per separator, in order.
     pub fn new(
         level: u8,
         choice: HeadChoice,

@@ -22,7 +22,7 @@ pub(super) struct RangeTombstones {
     all: Mutex<Vec<RangeTombstone>>,
     /// Number of tombstones included, and their set, for scans.
     set: RwLock<(usize, Arc<RangeTombstoneSet>)>,
-    /// Number of tombstones included, and their sets, for point reads.
+    /// Likewise for point reads.
     sets: RwLock<(usize, Vec<RangeTombstoneSet>)>,
 }
 

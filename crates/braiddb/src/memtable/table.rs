@@ -24,7 +24,6 @@ const HUGE_CHUNKS_MIN: usize = 4;
 
 #[derive(Clone, Debug)]
 pub struct MemtableOptions {
-    /// Maximum size of an arena chunk; the first ones are smaller.
     pub arena_chunk_bytes: usize,
     /// Size of the filter that spares a tree search for absent keys; allocated at once.
     pub filter_bytes: usize,
@@ -112,7 +111,6 @@ impl Memtable {
         MemtableWriter { memtable: self, tree: self.writer.lock() }
     }
 
-    /// Returns the newest version of `key` at or below `snapshot`, tombstones included.
     pub fn get(&self, key: &[u8], snapshot: SequenceNumber) -> Option<EntryRef<'_>> {
         self.get_hashed(key, hash64(key), snapshot)
     }

@@ -121,7 +121,6 @@ impl TreeWriter {
             && self.bounds.high.is_none_or(|high| key < high.key())
     }
 
-    /// Returns the leaf whose range contains `key`; remembers the path.
     fn locate(&mut self, tree: &Tree, key: &[u8]) -> NodePtr<'static> {
         if let Some(leaf) = self.leaf
             && self.repeated

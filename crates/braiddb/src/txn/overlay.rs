@@ -46,7 +46,6 @@ static SAVEPOINTS: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 struct Undo {
     savepoint: Savepoint,
-    /// The keys written since, and their earlier writes.
     points: BTreeMap<Vec<u8>, Option<Written>>,
     /// The earlier deleted ranges, if a range was deleted since.
     deleted: Option<Intervals>,

@@ -60,7 +60,6 @@ pub struct DamagedLog {
     pub last_commit_us: u64,
 }
 
-/// Upper bound on the length of a seal record, in bytes.
 const SEAL_BYTES_MAX: u64 = 128;
 
 struct Readable {
@@ -81,7 +80,6 @@ struct At {
     last: SequenceNumber,
 }
 
-/// Calls `visitor` with each whole commit group in the directory, in order.
 pub fn read_damaged_log(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -253,9 +251,8 @@ struct Walk<'a> {
     /// Headers that claim to begin an epoch of this log but do not match its end.
     foreign: BTreeSet<FileId>,
     is_ended: bool,
-    /// The last epoch with a record found after a break.
     broken: Option<Epoch>,
-    /// The highest sequence number that a record of the current epoch may have.
+    /// The highest sequence number in the current epoch.
     highest: SequenceNumber,
 }
 
@@ -264,7 +261,6 @@ impl Walk<'_> {
         segments.first().map_or(0, |first| first.header.previous_sequence)
     }
 
-    /// Notes a gap if the log's first segment is missing.
     fn check_begin(&mut self, dir: &Path, segments: &[Readable], lost: &[Unreadable]) {
         let Some(oldest) = self.input.oldest_segment else { return };
         if segments.first().is_some_and(|first| first.header.number == oldest) {

@@ -36,7 +36,7 @@ pub type Lsn = u64;
 /// One use of the log, from open to close. Later epochs have larger numbers.
 pub type Epoch = u32;
 
-/// Reference to the previous record: the half of its header checksum that is not stored.
+/// Reference to the previous record: the unstored half of its header checksum.
 pub type Link = u32;
 
 /// Larger positions are refused in headers, so that no sum of two positions overflows.

@@ -53,7 +53,6 @@ const BUFFER_LEN_KEPT: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupHeader {
-    /// The first sequence number; above those of all earlier groups.
     pub first_sequence: SequenceNumber,
     pub last_sequence: SequenceNumber,
     pub commit_time_us: u64,
@@ -271,7 +270,7 @@ impl Wal {
         self.sync_stage.wait(up_to, &self.latch, || self.flush())
     }
 
-    /// Syncs an idle log and appends a note of that, so that recovery can distinguish later damage
+    /// Syncs an idle log and appends a note of that: recovery can then distinguish later damage
     /// from a torn end.
     pub fn note_durable(&self) -> Result<()> {
         self.note(&[])
@@ -297,9 +296,7 @@ impl Wal {
 
     /// Releases the segments before `oldest_segment`, a durably recorded result of
     /// [`Wal::oldest_needed`]. They must be synced. They are retained within the limit; segments
-    /// beyond it become spares or are removed. Returns the number of the latter.
-    ///
-    /// The call does not check whether `oldest_segment` itself is still needed. After a later call
+    /// beyond it become spares or are removed. Returns the number of the latter. After a later call
     /// has released more, it does nothing.
     pub fn release(&self, oldest_segment: FileNumber) -> usize {
         self.release_with(oldest_segment, |_| 0)
@@ -378,9 +375,8 @@ impl Wal {
         (retained.segments.len(), retained.segments.iter().map(|segment| segment.header.len).sum())
     }
 
-    /// Makes a spare in a background thread, which saves the appender a sync. Where the log is
-    /// synced often, zeros are written to it, which makes those syncs cheaper. Returns whether one
-    /// was made.
+    /// Makes a spare in a background thread, which saves the appender a sync. If the log is synced
+    /// often, fills it with zeros, which makes those syncs cheaper. Returns whether one was made.
     pub fn prepare_spare(&self) -> Result<bool> {
         self.latch.check()?;
         if !self.spares.lock().is_empty() || self.options.spares_max == 0 {
@@ -395,7 +391,7 @@ impl Wal {
     }
 
     /// Syncs the earlier contents of spares in a background thread, so that no later sync must
-    /// write them. Does nothing if the log is not synced: the write would be wasted.
+    /// write them. Does nothing if the log is not synced.
     pub fn tidy(&self) -> Result<()> {
         let syncs = self.sync_stage.syncs();
         if self.tidied_at_syncs.swap(syncs, Ordering::Relaxed) == syncs {
@@ -412,7 +408,6 @@ impl Wal {
     }
 
     /// Continues an idle, flushed log in a short segment, so that a longer one can be released.
-    /// Returns whether it did.
     pub fn go_on_in_short(&self) -> Result<bool> {
         let short = FIRST_SEGMENT_LEN.min(self.options.segment_len);
         let mut tail = self.tail.lock();
@@ -426,8 +421,8 @@ impl Wal {
         Ok(true)
     }
 
-    /// Continues in another segment unless the current one is empty, so that all earlier records
-    /// are in finished segments.
+    /// Ends the current segment unless it is empty, so that all earlier records are in finished
+    /// segments.
     pub fn go_on(&self) -> Result<()> {
         let mut tail = self.tail.lock();
         self.latch.check()?;
@@ -472,8 +467,8 @@ impl Wal {
         self.oldest_needed_by(flushed, &|_| false)
     }
 
-    /// Returns the segment where recovery must begin once everything up to `flushed` is in runs,
-    /// also keeping the segments for which `others_need` is true.
+    /// Returns the segment where recovery must begin once everything up to `flushed` is in runs.
+    /// Segments for which `others_need` is true are needed too.
     pub fn oldest_needed_by(&self, flushed: SequenceNumber, others_need: &dyn Fn(FileNumber) -> bool) -> FileNumber {
         let segments = self.segments.lock();
         let last = segments.len().saturating_sub(1);

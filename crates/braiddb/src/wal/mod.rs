@@ -1,8 +1,6 @@
-//! The write-ahead log: a chain of records, one per commit group, in segment files that are written
-//! once from front to back.
-//!
-//! `format` and `record` define the bytes, `log` appends and syncs, `recovery` reads the chain
-//! after a restart.
+//! The write-ahead log: a chain of records, one per commit group, in segment files, which are
+//! written once from front to back. `format` and `record` define the bytes, `log` appends and
+//! syncs, `recovery` reads the chain after a restart.
 
 mod context;
 mod damage;

@@ -126,7 +126,6 @@ impl LogReader {
         self.last_sequence
     }
 
-    /// Skips the commits up to `up_to`, which are not in the log.
     pub fn pass(&mut self, up_to: SequenceNumber) {
         self.last_sequence = self.last_sequence.max(up_to);
     }
@@ -266,7 +265,6 @@ pub fn end_of_epoch(log: &impl SegmentSource, epoch: Epoch) -> Option<Lsn> {
     })
 }
 
-/// Returns false if the chain of a finished segment is broken.
 pub fn visit_groups(segment: &Segment, mut visit: impl FnMut(SequenceNumber, &[u8])) -> Result<bool> {
     let (header, file) = (&segment.header, segment.file());
     let (mut reader, mut offset) = (SegmentReader::new(header, &*file, &segment.path), SEGMENT_HEADER_LEN);

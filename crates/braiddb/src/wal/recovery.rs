@@ -2,14 +2,14 @@
 //!
 //! **The chain.** From the oldest needed segment on, each record must carry the link of the
 //! previous one. A seal leads to the next segment of the epoch. An epoch with a successor ends
-//! exactly at the LSN and link in the successor's first header; anything past that was discarded.
-//! The last epoch ends where no whole record continues the chain.
+//! exactly at the LSN and link in the successor's first header; later bytes were discarded. The
+//! last epoch ends where no whole record continues the chain.
 //!
 //! **Torn or damaged?** Pages of buffered commits may reach the disk in any order, so a break alone
 //! proves nothing. But every record stores how far the log was synced when it was written. So after
-//! a break in the last epoch, the remaining segment and all later segments of the epoch are
-//! searched for whole records. If the manifest or one of those records shows a synced position past
-//! the break, durable bytes are gone: corruption. Otherwise the log ends at the break.
+//! a break in the last epoch, all later bytes of the epoch are searched for whole records. If the
+//! manifest or one of those records shows a synced position past the break, durable bytes are gone:
+//! corruption. Otherwise the log ends at the break.
 //!
 //! Always corruption, since each is synced before anything depends on it: a missing oldest segment;
 //! a seal whose next segment is missing or another; a segment shorter than its header says; a break
@@ -70,8 +70,8 @@ pub struct RecordInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visit {
     Taken,
-    /// The record refers to missing data, for this reason: the log ends before it. If the record is
-    /// known to be durable, that is corruption. No later record is visited.
+    /// The record refers to missing data, for this reason: the log ends before it, which is
+    /// corruption if the record is known to be durable. No later record is visited.
     EndHere(String),
 }
 
@@ -84,9 +84,9 @@ pub struct RecoveryOutcome {
     pub last_sequence: SequenceNumber,
     pub next_epoch: Epoch,
     pub segments: Vec<SegmentInfo>,
-    /// Segment files without records of the log: to be removed once the new epoch has begun.
+    /// To be removed once the new epoch has begun.
     pub unneeded: Vec<FileNumber>,
-    /// The highest number of any segment file. New files get higher ones.
+    /// New files get higher numbers.
     pub highest_file_number: FileNumber,
     pub tail_note: Option<String>,
     pub cut_tail: Option<CutTail>,
@@ -94,8 +94,8 @@ pub struct RecoveryOutcome {
     /// ([`super::Wal::note_closed`]). All commits were then synced before the mark, and a torn
     /// record past the end is not the log's.
     pub is_closed_cleanly: bool,
-    /// Whether bytes past the end may have been a record: one that was being written at a crash, or
-    /// an acknowledged one that is damaged. In a recycled segment it may also be of an earlier use.
+    /// Whether bytes past the end may have been a record: one interrupted by a crash, or an
+    /// acknowledged one that was damaged. In a recycled segment it may also be of an earlier use.
     pub ambiguous_tail: bool,
     pub tail: Option<Tail>,
     /// Upper bound on the sequence numbers before the first segment.

@@ -81,7 +81,6 @@ impl RecoveryPrefetch {
         self.shared.reached.store(start_lsn, Ordering::Relaxed);
     }
 
-    /// Scans the segments not begun and returns the result for each scanned segment.
     pub fn finish(mut self) -> BTreeMap<FileNumber, Beyond> {
         while self.shared.probe_one() {}
         self.join();
@@ -96,8 +95,7 @@ impl RecoveryPrefetch {
 }
 
 impl Shared {
-    /// Scans the last segment not begun, unless recovery has reached it. Returns whether there was
-    /// one.
+    /// Returns false if there is none, or recovery has reached it.
     fn probe_one(&self) -> bool {
         let Some(probe) = self.segments.lock().pop() else { return false };
         if probe.header.start_lsn <= self.reached.load(Ordering::Relaxed) {

@@ -5,14 +5,13 @@
 //!
 //! 1. a record with a whole header whose payload does not match it;
 //! 2. whole records outside of the chain, because one before them is missing or damaged;
-//! 3. a record header that is whole once one bit, or the magic, is repaired: its checksum covers
-//!    the segment's file id and the LSN, so it was written there in the current use of the file;
-//! 4. in a segment that was never recycled ([`super::format::ZEROED_SEGMENT`]): any nonzero byte.
+//! 3. a record header that becomes whole if one bit, or the magic, is repaired: its checksum covers
+//!    file id and LSN, so it was written there in the current use of the file;
+//! 4. in a segment without earlier use ([`super::format::ZEROED_SEGMENT`]): any nonzero byte.
 //!
-//! A record that was being written at a crash and a durable record that was damaged later look the
-//! same, since no later record shows how far the log was synced. Undetected are zeros from a
-//! record's first byte to the log's end. In a recycled segment, zeros over a record's header are
-//! undetected too, if no whole record follows; the tail then ends with its first record.
+//! A record interrupted by a crash and a durable record damaged later look the same, since no later
+//! record shows how far the log was synced. Undetected are zeros from a record's first byte to the
+//! log's end; in a recycled segment also zeros over a record's header, if no whole record follows.
 
 use super::{
     record::RecordHeader,
@@ -20,7 +19,7 @@ use super::{
 };
 use crate::base::Result;
 
-/// Bytes after the last whole record that are neither zeros nor of an earlier use of the file.
+/// Bytes after the last whole record, neither zeros nor of an earlier use of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remains {
     pub offset: u64,
@@ -66,8 +65,8 @@ pub(super) fn remains(
     Ok(None)
 }
 
-/// Returns the end of damage that reaches at least to `end`: the next record with a whole header,
-/// or, in a segment that was never recycled, the end of the nonzero bytes.
+/// Returns the end of damage from `end` on: the next record with a whole header, or, in a segment
+/// without earlier use, the end of the nonzero bytes.
 fn end_of_damage(reader: &mut SegmentReader<'_>, end: u64, beyond: &Beyond) -> Result<u64> {
     if beyond.records > 0
         && let Some((at, _)) = reader.next_record(end)?

@@ -111,7 +111,6 @@ impl Drop for Pin {
     }
 }
 
-/// Finds the segments, in log order, that lead up to `oldest` and are within the limit.
 pub fn find_retained(
     files: &SeenFiles,
     oldest: &SegmentHeader,
@@ -156,7 +155,7 @@ fn ended_by(candidate: &Candidate, after: &SegmentHeader) -> Result<Option<Arc<S
     Ok(Some(segment))
 }
 
-/// Returns the last sequence number before the seal that leads to `after`, if it ends the segment.
+/// Returns `None` unless the seal that leads to `after` ends the segment.
 fn seal_sequence(candidate: &Candidate, after: &SegmentHeader) -> Result<Option<SequenceNumber>> {
     let (header, _) = candidate.header()?;
     let mut reader = candidate.reader()?;
@@ -173,7 +172,7 @@ fn seal_sequence(candidate: &Candidate, after: &SegmentHeader) -> Result<Option<
     Ok(None)
 }
 
-/// Returns the last sequence number of the segment if it ends as the next epoch's header says.
+/// Returns `None` unless the segment ends as the next epoch's header says.
 fn ends_epoch(candidate: &Candidate, after: &SegmentHeader) -> Result<Option<SequenceNumber>> {
     let (header, first_link) = candidate.header()?;
     let mut reader: SegmentReader<'_> = candidate.reader()?;

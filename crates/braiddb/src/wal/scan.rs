@@ -31,7 +31,6 @@ pub struct SegmentReader<'a> {
 pub enum Found {
     Record(Record),
     Torn(Record),
-    /// Bytes with a record's magic but no valid header of this segment.
     Remains,
     Nothing,
 }
@@ -108,7 +107,6 @@ impl<'a> SegmentReader<'a> {
         Ok(beyond)
     }
 
-    /// Returns the first record from `offset` on with a whole header, in the chain or not.
     pub fn next_record(&mut self, offset: u64) -> Result<Option<(u64, Record)>> {
         let mut offset = offset.max(SEGMENT_HEADER_LEN);
         while let Some(at) = self.next_magic(offset)? {
@@ -172,12 +170,10 @@ impl<'a> SegmentReader<'a> {
         Ok(end)
     }
 
-    /// Returns the first offset from `offset` on where a record may begin.
     pub(super) fn next_magic(&mut self, mut offset: u64) -> Result<Option<u64>> {
         while offset < self.header.len {
             if !self.holds(offset, 1) {
-                // Skip unwritten parts, but read the last byte: a file that was cut must be
-                // noticed.
+                // Skip unwritten parts, but read the last byte to notice a cut file.
                 let io_error = |e| Error::io("find the written parts of", self.path, e);
                 let last = self.header.len - 1;
                 offset = self.file.next_written(offset).map_err(io_error)?.unwrap_or(last).clamp(offset, last);

@@ -41,7 +41,7 @@ pub struct Segment {
     pub path: PathBuf,
     opened: RwLock<Opened>,
     last_sequence: AtomicU64,
-    /// End of its records; `u64::MAX` for the last segment.
+    /// `u64::MAX` for the last segment.
     end_lsn: AtomicU64,
     /// The file's mapping while unused, kept for the next writer.
     mapping: Mutex<Option<Box<dyn WriteMapping>>>,
@@ -81,8 +81,8 @@ impl Segment {
         if opened.is_writable { Ok(Arc::clone(&opened.file)) } else { vfs.open(&self.path, OpenMode::ReadWrite) }
     }
 
-    /// Opens the file for reading only, for a segment that is not written any more. It then counts
-    /// against the descriptor budget ([`crate::platform::BudgetedVfs`]). Returns `None` on failure.
+    /// Opens the file of a finished segment for reading only. It then counts against the descriptor
+    /// budget ([`crate::platform::BudgetedVfs`]). Returns `None` on failure.
     pub fn open_to_rest(&self, vfs: &dyn Vfs) -> Option<Arc<dyn File>> {
         let opened = vfs.open(&self.path, OpenMode::Read);
         let told = |error: &io::Error| {
@@ -91,7 +91,7 @@ impl Segment {
         opened.inspect_err(told).ok()
     }
 
-    /// Returns the old file and mapping, to be dropped outside of locks, since that is slow.
+    /// Returns the old file and mapping: drop them outside of locks, since it is slow.
     pub fn rest(&self, file: Arc<dyn File>) -> (Arc<dyn File>, Option<Box<dyn WriteMapping>>) {
         let before = std::mem::replace(&mut *self.opened.write(), Opened { file, is_writable: false });
         (before.file, self.take_mapping())
@@ -209,7 +209,6 @@ pub struct Spare {
     pub file: Arc<dyn File>,
     /// Whether its old contents may not be on disk: the next sync would write them too.
     pub is_dirty: bool,
-    /// Whether all or nearly all of it was written to.
     pub is_written: bool,
     /// Whether it holds only zeros, since it was never a segment.
     pub is_zeroed: bool,

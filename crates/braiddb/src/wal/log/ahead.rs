@@ -115,7 +115,6 @@ impl Wal {
         if tail.calls_at < u64::MAX || tail.prepared.is_some() {
             return None;
         }
-        // Segments made before a sync are useless and will be made again.
         let is_current = |segment: &Arc<Segment>| segment.header.durable_lsn == durable_lsn;
         let wanted = tail.ahead_wanted(self.context.runtime.monotonic_coarse_ns());
         if tail.ahead.len() as u64 >= wanted || !tail.ahead.iter().all(is_current) {
@@ -195,7 +194,6 @@ impl Tail {
         syncs.saturating_sub(self.began_syncs).saturating_mul(OFTEN_SYNCED_LEN) >= self.offset
     }
 
-    /// Returns the number of segments to make ahead, from the fill rate of the current one.
     fn ahead_wanted(&self, now_ns: u64) -> u64 {
         let used = self.offset.max(1);
         let took_ns = now_ns.saturating_sub(self.began_ns).max(1);
@@ -204,8 +202,7 @@ impl Tail {
         u64::try_from(segments).unwrap_or(u64::MAX).clamp(1, AHEAD_SEGMENTS_MAX)
     }
 
-    /// Returns the filling that makes the seal end where the file ends. `None` if it would be too
-    /// long, or if no record has that length.
+    /// Returns `None` if the note would be too long, or if no record has the necessary length.
     fn filling(&self, next: &SegmentHeader) -> Option<Filling> {
         let present = &self.segment.header;
         let left = present.len.checked_sub(self.offset).filter(|left| *left <= present.len / FILLING_PART_MAX)?;
