@@ -113,7 +113,7 @@ mod tests {
     use super::{Content, EntryKind};
 
     #[test]
-    fn an_expiring_entry_holds_another_and_no_third() {
+    fn expiring_entry_contains_only_values_and_references() {
         for kind in [EntryKind::Value, EntryKind::BlobRef, EntryKind::Stream] {
             for expires_us in [None, Some(0), Some(u64::MAX)] {
                 let content = Content { kind, value: b"value", expires_us };

@@ -365,7 +365,7 @@ mod tests {
 
     /// A program that prints an error and its sources printed "Permission denied" twice.
     #[test]
-    fn a_cause_is_told_once() {
+    fn io_error_includes_its_cause_once() {
         let error = Error::io("lock", "db/LOCK", io::ErrorKind::PermissionDenied.into());
         assert_eq!(error.to_string(), "cannot lock db/LOCK: permission denied");
         assert!(error.source().is_none());

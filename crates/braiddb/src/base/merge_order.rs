@@ -81,17 +81,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_are_ordered_as_keys_are_where_they_differ() {
+    fn key_heads_that_differ_order_as_keys() {
         let keys: [&[u8]; 7] = [b"", b"\0", b"a", b"a\0", b"ab", b"abcdefghijklmnop", b"abcdefghijklmnopq"];
         for pair in keys.windows(2) {
             assert!(key_head(pair[0]) <= key_head(pair[1]), "{pair:?}");
         }
         assert!(key_head(b"ab") < key_head(b"b"));
-        assert_eq!(key_head(b"abcdefghijklmnop"), key_head(b"abcdefghijklmnopq"), "told apart by the keys alone");
+        assert_eq!(key_head(b"abcdefghijklmnop"), key_head(b"abcdefghijklmnopq"), "only the keys differ");
     }
 
     #[test]
-    fn sources_come_in_order_until_they_are_all_used_up() {
+    fn merge_order_yields_keys_of_all_sources_in_order() {
         // Long keys share their heads, so the keys themselves are compared too.
         let lists: [&[&[u8]]; 4] = [
             &[b"a", b"c", b"prefix of sixteen bytes, 1", b"z"],

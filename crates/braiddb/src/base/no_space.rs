@@ -76,7 +76,7 @@ mod tests {
     /// A file size limit was reported as "cannot append to ..: File too large", and writes were
     /// refused from then on.
     #[test]
-    fn io_errors_without_space_are_disk_full() {
+    fn io_error_without_space_is_disk_full() {
         for (kind, reason, word) in [
             (io::ErrorKind::StorageFull, NoSpace::Disk, "is full"),
             (io::ErrorKind::QuotaExceeded, NoSpace::Quota, "quota"),
@@ -91,7 +91,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn codes_of_linux_without_space_are_known() {
+    fn linux_codes_without_space_map_to_reasons() {
         for (code, reason) in [(28, NoSpace::Disk), (122, NoSpace::Quota), (27, NoSpace::FileSize)] {
             assert_eq!(NoSpace::of(&io::Error::from_raw_os_error(code)), Some(reason));
         }
@@ -99,7 +99,7 @@ mod tests {
 
     #[cfg(windows)]
     #[test]
-    fn codes_of_windows_without_space_are_known() {
+    fn windows_codes_without_space_map_to_reasons() {
         for (code, reason) in
             [(39, NoSpace::Disk), (112, NoSpace::Disk), (1295, NoSpace::Quota), (223, NoSpace::FileSize)]
         {
@@ -109,7 +109,7 @@ mod tests {
 
     /// A dump to a full disk promised that writes to the database resume.
     #[test]
-    fn output_on_a_full_disk_speaks_of_the_output() {
+    fn output_error_on_full_disk_omits_resume() {
         let error = Error::output("write", "out.dump", io::ErrorKind::StorageFull.into());
         assert!(error.is_disk_full() && !error.to_string().contains("resume"), "{error}");
     }

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_tombstones_are_found_by_key_and_snapshot() {
+    fn range_tombstones_overlapping_are_found_by_key_and_snapshot() {
         let set = RangeTombstoneSet::new(vec![tombstone("b", "f", 5), tombstone("d", "h", 9), tombstone("x", "x", 11)]);
         let newest = |key: &str, snapshot| set.newest_covering(key.as_bytes(), snapshot);
         assert_eq!(newest("a", 99), 0);

@@ -16,7 +16,7 @@ fn prepared(batch: RawBatch) -> Vec<(u64, EntryKind, Vec<u8>, Vec<u8>)> {
 }
 
 #[test]
-fn writes_to_one_key_collapse_to_the_last() {
+fn batch_writes_to_one_key_collapse_to_the_last() {
     let mut batch = RawBatch::default();
     batch.push(EntryKind::Value, &[b"tree", b"b"], b"1");
     batch.push(EntryKind::Value, &[b"tree", b"a"], b"2");
@@ -29,7 +29,7 @@ fn writes_to_one_key_collapse_to_the_last() {
 }
 
 #[test]
-fn a_range_delete_takes_away_what_stood_before_it_and_spares_what_comes_after() {
+fn batch_range_delete_removes_only_earlier_writes() {
     let mut batch = RawBatch::default();
     batch.push(EntryKind::Value, &[b"tree", b"a"], b"1");
     batch.push(EntryKind::Value, &[b"tree", b"c"], b"1");
@@ -46,7 +46,7 @@ fn a_range_delete_takes_away_what_stood_before_it_and_spares_what_comes_after() 
 }
 
 #[test]
-fn a_damaged_group_is_refused() {
+fn decode_group_refuses_damage() {
     let mut batch = RawBatch::default();
     batch.push(EntryKind::Value, &[b"tree", b"a"], b"1");
     let bytes = batch.prepare().unwrap().bytes().to_vec();
@@ -60,7 +60,7 @@ fn a_damaged_group_is_refused() {
 }
 
 #[test]
-fn the_bytes_of_a_batch_are_these() {
+fn batch_encoding_is_stable() {
     let mut batch = RawBatch::default();
     batch.push(EntryKind::Value, &[b"tree", b"b"], b"12");
     batch.push(EntryKind::Tombstone, &[b"tree", b"a"], b"");
@@ -69,7 +69,7 @@ fn the_bytes_of_a_batch_are_these() {
 }
 
 #[test]
-fn strata_are_the_snapshots_and_now() {
+fn strata_are_the_snapshots_and_the_visible_number() {
     let list = SnapshotList::new(5);
     let five = list.acquire(ReaderKind::Cursor, || (70, 0));
     list.publish(9);
@@ -83,7 +83,7 @@ fn strata_are_the_snapshots_and_now() {
 }
 
 #[test]
-fn what_was_taken_before_a_moment_has_expired_and_holds_nothing() {
+fn readers_taken_before_a_moment_expire_and_pin_nothing() {
     let list = SnapshotList::new(5);
     let acquire = |now_ns| {
         let held = list.acquire(ReaderKind::Snapshot, || (now_ns, 0));
@@ -97,7 +97,7 @@ fn what_was_taken_before_a_moment_has_expired_and_holds_nothing() {
     assert_eq!(
         list.look(350, 200, 250),
         Looked::default(),
-        "each is told of once, and an age at the limit is within it"
+        "each is reported once, and an age at the limit is within it"
     );
     let looked = list.look(351, 200, 250);
     assert_eq!((sequences(&looked.expired), sequences(&looked.overstaying)), (vec![(5, true)], vec![]));
@@ -125,7 +125,7 @@ fn what_was_taken_before_a_moment_has_expired_and_holds_nothing() {
 }
 
 #[test]
-fn every_request_is_answered_once_and_commits_never_overlap() {
+fn commit_queue_answers_each_request_once_without_overlap() {
     let queue = Arc::new(CommitQueue::<u64, u64>::default());
     let busy = Arc::new(AtomicBool::new(false));
     let sum = Arc::new(AtomicU64::new(0));
@@ -160,7 +160,7 @@ fn every_request_is_answered_once_and_commits_never_overlap() {
 
 /// A leader that panicked left the members of its group parked forever.
 #[test]
-fn when_a_leader_panics_its_members_are_told_and_the_next_one_leads() {
+fn commit_queue_after_a_leader_panic_notifies_members_and_continues() {
     let queue = Arc::new(CommitQueue::<u64, u64>::default());
     let (answers, answered) = std::sync::mpsc::channel();
     let queue_and_answers = (Arc::clone(&queue), answers);
@@ -184,17 +184,18 @@ fn when_a_leader_panics_its_members_are_told_and_the_next_one_leads() {
     #[expect(clippy::disallowed_methods, reason = "a test of threads")]
     std::thread::sleep(std::time::Duration::from_millis(50));
     (1..5).for_each(&submit_in_thread);
-    let mut all: Vec<_> =
-        (0..5).map(|_| answered.recv_timeout(std::time::Duration::from_secs(20)).expect("nobody is parked")).collect();
+    let mut all: Vec<_> = (0..5)
+        .map(|_| answered.recv_timeout(std::time::Duration::from_secs(20)).expect("no thread stays parked"))
+        .collect();
     all.sort_unstable();
     assert_eq!(all[0], (0, Some(Some(0))));
     assert_eq!(all.iter().filter(|(_, answer)| answer.is_none()).count(), 1, "the leader panics: {all:?}");
-    assert!(all.iter().any(|(_, answer)| *answer == Some(None)), "its members are told: {all:?}");
+    assert!(all.iter().any(|(_, answer)| *answer == Some(None)), "its members are notified: {all:?}");
     assert_eq!(queue.submit(9, 64, |_| 1, |group, answer| answer(group[0])), Some(9));
 }
 
 #[test]
-fn the_times_of_readers_never_go_back_and_jobs_go_by_the_oldest() {
+fn reader_times_never_decrease_and_jobs_use_the_oldest() {
     let list = SnapshotList::new(5);
     let take = |now_us| list.acquire(ReaderKind::Snapshot, || (0, now_us));
     let first = take(100);

@@ -71,7 +71,7 @@ mod tests {
     /// The thread was stopped while it made a chunk beyond the pool's limit: no second wake-up
     /// follows.
     #[test]
-    fn it_ends_whatever_it_is_about() {
+    fn chunks_ahead_drop_ends_the_thread_at_any_moment() {
         let (tell, told) = mpsc::channel();
         let body = move || {
             let (system, pool) = (SystemRuntime::new(), Arc::new(ChunkPool::new(ChunkPool::LAYOUT.size())));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_ready_until_it_is_over_and_no_more_than_the_pool_keeps() {
+    fn chunks_ahead_keeps_one_chunk_ready_within_the_pool_limit() {
         let huge = ChunkPool::LAYOUT.size();
         let pool = Arc::new(ChunkPool::new(3 * huge));
         let ahead = ChunksAhead::start(&SystemRuntime::new(), &pool).unwrap();

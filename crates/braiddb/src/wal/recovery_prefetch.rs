@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_segments_are_looked_through_and_no_more() {
+    fn prefetch_scans_only_the_last_segments() {
         let runtime = SystemRuntime::new();
         assert!(RecoveryPrefetch::start(&runtime, Vec::new(), Vec::new()).is_none());
         for count in 1..=7 {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_thread_has_not_begun_is_not_waited_for() {
+    fn prefetch_finish_does_not_wait_for_segments_not_begun() {
         let late = GatedRuntime::new();
         let gate = late.hold_back();
         let prefetch = RecoveryPrefetch::start(&*late, segments(4), Vec::new()).unwrap();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_left_to_the_walk() {
+    fn prefetch_omits_unreadable_segments() {
         let mut segments = segments(3);
         segments[2].header.len *= 2;
         let found = RecoveryPrefetch::start(&SystemRuntime::new(), segments, Vec::new()).unwrap().finish();

@@ -120,14 +120,14 @@ fn run(shape: Shape, inserts: u64, period: u64, readers: u64) {
 }
 
 #[test]
-fn readers_see_their_snapshot_while_keys_are_inserted() {
+fn readers_see_their_snapshot_during_inserts_of_keys() {
     for shape in [hashed, user, ascending, trees, groups] {
         run(shape, 6000, 5003, 3);
     }
 }
 
 #[test]
-fn readers_see_their_snapshot_while_versions_are_inserted() {
+fn readers_see_their_snapshot_during_inserts_of_versions() {
     for shape in [hashed, user] {
         run(shape, 6000, 211, 3);
     }
@@ -135,7 +135,7 @@ fn readers_see_their_snapshot_while_versions_are_inserted() {
 
 /// Small enough for Miri, with splits of leaves.
 #[test]
-fn two_threads_share_a_small_memtable() {
+fn small_memtable_is_shared_by_two_threads() {
     run(hashed, if cfg!(miri) { 75 } else { 300 }, 67, 1);
     run(user, if cfg!(miri) { 75 } else { 300 }, 97, 1);
 }

@@ -19,7 +19,7 @@ fn shown(model: &Model, snapshot: SequenceNumber) -> Vec<EntryRef<'_>> {
 }
 
 #[test]
-fn scans_give_all_versions_in_order() {
+fn scan_returns_all_versions_in_order() {
     for (name, shape) in SHAPES {
         for seed in 0..4 {
             let (memtable, model, last) = filled(*shape, seed, 3000, 1500);
@@ -40,7 +40,7 @@ fn scans_give_all_versions_in_order() {
 }
 
 #[test]
-fn scans_start_at_a_key() {
+fn scan_from_starts_at_the_key() {
     for (name, shape) in SHAPES {
         let (memtable, model, _) = filled(*shape, 5, 1000, 700);
         for number in 0..100 {
@@ -55,7 +55,7 @@ fn scans_start_at_a_key() {
 }
 
 #[test]
-fn gets_find_the_newest_version_at_the_snapshot() {
+fn get_returns_the_newest_version_at_the_snapshot() {
     for (name, shape) in SHAPES {
         for seed in 0..3 {
             let (memtable, model, last) = filled(*shape, seed, 3000, 1500);
@@ -116,7 +116,7 @@ fn walk(memtable: &Arc<Memtable>, expected: &[EntryRef<'_>], snapshot: SequenceN
 }
 
 #[test]
-fn cursors_move_both_ways_at_a_snapshot() {
+fn cursor_moves_both_ways_at_a_snapshot() {
     for (name, shape) in SHAPES {
         for seed in 0..3 {
             let (memtable, model, last) = filled(*shape, seed, 2500, 1500);
@@ -142,7 +142,7 @@ fn cursors_move_both_ways_at_a_snapshot() {
 }
 
 #[test]
-fn descending_and_alternating_inserts_keep_order() {
+fn inserts_descending_and_alternating_keep_order() {
     let memtable = Arc::new(small());
     for i in 0..4000u64 {
         let number = if i % 2 == 0 { 1_000_000 - i } else { 1_000_000 + i };
@@ -158,7 +158,7 @@ fn descending_and_alternating_inserts_keep_order() {
 }
 
 #[test]
-fn ascending_keys_fill_their_leaves() {
+fn inserts_ascending_fill_their_leaves() {
     let memtable = small();
     let empty = memtable.bytes();
     for i in 0..10_000 {
@@ -169,7 +169,7 @@ fn ascending_keys_fill_their_leaves() {
 }
 
 #[test]
-fn a_hot_key_is_found_at_every_snapshot() {
+fn get_of_a_hot_key_finds_each_version() {
     let memtable = small();
     let key = in_tree(1, b"counter");
     for sequence in 1..=5000u64 {
@@ -183,7 +183,7 @@ fn a_hot_key_is_found_at_every_snapshot() {
 }
 
 #[test]
-fn the_same_version_again_replaces_it() {
+fn insert_of_the_same_version_replaces_it() {
     let memtable = Arc::new(small());
     let key = in_tree(1, b"k");
     memtable.writer().insert(&key, 1, EntryKind::Value, b"a");
@@ -200,7 +200,7 @@ fn the_same_version_again_replaces_it() {
 }
 
 #[test]
-fn the_longest_keys_and_large_values_fit() {
+fn insert_of_the_longest_key_and_large_value_fits() {
     let memtable = small();
     let key = vec![7; limits::MAX_INTERNAL_KEY_LEN];
     let value: Vec<u8> = (0..(1 << 20) + 3).map(|i| i as u8).collect();
@@ -212,7 +212,7 @@ fn the_longest_keys_and_large_values_fit() {
 }
 
 #[test]
-fn an_empty_memtable_shows_nothing() {
+fn empty_memtable_returns_nothing() {
     let memtable = Arc::new(small());
     assert!(memtable.is_empty() && memtable.entry_count() == 0 && memtable.raw_bytes() == 0);
     assert_eq!((memtable.min_sequence(), memtable.max_sequence()), (crate::base::MAX_SEQUENCE, 0));
@@ -230,7 +230,7 @@ fn an_empty_memtable_shows_nothing() {
 }
 
 #[test]
-fn range_tombstones_are_seen_once_inserted() {
+fn range_tombstones_are_visible_after_insert() {
     let memtable = small();
     assert!(memtable.range_tombstones().is_none());
     for i in 0..3000u32 {
@@ -247,7 +247,7 @@ fn range_tombstones_are_seen_once_inserted() {
 }
 
 #[test]
-fn point_reads_between_inserts_see_the_newest_range_tombstone() {
+fn newest_covering_between_inserts_sees_the_newest_tombstone() {
     let mut chance = Chance(77);
     let memtable = Memtable::new(crate::memtable::MemtableOptions::default());
     let mut all = Vec::new();
@@ -268,7 +268,7 @@ fn point_reads_between_inserts_see_the_newest_range_tombstone() {
 }
 
 #[test]
-fn keys_are_counted_by_range() {
+fn count_keys_counts_by_range() {
     let memtable = Arc::new(small());
     let keys: Vec<Vec<u8>> = (0..3000u32).map(|i| in_tree(1, &mix(u64::from(i)).to_be_bytes()[..3])).collect();
     for (sequence, key) in keys.iter().enumerate() {

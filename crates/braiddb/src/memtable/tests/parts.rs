@@ -21,7 +21,7 @@ use std::{
 };
 
 #[test]
-fn heads_order_as_the_bytes_they_stand_for() {
+fn heads_order_as_their_bytes() {
     let mut chance = Chance(1);
     for _ in 0..5000 {
         let mut key = || -> Vec<u8> {
@@ -38,7 +38,7 @@ fn heads_order_as_the_bytes_they_stand_for() {
 }
 
 #[test]
-fn vector_search_equals_its_portable_twin() {
+fn vector_search_equals_portable_search() {
     let mut chance = Chance(2);
     for round in 0..4000 {
         let mut number = || match round % 3 {
@@ -73,7 +73,7 @@ fn vector_search_equals_its_portable_twin() {
 }
 
 #[test]
-fn a_filter_passes_all_it_holds_and_little_else() {
+fn filter_passes_all_its_keys_and_few_others() {
     let filter = Filter::new(2000 * 2, None);
     assert_eq!(filter.bytes(), 4000);
     assert!(!filter.may_contain(mix(1)));
@@ -87,7 +87,7 @@ fn a_filter_passes_all_it_holds_and_little_else() {
 }
 
 #[test]
-fn pieces_are_aligned_disjoint_and_counted() {
+fn arena_pieces_are_aligned_disjoint_and_counted() {
     let mut arena = Arena::new(8 << 10, None);
     let mut chance = Chance(3);
     let mut pieces = Vec::new();
@@ -114,7 +114,7 @@ fn pieces_are_aligned_disjoint_and_counted() {
 /// An interleaving that threads hardly ever meet: the child of the key is split after the node's
 /// count was read.
 #[test]
-fn a_descent_begins_anew_when_its_child_is_split_meanwhile() {
+fn descent_restarts_after_a_concurrent_split_of_its_child() {
     let mut arena = Arena::new(8 << 10, None);
     let mut entry = |key: &'static [u8]| {
         let entry = EntryRef { key, sequence: 1, kind: EntryKind::Value, value: b"" };
@@ -152,7 +152,7 @@ fn a_descent_begins_anew_when_its_child_is_split_meanwhile() {
 }
 
 #[test]
-fn orders_are_replayed_from_positions() {
+fn order_is_reconstructed_from_positions() {
     let mut arena = Arena::new(8 << 10, None);
     let mut chance = Chance(4);
     for sorted in [0, 1, 7, 31] {
@@ -179,7 +179,7 @@ fn orders_are_replayed_from_positions() {
 }
 
 #[test]
-fn a_pool_keeps_chunks_up_to_its_bound_and_lends_them_again() {
+fn chunk_pool_keeps_chunks_up_to_its_limit_and_lends_them_again() {
     let huge = ChunkPool::LAYOUT.size();
     let pool = Arc::new(ChunkPool::new(3 * huge));
     let fill = |arena: &mut Arena, pieces: usize| {
@@ -207,7 +207,7 @@ fn a_pool_keeps_chunks_up_to_its_bound_and_lends_them_again() {
 /// A memtable of 15.25 MiB had chunks slightly smaller than a huge page: they were small pages, and
 /// not kept by the pool.
 #[test]
-fn a_large_memtable_is_made_of_huge_pages_whatever_its_size() {
+fn large_memtable_of_any_size_uses_huge_pages() {
     let huge = ChunkPool::LAYOUT.size();
     let chunk_of = |bytes: usize| crate::memtable::MemtableOptions::for_capacity(bytes).arena_chunk_bytes;
     assert_eq!([8 << 20, 122 << 17, 128 << 17, 256 << 20].map(chunk_of), [huge; 4]);
@@ -215,7 +215,7 @@ fn a_large_memtable_is_made_of_huge_pages_whatever_its_size() {
 }
 
 #[test]
-fn an_arena_begins_with_chunks_that_are_kept_and_else_with_small_ones() {
+fn arena_begins_with_a_kept_chunk_or_a_small_one() {
     let huge = ChunkPool::LAYOUT.size();
     let pool = Arc::new(ChunkPool::new(2 * huge));
     let piece = |arena: &mut Arena| _ = arena.allocate(Kind::Entry, Layout::from_size_align(64, 8).unwrap());

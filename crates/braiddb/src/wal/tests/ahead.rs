@@ -32,7 +32,7 @@ fn notes_of(world: &World, number: u64) -> (Vec<u32>, crate::wal::SegmentHeader)
 }
 
 #[test]
-fn the_appender_syncs_nothing_and_the_log_comes_back() {
+fn append_with_segments_made_ahead_never_syncs() {
     let world = world();
     let wal = world.create(WalStart::new_log());
     let mut input = input_of(&wal);
@@ -72,7 +72,7 @@ fn the_appender_syncs_nothing_and_the_log_comes_back() {
 
 /// The note before a seal must take exactly the free space, however late the next segment is made.
 #[test]
-fn whatever_is_left_of_a_segment_is_filled() {
+fn note_fills_any_space_before_a_seal() {
     let mut filled = std::collections::BTreeSet::new();
     for (late, rest) in (40..1200usize).map(|rest| (false, rest)).chain((40..240).map(|rest| (true, rest))) {
         let world = world();
@@ -96,7 +96,7 @@ fn whatever_is_left_of_a_segment_is_filled() {
 }
 
 #[test]
-fn one_that_tells_too_little_is_begun_anew() {
+fn segment_made_before_a_sync_is_made_again() {
     let world = world();
     let wal = world.create(WalStart::new_log());
     let mut sequence = 0;
@@ -128,7 +128,7 @@ fn one_that_tells_too_little_is_begun_anew() {
 }
 
 #[test]
-fn much_is_not_filled_and_a_long_group_gets_a_long_segment() {
+fn large_space_is_not_filled_and_long_group_gets_long_segment() {
     for long in [4000, 40_000] {
         let world = world();
         let wal = world.create(WalStart::new_log());
@@ -143,7 +143,7 @@ fn much_is_not_filled_and_a_long_group_gets_a_long_segment() {
 }
 
 #[test]
-fn what_fails_ahead_of_need_fails_no_append_unless_a_sync_did() {
+fn prepare_next_failure_latches_only_after_a_failed_sync() {
     for (operation, kind, latches) in [
         (Operation::Preallocate, ErrorKind::StorageFull, false),
         (Operation::Sync, ErrorKind::Other, true),
@@ -164,7 +164,7 @@ fn what_fails_ahead_of_need_fails_no_append_unless_a_sync_did() {
 }
 
 #[test]
-fn an_end_that_finds_no_space_is_written_later() {
+fn segment_end_on_full_disk_is_written_later() {
     for after in 0..3 {
         let world = world();
         let wal = world.create(WalStart::new_log());
@@ -182,7 +182,7 @@ fn an_end_that_finds_no_space_is_written_later() {
 /// Files are recycled under their numbers: while the next segment is made, the log may return to a
 /// file.
 #[test]
-fn what_was_made_ahead_follows_no_later_segment_in_the_same_file() {
+fn segment_made_ahead_does_not_follow_a_reuse_of_the_previous_file() {
     let world = world();
     let wal: Arc<OnceLock<Wal>> = Arc::default();
     let (is_armed, sequence) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -267,14 +267,14 @@ fn made_after(world: &World, ms: u64) -> (Wal, usize) {
 }
 
 #[test]
-fn as_many_are_made_as_the_log_fills_in_half_a_second() {
+fn segments_made_ahead_match_the_fill_rate() {
     for (ms, expected) in [(0, 3), (50, 3), (150, 3), (200, 2), (300, 2), (500, 1), (60_000, 1)] {
         assert_eq!(made_after(&world(), ms).1, expected, "{ms} ms");
     }
 }
 
 #[test]
-fn each_made_ahead_follows_the_one_before() {
+fn segments_made_ahead_follow_each_other() {
     let world = world();
     let (wal, made) = made_after(&world, 1);
     assert_eq!(made, 3);
@@ -295,7 +295,7 @@ fn each_made_ahead_follows_the_one_before() {
 /// Recovery finds headers of segments that the log never reached, before and after another epoch
 /// begins.
 #[test]
-fn those_that_the_log_never_came_to_are_no_damage() {
+fn recovery_ignores_segments_that_the_log_never_reached() {
     let world = world();
     let (wal, made) = made_after(&world, 1);
     assert_eq!(made, 3);
@@ -313,7 +313,7 @@ fn those_that_the_log_never_came_to_are_no_damage() {
 /// A group that needs a longer segment, or a sync, makes all segments made ahead useless: their
 /// files become spares.
 #[test]
-fn where_one_will_not_do_none_that_follows_does() {
+fn unsuitable_segment_made_ahead_drops_all_later_ones() {
     for is_synced in [false, true] {
         let world = world();
         let (wal, made) = made_after(&world, 1);

@@ -6,7 +6,7 @@ use crate::platform::{OpenMode, SystemVfs};
 use crate::wal::{inspect_segment, segment_path};
 
 #[test]
-fn groups_come_back_over_many_segments() {
+fn recovery_over_many_segments_returns_all_groups() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     let input = input_of(&wal);
@@ -27,7 +27,7 @@ fn groups_come_back_over_many_segments() {
 }
 
 #[test]
-fn flushed_groups_are_not_visited() {
+fn recovery_does_not_visit_flushed_groups() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     for sequence in 1..=50 {
@@ -39,7 +39,7 @@ fn flushed_groups_are_not_visited() {
 }
 
 #[test]
-fn large_and_compressible_groups_come_back() {
+fn recovery_returns_large_and_compressible_groups() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     let input = input_of(&wal);
@@ -60,7 +60,7 @@ fn large_and_compressible_groups_come_back() {
 }
 
 #[test]
-fn a_record_that_just_fits_leaves_room_for_the_seal() {
+fn append_that_just_fits_leaves_room_for_the_seal() {
     for len in 3700..4000 {
         let world = World::new();
         let wal = world.create(WalStart::new_log());
@@ -76,7 +76,7 @@ fn a_record_that_just_fits_leaves_room_for_the_seal() {
 }
 
 #[test]
-fn segments_of_any_length_will_do() {
+fn log_works_with_any_segment_length() {
     for segment_len in (280..350).chain([1021, 4095]) {
         let mut world = World::new();
         world.options.segment_len = segment_len;
@@ -98,7 +98,7 @@ fn segments_of_any_length_will_do() {
 }
 
 #[test]
-fn commit_times_come_back_whatever_the_clock_says() {
+fn recovery_returns_commit_times_after_clock_jumps() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     let times = [0, 1, 1 << 40, u64::MAX >> 1, u64::MAX, 1_700_000_000_000_000];
@@ -116,7 +116,7 @@ fn commit_times_come_back_whatever_the_clock_says() {
 }
 
 #[test]
-fn stale_records_of_recycled_segments_are_never_taken() {
+fn recovery_ignores_stale_records_of_recycled_segments() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     let mut input = input_of(&wal);
@@ -141,7 +141,7 @@ fn stale_records_of_recycled_segments_are_never_taken() {
 }
 
 #[test]
-fn release_stops_at_what_is_kept() {
+fn release_keeps_needed_segments() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     for sequence in 1..=100 {
@@ -156,7 +156,7 @@ fn release_stops_at_what_is_kept() {
 }
 
 #[test]
-fn the_chain_goes_on_over_epochs() {
+fn chain_continues_over_epochs() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     let mut input = input_of(&wal);
@@ -184,7 +184,7 @@ fn the_chain_goes_on_over_epochs() {
 }
 
 #[test]
-fn a_visitor_ends_the_log_only_above_what_is_durable() {
+fn visitor_ends_the_log_only_above_the_durable_lsn() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     let mut input = input_of(&wal);
@@ -225,7 +225,7 @@ fn a_visitor_ends_the_log_only_above_what_is_durable() {
 }
 
 #[test]
-fn bad_arguments_are_refused() {
+fn wal_refuses_bad_arguments() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     append(&wal, 5).unwrap();
@@ -242,7 +242,7 @@ fn bad_arguments_are_refused() {
 }
 
 #[test]
-fn a_segment_can_be_inspected() {
+fn inspect_segment_shows_all_records() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     for sequence in 1..=5 {
@@ -263,7 +263,7 @@ fn a_segment_can_be_inspected() {
 
 /// Returns the last segment's number, and the `durable_lsn` of its header, its first record and the
 /// seal before it.
-fn told_of(world: &World, wal: &Wal) -> (u64, [Lsn; 3]) {
+fn durable_lsns_of(world: &World, wal: &Wal) -> (u64, [Lsn; 3]) {
     let segments = wal.segments();
     let [.., before, last] = segments.as_slice() else { panic!("one segment") };
     let read = |number: u64| {
@@ -280,10 +280,10 @@ fn told_of(world: &World, wal: &Wal) -> (u64, [Lsn; 3]) {
 }
 
 #[test]
-fn each_segment_tells_how_far_the_log_was_synced_when_it_was_begun() {
+fn segment_header_stores_the_durable_lsn_at_its_begin() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
-    let (mut begun, mut told) = (0, std::collections::BTreeSet::new());
+    let (mut begun, mut positions) = (0, std::collections::BTreeSet::new());
     for sequence in 1..=600u64 {
         if sequence % 5 == 0 && sequence / 100 % 2 == 0 {
             wal.sync(wal.end_lsn()).unwrap();
@@ -291,28 +291,32 @@ fn each_segment_tells_how_far_the_log_was_synced_when_it_was_begun() {
         let (durable, last) = (wal.durable_lsn(), wal.segments().last().unwrap().number);
         append(&wal, sequence).unwrap();
         if wal.segments().last().unwrap().number != last {
-            let (number, all) = told_of(&world, &wal);
+            let (number, all) = durable_lsns_of(&world, &wal);
             assert_eq!(all, [durable; 3], "segment {number}, sequence {sequence}");
             begun += 1;
-            told.insert(durable);
+            positions.insert(durable);
             // Later segments are made of files with older headers.
             wal.release(wal.oldest_needed(sequence.saturating_sub(60)));
         }
     }
-    assert!(begun > 20 && told.len() > 10 && told.len() < begun, "{begun} segments, {} positions", told.len());
+    assert!(
+        begun > 20 && positions.len() > 10 && positions.len() < begun,
+        "{begun} segments, {} positions",
+        positions.len()
+    );
     assert!(wal.stats().segments_recycled > 10);
     // An epoch's first segment shows that everything before it is durable.
     let mut input = input_of(&wal);
     let (_, wal) = world.reopen(&mut input).unwrap();
     append(&wal, 601).unwrap();
     let start = wal.segments().last().unwrap().start_lsn;
-    let (_, [header, record, _]) = told_of(&world, &wal);
+    let (_, [header, record, _]) = durable_lsns_of(&world, &wal);
     assert_eq!((header, record), (start, wal.durable_lsn()));
 }
 
 /// If only the header of a segment is left, it alone distinguishes a break from the log's end.
 #[test]
-fn a_segments_header_tells_damage_to_what_was_synced_before_it() {
+fn segment_header_reveals_damage_to_synced_records_before_it() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     let input = input_of(&wal);
@@ -343,7 +347,7 @@ fn a_segments_header_tells_damage_to_what_was_synced_before_it() {
 
 /// Real files: through a mapping where the system supports it, else by calls.
 #[test]
-fn what_is_written_in_either_way_follows_on() {
+fn records_written_by_mapping_and_by_call_form_one_chain() {
     let dir = tempfile::tempdir().unwrap();
     let next_number = Arc::new(AtomicU64::new(1));
     let context = WalContext {
@@ -382,7 +386,7 @@ fn what_is_written_in_either_way_follows_on() {
 /// Pages that never reached the disk are holes if the file system supports them. Records after them
 /// still count.
 #[test]
-fn a_record_behind_a_hole_tells_of_what_was_durable() {
+fn record_after_a_hole_reveals_lost_durable_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let vfs = SystemVfs::new();
     let context = WalContext {

@@ -68,7 +68,7 @@ fn flip_each_bit(world: &World, input: &RecoveryInput, expected: &Groups, ambigu
 }
 
 #[test]
-fn each_flipped_bit_is_noticed_but_in_the_last_record() {
+fn flipped_bit_is_noticed_except_in_the_last_record() {
     let (world, input, expected, _) = small_log(true, false);
     let last = expected.len() - 1;
     let lost = flip_each_bit(&world, &input, &expected, last);
@@ -87,20 +87,20 @@ fn each_flipped_bit_is_noticed_but_in_the_last_record() {
 }
 
 #[test]
-fn after_a_note_each_flipped_bit_is_noticed() {
+fn flipped_bit_after_a_note_is_noticed() {
     let (world, input, expected, _) = small_log(false, true);
     assert_eq!(flip_each_bit(&world, &input, &expected, expected.len()), 0);
 }
 
 #[test]
-fn without_syncs_a_break_ends_the_log() {
+fn break_without_syncs_ends_the_log() {
     let (world, input, expected, _) = small_log(false, false);
     // Seven groups of the first epoch are durable since the second began.
     assert!(flip_each_bit(&world, &input, &expected, 7) > 0);
 }
 
 #[test]
-fn each_truncation_and_each_lost_segment_is_noticed() {
+fn truncation_and_lost_segment_are_noticed() {
     let (world, input, expected, _) = small_log(true, false);
     let (_, outcome) = world.replay(&input).unwrap();
     let files = world.vfs.files();
@@ -140,7 +140,7 @@ fn swapped_and_stale_files_are_noticed() {
 }
 
 #[test]
-fn what_the_manifest_knows_to_be_durable_must_be_there() {
+fn recovery_without_bytes_durable_by_the_manifest_is_corruption() {
     let (world, mut input, expected, ends) = small_log(false, false);
     for (count, end) in ends.iter().enumerate().skip(7) {
         input.durable_lsn = *end;
@@ -164,7 +164,7 @@ fn flip_last_record(world: &World, input: &RecoveryInput, expected: &Groups) -> 
 }
 
 #[test]
-fn no_bytes_make_it_panic_or_invent_groups() {
+fn recovery_of_random_damage_neither_panics_nor_invents_groups() {
     let (world, input, expected, _) = small_log(true, false);
     let files = world.vfs.files();
     let mut random = Random(5);
@@ -191,7 +191,7 @@ fn no_bytes_make_it_panic_or_invent_groups() {
 }
 
 #[test]
-fn a_crash_anywhere_leaves_a_prefix_with_all_that_was_durable() {
+fn crash_anywhere_leaves_a_prefix_with_all_durable_groups() {
     for seed in 0..400 {
         let mut random = Random(seed);
         let mut world = World::new();
@@ -231,7 +231,7 @@ fn a_crash_anywhere_leaves_a_prefix_with_all_that_was_durable() {
 }
 
 #[test]
-fn a_crash_at_each_step_of_recovery_changes_nothing() {
+fn crash_during_recovery_changes_nothing() {
     let (world, input, expected, _) = small_log(true, false);
     let before = world.vfs.files();
     for step in 0..40 {
@@ -258,7 +258,7 @@ fn a_crash_at_each_step_of_recovery_changes_nothing() {
 }
 
 #[test]
-fn a_record_that_does_not_link_to_the_one_before_ends_the_log() {
+fn record_without_the_previous_link_ends_the_log() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     let mut at = Vec::new();
@@ -283,7 +283,7 @@ fn a_record_that_does_not_link_to_the_one_before_ends_the_log() {
 }
 
 #[test]
-fn the_epochs_hang_together() {
+fn missing_epoch_is_corruption_except_the_last() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     let mut input = input_of(&wal);
@@ -319,7 +319,7 @@ fn the_epochs_hang_together() {
 }
 
 #[test]
-fn an_empty_epoch_makes_the_one_before_durable() {
+fn empty_epoch_makes_the_previous_one_durable() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     let first_input = input_of(&wal);
@@ -334,7 +334,7 @@ fn an_empty_epoch_makes_the_one_before_durable() {
 
 /// Long records are written in two calls, which may reach the disk in any order and in part.
 #[test]
-fn a_crash_amid_long_records_leaves_a_prefix_with_all_that_was_durable() {
+fn crash_during_long_records_leaves_a_prefix_with_all_durable_groups() {
     for seed in 0..60 {
         let mut random = Random(seed);
         let mut world = World::new();

@@ -5,7 +5,7 @@ use crate::{base::Error, platform::fault_vfs::Operation};
 use std::io::ErrorKind;
 
 #[test]
-fn a_full_disk_refuses_and_later_takes_the_group() {
+fn append_on_full_disk_is_refused_and_later_succeeds() {
     // Fail each operation of a series of appends in turn, after none, a part, or nearly all of a
     // write.
     for operation in [Operation::Create, Operation::Write, Operation::Preallocate] {
@@ -41,7 +41,7 @@ fn a_full_disk_refuses_and_later_takes_the_group() {
 }
 
 #[test]
-fn a_refused_seal_is_written_later_as_it_was() {
+fn refused_seal_is_written_later_unchanged() {
     // The next segment is made for the planned end of the seal. A sync in between would shorten the
     // seal if it were encoded again.
     for written in [0, 1, 20, 1 << 20] {
@@ -68,7 +68,7 @@ fn a_refused_seal_is_written_later_as_it_was() {
 }
 
 #[test]
-fn a_refused_record_leaves_nothing() {
+fn refused_record_leaves_no_bytes() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     let at = wal.end_lsn() as usize;
@@ -83,7 +83,7 @@ fn a_refused_record_leaves_nothing() {
 }
 
 #[test]
-fn a_refused_long_record_leaves_nothing() {
+fn refused_long_record_leaves_no_bytes() {
     // It is written in two calls; the second writes the header.
     let mut random = Random(7);
     let payload: Vec<u8> = (0..20_000).map(|_| random.next() as u8).collect();
@@ -108,7 +108,7 @@ fn a_refused_long_record_leaves_nothing() {
 }
 
 #[test]
-fn a_failed_sync_latches() {
+fn failed_sync_latches() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     let first = append(&wal, 1).unwrap();
@@ -128,7 +128,7 @@ fn a_failed_sync_latches() {
 }
 
 #[test]
-fn a_failing_write_latches_and_its_outcome_is_unknown() {
+fn failed_write_latches_with_unknown_outcome() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     append(&wal, 1).unwrap();
@@ -139,7 +139,7 @@ fn a_failing_write_latches_and_its_outcome_is_unknown() {
 }
 
 #[test]
-fn a_segment_that_cannot_be_synced_latches() {
+fn segment_with_failed_sync_latches() {
     for operation in [Operation::Sync, Operation::SyncDir] {
         let world = World::new();
         let wal = world.create(WalStart::new_log());
@@ -156,7 +156,7 @@ fn a_segment_that_cannot_be_synced_latches() {
 }
 
 #[test]
-fn the_hook_runs_before_each_sync_and_its_failure_latches() {
+fn pre_sync_hook_runs_before_each_sync_and_its_failure_latches() {
     let world = World::new();
     let calls = Arc::new(AtomicU64::new(0));
     let mut context = world.context();
@@ -180,7 +180,7 @@ fn the_hook_runs_before_each_sync_and_its_failure_latches() {
 }
 
 #[test]
-fn segments_are_synced_in_order_and_named_only_once_durable() {
+fn segments_are_synced_in_order_and_named_only_when_durable() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     for sequence in 1..=60 {
@@ -207,7 +207,7 @@ fn segments_are_synced_in_order_and_named_only_once_durable() {
 }
 
 #[test]
-fn a_spare_made_ahead_is_used() {
+fn spare_made_ahead_is_used() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     assert!(wal.prepare_spare().unwrap());
@@ -223,7 +223,7 @@ fn a_spare_made_ahead_is_used() {
 }
 
 #[test]
-fn where_the_log_is_synced_a_spare_is_so_ahead_of_its_use_or_the_log_latches() {
+fn tidy_of_a_synced_log_syncs_spares_or_latches() {
     for fails in [false, true] {
         let world = World::new();
         let wal = world.create(WalStart::new_log());
@@ -249,7 +249,7 @@ fn where_the_log_is_synced_a_spare_is_so_ahead_of_its_use_or_the_log_latches() {
 }
 
 #[test]
-fn where_nobody_syncs_the_log_spares_are_not_either() {
+fn tidy_of_an_unsynced_log_syncs_no_spares() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     for sequence in 1..=60 {
@@ -262,7 +262,7 @@ fn where_nobody_syncs_the_log_spares_are_not_either() {
 }
 
 #[test]
-fn what_was_replayed_is_synced_before_an_epoch_begins() {
+fn replayed_records_are_synced_before_an_epoch_begins() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
     let input = input_of(&wal);

@@ -72,14 +72,14 @@ impl World {
             })?;
             Ok((groups, outcome))
         });
-        let told = |result: &Result<(Groups, RecoveryOutcome)>| match result {
+        let summary = |result: &Result<(Groups, RecoveryOutcome)>| match result {
             Ok((groups, outcome)) => {
                 let known = (outcome.durable_lsn, outcome.is_closed_cleanly, outcome.ambiguous_tail);
                 format!("{groups:?} {outcome:?} {known:?}")
             }
             Err(error) => error.to_string(),
         };
-        assert_eq!(told(&helped), told(&alone));
+        assert_eq!(summary(&helped), summary(&alone));
         alone
     }
 

@@ -56,7 +56,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn the_bytes_of_a_record_are_these() {
+fn record_encoding_is_stable() {
     let mut bytes = Vec::new();
     let record = header(b"payload").encode(&segment(), SEGMENT_HEADER_LEN, &mut bytes);
     let expected = concat!(
@@ -77,7 +77,7 @@ fn the_bytes_of_a_record_are_these() {
 }
 
 #[test]
-fn the_bytes_of_a_header_area_are_these() {
+fn header_area_encoding_is_stable() {
     let (bytes, link) = segment().encode();
     let fields = concat!(
         "2a00000000000000",
@@ -101,7 +101,7 @@ fn the_bytes_of_a_header_area_are_these() {
 }
 
 #[test]
-fn a_record_of_a_former_life_is_none_even_under_the_same_file_id() {
+fn record_of_an_earlier_use_with_the_same_file_id_is_refused() {
     // Found on the simulated disk: its random numbers repeat with each open, so a recycled segment
     // got its old file id again. Its stale records then showed syncs that the new epoch had not
     // made.
@@ -141,7 +141,7 @@ fn is_refused(bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn a_header_has_one_form() {
+fn record_header_has_one_encoding() {
     let good = varints(&[7, 1, 0, 136, 20]);
     assert!(!is_refused(&forge(0, 9, &good)));
     for (at, byte) in good.iter().enumerate().filter(|(_, byte)| **byte < 0x80) {
@@ -164,7 +164,7 @@ fn a_header_has_one_form() {
 }
 
 #[test]
-fn numbers_out_of_range_are_refused() {
+fn record_header_with_numbers_out_of_range_is_refused() {
     let (base, lsn) = (segment().base_time_us, segment().start_lsn + SEGMENT_HEADER_LEN);
     let sequences = MAX_SEQUENCE - segment().previous_sequence;
     let u32_max = u64::from(u32::MAX);
@@ -195,7 +195,7 @@ fn numbers_out_of_range_are_refused() {
 }
 
 #[test]
-fn no_header_is_longer_than_its_room() {
+fn record_header_never_exceeds_its_maximum_length() {
     let segment = SegmentHeader { start_lsn: MAX_LSN - 1, previous_sequence: 0, base_time_us: 0, ..segment() };
     let longest = RecordHeader {
         flags: RecordFlags::LZ4,
@@ -242,7 +242,7 @@ fn beyond(len: u64, offsets: &[u64], fill: &dyn Fn(u64) -> u8) -> (Beyond, u64) 
 }
 
 #[test]
-fn records_are_found_wherever_they_stand() {
+fn scan_finds_records_at_any_offset() {
     let edges = [136 + (256 << 10), 136 + (512 << 10)];
     for shift in 0..70 {
         let mut offsets = vec![136 + shift, 1000 + shift];
@@ -304,7 +304,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn a_record_comes_back((segment, offset, header) in any_record(), before in vec(any::<u8>(), 0..9), bit in any::<u16>()) {
+    fn record_round_trips((segment, offset, header) in any_record(), before in vec(any::<u8>(), 0..9), bit in any::<u16>()) {
         let mut bytes = before.clone();
         let record = header.encode(&segment, offset, &mut bytes);
         let mut own = bytes.split_off(before.len());
@@ -326,7 +326,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_decoded_or_refused(bytes in vec(any::<u8>(), 0..80), flags in 0..8u8, signed in any::<bool>()) {
+    fn record_decoder_accepts_any_bytes(bytes in vec(any::<u8>(), 0..80), flags in 0..8u8, signed in any::<bool>()) {
         let mut bytes = bytes;
         if signed && bytes.len() >= 19 {
             bytes.truncate(RECORD_HEADER_LEN_MAX);
@@ -341,7 +341,7 @@ proptest! {
     }
 
     #[test]
-    fn few_small_numbers_are_decoded_or_refused(flags in 0..8u8, numbers in vec(any_number(), 0..8), sum in any::<u64>()) {
+    fn record_decoder_accepts_any_varints(flags in 0..8u8, numbers in vec(any_number(), 0..8), sum in any::<u64>()) {
         let bytes = forge(flags, sum, &varints(&numbers));
         if let Some(record) = RecordHeader::decode(&bytes, &segment(), SEGMENT_HEADER_LEN) {
             prop_assert_eq!(record.header_len, bytes.len());
@@ -352,7 +352,7 @@ proptest! {
     }
 
     #[test]
-    fn the_first_magic_is_found(bytes in vec(prop::sample::select(vec![0, 0xb0, 0xb4, 0xb7, 0xb8, 0xf9]), 0..300)) {
+    fn find_magic_returns_the_first(bytes in vec(prop::sample::select(vec![0, 0xb0, 0xb4, 0xb7, 0xb8, 0xf9]), 0..300)) {
         let begins = |at: &usize| matches!(bytes[*at..], [0xf9] | [0xf9, 0xb0 | 0xb4, ..]);
         prop_assert_eq!(find_magic(&bytes), (0..bytes.len()).find(begins));
     }

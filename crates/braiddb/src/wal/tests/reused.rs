@@ -16,7 +16,7 @@ fn newest(files: &BTreeMap<PathBuf, Vec<u8>>) -> PathBuf {
 /// record with whole ones after it. Salvage took these, and silently dropped later commits with
 /// their numbers.
 #[test]
-fn salvage_behind_given_up_records_keeps_the_commits_that_have_their_numbers() {
+fn salvage_after_discarded_records_keeps_commits_with_reused_numbers() {
     let mut world = World::new();
     let wal = world.create(WalStart::new_log());
     let mut ends = vec![0];

@@ -54,7 +54,7 @@ fn hammer(world: &World) -> (Arc<Wal>, Vec<u64>, Vec<Error>) {
 }
 
 #[test]
-fn eight_threads_lose_nothing() {
+fn concurrent_appends_and_syncs_lose_nothing() {
     let world = World::new();
     let (wal, acknowledged, errors) = hammer(&world);
     assert!(errors.is_empty(), "{errors:?}");
@@ -70,7 +70,7 @@ fn eight_threads_lose_nothing() {
 }
 
 #[test]
-fn a_failing_sync_leaves_nobody_waiting() {
+fn failed_sync_wakes_all_waiters() {
     for after in [5, 40, 90] {
         let world = World::new();
         world.vfs.fail(Operation::Sync, after, 1, std::io::ErrorKind::Other);

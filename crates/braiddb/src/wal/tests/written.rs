@@ -26,7 +26,7 @@ fn append_long(wal: &Wal, sequence: u64, len: usize) -> Lsn {
 }
 
 #[test]
-fn zeros_go_before_records_that_are_synced_and_before_no_others() {
+fn zeros_are_written_only_ahead_of_synced_records() {
     let world = world(1 << 20);
     let wal = world.create(WalStart::new_log());
     let first = path(wal.oldest_segment());
@@ -35,7 +35,7 @@ fn zeros_go_before_records_that_are_synced_and_before_no_others() {
         let end = append(&wal, sequence).unwrap();
         let (_, written_to) = world.vfs.written(&first);
         if sequence == 1 {
-            assert_eq!(written_to, end, "nobody has synced yet");
+            assert_eq!(written_to, end, "not synced yet");
         } else {
             assert!(written_to >= end && written_to % UNIT == 0);
             ends.insert(written_to);
@@ -50,7 +50,7 @@ fn zeros_go_before_records_that_are_synced_and_before_no_others() {
 }
 
 #[test]
-fn zeros_end_where_the_segment_does_and_a_torn_write_of_them_loses_nothing() {
+fn zeros_end_with_the_segment_and_torn_zeros_lose_no_record() {
     let world = world(1 << 20);
     let wal = world.create(WalStart::new_log());
     let mut input = input_of(&wal);
@@ -79,7 +79,7 @@ fn zeros_end_where_the_segment_does_and_a_torn_write_of_them_loses_nothing() {
 }
 
 #[test]
-fn a_spare_is_written_to_where_the_log_is_synced_often() {
+fn spare_is_filled_if_the_log_is_synced_often() {
     use Operation::{Create, Preallocate, Sync, Write};
     for is_often in [false, true] {
         let world = world(1 << 20);
@@ -115,7 +115,7 @@ fn a_spare_is_written_to_where_the_log_is_synced_often() {
 }
 
 #[test]
-fn spares_that_were_written_to_are_used_again() {
+fn filled_spares_are_recycled() {
     let world = world(16 << 20);
     let wal = world.create(WalStart::new_log());
     let mut flushed = 0;
