@@ -1,9 +1,9 @@
 //! Entries in the arena, and the chain of versions of one key.
 //!
 //! ```text
-//! EntryHeader  sequence u64 | history pointer | key length and kind u32 | value length u32     24 bytes
-//!              key bytes | value bytes | padding to 8 bytes
-//! History      older pointer | jump pointer | depth u64                                         24 bytes
+//! EntryHeader, 24 bytes: sequence u64 | history pointer | key length, kind u32 | value length u32
+//!                        followed by key bytes | value bytes | padding to 8 bytes
+//! History, 24 bytes:     older pointer | jump pointer | depth u64
 //! ```
 //!
 //! An entry is complete before a pointer to it is stored with `Release`, and never changes: a

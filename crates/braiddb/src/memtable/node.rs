@@ -1,11 +1,11 @@
 //! Nodes of the tree, which readers see while one writer changes them.
 //!
 //! ```text
-//! Node (leaf, or the first part of an inner node), on cache lines
-//!   count u32 | level u8 | sorted u8 | guaranteed u32 | prefix u32 | before pointer | after pointer     32 bytes
-//!   positions 32 x u8 | heads 32 x i64 | keys 32 x pointer to entry                                    544 bytes
-//! Inner adds
-//!   orders 2 x 32 x u8 | children 32 x pointer to node                                                 320 bytes
+//! bytes  fields of a node, on cache lines
+//!    32  count u32 | level u8 | sorted u8 | guaranteed u32 | prefix u32 | before, after: pointers
+//!   544  positions 32 x u8 | heads 32 x i64 | keys 32 x pointer to entry
+//!        only in an inner node:
+//!   320  orders 2 x 32 x u8 | children 32 x pointer to node
 //! ```
 //!
 //! **Slots are a log.** To add a key, the writer fills the next free slot and then publishes

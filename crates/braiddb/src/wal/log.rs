@@ -224,8 +224,8 @@ impl Wal {
     /// Appends a group and returns its end LSN, for [`Wal::sync`].
     ///
     /// [`Error::DiskFull`]: nothing was appended, and the same call may succeed later.
-    /// [`Error::CommitUnknown`]: the record may or may not be there after the next open. Other errors:
-    /// nothing was appended.
+    /// [`Error::CommitUnknown`]: the record may or may not be there after the next open. Other
+    /// errors: nothing was appended.
     pub fn append(&self, group: &GroupHeader, payload: &[u8]) -> Result<Lsn> {
         let raw_len = u32::try_from(payload.len())
             .map_err(|_| Error::InvalidArgument("a commit group of 4 GiB or more: commit it in parts".to_owned()))?;
