@@ -47,8 +47,9 @@ impl Db {
     }
 
     /// Verifies a database: reads every file in use, checks every checksum, and lists each damaged
-    /// unit once. The database need not open: a damaged or missing CURRENT, manifest or run is
-    /// listed too.
+    /// unit once.
+    ///
+    /// The database need not open: a damaged or missing CURRENT, manifest or run is listed too.
     ///
     /// Writes nothing and takes no lock, so another process may have the database open. Returns
     /// `NotFound` if the directory has no file of a database. Time is linear in the files.
@@ -73,8 +74,10 @@ impl Db {
     }
 }
 
-/// Options of a database. An option out of range makes the open fail with `InvalidArgument`, which
-/// names the option, its value and the range; nothing is created then.
+/// Options of a database.
+///
+/// An option out of range makes the open fail with `InvalidArgument`, which names the option, its
+/// value and the range; nothing is created then.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -143,9 +146,10 @@ impl Builder {
         }
     }
 
-    /// Memory for memtables, caches and indexes together, in bytes. Default: 256 MiB. Range: 64 KiB
-    /// to `usize::MAX / 256` (2^56 - 1 bytes on 64-bit machines). The memory of a single operation,
-    /// for a large value or a batch, comes on top.
+    /// Memory for memtables, caches and indexes together, in bytes.
+    ///
+    /// Default: 256 MiB. Range: 64 KiB to `usize::MAX / 256` (2^56 - 1 bytes on 64-bit machines).
+    /// The memory of a single operation, for a large value or a batch, comes on top.
     pub fn memory(mut self, bytes: usize) -> Builder {
         self.settings.memory = bytes;
         self
@@ -157,23 +161,27 @@ impl Builder {
         self
     }
 
-    /// Compression of blocks and blobs, unless a tree sets its own. Default: LZ4. With `None`,
-    /// large commits are not compressed in the log either.
+    /// Compression of blocks and blobs, unless a tree sets its own.
+    ///
+    /// Default: LZ4. With `None`, large commits are not compressed in the log either.
     pub fn compression(mut self, compression: Compression) -> Builder {
         self.settings.compression = compression;
         self
     }
 
-    /// Creates the database if absent. Default: yes. The directory must be absent or empty except
-    /// for hidden files and `lost+found`, and not inside a backup, a log archive or another
-    /// database; else the open fails with `AlreadyExists`.
+    /// Creates the database if absent.
+    ///
+    /// Default: yes. The directory must be absent or empty except for hidden files and
+    /// `lost+found`, and not inside a backup, a log archive or another database; else the open
+    /// fails with `AlreadyExists`.
     pub fn create(mut self, create: bool) -> Builder {
         self.settings.create = create;
         self
     }
 
-    /// Creates missing parents of a new database and of its log archive. Default: no; a missing
-    /// parent is `NotFound`, so that a mistyped path creates no directories.
+    /// Creates missing parents of a new database and of its log archive.
+    ///
+    /// Default: no; a missing parent is `NotFound`, so that a mistyped path creates no directories.
     pub fn create_parents(mut self, create: bool) -> Builder {
         self.settings.create_parents = create;
         self
@@ -186,6 +194,7 @@ impl Builder {
     }
 
     /// Interval at which a [`Follower`] refreshes itself, on its own thread; `None` for never.
+    ///
     /// Default: one second. A follower pins the files of its state, so long intervals cost disk
     /// space.
     pub fn refresh_every(mut self, pause: Option<Duration>) -> Builder {
@@ -193,8 +202,9 @@ impl Builder {
         self
     }
 
-    /// Registers a merge function, for [`Tree::merge`](crate::Tree::merge) and its variants. The
-    /// database records the name: register the same function at each open, or keys with its
+    /// Registers a merge function, for [`Tree::merge`](crate::Tree::merge) and its variants.
+    ///
+    /// The database records the name: register the same function at each open, or keys with its
     /// operands cannot be read.
     pub fn merge_function(mut self, name: impl Into<String>, function: Arc<dyn MergeFunction>) -> Builder {
         self.settings.merge_functions.push((name.into(), function));
@@ -208,7 +218,9 @@ impl Builder {
     }
 
     /// Maximum number of table files (`.run`, `.view`, `.blob`) and retained log segments open at
-    /// once; at least 4. The least recently read file is closed, and reopened for its next read:
+    /// once; at least 4.
+    ///
+    /// The least recently read file is closed, and reopened for its next read:
     /// [`crate::Stats::file_reopenings`] counts that. Files being read may exceed the maximum, and
     /// so may unmapped files of a follower.
     ///
@@ -220,9 +232,10 @@ impl Builder {
         self
     }
 
-    /// Limits the bytes per second written by flushes, merges and other background work. Default:
-    /// none. Several databases may share a limiter. A limit below the write load throttles writers.
-    /// Without background threads, user calls flush and merge, and wait.
+    /// Limits the bytes per second written by flushes, merges and other background work.
+    ///
+    /// Default: none. Several databases may share a limiter. A limit below the write load throttles
+    /// writers. Without background threads, user calls flush and merge, and wait.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -244,10 +257,11 @@ impl Builder {
     }
 
     /// Reads and checks all runs and views in a loop, at this rate, to find damage in files that
-    /// are seldom read. Default: 0, which disables it. Runs in a background thread while there is
-    /// nothing to merge. Damage is logged as an error and counted in
-    /// [`Stats::scrub`](crate::Stats::scrub). Blob files and the log are not read; [`Db::verify`]
-    /// reads those too.
+    /// are seldom read.
+    ///
+    /// Default: 0, which disables it. Runs in a background thread while there is nothing to merge.
+    /// Damage is logged as an error and counted in [`Stats::scrub`](crate::Stats::scrub). Blob
+    /// files and the log are not read; [`Db::verify`] reads those too.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -267,16 +281,19 @@ impl Builder {
         self
     }
 
-    /// Shares memory, cache and threads with other databases. Overrides [`Builder::memory`] and
-    /// [`Builder::background_threads`].
+    /// Shares memory, cache and threads with other databases.
+    ///
+    /// Overrides [`Builder::memory`] and [`Builder::background_threads`].
     pub fn shared_runtime(mut self, shared: &SharedRuntime) -> Builder {
         self.settings.shared = Some(shared.clone());
         self
     }
 
-    /// Number of threads for merges. Default: 2, at most 1024. Three more threads flush memtables,
-    /// prepare log segments, and close files. On a machine with fewer processors than these threads
-    /// plus two, merges are throttled while there is little to merge.
+    /// Number of threads for merges.
+    ///
+    /// Default: 2, at most 1024. Three more threads flush memtables, prepare log segments, and
+    /// close files. On a machine with fewer processors than these threads plus two, merges are
+    /// throttled while there is little to merge.
     ///
     /// With 0, the committing thread does all of this, at moments that depend on the operations
     /// alone, so that tests can repeat a run exactly.
@@ -285,40 +302,48 @@ impl Builder {
         self
     }
 
-    /// Size at which a memtable is frozen, in bytes. Default: an eighth of the memory. Range: 1 KiB
-    /// to 1 TiB.
+    /// Size at which a memtable is frozen, in bytes.
+    ///
+    /// Default: an eighth of the memory. Range: 1 KiB to 1 TiB.
     pub fn memtable_bytes(mut self, bytes: usize) -> Builder {
         self.settings.memtable_bytes = Some(bytes);
         self
     }
 
-    /// Size at which a partition is split, in bytes; at least 4 KiB. Default: 16 memtables, within
-    /// 128 to 256 MiB.
+    /// Size at which a partition is split, in bytes; at least 4 KiB.
+    ///
+    /// Default: 16 memtables, within 128 to 256 MiB.
     pub fn partition_bytes(mut self, bytes: u64) -> Builder {
         self.settings.partition_bytes = Some(bytes);
         self
     }
 
     /// Number of unindexed runs (not in the sorted view yet) at which a partition merges them or
-    /// folds them into its view. Default: 8. Range: 2 to 1024. A smaller number makes reads faster
-    /// under write load and raises write amplification. The number triples if the runs overlap
-    /// neither each other nor the view, as with ascending keys.
+    /// folds them into its view.
+    ///
+    /// Default: 8. Range: 2 to 1024. A smaller number makes reads faster under write load and
+    /// raises write amplification. The number triples if the runs overlap neither each other nor
+    /// the view, as with ascending keys.
     pub fn loose_runs(mut self, runs: usize) -> Builder {
         self.settings.loose_runs = runs;
         self
     }
 
     /// Bytes of unindexed runs, per entry of the new view, from which on they are folded into the
-    /// view; until then they are merged among themselves. Default: 10, twice the size of a view
-    /// entry. A larger value lowers write amplification and makes reads slower under write load.
+    /// view; until then they are merged among themselves.
+    ///
+    /// Default: 10, twice the size of a view entry. A larger value lowers write amplification and
+    /// makes reads slower under write load.
     pub fn fold_bytes_per_entry(mut self, bytes: u64) -> Builder {
         self.settings.fold_bytes_per_entry = bytes;
         self
     }
 
     /// Caps space amplification under write load: the percentage of entries that may be garbage
-    /// (superseded or deleted). Range: 5 to 40. Garbage in unindexed runs is estimated. Writers are
-    /// throttled if merges cannot keep up.
+    /// (superseded or deleted).
+    ///
+    /// Range: 5 to 40. Garbage in unindexed runs is estimated. Writers are throttled if merges
+    /// cannot keep up.
     ///
     /// Default: no cap. A partition is then merged once 40 % of its view is garbage, for the lowest
     /// write amplification: under random overwrites of a small database, tables took twice the
@@ -329,18 +354,20 @@ impl Builder {
         self
     }
 
-    /// Maximum size of a log segment, in bytes. Default: 16 MiB. Range: 1 KiB to 1 TiB. A segment
-    /// is at most half a memtable, and the first ones are smaller; a large commit gets a longer
-    /// one.
+    /// Maximum size of a log segment, in bytes.
+    ///
+    /// Default: 16 MiB. Range: 1 KiB to 1 TiB. A segment is at most half a memtable, and the first
+    /// ones are smaller; a large commit gets a longer one.
     pub fn log_segment_bytes(mut self, bytes: u64) -> Builder {
         self.settings.log_segment_bytes = bytes;
         self
     }
 
-    /// Bytes of log to retain for watchers ([`Db::watch`]), beyond recovery's needs. Whole segments
-    /// count, and so does garbage in blob files of retained commits. The oldest segment is removed
-    /// beyond the limit, even if a watcher needs it. Each open for writing begins a segment of 1
-    /// MiB. With retention, each flush syncs the log.
+    /// Bytes of log to retain for watchers ([`Db::watch`]), beyond recovery's needs.
+    ///
+    /// Whole segments count, and so does garbage in blob files of retained commits. The oldest
+    /// segment is removed beyond the limit, even if a watcher needs it. Each open for writing
+    /// begins a segment of 1 MiB. With retention, each flush syncs the log.
     ///
     /// The database remembers the setting. Default of a new database: 0.
     pub fn log_retention(mut self, bytes: u64) -> Builder {
@@ -349,8 +376,10 @@ impl Builder {
     }
 
     /// Maximum age of retained log: a segment is removed at the first flush after its last commit
-    /// reaches this age. Default: no limit, as with [`Duration::MAX`]. Remembered; without
-    /// [`Builder::log_retention`] nothing is retained.
+    /// reaches this age.
+    ///
+    /// Default: no limit, as with [`Duration::MAX`]. Remembered; without [`Builder::log_retention`]
+    /// nothing is retained.
     pub fn log_retention_age(mut self, age: Duration) -> Builder {
         self.settings.log_retention_age_us = Some(u64::try_from(age.as_micros()).unwrap_or(u64::MAX));
         self
@@ -389,38 +418,43 @@ impl Builder {
         self
     }
 
-    /// Size of a block before compression, in bytes. Default: 4096. Range: 64 to 65,536. A larger
-    /// entry has a block of its own.
+    /// Size of a block before compression, in bytes.
+    ///
+    /// Default: 4096. Range: 64 to 65,536. A larger entry has a block of its own.
     pub fn block_bytes(mut self, bytes: usize) -> Builder {
         self.settings.block_bytes = bytes;
         self
     }
 
-    /// Minimum size, in bytes, of values in blob files, which merges do not rewrite. Default: 4096.
-    /// With 0, every value is.
+    /// Values of at least this many bytes are stored in blob files, which merges do not rewrite.
+    ///
+    /// Default: 4096. With 0, all values are.
     pub fn blob_threshold(mut self, bytes: usize) -> Builder {
         self.settings.blob_threshold = bytes;
         self
     }
 
-    /// Size at which a blob file is closed and the next one begun, in bytes. Default: 256 MiB. At
-    /// least 1.
+    /// Size at which a blob file is closed and the next one begun, in bytes.
+    ///
+    /// Default: 256 MiB. At least 1.
     pub fn blob_file_bytes(mut self, bytes: u64) -> Builder {
         self.settings.blob_file_bytes = bytes;
         self
     }
 
     /// Gives all runs a key block, or none: a second copy of all keys, which spares reading values
-    /// when a view is built. Default: only runs with values that are large beside their keys. With
-    /// small values key blocks take an eighth of the space; that can pay if the database exceeds
-    /// memory.
+    /// when a view is built.
+    ///
+    /// Default: only runs with values that are large beside their keys. With small values key
+    /// blocks take an eighth of the space; that can pay if the database exceeds memory.
     pub fn key_blocks(mut self, key_blocks: bool) -> Builder {
         self.settings.key_blocks = if key_blocks { KeyBlocks::Always } else { KeyBlocks::Never };
         self
     }
 
-    /// Number of searches by gets after which a sorted view gets an in-memory hash index. Default:
-    /// 2048, and at least one search per 32 entries. `u64::MAX` disables hash indexes.
+    /// Number of searches by gets after which a sorted view gets an in-memory hash index.
+    ///
+    /// Default: 2048, and at least one search per 32 entries. `u64::MAX` disables hash indexes.
     ///
     /// Gets that wait for memory, also of absent keys and in `multi_get`, then take a third to a
     /// half less time; nothing else is faster. An index takes six bytes a key; all take at most a
@@ -438,6 +472,7 @@ impl Builder {
     }
 
     /// Reads uncompressed data where the system has mapped their file, outside of the block cache.
+    ///
     /// Default: yes. Applies to local file systems on Linux, and to databases in memory.
     ///
     /// Each block was checked at most 32 seconds before, or written by this process in that time
@@ -452,6 +487,7 @@ impl Builder {
 
     /// Reads and writes tables (runs, views and blob files) with `O_DIRECT` on Linux, so that the
     /// database takes its [memory](Builder::memory) and no more; not the log and the manifest.
+    ///
     /// Default: no, since the system's cache makes up for a small memory setting.
     ///
     /// Each cache miss then reads the device, nothing is read in place
@@ -475,18 +511,20 @@ impl Builder {
     }
 
     /// Age at which a snapshot, cursor, iterator or transaction is reported: once in the log
-    /// (`tracing`), and in [`crate::Stats::overstaying`] while it is open. Default: one minute;
-    /// [`Duration::MAX`] for never. A reader pins all versions overwritten or deleted since it
-    /// began.
+    /// (`tracing`), and in [`crate::Stats::overstaying`] while it is open.
+    ///
+    /// Default: one minute; [`Duration::MAX`] for never. A reader pins all versions overwritten or
+    /// deleted since it began.
     pub fn reader_age_warn(mut self, age: Duration) -> Builder {
         self.settings.reader_age_warn_ns = nanos(age);
         self
     }
 
-    /// Maximum age of a snapshot, cursor, iterator or transaction. Default: no limit, as with
-    /// [`Duration::MAX`]. An older one expires: it pins no versions, and its next read fails with
-    /// [`crate::Error::ReaderExpired`], as does the commit of a transaction with writes. Its
-    /// earlier results stay right.
+    /// Maximum age of a snapshot, cursor, iterator or transaction.
+    ///
+    /// Default: no limit, as with [`Duration::MAX`]. An older one expires: it pins no versions, and
+    /// its next read fails with [`crate::Error::ReaderExpired`], as does the commit of a
+    /// transaction with writes. Its earlier results stay right.
     ///
     /// A cursor may still return the rows that it has decoded ahead, about 32. It pins its files
     /// until it is called again or dropped; [`Cursor::refresh`](crate::Cursor::refresh) renews it.
@@ -498,16 +536,19 @@ impl Builder {
     }
 
     /// Maximum time that a commit, or another exclusive transaction, waits for an exclusive
-    /// transaction ([`Db::begin_exclusive`]) to end. It then fails with
-    /// [`crate::Error::ExclusiveOpen`], and nothing is written. Default: 30 seconds; zero to fail
-    /// at once; [`Duration::MAX`] for no limit.
+    /// transaction ([`Db::begin_exclusive`]) to end.
+    ///
+    /// It then fails with [`crate::Error::ExclusiveOpen`], and nothing is written. Default: 30
+    /// seconds; zero to fail at once; [`Duration::MAX`] for no limit.
     pub fn exclusive_wait_max(mut self, wait: Duration) -> Builder {
         self.settings.exclusive_wait_ns = nanos(wait);
         self
     }
 
     /// Archives the log in the directory `dir`, for point-in-time recovery: with a backup, any
-    /// later commit or moment can be restored ([`Builder::restore_to`]). Default: no archive.
+    /// later commit or moment can be restored ([`Builder::restore_to`]).
+    ///
+    /// Default: no archive.
     ///
     /// Each full segment is copied, and its blob files are hard-linked, or copied to another file
     /// system, before they can be removed. A close and [`Db::archive_now`] archive the whole log.
@@ -530,10 +571,11 @@ impl Builder {
         Db::open_with(self.settings, path.as_ref())
     }
 
-    /// Restores the backup `id`, or the newest one in the target, to the directory `dir`. Compares
-    /// every checksum, opens the result once for reading, and returns when it is on disk. The
-    /// result is a new database: its records have [versions](crate::Version) that no other database
-    /// has. Time is linear in the backup. [`Db::backup`] has an example.
+    /// Restores the backup `id`, or the newest one in the target, to the directory `dir`.
+    ///
+    /// Compares every checksum, opens the result once for reading, and returns when it is on disk.
+    /// The result is a new database: its records have [versions](crate::Version) that no other
+    /// database has. Time is linear in the backup. [`Db::backup`] has an example.
     ///
     /// Errors: `AlreadyExists` if `dir` is not empty; `BackupDamaged` if the backup has changed;
     /// `NotFound` if it does not exist. After an error `dir` is empty. If the process is killed,
@@ -543,8 +585,9 @@ impl Builder {
     }
 
     /// Restores a commit or a moment: from the newest backup at or before that point, and from the
-    /// [log archive](Builder::log_archive) `archive` up to exactly that point. A version is a
-    /// sequence number of the database that the newest backup was taken of.
+    /// [log archive](Builder::log_archive) `archive` up to exactly that point.
+    ///
+    /// A version is a sequence number of the database that the newest backup was taken of.
     ///
     /// Errors, besides those of [`Builder::restore`]: `ArchiveGap` if the archive lacks commits
     /// before that point; `BackupDamaged` if the archive is damaged; `InvalidArgument` with the
@@ -563,9 +606,11 @@ impl Builder {
     }
 
     /// Loads a [dump](crate::Snapshot::dump) into a new database in the directory `dir`, with the
-    /// options of this builder. Records keep their commit numbers, expiry times and merge operands;
-    /// merge functions need not be registered. The result is a new database: its records have
-    /// [versions](crate::Version) that no other database has.
+    /// options of this builder.
+    ///
+    /// Records keep their commit numbers, expiry times and merge operands; merge functions need not
+    /// be registered. The result is a new database: its records have [versions](crate::Version)
+    /// that no other database has.
     ///
     /// The dump is read once from front to back in bounded memory, so a pipe will do. It is
     /// checked, and the result is opened once for reading. Time is linear in the dump.
@@ -587,9 +632,10 @@ impl Builder {
     }
 
     /// Copies everything readable of the damaged database in `from` to a new database in `to`: each
-    /// record whose newest version is in an intact part of a file. Losses are listed with file,
-    /// tree, keys and commits, as far as known. `docs/salvage.md` has the rules for a damaged
-    /// manifest.
+    /// record whose newest version is in an intact part of a file.
+    ///
+    /// Losses are listed with file, tree, keys and commits, as far as known. `docs/salvage.md` has
+    /// the rules for a damaged manifest.
     ///
     /// `from` is only read, without a lock file, so it may be on a read-only medium. `to` becomes a
     /// database when all is on disk, with versions that no other database has. Memory is bounded by
@@ -632,8 +678,10 @@ impl Builder {
     }
 
     /// Removes the files of a killed load, restore, salvage or checkpoint from `dir`, so that it
-    /// can be repeated there. Returns whether there were any. A database, and a directory without
-    /// the mark of an unfinished operation, are left alone.
+    /// can be repeated there.
+    ///
+    /// Returns whether there were any. A database, and a directory without the mark of an
+    /// unfinished operation, are left alone.
     ///
     /// Returns `Locked` if the operation still runs, and `AlreadyExists` if the directory holds a
     /// file that is not the engine's.
@@ -641,10 +689,11 @@ impl Builder {
         db::remove_unfinished(&*self.settings.vfs, &*self.settings.runtime, dir.as_ref())
     }
 
-    /// Opens the latest state of the database in `path` for reading. Writes nothing and takes no
-    /// lock: another process may have the database open and go on writing. Log records not in runs
-    /// yet are read into memory. Returns `NotFound` if there is no database, and never fails
-    /// because of a writer.
+    /// Opens the latest state of the database in `path` for reading.
+    ///
+    /// Writes nothing and takes no lock: another process may have the database open and go on
+    /// writing. Log records not in runs yet are read into memory. Returns `NotFound` if there is no
+    /// database, and never fails because of a writer.
     pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Db> {
         self.read_only(true).open(path)
     }
@@ -654,8 +703,9 @@ impl Builder {
         db::verify_path(self.settings, path.as_ref(), options)
     }
 
-    /// Reads a database while another process writes it: see [`Follower`]. Writes nothing and takes
-    /// no lock.
+    /// Reads a database while another process writes it: see [`Follower`].
+    ///
+    /// Writes nothing and takes no lock.
     pub fn open_follower(self, path: impl AsRef<Path>) -> Result<Follower> {
         let every = self.refresh_every;
         if every == Some(Duration::ZERO) {
