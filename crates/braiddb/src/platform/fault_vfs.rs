@@ -126,10 +126,10 @@ impl FaultVfs {
         self.state.lock().unwrap().written.get(path).copied().unwrap_or_default()
     }
 
-    /// How many bytes were read of files with this extension.
+    /// How many bytes were read of files with this extension; "" is for those without one.
     pub fn bytes_read(&self, extension: &str) -> u64 {
         let state = self.state.lock().unwrap();
-        let has_extension = |path: &Path| path.extension().is_some_and(|e| e == extension);
+        let has_extension = |path: &Path| path.extension().unwrap_or_default() == extension;
         state.read.iter().filter(|(path, _)| has_extension(path)).map(|(_, bytes)| bytes).sum()
     }
 

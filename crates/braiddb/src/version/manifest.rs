@@ -48,20 +48,31 @@ pub fn read_records(bytes: &[u8], synced_len: u64, path: &Path) -> Result<(Vec<M
     if (bytes.len() as u64) < synced_len {
         return Err(bad(bytes.len(), &format!("the manifest is cut short: {synced_len} bytes of it were synced")));
     }
+    let records = bytes.get(FILE_HEADER_LEN..).unwrap_or_default();
+    read_records_from(records, header.file_id, FILE_HEADER_LEN as u64, synced_len, path)
+}
+
+/// The records in `bytes`, which begin at offset `start` of a manifest, and the offset where they end.
+fn read_records_from(
+    mut bytes: &[u8],
+    file_id: u64,
+    start: u64,
+    synced_len: u64,
+    path: &Path,
+) -> Result<(Vec<ManifestRecord>, u64)> {
     let mut records = Vec::new();
-    let mut offset = FILE_HEADER_LEN;
-    loop {
-        match read_record(&bytes[offset..], header.file_id, offset as u64) {
-            Some((payload, len)) => {
-                let edit = Edit::decode(payload)
-                    .ok_or_else(|| bad(offset, "an edit has a valid checksum but cannot be understood"))?;
-                records.push(ManifestRecord { offset: offset as u64, edit });
-                offset += len;
-            }
-            None if (offset as u64) < synced_len => return Err(bad(offset, "an edit's checksum does not match")),
-            None => return Ok((records, offset as u64)),
-        }
+    let mut offset = start;
+    while let Some((payload, len)) = read_record(bytes, file_id, offset) {
+        let edit = Edit::decode(payload)
+            .ok_or_else(|| Error::corruption(path, offset, "an edit has a valid checksum but cannot be understood"))?;
+        records.push(ManifestRecord { offset, edit });
+        bytes = bytes.get(len..).unwrap_or_default();
+        offset += len as u64;
     }
+    if offset < synced_len {
+        return Err(Error::corruption(path, offset, "an edit's checksum does not match"));
+    }
+    Ok((records, offset))
 }
 
 pub(super) fn read_record(bytes: &[u8], file_id: u64, offset: u64) -> Option<(&[u8], usize)> {
@@ -70,6 +81,19 @@ pub(super) fn read_record(bytes: &[u8], file_id: u64, offset: u64) -> Option<(&[
     let sum = reader.u64()?;
     let payload = reader.take(len)?;
     (record_checksum(file_id, offset, payload) == sum).then_some((payload, RECORD_HEADER_LEN + len))
+}
+
+/// The first record that CURRENT does not count: its offset and its checksum.
+fn unsettled(records: &[ManifestRecord], synced_len: u64, sum_of: impl Fn(u64) -> Option<u64>) -> Option<(u64, u64)> {
+    let record = records.iter().find(|record| record.offset >= synced_len)?;
+    Some((record.offset, sum_of(record.offset)?))
+}
+
+/// The checksum in the header of the record at this offset of `bytes`.
+fn sum_in(bytes: &[u8], offset: u64) -> Option<u64> {
+    let mut reader = ByteReader::new(bytes.get(usize::try_from(offset).ok()?..)?);
+    reader.u32()?;
+    reader.u64()
 }
 
 fn record_checksum(file_id: u64, offset: u64, payload: &[u8]) -> u64 {
@@ -95,6 +119,8 @@ pub struct Manifest {
     bytes_written: u64,
     /// Whether the header has an earlier version, with fewer kinds of changes.
     is_older: bool,
+    /// When this was opened, a record that CURRENT did not count yet: its offset and its checksum. The writer may take it back.
+    unsettled: Option<(u64, u64)>,
 }
 
 impl Manifest {
@@ -125,6 +151,7 @@ impl Manifest {
             layout,
             bytes_written: len,
             is_older: false,
+            unsettled: None,
         })
     }
 
@@ -171,11 +198,56 @@ impl Manifest {
             layout,
             bytes_written: 0,
             is_older: header.version < FORMAT_VERSION,
+            unsettled: unsettled(&records, slot.manifest_len, |offset| sum_in(&bytes, offset)),
         };
         if !read_only {
             manifest.settle_tail(len, slot.manifest_len, &bytes)?;
         }
         Ok(Some(manifest))
+    }
+
+    /// The manifest that is in force by now, for reading only; `Ok(None)` if there is no CURRENT. Reads only the edits that
+    /// were added to this one, if CURRENT still names its file: a manifest of many edits takes long to read as a whole.
+    pub fn reopen(&self) -> Result<Option<Manifest>> {
+        match self.with_added_edits() {
+            Some(manifest) => Ok(Some(manifest)),
+            None => Manifest::open(&self.vfs, &self.runtime, &self.dir, true),
+        }
+    }
+
+    /// `None` if the whole manifest must be read, also if an error is to be found there.
+    fn with_added_edits(&self) -> Option<Manifest> {
+        let current = Current::open(&*self.vfs, &self.dir, true).ok()??;
+        let slot = current.newest();
+        // Opened by its name: another database may have a manifest of this number, a restored one say.
+        let file = self.vfs.open(&self.path, OpenMode::Read).ok()?;
+        let mut header = [0; FILE_HEADER_LEN];
+        file.read_exact_at(&mut header, 0).ok()?;
+        let header = FileHeader::decode(FileKind::Manifest, &header, &self.path, 0).ok()?;
+        if slot.manifest != self.number || header.file_id != self.file_id {
+            return None;
+        }
+        // What CURRENT counts stays as it is.
+        match self.unsettled {
+            Some((offset, sum)) => {
+                let mut bytes = [0; RECORD_HEADER_LEN];
+                file.read_exact_at(&mut bytes, offset).ok()?;
+                (sum_in(&bytes, 0) == Some(sum)).then_some(())?;
+            }
+            None if slot.manifest_len < self.len => return None,
+            None => {}
+        }
+        let added = file.len().ok()?.checked_sub(self.len)?;
+        let mut bytes = vec![0; usize::try_from(added).ok()?];
+        file.read_exact_at(&mut bytes, self.len).ok()?;
+        let (records, len) = read_records_from(&bytes, self.file_id, self.len, slot.manifest_len, &self.path).ok()?;
+        let mut layout = self.layout.clone();
+        records.iter().try_for_each(|record| layout.apply(&record.edit)).ok()?;
+        layout.check_cover().ok()?;
+        let sum_of = |offset: u64| sum_in(&bytes, offset.checked_sub(self.len)?);
+        let still_unsettled = self.unsettled.filter(|(offset, _)| *offset >= slot.manifest_len);
+        let unsettled = still_unsettled.or_else(|| unsettled(&records, slot.manifest_len, sum_of));
+        Some(Manifest { file, len, current, layout, unsettled, ..self.clone() })
     }
 
     /// Makes the records found at open durable.

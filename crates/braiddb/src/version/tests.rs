@@ -177,6 +177,75 @@ fn edits_survive_reopening_and_rewriting() {
     assert_eq!(files.iter().filter(|f| f.name.starts_with("MANIFEST")).count(), 1);
 }
 
+/// A follower read the whole manifest at each flush. Beside a busy writer that took longer than what it named stayed there.
+#[test]
+fn manifest_reopened_after_edits_reads_only_those() {
+    let fault = FaultVfs::new(Path::new(DIR));
+    let vfs: Arc<dyn Vfs> = Arc::new(fault.clone());
+    vfs.create_dir_all(Path::new(DIR)).unwrap();
+    let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::new());
+    let mut owner = Manifest::create(&vfs, &runtime, Path::new(DIR), first()).unwrap();
+    let edit = |number| {
+        let only = Change::SetRuns { partition: 0, runs: vec![], loose: vec![number], view: None };
+        let large = RunMeta { smallest: vec![b'a'; 2000], ..run(number) };
+        let mut edit = add_run(number);
+        edit.changes.extend([Change::NewRun(Box::new(large)), only]);
+        edit
+    };
+    let mut reader = Manifest::open(&vfs, &runtime, Path::new(DIR), true).unwrap().unwrap();
+    let (mut most, mut rewrites) = (0, 0);
+    for number in 20..400 {
+        owner.commit(&edit(number)).unwrap();
+        let is_rewritten = owner.number() != reader.number();
+        let before = fault.bytes_read("");
+        reader = reader.reopen().unwrap().unwrap();
+        assert_eq!(reader.layout(), owner.layout());
+        assert_eq!((reader.number(), reader.len()), (owner.number(), owner.len()));
+        assert!(!reader.has_gone_on().unwrap());
+        if is_rewritten {
+            rewrites += 1;
+        } else {
+            most = most.max(fault.bytes_read("") - before);
+        }
+    }
+    assert!(rewrites > 0 && most > 0 && most < 8192, "{rewrites} rewrites; {most} bytes read for one edit");
+}
+
+/// A record that CURRENT does not count yet may be taken back, as on a full disk, and another may take its place.
+#[test]
+fn manifest_reopened_after_its_last_record_changed_has_the_new_one() {
+    let world = world();
+    let mut owner = Manifest::create(&world.vfs, &world.runtime, Path::new(DIR), first()).unwrap();
+    owner.commit(&add_run(20)).unwrap();
+    let (counted, current) = (owner.len(), world.file("CURRENT"));
+    let read = |file: &Arc<dyn File>| {
+        let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    let old_current = read(&current);
+    let mut other = owner.clone();
+    owner.commit(&add_run(21)).unwrap();
+    // As before CURRENT was written.
+    current.write_at(&old_current, 0).unwrap();
+    let open = || Manifest::open(&world.vfs, &world.runtime, Path::new(DIR), true).unwrap().unwrap();
+    let reader = open();
+    assert!(reader.layout().runs.contains_key(&21) && reader.len() > counted);
+    // CURRENT as it was, and then with that record.
+    assert_eq!(reader.reopen().unwrap().unwrap().layout(), owner.layout());
+    owner.commit(&add_run(23)).unwrap();
+    assert_eq!(reader.reopen().unwrap().unwrap().layout(), owner.layout());
+
+    let manifest = world.file(&manifest_name(owner.number()));
+    manifest.set_len(counted).unwrap();
+    current.write_at(&old_current, 0).unwrap();
+    other.commit(&add_run(22)).unwrap();
+    for reopened in [reader.reopen().unwrap().unwrap(), open()] {
+        assert_eq!(reopened.layout(), other.layout());
+        assert!(!reopened.layout().runs.contains_key(&21));
+    }
+}
+
 /// CURRENT names the new manifest at once, so its directory entry must be synced before.
 #[test]
 fn a_manifest_that_was_written_anew_survives_a_crash() {
