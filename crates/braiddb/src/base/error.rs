@@ -207,6 +207,22 @@ pub enum Error {
          current one"
     )]
     Superseded,
+    /// Another process changes the database faster than it can be read here. This says nothing of damage. A follower keeps the
+    /// state that it has.
+    #[error(
+        "the database {path} is too busy: another process changed it during each of {tries} tries to read it, in {took:.1?} \
+         (the last one: {reason}); try again, or when it writes less"
+    )]
+    TooBusy {
+        /// The database directory.
+        path: PathBuf,
+        /// How often it was read.
+        tries: u32,
+        /// How long that took.
+        took: Duration,
+        /// What the last try found out of date.
+        reason: String,
+    },
     /// The database was closed.
     #[error("the database is closed: open it again")]
     Closed,
@@ -299,6 +315,9 @@ impl Error {
             Error::WatchTooOld { after, floor } => Error::WatchTooOld { after: *after, floor: *floor },
             Error::Aborted(reason) => Error::abort(reason.to_string()),
             Error::Unsupported { path, detail } => Error::Unsupported { path: path.clone(), detail: detail.clone() },
+            Error::TooBusy { path, tries, took, reason } => {
+                Error::TooBusy { path: path.clone(), tries: *tries, took: *took, reason: reason.clone() }
+            }
             Error::Superseded => Error::Superseded,
             Error::Closed => Error::Closed,
         }
@@ -348,8 +367,16 @@ impl Error {
     /// Returns whether a retry may succeed without a change by the caller. Transactions, snapshots
     /// and other readers must be begun again first.
     pub fn is_retryable(&self) -> bool {
-        use Error::{Conflict, DiskFull, ExclusiveOpen, Locked, ReaderExpired};
-        matches!(self, DiskFull { .. } | Locked { .. } | Conflict { .. } | ReaderExpired { .. } | ExclusiveOpen { .. })
+        use Error::{Conflict, DiskFull, ExclusiveOpen, Locked, ReaderExpired, TooBusy};
+        matches!(
+            self,
+            DiskFull { .. }
+                | Locked { .. }
+                | Conflict { .. }
+                | ReaderExpired { .. }
+                | ExclusiveOpen { .. }
+                | TooBusy { .. }
+        )
     }
 
     /// Returns whether a named object was missing.

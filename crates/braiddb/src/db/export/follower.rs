@@ -51,6 +51,8 @@ use std::{
 
 /// Maximum retries while CURRENT is unchanged.
 const TRIES_IN_VAIN: u32 = 6;
+/// The same after [`TRY_FOR_NS`].
+const TRIES_IN_VAIN_LATE: u32 = 2;
 /// First pause, doubled by each retry, and limit for all retries.
 const PAUSE_US: u64 = 500;
 const TRY_FOR_NS: u64 = 20_000_000_000;
@@ -135,6 +137,8 @@ struct Following {
     log: Log,
     has_news: bool,
     superseded: Vec<(u64, Weak<Shared>)>,
+    /// The newest manifest that was read, if no state could be made of it. The next try reads on behind it.
+    unused: Option<Manifest>,
 }
 
 struct Log {
@@ -162,12 +166,14 @@ impl Follower {
         let table = table_context(&settings);
         let started_ns = settings.runtime.monotonic_ns();
         let mut effort = Effort::default();
-        let mut seen = None;
+        let (mut seen, mut known) = (None, None);
         let (following, db) = loop {
-            let before = std::mem::replace(&mut seen, Current::open(&*settings.vfs, dir, true)?.map(|c| c.seen()));
-            match Following::begin(&settings, dir, &table) {
+            // A slot of CURRENT that is being written may be read in part.
+            let now = Current::open(&*settings.vfs, dir, true).ok().flatten().map(|current| current.seen());
+            let stands_still = seen.replace(now) == Some(now);
+            match Following::begin(&settings, dir, &table, &mut known) {
                 Err(e) if e.is_not_found() => return Err(e),
-                Err(e) => effort.again(e, &settings, started_ns, seen == before)?,
+                Err(e) => effort.again(e, (&settings, dir), started_ns, stands_still)?,
                 Ok(made) => break made,
             }
         };
@@ -194,7 +200,8 @@ impl Follower {
     /// writer completed before this call. Takes time proportional to the data written since the
     /// last refresh.
     ///
-    /// Fails if a file is damaged or unreadable; the previous state then remains.
+    /// Fails if a file is damaged or unreadable, or with [`Error::TooBusy`] after 20 seconds in which
+    /// the writer was always ahead; the previous state then remains.
     pub fn refresh(&self) -> Result<Refreshed> {
         self.inner.refresh()
     }
@@ -225,12 +232,30 @@ struct Effort {
 
 impl Effort {
     /// Pauses if the writer may be the cause of the error, or else returns it.
-    fn again(&mut self, error: Error, settings: &Settings, started_ns: u64, stands_still: bool) -> Result<()> {
+    ///
+    /// While CURRENT changes from try to try, an error only shows that the data read was out of date. So after
+    /// [`TRY_FOR_NS`] the database is reported as too busy, not as damaged.
+    fn again(
+        &mut self,
+        error: Error,
+        (settings, dir): (&Settings, &Path),
+        started_ns: u64,
+        stands_still: bool,
+    ) -> Result<()> {
         self.retries += 1;
-        let has_time = settings.runtime.monotonic_ns().saturating_sub(started_ns) < TRY_FOR_NS;
         self.in_vain = if stands_still { self.in_vain + 1 } else { 0 };
-        if self.in_vain >= TRIES_IN_VAIN || !has_time {
+        let took_ns = settings.runtime.monotonic_ns().saturating_sub(started_ns);
+        let has_time = took_ns < TRY_FOR_NS;
+        if self.in_vain >= if has_time { TRIES_IN_VAIN } else { TRIES_IN_VAIN_LATE } {
             return Err(error);
+        }
+        if !has_time && self.in_vain == 0 && self.retries > TRIES_IN_VAIN_LATE {
+            let reason = match error {
+                Error::Corruption { path, detail, .. } => format!("{}: {detail}", path.display()),
+                other => other.to_string(),
+            };
+            let tries = self.retries;
+            return Err(Error::TooBusy { path: dir.to_owned(), tries, took: Duration::from_nanos(took_ns), reason });
         }
         tracing::debug!(%error, "the writer was in the way of a follower, which tries again");
         settings.runtime.sleep_us(PAUSE_US << self.in_vain);
@@ -267,9 +292,13 @@ impl Inner {
         let made = loop {
             match following.go_on(settings, dir, table, &before) {
                 Err(e) => {
-                    let now = following.manifest.look()?;
+                    let now = match following.manifest.look() {
+                        Err(e) if e.is_not_found() => return Err(e),
+                        // A slot of CURRENT that is being written may be read in part.
+                        looked => looked.ok(),
+                    };
                     let stands_still = seen.replace(now) == Some(now);
-                    effort.again(e, settings, started_ns, stands_still)?;
+                    effort.again(e, (settings, dir), started_ns, stands_still)?;
                 }
                 Ok(made) => break made,
             }
@@ -314,14 +343,29 @@ struct Made {
 }
 
 impl Following {
-    fn begin(settings: &Settings, dir: &Path, table: &TableContext) -> Result<(Following, Db)> {
-        let manifest = open_manifest(settings, dir)?;
-        let mut files = FileSet::new(dir, table);
-        let version = Arc::new(files.version(manifest.layout(), None)?);
+    /// `known` keeps the manifest and the open files of a try that failed: the next one reads only what was added since.
+    fn begin(
+        settings: &Settings,
+        dir: &Path,
+        table: &TableContext,
+        known: &mut Option<(Manifest, FileSet)>,
+    ) -> Result<(Following, Db)> {
+        let before = known.take();
+        let manifest = open_manifest(settings, dir, before.as_ref().map(|(manifest, _)| manifest))?;
+        let is_same = |old: &Manifest| old.layout().incarnation == manifest.layout().incarnation;
+        let mut files = match before {
+            Some((old, files)) if is_same(&old) => files,
+            _ => FileSet::new(dir, table),
+        };
+        files.forget_unused(manifest.layout());
+        let version = files.version(manifest.layout(), None);
+        *known = Some((manifest.clone(), files.clone()));
+        let version = Arc::new(version?);
         let blobs = BlobStore::beside_writer(dir, table, None, manifest.layout(), &BTreeSet::new(), &BTreeSet::new())?;
         let log = Log::read(settings, dir, &manifest, &blobs)?;
         blobs.open_all(&log.blob_files)?;
-        let mut following = Following { manifest, files, version, log, has_news: true, superseded: Vec::new() };
+        let mut following =
+            Following { manifest, files, version, log, has_news: true, superseded: Vec::new(), unused: None };
         following.check_views()?;
         let db = following.state(settings, dir, table, blobs)?;
         Ok((following, db))
@@ -347,7 +391,8 @@ impl Following {
             }
         }
         self.has_news = true;
-        let manifest = open_manifest(settings, dir)?;
+        let manifest = open_manifest(settings, dir, Some(self.unused.as_ref().unwrap_or(&self.manifest)))?;
+        self.unused = Some(manifest.clone());
         let (old, new) = (self.manifest.layout(), manifest.layout());
         let is_same_log = (old.flushed, old.epoch, old.incarnation) == (new.flushed, new.epoch, new.incarnation);
         let is_same = old.incarnation == new.incarnation;
@@ -365,7 +410,7 @@ impl Following {
         }
         // Opened last: files of a log that is no longer followed may be gone.
         blobs.open_all(&self.log.blob_files)?;
-        (self.manifest, self.version) = (manifest, version);
+        (self.manifest, self.version, self.unused) = (manifest, version, None);
         self.check_views()?;
         let records = self.log.unshown;
         let db = self.state(settings, dir, table, blobs)?;
@@ -533,8 +578,12 @@ fn blobs_of_new_runs(old: &Layout, new: &Layout) -> BTreeSet<FileNumber> {
     runs.flat_map(|(_, meta)| &meta.blob_uses).map(|blob_use| blob_use.file).collect()
 }
 
-fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {
-    if let Some(manifest) = Manifest::open(&settings.vfs, &settings.runtime, dir, true)? {
+fn open_manifest(settings: &Settings, dir: &Path, known: Option<&Manifest>) -> Result<Manifest> {
+    let found = match known {
+        Some(known) => known.reopen()?,
+        None => Manifest::open(&settings.vfs, &settings.runtime, dir, true)?,
+    };
+    if let Some(manifest) = found {
         return Ok(manifest);
     }
     let names = settings.vfs.list(dir).unwrap_or_default();
