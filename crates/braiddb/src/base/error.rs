@@ -23,8 +23,8 @@ pub enum Error {
     },
     /// A file holds bytes that BraidDB did not write, or lacks bytes that it wrote.
     #[error(
-        "corruption in {path} at byte {offset}: {detail}; run `braid verify` on the database, and restore the file \
-         from a backup"
+        "corruption in {path} at byte {offset}: {detail}; `braid verify` lists all damage; restore the database from \
+         a backup, or copy what is intact with `braid salvage`"
     )]
     Corruption {
         /// The file.
