@@ -2,8 +2,9 @@
 //!
 //! An open for writing ends the log after its last intact commit. The bytes after it may be a
 //! durable commit with a flipped bit, so they are copied to `LOG-TAIL-NNNNNN`, named by the
-//! segment, after a text line with their place. The next clean close removes the copies. A failed
-//! copy is only logged.
+//! segment, after a text line with their place. The clean close of a later open removes the copies:
+//! a command that logs the name of a copy ends with a clean close itself. A failed copy is only
+//! logged.
 
 use crate::{
     platform::{OpenMode, Vfs},

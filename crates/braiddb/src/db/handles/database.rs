@@ -314,7 +314,10 @@ impl Shared {
             // The mark at the end lets the next open know that no commit is missing.
             Some(wal) if is_writable => match engine.note_end(wal) {
                 Ok(()) => {
-                    cut_tails::remove(&*engine.table.vfs, &engine.dir);
+                    // A copy that this open made and logged stays until a later clean close.
+                    if engine.counters.log_tail_note.lock().is_none() {
+                        cut_tails::remove(&*engine.table.vfs, &engine.dir);
+                    }
                     Ok(())
                 }
                 // The log itself was synced before; only the note found no space.

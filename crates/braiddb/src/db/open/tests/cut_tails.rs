@@ -68,6 +68,22 @@ fn read_only_open_notes_each_flipped_bit_of_the_last_durable_record() {
     }
 }
 
+/// A command warned that the cut tail is kept in a file, and removed that file by the clean close at its own end.
+#[test]
+fn close_of_the_open_that_cut_a_tail_keeps_the_copy_until_the_next_clean_close() {
+    let vfs = left_by_a_kill();
+    let (path, at) = place_of(&vfs, b"last durable value");
+    let damaged = with_flipped_bit(&vfs, &path, 8 * at);
+    let copies = || names(&damaged).into_iter().filter(|name| name.starts_with("LOG-TAIL-")).count();
+    open(durable(&damaged)).unwrap().close().unwrap();
+    assert_eq!(copies(), 1);
+    // A reader changes nothing.
+    drop(read_only(&damaged));
+    assert_eq!(copies(), 1);
+    open(durable(&damaged)).unwrap().close().unwrap();
+    assert_eq!(copies(), 0);
+}
+
 /// The first opening for writing ended the log before the damaged record, and nothing was left of it.
 #[test]
 fn open_for_writing_keeps_the_cut_tail_until_a_clean_close() {
