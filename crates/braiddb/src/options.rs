@@ -674,7 +674,7 @@ impl Builder {
         to: impl AsRef<Path>,
         options: SalvageOptions<'_>,
     ) -> Result<SalvageReport> {
-        salvage::salvage(self.settings, from.as_ref(), to.as_ref(), options)
+        salvage::salvage(self.settings, from.as_ref(), to.as_ref(), options).map_err(Error::of_output)
     }
 
     /// Removes the files of a killed load, restore, salvage or checkpoint from `dir`, so that it

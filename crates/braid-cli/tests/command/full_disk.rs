@@ -105,7 +105,7 @@ fn deletes_by_more_processes_than_the_reserve_has_steps_are_accepted_on_full_dis
     assert!(told.contains("sound"), "{told}");
 }
 
-/// `dump` to a full disk promised that writes resume by themselves. A backup that had failed left its files and its directory.
+/// `dump` and `salvage` to a full disk promised that writes resume by themselves. A backup that had failed left its files and its directory.
 #[test]
 fn dump_and_backup_to_full_disk_speak_of_output() {
     let place = Workplace::new();
@@ -118,6 +118,8 @@ fn dump_and_backup_to_full_disk_speak_of_output() {
          must 1 test -e full/backups\n\
          must 4 {BRAID} checkpoint db full/copy\n\
          must 1 test -e full/copy\n\
+         must 4 {BRAID} salvage db full/salvaged\n\
+         must 1 test -e full/salvaged\n\
          {BRAID} export db t -o full/out.jsonl && exit 1\n\
          true"
     );
