@@ -55,7 +55,9 @@ fn quoted(argument: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{free_name, quoted};
+    use super::free_name;
+    #[cfg(unix)]
+    use super::quoted;
 
     #[cfg(unix)]
     #[test]

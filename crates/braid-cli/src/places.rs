@@ -167,7 +167,9 @@ fn join_plainly(mut path: PathBuf, rest: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_apart, check_outside_databases, resolve};
+    use super::resolve;
+    #[cfg(unix)]
+    use super::{check_apart, check_outside_databases};
 
     #[test]
     fn resolved_path_of_free_name_follows_dots_and_existing_parents() {
