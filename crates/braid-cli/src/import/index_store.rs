@@ -191,7 +191,11 @@ fn check_name(db: &Db, tree: &str, spec: &IndexSpec) -> Result<()> {
         for (other, specs) in all_lists(&imports)? {
             let is_live = |spec: &StoredSpec| spec.name == *name && owner_lives(db, &other, spec).unwrap_or(true);
             if specs.iter().any(is_live) {
-                return Err(usage(format!("the index {name} belongs to the tree {other}: choose another name")));
+                let (field, lower) = (&spec.field, if spec.lower { ":lower" } else { "" });
+                return Err(usage(format!(
+                    "the index {name} belongs to the tree {other}: choose another name for each index of the tree {tree} \
+                     with --index, such as --index {tree}_{name}={field}{lower}"
+                )));
             }
         }
     }

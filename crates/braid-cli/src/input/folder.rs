@@ -37,14 +37,13 @@ impl FolderArchive {
     }
 
     fn next_member(path: &Path, name: &str) -> io::Result<Box<dyn Read + Send>> {
-        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
         let mut bytes = Vec::new();
-        File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(named)?;
+        File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(|error| named(path, &error))?;
         let mut builder = tar::Builder::new(Vec::new());
         let mut header = tar::Header::new_gnu();
         header.set_size(bytes.len() as u64);
         header.set_mode(0o644);
-        builder.append_data(&mut header, name, bytes.as_slice()).map_err(named)?;
+        builder.append_data(&mut header, name, bytes.as_slice()).map_err(|error| named(path, &error))?;
         // Without the two blocks that would end the archive: more members come.
         let mut member = builder.into_inner()?;
         member.truncate(member.len() - 1024);
@@ -52,12 +51,18 @@ impl FolderArchive {
     }
 }
 
+/// The same error with the path in its message.
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
 fn gather(folder: &Path, name: &str, depth: usize, files: &mut Vec<(PathBuf, String)>) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
+    for entry in fs::read_dir(folder).map_err(|error| named(folder, &error))? {
+        let entry = entry.map_err(|error| named(folder, &error))?;
         let path = entry.path();
         let name = format!("{name}/{}", entry.file_name().to_string_lossy());
-        let metadata = fs::metadata(&path)?;
+        // Also of a link to nothing.
+        let metadata = fs::metadata(&path).map_err(|error| named(&path, &error))?;
         if metadata.is_dir() && depth < DEPTH_MAX {
             gather(&path, &name, depth + 1, files)?;
         } else if metadata.is_file() {

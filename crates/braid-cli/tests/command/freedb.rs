@@ -100,3 +100,27 @@ fn folder_and_single_file_are_imported_like_archive() {
     let found = place.ok("find db2 albums --by by_disc_id --eq 11111111");
     assert!(found.contains("\"category\":\"rock\""), "{found}");
 }
+
+/// A second tree of discs was refused with "choose another name", where none had been given.
+#[test]
+fn discs_for_second_tree_are_refused_with_the_option_that_names_indexes() {
+    let place = Workplace::with_database();
+    place.write("discs.tar", common::fixture_archive());
+    place.ok("import db discs.tar --format freedb");
+    let said = place.fails(2, "import db discs.tar --format freedb --tree two");
+    assert!(said.contains("--index two_by_disc_id=disc_ids"), "{said}");
+    place.ok(
+        "import db discs.tar --format freedb --tree two --index two_by_disc_id=disc_ids --index two_by_artist=artist:lower",
+    );
+}
+
+/// "cannot read fol: No such file or directory" named the folder, which was there.
+#[cfg(unix)]
+#[test]
+fn folder_with_dangling_link_is_refused_with_the_name_of_the_link() {
+    let place = Workplace::with_database();
+    std::fs::create_dir(place.path("fol")).unwrap();
+    std::os::unix::fs::symlink("/nonexistent", place.path("fol/gone")).unwrap();
+    let said = place.fails(4, "import db fol");
+    assert!(said.contains("fol/gone"), "{said}");
+}
