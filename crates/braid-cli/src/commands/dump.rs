@@ -1,24 +1,23 @@
 //! `braid dump` and `braid load`
 
 use std::{
-    collections::BTreeMap,
+    cell::{OnceCell, RefCell},
     fs::{self, File},
     io::{self, BufReader, BufWriter, Read, Write},
     path::Path,
 };
 
 use anyhow::{Context, Result};
-use braiddb::{Compression, DumpInfo, DumpOptions, DumpReport, LoadOptions, check_dump};
+use braiddb::{Compression, Db, DumpGap, DumpInfo, DumpOptions, DumpReport, LoadOptions, check_dump};
 use serde_json::json;
 
-use super::open::{builder, open_for_reading, remove_unfinished};
+use super::open::{Notations, builder, open_for_reading, remove_unfinished};
 use crate::{
     arguments::{DumpArguments, DumpCompression, LoadArguments},
     bar::Bar,
-    exit::{NOT_FOUND, OK, usage},
-    import::stored_key_notation,
+    exit::{CORRUPTION, NOT_FOUND, OK, failure, usage},
     interrupt::{self, End, Pace},
-    notation::{KeyNotation, show_bytes, show_count, show_key, show_name},
+    notation::{show_bytes, show_count, show_key, show_name},
     output::{OutputFile, Stdout, note, print_line},
     places::{check_new_directory, making_directory},
 };
@@ -52,24 +51,34 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
         DumpCompression::Zstd => Compression::Zstd,
     };
     let mut failing = |error: &braiddb::Error| note!("braid: {error}");
-    let trees = names_of_trees(&db, arguments.skip_damaged)?;
-    let mut gap = |gap: &braiddb::DumpGap| {
-        let known = trees.get(&gap.tree);
-        let tree = known.map_or_else(|| format!("tree number {}", gap.tree), |(name, _)| show_name(name));
-        let shown = |key: &[u8]| show_key(key, known.map_or(KeyNotation::Text, |(_, notation)| *notation));
-        let to = gap.to.as_deref().map_or_else(|| "the tree's end".to_owned(), shown);
-        note!("braid: not in the dump: {tree}: keys from {} up to {to}: {}", shown(&gap.from), gap.detail);
+    // Without --skip-damaged, the first gap ends the dump: no error of the engine knows how the keys of a tree are written.
+    let damage = RefCell::new(None);
+    let notations = OnceCell::new();
+    let mut gap = |gap: &DumpGap| {
+        let place = show_gap(&db, notations.get_or_init(|| Notations::of_db(&db)), gap);
+        if arguments.skip_damaged {
+            note!("braid: not in the dump: {place}: {}", gap.detail);
+        } else {
+            damage.borrow_mut().get_or_insert_with(|| format!("damage in {}: {place}", gap.detail));
+        }
     };
     let options = DumpOptions {
         compression,
         threads: Some(threads(arguments.threads)),
         progress: Some(&mut show),
         failing: Some(&mut failing),
-        skip_damaged: if arguments.skip_damaged { Some(&mut gap) } else { None },
+        skip_damaged: Some(&mut gap),
     };
-    let mut output = BufWriter::with_capacity(BUFFER_BYTES, output);
-    let report = db.dump(&mut output, options)?;
-    output.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;
+    let mut output = UntilDamage { output: BufWriter::with_capacity(BUFFER_BYTES, output), damage: &damage };
+    let dumped = db.dump(&mut output, options);
+    if let Some(damage) = damage.borrow().as_ref() {
+        return Err(failure(
+            CORRUPTION,
+            format!("{damage}; `braid verify` lists all damage, and --skip-damaged leaves it out of the dump"),
+        ));
+    }
+    let report = dumped?;
+    output.output.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;
     bar.finish();
     let text = show_dump(&report, arguments.json);
     if to_standard {
@@ -80,12 +89,43 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
     Ok(if report.failing == 0 && report.gaps == 0 { OK } else { NOT_FOUND })
 }
 
-/// The names of trees and how their keys are written, where gaps are to be named.
-fn names_of_trees(db: &braiddb::Db, are_wanted: bool) -> Result<BTreeMap<u32, (String, KeyNotation)>> {
-    let trees = if are_wanted { db.trees()? } else { Vec::new() };
-    // The records about notations may be damaged themselves.
-    let notation = |name: &str| stored_key_notation(db, name).unwrap_or_default();
-    Ok(trees.into_iter().map(|tree| (tree.id, (tree.name.clone(), notation(&tree.name)))).collect())
+/// An output that fails once damage was found.
+struct UntilDamage<'a, W> {
+    output: W,
+    damage: &'a RefCell<Option<String>>,
+}
+
+impl<W: Write> Write for UntilDamage<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &*self.damage.borrow() {
+            Some(damage) => Err(io::Error::other(damage.clone())),
+            None => self.output.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+}
+
+/// The tree and the keys of a gap. Its bounds are mostly the successors of keys, their bytes and a zero, and those are the
+/// keys that are shown.
+fn show_gap(db: &Db, notations: &Notations, gap: &DumpGap) -> String {
+    let trees = db.trees().unwrap_or_default();
+    let known = trees.iter().find(|tree| tree.id == gap.tree);
+    let tree = known.map_or_else(|| format!("tree number {}", gap.tree), |tree| show_name(&tree.name));
+    let notation = notations.of_tree(gap.tree);
+    let from = match gap.from.split_last() {
+        Some((0, key)) => format!("keys after {}", show_key(key, notation)),
+        Some(_) => format!("keys from {}", show_key(&gap.from, notation)),
+        None => "keys".to_owned(),
+    };
+    let to = match gap.to.as_deref().map(|to| (to, to.split_last())) {
+        Some((_, Some((0, key)))) => format!("up to {}", show_key(key, notation)),
+        Some((to, _)) => format!("before {}", show_key(to, notation)),
+        None => "up to the tree's end".to_owned(),
+    };
+    format!("{tree}: {from} {to}")
 }
 
 fn open_output(arguments: &DumpArguments) -> Result<OutputFile> {
@@ -174,7 +214,9 @@ pub fn load(arguments: &LoadArguments) -> Result<u8> {
     };
     let loaded = making_directory(db, || Ok(builder(&arguments.open).load(db, &mut input, options)?));
     bar.finish();
-    let report = loaded.with_context(|| format!("{} was not loaded", arguments.file.display()))?;
+    let input =
+        if is_standard(&arguments.file) { "standard input".into() } else { arguments.file.display().to_string() };
+    let report = loaded.with_context(|| format!("{input} was not loaded"))?;
     if arguments.json {
         let (trees, records, bytes) = (report.trees, report.records, report.bytes);
         print_line(json!({"commit": report.sequence, "trees": trees, "records": records, "bytes": bytes}))?;

@@ -4,7 +4,7 @@
 //! lacks. So a command that only reads opens the database read-only, which takes no writing and no lock: it reads what has been committed by then,
 //! whatever happens meanwhile.
 
-use std::{fs, io, path::Path};
+use std::{collections::BTreeMap, fs, io, path::Path};
 
 use anyhow::{Context, Result};
 use braiddb::{Builder, Db, Durability, MultiTree, Tree};
@@ -139,6 +139,29 @@ pub fn key_notation(db: &Db, tree: &str, arguments: KeyArguments) -> Result<KeyN
     match arguments.keys {
         Some(notation) => Ok(notation),
         None => stored_key_notation(db, tree),
+    }
+}
+
+/// How the keys of all trees of a database are written, where damage is reported: all as text if that cannot be read.
+#[derive(Default)]
+pub struct Notations(BTreeMap<u32, KeyNotation>);
+
+impl Notations {
+    /// Opens the database to read it.
+    pub fn of(path: &Path, arguments: &ReadArguments) -> Notations {
+        open_for_reading(path, arguments).map(|db| Notations::of_db(&db)).unwrap_or_default()
+    }
+
+    /// Those of an open database.
+    pub fn of_db(db: &Db) -> Notations {
+        let trees = db.trees().unwrap_or_default();
+        let notation = |name: &str| stored_key_notation(db, name).unwrap_or_default();
+        Notations(trees.into_iter().map(|tree| (tree.id, notation(&tree.name))).collect())
+    }
+
+    /// That of a tree, by its number.
+    pub fn of_tree(&self, id: u32) -> KeyNotation {
+        self.0.get(&id).copied().unwrap_or_default()
     }
 }
 

@@ -6,16 +6,16 @@ use anyhow::Result;
 use braiddb::{Loss, LossKind, LostKey, ManifestCondition, SalvageOptions, SalvageReport};
 use serde_json::{Value, json};
 
-use super::open::builder;
+use super::open::{Notations, builder};
 use crate::{
-    arguments::SalvageArguments,
+    arguments::{ReadArguments, SalvageArguments},
     bar::Bar,
     exit::{NOT_FOUND, OK},
     interrupt::{self, Pace},
-    notation::{show_bytes, show_count, show_name},
+    notation::{show_bytes, show_count, show_key, show_name},
     output::Stdout,
     places::{check_new_directory, making_directory},
-    text_form::{to_json, to_text},
+    text_form::to_json,
 };
 
 /// Makes a new database of what can be read of a damaged one.
@@ -42,7 +42,8 @@ pub fn salvage(arguments: &SalvageArguments) -> Result<u8> {
     if arguments.json {
         writeln!(out, "{}", as_json(&report))?;
     } else {
-        as_text(&report, &mut out)?;
+        let read = ReadArguments { open: arguments.open.clone(), ..ReadArguments::default() };
+        as_text(&report, &Notations::of(&arguments.to, &read), &mut out)?;
     }
     out.finish()?;
     Ok(if report.is_complete() { OK } else { NOT_FOUND })
@@ -68,17 +69,17 @@ fn condition_of(report: &SalvageReport) -> &'static str {
     }
 }
 
-fn show_key(key: Option<&LostKey>, otherwise: &str) -> String {
+fn show_lost_key(key: Option<&LostKey>, otherwise: &str, notations: &Notations) -> String {
     let Some(key) = key else { return otherwise.to_owned() };
     let tree = match (&key.name, key.tree) {
         (Some(name), _) => show_name(name),
         (None, 0) => "the list of trees".to_owned(),
         (None, number) => format!("tree number {number}"),
     };
-    format!("{tree}: {}", to_text(&key.key))
+    format!("{tree}: {}", show_key(&key.key, notations.of_tree(key.tree)))
 }
 
-fn show_loss(loss: &Loss) -> String {
+fn show_loss(loss: &Loss, notations: &Notations) -> String {
     let mut text = format!("{}: {}", name_of(loss.kind), loss.path.display());
     if let Some(offset) = loss.offset {
         text += &format!(" at byte {offset}");
@@ -88,7 +89,8 @@ fn show_loss(loss: &Loss) -> String {
     }
     text += &format!(": {}", loss.detail);
     if loss.from.is_some() || loss.to.is_some() {
-        let (from, to) = (show_key(loss.from.as_ref(), "the first key"), show_key(loss.to.as_ref(), "the last key"));
+        let shown = |key: &Option<LostKey>, otherwise| show_lost_key(key.as_ref(), otherwise, notations);
+        let (from, to) = (shown(&loss.from, "the first key"), shown(&loss.to, "the last key"));
         text += &if from == to { format!("; key {from}") } else { format!("; keys from {from} to {to}") };
     }
     if let Some(records) = loss.records {
@@ -102,7 +104,7 @@ fn show_loss(loss: &Loss) -> String {
     text
 }
 
-fn as_text(report: &SalvageReport, out: &mut impl Write) -> Result<()> {
+fn as_text(report: &SalvageReport, notations: &Notations, out: &mut impl Write) -> Result<()> {
     for tree in &report.trees {
         let lost = if tree.is_name_lost { " (its name and options were lost)" } else { "" };
         let (records, bytes) = (show_count(tree.records), show_bytes(tree.bytes));
@@ -112,7 +114,7 @@ fn as_text(report: &SalvageReport, out: &mut impl Write) -> Result<()> {
         writeln!(out, "note: {note}")?;
     }
     for loss in &report.losses {
-        writeln!(out, "{}", show_loss(loss))?;
+        writeln!(out, "{}", show_loss(loss, notations))?;
     }
     if report.losses_left_out > 0 {
         writeln!(out, "and {} more like these", show_count(report.losses_left_out))?;

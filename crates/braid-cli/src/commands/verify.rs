@@ -15,13 +15,13 @@ use anyhow::Result;
 use braiddb::{TreeKey, VerifyOptions, VerifyProblem, VerifyReport};
 use serde_json::{Value, json};
 
-use super::open::{builder, check_directory};
+use super::open::{Notations, builder, check_directory};
 use crate::{
     arguments::VerifyArguments,
     bar::Bar,
     exit::{NOT_FOUND, OK},
     interrupt::{self, Pace},
-    notation::{show_bytes, show_count},
+    notation::{show_bytes, show_count, show_key, show_name},
     output::Stdout,
 };
 
@@ -49,19 +49,21 @@ pub fn verify(arguments: &VerifyArguments) -> Result<u8> {
     if arguments.json {
         writeln!(out, "{:#}", to_json(&report))?;
     } else {
-        write_text(&report, &arguments.db.display().to_string(), &mut out)?;
+        let has_keys = report.opens && report.problems.iter().any(|problem| problem.keys.is_some());
+        let notations = if has_keys { Notations::of(&arguments.db, &arguments.read) } else { Notations::default() };
+        write_text(&report, &arguments.db.display().to_string(), &notations, &mut out)?;
     }
     out.finish()?;
     Ok(if report.is_sound() { OK } else { NOT_FOUND })
 }
 
-fn write_text(report: &VerifyReport, db: &str, out: &mut dyn Write) -> Result<()> {
+fn write_text(report: &VerifyReport, db: &str, notations: &Notations, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "{} files, {} read", show_count(report.files), show_bytes(report.bytes))?;
     for note in &report.notes {
         writeln!(out, "note: {note}")?;
     }
     for problem in &report.problems {
-        writeln!(out, "problem: {problem}")?;
+        writeln!(out, "problem: {}", show_problem(problem, notations))?;
     }
     if report.is_sound() {
         writeln!(out, "sound")?;
@@ -75,6 +77,27 @@ fn write_text(report: &VerifyReport, db: &str, out: &mut dyn Write) -> Result<()
         writeln!(out, "the database does not open as it is: `braid salvage {db} NEW` reads all that is whole")?;
     }
     Ok(())
+}
+
+/// A problem with its keys as other commands write them.
+fn show_problem(problem: &VerifyProblem, notations: &Notations) -> String {
+    let Some(keys) = &problem.keys else { return problem.to_string() };
+    let mut plain = problem.clone();
+    plain.keys = None;
+    let tree_of = |key: &TreeKey| match &key.tree {
+        Some(name) => format!("the tree {}", show_name(name)),
+        None => format!("tree number {}", key.tree_id),
+    };
+    let shown = |key: &TreeKey| show_key(&key.key, notations.of_tree(key.tree_id));
+    let (from, to) = (&keys.from, &keys.to);
+    let affected = if from == to {
+        format!("the key {} of {}", shown(from), tree_of(from))
+    } else if from.tree_id == to.tree_id {
+        format!("keys from {} to {} of {}", shown(from), shown(to), tree_of(from))
+    } else {
+        format!("keys from {} of {} to {} of {}", shown(from), tree_of(from), shown(to), tree_of(to))
+    };
+    format!("{plain}; affects {affected}")
 }
 
 fn to_json(report: &VerifyReport) -> Value {

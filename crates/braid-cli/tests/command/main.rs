@@ -7,6 +7,7 @@ mod bench;
 mod beside_writer;
 mod common;
 mod creation;
+mod damage_keys;
 mod demo;
 mod dump;
 mod exit_codes;
