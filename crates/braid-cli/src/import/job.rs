@@ -160,7 +160,7 @@ impl ImportJob {
         let specs = progress.plan.indexes.clone();
         let first_number = progress.next_number;
         let stored_before = progress.stored;
-        let stored = begin_interruptible(&output, stored_before);
+        let stored = begin_interruptible(&output, stored_before, rejects_path.clone());
         let on_error = self.on_error;
         let mut intake =
             Intake { progress, output, on_error, rejects, rejects_path, stages: &stages, bar: &bar, stored };
@@ -174,19 +174,27 @@ impl ImportJob {
 }
 
 /// Announces the import; the number of stored records, which its message has.
-fn begin_interruptible(output: &Output, stored_before: u64) -> Arc<AtomicU64> {
+fn begin_interruptible(output: &Output, stored_before: u64, rejects: Option<PathBuf>) -> Arc<AtomicU64> {
     let stored = Arc::new(AtomicU64::new(stored_before));
     let shown = Arc::clone(&stored);
-    let again = match output {
-        Output::Database(_) => None,
-        Output::Load(_) => Some("nothing was stored; begin it again: with --resume it can go on after the next time"),
-        Output::Json(_) => Some("nothing was written, or the output is cut; begin it again"),
-        Output::Nothing => Some("nothing was to be stored"),
+    let (is_load, ended) = match output {
+        Output::Database(_) => (false, None),
+        Output::Load(_) => (true, None),
+        Output::Json(_) => (false, Some("nothing was written, or the output is cut; begin it again")),
+        Output::Nothing => (false, Some("nothing was to be stored")),
     };
     interrupt::begin(Pace::InOrder, move |_| {
-        let records = || show_count(shown.load(Ordering::Relaxed));
-        let go_on = || format!("{} records are stored; the same command with --resume goes on after them", records());
-        again.map_or_else(go_on, str::to_owned)
+        let command = || command_line::with_resume(rejects.as_deref());
+        match (ended, is_load, shown.load(Ordering::Relaxed)) {
+            (Some(ended), ..) => ended.to_owned(),
+            (None, true, _) => {
+                format!("nothing was stored; begin again in a way that can be interrupted and go on: {}", command())
+            }
+            (None, false, 0) => format!("no record is stored; begin again with: {}", command()),
+            (None, false, stored) => {
+                format!("{} records are stored; go on after them with: {}", show_count(stored), command())
+            }
+        }
     });
     stored
 }
@@ -442,7 +450,7 @@ fn note_left(left: Left, rejects: Option<&Path>) {
         Left::Nothing => note_nothing_loaded(rejects),
         Left::Records(count) => note!(
             "braid: {} records are stored, but not that the import has stored them: before it begins again, delete them from the \
-             tree with `braid del-range`",
+             tree with `braid del DB TREE --prefix ''`",
             show_count(count)
         ),
         Left::All(count) => note!("braid: all {} records are stored: the import is finished", show_count(count)),

@@ -148,7 +148,9 @@ fn import_that_is_interrupted_says_how_many_are_stored_and_is_resumed() {
     feeder.join().unwrap();
     rest.join().unwrap().unwrap();
     assert_eq!(code, Some(130), "{said}");
-    assert!(said.contains("records are stored; the same command with --resume goes on"), "{said}");
+    // It said "the same command", and not which.
+    let command = said.split("records are stored; go on after them with: ").nth(1).unwrap_or_else(|| panic!("{said}"));
+    assert!(command.ends_with("import db - --tree t --format jsonl --key id --acknowledge --resume\n"), "{said}");
     let stored: u64 = place.ok("count db t").trim().parse().unwrap();
     let counted = said.split("interrupted: ").nth(1).unwrap().split(' ').next().unwrap().replace(',', "");
     assert_eq!(counted, stored.to_string(), "{said}");
@@ -190,6 +192,7 @@ fn bulk_import_that_is_interrupted_leaves_nothing() {
     feeder.join().unwrap();
     assert_eq!(code, Some(130), "{said}");
     assert!(said.contains("nothing was stored"), "{said}");
+    assert!(said.ends_with("import db - --tree t --format jsonl --key id --resume\n"), "{said}");
     assert_eq!(place.ok("trees db"), "");
 }
 

@@ -32,6 +32,7 @@ mod index_rules;
 mod interrupts;
 mod keys;
 mod leftovers;
+mod named_commands;
 #[cfg(unix)]
 mod outputs;
 mod places;
