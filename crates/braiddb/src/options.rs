@@ -390,7 +390,7 @@ impl Builder {
     /// On a full disk, only deletes ([`Tree::delete`](crate::Tree::delete), `delete_range`,
     /// [`Db::drop_tree`], and batches and transactions of deletes alone), flushes and
     /// [`Db::compact`] may use the reserve. All other writes fail with
-    /// [`Error::DiskFull`](crate::Error::DiskFull) until the reserve is whole again, without a
+    /// [`Error::DiskFull`] until the reserve is whole again, without a
     /// reopen.
     ///
     /// - Runs under a range delete are removed at once. Other partitions are merged one by one;

@@ -24,6 +24,7 @@ pub struct Operation<'a> {
     pub value: &'a [u8],
 }
 
+/// Encoding of a batch without operations.
 pub const NOTHING: u8 = 0;
 
 /// Bytes reserved for the operation count.
@@ -32,7 +33,8 @@ const HEAD_ROOM: usize = 10;
 /// Minimum growth, in bytes, from the second operation on, since more are likely.
 const ROOM_BYTES: usize = 2048;
 
-pub const MERGED_INTO_EXPIRING: &str = "a merge function is used on a value that expires and is put by the same batch or transaction: commit the value first";
+pub const MERGED_INTO_EXPIRING: &str = "a merge function is used on a value that expires and is put by the same batch or \
+    transaction: commit the value first";
 
 /// Operations in the caller's order, as encoded in the log; not copied again if that is the log's
 /// order.

@@ -16,13 +16,16 @@ use std::{
     sync::Arc,
 };
 
+/// Size of the first chunk; later ones double.
 const FIRST_CHUNK_BYTES: usize = 16 << 10;
 
+/// Minimum size of a chunk in the options.
 const CHUNK_BYTES_MIN: usize = 1 << 10;
 
 /// Alignment of chunks (a cache line), and the strictest alignment of a piece.
 pub(super) const CHUNK_ALIGN: usize = 64;
 
+/// Cache lines to prefetch for the next entry.
 const PREFETCHED_LINES: usize = 4;
 
 #[derive(Debug)]

@@ -105,6 +105,7 @@ impl LeafCopy {
     }
 }
 
+/// Rank that marks a leaf found for a seek but not copied yet.
 const SOUGHT: usize = usize::MAX;
 
 /// One entry a key, at a snapshot, in both directions. Moves cannot fail. See [`Cursor`] for the

@@ -19,6 +19,7 @@ use std::{alloc::Layout, marker::PhantomData, ptr::NonNull, slice};
 
 const LINE_BYTES: usize = 64;
 
+/// Key bytes that a search compares first.
 const KEY_BYTES_FIRST: usize = 16;
 
 /// Number of cache lines to prefetch; the hardware prefetches the following ones.

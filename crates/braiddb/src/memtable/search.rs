@@ -10,6 +10,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+/// Maximum number of keys in a node.
 pub(super) const NODE_KEYS: usize = 32;
 
 pub(super) type Heads = [AtomicI64; NODE_KEYS];

@@ -13,6 +13,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+/// Memory of a write besides its bytes.
 const WRITE_BYTES: usize = 2 * size_of::<Vec<u8>>();
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,7 @@ impl Written {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Savepoint(u64);
 
+/// Makes savepoints unique in the process.
 static SAVEPOINTS: AtomicU64 = AtomicU64::new(0);
 
 /// Undo information between two savepoints: the earlier writes, once for each key.

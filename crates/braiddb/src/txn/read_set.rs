@@ -7,6 +7,7 @@
 use super::Intervals;
 use crate::codec::hash64;
 
+/// Minimum bytes of keys at which repeated ones are removed.
 const TIDY_BYTES_MIN: usize = 64 << 10;
 
 const LEN_BYTES: usize = size_of::<u32>();

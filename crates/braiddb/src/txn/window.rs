@@ -34,11 +34,13 @@ use std::{
 /// The window closes after this many commit groups without transactions.
 const IDLE_GROUPS_MAX: u32 = 4096;
 
+/// Size at which a piece is closed.
 const PIECE_BYTES: usize = 32 << 10;
 
 /// Smaller open pieces are left for the leader to check, in bytes.
 const LOOK_AHEAD_BYTES: usize = 2 << 10;
 
+/// Flag in the key length of a range.
 const RANGE: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

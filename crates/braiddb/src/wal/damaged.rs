@@ -60,6 +60,7 @@ pub struct DamagedLog {
     pub last_commit_us: u64,
 }
 
+/// Upper bound on the length of a seal record, in bytes.
 const SEAL_BYTES_MAX: u64 = 128;
 
 struct Readable {

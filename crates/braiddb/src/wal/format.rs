@@ -48,6 +48,7 @@ pub const MAX_TIME_US: u64 = i64::MAX.cast_unsigned();
 /// Optional feature: the file was never recycled, so unwritten bytes are zeros.
 pub const ZEROED_SEGMENT: u64 = 1;
 
+/// Length of the header area, in bytes.
 pub const SEGMENT_HEADER_LEN: u64 = 136;
 
 const CHECKSUM_AT: usize = SEGMENT_HEADER_LEN as usize - 8;

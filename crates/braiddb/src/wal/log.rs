@@ -30,12 +30,14 @@ use std::{
     },
 };
 
+/// Length of the first segment on a nearly full disk, in bytes.
 const SHORT_SEGMENT_LEN: u64 = 64 << 10;
 
 /// Length of the first segment, and of the first one after an idle time, in bytes. Each later
 /// segment is twice as long, up to the length in the options, so a little-used log stays short.
 const FIRST_SEGMENT_LEN: u64 = 1 << 20;
 
+/// Segments longer than usual are a multiple of this many bytes.
 const LONG_SEGMENT_UNIT: u64 = 4096;
 
 /// Payloads of at least this many bytes are written by a system call even if the segment is mapped:
@@ -49,6 +51,7 @@ const CALL_BYTES_MIN: usize = 8 << 10;
 /// share.
 const ZEROED_UNIT: u64 = 64 << 10;
 
+/// A buffer that a large group grew beyond this many bytes is freed.
 const BUFFER_LEN_KEPT: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +123,7 @@ struct Tail {
     written_to: u64,
     buffer: Vec<u8>,
     mapping: Option<Box<dyn WriteMapping>>,
+    /// Number of syncs when the last record was written.
     syncs: u64,
 }
 

@@ -41,10 +41,13 @@ use crate::{
     codec::{ByteReader, checksum, put_varint, unzigzag, zigzag},
 };
 
+/// Bytes before the varints.
 const FIXED_LEN: usize = 19;
 
+/// Five varints of one byte.
 pub const RECORD_HEADER_LEN_MIN: usize = FIXED_LEN + 5;
 
+/// Three varints of 32 bits and three of 64.
 pub const RECORD_HEADER_LEN_MAX: usize = FIXED_LEN + 3 * 5 + 3 * 10;
 
 /// Every segment reserves space for a seal of this length.

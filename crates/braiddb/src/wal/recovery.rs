@@ -44,6 +44,7 @@ use std::{
     sync::Arc,
 };
 
+/// Bytes per read and write of a rewrite.
 const REWRITE_LEN: usize = 256 << 10;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,6 +17,7 @@ use crate::{
 };
 use std::{borrow::Cow, path::Path};
 
+/// Bytes per read.
 const WINDOW_LEN: u64 = 256 << 10;
 
 pub struct SegmentReader<'a> {

@@ -25,6 +25,7 @@ use std::{
     },
 };
 
+/// Bytes of zeros per write.
 const ZEROS_LEN: usize = 256 << 10;
 
 #[derive(Debug)]

@@ -64,10 +64,13 @@ pub struct SyncStage {
     durable: AtomicU64,
     syncs: AtomicU64,
     queue: Mutex<Queue>,
+    /// Number of threads that the last flush served or left waiting.
     company: AtomicUsize,
+    /// Number of rounds in a row in which the leader yielded in vain.
     disappointments: AtomicU32,
 }
 
+/// Maximum number of yields of a leader before a flush.
 const YIELDS_MAX: u32 = 100;
 
 #[derive(Debug, Default)]

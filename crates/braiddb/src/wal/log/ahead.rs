@@ -46,6 +46,7 @@ const OFTEN_SYNCED_LEN: u64 = 256 << 10;
 /// concurrent syncs wait for the device.
 const WRITTEN_LEN_MAX: u64 = 4 << 20;
 
+/// The next segment to be made ahead.
 struct Outlook {
     /// Start of the previous segment, since its number may be reused.
     follows: Lsn,
