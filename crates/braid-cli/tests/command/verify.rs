@@ -65,6 +65,24 @@ fn verify_of_database_that_does_not_open_lists_why_and_names_salvage() {
     }
 }
 
+/// A run that was cut short was two problems: the missing bytes, and a footer "that is cut short" in a place past the file's
+/// end, which left more bytes unchecked than the file has. Neither named the keys.
+#[test]
+fn verify_of_truncated_run_lists_one_problem_with_its_keys() {
+    let place = workplace();
+    let run = file_of(&place, ".run");
+    let len = fs::metadata(&run).unwrap().len() / 2;
+    fs::File::options().write(true).open(&run).unwrap().set_len(len).unwrap();
+    let outcome = place.run("verify db --json");
+    let json: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let problems = json["problems"].as_array().unwrap();
+    assert_eq!((outcome.code, problems.len()), (1, 1), "{outcome:?}");
+    assert_eq!(problems[0]["offset"], len);
+    assert!(problems[0]["unchecked_bytes"].as_u64().unwrap() < len, "{outcome:?}");
+    assert!(problems[0]["from"]["key_hex"].is_string() && problems[0]["to"]["key_hex"].is_string(), "{outcome:?}");
+    assert!(place.run("verify db").stdout.contains("\n1 problem\n"));
+}
+
 #[test]
 fn verify_of_sound_database_as_json_is_sound() {
     let place = workplace();

@@ -116,11 +116,20 @@ impl Walk<'_> {
         }
         self.out.file_id = file_id;
         let expected_len = self.listed.map_or(self.len, |meta| meta.file_bytes);
+        let footer_at = expected_len.saturating_sub(FOOTER_LEN as u64);
+        let keys = self.listed.map(|meta| (meta.smallest.clone(), meta.largest.clone()));
         if self.len != expected_len {
             let range = self.len.min(expected_len)..self.len.max(expected_len);
             self.note(range, format!("the file has {} bytes where the manifest knows {expected_len}", self.len));
+            // The footer is a part of what is missing, no further problem.
+            if self.len < expected_len {
+                let hidden = self.len.min(footer_at).saturating_sub(FILE_HEADER_LEN as u64);
+                if let Some(unit) = self.out.damaged.last_mut() {
+                    (unit.keys, unit.unchecked_bytes) = (keys, hidden);
+                }
+                return Ok(());
+            }
         }
-        let footer_at = expected_len.saturating_sub(FOOTER_LEN as u64);
         let footer = self.read(&(footer_at..expected_len))?;
         let footer = match footer.first_chunk() {
             Some(bytes) => Footer::decode(bytes, file_id, expected_len, self.path),
@@ -129,7 +138,8 @@ impl Walk<'_> {
         let footer = match footer {
             Ok(footer) => footer,
             Err(error) => {
-                let unit = DamagedUnit::new(footer_at..expected_len, detail_of(error));
+                let mut unit = DamagedUnit::new(footer_at..expected_len, detail_of(error));
+                unit.keys = keys;
                 self.out.damaged.push(unit.hiding(footer_at.saturating_sub(FILE_HEADER_LEN as u64)));
                 return Ok(());
             }
