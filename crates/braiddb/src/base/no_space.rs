@@ -54,7 +54,7 @@ impl NoSpace {
             ),
             NoSpace::FileSize => format!(
                 "{path} cannot grow: the file size limit of the process (`ulimit -f`) or of the file system is reached; raise \
-                 the limit and open the database again"
+                 the limit, then open the database or run the command again"
             ),
             NoSpace::Reserved => format!(
                 "the disk that holds {path} is full, and the database works with its reserve of space: only deletes, `flush` \
