@@ -1,7 +1,11 @@
 //! The one error type.
 
 use super::{NoSpace, ReaderKind, SequenceNumber};
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// Result of every fallible call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -255,6 +259,15 @@ impl Error {
             Error::DiskFull { path, reason: NoSpace::Disk } => Error::DiskFull { path, reason: NoSpace::Output },
             other => other,
         }
+    }
+
+    /// Makes an [`Error::TooBusy`] of the last try's error, which is not about damage then.
+    pub(crate) fn too_busy(path: &Path, tries: u32, took: Duration, last: Error) -> Error {
+        let reason = match last {
+            Error::Corruption { path, detail, .. } => format!("{}: {detail}", path.display()),
+            other => other.to_string(),
+        };
+        Error::TooBusy { path: path.to_owned(), tries, took, reason }
     }
 
     /// Makes an [`Error::Corruption`].

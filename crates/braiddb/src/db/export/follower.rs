@@ -250,12 +250,7 @@ impl Effort {
             return Err(error);
         }
         if !has_time && self.in_vain == 0 && self.retries > TRIES_IN_VAIN_LATE {
-            let reason = match error {
-                Error::Corruption { path, detail, .. } => format!("{}: {detail}", path.display()),
-                other => other.to_string(),
-            };
-            let tries = self.retries;
-            return Err(Error::TooBusy { path: dir.to_owned(), tries, took: Duration::from_nanos(took_ns), reason });
+            return Err(Error::too_busy(dir, self.retries, Duration::from_nanos(took_ns), error));
         }
         tracing::debug!(%error, "the writer was in the way of a follower, which tries again");
         settings.runtime.sleep_us(PAUSE_US << self.in_vain);

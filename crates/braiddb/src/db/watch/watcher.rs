@@ -17,7 +17,7 @@ use crate::{
         handles::{database::Db, multi::tree::MultiTree, tree::Tree},
     },
     platform::UNIX_EPOCH,
-    version::{Layout, Manifest},
+    version::Layout,
     wal::{
         ClosedLog, Gone, LogItem, LogReader, Lsn, ReadError, RecordInfo, RecoveryInput, RetentionLimit, Segment,
         SegmentSource, Visit, end_of_epoch, recover,
@@ -593,17 +593,23 @@ impl Engine {
     /// the manifest names, the search restarts with the newer manifest.
     fn find_log(&self) -> Result<ClosedLog> {
         let mut manifest = self.disk.lock().manifest.clone();
-        for _ in 0..LOOKS_MAX {
+        let started_ns = self.settings.runtime.monotonic_ns();
+        let mut tries = 0;
+        loop {
+            tries += 1;
             match self.find_log_by(manifest.layout()) {
                 Err(e) if e.is_corruption() && manifest.has_gone_on()? => {
+                    if tries > LOOKS_MAX {
+                        let took_ns = self.settings.runtime.monotonic_ns().saturating_sub(started_ns);
+                        return Err(Error::too_busy(&self.dir, tries, Duration::from_nanos(took_ns), e));
+                    }
                     tracing::debug!(error = %e, "the log was written anew while it was read, and is read again");
                 }
                 found => return found,
             }
-            let newer = Manifest::open(&self.table.vfs, &self.settings.runtime, &self.dir, true)?;
+            let newer = manifest.reopen()?;
             manifest = newer.filter(|newer| newer.layout().incarnation == self.incarnation).ok_or(Error::Superseded)?;
         }
-        self.find_log_by(manifest.layout())
     }
 
     fn find_log_by(&self, layout: &Layout) -> Result<ClosedLog> {
