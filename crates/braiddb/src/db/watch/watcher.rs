@@ -1,8 +1,6 @@
-//! Watchers: readers of the change stream.
-//!
-//! A watcher reads the log's files by itself ([`crate::wal::LogReader`]). INVARIANT W1: it returns
-//! a commit only once it is visible and, by default, synced, so a crash never takes back a returned
-//! commit.
+//! Watchers read the log's files by themselves ([`crate::wal::LogReader`]). INVARIANT W1: a watcher
+//! returns a commit only once it is visible and, by default, synced, so a crash never takes back a
+//! returned commit.
 
 use super::{
     change::{Change, ChangeSet, Gap},
@@ -112,8 +110,7 @@ impl WatchOptions {
     }
 
     /// If true, returns commits once they are visible, before they are synced, and never syncs the
-    /// log. A power failure or system crash may take back returned commits; the token is refused
-    /// after that.
+    /// log. A crash of the system may take them back; the token is then refused.
     pub fn unsynced(mut self, unsynced: bool) -> WatchOptions {
         self.is_unsynced = unsynced;
         self
@@ -185,25 +182,22 @@ enum Patience {
 }
 
 impl Db {
-    /// Watches commits: returns every change in order, grouped by commit, from a commit or a token
-    /// on.
+    /// Returns every change in order, grouped by commit, from a commit or a token on.
     ///
-    /// Changes are read from the log. The log is kept as long as recovery needs it, and then as
-    /// long as [`crate::Builder::log_retention`] says. Nothing is skipped: if the log lacks commits
-    /// that the watcher needs, it returns [`Error::WatchTooOld`]. Commits without WAL appear as a
+    /// Changes are read from the log, which is kept as long as recovery needs it, and then as
+    /// [`crate::Builder::log_retention`] says. Nothing is skipped: if the log lacks commits that
+    /// the watcher needs, it returns [`Error::WatchTooOld`]. Commits without WAL appear as a
     /// [`Change::Gap`].
     ///
     /// Writers only wake waiting watchers; a slow watcher never delays them. It uses about 1 MiB of
     /// memory, or the size of the largest commit group, and pins one log segment.
     ///
-    /// By default a commit is returned once it is synced, so a crash never takes it back. A watcher
-    /// that starts or waits syncs the log if no other thread does. See [`WatchOptions::unsynced`].
-    /// A process that stores the token atomically with the effects of the changes processes each
-    /// change exactly once.
+    /// By default a commit is returned once it is synced; a watcher syncs the log if no other
+    /// thread does. See [`WatchOptions::unsynced`]. A process that stores the token atomically with
+    /// the effects of the changes processes each change exactly once.
     ///
     /// A read-only database returns only commits that its own state and the log have at this call.
-    /// If another process writes the database, it may release files that the watcher needs, which
-    /// is an error.
+    /// Another process that writes it may release files that the watcher needs: an error.
     ///
     /// Returns `InvalidArgument` if the token belongs to another database or incarnation, if the
     /// commits that its watcher saw were lost, or if the commit is above the last one. Reads the
@@ -287,8 +281,7 @@ impl Watcher {
         self.next_by(Patience::Endless)
     }
 
-    /// Waits at most `timeout` for the next commit; `None` without one, or if the watcher is
-    /// stopped.
+    /// Waits at most `timeout` for the next commit; `None` without one or once stopped.
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<ChangeSet>> {
         let ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let until_ns = self.db.engine().now_ns().saturating_add(ns);
@@ -347,7 +340,6 @@ impl Watcher {
         }
     }
 
-    /// Returns the time left for other threads to sync, if any is needed.
     fn pause_before_sync(&self, engine: &Engine, now_ns: u64) -> Option<u64> {
         let wal = engine.wal.as_ref().filter(|_| !self.is_unsynced)?;
         if wal.durable_lsn() >= wal.end_lsn() || !self.pending.is_empty() {
@@ -372,7 +364,6 @@ impl Watcher {
         });
     }
 
-    /// Returns false at the end of the log.
     fn read_on(&mut self) -> Result<bool> {
         // The order matters: the log read up to `end` contains everything before `gap`.
         let gap = self.source.gap_end();
@@ -429,7 +420,6 @@ impl Watcher {
                 };
                 let is_new = sequence > *told;
                 let mut decoder = Decoder { engine, filter, trees, told: *told };
-                // The next call retries after an error.
                 let changes = if is_new { decoder.changes(&operations)? } else { Vec::new() };
                 *at += len;
                 (changes, Some(info.commit_time_us))
@@ -504,15 +494,13 @@ impl Source {
         }
     }
 
-    /// Creates the token of a watcher that starts after `told`. After a crash that takes back this
-    /// commit the token must be refused, since the number is reused. So everything up to it is
-    /// synced first, unless the watcher is unsynced.
+    /// Creates the token of a watcher that starts after `told`. It must be refused if a crash takes
+    /// back this commit, so everything up to it is synced first, unless the watcher is unsynced.
     fn first_token(&self, told: SequenceNumber, reader: &LogReader, is_unsynced: bool) -> Result<ResumeToken> {
         let engine = &self.engine;
         let mut is_synced = self.limit(false) >= self.limit(true) && (self.closed.is_some() || !engine.has_unlogged());
         if engine.wal.is_some() && !is_unsynced && !is_synced && engine.check_writable().is_ok() {
             let _inside = engine.enter()?;
-            // By the log or by a flush.
             engine.make_durable(told)?;
             is_synced = true;
         }
@@ -547,8 +535,7 @@ impl Source {
                     .to_owned(),
             ));
         }
-        // Checked first: after files were restored from a copy, the token's epoch looks like a
-        // dropped one.
+        // Checked first: after a restore from a copy, the token's epoch looks like a dropped one.
         check_reached(token.sequence, self.engine.snapshots.visible())?;
         if token.is_synced {
             return Ok(token.sequence);
@@ -560,7 +547,6 @@ impl Source {
                  snapshot, and watch from its sequence number on"
                     .to_owned(),
             )),
-            // It is unknown whether the seen commits survive.
             None => Err(Error::WatchTooOld { after: token.sequence, floor: self.floor() }),
         }
     }
