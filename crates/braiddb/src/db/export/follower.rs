@@ -51,9 +51,9 @@ use std::{
 
 /// Maximum retries while CURRENT is unchanged.
 const TRIES_IN_VAIN: u32 = 6;
-/// The same after [`TRY_FOR_NS`].
+/// Maximum retries while CURRENT is unchanged, after [`TRY_FOR_NS`].
 const TRIES_IN_VAIN_LATE: u32 = 2;
-/// First pause, doubled by each retry, and limit for all retries.
+/// First pause, doubled by each retry, and time until the database counts as busy.
 const PAUSE_US: u64 = 500;
 const TRY_FOR_NS: u64 = 20_000_000_000;
 /// Retries and pauses before an incomplete last record counts as torn.
@@ -137,7 +137,7 @@ struct Following {
     log: Log,
     has_news: bool,
     superseded: Vec<(u64, Weak<Shared>)>,
-    /// The newest manifest that was read, if no state could be made of it. The next try reads on behind it.
+    /// The newest manifest without a state of its own; the next try reads on after it.
     unused: Option<Manifest>,
 }
 
@@ -168,7 +168,7 @@ impl Follower {
         let mut effort = Effort::default();
         let (mut seen, mut known) = (None, None);
         let (following, db) = loop {
-            // A slot of CURRENT that is being written may be read in part.
+            // CURRENT may be read while a slot is being written.
             let now = Current::open(&*settings.vfs, dir, true).ok().flatten().map(|current| current.seen());
             let stands_still = seen.replace(now) == Some(now);
             match Following::begin(&settings, dir, &table, &mut known) {
@@ -200,8 +200,8 @@ impl Follower {
     /// writer completed before this call. Takes time proportional to the data written since the
     /// last refresh.
     ///
-    /// Fails if a file is damaged or unreadable, or with [`Error::TooBusy`] after 20 seconds in which
-    /// the writer was always ahead; the previous state then remains.
+    /// Fails if a file is damaged or unreadable, or with [`Error::TooBusy`] if the writer was ahead
+    /// for 20 seconds; the previous state then remains.
     pub fn refresh(&self) -> Result<Refreshed> {
         self.inner.refresh()
     }
@@ -233,8 +233,8 @@ struct Effort {
 impl Effort {
     /// Pauses if the writer may be the cause of the error, or else returns it.
     ///
-    /// While CURRENT changes from try to try, an error only shows that the data read was out of date. So after
-    /// [`TRY_FOR_NS`] the database is reported as too busy, not as damaged.
+    /// While CURRENT changes between tries, an error only shows that the data were outdated. So
+    /// after [`TRY_FOR_NS`] the database is reported as too busy, not as damaged.
     fn again(
         &mut self,
         error: Error,
@@ -289,7 +289,7 @@ impl Inner {
                 Err(e) => {
                     let now = match following.manifest.look() {
                         Err(e) if e.is_not_found() => return Err(e),
-                        // A slot of CURRENT that is being written may be read in part.
+                        // CURRENT may be read while a slot is being written.
                         looked => looked.ok(),
                     };
                     let stands_still = seen.replace(now) == Some(now);
@@ -338,7 +338,8 @@ struct Made {
 }
 
 impl Following {
-    /// `known` keeps the manifest and the open files of a try that failed: the next one reads only what was added since.
+    /// `known` keeps the manifest and open files of a failed try, so that the next one reads only
+    /// the additions.
     fn begin(
         settings: &Settings,
         dir: &Path,

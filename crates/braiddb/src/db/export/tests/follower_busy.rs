@@ -1,4 +1,4 @@
-//! Followers of a database that changes faster than it is read.
+//! Followers of a database that changes faster than they read.
 
 use crate::{
     base::{Error, Result},
@@ -17,7 +17,7 @@ use std::{
     thread::JoinHandle,
 };
 
-/// A clock on which each pause takes a second, in which a writer flushes and its runs go away.
+/// A clock on which each pause takes a second, in which a writer flushes and its runs disappear.
 #[derive(Debug)]
 struct Busy {
     clock: Arc<Clock>,
@@ -75,7 +75,8 @@ fn check_too_busy(error: &Error) {
     assert!(text.contains("is too busy") && text.contains("try again") && !text.contains("verify"), "{text}");
 }
 
-/// After 20 seconds, a follower reported damage, with the advice to restore a backup, where only the writer was ahead of it.
+/// After 20 seconds beside a fast writer, a follower used to report damage and advise to restore a
+/// backup.
 #[test]
 fn refresh_beside_writer_that_is_always_ahead_reports_busy_database() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -90,7 +91,7 @@ fn refresh_beside_writer_that_is_always_ahead_reports_busy_database() {
     let follower = follow().unwrap();
     let before = follower.db();
 
-    // Each manifest that is read names a run that is gone by then.
+    // Each manifest names a run that is gone when it is read.
     owner.flush().unwrap();
     runtime.remove_runs();
     *runtime.writer.lock() = Some(owner.clone());
@@ -98,7 +99,7 @@ fn refresh_beside_writer_that_is_always_ahead_reports_busy_database() {
     check_too_busy(&follow().unwrap_err());
     assert_eq!(before.open_tree("t").unwrap().get("a").unwrap().as_deref(), Some(&b"1"[..]));
 
-    // A manifest that stands still and names what is not there is damage.
+    // An unchanged manifest with a missing file is damage.
     *runtime.writer.lock() = None;
     assert!(follower.refresh().unwrap_err().is_corruption());
     assert!(follow().unwrap_err().is_corruption());
