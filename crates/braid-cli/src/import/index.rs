@@ -14,6 +14,7 @@ use super::{
     index_store::{Declaration, load_specs},
     number::{canonical_number, rounded_number},
 };
+use crate::{notation::show_name, output::note};
 
 /// The longest key that a text makes.
 pub const INDEX_KEY_BYTES_MAX: usize = 1000;
@@ -135,6 +136,19 @@ impl Indexes {
     pub fn load(db: &Db, tree: &str) -> Result<Indexes> {
         let specs = load_specs(db, tree)?;
         Indexes::open(db, specs)
+    }
+
+    /// Says which indexes have no entries after an import: a mistyped field is no error, since records need not have it.
+    pub fn note_empty(&self) -> Result<()> {
+        for (spec, tree) in self.specs.iter().zip(&self.trees) {
+            if tree.iter().next().transpose()?.is_none() {
+                let (name, field) = (show_name(&spec.name), &spec.field);
+                note!(
+                    "braid: the index {name} is empty: no record has a value in the field {field} that can be indexed"
+                );
+            }
+        }
+        Ok(())
     }
 
     /// What the indexes of a tree are over, as it is stored.

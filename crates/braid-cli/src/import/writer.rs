@@ -203,6 +203,9 @@ impl DatabaseWriter {
     /// Closes the database.
     pub fn close(self) -> Result<()> {
         let DatabaseWriter { db, open, batch, .. } = self;
+        if let Some(open) = &open {
+            open.indexes.note_empty()?;
+        }
         drop((open, batch));
         Ok(db.close()?)
     }

@@ -37,6 +37,16 @@ fn index_of_an_import_that_stores_nothing_is_forgotten() {
     assert_eq!(place.ok("scan db by_n"), "a\t1\nb\t2\n");
 }
 
+/// A mistyped field gave an index without entries, and no word about it.
+#[test]
+fn index_without_entries_after_an_import_is_named() {
+    let place = Workplace::with_database();
+    place.write("in.jsonl", LINES);
+    let said = place.run("import db in.jsonl --tree t --key id --index by_n=n --index by_m=m");
+    assert!(said.code == 0 && said.stderr.contains("the index by_m is empty"), "{said:?}");
+    assert!(!said.stderr.contains("the index by_n is empty"), "{said:?}");
+}
+
 /// A tree of many values that was not an index was taken for one, silently, and its own entries were lost among the others.
 #[test]
 fn index_named_like_a_users_tree_of_many_values_is_refused() {
