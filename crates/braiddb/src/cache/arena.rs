@@ -1,9 +1,8 @@
 //! Memory of cached units: one of the islands of unsafe.
 //!
 //! A unit is found by its **frame number**, without a table of units. Units of about a block live in
-//! frames of equal size, cut from chunks of 2 MiB that are aligned for huge pages (the first chunk has
-//! small pages). A frame's address follows from its number and its chunk's address. All other units
-//! are allocated singly; a two-level table has their addresses.
+//! frames of equal size, cut from chunks of 2 MiB that are aligned for huge pages (the first has small
+//! pages). All other units are allocated singly; a two-level table has their addresses.
 //!
 //! ```text
 //! frame number   0..2^30          frame `n % 504` of chunk `n / 504`
@@ -12,19 +11,17 @@
 //! single unit    data, padded at its front to a multiple of 64, then 64 bytes of trailer
 //! ```
 //!
-//! Data is **right-aligned**: it ends where the trailer begins. So a reader that starts at a unit's
-//! end, as for blocks with a slot array there, needs no length, and a unit of a multiple of 64 bytes is
-//! aligned to 64. A reader that knows the length reads no trailer. The heats of frames are in the
-//! chunk's trailer.
+//! Data is **right-aligned**: it ends where the trailer begins. So a reader that starts at a unit's end
+//! needs no length, and one that knows the length reads no trailer. A unit of a multiple of 64 bytes is
+//! aligned to 64.
 //!
 //! # Access rules
 //!
-//! - A unit's bytes and length are written by the one thread that received its frame, before the
-//!   frame number is published by a release store into a slot. They stay unchanged until the frame is
-//!   reclaimed.
-//! - A reader finds the number by an acquire load of the slot while it holds an epoch guard; to pin the
-//!   unit, it increments the pins under that guard. So a frame may be reused or freed only after it
-//!   left its slot, the epoch passed, and its pins are zero: then no thread can find it to pin it.
+//! - The one thread that received a frame writes the unit's bytes and length, then publishes the frame
+//!   number by a release store into a slot. They stay unchanged until the frame is reclaimed.
+//! - A reader loads the slot with acquire under an epoch guard; to pin the unit, it increments the pins
+//!   under that guard. So a frame may be reused or freed only after it left its slot, the epoch passed,
+//!   and its pins are zero: then no thread can find it to pin it.
 //! - Chunks and single units are freed under the same condition. If the cache is dropped while units
 //!   are pinned, they become orphans, and the last unpin frees the memory.
 
@@ -40,42 +37,30 @@ use std::{
 pub(super) const FRAME_BYTES: usize = 4096;
 /// Bytes of a frame with its trailer.
 const FRAME_STRIDE: usize = FRAME_BYTES + size_of::<Trailer>();
-/// Length and alignment of a chunk in bytes.
 pub(super) const CHUNK_BYTES: usize = 2 << 20;
-/// Frames in a chunk.
 pub(super) const CHUNK_FRAMES: u32 = 504;
-/// Offset of a chunk's own trailer.
 const CHUNK_TRAILER_AT: usize = CHUNK_FRAMES as usize * FRAME_STRIDE;
 /// Maximum number of chunks: 128 GiB.
 pub(super) const MAX_CHUNKS: usize = 1 << 16;
-/// Bit of a frame number that marks a single unit.
 pub(super) const SINGLE_BIT: u32 = 1 << 30;
-/// Cache line of the processor, in bytes.
 pub(super) const LINE_BYTES: usize = 64;
 /// Bytes of an item that are read first.
 const BEGINNING_BYTES: usize = 40;
-/// Item size in bytes up to which all lines are prefetched: most of them have the beginning of an
-/// item.
+/// Item size in bytes up to which all lines are prefetched, since most of them have a beginning.
 const WHOLE_ITEM_BYTES_MAX: usize = 192;
-/// Single units in a segment of their table.
 const SEGMENT_UNITS: usize = 1 << 12;
-/// Maximum number of segments.
 const MAX_SEGMENTS: usize = 1 << 16;
-/// Set in a trailer's pins when the cache is gone, so that the last unpin frees the memory.
+/// Set in a trailer's pins when the cache is gone. The last unpin then frees the memory.
 const ORPHAN: u32 = 1 << 31;
 
 const _: () = assert!(CHUNK_TRAILER_AT + size_of::<ChunkTrailer>() <= CHUNK_BYTES);
 const _: () = assert!(MAX_CHUNKS * (CHUNK_FRAMES as usize) < SINGLE_BIT as usize);
 const _: () = assert!(MAX_SEGMENTS * SEGMENT_UNITS < SINGLE_BIT as usize);
 
-/// Recent use of a unit, for eviction.
 pub(super) mod heat {
-    /// Just loaded. Touches do not count yet, since they probably belong to the operation that
-    /// loaded it.
+    /// Just loaded. Touches by the operation that loaded it do not count.
     pub const NEW: u8 = 0;
-    /// Not touched since the last check.
     pub const COOL: u8 = 1;
-    /// Touched.
     pub const TOUCHED: u8 = 2;
 }
 
@@ -95,8 +80,7 @@ impl Heat {
         self.0.store(heat, Ordering::Relaxed);
     }
 
-    /// Records a use. Writes only on change, so that the line of a hot unit stays shared between
-    /// processors.
+    /// Writes only on change, so that the line of a hot unit stays shared between processors.
     #[inline]
     pub fn touch(&self) {
         if self.get() == heat::COOL {
@@ -105,63 +89,56 @@ impl Heat {
     }
 }
 
-/// Metadata behind a unit's bytes.
 #[repr(C, align(64))]
 pub(super) struct Trailer {
-    /// Length of the unit.
     len: u32,
     /// Number of handles that pin the unit, plus the bit [`ORPHAN`].
     pins: AtomicU32,
-    /// [`Heat`] of a single unit. Those of frames are at the end of their chunk.
+    /// Of single units only; frames have theirs in the chunk's trailer.
     heat: Heat,
     /// Chunk of the frame; null for a single unit.
     chunk: *mut u8,
 }
 
 impl Trailer {
-    /// Returns whether a handle pins the unit. Acquire: its readers' accesses happen before the
-    /// caller's next ones.
+    /// Acquire: its readers' accesses happen before the caller's next ones.
     #[inline]
     pub fn is_pinned(&self) -> bool {
         self.pins.load(Ordering::Acquire) != 0
     }
 
-    /// Returns the unit's bytes.
-    ///
     /// # Safety
     ///
     /// `this` is a filled unit and is not reclaimed during `'a`.
     #[inline]
     pub unsafe fn bytes<'a>(this: NonNull<Trailer>) -> &'a [u8] {
-        // SAFETY: the caller guarantees the trailer. `len` initialised bytes of the same allocation
-        // precede it and do not change until the unit is reclaimed.
+        // SAFETY: by the caller, the trailer exists. `len` initialised bytes of the same allocation
+        // precede it, unchanged until the unit is reclaimed.
         unsafe { Trailer::last_bytes(this, (*this.as_ptr()).len as usize) }
     }
 
-    /// Returns the last `len` bytes of the unit without reading the trailer.
+    /// Needs no trailer access.
     ///
     /// # Safety
     ///
     /// As [`Trailer::bytes`], and the unit has at least `len` bytes.
     #[inline(always)]
     pub unsafe fn last_bytes<'a>(this: NonNull<Trailer>, len: usize) -> &'a [u8] {
-        // SAFETY: the unit's bytes directly precede the trailer.
+        // SAFETY: the unit's bytes precede the trailer.
         unsafe { std::slice::from_raw_parts(this.as_ptr().cast::<u8>().sub(len), len) }
     }
 }
 
-/// Guessed start address of a unit, used only for prefetches. By default none.
+/// Guessed start address of a unit, used only for prefetches; none by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ahead(usize);
 
 impl Ahead {
-    /// Makes a hint from any number.
     #[inline(always)]
     pub fn from_address(address: usize) -> Ahead {
         Ahead(address)
     }
 
-    /// Returns whether the hint has an address.
     #[inline(always)]
     pub fn is_somewhere(self) -> bool {
         self.0 != 0
@@ -178,19 +155,16 @@ impl Ahead {
     }
 }
 
-/// Guessed end address of a unit, used only for prefetches. By default none. For a frame it is also
-/// the trailer's address.
+/// Guessed end address of a unit, used only for prefetches; none by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hint(usize);
 
 impl Hint {
-    /// Makes a hint for a unit that ends at `address`.
     pub(super) fn at_end(address: usize) -> Hint {
         Hint(address)
     }
 
-    /// Prefetches the lines at these distances before the unit's end, if the hint has an address.
-    /// Any distance is allowed.
+    /// Prefetches lines at these distances before the unit's end. All methods accept any number.
     #[inline]
     pub fn prefetch<const N: usize>(self, soon: [usize; N]) {
         if self.0 != 0 {
@@ -206,7 +180,7 @@ impl Hint {
         }
     }
 
-    /// Prefetches the last three lines of a page, where its unit usually ends.
+    /// The last three lines, where the page's unit usually ends.
     #[inline(always)]
     pub fn prefetch_page_end(self) {
         for before in [64, 128, 192] {
@@ -214,7 +188,7 @@ impl Hint {
         }
     }
 
-    /// Prefetches the first lines of an item that begins at the hint.
+    /// Prefetches an item that begins at the hint.
     #[inline(always)]
     pub fn prefetch_item(self) {
         for line in [0, 64, 128] {
@@ -222,7 +196,7 @@ impl Hint {
         }
     }
 
-    /// Prefetches the item at `before_end` bytes before the end of a page. Any number is allowed.
+    /// Prefetches an item that begins at this distance before a page's end.
     #[inline(always)]
     pub fn prefetch_item_in_page(self, before_end: usize) {
         for line in [0, 64, 128] {
@@ -230,8 +204,8 @@ impl Hint {
         }
     }
 
-    /// Returns the addresses of the lines that [`Hint::prefetch_items`] fetches. `None` without an
-    /// address, or for long items, of which it fetches only the beginnings.
+    /// Returns the lines that [`Hint::prefetch_items`] fetches. `None` without an address, or if it
+    /// fetches only beginnings of items.
     #[inline]
     pub fn lines_of_items(self, before_end: usize, items: u32, stride: usize) -> Option<Range<usize>> {
         if self.0 == 0 || stride > WHOLE_ITEM_BYTES_MAX {
@@ -241,8 +215,7 @@ impl Hint {
         Some(start - start % LINE_BYTES..start.wrapping_add(items as usize * stride))
     }
 
-    /// Prefetches items of a unit, or the beginnings of long ones. They are `stride` bytes apart,
-    /// the first at `before_end` bytes before the unit's end. Any number is allowed.
+    /// Prefetches items, or the beginnings of long ones, `stride` bytes apart from `before_end` on.
     #[inline]
     pub fn prefetch_items(self, before_end: usize, items: u32, stride: usize) {
         if self.0 == 0 {
@@ -263,8 +236,7 @@ impl Hint {
         }
     }
 
-    /// Prefetches the last `end_bytes` of a unit of about `len` bytes, and returns its start. Any
-    /// number is allowed.
+    /// Prefetches the last `end_bytes` of a unit of about `len` bytes; returns its start.
     #[inline]
     pub fn ahead(self, len: usize, end_bytes: usize) -> Ahead {
         if self.0 == 0 {
@@ -280,25 +252,21 @@ fn at(address: usize) -> *const u8 {
     std::ptr::without_provenance(address)
 }
 
-/// Metadata at the end of a chunk.
 #[repr(C)]
 struct ChunkTrailer {
-    /// Heats of the frames, side by side, so that eviction does not load a line of each unit.
+    /// Side by side, so that eviction does not load a line of each unit.
     heats: [Heat; CHUNK_FRAMES as usize],
-    /// Number of references that keep the chunk after its cache is gone: pinned frames, plus one
-    /// during the marking.
+    /// After the cache is gone: pinned frames, plus one during the marking.
     orphans: AtomicU32,
 }
 
-/// Addresses of all frames. Shared by all threads under the access rules above.
 #[derive(Debug)]
 pub(super) struct Arena {
     chunks: Table<u8>,
     segments: Table<AtomicPtr<Trailer>>,
 }
 
-/// Table that takes memory only where it is written, and is walked only that far. Many small
-/// databases open and close with nearly empty tables.
+/// Table that takes memory only where it is written. Many small databases have nearly empty tables.
 #[derive(Debug)]
 struct Table<T> {
     entries: Zeroed<AtomicPtr<T>>,
@@ -311,12 +279,11 @@ impl<T> Table<T> {
         Table { entries: Zeroed::new(len), end: AtomicUsize::new(0) }
     }
 
-    /// Must be called before an entry is written.
+    /// Call before writing an entry.
     fn reach(&self, index: usize) {
         self.end.fetch_max(index + 1, Ordering::Relaxed);
     }
 
-    /// Returns the entries that may have been written.
     fn written(&mut self) -> &[AtomicPtr<T>] {
         &self.entries[..*self.end.get_mut()]
     }
@@ -341,25 +308,23 @@ impl Arena {
         Arena { chunks: Table::new(0), segments: Table::new(0) }
     }
 
-    /// Returns the trailer of a frame.
-    ///
     /// # Safety
     ///
-    /// `frame` was filled and is not reclaimed while the result is used. The caller has read its
-    /// number in a way that orders the filling before this call (the slot's acquire load, or the
-    /// clock's lock).
+    /// `frame` was filled and is not reclaimed while the result is used. The caller read its number
+    /// in a way that orders the filling before this call (the slot's acquire load, or the clock's
+    /// lock).
     #[inline]
     pub unsafe fn trailer(&self, frame: u32) -> NonNull<Trailer> {
-        // Relaxed: the entries were stored before the frame was published.
+        // Relaxed: stored before the frame was published.
         let pointer = if frame & SINGLE_BIT == 0 {
             let chunk = self.chunks[(frame / CHUNK_FRAMES) as usize].load(Ordering::Relaxed);
             let at = (frame % CHUNK_FRAMES) as usize * FRAME_STRIDE + FRAME_BYTES;
-            // SAFETY: the frame's chunk exists, and `at` is within it and a multiple of 64.
+            // SAFETY: the chunk exists; `at` is within it and a multiple of 64.
             unsafe { chunk.add(at).cast::<Trailer>() }
         } else {
             let index = (frame ^ SINGLE_BIT) as usize;
             let segment = self.segments[index / SEGMENT_UNITS].load(Ordering::Relaxed);
-            // SAFETY: the unit's segment exists and has `SEGMENT_UNITS` entries.
+            // SAFETY: the segment exists and has `SEGMENT_UNITS` entries.
             unsafe { (*segment.add(index % SEGMENT_UNITS)).load(Ordering::Relaxed) }
         };
         debug_assert!(!pointer.is_null());
@@ -367,14 +332,12 @@ impl Arena {
         unsafe { NonNull::new_unchecked(pointer) }
     }
 
-    /// Returns the heat of a unit.
-    ///
     /// # Safety
     ///
     /// As for [`Arena::trailer`].
     #[inline]
     pub unsafe fn heat(&self, frame: u32) -> &Heat {
-        // SAFETY: the caller guarantees the unit, hence its chunk or trailer exists.
+        // SAFETY: by the caller, the unit exists, and so do its chunk or trailer.
         unsafe {
             if frame & SINGLE_BIT == 0 {
                 let chunk = self.chunks[(frame / CHUNK_FRAMES) as usize].load(Ordering::Relaxed);
@@ -385,8 +348,6 @@ impl Arena {
         }
     }
 
-    /// Guesses where a unit ends. No address for single units; wrong if the frame was reclaimed
-    /// meanwhile.
     #[inline]
     pub fn hint(&self, frame: u32) -> Hint {
         if frame & SINGLE_BIT != 0 {
@@ -396,7 +357,7 @@ impl Arena {
         Hint(chunk.wrapping_add((frame % CHUNK_FRAMES) as usize * FRAME_STRIDE + FRAME_BYTES).addr())
     }
 
-    /// Allocates a chunk; `false` if the system has no memory.
+    /// `false` if the system has no memory.
     pub fn grow(&self, chunk: u32) -> bool {
         // The cache of many databases stays nearly empty.
         let reserve = if chunk == 0 { pages::reserve_small_pages } else { pages::reserve };
@@ -417,19 +378,15 @@ impl Arena {
         true
     }
 
-    /// Frees a chunk.
-    ///
     /// # Safety
     ///
-    /// Each of its frames was reclaimed or never filled, and none will be filled.
+    /// Each frame was reclaimed or never filled, and none will be filled.
     pub unsafe fn release_chunk(&self, chunk: u32) {
         let memory = self.chunks[chunk as usize].swap(null_mut(), Ordering::Relaxed);
-        // SAFETY: `grow` allocated it with this layout, and no other thread can reach it.
+        // SAFETY: `grow` allocated it with this layout; no other thread can reach it.
         unsafe { pages::release(memory, chunk_layout()) };
     }
 
-    /// Writes a unit into a frame of a chunk.
-    ///
     /// # Safety
     ///
     /// The caller alone owns the frame: it was reclaimed or never filled.
@@ -438,15 +395,13 @@ impl Arena {
         let chunk = self.chunks[(frame / CHUNK_FRAMES) as usize].load(Ordering::Relaxed);
         let at = (frame % CHUNK_FRAMES) as usize * FRAME_STRIDE + FRAME_BYTES;
         // SAFETY: the trailer is within the chunk, behind at least `bytes.len()` bytes of the
-        // frame's data.
+        // frame.
         unsafe {
             chunk_trailer(chunk).heats[(frame % CHUNK_FRAMES) as usize].set(heat::NEW);
             write_unit(chunk.add(at).cast(), bytes, pins, chunk)
         }
     }
 
-    /// Allocates a single unit.
-    ///
     /// # Safety
     ///
     /// The caller alone owns the number, and no unit has it.
@@ -459,8 +414,8 @@ impl Arena {
         if memory.is_null() {
             handle_alloc_error(layout);
         }
-        // SAFETY: the trailer is the last part of the allocation, aligned since the layout's length
-        // is a multiple of 64, and the data fits before it.
+        // SAFETY: the trailer ends the allocation, aligned since the layout's length is a multiple
+        // of 64, and the data fits before it.
         let trailer =
             unsafe { write_unit(memory.add(layout.size() - size_of::<Trailer>()).cast(), bytes, pins, null_mut()) };
         // SAFETY: a segment has `SEGMENT_UNITS` entries.
@@ -468,8 +423,7 @@ impl Arena {
         trailer
     }
 
-    /// Returns the table's segment, allocated if missing. Two threads may fill units of one segment
-    /// at once.
+    /// Two threads may fill units of one segment at once.
     fn segment(&self, segment: usize) -> *mut AtomicPtr<Trailer> {
         // Acquire and release: the segment's zeros are visible before its address.
         let present = self.segments[segment].load(Ordering::Acquire);
@@ -488,23 +442,20 @@ impl Arena {
         }
     }
 
-    /// Frees a single unit.
-    ///
     /// # Safety
     ///
-    /// It was reclaimed: it left its slot, the epoch passed since, and its pins are zero.
+    /// The unit was reclaimed: it left its slot, the epoch passed, and its pins are zero.
     pub unsafe fn release_single(&self, frame: u32) {
         // SAFETY: the unit exists until it is freed here.
         unsafe { free_single(self.trailer(frame)) };
     }
 
-    /// Frees all memory except pinned units, which their last unpin frees. `filled` lists the
-    /// frames that were filled and not reclaimed.
+    /// Frees all memory except pinned units, which their last unpin frees.
     ///
     /// # Safety
     ///
-    /// All filled frames left their slots and the epoch passed since, so only pins can reach them.
-    /// `filled` is complete.
+    /// `filled` are all frames that were filled and not reclaimed. They left their slots and the
+    /// epoch passed since, so only pins can reach them.
     pub unsafe fn dispose(mut self, filled: &[u32]) {
         for chunk in self.chunks.written() {
             let memory = chunk.load(Ordering::Relaxed);
@@ -534,38 +485,32 @@ impl Arena {
     }
 }
 
-/// A pinned unit. It is not reclaimed while this handle lives, even after the cache is gone.
+/// A pinned unit. Not reclaimed while this handle lives, even after the cache is gone.
 #[derive(Debug)]
 pub(super) struct Pin {
     trailer: NonNull<Trailer>,
 }
 
-// SAFETY: the unit's bytes do not change while it is pinned, and its counters are atomic.
+// SAFETY: a pinned unit's bytes do not change, and its counters are atomic.
 unsafe impl Send for Pin {}
 // SAFETY: as above.
 unsafe impl Sync for Pin {}
 
 impl Pin {
-    /// Pins a unit.
-    ///
     /// # Safety
     ///
-    /// The unit is filled and cannot be reclaimed during the call: the caller holds an epoch guard
-    /// under which it found the unit in its slot, or the clock's lock while the unit is in its
-    /// slot.
+    /// The unit is filled and cannot be reclaimed during the call: the caller found it in its slot
+    /// under an epoch guard that it still holds, or holds the clock's lock while it is in its slot.
     #[inline]
     pub unsafe fn new(trailer: NonNull<Trailer>) -> Pin {
-        // Relaxed: the guard or the lock orders it before the reclaimer reads the count. SAFETY:
-        // the caller guarantees the unit.
+        // Relaxed: the guard or lock orders it before the reclaimer's read. SAFETY: see above.
         unsafe { trailer.as_ref() }.pins.fetch_add(1, Ordering::Relaxed);
         Pin { trailer }
     }
 
-    /// Makes the handle of a unit that was filled with a pin for it.
-    ///
     /// # Safety
     ///
-    /// That pin belongs to this handle.
+    /// The unit was filled with a pin that belongs to this handle.
     pub unsafe fn adopt(trailer: NonNull<Trailer>) -> Pin {
         Pin { trailer }
     }
@@ -580,11 +525,11 @@ impl Pin {
 impl Drop for Pin {
     #[inline]
     fn drop(&mut self) {
-        // Release: our reads happen before another thread sees the count and reuses the memory.
-        // SAFETY: a pinned unit is not reclaimed.
+        // Release: our reads happen before the memory is reused. SAFETY: a pinned unit is not
+        // reclaimed.
         let before = unsafe { self.trailer.as_ref() }.pins.fetch_sub(1, Ordering::Release);
         if before == ORPHAN | 1 {
-            // Acquire: the reads of all other handles happen before the memory is freed.
+            // Acquire: all handles' reads happen before the memory is freed.
             fence(Ordering::Acquire);
             // SAFETY: the cache is gone, and ours was the last pin.
             unsafe { free_orphan(self.trailer) };
@@ -592,7 +537,7 @@ impl Drop for Pin {
     }
 }
 
-/// Marks a unit whose cache is gone as an orphan, and frees it if it is not pinned.
+/// Marks a unit whose cache is gone, and frees it if it is not pinned.
 ///
 /// # Safety
 ///
@@ -602,7 +547,7 @@ unsafe fn orphan(trailer: NonNull<Trailer>) {
     unsafe {
         let (pins, chunk) = ((*trailer.as_ptr()).pins.as_ptr(), (*trailer.as_ptr()).chunk);
         if !chunk.is_null() {
-            // Before the mark, so that an unpin right after it finds the orphan counted.
+            // Before the mark, so that a concurrent unpin finds the orphan counted.
             chunk_trailer(chunk).orphans.fetch_add(1, Ordering::Relaxed);
         }
         if AtomicU32::from_ptr(pins).fetch_or(ORPHAN, Ordering::AcqRel) == 0 {
@@ -643,7 +588,7 @@ unsafe fn let_go_of_chunk(memory: *mut u8) {
 ///
 /// The unit is a single one, and no other thread can reach it.
 unsafe fn free_single(trailer: NonNull<Trailer>) {
-    // SAFETY: the allocation ends with the trailer and has the layout that its length gives.
+    // SAFETY: the allocation ends with the trailer and has this layout.
     unsafe {
         let layout = single_layout((*trailer.as_ptr()).len as usize);
         let memory = trailer.as_ptr().cast::<u8>().sub(layout.size() - size_of::<Trailer>());
@@ -661,14 +606,14 @@ unsafe fn chunk_trailer<'a>(memory: *mut u8) -> &'a ChunkTrailer {
 
 /// # Safety
 ///
-/// `trailer` is aligned and owned by the caller, and so are the `bytes.len()` bytes before it.
+/// The caller owns `trailer`, which is aligned, and the `bytes.len()` bytes before it.
 unsafe fn write_unit(trailer: *mut Trailer, bytes: &[u8], pins: u32, chunk: *mut u8) -> NonNull<Trailer> {
     #[expect(clippy::cast_possible_truncation, reason = "asserted")]
     let len = {
         assert!(bytes.len() <= u32::MAX as usize, "a unit of {} bytes", bytes.len());
         bytes.len() as u32
     };
-    // SAFETY: see above; source and target do not overlap, since only the caller owns the target.
+    // SAFETY: see above; only the caller owns the target, so they do not overlap.
     unsafe {
         trailer.write(Trailer { len, pins: AtomicU32::new(pins), heat: Heat::default(), chunk });
         trailer.cast::<u8>().sub(bytes.len()).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -676,7 +621,7 @@ unsafe fn write_unit(trailer: *mut Trailer, bytes: &[u8], pins: u32, chunk: *mut
     }
 }
 
-/// Returns the bytes of a single unit of `len` bytes with its trailer.
+/// Bytes of a single unit of `len` bytes with its trailer.
 pub(super) fn single_bytes(len: usize) -> usize {
     len.next_multiple_of(64) + size_of::<Trailer>()
 }
@@ -690,12 +635,10 @@ fn chunk_layout() -> Layout {
     Layout::from_size_align(CHUNK_BYTES, CHUNK_BYTES).expect("constants")
 }
 
-/// Makes a segment of null pointers.
 fn zeroed_table<T>(len: usize) -> Box<[AtomicPtr<T>]> {
     let layout = Layout::array::<AtomicPtr<T>>(len).expect("constants");
     assert!(layout.size() > 0);
-    // SAFETY: the layout is that of a slice of `len` pointers, for which zeros are null, and it is
-    // not empty.
+    // SAFETY: the layout of a slice of `len` pointers, not empty; zeros are null pointers.
     unsafe {
         let memory = alloc_zeroed(layout).cast::<AtomicPtr<T>>();
         if memory.is_null() {
@@ -705,7 +648,6 @@ fn zeroed_table<T>(len: usize) -> Box<[AtomicPtr<T>]> {
     }
 }
 
-/// Prefetches all lines of a value.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     let start = std::ptr::from_ref(value).cast::<u8>();
@@ -725,8 +667,7 @@ fn prefetch_line(address: *const u8) {
     let _ = address;
 }
 
-/// Prefetches a line into the second-level cache, which has room for more requests at a time. For
-/// many lines at once.
+/// Into the second-level cache, which has room for more requests at a time.
 #[inline]
 fn prefetch_far_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -1,23 +1,22 @@
-//! Block cache: the slots of a file, hits, misses and pins.
+//! Block cache: slots, hits, misses and pins.
 //!
 //! Each open file has an array of slots, eight bytes for each unit (a block of a run, a page of a
-//! view). A slot has the number of the unit's frame. So a hit is one load of the slot and address
+//! view), with the number of the unit's frame. So a hit is one load of the slot and address
 //! arithmetic: no hash table, no lock, and no write to shared memory except an unset touch mark.
 //!
-//! Readers hold a guard of `crossbeam_epoch::pin()`; results of `get` live as long as the guard.
-//! Guards must be short: while one is held, nothing evicted since can be reused, and loads exceed
-//! the capacity instead of waiting. Units needed for longer are pinned.
+//! Results of `get` live as long as the epoch guard. Guards must be short: while one is held,
+//! memory evicted since cannot be reused, and loads exceed the capacity instead of waiting. Units
+//! needed for longer are pinned.
 //!
 //! Threads that miss the same unit at once all read it. The first to take the lock wins and the
-//! others use its frame. No lock is held while a unit is loaded or copied into its frame.
+//! others use its frame. No lock is held while a unit is loaded or copied.
 //!
 //! Uncompressed units of a mapped file (`mapped.rs`) may be read in place, without a frame. The
-//! slot then has the time of their last check. The file's owner decides whether to read in place
-//! and when to check again. Readers change these slots without the lock, but only between vacant
-//! states.
+//! slot then has the time of the last check; the file's owner decides when to check again. Readers
+//! change these slots without the lock, but only between vacant states.
 //!
 //! Lock order: the clock's lock is taken last, and never held while an epoch guard is made or
-//! flushed. That may run arbitrary deferred functions, which may close files and so come back here.
+//! flushed. That may run deferred functions that close files and so come back here.
 
 use super::{
     arena::{Arena, Hint, Pin, SINGLE_BIT, Trailer},
@@ -37,26 +36,22 @@ use std::{
     },
 };
 
-/// Counters and contents of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Lookups answered from memory, cached or in place. May be too low once more than 32 threads
-    /// have looked up.
+    /// Lookups answered from memory, cached or in place. Inexact after more than 32 threads.
     pub hits: u64,
     /// Units loaded, or checked to be read in place.
     pub misses: u64,
-    /// Misses that were checks for a read in place.
+    /// Misses that only checked a unit in place.
     pub checked: u64,
     /// Uncompressed bytes of these units.
     pub loaded_bytes: u64,
-    /// Units evicted for space.
     pub evictions: u64,
-    /// Loads that exceeded the capacity: all units were pinned, or readers could still see evicted
+    /// Loads that exceeded the capacity: units were pinned, or readers could still see evicted
     /// ones.
     pub overshoots: u64,
     /// Bytes in use, with all overhead except the slots.
     pub usage_bytes: u64,
-    /// Maximum bytes.
     pub capacity_bytes: u64,
 }
 
@@ -64,8 +59,8 @@ pub struct CacheStats {
 pub struct BlockCache {
     arena: Arena,
     clock: Mutex<Clock>,
-    /// Highest ticket whose epoch has passed. Deferred functions raise it with release, and it is
-    /// read with acquire: all readers from before the ticket are done with the ticket's units.
+    /// Highest ticket whose epoch has passed. Raised with release by deferred functions, read with
+    /// acquire: all readers from before the ticket are done with its units.
     passed: Arc<AtomicU64>,
     hits: StripedCounter,
     misses: AtomicU64,
@@ -74,8 +69,8 @@ pub struct BlockCache {
 }
 
 impl BlockCache {
-    /// Makes a cache of at most `capacity_bytes`, not counting pinned units and, for a moment,
-    /// evicted units that readers still see. Memory is allocated on demand.
+    /// Pinned units, and evicted ones that readers still see, may exceed `capacity_bytes`. Memory
+    /// is allocated on demand.
     pub fn new(capacity_bytes: usize) -> Arc<BlockCache> {
         Arc::new(BlockCache {
             arena: Arena::new(),
@@ -88,7 +83,7 @@ impl BlockCache {
         })
     }
 
-    /// Changes the capacity. A smaller one evicts at once; memory is freed as readers release it.
+    /// A smaller capacity evicts at once; memory is freed as readers release it.
     pub fn set_capacity(&self, bytes: usize) {
         let mut clock = self.clock.lock();
         clock.set_capacity(&self.arena, self.passed.load(Ordering::Acquire), bytes);
@@ -97,7 +92,7 @@ impl BlockCache {
         self.settle(ticket);
     }
 
-    /// Returns the bytes in use, after freeing all reclaimable memory.
+    /// Frees all reclaimable memory first.
     pub fn usage_bytes(&self) -> usize {
         let mut clock = self.clock.lock();
         clock.shrink(&self.arena, self.passed.load(Ordering::Acquire));
@@ -123,8 +118,8 @@ impl BlockCache {
         }
     }
 
-    /// Inserts a loaded unit. The result is filled, is not reclaimed while `guard` lives, and has
-    /// one pin for the caller if `pins` is one.
+    /// Inserts a loaded unit. The result is not reclaimed while `guard` lives, and has one pin for
+    /// the caller if `pins` is one.
     fn insert(&self, file: u32, unit: u32, bytes: &[u8], pins: u32, guard: &Guard) -> NonNull<Trailer> {
         self.misses.fetch_add(1, Ordering::Relaxed);
         self.loaded_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -142,8 +137,8 @@ impl BlockCache {
         if clock.is_too_large(bytes.len()) {
             clock.discard(frame);
         } else if let Err(present) = clock.publish(&self.arena, file, unit, frame) {
-            // SAFETY: under the lock, a frame in a slot is filled and not reclaimed; afterwards our
-            // guard protects it.
+            // SAFETY: under the lock, a frame in a slot is filled and not reclaimed; then our guard
+            // protects it.
             trailer = unsafe { self.arena.trailer(present) };
             if pins == 1 {
                 // SAFETY: as before. The pin belongs to the caller.
@@ -162,8 +157,6 @@ impl BlockCache {
         trailer
     }
 
-    /// Counts a hit and marks the unit as used.
-    ///
     /// # Safety
     ///
     /// The caller found the frame in its slot under a guard that is still held.
@@ -174,7 +167,6 @@ impl BlockCache {
         unsafe { self.arena.heat(frame) }.touch();
     }
 
-    /// Raises `passed` to the ticket once all current readers are gone.
     fn defer(&self, ticket: Ticket, guard: &Guard) {
         let passed = self.passed.clone();
         guard.defer(move || passed.fetch_max(ticket, Ordering::Release));
@@ -197,9 +189,8 @@ impl Drop for BlockCache {
         let arena = std::mem::replace(&mut self.arena, Arena::empty());
         let filled = self.clock.get_mut().take_unreclaimed();
         crossbeam_epoch::pin().defer(move || {
-            // SAFETY: each `CacheSlots` holds the cache, so all of them and their slots are gone.
-            // All filled frames are in limbo or parked, and became unreachable before this function
-            // was deferred.
+            // SAFETY: all `CacheSlots` are gone, since each holds the cache. All filled frames are
+            // in limbo or parked, unreachable since before this function was deferred.
             unsafe { arena.dispose(&filled) };
         });
     }
@@ -211,7 +202,7 @@ impl fmt::Debug for BlockCache {
     }
 }
 
-/// Location of a unit and its file's note of it, side by side since readers want both.
+/// Frame of a unit and its file's note of it, side by side since readers want both.
 #[derive(Debug)]
 pub(super) struct Slot {
     /// Number of the unit's frame, or a vacant state: see [`VACANT`].
@@ -219,8 +210,7 @@ pub(super) struct Slot {
     note: UnitNote,
 }
 
-/// Facts about a unit before it is read: its length, if it fits 24 bits, and eight bits for its
-/// file.
+/// Facts about an unread unit: its length, if it fits 24 bits, and eight bits for its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitNote(u32);
 
@@ -230,25 +220,23 @@ impl UnitNote {
         UnitNote(u32::from(mark) | len.unwrap_or_default() << 8)
     }
 
-    /// Returns the unit's length; 0 if it is too long for a note.
+    /// 0 if the length did not fit.
     #[inline(always)]
     pub fn len(self) -> usize {
         (self.0 >> 8) as usize
     }
 
-    /// Returns the file's eight bits.
     #[inline(always)]
     pub fn mark(self) -> u8 {
         self.0 as u8
     }
 }
 
-/// Time of the last check of a unit that is read in place, in time spans that the file defines.
+/// Time of a check, in time spans that the file defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckTime(u32);
 
 impl CheckTime {
-    /// Makes a time from the low bits of a count.
     #[inline]
     pub fn new(count: u64) -> CheckTime {
         CheckTime(count as u32 & TIME_MASK)
@@ -259,8 +247,7 @@ impl CheckTime {
     }
 }
 
-/// Slots of one open file, eight bytes for each unit. Shared by all threads. Its units are evicted
-/// when it is dropped.
+/// Slots of one open file. Shared by all threads. Its units are evicted when it is dropped.
 pub struct CacheSlots {
     cache: Arc<BlockCache>,
     slots: Arc<[Slot]>,
@@ -268,47 +255,45 @@ pub struct CacheSlots {
 }
 
 impl CacheSlots {
-    /// Makes slots for a file of `units` units.
     pub fn new(cache: &Arc<BlockCache>, units: u32) -> CacheSlots {
         CacheSlots::with_notes(cache, (0..units).map(|_| UnitNote::default()))
     }
 
-    /// Makes one slot for each note. Lookups are faster for units with a noted length.
+    /// Lookups are faster for units with a noted length.
     pub fn with_notes(cache: &Arc<BlockCache>, notes: impl IntoIterator<Item = UnitNote>) -> CacheSlots {
         let slots: Arc<[Slot]> = notes.into_iter().map(|note| Slot { frame: AtomicU32::new(VACANT), note }).collect();
         let file = cache.clock.lock().add_file(slots.clone());
         CacheSlots { cache: cache.clone(), slots, file }
     }
 
-    /// Returns the number of units.
     #[inline(always)]
     pub fn units(&self) -> usize {
         self.slots.len()
     }
 
-    /// Returns the note of a unit; zeros if there is no such unit.
+    /// Zeros if there is no such unit.
     #[inline(always)]
     pub fn note(&self, unit: u32) -> UnitNote {
         self.slots.get(unit as usize).map(|slot| slot.note).unwrap_or_default()
     }
 
-    /// Returns whether the unit is cached or, for a file that is read in place, was checked or
-    /// written in this time span or the one before.
+    /// Returns whether the unit is cached or, if it is read in place, was checked or written in
+    /// this time span or the one before.
     pub fn is_at_hand(&self, unit: u32, now: Option<CheckTime>) -> bool {
         let frame = self.slots.get(unit as usize).map_or(VACANT, |slot| slot.frame.load(Ordering::Relaxed));
         let age = now.map(|now| now.0.wrapping_sub(frame) & TIME_MASK);
         frame & VACANT == 0 || (frame & IN_PLACE != 0 && age.is_some_and(|age| age <= 1))
     }
 
-    /// Returns whether the unit is neither cached, nor checked to be read in place, nor recently
-    /// written. `false` for missing units.
+    /// Returns whether the unit is neither cached nor checked or written in place. `false` for
+    /// missing units.
     #[inline]
     pub fn is_vacant(&self, unit: u32) -> bool {
         let frame = self.slots.get(unit as usize).map(|slot| slot.frame.load(Ordering::Relaxed));
         frame.is_some_and(|frame| frame & (VACANT | IN_PLACE) == VACANT)
     }
 
-    /// Returns when a unit that is read in place was last checked. Panics if there is no such unit.
+    /// Returns the last check of a unit that is read in place. Panics if there is no such unit.
     #[inline]
     pub fn in_place_since(&self, unit: u32) -> Option<CheckTime> {
         let frame = self.slots[unit as usize].frame.load(Ordering::Relaxed);
@@ -323,8 +308,8 @@ impl CacheSlots {
         (frame & (VACANT | IN_PLACE) == VACANT | IN_PLACE).then_some((CheckTime(frame & TIME_MASK), slot.note))
     }
 
-    /// Marks a unit of `len` bytes as checked, to be read in place. Does nothing if it is cached.
-    /// Panics if there is no such unit.
+    /// Marks a unit of `len` bytes as checked in place, unless it is cached. Panics if there is no
+    /// such unit.
     pub fn set_in_place(&self, unit: u32, checked: CheckTime, len: usize) {
         let slot = &self.slots[unit as usize].frame;
         let next = |frame| (frame & VACANT != 0).then_some(VACANT | IN_PLACE | checked.0);
@@ -335,15 +320,13 @@ impl CacheSlots {
         self.cache.loaded_bytes.fetch_add(len as u64, Ordering::Relaxed);
     }
 
-    /// Marks an unread unit as written at this time, to be read in place. Panics if there is no
-    /// such unit.
+    /// Marks a vacant unit as written at this time. Panics if there is no such unit.
     pub fn set_written(&self, unit: u32, written: CheckTime) {
         let slot = &self.slots[unit as usize].frame;
         // Relaxed: as above.
         let _ = slot.compare_exchange(VACANT, VACANT | IN_PLACE | written.0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Counts a read in place.
     #[inline]
     pub fn note_hit(&self) {
         self.cache.hits.add_one();
@@ -357,8 +340,8 @@ impl CacheSlots {
         Some(unsafe { Trailer::bytes(trailer) })
     }
 
-    /// Returns the unit, loaded with `load` if it is not cached. No lock is held meanwhile, and
-    /// other threads may load the same unit. Panics if there is no such unit.
+    /// Returns the unit, loaded with `load` if it is not cached. No lock is held meanwhile. Panics
+    /// if there is no such unit.
     #[inline]
     pub fn get_or_load<'g>(
         &self,
@@ -372,8 +355,8 @@ impl CacheSlots {
         self.load_missing(unit, guard, load)
     }
 
-    /// [`CacheSlots::get_or_load`] that prefetches two places, in bytes before the unit's end,
-    /// during the lookup. Wrong places are harmless.
+    /// [`CacheSlots::get_or_load`], prefetching two places, in bytes before the unit's end. Wrong
+    /// ones are harmless.
     #[inline(always)]
     pub fn get_or_load_soon<'g>(
         &self,
@@ -388,8 +371,7 @@ impl CacheSlots {
         }
     }
 
-    /// [`CacheSlots::get`] that prefetches two places, in bytes before the unit's end, during the
-    /// lookup. Wrong places are harmless.
+    /// [`CacheSlots::get`], with prefetches like [`CacheSlots::get_or_load_soon`].
     #[inline(always)]
     pub fn get_soon<'g>(&self, unit: u32, _guard: &'g Guard, soon: [usize; 2]) -> Option<&'g [u8]> {
         let slot = &self.slots[unit as usize];
@@ -398,8 +380,7 @@ impl CacheSlots {
         if frame & VACANT != 0 {
             return None;
         }
-        // SAFETY: the frame was in its slot while the guard was held, so it is not reclaimed before
-        // the guard is dropped.
+        // SAFETY: found in its slot under the guard, so not reclaimed before the guard is dropped.
         let trailer = unsafe { self.cache.arena.trailer(frame) };
         Hint::at_end(trailer.addr().get()).prefetch_before(soon);
         // SAFETY: as above.
@@ -446,17 +427,14 @@ impl CacheSlots {
         assert!(noted == 0 || noted == bytes.len(), "a unit of {} bytes, noted with {noted}", bytes.len());
     }
 
-    /// Returns the unit, pinned, if it is cached. It stays in memory while the handle lives. Panics
-    /// if there is no such unit.
+    /// Pins the unit if it is cached. Panics if there is no such unit.
     #[inline]
     pub fn pin(&self, unit: u32) -> Option<PinnedUnit> {
         let _guard = crossbeam_epoch::pin();
         let trailer = self.find(unit)?;
-        // SAFETY: it was found under the guard, which is still held.
         Some(PinnedUnit::cached(unsafe { Pin::new(trailer) }))
     }
 
-    /// Returns the unit, pinned, loaded if necessary. Panics if there is no such unit.
     #[cfg(test)]
     pub fn pin_or_load(&self, unit: u32, load: impl FnOnce() -> Result<Vec<u8>>) -> Result<PinnedUnit> {
         match self.pin(unit) {
@@ -466,7 +444,6 @@ impl CacheSlots {
         }
     }
 
-    /// Prefetches a unit's slot, which all other steps need.
     #[inline]
     pub fn prefetch_slot(&self, unit: u32) {
         if let Some(slot) = self.slots.get(unit as usize) {
@@ -474,7 +451,7 @@ impl CacheSlots {
         }
     }
 
-    /// Guesses where a cached unit is; no address if it is not cached.
+    /// No address if the unit is not cached.
     #[inline]
     pub fn hint(&self, unit: u32) -> Hint {
         self.hint_or(unit, Hint::default)
@@ -493,13 +470,11 @@ impl CacheSlots {
         }
     }
 
-    /// Returns the bytes of the slots themselves.
     pub fn resident_bytes(&self) -> usize {
         size_of_val(&*self.slots) + 2 * size_of::<usize>()
     }
 
-    /// Returns the frame of a cached unit. The caller must hold an epoch guard while it uses the
-    /// result.
+    /// The caller must hold an epoch guard while it uses the result.
     #[inline]
     fn find(&self, unit: u32) -> Option<NonNull<Trailer>> {
         // Acquire: the frame's bytes were written before its number.
@@ -507,8 +482,7 @@ impl CacheSlots {
         if frame & VACANT != 0 {
             return None;
         }
-        // SAFETY: the frame was in its slot while the guard was held, so it is not reclaimed before
-        // the guard is dropped.
+        // SAFETY: found in its slot under the guard, so not reclaimed before the guard is dropped.
         let trailer = unsafe { self.cache.arena.trailer(frame) };
         // SAFETY: as above.
         unsafe { self.cache.note_use(frame) };

@@ -1,31 +1,29 @@
-//! Eviction and reclamation of memory: all state behind the cache's one lock, which only misses
-//! take.
+//! Eviction and reclamation: all state behind the cache's one lock, which only misses take.
 //!
 //! # Eviction
 //!
-//! Units are in three queues. A unit enters the **nursery**, where touches do not count: most come
-//! from the scan or lookup that loaded it. The nursery is short; the next queue is **cold**. At its
-//! end, a unit touched since becomes **hot**, and an untouched one is evicted. The hot queue is a
-//! clock: touched units go round again, others fall into the cold queue. The cold part may shrink
-//! to a fifth of the cache, so a scan of any length flushes only that fifth.
+//! A unit enters the **nursery**, a short queue where touches do not count: most come from the
+//! operation that loaded it. Next is the **cold** queue. At its end, a unit touched since becomes
+//! **hot**, and an untouched one is evicted. The hot queue is a clock: touched units go round
+//! again, others fall into the cold queue. The cold part may shrink to a fifth of the cache, so a
+//! scan of any length flushes only that fifth.
 //!
-//! An evicted unit leaves a **ghost** in its slot, the eviction count of that time. If it is loaded
-//! again before about as many evictions as the cache has units, it enters the hot queue at once. So
-//! a working set larger than the cold part is recognised. Ghosts use the existing slot, so they
-//! need no memory.
+//! An evicted unit leaves a **ghost** in its slot: the eviction count of that time. If it is loaded
+//! again before about as many evictions as the cache has units, it becomes hot at once. So a
+//! working set larger than the cold part is recognised.
 //!
-//! A unit that **fell** from the hot queue was unused for long, however recent its eviction. So it
-//! leaves no ghost, and a touch in the cold queue only makes it like a new cold unit. Otherwise a
-//! scan would make all formerly hot units hot again, and the hot set would fall in their place.
+//! A unit that **fell** from the hot queue was unused for long. So it leaves no ghost, and a touch
+//! in the cold queue only makes it like a new cold unit. Otherwise a scan over formerly hot units
+//! would make all of them hot, and evict the hot set.
 //!
 //! # Reclamation
 //!
 //! An evicted unit leaves its slot, but readers may still see it. It goes to **limbo** with a
 //! ticket. For each ticket the caller defers a closure to the epoch collector that raises `passed`
-//! to it. Closures may run in any order. Each proves that all readers from before its ticket are
+//! to it. Closures may run in any order: each proves that all readers from before its ticket are
 //! gone, hence also those from before lower tickets. A unit that leaves limbo while pinned is
-//! **parked** and checked again later. Evictions run some frames ahead of need, since epochs pass
-//! with a delay.
+//! **parked** and checked again later. Since epochs pass with a delay, evictions run some frames
+//! ahead of need.
 //!
 //! # Accounting
 //!
@@ -46,9 +44,8 @@ use std::{
 /// Set in a slot without a frame. All other bits zero: empty. Otherwise a ghost, or see
 /// [`IN_PLACE`].
 pub(super) const VACANT: u32 = 1 << 31;
-/// Set in a vacant slot whose unit is read in place. The other bits are the time of the last check.
+/// Set in a vacant slot whose unit is read in place. The other bits are the last check's time.
 pub(super) const IN_PLACE: u32 = 1 << 30;
-/// Bits of a vacant slot that hold a time.
 pub(super) const TIME_MASK: u32 = IN_PLACE - 1;
 
 /// Bytes of a chunk with the infos of its frames.
@@ -57,15 +54,13 @@ const CHUNK_COST: usize = CHUNK_BYTES + CHUNK_FRAMES as usize * size_of::<FrameI
 const FRAME_COST: usize = CHUNK_COST / CHUNK_FRAMES as usize;
 /// Maximum frames by which evictions run ahead.
 const AHEAD_FRAMES: usize = 64;
-/// Maximum units that one call examines before it lets the cache exceed its capacity.
+/// Maximum units examined by one call. Then the cache exceeds its capacity.
 const MAX_STEPS: usize = 1024;
-/// Maximum parked units that one call examines.
 const PARKED_LOOKS: usize = 16;
-/// Maximum units that one call moves from single allocations into frames.
+/// Maximum units moved by one call from single allocations into frames.
 const OVERFLOW_MOVES: usize = 4;
-/// Maximum single units recorded for that. Others stay until they are evicted.
+/// Maximum single units recorded for a move. Others stay until they are evicted.
 const MAX_OVERFLOW: usize = 4096;
-/// Maximum units in the nursery.
 const NURSERY_UNITS: usize = 64;
 
 /// A ticket. After releasing the lock, the caller must defer `passed.fetch_max(ticket)`.
@@ -74,13 +69,12 @@ pub(super) type Ticket = u64;
 #[derive(Clone, Copy, Debug, Default)]
 struct Chunk {
     is_present: bool,
-    /// Its frames are no longer handed out. It is freed with the last reclaimed frame.
+    /// Its frames are no longer handed out. Freed with the last reclaimed frame.
     is_draining: bool,
     /// Frames handed out and not reclaimed.
     used: u32,
 }
 
-/// State behind the lock.
 #[derive(Debug)]
 pub(super) struct Clock {
     capacity: usize,
@@ -98,7 +92,7 @@ pub(super) struct Clock {
     limbo_bytes: usize,
     limbo_single_bytes: usize,
     parked: VecDeque<u32>,
-    /// Single units of a frame's length, allocated although there are chunks. Some may be gone.
+    /// Single units of a frame's length. Some may be gone.
     overflow: VecDeque<u32>,
     ticket: Ticket,
     /// Whether a unit went to limbo under the current ticket.
@@ -139,12 +133,10 @@ impl Clock {
         self.capacity
     }
 
-    /// Returns the bytes in use.
     pub fn usage(&self) -> usize {
         self.chunk_count * CHUNK_COST + self.single_bytes
     }
 
-    /// Registers the slots of a file and returns its number.
     pub fn add_file(&mut self, slots: Arc<[Slot]>) -> u32 {
         if let Some(file) = self.vacant_files.pop() {
             self.files[file as usize] = Some(slots);
@@ -169,7 +161,7 @@ impl Clock {
         self.vacant_files.push(file);
     }
 
-    /// Returns the ticket for all units that went to limbo since the last call, if any did.
+    /// Returns the ticket for units sent to limbo since the last call, if any.
     pub fn take_ticket(&mut self) -> Option<Ticket> {
         std::mem::take(&mut self.is_ticket_due).then(|| {
             self.ticket += 1;
@@ -177,18 +169,18 @@ impl Clock {
         })
     }
 
-    /// Returns whether reclamation lags behind, so that the caller should advance the epoch.
+    /// Reclamation lags behind; the caller should advance the epoch.
     pub fn is_starving(&self) -> bool {
         !self.limbo.is_empty() && self.free.is_empty()
     }
 
-    /// Returns whether caching a unit of this size would evict too many others.
+    /// Caching the unit would evict too many others.
     pub fn is_too_large(&self, len: usize) -> bool {
         len > FRAME_BYTES && single_bytes(len) > self.capacity / 8
     }
 
-    /// Reserves memory for a unit of `len` bytes. The caller owns the returned frame until
-    /// [`Clock::publish`] or [`Clock::discard`], and allocates the memory of a single unit.
+    /// Reserves memory. The caller owns the frame until [`Clock::publish`] or [`Clock::discard`],
+    /// and allocates single units.
     pub fn reserve(&mut self, arena: &Arena, passed: Ticket, len: usize) -> u32 {
         self.collect(arena, passed);
         let is_frame = len > FRAME_BYTES / 2 && len <= FRAME_BYTES;
@@ -226,8 +218,8 @@ impl Clock {
         frame
     }
 
-    /// Puts a filled frame into its unit's slot. If another thread was faster, frees it and returns
-    /// that thread's frame as error.
+    /// Puts a filled frame into its slot. If another thread was faster, frees it and returns that
+    /// thread's frame as error.
     pub fn publish(&mut self, arena: &Arena, file: u32, unit: u32, frame: u32) -> Result<(), u32> {
         let Some(slots) = &self.files[file as usize] else { unreachable!("a file in use") };
         let slot = &slots[unit as usize].frame;
@@ -255,12 +247,11 @@ impl Clock {
         Ok(())
     }
 
-    /// Discards a filled frame that was never published. Readers that have it may still use it.
+    /// Readers that have the frame may still use it.
     pub fn discard(&mut self, frame: u32) {
         self.send_to_limbo(frame);
     }
 
-    /// Sets the capacity and evicts down to it.
     pub fn set_capacity(&mut self, arena: &Arena, passed: Ticket, capacity: usize) {
         self.capacity = capacity;
         self.collect(arena, passed);
@@ -272,7 +263,6 @@ impl Clock {
         {}
     }
 
-    /// Reclaims all units that no reader can see any more.
     pub fn collect(&mut self, arena: &Arena, passed: Ticket) {
         while let Some(&(ticket, frame)) = self.limbo.front() {
             if ticket > passed {
@@ -293,8 +283,7 @@ impl Clock {
         }
     }
 
-    /// Shrinks to the capacity without waiting for a miss, after readers delayed the reclamation.
-    /// Newly evicted memory is freed a little later.
+    /// Shrinks to the capacity after readers delayed the reclamation, without waiting for a miss.
     pub fn shrink(&mut self, arena: &Arena, passed: Ticket) {
         self.collect(arena, passed);
         while self.usage() > self.capacity + self.limbo_single_bytes && self.move_overflow(arena) > 0 {}
@@ -305,20 +294,19 @@ impl Clock {
         }
     }
 
-    /// Returns all frames that were filled and not reclaimed, when no file is left.
+    /// Returns all frames that were filled and not reclaimed. No file is left.
     pub fn take_unreclaimed(&mut self) -> Vec<u32> {
         let limbo = std::mem::take(&mut self.limbo).into_iter().map(|(_, frame)| frame);
         limbo.chain(std::mem::take(&mut self.parked)).collect()
     }
 
-    /// Returns the bytes available without more evictions, once the epoch has passed.
+    /// Bytes available without more evictions, once the epoch has passed.
     fn available(&self) -> isize {
         signed(self.capacity) + signed(self.limbo_bytes + self.free.len() * FRAME_COST) - signed(self.usage())
     }
 
-    /// Moves units into free frames that were allocated singly because readers delayed the
-    /// reclamation of frames. So the cache shrinks to its capacity without losing them. Returns the
-    /// number of examined units.
+    /// Moves singly allocated units of a frame's length into free frames, to shrink without losing
+    /// them. Returns the number of examined units.
     fn move_overflow(&mut self, arena: &Arena) -> usize {
         let mut looks = 0;
         while looks < OVERFLOW_MOVES
@@ -329,8 +317,7 @@ impl Clock {
             looks += 1;
             let FrameInfo { file, unit, queue, has_fallen, .. } = *self.lists.info(single);
             let len = match queue {
-                // It is gone. If its number belongs to another unit by now, that one may be moved
-                // instead.
+                // It is gone. If its number has another unit by now, that one may be moved instead.
                 Queue::None => continue,
                 // SAFETY: frames in a queue are filled and not reclaimed.
                 _ => unsafe { Trailer::bytes(arena.trailer(single)) }.len(),
@@ -340,8 +327,8 @@ impl Clock {
             }
             let Some(slots) = self.files[file as usize].as_ref() else { unreachable!("a file in use") };
             let frame = self.free.pop().expect("there is more than one");
-            // SAFETY: the frame is free, hence ours. The source is in a queue, and cannot be
-            // reclaimed while we hold the lock.
+            // SAFETY: the frame is free, hence ours. The source is in a queue, and is not reclaimed
+            // while we hold the lock.
             unsafe {
                 let source = arena.trailer(single);
                 arena.fill_frame(frame, Trailer::bytes(source), 0);
@@ -384,9 +371,9 @@ impl Clock {
         self.free.extend((first..first + CHUNK_FRAMES).rev());
     }
 
-    /// Evicts until `available` bytes are available, or `steps` units were examined.
+    /// Stops early after examining `steps` units.
     fn evict_until(&mut self, arena: &Arena, available: isize, steps: usize) {
-        // If all hot units are in use, cold ones are evicted first even if there are few.
+        // If all hot units are in use, evict cold ones even if there are few.
         let mut hot_looks = (steps / 4).max(1);
         for _ in 0..steps {
             if self.available() >= available {
@@ -418,8 +405,7 @@ impl Clock {
     fn look_at_cold(&mut self, arena: &Arena, frame: u32) {
         // SAFETY: frames in a queue are filled and not reclaimed.
         let (trailer, heat): (&Trailer, &Heat) = unsafe { (arena.trailer(frame).as_ref(), arena.heat(frame)) };
-        // A pinned unit goes round the cold queue. Use by the scan that loaded it must not make it
-        // hot.
+        // A pinned unit goes round, since use by the scan that loaded it must not make it hot.
         let is_touched = heat.get() == heat::TOUCHED;
         if is_touched || trailer.is_pinned() {
             heat.set(heat::COOL);
@@ -430,14 +416,13 @@ impl Clock {
         }
     }
 
-    /// Removes a unit from its slot.
     fn evict(&mut self, frame: u32) {
         let FrameInfo { file, unit, has_fallen, .. } = *self.lists.info(frame);
         self.evictions = (self.evictions + 1) & TIME_MASK;
         self.evictions = self.evictions.max(1);
         self.evicted += 1;
         if let Some(slots) = &self.files[file as usize] {
-            // Release: the ticket's closure, deferred later, is ordered after it; see `passed`.
+            // Release: ordered before the ticket's closure, which is deferred later; see `passed`.
             slots[unit as usize].frame.store(VACANT | if has_fallen { 0 } else { self.evictions }, Ordering::Release);
         }
         self.lists.unlink(frame);
@@ -463,13 +448,11 @@ impl Clock {
         }
     }
 
-    /// Frees an unreachable frame: the epoch has passed and it is not pinned, or it was never
-    /// published.
+    /// Frees a frame that was never published, or whose epoch has passed and that is not pinned.
     fn release(&mut self, arena: &Arena, frame: u32) {
         if frame & SINGLE_BIT != 0 {
             self.single_bytes -= self.lists.info(frame).cost as usize;
             *self.lists.info(frame) = FrameInfo::VACANT;
-            // SAFETY: see above.
             unsafe { arena.release_single(frame) };
             self.vacant_singles.push(frame);
             return;
@@ -485,7 +468,7 @@ impl Clock {
         }
     }
 
-    /// Starts to free the chunk with the fewest units; `false` if there is none.
+    /// Frees the chunk with the fewest units, once they are reclaimed. `false` if there is none.
     fn drain_one_chunk(&mut self, arena: &Arena) -> bool {
         let candidates = self.chunks.iter().enumerate().filter(|(_, chunk)| chunk.is_present && !chunk.is_draining);
         let Some(at) = candidates.min_by_key(|(_, chunk)| chunk.used).map(|(at, _)| at as u32) else { return false };
@@ -511,7 +494,6 @@ impl Clock {
         self.draining -= 1;
     }
 
-    /// Moves the oldest units of an overlong nursery to the cold queue.
     fn age_nursery(&mut self, arena: &Arena) {
         let all = self.lists.count(Queue::Nursery) + self.lists.count(Queue::Cold) + self.lists.count(Queue::Hot);
         let most = NURSERY_UNITS.min(all / 32);
@@ -524,7 +506,7 @@ impl Clock {
     }
 }
 
-/// Returns the bytes of a single unit with its entry in the table and its info.
+/// Bytes of a single unit with its table entry and info.
 fn single_cost(len: usize) -> usize {
     single_bytes(len) + size_of::<FrameInfo>() + size_of::<usize>()
 }

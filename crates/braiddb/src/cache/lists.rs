@@ -1,6 +1,5 @@
 //! The three eviction queues: linked lists through one table of frames.
 
-/// End of a list.
 const NONE: u32 = u32::MAX;
 
 /// A queue, from the newest unit to the oldest.
@@ -8,20 +7,15 @@ const NONE: u32 = u32::MAX;
 pub(super) enum Queue {
     /// No queue: free, being filled, or waiting for reclamation.
     None,
-    /// Just loaded.
     Nursery,
     /// Loaded, not used again yet.
     Cold,
-    /// Used again later.
     Hot,
 }
 
-/// State of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameInfo {
-    /// File of its unit.
     pub file: u32,
-    /// Number of the unit.
     pub unit: u32,
     /// Bytes that it counts.
     pub cost: u32,
@@ -33,7 +27,6 @@ pub(super) struct FrameInfo {
 }
 
 impl FrameInfo {
-    /// A frame in no queue.
     pub const VACANT: FrameInfo =
         FrameInfo { file: NONE, unit: 0, cost: 0, queue: Queue::None, has_fallen: false, newer: NONE, older: NONE };
 }
@@ -48,7 +41,7 @@ struct List {
 
 const EMPTY: List = List { newest: NONE, oldest: NONE, count: 0, bytes: 0 };
 
-/// The frames of chunks and the single units, in a table each, and the queues.
+/// Frames of chunks and single units, in a table each, and the queues.
 #[derive(Debug)]
 pub(super) struct Lists {
     frames: Vec<FrameInfo>,
@@ -58,12 +51,11 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// `single_bit` marks the numbers of single units.
     pub fn new(single_bit: u32) -> Lists {
         Lists { frames: Vec::new(), singles: Vec::new(), single_bit, queues: [EMPTY; 3] }
     }
 
-    /// Returns the state of a frame. Panics before [`Lists::admit`] was called for it.
+    /// Panics before [`Lists::admit`] was called for the frame.
     pub fn info(&mut self, frame: u32) -> &mut FrameInfo {
         match frame & self.single_bit {
             0 => &mut self.frames[frame as usize],
@@ -71,7 +63,6 @@ impl Lists {
         }
     }
 
-    /// Grows the tables for frame numbers up to this one.
     pub fn admit(&mut self, frame: u32) {
         let (table, index) = match frame & self.single_bit {
             0 => (&mut self.frames, frame as usize),
@@ -82,28 +73,24 @@ impl Lists {
         }
     }
 
-    /// Returns the size of the table of single units.
     pub fn singles(&self) -> usize {
         self.singles.len()
     }
 
-    /// Returns the number of units in a queue.
     pub fn count(&self, queue: Queue) -> usize {
         index(queue).map_or(0, |at| self.queues[at].count)
     }
 
-    /// Returns the bytes of the units in a queue.
     pub fn bytes(&self, queue: Queue) -> usize {
         index(queue).map_or(0, |at| self.queues[at].bytes)
     }
 
-    /// Returns the oldest unit of a queue.
     pub fn oldest(&self, queue: Queue) -> Option<u32> {
         let frame = self.queues[index(queue)?].oldest;
         (frame != NONE).then_some(frame)
     }
 
-    /// Adds a frame that is in no queue to one, as the newest.
+    /// The frame must be in no queue.
     pub fn push(&mut self, frame: u32, queue: Queue) {
         let Some(at) = index(queue) else { return };
         let newest = self.queues[at].newest;
@@ -122,7 +109,6 @@ impl Lists {
         list.bytes += cost;
     }
 
-    /// Removes a frame from its queue, if it is in one.
     pub fn unlink(&mut self, frame: u32) {
         let info = self.info(frame);
         let FrameInfo { queue, newer, older, cost, .. } = *info;
@@ -141,7 +127,7 @@ impl Lists {
         list.bytes -= cost as usize;
     }
 
-    /// Moves a frame to the newest end of a queue.
+    /// To the newest end.
     pub fn shift(&mut self, frame: u32, queue: Queue) {
         self.unlink(frame);
         self.push(frame, queue);

@@ -1,10 +1,9 @@
 //! Mapped files, whose units are read in place: one of the islands of unsafe.
 //!
-//! A unit of a mapped file needs no frame; its bytes are readable as long as the map. So the map is
-//! unmapped only when no reader can use it: the owner drops it through the epoch collector, which
-//! waits for all guards, and readers that need bytes for longer hold the map itself. To avoid one
-//! contended counter for each file, a map has several **holders**, and a reader increments that of
-//! its thread.
+//! A unit of a mapped file needs no frame; its bytes are readable as long as the map. The owner
+//! drops the map through the epoch collector, which waits for all guards. Readers that need bytes
+//! for longer hold the map itself, by one of several **holders** with separate counters, to avoid
+//! contention.
 
 use super::{
     arena::{Hint, Pin},
@@ -14,18 +13,16 @@ use crate::platform::{Disposal, ReadMapping};
 use crossbeam_epoch::Guard;
 use std::{fmt, ops::Deref, ops::Range, ptr::NonNull, sync::Arc};
 
-/// Holders of a map.
 const HOLDERS: usize = 8;
 
-/// A reference-counted owner of a map, on its own cache lines.
+/// On its own cache lines.
 #[repr(align(128))]
 struct Holder {
     mapping: Arc<Mapping>,
 }
 
-/// The map. Any reader may be the last to drop it, so unmapping is left to `disposal`.
+/// Any reader may be the last to drop the map, so unmapping is left to `disposal`.
 struct Mapping {
-    /// Present until drop.
     map: Option<ReadMapping>,
     disposal: Arc<Disposal>,
 }
@@ -67,8 +64,8 @@ impl MappedFile {
     #[inline]
     pub fn get<'g>(&self, range: Range<u64>, _guard: &'g Guard) -> Option<&'g [u8]> {
         let bytes = self.part(range)?;
-        // SAFETY: the map exists as long as `self`, and as long as the guard, since only the
-        // collector drops it.
+        // SAFETY: the map exists as long as `self`, and as long as the guard, since the collector
+        // drops it.
         Some(unsafe { bytes.as_ref() })
     }
 
@@ -88,22 +85,18 @@ impl MappedFile {
         Some(PinnedUnit { bytes, _keeper: Keeper::Mapped { _holder: holder } })
     }
 
-    /// Returns its length in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// See [`ReadMapping::is_in_memory`].
     pub fn is_in_memory(&self, range: Range<u64>) -> bool {
         self.holders[0].mapping.map().is_in_memory(clamp(range))
     }
 
-    /// See [`ReadMapping::populate`].
     pub fn populate(&self, range: Range<u64>) -> bool {
         self.holders[0].mapping.map().populate(clamp(range))
     }
 
-    /// Returns a hint for a unit that ends at `end`.
     #[inline]
     pub fn hint(&self, end: u64) -> Hint {
         let start = self.bytes.cast::<u8>().addr().get();
@@ -144,25 +137,23 @@ impl fmt::Debug for MappedFile {
     }
 }
 
-/// A unit that stays in memory while this handle lives, even after cache and file are gone.
+/// A unit that stays in memory even after cache and file are gone.
 pub struct PinnedUnit {
     bytes: NonNull<[u8]>,
     _keeper: Keeper,
 }
 
-/// Owner of the bytes.
 enum Keeper {
     Cached { _pin: Pin },
     Mapped { _holder: Arc<Holder> },
 }
 
-// SAFETY: the bytes do not change while the keeper lives, which is both.
+// SAFETY: the keeper is both, and keeps the bytes unchanged.
 unsafe impl Send for PinnedUnit {}
 // SAFETY: as above.
 unsafe impl Sync for PinnedUnit {}
 
 impl PinnedUnit {
-    /// Makes a handle for a unit of the cache.
     #[inline]
     pub(super) fn cached(pin: Pin) -> PinnedUnit {
         PinnedUnit { bytes: NonNull::from(pin.bytes()), _keeper: Keeper::Cached { _pin: pin } }

@@ -1,16 +1,15 @@
 //! Queue of memory ranges to prefetch little by little.
 //!
-//! A processor has only a few outstanding requests for lines. A hundred requests at once stall
-//! until there is room; a few for each row overlap with the work.
+//! A processor has few outstanding line requests. A hundred at once stall it; a few for each row
+//! overlap with the work.
 
 use super::{Ahead, arena::LINE_BYTES};
 use std::ops::Range;
 
-/// Maximum ranges in the queue. Further ranges are prefetched at once.
+/// Maximum ranges. Further ones are prefetched at once.
 const RANGES: usize = 4;
 
-/// Address ranges, prefetched in order. They are never accessed otherwise, so any address is
-/// allowed. [`PrefetchQueue::prefetch_all`] takes time linear in their length.
+/// Address ranges, prefetched in order. Any address is allowed.
 #[derive(Debug, Default)]
 pub struct PrefetchQueue {
     ranges: [Range<usize>; RANGES],
@@ -19,7 +18,6 @@ pub struct PrefetchQueue {
 }
 
 impl PrefetchQueue {
-    /// Appends a range, or prefetches it now if the queue is full.
     #[inline]
     pub fn add(&mut self, range: Range<usize>) {
         if range.is_empty() {
@@ -48,7 +46,6 @@ impl PrefetchQueue {
         }
     }
 
-    /// Prefetches everything left.
     #[inline]
     pub fn prefetch_all(&mut self) {
         while self.at != self.end {
@@ -57,7 +54,6 @@ impl PrefetchQueue {
         }
     }
 
-    /// Moves to the next range, if any.
     #[inline]
     fn pass(&mut self) {
         self.at += 1;
@@ -71,7 +67,6 @@ impl PrefetchQueue {
         self.at == self.end
     }
 
-    /// Returns the bytes left to prefetch.
     #[cfg(test)]
     pub fn bytes_left(&self) -> usize {
         self.ranges[self.at as usize..self.end as usize].iter().map(|range| range.end.saturating_sub(range.start)).sum()

@@ -17,7 +17,7 @@ thread_local! {
 #[repr(align(128))]
 struct Shard(AtomicU64);
 
-/// Returns the calling thread's shard, less than [`SHARDS`].
+/// Shard of the calling thread.
 #[inline]
 pub(super) fn shard() -> usize {
     let mut shard = SHARD.get();
@@ -28,13 +28,13 @@ pub(super) fn shard() -> usize {
     shard % SHARDS
 }
 
-/// A counter with one shard for each thread. Exact while at most [`SHARDS`] threads ever ran;
-/// otherwise two threads of one shard may lose counts.
+/// Exact while at most [`SHARDS`] threads ever ran; otherwise two threads of one shard may lose
+/// counts.
 #[derive(Debug, Default)]
 pub(super) struct StripedCounter([Shard; SHARDS]);
 
 impl StripedCounter {
-    /// Adds one. A load and a store instead of an atomic addition, since every hit calls it.
+    /// A load and a store instead of an atomic addition, since every hit calls it.
     #[inline]
     pub fn add_one(&self) {
         let count = &self.0[shard()].0;

@@ -36,8 +36,7 @@ fn touch(slots: &CacheSlots, unit: u32) -> bool {
     is_hit
 }
 
-/// Advances the epoch until evicted units can be reclaimed. Other tests of the process may hold
-/// guards, so this waits for the condition itself.
+/// Waits for the condition itself, since other tests of the process may hold guards.
 fn settle(is_done: impl Fn() -> bool) {
     let clock = SystemRuntime::new();
     let start = clock.monotonic_ns();
@@ -155,8 +154,8 @@ fn a_scan_does_not_flush_the_hot_set() {
     assert!(hits as f64 > 0.95 * f64::from(hot), "{hits} of {hot} hot units were left");
 }
 
-/// Formerly hot units fell and were evicted. When the scan reached them, their ghosts made them hot
-/// again. Another unit fell for each, until the hot set was evicted.
+/// Formerly hot units left ghosts, so a scan made them hot again, and another unit fell for each,
+/// until the hot set was evicted.
 #[test]
 fn a_scan_over_what_was_hot_before_does_not_flush_the_hot_set() {
     let units = 2000u32;
@@ -169,8 +168,7 @@ fn a_scan_over_what_was_hot_before_does_not_flush_the_hot_set() {
     let hot = units / 2;
     let read_hot = || (0..hot).filter(|&unit| touch(&slots, unit)).count();
     while read_hot() < hot as usize {}
-    // Touches in the nursery do not count: the last loaded units leave it before they are read
-    // again.
+    // Touches in the nursery do not count, so first push these units out of it.
     (5 * units..5 * units + 100).for_each(|unit| assert!(!touch(&slots, unit)));
     read_hot();
     for scan in 1..=3 {
@@ -194,7 +192,7 @@ fn a_working_set_larger_than_the_cold_part_is_recognised() {
         touch(&slots, 5000 + (splitmix(&mut random) % 1500) as u32);
     }
     // Then half of all accesses go to a set of 60 % of the cache, half to units that never come
-    // back. Units of the set are seldom read again while cold, so only their ghosts reveal them.
+    // back. Only ghosts reveal the set, since its units are seldom read twice while cold.
     let mut round = |accesses: u32| {
         let mut hits = 0;
         for _ in 0..accesses {
@@ -333,8 +331,7 @@ fn stress(capacity: usize, unit_len: impl Fn(u32) -> usize + Sync, rounds: u64) 
     stats.evictions
 }
 
-/// If other tests of the process hold guards all the time, nothing is evicted and the cache
-/// overshoots.
+/// While other tests of the process hold guards, nothing is evicted.
 fn stress_until_evicted(capacity: usize, unit_len: impl Fn(u32) -> usize + Sync, rounds: u64) {
     assert!((0..50).any(|_| stress(capacity, &unit_len, rounds) > 0), "nothing was ever evicted");
 }

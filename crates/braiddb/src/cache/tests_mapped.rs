@@ -11,7 +11,6 @@ fn mapped() -> (MappedFile, Weak<[u8]>) {
     (MappedFile::new(ReadMapping::of_copy(bytes), &Arc::default()), weak)
 }
 
-/// Other tests of the process may hold guards, so this waits for the condition itself.
 fn wait_until_gone(weak: &Weak<[u8]>) {
     let clock = SystemRuntime::new();
     while weak.strong_count() > 0 {
@@ -68,7 +67,7 @@ fn a_guard_keeps_the_map_after_the_file_is_gone() {
     wait_until_gone(&weak);
 }
 
-/// The last owner of a map may be a reader or the thread that runs the epoch collector.
+/// The last owner of a map may be a reader or the collector's thread.
 #[test]
 fn a_map_is_undone_by_who_has_the_time() {
     for is_pinned in [false, true] {
