@@ -4,7 +4,6 @@ use crate::base::FileId;
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 
-/// Incremental XXH3.
 pub struct Checksummer(XxHash3_64);
 
 impl Checksummer {
@@ -16,20 +15,19 @@ impl Checksummer {
         self.0.write(bytes);
     }
 
-    /// Returns the checksum of all bytes added so far.
     pub fn finish(&self) -> u64 {
         self.0.finish()
     }
 }
 
-/// Returns the checksum of the unit at `offset` of file `file_id`. Both are mixed in, so a
-/// misplaced unit or one of another file does not match.
+/// Checksum of the unit at `offset` of file `file_id`. Both are mixed in, so a misplaced or foreign
+/// unit does not match.
 pub fn checksum(file_id: FileId, offset: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(file_id ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15), bytes)
 }
 
-/// Returns the length of the shortest prefix of `bytes`, of at least `least` bytes, with checksum
-/// `sum`. For units whose length was lost. Takes linear time.
+/// Returns the length of the shortest prefix of at least `least` bytes with checksum `sum`, for
+/// units whose length was lost. Takes linear time.
 pub fn length_with_checksum(file_id: FileId, offset: u64, bytes: &[u8], least: usize, sum: u64) -> Option<usize> {
     let mut hasher = XxHash3_64::with_seed(file_id ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let (front, rest) = bytes.split_at_checked(least)?;
@@ -44,7 +42,7 @@ pub fn length_with_checksum(file_id: FileId, offset: u64, bytes: &[u8], least: u
     Some(least + found + 1)
 }
 
-/// Hashes a key. The low byte is the key's tag in a view.
+/// Hash of a key. The low byte is its tag in a view.
 #[inline]
 pub fn hash64(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
@@ -54,10 +52,10 @@ pub fn hash64(bytes: &[u8]) -> u64 {
 /// 15, or more than 28.
 ///
 /// The key was usually just written word by word and copied behind a prefix. A load that spans two
-/// recent stores cannot be forwarded from the store buffer: it waits until both stores, and all
-/// earlier ones, reach the cache. Each get would then wait for the cache misses of the previous
-/// get. So `rest` is loaded in the words in which it was probably stored, and the words are shifted
-/// together in registers.
+/// recent stores cannot be forwarded from the store buffer; it waits until all earlier stores reach
+/// the cache. So each get would wait for the cache misses of the previous one. Here `rest` is
+/// loaded in the words in which it was probably stored, and the words are shifted together in
+/// registers.
 #[inline(always)]
 pub fn hash64_of_words(prefix: [u8; 4], rest: &[u8]) -> Option<u64> {
     // The most common key length first.
@@ -82,8 +80,8 @@ pub fn hash64_of_words(prefix: [u8; 4], rest: &[u8]) -> Option<u64> {
     }
 }
 
-/// XXH3 for 17 to 32 bytes, which reads only the first and the last 16. `second` is the word that
-/// follows the prefix and 4 bytes of `rest`.
+/// XXH3 for 17 to 32 bytes, which reads the first and last 16. `second` follows the prefix and 4
+/// bytes of `rest`.
 #[inline(always)]
 fn hash_of_long(prefix: [u8; 4], len: usize, (first, second): (u64, u64), (before_last, last): (u64, u64)) -> u64 {
     let start = u64::from(u32::from_le_bytes(prefix)) | first << 32;

@@ -2,7 +2,7 @@
 
 use crate::base::{Error, Result};
 
-/// Compression of a block or log record. The numbers are part of the file formats.
+/// Compression method. The numbers are part of the file formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Compression {
@@ -11,13 +11,13 @@ pub enum Compression {
     /// LZ4, block format.
     #[default]
     Lz4 = 1,
-    /// Zstandard, level 3. Needs the library's feature `zstd` (on by default). A build without it
-    /// refuses the option, and writes LZ4 to existing trees that use Zstandard.
+    /// Zstandard, level 3. Needs the feature `zstd` (on by default). Builds without it refuse the
+    /// option, and write LZ4 to existing trees that use Zstandard.
     Zstd = 2,
 }
 
 impl Compression {
-    /// Returns `InvalidArgument` for a method that this build does not support.
+    /// Fails with `InvalidArgument` if this build lacks the method.
     pub(crate) fn check(self) -> Result<()> {
         if !self.is_readable() {
             let reason = "this build of the library has no Zstandard: choose LZ4, or build it with the feature `zstd`";
@@ -26,17 +26,15 @@ impl Compression {
         Ok(())
     }
 
-    /// Returns the method that this build writes instead: LZ4 for Zstandard without the feature.
+    /// Returns the method, or LZ4 if this build lacks it.
     pub(crate) fn or_what_there_is(self) -> Compression {
         if self.is_readable() { self } else { Compression::Lz4 }
     }
 
-    /// Returns whether this build can decompress it.
     pub(crate) fn is_readable(self) -> bool {
         self != Compression::Zstd || cfg!(feature = "zstd")
     }
 
-    /// Decodes the method from its byte in a file.
     pub fn from_byte(byte: u8) -> Option<Compression> {
         Some(match byte {
             0 => Compression::None,
@@ -47,8 +45,7 @@ impl Compression {
     }
 }
 
-/// Compresses `bytes`. `None` if that saves less than an eighth; the caller then stores them
-/// uncompressed.
+/// `None` if compression saves less than an eighth.
 pub fn compress(method: Compression, bytes: &[u8]) -> Option<Vec<u8>> {
     let packed = match method {
         Compression::None => return None,
@@ -68,8 +65,7 @@ pub fn decompress(method: Compression, packed: &[u8], len: usize) -> Option<Vec<
     decompress_into(method, packed, len, &mut bytes).then_some(bytes)
 }
 
-/// Decompresses into exactly `len` bytes and replaces the contents of `out`, to reuse its memory.
-/// Returns `false` if `packed` is invalid. The caller must bound `len`.
+/// As [`decompress`], but replaces the contents of `out` and returns `false` for invalid input.
 pub fn decompress_into(method: Compression, packed: &[u8], len: usize, out: &mut Vec<u8>) -> bool {
     out.resize(len, 0);
     let unpacked = match method {

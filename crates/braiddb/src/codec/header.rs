@@ -15,17 +15,16 @@ use super::{ByteReader, checksum};
 use crate::base::{Error, FileId, Result};
 use std::path::Path;
 
-/// Length of a file header in bytes.
 pub const FILE_HEADER_LEN: usize = 64;
 
-/// Format version that this build writes. It reads all earlier versions and refuses later ones.
+/// Format version of this build. It reads earlier versions and refuses later ones.
 ///
 /// 1. The first.
 /// 2. Entries of kind 4: merge operands. A reader of version 1 would return operands as values.
 /// 3. Entries of kinds 5 and 6: values with an expiry time, and streams.
 pub const FORMAT_VERSION: u32 = 3;
 
-/// Dump version that this build writes. Dumps describe contents, not files, so their versions count
+/// Dump version of this build. Dumps describe contents, not files, so their versions count
 /// separately.
 ///
 /// 1. The first.
@@ -34,11 +33,9 @@ pub const DUMP_VERSION: u32 = 1;
 /// Required feature of runs: zeros may lie between data blocks; the index has their lengths.
 pub const PADDED_BLOCKS: u64 = 1;
 
-/// Required feature of runs: entries have no sequence numbers of their own. The manifest has one
-/// number for all of them.
+/// Required feature of runs: the manifest has one sequence number for all entries, the file none.
 pub const GIVEN_SEQUENCE: u64 = 2;
 
-/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A log segment. Numbers: start LSN, epoch.
@@ -74,7 +71,6 @@ impl FileKind {
         FileKind::Reserve,
     ];
 
-    /// Returns the first eight bytes of files of this kind.
     pub fn magic(self) -> &'static [u8; 8] {
         match self {
             FileKind::Wal => b"BRAIDWAL",
@@ -89,7 +85,7 @@ impl FileKind {
         }
     }
 
-    /// Returns the required feature bits that this build supports.
+    /// Required feature bits that this build supports.
     fn known_features(self) -> u64 {
         match self {
             FileKind::Run => PADDED_BLOCKS | GIVEN_SEQUENCE,
@@ -97,39 +93,33 @@ impl FileKind {
         }
     }
 
-    /// Returns the version that this build writes, which is also the latest that it reads.
+    /// Version that this build writes, also the latest that it reads.
     pub fn version(self) -> u32 {
         if self == FileKind::Dump { DUMP_VERSION } else { FORMAT_VERSION }
     }
 
-    /// Returns the kind with this magic.
     pub fn of_magic(bytes: &[u8]) -> Option<FileKind> {
         FileKind::ALL.into_iter().find(|kind| bytes.starts_with(kind.magic()))
     }
 }
 
-/// A decoded file header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileHeader {
     pub kind: FileKind,
-    /// Format version of the writer.
     pub version: u32,
-    /// Feature bits that a reader must support.
+    /// A reader must support these.
     pub required_features: u64,
-    /// Feature bits that a reader may ignore.
+    /// A reader may ignore these.
     pub optional_features: u64,
     pub file_id: FileId,
-    /// Two numbers whose meaning depends on the kind.
     pub numbers: [u64; 2],
 }
 
 impl FileHeader {
-    /// Makes a header of the current version.
     pub fn new(kind: FileKind, file_id: FileId, numbers: [u64; 2]) -> FileHeader {
         FileHeader { kind, version: kind.version(), required_features: 0, optional_features: 0, file_id, numbers }
     }
 
-    /// Sets the required features.
     pub fn requiring(self, required_features: u64) -> FileHeader {
         FileHeader { required_features, ..self }
     }
@@ -148,7 +138,7 @@ impl FileHeader {
         out
     }
 
-    /// Decodes the header of a file of this kind. `path` and `offset` are for the error.
+    /// `path` and `offset` are for the error.
     pub fn decode(kind: FileKind, bytes: &[u8], path: &Path, offset: u64) -> Result<FileHeader> {
         let bad = |detail: &str| Error::corruption(path, offset, detail);
         let bytes = bytes.get(..FILE_HEADER_LEN).ok_or_else(|| bad("the file header is cut short"))?;
@@ -177,8 +167,8 @@ impl FileHeader {
         Ok(FileHeader { kind, version, required_features, optional_features, file_id, numbers })
     }
 
-    /// As [`FileHeader::decode`], but repairs one damaged byte: only one value of it matches the
-    /// checksum. Also returns the position of that byte.
+    /// As [`FileHeader::decode`], but repairs one damaged byte and returns its position. Only one
+    /// value of it matches the checksum.
     pub fn decode_repaired(
         kind: FileKind,
         bytes: &[u8],
@@ -196,8 +186,8 @@ impl FileHeader {
     }
 }
 
-/// Finds a one-byte change that makes `is_whole` true, applies it, and returns its position. `None`
-/// if there is none or `bytes` are whole already.
+/// Finds and applies a one-byte change that makes `is_whole` true. Returns its position; `None` if
+/// there is none or it is true already.
 pub fn repair_byte<const LEN: usize>(bytes: &mut [u8; LEN], is_whole: impl Fn(&[u8; LEN]) -> bool) -> Option<usize> {
     if is_whole(bytes) {
         return None;

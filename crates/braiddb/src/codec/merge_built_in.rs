@@ -31,7 +31,7 @@ struct Union;
 struct JsonMergePatch;
 
 impl MergeFunctions {
-    /// Returns the built-in functions. Their numbers are part of the format and never change.
+    /// The numbers of these functions are part of the format and never change.
     pub fn built_in() -> MergeFunctions {
         let functions = MergeFunctions::default();
         functions.add_eager(1, "add", Arc::new(Add));
@@ -145,8 +145,8 @@ mod json {
     use super::{Applied, JsonMergePatch, MergeFunction};
     use serde_json::{Map, Value};
 
-    /// Applies a patch as in RFC 7396, section 2. `keeps_nulls` is set when two patches are
-    /// combined: a null must still remove a member of the value later.
+    /// RFC 7396, section 2. `keeps_nulls` when two patches are combined: a null must still remove a
+    /// member later.
     fn patched(target: Value, patch: Value, keeps_nulls: bool) -> Value {
         let Value::Object(patch) = patch else { return patch };
         let mut members = match target {
@@ -178,9 +178,9 @@ mod json {
             parse(operand).map(|_| ())
         }
 
-        /// Combines two patches only if each object in `later` meets an object or nothing in
-        /// `earlier`. Otherwise `earlier` replaces a member of the value by a scalar, and the
-        /// combination would merge the object of `later` with the old member instead.
+        /// Only if each object in `later` meets an object or nothing in `earlier`. Otherwise
+        /// `earlier` replaces the old member by a scalar, and the combination would merge `later`
+        /// with the old member.
         fn combine(&self, _: &[u8], earlier: &[u8], later: &[u8]) -> Option<Vec<u8>> {
             let (earlier, later) = (parse(earlier).ok()?, parse(later).ok()?);
             if !later.is_object() {

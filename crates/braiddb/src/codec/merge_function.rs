@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-/// Lowest number of an application's function. Numbers below are reserved for built-in functions.
+/// Lowest number of an application's function. Lower numbers are for built-in functions.
 pub const FIRST_OWN_FUNCTION: u64 = 64;
 
 /// Function that applies a merge operand to a value.
@@ -19,20 +19,19 @@ pub const FIRST_OWN_FUNCTION: u64 = 64;
 /// Reads, flushes and compactions call it on any thread, perhaps with locks held. It must depend
 /// only on its arguments and must not call the database.
 pub trait MergeFunction: Send + Sync + Debug + 'static {
-    /// Returns the new value of `key` from its old `value` (`None` if absent) and one operand.
-    /// Reads of the key return an error; the operand is kept.
+    /// Returns the new value of `key` from its old `value` (`None` if absent) and one operand. On
+    /// an error, reads of the key fail and the operand is kept.
     fn apply(&self, key: &[u8], value: Option<&[u8]>, operand: &[u8]) -> std::result::Result<Vec<u8>, String>;
 
-    /// Checks an operand when a merge is requested, before anything is written. An error describes
-    /// valid operands; the merge then fails with [`Error::InvalidArgument`]. The default accepts
-    /// all operands.
+    /// Checks an operand before it is written. An error describes valid operands; the merge fails
+    /// with [`Error::InvalidArgument`]. The default accepts all operands.
     fn check_operand(&self, operand: &[u8]) -> std::result::Result<(), String> {
         let _ = operand;
         Ok(())
     }
 
-    /// Returns one operand that replaces `earlier` followed by `later`, to save space and time. It
-    /// must give the same result on every value. `None` if there is no such operand.
+    /// Returns one operand with the effect of `earlier` followed by `later` on every value, to save
+    /// space and time. `None` if there is none.
     fn combine(&self, key: &[u8], earlier: &[u8], later: &[u8]) -> Option<Vec<u8>> {
         let _ = (key, earlier, later);
         None
@@ -44,8 +43,7 @@ struct Known {
     name: String,
     /// `None` if the application has not registered it.
     function: Option<Arc<dyn MergeFunction>>,
-    /// Commits may apply it at once if they have the base value: it is fast and its results are
-    /// small.
+    /// Fast and with small results: commits apply it at once if they have the base value.
     is_eager: bool,
 }
 
@@ -55,19 +53,17 @@ struct Table {
     numbers: BTreeMap<String, u64>,
 }
 
-/// Merge functions of a database, by number.
 #[derive(Debug, Default)]
 pub struct MergeFunctions {
     table: RwLock<Table>,
 }
 
 impl MergeFunctions {
-    /// Adds a function that commits apply at once.
     pub fn add_eager(&self, number: u64, name: &str, function: Arc<dyn MergeFunction>) {
         self.add_known(number, Known { name: name.to_owned(), function: Some(function), is_eager: true });
     }
 
-    /// Adds a function; `None` if only its name is known.
+    /// `None` if only the name is known.
     pub fn add(&self, number: u64, name: &str, function: Option<Arc<dyn MergeFunction>>) {
         self.add_known(number, Known { name: name.to_owned(), function, is_eager: false });
     }
@@ -78,14 +74,13 @@ impl MergeFunctions {
         table.by_number.insert(number, Arc::new(known));
     }
 
-    /// Returns the function's number and whether it is registered.
+    /// Returns the number, and whether the function is registered.
     pub fn number(&self, name: &str) -> Option<(u64, bool)> {
         let table = self.table.read();
         let number = *table.numbers.get(name)?;
         Some((number, table.by_number.get(&number).is_some_and(|known| known.function.is_some())))
     }
 
-    /// Returns the number for the next function of the application.
     pub fn next_number(&self) -> u64 {
         self.table
             .read()
@@ -105,13 +100,13 @@ impl MergeFunctions {
         known.unwrap_or_else(|| Arc::new(unknown()))
     }
 
-    /// Returns whether commits may apply all of these operands at once.
+    /// Whether commits may apply all of these operands at once.
     pub fn are_eager(&self, operands: &Operands<'_>) -> bool {
         let table = self.table.read();
         operands.iter().all(|operand| table.by_number.get(&operand.function).is_some_and(|known| known.is_eager))
     }
 
-    /// Checks an operand with its function. Accepts all operands of an unregistered function.
+    /// Accepts all operands of an unregistered function.
     pub fn check(&self, number: u64, operand: &[u8]) -> Result<()> {
         let known = self.known(number);
         let Some(function) = &known.function else { return Ok(()) };
@@ -122,12 +117,11 @@ impl MergeFunctions {
         })
     }
 
-    /// Returns whether all functions of these operands are registered.
     pub fn can_apply(&self, operands: &Operands<'_>) -> bool {
         operands.iter().all(|operand| self.known(operand.function).function.is_some())
     }
 
-    /// Applies `operands` to a value. `key` is the user key.
+    /// `key` is the user key.
     pub fn apply(&self, key: &[u8], value: Option<&[u8]>, operands: &Operands<'_>) -> Result<Vec<u8>> {
         let mut owned: Option<Vec<u8>> = None;
         for Operand { function, bytes } in operands.iter() {
@@ -175,8 +169,7 @@ impl MergeFunctions {
         encode_operands(operands.base, operands.reach, operands_left)
     }
 
-    /// Returns the value if the operands include their base; `None` if the base is in an older
-    /// entry.
+    /// Returns the value; `None` if the base is in an older entry.
     pub fn finish(&self, key: &[u8], operands: &Operands<'_>) -> Option<Result<Vec<u8>>> {
         match operands.base {
             Base::Beneath => None,

@@ -3,42 +3,35 @@
 //! | field | |
 //! |---|---|
 //! | base | u8: 0 the next older entry has it; 1 absent; 2 it follows: varint length, bytes |
-//! | reach | varint: the entry stands for the key's versions of commits `sequence - reach ..= sequence` |
+//! | reach | varint: the entry includes the key's versions of commits `sequence - reach ..= sequence` |
 //! | operands | oldest first, each: function number (varint), length (varint), bytes |
 
 use super::{ByteReader, put_bytes, put_varint};
 
-/// Base value of operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base<'a> {
     /// In the next older entry.
     Beneath,
     /// No value.
     Absent,
-    /// The given value.
     Value(&'a [u8]),
 }
 
-/// Decoded merge operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operands<'a> {
     pub base: Base<'a>,
-    /// Number of commits before its own for which the entry stands.
+    /// Number of earlier commits whose versions of the key the entry includes.
     pub reach: u64,
     list: &'a [u8],
 }
 
-/// One operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand<'a> {
-    /// Number of its function.
     pub function: u64,
-    /// Argument for the function.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Operands<'a> {
-    /// Decodes operands; `None` if invalid.
     pub fn decode(bytes: &'a [u8]) -> Option<Operands<'a>> {
         let mut reader = ByteReader::new(bytes);
         let base = match reader.u8()? {
@@ -55,7 +48,6 @@ impl<'a> Operands<'a> {
         Some(Operands { base, reach, list })
     }
 
-    /// Iterates over the operands, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = Operand<'a>> {
         let mut reader = ByteReader::new(self.list);
         std::iter::from_fn(move || read_operand(&mut reader))
@@ -74,14 +66,14 @@ impl<'a> Operands<'a> {
         out.extend_from_slice(self.list);
     }
 
-    /// Encodes the same operands with another base.
+    /// Replaces the base.
     pub fn on(&self, base: Base<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.list.len() + 16);
         Operands { base, reach: self.reach, list: self.list }.encode(&mut out);
         out
     }
 
-    /// Encodes `older` followed by these operands as one list.
+    /// Joins `older` and these operands into one list.
     pub fn on_top_of(&self, older: &Operands<'_>, reach: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(older.list.len() + self.list.len() + 16);
         Operands { reach, ..*older }.encode(&mut out);
@@ -94,7 +86,6 @@ fn read_operand<'a>(reader: &mut ByteReader<'a>) -> Option<Operand<'a>> {
     Some(Operand { function: reader.varint()?, bytes: reader.bytes()? })
 }
 
-/// Encodes an entry's value of these operands on a base.
 pub fn encode_operands<'a>(base: Base<'_>, reach: u64, operands: impl Iterator<Item = Operand<'a>>) -> Vec<u8> {
     let mut out = Vec::new();
     Operands { base, reach, list: &[] }.encode(&mut out);

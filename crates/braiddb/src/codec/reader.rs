@@ -2,8 +2,8 @@
 
 use super::{read_varint, varint_len};
 
-/// Reads numbers and strings from the front of a slice. Methods return `None` if the bytes end
-/// early or are invalid; the caller makes that a `Corruption` with file and offset.
+/// Reads from the front of a slice. Methods return `None` if the bytes end early or are invalid;
+/// the caller makes that a `Corruption` with file and offset.
 #[derive(Clone, Debug)]
 pub struct ByteReader<'a> {
     bytes: &'a [u8],
@@ -15,12 +15,10 @@ impl<'a> ByteReader<'a> {
         ByteReader { bytes, at: 0 }
     }
 
-    /// Returns the number of bytes read.
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// Returns the number of bytes left.
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
@@ -47,12 +45,10 @@ impl<'a> ByteReader<'a> {
         self.take_array().map(|[byte]| byte)
     }
 
-    /// Reads a little-endian `u32`.
     pub fn u32(&mut self) -> Option<u32> {
         self.take_array().map(u32::from_le_bytes)
     }
 
-    /// Reads a little-endian `u64`.
     pub fn u64(&mut self) -> Option<u64> {
         self.take_array().map(u64::from_le_bytes)
     }
@@ -64,14 +60,14 @@ impl<'a> ByteReader<'a> {
         Some(value)
     }
 
-    /// Reads a varint; `None` if its encoding is longer than necessary.
+    /// `None` if the encoding is longer than necessary.
     pub fn canonical_varint(&mut self) -> Option<u64> {
         let from = self.at;
         let value = self.varint()?;
         (self.at - from == varint_len(value)).then_some(value)
     }
 
-    /// Reads a varint length, then that number of bytes.
+    /// Reads a varint length, then as many bytes.
     #[inline]
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.varint()?).ok()?;

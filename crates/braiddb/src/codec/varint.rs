@@ -1,6 +1,5 @@
 //! Varints: seven bits a byte, least significant first, the top bit set in all bytes but the last.
 
-/// Maximum bytes of a varint.
 const MAX_VARINT_LEN: usize = 10;
 
 #[inline]
@@ -12,7 +11,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Writes a varint to the start of `out`. Panics if it does not fit.
+/// Panics if `out` is too short.
 #[inline]
 pub fn write_varint(out: &mut [u8], mut value: u64) {
     let last = varint_len(value) - 1;
@@ -23,21 +22,18 @@ pub fn write_varint(out: &mut [u8], mut value: u64) {
     out[last] = value as u8;
 }
 
-/// Appends a length as a varint, then the bytes.
 #[inline]
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Returns the encoded length of `value` in bytes.
 #[inline]
 pub fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Reads the varint at the start of `bytes`. Returns the value and its length; `None` if truncated
-/// or above `u64`.
+/// Returns the value and its encoded length; `None` if truncated or above `u64`.
 #[inline]
 pub fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     if let Some(&first) = bytes.first()
@@ -52,14 +48,13 @@ pub fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     }
 }
 
-/// Reads a varint of at most eight bytes; `None` if it is longer.
 #[inline]
 fn read_short(bytes: u64) -> Option<(u64, usize)> {
     const TOP_BITS: u64 = 0x8080_8080_8080_8080;
     let ends = !bytes & TOP_BITS;
     // All bits up to the top bit of its last byte.
     let own = bytes & (ends ^ ends.wrapping_sub(1));
-    // Close the gaps of the top bits: first between bytes, then pairs, then groups of four.
+    // Close the gaps of the top bits: between bytes, then pairs, then groups of four.
     let pairs = own & 0x007f_007f_007f_007f | (own & 0x7f00_7f00_7f00_7f00) >> 1;
     let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
     let value = fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4;
@@ -81,13 +76,12 @@ fn read_by_byte(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// Maps numbers of small magnitude to small unsigned numbers.
+/// Maps numbers of small magnitude to small ones.
 #[inline]
 pub fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)).cast_unsigned()
 }
 
-/// Inverse of [`zigzag`].
 #[inline]
 pub fn unzigzag(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -((number & 1).cast_signed())
@@ -114,14 +108,13 @@ mod tests {
         assert_eq!(read_varint(&[0xff; 10]), None);
     }
 
-    /// For every remaining length, any bytes behind, and encodings longer than necessary.
+    /// For all remaining lengths, following bytes and overlong encodings.
     #[test]
     fn a_varint_is_read_at_once_as_byte_by_byte() {
         let mut random = 1_u64;
         for round in 0..20_000_u64 {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(round);
             let mut bytes = [random.to_le_bytes(), random.rotate_left(23).to_le_bytes()].concat();
-            // To cover all lengths.
             bytes[..round as usize % 11].iter_mut().for_each(|byte| *byte |= 0x80);
             bytes[round as usize % 11] &= 0x7f;
             for len in 0..=bytes.len() {
