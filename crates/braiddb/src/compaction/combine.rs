@@ -4,8 +4,7 @@
 //! From a key's first operand on, its versions are held back until all were seen. A version visible
 //! only through operands above it is put beneath them: an operand extends the list, a value becomes
 //! its base. It stays an entry if a run outside the merge may have a version in between, or if it
-//! is a blob reference. Operands whose function fails or is not registered stay operands, so
-//! nothing is lost.
+//! is a blob reference. Operands whose function fails or is not registered stay operands.
 //!
 //! Commits stack operands without regard to snapshots. So the newer of two versions that different
 //! snapshots see may include the older one (its reach). A base below the older one then goes
@@ -17,20 +16,19 @@ use crate::{
     codec::{Base, MergeFunctions, Operands},
 };
 
-/// Length of a tree id in bytes. Merge functions get the key without it.
+/// Bytes of a tree id. Merge functions get the key without it.
 const TREE_ID_LEN: usize = 4;
 
-/// A version held back.
 #[derive(Debug)]
 struct Held {
     sequence: SequenceNumber,
     kind: EntryKind,
     value: Vec<u8>,
-    /// For operands without their base: the first commit for which they stand.
+    /// For operands without their base: the first commit that they include.
     open: Option<SequenceNumber>,
 }
 
-/// Filters versions as a [`VersionFilter`] does and combines operands.
+/// Filters versions as a [`VersionFilter`] and combines operands.
 ///
 /// For each entry: [`Sieve::finish`] if another key is held, then [`Sieve::judge`]. At the end
 /// [`Sieve::finish`] again.
@@ -42,7 +40,7 @@ pub struct Sieve<'a> {
     held: Vec<Held>,
 }
 
-/// An entry that was held back, ready to be written.
+/// A version after the key's end, to be written.
 #[derive(Debug)]
 pub struct Finished {
     key: Vec<u8>,
@@ -62,15 +60,13 @@ impl<'a> Sieve<'a> {
         Sieve { filter, functions, key: Vec::new(), held: Vec::new() }
     }
 
-    /// Returns whether versions of another key are held.
     #[inline]
     pub fn holds_other_than(&self, key: &[u8]) -> bool {
         !self.held.is_empty() && self.key != key
     }
 
-    /// Judges the next version. Returns whether to write it now. `may_be_between(a, b)` reports
-    /// whether a run outside the merge may have a version of the key after commit `a` and before
-    /// `b`.
+    /// Returns whether to write the next version now. `may_be_between(a, b)`: a run outside the
+    /// merge may have a version of the key after commit `a` and before `b`.
     #[inline]
     pub fn judge(
         &mut self,
@@ -83,7 +79,7 @@ impl<'a> Sieve<'a> {
         }
         let stands = match verdict {
             Validation::Keep => {
-                // It is the base of held operands that do not include it.
+                // Base of held operands that do not include it.
                 let above = |held: &&mut Held| held.open.is_some_and(|lowest| lowest > entry.sequence);
                 self.held.iter_mut().filter(above).for_each(|held| held.open = None);
                 true
@@ -96,7 +92,6 @@ impl<'a> Sieve<'a> {
         false
     }
 
-    /// Returns the number of dropped versions.
     pub fn dropped(&self) -> u64 {
         self.filter.dropped()
     }
@@ -112,8 +107,8 @@ impl<'a> Sieve<'a> {
         self.held.push(Held { sequence: entry.sequence, kind: entry.kind, value: entry.value.to_vec(), open });
     }
 
-    /// Puts a version that no snapshot sees by itself beneath the held operands. Returns whether it
-    /// must stay an entry for some of them.
+    /// Puts a version that no snapshot sees by itself beneath the held operands. Returns whether
+    /// some of them need it as an entry.
     fn put_beneath(
         &mut self,
         entry: &EntryRef<'_>,
@@ -145,8 +140,8 @@ impl<'a> Sieve<'a> {
         stands
     }
 
-    /// Ends a key and returns its held versions, newest first. `is_bottom` reports whether runs
-    /// outside the merge have no version of a key before a commit.
+    /// Ends a key; returns its held versions, newest first. `is_bottom`: no run outside the merge
+    /// has a version of a key before a commit.
     pub fn finish(&mut self, is_bottom: impl Fn(&[u8], SequenceNumber) -> bool) -> Vec<Finished> {
         let key = std::mem::take(&mut self.key);
         let user_key = key.get(TREE_ID_LEN..).unwrap_or_default();

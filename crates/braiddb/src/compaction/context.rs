@@ -12,41 +12,36 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Returns the new reference of a moved blob. Arguments: internal key and old reference.
+/// Returns the new reference of a moved blob, from internal key and old reference.
 pub type Relocate<'a> = &'a (dyn Fn(&[u8], &BlobRef) -> Result<Option<BlobRef>> + Sync);
 
-/// Context of a job.
 pub struct JobContext<'a> {
     pub table: &'a TableContext,
     pub dir: PathBuf,
-    /// Options for new runs, except for the compression.
+    /// Without the compression, which depends on the tree.
     pub run_options: RunOptions,
-    /// Compression of a tree.
     pub compression_of: &'a (dyn Fn(TreeId) -> Compression + Sync),
-    /// Merge functions of the operands.
     pub functions: &'a MergeFunctions,
-    /// Returns an unused file number.
     pub new_file_number: &'a (dyn Fn() -> FileNumber + Sync),
-    /// Returns a random file id.
     pub new_file_id: &'a (dyn Fn() -> FileId + Sync),
-    /// Sequence numbers, ascending. The newest version at or below each is kept.
+    /// Ascending. The newest version at or below each is kept.
     pub strata: Vec<SequenceNumber>,
     /// Values that expired by this time, in microseconds since 1970, are invisible to all readers.
     pub expired_by_us: u64,
-    /// Number of expired values met.
+    /// Counts expired values.
     pub expired: &'a AtomicU64,
     /// Moves blobs out of files that are about to be dropped.
     pub relocate: Option<Relocate<'a>>,
-    /// Size in bytes at which a run is cut.
+    /// A run is cut at this size.
     pub run_bytes_max: u64,
-    /// Files made so far. They are removed if the job fails or its result is not installed.
+    /// Removed if the job fails or its result is not installed.
     pub created: &'a Mutex<Vec<PathBuf>>,
-    /// Polled between rows: whether to stop because the database closes.
+    /// Polled between rows; true when the database closes.
     pub cancelled: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl JobContext<'_> {
-    /// Returns the entry as the filters must see it: an expired value as a tombstone.
+    /// Returns the entry as filters must see it: an expired value is a tombstone.
     #[inline]
     pub fn judged<'e>(&self, entry: EntryRef<'e>) -> EntryRef<'e> {
         if entry.kind == EntryKind::Expiring { self.judged_by_time(entry) } else { entry }
@@ -62,13 +57,11 @@ impl JobContext<'_> {
         EntryRef { kind: EntryKind::Tombstone, value: &[], ..entry }
     }
 
-    /// Reserves the number and path of a new run.
     pub fn new_run(&self) -> (FileNumber, PathBuf) {
         let number = (self.new_file_number)();
         self.note_created(number, FileSet::run_path(&self.dir, number))
     }
 
-    /// Reserves the number and path of a new view.
     pub fn new_view(&self) -> (FileNumber, PathBuf) {
         let number = (self.new_file_number)();
         self.note_created(number, FileSet::view_path(&self.dir, number))

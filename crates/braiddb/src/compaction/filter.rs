@@ -7,7 +7,7 @@
 
 use crate::base::{EntryKind, EntryRef, RangeTombstoneSet, SequenceNumber};
 
-/// Selects versions, which arrive in order (key ascending, newest first).
+/// Judges versions in order: key ascending, newest first.
 #[derive(Debug)]
 pub struct VersionFilter<'a> {
     strata: &'a [SequenceNumber],
@@ -17,7 +17,6 @@ pub struct VersionFilter<'a> {
     dropped: u64,
 }
 
-/// Decision about a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validation {
     /// A snapshot may need it.
@@ -27,12 +26,11 @@ pub enum Validation {
 }
 
 impl<'a> VersionFilter<'a> {
-    /// Makes a filter. `strata` are ascending.
+    /// `strata` are ascending.
     pub fn new(strata: &'a [SequenceNumber], tombstones: &'a RangeTombstoneSet) -> VersionFilter<'a> {
         VersionFilter { strata, tombstones, key: Vec::new(), seen: None, dropped: 0 }
     }
 
-    /// Judges the next version.
     pub fn judge(&mut self, entry: &EntryRef<'_>) -> Validation {
         if self.seen.is_none() || self.key != entry.key {
             self.key.clear();
@@ -53,19 +51,17 @@ impl<'a> VersionFilter<'a> {
         Validation::Keep
     }
 
-    /// Returns the sequence number of the newest range tombstone at or below `snapshot` that covers
-    /// `key`; 0 if there is none.
+    /// Newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         self.tombstones.newest_covering(key, snapshot)
     }
 
-    /// Returns the number of dropped versions.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 }
 
-/// Tombstones of one key, held back until an older version of the key follows or not.
+/// Tombstones of one key, held back until an older version follows.
 #[derive(Debug, Default)]
 pub struct HeldTombstones {
     key: Vec<u8>,
@@ -73,7 +69,7 @@ pub struct HeldTombstones {
 }
 
 impl HeldTombstones {
-    /// Holds a tombstone. The caller has released those of other keys before.
+    /// Those of other keys were released before.
     pub fn hold(&mut self, entry: &EntryRef<'_>) {
         debug_assert!(entry.kind == EntryKind::Tombstone);
         if self.sequences.is_empty() {
@@ -87,19 +83,18 @@ impl HeldTombstones {
         self.sequences.is_empty()
     }
 
-    /// Returns whether tombstones of a key other than `key` are held.
     pub fn is_for_other_key(&self, key: &[u8]) -> bool {
         !self.sequences.is_empty() && self.key != key
     }
 
-    /// Drops the held tombstones and returns their number.
+    /// Returns their number.
     pub fn forget(&mut self) -> u64 {
         let count = self.sequences.len() as u64;
         self.sequences.clear();
         count
     }
 
-    /// Returns the held tombstones as entries, newest first. They stay held.
+    /// Newest first. The tombstones stay held.
     pub fn entries(&self) -> impl Iterator<Item = EntryRef<'_>> {
         self.sequences.iter().map(|&sequence| EntryRef {
             key: &self.key,

@@ -1,8 +1,8 @@
 //! Flush: writes a frozen memtable to runs, in one pass over all partitions and for one edit.
 //!
 //! A partition with enough new data gets its own run (Minor). All others share one run (Residue),
-//! which each reads as an unindexed run within its bounds. Sharing avoids thousands of tiny files
-//! when the database is much larger than a memtable.
+//! which each reads as an unindexed run within its bounds. That avoids thousands of tiny files when
+//! the database is much larger than a memtable.
 
 use super::{JobContext, Sieve, VersionFilter, output::RunOutput};
 use crate::{
@@ -14,18 +14,17 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Maximum bytes of one write of a run that will be merged soon. Longer writes use huge pages,
+/// Maximum bytes of one write, for runs that will be merged soon. Longer writes use huge pages,
 /// which are slow to get when memory is scarce and would delay the flush.
 const WRITE_BYTES_MAX: usize = 512 << 10;
-/// Size in bytes from which a run is written like the output of merges. It is not merged soon and
-/// is read for long, and commits do not wait for each flush of a memtable this large.
+/// Bytes from which a run is written like the output of merges: it is merged late, and commits do
+/// not wait for each flush of a memtable this large.
 const LASTING_BYTES_MIN: u64 = 64 << 20;
 
-/// A flushed run and the partitions that read it.
 #[derive(Clone, Debug)]
 pub struct FlushOutput {
     pub run: RunMeta,
-    /// Ids of the partitions with entries or range tombstones in it.
+    /// Partitions with entries or range tombstones in the run.
     pub partitions: Vec<u64>,
 }
 
@@ -33,7 +32,6 @@ fn is_before_end(partition: &Partition, key: &[u8]) -> bool {
     partition.layout.end.as_deref().is_none_or(|end| key < end)
 }
 
-/// Returns the part of a range tombstone within the bounds, if any.
 pub(super) fn clip(tombstone: &RangeTombstone, bounds: &Bounds) -> Option<RangeTombstone> {
     let start = tombstone.start.clone().max(bounds.start.clone());
     let end = match &bounds.end {
@@ -43,7 +41,7 @@ pub(super) fn clip(tombstone: &RangeTombstone, bounds: &Bounds) -> Option<RangeT
     (start < end).then_some(RangeTombstone { start, end, sequence: tombstone.sequence })
 }
 
-/// Estimates the bytes of keys and values for each partition; 0 only if it has no key.
+/// 0 only if the partition has no key.
 fn bytes_by_partition(memtable: &Memtable, version: &Version) -> Vec<u64> {
     let ends: Vec<Option<&[u8]>> = version.partitions.iter().map(|p| p.layout.end.as_deref()).collect();
     let counts = memtable.count_keys(&ends);
@@ -52,8 +50,8 @@ fn bytes_by_partition(memtable: &Memtable, version: &Version) -> Vec<u64> {
     counts.into_iter().map(|count| (count * bytes_per_key) as u64).collect()
 }
 
-/// Writes all entries of a frozen memtable that a snapshot can see to runs. Partitions with fewer
-/// than `own_run_bytes_min` bytes share a run. Syncs the files, not the directory.
+/// Writes all entries of a memtable that a snapshot can see. Partitions with fewer than
+/// `own_run_bytes_min` bytes share a run. Syncs the files, not the directory.
 pub fn flush(
     context: &JobContext<'_>,
     memtable: &Arc<Memtable>,
@@ -97,7 +95,6 @@ pub fn flush(
     Ok(outputs)
 }
 
-/// A run under construction and its partitions.
 struct Group<'a> {
     context: &'a JobContext<'a>,
     output: RunOutput<'a>,
@@ -122,12 +119,11 @@ impl<'a> Group<'a> {
         if sieve.judge(entry, |_, _| false) { self.output.add(entry, droppable) } else { Ok(()) }
     }
 
-    /// Adds the held versions of a key.
     fn add_held(&mut self, sieve: &mut Sieve<'_>, droppable: bool) -> Result<()> {
         sieve.finish(|_, _| droppable).iter().try_for_each(|held| self.output.add(&held.entry(), droppable))
     }
 
-    /// Closes the run. If it was cut, each piece goes to the partitions that it overlaps.
+    /// If the run was cut, each piece goes to the partitions that it overlaps.
     fn finish(self, version: &Version, outputs: &mut Vec<FlushOutput>) -> Result<()> {
         for run in self.output.finish()? {
             let reaches = |partition: &Partition| {
@@ -145,7 +141,6 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Returns the range tombstones of a set of runs, clipped to a partition.
 pub(super) fn clipped_tombstones(sets: &[Arc<RangeTombstoneSet>], partition: &Partition) -> Vec<RangeTombstone> {
     let bounds = partition.bounds();
     sets.iter().flat_map(|set| set.iter()).filter_map(|t| clip(t, &bounds)).collect()

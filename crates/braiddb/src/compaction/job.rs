@@ -1,5 +1,5 @@
-//! Folds and merges of one partition. Each returns the new contents of the partition. Unindexed
-//! runs that a flush adds meanwhile are not part of it and stay.
+//! Folds and merges of one partition. Each returns the partition's new contents. Unindexed runs
+//! that a flush adds meanwhile are not part of it and stay.
 
 use super::{
     JobContext, MergeScan, Sieve, VersionFilter,
@@ -15,33 +15,31 @@ use crate::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Rows between two checks for cancellation.
 const ROWS_PER_CHECK: u64 = 4096;
 
-/// New contents of a partition or of a part of one.
+/// New contents of a partition or a part of it.
 #[derive(Clone, Debug, Default)]
 pub struct MergePart {
-    /// First key; for the first part the partition's.
+    /// The partition's start for the first part.
     pub start: Vec<u8>,
-    /// End; for the last part the partition's.
+    /// The partition's end for the last part.
     pub end: Option<Vec<u8>>,
-    /// New runs, in key order.
+    /// In key order.
     pub written: Vec<RunMeta>,
-    /// Runs of the view, by selector.
+    /// By selector of the view.
     pub runs: Vec<FileNumber>,
     pub view: Option<ViewMeta>,
-    /// Unindexed runs, oldest first. Runs that flushes added meanwhile follow them.
+    /// Oldest first. Runs that flushes added meanwhile follow.
     pub loose: Vec<FileNumber>,
 }
 
-/// Result of a job.
 #[derive(Clone, Debug, Default)]
 pub struct MergeOutput {
-    /// One part, or several after a split.
+    /// Several after a split.
     pub parts: Vec<MergePart>,
     /// Runs that this partition no longer needs.
     pub consumed: BTreeSet<FileNumber>,
-    /// Unindexed runs that the view now covers.
+    /// Runs that the view now covers.
     pub folded: BTreeSet<FileNumber>,
 }
 
@@ -57,8 +55,8 @@ fn numbers(runs: &[Arc<Run>]) -> Vec<FileNumber> {
     runs.iter().map(|r| r.meta().number).collect()
 }
 
-/// Folds the unindexed runs into the view. Without a view, the one inside the oldest run serves as
-/// the old view.
+/// Adds the unindexed runs to the view. Without one, the view in the oldest run serves as the old
+/// view.
 pub fn fold(context: &JobContext<'_>, partition: &Partition) -> Result<MergeOutput> {
     let bounds = partition.bounds();
     let loose = partition.loose_runs();
@@ -84,7 +82,7 @@ pub fn fold(context: &JobContext<'_>, partition: &Partition) -> Result<MergeOutp
     Ok(MergeOutput { parts: vec![part], folded, ..Default::default() })
 }
 
-/// Rebuilds the view of a partition over its indexed runs.
+/// Rebuilds the view over its runs.
 pub fn rebuild(context: &JobContext<'_>, partition: &Partition) -> Result<MergeOutput> {
     let (number, path) = context.new_view();
     let runs = runs_of(&partition.runs);
@@ -93,8 +91,8 @@ pub fn rebuild(context: &JobContext<'_>, partition: &Partition) -> Result<MergeO
     Ok(MergeOutput { parts: vec![part], ..Default::default() })
 }
 
-/// Cuts a partition at a key without rewriting entries. If a run lies on both sides, both sides
-/// read it and their views are rebuilt later.
+/// Cuts a partition at a key without rewriting entries. If a run lies on both sides, both read it
+/// and their views are rebuilt later.
 pub fn cut(context: &JobContext<'_>, partition: &Partition, at: &[u8]) -> Result<MergeOutput> {
     let lies_over = |handle: &Arc<RunHandle>| {
         let meta = handle.run().meta();
@@ -137,37 +135,34 @@ fn is_inside(meta: &RunMeta, bounds: &Bounds) -> bool {
     bounds.start <= meta.smallest && bounds.end.as_ref().is_none_or(|end| meta.largest < *end)
 }
 
-/// Returns the position of a run's first entry within the partition.
+/// Position of a run's first entry within the partition.
 fn first_position(handle: &RunHandle, bounds: &Bounds) -> Result<Position> {
     if bounds.start <= handle.run().meta().smallest {
         return Ok(Position::default());
     }
-    // By position, not visibility: an entry under a newer range tombstone may be visible to a
-    // snapshot.
+    // By position: an entry under a newer range tombstone may be visible to a snapshot.
     handle.view()?.position_of(handle.run(), &bounds.start, &crossbeam_epoch::pin())
 }
 
 /// Destination of merged runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// The view, with all other runs of the partition.
+    /// The view.
     View,
-    /// The unindexed runs. All inputs are unindexed, and the newest.
+    /// The unindexed runs. All inputs are the newest of these.
     Loose,
     /// New partitions of about this many bytes. All runs are inputs.
     Parts(u64),
-    /// Only the first keys, as a new partition of at least `bytes`. Other keys stay in the old
-    /// runs. The new partition ends where the runs that it replaces free as much space as it takes.
-    /// All runs are inputs.
+    /// The first keys become a partition of at least `bytes`; other keys stay in the old runs. The
+    /// new partition ends where the runs that it replaces free as much space as it takes. All runs
+    /// are inputs.
     Prefix {
-        /// Minimum size of the new partition.
         bytes: u64,
-        /// Runs that other partitions read too. Dropping them frees no space.
+        /// Runs that other partitions read: dropping them frees no space.
         shared: &'a BTreeSet<FileNumber>,
     },
 }
 
-/// Merges `inputs`.
 pub fn merge(
     context: &JobContext<'_>,
     partition: &Partition,
@@ -215,7 +210,7 @@ fn is_loose(partition: &Partition, number: &FileNumber) -> bool {
     partition.layout.loose.contains(number)
 }
 
-/// Appends the merged runs to the other unindexed runs. The view does not change.
+/// The merged runs follow the other unindexed runs. The view does not change.
 fn stay_loose(partition: &Partition, kept: &[Arc<RunHandle>], part: &mut MergePart) {
     let kept = kept.iter().map(|h| h.run().meta().number);
     part.loose = kept.filter(|n| is_loose(partition, n)).chain(part.written.iter().map(|m| m.number)).collect();
@@ -223,8 +218,8 @@ fn stay_loose(partition: &Partition, kept: &[Arc<RunHandle>], part: &mut MergePa
     part.view.clone_from(&partition.layout.view);
 }
 
-/// Makes the view of a merged part over the kept and the written runs. If a view of the kept runs
-/// exists, the written ones are folded into it.
+/// Makes the view over kept and written runs. If the kept runs have a view, the written ones are
+/// folded into it.
 fn braid(context: &JobContext<'_>, partition: &Partition, part: &mut MergePart, kept: &[Arc<RunHandle>]) -> Result<()> {
     let mut written = Vec::with_capacity(part.written.len());
     for meta in &part.written {
@@ -248,7 +243,6 @@ fn braid(context: &JobContext<'_>, partition: &Partition, part: &mut MergePart, 
     Ok(())
 }
 
-/// A merge in progress.
 struct Merger<'a> {
     context: &'a JobContext<'a>,
     partition: &'a Partition,
@@ -260,7 +254,7 @@ struct Merger<'a> {
     start: Vec<u8>,
     output: RunOutput<'a>,
     dropped: u64,
-    /// End condition if only the first keys are merged.
+    /// Set if only the first keys are merged.
     prefix: Option<Prefix>,
 }
 
@@ -277,7 +271,7 @@ impl<'a> Merger<'a> {
             scans.push(handle.run().scan(first_position(handle, &bounds)?));
         }
         let sets: Vec<_> = merged.iter().map(|h| Arc::clone(h.run().range_tombstones())).collect();
-        // Drop a range tombstone that all snapshots see if no unmerged run has older entries.
+        // Drop range tombstones that all snapshots see if no unmerged run has older entries.
         let oldest_snapshot = context.strata.first().copied().unwrap_or(0);
         let needed = |t: &RangeTombstone| {
             t.sequence > oldest_snapshot || others.iter().any(|run| run.meta().min_sequence < t.sequence)
@@ -339,22 +333,20 @@ impl<'a> Merger<'a> {
         Ok(())
     }
 
-    /// Returns whether the merge of a prefix ends before the current entry. All versions of smaller
-    /// keys are written by then.
+    /// Whether the prefix ends before the current entry. All versions of smaller keys are written
+    /// by then.
     #[cold]
     fn ends_prefix(&mut self) -> bool {
         let Merger { prefix: Some(prefix), scan, output, partition, .. } = self else { return false };
         prefix.ends_before(scan.entry().key, output, |input| scan.is_left(input, partition.layout.end.as_deref()))
     }
 
-    /// Returns whether to write an entry now.
     #[inline]
     fn judge(&self, sieve: &mut Sieve<'_>, entry: &EntryRef<'_>) -> bool {
         let others = &self.others;
         sieve.judge(entry, |after, before| others.iter().any(|run| has_between(run, entry.key, after, before)))
     }
 
-    /// Writes the held versions of a key.
     fn add_held(&mut self, sieve: &mut Sieve<'_>, cutter: &mut Cutter) -> Result<()> {
         for held in sieve.finish(|key, sequence| self.is_bottom(key, sequence)) {
             let entry = held.entry();
@@ -367,7 +359,7 @@ impl<'a> Merger<'a> {
         Ok(())
     }
 
-    /// Returns whether a tombstone hides nothing any more.
+    /// Whether a tombstone hides nothing.
     #[inline]
     fn is_droppable(&self, entry: &EntryRef<'_>) -> bool {
         entry.kind == EntryKind::Tombstone
@@ -375,7 +367,7 @@ impl<'a> Merger<'a> {
             && self.is_bottom(entry.key, entry.sequence)
     }
 
-    /// Returns whether no unmerged run has an older version of `key`.
+    /// Whether no unmerged run has an older version of `key`.
     fn is_bottom(&self, key: &[u8], sequence: SequenceNumber) -> bool {
         !self.others.iter().any(|run| {
             let meta = run.meta();
@@ -399,7 +391,7 @@ impl<'a> Merger<'a> {
         Ok(())
     }
 
-    /// Ends the part before `end`; the last part if `end` is `None`.
+    /// `None` ends the last part.
     fn finish_part(&mut self, end: Option<Vec<u8>>) -> Result<()> {
         let mut output = std::mem::replace(&mut self.output, RunOutput::new(self.context));
         let last = end.is_none();
@@ -412,14 +404,12 @@ impl<'a> Merger<'a> {
             }
         }
         let written = output.finish()?;
-        // The last part ends with the partition, also if that is unbounded.
         debug_assert!(!last || bounds.end == self.partition.layout.end);
         self.parts.push(MergePart { start: bounds.start, end: bounds.end, written, ..Default::default() });
         Ok(())
     }
 
-    /// Returns the parts and the number of dropped versions. The only part of a prefix is finished
-    /// already.
+    /// Returns the parts and the number of dropped versions. A prefix has its only part already.
     fn finish(mut self, is_prefix: bool) -> Result<(Vec<MergePart>, u64)> {
         if !is_prefix {
             self.finish_part(None)?;
@@ -428,7 +418,7 @@ impl<'a> Merger<'a> {
     }
 }
 
-/// Returns whether a run may have a version of a key after one commit and before another.
+/// Whether a run may have a version of a key between two commits.
 fn has_between(run: &Run, key: &[u8], after: SequenceNumber, before: SequenceNumber) -> bool {
     let meta = run.meta();
     meta.min_sequence < before
@@ -437,20 +427,17 @@ fn has_between(run: &Run, key: &[u8], after: SequenceNumber, before: SequenceNum
         && key <= meta.largest.as_slice()
 }
 
-/// Finds the cuts of a split.
 struct Cutter {
     split_bytes: Option<u64>,
     last_key: Vec<u8>,
 }
 
 impl Cutter {
-    /// Returns whether to cut before the next entry, with key `key`.
     #[inline]
     fn cuts_before(&self, output: &RunOutput<'_>, key: &[u8]) -> bool {
         self.split_bytes.is_some_and(|bytes| self.last_key != key && is_cut_here(output, bytes, &self.last_key, key))
     }
 
-    /// Records the key of a written entry.
     #[inline]
     fn note(&mut self, key: &[u8]) {
         if self.split_bytes.is_some() {
@@ -460,8 +447,7 @@ impl Cutter {
     }
 }
 
-/// Returns whether a split cuts before `key`: if the part is full, or three quarters full and a
-/// tree ends.
+/// A split cuts where a part is full, or three quarters full and a tree ends.
 fn is_cut_here(output: &RunOutput<'_>, split_bytes: u64, last_key: &[u8], key: &[u8]) -> bool {
     if output.open_bytes() == 0 || last_key.is_empty() {
         return false;
@@ -470,8 +456,8 @@ fn is_cut_here(output: &RunOutput<'_>, split_bytes: u64, last_key: &[u8], key: &
     output.fills_part(split_bytes) || (tree_ends && output.fills_part(split_bytes / 4 * 3))
 }
 
-/// Returns the runs that can be dropped unread, since no snapshot sees any of their entries: range
-/// tombstones delete them fully, or they expired fully.
+/// Returns runs that no snapshot sees: fully deleted by range tombstones, or fully expired. They
+/// can be dropped unread.
 pub fn droppable_runs(
     partition: &Partition,
     oldest_snapshot: SequenceNumber,
@@ -482,8 +468,8 @@ pub fn droppable_runs(
     dropped
 }
 
-/// Returns the runs whose entries have all expired. An expired entry still hides older versions, so
-/// a run above possibly older data is left to a merge.
+/// An expired entry still hides older versions. So a fully expired run above possibly older data is
+/// left to a merge.
 fn expired_runs(partition: &Partition, expired_by_us: u64) -> impl Iterator<Item = FileNumber> + '_ {
     let hides = |meta: &RunMeta, other: &RunMeta| {
         other.number != meta.number

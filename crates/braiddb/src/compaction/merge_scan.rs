@@ -6,22 +6,19 @@ use crate::{
 };
 use std::cmp::Ordering;
 
-/// Several runs read as one.
 #[derive(Debug)]
 pub struct MergeScan {
     scans: Vec<RunScan>,
-    /// Scans with a current entry.
     order: MergeOrder,
     started: bool,
 }
 
 impl MergeScan {
-    /// Merges scans that have not been advanced yet.
+    /// The scans have not been advanced yet.
     pub fn new(scans: Vec<RunScan>) -> MergeScan {
         MergeScan { order: MergeOrder::default(), scans, started: false }
     }
 
-    /// Moves to the next entry; `false` at the end.
     pub fn advance(&mut self) -> Result<bool> {
         let MergeScan { scans, order, started } = self;
         if !*started {
@@ -41,13 +38,13 @@ impl MergeScan {
         Ok(order.first().is_some())
     }
 
-    /// Returns whether scan `index` is at an entry below `end`. Indices are those of `new`.
+    /// Whether scan `index`, numbered as in `new`, is at an entry below `end`.
     pub fn is_left(&self, index: usize, end: Option<&[u8]>) -> bool {
         let key = self.scans.get(index).and_then(RunScan::key);
         key.is_some_and(|key| end.is_none_or(|end| key < end))
     }
 
-    /// Returns the current entry. Panics unless the last `advance` returned true.
+    /// Panics unless the last `advance` returned true.
     pub fn entry(&self) -> EntryRef<'_> {
         self.scans[self.order.first().expect("the scan stands on an entry")].entry()
     }

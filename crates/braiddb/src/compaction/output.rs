@@ -1,8 +1,8 @@
 //! Writes filtered entries into runs, and cuts runs that grow too large.
 //!
-//! Runs are cut between keys, so that one run has all versions of a key. If a key has more versions
-//! than the spare room, the run is cut among them. That costs only speed, since readers distinguish
-//! versions by sequence number and runs by inclusive key range.
+//! Runs are cut between keys, so that one run has all versions of a key. If these exceed the spare
+//! room, the run is cut among them. That costs only speed: readers distinguish versions by sequence
+//! number, and runs by inclusive key range.
 
 use super::{JobContext, filter::HeldTombstones};
 use crate::{
@@ -14,33 +14,28 @@ use crate::{
     view::SortedRunWriter,
 };
 
-/// Blocks kept free when a run is cut, for further versions of its last key.
+/// Kept free when a run is cut, for further versions of its last key.
 const SPARE_BLOCKS: u32 = 8192;
 
-/// Maximum blocks of a run. The next entry begins a new run.
 const RUN_BLOCKS_MAX: u32 = limits::MAX_RUN_BLOCKS as u32 - 1;
 
-/// Maximum total blocks of runs that are merged into one.
+/// Maximum blocks of runs that are merged into one.
 pub const MERGED_BLOCKS_MAX: u64 = (RUN_BLOCKS_MAX - SPARE_BLOCKS) as u64;
 
-/// Approximate maximum blocks of a part of a split, so that each part is one run.
+/// Approximate maximum of each part of a split, so that it is one run.
 pub const PART_BLOCKS_MAX: u32 = 40_000;
 
-/// Blocks above which a partition is split, even if it has few bytes. Otherwise a view could have
-/// too many runs.
+/// Larger partitions are split, whatever their bytes. Otherwise a view could have too many runs.
 pub const PARTITION_BLOCKS_MAX: u64 = 100_000;
 
 const _: () = assert!(SPARE_BLOCKS < RUN_BLOCKS_MAX / 2 && PART_BLOCKS_MAX < RUN_BLOCKS_MAX - SPARE_BLOCKS);
 
-/// Writes a sequence of runs in key order.
 pub struct RunOutput<'a> {
     context: &'a JobContext<'a>,
     run_options: RunOptions,
-    /// Size in bytes at which a run is cut.
     bytes_max: u64,
     writer: Option<SortedRunWriter>,
     held: HeldTombstones,
-    /// Tree of the last entry of the open run.
     tree: Option<TreeId>,
     tombstones: Vec<RangeTombstone>,
     finished: Vec<RunMeta>,
@@ -60,20 +55,20 @@ impl<'a> RunOutput<'a> {
         }
     }
 
-    /// Gives each run a filter, since gets will probe these runs one by one.
+    /// Gets will probe these runs one by one, so each has a filter.
     pub fn standing_apart(mut self) -> RunOutput<'a> {
         self.run_options.has_filter = true;
         self
     }
 
-    /// Limits the bytes of a single write, for short-lived runs.
+    /// For short-lived runs.
     pub fn in_writes_of(mut self, bytes_max: usize) -> RunOutput<'a> {
         self.run_options.write_bytes = self.run_options.write_bytes.min(bytes_max);
         self
     }
 
-    /// Never cuts runs for their size in bytes. If the output of a merge into one run were cut, the
-    /// planner would merge it again, without end.
+    /// Does not cut runs by bytes. If the output of a merge into one run were cut, the planner
+    /// would merge it again, without end.
     pub fn whole(mut self) -> RunOutput<'a> {
         self.bytes_max = u64::MAX;
         self
@@ -98,8 +93,8 @@ impl<'a> RunOutput<'a> {
         self.write(entry)
     }
 
-    /// Adds a range tombstone to the open run, or to the next. Add it before the entries that it
-    /// covers: they are then counted as garbage.
+    /// Goes to the open run, or the next. Entries that it covers and that are added later count as
+    /// garbage.
     pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) {
         if let Some(writer) = &mut self.writer {
             writer.add_range_tombstone(tombstone);
@@ -113,18 +108,16 @@ impl<'a> RunOutput<'a> {
         }
     }
 
-    /// Returns the bytes of the open run. During a split that is the size of the current part,
-    /// except if versions of one key fill a run.
+    /// Bytes of the open run: during a split those of the current part, except if one key's
+    /// versions fill a run.
     pub fn open_bytes(&self) -> u64 {
         self.writer.as_ref().map_or(0, SortedRunWriter::estimated_bytes)
     }
 
-    /// Returns the bytes written to all runs.
     pub fn bytes(&self) -> u64 {
         self.finished.iter().map(|run| run.file_bytes).sum::<u64>() + self.open_bytes()
     }
 
-    /// Returns whether the open run is large enough for a part of `bytes` bytes.
     pub fn fills_part(&self, bytes: u64) -> bool {
         self.open_bytes() >= bytes || self.open_blocks() >= PART_BLOCKS_MAX
     }
@@ -171,7 +164,7 @@ impl<'a> RunOutput<'a> {
         Ok(())
     }
 
-    /// Finishes the last run and returns all, in key order. Syncs the files, not the directory.
+    /// Returns the runs in key order. Syncs the files, not the directory.
     pub fn finish(mut self) -> Result<Vec<RunMeta>> {
         self.held.forget();
         if !self.tombstones.is_empty() {
@@ -182,7 +175,7 @@ impl<'a> RunOutput<'a> {
     }
 }
 
-/// Returns the open run, or a new one with the pending range tombstones.
+/// A new run gets the pending range tombstones.
 fn open_writer<'w>(
     context: &JobContext<'_>,
     options: &RunOptions,

@@ -1,13 +1,13 @@
 //! Planner: selects the next job of a partition from sizes and counts alone.
 //!
 //! - *Rebuild*: the view is missing or damaged.
-//! - *Major*, all runs: too many entries are garbage, or one has been expired for too long.
+//! - *Major*, all runs: too much garbage, or entries that expired too long ago.
 //! - *Major*, all unindexed and all sparse runs: their files are mostly garbage, shared with
 //!   partitions that dropped them.
 //! - *Cut*: the partition is too large and a key separates its runs, as with keys that grow with
 //!   time. Each side keeps its runs.
-//! - *Split*: the partition is too large. Merge everything and cut it into several. If that gave
-//!   one part, because one key exceeds a partition, retry only after growth by half.
+//! - *Split*: the partition is too large. Merge it and cut it into several. If one key exceeds a
+//!   partition, that gives one part; retry after growth by half.
 //! - *Loose*: many unindexed runs with little data. Merge the newest into one. A view is rewritten
 //!   in full, so the fold waits for more data.
 //! - *Fold*: add the unindexed runs to the view. No entry is rewritten. Earlier if reads of these
@@ -20,137 +20,119 @@
 
 use crate::base::FileNumber;
 
-/// Approximate cost of probing an unindexed run in a get, in nanoseconds.
+/// Cost of probing an unindexed run in a get.
 const LOOSE_READ_NS: u64 = 150;
-/// Approximate cost of a fold in nanoseconds: for each entry of the view, and for each new entry.
+/// Cost of a fold for each entry of the view, and for each new one.
 const VIEW_ENTRY_NS: u64 = 20;
 const NEW_ENTRY_NS: u64 = 600;
-/// Minimum cost of a fold in nanoseconds, for its new files.
+/// Minimum cost of a fold, for its files.
 const FOLD_NS_MIN: u64 = 5_000_000;
 
-/// A partition is spread over its runs if it has this many times the size of its largest run.
+/// A partition is spread over its runs if it has this many times the size of the largest.
 const PIECES: u64 = 3;
 
-/// A run, for planning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunShape {
     pub number: FileNumber,
-    /// Bytes within this partition. A shared run counts with its share.
+    /// Within this partition; a shared run counts with its share. So do `entries` and `blocks`.
     pub bytes: u64,
-    /// Entries within this partition, likewise.
     pub entries: u64,
-    /// Blocks within this partition, likewise.
     pub blocks: u64,
-    /// Whether much of the file belongs to partitions that dropped it, so that moving the remaining
-    /// entries out pays.
+    /// Much of the file belongs to partitions that dropped it: moving the remaining entries out
+    /// pays.
     pub is_sparse: bool,
 }
 
-/// Entry counts of a view, for planning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ViewShape {
     pub entries: u64,
-    /// Stale entries and tombstones, plus an estimate of expired entries.
+    /// Stale entries, tombstones, and about the number of expired ones.
     pub dead: u64,
 }
 
-/// A partition, for planning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionShape {
-    /// Runs of the view.
     pub runs: Vec<RunShape>,
-    /// Unindexed runs, oldest first.
+    /// Oldest first.
     pub loose: Vec<RunShape>,
-    /// Number of unindexed runs to compare with the maximum: fewer than there are if they do not
-    /// overlap.
+    /// Number to compare with `loose_max`: smaller if the runs do not overlap.
     pub loose_weight: usize,
     /// Number of the oldest unindexed runs whose keys occur in nothing older.
     pub loose_adding: usize,
-    /// Gets that probed unindexed runs one by one; other reads count as gets of equal duration.
+    /// Gets that probed unindexed runs; other reads count by duration.
     pub loose_reads: u64,
-    /// Whether there is a view over `runs`.
     pub has_view: bool,
-    /// Counts of the view; without one, of the oldest run's own view.
+    /// Of the view; without one, of the oldest run's view.
     pub counts: Option<ViewShape>,
-    /// Garbage entries that the last merge could not drop because snapshots pin them. `u64::MAX`
-    /// while the partition must not be chosen.
+    /// Garbage that snapshots pinned at the last merge. `u64::MAX`: the partition must not be
+    /// chosen.
     pub dead_held: u64,
-    /// Key that separates the runs, with at least a quarter of the bytes on each side. Set if the
-    /// partition is too large.
+    /// Separates the runs, with at least a quarter of the bytes on each side. Set if the partition
+    /// is too large.
     pub cut: Option<Vec<u8>>,
-    /// Whether a cut key exists or may exist. Computed while idle; otherwise `true`.
+    /// A cut key exists. Computed while idle; otherwise `true`.
     pub is_in_order: bool,
-    /// Microseconds since its first entry expired; 0 if none has.
+    /// Time since the first entry expired; 0 if none has.
     pub expired_for_us: u64,
-    /// Approximate number of expired entries.
     pub expired: u64,
-    /// Bytes when a split last gave only one part; 0 if none did.
+    /// Bytes when a split last gave only one part, else 0.
     pub unsplit_bytes: u64,
-    /// Whether its runs refer to a blob file that is to be dropped.
+    /// Its runs refer to a blob file that is to be dropped.
     pub relocate_blobs: bool,
 }
 
-/// Thresholds of the planner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanOptions {
-    /// Bytes above which a partition is split.
+    /// A larger partition is split.
     pub partition_bytes_max: u64,
-    /// Blocks above which a partition is split.
+    /// The same in blocks.
     pub partition_blocks_max: u64,
-    /// Maximum total blocks of unindexed runs that are merged into one.
+    /// Maximum blocks of unindexed runs that are merged into one.
     pub merged_blocks_max: u64,
-    /// Number of unindexed runs that triggers a fold or merge.
+    /// Triggers a fold or merge.
     pub loose_max: usize,
-    /// New bytes for each entry of the new view from which a fold pays.
+    /// A fold pays from this many new bytes for each entry of the new view.
     pub fold_bytes_per_entry: u64,
-    /// Maximum runs in a view.
     pub view_runs_max: usize,
-    /// Maximum runs in a view when idle.
     pub view_runs_max_idle: usize,
-    /// Maximum garbage entries, in percent of all entries.
+    /// Maximum garbage among all entries.
     pub dead_percent_max: u64,
-    /// Maximum time until expired entries are dropped, in microseconds.
+    /// Maximum time until expired entries are dropped.
     pub expired_for_us_max: u64,
     /// The same if they are one percent of all entries. Inversely proportional to their share.
     pub expired_hundredth_for_us_max: u64,
-    /// Whether the database is idle. Unindexed runs are then folded, whatever their number.
+    /// The database is idle: fold whatever the number of unindexed runs.
     pub idle: bool,
-    /// Whether the disk was not full recently. Otherwise optional merges wait.
+    /// The disk was not full recently. Otherwise optional merges wait.
     pub has_space: bool,
 }
 
-/// Next job of a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
-    /// Rebuild the view.
     Rebuild,
-    /// Divide the runs among two partitions; `at` is the first key of the second. Both read a run
-    /// that lies on both sides.
+    /// Divide the runs among two partitions; the second begins at `at`. Both read a run that lies
+    /// on both sides.
     Cut {
-        /// The key.
         at: Vec<u8>,
     },
     /// Merge everything and cut it into partitions of a fraction of the maximum size.
     Split,
-    /// Merge the first keys into their own partition and leave the others in the old runs. Only
-    /// after the disk had no space for a merge of everything.
+    /// Merge the first keys into a partition and leave the others in the old runs. Only after the
+    /// disk was too full for a merge of everything.
     Prefix,
     /// Merge the newest unindexed runs into one.
     Loose {
-        /// Their numbers.
         inputs: Vec<FileNumber>,
     },
-    /// Merge these runs into one of the view. Other unindexed runs are folded into it as well.
+    /// Merge these runs into one of the view. Other unindexed runs are folded into it.
     Major {
-        /// Their numbers.
         inputs: Vec<FileNumber>,
     },
     /// Fold the unindexed runs into the view.
     Fold,
 }
 
-/// Returns the best key to cut at, for [`PartitionShape::cut`]. Each run is (first key, last key,
-/// bytes).
+/// Best key for [`PartitionShape::cut`]. Each run is (first key, last key, bytes).
 pub fn best_cut<'a>(mut runs: Vec<(&'a [u8], &'a [u8], u64)>) -> Option<&'a [u8]> {
     runs.sort_unstable();
     let all: u64 = runs.iter().map(|run| run.2).sum();
@@ -167,12 +149,11 @@ pub fn best_cut<'a>(mut runs: Vec<(&'a [u8], &'a [u8], u64)>) -> Option<&'a [u8]
     best.map(|(_, key)| key)
 }
 
-/// Returns the partition to merge so that garbage stays within `percent_max` of all entries: the
-/// one with the highest share, which frees most space per byte written. `None` if garbage is within
-/// the limit.
+/// Selects the partition to merge if garbage exceeds `percent_max` of all entries: the one with the
+/// highest share, which frees most space per byte written.
 ///
-/// Unindexed entries are assumed to supersede as many entries as possible, so that data to be
-/// merged is not folded first. But only known garbage makes a partition eligible.
+/// Each unindexed entry is assumed to supersede another, so that data to be merged is not folded
+/// first. But only known garbage makes a partition eligible.
 pub fn deadest<'a>(shapes: impl Iterator<Item = &'a PartitionShape>, percent_max: u64) -> Option<usize> {
     let (mut entries, mut dead) = (0, 0);
     let mut most = None;
@@ -182,7 +163,7 @@ pub fn deadest<'a>(shapes: impl Iterator<Item = &'a PartitionShape>, percent_max
         let loose = if shape.has_view && shape.dead_held < u64::MAX { loose } else { 0 };
         entries += counts.entries + loose;
         dead += counts.dead.saturating_sub(shape.dead_held) + loose;
-        // Prefer the smallest of equals; that may already free enough.
+        // Prefer the smallest; that may already free enough.
         let rank = (dead_percent(shape), std::cmp::Reverse(counts.entries));
         if rank.0 > percent_max && most.is_none_or(|(most, _)| rank > most) {
             most = Some((rank, index));
@@ -191,20 +172,18 @@ pub fn deadest<'a>(shapes: impl Iterator<Item = &'a PartitionShape>, percent_max
     most.filter(|_| dead * 100 > entries * percent_max).map(|(_, index)| index)
 }
 
-/// Estimate of the garbage among all entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadEstimate {
-    /// Share of garbage, in thousandths, without `let_go`.
+    /// Garbage share without `let_go`.
     pub per_mille: u64,
-    /// Partition with the highest garbage share, if garbage including `let_go` exceeds the limit
-    /// and that share exceeds half the limit.
+    /// Highest garbage share, if garbage with `let_go` exceeds the limit and that share half the
+    /// limit.
     pub deadest: Option<usize>,
 }
 
-/// Estimates garbage under write load, and selects the partition to merge to stay within
-/// `percent_max`. Unlike [`deadest`], it counts unindexed entries: `superseding_per_mille` of 1000
-/// are assumed to supersede another entry (tombstones count twice). `let_go` counts entries in
-/// files that no partition reads any more.
+/// Estimates garbage under write load, and selects the partition to merge. Unlike [`deadest`],
+/// `superseding_per_mille` of 1000 unindexed entries are assumed to supersede another (tombstones
+/// count twice). `let_go` counts entries in files that no partition reads any more.
 pub fn estimate_dead<'a>(
     shapes: impl Iterator<Item = &'a PartitionShape>,
     (percent_max, superseding_per_mille, let_go): (u64, u64, u64),
@@ -229,7 +208,6 @@ pub fn estimate_dead<'a>(
     DeadEstimate { per_mille, deadest: most.filter(|_| is_too_much).map(|(_, index)| index) }
 }
 
-/// Returns the next job of a partition, if any.
 pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let count = shape.runs.len() + shape.loose.len();
     let bytes: u64 = all(shape).map(|r| r.bytes).sum();
@@ -283,9 +261,9 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     Some(Plan::Major { inputs: cheapest(base, newer, options) })
 }
 
-/// Returns whether no run has more than a third of the entries, nor of the bytes. Merging all then
-/// writes at most 1.5 times the data added since the largest run was the whole partition. `false`
-/// if a merge of everything gave several runs before.
+/// No run has more than a third of the entries or bytes. A merge then writes at most 1.5 times the
+/// data added since the largest run was the whole partition. `false` if a merge of everything gave
+/// several runs before.
 fn is_in_pieces(shape: &PartitionShape) -> bool {
     let is_spread = |size: fn(&RunShape) -> u64| {
         let largest = all(shape).map(size).max().unwrap_or(0);
@@ -294,21 +272,21 @@ fn is_in_pieces(shape: &PartitionShape) -> bool {
     shape.unsplit_bytes == 0 && is_spread(|run| run.entries) && is_spread(|run| run.bytes)
 }
 
-/// Returns whether reads of unindexed runs have cost as much as a fold.
+/// Reads of unindexed runs have cost as much as a fold.
 fn is_read_often(shape: &PartitionShape) -> bool {
     let entries: u64 = all(shape).map(|r| r.entries).sum();
     let newer: u64 = shape.loose.iter().map(|r| r.entries).sum();
     shape.loose_reads * LOOSE_READ_NS >= (entries * VIEW_ENTRY_NS + newer * NEW_ENTRY_NS).max(FOLD_NS_MIN)
 }
 
-/// Returns the bytes of a partition without the known garbage of its view.
+/// Bytes without the known garbage of the view.
 fn live_bytes(shape: &PartitionShape) -> u64 {
     let counted = if shape.has_view { shape.runs.as_slice() } else { shape.loose.get(..1).unwrap_or_default() };
     let counted: u64 = counted.iter().map(|r| r.bytes).sum();
     all(shape).map(|r| r.bytes).sum::<u64>() - counted * dead_percent(shape) / 100
 }
 
-/// Returns the share of garbage among counted entries, without entries that snapshots pin.
+/// Without garbage that snapshots pin.
 fn dead_percent(shape: &PartitionShape) -> u64 {
     let Some(counts) = &shape.counts else { return 0 };
     (counts.dead.saturating_sub(shape.dead_held) * 100).checked_div(counts.entries).unwrap_or(0)
@@ -324,7 +302,6 @@ fn is_too_dead(shape: &PartitionShape, options: &PlanOptions) -> bool {
     dead * 100 > counts.entries * options.dead_percent_max
 }
 
-/// Returns whether expired entries must be dropped now, by their age and share.
 fn is_expired_too_long(shape: &PartitionShape, options: &PlanOptions) -> bool {
     let entries: u64 = all(shape).map(|r| r.entries).sum();
     let waited = u128::from(shape.expired_for_us) * u128::from(shape.expired) * 100;
@@ -332,8 +309,7 @@ fn is_expired_too_long(shape: &PartitionShape, options: &PlanOptions) -> bool {
     shape.expired_for_us >= options.expired_for_us_max || (shape.expired > 0 && waited >= most)
 }
 
-/// Splits the runs into those of the view and the unindexed ones. Without a view, the oldest
-/// unindexed run serves as one if it is larger than the others together.
+/// Without a view, the oldest unindexed run serves as one if it is larger than the others together.
 fn base_and_newer(shape: &PartitionShape) -> (&[RunShape], &[RunShape]) {
     match shape.loose.split_first() {
         Some((first, rest)) if shape.runs.is_empty() && first.bytes > rest.iter().map(|r| r.bytes).sum() => {
@@ -343,8 +319,8 @@ fn base_and_newer(shape: &PartitionShape) -> (&[RunShape], &[RunShape]) {
     }
 }
 
-/// Returns the two newest runs, and older ones while each is no larger than all newer ones
-/// together. Stops before the run that would exceed `blocks_max`.
+/// The two newest runs, and older ones while each is no larger than all newer ones together, up to
+/// `blocks_max`.
 fn newest(loose: &[RunShape], blocks_max: u64) -> Vec<FileNumber> {
     let (mut inputs, mut bytes, mut blocks) = (Vec::new(), 0, 0);
     for run in loose.iter().rev() {
@@ -358,10 +334,10 @@ fn newest(loose: &[RunShape], blocks_max: u64) -> Vec<FileNumber> {
     inputs
 }
 
-/// Returns all unindexed runs and, if the view is full, its smallest runs until it is half empty.
+/// All unindexed runs and, if the view is full, its smallest runs until it is half empty.
 fn cheapest(base: &[RunShape], newer: &[RunShape], options: &PlanOptions) -> Vec<FileNumber> {
     let mut inputs: Vec<FileNumber> = newer.iter().map(|r| r.number).collect();
-    // The unindexed runs become one run. That suffices if the view has room for it.
+    // Merging the unindexed runs suffices if the view has room for one more.
     if base.len() < options.view_runs_max {
         return inputs;
     }

@@ -1,14 +1,14 @@
 //! Merges a partition part by part on a full disk.
 //!
-//! A merge of a whole partition needs space for its output before its inputs can be dropped. A
-//! merge of the first keys needs less: they become a partition, and the other keys stay in the old
-//! runs, which the second partition reads within its bounds. Runs that end in the first part are
-//! dropped when the edit is installed.
+//! A merge of a whole partition needs space for its output before its inputs can be dropped. Here
+//! only the first keys become a partition; the others stay in the old runs, which the second
+//! partition reads within its bounds. Runs that end in the first part are dropped when the edit is
+//! installed.
 //!
 //! INVARIANT P1: a part frees about as much space as it takes. It ends only before a key where the
 //! runs with nothing at or above it, and that no other partition reads, are as large as the part.
-//! Otherwise the first parts of a partition whose runs all cover the whole range would use up the
-//! space and free none.
+//! Otherwise, if all runs cover the whole range, the first parts would use up the space and free
+//! none.
 
 use super::{MergePart, output::RunOutput};
 use crate::{
@@ -17,20 +17,17 @@ use crate::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Fraction by which a part may exceed the runs that it replaces, for the header, view and footer
-/// of its files.
+/// Fraction by which a part may exceed the runs that it replaces, for headers, view and footers.
 const LOSS_FRACTION: u64 = 32;
 
-/// An input of the merge.
 #[derive(Debug)]
 struct Input {
     number: FileNumber,
-    /// Bytes that dropping it frees.
+    /// Freed when it is dropped.
     bytes: u64,
     tombstones: Arc<RangeTombstoneSet>,
 }
 
-/// Finds the end of a merge of a partition's first keys.
 #[derive(Debug)]
 pub struct Prefix {
     bytes_min: u64,
@@ -41,8 +38,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// `bytes_min` is the minimum size of the part, `inputs` are in the order of their scans, and
-    /// `shared` are runs that other partitions read.
+    /// `inputs` are in the order of their scans; `shared` are runs that other partitions read.
     pub fn new(
         bytes_min: u64,
         partition: &Partition,
@@ -66,8 +62,8 @@ impl Prefix {
         }
     }
 
-    /// Returns whether the part ends before `key`, whose first entry comes next. `has_entries(i)`
-    /// reports whether input `i` has entries at or above `key`.
+    /// Whether the part ends before `key`, the next one. `has_entries(i)`: input `i` has entries at
+    /// or above `key`.
     pub fn ends_before(&mut self, key: &[u8], output: &RunOutput<'_>, has_entries: impl Fn(usize) -> bool) -> bool {
         if self.last_key == key {
             return false;
@@ -91,13 +87,13 @@ impl Prefix {
         is_paid
     }
 
-    /// Returns whether a range tombstone covers a key of the partition at or above `key`.
+    /// Whether a range tombstone covers a key of the partition at or above `key`.
     fn covers_from(&self, tombstones: &RangeTombstoneSet, key: &[u8]) -> bool {
         let starts_inside = |start: &[u8]| self.partition_end.as_deref().is_none_or(|end| start < end);
         tombstones.iter().any(|tombstone| tombstone.end.as_slice() > key && starts_inside(&tombstone.start))
     }
 
-    /// Returns the inputs that end in the part; `None` if the merge reached the partition's end.
+    /// Inputs that end in the part; `None` if the merge reached the partition's end.
     pub fn take_gone(&mut self) -> Option<BTreeSet<FileNumber>> {
         self.gone.take()
     }
@@ -108,8 +104,8 @@ fn is_paid(written: u64, freed: u64) -> bool {
     written <= freed + freed / LOSS_FRACTION
 }
 
-/// Returns the part of a partition from `start` on, in its old runs except `gone`. It has no view,
-/// since the old one also covers smaller keys.
+/// The partition from `start` on, in its old runs except `gone`. Without a view, since the old one
+/// covers smaller keys.
 pub fn rest_of(partition: &Partition, start: Vec<u8>, gone: &BTreeSet<FileNumber>) -> MergePart {
     let keep = |numbers: &[FileNumber]| numbers.iter().copied().filter(|number| !gone.contains(number)).collect();
     MergePart {
@@ -121,7 +117,7 @@ pub fn rest_of(partition: &Partition, start: Vec<u8>, gone: &BTreeSet<FileNumber
     }
 }
 
-/// Returns both sides of a cut. Each side reads all runs that overlap it.
+/// Each side of a cut reads all runs that overlap it.
 pub fn sides_of(partition: &Partition, at: &[u8]) -> Vec<MergePart> {
     let numbers_where = |is_gone: &dyn Fn(&[u8], &[u8]) -> bool| -> BTreeSet<FileNumber> {
         let metas = partition.all_runs().map(|handle| handle.run().meta());

@@ -1,5 +1,3 @@
-//! Tests of the planner and of the version filter.
-
 use super::{filter::Validation, *};
 use crate::base::{EntryKind, EntryRef, RangeTombstone, RangeTombstoneSet};
 
@@ -53,7 +51,7 @@ fn shape(view: &[u64], loose: &[u64]) -> PartitionShape {
     }
 }
 
-/// The plans for a table of shapes as text: a change of policy is a change of this text.
+/// As text, so that a change of policy is a change of this text.
 #[test]
 fn plans_by_shape() {
     let dead = |mut s: PartitionShape, dead| {
@@ -203,7 +201,7 @@ fn a_cut_lies_between_runs_and_near_the_middle() {
     assert_eq!(cut(&[]), None);
 }
 
-/// Filters the versions of one key: `v9` is a value at 9, `t9` a tombstone.
+/// `v9` is a value at 9, `t9` a tombstone.
 fn kept(versions: &str, strata: &[u64], tombstones: &[(&str, &str, u64)]) -> String {
     let tombstones = tombstones
         .iter()

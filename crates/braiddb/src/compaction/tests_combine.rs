@@ -1,5 +1,3 @@
-//! Tests of merge operands in flushes and merges, version by version.
-
 use super::{VersionFilter, combine::Sieve};
 use crate::{
     base::{EntryKind, EntryRef, RangeTombstone, RangeTombstoneSet, SequenceNumber},
@@ -29,8 +27,8 @@ struct Elsewhere {
 
 const NOWHERE: Elsewhere = Elsewhere { between: Vec::new(), is_bottom: true };
 
-/// Merges versions, newest first, and returns the result as text: `10=value`, `10/reach+a+b` for
-/// operands, `!` before operands with a base.
+/// Returns the result as text: `10=value`, `10/reach+a+b` for operands, `!` before those with a
+/// base.
 fn merged(
     versions: &[Version],
     strata: &[SequenceNumber],
@@ -75,8 +73,8 @@ fn what_nobody_tells_apart_becomes_one() {
     assert_eq!(merged(&over_value, &[20], &[], &NOWHERE), "9=new");
 }
 
-/// A merge may take the newest and the oldest run and leave out one in between. Versions of that
-/// run must keep their place.
+/// A merge may leave out a run between the newest and the oldest. Its versions must keep their
+/// place.
 #[test]
 fn nothing_is_put_beneath_past_a_run_that_is_not_merged() {
     let versions = [append(9, 0, &["c"]), value(3, "v")];
@@ -88,8 +86,8 @@ fn nothing_is_put_beneath_past_a_run_that_is_not_merged() {
     assert_eq!(merged(&operands, &[20], &[], &elsewhere), "9=vbc", "older ones are in nobody's way");
 }
 
-/// Commits stack operands in memory without regard to snapshots. So the newer entry includes the
-/// older one, which a snapshot sees by itself. The base of the older one goes beneath both.
+/// Commits stack operands without regard to snapshots, so the newer entry includes the older one,
+/// which a snapshot sees by itself. The base goes beneath both.
 #[test]
 fn an_entry_may_stand_for_one_that_a_snapshot_sees() {
     let versions = [append(12, 3, &["ab"]), append(9, 0, &["a"]), value(5, "v")];
@@ -113,7 +111,7 @@ fn range_tombstones_are_no_value_beneath() {
     assert_eq!(merged(&versions, &[4, 20], &[5], &NOWHERE), "9/3+bc 3=v", "a snapshot sees what is deleted since");
 }
 
-/// Merges do not read blobs. A blob reference stays, and versions beneath it are dropped.
+/// Merges do not read blobs. A reference stays, and versions beneath it are dropped.
 #[test]
 fn a_value_in_a_blob_stands() {
     let versions = [append(9, 0, &["c"]), (5, EntryKind::BlobRef, b"ref".to_vec()), value(3, "v")];
