@@ -1,8 +1,7 @@
 //! CURRENT: names the manifest in force and its synced length.
 //!
 //! Two slots, 4096 bytes apart, are written in turn with rising generations. The valid slot of the
-//! higher generation counts, so a crash during a write leaves the other. This needs no rename and
-//! works on every system.
+//! higher generation counts, so a crash during a write leaves the other. No rename is needed.
 //!
 //! A slot is a file header (numbers: manifest number, generation), then:
 //!
@@ -24,20 +23,17 @@ use std::{
 
 pub const CURRENT_NAME: &str = "CURRENT";
 
-/// Offsets of the slots.
 pub const SLOT_OFFSETS: [u64; 2] = [0, 4096];
 
-/// Length of a slot in bytes.
 pub const SLOT_LEN: usize = FILE_HEADER_LEN + 16;
 
-/// Contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurrentSlot {
-    /// Number in the manifest's name.
+    /// In the manifest's name.
     pub manifest: FileNumber,
-    /// Higher than in all slots written before.
+    /// Higher than in all earlier slots.
     pub generation: u64,
-    /// Bytes of the manifest that must exist and be valid.
+    /// These bytes of the manifest must be valid.
     pub manifest_len: u64,
 }
 
@@ -51,7 +47,6 @@ impl CurrentSlot {
         out
     }
 
-    /// Decodes the slot at `offset`.
     pub fn decode(bytes: &[u8], path: &Path, offset: u64) -> Result<CurrentSlot> {
         let bad = |detail: &str| Error::corruption(path, offset, detail);
         let header = FileHeader::decode(FileKind::Current, bytes, path, offset)?;
@@ -66,14 +61,13 @@ impl CurrentSlot {
     }
 }
 
-/// Identity and contents of CURRENT at one moment.
+/// CURRENT at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenCurrent {
     file_id: u64,
     newest: CurrentSlot,
 }
 
-/// The open CURRENT file.
 #[derive(Clone, Debug)]
 pub struct Current {
     path: PathBuf,
@@ -84,7 +78,7 @@ pub struct Current {
 }
 
 impl Current {
-    /// Creates CURRENT. The caller syncs the directory.
+    /// The caller syncs the directory.
     pub fn create(vfs: &dyn Vfs, dir: &Path, file_id: u64, manifest: FileNumber, manifest_len: u64) -> Result<Current> {
         let path = dir.join(CURRENT_NAME);
         let file = vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::io("create", &path, e))?;
@@ -95,7 +89,7 @@ impl Current {
         Ok(current)
     }
 
-    /// Opens CURRENT; `Ok(None)` if it does not exist.
+    /// `Ok(None)` if it does not exist.
     pub fn open(vfs: &dyn Vfs, dir: &Path, read_only: bool) -> Result<Option<Current>> {
         let path = dir.join(CURRENT_NAME);
         let mode = if read_only { OpenMode::Read } else { OpenMode::ReadWrite };
@@ -126,7 +120,6 @@ impl Current {
         }
     }
 
-    /// Reads both slots; each is a slot or an error.
     pub fn read_slots(file: &dyn File, path: &Path) -> Result<Vec<Result<CurrentSlot>>> {
         SLOT_OFFSETS
             .iter()
@@ -138,13 +131,11 @@ impl Current {
             .collect()
     }
 
-    /// Returns the file's identity and newest slot. If two results are equal, nothing was written
-    /// in between.
+    /// Two equal results mean that nothing was written in between.
     pub fn seen(&self) -> SeenCurrent {
         SeenCurrent { file_id: self.file_id, newest: self.newest }
     }
 
-    /// Returns the slot in force.
     pub fn newest(&self) -> CurrentSlot {
         self.newest
     }

@@ -1,4 +1,4 @@
-//! Lists each damaged record of a manifest and slot of CURRENT, and applies the valid ones.
+//! Lists damaged records of a manifest and slots of CURRENT, and applies the valid records.
 
 use super::{CURRENT_NAME, Current, CurrentSlot, Edit, Layout, SLOT_LEN, SLOT_OFFSETS, manifest::read_record};
 use crate::{
@@ -9,18 +9,15 @@ use crate::{
 };
 use std::{io, path::Path};
 
-/// Result of a walk over a manifest.
 #[derive(Debug, Default)]
 pub struct WalkedManifest {
-    /// Layout after all valid records before the first damaged one.
+    /// After all valid records before the first damaged one.
     pub layout: Layout,
-    /// Damaged records, in order.
     pub damaged: Vec<DamagedUnit>,
-    /// End of the records.
     pub end: u64,
 }
 
-/// Walks the records of a manifest of which `synced_len` bytes must be valid.
+/// `synced_len` bytes must be valid.
 pub fn walk_manifest(bytes: &[u8], synced_len: u64, path: &Path) -> Result<WalkedManifest> {
     let mut walk = WalkedManifest::default();
     let header = FileHeader::decode(FileKind::Manifest, bytes, path, 0);
@@ -65,7 +62,7 @@ pub fn walk_manifest(bytes: &[u8], synced_len: u64, path: &Path) -> Result<Walke
             walk.end = offset as u64;
             return Ok(walk);
         }
-        // Find the next record whose checksum matches this file's id and the record's offset.
+        // The next record whose checksum matches file id and offset.
         let next = (offset + 1..bytes.len())
             .find(|&at| bytes.get(at..).is_some_and(|rest| read_record(rest, file_id, at as u64).is_some()));
         let end = next.map_or(synced_len.min(len), |next| next as u64);
@@ -81,7 +78,7 @@ pub fn walk_manifest(bytes: &[u8], synced_len: u64, path: &Path) -> Result<Walke
     }
 }
 
-/// Returns the valid and the damaged slots of CURRENT; `None` if it does not exist.
+/// Returns valid and damaged slots; `None` without CURRENT.
 pub fn walk_current(vfs: &dyn Vfs, dir: &Path) -> Result<Option<(Vec<CurrentSlot>, Vec<DamagedUnit>)>> {
     let path = dir.join(CURRENT_NAME);
     let file = match vfs.open(&path, OpenMode::Read) {

@@ -2,8 +2,8 @@
 //!
 //! Edits before the damage give the layout of that time. Edits after it are found by their
 //! checksums, which cover file id and offset, and applied as far as possible: a change to a
-//! partition or run that a lost edit made has no meaning alone. A lost edit may have changed which
-//! runs count, so the caller must not trust the layout alone.
+//! partition or run of a lost edit has no meaning alone. A lost edit may have changed which runs
+//! count, so the caller must not trust the layout alone.
 
 use super::{
     Change, Current, Edit, Layout,
@@ -20,28 +20,25 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Size in bytes above which a file is not accepted as a manifest.
+/// Longer files are not accepted as manifests.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
-/// Readable contents of a damaged manifest.
 #[derive(Debug)]
 pub struct DamagedManifest {
     pub path: PathBuf,
-    /// Layout from all readable edits.
     pub layout: Layout,
-    /// Number of edits read.
     pub edits: u64,
-    /// Ranges where edits should be but cannot be read, with the reason.
+    /// Unreadable ranges between edits, with the reason.
     pub gaps: Vec<(Range<u64>, String)>,
     /// Whether CURRENT names it.
     pub is_named: bool,
-    /// Whether bytes after the last edit may be an unfinished edit.
+    /// Bytes after the last edit may be an unfinished one.
     pub has_rest: bool,
-    /// Offset of the damaged header byte that was repaired.
+    /// Offset of the repaired header byte.
     pub repaired: Option<usize>,
 }
 
-/// Returns the newest readable slot of CURRENT, or an error text.
+/// The newest readable slot, or an error text.
 pub fn read_damaged_current(vfs: &dyn Vfs, dir: &Path) -> std::result::Result<CurrentSlot, String> {
     let path = dir.join(CURRENT_NAME);
     let file = vfs.open(&path, OpenMode::Read).map_err(|e| e.to_string())?;
@@ -58,8 +55,8 @@ pub fn read_damaged_current(vfs: &dyn Vfs, dir: &Path) -> std::result::Result<Cu
     best.ok_or(detail)
 }
 
-/// Reads manifest `number`. `synced_len` is its length by CURRENT, if known. Returns an error text
-/// if nothing can be read.
+/// `synced_len` is the manifest's length by CURRENT, if known. Returns an error text if nothing can
+/// be read.
 pub fn read_damaged_manifest(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -135,14 +132,13 @@ impl DamagedManifest {
         }
     }
 
-    /// Applies the changes of an edit as far as possible.
     fn apply(&mut self, edit: &Edit) {
         for change in &edit.changes {
             if self.layout.apply_change(change).is_err()
                 && let Change::SetRuns { partition, runs, loose, .. } = change
                 && let Some(partition) = self.layout.partitions.get_mut(partition)
             {
-                // Take the runs anyway. Their files have the other facts of the lost edit.
+                // Take the runs anyway; their files have the other facts of the lost edit.
                 partition.runs.clone_from(runs);
                 partition.loose.clone_from(loose);
                 partition.view = None;
@@ -152,8 +148,8 @@ impl DamagedManifest {
     }
 }
 
-/// Returns whether the bytes begin like an edit without changes. Those are never written, and zeros
-/// would look like many of them.
+/// Begins like an edit without changes. Those are never written, and zeros would look like many of
+/// them.
 fn is_empty(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0; 4])
 }

@@ -1,7 +1,7 @@
 //! Edits: the changes from one version to the next, and their encoding.
 //!
-//! An edit is a list of changes that take effect together. Each change is a tag byte and its fields.
-//! Numbers are varints, keys are length-prefixed. Tags are never reused:
+//! The changes of an edit take effect together. Each is a tag byte and its fields. Numbers are varints,
+//! keys are length-prefixed. Tags are never reused:
 //!
 //! | tag | change | fields |
 //! |---|---|---|
@@ -26,65 +26,49 @@ use crate::{
     view::ViewMeta,
 };
 
-/// One change. The module lists the tags.
+/// The module's table has the meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A new run file.
     NewRun(Box<RunMeta>),
-    /// A new partition, without runs.
     NewPartition {
-        /// Id, never reused.
+        /// Never reused.
         id: u64,
-        /// First internal key.
         start: Vec<u8>,
         /// First key after the partition; `None` for the last.
         end: Option<Vec<u8>>,
     },
-    /// Removes a partition.
     DropPartition(u64),
-    /// Adds a flushed run to a partition, unindexed.
+    /// A flushed run.
     AddLoose {
-        /// Partition id.
         partition: u64,
-        /// Run number.
         run: FileNumber,
     },
-    /// Replaces a partition's runs, unindexed runs and view.
+    /// Replaces all runs and the view.
     SetRuns {
-        /// Partition id.
         partition: u64,
-        /// Runs of the view, by selector.
+        /// By selector of the view.
         runs: Vec<FileNumber>,
-        /// Unindexed runs, oldest first.
         loose: Vec<FileNumber>,
         view: Option<Box<ViewMeta>>,
     },
-    /// Everything up to this sequence number is in runs.
     Flushed(SequenceNumber),
-    /// Parts of the log that recovery needs.
     Log {
-        /// First segment to replay.
+        /// First to replay.
         oldest_segment: FileNumber,
         /// Synced length of the log.
         durable_lsn: u64,
     },
-    /// Lower file numbers may have been used.
     NextFile(FileNumber),
-    /// Sequence numbers up to this may have been used.
     LastSequence(SequenceNumber),
-    /// Random id of the database.
     Incarnation(u64),
     Epoch(u64),
-    /// Time of the edit.
     Time {
-        /// Database time, in microseconds since 1970. Never goes back.
+        /// Since 1970. Never goes back.
         now_us: u64,
-        /// Lead of the database time over the wall clock, in microseconds.
         ahead_us: u64,
     },
 }
 
-/// Changes that take effect together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edit {
     pub changes: Vec<Change>,
@@ -103,7 +87,6 @@ impl Edit {
         out
     }
 
-    /// Decodes an edit; `None` if invalid.
     pub fn decode(bytes: &[u8]) -> Option<Edit> {
         let mut reader = ByteReader::new(bytes);
         let mut changes = Vec::new();

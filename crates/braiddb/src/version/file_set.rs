@@ -1,7 +1,7 @@
 //! A version: all partitions at one moment, with open files.
 //!
-//! A version is immutable. Readers pin it while they need it. A file that no version names any more
-//! is removed when its last handle is dropped.
+//! A version is immutable, and readers pin it. A file that no version names any more is removed
+//! when its last handle is dropped.
 
 use super::{Layout, Partition, PartitionLayout, RunHandle, partition_index::PartitionIndex};
 use crate::{
@@ -15,12 +15,10 @@ use std::{
     sync::Arc,
 };
 
-/// All partitions, in key order.
 #[derive(Debug, Default)]
 pub struct Version {
-    /// The partitions. They cover the whole keyspace.
+    /// They cover the whole keyspace, in key order.
     pub partitions: Vec<Arc<Partition>>,
-    /// Index of the first eight bytes of each partition's start.
     partition_index: PartitionIndex,
 }
 
@@ -30,19 +28,16 @@ impl Version {
         Version { partitions, partition_index }
     }
 
-    /// Returns the runs that partitions other than `id` read.
     pub fn runs_of_others(&self, id: u64) -> BTreeSet<FileNumber> {
         let others = self.partitions.iter().filter(|partition| partition.id != id);
         others.flat_map(|p| p.layout.runs.iter().chain(&p.layout.loose)).copied().collect()
     }
 
-    /// Returns the index of the partition of `key`.
     #[inline]
     pub fn find(&self, key: &[u8]) -> usize {
         self.find_by_head(key_head(key), key)
     }
 
-    /// [`Version::find`] with the key's [`key_head`].
     #[inline(always)]
     pub fn find_by_head(&self, head: u64, key: &[u8]) -> usize {
         match self.find_by_prefix(head) {
@@ -51,7 +46,7 @@ impl Version {
         }
     }
 
-    /// Fast path: finds the partition by the head alone; `None` if that is not enough.
+    /// Fast path: `None` if the head alone does not decide.
     #[inline(always)]
     pub fn find_by_prefix(&self, head: u64) -> Option<usize> {
         self.partition_index.find(head).filter(|&number| number < self.partitions.len())
@@ -61,14 +56,13 @@ impl Version {
     #[inline(never)]
     pub fn find_slow(&self, head: u64, key: &[u8]) -> usize {
         let first = self.partition_index.before(head);
-        // Only partitions with the same head need a comparison.
         let ties = self.partition_index.ties(first, head);
         let at_most = self.partitions[first..first + ties].partition_point(|p| p.layout.start.as_slice() <= key);
         (first + at_most).saturating_sub(1)
     }
 }
 
-/// Returns the first eight bytes of a key as a number in byte order, padded with zeros.
+/// First eight bytes of a key as a number in byte order, padded with zeros.
 #[inline]
 pub fn key_head(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
@@ -106,9 +100,8 @@ impl FileSet {
         dir.join(format!("{number:06}.view"))
     }
 
-    /// Returns the version of a layout. Opens missing files and keeps unchanged partitions of
-    /// `before`. A view that cannot be opened is left out; its partition is then read through the
-    /// views inside its runs.
+    /// Opens missing files and keeps unchanged partitions of `before`. A view that cannot be opened
+    /// is left out; its partition is then read through the views in its runs.
     pub fn version(&mut self, layout: &Layout, before: Option<&Version>) -> Result<Version> {
         let kept: HashMap<u64, &Arc<Partition>> =
             before.map(|v| v.partitions.iter().map(|p| (p.id, p)).collect()).unwrap_or_default();
@@ -170,18 +163,17 @@ impl FileSet {
         }
     }
 
-    /// Marks a view as damaged, so that the next version omits it.
+    /// The next version omits the view.
     pub fn set_view_damaged(&mut self, number: FileNumber, reason: String) {
         self.damaged_views.insert(number, reason);
     }
 
-    /// Returns the damaged views that were not replaced yet, with the reasons.
     pub fn damaged_views(&self) -> &HashMap<FileNumber, String> {
         &self.damaged_views
     }
 
-    /// Drops all files that the layout does not name, without removing them: another process does
-    /// that. Views that failed to open are tried again.
+    /// Drops all files that the layout does not name, but leaves them on disk for their owner,
+    /// another process. Views that failed to open are tried again.
     pub fn forget_unused(&mut self, layout: &Layout) {
         self.runs.retain(|number, _| layout.runs.contains_key(number));
         let names = |number: &FileNumber| {
@@ -191,8 +183,8 @@ impl FileSet {
         self.damaged_views.clear();
     }
 
-    /// Drops all files that the layout does not name. Each is removed from disk when its last
-    /// reader ends.
+    /// Drops all files that the layout does not name. Each is removed from disk after its last
+    /// reader.
     pub fn release_unused(&mut self, layout: &Layout) {
         self.runs.retain(|number, handle| {
             let used = layout.runs.contains_key(number);
@@ -213,7 +205,7 @@ impl FileSet {
         let (dir, vfs, views) = (&self.dir, &self.context.vfs, &self.views);
         self.damaged_views.retain(|number, _| {
             let keep = used.contains(number);
-            // A view that failed to open has no handle that would remove the file.
+            // A view that failed to open has no handle that removes the file.
             if !keep && !views.contains_key(number) {
                 let path = FileSet::view_path(dir, *number);
                 match vfs.remove(&path) {
@@ -227,7 +219,6 @@ impl FileSet {
         });
     }
 
-    /// Returns the bytes of memory that the open files use.
     pub fn resident_bytes(&self) -> usize {
         self.runs.values().map(|h| h.resident_bytes()).sum::<usize>()
             + self.views.values().map(|v| v.resident_bytes()).sum::<usize>()

@@ -1,4 +1,4 @@
-//! Layout: the contents of the manifest as plain data. Opening its files makes a `Version`.
+//! Layout: the contents of the manifest as plain data.
 //!
 //! Invariants, checked by `apply` and `check_cover` (a manifest that violates one is corrupt):
 //! partitions cover the whole keyspace in order, without overlap. Every run of a partition is
@@ -12,48 +12,40 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A partition, as plain data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PartitionLayout {
-    /// First internal key.
     pub start: Vec<u8>,
     /// First key after the partition; `None` for the last.
     pub end: Option<Vec<u8>>,
-    /// Runs of the view, by selector.
+    /// By selector of the view.
     pub runs: Vec<FileNumber>,
-    /// Unindexed runs, oldest first.
+    /// Oldest first.
     pub loose: Vec<FileNumber>,
-    /// View over `runs`; `None` without runs or until it is rebuilt.
+    /// Over `runs`; `None` without runs or until it is rebuilt.
     pub view: Option<ViewMeta>,
 }
 
-/// Contents of the manifest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layout {
-    /// All runs in use.
     pub runs: BTreeMap<FileNumber, RunMeta>,
-    /// Partitions by id.
     pub partitions: BTreeMap<u64, PartitionLayout>,
-    /// Everything up to this sequence number is in runs.
+    /// Everything up to it is in runs.
     pub flushed: SequenceNumber,
-    /// First log segment to replay.
     pub oldest_segment: FileNumber,
     /// Synced length of the log.
     pub durable_lsn: u64,
-    /// Next file number to use.
     pub next_file: FileNumber,
-    /// Highest sequence number that may have been used.
+    /// Highest number that may have been used.
     pub last_sequence: SequenceNumber,
-    /// Latest time of an edit and its lead over the wall clock: see [`Change::Time`].
+    /// See [`Change::Time`].
     pub time_us: u64,
     pub time_ahead_us: u64,
-    /// Random id of the database.
     pub incarnation: u64,
     pub epoch: u64,
 }
 
 impl Layout {
-    /// Applies an edit. An error names the violated rule; the layout is then unusable.
+    /// An error names the violated rule; the layout is then unusable.
     pub fn apply(&mut self, edit: &Edit) -> Result<(), String> {
         for change in &edit.changes {
             self.apply_change(change)?;
@@ -125,7 +117,6 @@ impl Layout {
         self.runs.retain(|number, _| used.contains(number));
     }
 
-    /// Checks that the partitions cover the keyspace without gap or overlap.
     pub fn check_cover(&self) -> Result<(), String> {
         let mut partitions: Vec<_> = self.partitions.iter().collect();
         partitions.sort_by(|a, b| a.1.start.cmp(&b.1.start));
@@ -142,7 +133,7 @@ impl Layout {
         if next.is_some() { Err("the last partition has an end".to_owned()) } else { Ok(()) }
     }
 
-    /// Returns an edit that creates this layout from nothing.
+    /// The edit creates this layout from nothing.
     pub fn to_edit(&self) -> Edit {
         let mut changes = vec![
             Change::Incarnation(self.incarnation),

@@ -22,26 +22,22 @@ use std::{
     sync::Arc,
 };
 
-/// Length of a record's header in bytes.
 const RECORD_HEADER_LEN: usize = 12;
 
-/// Length in bytes below which a manifest is not rewritten. Longer ones are, at four times their
-/// rewritten length.
+/// Minimum bytes for a rewrite, at four times the last rewritten length.
 const REWRITE_BYTES_MIN: u64 = 256 << 10;
 
 pub fn manifest_name(number: FileNumber) -> String {
     format!("MANIFEST-{number:06}")
 }
 
-/// A record of a manifest.
 #[derive(Clone, Debug)]
 pub struct ManifestRecord {
-    /// Offset in the file, in bytes.
     pub offset: u64,
     pub edit: Edit,
 }
 
-/// Returns all records of a manifest, of which `synced_len` bytes must be valid, and their end.
+/// `synced_len` bytes must be valid. Also returns the end of the records.
 pub fn read_records(bytes: &[u8], synced_len: u64, path: &Path) -> Result<(Vec<ManifestRecord>, u64)> {
     let bad = |offset: usize, detail: &str| Error::corruption(path, offset as u64, detail);
     let header = FileHeader::decode(FileKind::Manifest, bytes, path, 0)?;
@@ -100,7 +96,6 @@ fn record_checksum(file_id: u64, offset: u64, payload: &[u8]) -> u64 {
     checksum(file_id ^ payload.len() as u64, offset, payload)
 }
 
-/// The open manifest and its layout.
 #[derive(Clone, Debug)]
 pub struct Manifest {
     vfs: Arc<dyn Vfs>,
@@ -113,18 +108,18 @@ pub struct Manifest {
     len: u64,
     rewritten_len: u64,
     current: Current,
-    /// Whether CURRENT does not have the latest length yet.
+    /// CURRENT does not have the latest length yet.
     current_is_behind: bool,
     layout: Layout,
     bytes_written: u64,
-    /// Whether the header has an earlier version, with fewer kinds of changes.
+    /// The header has an earlier version, with fewer kinds of changes.
     is_older: bool,
     /// When this was opened, a record that CURRENT did not count yet: its offset and its checksum. The writer may take it back.
     unsettled: Option<(u64, u64)>,
 }
 
 impl Manifest {
-    /// Creates the manifest and CURRENT of a new database. Everything is synced.
+    /// For a new database. Everything is synced.
     pub fn create(vfs: &Arc<dyn Vfs>, runtime: &Arc<dyn Runtime>, dir: &Path, mut layout: Layout) -> Result<Manifest> {
         let number = layout.next_file;
         layout.next_file += 1;
@@ -155,7 +150,7 @@ impl Manifest {
         })
     }
 
-    /// Opens the manifest that CURRENT names; `Ok(None)` without CURRENT.
+    /// `Ok(None)` without CURRENT.
     pub fn open(
         vfs: &Arc<dyn Vfs>,
         runtime: &Arc<dyn Runtime>,
@@ -253,9 +248,9 @@ impl Manifest {
     /// Makes the records found at open durable.
     ///
     /// A valid record after the synced length may exist only in the page cache, and a torn one must
-    /// not be taken for the start of the next. So the tail is cut, rewritten and synced before
-    /// CURRENT is updated. It is rewritten because after a failed sync the system may consider lost
-    /// pages clean.
+    /// not be taken for the next. So the tail is cut, rewritten and synced before CURRENT is
+    /// updated. It is rewritten because after a failed sync the system may consider lost pages
+    /// clean.
     fn settle_tail(&mut self, file_len: u64, synced_len: u64, bytes: &[u8]) -> Result<()> {
         if file_len > self.len {
             self.file.set_len(self.len).map_err(|e| Error::io("truncate", &self.path, e))?;
@@ -271,42 +266,37 @@ impl Manifest {
         Ok(())
     }
 
-    /// Returns whether another process has changed CURRENT since this handle was opened read-only.
+    /// Whether another process changed CURRENT since this handle was opened read-only.
     pub fn has_gone_on(&self) -> Result<bool> {
         Ok(self.look()? != self.current.seen())
     }
 
-    /// Reads CURRENT from a newly opened file, since another database may have replaced this one,
-    /// as after a restore.
+    /// Opens CURRENT again, since another database may have replaced this one, as after a restore.
     pub fn look(&self) -> Result<SeenCurrent> {
         let current = Current::open(&*self.vfs, &self.dir, true)?;
         let missing = || Error::NotFound(format!("there is no database in {} any more", self.dir.display()));
         current.map(|current| current.seen()).ok_or_else(missing)
     }
 
-    /// Returns the layout after all edits.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Returns the manifest's file number.
     pub fn number(&self) -> FileNumber {
         self.number
     }
 
-    /// Returns the manifest's length in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Returns the bytes that this handle wrote to manifests and CURRENT.
+    /// By this handle, to manifests and CURRENT.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written
     }
 
-    /// Writes and syncs an edit. After `Ok` it is in force and survives power failure. After a
-    /// failed sync the caller must not continue to write, since the contents of the disk are
-    /// unknown.
+    /// Writes and syncs an edit. After `Ok` it survives power failure. After a failed sync the
+    /// caller must not write on, since the contents of the disk are unknown.
     pub fn commit(&mut self, edit: &Edit) -> Result<()> {
         let mut layout = self.layout.clone();
         layout.apply(edit).unwrap_or_else(|rule| panic!("the engine made an edit that breaks a rule: {rule}"));
@@ -333,8 +323,7 @@ impl Manifest {
         self.note_current()
     }
 
-    /// Removes the remains of a write that found no space, so that the edit is certainly not in
-    /// force.
+    /// After a write without space: ensures that the edit is not in force.
     fn take_back(&self, error: &Error) -> Result<()> {
         if error.is_disk_full() {
             let cut = self.file.set_len(self.len).and_then(|()| self.file.sync_data());
@@ -343,9 +332,9 @@ impl Manifest {
         Ok(())
     }
 
-    /// Records the latest length in CURRENT. The edit is already in force, so a full disk is no
-    /// error here. The update is retried before the next edit, since recovery accepts only one
-    /// record after the recorded length.
+    /// Records the latest length in CURRENT. The edit is in force, so a full disk is no error. The
+    /// update is retried before the next edit, since recovery accepts only one record after the
+    /// recorded length.
     fn note_current(&mut self) -> Result<()> {
         let noted = self.current.update(self.number, self.len);
         self.current_is_behind = noted.is_err();
@@ -355,7 +344,6 @@ impl Manifest {
         }
     }
 
-    /// Starts a new manifest with this layout and removes the old one.
     fn rewrite(&mut self, mut layout: Layout) -> Result<()> {
         let number = layout.next_file;
         layout.next_file += 1;
@@ -388,8 +376,7 @@ impl Manifest {
     }
 }
 
-/// Makes an error that leaves open which state is in force. Never [`Error::DiskFull`], which
-/// promises the old state.
+/// The state in force is unknown. Never [`Error::DiskFull`], which promises the old state.
 fn in_doubt(action: &'static str, path: &Path, reason: String) -> Error {
     Error::Io { action, path: path.to_owned(), source: std::io::Error::other(reason) }
 }
@@ -403,7 +390,7 @@ fn write_manifest(
 ) -> Result<(PathBuf, Arc<dyn File>, u64)> {
     let path = dir.join(manifest_name(number));
     let file = vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::io("create", &path, e))?;
-    // Remove an incomplete file, since the next attempt may use the same number.
+    // The next attempt may use the same number.
     let made = fill_manifest(&*file, &path, file_id, layout).inspect_err(|_| {
         if let Err(e) = vfs.remove(&path) {
             tracing::warn!(path = %path.display(), error = %e, "a manifest that was not completed could not be removed");
@@ -412,7 +399,6 @@ fn write_manifest(
     made.map(|len| (path, file, len))
 }
 
-/// Writes and syncs a manifest; returns its length.
 fn fill_manifest(file: &dyn File, path: &Path, file_id: u64, layout: &Layout) -> Result<u64> {
     let mut bytes = FileHeader::new(FileKind::Manifest, file_id, [0, 0]).encode().to_vec();
     let payload = layout.to_edit().encode();

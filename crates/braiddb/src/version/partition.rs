@@ -1,8 +1,8 @@
 //! A partition: a key range, the view over most of its runs, and its unindexed runs.
 //!
-//! Partitions are immutable and shared between threads; a job or flush replaces them. Reads merge
-//! the view with each unindexed run, which is read through the one-run view in its file. If the
-//! partition's view is missing or damaged, all runs are read that way.
+//! Partitions are immutable; a job or flush replaces them. Reads merge the view with each unindexed
+//! run, read through the one-run view in its file. If the partition's view is missing or damaged,
+//! all runs are read that way.
 
 use super::PartitionLayout;
 use crate::{
@@ -18,36 +18,32 @@ use std::{
     },
 };
 
-/// Entries below which a run counts in full. Ranks are exact to a segment only, so a share would
-/// gain little.
+/// A smaller run counts in full. Ranks are exact to a segment only, so a share would gain little.
 const SHARE_ENTRIES_MIN: u64 = 64 * SEGMENT_ENTRIES as u64;
 
-/// One read of unindexed runs in this many is counted, by key hash. So readers seldom write to
-/// shared memory.
+/// One in this many reads of unindexed runs is counted, by key hash, so that readers seldom write
+/// to shared memory.
 const READS_PER_COUNT: u64 = 32;
 
-/// Number of unindexed runs that together weigh as much as one overlapping run, if they only add
-/// keys at either end, as with keys that grow with time.
+/// Unindexed runs that together weigh as much as one overlapping run, if they only add keys at
+/// either end.
 const ADDED_PER_WEIGHT: usize = 3;
 
-/// Returns whether a read of a key with this hash is counted.
 #[inline]
 pub fn is_counted(hash: u64) -> bool {
     (hash >> 8).is_multiple_of(READS_PER_COUNT)
 }
 
-/// A view and its runs.
 pub type ViewOfRuns = (Arc<View>, Arc<[Arc<Run>]>);
 
-/// An open run. The view in its file is opened on first use.
+/// The view in the file is opened on first use.
 #[derive(Debug)]
 pub struct RunHandle {
     alone: Arc<[Arc<Run>]>,
     view: OnceLock<Arc<View>>,
-    /// Approximate number of gets that probed the run by itself; other reads count as gets of equal
-    /// duration.
+    /// Gets that probed the run by itself; other reads count by duration.
     reads: AtomicU64,
-    /// Filter of its keys, if this process wrote it as an unindexed run.
+    /// If this process wrote it as an unindexed run.
     filter: Option<KeyFilter>,
     context: TableContext,
 }
@@ -63,12 +59,11 @@ impl RunHandle {
         &self.alone[0]
     }
 
-    /// Returns the run as the run list of its own view.
+    /// Run list of its own view.
     pub fn alone(&self) -> &Arc<[Arc<Run>]> {
         &self.alone
     }
 
-    /// Returns the run's own view. Fails if the run is damaged.
     pub fn view(&self) -> Result<&Arc<View>> {
         if let Some(view) = self.view.get() {
             return Ok(view);
@@ -77,18 +72,17 @@ impl RunHandle {
         Ok(self.view.get_or_init(|| view))
     }
 
-    /// Returns the run's own view if it is open.
+    /// The view, if it is open.
     pub fn opened_view(&self) -> Option<&Arc<View>> {
         self.view.get()
     }
 
-    /// Returns whether the filter excludes this hash.
+    /// Whether the filter excludes this hash.
     #[inline]
     pub fn lacks(&self, hash: u64) -> bool {
         self.filter.as_ref().is_some_and(|filter| !filter.may_contain(hash))
     }
 
-    /// Prefetches the memory that [`RunHandle::lacks`] reads.
     #[inline]
     pub fn prefetch_filter(&self, hash: u64) {
         if let Some(filter) = &self.filter {
@@ -96,37 +90,34 @@ impl RunHandle {
         }
     }
 
-    /// Records a read that [`is_counted`] and probed the run by itself, with the duration of `gets`
-    /// gets.
+    /// Records a read that [`is_counted`], with the duration of `gets` gets.
     pub fn note_read(&self, gets: u64) {
         self.reads.fetch_add(gets * READS_PER_COUNT, Ordering::Relaxed);
     }
 
-    /// Returns the approximate number of gets that probed the run by itself since it was opened.
+    /// Approximate gets that probed the run by itself since it was opened.
     pub fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes of memory used while the run is open, with its view.
     pub fn resident_bytes(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, KeyFilter::bytes);
         self.run().resident_bytes() + self.view.get().map_or(0, |v| v.resident_bytes()) + filter
     }
 }
 
-/// The view to search first for a key, and its runs.
 #[derive(Clone, Copy, Debug)]
 pub struct FirstView<'a> {
     pub view: &'a View,
     pub runs: &'a [Arc<Run>],
-    /// Whether nothing else can have the key. Otherwise the versions in this view are the newest.
+    /// Nothing else has the key. Otherwise this view has the newest versions.
     pub is_only: bool,
-    /// The run, if the view is that of a run beside others. Its reads are counted.
+    /// Set for a run beside others; its reads are counted.
     pub apart: Option<&'a RunHandle>,
 }
 
-/// Returns for each run whether all its entries are newer than `view_max_sequence` and all runs
-/// after it. Runs are (lowest, highest) sequence numbers, newest first by the latter.
+/// For each run: all its entries are newer than the view and all later runs. Runs are (lowest,
+/// highest) sequence numbers, highest first.
 fn are_newest(sequences: &[(SequenceNumber, SequenceNumber)], view_max_sequence: SequenceNumber) -> Box<[bool]> {
     let mut older = view_max_sequence;
     let mut are_newest: Box<[bool]> = sequences.iter().map(|_| false).collect();
@@ -137,8 +128,7 @@ fn are_newest(sequences: &[(SequenceNumber, SequenceNumber)], view_max_sequence:
     are_newest
 }
 
-/// Counts the unindexed runs, oldest first, before the first that overlaps the key range of `runs`
-/// and older ones.
+/// Counts the oldest unindexed runs that do not overlap the key range of anything older.
 fn adding_runs(runs: &[Arc<RunHandle>], loose: &[Arc<RunHandle>]) -> usize {
     let range = |handle: &Arc<RunHandle>| {
         let meta = handle.run().meta();
@@ -147,7 +137,6 @@ fn adding_runs(runs: &[Arc<RunHandle>], loose: &[Arc<RunHandle>]) -> usize {
     adding(runs.iter().map(range), loose.iter().map(range))
 }
 
-/// The same for inclusive key ranges.
 fn adding<K: Ord>(ranges: impl Iterator<Item = (K, K)>, added: impl Iterator<Item = (K, K)>) -> usize {
     let union = |(smallest, largest): (K, K), other: (K, K)| (smallest.min(other.0), largest.max(other.1));
     let mut all = ranges.reduce(union);
@@ -163,38 +152,31 @@ fn adding<K: Ord>(ranges: impl Iterator<Item = (K, K)>, added: impl Iterator<Ite
     count
 }
 
-/// A key range with its open runs.
 #[derive(Debug)]
 pub struct Partition {
     pub id: u64,
-    /// The partition in the manifest.
     pub layout: PartitionLayout,
-    /// Runs of the view, by selector. Without a view they are also in `apart`.
+    /// By selector of the view. Without one they are also in `apart`.
     pub runs: Vec<Arc<RunHandle>>,
-    /// The same runs in the form that the view takes.
     pub view_runs: Arc<[Arc<Run>]>,
-    /// View over `runs`.
     pub view: Option<Arc<View>>,
-    /// Runs read through their own views, by descending highest sequence number.
+    /// Read through their own views; highest sequence number first.
     pub apart: Vec<Arc<RunHandle>>,
-    /// Range tombstones of all runs; usually `None`.
+    /// Of all runs; usually `None`.
     pub tombstones: Option<Arc<RangeTombstoneSet>>,
-    /// For each run in `apart`: whether all its entries are newer than those of later runs and the
-    /// view.
+    /// For each run in `apart`: all its entries are newer than the view and later runs.
     are_newest: Box<[bool]>,
-    /// Highest sequence number in the view.
+    /// Highest in the view.
     pub view_max_sequence: SequenceNumber,
-    /// Whether one view has everything: its own, or that of its only run.
+    /// One view has everything: its own, or that of its only run.
     is_plain: bool,
-    /// Number of the oldest unindexed runs that do not overlap the range of anything older.
+    /// See [`Partition::adding_runs`].
     adding: usize,
-    /// For runs that exceed the key range: their share within it, in per mille. Computed on first
-    /// use.
     shares: OnceLock<HashMap<FileNumber, u64>>,
 }
 
 impl Partition {
-    /// Makes a partition of open runs. `loose` is oldest first, as in the layout.
+    /// `loose` is oldest first.
     pub fn new(
         id: u64,
         layout: PartitionLayout,
@@ -233,8 +215,7 @@ impl Partition {
         Bounds { start: self.layout.start.clone(), end: self.layout.end.clone() }
     }
 
-    /// Returns the main view and its runs: the partition's own view or, without one, that of its
-    /// only run, if it is open.
+    /// The partition's view or, without one, that of its only run if it is open.
     #[inline]
     pub fn main_view(&self) -> Option<(&View, &[Arc<Run>])> {
         match (&self.view, &self.apart[..]) {
@@ -244,7 +225,6 @@ impl Partition {
         }
     }
 
-    /// Opens the main view if it is that of the only run.
     pub fn open_main_view(&self) -> Result<()> {
         match (&self.view, &self.apart[..]) {
             (None, [only]) => only.view().map(|_| ()),
@@ -252,15 +232,15 @@ impl Partition {
         }
     }
 
-    /// Returns the main view if neither other runs nor range tombstones exist.
+    /// The main view, if there are neither other runs nor range tombstones.
     #[inline]
     pub fn only_view(&self) -> Option<(&View, &[Arc<Run>])> {
         if self.is_plain { self.main_view() } else { None }
     }
 
-    /// Returns the view to search first for a key with this hash, if its versions of the key are
-    /// newer than all others. Filters exclude unindexed runs. `None` if several sources must be
-    /// searched or the view is not open.
+    /// The view to search first for a key with this hash, if its versions are newer than all
+    /// others. Filters exclude unindexed runs. `None` if several sources must be searched or the
+    /// view is not open.
     #[inline]
     pub fn first_view_with(&self, hash: u64) -> Option<FirstView<'_>> {
         if self.is_plain {
@@ -294,21 +274,19 @@ impl Partition {
         }
     }
 
-    /// Returns all open views with their runs.
     pub fn open_views(&self) -> impl Iterator<Item = (&View, &[Arc<Run>])> {
         let own = self.view.as_ref().map(|view| (&**view, &*self.view_runs));
         let apart = self.apart.iter().filter_map(|handle| Some((&**handle.view.get()?, &*handle.alone)));
         own.into_iter().chain(apart)
     }
 
-    /// Returns the sequence number of the newest range tombstone at or below `snapshot` that covers
-    /// `key`; 0 if there is none.
+    /// Newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         self.tombstones.as_ref().map_or(0, |set| set.newest_covering(key, snapshot))
     }
 
-    /// Returns the entries of the view, and how many are stale or tombstones. Without a view,
-    /// counts the oldest run. `None` without runs, or if that run's view cannot be read.
+    /// Entries of the view, and its stale entries and tombstones. Without a view, of the oldest
+    /// run; `None` if that is missing or damaged.
     pub fn counts(&self) -> Option<(u64, u64)> {
         let meta = match (&self.view, self.apart.last()) {
             (Some(view), _) => view.meta().clone(),
@@ -318,15 +296,15 @@ impl Partition {
         Some((meta.entries, meta.stale + meta.tombstones))
     }
 
-    /// Returns the share of a run's entries within the key range, in per mille. The first call may
-    /// read the views of runs that exceed the range.
+    /// Share of a run's entries within the key range. The first call may read the views of runs
+    /// that exceed it.
     pub fn share_per_mille(&self, handle: &RunHandle) -> u64 {
         if self.holds_all_of(handle) {
             return 1000;
         }
         let shares = self.shares.get_or_init(|| {
             let others = self.all_runs().filter(|h| !self.holds_all_of(h));
-            // If a run cannot be read, count it in full; reads will report the damage.
+            // An unreadable run counts in full; reads will report the damage.
             others.map(|h| (h.run().meta().number, self.count_share(h).unwrap_or(1000))).collect()
         });
         shares.get(&handle.run().meta().number).copied().unwrap_or(1000)
@@ -347,7 +325,7 @@ impl Partition {
         Ok(entries.min(meta.entries) * 1000 / meta.entries)
     }
 
-    /// Returns all runs, those of the view first.
+    /// Runs of the view first.
     pub fn all_runs(&self) -> impl Iterator<Item = &Arc<RunHandle>> {
         let loose = self
             .layout
@@ -357,7 +335,6 @@ impl Partition {
         self.runs.iter().chain(loose)
     }
 
-    /// Returns all views that a read merges, with their runs.
     pub fn all_views(&self) -> Result<Vec<ViewOfRuns>> {
         let mut views: Vec<_> = self.view.iter().map(|view| (Arc::clone(view), Arc::clone(&self.view_runs))).collect();
         for handle in &self.apart {
@@ -366,22 +343,20 @@ impl Partition {
         Ok(views)
     }
 
-    /// Returns the number of unindexed runs to compare with the maximum. A third if they overlap
-    /// neither each other nor the view: then a read seldom probes several, and none of their
-    /// entries supersedes another.
+    /// Number of unindexed runs to compare with the maximum. A third if they overlap neither each
+    /// other nor the view: then reads seldom probe several, and no entry supersedes another.
     pub fn loose_weight(&self) -> usize {
         let loose = self.layout.loose.len();
         let only_adds = self.adding == loose && self.tombstones.is_none();
         if only_adds { loose.div_ceil(ADDED_PER_WEIGHT) } else { loose }
     }
 
-    /// Returns the number of the oldest unindexed runs whose keys occur in nothing older. Without a
-    /// view, a merge of everything left them.
+    /// Number of the oldest unindexed runs whose keys occur in nothing older. Without a view, a
+    /// merge of everything left them.
     pub fn adding_runs(&self) -> usize {
         self.adding
     }
 
-    /// Returns the unindexed runs, oldest first.
     pub fn loose_runs(&self) -> Vec<Arc<RunHandle>> {
         self.all_runs().skip(self.runs.len()).cloned().collect()
     }
@@ -397,9 +372,7 @@ mod tests {
             (&[][..], &[][..], 0),
             (&[], &[(3, 5)], 1),
             (&[], &[(3, 5), (6, 6), (7, 9)], 3),
-            // Before and after the existing keys.
             (&[(5, 7), (4, 9)], &[(10, 12), (1, 3)], 2),
-            // One key in common.
             (&[(5, 7)], &[(7, 9)], 0),
             (&[(5, 7)], &[(1, 5)], 0),
             (&[(5, 7)], &[(8, 9), (9, 10), (11, 12)], 1),
@@ -419,7 +392,6 @@ mod tests {
             (&[][..], 7, &[][..]),
             (&[(8, 9)], 7, &[true]),
             (&[(7, 9)], 7, &[false]),
-            // Nothing but the runs.
             (&[(5, 9), (1, 4)], 0, &[true, true]),
             // A merge of runs older and newer than the next run.
             (&[(1, 9), (3, 4)], 0, &[false, true]),

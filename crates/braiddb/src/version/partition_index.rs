@@ -1,43 +1,39 @@
 //! Finds partitions by the first eight bytes (head) of a key, for every get.
 //!
-//! A binary search takes some thirty dependent instructions. They delay the memory requests of the
+//! A binary search takes some thirty dependent instructions, which delay the memory requests of the
 //! next get beyond the processor's lookahead: on some machines gets then take half as long again.
-//! So the range of the heads is cut into slots of equal length, and a table gives each slot's
-//! partition. If a slot has at most one head, a single comparison decides.
+//! So the range of the heads is cut into slots of equal length, with a table of their partitions.
+//! If a slot has at most one head, a single comparison decides.
 
 use std::cmp::Ordering;
 
-/// Slots for each head, and maximum number of slots. With evenly spread heads, one slot in four to
-/// eight has a head.
+/// Slots for each head, and maximum slots. With evenly spread heads, one slot in four to eight has
+/// one.
 const SLOTS_PER_HEAD: usize = 4;
 const SLOTS_MAX: usize = 1024;
 
-/// Partitions of the heads in a slot.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     /// Its only head; the maximum if it has none.
     border: u64,
-    /// Partition of smaller heads; greater ones are in the next. [`MANY`] if the slot has several
-    /// heads.
+    /// Of smaller heads; greater ones are in the next. [`MANY`] if the slot has several heads.
     partition: u32,
 }
 
-/// Neither this nor the next number is a partition.
+/// Neither this nor the next number is valid.
 const MANY: u32 = u32::MAX - 1;
 
-/// The heads of all partitions, in order.
 #[derive(Debug, Default)]
 pub struct PartitionIndex {
     partition_index: Vec<u64>,
     slots: Vec<Slot>,
-    /// Second head, where the first slot begins. (The first partition begins before all keys.)
+    /// Second head, start of the first slot: the first partition begins before all keys.
     lowest: u64,
-    /// Binary logarithm of a slot's length.
     shift: u32,
 }
 
 impl PartitionIndex {
-    /// Indexes heads, which must be in order.
+    /// Heads must be in order.
     pub fn new(partition_index: Vec<u64>) -> PartitionIndex {
         let (Some(&lowest), Some(&highest)) = (partition_index.get(1), partition_index.last()) else {
             // All keys belong to the first partition.
@@ -65,8 +61,8 @@ impl PartitionIndex {
         PartitionIndex { partition_index, slots, lowest, shift }
     }
 
-    /// Returns the partition of all keys with this head. `None`, or an invalid number, if the table
-    /// does not decide.
+    /// The partition of all keys with this head. `None`, or an invalid number, if the table does
+    /// not decide.
     #[inline(always)]
     pub fn find(&self, head: u64) -> Option<usize> {
         let last = self.slots.len().wrapping_sub(1) as u64;
@@ -77,12 +73,10 @@ impl PartitionIndex {
         }
     }
 
-    /// Returns the number of smaller heads.
     pub fn before(&self, head: u64) -> usize {
         self.partition_index.partition_point(|&other| other < head)
     }
 
-    /// Returns the number of equal heads from index `first` on.
     pub fn ties(&self, first: usize, head: u64) -> usize {
         self.partition_index[first..].partition_point(|&other| other == head)
     }
@@ -101,8 +95,7 @@ mod tests {
         }
     }
 
-    /// Compares with a binary search. Returns the number of heads that the table decided, and of
-    /// all.
+    /// Compares with a binary search. Returns the heads that the table decided, and all.
     fn check(partition_index: &[u64], chance: &mut Chance) -> (usize, usize) {
         let table = PartitionIndex::new(partition_index.to_vec());
         let near = partition_index.iter().flat_map(|&head| [head.wrapping_sub(1), head, head.saturating_add(1)]);

@@ -1,5 +1,3 @@
-//! Tests of edits, layout, manifest and CURRENT.
-
 use super::*;
 use crate::{
     codec::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind},
