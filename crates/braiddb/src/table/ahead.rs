@@ -11,12 +11,11 @@ use super::{
 };
 use crate::cache::{Ahead, Hint, PrefetchQueue};
 
-/// Bytes from an entry's start within which most keys end.
 const KEY_BYTES_MOSTLY: usize = 24;
 
 impl Run {
-    /// Prefetches a position whose address follows from its numbers, without waiting for the
-    /// block's slot. Returns `false` without pages for blocks or without a map.
+    /// Prefetches without waiting for the block's slot. `false` if blocks have no pages in a mapped
+    /// file.
     #[inline(always)]
     pub(super) fn prefetch_on_grid(&self, position: Position) -> bool {
         let Some((page_end, before_end)) = self.on_grid(position) else { return false };
@@ -28,7 +27,6 @@ impl Run {
     /// Guesses the end of the block's page, and the entry's distance before it.
     #[inline(always)]
     fn on_grid(&self, position: Position) -> Option<(Hint, usize)> {
-        // The last block may end anywhere.
         let is_full = usize::from(position.block) + 1 < self.slots.units();
         let file = self.place.get().filter(|_| self.stride > 0 && is_full)?;
         let before_entry = UNIT_HEADER_LEN + usize::from(position.slot) * self.stride;
@@ -36,7 +34,7 @@ impl Run {
         Some((file.hint(page_end), (PAGE_BYTES as usize).saturating_sub(before_entry)))
     }
 
-    /// Guesses the entry's distance before its block's end; exact for entries of equal length.
+    /// Exact for entries of equal length.
     #[inline(always)]
     pub(super) fn bytes_before_end(&self, position: Position) -> usize {
         let note = self.note(position.block);
@@ -50,21 +48,19 @@ impl Run {
         })
     }
 
-    /// Prefetches the slot that [`Run::prefetch`] reads.
     #[inline]
     pub fn prefetch_slot(&self, block: u16) {
         self.slots.prefetch_slot(u32::from(block));
     }
 
-    /// Prefetches the slot, and the entry if its address follows from its numbers.
+    /// Prefetches the slot, and the entry if its address is known without it.
     #[inline]
     pub fn prefetch_soon(&self, position: Position) {
         self.prefetch_slot(position.block);
         self.prefetch_on_grid(position);
     }
 
-    /// Prefetches the memory that a read of this position needs, if the block is cached. A guess
-    /// unless entries have equal length.
+    /// Prefetches for a read of this position, if the block is cached.
     #[inline]
     pub fn prefetch(&self, position: Position) {
         if self.prefetch_on_grid(position) {
@@ -74,8 +70,7 @@ impl Run {
         self.hint(position.block).prefetch([1, slot, self.bytes_before_end(position)]);
     }
 
-    /// Prefetches the next entry's key, if its address follows from its numbers and it is in the
-    /// same block.
+    /// Only within the block, and if the address follows from numbers.
     #[inline(always)]
     pub fn prefetch_next_key(&self, position: Position) {
         if let Some((page_end, before_end)) = self.on_grid(position) {
@@ -83,9 +78,8 @@ impl Run {
         }
     }
 
-    /// Prefetches `rows` entries from a position on, if their blocks are cached. Includes a block's
-    /// end if the rows touch one of its ends, or `with_ends` is set. With `queue`, the entries are
-    /// queued.
+    /// Prefetches `rows` entries, or queues them with `queue`, if their blocks are cached. Includes
+    /// a block's end if the rows touch one of its ends, or `with_ends` is set.
     #[inline]
     pub fn prefetch_rows(
         &self,
@@ -119,7 +113,7 @@ impl Run {
         }
     }
 
-    /// Returns a block to be read row by row. Prefetches its end, which is read first.
+    /// A block to be read row by row. Prefetches its end, which is read first.
     #[inline]
     pub fn ahead(&self, block: u16) -> Ahead {
         let note = self.note(block);

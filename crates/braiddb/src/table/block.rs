@@ -13,11 +13,11 @@
 //! count      u8: how many entries, 1 to 255
 //! ```
 //!
-//! The base is in the block because a run is written as a stream and its smallest sequence number is
-//! known only at the end. The block's end is read first: it shares a cache line or two with the slot.
+//! The base is in the block because the run's smallest sequence number is known only at its end. The
+//! block's end is read first: it shares a cache line or two with the slot.
 //!
-//! [`validate`] is called when a block is loaded or checked to be read in place: then every slot leads
-//! to a whole entry, and entries fill the block without gaps. [`entry`] still checks all bounds, since
+//! [`validate`] runs when a block is loaded or checked to be read in place: then every slot leads to a
+//! whole entry, and entries fill the block without gaps. [`entry`] still checks all bounds, since
 //! recent writes may be read unchecked (`recent_writes.rs`).
 
 use crate::{
@@ -28,16 +28,15 @@ use crate::{
     codec::{put_varint, read_varint, unzigzag, varint_len, zigzag},
 };
 
-/// Bytes after the slots.
 const END_LEN: usize = 9;
 
-/// Maximum header of an entry in bytes: three varints and the kind.
+/// Three varints and the kind.
 const MAX_ENTRY_HEADER_LEN: usize = 31;
 
-/// Maximum configurable block size in bytes, so that an offset fits a slot.
+/// So that an offset fits a slot.
 pub const MAX_BLOCK_BYTES: usize = 1 << 16;
 
-/// Maximum key plus value length in bytes: a block with one entry then has a 32-bit length.
+/// Maximum key plus value length: a block with one entry then has a 32-bit length.
 pub(super) const MAX_ENTRY_BYTES: usize = u32::MAX as usize - MAX_ENTRY_HEADER_LEN - END_LEN - 2;
 
 #[derive(Debug, Default)]
@@ -52,12 +51,11 @@ impl BlockBuilder {
         self.slots.len()
     }
 
-    /// Returns the current length of the block in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() + 2 * self.slots.len() + END_LEN
     }
 
-    /// Returns whether the entry fits. An empty block takes any entry.
+    /// An empty block takes any entry.
     pub fn has_room_for(&self, entry: &EntryRef<'_>, block_bytes: usize) -> bool {
         if self.slots.is_empty() {
             return true;
@@ -87,7 +85,7 @@ impl BlockBuilder {
         self.bytes.extend_from_slice(entry.value);
     }
 
-    /// Returns the finished block. Call [`BlockBuilder::clear`] before the next.
+    /// Call [`BlockBuilder::clear`] before the next block.
     pub fn finish(&mut self) -> &[u8] {
         for slot in &self.slots {
             self.bytes.extend_from_slice(&slot.to_le_bytes());
@@ -97,7 +95,7 @@ impl BlockBuilder {
         &self.bytes
     }
 
-    /// Empties the builder and keeps its memory, unless a large entry made it grow.
+    /// Keeps the memory, unless a large entry made it grow.
     pub fn clear(&mut self) {
         self.slots.clear();
         self.bytes.clear();
@@ -110,15 +108,14 @@ impl BlockBuilder {
     }
 }
 
-/// Estimates the bytes of an entry in a block of `len` bytes; exact for entries of equal length.
+/// Estimate for a block of `len` bytes; exact for entries of equal length.
 #[inline(always)]
 pub(super) fn average_entry_bytes(len: usize, entries: u8) -> usize {
     let body = len.saturating_sub(END_LEN + 2 * usize::from(entries));
-    // A block of several entries has at most 2^16 bytes; for others, a wrong guess is harmless.
+    // A wrong guess for a block above 2^16 bytes is harmless.
     ((body as u64).wrapping_mul(RECIPROCALS[usize::from(entries)]) >> 32) as usize
 }
 
-/// 2^32 divided by each number, rounded up.
 static RECIPROCALS: [u64; 256] = {
     let mut reciprocals = [0; 256];
     let mut number = 1;
@@ -129,14 +126,13 @@ static RECIPROCALS: [u64; 256] = {
     reciprocals
 };
 
-/// Returns the distance of a slot before the end of a block. For slot 0: all bytes after the
-/// entries.
+/// Distance of a slot before the block's end. For slot 0: all bytes after the entries.
 #[inline(always)]
 pub(super) fn slot_before_end(entries: u8, slot: u16) -> usize {
     END_LEN + 2 * usize::from(u16::from(entries).saturating_sub(slot))
 }
 
-/// Returns the block's entry count; 0 if it is too short.
+/// 0 if the block is too short.
 #[inline]
 pub(super) fn entry_count(block: &[u8]) -> u16 {
     block.last().copied().map_or(0, u16::from)
@@ -144,7 +140,6 @@ pub(super) fn entry_count(block: &[u8]) -> u16 {
 
 #[derive(Clone, Copy, Debug)]
 struct Parts<'a> {
-    /// Entries and slots.
     body: &'a [u8],
     base: SequenceNumber,
     count: usize,
@@ -165,7 +160,7 @@ impl<'a> Parts<'a> {
         Some(usize::from(u16::from_le_bytes(*offset)))
     }
 
-    /// Returns the entry at an offset, and the offset behind it.
+    /// Also returns the offset behind the entry.
     #[inline(always)]
     fn entry_at(&self, offset: usize) -> Option<(EntryRef<'a>, usize)> {
         let bytes = self.body.get(offset..)?;
@@ -182,7 +177,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Header of an entry. `len` is its length in bytes.
+/// `len` is the header's own length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     key_len: usize,
@@ -193,8 +188,7 @@ struct Header {
 }
 
 /// Fast path for a common header: within eight bytes, with a key length of one byte, a value length
-/// of at most two, and a sequence of at most four. Without branches on the lengths. `None` for
-/// other headers, or near the block's end.
+/// of at most two, and a sequence of at most four. No branch depends on the lengths.
 #[inline(always)]
 fn header(bytes: &[u8]) -> Option<Header> {
     let word = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
@@ -210,13 +204,12 @@ fn header(bytes: &[u8]) -> Option<Header> {
     })
 }
 
-/// Joins four groups of seven bits.
 #[inline(always)]
 fn join_sevens(bytes: u64) -> u64 {
     bytes & 0x7f | (bytes & 0x7f00) >> 1 | (bytes & 0x7f_0000) >> 2 | (bytes & 0x7f00_0000) >> 3
 }
 
-/// General path for a header of any length.
+/// General path.
 #[cold]
 fn long_header(bytes: &[u8]) -> Option<Header> {
     let (key_len, mut at) = read_varint(bytes)?;
@@ -229,7 +222,7 @@ fn long_header(bytes: &[u8]) -> Option<Header> {
     Some(Header { key_len, value_len, kind, delta, len: at + len })
 }
 
-/// Returns the entry of a slot; `None` without that slot, or if the block is damaged.
+/// `None` without that slot, or if the block is damaged.
 #[inline(always)]
 pub(super) fn entry(block: &[u8], slot: u16) -> Option<EntryRef<'_>> {
     let parts = parts(block)?;
@@ -240,8 +233,8 @@ pub(super) fn entry(block: &[u8], slot: u16) -> Option<EntryRef<'_>> {
     parts.entry_at(parts.slot(slot)?).map(|(entry, _)| entry)
 }
 
-/// Returns the entry at an offset; `None` if the block is damaged or none begins there. The
-/// sequence number of a plain value is 0 unless `with_sequence`: it would need the block's end.
+/// `None` if the block is damaged or no entry begins there. The sequence number of a plain value is
+/// 0 unless `with_sequence`: it would need the block's end.
 #[inline(always)]
 pub(super) fn entry_at(block: &[u8], offset: usize, with_sequence: bool) -> Option<EntryRef<'_>> {
     let (body, end) = block.split_last_chunk::<END_LEN>()?;
@@ -260,15 +253,14 @@ pub(super) fn entry_at(block: &[u8], offset: usize, with_sequence: bool) -> Opti
     Some(EntryRef { key, sequence, kind, value })
 }
 
-/// Returns key and value of the entry at an offset, if it is a plain value with a common header and
-/// a key of `key_len` bytes. Minimal instructions: a get that waits for the entry delays the next
-/// one by all of them.
+/// Returns key and value, for a plain value with a common header and a key of `key_len` bytes.
+/// Minimal instructions, since a get that waits for the entry delays the next one by all of them.
 #[inline(always)]
 pub(super) fn plain_at(block: &[u8], offset: usize, key_len: usize) -> Option<(&[u8], &[u8])> {
     let bytes = block.get(offset..block.len().checked_sub(END_LEN)?)?;
     let word = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
-    // A value length of two bytes shifts all later fields by one. Otherwise the kind is byte 2, the
-    // sequence bytes 3 to 6 at most.
+    // A value length of two bytes shifts all later fields by one. Otherwise byte 2 is the kind,
+    // bytes 3 to 6 at most the sequence.
     let is_long = word >> 15 & 1;
     let after = word >> (8 * is_long);
     // Key length, last byte of the value length, and kind.
@@ -286,7 +278,6 @@ pub(super) fn plain_at(block: &[u8], offset: usize, key_len: usize) -> Option<(&
     both.split_at_checked(key_len)
 }
 
-/// Keys and values of a block, for readers of many rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     block: &'a [u8],
@@ -294,13 +285,12 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// `None` if the block is damaged.
     pub(super) fn new(block: &'a [u8]) -> Option<Rows<'a>> {
         let slots_at = block.len().checked_sub(END_LEN + 2 * usize::from(entry_count(block)))?;
         Some(Rows { block, slots_at })
     }
 
-    /// Returns the offsets of the entries from a slot on.
+    /// From a slot on.
     #[inline(always)]
     pub fn offsets(&self, from: u16) -> impl Iterator<Item = usize> + use<'a> {
         let slots =
@@ -309,8 +299,7 @@ impl<'a> Rows<'a> {
         slots.iter().map(|&slot| usize::from(u16::from_le_bytes(slot)))
     }
 
-    /// Returns key and value of the entry at an offset, adjacent, and the key's length. `None` if
-    /// the block is damaged.
+    /// Returns key and value, adjacent, and the key's length; `None` if the block is damaged.
     #[inline(always)]
     pub fn get(&self, offset: usize) -> Option<(&'a [u8], usize)> {
         if let Some(Lengths { key_len, value_len, header_len }) = self.block.get(offset..offset + 8).and_then(lengths) {
@@ -320,7 +309,6 @@ impl<'a> Rows<'a> {
         self.get_long(offset)
     }
 
-    /// [`Rows::get`] with the sequence number.
     #[inline(always)]
     pub fn get_with_sequence(&self, offset: usize) -> Option<(&'a [u8], usize, SequenceNumber)> {
         let Header { key_len, value_len, delta, len, .. } = match self.block.get(offset..).and_then(header) {
@@ -346,7 +334,6 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Lengths of an entry's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lengths {
     key_len: usize,
@@ -357,15 +344,14 @@ struct Lengths {
 /// Layout of a common header.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// 0 if the header is not common.
+    /// 0 for other headers.
     header_len: u8,
-    /// Bytes of the value's length, one or two, and its bits from the second byte.
+    /// Bytes of the value's length, and its bits from the second byte.
     value_bytes: u8,
     value_mask: u16,
 }
 
-/// Layouts by the top bits of a header's first eight bytes: one bit a byte, set where a varint
-/// continues.
+/// By the top bits of a header's first eight bytes: set where a varint continues.
 static SHAPES: [Shape; 256] = shapes();
 
 const fn shapes() -> [Shape; 256] {
@@ -392,7 +378,6 @@ const fn shapes() -> [Shape; 256] {
 }
 
 impl Shape {
-    /// Returns the layout of a header; `None` if it is not common.
     #[inline(always)]
     fn of(word: u64) -> Option<Shape> {
         // Gather the top bits in the highest byte, the first one lowest.
@@ -413,8 +398,7 @@ fn lengths(bytes: &[u8]) -> Option<Lengths> {
     })
 }
 
-/// Returns whether the entries fill the block without gaps, the slots point at them, and their
-/// number is `entries`.
+/// The entries fill the block without gaps, the slots point at them, and their number is `entries`.
 pub(super) fn validate(block: &[u8], entries: u16) -> bool {
     let walk = || {
         let parts = parts(block)?;

@@ -1,5 +1,3 @@
-//! Environment of tables, and positions of entries.
-
 use super::{IndexTrigger, Moment, NewFilters, RecentWrites};
 use crate::{
     cache::BlockCache,
@@ -7,25 +5,22 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Environment of tables.
 #[derive(Clone, Debug)]
 pub struct TableContext {
     pub vfs: Arc<dyn Vfs>,
     pub cache: Arc<BlockCache>,
-    /// Requests for indexes by readers.
     pub trigger: Arc<IndexTrigger>,
     pub runtime: Arc<dyn Runtime>,
-    /// Whether blocks may be read in mapped files.
+    /// Blocks may be read in mapped files.
     pub in_place: bool,
     pub recent_writes: Arc<RecentWrites>,
-    /// Filters of runs that were written and not opened yet.
+    /// Of runs that were written and not opened yet.
     pub new_filters: Arc<NewFilters>,
-    /// Removes and closes files.
     pub disposal: Arc<Disposal>,
 }
 
 impl TableContext {
-    /// Makes a context without index requests, with the system's clock.
+    /// Without index requests, with the system's clock.
     pub fn new(vfs: Arc<dyn Vfs>, cache: Arc<BlockCache>) -> TableContext {
         let trigger = Arc::new(IndexTrigger::new(u64::MAX));
         let runtime = Arc::new(SystemRuntime::new());
@@ -39,10 +34,9 @@ impl TableContext {
     }
 }
 
-/// Position of an entry in a run. Positions are ordered like entries.
+/// Position of an entry in a run, ordered like entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     pub block: u16,
-    /// Index of the entry in its block.
     pub slot: u16,
 }

@@ -1,10 +1,10 @@
 //! Lists all damaged units of a run file, and reads the entries of intact blocks.
 //!
 //! [`Run::open`](super::Run::open) and [`Run::verify`](super::Run::verify) stop at the first
-//! damage; this continues. The footer locates the index, and the index the data blocks and key
-//! chunks. Behind damage of either, those cannot be found, and the damage counts the bytes that it
-//! hides. The file id, part of every checksum, comes from the manifest if possible, so a damaged
-//! header then hides nothing. Memory is bounded by the longest unit.
+//! damage; this continues. The footer locates the index, and the index all other units. If either
+//! is damaged, the damage counts the bytes that it hides. The file id, part of every checksum,
+//! comes from the manifest if possible, so a damaged header then hides nothing. Memory is bounded
+//! by the longest unit.
 
 use super::{
     block::{self, entry_count},
@@ -22,20 +22,19 @@ use crate::{
 };
 use std::{ops::Range, path::Path};
 
-/// A damaged unit of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DamagedUnit {
     pub offset: u64,
     pub len: u64,
     pub detail: String,
-    /// Bounds of the internal keys in it; `None` if it has no entries or they are unknown.
+    /// Bounds of its internal keys; `None` if it has no entries or they are unknown.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
-    /// Other bytes of the file that could not be checked as a result.
+    /// Other bytes that could not be checked as a result.
     pub unchecked_bytes: u64,
 }
 
 impl DamagedUnit {
-    /// Makes a damaged unit without entries.
+    /// Without entries.
     pub fn new(range: Range<u64>, detail: impl Into<String>) -> DamagedUnit {
         DamagedUnit {
             offset: range.start,
@@ -50,19 +49,17 @@ impl DamagedUnit {
     }
 }
 
-/// Result of a walk over the units of a run.
 #[derive(Debug, Default)]
 pub struct WalkedRun {
-    /// Damaged units, by offset within their part of the file.
+    /// By offset within their part of the file.
     pub damaged: Vec<DamagedUnit>,
-    /// Range of the run's embedded view, if there is one and the footer is valid.
+    /// The embedded view, if there is one and the footer is valid.
     pub view: Option<Range<u64>>,
-    /// File id used in all checksums.
     pub file_id: FileId,
 }
 
-/// Checks all units of a run file against `listed`, the run's facts in the manifest. Passes each
-/// entry of valid blocks to `entries`. Only failed reads are errors.
+/// Checks all units. `listed` are the run's facts in the manifest. Passes each entry of valid
+/// blocks to `entries`. Only failed reads are errors.
 pub fn walk_run_units(
     file: &dyn File,
     path: &Path,
@@ -79,10 +76,9 @@ struct Walk<'a> {
     file: &'a dyn File,
     path: &'a Path,
     listed: Option<&'a RunMeta>,
-    /// Actual length of the file.
     len: u64,
     out: WalkedRun,
-    /// Sequence number of all entries, if the file has none.
+    /// If the file has no sequence numbers.
     given: SequenceNumber,
 }
 
@@ -91,7 +87,6 @@ impl Walk<'_> {
         self.out.damaged.push(DamagedUnit::new(range, detail));
     }
 
-    /// Reads a range, truncated at the file's end.
     fn read(&self, range: &Range<u64>) -> Result<Vec<u8>> {
         let end = range.end.min(self.len);
         if range.start >= end { Ok(Vec::new()) } else { read_bytes(self.file, self.path, range.start, end) }
@@ -154,7 +149,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Returns the contents of a unit; `None` after recording damage.
+    /// `None` after recording damage.
     fn unit(&mut self, range: Range<u64>, hides: u64) -> Result<Option<Vec<u8>>> {
         let bytes = self.read(&range)?;
         let mut unpacked = Vec::new();
@@ -180,7 +175,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Checks the zeros before the view. Its pages have their own checksums, checked elsewhere.
+    /// Checks the zeros before the view. Its pages have their own checksums.
     fn view(&mut self, footer: &Footer) -> Result<()> {
         if footer.view_bytes == 0 {
             return Ok(());
@@ -198,13 +193,13 @@ impl Walk<'_> {
         let hidden = footer.tombstones_offset.saturating_sub(FILE_HEADER_LEN as u64);
         let Some(contents) = self.unit(range.clone(), hidden)? else { return Ok(None) };
         let is_padded = |features: u64| features & PADDED_BLOCKS != 0;
-        // Without a header, try both forms of the index.
+        // Without a header, try both forms.
         let forms = features.map_or(vec![true, false], |features| vec![is_padded(features)]);
         let index = forms.into_iter().find_map(|is_padded| Index::decode(&contents, footer, is_padded));
         if index.is_none() {
             self.out.damaged.push(DamagedUnit::new(range, "the index is malformed").hiding(hidden));
         }
-        // Only a file without sequence numbers gets one from the manifest.
+        // Only a file without sequence numbers gets one.
         let is_given = footer.max_sequence == 0 && footer.entries > 0;
         self.given = self.listed.filter(|_| is_given).map_or(0, |meta| meta.max_sequence);
         Ok(index)
@@ -212,7 +207,7 @@ impl Walk<'_> {
 
     fn blocks(&mut self, index: &Index, entries: &mut dyn FnMut(&EntryRef<'_>)) -> Result<()> {
         let mut last_key = index.smallest.clone();
-        // First damaged unit that has no upper key yet.
+        // First damaged unit without upper key.
         let mut open_from = self.out.damaged.len();
         for (number, note) in index.notes.iter().enumerate() {
             let range = index.unit(number, note.len());

@@ -31,16 +31,13 @@ const SOUGHT_BYTES_MAX: usize = 80 << 10;
 /// Maximum uncompressed bytes of a compressed unit of unknown stored length.
 const PACKED_BYTES_MAX: usize = 16 << 20;
 
-/// Minimum bytes of a block: an empty entry, its slot and the block's end.
+/// An empty entry, its slot and the block's end.
 const BLOCK_BYTES_LEAST: usize = 15;
 
-/// Bytes read at once in a search for the next unit.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// Damage in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Offset in the file.
     pub offset: u64,
     pub detail: String,
 }
@@ -54,18 +51,14 @@ impl Damage {
     }
 }
 
-/// Step of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A valid block, readable with [`DamagedRun::entry`].
     Block,
-    /// Bytes that should be blocks but are damaged.
+    /// Damage where blocks should be.
     Lost {
-        /// Offsets in the file.
         range: Range<u64>,
-        /// Lost entries, if known.
         entries: Option<u64>,
-        /// Lost blocks, if there is an index.
+        /// If there is an index.
         blocks: Range<u16>,
         detail: String,
     },
@@ -74,29 +67,25 @@ pub enum Step {
 
 #[derive(Debug)]
 enum Blocks {
-    /// Located by the index.
     Indexed(Arc<Run>),
-    /// Found by a walk.
     Walked { file: Arc<dyn File>, file_id: FileId, len: u64 },
 }
 
-/// A possibly damaged run, read from front to back.
 #[derive(Debug)]
 pub struct DamagedRun {
     path: PathBuf,
     blocks: Blocks,
-    /// Facts from the file or the manifest, if readable.
+    /// From the file or the manifest.
     meta: Option<RunMeta>,
-    /// Sequence number of all entries if the file has none, else 0.
+    /// If the file has no sequence numbers, else 0.
     given: SequenceNumber,
-    /// Whether the file has no sequence numbers.
+    /// The file has no sequence numbers.
     is_unnumbered: bool,
     tombstones: RangeTombstoneSet,
-    /// Why range tombstones may be missing.
+    /// Range tombstones may be missing.
     tombstones_lost: Option<Damage>,
-    /// Damage of header, footer or index.
     tail_damage: Option<Damage>,
-    /// Offset of the damaged header byte that was repaired.
+    /// Offset of the repaired header byte.
     repaired: Option<usize>,
     next_block: u16,
     next_offset: u64,
@@ -104,21 +93,18 @@ pub struct DamagedRun {
     contents: Vec<u8>,
 }
 
-/// Result of opening a damaged run.
 #[derive(Debug)]
 pub enum Opened {
     /// At least partly readable.
     Run(Box<DamagedRun>),
-    /// The file does not exist.
     Missing,
     /// Another run, or of another database.
     Foreign,
-    /// Nothing is readable.
     Unreadable(Damage),
 }
 
 impl DamagedRun {
-    /// Opens file `path` as the run that the manifest lists as `listed`; as any run for `None`.
+    /// As the run `listed` in the manifest; as any run for `None`.
     pub fn open(ctx: &TableContext, path: &Path, number: FileNumber, listed: Option<&RunMeta>) -> Result<Opened> {
         let file = match ctx.vfs.open(path, OpenMode::Read) {
             Ok(file) => file,
@@ -177,7 +163,7 @@ impl DamagedRun {
         Ok(Opened::Run(Box::new(run)))
     }
 
-    /// Returns the open run, and why range tombstones are missing, if so.
+    /// Also returns why range tombstones are missing, if so.
     fn read_tail(
         ctx: &TableContext,
         (path, number): (&Path, FileNumber),
@@ -205,7 +191,7 @@ impl DamagedRun {
         Ok((Run::of_tail(ctx, path, (Arc::clone(file), len), tail, listed, number)?, lost))
     }
 
-    /// Searches the range tombstones of a run without index, behind blocks and key chunks.
+    /// They are behind blocks and key chunks.
     fn find_tombstones(&mut self, listed: Option<&RunMeta>) -> Result<()> {
         if listed.is_some_and(|listed| listed.range_tombstones == 0) || self.is_unnumbered {
             return Ok(());
@@ -222,7 +208,7 @@ impl DamagedRun {
                 }
                 continue;
             };
-            // Blocks and key chunks do not decode as tombstones, since their counts do not fit.
+            // Blocks and key chunks do not decode as tombstones.
             if !block::validate(&contents, entry_count(&contents))
                 && let Some(set) = decode_tombstones(&contents).filter(|set| !set.is_empty())
             {
@@ -250,19 +236,17 @@ impl DamagedRun {
         &self.path
     }
 
-    /// Returns whether the manifest must supply the sequence number.
     pub fn is_unnumbered(&self) -> bool {
         self.is_unnumbered
     }
 
-    /// Sets the sequence number of entries without one.
+    /// For entries without one.
     pub fn give_sequence(&mut self, sequence: SequenceNumber) {
         if self.is_unnumbered {
             self.given = sequence;
         }
     }
 
-    /// Returns the run if its index is readable.
     pub fn indexed(&self) -> Option<&Arc<Run>> {
         match &self.blocks {
             Blocks::Indexed(run) => Some(run),
@@ -270,37 +254,31 @@ impl DamagedRun {
         }
     }
 
-    /// Returns the readable range tombstones.
     pub fn range_tombstones(&self) -> &RangeTombstoneSet {
         &self.tombstones
     }
 
-    /// Returns why range tombstones may be missing.
     pub fn tombstones_lost(&self) -> Option<&Damage> {
         self.tombstones_lost.as_ref()
     }
 
-    /// Returns the damage of header, footer or index, if any.
     pub fn tail_damage(&self) -> Option<&Damage> {
         self.tail_damage.as_ref()
     }
 
-    /// Returns the offset of the repaired header byte.
     pub fn repaired(&self) -> Option<usize> {
         self.repaired
     }
 
-    /// Returns the entry count of the current block.
     pub fn entries(&self) -> u16 {
         entry_count(&self.contents)
     }
 
-    /// Returns an entry of the current block.
     pub fn entry(&self, slot: u16) -> Option<EntryRef<'_>> {
         Some(block::entry(&self.contents, slot)?.numbered(self.given))
     }
 
-    /// Moves to the next block, or past damage.
+    /// To the next block, or past damage.
     pub fn step(&mut self) -> Step {
         match &self.blocks {
             Blocks::Indexed(run) => {
@@ -361,7 +339,7 @@ impl DamagedRun {
         if is_end_seen { Step::End } else { lost(len..len, "the file ends before its index") }
     }
 
-    /// Returns stored length and contents of the unit at an offset.
+    /// Stored length and contents.
     fn unit_at(&self, file: &dyn File, file_id: FileId, len: u64, at: u64) -> Option<(u64, Vec<u8>)> {
         let header = read_bytes(file, &self.path, at, at + UNIT_HEADER_LEN as u64).ok()?;
         let (method, raw_len) = unit_header(&header)?;
@@ -390,7 +368,7 @@ impl DamagedRun {
         }
     }
 
-    /// Returns the first offset from `from` on with a unit.
+    /// From `from` on.
     fn next_unit(&self, file: &dyn File, file_id: FileId, len: u64, from: u64) -> Option<u64> {
         let mut at = from;
         while at + (UNIT_HEADER_LEN as u64) < len {
@@ -417,7 +395,6 @@ impl DamagedRun {
     }
 }
 
-/// Decodes compression and uncompressed length from a unit's header.
 fn unit_header(bytes: &[u8]) -> Option<(Compression, usize)> {
     let mut reader = ByteReader::new(bytes.get(8..)?);
     let method = Compression::from_byte(reader.u8()?)?;

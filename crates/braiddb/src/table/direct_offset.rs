@@ -1,8 +1,8 @@
 //! Reads entries whose byte offset is known.
 //!
-//! A caller that stored an entry's offset needs no slot array, so no cache lines are fetched for
-//! it. This applies to uncompressed blocks of mapped files. An entry's address then follows from
-//! numbers, or from the list of block offsets, and is prefetched before the block is touched.
+//! Such a read needs no slot array, so no cache lines are fetched for it. This applies to
+//! uncompressed blocks of mapped files: an entry's address follows from numbers, or from the list
+//! of block offsets, and is prefetched before the block is touched.
 
 use super::{
     Moment, Position, Run,
@@ -17,32 +17,28 @@ use crate::{
 use crossbeam_epoch::Guard;
 use std::ops::RangeInclusive;
 
-/// Block and byte offset of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryOffset {
     pub block: u16,
-    /// Offset in the block, in bytes.
     pub offset: u16,
 }
 
-/// Bits of an offset within a page.
 pub const OFFSET_BITS: u32 = PAGE_BYTES.trailing_zeros();
 
 impl Run {
-    /// Returns whether [`EntryOffset`]s can locate all entries of these blocks: they are
-    /// uncompressed in a mapped file, and offsets are below a page's size.
+    /// [`EntryOffset`]s can locate all entries of these blocks: they are uncompressed in a mapped
+    /// file, and offsets are below a page's size.
     pub fn has_spots(&self, mut blocks: RangeInclusive<u16>) -> bool {
         let has_small_offsets = |block| self.note(block).len() as u64 <= PAGE_BYTES || self.note(block).mark() == 1;
         self.place.get().is_some() && blocks.all(|block| self.is_plain(block) && has_small_offsets(block))
     }
 
-    /// Returns whether each block has its own page in a mapped file, in order.
+    /// Each block has its own page in a mapped file, in order.
     #[inline]
     pub fn is_on_grid(&self) -> bool {
         self.stride > 0 && self.place.get().is_some()
     }
 
-    /// Prefetches the first lines of an entry.
     #[inline(always)]
     pub fn prefetch_at(&self, entry_offset: EntryOffset) {
         if let Some(file) = self.place.get() {
@@ -50,15 +46,14 @@ impl Run {
         }
     }
 
-    /// Returns whether [`Run::prefetch_ends`] may prefetch anything.
     #[inline(always)]
     pub fn can_prefetch_ends(&self, entries: usize) -> bool {
         (1..=2 * PAGE_BYTES as usize).contains(&(self.stride * entries))
     }
 
-    /// Prefetches the ends of the two blocks that have most of `entries` entries from the start of
-    /// `block` on, and its slot. Does nothing if the entries need more blocks, or blocks have no
-    /// pages in a mapped file.
+    /// Prefetches the ends of the two blocks with most of `entries` entries from the start of
+    /// `block` on. Nothing if the entries need more blocks, or blocks have no pages in a mapped
+    /// file.
     #[inline(always)]
     pub fn prefetch_ends(&self, block: u16, entries: usize) {
         if let Some(file) = self.place.get()
@@ -72,8 +67,7 @@ impl Run {
         }
     }
 
-    /// Returns the entry at an offset, as [`Run::read`]. Without `with_sequence`, a plain value's
-    /// sequence number is undefined.
+    /// Without `with_sequence`, a plain value's sequence number is undefined.
     #[inline(always)]
     pub fn read_at<'g>(
         &self,
@@ -95,8 +89,8 @@ impl Run {
         Ok(entry.numbered(self.given_sequence()))
     }
 
-    /// [`Run::read_at`] without the sequence number, if the block is read in place and needs no
-    /// check.
+    /// [`Run::read_at`] without the sequence number; `None` unless the block is read in place and
+    /// needs no check.
     #[inline(always)]
     pub fn entry_at_hand(&self, entry_offset: EntryOffset, now: Moment) -> Option<EntryRef<'_>> {
         let file = self.place.get()?;
@@ -105,8 +99,8 @@ impl Run {
         entry_at(self.contents_in(file, start, entry_offset, now)?, usize::from(entry_offset.offset), false)
     }
 
-    /// Returns key and value of [`Run::entry_at_hand`], for a plain value with a common header and
-    /// a key of `key_len` bytes.
+    /// Key and value of [`Run::entry_at_hand`], for a plain value with a common header and a key of
+    /// `key_len` bytes.
     #[inline(always)]
     pub fn plain_at_hand(&self, entry_offset: EntryOffset, key_len: usize, now: Moment) -> Option<(&[u8], &[u8])> {
         let file = self.place.get()?;
@@ -115,7 +109,6 @@ impl Run {
         plain_at(self.contents_in(file, start, entry_offset, now)?, usize::from(entry_offset.offset), key_len)
     }
 
-    /// Prefetches the first lines of an entry, and the block's slot.
     #[inline(always)]
     pub fn prefetch_at_hand(&self, entry_offset: EntryOffset) {
         self.prefetch_slot(entry_offset.block);
@@ -130,7 +123,6 @@ impl Run {
         plain_at(contents, usize::from(entry_offset.offset), key_len)
     }
 
-    /// Returns the file offset of a block's contents.
     #[inline(always)]
     fn contents_start(&self, block: u16) -> u64 {
         if self.stride > 0 {
@@ -155,7 +147,6 @@ impl Run {
         file.bytes(start..start + note.len() as u64)
     }
 
-    /// Returns a block that is cached or must be checked.
     #[cold]
     fn block_elsewhere<'g>(&self, block: u16, guard: &'g Guard) -> Result<&'g [u8]> {
         match self.slots.get(u32::from(block), guard) {
@@ -165,13 +156,12 @@ impl Run {
     }
 }
 
-/// Returns the file offset of a block's contents if each block has its own page.
+/// If each block has its own page.
 #[inline(always)]
 pub(super) fn start_on_grid(block: u16) -> u64 {
     (u64::from(block) * PAGE_BYTES).max(FILE_HEADER_LEN as u64) + UNIT_HEADER_LEN as u64
 }
 
-/// Returns the average bytes of an entry in the noted blocks.
 pub(super) fn average_stride(notes: &[UnitNote]) -> usize {
     let entries: usize = notes.iter().map(|note| usize::from(note.mark())).sum();
     let bytes: usize =

@@ -1,20 +1,18 @@
-//! Expiry times of a run's entries: enough to plan merges without reading the run.
+//! Expiry times of a run's entries, to plan merges without reading the run.
 
 use crate::codec::{ByteReader, put_varint};
 
-/// Maximum expiry times stored for a run.
 const TIMES_MAX: usize = 17;
 
-/// Maximum samples kept while a run is written.
+/// While a run is written.
 const SAMPLES_MAX: usize = 4096;
 
-/// Summary of expiry times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expiries {
-    /// Number of entries that expire.
+    /// Entries that expire.
     pub entries: u64,
-    /// Earliest and latest expiry time, and evenly spaced quantiles in between; ascending, in
-    /// microseconds since 1970. All times if there are few.
+    /// Earliest, latest and evenly spaced quantiles of the expiry times, ascending, in microseconds
+    /// since 1970. All of them if there are few.
     pub times: Vec<u64>,
 }
 
@@ -31,7 +29,7 @@ impl Expiries {
         self.times.last().copied()
     }
 
-    /// Estimates the entries expired by `time`. Zero exactly if none has expired.
+    /// An estimate; zero exactly if none has expired.
     pub fn expired_by(&self, time: u64) -> u64 {
         let past = self.times.partition_point(|&t| t <= time) as u64;
         let times = self.times.len() as u64;
@@ -46,7 +44,7 @@ impl Expiries {
         }
     }
 
-    /// Appends as varints: entries, number of times, first time, then differences.
+    /// As varints: entries, number of times, first time, then differences.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.entries);
         put_varint(out, self.times.len() as u64);
@@ -57,7 +55,7 @@ impl Expiries {
         }
     }
 
-    /// Decodes expiries; `None` if invalid. Empty ones are never encoded.
+    /// Empty ones are never encoded.
     pub fn decode(reader: &mut ByteReader<'_>) -> Option<Expiries> {
         let entries = reader.varint()?;
         let count = usize::try_from(reader.varint()?).ok()?;
@@ -73,15 +71,13 @@ impl Expiries {
     }
 }
 
-/// Collects the expiries of a run under construction.
 #[derive(Debug, Default)]
 pub struct ExpiryCounter {
     entries: u64,
     earliest: Option<u64>,
     latest: u64,
-    /// Uniform sample of the entries.
+    /// Uniform.
     samples: Vec<u64>,
-    /// State of the random generator.
     state: u64,
 }
 
@@ -138,7 +134,6 @@ mod tests {
     #[test]
     fn many_are_known_about() {
         for count in [18_u64, 100, 4096, 4097, 100_000] {
-            // In an order unrelated to time.
             let expiries = counted((0..count).map(|n| 1000 + n * 7919 % count));
             assert_eq!((expiries.entries, expiries.times.len()), (count, TIMES_MAX));
             assert_eq!((expiries.earliest(), expiries.latest()), (Some(1000), Some(1000 + count - 1)));

@@ -14,8 +14,8 @@
 //! end - 144   footer                                               `tail.rs`
 //! ```
 //!
-//! Each part begins where the one before it ends. So a checksum covers every byte, except the zeros
-//! between data blocks and before the view, which are checked to be zero.
+//! Each part begins where the one before it ends. A checksum covers every byte, except the zeros, which
+//! are checked to be zero.
 //!
 //! A **unit** is framed so:
 //!
@@ -27,10 +27,10 @@
 //! | 13.. | the contents |
 //!
 //! References to a unit store its length in the file. The uncompressed length is at most 256 times the
-//! compressed one plus 64 bytes, so a reader's memory is bounded by the length of the file.
+//! compressed one plus 64 bytes, so the file's length bounds a reader's memory.
 //!
-//! The unit of **range tombstones** has their number as a varint, then for each, in order of (start,
-//! end, sequence): start and end as varint length and bytes, and the sequence number as a varint.
+//! **Range tombstones**: their number (varint), then for each, in order of (start, end, sequence):
+//! start and end as varint length and bytes, and the sequence number as a varint.
 
 use crate::{
     base::{Error, FileId, RangeTombstone, RangeTombstoneSet, Result, limits::MAX_INTERNAL_KEY_LEN},
@@ -38,18 +38,17 @@ use crate::{
 };
 use std::path::Path;
 
-/// Bytes before a unit's contents.
 pub(super) const UNIT_HEADER_LEN: usize = 13;
 
 /// Alignment of the view, and of data blocks where that costs little.
 pub(super) const PAGE_BYTES: u64 = 4096;
 
-/// Returns the maximum uncompressed length of `stored` content bytes.
+/// Maximum uncompressed length.
 pub(super) fn longest_raw(stored: usize) -> usize {
     stored.saturating_mul(256).saturating_add(64)
 }
 
-/// Appends a unit without its checksum. The contents have at most 4 GiB - 1.
+/// Without the checksum. The contents have at most 4 GiB - 1.
 pub(super) fn put_unit(out: &mut Vec<u8>, method: Compression, raw: &[u8]) {
     let len = u32::try_from(raw.len()).expect("the writer refuses larger entries");
     let fitting = |method| compress(method, raw).filter(|packed| raw.len() <= longest_raw(packed.len()));
@@ -66,13 +65,12 @@ pub(super) fn put_unit(out: &mut Vec<u8>, method: Compression, raw: &[u8]) {
     out.extend_from_slice(packed.as_deref().unwrap_or(raw));
 }
 
-/// Sets the checksum of a unit at `offset`.
+/// Sets the checksum.
 pub(super) fn stamp_unit(unit: &mut [u8], file_id: FileId, offset: u64) {
     let sum = checksum(file_id, offset, &unit[8..]);
     unit[..8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Contents of a unit: a part of it, or decompressed into the caller's buffer.
 pub(super) enum Contents<'a> {
     Plain(&'a [u8]),
     Unpacked,
@@ -110,7 +108,7 @@ pub(super) fn open_unit<'a>(
     }
 }
 
-/// As [`open_unit`], but returns the contents in their own buffer.
+/// As [`open_unit`], with the contents in their own buffer.
 pub(super) fn read_unit(mut unit: Vec<u8>, file_id: FileId, offset: u64, path: &Path) -> Result<Vec<u8>> {
     let mut unpacked = Vec::new();
     if let Contents::Unpacked = open_unit(&unit, file_id, offset, path, &mut unpacked)? {

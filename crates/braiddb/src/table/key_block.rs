@@ -1,8 +1,8 @@
-//! The key block: all keys of a run without values, so that a view is built without reading values.
+//! The key block: all keys of a run without values, to build a view without reading values.
 //!
-//! For small values it would nearly double the written bytes; then views are built from the data
-//! blocks (ADR 0013). Chunks have about 32 KiB before compression. Each begins with the first entry of
-//! a data block, so that a scan can start anywhere: find the chunk by its first block, and skip.
+//! For small values it would nearly double the written bytes; then views are built from the data blocks
+//! (ADR 0013). Chunks have about 32 KiB before compression. Each begins with the first entry of a data
+//! block, so that a scan can start anywhere: find the chunk by its first block, and skip.
 //!
 //! ```text
 //! base       u64: the sequence number of the chunk's first entry
@@ -20,26 +20,24 @@ use crate::{
     codec::{ByteReader, Compression, put_varint, unzigzag, zigzag},
 };
 
-/// Uncompressed bytes at which a chunk ends with its block.
+/// A longer chunk ends with its block.
 const CHUNK_BYTES: usize = 32 << 10;
 
-/// Minimum ratio of value bytes to key bytes for a key block.
+/// Minimum ratio of value to key bytes.
 const VALUES_TO_KEYS_MIN: u64 = 32;
 
-/// Bytes of keys and values before that ratio is tested.
+/// Before that ratio is tested.
 const BYTES_MIN: u64 = 16 << 10;
 
-/// Selects the runs with a key block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyBlocks {
     Never,
-    /// Runs whose values are much larger than the keys.
     #[default]
     WhereValuesAreLarge,
     Always,
 }
 
-/// Chunks of a run under construction, kept compressed until the data blocks are written.
+/// Chunks are kept compressed until the data blocks are written.
 #[derive(Debug)]
 pub(super) struct KeyBlockBuilder {
     compression: Compression,
@@ -47,7 +45,7 @@ pub(super) struct KeyBlockBuilder {
     base: SequenceNumber,
     last_key: Vec<u8>,
     first_block: u16,
-    /// First block of each finished chunk, and its unit without checksum.
+    /// First block of each chunk, and its unit without checksum.
     pub chunks: Vec<(u16, Vec<u8>)>,
     bytes: usize,
     is_wanted_always: bool,
@@ -56,7 +54,6 @@ pub(super) struct KeyBlockBuilder {
 }
 
 impl KeyBlockBuilder {
-    /// `None` if there is no key block.
     pub fn new(compression: Compression, wanted: KeyBlocks) -> Option<KeyBlockBuilder> {
         (wanted != KeyBlocks::Never).then(|| KeyBlockBuilder {
             compression,
@@ -72,12 +69,11 @@ impl KeyBlockBuilder {
         })
     }
 
-    /// Returns whether the ratio of values to keys justifies a key block.
     pub fn pays(&self) -> bool {
         self.is_wanted_always || (self.value_bytes > 0 && self.value_bytes >= VALUES_TO_KEYS_MIN * self.key_bytes)
     }
 
-    /// Returns whether enough entries were sampled to predict the ratio.
+    /// Enough entries were sampled to predict the ratio.
     pub fn is_typical(&self) -> bool {
         self.key_bytes + self.value_bytes >= BYTES_MIN
     }
@@ -114,7 +110,6 @@ impl KeyBlockBuilder {
         }
     }
 
-    /// Estimates the bytes of all chunks.
     pub fn len(&self) -> usize {
         self.bytes + self.raw.len()
     }
@@ -128,14 +123,12 @@ impl KeyBlockBuilder {
     }
 }
 
-/// Iterates over a chunk.
 #[derive(Debug, Default)]
 pub(super) struct ChunkReader {
-    /// Filled by the caller, who then calls [`ChunkReader::begin`].
+    /// The caller fills it, then calls [`ChunkReader::begin`].
     pub contents: Vec<u8>,
     at: usize,
     base: SequenceNumber,
-    /// Key of the current entry.
     pub key: Vec<u8>,
     pub sequence: SequenceNumber,
     /// `None` before the first entry.
@@ -143,7 +136,6 @@ pub(super) struct ChunkReader {
 }
 
 impl ChunkReader {
-    /// Moves before the first entry.
     pub fn begin(&mut self) -> Option<()> {
         let mut reader = ByteReader::new(&self.contents);
         self.base = reader.u64()?;
@@ -156,7 +148,7 @@ impl ChunkReader {
         self.at == self.contents.len()
     }
 
-    /// Moves to the next entry; `None` at the end or if it is damaged.
+    /// `None` at the end or if the entry is damaged.
     pub fn advance(&mut self) -> Option<()> {
         let mut reader = ByteReader::new(self.contents.get(self.at..)?);
         let shared = usize::try_from(reader.varint()?).ok().filter(|&shared| shared <= self.key.len())?;

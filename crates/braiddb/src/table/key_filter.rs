@@ -9,21 +9,19 @@ use crate::cache::prefetch;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// Keys for each 64-bit word: 16 bits a key.
+/// 16 bits a key.
 const KEYS_PER_WORD: usize = 4;
 
-/// Maximum bytes of filters waiting for their run. Only filters of failed jobs wait long, and the
+/// Maximum bytes of filters that wait for their run. Only filters of failed jobs wait long, and the
 /// oldest are dropped. A flush of eight million keys needs a quarter of this.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// Filter over the keys of a run.
 #[derive(Debug)]
 pub struct KeyFilter {
     words: Box<[u64]>,
 }
 
 impl KeyFilter {
-    /// Makes a filter from key hashes.
     pub fn of(hashes: &[u64]) -> KeyFilter {
         let mut words = vec![0; hashes.len() / KEYS_PER_WORD + 1].into_boxed_slice();
         for &hash in hashes {
@@ -33,14 +31,12 @@ impl KeyFilter {
         KeyFilter { words }
     }
 
-    /// Returns whether the run may have a key with this hash.
     #[inline(always)]
     pub fn may_contain(&self, hash: u64) -> bool {
         let (word, bits) = bloom_place(hash, self.words.len());
         self.words[word] & bits == bits
     }
 
-    /// Prefetches the word that [`KeyFilter::may_contain`] reads.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         prefetch(&self.words[bloom_place(hash, self.words.len()).0]);
@@ -58,7 +54,7 @@ struct Waiting {
     filter: KeyFilter,
 }
 
-/// Filters of runs that were written and not opened yet. Shared by all threads.
+/// Of runs that were written and not opened yet. Shared by all threads.
 #[derive(Debug, Default)]
 pub struct NewFilters {
     waiting: Mutex<VecDeque<Waiting>>,
@@ -76,7 +72,6 @@ impl NewFilters {
         waiting.push_back(Waiting { number, file, filter });
     }
 
-    /// Takes the filter of a file, if there is one.
     pub fn take(&self, number: FileNumber, file: FileId) -> Option<KeyFilter> {
         let mut waiting = self.waiting.lock();
         let at = waiting.iter().position(|other| (other.number, other.file) == (number, file))?;

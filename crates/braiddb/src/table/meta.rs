@@ -1,60 +1,48 @@
-//! Facts about a run in the manifest.
-
 use super::Expiries;
 use crate::{
     base::{FileId, FileNumber, SequenceNumber, limits::MAX_INTERNAL_KEY_LEN},
     codec::{ByteReader, put_bytes, put_varint},
 };
 
-/// References of a run to a blob file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobUse {
     pub file: FileNumber,
-    /// Bytes referred to.
     pub bytes: u64,
-    /// Values referred to.
     pub values: u64,
 }
 
 /// Facts about a run in the manifest. The file has all of them but the number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunMeta {
-    /// Number in the file's name.
     pub number: FileNumber,
-    /// Random id of the file.
     pub file_id: FileId,
-    /// Length of the file.
     pub file_bytes: u64,
-    /// Total length of keys and values.
+    /// Of all keys and values.
     pub raw_bytes: u64,
-    /// Entries, with tombstones.
     pub entries: u64,
     pub tombstones: u64,
-    /// Data blocks.
     pub blocks: u32,
     /// Smallest key of an entry or start of a range tombstone; empty without either.
     pub smallest: Vec<u8>,
     /// Largest key of an entry (inclusive) or end of a range tombstone (exclusive).
     pub largest: Vec<u8>,
-    /// Lowest sequence number of entries and range tombstones; 0 without either.
+    /// Lowest of entries and range tombstones; 0 without either.
     pub min_sequence: SequenceNumber,
-    /// Highest sequence number of entries and range tombstones; 0 without either.
+    /// Highest of entries and range tombstones; 0 without either.
     pub max_sequence: SequenceNumber,
     pub range_tombstones: u32,
-    /// References to blob files, by file number.
     pub blob_uses: Vec<BlobUse>,
     pub expiries: Expiries,
-    /// Whether the run has a key block.
     pub has_key_block: bool,
-    /// Offset of the embedded view; 0 if there is none.
+    /// 0 without an embedded view.
     pub view_offset: u64,
-    /// Length of the embedded view; 0 if there is none.
+    /// 0 without an embedded view.
     pub view_bytes: u64,
 }
 
 impl RunMeta {
-    /// Appends everything but the expiries: numbers as varints in field order, the file id as u64,
-    /// keys after their length, blob uses after their number, `has_key_block` as a byte.
+    /// Without expiries: numbers as varints in field order, the file id as u64, keys after their
+    /// length, blob uses after their number, `has_key_block` as a byte.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.number);
         out.extend_from_slice(&self.file_id.to_le_bytes());
@@ -72,7 +60,6 @@ impl RunMeta {
         put_varint(out, self.view_bytes);
     }
 
-    /// Decodes all but the expiries.
     pub fn decode(reader: &mut ByteReader<'_>) -> Option<RunMeta> {
         Some(RunMeta {
             number: reader.varint()?,
@@ -100,12 +87,11 @@ impl RunMeta {
     }
 }
 
-/// Reads a key after its length.
 pub(super) fn decode_key(reader: &mut ByteReader<'_>) -> Option<Vec<u8>> {
     reader.bytes().filter(|key| key.len() <= MAX_INTERNAL_KEY_LEN).map(<[u8]>::to_vec)
 }
 
-/// Appends blob uses: their number, then file, bytes and values of each, all varints.
+/// Their number, then file, bytes and values of each, all varints.
 pub(super) fn encode_blob_uses(uses: &[BlobUse], out: &mut Vec<u8>) {
     put_varint(out, uses.len() as u64);
     for blob_use in uses {

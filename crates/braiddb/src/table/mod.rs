@@ -1,13 +1,8 @@
 //! Sorted run files, and blob files for large values.
 //!
-//! | file | contents |
-//! |---|---|
-//! | `format.rs`, `block.rs`, `key_block.rs`, `tail.rs` | layout: units, data blocks, keys, index and footer |
-//! | `meta.rs`, `expiries.rs` | facts about a run in the manifest |
-//! | `writer.rs` | writes a run |
-//! | `run.rs`, `ahead.rs`, `direct_offset.rs`, `place.rs` | point reads, prefetches, known offsets, mapped files |
-//! | `scan.rs`, `verify.rs` | streams a run, checks it whole |
-//! | `damage.rs`, `damaged.rs` | lists damage, reads the intact blocks |
+//! Layout: `format.rs`, `block.rs`, `key_block.rs`, `tail.rs`. Point reads: `run.rs`, with
+//! `place.rs` for mapped files, `direct_offset.rs` and `ahead.rs`. `damage.rs` lists damage,
+//! `damaged.rs` reads the intact blocks.
 
 mod ahead;
 pub mod blob;

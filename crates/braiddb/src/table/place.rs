@@ -1,14 +1,13 @@
 //! Reads blocks in mapped files.
 //!
-//! An uncompressed block is read in place if its file can be mapped. The system keeps it in memory
-//! while there is room; a copy would cost time and displace others. The rules:
+//! An uncompressed block is read in place if its file can be mapped: a copy would cost time and
+//! memory. The rules:
 //!
-//! - A block is **checked** before it is read in place: its checksum, and everything that is
-//!   checked of a loaded block. First the system must read it by a call that can fail, so that a
-//!   disk error is an error and not a signal.
-//! - A block is checked again when it is looked up more than [`CHECKED_FOR_NS`] later, since the
-//!   system may have dropped and reread it. Blocks fall due at different times, to spread the work.
-//!   (A pinned block is not rechecked.)
+//! - A block is **checked** before it is read in place, like a loaded block. First the system must
+//!   read it by a call that can fail, so that a disk error is an error and not a signal.
+//! - It is checked again when it is looked up more than [`CHECKED_FOR_NS`] later, since the system
+//!   may have dropped and reread it. Blocks fall due at different times, to spread the work. (A
+//!   pinned block is not rechecked.)
 //! - Recent uncompressed writes of this process count as checked (`recent_writes.rs`).
 //! - If several blocks of a **region** were checked in one time span and the system has the region
 //!   in memory, it is mapped at once. Its other blocks then need no call.
@@ -28,22 +27,22 @@ use std::{
     },
 };
 
-/// Maximum time in nanoseconds for which a checked block is read in place.
+/// Maximum time between two checks.
 pub(super) const CHECKED_FOR_NS: u64 = 32_000_000_000;
 /// Number of different times at which spans begin.
 const SHIFTS: u64 = 1024;
-/// Bytes read at once of long parts.
+/// For long parts.
 const READ_BYTES_MAX: usize = 256 << 10;
 /// Minimum page size of the system.
 const PAGE_BYTES: u64 = 4096;
-/// Region: a huge page.
+/// A huge page.
 const REGION_BYTES: u64 = 2 << 20;
-/// Checks in a region before the system is asked whether it has all of it.
+/// Checks before the system is asked whether it has all of a region.
 const REGION_CHECKS: u64 = 16;
 /// In place of the number of checks: the region is in memory.
 const REGION_READY: u64 = 255;
 
-/// A moment, so that lookups of several blocks read the clock once.
+/// So that lookups of several blocks read the clock once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     ns: u64,
@@ -55,8 +54,7 @@ impl Moment {
         Moment { ns: runtime.monotonic_coarse_ns() }
     }
 
-    /// Returns the time span for block `number`. Spans of different blocks begin at different
-    /// times.
+    /// Time span of a numbered block. Spans of different blocks begin at different times.
     #[inline(always)]
     pub(super) fn span_of(self, number: u64) -> CheckTime {
         let shift = number % SHIFTS * (CHECKED_FOR_NS / SHIFTS);
@@ -64,18 +62,17 @@ impl Moment {
         CheckTime::new(1 + (self.ns + shift) / CHECKED_FOR_NS)
     }
 
-    /// Returns whether both moments are in the same span of block 0.
+    /// In the same span of block 0.
     pub(super) fn is_with(self, other: Moment) -> bool {
         self.span_of(0) == other.span_of(0)
     }
 
-    /// Returns the nanoseconds since `other`; 0 if it is later.
+    /// 0 if `other` is later.
     pub(super) fn ns_after(self, other: Moment) -> u64 {
         self.ns.saturating_sub(other.ns)
     }
 }
 
-/// Map of a file, made on first use.
 #[derive(Debug)]
 pub(super) struct Place {
     mapped: OnceLock<Option<Mapped>>,
@@ -87,7 +84,7 @@ pub(super) struct Place {
 #[derive(Debug)]
 struct Mapped {
     file: MappedFile,
-    /// For each region, the last time span with a check, and in the low byte the number of checks.
+    /// Last time span with a check, and in the low byte the number of checks.
     regions: Box<[AtomicU64]>,
 }
 
@@ -101,7 +98,6 @@ impl Place {
         }
     }
 
-    /// Maps the file's first `len` bytes, if possible.
     #[inline]
     pub fn file(&self, file: &dyn File, len: u64) -> Option<&MappedFile> {
         match self.mapped.get() {
@@ -113,7 +109,7 @@ impl Place {
     #[cold]
     fn map(&self, file: &dyn File, len: u64) -> Option<&MappedFile> {
         let map = || {
-            // A system that refuses is treated as one without maps: blocks are cached.
+            // Treated like a system without maps.
             let file = MappedFile::new(file.map_for_reading(len).ok()??, &self.disposal);
             let regions = (file.len() as u64).div_ceil(REGION_BYTES);
             Some(Mapped { file, regions: (0..regions).map(|_| AtomicU64::new(0)).collect() })
@@ -121,7 +117,6 @@ impl Place {
         self.mapped.get_or_init(|| if self.is_allowed { map() } else { None }).as_ref().map(|mapped| &mapped.file)
     }
 
-    /// Returns the map if it exists.
     #[inline]
     pub fn get(&self) -> Option<&MappedFile> {
         self.mapped.get()?.as_ref().map(|mapped| &mapped.file)
@@ -132,15 +127,15 @@ impl Place {
         Moment::now(&*self.runtime)
     }
 
-    /// Returns the current time span of a block. A block checked in another span is checked again.
+    /// A block checked in another span is checked again.
     #[inline]
     pub fn now(&self, block: u16) -> CheckTime {
         self.moment().span_of(u64::from(block))
     }
 
-    /// Makes the system read a part of the mapped file before it is checked, so that an access
-    /// cannot fault. Outside of ready regions it reads a few bytes at each second page border: a
-    /// unit mostly has two pages. Fails if the disk does.
+    /// Makes the system read a part before it is checked, so that an access cannot fault. Outside
+    /// of ready regions it reads a byte of each page, or a part of more than three pages whole.
+    /// Fails if the disk does.
     pub fn have_in_memory(&self, part: &Range<u64>, file: &dyn File, path: &Path) -> Result<()> {
         let now = self.now(0);
         let mut regions = part.start / REGION_BYTES..=part.end.saturating_sub(1) / REGION_BYTES;
@@ -153,7 +148,7 @@ impl Place {
         let mut at = part.start;
         while at < part.end {
             let next_page = (at + 1).next_multiple_of(PAGE_BYTES);
-            // The last byte of a page and the first of the next, if the part has both.
+            // The last byte of a page and the first of the next: most units span two pages.
             let (first, end) = (next_page.min(part.end) - 1, (next_page + 1).min(part.end));
             let bytes = &mut [0; 2][..(end - first) as usize];
             file.read_exact_at(bytes, first).map_err(|e| read_error(path, first, e))?;
@@ -162,11 +157,10 @@ impl Place {
         Ok(())
     }
 
-    /// Counts a check in a region. Returns whether all of it was mapped in this time span.
     fn is_region_in_memory(&self, region: u64, now: CheckTime) -> bool {
         let Some(Some(Mapped { file, regions })) = self.mapped.get() else { return false };
         let Some(state) = usize::try_from(region).ok().and_then(|at| regions.get(at)) else { return false };
-        // Relaxed, and counts may be lost: only the order "mapped, then marked ready" matters.
+        // Relaxed, and counts may be lost: only "mapped before marked ready" matters.
         let seen = state.load(Ordering::Relaxed);
         let span = u64::from(now.count()) << 8;
         let checks = if seen & !0xff == span { seen & 0xff } else { 0 };
@@ -175,7 +169,7 @@ impl Place {
             checks if checks < REGION_CHECKS => checks + 1,
             _ => {
                 let all = region * REGION_BYTES..(region + 1) * REGION_BYTES;
-                // The pages are in memory, so this only maps them. A read that is needed anyway can
+                // This only maps pages that are in memory. If it must read one after all, that can
                 // fail.
                 if file.is_in_memory(all.clone()) && file.populate(all) { REGION_READY } else { 0 }
             }
@@ -185,7 +179,7 @@ impl Place {
     }
 }
 
-/// Reads a part to bring it into memory, in one call if it is short.
+/// Reads a part only to bring it into memory.
 fn read_whole(part: &Range<u64>, file: &dyn File, path: &Path) -> Result<()> {
     let mut buffer = vec![0; usize::try_from(part.end - part.start).unwrap_or(usize::MAX).min(READ_BYTES_MAX)];
     for at in part.clone().step_by(buffer.len()) {

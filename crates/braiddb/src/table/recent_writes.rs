@@ -8,16 +8,14 @@ use super::place::{CHECKED_FOR_NS, Moment};
 use crate::base::FileId;
 use parking_lot::Mutex;
 
-/// One recently written part of a file in this many is checked anyway.
 const SAMPLED: u64 = 16;
 
-/// Returns whether a part of a file, by number, is in the sample.
+/// Whether a part of a file, by number, is in the sample.
 pub(super) fn is_sample(file: FileId, part: u64) -> bool {
     // The golden ratio scatters the numbers; the top bits are best.
     ((file ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).is_multiple_of(SAMPLED)
 }
 
-/// Recently written parts of files. Shared by all threads.
 #[derive(Debug, Default)]
 pub struct RecentWrites {
     written: Mutex<Vec<Written>>,
@@ -31,11 +29,10 @@ struct Written {
 }
 
 impl RecentWrites {
-    /// Records that all bytes of a file from `from` on were written at `since` or later, in a form
-    /// that can be read in place.
+    /// All bytes from `from` on were written at `since` or later, in a form that can be read in
+    /// place.
     pub(super) fn note(&self, file: FileId, from: u64, since: Moment) {
         let mut written = self.written.lock();
-        // Drop records that are too old to matter.
         written.retain(|part| since.ns_after(part.since) < 2 * CHECKED_FOR_NS);
         let is_known = |part: &Written| part.file == file && part.from <= from && part.since.is_with(since);
         if !written.iter().any(is_known) {
@@ -43,7 +40,7 @@ impl RecentWrites {
         }
     }
 
-    /// Returns the earliest time at which recent bytes at `offset` were written.
+    /// Earliest time at which recent bytes at `offset` were written.
     pub(super) fn since(&self, file: FileId, offset: u64) -> Option<Moment> {
         let written = self.written.lock();
         let parts = written.iter().filter(|part| part.file == file && part.from <= offset);

@@ -1,9 +1,8 @@
 //! Open run: random access to its entries, through the cache or the mapped file (`place.rs`).
 //!
 //! Memory for each block: eight bytes for the cache's slot, with length and entry count, and four
-//! for the offset (eight beyond 4 GiB). If each block has its own page, nine bytes: entry counts
-//! are in an array, so that an entry is located without the slot. Range tombstones are also in
-//! memory.
+//! for the offset (eight beyond 4 GiB). If each block has its own page, nine bytes: an array of
+//! entry counts locates entries without the slot.
 //!
 //! A read goes from the slot to the frame, to the block's end (count, base, slot), to the entry. It
 //! allocates nothing, takes no lock and compares nothing.
@@ -37,25 +36,23 @@ use std::{
     },
 };
 
-/// Blocks for which the system is asked at once whether they are in memory: 64 KiB.
+/// For a query whether they are in memory: 64 KiB.
 const BLOCKS_ASKED_AT_ONCE: u16 = 16;
 
-/// An open run. Immutable; shared by all threads.
+/// Immutable; shared by all threads.
 #[derive(Debug)]
 pub struct Run {
     pub(super) slots: CacheSlots,
     pub(super) index: Index,
     meta: RunMeta,
-    /// Format version of the file.
     version: u32,
-    /// Sequence number of all entries if the file has none, else 0. Added to all numbers on read.
+    /// Sequence number of all entries if the file has none, else 0. Added on read.
     given: SequenceNumber,
     pub(super) place: Place,
-    /// Detects sequential reads of blocks.
     sequence: Sequence,
-    /// Average bytes of an entry if each block has its own page; else 0.
+    /// Average bytes of an entry if each block has its own page, else 0.
     pub(super) stride: usize,
-    /// Entries of each block if each has its own page; else empty.
+    /// Entries of each block if each has its own page, else empty.
     counts: Box<[u8]>,
     file: Arc<dyn File>,
     path: PathBuf,
@@ -65,13 +62,11 @@ pub struct Run {
     is_obsolete: AtomicBool,
 }
 
-/// Header, footer, index and range tombstones of the file.
 #[derive(Debug)]
 pub(super) struct Tail {
     pub file_id: FileId,
-    /// Format version in the header.
     pub version: u32,
-    /// Whether the manifest supplies the sequence number.
+    /// The manifest has the sequence number.
     pub is_unnumbered: bool,
     pub footer: Footer,
     pub index: Index,
@@ -79,13 +74,12 @@ pub(super) struct Tail {
 }
 
 impl Run {
-    /// Opens a run and checks it against the manifest. Reads header, footer, index and range
-    /// tombstones, but no data block.
+    /// Checks the file against the manifest. Reads no data block.
     pub fn open(ctx: &TableContext, path: &Path, meta: &RunMeta) -> Result<Arc<Run>> {
         Run::open_checked(ctx, path, Some(meta), meta.number)
     }
 
-    /// Opens a run without a manifest, by its footer.
+    /// Without a manifest, by the file's footer.
     pub fn open_unlisted(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<Arc<Run>> {
         Run::open_checked(ctx, path, None, number)
     }
@@ -144,14 +138,14 @@ impl Run {
         Ok(Arc::new(run))
     }
 
-    /// Reads the facts in the file, for files that no manifest lists (yet).
+    /// For files that no manifest lists (yet).
     pub fn read_meta(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<RunMeta> {
         let file = open_file(ctx, path)?;
         let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
         Ok(read_tail(&*file, path, len)?.take_meta(number))
     }
 
-    /// The same for a file without sequence numbers; `None` if it has them.
+    /// `None` if the file has sequence numbers.
     pub fn read_unnumbered_meta(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<Option<RunMeta>> {
         let file = ctx.vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
         let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
@@ -159,7 +153,7 @@ impl Run {
         Ok(tail.is_unnumbered.then(|| tail.take_meta(number)))
     }
 
-    /// Returns the sequence number of all entries if the file has none; else 0.
+    /// Sequence number of all entries if the file has none, else 0.
     #[inline(always)]
     pub fn given_sequence(&self) -> SequenceNumber {
         self.given
@@ -169,7 +163,6 @@ impl Run {
         &self.meta
     }
 
-    /// Returns the format version of the file.
     pub fn version(&self) -> u32 {
         self.version
     }
@@ -186,7 +179,7 @@ impl Run {
         self.meta.blocks
     }
 
-    /// Returns the entry count of a block; 0 past the end.
+    /// 0 past the end.
     #[inline(always)]
     pub fn block_entries(&self, block: u16) -> u16 {
         match self.counts.get(usize::from(block)) {
@@ -195,14 +188,13 @@ impl Run {
         }
     }
 
-    /// Returns length and entry count of a block; zeros past the end.
+    /// Length and entry count; zeros past the end.
     #[inline(always)]
     pub(super) fn note(&self, block: u16) -> UnitNote {
         self.slots.note(u32::from(block))
     }
 
-    /// Returns the position `n` entries later, at most [`Run::end`]. Takes a step for each block
-    /// passed.
+    /// Moves `n` entries, at most to [`Run::end`]. Takes a step for each block passed.
     #[inline(always)]
     pub fn advance(&self, position: Position, n: u32) -> Position {
         let Position { mut block, slot } = position;
@@ -218,7 +210,6 @@ impl Run {
         self.end()
     }
 
-    /// Returns the previous position; `None` at the first.
     #[inline]
     pub fn retreat(&self, position: Position) -> Option<Position> {
         if position.slot > 0 {
@@ -228,20 +219,17 @@ impl Run {
         Some(Position { block, slot: self.block_entries(block).saturating_sub(1) })
     }
 
-    /// Returns the position past the last entry.
     #[inline]
     pub fn end(&self) -> Position {
         Position { block: self.slots.units() as u16, slot: 0 }
     }
 
-    /// Returns the entry at a position, valid as long as the guard. Corruption if there is none:
-    /// the block or the source of the position is damaged.
+    /// Corruption if there is no entry: the block or the source of the position is damaged.
     #[inline(always)]
     pub fn read<'g>(&self, position: Position, guard: &'g Guard) -> Result<EntryRef<'g>> {
         self.read_by(position, guard, || self.moment())
     }
 
-    /// [`Run::read`] with a known moment.
     #[inline(always)]
     pub fn read_by<'g>(
         &self,
@@ -252,8 +240,7 @@ impl Run {
         Ok(self.read_with_block(position, guard, moment)?.0)
     }
 
-    /// The same, with its block if that is read in place: then it is valid as long as the run is
-    /// open.
+    /// Also returns the block if it is read in place: then it is valid as long as the run is open.
     #[inline(always)]
     pub fn read_with_block<'g>(
         &self,
@@ -263,7 +250,7 @@ impl Run {
     ) -> Result<(EntryRef<'g>, Option<&'g [u8]>)> {
         if usize::from(position.block) < self.slots.units() {
             self.prefetch_on_grid(position);
-            // Prefetch the entry's lines while the block's end, which is read first, is loading.
+            // Prefetch the entry while the block's end, which is read first, is loading.
             let entry = self.bytes_before_end(position);
             let soon = [entry, entry.saturating_sub(64)];
             let (bytes, is_in_place) = match self.slots.get_soon(u32::from(position.block), guard, soon) {
@@ -283,25 +270,24 @@ impl Run {
         Err(self.no_such_entry(position))
     }
 
-    /// Returns the entry in a slot of one of its blocks, if any.
     #[inline(always)]
     pub fn entry_in_block<'g>(&self, block: &'g [u8], slot: u16) -> Option<EntryRef<'g>> {
         Some(block::entry(block, slot)?.numbered(self.given))
     }
 
-    /// Counts the blocks that are cached, or were recently read in place or written.
+    /// Blocks that are cached, or were recently checked or written in place.
     pub fn cached_blocks(&self, blocks: Range<u16>) -> u64 {
         let is_mapped = self.place.file(&*self.file, self.meta.file_bytes).is_some();
         let now = |block| is_mapped.then(|| self.place.now(block));
         blocks.filter(|&block| self.slots.is_at_hand(u32::from(block), now(block))).count() as u64
     }
 
-    /// Maps the file if possible. Returns whether uncompressed blocks are read in place.
+    /// Maps the file if possible. Uncompressed blocks are then read in place.
     pub fn is_mapped(&self) -> bool {
         self.place.file(&*self.file, self.meta.file_bytes).is_some()
     }
 
-    /// Counts the blocks in memory: cached ones, and uncompressed ones that the system has.
+    /// Cached blocks, and uncompressed ones that the system has.
     pub fn blocks_in_memory(&self, blocks: Range<u16>) -> u64 {
         let Some(file) = self.place.file(&*self.file, self.meta.file_bytes) else { return self.cached_blocks(blocks) };
         let end = blocks.end.min(self.end().block);
@@ -318,13 +304,12 @@ impl Run {
         (blocks.start..end).step_by(BLOCKS_ASKED_AT_ONCE.into()).map(count).sum()
     }
 
-    /// Returns whether a block is uncompressed and its length is known.
     pub(super) fn is_plain(&self, block: u16) -> bool {
         let (len, unit) = (self.note(block).len(), self.unit_of(block));
         len > 0 && unit.end - unit.start == (UNIT_HEADER_LEN + len) as u64
     }
 
-    /// Returns a block for the guard's lifetime, for many reads of it.
+    /// For many reads of a block under one guard.
     #[inline]
     pub fn block<'g>(&'g self, block: u16, guard: &'g Guard) -> Result<Block<'g>> {
         if usize::from(block) >= self.slots.units() {
@@ -337,14 +322,13 @@ impl Run {
         Ok(Block { bytes, run: self, block })
     }
 
-    /// Returns the current moment, for lookups of several blocks.
+    /// For lookups of several blocks.
     #[inline]
     pub fn moment(&self) -> Moment {
         self.place.moment()
     }
 
-    /// Returns the entry at a position if its block is read in place and needs no check. Valid
-    /// while the run is open.
+    /// `None` unless the block is read in place and needs no check. Valid while the run is open.
     #[inline(always)]
     pub fn entry_in_place(&self, position: Position, moment: Moment) -> Option<Result<EntryRef<'_>>> {
         let (file, range) = self.at_hand_in_place(position.block, || moment)?;
@@ -353,8 +337,7 @@ impl Run {
         Some(entry.ok_or_else(|| self.no_such_entry(position)))
     }
 
-    /// Returns keys and values of a block that is read in place and needs no check. Valid while the
-    /// run is open.
+    /// `None` unless the block is read in place and needs no check. Valid while the run is open.
     #[inline(always)]
     pub fn rows_in_place(&self, block: u16, moment: Moment) -> Option<Result<Rows<'_>>> {
         let (file, range) = self.at_hand_in_place(block, || moment)?;
@@ -364,7 +347,6 @@ impl Run {
         Some(rows.ok_or_else(|| self.no_such_entry(Position { block, slot: 0 })))
     }
 
-    /// Locates a block that is read in place and needs no check. Counts as a read.
     #[inline(always)]
     pub(super) fn at_hand_in_place(
         &self,
@@ -383,7 +365,7 @@ impl Run {
         Some((file, self.contents_of(block)))
     }
 
-    /// Pins a block: it stays in memory while the handle lives.
+    /// Keeps the block in memory while the handle lives.
     #[inline]
     pub fn pin(&self, block: u16) -> Result<PinnedBlock> {
         if usize::from(block) >= self.slots.units() {
@@ -396,14 +378,14 @@ impl Run {
         Ok(PinnedBlock { unit, number: self.meta.number, given: self.given, block })
     }
 
-    /// Returns whether a block must probably be read from the file.
+    /// The block must probably be read from the file.
     #[inline]
     pub fn is_absent(&self, block: u16) -> bool {
         self.slots.is_vacant(u32::from(block))
     }
 
-    /// Returns a read of a block, to be batched with others and passed to [`Run::take_in`]. `None`
-    /// if the system has the block in memory, or there is no such block.
+    /// A read to be batched with others and passed to [`Run::take_in`]. `None` if the system has
+    /// the block in memory, or there is no such block.
     pub fn request(&self, block: u16) -> Option<ReadRequest> {
         if usize::from(block) >= self.slots.units() {
             return None;
@@ -417,15 +399,14 @@ impl Run {
         Some(ReadRequest::new(Arc::clone(&self.file), unit.start, len))
     }
 
-    /// Caches a block that was read. After a failed read or damage it does nothing; a later read
-    /// reports that. A block that is read in place is not cached.
+    /// Caches a block, unless it is read in place. After a failed read or damage it does nothing; a
+    /// later read reports that.
     pub fn take_in(&self, block: u16, read: &ReadRequest) {
         if matches!(read.result, Some(Ok(()))) && self.is_absent(block) {
             let _ = self.take_in_unit(block, &read.bytes, self.place.get().is_none());
         }
     }
 
-    /// Checks a unit and caches it, if it is compressed or `even_plain`.
     fn take_in_unit(&self, block: u16, unit: &[u8], even_plain: bool) -> Result<()> {
         let mut unpacked = Vec::new();
         let contents = match open_unit(unit, self.meta.file_id, self.unit_of(block).start, &self.path, &mut unpacked)? {
@@ -442,28 +423,26 @@ impl Run {
         &self.range_tombstones
     }
 
-    /// Scans all versions of all entries from a position on, past the cache.
     pub fn scan(self: &Arc<Self>, from: Position) -> RunScan {
         RunScan::new(self.clone(), from)
     }
 
-    /// As [`Run::scan`] without values, from the key block if there is one.
+    /// Without values, from the key block if there is one.
     pub fn keys(self: &Arc<Self>, from: Position) -> KeyScan {
         KeyScan::new(self.clone(), from)
     }
 
-    /// Checks all bytes of the file and their consistency, past the cache. Returns the bytes
-    /// checked; takes linear time.
+    /// Checks all bytes and their consistency, past the cache. Returns the bytes checked; takes
+    /// linear time.
     pub fn verify(self: &Arc<Self>) -> Result<u64> {
         self.verify_with(&mut |_| {})
     }
 
-    /// As [`Run::verify`], and visits each entry.
+    /// Also visits each entry.
     pub fn verify_with(self: &Arc<Self>, visitor: &mut dyn FnMut(&EntryRef<'_>)) -> Result<u64> {
         super::verify::verify(self, visitor)
     }
 
-    /// Returns its memory in bytes outside of the cache.
     pub fn resident_bytes(&self) -> usize {
         let bounds = |key: &Vec<u8>| 2 * (size_of::<Vec<u8>>() + key.len());
         let tombstones: usize = self.range_tombstones.iter().map(|t| 16 + bounds(&t.start) + bounds(&t.end)).sum();
@@ -473,7 +452,7 @@ impl Run {
         size_of::<Run>() + blocks + tombstones + meta + path
     }
 
-    /// Removes the file when the last handle is dropped.
+    /// Removes the file with the last handle.
     pub fn mark_obsolete(&self) {
         // Release, paired with acquire in `drop`, which may run on another thread.
         self.is_obsolete.store(true, Ordering::Release);
@@ -490,7 +469,7 @@ impl Run {
         Error::corruption(&self.path, offset, format!("block {block} has no whole entry {slot}"))
     }
 
-    /// Reads an uncached block, and prefetches two places in bytes before its end.
+    /// Prefetches two places, in bytes before the block's end.
     #[inline(never)]
     pub(super) fn read_uncached<'g>(&self, block: u16, soon: [usize; 2], guard: &'g Guard) -> Result<&'g [u8]> {
         match self.find_uncached(block)? {
@@ -502,7 +481,7 @@ impl Run {
         }
     }
 
-    /// Pins an uncached block. (No guard while loading, so that others can reclaim.)
+    /// No guard while loading, so that others can reclaim.
     #[inline(never)]
     fn pin_uncached(&self, block: u16) -> Result<PinnedUnit> {
         match self.find_uncached(block)? {
@@ -513,7 +492,6 @@ impl Run {
         }
     }
 
-    /// Finds or loads an uncached block.
     #[inline(always)]
     fn find_uncached(&self, block: u16) -> Result<Found<'_>> {
         let unit = u32::from(block);
@@ -531,13 +509,11 @@ impl Run {
         Ok(Found::InPlace(file, self.contents_of(block)))
     }
 
-    /// Returns the file range of a block's unit.
     #[inline]
     pub fn unit_of(&self, block: u16) -> Range<u64> {
         self.index.unit(usize::from(block), self.note(block).len())
     }
 
-    /// Returns the file range of an uncompressed block's contents.
     #[inline(always)]
     fn contents_of(&self, block: u16) -> Range<u64> {
         let len = self.note(block).len() as u64;
@@ -549,7 +525,6 @@ impl Run {
         unit.start + UNIT_HEADER_LEN as u64..unit.end
     }
 
-    /// Reads, decompresses and checks a block.
     #[cold]
     #[inline(never)]
     pub(super) fn load(&self, block: u16) -> Result<Vec<u8>> {
@@ -577,7 +552,7 @@ impl Run {
         }
     }
 
-    /// Checks a block in the mapped file. Returns its contents if it is compressed.
+    /// Checks a block in the mapped file. Returns the contents of a compressed one.
     #[cold]
     #[inline(never)]
     fn check(&self, file: &MappedFile, block: u16) -> Result<Option<Vec<u8>>> {
@@ -592,7 +567,6 @@ impl Run {
         }
     }
 
-    /// Checks that a block is valid and matches the index.
     fn check_contents(&self, block: u16, bytes: &[u8]) -> Result<()> {
         let note = self.note(block);
         let offset = self.index.offset(usize::from(block));
@@ -606,9 +580,8 @@ impl Run {
     }
 }
 
-/// Location of an uncached block.
 enum Found<'a> {
-    /// In the mapped file, checked.
+    /// Checked.
     InPlace(&'a MappedFile, Range<u64>),
     Loaded(Vec<u8>),
 }
@@ -625,7 +598,6 @@ impl Drop for Run {
     }
 }
 
-/// A block, borrowed under a guard.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'g> {
     bytes: &'g [u8],
@@ -634,7 +606,7 @@ pub struct Block<'g> {
 }
 
 impl<'g> Block<'g> {
-    /// Returns the entry of a slot. Corruption if there is none.
+    /// Corruption if there is no such entry.
     #[inline]
     pub fn entry(&self, slot: u16) -> Result<EntryRef<'g>> {
         let entry = block::entry(self.bytes, slot).map(|entry| entry.numbered(self.run.given));
@@ -647,7 +619,7 @@ impl<'g> Block<'g> {
     }
 }
 
-/// A block that stays in memory while this handle lives, even after its run is closed.
+/// Stays in memory while the handle lives, even after its run is closed.
 #[derive(Debug)]
 pub struct PinnedBlock {
     unit: PinnedUnit,
@@ -657,8 +629,8 @@ pub struct PinnedBlock {
 }
 
 impl PinnedBlock {
-    /// Returns the entry of a slot. Corruption if there is none; then the source of the slot is
-    /// probably damaged. (The error's path is only the file name.)
+    /// Corruption if there is no such entry: the source of the slot is probably damaged. (The
+    /// error's path is only the file name.)
     #[inline(always)]
     pub fn entry(&self, slot: u16) -> Result<EntryRef<'_>> {
         match block::entry(&self.unit, slot) {
@@ -667,12 +639,10 @@ impl PinnedBlock {
         }
     }
 
-    /// Returns whether it is a block of this run.
     pub fn is_of(&self, run: &Run) -> bool {
         self.number == run.meta.number
     }
 
-    /// Returns the block's number in its run.
     pub fn number(&self) -> u16 {
         self.block
     }
@@ -695,7 +665,7 @@ impl PinnedBlock {
 }
 
 impl Tail {
-    /// Returns the facts in the file; moves the keys out of the index.
+    /// Moves the keys out of the index.
     fn take_meta(&mut self, number: FileNumber) -> RunMeta {
         let Index { smallest, largest, blob_uses, expiries, .. } = &mut self.index;
         let (smallest, largest) = (std::mem::take(smallest), std::mem::take(largest));
@@ -704,7 +674,7 @@ impl Tail {
     }
 }
 
-/// Reads and checks everything but blocks, keys and view.
+/// Everything but blocks, keys and view.
 pub(super) fn read_tail(file: &dyn File, path: &Path, len: u64) -> Result<Tail> {
     if len < (FILE_HEADER_LEN + FOOTER_LEN) as u64 {
         return Err(Error::corruption(path, len, "the file is too short for a run"));
@@ -716,7 +686,6 @@ pub(super) fn read_tail(file: &dyn File, path: &Path, len: u64) -> Result<Tail> 
     Ok(tail)
 }
 
-/// The same without range tombstones, given the header.
 pub(super) fn read_tail_without_tombstones(
     file: &dyn File,
     path: &Path,
@@ -742,7 +711,6 @@ pub(super) fn read_tail_without_tombstones(
     Ok(Tail { file_id, version, is_unnumbered, footer, index, range_tombstones: RangeTombstoneSet::default() })
 }
 
-/// Reads the range tombstones of a run.
 pub(super) fn read_tombstones(file: &dyn File, path: &Path, tail: &Tail) -> Result<RangeTombstoneSet> {
     let footer = &tail.footer;
     let at = footer.tombstones_offset;
@@ -768,7 +736,7 @@ pub(super) fn read_bytes(file: &dyn File, path: &Path, from: u64, to: u64) -> Re
     Ok(bytes)
 }
 
-/// Converts the error of a read within the file's expected length.
+/// For reads within the file's expected length.
 pub(super) fn read_error(path: &Path, offset: u64, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => Error::corruption(path, offset, "the file is cut short"),

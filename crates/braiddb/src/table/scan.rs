@@ -1,8 +1,8 @@
 //! Scans of a whole run in file order, for merges, view building and verification.
 //!
-//! They read large pieces into their own buffer and bypass the cache, since readers seldom want the
-//! same blocks next. Pieces grow from 64 KiB to 128, so that short scans read little and parallel
-//! scans need little memory.
+//! They read large pieces and bypass the cache, since readers seldom want the same blocks next.
+//! Pieces grow from 64 KiB to 128, so that short scans read little and parallel scans need little
+//! memory.
 
 use super::{
     Position,
@@ -20,7 +20,6 @@ const MAX_PIECE_BYTES: usize = 128 << 10;
 /// For files without the system's read-ahead.
 const MAX_PIECE_BYTES_UNBUFFERED: usize = 256 << 10;
 
-/// Reads units of a file in order, in large pieces.
 #[derive(Debug)]
 struct ReadAhead {
     buffer: Vec<u8>,
@@ -35,12 +34,12 @@ impl ReadAhead {
         ReadAhead { buffer: Vec::new(), filled: 0, begins_at: 0, piece: FIRST_PIECE_BYTES }
     }
 
-    /// Returns the bytes `from..to` of the file in the buffer. Reads more if necessary, up to the
-    /// unit border that `whole` returns.
+    /// Locates the bytes `from..to` of the file in the buffer. Reads up to the unit border that
+    /// `whole` returns.
     fn fetch(&mut self, run: &Run, from: u64, to: u64, whole: impl FnOnce(u64) -> u64) -> Result<Range<usize>> {
         let present = self.begins_at..self.begins_at + self.filled as u64;
         if !(present.start <= from && to <= present.end) {
-            // Avoid cutting a unit, which would be read twice.
+            // Do not cut a unit, which would be read twice.
             let piece = if run.file().is_read_ahead() { 0 } else { self.piece as u64 };
             let end = whole(from.saturating_add(piece)).max(to);
             self.fill(run, from, end)?;
@@ -65,7 +64,7 @@ impl ReadAhead {
     }
 }
 
-/// Scans all versions of all entries. Starts before the first entry: call [`RunScan::next`] first.
+/// All versions of all entries. Starts before the first: call [`RunScan::next`].
 #[derive(Debug)]
 pub struct RunScan {
     run: Arc<Run>,
@@ -73,9 +72,8 @@ pub struct RunScan {
     /// Current block, in the read-ahead buffer or decompressed.
     plain: Option<Range<usize>>,
     unpacked: Vec<u8>,
-    /// Loaded block; `None` past the last.
+    /// `None` past the last block.
     loaded: Option<u16>,
-    /// Position of the next entry.
     next: Position,
     current: Option<Position>,
 }
@@ -93,7 +91,7 @@ impl RunScan {
         }
     }
 
-    /// Moves to the next entry; `false` at the end. An error ends the scan.
+    /// `false` at the end. An error ends the scan.
     pub fn next(&mut self) -> Result<bool> {
         self.current = None;
         let position = self.next;
@@ -112,7 +110,7 @@ impl RunScan {
         Ok(true)
     }
 
-    /// Returns the entry. Panics unless the last [`RunScan::next`] returned true.
+    /// Panics unless the last [`RunScan::next`] returned true.
     #[inline]
     pub fn entry(&self) -> EntryRef<'_> {
         let position = self.current.expect("a scan that is on an entry");
@@ -120,17 +118,15 @@ impl RunScan {
         entry.numbered(self.run.given_sequence())
     }
 
-    /// Returns the key; `None` before the first entry and at the end.
+    /// `None` before the first entry and at the end.
     pub fn key(&self) -> Option<&[u8]> {
         self.current.map(|_| self.entry().key)
     }
 
-    /// Returns the entry's position; the end if there is none.
     pub fn position(&self) -> Position {
         self.current.unwrap_or_else(|| self.run.end())
     }
 
-    /// Returns the uncompressed length of the current block.
     pub(super) fn block_len(&self) -> usize {
         self.block().len()
     }
@@ -174,8 +170,7 @@ impl RunScan {
     }
 }
 
-/// Scans all keys with sequence number and kind, without values. Starts before the first: call
-/// [`KeyScan::next`].
+/// All keys with sequence number and kind. Starts before the first: call [`KeyScan::next`].
 #[derive(Debug)]
 pub struct KeyScan {
     source: KeySource,
@@ -197,7 +192,7 @@ impl KeyScan {
         KeyScan { source }
     }
 
-    /// Moves to the next key; `false` at the end. An error ends the scan.
+    /// `false` at the end. An error ends the scan.
     pub fn next(&mut self) -> Result<bool> {
         match &mut self.source {
             KeySource::Chunks(scan) => scan.next(),
@@ -205,8 +200,7 @@ impl KeyScan {
         }
     }
 
-    /// Returns the entry with an empty value. Panics unless the last [`KeyScan::next`] returned
-    /// true.
+    /// Without value. Panics unless the last [`KeyScan::next`] returned true.
     #[inline]
     pub fn entry(&self) -> EntryRef<'_> {
         match &self.source {
@@ -227,7 +221,6 @@ impl KeyScan {
         self.entry().kind
     }
 
-    /// Returns the entry's position; the end if there is none.
     pub fn position(&self) -> Position {
         match &self.source {
             KeySource::Chunks(scan) => scan.current.unwrap_or_else(|| scan.run.end()),
@@ -236,16 +229,13 @@ impl KeyScan {
     }
 }
 
-/// Scans the key chunks.
 #[derive(Debug)]
 struct ChunkScan {
     run: Arc<Run>,
     ahead: ReadAhead,
     reader: ChunkReader,
     loaded: Option<usize>,
-    /// Position of the reader's next entry, if a chunk is loaded.
     at: Position,
-    /// Position of the scan's next entry.
     next: Position,
     current: Option<Position>,
 }
@@ -273,7 +263,7 @@ impl ChunkScan {
         self.next = self.run.end();
         let chunks = &self.run.index().chunks;
         let chunk = match self.loaded {
-            // Consecutive blocks mostly share a chunk, so most calls need no search.
+            // Most calls stay in the same chunk.
             Some(loaded) if chunks.get(loaded + 1).is_none_or(|next| position.block < next.first_block) => loaded,
             _ => chunks.partition_point(|chunk| chunk.first_block <= position.block).saturating_sub(1),
         };

@@ -1,35 +1,34 @@
 //! Read-ahead of blocks for direct I/O.
 //!
-//! The page cache reads ahead for sequential readers. With direct I/O, a scan would wait for the
-//! device at each block. So a missing block right after the last ones read is read together with
-//! the next ones: two at first, then twice as many each time, up to [`AHEAD_MAX`]. Random reads
-//! rarely read more than needed.
+//! Without the page cache's read-ahead, a scan would wait for the device at each block. So a
+//! missing block right after the last ones read brings the next ones in the same read: two at
+//! first, then twice as many each time, up to [`AHEAD_MAX`]. Random reads rarely read more than
+//! needed.
 //!
 //! A run has one such state; readers of several places overwrite it and then read less ahead.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Maximum blocks read ahead: with blocks of 4 KiB, 128 KiB at once.
+/// With blocks of 4 KiB, 128 KiB at once.
 const AHEAD_MAX: u16 = 31;
 const AHEAD_FIRST: u16 = 2;
 
-/// End of the last sequential read. Thread-safe; a lost update only loses a read-ahead.
+/// Thread-safe; a lost update only loses a read-ahead.
 #[derive(Debug)]
 pub(super) struct Sequence {
-    /// The next sequential block in the upper half, the last number of blocks read ahead in the
+    /// The next sequential block in the upper half, the number of blocks last read ahead in the
     /// lower.
     last: AtomicU32,
 }
 
 impl Default for Sequence {
     fn default() -> Sequence {
-        // No such block exists.
         Sequence { last: AtomicU32::new(u32::MAX << 16) }
     }
 }
 
 impl Sequence {
-    /// Records a missing block. Returns the last block to read with it, below `end`.
+    /// A block is missing. Returns the last block to read with it, below `end`.
     pub fn note(&self, block: u16, end: u16) -> u16 {
         // Relaxed: the value guards no other memory.
         let last = self.last.load(Ordering::Relaxed);

@@ -50,7 +50,6 @@ pub(super) const FOOTER_LEN: usize = 144;
 const FOOTER_MAGIC: &[u8; 8] = b"BRAIDEND";
 const HAS_KEY_CHUNKS: u32 = 1;
 
-/// Decoded footer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Footer {
     pub keys_offset: u64,
@@ -102,7 +101,7 @@ impl Footer {
         out.try_into().expect("the fields add up to the length")
     }
 
-    /// Decodes the footer of a file of `file_bytes`, and checks that its sections are contiguous.
+    /// Checks that the sections are contiguous.
     pub fn decode(bytes: &[u8; FOOTER_LEN], file_id: FileId, file_bytes: u64, path: &Path) -> Result<Footer> {
         let offset = file_bytes.saturating_sub(FOOTER_LEN as u64);
         let bad = |detail: &str| Error::corruption(path, offset, detail);
@@ -147,7 +146,7 @@ impl Footer {
         (flags & !HAS_KEY_CHUNKS == 0 && reserved == 0 && reader.is_at_end()).then_some(footer)
     }
 
-    /// Returns whether the sections are contiguous and fill the file.
+    /// The sections are contiguous and fill the file.
     fn is_in_order(&self) -> bool {
         let view_end = if self.view_bytes == 0 {
             (self.view_offset == 0 && self.view_checksum == 0).then_some(self.index_end)
@@ -161,7 +160,6 @@ impl Footer {
         is_sorted && view_end.and_then(|end| end.checked_add(FOOTER_LEN as u64)) == Some(self.file_bytes)
     }
 
-    /// Returns the facts in the file.
     pub fn meta(
         &self,
         number: FileNumber,
@@ -193,24 +191,20 @@ impl Footer {
     }
 }
 
-/// A data block in the index, for the writer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockEntry {
     pub unit_len: u64,
     pub raw_len: u32,
     pub entries: u8,
-    /// Zeros behind it, in bytes.
     pub padding: u16,
 }
 
 impl BlockEntry {
-    /// Returns whether it is stored uncompressed.
     pub fn is_plain(&self) -> bool {
         self.unit_len == UNIT_HEADER_LEN as u64 + u64::from(self.raw_len)
     }
 }
 
-/// A key chunk in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChunkEntry {
     pub first_block: u16,
@@ -218,8 +212,7 @@ pub(super) struct ChunkEntry {
     pub unit_len: u64,
 }
 
-/// Offsets of the blocks, and the end of the last: four bytes each if that suffices, none if each
-/// block has its own page.
+/// Four bytes a block, eight beyond 4 GiB; none if each block has its own page.
 #[derive(Debug)]
 enum Offsets {
     /// Each block but the first begins at the page of its number.
@@ -245,7 +238,6 @@ impl Offsets {
     }
 }
 
-/// Decoded index: four bytes a block, or eight beyond 4 GiB; none if each block has its own page.
 #[derive(Debug)]
 pub(super) struct Index {
     offsets: Offsets,
@@ -259,7 +251,6 @@ pub(super) struct Index {
     pub expiries: Expiries,
 }
 
-/// Encodes the index, with padding lengths if `is_padded`.
 pub(super) fn encode_index(
     is_padded: bool,
     blocks: &[BlockEntry],
@@ -296,7 +287,7 @@ pub(super) fn encode_index(
 }
 
 impl Index {
-    /// Decodes the index and checks it against the footer. `None` if invalid.
+    /// Checks the index against the footer. `None` if invalid.
     pub fn decode(bytes: &[u8], footer: &Footer, is_padded: bool) -> Option<Index> {
         let mut reader = ByteReader::new(bytes);
         let blocks = usize::try_from(reader.varint()?).ok()?;
@@ -356,14 +347,13 @@ impl Index {
         }
     }
 
-    /// Returns whether each block has its own page: all but the first begin at the page of their
-    /// number.
+    /// Each block has its own page.
     #[inline]
     pub fn is_grid(&self) -> bool {
         matches!(self.offsets, Offsets::Grid { .. })
     }
 
-    /// Returns the file range of a block's unit. `len` is its uncompressed length, 0 if unknown.
+    /// `len` is the block's uncompressed length, 0 if unknown.
     #[inline]
     pub fn unit(&self, block: usize, len: usize) -> Range<u64> {
         let (start, next) = (self.offset(block), self.offset(block + 1));
@@ -373,7 +363,7 @@ impl Index {
         start..end
     }
 
-    /// Returns the offset of a block's unit; past the end, where the last one or its padding ends.
+    /// Past the last block: its end with padding.
     #[inline]
     pub fn offset(&self, block: usize) -> u64 {
         let block = block.min(self.blocks());
@@ -385,7 +375,6 @@ impl Index {
         }
     }
 
-    /// Returns its memory in bytes.
     pub fn resident_bytes(&self) -> usize {
         let offsets = match &self.offsets {
             Offsets::Grid { .. } => 0,

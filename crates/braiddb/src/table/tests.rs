@@ -1,5 +1,3 @@
-//! Tests of runs: round trips on all paths, and detection of damage.
-
 use super::*;
 use crate::{
     base::{EntryKind, EntryRef, FileId, RangeTombstone, Result, SequenceNumber, limits::MAX_INTERNAL_KEY_LEN},
@@ -17,7 +15,7 @@ use std::{
 
 const FILE_ID: FileId = 0x0123_4567_89ab_cdef;
 
-/// Entries in the order of a run: by key, then newest first.
+/// By key, then newest first.
 type Model = BTreeMap<(Vec<u8>, Reverse<SequenceNumber>), (EntryKind, Vec<u8>)>;
 
 type Row<'a> = (&'a (Vec<u8>, Reverse<SequenceNumber>), &'a (EntryKind, Vec<u8>));
@@ -37,7 +35,6 @@ impl Random {
         (self.next() % bound as u64) as usize
     }
 
-    /// Bytes that compress a little.
     fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| (self.next() % 23) as u8).collect()
     }
@@ -72,7 +69,7 @@ fn what_was_written_lately_is_not_at_hand_where_files_cannot_be_mapped() {
     assert_eq!(run.cached_blocks(0..u16::MAX), 1);
 }
 
-/// The context of another process, without recent writes.
+/// Another process, without recent writes.
 fn elsewhere(ctx: &TableContext) -> TableContext {
     TableContext { recent_writes: Arc::default(), ..ctx.clone() }
 }
@@ -179,7 +176,6 @@ fn check_meta(meta: &RunMeta, model: &Model) {
     }
 }
 
-/// Compares all read paths with the model.
 fn check_reads(run: &Arc<Run>, model: &Model, positions: &[Position], random: &mut Random) {
     let (mut scan, mut keys) = (run.scan(Position::default()), run.keys(Position::default()));
     let mut at = Position::default();
@@ -378,7 +374,6 @@ fn an_obsolete_run_is_removed_with_its_last_handle() {
     assert_eq!(ctx.vfs.list(&dir()).unwrap().len(), 0);
 }
 
-/// Reads everything; returns the model or an error.
 fn read_all(ctx: &TableContext, path: &Path, meta: &RunMeta) -> Result<Model> {
     let run = Run::open(ctx, path, meta)?;
     let mut model = Model::new();
@@ -411,7 +406,7 @@ fn each_flipped_bit_and_each_truncation_is_found() {
         let mut bytes = vec![0; meta.file_bytes as usize];
         file.read_exact_at(&mut bytes, 0).unwrap();
         for at in 0..bytes.len() {
-            // All bits of parts that are read on opening; elsewhere one bit a byte, for speed.
+            // Elsewhere one bit a byte, for speed.
             let is_padding = at as u64 >= meta.view_offset - 2048 && bytes[at] == 0;
             for bit in if is_padding { at % 8..at % 8 + 1 } else { 0..8 } {
                 file.write_at(&[bytes[at] ^ 1 << bit], at as u64).unwrap();
@@ -505,8 +500,8 @@ fn keys_stand_apart_where_values_are_large() {
     assert!(has_key_block(KeyBlocks::Always, &small) && !has_key_block(KeyBlocks::Never, &large));
 }
 
-/// Invalid contents with valid checksums. Decoders must not panic, hang or allocate without bound,
-/// so they get mutations of valid input.
+/// Invalid contents with valid checksums, as mutations of valid input. Decoders must not panic,
+/// hang or allocate without bound.
 #[test]
 fn decoders_take_any_bytes() {
     let mut random = Random(11);
@@ -608,7 +603,6 @@ fn decoders_take_any_bytes() {
     }
 }
 
-/// Rows of about `len` bytes, in order.
 fn rows_of(len: usize, count: u32, random: &mut Random) -> Model {
     let mut row = |at: u32| {
         let len = len - len / 20 + random.below(len / 10 + 1);
@@ -642,7 +636,7 @@ fn blocks_that_are_not_compressed_have_pages_of_their_own_where_that_costs_littl
         assert!((blocks - units) as f64 <= padding * blocks as f64, "{units} of {blocks} with rows of {len}");
         check_reads(&run, &model, &positions, &mut random);
         run.verify().unwrap();
-        // Without page numbers, four bytes a block are in memory.
+        // Otherwise four bytes a block are in memory.
         assert_eq!(run.index().resident_bytes() >= 4 * starts.len(), !is_grid);
     }
     // Compressed files have no padding, even for incompressible blocks.
@@ -672,7 +666,7 @@ fn what_stands_between_blocks_is_zero() {
     }
 }
 
-/// A file from before padding existed.
+/// From before padding existed.
 #[test]
 fn a_run_without_padding_is_read() {
     let ctx = context(1 << 20);
@@ -686,7 +680,7 @@ fn a_run_without_padding_is_read() {
     assert_eq!(run.verify().unwrap(), bytes.len() as u64);
 }
 
-/// Positions of a model's entries in a run with small blocks, which are never padded.
+/// With small blocks, which are never padded.
 fn write_elsewhere(model: &Model) -> (RunMeta, Vec<Position>) {
     write(&context(1 << 20), model, &options(Compression::None, 300, true))
 }

@@ -1,5 +1,3 @@
-//! Tests of reads in mapped files: found in place, checked in time, and an error if the disk fails.
-
 use super::{
     EntryOffset, KeyBlocks, Position, Run, RunMeta, RunOptions, RunWriter, TableContext,
     blob::{BlobFile, BlobRef, BlobValue, BlobWriter, BlobWriterContext},
@@ -22,7 +20,6 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Time after which a checked block is checked again.
 const LATER_NS: u64 = 33_000_000_000;
 
 /// The system's files with counted reads that fail on demand, and a manual clock.
@@ -93,7 +90,7 @@ impl Runtime for Shared {
     }
 }
 
-/// A directory with a context. `None` if the system does not map files.
+/// `None` if the system does not map files.
 struct Fixture {
     dir: tempfile::TempDir,
     world: Arc<World>,
@@ -133,7 +130,7 @@ impl Fixture {
         self.world.is_failing.store(is_failing, Ordering::Relaxed);
     }
 
-    /// Flips a bit of a byte in a file, as a failing disk might.
+    /// As a failing disk might.
     fn flip(&self, path: &Path, at: u64) {
         let file = self.world.inner.open(path, OpenMode::ReadWrite).unwrap();
         let mut byte = [0];
@@ -146,13 +143,12 @@ impl Fixture {
         TableContext { recent_writes: Arc::default(), ..self.ctx.clone() }
     }
 
-    /// Writes a run and opens it in a context without recent writes; also returns the positions.
+    /// Opens the run without recent writes.
     fn run(&self, rows: u32, compression: Compression) -> (Arc<Run>, RunMeta, Vec<Position>) {
         let (meta, positions) = self.write_run(rows, |writer, _| writer.set_compression(compression));
         (Run::open(&self.reader(), &self.path("000007.run"), &meta).unwrap(), meta, positions)
     }
 
-    /// Writes a run. Calls `prepare` before each row.
     fn write_run(&self, rows: u32, prepare: impl Fn(&mut RunWriter, u32)) -> (RunMeta, Vec<Position>) {
         let path = self.path("000007.run");
         let options = RunOptions { key_blocks: KeyBlocks::Never, ..RunOptions::default() };
@@ -241,7 +237,7 @@ fn damage_is_found_at_first_and_again_when_some_time_has_passed() {
     assert!(middle > 100 && positions[middle].block > 0);
     assert!(run.pin(positions[middle].block).is_err());
     assert!(run.block(positions[middle].block, &pin()).is_err());
-    // The first block was checked just now, so the damage goes unnoticed.
+    // Checked just now, so the damage goes unnoticed.
     assert!(read(&run, 50).is_ok());
     fixture.pass(LATER_NS);
     assert!(is_damaged(&run, 50));
@@ -266,14 +262,12 @@ fn damage_is_found_by_who_knows_where_entries_begin() {
     let spots = [50, 15_000].map(|at: usize| entry_offset(&run, positions[at]));
     let read = |entry_offset: EntryOffset| run.read_at(entry_offset, false, &pin()).map(|entry| entry.value.to_vec());
     fixture.flip(&path, 100);
-    // Checked just now, so not checked again.
     assert_eq!(read(spots[0]).unwrap(), value(50));
     fixture.pass(LATER_NS);
     assert!(read(spots[0]).unwrap_err().is_corruption());
     assert_eq!(read(spots[1]).unwrap(), value(15_000));
     fixture.flip(&path, 100);
     assert_eq!(read(spots[0]).unwrap(), value(50));
-    // The same for reads without a check.
     let at_hand =
         |entry_offset: EntryOffset| run.entry_at_hand(entry_offset, run.moment()).map(|entry| entry.value.to_vec());
     assert_eq!(at_hand(spots[0]), Some(value(50)));
@@ -292,7 +286,7 @@ fn damage_is_found_by_who_knows_where_entries_begin() {
         assert!(read(wrong).unwrap_err().is_corruption());
         assert_eq!(at_hand(wrong), None);
     }
-    // The sequence number is returned only on request, since it needs the block's end.
+    // Only on request, since it needs the block's end.
     let guard = pin();
     assert_eq!(run.read_at(spots[1], true, &guard).unwrap().sequence, 15_001);
     fixture.pass(LATER_NS);
@@ -329,7 +323,7 @@ fn what_was_written_lately_counts_as_checked() {
     fixture.flip(&path, count_at);
     assert!(run.rows_in_place(0, run.moment()).unwrap().is_err_and(|error| error.is_corruption()));
     fixture.flip(&path, count_at);
-    // After the time span, handles opened before and after check the block.
+    // Handles opened before and after check the block.
     fixture.pass(LATER_NS);
     let late = Run::open(&fixture.ctx, &path, &meta).unwrap();
     assert!(is_damaged(&run) && is_damaged(&late));
@@ -369,7 +363,6 @@ fn values_that_were_written_lately_count_as_checked() {
     assert!(file.read_anew(&new).unwrap_err().is_corruption());
     let another = BlobFile::open(&fixture.reader(), fixture.dir.path(), 5).unwrap();
     assert!(another.read(&new).unwrap_err().is_corruption(), "who has not written it looks");
-    // A wrong reference still gives no value.
     assert!(file.read(&BlobRef { checksum: 1, ..new }).unwrap_err().is_corruption());
     assert!(file.read(&BlobRef { offset: new.offset + 8, stored_len: 1000, ..new }).unwrap_err().is_corruption());
     fixture.pass(LATER_NS);
@@ -386,7 +379,7 @@ fn a_disk_that_fails_gives_an_error() {
     assert!(matches!(run.pin(0).unwrap_err(), Error::Io { .. }));
     fixture.fail(false);
     check(&run, &positions[..10]);
-    // No read goes to the disk for a block checked just now.
+    // It was checked just now.
     fixture.fail(true);
     check(&run, &positions[..10]);
     fixture.pass(LATER_NS);
@@ -443,8 +436,7 @@ fn values_are_read_in_place_while_their_file_grows() {
         }
         assert_eq!(fixture.reads(), reads, "round {round}");
     }
-    // One more value does not justify a new map before the file has grown by an eighth or stopped
-    // growing.
+    // One more value does not justify a new map before growth by an eighth or a pause.
     references.push(put(7));
     references.push(put(9));
     for _ in 0..3 {
@@ -460,7 +452,6 @@ fn values_are_read_in_place_while_their_file_grows() {
     }
     assert!(is_in_place(&file, references.last().unwrap(), &blob(lengths[39 % 7], 39)));
     assert!(*kept == *blob(lengths[6], 6), "who has a part of the old map keeps it");
-    // A range beyond the file is no value.
     let beyond = BlobRef { offset: references[38].offset + (1 << 22), ..references[38] };
     assert!(file.read(&beyond).unwrap_err().is_corruption());
     let packed = writer.append(b"key", &blob(300_000, 3), Compression::Lz4).unwrap();
@@ -573,12 +564,11 @@ fn blocks_fall_due_at_different_times() {
     assert_eq!(run.cached_blocks(0..u16::MAX), 0);
 }
 
-/// Uncompressed blocks in the page cache count as in memory, even if none was read.
+/// Even if none was read.
 #[cfg(target_os = "linux")]
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the advice is given by descriptor")]
 fn the_system_tells_which_blocks_are_in_memory() {
-    /// Type of an in-memory file system in `statfs`.
     const TMPFS: u64 = 0x0102_1994;
     let Some(fixture) = Fixture::new() else { return };
     if rustix::fs::statfs(fixture.dir.path()).unwrap().f_type as u64 & 0xffff_ffff == TMPFS {
@@ -595,7 +585,7 @@ fn the_system_tells_which_blocks_are_in_memory() {
         file.sync_all().unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         let run = Run::open(&fixture.reader(), &path, &meta).unwrap();
-        // Its index and its surroundings were just read.
+        // Near its index, which was just read.
         let left = run.blocks_in_memory(0..u16::MAX);
         assert!(!is_told || left < all, "{left} of {all}");
         drop(run);

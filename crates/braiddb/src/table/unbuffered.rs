@@ -1,14 +1,11 @@
-//! Direct I/O for tables.
-
 use crate::platform::{File, IoReport, OpenMode, Vfs};
 use parking_lot::Mutex;
 use std::{ffi::OsStr, io, path::Path, sync::Arc};
 
-/// Extensions of table files.
 const EXTENSIONS: [&str; 3] = ["run", "view", "blob"];
 
-/// VFS layer that opens runs, views and blob files for direct I/O; all other files use the page
-/// cache. If the system refuses, tables use the page cache too, and the first reason is reported.
+/// VFS layer that uses direct I/O for runs, views and blob files. If the system refuses, they use
+/// the page cache, and the first reason is reported.
 #[derive(Debug)]
 pub struct UnbufferedTables {
     inner: Arc<dyn Vfs>,

@@ -11,7 +11,6 @@ use crate::{
 };
 use std::{cmp::Reverse, sync::Arc};
 
-/// Totals over the entries.
 #[derive(Debug, Default)]
 struct Sums {
     entries: u64,
@@ -35,7 +34,7 @@ fn bounds_of(expiries: &Expiries) -> (u64, Option<u64>, Option<u64>) {
     (expiries.entries, expiries.earliest(), expiries.latest())
 }
 
-/// Checks the file of a run; returns its length.
+/// Returns the file's length.
 pub(super) fn verify(run: &Arc<Run>, visitor: &mut dyn FnMut(&EntryRef<'_>)) -> Result<u64> {
     let path = run.path();
     let bad = |offset: u64, detail: &str| Error::corruption(path, offset, detail);
@@ -70,7 +69,7 @@ pub(super) fn verify(run: &Arc<Run>, visitor: &mut dyn FnMut(&EntryRef<'_>)) -> 
     Ok(len)
 }
 
-/// Checks all blocks and, in parallel, the key block, and their order.
+/// Compares blocks with the key block, and checks the order.
 fn verify_entries(run: &Arc<Run>, visitor: &mut dyn FnMut(&EntryRef<'_>)) -> Result<Sums> {
     let bad =
         |block: u16, detail: String| Error::corruption(run.path(), run.index().offset(usize::from(block)), detail);
@@ -129,7 +128,6 @@ fn verify_entries(run: &Arc<Run>, visitor: &mut dyn FnMut(&EntryRef<'_>)) -> Res
     Ok(sums)
 }
 
-/// Checks the embedded view's checksum, and the zeros before it.
 fn verify_view(run: &Run, tail: &Tail) -> Result<()> {
     let footer = &tail.footer;
     if footer.view_bytes == 0 {

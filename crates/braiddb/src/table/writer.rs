@@ -26,42 +26,38 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes written before write-back is started. Smaller pieces cost more; larger ones leave more to
+/// Write-back starts after this many bytes. Smaller pieces cost more; larger ones leave more to
 /// wait for at the end.
 const WRITE_BACK_BYTES: u64 = 2 << 20;
 
-/// Maximum zeros in bytes to align the next block to a page, ...
+/// Maximum zeros that align the next block to a page, ...
 const PADDING_MAX: u64 = 256;
 /// ... while all zeros take at most this fraction of the file, ...
 const PADDING_PART: u64 = 32;
 /// ... counted as if it were this many bytes longer.
 const PADDING_CREDIT: u64 = 64 << 10;
 
-/// Maximum keys of a run with a filter, since their hashes use unaccounted memory during the write.
+/// Larger runs have no filter, since the hashes use unaccounted memory.
 const FILTER_KEYS_MAX: usize = 4 << 20;
 
-/// Minimum configurable block size in bytes.
 pub const MIN_BLOCK_BYTES: usize = 64;
 
-/// Options of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOptions {
-    /// Compression of blocks, where it saves an eighth.
+    /// Where it saves an eighth.
     pub compression: Compression,
-    /// Maximum uncompressed bytes of a block, unless one entry is larger: 64 to 65,536. 4096
-    /// matches a frame of the cache.
+    /// Maximum uncompressed bytes, unless one entry is larger: 64 to 65,536. 4096 matches a frame
+    /// of the cache.
     pub block_bytes: usize,
-    /// Whether to write a key block, so that a view is built without reading values.
+    /// To build a view without reading values.
     pub key_blocks: KeyBlocks,
-    /// Alignment of the ends of writes in bytes, a power of two; also the bytes gathered for a
-    /// write.
+    /// Gathered for a write; writes end at multiples of it. A power of two.
     pub write_bytes: usize,
-    /// Whether the manifest will give all entries one sequence number. They are added with 0.
+    /// The manifest will give all entries one sequence number. They are added with 0.
     pub is_unnumbered: bool,
-    /// Whether to use direct I/O if available.
+    /// Uses direct I/O if available.
     pub is_unbuffered: bool,
-    /// Whether to build a filter for the process that wrote the run: gets will probe it as an
-    /// unindexed run.
+    /// For unindexed runs, which gets will probe. Only this process has the filter.
     pub has_filter: bool,
 }
 
@@ -79,34 +75,30 @@ impl Default for RunOptions {
     }
 }
 
-/// Writes a run. If it is dropped without [`RunWriter::finish`], the caller must remove the
-/// incomplete file.
+/// If it is dropped without [`RunWriter::finish`], the caller must remove the incomplete file.
 #[derive(Debug)]
 pub struct RunWriter {
     file: Arc<dyn File>,
     path: PathBuf,
     options: RunOptions,
-    /// Footer so far, and number and id of the file.
+    /// So far.
     footer: Footer,
     number: FileNumber,
     file_id: FileId,
     recent_writes: Arc<RecentWrites>,
     new_filters: Arc<NewFilters>,
-    /// Hashes of the keys for the filter.
     hashes: Vec<u64>,
     begun: Moment,
     /// Unwritten bytes, and their file offset.
     buffer: Vec<u8>,
     written: u64,
-    /// Alignment of the ends of writes in bytes, a power of two.
+    /// See [`RunOptions::write_bytes`].
     write_bytes: usize,
-    /// Offset from which write-back has not been started.
+    /// Write-back has not been started from here on.
     write_back_from: u64,
     block: BlockBuilder,
-    /// Maximum bytes of the current block.
     room: usize,
     blocks: Vec<BlockEntry>,
-    /// Total zeros behind blocks, in bytes.
     padding: u64,
     keys: Option<KeyBlockBuilder>,
     smallest: Vec<u8>,
@@ -117,7 +109,6 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Creates the file, which must not exist.
     pub fn create(
         ctx: &TableContext,
         path: &Path,
@@ -169,9 +160,9 @@ impl RunWriter {
         })
     }
 
-    /// Adds an entry and returns its position. Entries come in key order, versions of a key newest
-    /// first; otherwise it panics. A too large entry is refused and changes nothing; after a failed
-    /// write the writer is unusable.
+    /// Returns the entry's position. Panics unless entries come in key order, versions of a key
+    /// newest first. A too large entry is refused and changes nothing; after a failed write the
+    /// writer is unusable.
     pub fn add(&mut self, entry: EntryRef<'_>) -> Result<Position> {
         if entry.key.len() > MAX_INTERNAL_KEY_LEN || entry.value.len() > MAX_ENTRY_BYTES - MAX_INTERNAL_KEY_LEN {
             let (key, value) = (entry.key.len(), entry.value.len());
@@ -204,7 +195,7 @@ impl RunWriter {
         Ok(position)
     }
 
-    /// Keeps a key's hash for the filter. Drops the filter if there are too many.
+    /// Too many hashes drop the filter.
     fn note_hash(&mut self, hash: u64) {
         self.hashes.push(hash);
         if self.hashes.len() > FILTER_KEYS_MAX {
@@ -213,30 +204,29 @@ impl RunWriter {
         }
     }
 
-    /// Sets the compression of the current and later blocks.
+    /// From the current block on.
     pub fn set_compression(&mut self, compression: Compression) {
         self.options.compression = compression;
     }
 
-    /// Counts a reference to a blob file. The caller adds the entry.
+    /// The caller adds the entry.
     pub fn add_blob_use(&mut self, file: FileNumber, bytes: u64) {
         let blob_use = self.blob_uses.entry(file).or_insert(BlobUse { file, bytes: 0, values: 0 });
         blob_use.bytes += bytes;
         blob_use.values += 1;
     }
 
-    /// Adds a range tombstone, in any order. Empty ranges are dropped.
     pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) {
         assert!(!self.options.is_unnumbered, "a range tombstone tells its number");
         self.range_tombstones.push(tombstone);
     }
 
-    /// Returns the number of blocks, with the current one.
+    /// With the current block.
     pub fn block_count(&self) -> u32 {
         self.blocks.len() as u32 + u32::from(self.block.entries() > 0)
     }
 
-    /// Estimates the length of the file if it were finished now, without a view.
+    /// Length of the file if it were finished now, without a view.
     pub fn estimated_bytes(&self) -> u64 {
         let keys = self.keys.as_ref().map_or(0, KeyBlockBuilder::len);
         let tail = keys + self.block.len() + 6 * self.blocks.len() + FOOTER_LEN;
@@ -247,8 +237,8 @@ impl RunWriter {
         self.footer.entries
     }
 
-    /// Finishes and syncs the file, not its directory. `embed` gets the file's id and the view's
-    /// offset, a multiple of 4096, and returns the view, or no bytes.
+    /// Syncs the file, not its directory. `embed` gets the file's id and the view's offset, a
+    /// multiple of 4096, and returns the view, or no bytes.
     pub fn finish(self, embed: impl FnOnce(FileId, u64) -> Result<Vec<u8>>) -> Result<RunMeta> {
         let (path, file) = (self.path.clone(), Arc::clone(&self.file));
         let meta = self.finish_unsynced(embed)?;
@@ -256,7 +246,7 @@ impl RunWriter {
         Ok(meta)
     }
 
-    /// The same without a sync, for files that may be lost in a crash.
+    /// For files that may be lost in a crash.
     pub fn finish_unsynced(mut self, embed: impl FnOnce(FileId, u64) -> Result<Vec<u8>>) -> Result<RunMeta> {
         if self.block.entries() > 0 {
             self.end_block()?;
@@ -285,7 +275,6 @@ impl RunWriter {
         Ok(meta)
     }
 
-    /// Checks the order and updates the totals.
     fn remember(&mut self, entry: &EntryRef<'_>) {
         match &mut self.last {
             None => {
@@ -328,13 +317,13 @@ impl RunWriter {
         self.flush_if_full()
     }
 
-    /// Returns whether blocks are aligned to pages where that costs little. Only uncompressed ones.
+    /// Uncompressed blocks are aligned to pages where that costs little.
     fn is_paged(&self) -> bool {
         self.options.compression == Compression::None && self.options.block_bytes as u64 >= PAGE_BYTES
     }
 
-    /// Returns the maximum length of the block that begins here. It ends with a page if it can be
-    /// nearly as long as configured.
+    /// Maximum length of the block that begins here. It ends with a page if it can be nearly as
+    /// long as configured.
     fn room_here(&self) -> usize {
         let wanted = self.options.block_bytes;
         let from = self.position() + UNIT_HEADER_LEN as u64;
@@ -378,7 +367,7 @@ impl RunWriter {
         Ok(chunks)
     }
 
-    /// Writes the range tombstones; returns the smallest and largest key of the run.
+    /// Returns the smallest and largest key of the run.
     fn put_tombstones(&mut self, tombstones: &RangeTombstoneSet) -> Result<(Vec<u8>, Vec<u8>)> {
         let mut smallest = std::mem::take(&mut self.smallest);
         let mut largest = self.last.take().map(|(key, _)| key);
@@ -433,7 +422,6 @@ impl RunWriter {
         self.footer.meta(self.number, self.file_id, smallest, largest, blob_uses, expiries)
     }
 
-    /// Returns the file offset of the next byte.
     fn position(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
@@ -451,7 +439,7 @@ impl RunWriter {
         if self.buffer.len() < left {
             return Ok(());
         }
-        // Up to the last aligned offset; the remaining bytes come with the next write.
+        // The bytes after the last multiple come with the next write.
         let end = left + (self.buffer.len() - left) / self.write_bytes * self.write_bytes;
         let mut buffer = std::mem::take(&mut self.buffer);
         let result = self.write(&buffer[..end]);
@@ -483,7 +471,7 @@ impl RunWriter {
     }
 }
 
-/// Appends a unit to a buffer at file offset `written`; returns its length.
+/// Appends a unit at file offset `written`; returns its length.
 fn put_stamped(buffer: &mut Vec<u8>, written: u64, file_id: FileId, compression: Compression, raw: &[u8]) -> u64 {
     let start = buffer.len();
     put_unit(buffer, compression, raw);

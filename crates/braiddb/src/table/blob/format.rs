@@ -19,13 +19,12 @@
 //!
 //! A chunk is 64 KiB of the value, the last one less; an empty value has none. Each can be read alone.
 //!
-//! **Holes.** Writers reserve ranges before they write, so a crash or failed write leaves a range of
-//! arbitrary bytes. Nothing refers to it. A walk resumes at the next multiple of eight with a valid
-//! header. Its checksum includes file id and offset, so no value can imitate one.
+//! **Holes.** Writers reserve ranges before they write, so a crash or failed write leaves arbitrary
+//! bytes without references. A walk resumes at the next multiple of eight with a valid header. Its
+//! checksum includes file id and offset, so no value can imitate one.
 //!
 //! **A reference** is five varints (file number, offset divided by eight, length of the value, length
-//! of the record, compression) and the eight bytes of the record header's checksum, which bind it to
-//! this record.
+//! of the record, compression) and the eight bytes of the record header's checksum.
 
 use crate::{
     base::{EntryKind, FileId, FileNumber, limits},
@@ -33,18 +32,14 @@ use crate::{
 };
 use std::path::{Path, PathBuf};
 
-/// Bytes of a value in a chunk.
 pub const BLOB_CHUNK_LEN: usize = 64 << 10;
 
 pub const RECORD_HEADER_LEN: usize = 40;
 
-/// Length of a chunk's entry in the table.
 pub const CHUNK_ENTRY_LEN: usize = 12;
 
-/// Length of the checksum behind the table.
 pub const TABLE_CHECKSUM_LEN: usize = 8;
 
-/// Alignment of records.
 pub const RECORD_ALIGN: u64 = 8;
 
 pub const RECORD_MAGIC: [u8; 4] = *b"BLOB";
@@ -58,20 +53,15 @@ pub fn blob_path(dir: &Path, number: FileNumber) -> PathBuf {
     dir.join(format!("{number:06}.blob"))
 }
 
-/// Location of a value. The value of an entry of kind [`EntryKind::BlobRef`].
+/// The value of an entry of kind [`EntryKind::BlobRef`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlobRef {
-    /// Number of the blob file.
     pub file: FileNumber,
-    /// Offset of the record.
     pub offset: u64,
-    /// Length of the value.
     pub len: u64,
     /// Length of the record with header and key: the garbage that a dead value leaves.
     pub stored_len: u64,
-    /// Compression of the compressed chunks.
     pub compression: Compression,
-    /// Checksum of the record's header.
     pub checksum: u64,
 }
 
@@ -85,13 +75,11 @@ impl BlobRef {
         out.extend_from_slice(&self.checksum.to_le_bytes());
     }
 
-    /// Decodes a reference; `None` if invalid.
     pub fn decode(bytes: &[u8]) -> Option<BlobRef> {
         let mut reader = ByteReader::new(bytes);
         BlobRef::read(&mut reader).filter(|_| reader.is_at_end())
     }
 
-    /// Reads the next reference; `None` if invalid.
     pub fn read(reader: &mut ByteReader<'_>) -> Option<BlobRef> {
         let file = reader.varint()?;
         let offset = reader.varint()?.checked_mul(RECORD_ALIGN)?;
@@ -103,16 +91,12 @@ impl BlobRef {
     }
 }
 
-/// Header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// Compression of the compressed chunks.
     pub compression: Compression,
-    /// Length of the value.
     pub value_len: u64,
     /// Length of the record, without padding.
     pub stored_len: u64,
-    /// Length of the internal key.
     pub key_len: u32,
 }
 
@@ -121,17 +105,16 @@ impl RecordHeader {
         self.value_len.div_ceil(BLOB_CHUNK_LEN as u64)
     }
 
-    /// Returns the length of everything before the chunks.
+    /// Length of everything before the chunks.
     pub fn head_len(&self) -> u64 {
         head_len(u64::from(self.key_len), self.chunk_count())
     }
 
-    /// Returns the uncompressed length of chunk `index`.
     pub fn chunk_len(&self, index: u64) -> u64 {
         self.value_len.saturating_sub(index.saturating_mul(BLOB_CHUNK_LEN as u64)).min(BLOB_CHUNK_LEN as u64)
     }
 
-    /// Encodes the header of a record at `offset`; also returns its checksum.
+    /// Also returns the checksum.
     pub fn encode(&self, file_id: FileId, offset: u64) -> ([u8; RECORD_HEADER_LEN], u64) {
         let mut out = [0; RECORD_HEADER_LEN];
         out[0..4].copy_from_slice(&RECORD_MAGIC);
@@ -144,7 +127,7 @@ impl RecordHeader {
         (out, sum)
     }
 
-    /// Decodes the header at `offset` and its checksum; `None` if no record begins there.
+    /// Also returns the checksum; `None` if no record begins there.
     pub fn decode(bytes: &[u8], file_id: FileId, offset: u64) -> Option<(RecordHeader, u64)> {
         let bytes = bytes.get(..RECORD_HEADER_LEN)?;
         if !bytes.starts_with(&RECORD_MAGIC) {
@@ -165,18 +148,14 @@ impl RecordHeader {
     }
 }
 
-/// Returns the length of everything before the chunks of a record.
 pub fn head_len(key_len: u64, chunk_count: u64) -> u64 {
     (RECORD_HEADER_LEN + TABLE_CHECKSUM_LEN) as u64 + key_len + chunk_count * CHUNK_ENTRY_LEN as u64
 }
 
-/// A chunk in the chunk table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkEntry {
-    /// Length of its stored bytes.
     pub stored_len: u32,
     pub compressed: bool,
-    /// Checksum of its stored bytes.
     pub checksum: u64,
 }
 

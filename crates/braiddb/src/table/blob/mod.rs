@@ -1,7 +1,4 @@
 //! Blob files: values above a threshold, written once, at commit.
-//!
-//! `format` specifies the bytes, `writer` appends records from many threads, `reader` reads or
-//! walks records, `place` reads them in a mapped file, `pieces` has the reference lists in entries.
 
 mod format;
 mod pieces;

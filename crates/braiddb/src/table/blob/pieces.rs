@@ -10,26 +10,22 @@ use crate::{
 };
 use std::borrow::Cow;
 
-/// A value in pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pieces {
-    /// In the order of the value.
     pub list: Vec<BlobRef>,
 }
 
 impl Pieces {
-    /// Returns the length of the value.
     pub fn len(&self) -> u64 {
         self.list.iter().map(|piece| piece.len).sum()
     }
 
-    /// Appends the value of an entry of kind [`EntryKind::Stream`].
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.len());
         self.list.iter().for_each(|piece| piece.encode(out));
     }
 
-    /// Decodes pieces; `None` if invalid or their lengths do not add up.
+    /// `None` if invalid or the lengths do not add up.
     pub fn decode(bytes: &[u8]) -> Option<Pieces> {
         let mut reader = ByteReader::new(bytes);
         let len = reader.varint()?;
@@ -43,8 +39,8 @@ impl Pieces {
         (sum == len && len <= limits::MAX_VALUE_LEN).then_some(pieces)
     }
 
-    /// Returns the pieces of an entry of kind [`EntryKind::BlobRef`] or [`EntryKind::Stream`];
-    /// `None` if it is invalid or of another kind.
+    /// `None` if the entry is invalid or has neither kind [`EntryKind::BlobRef`] nor
+    /// [`EntryKind::Stream`].
     pub fn of(content: &Content<'_>) -> Option<Pieces> {
         match content.kind {
             EntryKind::BlobRef => BlobRef::decode(content.value).map(|only| Pieces { list: vec![only] }),
@@ -53,8 +49,7 @@ impl Pieces {
         }
     }
 
-    /// Returns kind and value of an entry for these pieces. A single piece becomes a blob
-    /// reference.
+    /// Kind and value of an entry. A single piece becomes a blob reference.
     pub fn entry(&self) -> (EntryKind, Vec<u8>) {
         let mut value = Vec::new();
         if let [only] = self.list.as_slice() {
@@ -66,7 +61,7 @@ impl Pieces {
     }
 }
 
-/// Calls `visit` for each blob reference in an entry. `None` if the entry is invalid.
+/// Visits the blob references in an entry. `None` if it is invalid.
 #[must_use]
 pub fn visit_references(kind: EntryKind, value: &[u8], mut visit: impl FnMut(&BlobRef)) -> Option<()> {
     if !may_refer(kind) {
@@ -79,8 +74,8 @@ pub fn visit_references(kind: EntryKind, value: &[u8], mut visit: impl FnMut(&Bl
     Some(())
 }
 
-/// Returns the entry's value with references replaced by `map`. `None` if `map` replaces none or
-/// the entry is invalid.
+/// Returns the entry's value with references replaced by `map`; `None` if none is, or the entry is
+/// invalid.
 pub fn map_references(
     kind: EntryKind,
     value: &[u8],

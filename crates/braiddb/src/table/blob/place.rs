@@ -1,8 +1,7 @@
 //! Reads values in a mapped blob file, under the rules of `table/place.rs`.
 //!
-//! A blob file may still grow. It is mapped again after growth by an eighth, or when a value behind
-//! the map is read after some time without growth. Unfinished values within the map have no
-//! references.
+//! A growing file is mapped again after growth by an eighth, or when a value behind the map is read
+//! after some time without growth. Unfinished values within the map have no references.
 
 use crate::{
     base::FileId,
@@ -20,18 +19,16 @@ use std::{
     },
 };
 
-/// Bytes of the file for each mark. A mark records the last checked value that begins in them.
+/// Bytes of the file for each mark, which records the last checked value that begins in them.
 const BYTES_A_MARK: u64 = 64 << 10;
 
-/// A growing file is mapped again after growth by this fraction of the mapped length.
 const GROWTH_MIN: u64 = 8;
 
-/// Map of a blob file, made on first use.
+/// Made on first use.
 #[derive(Debug)]
 pub(super) struct BlobPlace {
     mapped: ArcSwapOption<MappedBlobs>,
-    /// File length at the last read behind the map, and the time span when that length was first
-    /// seen.
+    /// File length at the last read behind the map, and the time span when it was first seen.
     wanted: Mutex<(u64, Option<CheckTime>)>,
     runtime: Arc<dyn Runtime>,
     recent_writes: Arc<RecentWrites>,
@@ -39,11 +36,10 @@ pub(super) struct BlobPlace {
     is_allowed: bool,
 }
 
-/// A map of a blob file at one length.
 #[derive(Debug)]
 pub(super) struct MappedBlobs {
     pub file: MappedFile,
-    /// For each [`BYTES_A_MARK`]: offset and time span of the last checked value; zero if none.
+    /// Offset and time span of the last checked value of each [`BYTES_A_MARK`]; zero if none.
     marks: Box<[AtomicU64]>,
 }
 
@@ -59,7 +55,7 @@ impl BlobPlace {
         }
     }
 
-    /// Returns the map if it covers the first `end` bytes, or can be extended to.
+    /// `None` if the map cannot be extended to the first `end` bytes.
     pub fn mapped(&self, file: &dyn File, end: u64) -> Option<Guard<Option<Arc<MappedBlobs>>>> {
         let mapped = self.mapped.load();
         if mapped.as_ref().is_some_and(|mapped| end <= mapped.file.len() as u64) {
@@ -92,7 +88,7 @@ impl BlobPlace {
         if present_len > 0 && !is_at_rest && len - present_len < present_len / GROWTH_MIN {
             return None;
         }
-        // A system that refuses is treated as one without maps.
+        // Treated like a system without maps.
         let file = MappedFile::new(file.map_for_reading(len).ok()??, &self.disposal);
         let marks = (0..len.div_ceil(BYTES_A_MARK)).map(|_| AtomicU64::new(0)).collect();
         let mapped = Arc::new(MappedBlobs { file, marks });
@@ -100,26 +96,23 @@ impl BlobPlace {
         Some(Guard::from_inner(Some(mapped)))
     }
 
-    /// Returns whether the record was written in this time span and needs no check. A sample is
-    /// checked anyway.
+    /// Written in this time span, and not in the sample that is checked anyway.
     pub fn is_written(&self, file: FileId, offset: u64, now: CheckTime) -> bool {
         !is_sample(file, offset) && self.recent_writes.since(file, offset).is_some_and(|since| since.span_of(0) == now)
     }
 
-    /// Returns the current time span. Values checked in another span are checked again.
+    /// Values checked in another time span are checked again.
     pub fn now(&self) -> CheckTime {
         Moment::now(&*self.runtime).span_of(0)
     }
 }
 
 impl MappedBlobs {
-    /// Makes the system read a part of the file, so that an access cannot fault. Returns whether
-    /// that succeeded.
+    /// Makes the system read a part, so that an access cannot fault. Returns whether it could.
     pub fn have_in_memory(&self, part: Range<u64>) -> bool {
         self.file.populate(part)
     }
 
-    /// Returns whether the value at `offset` was checked in this time span.
     pub fn is_checked(&self, offset: u64, now: CheckTime) -> bool {
         let mark = usize::try_from(offset / BYTES_A_MARK).ok().and_then(|at| self.marks.get(at));
         mark.is_some_and(|mark| mark.load(Ordering::Relaxed) == mark_of(offset, now))

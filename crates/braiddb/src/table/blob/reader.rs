@@ -23,17 +23,14 @@ use std::{
     },
 };
 
-/// Bytes read at once in a search for records.
 const WINDOW_LEN: u64 = 256 << 10;
 
-/// Bytes read at once of a value.
 const READ_LEN: u64 = 1 << 20;
 
-/// Bytes read at once for a part of a value or its key.
 const HEAD_READ_LEN: u64 = 4 << 10;
 
-/// A blob file open for reading; it may still grow. Thread-safe. An obsolete file is removed when
-/// its last handle is dropped.
+/// A blob file open for reading; it may still grow. Thread-safe. An obsolete file is removed with
+/// its last handle.
 #[derive(Debug)]
 pub struct BlobFile {
     vfs: Arc<dyn Vfs>,
@@ -46,28 +43,18 @@ pub struct BlobFile {
     obsolete: AtomicBool,
 }
 
-/// Item of a walk over a blob file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanItem {
-    /// A record with valid header and key. Its chunks were not read.
-    Record {
-        reference: BlobRef,
-        /// The internal key that it was written for.
-        key: Vec<u8>,
-    },
-    /// A record with a valid header, but a damaged or unwritten key or chunk table.
+    /// Valid header and key. The chunks were not read.
+    Record { reference: BlobRef, key: Vec<u8> },
+    /// Valid header, but damaged or unwritten key or chunk table.
     Broken { reference: BlobRef },
-    /// Bytes of no record: a failed or missing write, or damage.
-    Hole {
-        /// Offsets in the file.
-        range: Range<u64>,
-    },
+    /// A failed or missing write, or damage.
+    Hole { range: Range<u64> },
 }
 
-/// A value that was read.
 #[derive(Debug)]
 pub enum BlobValue {
-    /// A copy.
     Owned(Vec<u8>),
     /// Pinned in the mapped file.
     InPlace(PinnedUnit),
@@ -93,22 +80,19 @@ impl Deref for BlobValue {
     }
 }
 
-/// Decoded head of a record.
 struct Layout {
     header: RecordHeader,
     key: Vec<u8>,
     chunks: Vec<ChunkEntry>,
-    /// Offset of the first chunk.
     chunks_at: u64,
 }
 
 impl BlobFile {
-    /// Opens the file and verifies its header.
     pub fn open(ctx: &TableContext, dir: &Path, number: FileNumber) -> Result<BlobFile> {
         BlobFile::open_by(ctx, dir, number, |bytes, path| FileHeader::decode(FileKind::Blob, bytes, path, 0))
     }
 
-    /// The same, but accepts a header with one damaged byte.
+    /// Accepts a header with one damaged byte.
     pub fn open_damaged(ctx: &TableContext, dir: &Path, number: FileNumber) -> Result<BlobFile> {
         let decode = |bytes: &[u8], path: &Path| FileHeader::decode_repaired(FileKind::Blob, bytes, path, 0);
         BlobFile::open_by(ctx, dir, number, |bytes, path| Ok(decode(bytes, path)?.0))
@@ -134,7 +118,6 @@ impl BlobFile {
         Ok(BlobFile { vfs, disposal, place, file, path, number, file_id: header.file_id, obsolete })
     }
 
-    /// Returns the file's length in bytes.
     pub fn len(&self) -> Result<u64> {
         self.file.len().map_err(|e| Error::io("read the length of", &self.path, e))
     }
@@ -148,12 +131,11 @@ impl BlobFile {
         })
     }
 
-    /// Marks the file for removal when its last handle is dropped.
     pub fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    /// Reads a value; in place if the file is mapped and the value is not compressed.
+    /// In place if the file is mapped and the value is not compressed.
     pub fn read(&self, reference: &BlobRef) -> Result<BlobValue> {
         match self.read_in_place(reference) {
             Ok(Some(value)) => Ok(BlobValue::InPlace(value)),
@@ -162,7 +144,7 @@ impl BlobFile {
         }
     }
 
-    /// As [`BlobFile::read`], but reads and checks the value even if it was checked recently.
+    /// Checks the value even if it was checked recently.
     pub fn read_anew(&self, reference: &BlobRef) -> Result<Vec<u8>> {
         let mut value = Vec::new();
         self.read_streaming(reference, &mut |bytes| {
@@ -171,8 +153,8 @@ impl BlobFile {
         Ok(value)
     }
 
-    /// Returns the value in the mapped file. `None` if it is not mapped, the value is compressed,
-    /// or the system cannot read it; an ordinary read then reports the error.
+    /// `None` if the file is not mapped, the value is compressed, or the system cannot read it; an
+    /// ordinary read then reports the error.
     fn read_in_place(&self, reference: &BlobRef) -> Result<Option<PinnedUnit>> {
         let BlobRef { offset, stored_len, .. } = *reference;
         let is_plain = reference.file == self.number && reference.compression == Compression::None;
@@ -205,8 +187,8 @@ impl BlobFile {
         Ok(mapped.file.pin(chunks_at..end))
     }
 
-    /// Reads a part of a value, truncated at its end. Verifies the chunks that have it. Memory is
-    /// bounded by the part and the stored chunks.
+    /// Truncated at the value's end. Verifies the chunks that have the range. Memory is bounded by
+    /// it and the stored chunks.
     pub fn read_range(&self, reference: &BlobRef, range: Range<u64>) -> Result<Vec<u8>> {
         let mut window = Window::new(self)?;
         let layout = self.layout(reference, &mut window, HEAD_READ_LEN)?;
@@ -224,32 +206,29 @@ impl BlobFile {
         Ok(value)
     }
 
-    /// Passes a value to `sink` piece by piece, in order. Memory is bounded by a piece.
+    /// Passes the value to `sink` in pieces. Memory is bounded by a piece.
     pub fn read_streaming(&self, reference: &BlobRef, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
         let mut window = Window::new(self)?;
         let layout = self.layout(reference, &mut window, READ_LEN)?;
         self.read_chunks(reference, &layout, &mut window, 0..layout.header.chunk_count(), sink)
     }
 
-    /// Reads the internal key that a record was written for.
     pub fn read_key(&self, reference: &BlobRef) -> Result<Vec<u8>> {
         Ok(self.layout(reference, &mut Window::new(self)?, HEAD_READ_LEN)?.key)
     }
 
-    /// Returns whether the record is complete, with all checksums. Only failed reads are errors.
+    /// Whether the record is complete, with valid checksums. Only failed reads are errors.
     pub fn exists_and_complete(&self, reference: &BlobRef) -> Result<bool> {
         match self.read_streaming(reference, &mut |_| {}) {
             Ok(()) => Ok(true),
             Err(error) if error.is_corruption() => Ok(false),
-            // Intact, though this build cannot decompress it.
             Err(Error::Unsupported { .. }) => Ok(true),
             Err(error) => Err(error),
         }
     }
 
-    /// Returns the damaged parts of a record: header, key and chunk table, or chunks. Behind a
-    /// damaged header or table, the remaining record counts as damaged. Only failed reads are
-    /// errors.
+    /// Behind a damaged header or chunk table, the remaining record counts as damaged. Only failed
+    /// reads are errors.
     pub fn damaged_parts(&self, reference: &BlobRef) -> Result<Vec<DamagedUnit>> {
         let mut window = Window::new(self)?;
         let end = reference.offset.saturating_add(reference.stored_len);
@@ -276,8 +255,8 @@ impl BlobFile {
         Ok(damaged)
     }
 
-    /// Visits all records and holes of the current file, in order. Takes time linear in its length
-    /// and reads no chunks.
+    /// Visits records and holes in order. Takes time linear in the file's length and reads no
+    /// chunks.
     pub fn scan(&self, visitor: &mut dyn FnMut(ScanItem) -> Result<()>) -> Result<()> {
         let mut window = Window::new(self)?;
         let len = window.file_len;
@@ -305,7 +284,7 @@ impl BlobFile {
                 Err(error) if error.is_corruption() => visitor(ScanItem::Broken { reference })?,
                 Err(error) => return Err(error),
             }
-            // The whole range was reserved for this record, so nothing else begins in it.
+            // Nothing else begins in a reserved range.
             offset = (offset + header.stored_len).next_multiple_of(RECORD_ALIGN);
             hole = offset;
         }
@@ -316,7 +295,7 @@ impl BlobFile {
         Error::corruption(&self.path, offset, detail)
     }
 
-    /// Reads and verifies the header of a record. Reads up to `ahead` bytes at once.
+    /// Reads up to `ahead` bytes at once.
     fn header(&self, reference: &BlobRef, window: &mut Window<'_>, ahead: u64) -> Result<RecordHeader> {
         let at = reference.offset;
         if reference.file != self.number {
@@ -332,7 +311,7 @@ impl BlobFile {
         if same { Ok(header) } else { Err(self.bad(at, "the blob is not the one that is referred to")) }
     }
 
-    /// Reads and verifies everything before the chunks. Reads up to `ahead` bytes at once.
+    /// Everything before the chunks. Reads up to `ahead` bytes at once.
     fn layout(&self, reference: &BlobRef, window: &mut Window<'_>, ahead: u64) -> Result<Layout> {
         let at = reference.offset;
         let header = self.header(reference, window, ahead)?;
@@ -368,8 +347,7 @@ impl BlobFile {
         Ok(Layout { header, key, chunks, chunks_at: at + header.head_len() })
     }
 
-    /// Passes the contents of the chunks in `range` to `sink`. If this build cannot decompress
-    /// some, the error comes after all were verified.
+    /// If this build cannot decompress some chunks, the error comes after all were verified.
     fn read_chunks(
         &self,
         reference: &BlobRef,
@@ -384,7 +362,7 @@ impl BlobFile {
         for (index, entry) in (0..).zip(&layout.chunks).take_while(|(index, _)| *index < range.end) {
             let stored_len = u64::from(entry.stored_len);
             if index >= range.start {
-                // At most the chunks of the range; others may follow.
+                // Others may follow.
                 let most = (range.end - index) * BLOB_CHUNK_LEN as u64;
                 let stored = window.get(at, stored_len, READ_LEN.min(end - at).min(most))?;
                 if checksum(self.file_id, at, stored) != entry.checksum {
@@ -423,7 +401,6 @@ impl Drop for BlobFile {
     }
 }
 
-/// A part of the file in memory.
 struct Window<'a> {
     file: &'a BlobFile,
     file_len: u64,
@@ -452,9 +429,8 @@ impl<'a> Window<'a> {
         Ok(Window { file, file_len: file.len()?, at: 0, bytes: WindowBytes::Read(Vec::new()) })
     }
 
-    /// Returns `len` bytes at `offset`. A read fetches up to `ahead` bytes at once.
+    /// A read fetches up to `ahead` bytes at once.
     fn get(&mut self, offset: u64, len: u64, ahead: u64) -> Result<&[u8]> {
-        // Check the length against the file before allocating.
         let end = offset
             .checked_add(len)
             .filter(|end| *end <= self.file_len)
@@ -477,7 +453,6 @@ impl<'a> Window<'a> {
         self.bytes.get(from..from.saturating_add(len)).ok_or_else(|| self.file.bad(offset, "the blob is cut short"))
     }
 
-    /// Returns the record header at `offset`, if any.
     fn header(&mut self, offset: u64) -> Result<Option<(RecordHeader, u64)>> {
         let file_id = self.file.file_id;
         if offset + RECORD_HEADER_LEN as u64 > self.file_len {

@@ -1,5 +1,3 @@
-//! Writes blob records from many threads into one file at a time.
-
 use super::format::{
     BLOB_CHUNK_LEN, BlobRef, ChunkEntry, RECORD_ALIGN, RECORD_HEADER_LEN, RecordHeader, blob_path, head_len,
 };
@@ -21,27 +19,22 @@ use std::{
     },
 };
 
-/// Bytes up to which a value is written together with its head, in one call.
+/// Values up to this length are written with their head in one call.
 const WHOLE_WRITE_LEN: usize = 256 << 10;
 
-/// Microseconds between two checks whether a write has ended.
+/// Between two checks whether a write has ended.
 const WRITE_WAIT_US: u64 = 100;
 
-/// Environment of a writer.
 #[derive(Clone)]
 pub struct BlobWriterContext {
     pub vfs: Arc<dyn Vfs>,
-    /// Directory of the blob files.
     pub dir: PathBuf,
-    /// Source of file ids.
     pub runtime: Arc<dyn Runtime>,
-    /// Returns the number of each new file; must never repeat one.
+    /// Must never repeat a number.
     pub next_file_number: Arc<dyn Fn() -> FileNumber + Send + Sync>,
-    /// File length in bytes after which a new file begins.
+    /// A new file begins after this length.
     pub file_len: u64,
-    /// Records recent writes.
     pub recent_writes: Arc<RecentWrites>,
-    /// Called after a failed sync.
     pub sync_failed: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -51,42 +44,36 @@ impl fmt::Debug for BlobWriterContext {
     }
 }
 
-/// Counters since the writer was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlobWriterStats {
-    /// Values written.
     pub values: u64,
-    /// Bytes of records written.
     pub bytes_written: u64,
-    /// Files created.
     pub files: u64,
 }
 
-/// Selects the open file for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Ordinary values, synced by the next sync.
+    /// Synced by the next sync.
     Values,
-    /// Pieces of long values. [`BlobWriter::sync`] skips them until [`BlobWriter::need`] reports
-    /// that a commit refers to them. So other syncs do not wait for gigabytes.
+    /// Pieces of long values. [`BlobWriter::sync`] skips them until [`BlobWriter::need`] reports a
+    /// commit that refers to them, so that other syncs do not wait for gigabytes.
     Bulk,
 }
 
-/// Writes blobs.
+/// Writes blobs, from many threads into one file of each lane.
 ///
-/// **Threads.** All methods are thread-safe. `append` reserves a range of the current file under a
-/// short lock and writes without it; only file creation happens under the lock. A failed write
-/// leaves a hole. Each finished write increments its file's `written`; `sync` reads that count
-/// before it flushes and stores it afterwards, so later writes remain unsynced. A full file is
-/// dropped once it has no write in progress and all are synced.
+/// **Threads.** All methods are thread-safe. `append` reserves a range under a short lock and
+/// writes without it; only file creation happens under the lock. A failed write leaves a hole. Each
+/// finished write increments its file's `written`; `sync` reads that count before it flushes and
+/// stores it afterwards, so later writes remain unsynced. A full file is dropped once it has no
+/// write in progress and all are synced.
 ///
-/// **Lanes.** Each [`Lane`] has a current file. In the bulk lane, `sync` covers only `needed`: the
-/// writes finished when a commit came to refer to the file. Bulk writers sync in small steps
-/// themselves ([`BlobWriter::sync_bulk`]) and delay no syncs of other files.
+/// **Lanes.** In the bulk lane, `sync` covers only `needed`: the writes finished when a commit came
+/// to refer to the file. Bulk writers sync in small steps themselves ([`BlobWriter::sync_bulk`])
+/// and delay no other syncs.
 ///
-/// **Order.** A record that refers to a blob is appended to the log after `append` returned, and
-/// the log calls `sync` before it syncs itself. A new file's directory entry is synced with its
-/// first data.
+/// **Order.** A log record that refers to a blob is appended after `append` returned, and the log
+/// calls `sync` before it syncs itself. A new file's directory entry is synced with its first data.
 ///
 /// **Failures.** After a failed sync nothing is written or synced any more. A failed write fails
 /// only its caller.
@@ -96,7 +83,7 @@ pub enum Lane {
 pub struct BlobWriter {
     context: BlobWriterContext,
     state: Mutex<State>,
-    /// Serialises `sync`.
+    /// For `sync`.
     syncing: Mutex<()>,
     failure: OnceLock<String>,
     values: AtomicU64,
@@ -106,16 +93,14 @@ pub struct BlobWriter {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By lane.
     current: [Current; 2],
-    /// Full files that may have unsynced data.
+    /// May have unsynced data.
     full: Vec<Arc<OpenFile>>,
 }
 
 #[derive(Debug, Default)]
 struct Current {
     file: Option<Arc<OpenFile>>,
-    /// Offset of the next record.
     end: u64,
 }
 
@@ -131,22 +116,19 @@ struct OpenFile {
     file_id: FileId,
     path: PathBuf,
     file: Arc<dyn File>,
-    /// Writes in progress; incremented only under the state's lock.
+    /// In progress; incremented only under the state's lock.
     writing: AtomicU64,
-    /// Finished writes.
     written: AtomicU64,
-    /// Synced writes. Changed only under `syncing`.
+    /// Changed only under `syncing`.
     synced: AtomicU64,
-    /// Minimum of writes that commits refer to; only in the bulk lane.
+    /// In the bulk lane: minimum of writes that commits refer to.
     needed: AtomicU64,
     lane: Lane,
     syncing: Mutex<()>,
-    /// Whether the directory entry is synced.
     named: AtomicBool,
 }
 
 impl OpenFile {
-    /// Returns the number of writes to sync before the log.
     fn needed(&self) -> u64 {
         match self.lane {
             Lane::Values => self.written.load(Ordering::Acquire),
@@ -155,7 +137,6 @@ impl OpenFile {
     }
 }
 
-/// A range owned by one thread.
 struct Reservation {
     file: Arc<OpenFile>,
     offset: u64,
@@ -163,8 +144,8 @@ struct Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // Counted even if the write failed; an extra sync is harmless. First `written`, then
-        // `writing`, so that a syncer that sees no write in progress sees all as written.
+        // Also after a failed write; an extra sync is harmless. First `written`, then `writing`: a
+        // syncer that sees no write in progress sees all as written.
         self.file.written.fetch_add(1, Ordering::AcqRel);
         self.file.writing.fetch_sub(1, Ordering::AcqRel);
     }
@@ -183,26 +164,22 @@ impl BlobWriter {
         }
     }
 
-    /// Returns whether the next value may go to this file.
     pub fn is_current(&self, number: FileNumber) -> bool {
         let state = self.state.lock();
         state.current.iter().any(|current| current.file.as_ref().is_some_and(|file| file.number == number))
     }
 
-    /// Returns the current file of a lane.
     pub fn current_of(&self, lane: Lane) -> Option<FileNumber> {
         self.state.lock().current[lane as usize].file.as_ref().map(|file| file.number)
     }
 
-    /// Writes a value, compressed chunk by chunk where that pays, and returns its location. It is
-    /// durable after the next [`BlobWriter::sync`]. Needs memory for the compressed value at most.
-    ///
-    /// [`Error::DiskFull`]: nothing was written that counts; the same call may succeed later.
+    /// Writes a value and returns its location. Durable after the next [`BlobWriter::sync`]. Needs
+    /// memory for the compressed value at most. After [`Error::DiskFull`] the same call may succeed
+    /// later.
     pub fn append(&self, internal_key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         self.append_to(Lane::Values, internal_key, value, compression)
     }
 
-    /// The same in a lane.
     pub fn append_to(
         &self,
         lane: Lane,
@@ -224,7 +201,7 @@ impl BlobWriter {
         let stored_len = head_len + packed.bytes.len() as u64;
         let header = RecordHeader { compression: packed.compression, value_len, stored_len, key_len };
 
-        // Before the reservation, so that everything behind its offset is written later.
+        // Before the reservation: everything behind its offset is written later.
         let since = Moment::now(&*self.context.runtime);
         let reservation = self.reserve(stored_len, lane)?;
         let (file, offset) = (&reservation.file, reservation.offset);
@@ -251,7 +228,7 @@ impl BlobWriter {
     }
 
     /// Makes all values durable whose `append` returned before, with their directory entries; in
-    /// the bulk lane only needed ones. Free if there are none.
+    /// the bulk lane only needed ones.
     pub fn sync(&self) -> Result<()> {
         let _alone = self.syncing.lock();
         self.check()?;
@@ -263,7 +240,7 @@ impl BlobWriter {
         }
         self.name(files.iter().filter(|file| file.needed() > 0))?;
         self.state.lock().full.retain(|file| {
-            // A full file gets no new writes, so once none is in progress the counts are final.
+            // A full file gets no new writes, so without one in progress the counts are final.
             let idle = file.writing.load(Ordering::Acquire) == 0;
             let is_synced = file.written.load(Ordering::Acquire) <= file.synced.load(Ordering::Relaxed);
             !idle || !is_synced || !file.named.load(Ordering::Relaxed)
@@ -271,7 +248,7 @@ impl BlobWriter {
         Ok(())
     }
 
-    /// Syncs these files of the bulk lane, needed or not.
+    /// Needed or not.
     pub fn sync_bulk(&self, numbers: &BTreeSet<FileNumber>) -> Result<()> {
         self.check()?;
         let is_meant = |file: &&Arc<OpenFile>| file.lane == Lane::Bulk && numbers.contains(&file.number);
@@ -289,7 +266,7 @@ impl BlobWriter {
 
     fn sync_file(&self, file: &OpenFile) -> Result<()> {
         let _alone = file.syncing.lock();
-        // A previous sync may have failed; a success now would mean nothing.
+        // After a failed sync a success means nothing.
         self.check()?;
         let written = file.written.load(Ordering::Acquire);
         if written > file.synced.load(Ordering::Relaxed) {
@@ -299,7 +276,6 @@ impl BlobWriter {
         Ok(())
     }
 
-    /// Syncs the directory entries of these files.
     fn name<'a>(&self, files: impl Iterator<Item = &'a Arc<OpenFile>>) -> Result<()> {
         let unnamed: Vec<_> = files.filter(|file| !file.named.load(Ordering::Acquire)).collect();
         if unnamed.is_empty() {
@@ -313,12 +289,12 @@ impl BlobWriter {
         Ok(())
     }
 
-    /// Returns the files that are written or may have unsynced data. They are not garbage.
+    /// Files that may get writes or have unsynced data. Not garbage.
     pub fn open_files(&self) -> Vec<FileNumber> {
         self.state.lock().files().map(|file| file.number).collect()
     }
 
-    /// Ends the current file of a lane, so that it can be reclaimed or copied. Returns its number.
+    /// Ends the current file of a lane, so that it can be reclaimed or copied.
     pub fn roll(&self, lane: Lane) -> Option<FileNumber> {
         let mut state = self.state.lock();
         let full = state.current[lane as usize].file.take()?;
@@ -327,8 +303,7 @@ impl BlobWriter {
         Some(number)
     }
 
-    /// Ends these files, waits for their writes and syncs them. Afterwards they are durable and
-    /// never change.
+    /// Ends these files, waits for their writes and syncs them. Afterwards they never change.
     pub fn seal(&self, numbers: &BTreeSet<FileNumber>) -> Result<()> {
         let files: Vec<Arc<OpenFile>> = {
             let mut state = self.state.lock();
@@ -338,7 +313,7 @@ impl BlobWriter {
             full.iter().filter(|file| numbers.contains(&file.number)).cloned().collect()
         };
         for file in &files {
-            // One system call each; no new ones begin.
+            // One system call each, and no new ones.
             while file.writing.load(Ordering::Acquire) > 0 {
                 self.context.runtime.sleep_us(WRITE_WAIT_US);
             }
@@ -347,7 +322,7 @@ impl BlobWriter {
         self.name(files.iter())
     }
 
-    /// Closes a full file without references, so that its space can be freed.
+    /// Closes a full file without references, to free its space.
     pub fn forget(&self, number: FileNumber) {
         self.state.lock().full.retain(|file| file.number != number);
     }
@@ -374,7 +349,6 @@ impl BlobWriter {
         error
     }
 
-    /// Reserves `len` bytes in the current file, or in a new one.
     fn reserve(&self, len: u64, lane: Lane) -> Result<Reservation> {
         let mut state = self.state.lock();
         let State { current, full } = &mut *state;
@@ -424,11 +398,8 @@ impl BlobWriter {
     }
 }
 
-/// A value in its stored form.
 struct Packed<'a> {
-    /// [`Compression::None`] if no chunk is compressed.
     compression: Compression,
-    /// Stored length of each chunk, and whether it is compressed.
     chunks: Vec<(u32, bool)>,
     bytes: Cow<'a, [u8]>,
 }
@@ -437,7 +408,7 @@ impl<'a> Packed<'a> {
     fn new(value: &'a [u8], compression: Compression) -> Packed<'a> {
         let compression = compression.or_what_there_is();
         let mut chunks = Vec::with_capacity(value.len().div_ceil(BLOB_CHUNK_LEN));
-        // Empty until a chunk is compressed, so that incompressible values are not copied.
+        // So that incompressible values are not copied.
         let mut copy: Option<Vec<u8>> = None;
         for (index, chunk) in value.chunks(BLOB_CHUNK_LEN).enumerate() {
             let packed = compress(compression, chunk);
@@ -454,8 +425,7 @@ impl<'a> Packed<'a> {
         Packed { compression, chunks, bytes: copy.map_or(Cow::Borrowed(value), Cow::Owned) }
     }
 
-    /// Encodes everything before the chunks of a record at `offset`; also returns the header's
-    /// checksum.
+    /// Everything before the chunks, and the header's checksum.
     fn head(&self, header: &RecordHeader, key: &[u8], file_id: FileId, offset: u64) -> (Vec<u8>, u64) {
         let (header_bytes, sum) = header.encode(file_id, offset);
         let whole = if self.bytes.len() <= WHOLE_WRITE_LEN { header.stored_len } else { header.head_len() };

@@ -1,5 +1,3 @@
-//! Tests of blob files, on an in-memory file system that fails and crashes on demand.
-
 use super::{BLOB_CHUNK_LEN, BlobFile, BlobRef, BlobValue, BlobWriter, BlobWriterContext, Lane, ScanItem, blob_path};
 use crate::{
     base::{Error, FileNumber, limits},
