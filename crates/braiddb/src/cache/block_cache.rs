@@ -293,7 +293,7 @@ impl CacheSlots {
         frame.is_some_and(|frame| frame & (VACANT | IN_PLACE) == VACANT)
     }
 
-    /// Returns the last check of a unit that is read in place. Panics if there is no such unit.
+    /// Returns the last check of a unit read in place. Panics if there is no such unit.
     #[inline]
     pub fn in_place_since(&self, unit: u32) -> Option<CheckTime> {
         let frame = self.slots[unit as usize].frame.load(Ordering::Relaxed);
@@ -432,6 +432,7 @@ impl CacheSlots {
     pub fn pin(&self, unit: u32) -> Option<PinnedUnit> {
         let _guard = crossbeam_epoch::pin();
         let trailer = self.find(unit)?;
+        // SAFETY: it was found under the guard, which is still held.
         Some(PinnedUnit::cached(unsafe { Pin::new(trailer) }))
     }
 

@@ -453,6 +453,7 @@ impl Clock {
         if frame & SINGLE_BIT != 0 {
             self.single_bytes -= self.lists.info(frame).cost as usize;
             *self.lists.info(frame) = FrameInfo::VACANT;
+            // SAFETY: no thread can reach it, see above.
             unsafe { arena.release_single(frame) };
             self.vacant_singles.push(frame);
             return;
