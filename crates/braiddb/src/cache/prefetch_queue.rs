@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_passed_in_order() {
+    fn prefetch_of_several_ranges_keeps_their_order() {
         let mut prefetches = PrefetchQueue::default();
         prefetches.prefetch::<4>();
         assert_eq!(left(&prefetches), []);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_not_kept() {
+    fn add_to_full_queue_keeps_nothing() {
         let mut prefetches = PrefetchQueue::default();
         for at in 0..2 * RANGES {
             prefetches.add(at * 64..at * 64 + 64);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_may_be_any() {
+    fn prefetch_of_any_address_does_not_fault() {
         let mut prefetches = PrefetchQueue::default();
         prefetches.add(usize::MAX - 100..usize::MAX);
         prefetches.prefetch::<1>();

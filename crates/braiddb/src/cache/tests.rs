@@ -48,7 +48,7 @@ fn settle(is_done: impl Fn() -> bool) {
 }
 
 #[test]
-fn units_of_all_sizes_are_loaded_once_and_come_back() {
+fn get_or_load_of_any_size_loads_once() {
     let cache = BlockCache::new(16 << 20);
     let sizes = [0, 1, 63, 64, 65, 2048, 2049, 4095, 4096, 4097, 8192, 100_000];
     let slots = CacheSlots::new(&cache, sizes.len() as u32);
@@ -74,7 +74,7 @@ fn units_of_all_sizes_are_loaded_once_and_come_back() {
 }
 
 #[test]
-fn a_failed_load_leaves_nothing_behind() {
+fn get_or_load_after_failed_load_loads_again() {
     let cache = BlockCache::new(1 << 20);
     let slots = CacheSlots::new(&cache, 1);
     let guard = pin();
@@ -88,7 +88,7 @@ fn a_failed_load_leaves_nothing_behind() {
 }
 
 #[test]
-fn usage_stays_within_the_capacity_and_shrinks_with_it() {
+fn usage_after_set_capacity_stays_within_it() {
     // Single units only, chunks only, and both.
     for (capacity, sizes) in [(256 << 10, [4096, 4096]), (8 << 20, [4096, 4096]), (8 << 20, [4096, 9000])] {
         let cache = BlockCache::new(capacity);
@@ -114,7 +114,7 @@ fn usage_stays_within_the_capacity_and_shrinks_with_it() {
 }
 
 #[test]
-fn what_a_reader_held_up_is_given_back_without_another_miss() {
+fn usage_after_long_guard_shrinks_without_miss() {
     // Units that do not fit meanwhile: of a frame's length, and others.
     for (capacity, len) in [(8 << 20, 4096), (8 << 20, 1000), (8 << 20, 9000)] {
         let cache = BlockCache::new(capacity);
@@ -137,7 +137,7 @@ fn what_a_reader_held_up_is_given_back_without_another_miss() {
 }
 
 #[test]
-fn a_scan_does_not_flush_the_hot_set() {
+fn scan_of_cold_units_keeps_hot_set() {
     let units = 2000u32;
     let cache = BlockCache::new(units as usize * 4200 + (64 << 10));
     let slots = CacheSlots::new(&cache, 100 * units);
@@ -157,7 +157,7 @@ fn a_scan_does_not_flush_the_hot_set() {
 /// Formerly hot units left ghosts, so a scan made them hot again, and another unit fell for each,
 /// until the hot set was evicted.
 #[test]
-fn a_scan_over_what_was_hot_before_does_not_flush_the_hot_set() {
+fn scan_of_formerly_hot_units_keeps_hot_set() {
     let units = 2000u32;
     let cache = BlockCache::new(units as usize * 4200 + (64 << 10));
     let slots = CacheSlots::new(&cache, 6 * units);
@@ -181,7 +181,7 @@ fn a_scan_over_what_was_hot_before_does_not_flush_the_hot_set() {
 }
 
 #[test]
-fn a_working_set_larger_than_the_cold_part_is_recognised() {
+fn working_set_larger_than_cold_part_becomes_hot() {
     let units = 2000u32;
     let cache = BlockCache::new(units as usize * 4200 + (64 << 10));
     let slots = CacheSlots::new(&cache, 1 << 20);
@@ -208,7 +208,7 @@ fn a_working_set_larger_than_the_cold_part_is_recognised() {
 }
 
 #[test]
-fn pinned_units_outlive_eviction_file_and_cache() {
+fn pin_after_eviction_file_and_cache_keeps_unit() {
     let cache = BlockCache::new(64 << 10);
     let slots = CacheSlots::new(&cache, 4000);
     let load = |unit| slots.pin_or_load(unit, || Ok(contents(1, unit, 100 + unit as usize * 2))).unwrap();
@@ -229,7 +229,7 @@ fn pinned_units_outlive_eviction_file_and_cache() {
 }
 
 #[test]
-fn units_pinned_in_chunks_outlive_the_cache_too() {
+fn pin_in_chunk_after_cache_drop_keeps_unit() {
     let cache = BlockCache::new(16 << 20);
     let slots = CacheSlots::new(&cache, 1200);
     let pins: Vec<_> = (0..1200).map(|unit| slots.pin_or_load(unit, || Ok(contents(1, unit, 4096))).unwrap()).collect();
@@ -243,7 +243,7 @@ fn units_pinned_in_chunks_outlive_the_cache_too() {
 }
 
 #[test]
-fn a_unit_too_large_to_cache_is_served_and_goes() {
+fn get_or_load_of_too_large_unit_does_not_cache_it() {
     let cache = BlockCache::new(1 << 20);
     let slots = CacheSlots::new(&cache, 10);
     touch(&slots, 0);
@@ -337,11 +337,11 @@ fn stress_until_evicted(capacity: usize, unit_len: impl Fn(u32) -> usize + Sync,
 }
 
 #[test]
-fn threads_see_what_they_asked_for_in_single_units() {
+fn concurrent_gets_of_single_units_return_right_contents() {
     stress_until_evicted(40 << 10, |unit| 10 + unit as usize * 37 % 3000, 6000);
 }
 
 #[test]
-fn threads_see_what_they_asked_for_in_chunks() {
+fn concurrent_gets_in_chunks_return_right_contents() {
     stress_until_evicted(5 << 20, |unit| if unit % 10 == 0 { 9000 } else { 4096 - unit as usize }, 4000);
 }

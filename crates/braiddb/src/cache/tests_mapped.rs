@@ -21,7 +21,7 @@ fn wait_until_gone(weak: &Weak<[u8]>) {
 }
 
 #[test]
-fn parts_are_those_of_the_file_and_no_others() {
+fn get_of_range_outside_file_returns_none() {
     let (file, _) = mapped();
     let guard = pin();
     assert_eq!(file.len(), 256);
@@ -35,7 +35,7 @@ fn parts_are_those_of_the_file_and_no_others() {
 }
 
 #[test]
-fn a_pinned_part_keeps_the_map_after_the_file_is_gone() {
+fn pin_after_file_drop_keeps_map() {
     let (file, weak) = mapped();
     let pins: Vec<_> = (0..20).map(|at| file.pin(at..at + 2).unwrap()).collect();
     drop(file);
@@ -51,7 +51,7 @@ fn a_pinned_part_keeps_the_map_after_the_file_is_gone() {
 }
 
 #[test]
-fn a_guard_keeps_the_map_after_the_file_is_gone() {
+fn guard_after_file_drop_keeps_map() {
     let (file, weak) = mapped();
     let guard = pin();
     let part = file.get(7..9, &guard).unwrap();
@@ -69,7 +69,7 @@ fn a_guard_keeps_the_map_after_the_file_is_gone() {
 
 /// The last owner of a map may be a reader or the collector's thread.
 #[test]
-fn a_map_is_undone_by_who_has_the_time() {
+fn unmap_after_last_reader_is_deferred() {
     for is_pinned in [false, true] {
         let disposal = Arc::new(Disposal::default());
         disposal.defer(Arc::new(|| {}));

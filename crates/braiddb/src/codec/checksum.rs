@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_in_two_parts_has_the_hash_of_the_whole() {
+    fn hash64_of_words_equals_hash64() {
         let bytes: Vec<u8> = (0..10_000_u32).map(|i| (i * i * 31 / 8) as u8).collect();
         for len in 0..100 {
             for at in (0..2000).step_by(97) {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_have_the_checksum_of_the_whole() {
+    fn checksummer_of_pieces_equals_checksum_of_whole() {
         let bytes: Vec<u8> = (0..10_000_u32).map(|i| (i * i / 8) as u8).collect();
         for piece in [1, 7, 240, 241, 1024, 10_000] {
             let mut sum = Checksummer::new();

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn earlier_versions_are_read_and_later_ones_refused() {
+    fn decode_of_header_accepts_earlier_and_refuses_later_versions() {
         let path = Path::new("000001.run");
         for version in 0..FORMAT_VERSION + 2 {
             let header = FileHeader { version, ..FileHeader::new(FileKind::Run, 77, [1, 2]) };
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn header_with_one_damaged_byte_is_read_as_it_was() {
+    fn decode_repaired_of_one_damaged_byte_restores_header() {
         let header = FileHeader::new(FileKind::Run, 77, [1, 2]);
         let bytes = header.encode();
         let path = Path::new("000001.run");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flipped_bit_is_refused() {
+    fn decode_of_header_with_flipped_bit_fails() {
         let header = FileHeader::new(FileKind::Run, 77, [1, 2]);
         let bytes = header.encode();
         let path = Path::new("000001.run");

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operands_come_back_and_pile_up() {
+    fn operands_round_trip_and_stack() {
         let operand = |function, bytes| Operand { function, bytes };
         let older = [operand(1, &b"a"[..]), operand(300, b"")];
         let newer = [operand(2, &[7; 200][..])];

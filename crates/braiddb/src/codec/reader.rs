@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_canonical_varint_is_as_short_as_can_be() {
+    fn canonical_varint_of_overlong_encoding_returns_none() {
         for (bytes, value) in [(&[0][..], Some(0)), (&[0x7f], Some(127)), (&[0x80, 1], Some(128))] {
             assert_eq!(ByteReader::new(bytes).canonical_varint(), value);
         }

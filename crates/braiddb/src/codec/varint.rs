@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_length_comes_back() {
+    fn varint_of_every_length_round_trips() {
         for shift in 0..64 {
             for value in [1u64 << shift, (1u64 << shift) - 1, u64::MAX >> shift] {
                 let mut out = Vec::new();
@@ -110,7 +110,7 @@ mod tests {
 
     /// For all remaining lengths, following bytes and overlong encodings.
     #[test]
-    fn a_varint_is_read_at_once_as_byte_by_byte() {
+    fn read_varint_equals_read_by_byte() {
         let mut random = 1_u64;
         for round in 0..20_000_u64 {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(round);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn zigzag_is_small_for_small_numbers_and_comes_back() {
+    fn zigzag_of_small_numbers_is_small_and_round_trips() {
         assert_eq!([0, -1, 1, -2, i64::MAX, i64::MIN].map(zigzag), [0, 1, 2, 3, u64::MAX - 1, u64::MAX]);
         for number in [0, 1, -1, 63, -64, i64::MAX, i64::MIN] {
             assert_eq!(unzigzag(zigzag(number)), number);

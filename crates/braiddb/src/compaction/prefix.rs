@@ -134,7 +134,7 @@ mod tests {
     use super::is_paid;
 
     #[test]
-    fn part_may_be_larger_than_the_runs_it_replaces_by_its_headers_only() {
+    fn is_paid_of_larger_part_allows_header_overhead_only() {
         assert!(!is_paid(1, 0));
         assert!(is_paid(1000, 1000));
         assert!(is_paid(33 << 10, 32 << 10));

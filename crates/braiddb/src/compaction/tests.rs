@@ -166,7 +166,7 @@ sparse blobs: Some(Major { inputs: [1] })
 }
 
 #[test]
-fn the_deadest_partition_is_merged_while_too_much_is_dead_in_all() {
+fn deadest_above_limit_returns_partition_with_most_garbage() {
     let partition = |entries, dead, held| PartitionShape {
         counts: Some(ViewShape { entries, dead }),
         dead_held: held,
@@ -187,7 +187,7 @@ fn the_deadest_partition_is_merged_while_too_much_is_dead_in_all() {
 }
 
 #[test]
-fn a_cut_lies_between_runs_and_near_the_middle() {
+fn best_cut_lies_between_runs_near_the_middle() {
     let cut = |runs: &[(&'static str, &'static str, u64)]| {
         let runs = runs.iter().map(|(first, last, bytes)| (first.as_bytes(), last.as_bytes(), *bytes)).collect();
         best_cut(runs).map(|key| String::from_utf8_lossy(key).into_owned())
@@ -222,7 +222,7 @@ fn kept(versions: &str, strata: &[u64], tombstones: &[(&str, &str, u64)]) -> Str
 }
 
 #[test]
-fn of_each_stratum_the_newest_version_is_kept() {
+fn filter_keeps_newest_version_of_each_stratum() {
     assert_eq!(kept("v9 v8 v5 v3 v1", &[9], &[]), "v9");
     assert_eq!(kept("v9 v8 v5 v3 v1", &[4, 8, 20], &[]), "v9 v8 v3");
     assert_eq!(kept("v9 t8 v5", &[5, 20], &[]), "v9 v5");
@@ -230,7 +230,7 @@ fn of_each_stratum_the_newest_version_is_kept() {
 }
 
 #[test]
-fn what_a_range_tombstone_deletes_is_kept_only_for_older_snapshots() {
+fn filter_under_range_tombstone_keeps_versions_for_older_snapshots_only() {
     assert_eq!(kept("v5", &[9], &[("a", "z", 7)]), "");
     assert_eq!(kept("v5", &[6, 9], &[("a", "z", 7)]), "v5");
     assert_eq!(kept("v8 v5", &[9], &[("a", "z", 7)]), "v8");
@@ -239,7 +239,7 @@ fn what_a_range_tombstone_deletes_is_kept_only_for_older_snapshots() {
 }
 
 #[test]
-fn runs_of_many_blocks_are_split_and_not_merged_in_vain() {
+fn plan_with_many_blocks_splits_and_does_not_merge() {
     let mut many = shape(&[10, 10], &[1]);
     many.runs[1].blocks = 10_000;
     assert_eq!(plan(&many, &options(false)), Some(Plan::Split), "a view could not braid all of its runs");
@@ -252,7 +252,7 @@ fn runs_of_many_blocks_are_split_and_not_merged_in_vain() {
 }
 
 #[test]
-fn loose_runs_of_which_none_lies_over_another_may_be_more() {
+fn plan_with_non_overlapping_loose_runs_allows_more() {
     let added = |loose: &[u64], weight| PartitionShape { loose_weight: weight, ..shape(&[100], loose) };
     assert_eq!(plan(&added(&[20; 9], 3), &options(false)), None);
     assert_eq!(plan(&added(&[20; 9], 4), &options(false)), Some(Plan::Major { inputs: (101..110).collect() }));
@@ -265,14 +265,14 @@ fn loose_runs_of_which_none_lies_over_another_may_be_more() {
 /// `Builder::loose_runs` allows 2. A merge of one run changes nothing, so the same plan would come
 /// again.
 #[test]
-fn one_loose_run_is_never_merged_alone() {
+fn plan_with_one_newer_loose_run_does_not_merge_it_alone() {
     let options = PlanOptions { loose_max: 2, ..options(false) };
     let plan = plan(&shape(&[], &[200, 1]), &options);
     assert!(!matches!(&plan, Some(Plan::Loose { inputs }) if inputs.len() < 2), "{plan:?}");
 }
 
 #[test]
-fn what_lies_in_pieces_is_merged_once_idle() {
+fn plan_when_idle_merges_spread_partition() {
     let pieces = || shape(&[10, 9, 9], &[8]);
     let all = Some(Plan::Major { inputs: vec![1, 2, 3, 101] });
     assert_eq!(plan(&pieces(), &options(true)), all);
@@ -295,7 +295,7 @@ fn what_lies_in_pieces_is_merged_once_idle() {
 }
 
 #[test]
-fn what_is_dead_while_there_are_commits_is_estimated() {
+fn estimate_dead_under_write_load_counts_loose_runs() {
     let of = |entries: u64, dead: u64, loose: u64| PartitionShape {
         counts: Some(ViewShape { entries, dead }),
         ..shape(&[entries], if loose > 0 { std::slice::from_ref(&loose) } else { &[] })

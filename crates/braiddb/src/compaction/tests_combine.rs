@@ -61,7 +61,7 @@ fn merged(
 }
 
 #[test]
-fn what_nobody_tells_apart_becomes_one() {
+fn merge_without_separating_snapshot_gives_one_entry() {
     let versions = [append(9, 0, &["c"]), append(7, 2, &["a", "b"]), value(3, "v")];
     assert_eq!(merged(&versions, &[20], &[], &NOWHERE), "9=vabc");
     assert_eq!(merged(&versions[..2], &[20], &[], &NOWHERE), "9=abc", "nothing is beneath");
@@ -76,7 +76,7 @@ fn what_nobody_tells_apart_becomes_one() {
 /// A merge may leave out a run between the newest and the oldest. Its versions must keep their
 /// place.
 #[test]
-fn nothing_is_put_beneath_past_a_run_that_is_not_merged() {
+fn merge_with_unmerged_run_between_keeps_versions_apart() {
     let versions = [append(9, 0, &["c"]), value(3, "v")];
     let elsewhere = Elsewhere { between: vec![6], is_bottom: false };
     assert_eq!(merged(&versions, &[20], &[], &elsewhere), "9/0+c 3=v");
@@ -89,7 +89,7 @@ fn nothing_is_put_beneath_past_a_run_that_is_not_merged() {
 /// Commits stack operands without regard to snapshots, so the newer entry includes the older one,
 /// which a snapshot sees by itself. The base goes beneath both.
 #[test]
-fn an_entry_may_stand_for_one_that_a_snapshot_sees() {
+fn merge_of_entry_that_includes_a_visible_one_puts_base_beneath_both() {
     let versions = [append(12, 3, &["ab"]), append(9, 0, &["a"]), value(5, "v")];
     assert_eq!(merged(&versions, &[10, 20], &[], &NOWHERE), "12=vab 9=va");
     assert_eq!(merged(&versions, &[20], &[], &NOWHERE), "12=vab");
@@ -103,7 +103,7 @@ fn an_entry_may_stand_for_one_that_a_snapshot_sees() {
 }
 
 #[test]
-fn range_tombstones_are_no_value_beneath() {
+fn merge_above_range_tombstone_has_absent_base() {
     let versions = [append(9, 0, &["c"]), append(6, 0, &["b"]), value(3, "v")];
     assert_eq!(merged(&versions, &[20], &[5], &NOWHERE), "9=bc");
     assert_eq!(merged(&versions, &[20], &[8], &NOWHERE), "9=c");
@@ -113,7 +113,7 @@ fn range_tombstones_are_no_value_beneath() {
 
 /// Merges do not read blobs. A reference stays, and versions beneath it are dropped.
 #[test]
-fn a_value_in_a_blob_stands() {
+fn merge_with_blob_base_keeps_blob_reference() {
     let versions = [append(9, 0, &["c"]), (5, EntryKind::BlobRef, b"ref".to_vec()), value(3, "v")];
     assert_eq!(merged(&versions, &[20], &[], &NOWHERE), "9/0+c 5=ref");
 }

@@ -424,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_entries_are_told_from_all_others() {
+    fn plain_at_of_other_kinds_returns_none() {
         let kinds = [EntryKind::Value, EntryKind::Tombstone, EntryKind::BlobRef, EntryKind::Merge, EntryKind::Stream];
         let lens = [0, 1, 20, 63, 127, 128, 129, 200, 300, 16_383, 16_384, 20_000];
         let deltas = [0, 1, 64, 1 << 10, 1 << 20, 1 << 26, 1 << 27, 1 << 28, 1 << 34, 1 << 41, 1 << 60];
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_entries_of_whatever_stands_there_are_those_that_all_read() {
+    fn plain_at_of_random_bytes_agrees_with_entry_at() {
         let mut state = 7_u64;
         let mut next = move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn short_headers_say_what_long_ones_do() {
+    fn header_equals_long_header() {
         let numbers = [0, 1, 127, 128, 129, 16_383, 16_384, (1 << 21) - 1, 1 << 21, (1 << 28) - 1, 1 << 28, 1 << 40];
         let (mut short, mut by_table) = (0, 0);
         for (key_len, value_len, delta) in

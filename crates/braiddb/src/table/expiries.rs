@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_known_exactly() {
+    fn expired_by_of_few_entries_is_exact() {
         let expiries = counted([50, 10, 30, 30]);
         assert_eq!(expiries, Expiries { entries: 4, times: vec![10, 30, 30, 50] });
         let by: Vec<u64> = [9, 10, 29, 30, 49, 50, 99].iter().map(|&time| expiries.expired_by(time)).collect();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn many_are_known_about() {
+    fn expired_by_of_many_entries_is_approximate() {
         for count in [18_u64, 100, 4096, 4097, 100_000] {
             let expiries = counted((0..count).map(|n| 1000 + n * 7919 % count));
             assert_eq!((expiries.entries, expiries.times.len()), (count, TIMES_MAX));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_of_keys_are_no_matter() {
+    fn expired_by_with_key_patterns_is_approximate() {
         for step in [2, 3, 4, 8, 16, 64] {
             let expiries = counted((0..100_000).map(|n| if n % step == 0 { 1_000_000 + n } else { 10 }));
             let (told, real) = (expiries.expired_by(1000), 100_000 - 100_000 / step);
@@ -156,13 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn numbers_from_a_damaged_file_are_no_matter() {
+    fn expired_by_of_damaged_numbers_does_not_panic() {
         let expiries = Expiries { entries: u64::MAX, times: vec![1, 2, 3, 9] };
         assert!(expiries.expired_by(5) > u64::MAX / 2);
     }
 
     #[test]
-    fn they_come_back_and_nonsense_does_not() {
+    fn expiries_round_trip_and_decode_refuses_invalid() {
         for expiries in [counted([7]), counted([u64::MAX, 0]), counted((0..1000).map(|n| n * n))] {
             let mut bytes = Vec::new();
             expiries.encode(&mut bytes);

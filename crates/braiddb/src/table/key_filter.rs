@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_lets_its_own_keys_pass_and_few_others() {
+    fn may_contain_of_own_keys_is_true_and_of_others_rarely() {
         for keys in [0, 1, 3, 100, 10_000] {
             let hashes: Vec<u64> = (0..keys).map(hash).collect();
             let filter = KeyFilter::of(&hashes);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_is_taken_once_by_who_has_its_file() {
+    fn take_of_filter_succeeds_once_for_its_file() {
         let filters = NewFilters::default();
         (0..200).for_each(|number| filters.put(number, 7, KeyFilter::of(&[number])));
         assert!(filters.take(100, 8).is_none() && filters.take(200, 7).is_none());
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_taken_goes() {
+    fn put_above_limit_drops_oldest_filters() {
         let filters = NewFilters::default();
         let filter = || KeyFilter { words: vec![0; WAITING_BYTES_MAX / 32].into_boxed_slice() };
         (0..10).for_each(|number| filters.put(number, 7, filter()));

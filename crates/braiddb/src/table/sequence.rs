@@ -45,7 +45,7 @@ mod tests {
     use super::Sequence;
 
     #[test]
-    fn more_and_more_is_read_ahead_of_who_reads_in_order() {
+    fn note_of_sequential_blocks_grows_read_ahead() {
         let sequence = Sequence::default();
         let (mut block, mut reads) = (10, Vec::new());
         while block < 100 {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_past_the_end() {
+    fn note_near_end_stops_at_last_block() {
         let sequence = Sequence::default();
         assert_eq!(sequence.note(u16::MAX - 1, u16::MAX), u16::MAX - 1);
         assert_eq!(sequence.note(0, 1), 0);

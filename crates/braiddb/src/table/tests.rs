@@ -47,7 +47,7 @@ fn context(cache_bytes: usize) -> TableContext {
 
 /// Recent writes count as in memory only if the file can be mapped.
 #[test]
-fn what_was_written_lately_is_not_at_hand_where_files_cannot_be_mapped() {
+fn cached_blocks_after_write_without_maps_is_zero() {
     let ctx = TableContext::new(Arc::new(MemVfs::new()), BlockCache::new(8 << 20));
     ctx.vfs.create_dir_all(&dir()).unwrap();
     let mut writer = RunWriter::create(
@@ -228,7 +228,7 @@ fn check_jumps(run: &Arc<Run>, model: &Model, positions: &[Position], random: &m
 }
 
 #[test]
-fn random_entries_come_back_on_every_path() {
+fn random_entries_round_trip_on_all_paths() {
     for (seed, compression) in [Compression::None, Compression::Lz4, Compression::Zstd].into_iter().enumerate() {
         for (block_bytes, key_block) in [(64, true), (300, false), (4096, true), (4096, false), (65_536, true)] {
             // A cache that cannot hold the run, and one that can.
@@ -248,7 +248,7 @@ fn random_entries_come_back_on_every_path() {
 }
 
 #[test]
-fn many_small_entries_fill_chunks_of_keys() {
+fn keys_of_many_small_entries_fill_several_chunks() {
     let mut random = Random(3);
     let mut model = Model::new();
     for _ in 0..30_000 {
@@ -274,7 +274,7 @@ fn many_small_entries_fill_chunks_of_keys() {
 }
 
 #[test]
-fn a_run_of_tombstones_only_and_an_empty_run() {
+fn run_without_values_or_entries_round_trips() {
     let ctx = context(1 << 20);
     let (run, _) = build(&ctx, &Model::new(), &RunOptions::default());
     assert_eq!((run.meta().smallest.as_slice(), run.meta().largest.as_slice()), (&[1, 2][..], &[200][..]));
@@ -290,7 +290,7 @@ fn a_run_of_tombstones_only_and_an_empty_run() {
 }
 
 #[test]
-fn a_run_takes_no_more_blocks_than_positions_can_name() {
+fn add_beyond_maximum_blocks_fails() {
     let ctx = context(1 << 20);
     let mut writer = RunWriter::create(&ctx, &path(), 7, FILE_ID, &options(Compression::None, 64, false)).unwrap();
     let value = [0; 60];
@@ -309,7 +309,7 @@ fn a_run_takes_no_more_blocks_than_positions_can_name() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_and_nothing_is_lost() {
+fn add_of_too_large_entry_fails_and_keeps_others() {
     let ctx = context(1 << 20);
     assert!(RunWriter::create(&ctx, &path(), 7, FILE_ID, &options(Compression::None, 63, false)).is_err());
     assert!(RunWriter::create(&ctx, &path(), 7, FILE_ID, &options(Compression::None, 65_537, false)).is_err());
@@ -324,7 +324,7 @@ fn what_is_too_large_is_refused_and_nothing_is_lost() {
 
 #[test]
 #[should_panic(expected = "in order")]
-fn entries_out_of_order_panic() {
+fn add_out_of_order_panics() {
     let ctx = context(1 << 20);
     let mut writer = RunWriter::create(&ctx, &path(), 7, FILE_ID, &RunOptions::default()).unwrap();
     for sequence in [1, 2] {
@@ -333,7 +333,7 @@ fn entries_out_of_order_panic() {
 }
 
 #[test]
-fn the_embedded_view_stands_where_it_was_promised() {
+fn embedded_view_is_at_announced_offset() {
     let ctx = context(1 << 20);
     let mut writer = RunWriter::create(&ctx, &path(), 7, FILE_ID, &RunOptions::default()).unwrap();
     writer.add(EntryRef { key: b"a", sequence: 3, kind: EntryKind::Value, value: b"b" }).unwrap();
@@ -362,7 +362,7 @@ fn the_embedded_view_stands_where_it_was_promised() {
 }
 
 #[test]
-fn an_obsolete_run_is_removed_with_its_last_handle() {
+fn obsolete_run_after_last_handle_is_removed() {
     let ctx = context(1 << 20);
     let (run, _) = build(&ctx, &random_model(1, 20, false), &RunOptions::default());
     let other = run.clone();
@@ -391,7 +391,7 @@ fn read_all(ctx: &TableContext, path: &Path, meta: &RunMeta) -> Result<Model> {
 }
 
 #[test]
-fn each_flipped_bit_and_each_truncation_is_found() {
+fn read_after_flipped_bit_or_truncation_is_corruption() {
     for (compression, key_block) in [(Compression::None, true), (Compression::Lz4, false), (Compression::Zstd, true)] {
         let ctx = context(1 << 20);
         let model = random_model(6, 8, false);
@@ -431,7 +431,7 @@ fn each_flipped_bit_and_each_truncation_is_found() {
 }
 
 #[test]
-fn a_file_cut_or_changed_after_opening_is_corruption() {
+fn read_after_change_of_open_file_is_corruption() {
     let ctx = context(1 << 20);
     let (run, positions) = build(&ctx, &random_model(8, 500, false), &options(Compression::None, 512, true));
     let file = ctx.vfs.open(&path(), OpenMode::ReadWrite).unwrap();
@@ -449,7 +449,7 @@ fn a_file_cut_or_changed_after_opening_is_corruption() {
 }
 
 #[test]
-fn another_run_of_the_same_number_is_refused() {
+fn open_of_other_run_with_same_number_fails() {
     let ctx = context(1 << 20);
     let (meta, _) = write(&ctx, &random_model(1, 50, false), &RunOptions::default());
     for change in [
@@ -469,7 +469,7 @@ fn another_run_of_the_same_number_is_refused() {
 }
 
 #[test]
-fn keys_stand_apart_where_values_are_large() {
+fn run_with_large_values_has_key_block() {
     let has_key_block = |wanted, value_lens: &[usize]| {
         let ctx = context(32 << 20);
         let options = RunOptions { key_blocks: wanted, ..RunOptions::default() };
@@ -503,7 +503,7 @@ fn keys_stand_apart_where_values_are_large() {
 /// Invalid contents with valid checksums, as mutations of valid input. Decoders must not panic,
 /// hang or allocate without bound.
 #[test]
-fn decoders_take_any_bytes() {
+fn decode_of_any_bytes_does_not_panic() {
     let mut random = Random(11);
     let model = random_model(11, 40, false);
     let mut builder = block::BlockBuilder::default();
@@ -617,7 +617,7 @@ fn offsets_of(run: &Run) -> Vec<u64> {
 }
 
 #[test]
-fn blocks_that_are_not_compressed_have_pages_of_their_own_where_that_costs_little() {
+fn uncompressed_blocks_are_aligned_to_pages_where_cheap() {
     let mut random = Random(15);
     for (len, is_grid, padding) in [(40, true, 0.01), (130, true, 0.022), (1100, false, 0.01), (6000, false, 0.002)] {
         let model = rows_of(len, 2_000, &mut random);
@@ -650,7 +650,7 @@ fn blocks_that_are_not_compressed_have_pages_of_their_own_where_that_costs_littl
 }
 
 #[test]
-fn what_stands_between_blocks_is_zero() {
+fn verify_with_nonzero_padding_is_corruption() {
     let model = rows_of(130, 500, &mut Random(16));
     let ctx = context(8 << 20);
     let (run, _) = build(&ctx, &model, &options(Compression::None, 4096, true));
@@ -668,7 +668,7 @@ fn what_stands_between_blocks_is_zero() {
 
 /// From before padding existed.
 #[test]
-fn a_run_without_padding_is_read() {
+fn open_of_run_without_padding_reads_all() {
     let ctx = context(1 << 20);
     let bytes = include_bytes!("testdata/unpadded.run");
     ctx.vfs.open(&path(), OpenMode::CreateNew).unwrap().write_at(bytes, 0).unwrap();

@@ -194,7 +194,7 @@ fn check(run: &Run, positions: &[Position]) {
 }
 
 #[test]
-fn blocks_take_no_room_in_the_cache_unless_they_are_compressed() {
+fn read_of_uncompressed_blocks_uses_no_cache() {
     let Some(fixture) = Fixture::new() else { return };
     let (run, _, positions) = fixture.run(20_000, Compression::None);
     check(&run, &positions);
@@ -224,7 +224,7 @@ fn blocks_take_no_room_in_the_cache_unless_they_are_compressed() {
 }
 
 #[test]
-fn damage_is_found_at_first_and_again_when_some_time_has_passed() {
+fn read_of_damaged_block_fails_at_first_and_after_time_span() {
     let Some(fixture) = Fixture::new() else { return };
     let (run, meta, positions) = fixture.run(20_000, Compression::None);
     let path = fixture.path("000007.run");
@@ -255,7 +255,7 @@ fn damage_is_found_at_first_and_again_when_some_time_has_passed() {
 }
 
 #[test]
-fn damage_is_found_by_who_knows_where_entries_begin() {
+fn read_at_of_damaged_block_fails_at_first_and_after_time_span() {
     let Some(fixture) = Fixture::new() else { return };
     let (run, meta, positions) = fixture.run(20_000, Compression::None);
     let path = fixture.path("000007.run");
@@ -295,7 +295,7 @@ fn damage_is_found_by_who_knows_where_entries_begin() {
 }
 
 #[test]
-fn what_was_written_lately_counts_as_checked() {
+fn read_of_recently_written_block_skips_check() {
     let Some(fixture) = Fixture::new() else { return };
     let path = fixture.path("000007.run");
     let (meta, positions) = fixture.write_run(20_000, |writer, _| writer.set_compression(Compression::None));
@@ -343,7 +343,7 @@ fn what_was_written_lately_counts_as_checked() {
 }
 
 #[test]
-fn values_that_were_written_lately_count_as_checked() {
+fn read_of_recently_written_value_skips_check() {
     let Some(fixture) = Fixture::new() else { return };
     let writer = blob_writer(&fixture);
     let put = |at: u8| writer.append(b"key", &blob(20_000, at), Compression::None).unwrap();
@@ -370,7 +370,7 @@ fn values_that_were_written_lately_count_as_checked() {
 }
 
 #[test]
-fn a_disk_that_fails_gives_an_error() {
+fn read_from_failing_disk_returns_error() {
     let Some(fixture) = Fixture::new() else { return };
     let (run, _, positions) = fixture.run(20_000, Compression::None);
     fixture.fail(true);
@@ -387,7 +387,7 @@ fn a_disk_that_fails_gives_an_error() {
 }
 
 #[test]
-fn what_is_pinned_stays_when_the_run_is_gone() {
+fn pin_after_run_drop_keeps_block() {
     let Some(fixture) = Fixture::new() else { return };
     let (run, _, positions) = fixture.run(20_000, Compression::None);
     let pins: Vec<_> = (0..run.end().block).map(|block| run.pin(block).unwrap()).collect();
@@ -422,7 +422,7 @@ fn is_in_place(file: &BlobFile, reference: &BlobRef, expected: &[u8]) -> bool {
 }
 
 #[test]
-fn values_are_read_in_place_while_their_file_grows() {
+fn read_of_value_in_growing_file_is_in_place() {
     let Some(fixture) = Fixture::new() else { return };
     let writer = blob_writer(&fixture);
     let lengths = [0, 1, 65_535, 65_536, 65_537, 300_000, 1 << 20];
@@ -463,7 +463,7 @@ fn values_are_read_in_place_while_their_file_grows() {
 }
 
 #[test]
-fn damaged_values_are_found_at_first_and_again_when_some_time_has_passed() {
+fn read_of_damaged_value_fails_at_first_and_after_time_span() {
     let Some(fixture) = Fixture::new() else { return };
     let writer = blob_writer(&fixture);
     let put = |at: u8| writer.append(b"key", &blob(200_000, at), Compression::None).unwrap();
@@ -489,7 +489,7 @@ fn damaged_values_are_found_at_first_and_again_when_some_time_has_passed() {
 }
 
 #[test]
-fn a_block_that_is_not_the_one_in_the_index_is_refused_though_its_checksum_is_right() {
+fn read_of_block_that_differs_from_index_is_corruption() {
     let Some(fixture) = Fixture::new() else { return };
     let (_, meta, positions) = fixture.run(1000, Compression::None);
     let path = fixture.path("000007.run");
@@ -515,7 +515,7 @@ fn a_block_that_is_not_the_one_in_the_index_is_refused_though_its_checksum_is_ri
 }
 
 #[test]
-fn large_blocks_are_read_at_once() {
+fn read_of_large_block_needs_one_call() {
     let Some(fixture) = Fixture::new() else { return };
     let path = fixture.path("000007.run");
     let options = RunOptions {
@@ -545,7 +545,7 @@ fn large_blocks_are_read_at_once() {
 }
 
 #[test]
-fn blocks_fall_due_at_different_times() {
+fn rechecks_of_blocks_are_due_at_different_times() {
     let Some(fixture) = Fixture::new() else { return };
     let (run, _, positions) = fixture.run(20_000, Compression::None);
     check(&run, &positions);
@@ -568,7 +568,7 @@ fn blocks_fall_due_at_different_times() {
 #[cfg(target_os = "linux")]
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the advice is given by descriptor")]
-fn the_system_tells_which_blocks_are_in_memory() {
+fn blocks_in_memory_counts_page_cache() {
     const TMPFS: u64 = 0x0102_1994;
     let Some(fixture) = Fixture::new() else { return };
     if rustix::fs::statfs(fixture.dir.path()).unwrap().f_type as u64 & 0xffff_ffff == TMPFS {

@@ -367,7 +367,7 @@ mod tests {
     use super::{adding, are_newest};
 
     #[test]
-    fn a_run_that_lies_over_an_older_one_is_told() {
+    fn adding_stops_at_first_overlapping_run() {
         for (runs, loose, expected) in [
             (&[][..], &[][..], 0),
             (&[], &[(3, 5)], 1),
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_whose_numbers_reach_back_are_not_the_newest() {
+    fn are_newest_of_runs_with_old_entries_is_false() {
         for (sequences, view, expected) in [
             (&[][..], 7, &[][..]),
             (&[(8, 9)], 7, &[true]),

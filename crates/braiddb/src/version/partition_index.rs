@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_tells_what_a_search_would() {
+    fn find_agrees_with_binary_search() {
         let mut chance = Chance(7);
         check(&[], &mut chance);
         for round in 0..400u64 {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_that_are_spread_evenly_are_told_by_the_table() {
+    fn find_of_evenly_spread_heads_mostly_decides() {
         let mut chance = Chance(3);
         for len in [1, 2, 9, 100] {
             let mut partition_index: Vec<u64> =

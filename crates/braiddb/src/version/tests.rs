@@ -64,7 +64,7 @@ fn split() -> Edit {
 }
 
 #[test]
-fn every_change_comes_back_from_its_bytes_and_no_prefix_of_them_does() {
+fn changes_round_trip_and_decode_refuses_prefixes() {
     let mut edit = add_run(20);
     edit.changes.extend(split().changes);
     let bytes = edit.encode();
@@ -75,7 +75,7 @@ fn every_change_comes_back_from_its_bytes_and_no_prefix_of_them_does() {
 }
 
 #[test]
-fn a_layout_is_rebuilt_from_its_own_edit_and_forgets_unused_runs() {
+fn layout_from_own_edit_is_equal_and_drops_unused_runs() {
     let mut layout = first();
     layout.apply(&add_run(20)).unwrap();
     layout.apply(&add_run(21)).unwrap();
@@ -88,7 +88,7 @@ fn a_layout_is_rebuilt_from_its_own_edit_and_forgets_unused_runs() {
 }
 
 #[test]
-fn edits_that_break_a_rule_are_refused() {
+fn apply_of_edit_that_violates_invariant_fails() {
     for changes in [
         vec![Change::AddLoose { partition: 0, run: 99 }],
         vec![Change::AddLoose { partition: 8, run: 20 }],
@@ -129,7 +129,7 @@ impl World {
 }
 
 #[test]
-fn a_manifest_of_an_earlier_version_is_written_anew_before_anything_is_added() {
+fn commit_to_manifest_of_earlier_version_rewrites_it_first() {
     let world = world();
     let manifest = Manifest::create(&world.vfs, &world.runtime, Path::new(DIR), first()).unwrap();
     let version_of = |number: u64| {
@@ -154,7 +154,7 @@ fn a_manifest_of_an_earlier_version_is_written_anew_before_anything_is_added() {
 }
 
 #[test]
-fn edits_survive_reopening_and_rewriting() {
+fn edits_survive_reopen_and_rewrite() {
     let world = world();
     assert!(world.open().unwrap().is_none());
     let mut manifest = Manifest::create(&world.vfs, &world.runtime, Path::new(DIR), first()).unwrap();
@@ -246,7 +246,7 @@ fn manifest_reopened_after_its_last_record_changed_has_the_new_one() {
 
 /// CURRENT names the new manifest at once, so its directory entry must be synced before.
 #[test]
-fn a_manifest_that_was_written_anew_survives_a_crash() {
+fn rewritten_manifest_survives_crash() {
     let dir = Path::new(DIR);
     let fault = FaultVfs::new(dir);
     let (vfs, runtime): (Arc<dyn Vfs>, Arc<dyn Runtime>) = (Arc::new(fault.clone()), Arc::new(SystemRuntime::new()));
@@ -273,7 +273,7 @@ fn a_manifest_that_was_written_anew_survives_a_crash() {
 }
 
 #[test]
-fn each_flipped_bit_of_a_synced_manifest_is_corruption_and_a_torn_tail_is_not() {
+fn open_of_manifest_refuses_flipped_bits_and_ignores_torn_tail() {
     let world = world();
     let mut manifest = Manifest::create(&world.vfs, &world.runtime, Path::new(DIR), first()).unwrap();
     manifest.commit(&add_run(20)).unwrap();
@@ -297,7 +297,7 @@ fn each_flipped_bit_of_a_synced_manifest_is_corruption_and_a_torn_tail_is_not() 
 }
 
 #[test]
-fn one_damaged_slot_of_current_does_no_harm_and_two_are_corruption() {
+fn open_with_one_damaged_slot_succeeds_and_with_two_is_corruption() {
     let world = world();
     let mut manifest = Manifest::create(&world.vfs, &world.runtime, Path::new(DIR), first()).unwrap();
     manifest.commit(&add_run(20)).unwrap();

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_found_and_mapped_in_every_kind() {
+    fn references_of_every_kind_are_visited_and_mapped() {
         for list in [vec![piece(1, 10)], vec![piece(1, 10), piece(300, 70_000), piece(2, 1)]] {
             let (kind, value) = Pieces { list: list.clone() }.entry();
             for expires_us in [None, Some(12)] {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_pieces_is_refused() {
+    fn decode_of_invalid_pieces_returns_none() {
         let pieces = Pieces { list: vec![piece(1, 10), piece(2, 5)] };
         let mut bytes = Vec::new();
         pieces.encode(&mut bytes);

@@ -71,7 +71,7 @@ fn scan(file: &BlobFile) -> Vec<ScanItem> {
 }
 
 #[test]
-fn values_of_all_lengths_come_back() {
+fn values_of_all_lengths_round_trip() {
     let vfs = new_vfs();
     let writer = writer(&vfs, 1 << 30);
     let chunk = BLOB_CHUNK_LEN;
@@ -113,7 +113,7 @@ fn values_of_all_lengths_come_back() {
 }
 
 #[test]
-fn a_full_file_is_followed_by_another() {
+fn append_to_full_file_begins_another() {
     let vfs = new_vfs();
     let writer = writer(&vfs, 4096);
     let references: Vec<_> =
@@ -133,7 +133,7 @@ fn a_full_file_is_followed_by_another() {
 }
 
 #[test]
-fn each_flipped_bit_and_each_truncation_is_noticed() {
+fn read_after_flipped_bit_or_truncation_fails() {
     let vfs = new_vfs();
     let writer = writer(&vfs, 1 << 20);
     let values: Vec<_> = (0..4).map(|seed| value_of(seed, 100 + seed as usize * 50)).collect();
@@ -182,7 +182,7 @@ fn each_flipped_bit_and_each_truncation_is_noticed() {
 }
 
 #[test]
-fn wrong_references_are_refused() {
+fn read_of_wrong_reference_fails() {
     let vfs = new_vfs();
     let writer = writer(&vfs, 1 << 20);
     let good = writer.append(b"key", &value_of(1, 500), Compression::None).unwrap();
@@ -206,7 +206,7 @@ fn wrong_references_are_refused() {
 }
 
 #[test]
-fn a_refused_write_leaves_a_hole_and_space_is_used_when_it_is_back() {
+fn append_after_full_disk_leaves_hole_and_succeeds() {
     for written in [0, 20, 60, 400, 1000] {
         let vfs = new_vfs();
         let writer = writer(&vfs, 1 << 20);
@@ -246,7 +246,7 @@ fn a_refused_write_leaves_a_hole_and_space_is_used_when_it_is_back() {
 }
 
 #[test]
-fn a_failed_sync_latches() {
+fn append_after_failed_sync_fails() {
     for operation in [Operation::Sync, Operation::SyncDir] {
         let vfs = new_vfs();
         let writer = writer(&vfs, 1 << 20);
@@ -263,7 +263,7 @@ fn a_failed_sync_latches() {
 }
 
 #[test]
-fn only_what_is_new_is_synced() {
+fn sync_without_new_values_does_nothing() {
     let vfs = new_vfs();
     let writer = writer(&vfs, 1 << 20);
     let syncs = || vfs.journal().iter().filter(|(o, _)| matches!(o, Operation::Sync | Operation::SyncDir)).count();
@@ -278,7 +278,7 @@ fn only_what_is_new_is_synced() {
 }
 
 #[test]
-fn what_was_synced_survives_a_crash_among_holes() {
+fn synced_values_among_holes_survive_crash() {
     let vfs = new_vfs();
     let writer = writer(&vfs, 2000);
     let mut synced = Vec::new();
@@ -312,7 +312,7 @@ fn what_was_synced_survives_a_crash_among_holes() {
 }
 
 #[test]
-fn eight_threads_write_and_sync() {
+fn concurrent_appends_and_syncs_keep_all_values() {
     let vfs = new_vfs();
     let writer = Arc::new(writer(&vfs, 20_000));
     let synced = Arc::new(Mutex::new(Vec::new()));
@@ -347,7 +347,7 @@ fn eight_threads_write_and_sync() {
 }
 
 #[test]
-fn an_obsolete_file_goes_with_its_last_holder() {
+fn obsolete_file_after_last_handle_is_removed() {
     let vfs = new_vfs();
     let writer = writer(&vfs, 1 << 20);
     let reference = writer.append(b"a", b"value", Compression::None).unwrap();
@@ -362,7 +362,7 @@ fn an_obsolete_file_goes_with_its_last_holder() {
 }
 
 #[test]
-fn a_file_full_of_damage_is_walked_in_bounds() {
+fn scan_of_damaged_file_stays_in_bounds() {
     let vfs = new_vfs();
     let writer = writer(&vfs, 1 << 20);
     for seed in 0..20 {
@@ -401,7 +401,7 @@ fn a_file_full_of_damage_is_walked_in_bounds() {
 /// A copying map has the contents of its creation. A value reserved by then but written later was
 /// reported as damaged.
 #[test]
-fn a_value_that_was_written_after_its_space_was_mapped_is_read() {
+fn read_of_value_written_after_mapping_succeeds() {
     let vfs = new_vfs();
     let writer = writer(&vfs, 1 << 20);
     let put = |seed| writer.append(b"key", &value_of(seed, 5000), Compression::None).unwrap();
