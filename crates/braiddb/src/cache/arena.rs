@@ -33,9 +33,7 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence},
 };
 
-/// Maximum bytes of a unit in a frame.
 pub(super) const FRAME_BYTES: usize = 4096;
-/// Bytes of a frame with its trailer.
 const FRAME_STRIDE: usize = FRAME_BYTES + size_of::<Trailer>();
 pub(super) const CHUNK_BYTES: usize = 2 << 20;
 pub(super) const CHUNK_FRAMES: u32 = 504;
@@ -44,9 +42,8 @@ const CHUNK_TRAILER_AT: usize = CHUNK_FRAMES as usize * FRAME_STRIDE;
 pub(super) const MAX_CHUNKS: usize = 1 << 16;
 pub(super) const SINGLE_BIT: u32 = 1 << 30;
 pub(super) const LINE_BYTES: usize = 64;
-/// Bytes of an item that are read first.
 const BEGINNING_BYTES: usize = 40;
-/// Item size in bytes up to which all lines are prefetched, since most of them have a beginning.
+/// All lines of items up to this size are prefetched, since most lines have a beginning.
 const WHOLE_ITEM_BYTES_MAX: usize = 192;
 const SEGMENT_UNITS: usize = 1 << 12;
 const MAX_SEGMENTS: usize = 1 << 16;
@@ -58,7 +55,7 @@ const _: () = assert!(MAX_CHUNKS * (CHUNK_FRAMES as usize) < SINGLE_BIT as usize
 const _: () = assert!(MAX_SEGMENTS * SEGMENT_UNITS < SINGLE_BIT as usize);
 
 pub(super) mod heat {
-    /// Just loaded. Touches by the operation that loaded it do not count.
+    /// Touches by the operation that loaded the unit do not count.
     pub const NEW: u8 = 0;
     pub const COOL: u8 = 1;
     pub const TOUCHED: u8 = 2;
@@ -94,7 +91,7 @@ pub(super) struct Trailer {
     len: u32,
     /// Number of handles that pin the unit, plus the bit [`ORPHAN`].
     pins: AtomicU32,
-    /// Of single units only; frames have theirs in the chunk's trailer.
+    /// Of single units; frames have theirs in the chunk's trailer.
     heat: Heat,
     /// Chunk of the frame; null for a single unit.
     chunk: *mut u8,
@@ -129,7 +126,7 @@ impl Trailer {
     }
 }
 
-/// Guessed start address of a unit, used only for prefetches; none by default.
+/// Guessed start of a unit, only for prefetches.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ahead(usize);
 
@@ -144,7 +141,6 @@ impl Ahead {
         self.0 != 0
     }
 
-    /// Prefetches `LINES` lines from byte `offset` of the unit.
     #[inline(always)]
     pub fn prefetch<const LINES: usize>(self, offset: usize) {
         if self.0 != 0 {
@@ -155,7 +151,7 @@ impl Ahead {
     }
 }
 
-/// Guessed end address of a unit, used only for prefetches; none by default.
+/// Guessed end of a unit, only for prefetches.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hint(usize);
 
@@ -164,7 +160,7 @@ impl Hint {
         Hint(address)
     }
 
-    /// Prefetches lines at these distances before the unit's end. All methods accept any number.
+    /// Distances before the unit's end. All methods accept any number.
     #[inline]
     pub fn prefetch<const N: usize>(self, soon: [usize; N]) {
         if self.0 != 0 {
@@ -172,7 +168,6 @@ impl Hint {
         }
     }
 
-    /// As [`Hint::prefetch`], without the test for an address.
     #[inline(always)]
     pub fn prefetch_before<const N: usize>(self, soon: [usize; N]) {
         for before in soon {
@@ -188,7 +183,6 @@ impl Hint {
         }
     }
 
-    /// Prefetches an item that begins at the hint.
     #[inline(always)]
     pub fn prefetch_item(self) {
         for line in [0, 64, 128] {
@@ -196,7 +190,6 @@ impl Hint {
         }
     }
 
-    /// Prefetches an item that begins at this distance before a page's end.
     #[inline(always)]
     pub fn prefetch_item_in_page(self, before_end: usize) {
         for line in [0, 64, 128] {
@@ -204,8 +197,7 @@ impl Hint {
         }
     }
 
-    /// Returns the lines that [`Hint::prefetch_items`] fetches. `None` without an address, or if it
-    /// fetches only beginnings of items.
+    /// `None` without an address, or if only beginnings of items are fetched.
     #[inline]
     pub fn lines_of_items(self, before_end: usize, items: u32, stride: usize) -> Option<Range<usize>> {
         if self.0 == 0 || stride > WHOLE_ITEM_BYTES_MAX {
@@ -215,7 +207,7 @@ impl Hint {
         Some(start - start % LINE_BYTES..start.wrapping_add(items as usize * stride))
     }
 
-    /// Prefetches items, or the beginnings of long ones, `stride` bytes apart from `before_end` on.
+    /// Long items only at their beginnings.
     #[inline]
     pub fn prefetch_items(self, before_end: usize, items: u32, stride: usize) {
         if self.0 == 0 {
@@ -236,7 +228,7 @@ impl Hint {
         }
     }
 
-    /// Prefetches the last `end_bytes` of a unit of about `len` bytes; returns its start.
+    /// Returns the start of a unit of about `len` bytes.
     #[inline]
     pub fn ahead(self, len: usize, end_bytes: usize) -> Ahead {
         if self.0 == 0 {
@@ -266,11 +258,10 @@ pub(super) struct Arena {
     segments: Table<AtomicPtr<Trailer>>,
 }
 
-/// Table that takes memory only where it is written. Many small databases have nearly empty tables.
+/// Takes memory only where it is written; many small databases have nearly empty tables.
 #[derive(Debug)]
 struct Table<T> {
     entries: Zeroed<AtomicPtr<T>>,
-    /// All entries from here on are null.
     end: AtomicUsize,
 }
 
@@ -303,7 +294,6 @@ impl Arena {
         Arena { chunks: Table::new(MAX_CHUNKS), segments: Table::new(MAX_SEGMENTS) }
     }
 
-    /// Makes an arena that never holds anything.
     pub fn empty() -> Arena {
         Arena { chunks: Table::new(0), segments: Table::new(0) }
     }
@@ -485,7 +475,7 @@ impl Arena {
     }
 }
 
-/// A pinned unit. Not reclaimed while this handle lives, even after the cache is gone.
+/// Not reclaimed while this handle lives, even after the cache is gone.
 #[derive(Debug)]
 pub(super) struct Pin {
     trailer: NonNull<Trailer>,
@@ -537,11 +527,12 @@ impl Drop for Pin {
     }
 }
 
-/// Marks a unit whose cache is gone, and frees it if it is not pinned.
+/// Frees the unit if it is not pinned.
 ///
 /// # Safety
 ///
-/// The unit is filled and not reclaimed, only pins can reach it, and this is called once for it.
+/// The unit is filled and not reclaimed, only pins can reach it, and its cache is gone. Called once
+/// for it.
 unsafe fn orphan(trailer: NonNull<Trailer>) {
     // SAFETY: the unit exists until its last pin is gone, and the chunk until its orphans are.
     unsafe {
@@ -621,7 +612,6 @@ unsafe fn write_unit(trailer: *mut Trailer, bytes: &[u8], pins: u32, chunk: *mut
     }
 }
 
-/// Bytes of a single unit of `len` bytes with its trailer.
 pub(super) fn single_bytes(len: usize) -> usize {
     len.next_multiple_of(64) + size_of::<Trailer>()
 }

@@ -40,22 +40,20 @@ use std::{
 pub struct CacheStats {
     /// Lookups answered from memory, cached or in place. Inexact after more than 32 threads.
     pub hits: u64,
-    /// Units loaded, or checked to be read in place.
     pub misses: u64,
     /// Misses that only checked a unit in place.
     pub checked: u64,
-    /// Uncompressed bytes of these units.
+    /// Uncompressed.
     pub loaded_bytes: u64,
     pub evictions: u64,
     /// Loads that exceeded the capacity: units were pinned, or readers could still see evicted
     /// ones.
     pub overshoots: u64,
-    /// Bytes in use, with all overhead except the slots.
+    /// With all overhead except the slots.
     pub usage_bytes: u64,
     pub capacity_bytes: u64,
 }
 
-/// Cache of blocks and pages. Shared by all threads.
 pub struct BlockCache {
     arena: Arena,
     clock: Mutex<Clock>,
@@ -69,8 +67,8 @@ pub struct BlockCache {
 }
 
 impl BlockCache {
-    /// Pinned units, and evicted ones that readers still see, may exceed `capacity_bytes`. Memory
-    /// is allocated on demand.
+    /// Exceeded by pinned units, and evicted ones that readers still see. Memory is allocated on
+    /// demand.
     pub fn new(capacity_bytes: usize) -> Arc<BlockCache> {
         Arc::new(BlockCache {
             arena: Arena::new(),
@@ -118,8 +116,8 @@ impl BlockCache {
         }
     }
 
-    /// Inserts a loaded unit. The result is not reclaimed while `guard` lives, and has one pin for
-    /// the caller if `pins` is one.
+    /// The result is not reclaimed while `guard` lives, and has one pin for the caller if `pins` is
+    /// one.
     fn insert(&self, file: u32, unit: u32, bytes: &[u8], pins: u32, guard: &Guard) -> NonNull<Trailer> {
         self.misses.fetch_add(1, Ordering::Relaxed);
         self.loaded_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -172,8 +170,7 @@ impl BlockCache {
         guard.defer(move || passed.fetch_max(ticket, Ordering::Release));
     }
 
-    /// Defers a ticket, and advances the epoch so that memory is freed soon if there are no
-    /// readers.
+    /// Advances the epoch, so that memory is freed soon if there are no readers.
     fn settle(&self, ticket: Option<Ticket>) {
         let Some(ticket) = ticket else { return };
         self.defer(ticket, &crossbeam_epoch::pin());
@@ -202,7 +199,7 @@ impl fmt::Debug for BlockCache {
     }
 }
 
-/// Frame of a unit and its file's note of it, side by side since readers want both.
+/// Side by side, since readers want both.
 #[derive(Debug)]
 pub(super) struct Slot {
     /// Number of the unit's frame, or a vacant state: see [`VACANT`].
@@ -247,7 +244,7 @@ impl CheckTime {
     }
 }
 
-/// Slots of one open file. Shared by all threads. Its units are evicted when it is dropped.
+/// Shared by all threads. The units are evicted when this is dropped.
 pub struct CacheSlots {
     cache: Arc<BlockCache>,
     slots: Arc<[Slot]>,
@@ -259,7 +256,6 @@ impl CacheSlots {
         CacheSlots::with_notes(cache, (0..units).map(|_| UnitNote::default()))
     }
 
-    /// Lookups are faster for units with a noted length.
     pub fn with_notes(cache: &Arc<BlockCache>, notes: impl IntoIterator<Item = UnitNote>) -> CacheSlots {
         let slots: Arc<[Slot]> = notes.into_iter().map(|note| Slot { frame: AtomicU32::new(VACANT), note }).collect();
         let file = cache.clock.lock().add_file(slots.clone());
@@ -300,7 +296,7 @@ impl CacheSlots {
         (frame & (VACANT | IN_PLACE) == VACANT | IN_PLACE).then_some(CheckTime(frame & TIME_MASK))
     }
 
-    /// Returns the last check and the note of a unit that is read in place.
+    /// See [`CacheSlots::in_place_since`]; `None` also without the unit.
     #[inline(always)]
     pub fn in_place(&self, unit: u32) -> Option<(CheckTime, UnitNote)> {
         let slot = self.slots.get(unit as usize)?;
@@ -355,8 +351,7 @@ impl CacheSlots {
         self.load_missing(unit, guard, load)
     }
 
-    /// [`CacheSlots::get_or_load`], prefetching two places, in bytes before the unit's end. Wrong
-    /// ones are harmless.
+    /// Prefetches two places, in bytes before the unit's end. Wrong ones are harmless.
     #[inline(always)]
     pub fn get_or_load_soon<'g>(
         &self,
@@ -371,7 +366,7 @@ impl CacheSlots {
         }
     }
 
-    /// [`CacheSlots::get`], with prefetches like [`CacheSlots::get_or_load_soon`].
+    /// Prefetches as [`CacheSlots::get_or_load_soon`].
     #[inline(always)]
     pub fn get_soon<'g>(&self, unit: u32, _guard: &'g Guard, soon: [usize; 2]) -> Option<&'g [u8]> {
         let slot = &self.slots[unit as usize];
@@ -405,7 +400,6 @@ impl CacheSlots {
         Ok(self.insert(unit, &load()?, guard))
     }
 
-    /// Inserts a loaded unit. Panics if there is no such unit or its noted length differs.
     pub fn insert<'g>(&self, unit: u32, bytes: &[u8], guard: &'g Guard) -> &'g [u8] {
         self.check_length(unit, bytes);
         let trailer = self.cache.insert(self.file, unit, bytes, 0, guard);
@@ -413,7 +407,6 @@ impl CacheSlots {
         unsafe { Trailer::bytes(trailer) }
     }
 
-    /// As [`CacheSlots::insert`], and pins the unit.
     pub fn insert_pinned(&self, unit: u32, bytes: &[u8]) -> PinnedUnit {
         self.check_length(unit, bytes);
         let guard = crossbeam_epoch::pin();
@@ -458,7 +451,7 @@ impl CacheSlots {
         self.hint_or(unit, Hint::default)
     }
 
-    /// As [`CacheSlots::hint`], with `in_place` for a unit that is read in place.
+    /// `in_place` gives the hint for a unit read in place.
     #[inline]
     pub fn hint_or(&self, unit: u32, in_place: impl FnOnce() -> Hint) -> Hint {
         let frame = self.slots.get(unit as usize).map_or(VACANT, |slot| slot.frame.load(Ordering::Relaxed));

@@ -17,7 +17,6 @@ use std::{collections::BTreeSet, sync::Arc};
 
 const ROWS_PER_CHECK: u64 = 4096;
 
-/// New contents of a partition or a part of it.
 #[derive(Clone, Debug, Default)]
 pub struct MergePart {
     /// The partition's start for the first part.
@@ -35,7 +34,6 @@ pub struct MergePart {
 
 #[derive(Clone, Debug, Default)]
 pub struct MergeOutput {
-    /// Several after a split.
     pub parts: Vec<MergePart>,
     /// Runs that this partition no longer needs.
     pub consumed: BTreeSet<FileNumber>,
@@ -82,7 +80,6 @@ pub fn fold(context: &JobContext<'_>, partition: &Partition) -> Result<MergeOutp
     Ok(MergeOutput { parts: vec![part], folded, ..Default::default() })
 }
 
-/// Rebuilds the view over its runs.
 pub fn rebuild(context: &JobContext<'_>, partition: &Partition) -> Result<MergeOutput> {
     let (number, path) = context.new_view();
     let runs = runs_of(&partition.runs);
@@ -135,7 +132,6 @@ fn is_inside(meta: &RunMeta, bounds: &Bounds) -> bool {
     bounds.start <= meta.smallest && bounds.end.as_ref().is_none_or(|end| meta.largest < *end)
 }
 
-/// Position of a run's first entry within the partition.
 fn first_position(handle: &RunHandle, bounds: &Bounds) -> Result<Position> {
     if bounds.start <= handle.run().meta().smallest {
         return Ok(Position::default());
@@ -144,10 +140,8 @@ fn first_position(handle: &RunHandle, bounds: &Bounds) -> Result<Position> {
     handle.view()?.position_of(handle.run(), &bounds.start, &crossbeam_epoch::pin())
 }
 
-/// Destination of merged runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// The view.
     View,
     /// The unindexed runs. All inputs are the newest of these.
     Loose,
@@ -254,7 +248,6 @@ struct Merger<'a> {
     start: Vec<u8>,
     output: RunOutput<'a>,
     dropped: u64,
-    /// Set if only the first keys are merged.
     prefix: Option<Prefix>,
 }
 
@@ -359,7 +352,6 @@ impl<'a> Merger<'a> {
         Ok(())
     }
 
-    /// Whether a tombstone hides nothing.
     #[inline]
     fn is_droppable(&self, entry: &EntryRef<'_>) -> bool {
         entry.kind == EntryKind::Tombstone
@@ -375,7 +367,6 @@ impl<'a> Merger<'a> {
         })
     }
 
-    /// Writes the current entry, or a tombstone in its place.
     fn add_scanned(&mut self, cutter: &mut Cutter, is_tombstone: bool) -> Result<()> {
         if cutter.split_bytes.is_some() && cutter.cuts_before(&self.output, self.scan.entry().key) {
             let key = self.scan.entry().key.to_vec();
@@ -409,7 +400,7 @@ impl<'a> Merger<'a> {
         Ok(())
     }
 
-    /// Returns the parts and the number of dropped versions. A prefix has its only part already.
+    /// Also returns the number of dropped versions. A prefix has its only part already.
     fn finish(mut self, is_prefix: bool) -> Result<(Vec<MergePart>, u64)> {
         if !is_prefix {
             self.finish_part(None)?;

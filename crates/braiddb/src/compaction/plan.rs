@@ -5,13 +5,12 @@
 //! - *Major*, all unindexed and all sparse runs: their files are mostly garbage, shared with
 //!   partitions that dropped them.
 //! - *Cut*: the partition is too large and a key separates its runs, as with keys that grow with
-//!   time. Each side keeps its runs.
-//! - *Split*: the partition is too large. Merge it and cut it into several. If one key exceeds a
-//!   partition, that gives one part; retry after growth by half.
-//! - *Loose*: many unindexed runs with little data. Merge the newest into one. A view is rewritten
-//!   in full, so the fold waits for more data.
-//! - *Fold*: add the unindexed runs to the view. No entry is rewritten. Earlier if reads of these
-//!   runs already cost as much.
+//!   time.
+//! - *Split*: the partition is too large. If one key exceeds a partition, that gives one part;
+//!   retry after growth by half.
+//! - *Loose*: many unindexed runs with little data. A view is rewritten in full, so the fold waits
+//!   for more data.
+//! - *Fold*: enough new data, or reads of unindexed runs cost as much. No entry is rewritten.
 //! - *Major*, all runs, while idle: no run has much of the partition, so every range is spread over
 //!   runs. Writes at most 1.5 entries for each new one.
 //! - *Major*, some runs: the view would have too many runs. Merge the unindexed ones, and if the
@@ -25,7 +24,6 @@ const LOOSE_READ_NS: u64 = 150;
 /// Cost of a fold for each entry of the view, and for each new one.
 const VIEW_ENTRY_NS: u64 = 20;
 const NEW_ENTRY_NS: u64 = 600;
-/// Minimum cost of a fold, for its files.
 const FOLD_NS_MIN: u64 = 5_000_000;
 
 /// A partition is spread over its runs if it has this many times the size of the largest.
@@ -53,7 +51,6 @@ pub struct ViewShape {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionShape {
     pub runs: Vec<RunShape>,
-    /// Oldest first.
     pub loose: Vec<RunShape>,
     /// Number to compare with `loose_max`: smaller if the runs do not overlap.
     pub loose_weight: usize,
@@ -83,21 +80,16 @@ pub struct PartitionShape {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanOptions {
-    /// A larger partition is split.
     pub partition_bytes_max: u64,
-    /// The same in blocks.
     pub partition_blocks_max: u64,
-    /// Maximum blocks of unindexed runs that are merged into one.
+    /// For a merge of unindexed runs into one.
     pub merged_blocks_max: u64,
-    /// Triggers a fold or merge.
     pub loose_max: usize,
     /// A fold pays from this many new bytes for each entry of the new view.
     pub fold_bytes_per_entry: u64,
     pub view_runs_max: usize,
     pub view_runs_max_idle: usize,
-    /// Maximum garbage among all entries.
     pub dead_percent_max: u64,
-    /// Maximum time until expired entries are dropped.
     pub expired_for_us_max: u64,
     /// The same if they are one percent of all entries. Inversely proportional to their share.
     pub expired_hundredth_for_us_max: u64,
@@ -120,7 +112,6 @@ pub enum Plan {
     /// Merge the first keys into a partition and leave the others in the old runs. Only after the
     /// disk was too full for a merge of everything.
     Prefix,
-    /// Merge the newest unindexed runs into one.
     Loose {
         inputs: Vec<FileNumber>,
     },
@@ -128,7 +119,6 @@ pub enum Plan {
     Major {
         inputs: Vec<FileNumber>,
     },
-    /// Fold the unindexed runs into the view.
     Fold,
 }
 
@@ -272,7 +262,6 @@ fn is_in_pieces(shape: &PartitionShape) -> bool {
     shape.unsplit_bytes == 0 && is_spread(|run| run.entries) && is_spread(|run| run.bytes)
 }
 
-/// Reads of unindexed runs have cost as much as a fold.
 fn is_read_often(shape: &PartitionShape) -> bool {
     let entries: u64 = all(shape).map(|r| r.entries).sum();
     let newer: u64 = shape.loose.iter().map(|r| r.entries).sum();
@@ -286,7 +275,6 @@ fn live_bytes(shape: &PartitionShape) -> u64 {
     all(shape).map(|r| r.bytes).sum::<u64>() - counted * dead_percent(shape) / 100
 }
 
-/// Without garbage that snapshots pin.
 fn dead_percent(shape: &PartitionShape) -> u64 {
     let Some(counts) = &shape.counts else { return 0 };
     (counts.dead.saturating_sub(shape.dead_held) * 100).checked_div(counts.entries).unwrap_or(0)
@@ -319,7 +307,7 @@ fn base_and_newer(shape: &PartitionShape) -> (&[RunShape], &[RunShape]) {
     }
 }
 
-/// The two newest runs, and older ones while each is no larger than all newer ones together, up to
+/// The two newest, and older ones while each is no larger than all newer ones together, up to
 /// `blocks_max`.
 fn newest(loose: &[RunShape], blocks_max: u64) -> Vec<FileNumber> {
     let (mut inputs, mut bytes, mut blocks) = (Vec::new(), 0, 0);
@@ -334,7 +322,6 @@ fn newest(loose: &[RunShape], blocks_max: u64) -> Vec<FileNumber> {
     inputs
 }
 
-/// All unindexed runs and, if the view is full, its smallest runs until it is half empty.
 fn cheapest(base: &[RunShape], newer: &[RunShape], options: &PlanOptions) -> Vec<FileNumber> {
     let mut inputs: Vec<FileNumber> = newer.iter().map(|r| r.number).collect();
     // Merging the unindexed runs suffices if the view has room for one more.

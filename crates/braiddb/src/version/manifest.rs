@@ -48,7 +48,7 @@ pub fn read_records(bytes: &[u8], synced_len: u64, path: &Path) -> Result<(Vec<M
     read_records_from(records, header.file_id, FILE_HEADER_LEN as u64, synced_len, path)
 }
 
-/// The records in `bytes`, which begin at offset `start` of a manifest, and the offset where they end.
+/// `bytes` begin at offset `start`. Also returns the end of the records.
 fn read_records_from(
     mut bytes: &[u8],
     file_id: u64,
@@ -79,13 +79,12 @@ pub(super) fn read_record(bytes: &[u8], file_id: u64, offset: u64) -> Option<(&[
     (record_checksum(file_id, offset, payload) == sum).then_some((payload, RECORD_HEADER_LEN + len))
 }
 
-/// The first record that CURRENT does not count: its offset and its checksum.
+/// Offset and checksum of the first record after `synced_len`.
 fn unsettled(records: &[ManifestRecord], synced_len: u64, sum_of: impl Fn(u64) -> Option<u64>) -> Option<(u64, u64)> {
     let record = records.iter().find(|record| record.offset >= synced_len)?;
     Some((record.offset, sum_of(record.offset)?))
 }
 
-/// The checksum in the header of the record at this offset of `bytes`.
 fn sum_in(bytes: &[u8], offset: u64) -> Option<u64> {
     let mut reader = ByteReader::new(bytes.get(usize::try_from(offset).ok()?..)?);
     reader.u32()?;
@@ -114,7 +113,8 @@ pub struct Manifest {
     bytes_written: u64,
     /// The header has an earlier version, with fewer kinds of changes.
     is_older: bool,
-    /// When this was opened, a record that CURRENT did not count yet: its offset and its checksum. The writer may take it back.
+    /// Offset and checksum of a record that CURRENT did not count at open. The writer may take it
+    /// back.
     unsettled: Option<(u64, u64)>,
 }
 
@@ -201,8 +201,8 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
-    /// The manifest that is in force by now, for reading only; `Ok(None)` if there is no CURRENT. Reads only the edits that
-    /// were added to this one, if CURRENT still names its file: a manifest of many edits takes long to read as a whole.
+    /// Returns the manifest now in force, for reading only; `Ok(None)` without CURRENT. Reads only
+    /// the added edits if CURRENT still names this file.
     pub fn reopen(&self) -> Result<Option<Manifest>> {
         match self.with_added_edits() {
             Some(manifest) => Ok(Some(manifest)),
@@ -210,11 +210,11 @@ impl Manifest {
         }
     }
 
-    /// `None` if the whole manifest must be read, also if an error is to be found there.
+    /// `None` if the whole manifest must be read, which also reports errors.
     fn with_added_edits(&self) -> Option<Manifest> {
         let current = Current::open(&*self.vfs, &self.dir, true).ok()??;
         let slot = current.newest();
-        // Opened by its name: another database may have a manifest of this number, a restored one say.
+        // Another database may have a manifest of this number, as after a restore.
         let file = self.vfs.open(&self.path, OpenMode::Read).ok()?;
         let mut header = [0; FILE_HEADER_LEN];
         file.read_exact_at(&mut header, 0).ok()?;
@@ -222,7 +222,7 @@ impl Manifest {
         if slot.manifest != self.number || header.file_id != self.file_id {
             return None;
         }
-        // What CURRENT counts stays as it is.
+        // Records that CURRENT counts do not change.
         match self.unsettled {
             Some((offset, sum)) => {
                 let mut bytes = [0; RECORD_HEADER_LEN];
