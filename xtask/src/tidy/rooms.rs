@@ -18,8 +18,7 @@ const ROOMS: [&str; 11] =
 const FILES_MAX: usize = 15;
 
 /// Files and the higher rooms that they import.
-const KNOWN: [(&str, &str); 4] = [
-    ("db/engine/root.rs", "open"),
+const KNOWN: [(&str, &str); 3] = [
     ("db/handles/database.rs", "export"),
     ("db/handles/ranges.rs", "load"),
     ("db/maintenance/verify/whole.rs", "export"),

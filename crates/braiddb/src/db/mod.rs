@@ -27,6 +27,7 @@ pub use export::checkpoint::{Image, ImageFile, ImageFileKind};
 pub use export::dump_gaps::DumpGap;
 pub use export::dump_source::{DumpParts, DumpRange, DumpSource};
 pub use export::follower::{Follower, Refreshed};
+pub use files::archive_gaps::ArchiveGap;
 pub use files::names::{LOCK_NAME, RESTORING_NAME};
 pub use handles::batch::Batch;
 pub use handles::conditional::Update;
@@ -55,7 +56,6 @@ pub use maintenance::verify::{
     verify_path,
 };
 pub use open::archive::{LogArchive, RestorePoint};
-pub use open::archive_gaps::ArchiveGap;
 pub use open::new_directory::{NewDirectory, Operation, make_durably, remove_unfinished};
 pub use record::bytes::{Key, Value};
 pub use record::version::{ETag, Version};

@@ -24,6 +24,8 @@ pub struct Clock {
     ahead_us: AtomicI64,
     /// When that was looked at last.
     looked_ns: AtomicU64,
+    /// The lead over the wall clock that the manifest records, in microseconds.
+    pub noted_ahead_us: AtomicU64,
 }
 
 /// By how much the wall clock is ahead, or less if the thread is held up in between.
@@ -38,11 +40,12 @@ fn in_us(ns: u64) -> i64 {
 
 impl Clock {
     /// A clock that begins now, and not before `floor_us`.
-    pub fn new(runtime: &dyn Runtime, floor_us: u64) -> Clock {
+    pub fn new(runtime: &dyn Runtime, floor_us: u64, noted_ahead_us: u64) -> Clock {
         let now_ns = runtime.monotonic_coarse_ns();
         let floor_us = i64::try_from(floor_us).unwrap_or(i64::MAX).saturating_sub(in_us(now_ns));
         let ahead_us = ahead_us(runtime).max(floor_us);
-        Clock { ahead_us: AtomicI64::new(ahead_us), looked_ns: AtomicU64::new(now_ns) }
+        let noted_ahead_us = AtomicU64::new(noted_ahead_us);
+        Clock { ahead_us: AtomicI64::new(ahead_us), looked_ns: AtomicU64::new(now_ns), noted_ahead_us }
     }
 
     /// The present moment.
@@ -104,7 +107,7 @@ mod tests {
     fn it_follows_the_wall_clock_ahead_and_never_back() {
         let runtime = Clocks::default();
         runtime.ahead_us.store(1_000_000, Ordering::Relaxed);
-        let clock = Clock::new(&runtime, 0);
+        let clock = Clock::new(&runtime, 0, 0);
         let at = |ns: u64, ahead_us: i64| {
             runtime.ns.store(ns, Ordering::Relaxed);
             runtime.ahead_us.store(ahead_us, Ordering::Relaxed);
@@ -120,8 +123,8 @@ mod tests {
     fn it_begins_no_earlier_than_it_is_told() {
         let runtime = Clocks::default();
         runtime.ns.store(4_000, Ordering::Relaxed);
-        assert_eq!(Clock::new(&runtime, 9_000).now(&runtime).us, 9_000);
+        assert_eq!(Clock::new(&runtime, 9_000, 0).now(&runtime).us, 9_000);
         runtime.ahead_us.store(20_000, Ordering::Relaxed);
-        assert_eq!(Clock::new(&runtime, 9_000).now(&runtime).us, 20_004);
+        assert_eq!(Clock::new(&runtime, 9_000, 0).now(&runtime).us, 20_004);
     }
 }

@@ -210,24 +210,25 @@ impl Common {
         let most = ACTIVE_MAX * self.memtable_bytes;
         let (mut candidates, mut active, mut stuck) = (Vec::new(), 0, 0);
         for engine in self.databases() {
-            let state = engine.state.load();
-            let is_stuck = engine.check_writable().is_err() || engine.work.lock().flush_refused_at_ns.is_some();
+            let state = engine.cell.state.load();
+            let is_stuck =
+                engine.health.check_writable().is_err() || engine.maintenance.work.lock().flush_refused_at_ns.is_some();
             if is_stuck {
                 stuck += state.memtables().map(|memtable| memtable.bytes()).sum::<usize>();
-            } else if !engine.is_to_freeze.load(Relaxed) {
+            } else if !engine.cell.is_to_freeze.load(Relaxed) {
                 active += state.active.bytes();
                 drop(state);
                 candidates.push(engine);
             }
         }
-        let bytes = |engine: &Arc<Engine>| engine.state.load().active.bytes();
+        let bytes = |engine: &Arc<Engine>| engine.cell.state.load().active.bytes();
         candidates.sort_by_cached_key(|engine| std::cmp::Reverse(bytes(engine)));
         for engine in candidates {
             if active <= most {
                 break;
             }
             active = active.saturating_sub(bytes(&engine));
-            engine.is_to_freeze.store(true, Relaxed);
+            engine.cell.is_to_freeze.store(true, Relaxed);
             engine.signal_work();
         }
         let (taken, taken_max) = (self.chunk_pool.taken_bytes(), TAKEN_MAX * self.memtable_bytes + stuck);
@@ -252,7 +253,7 @@ impl Common {
     /// What is kept for the next memtables is given back to the system, if none of the databases has needed any since `quiet_since_ns`.
     pub fn trim(&self, quiet_since_ns: u64) {
         let is_quiet = |engine: &Arc<Engine>| {
-            engine.work.try_lock().is_some_and(|work| work.idle && work.quiet_since_ns <= quiet_since_ns)
+            engine.maintenance.work.try_lock().is_some_and(|work| work.idle && work.quiet_since_ns <= quiet_since_ns)
         };
         if self.chunk_pool.bytes() > 0 && (!self.is_shared || self.databases().iter().all(is_quiet)) {
             self.chunk_pool.trim();
@@ -321,7 +322,7 @@ impl Engine {
     pub fn start_workers(self: &Arc<Engine>) -> Result<()> {
         let TenantQuota { common, id, .. } = &self.tenant;
         let engine = Arc::downgrade(self);
-        self.table.trigger.on_raise(move || {
+        self.storage.table.trigger.on_raise(move || {
             if let Some(engine) = engine.upgrade() {
                 engine.signal_work();
             }
@@ -333,7 +334,7 @@ impl Engine {
             let worker: Weak<Engine> = Arc::downgrade(self);
             common.pool.join(*id, worker as Weak<dyn Worker>);
             let (common, id) = (Arc::downgrade(common), *id);
-            self.table.disposal.defer(Arc::new(move || {
+            self.storage.table.disposal.defer(Arc::new(move || {
                 if let Some(common) = common.upgrade() {
                     common.pool.call_cleaner(id);
                 }
@@ -346,12 +347,12 @@ impl Engine {
     pub fn stop(&self) {
         let TenantQuota { common, id, .. } = &self.tenant;
         common.pool.leave(*id);
-        self.table.disposal.finish();
+        self.storage.table.disposal.finish();
         if !common.is_shared {
             common.pool.end();
         }
         common.databases.lock().remove(id);
-        *self.lock.lock() = None;
+        *self.health.lock.lock() = None;
     }
 
     /// The budget is shared out once more, since the open files are these now.
@@ -362,7 +363,7 @@ impl Engine {
 
     /// The same while the open files are as they were.
     pub fn share_memory_again(&self) {
-        self.tenant.set_frozen(self.state.load().frozen.iter().map(|memtable| memtable.bytes()).sum());
+        self.tenant.set_frozen(self.cell.state.load().frozen.iter().map(|memtable| memtable.bytes()).sum());
         self.tenant.common.share_memory();
     }
 
@@ -384,7 +385,7 @@ impl Engine {
     #[cold]
     pub fn freeze_largest(&self) -> Result<()> {
         let sleep_us = self.tenant.common.make_room();
-        if self.is_to_freeze.swap(false, Relaxed) {
+        if self.cell.is_to_freeze.swap(false, Relaxed) {
             self.wait_for_flush()?;
             self.freeze();
         }
@@ -398,12 +399,12 @@ impl Engine {
 
     /// Freezes the active memtable if somebody has asked for that. Whether that was done; if somebody writes, later.
     pub fn freeze_if_asked(&self) -> bool {
-        if !self.is_to_freeze.load(Relaxed) || self.check_writable().is_err() {
+        if !self.cell.is_to_freeze.load(Relaxed) || self.health.check_writable().is_err() {
             return false;
         }
-        let Some(_write) = self.write.try_lock() else { return false };
-        self.is_to_freeze.store(false, Relaxed);
-        if !self.state.load().frozen.is_empty() {
+        let Some(_write) = self.commits.write.try_lock() else { return false };
+        self.cell.is_to_freeze.store(false, Relaxed);
+        if !self.cell.state.load().frozen.is_empty() {
             // That has to be flushed first; and then somebody will ask again.
             return false;
         }
@@ -418,7 +419,9 @@ impl Engine {
         }
         for other in self.tenant.common.databases() {
             // Whoever closes it may be waiting for whoever closes this one.
-            let Some(_inside) = other.gate.try_read().filter(|_| other.check_open().is_ok()) else { continue };
+            let Some(_inside) = other.health.gate.try_read().filter(|_| other.health.check_open().is_ok()) else {
+                continue;
+            };
             if other.freeze_if_asked() {
                 other.run_inline();
             }

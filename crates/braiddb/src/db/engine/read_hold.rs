@@ -23,7 +23,7 @@ impl std::fmt::Debug for Hold {
 impl Hold {
     /// A hold on what is visible now.
     pub fn now(engine: &Arc<Engine>, kind: ReaderKind) -> Hold {
-        let held = engine.snapshots.acquire(kind, || {
+        let held = engine.readers.snapshots.acquire(kind, || {
             let now = engine.now();
             (now.ns, now.us)
         });
@@ -54,13 +54,13 @@ impl Hold {
 
 impl Clone for Hold {
     fn clone(&self) -> Hold {
-        self.engine.snapshots.acquire_again(&self.held);
+        self.engine.readers.snapshots.acquire_again(&self.held);
         Hold { engine: Arc::clone(&self.engine), held: self.held }
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.engine.snapshots.release(&self.held);
+        self.engine.readers.snapshots.release(&self.held);
     }
 }

@@ -248,28 +248,28 @@ pub struct Stats {
 impl Engine {
     /// The statistics now.
     pub fn stats(&self) -> Stats {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counters = &self.counters;
-        let state = self.state.load_full();
+        let (counters, storage, log) = (&self.counters, &self.storage, &self.log);
+        let state = self.cell.state.load_full();
         let memtables = state.memtables().map(|m| m.bytes()).sum::<usize>();
         let memtable_bytes = (memtables + self.tenant.common.chunk_pool.bytes()) as u64;
-        let (cache, cache_bytes) = (self.table.cache.stats(), self.table.cache.usage_bytes() as u64);
-        let (readers, (disk_reserve_bytes, disk_reserve_bytes_whole)) = (self.reader_summary(), self.reserve.bytes());
-        let (io, resident) = (self.table.vfs.io_report(), self.disk.lock().files.resident_bytes() as u64);
+        let (cache, cache_bytes) = (storage.table.cache.stats(), storage.table.cache.usage_bytes() as u64);
+        let (readers, (disk_reserve_bytes, disk_reserve_bytes_whole)) =
+            (self.reader_summary(), storage.reserve.bytes());
+        let (io, resident) = (storage.table.vfs.io_report(), storage.disk.lock().files.resident_bytes() as u64);
         let files = self.settings.open_files.as_ref().map_or_else(OpenFilesStats::default, |files| files.stats());
         Stats {
             open_files: files.open,
             open_files_max: files.max,
             file_reopenings: files.reopened,
-            commits: get(&counters.commits),
-            user_bytes_written: get(&counters.user_bytes),
-            log_kept_bytes: self.wal.as_ref().map_or(0, |wal| wal.retained().1),
-            log_bytes_written: self.wal.as_ref().map_or(0, |w| w.stats().bytes_written),
-            run_bytes_written: get(&counters.run_bytes),
-            view_bytes_written: get(&counters.view_bytes),
-            blob_bytes_written: self.blobs.bytes_written(),
-            manifest_bytes_written: get(&counters.manifest_bytes),
-            disk_bytes: self.table.vfs.list(&self.dir).map_or(0, |files| files.iter().map(|f| f.len).sum()),
+            commits: load(&counters.commits),
+            user_bytes_written: load(&counters.user_bytes),
+            log_kept_bytes: log.wal.as_ref().map_or(0, |wal| wal.retained().1),
+            log_bytes_written: log.wal.as_ref().map_or(0, |w| w.stats().bytes_written),
+            run_bytes_written: load(&counters.run_bytes),
+            view_bytes_written: load(&counters.view_bytes),
+            blob_bytes_written: storage.blobs.bytes_written(),
+            manifest_bytes_written: load(&counters.manifest_bytes),
+            disk_bytes: storage.table.vfs.list(&self.dir).map_or(0, |files| files.iter().map(|f| f.len).sum()),
             disk_reserve_bytes,
             disk_reserve_bytes_whole,
             memory_bytes: memtable_bytes + cache_bytes + resident,
@@ -284,39 +284,44 @@ impl Engine {
             batch_reads: io.batches,
             io_uring_refused: io.io_uring_refused,
             rate_limiter: self.settings.rate_limiter.as_ref().map_or_else(Default::default, |limiter| limiter.stats()),
-            syncs: self.wal.as_ref().map_or(0, |w| w.stats().syncs),
-            flushes: get(&counters.flushes),
-            merges: get(&counters.merges),
-            loose_merges: get(&counters.loose_merges),
-            expired: get(&counters.expired),
-            folds: get(&counters.folds),
-            views_healed: get(&counters.views_healed),
-            hash_indexes: get(&counters.hash_indexes),
+            syncs: log.wal.as_ref().map_or(0, |w| w.stats().syncs),
+            flushes: load(&counters.flushes),
+            merges: load(&counters.merges),
+            loose_merges: load(&counters.loose_merges),
+            expired: load(&counters.expired),
+            folds: load(&counters.folds),
+            views_healed: load(&counters.views_healed),
+            hash_indexes: load(&counters.hash_indexes),
             hash_index_bytes: hash_index_bytes(&state.version),
-            background_errors: get(&counters.background_errors),
-            transaction_conflicts: get(&counters.conflicts),
-            transaction_retries: get(&counters.retries),
-            slowed_us: get(&counters.slowed_ns) / 1000,
-            stalls: get(&counters.stalls),
-            stall_us_max: get(&counters.stall_ns_max) / 1000,
-            pressure_per_mille: self.pressure.per_mille(),
-            recovered_records: get(&counters.recovered_records),
-            scrub: self.scrubber.stats(),
+            background_errors: load(&counters.background_errors),
+            transaction_conflicts: load(&counters.conflicts),
+            transaction_retries: load(&counters.retries),
+            slowed_us: load(&counters.slowed_ns) / 1000,
+            stalls: load(&counters.stalls),
+            stall_us_max: load(&counters.stall_ns_max) / 1000,
+            pressure_per_mille: self.maintenance.pressure.per_mille(),
+            recovered_records: load(&counters.recovered_records),
+            scrub: self.maintenance.scrubber.stats(),
             log_tail_note: counters.log_tail_note.lock().clone(),
             snapshots: readers.count,
             oldest_snapshot: readers.oldest,
             oldest_snapshot_age_us: readers.oldest_age_us,
             overstaying: readers.overstaying,
             dead_entries_held: readers.dead_held,
-            readers_expired: get(&counters.readers_expired),
-            last_sequence: self.snapshots.visible(),
+            readers_expired: load(&counters.readers_expired),
+            last_sequence: self.readers.snapshots.visible(),
             frozen_memtables: state.frozen.len(),
-            failure: self.failure.lock().clone(),
+            failure: self.health.failure(),
             older_runs: Engine::older_runs(&state),
-            damaged_partitions: self.work.lock().failed.values().cloned().collect(),
+            damaged_partitions: self.maintenance.work.lock().failed.values().cloned().collect(),
             partitions: state.version.partitions.iter().map(|p| partition_stats(p)).collect(),
         }
     }
+}
+
+/// Reads a counter.
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
 }
 
 /// What the hash indexes of all views take.

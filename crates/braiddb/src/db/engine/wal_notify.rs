@@ -54,12 +54,12 @@ impl Engine {
     /// Sleeps until something is committed or synced, or a watcher is to end, or `pause` has gone by; but not at all if `is_news` says so once
     /// commits cannot come unnoticed any more.
     pub fn wait_for_commits(&self, pause: Duration, is_news: impl Fn() -> bool) {
-        let watches = &self.watches;
+        let watches = &self.log.watches;
         let seen = *watches.calls.lock();
         watches.waiting.fetch_add(1, Ordering::SeqCst);
         let pause = pause.min(WAIT_MAX);
         // See above. Who does not get the right in time has waited.
-        let had_turn = self.write.try_lock_for(pause).is_some();
+        let had_turn = self.commits.write.try_lock_for(pause).is_some();
         fence(Ordering::SeqCst);
         if had_turn && !is_news() {
             let mut calls = watches.calls.lock();

@@ -99,7 +99,7 @@ impl Db {
 
     pub(crate) fn image(&self) -> Result<Image> {
         let engine = self.engine();
-        let _inside = engine.enter()?;
+        let _inside = engine.health.enter()?;
         let image = loop {
             let flushed = engine.flush_what_is_there()?;
             match engine.take_image(flushed)? {
@@ -109,7 +109,7 @@ impl Db {
             }
         };
         // Last, because an earlier seal would start new files that the flush refers to.
-        engine.blobs.seal(&image.blobs())?;
+        engine.storage.blobs.seal(&image.blobs())?;
         Ok(image)
     }
 }
@@ -119,9 +119,9 @@ impl Engine {
     /// `flushed`: then the runs are not the state at one commit.
     pub(in crate::db) fn take_image(self: &Arc<Engine>, flushed: SequenceNumber) -> Result<Option<Image>> {
         // Under this lock no edit is installed, so layout and read state match.
-        let disk = self.disk.lock();
-        self.check_writable()?;
-        let state = self.state.load_full();
+        let disk = self.storage.disk.lock();
+        self.health.check_writable()?;
+        let state = self.cell.state.load_full();
         let mut layout = disk.manifest.layout().clone();
         drop(disk);
         // Numbers between the flushed one and `flushed` were never used.
@@ -130,7 +130,7 @@ impl Engine {
             return Ok(None);
         }
         (layout.flushed, layout.last_sequence) = (sequence, sequence);
-        layout.next_file = layout.next_file.max(self.next_file.load(Ordering::Relaxed));
+        layout.next_file = layout.next_file.max(self.storage.next_file.load(Ordering::Relaxed));
         leave_out_damaged_views(&mut layout, &state.version);
         let taken_us = self.settings.runtime.unix_time_us();
         Ok(Some(Image { layout, sequence, taken_us, engine: Arc::clone(self), state }))
@@ -179,22 +179,22 @@ impl Image {
             let (entry, mut verified) = (scan.entry(), Ok(()));
             let understood = visit_references(entry.kind, entry.value, |blob| {
                 if verified.is_ok() && blobs.contains(&blob.file) {
-                    verified = self.engine.blobs.verify(blob);
+                    verified = self.engine.storage.blobs.verify(blob);
                 }
             });
             verified?;
-            understood.ok_or_else(|| self.engine.blobs.misunderstood())?;
+            understood.ok_or_else(|| self.engine.storage.blobs.misunderstood())?;
         }
         Ok(())
     }
 
     pub fn incarnation(&self) -> u64 {
-        self.engine.incarnation
+        self.engine.log.incarnation
     }
 
     /// Fails once the database is closed: the next opener may remove the files.
     pub fn check_open(&self) -> Result<()> {
-        self.engine.check_open()
+        self.engine.health.check_open()
     }
 
     pub fn vfs(&self) -> &Arc<dyn Vfs> {

@@ -111,7 +111,7 @@ impl DumpSource {
     }
 
     pub fn incarnation(&self) -> u64 {
-        self.engine().incarnation
+        self.engine().log.incarnation
     }
 
     /// Returns the time for expiry, in microseconds since 1970, and its lead over the wall clock.
@@ -268,7 +268,7 @@ struct Reading<'a> {
 impl Reading<'_> {
     fn some(&mut self) -> Result<bool> {
         let engine = Arc::clone(self.source.engine());
-        engine.check_open()?;
+        engine.health.check_open()?;
         let (state, at) = engine.state_for(Some(&self.source.hold))?;
         let state = Arc::clone(&state);
         let mut cursor = ScanCursor::new(&state, at, self.range.tree);
@@ -297,7 +297,7 @@ impl Reading<'_> {
     }
 
     fn show(&mut self, state: &ReadState, entry: &EntryRef<'_>) -> Result<()> {
-        let misunderstood = || self.source.engine().blobs.misunderstood();
+        let misunderstood = || self.source.engine().storage.blobs.misunderstood();
         let user_key = entry.key.get(TREE_ID_LEN..).unwrap_or_default();
         if self.range.multi {
             let (value_at, is_escaped) = split(user_key).ok_or_else(misunderstood)?;
@@ -319,7 +319,7 @@ impl Reading<'_> {
             _ => {
                 let pieces = Pieces::of(&content).ok_or_else(misunderstood)?;
                 if pieces.len() < LONG_LEN as u64 {
-                    let value = self.source.engine().blobs.read_pieces(&pieces)?;
+                    let value = self.source.engine().storage.blobs.read_pieces(&pieces)?;
                     return self.value(&shown, &value);
                 }
                 self.long_value(entry.key, &shown, pieces.len())
@@ -340,7 +340,7 @@ impl Reading<'_> {
         key.set(internal);
         let opened = StreamReader::open(&self.source.db, key, self.source.hold.clone())?;
         // The value at the snapshot cannot have changed.
-        let misunderstood = || self.source.engine().blobs.misunderstood();
+        let misunderstood = || self.source.engine().storage.blobs.misunderstood();
         let mut stream = opened.filter(|stream| stream.len() == len).ok_or_else(misunderstood)?;
         if self.source.skips_damaged {
             // Verified first, since a begun value cannot be taken back.

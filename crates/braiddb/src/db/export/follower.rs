@@ -15,12 +15,7 @@
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     db::{
-        engine::{
-            memory::Common,
-            root::{DiskState, Engine},
-            settings::Settings,
-            stats::Counters,
-        },
+        engine::{memory::Common, parts::storage::DiskState, root::Engine, settings::Settings, stats::Counters},
         files::{blob_store::BlobStore, names::numbered, reserve::Reserve},
         handles::database::{Db, Shared},
         maintenance::io_throttle::table_context,
@@ -370,8 +365,8 @@ impl Following {
     /// Makes the next state, if there is news. Unchanged after an error, apart from opened files.
     fn go_on(&mut self, settings: &Settings, dir: &Path, table: &TableContext, before: &Db) -> Result<Made> {
         // The user may have closed it.
-        self.has_news |= before.engine().check_open().is_err();
-        let before = &before.engine().blobs;
+        self.has_news |= before.engine().health.check_open().is_err();
+        let before = &before.engine().storage.blobs;
         if !self.manifest.has_gone_on()? {
             // The log may continue elsewhere before CURRENT is updated.
             if self.log.follow(settings, dir, &self.manifest, before)? {
@@ -593,13 +588,13 @@ fn open_manifest(settings: &Settings, dir: &Path, known: Option<&Manifest>) -> R
 impl Engine {
     /// Releases everything of a state that was superseded for too long.
     fn supersede(&self) {
-        self.is_superseded.store(true, Ordering::Release);
+        self.health.is_superseded.store(true, Ordering::Release);
         self.refuse_calls();
-        self.snapshots.look(self.coarse_now_ns(), u64::MAX, 0);
+        self.readers.snapshots.look(self.coarse_now_ns(), u64::MAX, 0);
         let nothing = Arc::new(ReadState::empty());
-        self.state.store(Arc::clone(&nothing));
-        self.fast_state.replace(nothing);
-        self.disk.lock().files = FileSet::new(&self.dir, &self.table);
-        self.blobs.let_go_of_all();
+        self.cell.state.store(Arc::clone(&nothing));
+        self.cell.fast_state.replace(nothing);
+        self.storage.disk.lock().files = FileSet::new(&self.dir, &self.storage.table);
+        self.storage.blobs.let_go_of_all();
     }
 }

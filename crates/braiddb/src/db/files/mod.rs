@@ -1,5 +1,6 @@
-//! Other files of a database: blobs, the disk-full reserve, copies of cut log tails.
+//! Other files of a database: blobs, the disk-full reserve, copies of cut log tails, notes of archive gaps.
 
+pub mod archive_gaps;
 pub mod blob_store;
 pub mod cut_tails;
 pub mod names;

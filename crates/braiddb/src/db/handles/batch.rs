@@ -191,11 +191,11 @@ pub(in crate::db) fn commit(
     let engine = db.engine();
     let _inside = match condition {
         // Who waits for it to end stands in the way of none but those that come new.
-        CommitCondition::Exclusive(_) => engine.enter_past_closing()?,
-        _ => engine.enter()?,
+        CommitCondition::Exclusive(_) => engine.health.enter_past_closing()?,
+        _ => engine.health.enter()?,
     };
-    engine.check_writable()?;
-    let check_trees = || trees.iter().try_for_each(|tree| tree.check_in(engine.incarnation));
+    engine.health.check_writable()?;
+    let check_trees = || trees.iter().try_for_each(|tree| tree.check_in(engine.log.incarnation));
     check_trees()?;
     let threshold_of = |own: Option<usize>| own.unwrap_or(engine.settings.blob_threshold).max(1);
     let thresholds = trees.iter().map(|tree| threshold_of(tree.options.blob_threshold()));
@@ -213,7 +213,7 @@ pub(in crate::db) fn commit(
         }
         let compression = options.compression.unwrap_or(engine.settings.compression);
         engine.refuse_on_full_disk()?;
-        let blob = engine.blobs.write(key, value, compression)?;
+        let blob = engine.storage.blobs.write(key, value, compression)?;
         blobs.push(blob.file);
         let mut bytes = Vec::new();
         blob.encode(&mut bytes);
@@ -223,8 +223,8 @@ pub(in crate::db) fn commit(
     // A commit whose sync failed has its number all the same, though it is not told.
     let sequence = match &committed {
         Ok(sequence) => Some(*sequence),
-        Err(_) => Some(engine.snapshots.visible()),
+        Err(_) => Some(engine.readers.snapshots.visible()),
     };
-    engine.blobs.settle(&blobs, sequence);
+    engine.storage.blobs.settle(&blobs, sequence);
     committed
 }

@@ -61,7 +61,7 @@ impl Tree {
     }
 
     fn write_if_version(&self, key: &[u8], expected: Version, update: &Update) -> Result<Option<Version>> {
-        let versions = &self.db().engine().versions;
+        let versions = &self.db().engine().commits.versions;
         self.read_modify_write(key, |found| match found {
             Some((_, sequence)) if versions.of(sequence) == expected => update.clone(),
             _ => Update::Keep,
@@ -169,7 +169,7 @@ impl Tree {
     pub fn put_keep_ttl(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
         let internal = KeyBuf::of(self.state(), key.as_ref())?;
         let version = self.update_from(&internal, || Ok(Update::PutKeepTtl(value.as_ref().to_vec())))?;
-        Ok(version.map_or_else(|| self.db().engine().snapshots.visible(), Version::sequence))
+        Ok(version.map_or_else(|| self.db().engine().readers.snapshots.visible(), Version::sequence))
     }
 
     /// Reads a key, and writes what `decide` makes of it; again, as long as others are in the way. The version written.
@@ -192,12 +192,12 @@ impl Tree {
     /// Writes what `decide` makes of a key, which it reads; again, as long as others are in the way. The version written.
     fn update_from(&self, internal: &KeyBuf, mut decide: impl FnMut() -> Result<Update>) -> Result<Option<Version>> {
         let engine = self.db().engine();
-        engine.check_writable()?;
+        engine.health.check_writable()?;
         let _window_guard = ConflictWindowGuard::new(engine);
         let mut retries = 0;
         loop {
             // Before the read: it is checked from here on.
-            let visible = engine.snapshots.visible();
+            let visible = engine.readers.snapshots.visible();
             let mut batch = RawBatch::default();
             let mut put = |value: &[u8], expires_us: Option<u64>| {
                 let mut room = Vec::new();
@@ -221,7 +221,7 @@ impl Tree {
             let durability = engine.settings.durability;
             match commit(self.db(), batch, slice::from_ref(self.state()), durability, condition) {
                 Err(e) if e.is_conflict() => self.db().pause(retries, e)?,
-                committed => return Ok(Some(engine.versions.of(committed?))),
+                committed => return Ok(Some(engine.commits.versions.of(committed?))),
             }
             retries += 1;
         }
@@ -231,7 +231,7 @@ impl Tree {
 impl Engine {
     /// The value of an internal key and its version, at a snapshot, or now.
     pub fn get_versioned(self: &Arc<Self>, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<(Value, Version)>> {
-        let own = |value: Cow<'_, [u8]>, sequence| (Value::new(value.into_owned()), self.versions.of(sequence));
+        let own = |value: Cow<'_, [u8]>, sequence| (Value::new(value.into_owned()), self.commits.versions.of(sequence));
         self.get_entry(LookupKey::of(key), snapshot, own)
     }
 }

@@ -21,7 +21,7 @@ use std::{ops::RangeBounds, sync::Arc};
 #[inline]
 pub(in crate::db) fn count_kept(db: &Db, start: &[u8], end: u8, hold: Option<&Hold>) -> Result<Option<u64>> {
     let engine = db.engine();
-    engine.check_open()?;
+    engine.health.check_open()?;
     let (state, snapshot) = engine.state_for(hold)?;
     // What a damaged view says is found out by who reads more of it.
     Ok(read::count_kept(&state, start, end, snapshot).unwrap_or_default())
@@ -36,7 +36,7 @@ pub(in crate::db) fn count(
     hold: Option<&Hold>,
 ) -> Result<u64> {
     let engine = db.engine();
-    engine.check_open()?;
+    engine.health.check_open()?;
     let counted = |hold: Option<&Hold>| -> Result<Counted> {
         engine.healing(|| {
             let (state, snapshot) = engine.state_for(hold)?;
@@ -81,7 +81,7 @@ fn count_within(
 
 /// Whether a tree has no key for a hold, or now.
 fn is_empty(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Result<bool> {
-    db.engine().check_open()?;
+    db.engine().health.check_open()?;
     let mut cursor = Cursor::new(db, tree, hold);
     Ok(!cursor.begin_at(true, &tree.id.first_key())?)
 }

@@ -93,7 +93,7 @@ impl Cursor {
     /// A cursor over a tree as its users have it: not if it was dropped.
     pub(in crate::db) fn over(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
         let engine = hold.as_ref().map_or(db.engine(), Hold::engine);
-        let is_gone = tree.check_in(engine.incarnation).is_err();
+        let is_gone = tree.check_in(engine.log.incarnation).is_err();
         Cursor { is_gone, ..Cursor::new(db, tree, hold) }
     }
 
@@ -103,7 +103,7 @@ impl Cursor {
         let hold = hold.unwrap_or_else(|| Hold::now(engine, ReaderKind::Cursor));
         // After the hold: whatever the state has left out was not needed at its number. Before the first read, which asks whether
         // that has expired.
-        let state = engine.state.load_full();
+        let state = engine.cell.state.load_full();
         let scan = ScanCursor::new(&state, hold.sequence(), tree.id);
         let origin = Origin { is_forward: true, key: KeyBuf::new(tree.id, b""), is_end: false, steps: 0 };
         Cursor {
@@ -377,10 +377,12 @@ impl Cursor {
         self.blob.take();
         self.is_gone = self.tree.check().is_err();
         // Where nothing was committed, the hold is made new all the same: it is not to grow old.
-        if self.hold.sequence() != engine.snapshots.visible() || self.hold.held().taken_ns != engine.coarse_now_ns() {
+        if self.hold.sequence() != engine.readers.snapshots.visible()
+            || self.hold.held().taken_ns != engine.coarse_now_ns()
+        {
             self.hold = Hold::now(&engine, ReaderKind::Cursor);
         }
-        let state = engine.state.load();
+        let state = engine.cell.state.load();
         if !Arc::ptr_eq(&state, &self.state) {
             self.state = arc_swap::Guard::into_inner(state);
         }
@@ -440,7 +442,7 @@ impl Cursor {
 
     fn check(&mut self) -> Result<()> {
         self.blob.take();
-        let is_there = if self.is_gone { self.tree.check_in(self.hold.engine().incarnation) } else { Ok(()) };
+        let is_there = if self.is_gone { self.tree.check_in(self.hold.engine().log.incarnation) } else { Ok(()) };
         is_there.inspect_err(|_| self.place = Place::Fresh)?;
         self.check_open()?;
         self.check_hold()
@@ -449,7 +451,7 @@ impl Cursor {
     /// Fails if the database is closed, or superseded, and lets go of its state then.
     #[inline]
     fn check_open(&mut self) -> Result<()> {
-        self.engine().check_open().inspect_err(|_| self.let_go())
+        self.engine().health.check_open().inspect_err(|_| self.let_go())
     }
 
     /// Fails if the hold has expired; to be called after the state was loaded that is read from, and lets go of it then.
@@ -577,7 +579,7 @@ impl Cursor {
     /// What a damaged view makes it do.
     #[cfg(test)]
     pub(in crate::db) fn begin_anew(&mut self) -> Result<()> {
-        self.state = self.engine().state.load_full();
+        self.state = self.engine().cell.state.load_full();
         self.scan = ScanCursor::new(&self.state, self.hold.sequence(), self.tree.id);
         let moved = self.replay();
         self.arrive(true, moved).map(|_| ())
@@ -611,7 +613,7 @@ impl Cursor {
             Err(e) => e,
         };
         // Whoever opened the database since it was closed may have removed what was to be read.
-        engine.check_open()?;
+        engine.health.check_open()?;
         if entry.kind != EntryKind::Merge {
             return Err(e);
         }

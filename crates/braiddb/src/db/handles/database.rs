@@ -25,10 +25,7 @@ use crate::{
 use parking_lot::{Mutex, RwLock};
 use std::{
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -139,7 +136,7 @@ impl Db {
     fn open_or_create(&self, name: &str, multi: bool, create: Option<TreeOptions>) -> Result<Arc<TreeState>> {
         check_name(name)?;
         let engine = self.engine();
-        let _inside = engine.enter()?;
+        let _inside = engine.health.enter()?;
         let as_asked = |tree: Arc<TreeState>| {
             if tree.multi == multi {
                 return Ok(tree);
@@ -162,7 +159,7 @@ impl Db {
         let next_id = next_id.ok_or_else(|| Error::InvalidArgument("all tree numbers are used up".to_owned()))?;
         let tree = TreeState {
             id: TreeId(*last_id),
-            home: engine.incarnation,
+            home: engine.log.incarnation,
             name: RwLock::new(name.to_owned()),
             multi,
             options: LiveOptions::new(options),
@@ -184,7 +181,7 @@ impl Db {
 
     /// All trees, by name.
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
-        self.engine().check_open()?;
+        self.engine().health.check_open()?;
         let trees = self.engine().catalog.by_name.read();
         let info = |(name, tree): (&String, &Arc<TreeState>)| {
             let TreeOptions { compression, blob_threshold, ttl } = tree.options.get();
@@ -221,7 +218,7 @@ impl Db {
 
     /// The version of the records that a commit wrote.
     pub fn version_of(&self, commit: SequenceNumber) -> Version {
-        self.engine().versions.of(commit)
+        self.engine().commits.versions.of(commit)
     }
 
     /// A snapshot of now.
@@ -238,12 +235,12 @@ impl Db {
     /// Makes all earlier commits survive a power failure. Those that did not go to the log ([`Durability::None`]) are flushed.
     pub fn sync(&self) -> Result<()> {
         let engine = self.engine();
-        let _inside = engine.enter()?;
-        engine.check_writable()?;
+        let _inside = engine.health.enter()?;
+        engine.health.check_writable()?;
         if engine.has_unlogged() {
             engine.flush_all()?;
         }
-        match &engine.wal {
+        match &engine.log.wal {
             Some(wal) => engine.sync_to(wal.end_lsn()),
             None => Ok(()),
         }
@@ -251,13 +248,13 @@ impl Db {
 
     /// Writes everything that is in memory only into runs.
     pub fn flush(&self) -> Result<()> {
-        let _inside = self.engine().enter()?;
+        let _inside = self.engine().health.enter()?;
         self.engine().flush_all()
     }
 
     /// Writes everything into as few runs as can be, without dead entries but those that snapshots hold.
     pub fn compact(&self) -> Result<()> {
-        let _inside = self.engine().enter()?;
+        let _inside = self.engine().health.enter()?;
         self.engine().flush_all()?;
         self.engine().compact_all()
     }
@@ -294,9 +291,9 @@ impl Shared {
         }
         let engine = &self.engine;
         engine.release_limited_work();
-        let is_writable = !engine.failed.load(Ordering::Acquire) && !engine.settings.read_only;
+        let is_writable = !engine.health.has_failed() && !engine.settings.read_only;
         // Of an earlier failure the calls since have reported the reason.
-        let had_failed = engine.failure.lock().is_some();
+        let had_failed = engine.health.failure().is_some();
         // Flush commits without WAL, or report that they are lost. Later calls are still accepted, without that promise.
         let flushed = if engine.has_unlogged() { engine.flush_all() } else { Ok(()) };
         if is_writable && let Err(e) = engine.trim_log() {
@@ -310,13 +307,13 @@ impl Shared {
         }
         // From here on nothing is added that the sync would miss.
         engine.refuse_calls();
-        let synced = match &engine.wal {
+        let synced = match &engine.log.wal {
             // The mark at the end lets the next open know that no commit is missing.
             Some(wal) if is_writable => match engine.note_end(wal) {
                 Ok(()) => {
                     // A copy that this open made and logged stays until a later clean close.
                     if engine.counters.log_tail_note.lock().is_none() {
-                        cut_tails::remove(&*engine.table.vfs, &engine.dir);
+                        cut_tails::remove(&*engine.storage.table.vfs, &engine.dir);
                     }
                     Ok(())
                 }
@@ -327,11 +324,11 @@ impl Shared {
             _ => Ok(()),
         };
         engine.stop();
-        if let Some(wal) = engine.wal.as_ref().filter(|_| is_writable) {
+        if let Some(wal) = engine.log.wal.as_ref().filter(|_| is_writable) {
             // What was made ahead of need is of no use to the next.
             wal.trim_spares();
         }
-        let failed = engine.failure.lock().clone().filter(|_| !had_failed);
+        let failed = engine.health.failure().filter(|_| !had_failed);
         synced.and(flushed).and(failed.map_or(Ok(()), |reason| Err(Error::ReadOnly { reason })))
     }
 }

@@ -83,7 +83,7 @@ impl Engine {
         key: &[u8],
         snapshot: Option<&Hold>,
     ) -> Result<Option<(Value, Option<SystemTime>)>> {
-        self.check_open()?;
+        self.health.check_open()?;
         let found = self.get_unresolved(key, snapshot)?;
         Ok(found.map(|Resolved { value, expires_us, .. }| {
             (Value::new(value.into_vec()), expires_us.and_then(|us| self.wall_time(us)))

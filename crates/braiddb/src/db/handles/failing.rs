@@ -50,7 +50,7 @@ impl Db {
     /// ```
     pub fn check_merges(&self, mut found: impl FnMut(&Error)) -> Result<u64> {
         let engine = self.engine();
-        engine.check_open()?;
+        engine.health.check_open()?;
         let hold = Hold::now(engine, ReaderKind::Iterator);
         let trees: Vec<Arc<TreeState>> = engine.catalog.by_name.read().values().cloned().collect();
         let (mut merged, mut first_error) = (0, None);

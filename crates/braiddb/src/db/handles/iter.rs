@@ -91,7 +91,7 @@ impl Iter {
         hold: Option<Hold>,
     ) -> Iter {
         let engine = hold.as_ref().map_or(db.engine(), Hold::engine);
-        let failed = tree.check_in(engine.incarnation).and_then(|()| db.engine().check_open()).err();
+        let failed = tree.check_in(engine.log.incarnation).and_then(|()| db.engine().health.check_open()).err();
         let hold = hold.unwrap_or_else(|| Hold::now(db.engine(), ReaderKind::Iterator));
         let done = end.as_ref().is_some_and(|end| *end <= start);
         Iter { db: db.clone(), tree: Arc::clone(tree), hold, start, end, front: None, back: None, failed, done }

@@ -70,7 +70,7 @@ impl Db {
     /// `NotFound` for other names.
     pub fn merge_function(&self, name: &str) -> Result<MergeFunctionHandle> {
         let engine = self.engine();
-        engine.check_open()?;
+        engine.health.check_open()?;
         let handle = |number| MergeFunctionHandle { engine: Arc::clone(engine), name: name.into(), number };
         let not_there = || {
             Error::NotFound(format!(
@@ -85,7 +85,7 @@ impl Db {
             return Err(Error::InvalidArgument(format!("a merge function's name has 1 to {MAX_NAME_LEN} bytes")));
         }
         // It gets its number with its first use.
-        let _inside = engine.enter()?;
+        let _inside = engine.health.enter()?;
         // Before the catalog is locked: those that need it wait one by one otherwise.
         drop(engine.await_no_exclusive()?);
         let _change = engine.catalog.next_id.lock();

@@ -195,7 +195,7 @@ impl Engine {
     }
 
     fn approximate(&self, span: &Span) -> Result<RangeEstimate> {
-        self.check_open()?;
+        self.health.check_open()?;
         if span.is_empty() {
             return Ok(RangeEstimate::default());
         }
@@ -378,7 +378,7 @@ impl Tree {
     /// ```
     pub fn split_points<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>, parts: usize) -> Result<Vec<Vec<u8>>> {
         self.state().check()?;
-        self.db().engine().check_open()?;
+        self.db().engine().health.check_open()?;
         if !(1..=PARTS_MAX).contains(&parts) {
             return Err(Error::InvalidArgument(format!("{parts} parts: choose 1 to {PARTS_MAX}")));
         }

@@ -59,7 +59,7 @@ impl Snapshot {
     /// Fails if a tree is another database's, or was dropped.
     #[inline]
     pub(in crate::db) fn check_tree(&self, tree: &TreeState) -> Result<()> {
-        tree.check_in(self.db.engine().incarnation)
+        tree.check_in(self.db.engine().log.incarnation)
     }
 
     /// The last commit it sees.

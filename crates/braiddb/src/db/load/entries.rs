@@ -50,7 +50,7 @@ impl Db {
             batch.push(EntryKind::Value, &[&catalog_key(b'r', b"")], &limit);
         }
         let engine = self.engine();
-        let _inside = engine.enter()?;
+        let _inside = engine.health.enter()?;
         engine.commit(batch.prepare()?, crate::db::engine::settings::Durability::Sync).map(|_| ())
     }
 

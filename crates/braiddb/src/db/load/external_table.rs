@@ -320,7 +320,7 @@ impl Tree {
         let mut tables = Vec::new();
         for path in paths {
             let path = path.as_ref().to_owned();
-            let meta = table_meta(&engine.table, &path, self.state().id)?;
+            let meta = table_meta(&engine.storage.table, &path, self.state().id)?;
             tables.push(Incoming { path, meta });
         }
         tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
@@ -332,14 +332,14 @@ impl Tree {
             )));
         }
         for table in tables {
-            let inside = engine.enter()?;
-            engine.check_writable()?;
-            let number = engine.new_file_number();
+            let inside = engine.health.enter()?;
+            engine.health.check_writable()?;
+            let number = engine.storage.new_file_number();
             let to = FileSet::run_path(&engine.dir, number);
             writer.adopt(to.clone());
             take_in(&*engine.settings.vfs, &table.path, &to)?;
             // The file may have changed since the first read.
-            let meta = table_meta(&engine.table, &to, self.state().id)?;
+            let meta = table_meta(&engine.storage.table, &to, self.state().id)?;
             if (RunMeta { number: 0, ..meta.clone() }) != (RunMeta { number: 0, ..table.meta }) {
                 return Err(Error::InvalidArgument(format!(
                     "the table {} was changed meanwhile",

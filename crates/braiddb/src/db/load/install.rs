@@ -21,10 +21,7 @@ use crate::{
     base::{EntryKind, Error, Result, SequenceNumber, limits, split_internal_key},
     commit::RawBatch,
     db::{
-        engine::{
-            catalog::TreeState,
-            root::{Engine, WriteState},
-        },
+        engine::{catalog::TreeState, parts::commits::WriteState, root::Engine},
         write::{pipeline::note_refused, wal_bypass::Marker},
     },
     read::ReadState,
@@ -56,10 +53,10 @@ impl<'a> Reserved<'a> {
         let mut reserved = Reserved { engine, ids: BTreeSet::new() };
         let until_ns = engine.now_ns().saturating_add(PATIENCE_NS);
         loop {
-            engine.check_writable()?;
-            let mut work = engine.work.lock();
+            engine.health.check_writable()?;
+            let mut work = engine.maintenance.work.lock();
             // Loaded under the lock: a job publishes its version before it releases its partition.
-            let state = engine.state.load_full();
+            let state = engine.cell.state.load_full();
             let wanted: BTreeSet<u64> =
                 state.version.partitions.iter().filter(|p| reaches(&p.layout, runs)).map(|p| p.id).collect();
             let mut is_complete = true;
@@ -72,14 +69,14 @@ impl<'a> Reserved<'a> {
             if is_complete || engine.now_ns() >= until_ns {
                 return Ok(reserved);
             }
-            engine.work_changed.wait_for(&mut work, Duration::from_millis(10));
+            engine.maintenance.work_changed.wait_for(&mut work, Duration::from_millis(10));
         }
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        let mut work = self.engine.work.lock();
+        let mut work = self.engine.maintenance.work.lock();
         work.busy.retain(|id| !self.ids.contains(id));
         drop(work);
         self.engine.signal_work();
@@ -106,11 +103,13 @@ impl Engine {
     /// sequence numbers get the load's; runs of a dump keep theirs. Files must be synced; the
     /// directory need not be. The caller prevents a close.
     pub fn install_load(&self, tree: &TreeState, runs: Vec<RunMeta>, user_bytes: u64) -> Result<SequenceNumber> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         self.check_outside_update()?;
-        self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
+        self.storage.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
         let reserved = Reserved::of(self, &runs)?;
-        let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(self.snapshots.visible()) };
+        let (Some(first), Some(last)) = (runs.first(), runs.last()) else {
+            return Ok(self.readers.snapshots.visible());
+        };
         let range = (first.smallest.clone(), last.largest.clone());
         // Before writers are blocked.
         self.sync_log()?;
@@ -119,12 +118,12 @@ impl Engine {
         let done = done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }));
         // Also after a failure: other threads may have seen the number in use.
         write.holds_back = false;
-        self.snapshots.publish(write.last_sequence);
-        self.watches.wake_if_waiting();
+        self.readers.snapshots.publish(write.last_sequence);
+        self.log.watches.wake_if_waiting();
         drop(write);
         drop(reserved);
         let sequence = match done {
-            Err(e) if self.failed.load(Ordering::Acquire) => Err(Error::CommitUnknown { reason: e.to_string() }),
+            Err(e) if self.health.has_failed() => Err(Error::CommitUnknown { reason: e.to_string() }),
             done => done,
         }?;
         self.counters.note_commits(1, user_bytes);
@@ -135,7 +134,7 @@ impl Engine {
     }
 
     fn sync_log(&self) -> Result<()> {
-        self.wal.as_ref().map_or(Ok(()), |wal| self.sync_to(wal.end_lsn()))
+        self.log.wal.as_ref().map_or(Ok(()), |wal| self.sync_to(wal.end_lsn()))
     }
 
     /// Locks writes once no memtable has keys of the range.
@@ -143,10 +142,10 @@ impl Engine {
         let mut flushes = 0;
         loop {
             let write = self.await_no_exclusive()?;
-            self.check_writable()?;
+            self.health.check_writable()?;
             // A drop marks the tree before it commits, so it is seen here or comes after the load.
             tree.check()?;
-            if !is_in_memory(&self.state.load_full(), &range.0, &range.1) {
+            if !is_in_memory(&self.cell.state.load_full(), &range.0, &range.1) {
                 return Ok(write);
             }
             self.wait_for_flush()?;
@@ -175,8 +174,8 @@ impl Engine {
         self.sync_log()?;
         let sequence = write.last_sequence + 1;
         write.last_sequence = sequence;
-        if self.window.is_open() {
-            self.window.note(sequence, &written(range)?);
+        if self.commits.window.is_open() {
+            self.commits.window.note(sequence, &written(range)?);
         }
         for run in &mut runs {
             if run.max_sequence == 0 {
@@ -184,10 +183,10 @@ impl Engine {
             }
             self.counters.run_bytes.fetch_add(run.file_bytes, Ordering::Relaxed);
         }
-        let mut disk = self.disk.lock();
+        let mut disk = self.storage.disk.lock();
         let mut changes = self.changes_for(disk.manifest.layout(), runs, reserved);
         changes.push(Change::LastSequence(sequence));
-        if let Some(wal) = &self.wal {
+        if let Some(wal) = &self.log.wal {
             let oldest_segment = disk.manifest.layout().oldest_segment;
             changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
         }
@@ -229,7 +228,7 @@ impl Engine {
             }
             changes.push(Change::DropPartition(id));
             for Place { start, end, runs, loose, view } in places {
-                let id = self.new_file_number();
+                let id = self.storage.new_file_number();
                 changes.push(Change::NewPartition { id, start, end });
                 changes.push(Change::SetRuns { partition: id, runs, loose, view: view.map(Box::new) });
             }

@@ -66,7 +66,7 @@ impl SpillPlace {
 /// Spill files are written and read once, so they bypass the page cache and need their own
 /// read-ahead.
 fn spill_table(engine: &Engine) -> TableContext {
-    let table = TableContext { disposal: Arc::default(), ..engine.table.clone() };
+    let table = TableContext { disposal: Arc::default(), ..engine.storage.table.clone() };
     if engine.settings.background_threads == 0 {
         return table;
     }
@@ -324,9 +324,9 @@ impl SpillWriter {
             self.finish_part()?;
         }
         if self.open.is_none() {
-            let _inside = self.engine.enter()?;
-            self.engine.check_writable()?;
-            let number = self.engine.new_file_number();
+            let _inside = self.engine.health.enter()?;
+            self.engine.health.check_writable()?;
+            let number = self.engine.storage.new_file_number();
             let path = FileSet::run_path(&self.engine.dir, number);
             let id = self.engine.settings.runtime.random_u64();
             self.open = Some((RunWriter::create(&self.table, &path, number, id, &self.options)?, path));

@@ -142,11 +142,11 @@ pub struct Loaded {
 
 impl LoadWriter {
     pub fn new(engine: &Arc<Engine>, tree: &Arc<TreeState>) -> Result<LoadWriter> {
-        engine.check_writable()?;
+        engine.health.check_writable()?;
         engine.check_outside_update()?;
         tree.check()?;
         let settings = &engine.settings;
-        let partitions = &engine.state.load_full().version.partitions;
+        let partitions = &engine.cell.state.load_full().version.partitions;
         let ends: Vec<Vec<u8>> = partitions.iter().filter_map(|p| p.layout.end.clone()).collect();
         let mut ends = ends.into_iter();
         let compression = tree.options.get().compression.unwrap_or(settings.compression);
@@ -188,22 +188,22 @@ impl LoadWriter {
         expires_us: Option<u64>,
     ) -> Result<()> {
         let engine = Arc::clone(&self.engine);
-        let _inside = engine.enter()?;
-        engine.check_writable()?;
+        let _inside = engine.health.enter()?;
+        engine.health.check_writable()?;
         self.add_at(key, sequence, value, expires_us)
     }
 
     /// A large value is already in a blob file.
     pub fn add_placed(&mut self, key: &[u8], sequence: SequenceNumber, kind: EntryKind, value: &[u8]) -> Result<()> {
         let engine = Arc::clone(&self.engine);
-        let _inside = engine.enter()?;
-        engine.check_writable()?;
+        let _inside = engine.health.enter()?;
+        engine.health.check_writable()?;
         self.user_bytes += (key.len() + value.len()) as u64;
         self.rows += 1;
         let run = self.run_for(key)?;
         run.add(EntryRef { key, sequence, kind, value })?;
         let understood = visit_references(kind, value, |blob| run.add_blob_use(blob.file, blob.stored_len));
-        understood.ok_or_else(|| engine.blobs.misunderstood())
+        understood.ok_or_else(|| engine.storage.blobs.misunderstood())
     }
 
     /// Keeps the blob files of a stream pending until the installation.
@@ -216,7 +216,7 @@ impl LoadWriter {
 
     pub fn end_run(&mut self) -> Result<()> {
         let engine = Arc::clone(&self.engine);
-        let _inside = engine.enter()?;
+        let _inside = engine.health.enter()?;
         self.finish_run()
     }
 
@@ -228,7 +228,7 @@ impl LoadWriter {
         self.created.append(&mut other.created);
         for file in std::mem::take(&mut other.blob_files) {
             if !self.blob_files.insert(file) {
-                self.engine.blobs.settle(&[file], None);
+                self.engine.storage.blobs.settle(&[file], None);
             }
         }
         self.blob_bytes_unsynced += other.blob_bytes_unsynced;
@@ -260,8 +260,8 @@ impl LoadWriter {
 
     pub fn write(&mut self, rows: &LoadRows) -> Result<()> {
         let engine = Arc::clone(&self.engine);
-        let _inside = engine.enter()?;
-        engine.check_writable()?;
+        let _inside = engine.health.enter()?;
+        engine.health.check_writable()?;
         engine.refuse_on_full_disk()?;
         self.tree.check()?;
         rows.iter().try_for_each(|(key, value, end)| self.add_at(key, 0, value, end.or(self.expires_us)))
@@ -293,9 +293,9 @@ impl LoadWriter {
     }
 
     fn write_blob(&mut self, key: &[u8], value: &[u8]) -> Result<BlobRef> {
-        let blob = self.engine.blobs.write_to(Lane::Bulk, key, value, self.blob_compression)?;
+        let blob = self.engine.storage.blobs.write_to(Lane::Bulk, key, value, self.blob_compression)?;
         if !self.blob_files.insert(blob.file) {
-            self.engine.blobs.settle(&[blob.file], None);
+            self.engine.storage.blobs.settle(&[blob.file], None);
         }
         self.blob_bytes_unsynced += blob.stored_len;
         if self.blob_bytes_unsynced >= BLOB_BYTES_UNSYNCED_MAX {
@@ -306,7 +306,7 @@ impl LoadWriter {
 
     fn sync_blobs(&mut self) -> Result<()> {
         self.blob_bytes_unsynced = 0;
-        self.engine.blobs.sync_bulk(&self.blob_files).inspect_err(|e| self.engine.poison(e))
+        self.engine.storage.blobs.sync_bulk(&self.blob_files).inspect_err(|e| self.engine.poison(e))
     }
 
     fn run_for(&mut self, key: &[u8]) -> Result<&mut SortedRunWriter> {
@@ -326,12 +326,12 @@ impl LoadWriter {
             self.finish_run()?;
         }
         if self.run.is_none() {
-            let number = self.engine.new_file_number();
+            let number = self.engine.storage.new_file_number();
             let path = FileSet::run_path(&self.engine.dir, number);
             self.created.push(path.clone());
             let id = self.engine.settings.runtime.random_u64();
             self.start_behind()?;
-            let table = self.behind.as_ref().map_or(&self.engine.table, |behind| &behind.table);
+            let table = self.behind.as_ref().map_or(&self.engine.storage.table, |behind| &behind.table);
             self.options.is_unbuffered = self.user_bytes >= CACHED_BYTES;
             self.run = Some(SortedRunWriter::create(table, &path, number, id, &self.options)?);
         }
@@ -345,9 +345,11 @@ impl LoadWriter {
         let engine = &self.engine;
         let thread = WriteBehind::start(&*engine.settings.runtime);
         let thread = Arc::new(thread.map_err(|e| Error::io("start a thread for", &engine.dir, e))?);
-        let vfs = Arc::new(BehindVfs::new(&engine.table.vfs, &thread));
-        self.behind =
-            Some(Behind { thread, table: TableContext { vfs, disposal: Arc::default(), ..engine.table.clone() } });
+        let vfs = Arc::new(BehindVfs::new(&engine.storage.table.vfs, &thread));
+        self.behind = Some(Behind {
+            thread,
+            table: TableContext { vfs, disposal: Arc::default(), ..engine.storage.table.clone() },
+        });
         Ok(())
     }
 
@@ -376,12 +378,12 @@ impl LoadWriter {
 
     pub fn install(mut self) -> Result<Loaded> {
         let engine = Arc::clone(&self.engine);
-        let _inside = engine.enter()?;
+        let _inside = engine.health.enter()?;
         self.finish_run()?;
         let file_bytes = self.finished.iter().map(|run| run.file_bytes).sum();
         let mut loaded = Loaded { records: self.rows, bytes: self.user_bytes, file_bytes, sequence: 0 };
         if self.finished.is_empty() {
-            loaded.sequence = engine.snapshots.visible();
+            loaded.sequence = engine.readers.snapshots.visible();
             return Ok(loaded);
         }
         self.sync_blobs()?;
@@ -396,8 +398,8 @@ impl LoadWriter {
         self.run = None;
         self.behind = None;
         // After a failed edit the files may be in use; after a close another process may own them.
-        let Ok(_inside) = self.engine.enter_past_closing() else { return };
-        if !self.engine.failed.load(std::sync::atomic::Ordering::Acquire) {
+        let Ok(_inside) = self.engine.health.enter_past_closing() else { return };
+        if !self.engine.health.has_failed() {
             self.engine.remove_files(&self.created);
         }
     }
@@ -413,9 +415,9 @@ impl Drop for LoadWriter {
         }
         // Installed runs count as references to these files.
         let files: Vec<FileNumber> = self.blob_files.iter().copied().collect();
-        self.engine.blobs.settle(&files, None);
+        self.engine.storage.blobs.settle(&files, None);
         if !self.is_in_force {
-            self.engine.blobs.leave_bulk_file(&self.blob_files);
+            self.engine.storage.blobs.leave_bulk_file(&self.blob_files);
             self.engine.reclaim_blobs();
         }
     }

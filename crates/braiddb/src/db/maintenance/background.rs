@@ -14,7 +14,8 @@ use crate::{
     },
     db::{
         engine::{
-            root::{Engine, WorkState},
+            parts::maintenance::WorkState,
+            root::Engine,
             thread_pool::{JobResult, Role, Worker},
         },
         files::{names::damaged_view, reserve::Stage},
@@ -97,25 +98,25 @@ pub(super) enum Job {
 impl Engine {
     /// Refuses all calls from now on, has those that change files end, and waits until they have.
     pub fn refuse_calls(&self) {
-        self.closing.store(true, Ordering::Release);
+        self.health.closing.store(true, Ordering::Release);
         // Gets that would not look whether it is open find no state, and are refused on the other way.
-        self.fast_state.retire();
+        self.cell.fast_state.retire();
         self.signal_work();
         self.wake_leaders();
-        self.watches.wake();
-        drop(self.gate.write());
+        self.log.watches.wake();
+        drop(self.health.gate.write());
     }
 
     /// Merges each partition into as few runs as can be.
     pub fn compact_all(&self) -> Result<()> {
         let _hurry = self.hurry();
-        let deep = self.reserve.begin_compaction();
-        let ids: Vec<u64> = self.state.load().version.partitions.iter().map(|p| p.id).collect();
+        let deep = self.storage.reserve.begin_compaction();
+        let ids: Vec<u64> = self.cell.state.load().version.partitions.iter().map(|p| p.id).collect();
         self.compact_each(ids)?;
         // Others may write all the while: then there is always something left to do.
-        self.settle_after_compaction(SETTLE_JOBS_MIN + 4 * self.state.load().version.partitions.len())?;
+        self.settle_after_compaction(SETTLE_JOBS_MIN + 4 * self.cell.state.load().version.partitions.len())?;
         // The space is back when this returns, but for what readers hold.
-        self.table.disposal.work_through();
+        self.storage.table.disposal.work_through();
         drop(deep);
         self.keep_reserve_after(true);
         Ok(())
@@ -124,18 +125,18 @@ impl Engine {
     /// Carries out a plan for all of a partition, when no other job works on it.
     pub(in crate::db) fn compact_by(&self, id: u64, plan: impl Fn(&Partition) -> Plan) -> Result<()> {
         while !self.try_compact(id, &plan)? {
-            let mut work = self.work.lock();
-            self.work_changed.wait_for(&mut work, Duration::from_millis(10));
+            let mut work = self.maintenance.work.lock();
+            self.maintenance.work_changed.wait_for(&mut work, Duration::from_millis(10));
         }
         Ok(())
     }
 
     /// The same; false while another job works on the partition.
     fn try_compact(&self, id: u64, plan: impl Fn(&Partition) -> Plan) -> Result<bool> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         let partition = {
-            let mut work = self.work.lock();
-            let state = self.state.load();
+            let mut work = self.maintenance.work.lock();
+            let state = self.cell.state.load();
             let Some(partition) = state.version.partitions.iter().find(|p| p.id == id) else { return Ok(true) };
             if !work.busy.insert(id) {
                 return Ok(false);
@@ -144,11 +145,11 @@ impl Engine {
         };
         let plan = plan(&partition);
         // Runs that can be let go of unread go first, and the others are merged by the next try.
-        let is_step = !droppable_runs(&partition, self.snapshots.strata()[0], self.expired_by_us()).is_empty();
+        let is_step = !droppable_runs(&partition, self.readers.snapshots.strata()[0], self.expired_by_us()).is_empty();
         let is_empty = partition.all_runs().next().is_none();
         let indexed = self.partitions_with_hash_indexes();
         let done = if is_empty { Ok(()) } else { self.run_partition(&partition, &plan, Some(Stage::Merge)) };
-        self.work.lock().busy.remove(&id);
+        self.maintenance.work.lock().busy.remove(&id);
         self.signal_work();
         done?;
         self.look_again_at_rest(id);
@@ -186,21 +187,21 @@ impl Engine {
         while jobs < jobs_max {
             jobs += 1;
             let Some(job) = self.next_job(Role::All, true) else {
-                let work = self.work.lock();
+                let work = self.maintenance.work.lock();
                 if !work.flushing && work.busy.is_empty() {
                     break;
                 }
                 jobs -= 1;
                 let mut work = work;
-                self.work_changed.wait_for(&mut work, Duration::from_millis(10));
+                self.maintenance.work_changed.wait_for(&mut work, Duration::from_millis(10));
                 continue;
             };
             if !self.run_job(job) {
-                self.check_writable()?;
+                self.health.check_writable()?;
                 return Err(self.disk_full());
             }
         }
-        self.check_writable()
+        self.health.check_writable()
     }
 
     pub(super) fn next_job(&self, role: Role, settle: bool) -> Option<Job> {
@@ -209,21 +210,21 @@ impl Engine {
         }
         if role != Role::Flusher {
             // Each partition keeps what is read for this, so that nothing is read under the lock.
-            let state = self.state.load_full();
+            let state = self.cell.state.load_full();
             Shares::of(&state.version);
             for partition in &state.version.partitions {
                 let _ = partition.counts();
             }
         }
-        if role != Role::Flusher && self.work.lock().idle {
+        if role != Role::Flusher && self.maintenance.work.lock().idle {
             self.find_older_blobs();
         }
-        let mut work = self.work.lock();
-        if self.closing.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire) || self.settings.read_only {
+        let mut work = self.maintenance.work.lock();
+        if self.health.closing.load(Ordering::Acquire) || self.health.has_failed() || self.settings.read_only {
             return None;
         }
         let now_ns = self.now_ns();
-        let state = self.state.load_full();
+        let state = self.cell.state.load_full();
         let may_flush = settle || work.flush_not_before_ns <= now_ns;
         if role != Role::Merger && may_flush && !state.frozen.is_empty() && !work.flushing {
             work.flushing = true;
@@ -348,7 +349,7 @@ impl Engine {
         let moves_blobs =
             |meta: &crate::table::RunMeta| meta.blob_uses.iter().any(|u| work.sparse_blobs.contains(&u.file));
         let held = work.held.get(&partition.id).filter(|(_, snapshots)| {
-            let now = self.snapshots.strata();
+            let now = self.readers.snapshots.strata();
             snapshots.iter().rev().skip(1).all(|s| now.binary_search(s).is_ok())
         });
         PartitionShape {
@@ -388,7 +389,7 @@ impl Engine {
             Job::Flush => self.run_flush(),
             Job::Partition(partition, plan) => self.run_partition_or_prefix(partition, plan),
         };
-        let mut work = self.work.lock();
+        let mut work = self.maintenance.work.lock();
         match &job {
             Job::Flush => {
                 work.flushing = false;
@@ -413,14 +414,14 @@ impl Engine {
         drop(work);
         if result.is_err() {
             // The partition may have been given up.
-            let _change = self.change.lock();
-            self.measure_pressure(&self.state.load());
+            let _change = self.cell.change.lock();
+            self.measure_pressure(&self.cell.state.load());
         }
         if let (Ok(()), Job::Partition(partition, plan @ (Plan::Fold | Plan::Major { .. }))) = (&result, &job) {
             self.learn_superseding(partition, plan);
         }
         self.signal_work();
-        if done && (self.reserve.is_used() || matches!(job, Job::Flush)) {
+        if done && (self.storage.reserve.is_used() || matches!(job, Job::Flush)) {
             self.keep_reserve_after(true);
         }
         if done {
@@ -477,7 +478,7 @@ impl Engine {
     /// Gives back what is kept for the next memtables if none was needed for long.
     pub(super) fn give_memory_back_if_due(&self) {
         let (idle, quiet_since_ns) = {
-            let work = self.work.lock();
+            let work = self.maintenance.work.lock();
             (work.idle, work.quiet_since_ns)
         };
         let long_ago_ns = self.now_ns().saturating_sub(MEMORY_KEPT_NS);
@@ -491,7 +492,7 @@ impl Engine {
         // What waits for its flush waits for space: that is no rest.
         let counters = &self.counters;
         let seen = counters.commits.load(Ordering::Relaxed) + counters.flushes.load(Ordering::Relaxed);
-        if !self.state.load().frozen.is_empty() {
+        if !self.cell.state.load().frozen.is_empty() {
             work.idle = false;
             return false;
         }
@@ -500,7 +501,7 @@ impl Engine {
             work.seen = seen;
             work.quiet_since_ns = now;
             work.idle = false;
-            self.set_pace(self.pressure.share_of_merges(self.settings.loose_runs));
+            self.set_pace(self.maintenance.pressure.share_of_merges(self.settings.loose_runs));
         } else if !work.idle && now.saturating_sub(work.quiet_since_ns) >= IDLE_NS {
             work.idle = true;
             self.set_pace(WHOLE);
@@ -512,8 +513,8 @@ impl Engine {
     /// What is worth doing once when nothing is committed any more: spare segments are given back, and the log says that it is whole, so that
     /// damage to its last record can be told from a torn end.
     fn settle(&self) {
-        let Some(wal) = &self.wal else { return };
-        if self.check_writable().is_err() {
+        let Some(wal) = &self.log.wal else { return };
+        if self.health.check_writable().is_err() {
             return;
         }
         wal.trim_spares();
@@ -533,7 +534,7 @@ impl Engine {
 
     /// Notes where a clock was set; later if the disk is full.
     pub(super) fn keep_time(&self) {
-        if self.check_writable().is_ok()
+        if self.health.check_writable().is_ok()
             && let Err(error) = self.note_time()
         {
             tracing::debug!(%error, "that a clock was set could not be noted");
@@ -543,13 +544,13 @@ impl Engine {
     /// Has a memtable flushed that has held a value for long that has expired: else, where little is committed, that would stay for
     /// ever. Whether there was one.
     fn freeze_what_has_expired(&self) -> bool {
-        let earliest = self.state.load().active.earliest_expiry();
-        if earliest == u64::MAX || self.check_writable().is_err() {
+        let earliest = self.cell.state.load().active.earliest_expiry();
+        if earliest == u64::MAX || self.health.check_writable().is_err() {
             return false;
         }
         let is_due = self.expired_by_us().saturating_sub(EXPIRED_HUNDREDTH_FOR_US_MAX) >= earliest;
-        let Some(_write) = self.write.try_lock().filter(|_| is_due) else { return false };
-        if !self.state.load().frozen.is_empty() {
+        let Some(_write) = self.commits.write.try_lock().filter(|_| is_due) else { return false };
+        if !self.cell.state.load().frozen.is_empty() {
             return false;
         }
         self.freeze();
@@ -616,9 +617,9 @@ impl Engine {
     /// Does a job if there is one.
     fn work_once(&self, role: Role, found: &dyn Fn()) -> JobResult {
         if role == Role::Cleaner {
-            return if self.table.disposal.work() { JobResult::Again } else { JobResult::Done };
+            return if self.storage.table.disposal.work() { JobResult::Again } else { JobResult::Done };
         }
-        if self.closing.load(Ordering::Acquire) {
+        if self.health.closing.load(Ordering::Acquire) {
             return JobResult::Over;
         }
         if role == Role::Merger {
@@ -636,7 +637,7 @@ impl Engine {
         if role == Role::Flusher && (self.freeze_if_asked() || self.freeze_what_has_expired()) {
             return JobResult::Again;
         }
-        if role == Role::Flusher && self.look_for_idleness(&mut self.work.lock()) {
+        if role == Role::Flusher && self.look_for_idleness(&mut self.maintenance.work.lock()) {
             self.settle();
             self.signal_work();
             return JobResult::Again;
@@ -645,11 +646,11 @@ impl Engine {
             self.look_after_log();
         }
         let (retry_at_ns, idle) = {
-            let work = self.work.lock();
+            let work = self.maintenance.work.lock();
             (if role == Role::Merger { work.merge_not_before_ns } else { work.flush_not_before_ns }, work.idle)
         };
         let until_retry = retry_at_ns.saturating_sub(self.now_ns());
-        let is_soon = !idle || self.is_to_freeze.load(Ordering::Relaxed);
+        let is_soon = !idle || self.cell.is_to_freeze.load(Ordering::Relaxed);
         let look = match role {
             Role::Flusher if is_soon => IDLE_LOOK_NS,
             // Whatever there is to be merged comes with a call, but for what has expired.

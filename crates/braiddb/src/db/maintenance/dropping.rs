@@ -38,8 +38,8 @@ impl Engine {
         let mut by_name = self.catalog.by_name.write();
         trees.keys().for_each(|name| _ = by_name.remove(*name));
         drop(by_name);
-        let sequence = dropped.as_ref().map_or_else(|_| self.snapshots.visible(), |sequence| *sequence);
-        let floor = self.wal.as_ref().map_or(0, Wal::floor);
+        let sequence = dropped.as_ref().map_or_else(|_| self.readers.snapshots.visible(), |sequence| *sequence);
+        let floor = self.log.wal.as_ref().map_or(0, Wal::floor);
         let mut recent_writes = self.catalog.dropped.write();
         recent_writes.retain(|_, tree| tree.sequence > floor);
         recent_writes.extend(

@@ -24,12 +24,12 @@ impl Engine {
 
     /// Freezes the active memtable; gives the last commit before that.
     pub(super) fn freeze_now(&self) -> Result<SequenceNumber> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         self.look_at_readers();
-        let _write = self.write.lock();
+        let _write = self.commits.write.lock();
         self.wait_for_flush()?;
         self.freeze();
-        Ok(self.snapshots.visible())
+        Ok(self.readers.snapshots.visible())
     }
 
     /// Flushes all frozen memtables with commits up to `last` alone, or waits until the workers have; and where there are none, does
@@ -46,17 +46,17 @@ impl Engine {
     /// write.
     pub fn flush_frozen(&self, last: SequenceNumber) -> Result<()> {
         // The oldest comes last.
-        while self.state.load().frozen.last().is_some_and(|memtable| memtable.max_sequence() <= last) {
-            self.check_writable()?;
-            let mut work = self.work.lock();
+        while self.cell.state.load().frozen.last().is_some_and(|memtable| memtable.max_sequence() <= last) {
+            self.health.check_writable()?;
+            let mut work = self.maintenance.work.lock();
             if work.flushing {
-                self.work_changed.wait_for(&mut work, Duration::from_millis(10));
+                self.maintenance.work_changed.wait_for(&mut work, Duration::from_millis(10));
                 continue;
             }
             work.flushing = true;
             drop(work);
             if !self.run_job(Job::Flush) {
-                self.check_writable()?;
+                self.health.check_writable()?;
                 return Err(self.disk_full());
             }
         }

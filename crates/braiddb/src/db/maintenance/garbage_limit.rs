@@ -6,7 +6,7 @@
 use super::background::Shares;
 use crate::{
     compaction::{DeadEstimate, PartitionShape, Plan, estimate_dead},
-    db::engine::root::{Engine, WorkState},
+    db::engine::{parts::maintenance::WorkState, root::Engine},
     read::ReadState,
     version::Partition,
 };
@@ -42,7 +42,8 @@ impl Engine {
 
     /// Whether a partition is not merged for the limit: since it cannot be, or has been and is as it was then.
     fn is_left_alone(&self, partition: &Partition, work: &WorkState) -> bool {
-        let is_as_merged = || self.garbage_limit.merged.lock().get(&partition.id) == Some(&entries_of(partition));
+        let is_as_merged =
+            || self.maintenance.garbage_limit.merged.lock().get(&partition.id) == Some(&entries_of(partition));
         work.failed.contains_key(&partition.id) || is_as_merged()
     }
 
@@ -66,7 +67,7 @@ impl Engine {
         let metas: BTreeMap<_, _> =
             runs.map(|handle| (handle.run().meta().number, handle.run().meta().entries)).collect();
         let let_go = metas.iter().map(|(&run, entries)| entries * (1000 - shares.total(run).min(1000)) / 1000).sum();
-        estimate_dead(shapes.iter(), (percent_max, self.garbage_limit.per_mille(), let_go))
+        estimate_dead(shapes.iter(), (percent_max, self.maintenance.garbage_limit.per_mille(), let_go))
     }
 
     /// Learns from what became of a partition whose new entries went into its view, or were merged with all others.
@@ -74,11 +75,11 @@ impl Engine {
         if self.settings.dead_percent.is_none() {
             return;
         }
-        let state = self.state.load();
+        let state = self.cell.state.load();
         let partitions = &state.version.partitions;
         let Some(after) = partitions.iter().find(|partition| partition.id == before.id) else { return };
         if matches!(plan, Plan::Major { .. }) {
-            let mut merged = self.garbage_limit.merged.lock();
+            let mut merged = self.maintenance.garbage_limit.merged.lock();
             merged.retain(|id, _| partitions.iter().any(|partition| partition.id == *id));
             merged.insert(after.id, entries_of(after));
         }
@@ -90,7 +91,7 @@ impl Engine {
         };
         let all = entries_of(before);
         let (live, live_after) = (entries.saturating_sub(dead), entries_after.saturating_sub(dead_after));
-        self.garbage_limit.learn(all.saturating_sub(entries), live, live_after);
+        self.maintenance.garbage_limit.learn(all.saturating_sub(entries), live, live_after);
     }
 }
 

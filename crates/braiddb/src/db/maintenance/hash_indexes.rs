@@ -33,11 +33,11 @@ const ENTRIES_AT_REST_MIN: u64 = 2048;
 impl Engine {
     /// Makes hash indexes for the views that want one.
     pub fn index_what_is_searched(&self) {
-        if !self.table.trigger.take() {
+        if !self.storage.table.trigger.take() {
             return;
         }
-        let _indexing = self.indexing.lock();
-        let state = self.state.load_full();
+        let _indexing = self.maintenance.indexing.lock();
+        let state = self.cell.state.load_full();
         let views = state.version.partitions.iter().flat_map(|partition| partition.open_views());
         let mut lent = 0;
         for (view, runs) in views.filter(|(view, _)| view.wants_hash_index()) {
@@ -50,7 +50,7 @@ impl Engine {
 
     /// The partitions of which gets have used hash indexes, if the views there are now go: see [`Engine::index_what_came`].
     pub fn partitions_with_hash_indexes(&self) -> Vec<u64> {
-        let state = self.state.load();
+        let state = self.cell.state.load();
         let is_used = |partition: &&Arc<Partition>| partition.open_views().any(|(view, _)| view.has_used_hash_index());
         state.version.partitions.iter().filter(is_used).map(|partition| partition.id).collect()
     }
@@ -62,9 +62,10 @@ impl Engine {
         if partitions.is_empty() {
             return;
         }
-        let indexing = if after_flush { self.indexing.try_lock() } else { Some(self.indexing.lock()) };
+        let indexing =
+            if after_flush { self.maintenance.indexing.try_lock() } else { Some(self.maintenance.indexing.lock()) };
         let Some(_indexing) = indexing else { return };
-        let (state, mut lent) = (self.state.load_full(), 0);
+        let (state, mut lent) = (self.cell.state.load_full(), 0);
         let mut entries_left = if after_flush { ENTRIES_AFTER_FLUSH_MAX } else { u64::MAX };
         for partition in state.version.partitions.iter().filter(|partition| partitions.contains(&partition.id)) {
             for handle in &partition.apart {
@@ -97,8 +98,8 @@ impl Engine {
             return false;
         }
         // Whoever else makes some goes on with it.
-        let Some(mut looks) = self.indexing.try_lock() else { return false };
-        let (state, now_ns) = (self.state.load_full(), self.now_ns());
+        let Some(mut looks) = self.maintenance.indexing.try_lock() else { return false };
+        let (state, now_ns) = (self.cell.state.load_full(), self.now_ns());
         forget_others(&mut looks, &state.version.partitions);
         for partition in &state.version.partitions {
             // A reader who comes by what is damaged tells of it.
@@ -132,25 +133,25 @@ impl Engine {
 
     /// Whether nothing was committed lately, and nothing is flushed or merged.
     fn is_at_rest(&self) -> bool {
-        let work = self.work.lock();
-        work.idle && !work.flushing && work.busy.is_empty() && !self.closing.load(Ordering::Acquire)
+        let work = self.maintenance.work.lock();
+        work.idle && !work.flushing && work.busy.is_empty() && !self.health.closing.load(Ordering::Acquire)
     }
 
     /// After a merge that a user asked for: what was made for the view before it is gone with that.
     pub fn look_again_at_rest(&self, partition: u64) {
-        self.indexing.lock().remove(&partition);
+        self.maintenance.indexing.lock().remove(&partition);
     }
 
     /// Takes back what was lent, which counts as what open files have from now on.
     fn take_back(&self, lent: usize) {
         if lent > 0 {
-            self.share_memory(&self.disk.lock().files);
+            self.share_memory(&self.storage.disk.lock().files);
             self.reserve(0, lent);
         }
     }
 
     fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
+        self.health.closing.load(Ordering::Acquire)
     }
 
     fn is_room_for_hash_index(&self, bytes: usize, share: usize) -> bool {
@@ -184,7 +185,7 @@ impl Engine {
 
     /// What the hash indexes take of all databases that share the memory.
     fn hash_index_bytes_of_all(&self) -> u64 {
-        self.tenant.common.databases().iter().map(|engine| hash_index_bytes(&engine.state.load().version)).sum()
+        self.tenant.common.databases().iter().map(|engine| hash_index_bytes(&engine.cell.state.load().version)).sum()
     }
 }
 

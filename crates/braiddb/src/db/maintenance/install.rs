@@ -5,7 +5,7 @@ use crate::{
     codec::Compression,
     compaction::{self, FlushOutput, JobContext, MergeOutput, MergePart, Plan, Target},
     db::{
-        engine::root::{DiskState, Engine, Memtables},
+        engine::{parts::state_cell::Memtables, parts::storage::DiskState, root::Engine},
         files::reserve::Stage,
     },
     memtable::Memtable,
@@ -75,7 +75,7 @@ struct Moved {
 impl Engine {
     /// Writes an edit that changes no files.
     pub(in crate::db) fn put_into_force(&self, changes: Vec<Change>) -> Result<()> {
-        self.install(&mut self.disk.lock(), changes, None)
+        self.install(&mut self.storage.disk.lock(), changes, None)
     }
 
     /// What an edit says of the time.
@@ -85,16 +85,16 @@ impl Engine {
 
     /// Has the manifest say how far time is ahead of the wall clock, if that has changed: a clock was set.
     pub fn note_time(&self) -> Result<()> {
-        let noted_us = self.noted_ahead_us.load(Ordering::Relaxed);
+        let noted_us = self.clock.noted_ahead_us.load(Ordering::Relaxed);
         if self.ahead_us().abs_diff(noted_us) < TIME_AHEAD_US_MIN {
             return Ok(());
         }
-        self.install(&mut self.disk.lock(), Vec::new(), None)
+        self.install(&mut self.storage.disk.lock(), Vec::new(), None)
     }
 
     /// The time by which no reader sees what had expired then.
     pub fn expired_by_us(&self) -> u64 {
-        self.snapshots.expired_by(self.now().us)
+        self.readers.snapshots.expired_by(self.now().us)
     }
 
     /// How runs are written, where nothing else is asked for.
@@ -121,7 +121,7 @@ impl Engine {
     ) -> Result<()> {
         let created = Mutex::default();
         // Before the work: readers who come later see nothing of what it leaves out.
-        let (strata, expired_by_us) = (self.snapshots.strata(), self.expired_by_us());
+        let (strata, expired_by_us) = (self.readers.snapshots.strata(), self.expired_by_us());
         let compressions = self.catalog.compressions.read().clone();
         let compression_of = move |tree: TreeId| -> Compression {
             compressions.get(&tree).copied().unwrap_or(self.settings.compression)
@@ -135,7 +135,7 @@ impl Engine {
             run_options: self.run_options(),
             compression_of: &compression_of,
             functions: &self.functions,
-            new_file_number: &|| self.new_file_number(),
+            new_file_number: &|| self.storage.new_file_number(),
             new_file_id: &|| self.settings.runtime.random_u64(),
             strata,
             expired_by_us,
@@ -143,18 +143,18 @@ impl Engine {
             relocate: relocate.map(|_| &relocate_blob as compaction::Relocate<'_>),
             run_bytes_max: self.settings.partition_bytes().saturating_mul(2),
             created: &created,
-            cancelled: &|| self.closing.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire),
+            cancelled: &|| self.health.closing.load(Ordering::Acquire) || self.health.has_failed(),
         })
         .and_then(|made| {
             // What runs refer to must be on disk before they are; the log behind them need not.
             if let Some(relocation) = relocate {
-                self.blobs.sync_bulk(&relocation.moved.lock().files)?;
+                self.storage.blobs.sync_bulk(&relocation.moved.lock().files)?;
             }
-            self.blobs.sync()?;
-            self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
+            self.storage.blobs.sync()?;
+            self.storage.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
             install(made)
         });
-        if done.is_err() && !self.failed.load(Ordering::Acquire) {
+        if done.is_err() && !self.health.has_failed() {
             self.remove_files(&created.into_inner());
         }
         done
@@ -170,7 +170,7 @@ impl Engine {
     /// Removes files that were made and are not in force.
     pub(in crate::db) fn remove_files(&self, paths: &[PathBuf]) {
         for path in paths {
-            match self.table.vfs.remove(path) {
+            match self.storage.table.vfs.remove(path) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                     tracing::warn!(path = %path.display(), error = %e, "a file of a failed job could not be removed");
                 }
@@ -192,32 +192,32 @@ impl Engine {
         if let Some(known) = moved.of_key.get(blob) {
             return Ok(Some(*known));
         }
-        let value = match self.blobs.read_anew(blob) {
+        let value = match self.storage.blobs.read_anew(blob) {
             // One such value is no reason never to merge the partition again: its reference stays as it is.
             Err(e) if e.is_corruption() || matches!(e, Error::Unsupported { .. }) => {
                 tracing::error!(error = %e, "a value that cannot be read stays in its blob file");
-                self.work.lock().unmovable_blobs.insert(blob.file);
+                self.maintenance.work.lock().unmovable_blobs.insert(blob.file);
                 return Ok(None);
             }
             read => read?,
         };
-        self.limited.iter().for_each(|limited| limited.wait(value.len() as u64));
-        let new = self.blobs.write_to(Lane::Bulk, key, &value, blob.compression)?;
+        self.storage.limited.iter().for_each(|limited| limited.wait(value.len() as u64));
+        let new = self.storage.blobs.write_to(Lane::Bulk, key, &value, blob.compression)?;
         if !moved.files.insert(new.file) {
-            self.blobs.settle(&[new.file], None);
+            self.storage.blobs.settle(&[new.file], None);
         }
         moved.of_key.insert(*blob, new);
         moved.bytes_unsynced += new.stored_len;
         if moved.bytes_unsynced >= MOVED_BYTES_UNSYNCED_MAX {
             moved.bytes_unsynced = 0;
-            self.blobs.sync_bulk(&moved.files)?;
+            self.storage.blobs.sync_bulk(&moved.files)?;
         }
         Ok(Some(new))
     }
 
     /// Flushes the oldest frozen memtable; false if there is none. One flush at a time: the caller sees to it.
     pub fn flush_oldest(&self) -> Result<bool> {
-        let state = self.state.load_full();
+        let state = self.cell.state.load_full();
         let Some(memtable) = state.frozen.last().cloned() else { return Ok(false) };
         let start = self.now_ns();
         self.with_context(
@@ -226,7 +226,7 @@ impl Engine {
             |context| compaction::flush(context, &memtable, &state.version, self.own_run_bytes_min()),
             |outputs| self.install_flush(&memtable, &state.version, outputs),
         )?;
-        self.pressure.note_flush(memtable.raw_bytes() as u64, self.now_ns() - start);
+        self.maintenance.pressure.note_flush(memtable.raw_bytes() as u64, self.now_ns() - start);
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         Ok(true)
     }
@@ -235,7 +235,7 @@ impl Engine {
         self.sync_what_is_retained()?;
         self.sync_for_archive()?;
         self.archive_finished_or_warn();
-        let mut disk = self.disk.lock();
+        let mut disk = self.storage.disk.lock();
         let flushed = memtable.max_sequence();
         let is_to_be_archived = self.what_is_to_be_archived();
         let mut changes = Vec::new();
@@ -247,14 +247,14 @@ impl Engine {
             }
         }
         changes.push(Change::Flushed(flushed));
-        let oldest_segment = self.wal.as_ref().map_or(0, |wal| wal.oldest_needed_by(flushed, &is_to_be_archived));
-        if let Some(wal) = &self.wal {
+        let oldest_segment = self.log.wal.as_ref().map_or(0, |wal| wal.oldest_needed_by(flushed, &is_to_be_archived));
+        if let Some(wal) = &self.log.wal {
             changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
         }
         self.install(&mut disk, changes, Some(memtable))?;
         let beside = self.held_beside_log(&disk);
         drop(disk);
-        if let Some(wal) = &self.wal {
+        if let Some(wal) = &self.log.wal {
             self.release_segments(wal, oldest_segment, &beside);
         }
         Ok(())
@@ -264,7 +264,7 @@ impl Engine {
     pub fn release_log(&self, wal: &Wal) -> Result<()> {
         self.sync_what_is_retained()?;
         self.archive_finished_or_warn();
-        let mut disk = self.disk.lock();
+        let mut disk = self.storage.disk.lock();
         let layout = disk.manifest.layout();
         let (flushed, is_to_be_archived) = (layout.flushed, self.what_is_to_be_archived());
         let oldest_segment = wal.oldest_needed_by(flushed, &is_to_be_archived);
@@ -296,11 +296,11 @@ impl Engine {
     fn try_install(&self, disk: &mut DiskState, mut changes: Vec<Change>, memtables: Memtables<'_>) -> Result<()> {
         self.check_not_failed()?;
         // After the close, another opener may have the files.
-        self.check_open()?;
-        changes.push(Change::NextFile(self.next_file.load(Ordering::Relaxed)));
+        self.health.check_open()?;
+        changes.push(Change::NextFile(self.storage.next_file.load(Ordering::Relaxed)));
         let time = self.time_change();
         if let Change::Time { ahead_us, .. } = &time {
-            self.noted_ahead_us.store(*ahead_us, Ordering::Relaxed);
+            self.clock.noted_ahead_us.store(*ahead_us, Ordering::Relaxed);
         }
         changes.push(time);
         let edit = Edit::new(changes);
@@ -315,21 +315,21 @@ impl Engine {
             }
         })?;
         self.counters.manifest_bytes.store(disk.manifest.bytes_written(), Ordering::Relaxed);
-        self.next_file.fetch_max(disk.manifest.layout().next_file, Ordering::Relaxed);
-        let before = Arc::clone(&self.state.load().version);
+        self.storage.next_file.fetch_max(disk.manifest.layout().next_file, Ordering::Relaxed);
+        let before = Arc::clone(&self.cell.state.load().version);
         let version = disk.files.version(disk.manifest.layout(), Some(&before)).inspect_err(|e| self.poison(e))?;
         drop(before);
         self.publish_version(version, memtables, &disk.files);
-        self.flushed.store(disk.manifest.layout().flushed, Ordering::Release);
-        self.watches.wake_if_waiting_anywhere();
+        self.storage.flushed.store(disk.manifest.layout().flushed, Ordering::Release);
+        self.log.watches.wake_if_waiting_anywhere();
         disk.files.release_unused(disk.manifest.layout());
         self.release_blobs(disk.manifest.layout());
         Ok(())
     }
 
     fn check_not_failed(&self) -> Result<()> {
-        if self.failed.load(Ordering::Acquire) {
-            let failure = self.failure.lock().clone();
+        if self.health.has_failed() {
+            let failure = self.health.failure();
             return Err(failure.map_or(Error::Closed, |reason| Error::ReadOnly { reason }));
         }
         Ok(())
@@ -338,24 +338,24 @@ impl Engine {
     /// Lets go of blob files that nothing refers to, as every edit does.
     pub fn reclaim_blobs(&self) {
         // Who drops a stream may be inside already.
-        let Ok(_inside) = self.enter_past_closing() else { return };
-        if self.check_writable().is_ok() {
-            self.release_blobs(self.disk.lock().manifest.layout());
+        let Ok(_inside) = self.health.enter_past_closing() else { return };
+        if self.health.check_writable().is_ok() {
+            self.release_blobs(self.storage.disk.lock().manifest.layout());
         }
     }
 
     /// Unused blob files go once the readers of all states up to now have gone.
     fn release_blobs(&self, layout: &Layout) {
-        let released = self.blobs.release_unused(layout);
-        let sparse = self.blobs.sparse_files(layout, &*self.table.vfs);
-        let mut work = self.work.lock();
+        let released = self.storage.blobs.release_unused(layout);
+        let sparse = self.storage.blobs.sparse_files(layout, &*self.storage.table.vfs);
+        let mut work = self.maintenance.work.lock();
         work.sparse_blobs = sparse.into_iter().filter(|file| !work.unmovable_blobs.contains(file)).collect();
         drop(work);
         if released.is_empty() {
             return;
         }
-        let _change = self.change.lock();
-        let old = self.state.load_full();
+        let _change = self.cell.change.lock();
+        let old = self.cell.state.load_full();
         self.publish(ReadState {
             active: Arc::clone(&old.active),
             frozen: old.frozen.clone(),
@@ -366,7 +366,7 @@ impl Engine {
 
     /// Carries out a plan for a partition, which no other job works on.
     pub fn run_plan(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
-        let oldest = self.snapshots.strata()[0];
+        let oldest = self.readers.snapshots.strata()[0];
         let dropped = compaction::droppable_runs(partition, oldest, self.expired_by_us());
         if !dropped.is_empty() {
             return self.drop_runs(partition, &dropped);
@@ -378,13 +378,13 @@ impl Engine {
         };
         let done = self.run_merge(partition, plan, &relocation);
         let files: Vec<FileNumber> = relocation.moved.lock().files.iter().copied().collect();
-        self.blobs.settle(&files, None);
+        self.storage.blobs.settle(&files, None);
         done
     }
 
     /// The blob files to be given up.
     fn relocation(&self) -> Relocation {
-        let work = self.work.lock();
+        let work = self.maintenance.work.lock();
         let mut condemned = work.sparse_blobs.clone();
         let older = work.older_blobs.iter().flatten().filter(|file| !work.unmovable_blobs.contains(file));
         condemned.extend(older);
@@ -393,7 +393,7 @@ impl Engine {
 
     fn run_merge(&self, partition: &Arc<Partition>, plan: &Plan, relocation: &Relocation) -> Result<()> {
         let relocate = (!relocation.condemned.is_empty()).then_some(relocation);
-        let snapshots = self.snapshots.strata();
+        let snapshots = self.readers.snapshots.strata();
         let work = |context: &JobContext<'_>| match plan {
             Plan::Rebuild => compaction::rebuild(context, partition),
             Plan::Fold => compaction::fold(context, partition),
@@ -402,14 +402,14 @@ impl Engine {
             Plan::Major { inputs } => compaction::merge(context, partition, inputs, Target::View),
             Plan::Split | Plan::Prefix => {
                 let all: Vec<FileNumber> = partition.all_runs().map(|h| h.run().meta().number).collect();
-                let version = Arc::clone(&self.state.load().version);
+                let version = Arc::clone(&self.cell.state.load().version);
                 let parts = parts_of_split(version.partitions.len());
                 let bytes = part_bytes(partition, self.settings.partition_bytes(), parts);
                 if *plan == Plan::Split {
                     return compaction::merge(context, partition, &all, Target::Parts(bytes));
                 }
                 // The disk has a reserve's space at most.
-                let bytes = match self.reserve.bytes() {
+                let bytes = match self.storage.reserve.bytes() {
                     (_, 0) => bytes,
                     (_, whole) => bytes.min(whole / PARTS_OF_RESERVE).max(PART_BYTES_MIN),
                 };
@@ -428,7 +428,7 @@ impl Engine {
             self.install_merge(partition, &output, &snapshots)
         })?;
         if let Some(bytes) = unsplit {
-            self.work.lock().unsplit.insert(partition.id, bytes);
+            self.maintenance.work.lock().unsplit.insert(partition.id, bytes);
         }
         let merged = !matches!(plan, Plan::Fold | Plan::Rebuild | Plan::Cut { .. });
         let counter = if merged { &self.counters.merges } else { &self.counters.folds };
@@ -440,7 +440,7 @@ impl Engine {
     }
 
     fn install_merge(&self, partition: &Partition, output: &MergeOutput, snapshots: &[SequenceNumber]) -> Result<()> {
-        let mut disk = self.disk.lock();
+        let mut disk = self.storage.disk.lock();
         let current = disk.manifest.layout().partitions[&partition.id].clone();
         let gone = |number: &FileNumber| output.consumed.contains(number) || output.folded.contains(number);
         let stays = |n: &FileNumber| output.parts.iter().any(|p| p.loose.contains(n));
@@ -460,7 +460,7 @@ impl Engine {
             changes.push(Change::DropPartition(partition.id));
         }
         for part in &output.parts {
-            let id = if split { self.new_file_number() } else { partition.id };
+            let id = if split { self.storage.new_file_number() } else { partition.id };
             if split {
                 changes.push(Change::NewPartition { id, start: part.start.clone(), end: part.end.clone() });
             }
@@ -476,8 +476,8 @@ impl Engine {
 
     /// Notes how many dead entries a merge of all runs has left: they are no reason to merge again before a snapshot goes.
     fn note_held(&self, ids: &[u64], snapshots: &[SequenceNumber]) {
-        let state = self.state.load();
-        let mut work = self.work.lock();
+        let state = self.cell.state.load();
+        let mut work = self.maintenance.work.lock();
         let exists: BTreeSet<u64> = state.version.partitions.iter().map(|p| p.id).collect();
         work.held.retain(|id, _| exists.contains(id));
         work.unsplit.retain(|id, _| exists.contains(id));
@@ -489,7 +489,7 @@ impl Engine {
 
     /// Lets go of runs that a range tombstone deletes wholly, or that have expired wholly. What is left of the view is braided anew by the next job.
     fn drop_runs(&self, partition: &Partition, dropped: &BTreeSet<FileNumber>) -> Result<()> {
-        let mut disk = self.disk.lock();
+        let mut disk = self.storage.disk.lock();
         let current = disk.manifest.layout().partitions[&partition.id].clone();
         let keep = |numbers: &[FileNumber]| -> Vec<FileNumber> {
             numbers.iter().copied().filter(|n| !dropped.contains(n)).collect()
@@ -502,13 +502,13 @@ impl Engine {
 
     /// Takes a view as damaged, so that reads go by the runs' own views, and has it rebuilt.
     pub fn note_damaged_view(&self, number: FileNumber, reason: &Error) -> Result<()> {
-        let mut disk = self.disk.lock();
+        let mut disk = self.storage.disk.lock();
         if disk.files.damaged_views().contains_key(&number) {
             return Ok(());
         }
         tracing::warn!(number, %reason, "a view is damaged and will be rebuilt");
         disk.files.set_view_damaged(number, reason.to_string());
-        let before = Arc::clone(&self.state.load().version);
+        let before = Arc::clone(&self.cell.state.load().version);
         let DiskState { manifest, files } = &mut *disk;
         let version = files.version(manifest.layout(), Some(&before))?;
         drop(before);

@@ -11,7 +11,7 @@ use std::sync::{Arc, atomic::Ordering};
 impl Engine {
     /// Nobody waits for the limit from now on, and no merge pauses: the database is to be closed, which may flush.
     pub fn release_limited_work(&self) {
-        if let Some(limits) = self.limited.as_ref().and_then(|limited| limited.limits.as_ref()) {
+        if let Some(limits) = self.storage.limited.as_ref().and_then(|limited| limited.limits.as_ref()) {
             limits.released.store(true, Ordering::Release);
         }
         if let Some(pace) = self.pace() {
@@ -20,7 +20,7 @@ impl Engine {
     }
 
     fn pace(&self) -> Option<&Arc<Pace>> {
-        self.limited.as_ref()?.pace.as_ref()
+        self.storage.limited.as_ref()?.pace.as_ref()
     }
 
     /// Sets the pace of merges: a share of the time, in thousandths.
@@ -42,8 +42,8 @@ impl Engine {
 
     /// What new tables are written by.
     pub(in crate::db) fn table_for(&self, urgency: Urgency) -> &TableContext {
-        match (&self.limited, urgency) {
-            (None, _) => &self.table,
+        match (&self.storage.limited, urgency) {
+            (None, _) => &self.storage.table,
             (Some(limited), Urgency::Flush) => &limited.flushes,
             (Some(limited), Urgency::Merge) => &limited.merges,
         }

@@ -13,30 +13,34 @@ impl Engine {
     /// Has what old segments hold flushed, so that they can be used again, when there are many: else each opening of a
     /// database that is seldom written would add one.
     pub fn trim_log(&self) -> Result<()> {
-        let Some(wal) = self.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else { return Ok(()) };
+        let Some(wal) = self.log.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else {
+            return Ok(());
+        };
         self.flush_all()?;
         self.release_log(wal)
     }
 
     /// The same for the thread that flushes, which must not wait for a flush, nor for a writer who waits for one.
     pub(super) fn trim_log_as_flusher(&self) -> Result<()> {
-        let Some(wal) = self.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else { return Ok(()) };
-        let Some(write) = self.write.try_lock() else { return Ok(()) };
-        if self.state.load().frozen.is_empty() {
+        let Some(wal) = self.log.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else {
+            return Ok(());
+        };
+        let Some(write) = self.commits.write.try_lock() else { return Ok(()) };
+        if self.cell.state.load().frozen.is_empty() {
             self.freeze();
         }
         drop(write);
         while let Some(job) = self.next_job(Role::Flusher, false) {
             if !self.run_job(job) {
-                return self.check_writable();
+                return self.health.check_writable();
             }
         }
-        if self.state.load().frozen.is_empty() { self.release_log(wal) } else { Ok(()) }
+        if self.cell.state.load().frozen.is_empty() { self.release_log(wal) } else { Ok(()) }
     }
 
     /// Where all in the log is flushed, has it go on in a short segment, so that the long ones can go.
     pub(super) fn shorten_log(&self, wal: &Wal) -> Result<()> {
-        let state = self.state.load();
+        let state = self.cell.state.load();
         if !state.active.is_empty() || !state.frozen.is_empty() || !wal.go_on_in_short()? {
             return Ok(());
         }
@@ -46,7 +50,7 @@ impl Engine {
 
     /// Spares the next commits what the log can do beforehand.
     pub(super) fn tidy_log(&self) {
-        let Some(wal) = self.wal.as_ref().filter(|_| self.check_writable().is_ok()) else { return };
+        let Some(wal) = self.log.wal.as_ref().filter(|_| self.health.check_writable().is_ok()) else { return };
         if let Err(e) = wal.tidy() {
             self.leave_marker();
             self.poison(&e);
@@ -55,7 +59,7 @@ impl Engine {
 
     /// Has the log's next segments ready before a commit needs them, if enough is written that it will.
     pub(super) fn prepare_log(&self) {
-        let Some(wal) = self.wal.as_ref().filter(|_| self.check_writable().is_ok()) else { return };
+        let Some(wal) = self.log.wal.as_ref().filter(|_| self.health.check_writable().is_ok()) else { return };
         let made = loop {
             match wal.prepare_next() {
                 Ok(true) => {}

@@ -35,15 +35,15 @@ impl Engine {
             return None;
         }
         // One thread at a time.
-        let Some(mut at) = self.scrubber.at.try_lock() else { return Some(SECOND_NS) };
+        let Some(mut at) = self.maintenance.scrubber.at.try_lock() else { return Some(SECOND_NS) };
         let now_ns = self.now_ns();
         if now_ns < at.not_before_ns {
             return Some(at.not_before_ns - now_ns);
         }
         let Some((number, file)) = self.next_to_scrub(at.number) else {
             *at = Place { not_before_ns: now_ns.saturating_add(BETWEEN_PASSES_NS), ..Place::default() };
-            self.scrubber.passes.fetch_add(1, Ordering::Relaxed);
-            self.scrubber.last_pass_us.store(self.settings.runtime.unix_time_us(), Ordering::Relaxed);
+            self.maintenance.scrubber.passes.fetch_add(1, Ordering::Relaxed);
+            self.maintenance.scrubber.last_pass_us.store(self.settings.runtime.unix_time_us(), Ordering::Relaxed);
             return Some(BETWEEN_PASSES_NS);
         };
         if number != at.number {
@@ -57,7 +57,7 @@ impl Engine {
                 0
             }
         };
-        self.scrubber.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.maintenance.scrubber.bytes.fetch_add(bytes, Ordering::Relaxed);
         let rest_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(rate);
         let rest_ns = u64::try_from(rest_ns).unwrap_or(u64::MAX);
         at.not_before_ns = now_ns.saturating_add(rest_ns);
@@ -67,17 +67,17 @@ impl Engine {
     /// Reads all files now, from the first on.
     #[cfg(test)]
     pub fn scrub_from_the_start_for_tests(&self) {
-        let passes = self.scrubber.stats().passes;
-        *self.scrubber.at.lock() = Place::default();
-        while self.scrubber.stats().passes == passes {
-            self.scrubber.at.lock().not_before_ns = 0;
+        let passes = self.maintenance.scrubber.stats().passes;
+        *self.maintenance.scrubber.at.lock() = Place::default();
+        while self.maintenance.scrubber.stats().passes == passes {
+            self.maintenance.scrubber.at.lock().not_before_ns = 0;
             self.scrub_a_piece();
         }
     }
 
     /// The file of the lowest number from `number` on.
     fn next_to_scrub(&self, number: FileNumber) -> Option<(FileNumber, Scrubbed)> {
-        let state = self.state.load_full();
+        let state = self.cell.state.load_full();
         let partitions = &state.version.partitions;
         let runs = partitions.iter().flat_map(|partition| partition.all_runs().map(|handle| handle.run()));
         let run = runs.filter(|run| run.meta().number >= number).min_by_key(|run| run.meta().number);
@@ -108,7 +108,7 @@ impl Engine {
         for DamagedUnit { offset, len, detail, .. } in &damaged {
             tracing::error!(path = %path.display(), offset, len, detail, "the scrubber has found damage: run `braid verify`");
         }
-        self.scrubber.damaged.fetch_add(damaged.len() as u64, Ordering::Relaxed);
+        self.maintenance.scrubber.damaged.fetch_add(damaged.len() as u64, Ordering::Relaxed);
         match next {
             Some(unit) => at.unit = unit,
             None => (at.number, at.unit) = (at.number + 1, 0),

@@ -9,7 +9,7 @@
 use crate::{
     base::{FileNumber, Result},
     codec::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind},
-    db::engine::root::{Engine, WorkState},
+    db::engine::{parts::maintenance::WorkState, root::Engine},
     platform::OpenMode,
     read::ReadState,
     table::blob::blob_path,
@@ -48,7 +48,7 @@ pub struct UpgradeReport {
 impl Engine {
     /// The lowest version that a header of a file tells; `None` for what has none, or is gone.
     pub(in crate::db) fn oldest_header(&self, path: &Path) -> Option<u32> {
-        let file = self.table.vfs.open(path, OpenMode::Read).ok()?;
+        let file = self.storage.table.vfs.open(path, OpenMode::Read).ok()?;
         let versions = SLOT_OFFSETS.iter().filter_map(|&offset| {
             let mut bytes = [0; FILE_HEADER_LEN];
             let len = file.read_at(&mut bytes, offset).ok()?;
@@ -65,10 +65,10 @@ impl Engine {
 
     /// Looks which blob files are of an earlier version, if that was not done yet; values will be moved out of them.
     pub fn find_older_blobs(&self) {
-        if self.work.lock().older_blobs.is_some() {
+        if self.maintenance.work.lock().older_blobs.is_some() {
             return;
         }
-        let state = self.state.load_full();
+        let state = self.cell.state.load_full();
         let runs = state.version.partitions.iter().flat_map(|partition| partition.all_runs());
         let uses = runs.flat_map(|handle| handle.run().meta().blob_uses.iter().map(|used| used.file));
         let used: BTreeSet<FileNumber> = uses.collect();
@@ -76,14 +76,14 @@ impl Engine {
             self.oldest_header(&blob_path(&self.dir, *number)).is_some_and(|version| version < FORMAT_VERSION)
         };
         let older = used.into_iter().filter(is_older).collect();
-        self.work.lock().older_blobs = Some(older);
+        self.maintenance.work.lock().older_blobs = Some(older);
     }
 
     /// Merges each partition that has anything older; whether there was one.
     pub(in crate::db) fn merge_older(&self) -> Result<bool> {
         let _hurry = self.hurry();
-        let state = self.state.load_full();
-        let work = self.work.lock();
+        let state = self.cell.state.load_full();
+        let work = self.maintenance.work.lock();
         let is_to_be_merged = |partition: &&Arc<Partition>| is_older(partition, &work);
         let ids: Vec<u64> = state.version.partitions.iter().filter(is_to_be_merged).map(|p| p.id).collect();
         drop((work, state));
@@ -103,7 +103,7 @@ impl Engine {
 
     /// Whether nothing is merged for its version's sake any more, or not now.
     pub fn may_upgrade(&self) -> bool {
-        !self.settings.is_restoring && !self.closing.load(Ordering::Acquire)
+        !self.settings.is_restoring && !self.health.closing.load(Ordering::Acquire)
     }
 }
 

@@ -13,15 +13,19 @@
 //! **Gaps.** Commits have consecutive numbers. So commits that are missing are found when the next ones are archived: those of a
 //! segment that is gone, and those that did not go through the log. The gap is noted (`archive_gaps.rs`), and the call returns it.
 
-use super::{
-    archive_gaps::{self, ArchiveGap, NOT_ARCHIVED, NOT_LOGGED},
-    new_directory::make_durably,
-};
+use super::new_directory::make_durably;
 use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
     commit::{decode_group, split_group},
-    db::engine::{root::Engine, settings::Settings},
+    db::{
+        engine::{
+            parts::archiver::{ArchiveEnd, Archiver},
+            root::Engine,
+            settings::Settings,
+        },
+        files::archive_gaps::{self, ArchiveGap, NOT_ARCHIVED, NOT_LOGGED},
+    },
     platform::{BudgetedVfs, OpenFiles, OpenMode, SystemTime, Vfs, moment_of},
     table::blob::{blob_path, visit_references},
     wal::{self, FinishedSegment, RecordInfo, RecoveryInput, SEGMENT_HEADER_LEN, Visit},
@@ -43,28 +47,6 @@ const OPEN_SEGMENTS_MAX: usize = 16;
 
 /// So much is copied at once.
 const COPY_BYTES: u64 = 1 << 20;
-
-/// Keeps the log of an open database.
-#[derive(Debug)]
-pub struct Archiver {
-    pub(in crate::db) vfs: Arc<dyn Vfs>,
-    pub(in crate::db) dir: PathBuf,
-    /// The end of the archive. Held while a thread archives.
-    pub(in crate::db) end: Mutex<Option<ArchiveEnd>>,
-    /// The gaps that were found since the opening and that no call has returned. A leaf among locks.
-    pub(in crate::db) unreported: Mutex<Vec<ArchiveGap>>,
-    /// The segments that the log holds and the archive has. A leaf among locks.
-    pub(in crate::db) known: Mutex<BTreeSet<FileNumber>>,
-    /// Every commit up to this one is in the archive, as far as it is in the log.
-    pub(in crate::db) archived: AtomicU64,
-}
-
-/// The end of an archive.
-#[derive(Debug)]
-pub(in crate::db) struct ArchiveEnd {
-    /// The last commit that is in the archive or in a noted gap. `None` in an archive without a segment.
-    reached: Option<SequenceNumber>,
-}
 
 /// A moment that a database is restored to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,14 +202,14 @@ fn copy_header_last(vfs: &dyn Vfs, from: &Path, to: &Path, header_len: u64, used
 impl Engine {
     /// Which segments the log must not let go of yet, as of now.
     pub fn what_is_to_be_archived(&self) -> impl Fn(FileNumber) -> bool + use<> {
-        let archived = self.archiver.as_ref().map(|archiver| archiver.known.lock().clone());
+        let archived = self.log.archiver.as_ref().map(|archiver| archiver.known.lock().clone());
         move |number| archived.as_ref().is_some_and(|archived| !archived.contains(&number))
     }
 
     /// Archives what earlier openings have left, before any of it may go.
     pub fn archive_at_open(&self) -> Result<()> {
-        if self.archiver.is_some() {
-            self.blobs.hold_until_archived(0);
+        if self.log.archiver.is_some() {
+            self.storage.blobs.hold_until_archived(0);
         }
         self.archive_finished()
     }
@@ -242,7 +224,7 @@ impl Engine {
     /// Syncs the log where it is archived, before an edit that makes its commits durable in runs: a power failure would else take
     /// them from the log alone, and leave a gap in the archive.
     pub(in crate::db) fn sync_for_archive(&self) -> Result<()> {
-        match (&self.archiver, &self.wal) {
+        match (&self.log.archiver, &self.log.wal) {
             (Some(_), Some(wal)) => self.sync_to(wal.end_lsn()),
             _ => Ok(()),
         }
@@ -250,10 +232,10 @@ impl Engine {
 
     /// When the database is closed: archives all of the log.
     pub fn archive_at_close(&self) -> Result<()> {
-        let (Some(_), Some(wal)) = (&self.archiver, &self.wal) else { return Ok(()) };
+        let (Some(_), Some(wal)) = (&self.log.archiver, &self.log.wal) else { return Ok(()) };
         self.tell_of_refused()?;
         wal.go_on()?;
-        let visible = self.snapshots.visible();
+        let visible = self.readers.snapshots.visible();
         self.archive_finished()?;
         self.archive_up_to(visible)
     }
@@ -261,7 +243,7 @@ impl Engine {
     /// Notes a gap if the archive does not reach to the commit `visible` although the log was archived: such commits did not go
     /// through the log, or an opening without the archive wrote them.
     pub(in crate::db) fn archive_up_to(&self, visible: SequenceNumber) -> Result<()> {
-        let Some(archiver) = &self.archiver else { return Ok(()) };
+        let Some(archiver) = &self.log.archiver else { return Ok(()) };
         // The log may still take the numbers of commits that it refused.
         let visible = self.before_refused(visible);
         let mut end = archiver.end.lock();
@@ -279,7 +261,7 @@ impl Engine {
 
     /// Archives the segments that are finished and are not archived yet.
     pub fn archive_finished(&self) -> Result<()> {
-        let (Some(archiver), Some(wal)) = (&self.archiver, &self.wal) else { return Ok(()) };
+        let (Some(archiver), Some(wal)) = (&self.log.archiver, &self.log.wal) else { return Ok(()) };
         let mut end = archiver.end.lock();
         let end = match &mut *end {
             Some(end) => end,
@@ -299,7 +281,7 @@ impl Engine {
                 archiver.known.lock().insert(segment.number);
             }
             archiver.archived.fetch_max(segment.last_sequence, Ordering::AcqRel);
-            self.blobs.hold_until_archived(archiver.archived.load(Ordering::Acquire));
+            self.storage.blobs.hold_until_archived(archiver.archived.load(Ordering::Acquire));
         }
         archiver.known.lock().retain(|number| segments.iter().any(|segment| segment.number == *number));
         Ok(())
@@ -309,7 +291,7 @@ impl Engine {
         // What a power failure could still take away must not be known to the archive.
         self.sync_to(segment.end_lsn)?;
         let commits = self.commits_of(archiver, segment, end)?;
-        self.blobs.seal(&commits.blobs)?;
+        self.storage.blobs.seal(&commits.blobs)?;
         for number in &commits.blobs {
             if !archiver.add_blob(&blob_path(&self.dir, *number), *number)? {
                 let reason = "a blob file that their segment refers to is gone";
@@ -328,12 +310,12 @@ impl Engine {
 
     /// Reads a segment, and notes the gaps before its commits and among them.
     fn commits_of(&self, archiver: &Archiver, segment: &FinishedSegment, end: &ArchiveEnd) -> Result<SegmentCommits> {
-        let (header, _) = wal::first_group(&*self.table.vfs, &segment.path)?;
+        let (header, _) = wal::first_group(&*self.storage.table.vfs, &segment.path)?;
         let now = moment_of(self.settings.runtime.unix_time_us());
         // The archive begins here, if it has nothing yet.
         let mut at = ArchiveEnd { reached: Some(end.reached.unwrap_or(header.previous_sequence)) };
         let mut commits = SegmentCommits { first: None, reached: at.reached, blobs: BTreeSet::new() };
-        wal::read_groups(&*self.table.vfs, &segment.path, segment.used_len, &mut |group, payload| {
+        wal::read_groups(&*self.storage.table.vfs, &segment.path, segment.used_len, &mut |group, payload| {
             let reason = if commits.first.is_none() { NOT_ARCHIVED } else { NOT_LOGGED };
             archiver.note_gap_before(&at, *group.start(), now, reason)?;
             at.reached = at.reached.max(Some(*group.end()));

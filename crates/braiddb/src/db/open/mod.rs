@@ -1,7 +1,6 @@
 //! Opening: creation, recovery, retention of the log, and its archive.
 
 pub mod archive;
-pub mod archive_gaps;
 pub mod birthplace;
 pub mod new_directory;
 pub mod opening;

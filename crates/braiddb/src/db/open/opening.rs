@@ -8,7 +8,6 @@
 //! swept away; but a directory that holds logs, runs, views or blobs and no CURRENT is damaged, never new.
 
 use super::{
-    archive::Archiver,
     birthplace,
     new_directory::{make_durably, unfinished},
     preopen::{FilesAhead, Opened},
@@ -18,14 +17,23 @@ use super::{
 use crate::{
     base::{Cursor, Error, Result, SequenceNumber, TreeId, split_internal_key},
     codec::{Compression, MergeFunctions},
-    commit::{CommitQueue, SnapshotList},
     db::{
         engine::{
             catalog::{Catalog, DroppedTree, TreeState, catalog_key},
             clock::Clock,
             memory::{Common, TenantQuota},
-            parts::{limited_work::LimitedWork, pressure::Pressure},
-            root::{DiskState, Engine, Exclusivity, WorkState, WriteState},
+            parts::{
+                archiver::Archiver,
+                commits::CommitPipeline,
+                health::Health,
+                limited_work::LimitedWork,
+                log_state::LogState,
+                maintenance::Maintenance,
+                readers::Readers,
+                state_cell::StateCell,
+                storage::{DiskState, Storage},
+            },
+            root::Engine,
             settings::Settings,
             stats::Counters,
             wal_notify::Watches,
@@ -40,25 +48,23 @@ use crate::{
         record::version_tags::{VERSION_TAGS, VersionTags},
         write::full_disk::open_with_reserve,
     },
-    platform::{DirEntry, FileLock, OpenMode, Published},
+    platform::{DirEntry, FileLock, OpenMode},
     read::{Garbage, ReadState, ScanCursor},
     table::{
         TableContext,
         blob::{BlobWriter, BlobWriterContext},
     },
-    txn::Window,
     version::{CURRENT_NAME, Change, Edit, FileSet, Layout, Manifest},
     wal::{self, RecoveryOutcome, RetentionLimit, Wal, WalContext, WalOptions},
 };
-use arc_swap::ArcSwap;
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Mutex, RwLock};
 use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
@@ -187,62 +193,33 @@ impl Engine {
     /// The core that has these parts.
     pub fn assemble(parts: Parts) -> Engine {
         let Parts { settings, dir, lock, table, state, last_sequence, floor_us, disk, .. } = parts;
-        let (state, flushed) = (Arc::new(state), disk.manifest.layout().flushed);
+        let layout = disk.manifest.layout();
+        let (incarnation, flushed, time_ahead_us) = (layout.incarnation, layout.flushed, layout.time_ahead_us);
+        let window_bytes = settings.window_bytes();
         Engine {
             dir,
-            incarnation: disk.manifest.layout().incarnation,
-            versions: parts.versions,
-            clock: Clock::new(&*settings.runtime, floor_us),
-            noted_ahead_us: AtomicU64::new(disk.manifest.layout().time_ahead_us),
-            limited: LimitedWork::new(&settings, &table),
-            table,
-            state: ArcSwap::new(Arc::clone(&state)),
-            fast_state: Published::new(state),
+            clock: Clock::new(&*settings.runtime, floor_us, time_ahead_us),
             tenant: TenantQuota::new(Arc::clone(settings.common())),
-            is_to_freeze: AtomicBool::new(false),
-            change: Mutex::new(()),
-            indexing: Mutex::default(),
-            snapshots: SnapshotList::new(last_sequence),
-            next_reader_look_ns: AtomicU64::new(0),
-            queue: CommitQueue::default(),
-            write: Mutex::new(WriteState {
-                last_sequence,
-                refused: None,
-                payload: Vec::new(),
-                exclusive: None,
-                exclusive_tickets: 0,
-                unlogged: 0,
-                reserved: last_sequence,
-                has_unstored_tag: parts.has_unstored_tag,
-                holds_back: false,
-            }),
-            window: Window::new(settings.window_bytes()),
-            exclusivity: Exclusivity::default(),
-            disk: Mutex::new(disk),
-            wal: parts.wal,
-            scrubber: Default::default(),
-            watches: Watches::default(),
-            flushed: AtomicU64::new(flushed),
-            unlogged: AtomicU64::new(0),
-            blobs: parts.blobs,
-            archiver: parts.archiver,
-            held_blobs: Mutex::default(),
             catalog: parts.catalog,
             functions: parts.functions,
-            work: Mutex::new(WorkState::default()),
-            work_changed: Condvar::new(),
-            next_file: parts.next_file,
-            pressure: Pressure::default(),
-            reserve: parts.reserve,
-            garbage_limit: Default::default(),
             counters: parts.counters,
-            closing: AtomicBool::new(false),
-            is_superseded: AtomicBool::new(false),
-            gate: RwLock::default(),
-            failure: Mutex::new(None),
-            failed: AtomicBool::new(false),
-            lock: Mutex::new(lock),
-            leftovers: Mutex::new(parts.leftovers),
+            health: Health::new(settings.read_only, lock),
+            cell: StateCell::new(state),
+            readers: Readers::new(last_sequence),
+            commits: CommitPipeline::new(last_sequence, window_bytes, parts.versions, parts.has_unstored_tag),
+            log: LogState { wal: parts.wal, archiver: parts.archiver, watches: Watches::default(), incarnation },
+            storage: Storage {
+                disk: Mutex::new(disk),
+                next_file: parts.next_file,
+                limited: LimitedWork::new(&settings, &table),
+                table,
+                blobs: parts.blobs,
+                held_blobs: Mutex::default(),
+                reserve: parts.reserve,
+                flushed: AtomicU64::new(flushed),
+                leftovers: Mutex::new(parts.leftovers),
+            },
+            maintenance: Maintenance::default(),
             settings,
         }
     }
@@ -250,10 +227,10 @@ impl Engine {
     /// Sweeps up what a crash left behind, and shares out the memory.
     fn settle_after_open(&self) -> Result<()> {
         if self.settings.is_restoring {
-            *self.held_blobs.lock() = self.blobs.pin_all();
+            *self.storage.held_blobs.lock() = self.storage.blobs.pin_all();
         }
         self.archive_at_open()?;
-        let disk = self.disk.lock();
+        let disk = self.storage.disk.lock();
         self.find_orphans(disk.manifest.layout(), disk.manifest.number())?;
         // To remove a large file can take a millisecond and more: threads, if there are any, do so later.
         if self.settings.background_threads == 0 {
@@ -261,7 +238,7 @@ impl Engine {
         }
         self.share_memory(&disk.files);
         drop(disk);
-        self.measure_pressure(&self.state.load());
+        self.measure_pressure(&self.cell.state.load());
         self.keep_reserve();
         Ok(())
     }
@@ -269,13 +246,13 @@ impl Engine {
     /// Removes the files of before that nothing refers to. Those that cannot be removed are left to the next open, and those that
     /// it has not come to when the database is closed.
     pub fn remove_leftovers(&self) -> Result<()> {
-        let leftovers = std::mem::take(&mut *self.leftovers.lock());
+        let leftovers = std::mem::take(&mut *self.storage.leftovers.lock());
         let mut result = Ok(());
         for path in leftovers {
-            if self.closing.load(Ordering::Acquire) {
+            if self.health.closing.load(Ordering::Acquire) {
                 break;
             }
-            match self.table.vfs.remove(&path) {
+            match self.storage.table.vfs.remove(&path) {
                 // A reader of an earlier handle, closed by now, was the last of its file and has removed it.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 done => result = result.and(done.map_err(|e| Error::io("remove", &path, e))),
@@ -286,7 +263,7 @@ impl Engine {
 
     /// Finds runs, views and manifests that nothing refers to, and removes such blobs.
     fn find_orphans(&self, layout: &Layout, manifest: u64) -> Result<()> {
-        let vfs = &self.table.vfs;
+        let vfs = &self.storage.table.vfs;
         let views: Vec<u64> = layout.partitions.values().filter_map(|p| p.view.as_ref().map(|v| v.number)).collect();
         for entry in vfs.list(&self.dir).map_err(|e| Error::io("list", &self.dir, e))? {
             let orphan = match numbered(&entry.name) {
@@ -296,11 +273,11 @@ impl Engine {
                 _ => false,
             };
             if orphan {
-                self.leftovers.lock().push(self.dir.join(&entry.name));
+                self.storage.leftovers.lock().push(self.dir.join(&entry.name));
             }
         }
         // Blobs whose commit did not survive are neither referred to nor on their way.
-        drop(self.blobs.release_unused(layout));
+        drop(self.storage.blobs.release_unused(layout));
         Ok(())
     }
 }

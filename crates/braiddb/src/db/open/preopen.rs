@@ -163,12 +163,12 @@ mod tests {
     fn files_are_opened_once_whoever_comes_first() {
         let (vfs, runtime) = (of_rows(4_000), GatedRuntime::new());
         let db = open(settings(&vfs, &runtime, 0)).unwrap();
-        let layout = db.engine().disk.lock().manifest.layout().clone();
+        let layout = db.engine().storage.disk.lock().manifest.layout().clone();
         let mut read = Vec::new();
         for is_late in [false, true] {
             let gate = is_late.then(|| runtime.hold_back());
             let from = vfs.bytes_read("run");
-            let ahead = FilesAhead::start(&*runtime, Path::new(DIR), &db.engine().table, &layout).unwrap();
+            let ahead = FilesAhead::start(&*runtime, Path::new(DIR), &db.engine().storage.table, &layout).unwrap();
             let shared = Arc::clone(&ahead.shared);
             if let Some(gate) = gate {
                 shared.open();
@@ -182,7 +182,7 @@ mod tests {
         assert!(read[0] > 0 && read[0] == read[1], "{read:?}: opened more than once");
         // Let go of unfinished, none is opened any more.
         let gate = runtime.hold_back();
-        let ahead = FilesAhead::start(&*runtime, Path::new(DIR), &db.engine().table, &layout).unwrap();
+        let ahead = FilesAhead::start(&*runtime, Path::new(DIR), &db.engine().storage.table, &layout).unwrap();
         let shared = Arc::clone(&ahead.shared);
         let opener = runtime.system.spawn("gate", Box::new(move || _ = gate.wait())).unwrap();
         drop(ahead);

@@ -319,7 +319,7 @@ mod tests {
             RecordInfo { epoch: 1, lsn: 0, end_lsn: 99, first_sequence: 10, last_sequence: 12, commit_time_us: 0 };
         for (flushed, is_new) in [(9, true), (11, true), (12, false)] {
             let layout = Layout { flushed, ..Layout::default() };
-            let mut walk = Walk::new(&engine.settings, &layout, &engine.blobs, &engine.functions);
+            let mut walk = Walk::new(&engine.settings, &layout, &engine.storage.blobs, &engine.functions);
             assert_eq!(walk.visit(&info, &payload).unwrap(), Visit::Taken);
             assert!(walk.memtable.get(&key, 11).is_none(), "flushed up to {flushed}");
             assert_eq!(walk.memtable.get(&key, 12).map(|entry| entry.value.to_vec()), is_new.then(|| b"v".to_vec()));

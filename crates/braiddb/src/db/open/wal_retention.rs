@@ -17,7 +17,8 @@ use crate::{
     db::{
         engine::{
             catalog::{DroppedTree, TreeState, catalog_key},
-            root::{DiskState, Engine},
+            parts::storage::DiskState,
+            root::Engine,
             settings::Settings,
         },
         files::blob_store::BlobStore,
@@ -88,7 +89,7 @@ impl Engine {
     /// holds the catalog's lock.
     pub(in crate::db) fn remember_dropped<'a>(&self, trees: impl Iterator<Item = &'a TreeState>, batch: &mut RawBatch) {
         let key = |id: TreeId| catalog_key(b'd', &id.0.to_be_bytes());
-        let floor = self.wal.as_ref().map_or(0, Wal::floor);
+        let floor = self.log.wal.as_ref().map_or(0, Wal::floor);
         let dropped = self.catalog.dropped.read();
         for (id, _) in dropped.iter().filter(|(_, tree)| tree.sequence <= floor) {
             batch.push(EntryKind::Tombstone, &[&key(*id)], b"");
@@ -101,7 +102,7 @@ impl Engine {
     /// Before an edit by which recovery needs less of the log: syncs what is to be retained, or archived. Else a crash could keep what is in
     /// runs and lose what tells of it.
     pub(in crate::db) fn sync_what_is_retained(&self) -> Result<()> {
-        match self.wal.as_ref().filter(|wal| wal.retention().is_on() || self.archiver.is_some()) {
+        match self.log.wal.as_ref().filter(|wal| wal.retention().is_on() || self.log.archiver.is_some()) {
             Some(wal) => self.sync_to(wal.end_lsn()),
             None => Ok(()),
         }
@@ -109,8 +110,8 @@ impl Engine {
 
     /// What blob files hold for the log's sake alone: see [`BlobStore::held_bytes`].
     pub(in crate::db) fn held_beside_log(&self, disk: &DiskState) -> Vec<(SequenceNumber, u64)> {
-        let is_on = self.wal.as_ref().is_some_and(|wal| wal.retention().is_on());
-        if is_on { self.blobs.held_bytes(disk.manifest.layout(), &*self.table.vfs) } else { Vec::new() }
+        let is_on = self.log.wal.as_ref().is_some_and(|wal| wal.retention().is_on());
+        if is_on { self.storage.blobs.held_bytes(disk.manifest.layout(), &*self.storage.table.vfs) } else { Vec::new() }
     }
 
     /// After such an edit: lets go of what nobody needs and the limits do not keep.
@@ -123,7 +124,7 @@ impl Engine {
         let bytes_above = |floor| beside.iter().filter(|(sequence, _)| *sequence > floor).map(|(_, bytes)| bytes).sum();
         wal.release_with(oldest_segment, bytes_above);
         if wal.retention().is_on() {
-            self.blobs.hold_above(wal.floor());
+            self.storage.blobs.hold_above(wal.floor());
         }
     }
 }

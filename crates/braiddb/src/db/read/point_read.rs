@@ -86,10 +86,10 @@ impl Engine {
     /// Shows the value that a key of a tree has now to `read`. A large value, which was read for this call, is the reader's own.
     #[inline]
     pub fn get_now<R>(&self, tree: TreeId, key: &[u8], read: impl FnOnce(Cow<'_, [u8]>) -> R) -> Result<Option<R>> {
-        if let Some(state) = self.fast_state.borrow() {
+        if let Some(state) = self.cell.fast_state.borrow() {
             // The state comes first, as in `state_for`.
-            let at = || self.snapshots.visible();
-            let answer = read::fast_get(&state, (tree.first_key(), key), whole_key, at, || self.table.moment());
+            let at = || self.readers.snapshots.visible();
+            let answer = read::fast_get(&state, (tree.first_key(), key), whole_key, at, || self.storage.table.moment());
             #[cfg(test)]
             super::tests::fast_path::note(&answer);
             // Once the database refuses calls there is no state to borrow; who has one was there before.
@@ -140,7 +140,7 @@ impl Engine {
         with_sequence: bool,
         read: impl FnOnce(Cow<'_, [u8]>, SequenceNumber) -> R,
     ) -> Result<Option<R>> {
-        self.check_open()?;
+        self.health.check_open()?;
         {
             let (state, at) = self.state_for(snapshot)?;
             let guard = crossbeam_epoch::pin();
@@ -213,8 +213,8 @@ impl Engine {
         }
         let value = match found.what {
             What::Value(value) => BlobValue::Owned(value),
-            What::Blob(reference) => self.blobs.read(&reference)?,
-            What::Stream(list) => BlobValue::Owned(self.blobs.read_pieces(&self.blobs.pieces(&list)?)?),
+            What::Blob(reference) => self.storage.blobs.read(&reference)?,
+            What::Stream(list) => BlobValue::Owned(self.storage.blobs.read_pieces(&self.storage.blobs.pieces(&list)?)?),
             What::Operands(operands) => {
                 let (value, expires_us) = self.merged(state, &operands, now_us)?;
                 return Ok(Some((BlobValue::Owned(value), expires_us)));
@@ -229,7 +229,7 @@ impl Engine {
 
     /// Whether an internal key has a value at a snapshot, or now.
     pub fn contains(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<bool> {
-        self.check_open()?;
+        self.health.check_open()?;
         self.healing(|| {
             let guard = crossbeam_epoch::pin();
             let (state, at) = self.state_for(snapshot)?;
@@ -247,7 +247,7 @@ impl Engine {
         snapshot: Option<&Hold>,
         mut read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        self.check_open()?;
+        self.health.check_open()?;
         let mut room = [&[][..]; GROUP_KEYS];
         if snapshot.is_none() && keys.len() <= GROUP_KEYS {
             let keys = checked(keys, &mut room)?;
@@ -280,14 +280,14 @@ impl Engine {
         snapshot: Option<&Hold>,
         read: &mut impl FnMut(usize, Option<&[u8]>),
     ) -> bool {
-        let Some(state) = self.fast_state.borrow() else { return false };
+        let Some(state) = self.cell.fast_state.borrow() else { return false };
         // The state comes first, as in `state_for`.
         let at = match snapshot {
-            None => self.snapshots.visible(),
+            None => self.readers.snapshots.visible(),
             Some(hold) if hold.check().is_ok() => hold.sequence(),
             Some(_) => return false,
         };
-        let now = || self.table.moment();
+        let now = || self.storage.table.moment();
         let guard = OnceCell::new();
         let mut values = [None; GROUP_KEYS];
         let answer = read::fast_get_many(&state, (tree.first_key(), keys), whole_key, at, now, &mut values);
@@ -390,7 +390,7 @@ impl Engine {
             read::prepare(state, keys, lookups, &crossbeam_epoch::pin(), |missing| misses.push(missing));
             let has_pages = misses.iter().any(|misses| matches!(misses, CacheMiss::Page(..)));
             if misses.len() > 1 || has_pages {
-                read_misses(&*self.table.vfs, &mut misses);
+                read_misses(&*self.storage.table.vfs, &mut misses);
             }
             if !has_pages {
                 break;
@@ -411,7 +411,7 @@ impl Engine {
     /// Sets aside the view that an error is about; any other error is returned.
     pub fn heal(&self, error: Error) -> Result<()> {
         // Whoever opened the database since may have removed what was to be read.
-        self.check_open()?;
+        self.health.check_open()?;
         match damaged_view(&error) {
             Some(number) => self.note_damaged_view(number, &error),
             None => Err(error),

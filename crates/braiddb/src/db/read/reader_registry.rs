@@ -9,11 +9,7 @@
 use crate::{
     base::{Error, ReaderKind, Result, SequenceNumber},
     commit::{Held, Seen},
-    db::engine::{
-        clock::Moment,
-        root::{Engine, WorkState},
-        stats::ReaderStats,
-    },
+    db::engine::{clock::Moment, parts::maintenance::WorkState, root::Engine, stats::ReaderStats},
 };
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -50,13 +46,13 @@ impl Engine {
     /// Fails if a reader has expired. The state that is to be read from must have been loaded before.
     #[inline]
     pub fn check_held(&self, held: &Held) -> Result<()> {
-        if self.snapshots.is_expired(held) { Err(self.expired(held)) } else { Ok(()) }
+        if self.readers.snapshots.is_expired(held) { Err(self.expired(held)) } else { Ok(()) }
     }
 
     #[cold]
     fn expired(&self, held: &Held) -> Error {
         Error::ReaderExpired {
-            kind: self.snapshots.kind_of(held).unwrap_or(ReaderKind::Snapshot),
+            kind: self.readers.snapshots.kind_of(held).unwrap_or(ReaderKind::Snapshot),
             sequence: held.sequence,
             age: Duration::from_nanos(self.coarse_now_ns().saturating_sub(held.taken_ns)),
         }
@@ -64,7 +60,7 @@ impl Engine {
 
     /// Looks at the readers if that was not done lately.
     pub fn look_at_readers_if_due(&self) {
-        if self.coarse_now_ns() >= self.next_reader_look_ns.load(Ordering::Relaxed) {
+        if self.coarse_now_ns() >= self.readers.next_reader_look_ns.load(Ordering::Relaxed) {
             self.look_at_readers();
         }
     }
@@ -75,12 +71,12 @@ impl Engine {
         let (warn_ns, max_ns) = (self.settings.reader_age_warn_ns, self.settings.reader_age_max_ns);
         let now_ns = self.coarse_now_ns();
         let pause_ns = (warn_ns.min(max_ns) / LOOKS_PER_LIMIT).min(LOOK_NS);
-        self.next_reader_look_ns.store(now_ns.saturating_add(pause_ns), Ordering::Relaxed);
-        let looked = self.snapshots.look(now_ns, warn_ns, max_ns);
+        self.readers.next_reader_look_ns.store(now_ns.saturating_add(pause_ns), Ordering::Relaxed);
+        let looked = self.readers.snapshots.look(now_ns, warn_ns, max_ns);
         if !looked.overstaying.is_empty() {
-            let strata = self.snapshots.strata();
+            let strata = self.readers.snapshots.strata();
             for seen in &looked.overstaying {
-                let dead = dead_held(&self.work.lock(), &strata, Some(seen.sequence));
+                let dead = dead_held(&self.maintenance.work.lock(), &strata, Some(seen.sequence));
                 let ReaderStats { kind, sequence, age_us, commits_behind, .. } = self.reader_stats(seen, now_ns, dead);
                 let (age_s, dead_entries) = (age_us / 1_000_000, dead);
                 tracing::warn!(
@@ -106,7 +102,7 @@ impl Engine {
             kind: seen.kind,
             sequence: seen.sequence,
             age_us: now_ns.saturating_sub(seen.taken_ns) / 1000,
-            commits_behind: self.snapshots.visible().saturating_sub(seen.sequence),
+            commits_behind: self.readers.snapshots.visible().saturating_sub(seen.sequence),
             dead_entries_held,
             is_expired: seen.is_expired,
         }
@@ -115,13 +111,13 @@ impl Engine {
     /// What the statistics say of readers now.
     pub fn reader_summary(&self) -> ReaderSummary {
         let now_ns = self.coarse_now_ns();
-        let (count, oldest) = self.snapshots.in_use();
+        let (count, oldest) = self.readers.snapshots.in_use();
         let old = match now_ns.checked_sub(self.settings.reader_age_warn_ns) {
-            Some(taken_before_ns) => self.snapshots.oldest(taken_before_ns, LISTED_MAX),
+            Some(taken_before_ns) => self.readers.snapshots.oldest(taken_before_ns, LISTED_MAX),
             None => Vec::new(),
         };
-        let strata = self.snapshots.strata();
-        let work = self.work.lock();
+        let strata = self.readers.snapshots.strata();
+        let work = self.maintenance.work.lock();
         let stats_of = |seen: &Seen| {
             let dead = if seen.is_expired { 0 } else { dead_held(&work, &strata, Some(seen.sequence)) };
             self.reader_stats(seen, now_ns, dead)

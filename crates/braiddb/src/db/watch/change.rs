@@ -218,9 +218,9 @@ impl LoggedStream {
     /// once the database is closed.
     pub fn copy_to(&self, out: &mut impl Write) -> Result<u64> {
         for piece in &self.pieces.list {
-            self.engine.check_open()?;
+            self.engine.health.check_open()?;
             let mut written = Ok(());
-            self.engine.blobs.file(piece.file)?.read_streaming(piece, &mut |bytes| {
+            self.engine.storage.blobs.file(piece.file)?.read_streaming(piece, &mut |bytes| {
                 if written.is_ok() {
                     written = out.write_all(bytes);
                 }

@@ -242,7 +242,7 @@ impl Decoder<'_> {
             EntryKind::BlobRef => {
                 let pieces = Pieces::of(&content).ok_or_else(|| self.nonsense())?;
                 let stream = self.stream(pieces)?;
-                let value = self.engine.blobs.read_pieces(&stream.pieces)?;
+                let value = self.engine.storage.blobs.read_pieces(&stream.pieces)?;
                 Change::Put { tree, key, value, expires }
             }
             EntryKind::Stream => {
@@ -273,13 +273,13 @@ impl Decoder<'_> {
     /// Pins the blob files of a value, or fails if they are gone.
     fn stream(&self, pieces: Pieces) -> Result<LoggedStream> {
         let mut files = PendingBlobs::new(self.engine);
-        let are_there = match self.engine.wal {
+        let are_there = match self.engine.log.wal {
             Some(_) => files.pin(&pieces),
             // Without a writer, opening a file pins it.
-            None => pieces.list.iter().all(|piece| self.engine.blobs.file(piece.file).is_ok()),
+            None => pieces.list.iter().all(|piece| self.engine.storage.blobs.file(piece.file).is_ok()),
         };
         if !are_there {
-            let floor = self.engine.flushed.load(std::sync::atomic::Ordering::Acquire);
+            let floor = self.engine.storage.flushed.load(std::sync::atomic::Ordering::Acquire);
             return Err(Error::WatchTooOld { after: self.told, floor });
         }
         Ok(LoggedStream { engine: Arc::clone(self.engine), pieces, _files: files })

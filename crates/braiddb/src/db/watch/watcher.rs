@@ -134,7 +134,7 @@ impl WatchStopper {
     /// Makes the watcher return `None` from all current and later calls.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
-        self.engine.watches.wake();
+        self.engine.log.watches.wake();
     }
 }
 
@@ -231,9 +231,9 @@ impl Db {
 impl Watcher {
     fn new(db: &Db, options: WatchOptions) -> Result<Watcher> {
         let engine = db.engine();
-        engine.check_open()?;
+        engine.health.check_open()?;
         let WatchOptions { filter, tree, start, is_unsynced } = options;
-        if let Some(tree) = tree.filter(|tree| tree.home != engine.incarnation) {
+        if let Some(tree) = tree.filter(|tree| tree.home != engine.log.incarnation) {
             return Err(tree.another_database());
         }
         if filter.tree.is_none() && !filter.prefix.is_empty() {
@@ -246,11 +246,11 @@ impl Watcher {
             Start::Resume(token) => Some(source.check_token(&token)?),
             Start::Oldest => Some(source.floor()),
         };
-        let visible = engine.snapshots.visible();
+        let visible = engine.readers.snapshots.visible();
         if let Some(after) = after {
             check_reached(after, visible)?;
         }
-        let reader = match (&engine.wal, after) {
+        let reader = match (&engine.log.wal, after) {
             (Some(wal), None) => wal.reader_at_end(),
             _ => source.reader_after(after.unwrap_or(visible))?,
         };
@@ -310,7 +310,7 @@ impl Watcher {
             if self.is_stopped.load(Ordering::Acquire) {
                 return Ok(None);
             }
-            engine.check_open()?;
+            engine.health.check_open()?;
             // Loaded before reading: anything newer ends the wait below.
             let before = self.source.state();
             if let Some(shown) = self.show_pending(&engine)? {
@@ -341,7 +341,7 @@ impl Watcher {
     }
 
     fn pause_before_sync(&self, engine: &Engine, now_ns: u64) -> Option<u64> {
-        let wal = engine.wal.as_ref().filter(|_| !self.is_unsynced)?;
+        let wal = engine.log.wal.as_ref().filter(|_| !self.is_unsynced)?;
         if wal.durable_lsn() >= wal.end_lsn() || !self.pending.is_empty() {
             return None;
         }
@@ -350,8 +350,8 @@ impl Watcher {
     }
 
     fn sync(&mut self, engine: &Engine) -> Result<()> {
-        let _inside = engine.enter_past_closing()?;
-        if let Some(wal) = &engine.wal {
+        let _inside = engine.health.enter_past_closing()?;
+        if let Some(wal) = &engine.log.wal {
             engine.sync_to(wal.end_lsn())?;
         }
         self.synced_at_ns = Some(engine.now_ns());
@@ -360,7 +360,9 @@ impl Watcher {
 
     fn wait(&self, engine: &Engine, pause_ns: u64, before: SourceState) {
         engine.wait_for_commits(Duration::from_nanos(pause_ns), || {
-            self.is_stopped.load(Ordering::Acquire) || engine.check_open().is_err() || self.source.state() != before
+            self.is_stopped.load(Ordering::Acquire)
+                || engine.health.check_open().is_err()
+                || self.source.state() != before
         });
     }
 
@@ -396,7 +398,7 @@ impl Watcher {
 
     fn show_pending(&mut self, engine: &Arc<Engine>) -> Result<Option<ChangeSet>> {
         while let Some(pending) = self.pending.front() {
-            if pending.sequence() > engine.snapshots.visible() {
+            if pending.sequence() > engine.readers.snapshots.visible() {
                 return Ok(None);
             }
             if let Some(shown) = self.show_first(engine)? {
@@ -430,7 +432,7 @@ impl Watcher {
             return Ok(None);
         }
         let time = time_us.and_then(|us| UNIX_EPOCH.checked_add(Duration::from_micros(us)));
-        let version = engine.versions.of(sequence);
+        let version = engine.commits.versions.of(sequence);
         Ok(Some(ChangeSet { sequence, version, time, changes, token: self.token }))
     }
 
@@ -449,7 +451,7 @@ impl Watcher {
         }
         if shown > self.told {
             self.told = shown;
-            let (incarnation, is_synced) = (engine.incarnation, !self.is_unsynced);
+            let (incarnation, is_synced) = (engine.log.incarnation, !self.is_unsynced);
             self.token = ResumeToken { incarnation, sequence: shown, epoch, lsn, is_synced };
         }
     }
@@ -473,7 +475,7 @@ struct SourceState {
 impl Source {
     fn state(&self) -> SourceState {
         SourceState {
-            visible: self.engine.snapshots.visible(),
+            visible: self.engine.readers.snapshots.visible(),
             end: self.limit(true),
             durable: self.limit(false),
             gap: self.gap_end(),
@@ -481,12 +483,12 @@ impl Source {
     }
 
     fn new(engine: &Arc<Engine>) -> Result<Source> {
-        let closed = if engine.wal.is_some() { None } else { Some(engine.find_log()?) };
+        let closed = if engine.log.wal.is_some() { None } else { Some(engine.find_log()?) };
         Ok(Source { engine: Arc::clone(engine), closed })
     }
 
     fn limit(&self, is_unsynced: bool) -> Lsn {
-        match (&self.engine.wal, &self.closed) {
+        match (&self.engine.log.wal, &self.closed) {
             (Some(wal), _) if is_unsynced => wal.end_lsn(),
             (Some(wal), _) => wal.durable_lsn().min(wal.end_lsn()),
             (None, Some(closed)) if is_unsynced => closed.end_lsn(),
@@ -499,12 +501,12 @@ impl Source {
     fn first_token(&self, told: SequenceNumber, reader: &LogReader, is_unsynced: bool) -> Result<ResumeToken> {
         let engine = &self.engine;
         let mut is_synced = self.limit(false) >= self.limit(true) && (self.closed.is_some() || !engine.has_unlogged());
-        if engine.wal.is_some() && !is_unsynced && !is_synced && engine.check_writable().is_ok() {
-            let _inside = engine.enter()?;
+        if engine.log.wal.is_some() && !is_unsynced && !is_synced && engine.health.check_writable().is_ok() {
+            let _inside = engine.health.enter()?;
             engine.make_durable(told)?;
             is_synced = true;
         }
-        let incarnation = engine.incarnation;
+        let incarnation = engine.log.incarnation;
         let (epoch, lsn) = (u64::from(reader.epoch()), reader.lsn());
         if is_synced {
             return Ok(ResumeToken { incarnation, sequence: told, epoch, lsn, is_synced: true });
@@ -516,7 +518,7 @@ impl Source {
     }
 
     fn gap_end(&self) -> SequenceNumber {
-        self.engine.unlogged.load(Ordering::Acquire).min(self.engine.flushed.load(Ordering::Acquire))
+        self.engine.commits.unlogged.load(Ordering::Acquire).min(self.engine.storage.flushed.load(Ordering::Acquire))
     }
 
     fn floor(&self) -> SequenceNumber {
@@ -528,7 +530,7 @@ impl Source {
     }
 
     fn check_token(&self, token: &ResumeToken) -> Result<SequenceNumber> {
-        if token.incarnation != self.engine.incarnation {
+        if token.incarnation != self.engine.log.incarnation {
             return Err(Error::InvalidArgument(
                 "the resume token is of another database, or of this one before it was restored: what it has not seen cannot be told; \
                  take a snapshot, and watch from its sequence number on"
@@ -536,7 +538,7 @@ impl Source {
             ));
         }
         // Checked first: after a restore from a copy, the token's epoch looks like a dropped one.
-        check_reached(token.sequence, self.engine.snapshots.visible())?;
+        check_reached(token.sequence, self.engine.readers.snapshots.visible())?;
         if token.is_synced {
             return Ok(token.sequence);
         }
@@ -566,7 +568,7 @@ fn check_reached(commit: SequenceNumber, last: SequenceNumber) -> Result<()> {
 
 impl SegmentSource for Source {
     fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
-        match (&self.engine.wal, &self.closed) {
+        match (&self.engine.log.wal, &self.closed) {
             (Some(wal), _) => wal.with_segments(look),
             (None, Some(closed)) => closed.with_segments(look),
             (None, None) => look(&mut std::iter::empty(), SequenceNumber::MAX),
@@ -578,7 +580,7 @@ impl Engine {
     /// Finds the log of a read-only database. If a writer in another process reuses segments that
     /// the manifest names, the search restarts with the newer manifest.
     fn find_log(&self) -> Result<ClosedLog> {
-        let mut manifest = self.disk.lock().manifest.clone();
+        let mut manifest = self.storage.disk.lock().manifest.clone();
         let started_ns = self.settings.runtime.monotonic_ns();
         let mut tries = 0;
         loop {
@@ -594,7 +596,8 @@ impl Engine {
                 found => return found,
             }
             let newer = manifest.reopen()?;
-            manifest = newer.filter(|newer| newer.layout().incarnation == self.incarnation).ok_or(Error::Superseded)?;
+            manifest =
+                newer.filter(|newer| newer.layout().incarnation == self.log.incarnation).ok_or(Error::Superseded)?;
         }
     }
 
@@ -605,7 +608,7 @@ impl Engine {
             flushed: layout.flushed,
             is_to_sync: false,
         };
-        let mut outcome = recover(&*self.table.vfs, &self.dir, &input, &mut |_, _| Ok(Visit::Taken))?;
+        let mut outcome = recover(&*self.storage.table.vfs, &self.dir, &input, &mut |_, _| Ok(Visit::Taken))?;
         let whatever_there_is = RetentionLimit { bytes: u64::MAX, ..RetentionLimit::default() };
         outcome.retain(whatever_there_is, |_| Ok(0))?;
         Ok(outcome.into_closed_log())

@@ -13,7 +13,10 @@ use super::pipeline::{changed, outlived};
 use crate::{
     base::{Error, Result},
     commit::PreparedBatch,
-    db::engine::root::{Committed, Engine, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
+    db::engine::{
+        parts::commits::{Committed, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
+        root::Engine,
+    },
     txn::{Check, Validation},
 };
 use parking_lot::MutexGuard;
@@ -31,9 +34,9 @@ pub struct ConflictWindowGuard(Arc<Engine>);
 impl ConflictWindowGuard {
     /// To be taken before the snapshot: all commits after that are then noted.
     pub fn new(engine: &Arc<Engine>) -> ConflictWindowGuard {
-        if !engine.window.join() {
-            let write = engine.write.lock();
-            engine.window.open(write.last_sequence);
+        if !engine.commits.window.join() {
+            let write = engine.commits.write.lock();
+            engine.commits.window.open(write.last_sequence);
         }
         ConflictWindowGuard(Arc::clone(engine))
     }
@@ -41,7 +44,7 @@ impl ConflictWindowGuard {
 
 impl Drop for ConflictWindowGuard {
     fn drop(&mut self) {
-        self.0.window.leave();
+        self.0.commits.window.leave();
     }
 }
 
@@ -55,13 +58,13 @@ pub struct Exclusive {
 impl Exclusive {
     /// Waits until nobody else has it, for as long as commits wait at most.
     pub fn new(engine: &Arc<Engine>) -> Result<Exclusive> {
-        engine.check_writable()?;
+        engine.health.check_writable()?;
         let mut write = engine.await_no_exclusive()?;
-        engine.check_writable()?;
+        engine.health.check_writable()?;
         write.exclusive_tickets += 1;
         let ticket = write.exclusive_tickets;
         write.exclusive = Some(ExclusiveOwner { ticket, began_ns: engine.now_ns(), began_by: thread::current() });
-        engine.exclusivity.notices.fetch_or(NOTICE_EXCLUSIVE, Ordering::Relaxed);
+        engine.commits.exclusivity.notices.fetch_or(NOTICE_EXCLUSIVE, Ordering::Relaxed);
         drop(write);
         Ok(Exclusive { engine: Arc::clone(engine), ticket })
     }
@@ -74,7 +77,7 @@ impl Exclusive {
 
 impl Drop for Exclusive {
     fn drop(&mut self) {
-        let mut write = self.engine.write.lock();
+        let mut write = self.engine.commits.write.lock();
         // If it was revoked, the right may be another's by now.
         if write.exclusive.as_ref().is_some_and(|owner| owner.ticket == self.ticket) {
             self.engine.end_exclusive(&mut write);
@@ -86,8 +89,8 @@ impl Engine {
     /// Ends the exclusive transaction that is open, if there is one: others may commit.
     pub(in crate::db) fn end_exclusive(&self, write: &mut WriteState) -> bool {
         let was_open = write.exclusive.take().is_some();
-        self.exclusivity.notices.fetch_and(!NOTICE_EXCLUSIVE, Ordering::Relaxed);
-        self.exclusivity.ended.notify_all();
+        self.commits.exclusivity.notices.fetch_and(!NOTICE_EXCLUSIVE, Ordering::Relaxed);
+        self.commits.exclusivity.ended.notify_all();
         was_open
     }
 
@@ -96,7 +99,7 @@ impl Engine {
     #[cold]
     pub fn heed_notices(&self, since_ns: &mut Option<u64>) -> Result<()> {
         self.check_outside_update()?;
-        let mut write = self.write.lock();
+        let mut write = self.commits.write.lock();
         while write.exclusive.is_some() {
             self.await_exclusive(&mut write, since_ns)?;
         }
@@ -106,7 +109,7 @@ impl Engine {
     /// The lock on commits, once no exclusive transaction is open.
     pub fn await_no_exclusive(&self) -> Result<MutexGuard<'_, WriteState>> {
         let mut since_ns = None;
-        let mut write = self.write.lock();
+        let mut write = self.commits.write.lock();
         while write.exclusive.is_some() {
             self.await_exclusive(&mut write, &mut since_ns)?;
         }
@@ -116,7 +119,7 @@ impl Engine {
     /// Waits once until an exclusive transaction ends or is too old to commit. Fails after `exclusive_wait_ns` in all, and once
     /// the database is closed.
     fn await_exclusive(&self, write: &mut MutexGuard<'_, WriteState>, since_ns: &mut Option<u64>) -> Result<()> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         let now_ns = self.now_ns();
         let is_first = since_ns.is_none();
         let waited_ns = now_ns.saturating_sub(*since_ns.get_or_insert(now_ns));
@@ -135,7 +138,7 @@ impl Engine {
         }
         let wait = Duration::from_nanos(left_ns.min(expires_ns));
         let is_over =
-            left_ns == 0 || (self.exclusivity.ended.wait_for(write, wait).timed_out() && left_ns <= expires_ns);
+            left_ns == 0 || (self.commits.exclusivity.ended.wait_for(write, wait).timed_out() && left_ns <= expires_ns);
         match &write.exclusive {
             Some(owner) if is_over => Err(Error::ExclusiveOpen {
                 begun_by: owner.describe_thread(),
@@ -148,8 +151,8 @@ impl Engine {
     /// Wakes the callers that wait for an exclusive transaction to end: the database is being closed.
     pub fn wake_leaders(&self) {
         // A caller that holds this was about to wait, and has not seen that the database is closed; or does so now, and will.
-        drop(self.write.lock());
-        self.exclusivity.ended.notify_all();
+        drop(self.commits.write.lock());
+        self.commits.exclusivity.ended.notify_all();
     }
 
     /// Commits for the exclusive transaction that has this ticket.
@@ -160,7 +163,7 @@ impl Engine {
         is_unlogged: bool,
         check_trees: impl Fn() -> Result<()>,
     ) -> Result<Committed> {
-        let mut write = self.write.lock();
+        let mut write = self.commits.write.lock();
         if write.exclusive.as_ref().is_none_or(|owner| owner.ticket != ticket) {
             return Err(Error::conflict("its exclusive right was revoked, and others may have committed since"));
         }
@@ -174,14 +177,14 @@ impl Engine {
 
     /// Looks whether what was read has been written since, as far as that can be told without holding others up.
     pub fn look_ahead(&self, check: &mut Check) -> Result<()> {
-        if check.upto >= self.snapshots.visible() {
+        if check.upto >= self.readers.snapshots.visible() {
             return Ok(());
         }
-        let validation = match (check.look_ahead(&self.window), check.held) {
+        let validation = match (check.look_ahead(&self.commits.window), check.held) {
             (Validation::TooOld, Some(held)) => self.healing(|| {
                 // The state comes after what it must hold, and before it is known that its traces were.
-                let visible = self.snapshots.visible();
-                let state = self.state.load_full();
+                let visible = self.readers.snapshots.visible();
+                let state = self.cell.state.load_full();
                 self.check_held(&held)?;
                 check.look_in(&state, visible)
             })?,

@@ -8,10 +8,7 @@ use crate::{
     commit::{PreparedBatch, decode_group},
     compaction::Plan,
     db::{
-        engine::{
-            root::{Engine, Request},
-            settings::Settings,
-        },
+        engine::{parts::commits::Request, root::Engine, settings::Settings},
         files::reserve::{Reserve, Stage, Wanted},
     },
     platform::OpenMode,
@@ -108,8 +105,8 @@ impl Engine {
         if volume < SMALL_VOLUME_BYTES {
             return Wanted { bytes: most, is_asked_for: false };
         }
-        let log: u64 = self.wal.iter().flat_map(Wal::segments).map(|segment| segment.len).sum();
-        let state = self.state.load();
+        let log: u64 = self.log.wal.iter().flat_map(Wal::segments).map(|segment| segment.len).sum();
+        let state = self.cell.state.load();
         let partitions = state.version.partitions.iter();
         let data: u64 = partitions.flat_map(|p| p.all_runs()).map(|handle| handle.run().meta().file_bytes).sum();
         Wanted { bytes: (RESERVE_BYTES_BASE + log + data / RESERVE_PART_OF_DATA).min(most), is_asked_for: false }
@@ -122,20 +119,20 @@ impl Engine {
 
     /// The same, after something that may have given space back.
     pub(in crate::db) fn keep_reserve_after(&self, is_space_back: bool) -> bool {
-        if self.check_writable().is_err() {
+        if self.health.check_writable().is_err() {
             return true;
         }
-        if let Some(wal) = self.wal.as_ref().filter(|_| self.reserve.is_used()) {
+        if let Some(wal) = self.log.wal.as_ref().filter(|_| self.storage.reserve.is_used()) {
             wal.trim_spares();
         }
-        let is_whole = self.reserve.keep(self.reserve_wanted(), self.now_ns(), is_space_back);
-        self.pressure.set_refusing(!is_whole);
+        let is_whole = self.storage.reserve.keep(self.reserve_wanted(), self.now_ns(), is_space_back);
+        self.maintenance.pressure.set_refusing(!is_whole);
         is_whole
     }
 
     /// Refuses what needs space while the reserve is used.
     pub(in crate::db) fn refuse_on_full_disk(&self) -> Result<()> {
-        if self.pressure.is_refusing() && !self.keep_reserve() {
+        if self.maintenance.pressure.is_refusing() && !self.keep_reserve() {
             return Err(Error::DiskFull { path: self.dir.clone(), reason: NoSpace::Reserved });
         }
         Ok(())
@@ -143,11 +140,11 @@ impl Engine {
 
     /// Slows a writer down as the pressure asks for, and refuses one that needs space while the reserve is used.
     pub(in crate::db) fn feel_pressure(&self, batch: &PreparedBatch) -> Result<()> {
-        if self.pressure.is_refusing() && !batch.frees_space() {
+        if self.maintenance.pressure.is_refusing() && !batch.frees_space() {
             self.refuse_on_full_disk()?;
         }
         let len = batch.bytes().len() as u64;
-        self.pressure.slow_down(len, &*self.settings.runtime, &self.counters);
+        self.maintenance.pressure.slow_down(len, &*self.settings.runtime, &self.counters);
         Ok(())
     }
 
@@ -163,13 +160,13 @@ impl Engine {
         if !full.is_disk_full() || !frees_space(group) {
             return Err(full);
         }
-        let _in_use = self.reserve.begin();
+        let _in_use = self.storage.reserve.begin();
         let mut done = Err(full);
         while done.as_ref().is_err_and(Error::is_disk_full) && (wal.trim_spares() > 0 || self.release(Stage::Log)) {
             done = append();
         }
         // A flush of the few deletes in memory takes less than the segments that it makes superfluous.
-        self.is_to_freeze.store(true, Ordering::Relaxed);
+        self.cell.is_to_freeze.store(true, Ordering::Relaxed);
         self.signal_work();
         done
     }
@@ -177,7 +174,7 @@ impl Engine {
     /// Gives back the segments of the log that were begun with blocks of the reserve: each needs 64 KiB, and what stands in it becomes a
     /// run of a few. Else the reserve would be used up by processes that open the database, delete something and end.
     pub(in crate::db) fn shorten_log_on_full_disk(&self) -> Result<()> {
-        if !self.reserve.is_used() {
+        if !self.storage.reserve.is_used() {
             return Ok(());
         }
         match self.flush_all() {
@@ -186,7 +183,7 @@ impl Engine {
             }
             done => done?,
         }
-        self.table.disposal.work_through();
+        self.storage.table.disposal.work_through();
         self.keep_reserve_after(true);
         Ok(())
     }
@@ -200,14 +197,14 @@ impl Engine {
     /// and no others come.
     pub(in crate::db) fn is_to_part(&self, group: &[Request]) -> bool {
         let frees = group.iter().filter(|request| request.batch.frees_space()).count();
-        (1..group.len()).contains(&frees) && (self.release(Stage::Log) || self.reserve.is_used())
+        (1..group.len()).contains(&frees) && (self.release(Stage::Log) || self.storage.reserve.is_used())
     }
 
     /// Gives up a part of the reserve. Returns whether there was any.
     pub(in crate::db) fn release(&self, stage: Stage) -> bool {
-        let is_released = self.reserve.release(stage);
+        let is_released = self.storage.reserve.release(stage);
         if is_released {
-            self.pressure.set_refusing(true);
+            self.maintenance.pressure.set_refusing(true);
         }
         is_released
     }
@@ -216,19 +213,19 @@ impl Engine {
     /// be removed, without spare segments of the log, and then, if a stage is named, with blocks of the reserve.
     pub(in crate::db) fn with_space(&self, stage: Option<Stage>, job: impl Fn() -> Result<()>) -> Result<()> {
         let is_full = |done: &Result<()>| done.as_ref().is_err_and(Error::is_disk_full);
-        let gone = self.table.disposal.gone();
+        let gone = self.storage.table.disposal.gone();
         let mut done = job();
         if !is_full(&done) {
             return done;
         }
-        self.table.disposal.work_through();
-        if self.table.disposal.gone() != gone {
+        self.storage.table.disposal.work_through();
+        if self.storage.table.disposal.gone() != gone {
             done = job();
         }
-        if is_full(&done) && self.wal.as_ref().is_some_and(|wal| wal.trim_spares() > 0) {
+        if is_full(&done) && self.log.wal.as_ref().is_some_and(|wal| wal.trim_spares() > 0) {
             done = job();
         }
-        let _in_use = self.reserve.begin();
+        let _in_use = self.storage.reserve.begin();
         if is_full(&done) && stage.is_some_and(|stage| self.release(stage)) {
             done = job();
         }
@@ -238,7 +235,7 @@ impl Engine {
     /// Merges each of these partitions wholly. One that finds no space for that is merged part by part, and where that finds none either,
     /// waits for the space that the others give back.
     pub(in crate::db) fn compact_each(&self, mut ids: Vec<u64>) -> Result<()> {
-        let _in_use = self.reserve.begin();
+        let _in_use = self.storage.reserve.begin();
         let mut tries_left = COMPACT_TRIES;
         loop {
             let mut refused = Vec::new();
@@ -247,7 +244,7 @@ impl Engine {
             for id in ids {
                 let whole = self.find_partition(id);
                 let merged = self.compact_partition(id);
-                self.table.disposal.work_through();
+                self.storage.table.disposal.work_through();
                 match (merged, whole) {
                     (Err(error), Some(whole)) if error.is_disk_full() => {
                         let (left, is_part_merged) = self.compact_in_parts(&whole)?;
@@ -277,12 +274,12 @@ impl Engine {
 
     /// Waits until no flush and no merge is under way, for five seconds at most.
     fn wait_for_jobs(&self) {
-        let mut work = self.work.lock();
+        let mut work = self.maintenance.work.lock();
         for _ in 0..500 {
             if !work.flushing && work.busy.is_empty() {
                 break;
             }
-            self.work_changed.wait_for(&mut work, Duration::from_millis(10));
+            self.maintenance.work_changed.wait_for(&mut work, Duration::from_millis(10));
         }
     }
 
@@ -303,7 +300,7 @@ impl Engine {
     }
 
     fn find_partition(&self, id: u64) -> Option<Arc<Partition>> {
-        self.state.load().version.partitions.iter().find(|p| p.id == id).map(Arc::clone)
+        self.cell.state.load().version.partitions.iter().find(|p| p.id == id).map(Arc::clone)
     }
 
     /// Merges a partition part by part, each in force before the next is begun: old runs that end in a part give their space back
@@ -314,7 +311,7 @@ impl Engine {
         let (start, end) = (&whole.layout.start, &whole.layout.end);
         let (mut merged, mut stuck) = (BTreeSet::new(), BTreeSet::new());
         loop {
-            let state = self.state.load_full();
+            let state = self.cell.state.load_full();
             let is_inside =
                 |p: &Partition| p.layout.start >= *start && end.as_ref().is_none_or(|end| p.layout.start < *end);
             // From the end on: what was made last, such as notes of how far an import is, is often small.
@@ -325,7 +322,7 @@ impl Engine {
             let is_cut = cut.is_some();
             let plan = cut.map_or(Plan::Prefix, |at| Plan::Cut { at });
             let done = self.compact_by(next.id, |_| plan.clone());
-            self.table.disposal.work_through();
+            self.storage.table.disposal.work_through();
             match done {
                 Err(error) if error.is_disk_full() => {
                     stuck.insert(next.id);
@@ -338,7 +335,7 @@ impl Engine {
             }
             // The space that came back may be enough for those that found none.
             stuck.clear();
-            let state = self.state.load();
+            let state = self.cell.state.load();
             merged.extend(state.version.partitions.iter().find(|p| p.layout.start == next.layout.start).map(|p| p.id));
         }
         Ok((stuck, !merged.is_empty()))

@@ -47,14 +47,14 @@ impl PendingBlobs {
 
     /// Writes a value, or a piece of one.
     pub fn write(&mut self, lane: Lane, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
-        let _inside = self.engine.enter()?;
-        self.engine.check_writable()?;
+        let _inside = self.engine.health.enter()?;
+        self.engine.health.check_writable()?;
         self.engine.refuse_on_full_disk()?;
-        let blob = self.engine.blobs.write_to(lane, key, value, compression)?;
+        let blob = self.engine.storage.blobs.write_to(lane, key, value, compression)?;
         self.written.insert(blob.file);
         if !self.files.insert(blob.file) {
             // One count a file is enough.
-            self.engine.blobs.settle(&[blob.file], None);
+            self.engine.storage.blobs.settle(&[blob.file], None);
         }
         Ok(blob)
     }
@@ -64,7 +64,7 @@ impl PendingBlobs {
     pub fn pin(&mut self, pieces: &Pieces) -> bool {
         let is_new = |number: &FileNumber| !self.files.contains(number);
         let new: BTreeSet<FileNumber> = pieces.list.iter().map(|piece| piece.file).filter(is_new).collect();
-        let are_known = self.engine.blobs.pin(&new);
+        let are_known = self.engine.storage.blobs.pin(&new);
         if are_known {
             self.files.extend(new);
         }
@@ -76,15 +76,15 @@ impl PendingBlobs {
         self.written.append(&mut other.written);
         for number in std::mem::take(&mut other.files) {
             if !self.files.insert(number) {
-                self.engine.blobs.settle(&[number], None);
+                self.engine.storage.blobs.settle(&[number], None);
             }
         }
     }
 
     /// Makes what was written to files of the bulk lane durable. A failure ends writing, as that of any sync does.
     pub fn sync(&self) -> Result<()> {
-        let _inside = self.engine.enter_past_closing()?;
-        self.engine.blobs.sync_bulk(&self.files).inspect_err(|e| self.engine.poison(e))
+        let _inside = self.engine.health.enter_past_closing()?;
+        self.engine.storage.blobs.sync_bulk(&self.files).inspect_err(|e| self.engine.poison(e))
     }
 
     /// To be called before the commit: has what it refers to be as durable as the commit will be, and before it is.
@@ -93,7 +93,7 @@ impl PendingBlobs {
             // Here, and not where the log is synced, so that nobody else has to wait for it.
             self.sync()?;
         }
-        self.engine.blobs.need(&self.files);
+        self.engine.storage.blobs.need(&self.files);
         Ok(())
     }
 
@@ -107,9 +107,9 @@ impl Drop for PendingBlobs {
     fn drop(&mut self) {
         let files: Vec<FileNumber> = self.files.iter().copied().collect();
         let sequence = Some(*self.sequence.get_mut()).filter(|sequence| *sequence > 0);
-        self.engine.blobs.settle(&files, sequence);
+        self.engine.storage.blobs.settle(&files, sequence);
         if sequence.is_none() && !self.written.is_empty() && !files.is_empty() {
-            self.engine.blobs.leave_bulk_file(&self.written);
+            self.engine.storage.blobs.leave_bulk_file(&self.written);
             self.engine.reclaim_blobs();
         }
     }

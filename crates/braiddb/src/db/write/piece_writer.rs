@@ -298,7 +298,7 @@ impl Tail {
     fn join_end(&self, list: &mut Pieces, mut bytes: Vec<u8>, len_max: usize) -> Result<Vec<u8>> {
         let fits = |last: u64, len: u64| last <= 2 * len && last + len <= len_max as u64;
         while let Some(last) = list.list.pop_if(|last| fits(last.len, bytes.len() as u64)) {
-            let mut joined = self.engine.blobs.read_anew(&last)?;
+            let mut joined = self.engine.storage.blobs.read_anew(&last)?;
             joined.extend_from_slice(&bytes);
             bytes = joined;
         }

@@ -6,7 +6,8 @@ use crate::{
     commit::{NOTHING, PreparedBatch, decode_group},
     db::{
         engine::{
-            root::{Answer, Committed, Engine, Request, WriteState},
+            parts::commits::{Answer, Committed, Request, WriteState},
+            root::Engine,
             settings::Durability,
         },
         files::names::leave_marker,
@@ -70,15 +71,15 @@ impl Engine {
         condition: CommitCondition,
         check_trees: impl Fn() -> Result<()>,
     ) -> Result<SequenceNumber> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         if batch.operations == 0 {
-            return Ok(self.snapshots.visible());
+            return Ok(self.readers.snapshots.visible());
         }
         let len = batch.bytes().len();
         if len > BATCH_BYTES_MAX {
             return Err(Error::InvalidArgument(format!("a batch of {len} bytes; the most is {BATCH_BYTES_MAX}")));
         }
-        if !self.pressure.is_calm() {
+        if !self.maintenance.pressure.is_calm() {
             self.feel_pressure(&batch)?;
         }
         let is_unlogged = durability == Durability::None;
@@ -108,7 +109,7 @@ impl Engine {
         let mut request = Request { batch, drops: 0, is_unlogged, check, validation: Validation::Unchanged };
         let mut checks = 0;
         loop {
-            if self.exclusivity.notices.load(Ordering::Relaxed) != 0 {
+            if self.commits.exclusivity.notices.load(Ordering::Relaxed) != 0 {
                 self.heed_notices(&mut waits_since_ns)?;
             }
             // Before the look at the trees: a drop after it changes the count.
@@ -119,7 +120,7 @@ impl Engine {
             }
             let size_bytes = |request: &Request| request.batch.bytes().len();
             let commit = |group: &mut [Request], answer: &mut dyn FnMut(_)| self.commit_group(group, answer);
-            let answer = self.queue.submit(request, GROUP_BYTES_MAX, size_bytes, commit);
+            let answer = self.commits.queue.submit(request, GROUP_BYTES_MAX, size_bytes, commit);
             let abandoned =
                 || Err(Error::CommitUnknown { reason: "the thread that led the commit panicked".to_owned() });
             match answer.unwrap_or_else(abandoned)? {
@@ -137,14 +138,14 @@ impl Engine {
 
     /// Makes everything logged before `lsn` survive a power failure.
     pub fn sync_to(&self, lsn: u64) -> Result<()> {
-        let Some(wal) = &self.wal else { return Ok(()) };
-        let timed = self.limited.as_ref().filter(|limited| limited.goes_by_latency());
+        let Some(wal) = &self.log.wal else { return Ok(()) };
+        let timed = self.storage.limited.as_ref().filter(|limited| limited.goes_by_latency());
         let began_ns = timed.map_or(0, |_| self.now_ns());
         let synced = self.catch_panic("a sync", || wal.sync(lsn));
         timed.iter().for_each(|limited| limited.note_latency(self.now_ns() - began_ns));
         match synced.unwrap_or_else(|reason| Err(Error::ReadOnly { reason })) {
             Ok(_) => {
-                self.watches.wake_if_waiting_anywhere();
+                self.log.watches.wake_if_waiting_anywhere();
                 Ok(())
             }
             Err(e) => {
@@ -157,14 +158,14 @@ impl Engine {
 
     /// Leaves word for the next open that a sync has failed.
     pub(in crate::db) fn leave_marker(&self) {
-        leave_marker(&*self.table.vfs, &self.dir);
+        leave_marker(&*self.storage.table.vfs, &self.dir);
     }
 
     /// Commits a group. Requests that were made before the last tree was dropped are not in it, nor are those whose terms are
     /// not met.
     fn commit_group(&self, group: &mut [Request], answer: &mut dyn FnMut(Result<Answer>)) {
-        let mut write = self.write.lock();
-        if write.exclusive.is_some() && !self.closing.load(Ordering::Acquire) {
+        let mut write = self.commits.write.lock();
+        if write.exclusive.is_some() && !self.health.closing.load(Ordering::Acquire) {
             drop(write);
             // Each of them waits by itself: INVARIANT X1 in `transacting.rs`.
             group.iter_mut().for_each(|request| answer(Ok(Answer::Retry(std::mem::take(request)))));
@@ -206,20 +207,20 @@ impl Engine {
     /// and notes what they write.
     #[cold]
     fn admit(&self, mut last: SequenceNumber, group: &mut [Request], drops: u64) {
-        self.window.close_if_idle();
+        self.commits.window.close_if_idle();
         for request in group.iter_mut().filter(|request| request.drops == drops) {
             if let Some(check) = &request.check {
                 request.validation = match check.upto == last {
                     true => Validation::Unchanged,
-                    false => self.window.look(&check.reads, check.upto),
+                    false => self.commits.window.look(&check.reads, check.upto),
                 };
                 if request.validation != Validation::Unchanged {
                     continue;
                 }
             }
             last += 1;
-            if self.window.is_open() {
-                self.window.note(last, request.batch.bytes());
+            if self.commits.window.is_open() {
+                self.commits.window.note(last, request.batch.bytes());
             }
         }
     }
@@ -232,13 +233,13 @@ impl Engine {
         group: &mut [Request],
         drops: u64,
     ) -> Result<Committed> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         // All three before commits are noted in the window: a number that is noted must be used up.
         let is_logged = self.prepare_for(write, group)?;
         let state = self.make_room()?;
-        let wal = self.wal.as_ref().ok_or(Error::Closed)?;
+        let wal = self.log.wal.as_ref().ok_or(Error::Closed)?;
         let WriteState { last_sequence, refused, payload, unlogged, holds_back, .. } = write;
-        if self.window.is_open() {
+        if self.commits.window.is_open() {
             self.admit(*last_sequence, group, drops);
         }
         let mut user_bytes = 0;
@@ -270,7 +271,7 @@ impl Engine {
                     // Nothing stands under these numbers, but the window may have them: who begins now must not look for them.
                     true => {
                         note_refused(refused, first_sequence, *last_sequence);
-                        self.snapshots.publish(*last_sequence);
+                        self.readers.snapshots.publish(*last_sequence);
                     }
                     false => self.poison(e),
                 })?,
@@ -279,15 +280,15 @@ impl Engine {
         if !is_logged {
             *unlogged = *last_sequence;
             // Before anything of it can be seen: who makes durable what it has seen must know that the log lacks it.
-            self.unlogged.store(*last_sequence, Ordering::Release);
+            self.commits.unlogged.store(*last_sequence, Ordering::Release);
         }
         insert(&state.active, &self.functions, payload, first_sequence);
         if !*holds_back {
-            self.snapshots.publish(*last_sequence);
+            self.readers.snapshots.publish(*last_sequence);
         }
         self.counters.note_commits(count, user_bytes);
         // Here, while the right to write is held: see `Watches`.
-        self.watches.wake_if_waiting();
+        self.log.watches.wake_if_waiting();
         if wal.take_call_for_next() {
             self.signal_work();
         }
@@ -297,8 +298,8 @@ impl Engine {
     /// Has the log tell of the commits that it has refused, before it is archived to its end: the next opening goes on after their numbers. Where it has no
     /// space yet, they are a gap.
     pub(in crate::db) fn tell_of_refused(&self) -> Result<()> {
-        let mut write = self.write.lock();
-        let Some(wal) = self.wal.as_ref().filter(|_| write.unlogged == 0) else { return Ok(()) };
+        let mut write = self.commits.write.lock();
+        let Some(wal) = self.log.wal.as_ref().filter(|_| write.unlogged == 0) else { return Ok(()) };
         match tell(wal, self.settings.runtime.unix_time_us(), &mut write.refused) {
             Err(e) if e.is_disk_full() => Ok(()),
             told => told.inspect_err(|e| self.poison(e)),
@@ -308,26 +309,26 @@ impl Engine {
     /// The last commit at or before this number that is not one of those that the log refused and does not tell of yet: a crash gives
     /// their numbers to others, which whoever watches from there on must not miss.
     pub(in crate::db) fn before_refused(&self, commit: SequenceNumber) -> SequenceNumber {
-        let refused = self.write.lock().refused;
+        let refused = self.commits.write.lock().refused;
         refused.filter(|(first, last)| (*first..=*last).contains(&commit)).map_or(commit, |(first, _)| first - 1)
     }
 
     /// Freezes the active memtable if it is full, or takes too much of what databases share; and waits while too many wait for their flush. Gives a state whose active
     /// memtable has room; it is the active one as long as the caller has `write`.
     fn make_room(&self) -> Result<Guard<Arc<ReadState>>> {
-        let state = self.state.load();
+        let state = self.cell.state.load();
         if state.active.bytes_used() < self.settings.memtable_bytes() {
             if !self.tenant.common.is_crowded() {
                 return Ok(state);
             }
             drop(state);
             self.freeze_largest()?;
-            return Ok(self.state.load());
+            return Ok(self.cell.state.load());
         }
         drop(state);
         self.wait_for_flush()?;
         self.freeze();
-        Ok(self.state.load())
+        Ok(self.cell.state.load())
     }
 }
 

@@ -9,7 +9,7 @@
 
 use crate::{
     base::{Error, Result},
-    db::engine::root::{Engine, NOTICE_UPDATE},
+    db::engine::{parts::commits::NOTICE_UPDATE, root::Engine},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -34,14 +34,14 @@ impl UpdateScope<'_> {
     /// Begins one.
     pub fn begin(engine: &Engine) -> UpdateScope<'_> {
         RUNNING.with_borrow_mut(|running| running.push(ptr::from_ref(engine).addr()));
-        engine.exclusivity.notices.fetch_add(NOTICE_UPDATE, Ordering::Relaxed);
+        engine.commits.exclusivity.notices.fetch_add(NOTICE_UPDATE, Ordering::Relaxed);
         UpdateScope { engine }
     }
 }
 
 impl Drop for UpdateScope<'_> {
     fn drop(&mut self) {
-        self.engine.exclusivity.notices.fetch_sub(NOTICE_UPDATE, Ordering::Relaxed);
+        self.engine.commits.exclusivity.notices.fetch_sub(NOTICE_UPDATE, Ordering::Relaxed);
         RUNNING.with_borrow_mut(|running| _ = running.pop());
     }
 }

@@ -18,7 +18,8 @@ use crate::{
     db::{
         engine::{
             catalog::catalog_key,
-            root::{Engine, Request, WriteState},
+            parts::commits::{Request, WriteState},
+            root::Engine,
         },
         record::version_tags::VERSION_TAGS,
     },
@@ -177,7 +178,7 @@ impl Engine {
     #[cold]
     fn store_tag(&self, write: &mut WriteState) -> Result<()> {
         let mut batch = RawBatch::default();
-        batch.push(EntryKind::Value, &[&catalog_key(VERSION_TAGS, b"")], &self.versions.encode());
+        batch.push(EntryKind::Value, &[&catalog_key(VERSION_TAGS, b"")], &self.commits.versions.encode());
         let batch = batch.prepare()?;
         // Or it would be stored before itself.
         write.has_unstored_tag = false;
@@ -187,7 +188,7 @@ impl Engine {
     /// Ends the log of a database that is closed. A tag that no commit has stored yet is lost with the close: without the mark of a clean
     /// close, the next open draws another.
     pub(in crate::db) fn note_end(&self, wal: &Wal) -> Result<()> {
-        let has_unstored_tag = self.write.lock().has_unstored_tag;
+        let has_unstored_tag = self.commits.write.lock().has_unstored_tag;
         if has_unstored_tag { wal.note_durable() } else { wal.note_closed() }
     }
 
@@ -208,25 +209,25 @@ impl Engine {
 
     /// Whether commits that did not go to the log have not been flushed yet.
     pub(in crate::db) fn has_unlogged(&self) -> bool {
-        self.unlogged.load(Ordering::Acquire) > self.flushed.load(Ordering::Acquire)
+        self.commits.unlogged.load(Ordering::Acquire) > self.storage.flushed.load(Ordering::Acquire)
     }
 
     /// Makes everything up to a commit durable.
     pub(in crate::db) fn make_durable(&self, sequence: SequenceNumber) -> Result<()> {
-        self.check_writable()?;
-        if self.flushed.load(Ordering::Acquire) >= sequence {
+        self.health.check_writable()?;
+        if self.storage.flushed.load(Ordering::Acquire) >= sequence {
             return Ok(());
         }
         if self.has_unlogged() {
             return self.flush_all();
         }
-        self.wal.as_ref().map_or(Ok(()), |wal| self.sync_to(wal.end_lsn()))
+        self.log.wal.as_ref().map_or(Ok(()), |wal| self.sync_to(wal.end_lsn()))
     }
 
     /// The last commit in memory that has stored this application cursor.
     pub(in crate::db) fn commit_of_cursor(&self, cursor: &[u8]) -> Option<SequenceNumber> {
         let key = catalog_key(b'c', b"");
-        let state = self.state.load_full();
+        let state = self.cell.state.load_full();
         state.memtables().find_map(|memtable| find_value(memtable, &key, cursor))
     }
 }

@@ -1,7 +1,15 @@
-//! State that the engine holds for parts of its work; the work itself is in the rooms above.
+//! Parts of the engine, each with its own locks. The behaviour of most is in the rooms above.
 
+pub mod archiver;
+pub mod commits;
 pub mod garbage_limit;
+pub mod health;
 pub mod index_look;
 pub mod limited_work;
+pub mod log_state;
+pub mod maintenance;
 pub mod pressure;
+pub mod readers;
 pub mod scrubber;
+pub mod state_cell;
+pub mod storage;

@@ -153,7 +153,7 @@ fn members_of_a_group_whose_commit_panics_are_told_that_its_outcome_is_unknown()
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(&vfs, 0);
     db.tree("t").unwrap();
-    let write = db.engine().write.lock();
+    let write = db.engine().commits.write.lock();
     let threads: Vec<_> = (0..6)
         .map(|thread| {
             let db = db.clone();
@@ -182,18 +182,18 @@ fn close_with_failure_behind_ended_work_returns_the_failure() {
     db.tree("t").unwrap().put(b"a", b"b").unwrap();
     let engine = std::sync::Arc::clone(db.engine());
     // Work that is inside: the close waits for it.
-    let inside = engine.enter().unwrap();
+    let inside = engine.health.enter().unwrap();
     let closing = std::thread::spawn(move || db.close());
     bounded("the refusal of calls", {
         let engine = std::sync::Arc::clone(&engine);
         move || {
-            while engine.check_open().is_ok() {
+            while engine.health.check_open().is_ok() {
                 std::thread::yield_now();
             }
         }
     });
     engine.poison(&Error::Closed);
-    assert_eq!(engine.failure.lock().clone(), None);
+    assert_eq!(engine.health.failure(), None);
     engine.poison(&Error::corruption("run", 7, "a damaged block"));
     drop(inside);
     let closed = bounded("close", move || closing.join().unwrap());

@@ -224,7 +224,7 @@ fn superseded_state_past_age_limit_is_closed() {
     let mut cursor = old.open_tree("t").unwrap().cursor();
     assert!(cursor.next().unwrap());
     let mut stream = old.open_tree("streams").unwrap().stream("s").unwrap().unwrap();
-    let state = Arc::downgrade(&old.engine().state.load());
+    let state = Arc::downgrade(&old.engine().cell.state.load());
     tree.put("b", "2").unwrap();
     assert!(follower.refresh().unwrap().has_changed);
     clock.advance(4 * SECOND_NS);

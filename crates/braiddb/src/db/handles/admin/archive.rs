@@ -4,9 +4,9 @@ use crate::{
     base::{Error, Result, SequenceNumber},
     commit::PreparedBatch,
     db::{
-        engine::root::Request,
+        engine::parts::commits::Request,
+        files::archive_gaps::{self, ArchiveGap},
         handles::database::Db,
-        open::archive_gaps::{self, ArchiveGap},
     },
     txn::Validation,
 };
@@ -22,13 +22,13 @@ impl Db {
     /// returns the last one; but no restore from a backup before the gap passes over it. Take a new full backup.
     pub fn archive_now(&self) -> Result<SequenceNumber> {
         let engine = self.engine();
-        let _inside = engine.enter()?;
-        engine.check_writable()?;
-        let (Some(archiver), Some(wal)) = (&engine.archiver, &engine.wal) else {
+        let _inside = engine.health.enter()?;
+        engine.health.check_writable()?;
+        let (Some(archiver), Some(wal)) = (&engine.log.archiver, &engine.log.wal) else {
             return Err(Error::InvalidArgument("no log archive is kept: open with Builder::log_archive".to_owned()));
         };
         // All before it are in the log.
-        let visible = engine.snapshots.visible();
+        let visible = engine.readers.snapshots.visible();
         engine.tell_of_refused()?;
         wal.go_on()?;
         engine.archive_finished()?;
@@ -45,7 +45,7 @@ impl Db {
     /// The random number of the database's life: its incarnation, which backups name ([`crate::BackupInfo::incarnation`]). A restored,
     /// loaded or checkpointed database begins a life of its own.
     pub fn incarnation(&self) -> u64 {
-        self.engine().incarnation
+        self.engine().log.incarnation
     }
 
     /// Lists the gaps that are noted in the [archive](crate::Builder::log_archive), oldest first: commits that it lacks. A backup of
@@ -53,8 +53,8 @@ impl Db {
     /// `InvalidArgument` if no log archive is kept.
     pub fn archive_gaps(&self) -> Result<Vec<ArchiveGap>> {
         let engine = self.engine();
-        let _inside = engine.enter()?;
-        let Some(archiver) = &engine.archiver else {
+        let _inside = engine.health.enter()?;
+        let Some(archiver) = &engine.log.archiver else {
             return Err(Error::InvalidArgument("no log archive is kept: open with Builder::log_archive".to_owned()));
         };
         archive_gaps::list(&*archiver.vfs, &archiver.dir)
@@ -63,8 +63,8 @@ impl Db {
     /// Commits what a log tells of, under the numbers that it had there.
     pub(crate) fn apply_logged(&self, first: SequenceNumber, batches: &[&[u8]]) -> Result<()> {
         let engine = self.engine();
-        let _inside = engine.enter()?;
-        let mut write = engine.write.lock();
+        let _inside = engine.health.enter()?;
+        let mut write = engine.commits.write.lock();
         if first <= write.last_sequence {
             let detail = format!("commit {first} after {}", write.last_sequence);
             return Err(Error::corruption(&engine.dir, 0, detail));
@@ -89,7 +89,10 @@ impl Db {
 
     /// Lets go of the blob files that were held while the database was restored, as far as nothing refers to them.
     pub(crate) fn release_held_blobs(&self) {
-        let held = std::mem::take(&mut *self.engine().held_blobs.lock());
-        self.engine().blobs.settle(&held.into_iter().collect::<Vec<_>>(), Some(self.engine().snapshots.visible()));
+        let held = std::mem::take(&mut *self.engine().storage.held_blobs.lock());
+        self.engine()
+            .storage
+            .blobs
+            .settle(&held.into_iter().collect::<Vec<_>>(), Some(self.engine().readers.snapshots.visible()));
     }
 }

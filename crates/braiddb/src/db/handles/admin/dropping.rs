@@ -32,7 +32,7 @@ impl Db {
     /// ```
     pub fn drop_trees<N: AsRef<str>>(&self, names: &[N]) -> Result<()> {
         let engine = self.engine();
-        let _inside = engine.enter()?;
+        let _inside = engine.health.enter()?;
         engine.check_outside_update()?;
         drop(engine.await_no_exclusive()?);
         let _change = engine.catalog.next_id.lock();
@@ -43,7 +43,7 @@ impl Db {
             trees.insert(name, tree);
         }
         if trees.is_empty() {
-            return engine.check_writable();
+            return engine.health.check_writable();
         }
         engine.drop_all(&trees)
     }
@@ -52,7 +52,7 @@ impl Db {
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<()> {
         check_name(to)?;
         let engine = self.engine();
-        let _inside = engine.enter()?;
+        let _inside = engine.health.enter()?;
         engine.check_outside_update()?;
         drop(engine.await_no_exclusive()?);
         let _change = engine.catalog.next_id.lock();

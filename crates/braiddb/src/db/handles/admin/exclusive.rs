@@ -22,8 +22,8 @@ impl Db {
     /// ```
     pub fn revoke_exclusive(&self) -> Result<bool> {
         let engine = self.engine();
-        let _inside = engine.enter()?;
-        let mut write = engine.write.lock();
+        let _inside = engine.health.enter()?;
+        let mut write = engine.commits.write.lock();
         Ok(engine.end_exclusive(&mut write))
     }
 }

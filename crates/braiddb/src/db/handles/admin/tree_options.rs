@@ -37,8 +37,8 @@ impl Tree {
     /// ```
     pub fn set_options(&self, options: TreeOptions) -> Result<SequenceNumber> {
         let (engine, state) = (self.db().engine(), self.state());
-        let _inside = engine.enter()?;
-        engine.check_writable()?;
+        let _inside = engine.health.enter()?;
+        engine.health.check_writable()?;
         // Before the catalog is locked, as for all changes of trees.
         drop(engine.await_no_exclusive()?);
         check_options(&state.name.read(), &options)?;

@@ -16,8 +16,9 @@ impl Db {
     /// file. Files that come or go meanwhile may be missing.
     pub fn older_files(&self) -> Result<Vec<OlderFile>> {
         let engine = self.engine();
-        engine.check_open()?;
-        let names = engine.table.vfs.list(&engine.dir).map_err(|e| crate::base::Error::io("list", &engine.dir, e))?;
+        engine.health.check_open()?;
+        let names =
+            engine.storage.table.vfs.list(&engine.dir).map_err(|e| crate::base::Error::io("list", &engine.dir, e))?;
         let of_database = names.into_iter().filter(|e| e.name == CURRENT_NAME || numbered(&e.name).is_some());
         let mut older: Vec<OlderFile> = of_database
             .filter_map(|entry| {
@@ -50,8 +51,8 @@ impl Db {
             return Ok(UpgradeReport::default());
         }
         let engine = self.engine();
-        let inside = engine.enter()?;
-        engine.check_writable()?;
+        let inside = engine.health.enter()?;
+        engine.health.check_writable()?;
         engine.flush_all()?;
         for _ in 0..ROUNDS_MAX {
             engine.find_older_blobs();
@@ -62,13 +63,13 @@ impl Db {
         // One edit writes an older manifest anew, and each of two one slot of CURRENT.
         engine.put_into_force(Vec::new())?;
         engine.put_into_force(Vec::new())?;
-        if let Some(wal) = &engine.wal {
+        if let Some(wal) = &engine.log.wal {
             engine.release_log(wal)?;
             wal.trim_spares();
         }
         engine.remove_leftovers()?;
         // Older files that remain after this are pinned by readers.
-        engine.table.disposal.work_through();
+        engine.storage.table.disposal.work_through();
         drop(inside);
         Ok(UpgradeReport { before, left: self.older_files()? })
     }

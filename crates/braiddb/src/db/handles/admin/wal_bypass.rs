@@ -14,8 +14,8 @@ impl Db {
     /// is searched for from the last one back.
     pub fn flush_to(&self, cursor: impl AsRef<[u8]>) -> Result<()> {
         let engine = self.engine();
-        let _inside = engine.enter()?;
-        engine.check_writable()?;
+        let _inside = engine.health.enter()?;
+        engine.health.check_writable()?;
         if let Some(sequence) = engine.commit_of_cursor(cursor.as_ref()) {
             return engine.make_durable(sequence);
         }
@@ -34,7 +34,7 @@ impl Db {
     /// Returns when everything up to a commit of this number, or the last one before it, is durable: see [`Db::flush_to`].
     pub fn flush_through(&self, commit: SequenceNumber) -> Result<()> {
         let engine = self.engine();
-        let _inside = engine.enter()?;
+        let _inside = engine.health.enter()?;
         engine.make_durable(commit)
     }
 }

@@ -85,7 +85,7 @@ impl fmt::Debug for StreamReader {
 impl Engine {
     /// What a key has at a snapshot, or now. Large values are not read, but where operands are merged into them.
     pub fn find_value(&self, key: &[u8], hold: Option<&Hold>) -> Result<Option<Found>> {
-        self.check_open()?;
+        self.health.check_open()?;
         self.healing(|| {
             let (state, at) = self.state_for(hold)?;
             let state = Arc::clone(&state);
@@ -96,7 +96,7 @@ impl Engine {
                     Some(entry) => (entry.kind, entry.sequence, entry.value.to_vec()),
                 }
             };
-            let content = Content::of(kind, &value).ok_or_else(|| self.blobs.misunderstood())?;
+            let content = Content::of(kind, &value).ok_or_else(|| self.storage.blobs.misunderstood())?;
             let now_us = self.time_of(hold);
             if content.expires_us.is_some_and(|expires_us| expires_us <= now_us) {
                 return Ok(None);
@@ -104,7 +104,7 @@ impl Engine {
             let mut expires_us = content.expires_us;
             let base = match content.kind {
                 EntryKind::BlobRef | EntryKind::Stream => {
-                    Base::Pieces(Pieces::of(&content).ok_or_else(|| self.blobs.misunderstood())?)
+                    Base::Pieces(Pieces::of(&content).ok_or_else(|| self.storage.blobs.misunderstood())?)
                 }
                 EntryKind::Merge => {
                     let operands = FoundOperands { key: key.to_vec(), sequence, operands: value.clone() };
@@ -136,7 +136,7 @@ impl Engine {
                 return Ok(Some((base, expires_us)));
             }
             // A file was let go of, and the state that does without it was published before: so there is another now.
-            if Arc::ptr_eq(&self.state.load(), &state) {
+            if Arc::ptr_eq(&self.cell.state.load(), &state) {
                 return Err(Error::corruption(&self.dir, 0, "a blob file is missing that an entry refers to"));
             }
         }
@@ -232,11 +232,11 @@ impl StreamReader {
         // Whole chunks: a part of one would have to be read as a whole anyway.
         let from = (at - start) / BLOB_CHUNK_LEN as u64 * BLOB_CHUNK_LEN as u64;
         let part = from..(from + self.ahead).min(piece.len);
-        self.buffer = self.db.engine().blobs.file(piece.file)?.read_range(piece, part)?;
+        self.buffer = self.db.engine().storage.blobs.file(piece.file)?.read_range(piece, part)?;
         self.buffer_at = start + from;
         // Each read gets on.
         if self.buffer_at + self.buffer.len() as u64 <= at {
-            Err(self.db.engine().blobs.misunderstood())
+            Err(self.db.engine().storage.blobs.misunderstood())
         } else {
             Ok(())
         }
@@ -246,9 +246,9 @@ impl StreamReader {
     /// who kept the old state would keep all that has gone since.
     fn go_over(&mut self) -> Result<()> {
         let engine = self.db.engine();
-        let is_open = engine.check_open();
+        let is_open = engine.health.check_open();
         let Source::Stored { hold, key, state, pieces, starts } = &mut self.source else { return is_open };
-        let is_present = Arc::ptr_eq(&engine.state.load(), state);
+        let is_present = Arc::ptr_eq(&engine.cell.state.load(), state);
         // After the state was loaded: see `SnapshotList`.
         if let Err(e) = is_open.and_then(|()| hold.check()) {
             *state = Arc::new(ReadState::empty());
@@ -265,7 +265,7 @@ impl StreamReader {
                 Ok(())
             }
             // What is held does not change, but where it stands.
-            _ => Err(engine.blobs.misunderstood()),
+            _ => Err(engine.storage.blobs.misunderstood()),
         }
     }
 }

@@ -57,7 +57,7 @@ pub(in crate::db) fn commit_streams(
     let sequence = match &committed {
         Ok(sequence) => Some(*sequence),
         // It has its number all the same, though it is not told.
-        Err(e) if e.is_commit_unknown() => Some(db.engine().snapshots.visible()),
+        Err(e) if e.is_commit_unknown() => Some(db.engine().readers.snapshots.visible()),
         Err(_) => None,
     };
     if let Some(sequence) = sequence {
@@ -129,7 +129,7 @@ impl std::fmt::Debug for StreamWriter {
 impl StreamWriter {
     fn new(tree: &Tree, key: &[u8]) -> Result<StreamWriter> {
         let internal = KeyBuf::of(tree.state(), key)?;
-        tree.db().engine().check_writable()?;
+        tree.db().engine().health.check_writable()?;
         let pieces = PieceWriter::new(tree.db().engine(), internal, &tree.state().options.get());
         Ok(StreamWriter { tree: tree.clone(), key: key.to_vec(), pieces })
     }
@@ -226,7 +226,7 @@ impl Tree {
         let mut retries = 0;
         loop {
             // Before the read: it is checked from here on.
-            let visible = engine.snapshots.visible();
+            let visible = engine.readers.snapshots.visible();
             let mut pending = PendingBlobs::new(engine);
             let found = engine.find_and_pin(internal, None, &mut pending)?;
             let (base, expires_us) = found.map_or((None, None), |(base, expires_us)| (Some(base), expires_us));

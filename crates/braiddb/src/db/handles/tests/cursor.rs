@@ -346,8 +346,9 @@ fn many_keys_are_found_where_a_view_is_opened_meanwhile() {
     let (engine, looks) = (db.engine(), std::cell::Cell::new(0));
     for opened_at in 0..80 {
         // Runs as they are just after they have been written.
-        let version =
-            FileSet::new(&engine.dir, &engine.table).version(engine.disk.lock().manifest.layout(), None).unwrap();
+        let version = FileSet::new(&engine.dir, &engine.storage.table)
+            .version(engine.storage.disk.lock().manifest.layout(), None)
+            .unwrap();
         assert!(version.partitions.iter().all(|p| p.main_view().is_none()));
         let state = ReadState { version: std::sync::Arc::new(version), ..ReadState::empty() };
         looks.set(0);

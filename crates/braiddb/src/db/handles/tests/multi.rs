@@ -289,7 +289,7 @@ fn a_count_of_settled_data_costs_its_ends() {
     }
     db.compact().unwrap();
     db.flush().unwrap();
-    let resident = || db.engine().disk.lock().files.resident_bytes();
+    let resident = || db.engine().storage.disk.lock().files.resident_bytes();
     // Opens the view.
     assert_eq!(tree.count(b"none").unwrap(), 0);
     let before = resident();

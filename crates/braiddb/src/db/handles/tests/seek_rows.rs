@@ -258,7 +258,7 @@ fn rows_of_memtables_have_their_places_among_those_decoded() {
             if frozen {
                 db.engine().freeze();
             }
-            assert!(db.engine().state.load().frozen.is_empty() != frozen);
+            assert!(db.engine().cell.state.load().frozen.is_empty() != frozen);
             let in_batch = range_over(&mut tree.cursor(), &model, &mut Random(5, key), 600);
             assert!((100..540).contains(&in_batch), "{in_batch} of 600");
         }
@@ -378,7 +378,7 @@ fn seeks_are_counted_once_whichever_way_they_go() {
     }
     db.flush().unwrap();
     let reads = || {
-        let state = db.engine().state.load();
+        let state = db.engine().cell.state.load();
         let [partition] = &state.version.partitions[..] else { panic!("there is one partition") };
         let [only] = &partition.apart[..] else { panic!("there is one run that stands apart") };
         assert!(partition.view.is_none());
@@ -437,7 +437,7 @@ fn a_shared_run_is_not_read_past_the_end_of_a_partition() {
         }
         db.compact().unwrap();
         let starts = |db: &Db| {
-            let state = db.engine().state.load();
+            let state = db.engine().cell.state.load();
             state.version.partitions.iter().map(|p| p.layout.start.clone()).collect::<Vec<_>>()
         };
         let bounds = starts(&db);
@@ -462,7 +462,7 @@ fn a_shared_run_is_not_read_past_the_end_of_a_partition() {
         }
         db.flush().unwrap();
         {
-            let state = db.engine().state.load();
+            let state = db.engine().cell.state.load();
             let [alone, next] = &state.version.partitions[1..3] else { panic!("two") };
             assert!(alone.view.is_none() && alone.apart.len() == 1 && alone.tombstones.is_none());
             assert!(Some(&alone.apart[0].run().meta().largest) >= alone.layout.end.as_ref(), "it is shared");

@@ -314,13 +314,13 @@ fn a_stream_is_appended_to_an_empty_value_in_a_blob_file() {
     tree.put_stream(b"l", &b""[..]).unwrap();
     // As an earlier build wrote it, which put empty values there.
     let internal = [&tree.state().id.first_key()[..], b"m"].concat();
-    let empty = db.engine().blobs.write(&internal, b"", Compression::None).unwrap();
+    let empty = db.engine().storage.blobs.write(&internal, b"", Compression::None).unwrap();
     let mut reference = Vec::new();
     empty.encode(&mut reference);
     let mut batch = RawBatch::default();
     batch.push(EntryKind::BlobRef, &[&internal], &reference);
     let sequence = db.engine().commit(batch.prepare().unwrap(), Durability::Buffered).unwrap();
-    db.engine().blobs.settle(&[empty.file], Some(sequence));
+    db.engine().storage.blobs.settle(&[empty.file], Some(sequence));
     let long = bytes(200 << 10, 1);
     for key in [b"k", b"l", b"m"] {
         assert_eq!(tree.get(key).unwrap().as_deref(), Some(&b""[..]));

@@ -76,7 +76,7 @@ pub fn tree(db: &Db) -> Tree {
 /// The pieces of a key's value; none if it stands in the entry.
 pub fn pieces(db: &Db, tree: &Tree, key: &[u8]) -> Vec<u64> {
     let key = crate::db::engine::key::KeyBuf::of(tree.state(), key).unwrap();
-    let state = db.engine().state.load_full();
+    let state = db.engine().cell.state.load_full();
     let guard = crossbeam_epoch::pin();
     let entry = read::get(&state, &key, u64::MAX >> 2, &guard).unwrap().unwrap();
     let content = Content::of(entry.kind, entry.value).unwrap();

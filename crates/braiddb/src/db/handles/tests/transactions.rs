@@ -229,7 +229,7 @@ fn outlive_window(db: &Db, tree: &Tree) {
     for number in 0..2 * bytes / long.len() {
         tree.put([&long[..], &key(number as u64)].concat(), b"").unwrap();
     }
-    assert!(!db.engine().window.reaches(db.stats().last_sequence - 2 * bytes as u64 / 20_000));
+    assert!(!db.engine().commits.window.reaches(db.stats().last_sequence - 2 * bytes as u64 / 20_000));
 }
 
 /// Where versions come and go, the last trace of a change may be a tombstone: it must be found.
@@ -420,9 +420,9 @@ fn updates_of_one_counter_lose_nothing() {
         for number in 0..5000 {
             tree.put(key(number), b"").unwrap();
         }
-        assert!(!db.engine().window.is_open());
+        assert!(!db.engine().commits.window.is_open());
         let tx = db.begin().unwrap();
-        assert!(db.engine().window.is_open());
+        assert!(db.engine().commits.window.is_open());
         tx.get(&tree, b"n").unwrap();
         tx.put(&tree, b"m", b"").unwrap();
         tree.put(b"n", b"").unwrap();
@@ -656,7 +656,7 @@ fn commits_that_the_log_finds_no_room_for_are_no_gap_in_the_archive() {
     let last = tree.put(key(5000), b"last").unwrap();
     written.push((key(5000).to_vec(), b"last".to_vec()));
     db.archive_now().unwrap();
-    let archived = LogArchive::new(&fault(&vfs), &archive, db.engine().incarnation);
+    let archived = LogArchive::new(&fault(&vfs), &archive, db.engine().log.incarnation);
     db.close().unwrap();
     let settings = Settings { vfs: mem(), ..settings };
     let back = open(settings.clone()).unwrap();

@@ -114,7 +114,7 @@ impl std::fmt::Debug for Transaction {
 
 impl Transaction {
     pub(in crate::db) fn optimistic(db: &Db) -> Result<Transaction> {
-        db.engine().check_open()?;
+        db.engine().health.check_open()?;
         let window_guard = ConflictWindowGuard::new(db.engine());
         Ok(Transaction::new(db, Isolation::Optimistic { _window_guard: window_guard }))
     }
@@ -566,13 +566,13 @@ impl Transaction {
             Isolation::Exclusive { right } => {
                 let engine = db.engine();
                 // Nobody closes in between: once it is applied, there is no error but that its outcome is unknown.
-                let _inside = engine.enter_past_closing()?;
+                let _inside = engine.health.enter_past_closing()?;
                 let condition = CommitCondition::Exclusive(right.ticket());
                 streams.iter().try_for_each(|stream| stream.make_ready(durability))?;
                 let sequence = commit_streams(&db, batch, &trees, durability.of_catalog(), condition, &streams)?;
                 // Others need not wait for the device.
                 drop(isolation);
-                if let Some(wal) = engine.wal.as_ref().filter(|_| durability == Durability::Sync) {
+                if let Some(wal) = engine.log.wal.as_ref().filter(|_| durability == Durability::Sync) {
                     engine.sync_to(wal.end_lsn())?;
                 }
                 Ok(sequence)

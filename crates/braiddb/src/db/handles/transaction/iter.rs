@@ -70,7 +70,7 @@ impl<'t> TransactionIter<'t> {
         start: Vec<u8>,
         end: Option<Vec<u8>>,
     ) -> TransactionIter<'t> {
-        let failed = transaction.check_tree(db, tree).and_then(|()| db.engine().check_open()).err();
+        let failed = transaction.check_tree(db, tree).and_then(|()| db.engine().health.check_open()).err();
         // Only the range of a tree whose number is never reached has no end.
         let end = end.unwrap_or_default();
         let is_done = end <= start;

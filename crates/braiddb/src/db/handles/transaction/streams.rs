@@ -72,7 +72,7 @@ impl Transaction {
 
     /// What the transaction itself has put where others do not see it, and when it expires; `None` if it has.
     fn placed(&self, kind: EntryKind, value: &[u8]) -> Result<Option<(Base, Option<u64>)>> {
-        let blobs = &self.db().engine().blobs;
+        let blobs = &self.db().engine().storage.blobs;
         let content = Content::of(kind, value).ok_or_else(|| blobs.misunderstood())?;
         if content.expires_us.is_some_and(|expires_us| expires_us <= self.hold().held().taken_us) {
             return Ok(None);
@@ -89,7 +89,7 @@ impl Transaction {
         match self.placed(kind, value)? {
             None => Ok(None),
             Some((Base::Value(value), _)) => Ok(Some(value)),
-            Some((Base::Pieces(pieces), _)) => self.db().engine().blobs.read_pieces(&pieces).map(Some),
+            Some((Base::Pieces(pieces), _)) => self.db().engine().storage.blobs.read_pieces(&pieces).map(Some),
         }
     }
 

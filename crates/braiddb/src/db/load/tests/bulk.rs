@@ -478,7 +478,7 @@ fn read_state_before_bulk_load_has_no_later_commit() {
         if !is_empty {
             tree.put(b"x", b"before").unwrap();
         }
-        let state = db.engine().state.load_full();
+        let state = db.engine().cell.state.load_full();
         let loaded = tree.bulk_load(records(0..50, 1)).unwrap();
         tree.put(b"x", b"after").unwrap();
         assert!(state.memtables().all(|memtable| memtable.is_empty() || memtable.max_sequence() < loaded.sequence));

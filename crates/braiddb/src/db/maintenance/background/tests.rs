@@ -76,7 +76,7 @@ fn open_on(vfs: &FaultVfs, clock: &Arc<Stopped>) -> Db {
 fn fill(db: &Db, segments: usize) -> u32 {
     let tree = db.tree("t").unwrap();
     let mut count = 0u32;
-    while db.engine().wal.as_ref().unwrap().segments().len() < segments {
+    while db.engine().log.wal.as_ref().unwrap().segments().len() < segments {
         tree.put(count.to_be_bytes(), [7; 100]).unwrap();
         count += 1;
     }
@@ -84,15 +84,15 @@ fn fill(db: &Db, segments: usize) -> u32 {
 }
 
 fn segments(db: &Db) -> usize {
-    db.engine().wal.as_ref().unwrap().segments().len()
+    db.engine().log.wal.as_ref().unwrap().segments().len()
 }
 
 fn frozen(db: &Db) -> usize {
-    db.engine().state.load().frozen.len()
+    db.engine().cell.state.load().frozen.len()
 }
 
 fn freeze(db: &Db) {
-    let _write = db.engine().write.lock();
+    let _write = db.engine().commits.write.lock();
     db.engine().freeze();
 }
 
@@ -101,20 +101,20 @@ struct Flush<'a>(&'a Engine);
 
 impl<'a> Flush<'a> {
     fn begin(db: &'a Db) -> Flush<'a> {
-        db.engine().work.lock().flushing = true;
+        db.engine().maintenance.work.lock().flushing = true;
         Flush(db.engine())
     }
 }
 
 impl Drop for Flush<'_> {
     fn drop(&mut self) {
-        self.0.work.lock().flushing = false;
+        self.0.maintenance.work.lock().flushing = false;
     }
 }
 
 /// Whether the database has just become idle, and whether it is.
 fn look(db: &Db) -> (bool, bool) {
-    let mut work = db.engine().work.lock();
+    let mut work = db.engine().maintenance.work.lock();
     let has_become = db.engine().look_for_idleness(&mut work);
     (has_become, work.idle)
 }
@@ -271,7 +271,7 @@ fn a_log_of_which_all_is_flushed_is_short_while_nothing_is_committed() {
 fn the_flusher_waits_for_no_writer() {
     let (_, _, db) = world();
     fill(&db, LOG_SEGMENTS_MAX + 1);
-    let write = db.engine().write.lock();
+    let write = db.engine().commits.write.lock();
     let engine = Arc::clone(db.engine());
     bounded("trimming the log", move || engine.trim_log_as_flusher()).unwrap();
     drop(write);

@@ -83,7 +83,7 @@ fn where_space_is_short_what_waits_goes_first() {
         let db = open(Settings { background_threads: 0, ..small(&fault(&vfs)) }).unwrap();
         let tree = db.tree("t").unwrap();
         // A thread that does not come by itself.
-        let disposal = Arc::clone(&db.engine().table.disposal);
+        let disposal = Arc::clone(&db.engine().storage.table.disposal);
         disposal.defer(Arc::new(|| {}));
         for round in 0..3u32 {
             for i in 0..100u32 {
@@ -123,7 +123,7 @@ fn what_waits_is_gone_when_a_database_is_closed() {
     let on = fault(&vfs);
     let db = open(Settings { background_threads: 0, ..small(&on) }).unwrap();
     db.tree("t").unwrap().put("k", "v").unwrap();
-    let disposal = Arc::clone(&db.engine().table.disposal);
+    let disposal = Arc::clone(&db.engine().storage.table.disposal);
     // A thread that does not come by itself.
     disposal.defer(Arc::new(|| {}));
     let old = Path::new(DIR).join("000999.run");

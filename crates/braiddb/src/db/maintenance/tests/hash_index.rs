@@ -82,7 +82,7 @@ fn gets_make_indexes_and_those_that_are_used_have_heirs() {
     db.compact().unwrap();
     let is_indexed =
         |partition: &Arc<Partition>| partition.main_view().is_some_and(|(view, _)| view.hash_index_bytes() > 0);
-    let are_indexed = || db.engine().state.load_full().version.partitions.iter().all(is_indexed);
+    let are_indexed = || db.engine().cell.state.load_full().version.partitions.iter().all(is_indexed);
     assert!(are_indexed(), "views came in place of others whose indexes were used");
     check(&tree, now);
     for row in (0..ROWS).step_by(5) {
@@ -101,7 +101,7 @@ fn runs_that_come_beside_indexes_that_are_used_have_one() {
         let views = |partition: &Arc<Partition>| {
             partition.apart.iter().filter_map(|handle| handle.opened_view().cloned()).collect::<Vec<_>>()
         };
-        let views: Vec<_> = db.engine().state.load_full().version.partitions.iter().flat_map(views).collect();
+        let views: Vec<_> = db.engine().cell.state.load_full().version.partitions.iter().flat_map(views).collect();
         views.iter().filter(|view| view.hash_index_bytes() > 0).count()
     };
     let before = (indexed(), db.stats().hash_indexes);
@@ -202,7 +202,7 @@ fn who_was_refused_one_waits_longer_each_time() {
         tree.put(key(row), [row as u8; 200]).unwrap();
     }
     db.compact().unwrap();
-    let partition = &db.engine().state.load_full().version.partitions[0];
+    let partition = &db.engine().cell.state.load_full().version.partitions[0];
     let (view, _) = partition.main_view().unwrap();
     let waits: Vec<u64> = (0..8)
         .map(|_| {
@@ -236,9 +236,9 @@ fn threads_of_the_background_are_woken_for_them() {
 
 /// Has indexes made as they are while the database rests; how many.
 fn rest(db: &Db) -> usize {
-    db.engine().work.lock().idle = true;
+    db.engine().maintenance.work.lock().idle = true;
     let made = std::iter::repeat_with(|| db.engine().index_at_rest()).take_while(|&is_made| is_made).count();
-    db.engine().work.lock().idle = false;
+    db.engine().maintenance.work.lock().idle = false;
     assert!(!db.engine().index_at_rest(), "only at rest");
     made
 }
@@ -307,9 +307,9 @@ fn at_rest_there_are_none_where_they_cost_too_much() {
 #[test]
 fn at_rest_there_are_none_beside_merges_but_after_those_that_a_user_asks_for() {
     let (db, _tree) = unread(in_place());
-    db.engine().work.lock().busy.insert(17);
+    db.engine().maintenance.work.lock().busy.insert(17);
     assert_eq!(rest(&db), 0, "its view may be about to go");
-    db.engine().work.lock().busy.clear();
+    db.engine().maintenance.work.lock().busy.clear();
     assert_eq!(rest(&db), 1);
     load(&db.tree("rows").unwrap(), 1, "second");
     db.compact().unwrap();

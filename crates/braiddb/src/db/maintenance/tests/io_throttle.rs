@@ -238,7 +238,7 @@ fn merges_take_all_of_the_time_when_nothing_is_committed() {
         while is_leisurely() {
             thread::yield_now();
         }
-        assert!(db.engine().work.lock().idle);
+        assert!(db.engine().maintenance.work.lock().idle);
         while !is_leisurely() {
             fill(&db, 20);
         }

@@ -68,7 +68,7 @@ fn gets_of_keys_that_a_loose_run_lacks_do_not_ask_it_in_the_process_that_wrote_i
             assert_eq!(tree.get(key(row % ROWS)).unwrap().as_deref(), Some(&[7; 20][..]));
         }
         assert_eq!(tree.get(key(3)).unwrap().as_deref(), Some(&[8; 20][..]));
-        let state = db.engine().state.load();
+        let state = db.engine().cell.state.load();
         let [newest, oldest] = &state.version.partitions[0].apart[..] else { panic!("two runs") };
         assert!(newest.reads() > 0 || !is_reopened, "a run that was there before has no filter");
         assert!(newest.reads() * 20 < oldest.reads() || is_reopened, "{} reads", newest.reads());

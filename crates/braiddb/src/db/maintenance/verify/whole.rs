@@ -194,42 +194,42 @@ fn check_files(
 impl Engine {
     /// Reads every file and checks every checksum. Commits wait while the log's end is checked, nothing else waits.
     pub fn verify(self: &Arc<Self>, options: &VerifyOptions) -> Result<VerifyReport> {
-        self.check_open()?;
+        self.health.check_open()?;
         let engine = Arc::clone(self);
-        let open_blob: OpenBlob = Box::new(move |number| engine.blobs.file(number));
+        let open_blob: OpenBlob = Box::new(move |number| engine.storage.blobs.file(number));
         let checker = Checker::new(&self.dir, with_threads(options, &self.settings), open_blob);
-        let state = self.state.load_full();
-        let vfs = &*self.table.vfs;
+        let state = self.cell.state.load_full();
+        let vfs = &*self.storage.table.vfs;
         {
-            let disk = self.disk.lock();
+            let disk = self.storage.disk.lock();
             check_current(&checker, vfs)?;
             let (number, len) = (disk.manifest.number(), disk.manifest.len());
             check_manifest(&checker, vfs, number, len)?;
         }
         let (runs, views) = self.jobs(&state)?;
-        drop(check_files(&checker, &self.table, runs, views, &self.settings.runtime));
+        drop(check_files(&checker, &self.storage.table, runs, views, &self.settings.runtime));
         state.memtables().for_each(|memtable| check_memtable(&checker, memtable));
         self.verify_log(&checker)?;
         // Of a read-only handle the walk above lists a torn record as a problem, but not a whole one whose value is missing.
-        let is_listed = self.wal.is_none() && checker.has_torn_tail();
+        let is_listed = self.log.wal.is_none() && checker.has_torn_tail();
         if let Some(note) = self.counters.log_tail_note.lock().clone().filter(|_| !is_listed) {
             checker.note(format!("when the database was opened: {note}"));
         }
         let given_up = |why: &String| format!("a damaged partition is not merged any more: {why}");
-        self.work.lock().failed.values().map(given_up).for_each(|note| checker.note(note));
+        self.maintenance.work.lock().failed.values().map(given_up).for_each(|note| checker.note(note));
         // Whoever opened the database meanwhile may have changed files under our hands.
-        self.check_open()?;
+        self.health.check_open()?;
         Ok(checker.finish(true))
     }
 
     /// The files of a state, which stay open while it is held.
     fn jobs(&self, state: &ReadState) -> Result<(Vec<RunJob>, Vec<ViewJob>)> {
-        let names = self.table.vfs.list(&self.dir).map_err(|e| Error::io("list", &self.dir, e))?;
+        let names = self.storage.table.vfs.list(&self.dir).map_err(|e| Error::io("list", &self.dir, e))?;
         let present: BTreeSet<String> = names.into_iter().map(|entry| entry.name).collect();
         // Beside a writer, files go that a state still reads.
         let lacks = |path: &Path| {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            self.wal.is_some() && !present.contains(name)
+            self.log.wal.is_some() && !present.contains(name)
         };
         let (mut runs, mut views) = (BTreeMap::new(), Vec::new());
         for partition in &state.version.partitions {
@@ -249,10 +249,10 @@ impl Engine {
     }
 
     fn verify_log(&self, checker: &Checker) -> Result<()> {
-        let (vfs, runtime) = (&*self.table.vfs, &*self.settings.runtime);
-        let Some(wal) = &self.wal else {
+        let (vfs, runtime) = (&*self.storage.table.vfs, &*self.settings.runtime);
+        let Some(wal) = &self.log.wal else {
             let (bounds, manifest) = {
-                let disk = self.disk.lock();
+                let disk = self.storage.disk.lock();
                 (bounds_of(disk.manifest.layout()), disk.manifest.clone())
             };
             // Beside a writer, the log has gone on: what this state has of it is in memory.
@@ -262,10 +262,10 @@ impl Engine {
             return Ok(());
         };
         // Commits wait, so that no record is seen half written; segments that go meanwhile are found where the log begins then.
-        let _write = self.write.lock();
+        let _write = self.commits.write.lock();
         loop {
             let oldest_segment = wal.segments().first().map(|segment| segment.number);
-            let flushed = self.flushed.load(Ordering::Acquire);
+            let flushed = self.storage.flushed.load(Ordering::Acquire);
             let bounds = LogBounds { oldest_segment, durable_lsn: 0, flushed, end_lsn: Some(wal.end_lsn()) };
             let attempt = Checker::new(&self.dir, VerifyOptions::default(), Box::new(|_| Err(Error::Closed)));
             check_log(&attempt, vfs, runtime, &bounds, false);

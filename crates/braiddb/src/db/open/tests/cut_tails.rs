@@ -121,7 +121,7 @@ fn stale_bytes_of_a_recycled_segment_are_not_noted() {
             assert_eq!(read_only(&killed(&vfs)).stats().log_tail_note, None, "after {i}");
         }
     }
-    assert!(db.engine().wal.as_ref().unwrap().stats().segments_recycled > 0);
+    assert!(db.engine().log.wal.as_ref().unwrap().stats().segments_recycled > 0);
     db.close().unwrap();
     assert_eq!(read_only(&vfs).stats().log_tail_note, None);
 }

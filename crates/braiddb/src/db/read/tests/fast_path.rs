@@ -61,8 +61,8 @@ fn quickly(db: &Db, tree: &Tree, key: &[u8]) -> Option<Option<Vec<u8>>> {
     let engine = db.engine();
     let parts = (tree.state().id.first_key(), key);
     let whole = |prefix: [u8; 4], key: &[u8]| [&prefix, key].concat();
-    let state = engine.fast_state.borrow().unwrap();
-    match fast_get(&state, parts, whole, || engine.snapshots.visible(), || engine.table.moment()) {
+    let state = engine.cell.fast_state.borrow().unwrap();
+    match fast_get(&state, parts, whole, || engine.readers.snapshots.visible(), || engine.storage.table.moment()) {
         FastGet::Value(value) => Some(Some(value.to_vec())),
         FastGet::Absent => Some(None),
         FastGet::Unknown => None,
@@ -167,7 +167,7 @@ fn loaded_with_views() -> (Db, Tree, Model) {
     let tree = db.tree("rows").unwrap();
     let mut model = Model::new();
     let has_views = || {
-        let state = db.engine().state.load_full();
+        let state = db.engine().cell.state.load_full();
         state.version.partitions.iter().all(|partition| partition.view.is_some() && partition.apart.is_empty())
     };
     let parts = (0..8u64).cycle().enumerate().take(100);
@@ -197,7 +197,7 @@ fn runs_that_stand_apart_are_passed_over_if_their_filters_say_so() {
         let (db, tree, mut model) = if has_view { loaded_with_views() } else { loaded() };
         let is_apart =
             || {
-                let state = db.engine().state.load_full();
+                let state = db.engine().cell.state.load_full();
                 state.version.partitions.iter().all(|partition| {
                     partition.view.is_some() == has_view && partition.apart.len() > usize::from(!has_view)
                 })
@@ -228,7 +228,7 @@ fn runs_that_stand_apart_are_passed_over_if_their_filters_say_so() {
         tree.delete_range(few[0].clone()..few[9].clone()).unwrap();
         few[..9].iter().for_each(|key| drop(model.remove(key)));
         db.flush().unwrap();
-        let partitions = &db.engine().state.load_full().version.partitions;
+        let partitions = &db.engine().cell.state.load_full().version.partitions;
         assert!(partitions.iter().all(|partition| partition.tombstones.is_some()));
         assert_eq!(check(&db, &tree, &model), 0);
     }
@@ -247,7 +247,7 @@ fn memtables_are_asked_first() {
     }
     check(&db, &tree, &model);
     db.engine().freeze();
-    assert!(db.engine().state.load().active.is_empty() && !db.engine().state.load().frozen.is_empty());
+    assert!(db.engine().cell.state.load().active.is_empty() && !db.engine().cell.state.load().frozen.is_empty());
     assert_eq!(quickly(&db, &tree, &key(3)), Some(Some(b"newer".to_vec())));
     assert_eq!(quickly(&db, &tree, &key(4)), Some(None));
     let newer = db.tree("newer").unwrap();
@@ -367,7 +367,7 @@ fn a_get_within_a_get_sees_what_is_there() {
     let panics = AssertUnwindSafe(|| tree.get_with(key(8), |_| panic!("as a test does")));
     let panicked = catch_unwind(panics);
     assert!(panicked.is_err());
-    assert!(db.engine().fast_state.borrow().is_some());
+    assert!(db.engine().cell.fast_state.borrow().is_some());
 }
 
 /// A seek of one row reads an entry to see where its key belongs, and hands on what it has read if that is the row, or the one after it.

@@ -128,7 +128,7 @@ fn memtables_are_asked_first() {
     let old = db.snapshot();
     assert!(check(&db, &tree, &model) > ROWS);
     db.engine().freeze();
-    assert!(db.engine().state.load().active.is_empty() && !db.engine().state.load().frozen.is_empty());
+    assert!(db.engine().cell.state.load().active.is_empty() && !db.engine().cell.state.load().frozen.is_empty());
     assert!(check(&db, &tree, &model) > ROWS);
     let before = model.clone();
     for row in (0..ROWS).step_by(5) {
@@ -253,13 +253,13 @@ fn lookups_within_a_lookup_see_what_is_there() {
             check(&db, &tree, &model);
             db.flush().unwrap();
         }
-        assert!(db.engine().fast_state.borrow().is_some());
+        assert!(db.engine().cell.fast_state.borrow().is_some());
     }
     // A reader that panics lets go of what it was shown.
     let panicked =
         catch_unwind(AssertUnwindSafe(|| tree.multi_get_with(&[key(1), key(2)], |_, _| panic!("as a test does"))));
     assert!(panicked.is_err());
-    assert!(db.engine().fast_state.borrow().is_some());
+    assert!(db.engine().cell.fast_state.borrow().is_some());
 }
 
 /// What was committed as one is seen as one, and no earlier than it had been committed, whatever becomes of the state meanwhile.
@@ -327,7 +327,7 @@ fn a_state_of_nothing_is_left_to_the_other_way() {
     let (db, tree, model) = loaded();
     for count in [1, 2, 4, 5, 16, 17] {
         let keys: Vec<_> = (0..count).map(key).collect();
-        db.engine().fast_state.replace(std::sync::Arc::new(crate::read::ReadState::empty()));
+        db.engine().cell.fast_state.replace(std::sync::Arc::new(crate::read::ReadState::empty()));
         let values = tree.multi_get(&keys).unwrap();
         assert!(
             values.iter().map(|value| value.as_deref()).eq(keys.iter().map(|key| model.get(key).map(Vec::as_slice)))

@@ -230,7 +230,7 @@ fn merged_values_are_what_a_map_would_hold() {
 }
 
 fn newest_in_memory(db: &Db, tree: &Tree, key: &[u8]) -> (EntryKind, Vec<u8>) {
-    let state = db.engine().state.load();
+    let state = db.engine().cell.state.load();
     let internal = [&tree.state().id.first_key()[..], key].concat();
     let entry = state.active.get(&internal, u64::MAX >> 2).unwrap();
     (entry.kind, entry.value.to_vec())

@@ -270,7 +270,7 @@ fn a_cursor_that_heals_finds_that_it_has_expired() {
         move |event: &str| {
             if event.contains("a view is damaged") {
                 clock.advance(MAX_NS + 1);
-                engine.snapshots.look(clock.monotonic_ns(), WARN_NS, MAX_NS);
+                engine.readers.snapshots.look(clock.monotonic_ns(), WARN_NS, MAX_NS);
                 has_expired.store(true, Ordering::Relaxed);
             }
         }
@@ -369,7 +369,7 @@ fn a_check_of_what_is_stored_asks_whether_it_is_still_held() {
     for number in 0..2 * bytes / 20_000 {
         tree.put([&[7; 20_000][..], &key(number as u64)].concat(), b"").unwrap();
     }
-    assert_eq!(check.look_ahead(&db.engine().window), Validation::TooOld);
+    assert_eq!(check.look_ahead(&db.engine().commits.window), Validation::TooOld);
     clock.advance(MAX_NS + 1);
     db.compact().unwrap();
     expired(db.engine().look_ahead(&mut check));

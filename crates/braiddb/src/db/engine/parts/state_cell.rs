@@ -1,0 +1,47 @@
+//! The present read state, and the right to replace it.
+
+use crate::{memtable::Memtable, platform::Published, read::ReadState};
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::sync::{Arc, atomic::AtomicBool};
+
+/// The present read state in two forms.
+pub struct StateCell {
+    pub state: ArcSwap<ReadState>,
+    /// The same state for the fast path of gets.
+    pub fast_state: Published<ReadState>,
+    /// Held while a new state is made from the present one, by commit leaders and jobs alike.
+    pub change: Mutex<()>,
+    /// Set if the active memtable must freeze to make room for another database.
+    pub is_to_freeze: AtomicBool,
+}
+
+impl StateCell {
+    /// A cell that holds `state`.
+    pub fn new(state: ReadState) -> StateCell {
+        let state = Arc::new(state);
+        StateCell {
+            state: ArcSwap::new(Arc::clone(&state)),
+            fast_state: Published::new(state),
+            change: Mutex::new(()),
+            is_to_freeze: AtomicBool::new(false),
+        }
+    }
+
+    /// Replaces the present state. The caller holds `change`.
+    pub fn replace(&self, state: Arc<ReadState>) {
+        self.state.store(Arc::clone(&state));
+        self.fast_state.replace(state);
+    }
+}
+
+/// What becomes of the memtables with a new version.
+#[derive(Clone, Copy, Debug)]
+pub enum Memtables<'a> {
+    /// They stay.
+    Same,
+    /// This one is in the version's runs.
+    Flushed(&'a Arc<Memtable>),
+    /// What is committed from now on goes into another. By who has the right to write.
+    Fresh,
+}
