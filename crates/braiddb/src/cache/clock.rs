@@ -48,11 +48,8 @@ pub(super) const VACANT: u32 = 1 << 31;
 pub(super) const IN_PLACE: u32 = 1 << 30;
 pub(super) const TIME_MASK: u32 = IN_PLACE - 1;
 
-/// Bytes of a chunk with the infos of its frames.
 const CHUNK_COST: usize = CHUNK_BYTES + CHUNK_FRAMES as usize * size_of::<FrameInfo>();
-/// Bytes of one of its frames.
 const FRAME_COST: usize = CHUNK_COST / CHUNK_FRAMES as usize;
-/// Maximum frames by which evictions run ahead.
 const AHEAD_FRAMES: usize = 64;
 /// Maximum units examined by one call. Then the cache exceeds its capacity.
 const MAX_STEPS: usize = 1024;
@@ -95,7 +92,6 @@ pub(super) struct Clock {
     /// Single units of a frame's length. Some may be gone.
     overflow: VecDeque<u32>,
     ticket: Ticket,
-    /// Whether a unit went to limbo under the current ticket.
     is_ticket_due: bool,
     /// Clock of the ghosts, never 0.
     evictions: u32,
@@ -146,7 +142,6 @@ impl Clock {
         u32::try_from(self.files.len() - 1).expect("fewer than 2^32 open files")
     }
 
-    /// Evicts all units of a file whose slots are no longer used.
     pub fn remove_file(&mut self, file: u32) {
         let Some(slots) = self.files[file as usize].take() else { return };
         for Slot { frame: slot, .. } in slots.iter() {
@@ -289,7 +284,6 @@ impl Clock {
         while self.usage() > self.capacity + self.limbo_single_bytes && self.move_overflow(arena) > 0 {}
         self.evict_until(arena, 0, MAX_STEPS);
         if self.usage() > self.capacity && self.limbo.is_empty() && self.draining == 0 {
-            // There are free frames, but single units take the space.
             self.drain_one_chunk(arena);
         }
     }
@@ -507,7 +501,6 @@ impl Clock {
     }
 }
 
-/// Bytes of a single unit with its table entry and info.
 fn single_cost(len: usize) -> usize {
     single_bytes(len) + size_of::<FrameInfo>() + size_of::<usize>()
 }

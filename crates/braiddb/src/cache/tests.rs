@@ -1,5 +1,3 @@
-//! Tests of contents, accounting, scan resistance, and reclamation with threads.
-
 use super::{BlockCache, CacheSlots};
 use crate::base::Error;
 use crate::platform::{Runtime, SystemRuntime};
@@ -24,7 +22,6 @@ fn splitmix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Reads a unit of 4096 bytes; returns whether it was a hit.
 fn touch(slots: &CacheSlots, unit: u32) -> bool {
     let mut is_hit = true;
     let guard = pin();
@@ -141,7 +138,6 @@ fn scan_of_cold_units_keeps_hot_set() {
     let units = 2000u32;
     let cache = BlockCache::new(units as usize * 4200 + (64 << 10));
     let slots = CacheSlots::new(&cache, 100 * units);
-    // Three quarters of the cache are hot.
     let hot = units * 3 / 4;
     let mut random = 1;
     for _ in 0..20 * hot {
@@ -187,7 +183,6 @@ fn working_set_larger_than_cold_part_becomes_hot() {
     let slots = CacheSlots::new(&cache, 1 << 20);
     let mut random = 7;
     let mut next = 10_000;
-    // First another set fills the hot part.
     for _ in 0..30_000 {
         touch(&slots, 5000 + (splitmix(&mut random) % 1500) as u32);
     }

@@ -85,7 +85,6 @@ impl FileKind {
         }
     }
 
-    /// Required feature bits that this build supports.
     fn known_features(self) -> u64 {
         match self {
             FileKind::Run => PADDED_BLOCKS | GIVEN_SEQUENCE,
@@ -107,9 +106,7 @@ impl FileKind {
 pub struct FileHeader {
     pub kind: FileKind,
     pub version: u32,
-    /// A reader must support these.
     pub required_features: u64,
-    /// A reader may ignore these.
     pub optional_features: u64,
     pub file_id: FileId,
     pub numbers: [u64; 2],
@@ -138,7 +135,6 @@ impl FileHeader {
         out
     }
 
-    /// `path` and `offset` are for the error.
     pub fn decode(kind: FileKind, bytes: &[u8], path: &Path, offset: u64) -> Result<FileHeader> {
         let bad = |detail: &str| Error::corruption(path, offset, detail);
         let bytes = bytes.get(..FILE_HEADER_LEN).ok_or_else(|| bad("the file header is cut short"))?;

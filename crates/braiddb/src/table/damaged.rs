@@ -31,7 +31,6 @@ const SOUGHT_BYTES_MAX: usize = 80 << 10;
 /// Maximum uncompressed bytes of a compressed unit of unknown stored length.
 const PACKED_BYTES_MAX: usize = 16 << 20;
 
-/// An empty entry, its slot and the block's end.
 const BLOCK_BYTES_LEAST: usize = 15;
 
 const WINDOW_BYTES: usize = 1 << 20;
@@ -58,7 +57,6 @@ pub enum Step {
     Lost {
         range: Range<u64>,
         entries: Option<u64>,
-        /// If there is an index.
         blocks: Range<u16>,
         detail: String,
     },
@@ -82,7 +80,6 @@ pub struct DamagedRun {
     /// The file has no sequence numbers.
     is_unnumbered: bool,
     tombstones: RangeTombstoneSet,
-    /// Range tombstones may be missing.
     tombstones_lost: Option<Damage>,
     tail_damage: Option<Damage>,
     /// Offset of the repaired header byte.
@@ -191,7 +188,6 @@ impl DamagedRun {
         Ok((Run::of_tail(ctx, path, (Arc::clone(file), len), tail, listed, number)?, lost))
     }
 
-    /// They are behind blocks and key chunks.
     fn find_tombstones(&mut self, listed: Option<&RunMeta>) -> Result<()> {
         if listed.is_some_and(|listed| listed.range_tombstones == 0) || self.is_unnumbered {
             return Ok(());
@@ -240,7 +236,6 @@ impl DamagedRun {
         self.is_unnumbered
     }
 
-    /// For entries without one.
     pub fn give_sequence(&mut self, sequence: SequenceNumber) {
         if self.is_unnumbered {
             self.given = sequence;
@@ -278,7 +273,6 @@ impl DamagedRun {
         Some(block::entry(&self.contents, slot)?.numbered(self.given))
     }
 
-    /// To the next block, or past damage.
     pub fn step(&mut self) -> Step {
         match &self.blocks {
             Blocks::Indexed(run) => {
@@ -339,7 +333,6 @@ impl DamagedRun {
         if is_end_seen { Step::End } else { lost(len..len, "the file ends before its index") }
     }
 
-    /// Stored length and contents.
     fn unit_at(&self, file: &dyn File, file_id: FileId, len: u64, at: u64) -> Option<(u64, Vec<u8>)> {
         let header = read_bytes(file, &self.path, at, at + UNIT_HEADER_LEN as u64).ok()?;
         let (method, raw_len) = unit_header(&header)?;
@@ -368,13 +361,11 @@ impl DamagedRun {
         }
     }
 
-    /// From `from` on.
     fn next_unit(&self, file: &dyn File, file_id: FileId, len: u64, from: u64) -> Option<u64> {
         let mut at = from;
         while at + (UNIT_HEADER_LEN as u64) < len {
             let end = (at + WINDOW_BYTES as u64).min(len);
             let Ok(window) = read_bytes(file, &self.path, at, end) else {
-                // Skip unreadable bytes page by page.
                 at += 4096;
                 continue;
             };

@@ -66,7 +66,7 @@ pub struct Run {
 pub(super) struct Tail {
     pub file_id: FileId,
     pub version: u32,
-    /// The manifest has the sequence number.
+    /// The manifest has the sequence number of the entries.
     pub is_unnumbered: bool,
     pub footer: Footer,
     pub index: Index,
@@ -79,7 +79,6 @@ impl Run {
         Run::open_checked(ctx, path, Some(meta), meta.number)
     }
 
-    /// Without a manifest, by the file's footer.
     pub fn open_unlisted(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<Arc<Run>> {
         Run::open_checked(ctx, path, None, number)
     }
@@ -138,14 +137,14 @@ impl Run {
         Ok(Arc::new(run))
     }
 
-    /// For files that no manifest lists (yet).
+    /// Reads the facts in the file, without a manifest.
     pub fn read_meta(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<RunMeta> {
         let file = open_file(ctx, path)?;
         let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
         Ok(read_tail(&*file, path, len)?.take_meta(number))
     }
 
-    /// `None` if the file has sequence numbers.
+    /// As [`Run::read_meta`]; `None` if the file has sequence numbers.
     pub fn read_unnumbered_meta(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<Option<RunMeta>> {
         let file = ctx.vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
         let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
@@ -188,7 +187,6 @@ impl Run {
         }
     }
 
-    /// Length and entry count; zeros past the end.
     #[inline(always)]
     pub(super) fn note(&self, block: u16) -> UnitNote {
         self.slots.note(u32::from(block))
@@ -309,7 +307,6 @@ impl Run {
         len > 0 && unit.end - unit.start == (UNIT_HEADER_LEN + len) as u64
     }
 
-    /// For many reads of a block under one guard.
     #[inline]
     pub fn block<'g>(&'g self, block: u16, guard: &'g Guard) -> Result<Block<'g>> {
         if usize::from(block) >= self.slots.units() {
@@ -322,7 +319,6 @@ impl Run {
         Ok(Block { bytes, run: self, block })
     }
 
-    /// For lookups of several blocks.
     #[inline]
     pub fn moment(&self) -> Moment {
         self.place.moment()
@@ -337,7 +333,7 @@ impl Run {
         Some(entry.ok_or_else(|| self.no_such_entry(position)))
     }
 
-    /// `None` unless the block is read in place and needs no check. Valid while the run is open.
+    /// See [`Run::entry_in_place`].
     #[inline(always)]
     pub fn rows_in_place(&self, block: u16, moment: Moment) -> Option<Result<Rows<'_>>> {
         let (file, range) = self.at_hand_in_place(block, || moment)?;
@@ -427,7 +423,6 @@ impl Run {
         RunScan::new(self.clone(), from)
     }
 
-    /// Without values, from the key block if there is one.
     pub fn keys(self: &Arc<Self>, from: Position) -> KeyScan {
         KeyScan::new(self.clone(), from)
     }
@@ -438,7 +433,6 @@ impl Run {
         self.verify_with(&mut |_| {})
     }
 
-    /// Also visits each entry.
     pub fn verify_with(self: &Arc<Self>, visitor: &mut dyn FnMut(&EntryRef<'_>)) -> Result<u64> {
         super::verify::verify(self, visitor)
     }
@@ -581,7 +575,6 @@ impl Run {
 }
 
 enum Found<'a> {
-    /// Checked.
     InPlace(&'a MappedFile, Range<u64>),
     Loaded(Vec<u8>),
 }
@@ -606,7 +599,6 @@ pub struct Block<'g> {
 }
 
 impl<'g> Block<'g> {
-    /// Corruption if there is no such entry.
     #[inline]
     pub fn entry(&self, slot: u16) -> Result<EntryRef<'g>> {
         let entry = block::entry(self.bytes, slot).map(|entry| entry.numbered(self.run.given));
@@ -619,7 +611,7 @@ impl<'g> Block<'g> {
     }
 }
 
-/// Stays in memory while the handle lives, even after its run is closed.
+/// A block that stays in memory even after its run is closed.
 #[derive(Debug)]
 pub struct PinnedBlock {
     unit: PinnedUnit,
@@ -665,7 +657,6 @@ impl PinnedBlock {
 }
 
 impl Tail {
-    /// Moves the keys out of the index.
     fn take_meta(&mut self, number: FileNumber) -> RunMeta {
         let Index { smallest, largest, blob_uses, expiries, .. } = &mut self.index;
         let (smallest, largest) = (std::mem::take(smallest), std::mem::take(largest));
@@ -736,7 +727,6 @@ pub(super) fn read_bytes(file: &dyn File, path: &Path, from: u64, to: u64) -> Re
     Ok(bytes)
 }
 
-/// For reads within the file's expected length.
 pub(super) fn read_error(path: &Path, offset: u64, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => Error::corruption(path, offset, "the file is cut short"),

@@ -231,7 +231,6 @@ fn check_jumps(run: &Arc<Run>, model: &Model, positions: &[Position], random: &m
 fn random_entries_round_trip_on_all_paths() {
     for (seed, compression) in [Compression::None, Compression::Lz4, Compression::Zstd].into_iter().enumerate() {
         for (block_bytes, key_block) in [(64, true), (300, false), (4096, true), (4096, false), (65_536, true)] {
-            // A cache that cannot hold the run, and one that can.
             for cache_bytes in [20 << 10, 32 << 20] {
                 let ctx = context(cache_bytes);
                 let mut random = Random(seed as u64 * 1000 + block_bytes as u64);
@@ -264,7 +263,6 @@ fn keys_of_many_small_entries_fill_several_chunks() {
         let blocks = run.block_count() as usize;
         let resident = run.resident_bytes() - size_of::<Run>() - 24 * run.index().chunks.len();
         assert!(resident <= 12 * blocks + 400, "{resident} bytes for {blocks} blocks");
-        // Scans bypass the cache; reads load each block once.
         assert_eq!(ctx.cache.stats().misses, 1, "the jumps read one block");
         for &position in &positions {
             run.read(position, &pin()).unwrap();

@@ -130,7 +130,6 @@ impl Fixture {
         self.world.is_failing.store(is_failing, Ordering::Relaxed);
     }
 
-    /// As a failing disk might.
     fn flip(&self, path: &Path, at: u64) {
         let file = self.world.inner.open(path, OpenMode::ReadWrite).unwrap();
         let mut byte = [0];
@@ -138,12 +137,10 @@ impl Fixture {
         file.write_at(&[byte[0] ^ 0x40], at).unwrap();
     }
 
-    /// A context without recent writes.
     fn reader(&self) -> TableContext {
         TableContext { recent_writes: Arc::default(), ..self.ctx.clone() }
     }
 
-    /// Opens the run without recent writes.
     fn run(&self, rows: u32, compression: Compression) -> (Arc<Run>, RunMeta, Vec<Position>) {
         let (meta, positions) = self.write_run(rows, |writer, _| writer.set_compression(compression));
         (Run::open(&self.reader(), &self.path("000007.run"), &meta).unwrap(), meta, positions)
@@ -242,7 +239,6 @@ fn read_of_damaged_block_fails_at_first_and_after_time_span() {
     fixture.pass(LATER_NS);
     assert!(is_damaged(&run, 50));
     assert!(read(&run, middle / 2).is_ok());
-    // A damaged block never counts as checked.
     assert!(is_damaged(&run, 50) && is_damaged(&run, middle));
     fixture.flip(&path, 100);
     fixture.flip(&path, meta.file_bytes / 2);
@@ -379,7 +375,6 @@ fn read_from_failing_disk_returns_error() {
     assert!(matches!(run.pin(0).unwrap_err(), Error::Io { .. }));
     fixture.fail(false);
     check(&run, &positions[..10]);
-    // It was checked just now.
     fixture.fail(true);
     check(&run, &positions[..10]);
     fixture.pass(LATER_NS);
@@ -564,7 +559,6 @@ fn rechecks_of_blocks_are_due_at_different_times() {
     assert_eq!(run.cached_blocks(0..u16::MAX), 0);
 }
 
-/// Even if none was read.
 #[cfg(target_os = "linux")]
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the advice is given by descriptor")]

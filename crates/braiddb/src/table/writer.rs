@@ -44,20 +44,17 @@ pub const MIN_BLOCK_BYTES: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOptions {
-    /// Where it saves an eighth.
     pub compression: Compression,
     /// Maximum uncompressed bytes, unless one entry is larger: 64 to 65,536. 4096 matches a frame
     /// of the cache.
     pub block_bytes: usize,
-    /// To build a view without reading values.
     pub key_blocks: KeyBlocks,
     /// Gathered for a write; writes end at multiples of it. A power of two.
     pub write_bytes: usize,
     /// The manifest will give all entries one sequence number. They are added with 0.
     pub is_unnumbered: bool,
-    /// Uses direct I/O if available.
     pub is_unbuffered: bool,
-    /// For unindexed runs, which gets will probe. Only this process has the filter.
+    /// Whether to build a filter, for unindexed runs, which gets will probe.
     pub has_filter: bool,
 }
 
@@ -81,7 +78,6 @@ pub struct RunWriter {
     file: Arc<dyn File>,
     path: PathBuf,
     options: RunOptions,
-    /// So far.
     footer: Footer,
     number: FileNumber,
     file_id: FileId,
@@ -195,7 +191,6 @@ impl RunWriter {
         Ok(position)
     }
 
-    /// Too many hashes drop the filter.
     fn note_hash(&mut self, hash: u64) {
         self.hashes.push(hash);
         if self.hashes.len() > FILTER_KEYS_MAX {
@@ -204,12 +199,10 @@ impl RunWriter {
         }
     }
 
-    /// From the current block on.
     pub fn set_compression(&mut self, compression: Compression) {
         self.options.compression = compression;
     }
 
-    /// The caller adds the entry.
     pub fn add_blob_use(&mut self, file: FileNumber, bytes: u64) {
         let blob_use = self.blob_uses.entry(file).or_insert(BlobUse { file, bytes: 0, values: 0 });
         blob_use.bytes += bytes;
@@ -221,7 +214,6 @@ impl RunWriter {
         self.range_tombstones.push(tombstone);
     }
 
-    /// With the current block.
     pub fn block_count(&self) -> u32 {
         self.blocks.len() as u32 + u32::from(self.block.entries() > 0)
     }
@@ -246,7 +238,6 @@ impl RunWriter {
         Ok(meta)
     }
 
-    /// For files that may be lost in a crash.
     pub fn finish_unsynced(mut self, embed: impl FnOnce(FileId, u64) -> Result<Vec<u8>>) -> Result<RunMeta> {
         if self.block.entries() > 0 {
             self.end_block()?;
@@ -367,7 +358,6 @@ impl RunWriter {
         Ok(chunks)
     }
 
-    /// Returns the smallest and largest key of the run.
     fn put_tombstones(&mut self, tombstones: &RangeTombstoneSet) -> Result<(Vec<u8>, Vec<u8>)> {
         let mut smallest = std::mem::take(&mut self.smallest);
         let mut largest = self.last.take().map(|(key, _)| key);
@@ -471,7 +461,6 @@ impl RunWriter {
     }
 }
 
-/// Appends a unit at file offset `written`; returns its length.
 fn put_stamped(buffer: &mut Vec<u8>, written: u64, file_id: FileId, compression: Compression, raw: &[u8]) -> u64 {
     let start = buffer.len();
     put_unit(buffer, compression, raw);

@@ -26,7 +26,6 @@ use crate::{
     view::ViewMeta,
 };
 
-/// The module's table has the meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     NewRun(Box<RunMeta>),
@@ -38,7 +37,6 @@ pub enum Change {
         end: Option<Vec<u8>>,
     },
     DropPartition(u64),
-    /// A flushed run.
     AddLoose {
         partition: u64,
         run: FileNumber,
@@ -53,7 +51,6 @@ pub enum Change {
     },
     Flushed(SequenceNumber),
     Log {
-        /// First to replay.
         oldest_segment: FileNumber,
         /// Synced length of the log.
         durable_lsn: u64,
@@ -63,7 +60,7 @@ pub enum Change {
     Incarnation(u64),
     Epoch(u64),
     Time {
-        /// Since 1970. Never goes back.
+        /// Microseconds since 1970. Never goes back.
         now_us: u64,
         ahead_us: u64,
     },

@@ -59,7 +59,6 @@ impl RunHandle {
         &self.alone[0]
     }
 
-    /// Run list of its own view.
     pub fn alone(&self) -> &Arc<[Arc<Run>]> {
         &self.alone
     }
@@ -72,7 +71,6 @@ impl RunHandle {
         Ok(self.view.get_or_init(|| view))
     }
 
-    /// The view, if it is open.
     pub fn opened_view(&self) -> Option<&Arc<View>> {
         self.view.get()
     }
@@ -95,7 +93,7 @@ impl RunHandle {
         self.reads.fetch_add(gets * READS_PER_COUNT, Ordering::Relaxed);
     }
 
-    /// Approximate gets that probed the run by itself since it was opened.
+    /// Gets that probed the run by itself since it was opened, approximately.
     pub fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
@@ -164,9 +162,8 @@ pub struct Partition {
     pub apart: Vec<Arc<RunHandle>>,
     /// Of all runs; usually `None`.
     pub tombstones: Option<Arc<RangeTombstoneSet>>,
-    /// For each run in `apart`: all its entries are newer than the view and later runs.
+    /// Result of `are_newest` for `apart`.
     are_newest: Box<[bool]>,
-    /// Highest in the view.
     pub view_max_sequence: SequenceNumber,
     /// One view has everything: its own, or that of its only run.
     is_plain: bool,
@@ -232,7 +229,6 @@ impl Partition {
         }
     }
 
-    /// The main view, if there are neither other runs nor range tombstones.
     #[inline]
     pub fn only_view(&self) -> Option<(&View, &[Arc<Run>])> {
         if self.is_plain { self.main_view() } else { None }
@@ -312,7 +308,6 @@ impl Partition {
 
     fn holds_all_of(&self, handle: &RunHandle) -> bool {
         let (meta, layout) = (handle.run().meta(), &self.layout);
-        // A range tombstone may end exactly at the partition's end.
         let is_inside = layout.start <= meta.smallest && layout.end.as_ref().is_none_or(|end| meta.largest <= *end);
         is_inside || meta.entries < SHARE_ENTRIES_MIN
     }
@@ -393,10 +388,8 @@ mod tests {
             (&[(8, 9)], 7, &[true]),
             (&[(7, 9)], 7, &[false]),
             (&[(5, 9), (1, 4)], 0, &[true, true]),
-            // A merge of runs older and newer than the next run.
             (&[(1, 9), (3, 4)], 0, &[false, true]),
             (&[(1, 9), (3, 4)], 3, &[false, false]),
-            // Two runs with entries of one commit.
             (&[(4, 9), (2, 4)], 1, &[false, true]),
             // The last run reaches further back than the second.
             (&[(20, 30), (11, 19), (5, 18)], 4, &[true, false, true]),
