@@ -1,8 +1,8 @@
 //! Memory of cached units: one of the islands of unsafe.
 //!
-//! A unit is found by its **frame number**, without a table of units. Units of about a block live in
-//! frames of equal size, cut from chunks of 2 MiB that are aligned for huge pages (the first has small
-//! pages). All other units are allocated singly; a two-level table has their addresses.
+//! A unit is found by its **frame number**, without a table of units. Units of about a block live
+//! in frames of equal size, cut from chunks of 2 MiB that are aligned for huge pages (the first has
+//! small pages). All other units are allocated singly; a two-level table has their addresses.
 //!
 //! ```text
 //! frame number   0..2^30          frame `n % 504` of chunk `n / 504`
@@ -11,19 +11,19 @@
 //! single unit    data, padded at its front to a multiple of 64, then 64 bytes of trailer
 //! ```
 //!
-//! Data is **right-aligned**: it ends where the trailer begins. So a reader that starts at a unit's end
-//! needs no length, and one that knows the length reads no trailer. A unit of a multiple of 64 bytes is
-//! aligned to 64.
+//! Data is **right-aligned**: it ends where the trailer begins. So a reader that starts at a unit's
+//! end needs no length, and one that knows the length reads no trailer. A unit of a multiple of 64
+//! bytes is aligned to 64.
 //!
 //! # Access rules
 //!
-//! - The one thread that received a frame writes the unit's bytes and length, then publishes the frame
-//!   number by a release store into a slot. They stay unchanged until the frame is reclaimed.
-//! - A reader loads the slot with acquire under an epoch guard; to pin the unit, it increments the pins
-//!   under that guard. So a frame may be reused or freed only after it left its slot, the epoch passed,
-//!   and its pins are zero: then no thread can find it to pin it.
-//! - Chunks and single units are freed under the same condition. If the cache is dropped while units
-//!   are pinned, they become orphans, and the last unpin frees the memory.
+//! - The one thread that received a frame writes the unit's bytes and length, then publishes the
+//!   frame number by a release store into a slot. They stay unchanged until the frame is reclaimed.
+//! - A reader loads the slot with acquire under an epoch guard; to pin the unit, it increments the
+//!   pins under that guard. So a frame may be reused or freed only after it left its slot, the
+//!   epoch passed, and its pins are zero: then no thread can find it to pin it.
+//! - Chunks and single units are freed under the same condition. If the cache is dropped while
+//!   units are pinned, they become orphans, and the last unpin frees the memory.
 
 use crate::platform::pages::{self, Zeroed};
 use std::{

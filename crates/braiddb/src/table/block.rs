@@ -13,12 +13,12 @@
 //! count      u8: how many entries, 1 to 255
 //! ```
 //!
-//! The base is in the block because the run's smallest sequence number is known only at its end. The
-//! block's end is read first: it shares a cache line or two with the slot.
+//! The base is in the block because the run's smallest sequence number is known only at its end.
+//! The block's end is read first: it shares a cache line or two with the slot.
 //!
-//! [`validate`] runs when a block is loaded or checked to be read in place: then every slot leads to a
-//! whole entry, and entries fill the block without gaps. [`entry`] still checks all bounds, since
-//! recent writes may be read unchecked (`recent_writes.rs`).
+//! [`validate`] runs when a block is loaded or checked to be read in place: then every slot leads
+//! to a whole entry, and entries fill the block without gaps. [`entry`] still checks all bounds,
+//! since recent writes may be read unchecked (`recent_writes.rs`).
 
 use crate::{
     base::{

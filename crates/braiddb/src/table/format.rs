@@ -14,8 +14,8 @@
 //! end - 144   footer                                               `tail.rs`
 //! ```
 //!
-//! Each part begins where the one before it ends. A checksum covers every byte, except the zeros, which
-//! are checked to be zero.
+//! Each part begins where the one before it ends. A checksum covers every byte, except the zeros,
+//! which are checked to be zero.
 //!
 //! A **unit** is framed so:
 //!
@@ -26,8 +26,8 @@
 //! | 9..13 | uncompressed length |
 //! | 13.. | the contents |
 //!
-//! References to a unit store its length in the file. The uncompressed length is at most 256 times the
-//! compressed one plus 64 bytes, so the file's length bounds a reader's memory.
+//! References to a unit store its length in the file. The uncompressed length is at most 256 times
+//! the compressed one plus 64 bytes, so the file's length bounds a reader's memory.
 //!
 //! **Range tombstones**: their number (varint), then for each, in order of (start, end, sequence):
 //! start and end as varint length and bytes, and the sequence number as a varint.

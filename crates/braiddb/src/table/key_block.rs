@@ -1,8 +1,8 @@
 //! The key block: all keys of a run without values, to build a view without reading values.
 //!
-//! For small values it would nearly double the written bytes; then views are built from the data blocks
-//! (ADR 0013). Chunks have about 32 KiB before compression. Each begins with the first entry of a data
-//! block, so that a scan can start anywhere: find the chunk by its first block, and skip.
+//! For small values it would nearly double the written bytes; then views are built from the data
+//! blocks (ADR 0013). Chunks have about 32 KiB before compression. Each begins with the first entry
+//! of a data block, so that a scan can start anywhere: find the chunk by its first block, and skip.
 //!
 //! ```text
 //! base       u64: the sequence number of the chunk's first entry

@@ -1,7 +1,7 @@
 //! Edits: the changes from one version to the next, and their encoding.
 //!
-//! The changes of an edit take effect together. Each is a tag byte and its fields. Numbers are varints,
-//! keys are length-prefixed. Tags are never reused:
+//! The changes of an edit take effect together. Each is a tag byte and its fields. Numbers are
+//! varints, keys are length-prefixed. Tags are never reused:
 //!
 //! | tag | change | fields |
 //! |---|---|---|

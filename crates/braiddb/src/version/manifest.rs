@@ -8,8 +8,8 @@
 //! | 4..12 | checksum of length and payload, of the manifest's file id at the record's offset |
 //! | 12.. | the edit |
 //!
-//! An edit is written and synced, then CURRENT records the new length. Bytes below that length must be
-//! valid. One valid record after it counts: the crash came before the update of CURRENT.
+//! An edit is written and synced, then CURRENT records the new length. Bytes below that length must
+//! be valid. One valid record after it counts: the crash came before the update of CURRENT.
 
 use super::{Current, Edit, Layout, SeenCurrent};
 use crate::{

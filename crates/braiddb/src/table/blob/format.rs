@@ -17,14 +17,15 @@
 //! | .. | checksum of key and chunk table (eight bytes, by the key's offset) |
 //! | .. | the chunks |
 //!
-//! A chunk is 64 KiB of the value, the last one less; an empty value has none. Each can be read alone.
+//! A chunk is 64 KiB of the value, the last one less; an empty value has none. Each can be read
+//! alone.
 //!
 //! **Holes.** Writers reserve ranges before they write, so a crash or failed write leaves arbitrary
 //! bytes without references. A walk resumes at the next multiple of eight with a valid header. Its
 //! checksum includes file id and offset, so no value can imitate one.
 //!
-//! **A reference** is five varints (file number, offset divided by eight, length of the value, length
-//! of the record, compression) and the eight bytes of the record header's checksum.
+//! **A reference** is five varints (file number, offset divided by eight, length of the value,
+//! length of the record, compression) and the eight bytes of the record header's checksum.
 
 use crate::{
     base::{EntryKind, FileId, FileNumber, limits},
