@@ -116,7 +116,7 @@ impl Walk<'_> {
         if self.len != expected_len {
             let range = self.len.min(expected_len)..self.len.max(expected_len);
             self.note(range, format!("the file has {} bytes where the manifest knows {expected_len}", self.len));
-            // The footer is a part of what is missing, no further problem.
+            // The missing part includes the footer, so it is one problem, not two.
             if self.len < expected_len {
                 let hidden = self.len.min(footer_at).saturating_sub(FILE_HEADER_LEN as u64);
                 if let Some(unit) = self.out.damaged.last_mut() {

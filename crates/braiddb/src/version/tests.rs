@@ -175,8 +175,8 @@ fn edits_survive_reopen_and_rewrite() {
     assert_eq!(files.iter().filter(|f| f.name.starts_with("MANIFEST")).count(), 1);
 }
 
-/// A follower read the whole manifest at each flush. Beside a busy writer that took longer than
-/// what it named stayed there.
+/// A follower read the whole manifest at each flush. With a busy writer, files that it named were
+/// removed before the read ended.
 #[test]
 fn manifest_reopened_after_edits_reads_only_those() {
     let fault = FaultVfs::new(Path::new(DIR));
@@ -210,8 +210,7 @@ fn manifest_reopened_after_edits_reads_only_those() {
     assert!(rewrites > 0 && most > 0 && most < 8192, "{rewrites} rewrites; {most} bytes read for one edit");
 }
 
-/// A record that CURRENT does not count yet may be taken back, as on a full disk, and another may
-/// take its place.
+/// A record that CURRENT does not count yet may be removed, as on a full disk, and replaced.
 #[test]
 fn manifest_reopened_after_its_last_record_changed_has_the_new_one() {
     let world = world();
