@@ -1,4 +1,4 @@
-//! Progress on long work: a bar with rate and time left on a terminal, nothing elsewhere.
+//! Progress bars with rate and remaining time, on terminals only.
 
 use std::{borrow::Cow, fmt};
 
@@ -6,13 +6,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::notation::show_rate;
 
-/// A bar on standard error; hidden unless that is a terminal.
 pub struct Bar {
     bar: ProgressBar,
 }
 
 impl Bar {
-    /// A bar over the bytes of an input, whose length may be unknown.
     pub fn bytes(length: Option<u64>, what: &'static str) -> Bar {
         let template = match length {
             Some(_) => "{prefix} {bar:32} {bytes}/{total_bytes} {bytes_per_sec}, {eta} left, {msg}",
@@ -21,7 +19,6 @@ impl Bar {
         Bar::new(length, what, template)
     }
 
-    /// A bar over things that are counted.
     pub fn count(length: Option<u64>, what: impl Into<Cow<'static, str>>) -> Bar {
         let template = match length {
             Some(_) => "{prefix} {bar:32} {human_pos}/{human_len} {rate}, {eta} left",
@@ -31,10 +28,9 @@ impl Bar {
     }
 
     fn new(length: Option<u64>, what: impl Into<Cow<'static, str>>, template: &str) -> Bar {
-        // Hidden by indicatif itself where standard error is no terminal.
         let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template(template) {
-            // indicatif has four digits behind the point.
+            // indicatif's own rate has four decimals.
             let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
                 let _ = write!(out, "{}/s", show_rate(state.per_sec()));
             };
@@ -44,7 +40,6 @@ impl Bar {
         Bar { bar }
     }
 
-    /// Moves an input's bar, with the number of records.
     pub fn set(&self, bytes: u64, records: u64) {
         self.bar.set_position(bytes);
         if !self.bar.is_hidden() {
@@ -52,22 +47,18 @@ impl Bar {
         }
     }
 
-    /// Moves a bar over bytes alone.
     pub fn set_bytes(&self, bytes: u64) {
         self.bar.set_position(bytes);
     }
 
-    /// Sets what a bar goes up to.
     pub fn set_length(&self, length: u64) {
         self.bar.set_length(length);
     }
 
-    /// Moves a counting bar.
     pub fn set_count(&self, count: u64) {
         self.bar.set_position(count);
     }
 
-    /// Takes the bar away.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,9 +1,9 @@
-//! The command line that the process was started with, as text for a shell, to be given again with changes.
+//! Rebuilds the process's command line as shell text, with changes.
 
 use std::path::{Path, PathBuf};
 
-/// The present command line with `--resume`. `rejects` is the file of `--rejects`: where it is there already, another name
-/// takes its place, since an import that goes on does not replace it.
+/// Returns the present command line plus `--resume`. An existing file of `--rejects` gets a new
+/// name, since a resumed import must not replace it.
 pub fn with_resume(rejects: Option<&Path>) -> String {
     let arguments: Vec<String> = std::env::args_os().map(|text| text.to_string_lossy().into_owned()).collect();
     let renamed = rejects.filter(|path| path.is_file()).map(|path| (path.to_string_lossy(), free_name(path)));
@@ -27,7 +27,7 @@ pub fn with_resume(rejects: Option<&Path>) -> String {
     line.join(" ")
 }
 
-/// A name like this one that no file has. The ending stays: it says how the file is compressed.
+/// Keeps the extension, which selects the compression.
 fn free_name(path: &Path) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let ending = path.extension().map_or(String::new(), |ending| format!(".{}", ending.to_string_lossy()));
@@ -41,7 +41,6 @@ fn free_name(path: &Path) -> PathBuf {
     }
 }
 
-/// An argument as a shell takes it.
 fn quoted(argument: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-+=:,./@%".contains(&byte);
     if !argument.is_empty() && argument.bytes().all(is_plain) {
@@ -61,7 +60,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn argument_with_odd_characters_is_quoted_for_shells() {
+    fn argument_with_special_characters_is_quoted() {
         assert_eq!(quoted("--key=a.b:u64"), "--key=a.b:u64");
         assert_eq!(quoted("my file's"), "'my file'\\''s'");
         assert_eq!(quoted(""), "''");
@@ -69,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn free_name_keeps_ending_and_passes_over_files() {
+    fn free_name_keeps_extension_and_skips_existing_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.csv.gz");
         assert_eq!(free_name(&path), folder.path().join("out.csv-2.gz"));

@@ -1,12 +1,12 @@
-//! Signals that end a long command: SIGINT (Ctrl-C) and SIGTERM.
+//! Handles SIGINT (Ctrl-C) and SIGTERM in long commands, which call [`begin`].
 //!
-//! A long command announces itself with [`begin`]. A signal then sets a flag, on which its output, its input or its loop fails:
-//! the command ends in order, removes what is not finished, and `main` prints what was done and how to go on. A command that
-//! does not end within [`GRACE`], because it waits for its input or is in the midst of the engine, is ended by the thread that
-//! takes signals, and so is one that gets a second signal. The engine loses nothing by that: its files are as after a kill.
+//! A signal sets a flag, which makes the command's next input, output or loop check fail. The
+//! command removes unfinished files, and `main` prints how to continue. If the command does not end
+//! within [`GRACE`], or at a second signal, the signal thread ends the process; the database
+//! survives this like a kill.
 //!
-//! The exit code is 128 plus the signal's number, as shells have it: 130 after Ctrl-C. Other commands, and all of them on
-//! systems without these signals, are ended by the system.
+//! The exit code is 128 plus the signal's number. The system ends other commands, and all commands
+//! on systems without these signals.
 
 #![cfg_attr(not(unix), allow(dead_code, reason = "no signal is caught there"))]
 
@@ -21,25 +21,22 @@ use std::{
 
 use crate::output::note;
 
-/// How long a command has to end in order.
 #[cfg(unix)]
 const GRACE: std::time::Duration = std::time::Duration::from_secs(3);
 
-/// How a command that got a signal comes to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// In order: what is not finished was removed.
+    /// By itself: unfinished files were removed.
     InOrder,
-    /// At once: what is not finished stays, as after a kill.
+    /// Immediately: unfinished files stay, as after a kill.
     AtOnce,
 }
 
-/// How soon a command ends after a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// As soon as its input, its output or its loop meets the flag.
+    /// It ends itself: its input, output or loop checks the flag.
     InOrder,
-    /// At once: nothing would meet the flag for long.
+    /// The signal thread ends it: nothing would check the flag for a long time.
     AtOnce,
 }
 
@@ -48,10 +45,8 @@ type Message = Box<dyn Fn(End) -> String + Send>;
 #[derive(Default)]
 struct State {
     signal: Option<i32>,
-    /// The command, and what it says when it is ended.
     work: Option<(Pace, Message)>,
     temporary_files: Vec<PathBuf>,
-    /// Somebody prints the message and ends the process.
     is_ending: bool,
 }
 
@@ -64,15 +59,14 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Announces a long command, or its next part: `message` says, at the end, what was done and how to go on.
+/// Registers a long command or its next phase. `message` returns what was done and how to continue.
 pub fn begin(pace: Pace, message: impl Fn(End) -> String + Send + 'static) {
     let is_first = state().work.replace((pace, Box::new(message))).is_none();
     if is_first && let Err(error) = watch_signals() {
-        note!("braid: signals cannot be caught, and end the command as they are: {error}");
+        note!("braid: cannot catch signals, so they end the command at once: {error}");
     }
 }
 
-/// The command was ended by a signal.
 #[derive(Debug)]
 pub struct Interrupted;
 
@@ -84,27 +78,25 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Fails once a signal came.
 pub fn check() -> Result<(), Interrupted> {
     if IS_WANTED.load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(()) }
 }
 
-/// Fails once a signal came, as reading or writing does. The kind is not `Interrupted`, after which callers try again.
+/// The error kind is not `Interrupted`, which would make callers retry.
 pub fn check_io() -> io::Result<()> {
     check().map_err(io::Error::other)
 }
 
-/// Has a file removed should the command be ended at once.
 pub fn add_temporary_file(path: PathBuf) {
     state().temporary_files.push(path);
 }
 
-/// Ends that: the file was removed, or has another name by now.
 pub fn forget_temporary_file(path: &std::path::Path) {
     state().temporary_files.retain(|known| known != path);
 }
 
-/// After a command that failed: the exit code if a signal was the reason. Prints what was done and how to go on.
+/// Returns the exit code of a failed command if a signal caused the failure, and prints the
+/// interrupt message.
 pub fn code_of_end() -> Option<u8> {
     let mut state = state();
     let signal = state.signal?;
@@ -145,7 +137,7 @@ fn take_signal(signal: i32) {
     let is_second = state.signal.replace(signal).is_some();
     let is_ordered = state.work.as_ref().is_some_and(|(pace, _)| *pace == Pace::InOrder);
     if is_ordered && !is_second {
-        // This thread goes on to take a second signal.
+        // This thread must stay free for a second signal.
         std::thread::spawn(move || {
             std::thread::sleep(GRACE);
             end_at_once(&self::state(), signal);
@@ -155,7 +147,6 @@ fn take_signal(signal: i32) {
     end_at_once(&state, signal);
 }
 
-/// Ends the process, unless `main` is about to.
 #[cfg(unix)]
 fn end_at_once(state: &State, signal: i32) {
     if state.is_ending {

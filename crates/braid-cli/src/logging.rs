@@ -1,4 +1,4 @@
-//! Warnings of the engine, on standard error.
+//! Shows the engine's log on standard error.
 
 use std::io::{self, Write};
 
@@ -12,10 +12,10 @@ use tracing_subscriber::{
 
 use crate::output::note;
 
-/// The variable that says what is shown, such as `debug` or `braiddb=trace,warn`.
 const VARIABLE: &str = "RUST_LOG";
 
-/// Standard error, as far as that takes it: a log line that is lost must not end the command. An event comes in one piece.
+/// Writes to standard error and ignores failures: a lost log line must not end the command. Each
+/// event arrives in one call.
 struct Notes;
 
 impl Write for Notes {
@@ -29,7 +29,6 @@ impl Write for Notes {
     }
 }
 
-/// Shows what the engine logs from now on: warnings, and with each `-v` one level more. `RUST_LOG` counts instead if it is set.
 pub fn start(verbose: u8) {
     let level = match verbose {
         0 => LevelFilter::WARN,
@@ -42,7 +41,7 @@ pub fn start(verbose: u8) {
         None => Targets::new().with_default(level),
         Some(Ok(filter)) => filter,
         Some(Err(error)) => {
-            note!("braid: {VARIABLE} is not understood, and ignored: {error}");
+            note!("braid: ignoring {VARIABLE}: {error}");
             Targets::new().with_default(level)
         }
     };
@@ -53,6 +52,6 @@ pub fn start(verbose: u8) {
         .without_time()
         .log_internal_errors(false)
         .with_filter(filter);
-    // A second start in one process, in tests, changes nothing.
+    // Fails if logging has started already, as in tests.
     let _ = registry().with(lines).try_init();
 }

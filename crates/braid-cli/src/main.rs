@@ -1,8 +1,8 @@
 //! The `braid` command: store, query, import, inspect and demonstrate BraidDB.
 
-// One object of all statistics.
+// For the `json!` of all statistics.
 #![recursion_limit = "256"]
-// They panic where their output is closed or full: `output` has what to use.
+// These macros panic if the output is closed or full. Use `output` instead.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
@@ -51,13 +51,14 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Has a write past `ulimit -f` fail, which is reported, instead of the signal end the command without a word.
+/// Turns a write beyond `ulimit -f` into an error: the signal's default action would end the
+/// process silently.
 fn outlive_file_size_limits() {
     #[cfg(unix)]
     {
         let seen = std::sync::Arc::default();
         if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, seen) {
-            output::note!("braid: the signal of file size limits cannot be caught: {error}");
+            output::note!("braid: cannot handle SIGXFSZ, the file size limit signal: {error}");
         }
     }
 }

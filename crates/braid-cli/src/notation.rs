@@ -1,4 +1,4 @@
-//! How keys, times and sizes are written on the command line and on the screen. Values are in the text form of `text_form`.
+//! Notation of keys, times and sizes. Values use the text form of `text_form`.
 
 use std::time::Duration;
 
@@ -12,37 +12,35 @@ use crate::{
     text_form::{from_json, hex_json, parse_hex, parse_text, to_hex, to_json, to_text},
 };
 
-/// How a key is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyNotation {
-    /// In the text form: text as it is, `\\` for a backslash, `\xNN` for any other byte.
+    /// Text form: printable text as is, `\\` for a backslash, `\xNN` for any other byte.
     #[default]
     Text,
-    /// Two hexadecimal digits a byte.
+    /// Two hexadecimal digits per byte.
     Hex,
-    /// A number, stored in 8 bytes, big-endian: record numbers. A key of another length is in the text form, and its first byte `\xNN`.
+    /// A number, stored as 8 bytes, big-endian. A key of another length is in the text form with
+    /// its first byte as `\xNN`.
     U64,
 }
 
-/// The bytes of a key as it is written.
 pub fn parse_key(text: &str, notation: KeyNotation) -> Result<Vec<u8>> {
     let bytes = match notation {
         KeyNotation::Text => parse_text(text),
         KeyNotation::Hex => {
-            parse_hex(text).ok_or_else(|| format!("{text:?} is not a key in hexadecimal: two digits a byte"))
+            parse_hex(text).ok_or_else(|| format!("{text:?} is not a hexadecimal key: give two digits per byte"))
         }
-        // Only a key that is no number begins with an escape.
+        // A key that is not 8 bytes long is empty or begins with an escape.
         KeyNotation::U64 if text.is_empty() || text.starts_with("\\x") => parse_text(text),
         KeyNotation::U64 => match text.parse::<u64>() {
             Ok(number) => Ok(number.to_be_bytes().to_vec()),
-            Err(_) => Err(format!("{text:?} is not a number from 0 to {}; the keys here are numbers", u64::MAX)),
+            Err(_) => Err(format!("{text:?} is not a key in notation u64: give a number from 0 to {}", u64::MAX)),
         },
     };
     bytes.map_err(usage)
 }
 
-/// How a key is written; [`parse_key`] takes it.
 pub fn show_key(key: &[u8], notation: KeyNotation) -> String {
     match (notation, <[u8; 8]>::try_from(key)) {
         (KeyNotation::Hex, _) => to_hex(key),
@@ -55,7 +53,7 @@ pub fn show_key(key: &[u8], notation: KeyNotation) -> String {
     }
 }
 
-/// A key as JSON: a number where the notation has one, else a string or `{"hex": ".."}`.
+/// A key as JSON: a number for an 8-byte key in notation u64, else a string or `{"hex": ".."}`.
 pub fn key_to_json(key: &[u8], notation: KeyNotation) -> Value {
     match (notation, <[u8; 8]>::try_from(key)) {
         (KeyNotation::U64, Ok(bytes)) => json!(u64::from_be_bytes(bytes)),
@@ -64,7 +62,6 @@ pub fn key_to_json(key: &[u8], notation: KeyNotation) -> Value {
     }
 }
 
-/// The key of such JSON; `None` if it is neither.
 pub fn key_from_json(value: Value) -> Option<Vec<u8>> {
     match value.as_u64() {
         Some(number) => Some(number.to_be_bytes().to_vec()),
@@ -72,17 +69,15 @@ pub fn key_from_json(value: Value) -> Option<Vec<u8>> {
     }
 }
 
-/// The name of a tree on the command line, which is in the text form.
 pub fn parse_name(text: &str) -> Result<String, String> {
-    String::from_utf8(parse_text(text)?).map_err(|_| "the name of a tree is UTF-8".to_owned())
+    String::from_utf8(parse_text(text)?).map_err(|_| "the name of a tree must be UTF-8".to_owned())
 }
 
-/// How the name of a tree is written; [`parse_name`] takes it.
 pub fn show_name(name: &str) -> String {
     to_text(name.as_bytes())
 }
 
-/// A moment, to the second, in UTC: 2026-11-23T03:04:05Z (RFC 3339).
+/// Formats a time to the second, in UTC: 2026-11-23T03:04:05Z (RFC 3339).
 pub fn show_time(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (days, of_day) = (seconds / DAY_SECONDS, seconds % DAY_SECONDS);
@@ -91,7 +86,6 @@ pub fn show_time(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// The moment that such a text names; fractions of a second may follow the seconds.
 pub fn parse_time(text: &str) -> Option<SystemTime> {
     let (date, rest) = text.strip_suffix('Z')?.split_once('T')?;
     let (time, fraction) = rest.split_once('.').unwrap_or((rest, "0"));
@@ -100,7 +94,7 @@ pub fn parse_time(text: &str) -> Option<SystemTime> {
     let is_valid =
         (1970..=9999).contains(&year) && (1..=12).contains(&month) && hour < 24 && minute < 60 && second < 60;
     let micros: u64 = format!("{fraction:0<6}").get(..6)?.parse().ok()?;
-    // Days are counted rather than computed; there are some ten thousand.
+    // Finds the day by search, which is fast enough: years end at 9999.
     if !is_valid {
         return None;
     }
@@ -112,7 +106,6 @@ pub fn parse_time(text: &str) -> Option<SystemTime> {
 
 const DAY_SECONDS: u64 = 24 * 3600;
 
-/// Three numbers with separators between.
 fn numbers(text: &str, separator: char) -> Option<[u64; 3]> {
     let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let parts: Option<Vec<u64>> =
@@ -120,9 +113,10 @@ fn numbers(text: &str, separator: char) -> Option<[u64; 3]> {
     parts?.try_into().ok()
 }
 
-/// Year, month and day of the Gregorian calendar, so many days after 1970-01-01.
+/// Returns year, month and day (Gregorian) of a number of days since 1970-01-01.
 fn civil(days: u64) -> (u64, u64, u64) {
-    // Counted from the first of March of the year 0, so that leap days end a year; 400 years have 146,097 days.
+    // Years start on 1 March, counted from year 0, so that a leap day ends its year; 400 years have
+    // 146,097 days.
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -133,7 +127,6 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
-/// A size such as `64M` or `1GiB`, in bytes.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -142,16 +135,15 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         "k" => 10,
         "m" => 20,
         "g" => 30,
-        _ => return Err(format!("{text:?} is not a size: write 64M or 1G")),
+        _ => return Err(format!("{text:?} is not a size: give, for example, 64M or 1G")),
     };
     number
         .parse::<u64>()
         .ok()
         .and_then(|number| number.checked_mul(1 << shift))
-        .ok_or_else(|| format!("{text:?} is not a size: write 64M or 1G"))
+        .ok_or_else(|| format!("{text:?} is not a size: give, for example, 64M or 1G"))
 }
 
-/// A size for people.
 pub fn show_bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
@@ -167,7 +159,6 @@ pub fn show_bytes(bytes: u64) -> String {
     format!("{scaled:.digits$} {}", UNITS[unit])
 }
 
-/// A number of things a second, to three digits: it is not known any better.
 pub fn show_rate(per_second: f64) -> String {
     let mut scale = 1.0;
     while per_second / scale >= 1000.0 {
@@ -179,7 +170,6 @@ pub fn show_rate(per_second: f64) -> String {
     }
 }
 
-/// A number with its thousands apart.
 pub fn show_count(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -197,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_they_are_shown() {
+    fn time_round_trips_and_invalid_text_is_refused() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399, "2000-02-28T23:59:59Z"),
@@ -229,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn key_in_each_notation_comes_back() {
+    fn key_in_each_notation_round_trips() {
         let key = 0x6162_6364_6566_6768_u64;
         for (notation, text) in [
             (KeyNotation::Text, "abcdefgh".to_owned()),
@@ -246,9 +236,9 @@ mod tests {
         }
     }
 
-    /// A key that is no number was shown as text among numbers: the text 258 as the number 258.
+    /// The text key 258 was shown as the number 258.
     #[test]
-    fn key_of_any_length_in_each_notation_comes_back() {
+    fn key_of_any_length_in_each_notation_round_trips() {
         let keys: [&[u8]; 8] = [
             b"",
             b"258",
@@ -276,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_and_shown() {
+    fn size_parses_and_counts_format() {
         assert_eq!(parse_size("64M"), Ok(64 << 20));
         assert_eq!(parse_size("1GiB"), Ok(1 << 30));
         assert_eq!(parse_size("12"), Ok(12));

@@ -1,7 +1,7 @@
-//! Places that a command line names: a database and what is made of it lie apart.
+//! Checks the paths of a command line.
 //!
-//! A file or directory that a command writes never lies in the directory of a database: there it could take the place of one
-//! of its files, and would be lost with it. Paths are compared after links are followed.
+//! INVARIANT: no file or directory that a command writes is inside a database directory, where it
+//! could replace a database file. Paths are compared after links are resolved.
 
 use std::{
     fs, io,
@@ -12,10 +12,9 @@ use anyhow::Result;
 
 use crate::exit::{SYSTEM, failure, usage};
 
-/// Symbolic links that are followed to a name that is free; Linux follows as many.
 const LINKS_MAX: usize = 40;
 
-/// Refuses a new directory or an output file inside a database, or in its place, and a directory with `db` in it.
+/// Refuses an output that is the database, is inside it or inside another database, or contains it.
 pub fn check_apart(db: &Path, other: &Path, what: &str) -> Result<()> {
     let (shown_db, shown) = (db.display(), other.display());
     let (db, resolved) = (resolve(db), resolve(other));
@@ -23,27 +22,25 @@ pub fn check_apart(db: &Path, other: &Path, what: &str) -> Result<()> {
         return Err(usage(format!("{shown} is the database itself: name another place for {what}")));
     }
     if db.starts_with(&resolved) {
-        return Err(usage(format!("the database {shown_db} lies in {shown}: name another place for {what}")));
+        return Err(usage(format!("the database {shown_db} is inside {shown}: name another place for {what}")));
     }
     if resolved.starts_with(&db) {
-        return Err(usage(format!("{shown} lies in the database {shown_db}: name another place for {what}")));
+        return Err(usage(format!("{shown} is inside the database {shown_db}: name another place for {what}")));
     }
     check_outside_databases(other, what)
 }
 
-/// Refuses a new database in the directory of backups or of a log archive that it is made from.
 pub fn check_separate(source: &Path, db: &Path) -> Result<()> {
     let (resolved_source, resolved) = (resolve(source), resolve(db));
     if resolved.starts_with(&resolved_source) {
         let (db, source) = (db.display(), source.display());
         return Err(usage(format!(
-            "{db} lies in {source}, from which it is made: name another place for the new database"
+            "{db} is inside {source}, which it is restored from: name another place for the new database"
         )));
     }
     Ok(())
 }
 
-/// Refuses an output inside the directory of any database, or in its place.
 pub fn check_outside_databases(path: &Path, what: &str) -> Result<()> {
     let resolved = resolve(path);
     match resolved.ancestors().find(|folder| is_database(folder)) {
@@ -52,15 +49,15 @@ pub fn check_outside_databases(path: &Path, what: &str) -> Result<()> {
             Err(usage(format!("{} is a database: name another place for {what}", path.display())))
         }
         Some(folder) => Err(usage(format!(
-            "{} lies in the database {}: name another place for {what}",
+            "{} is inside the database {}: name another place for {what}",
             path.display(),
             folder.display()
         ))),
     }
 }
 
-/// Refuses a new directory inside the directory of a database, and one whose parent is missing: after a typing error, nothing is
-/// made. Whether it is empty is for the engine to check.
+/// Refuses a new directory inside a database, or with a missing parent, so that a mistyped path
+/// creates nothing. The engine checks that it is empty.
 pub fn check_new_directory(path: &Path, what: &str) -> Result<()> {
     if let Some(parent) = resolve(path).parent() {
         check_outside_databases(parent, what)?;
@@ -68,8 +65,8 @@ pub fn check_new_directory(path: &Path, what: &str) -> Result<()> {
     check_parent(path)
 }
 
-/// Does what makes a directory and fills it. If that fails and leaves nothing in the directory, and the directory was not there
-/// before, it is removed.
+/// Runs `make`, which creates and fills a directory. After a failure, removes a new directory that
+/// is empty or has only a lock file.
 pub fn making_directory<T>(path: &Path, make: impl FnOnce() -> Result<T>) -> Result<T> {
     let was_absent = fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     let made = make();
@@ -81,13 +78,13 @@ pub fn making_directory<T>(path: &Path, make: impl FnOnce() -> Result<T>) -> Res
         {
             let _ = fs::remove_file(lock.path());
         }
-        // This fails where there is something in it.
+        // Fails if the directory is not empty.
         let _ = fs::remove_dir(path);
     }
     made
 }
 
-/// Refuses an output file inside a database. What is written through, such as a pipe, has no place.
+/// Pipes and devices are always allowed.
 pub fn check_output_file(path: &Path, what: &str) -> Result<()> {
     if path == Path::new("-") || fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
         return Ok(());
@@ -95,32 +92,30 @@ pub fn check_output_file(path: &Path, what: &str) -> Result<()> {
     check_outside_databases(path, what)
 }
 
-/// Refuses a directory that is to be made where its parent is missing.
 pub fn check_parent(path: &Path) -> Result<()> {
     let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(()) };
     match fs::metadata(parent) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
         Ok(_) => {
             let (path, parent) = (path.display(), parent.display());
-            Err(usage(format!("cannot create {path}: {parent} is a file, no directory; name another place")))
+            Err(usage(format!("cannot create {path}: {parent} is a file, not a directory; name another place")))
         }
-        // Some level above is a file.
+        // A file is in the place of a parent directory.
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             let file = parent.ancestors().find(|above| fs::metadata(above).is_ok_and(|metadata| !metadata.is_dir()));
             let (path, file) = (path.display(), file.unwrap_or(parent).display());
-            Err(usage(format!("cannot create {path}: {file} is a file, no directory; name another place")))
+            Err(usage(format!("cannot create {path}: {file} is a file, not a directory; name another place")))
         }
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(failure(SYSTEM, format!("cannot read {}: {error}", parent.display())))
         }
         _ => Err(failure(
             SYSTEM,
-            format!("cannot create {}: there is no directory {}; make that first", path.display(), parent.display()),
+            format!("cannot create {}: there is no directory {}; create it first", path.display(), parent.display()),
         )),
     }
 }
 
-/// Whether a directory holds a database, also a damaged one.
 fn is_database(folder: &Path) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
     let mut has = [false; 2];
@@ -136,7 +131,6 @@ fn is_database(folder: &Path) -> bool {
     false
 }
 
-/// The absolute path, with links followed, also of a name that is free.
 fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_path_buf();
     for _ in 0..LINKS_MAX {
@@ -153,7 +147,6 @@ fn resolve(path: &Path) -> PathBuf {
     absolute
 }
 
-/// Joins names that are free; `..` takes the last one away.
 fn join_plainly(mut path: PathBuf, rest: &Path) -> PathBuf {
     for component in rest.components() {
         match component {

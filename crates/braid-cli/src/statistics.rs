@@ -1,4 +1,4 @@
-//! What the engine counts, as text and as JSON.
+//! The engine's statistics, as text and as JSON.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,6 @@ use crate::{
     text_form::to_hex,
 };
 
-/// The most important numbers, with a picture of partitions.
 pub fn write_text(stats: &Stats, drawn: Drawn, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "on disk          {}", show_bytes(stats.disk_bytes))?;
     let (reserve, whole) = (stats.disk_reserve_bytes, stats.disk_reserve_bytes_whole);
@@ -30,16 +29,16 @@ pub fn write_text(stats: &Stats, drawn: Drawn, out: &mut dyn Write) -> io::Resul
     }
     if let Some(age_us) = stats.oldest_snapshot_age_us {
         let (count, oldest) = (show_count(stats.snapshots as u64), stats.oldest_snapshot.unwrap_or_default());
-        writeln!(out, "readers          {count}, the oldest of commit {oldest}, for {:.1} s", seconds(age_us))?;
+        writeln!(out, "readers          {count}, the oldest at commit {oldest}, open for {:.1} s", seconds(age_us))?;
     }
     for reader in &stats.overstaying {
-        writeln!(out, "has stayed long  {}", show_reader(reader))?;
+        writeln!(out, "long reader      {}", show_reader(reader))?;
     }
     for damage in &stats.damaged_partitions {
         writeln!(out, "damaged          {damage}")?;
     }
     if let Some(failure) = &stats.failure {
-        writeln!(out, "takes no writes  {failure}")?;
+        writeln!(out, "writes refused   {failure}")?;
     }
     let runs: usize = stats.partitions.iter().map(|partition| partition.runs.len() + partition.loose.len()).sum();
     writeln!(out, "partitions       {} with {runs} runs", stats.partitions.len())?;
@@ -54,14 +53,13 @@ fn seconds(us: u64) -> f64 {
 fn show_reader(reader: &ReaderStats) -> String {
     let holds = match reader.is_expired {
         true => "expired".to_owned(),
-        false => format!("{} dead entries known to be held", show_count(reader.dead_entries_held)),
+        false => format!("pins at least {} garbage entries", show_count(reader.dead_entries_held)),
     };
     let ReaderStats { kind, sequence, age_us, commits_behind, .. } = reader;
     let behind = show_count(*commits_behind);
-    format!("{kind} of commit {sequence}, for {:.1} s, {behind} commits behind, {holds}", seconds(*age_us))
+    format!("{kind} at commit {sequence}, open for {:.1} s, {behind} commits behind, {holds}", seconds(*age_us))
 }
 
-/// All of it, for programs.
 pub fn to_json(stats: &Stats) -> Value {
     json!({
         "disk_bytes": stats.disk_bytes,

@@ -1,17 +1,15 @@
-//! The text form: bytes as text, and back, without loss.
+//! The text form: a lossless notation of bytes as one line of UTF-8.
 //!
-//! Each printable character of UTF-8 stands for itself, a backslash is written `\\`, and each other byte `\xNN`. The form is
-//! always one line of valid UTF-8. In JSON the bytes of a text are a string, without these escapes, and bytes that are not
-//! UTF-8 are an object, `{"hex": "ff00"}`. `docs/cli.md` specifies both.
+//! A printable character is itself, a backslash is `\\`, and any other byte is `\xNN`. In JSON,
+//! UTF-8 bytes are a plain string, and other bytes are an object, `{"hex": "ff00"}`. `docs/cli.md`
+//! specifies both.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-/// The member of the JSON object that holds bytes which are not UTF-8.
 const HEX: &str = "hex";
 
-/// Bytes in the text form.
 pub fn to_text(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -27,7 +25,6 @@ pub fn to_text(bytes: &[u8]) -> String {
     out
 }
 
-/// The bytes of a text form; an error says which part is none.
 pub fn parse_text(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -43,7 +40,7 @@ pub fn parse_text(text: &str) -> Result<Vec<u8>, String> {
                 let Some(byte) = byte else {
                     let shown: String = escape.chars().take(3).collect();
                     return Err(format!(
-                        "\\{shown} is no escape of the text form: write \\\\ for a backslash, and \\x and two \
+                        "\\{shown} is not an escape of the text form: write \\\\ for a backslash, or \\x and two \
                          hexadecimal digits for any other byte"
                     ));
                 };
@@ -56,7 +53,6 @@ pub fn parse_text(text: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Bytes as JSON: a string if they are UTF-8, else `{"hex": ".."}`.
 pub fn to_json(bytes: &[u8]) -> Value {
     match std::str::from_utf8(bytes) {
         Ok(text) => json!(text),
@@ -64,12 +60,10 @@ pub fn to_json(bytes: &[u8]) -> Value {
     }
 }
 
-/// Bytes as `{"hex": ".."}`.
 pub fn hex_json(bytes: &[u8]) -> Value {
     json!({ HEX: to_hex(bytes) })
 }
 
-/// The bytes of such JSON; `None` if it is neither.
 pub fn from_json(value: Value) -> Option<Vec<u8>> {
     match value {
         Value::String(text) => Some(text.into_bytes()),
@@ -78,7 +72,6 @@ pub fn from_json(value: Value) -> Option<Vec<u8>> {
     }
 }
 
-/// Lower-case hexadecimal.
 pub fn to_hex(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -88,15 +81,14 @@ pub fn to_hex(bytes: &[u8]) -> String {
     out
 }
 
-/// The bytes of hexadecimal digits, two a byte, of either case.
 pub fn parse_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();
     let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
     Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// Whether a character stands for itself. Control characters do not, nor those that end a line or turn the direction of
-/// the text around them, nor the byte order mark: a terminal and an editor would hide them.
+/// Control characters, line separators, direction marks and the byte order mark are escaped:
+/// terminals and editors would hide them.
 fn is_shown(character: char) -> bool {
     !character.is_control()
         && !matches!(character, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
@@ -114,7 +106,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn text_form_of_known_bytes_is_as_documented() {
+    fn text_form_of_known_bytes_matches_specification() {
         let cases: [(&[u8], &str); 8] = [
             (b"", ""),
             (b"plain", "plain"),
@@ -129,7 +121,6 @@ mod tests {
             assert_eq!(to_text(bytes), text);
             assert_eq!(parse_text(text).unwrap(), bytes);
         }
-        // Digits of either case are read.
         assert_eq!(parse_text("\\xFf\\xfF").unwrap(), b"\xff\xff");
     }
 
@@ -137,16 +128,15 @@ mod tests {
     fn text_form_of_wrong_escape_is_refused() {
         for wrong in ["\\", "a\\", "\\n", "\\x", "\\x1", "\\xg0", "\\x+1", "\\xé", "C:\\new", "\\\\\\"] {
             let message = parse_text(wrong).unwrap_err();
-            assert!(message.contains("is no escape"), "{wrong}: {message}");
+            assert!(message.contains("is not an escape"), "{wrong}: {message}");
         }
     }
 
     /// "hex:41" and the byte 41 were printed alike, as were `\x41` and that byte.
     #[test]
-    fn text_form_of_random_bytes_is_one_line_and_comes_back() {
+    fn text_form_of_random_bytes_is_one_line_and_round_trips() {
         let mut random = Random::of(1, 0);
         for round in 0..20_000 {
-            // Bytes of all kinds, bytes near UTF-8, and the letters of the form itself.
             let alphabet: &[u8] = match round % 3 {
                 0 => &[],
                 1 => b"\\x41xfF0:{\"hex\":\"}",

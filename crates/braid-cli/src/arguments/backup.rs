@@ -9,25 +9,25 @@ use super::shared::OpenArguments;
 /// `braid backup`
 #[derive(Debug, Subcommand)]
 pub enum BackupCommand {
-    /// Add a backup: what an earlier one has is not copied again
+    /// Add a backup; files of earlier backups are not copied again
     Create(CreateBackupArguments),
     /// List the backups
     List(ListBackupsArguments),
-    /// Read every byte of the backups, or of one, and compare checksums
+    /// Read all bytes of the backups, or of one, and compare checksums
     Verify(VerifyBackupsArguments),
-    /// Delete backups, and the files that no other has
+    /// Delete backups, and the files that no other backup uses
     Delete(DeleteBackupArguments),
-    /// Delete all backups but those that are to be kept; of several databases, for each by itself
+    /// Delete backups that no retention rule keeps, for each database separately
     Prune(PruneBackupsArguments),
 }
 
-/// Which backups of a database stay. A backup that either rule keeps stays, and so does the newest.
+/// Which backups to keep: those that any rule keeps, and always the newest.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct RetentionArguments {
-    /// Keep N of the newest backups of the database, and delete its others
+    /// Keep the N newest backups of the database, and delete its other ones
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keep: Option<u64>,
-    /// Keep backups of the database for DAYS days, and delete its older ones
+    /// Keep backups of the last DAYS days, and delete older ones of the database
     #[arg(long, value_name = "DAYS")]
     pub keep_for: Option<u32>,
 }
@@ -37,9 +37,9 @@ pub struct RetentionArguments {
 pub struct CreateBackupArguments {
     /// The database
     pub db: PathBuf,
-    /// The directory with the backups; created if there is none, in a directory that is there
+    /// The directory for the backups; created if missing, but its parent must exist
     pub target: PathBuf,
-    /// Copy every file, also those that an earlier backup has
+    /// Copy all files, also those that an earlier backup has
     #[arg(long)]
     pub full: bool,
     /// Print JSON
@@ -104,18 +104,19 @@ pub struct PruneBackupsArguments {
 pub struct RestoreArguments {
     /// The directory with the backups
     pub target: PathBuf,
-    /// The directory of the new database; it must not exist yet, or be empty
+    /// The directory of the new database; must be new or empty
     pub db: PathBuf,
     /// The number of the backup [default: the newest]
     #[arg(long, value_name = "N")]
     pub backup: Option<u64>,
-    /// The log archive, for --to
+    /// The log archive; needs --to
     #[arg(long, value_name = "DIR", requires = "to")]
     pub archive: Option<PathBuf>,
-    /// Restore to just after the commit of this number, to this moment (2026-11-23T03:04:05Z), or to the `latest` archived commit
+    /// Restore the state right after this commit number, at this time (2026-11-23T03:04:05Z), or at
+    /// the `latest` archived commit
     #[arg(long, value_name = "VERSION|TIME|latest", requires = "archive", conflicts_with = "backup")]
     pub to: Option<String>,
-    /// Remove first what a killed load or restore left in the directory; a database is never removed
+    /// First remove an unfinished load or restore in the directory; never removes a database
     #[arg(long)]
     pub force: bool,
     /// Print JSON
@@ -128,9 +129,9 @@ pub struct RestoreArguments {
 pub struct ArchiveArguments {
     /// The database
     pub db: PathBuf,
-    /// The log archive; created if there is none, in a directory that is there
+    /// The log archive; created if missing, but its parent must exist
     pub archive: PathBuf,
-    /// The directory with the backups: a gap of the archive before the newest of them is no error
+    /// The directory with the backups: accept archive gaps that lie before its newest backup
     #[arg(long, value_name = "DIR")]
     pub backups: Option<PathBuf>,
     /// Print JSON
@@ -145,9 +146,9 @@ pub struct ArchiveArguments {
 pub struct CheckpointArguments {
     /// The database
     pub db: PathBuf,
-    /// The directory of the new database; it must not exist yet, or be empty
+    /// The directory of the new database; must be new or empty
     pub dir: PathBuf,
-    /// Copy all records of one commit, and share no files: works while another process has the database open and writes
+    /// Copy all records of one commit instead of sharing files; works while another process writes
     #[arg(long)]
     pub copy: bool,
     /// Print JSON

@@ -1,4 +1,4 @@
-//! The command line as a whole: the commands.
+//! The commands of `braid`.
 
 use clap::{Parser, Subcommand};
 
@@ -20,39 +20,39 @@ use crate::{
 
 /// Store, query, import and inspect BraidDB databases.
 ///
-/// A database is a directory. It holds named trees of keys and values, ordered by key; some trees hold many values to a
-/// key.
+/// A database is a directory with named trees of keys and values; a multi-value tree holds many
+/// values per key.
 #[derive(Debug, Parser)]
 #[command(name = "braid", version, after_help = crate::exit::HELP, subcommand_required = true)]
 pub struct Arguments {
-    /// Show more of what the engine logs, on standard error: -v what it does, -vv details [default: warnings]
+    /// Log more to standard error: -v info, -vv debug, -vvv trace [default: warnings]
     ///
-    /// The variable RUST_LOG, such as `braiddb=debug`, counts instead if it is set.
+    /// The environment variable RUST_LOG, such as `braiddb=debug`, overrides this option.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Create an empty database
     Create(CreateArguments),
-    /// Print the value of a key (all values, in a tree of many values to a key)
+    /// Print the value of a key (all values, in a multi-value tree)
     Get(GetArguments),
-    /// Store a value under a key (add one, in a tree of many values to a key)
+    /// Store a value under a key (add a value, in a multi-value tree)
     Put(PutArguments),
     /// Delete a key, or a range of keys
     Del(DelArguments),
-    /// Count the records of a tree, or of a range of keys
+    /// Count the records of a tree or of a key range
     Count(CountArguments),
-    /// Drop trees with all that they hold, and their indexes
+    /// Drop trees with all their records and indexes
     DropTree(DropTreeArguments),
-    /// Give a tree another name
+    /// Rename a tree
     RenameTree(RenameTreeArguments),
-    /// Copy a tree, also into another database
+    /// Copy a tree, within the database or into another one
     CopyTree(CopyTreeArguments),
     /// Print keys and values in order
     Scan(ScanArguments),
@@ -65,63 +65,63 @@ pub enum Command {
     Index(IndexCommand),
     /// Find records by an index
     Find(FindArguments),
-    /// Write trees as JSON lines, from which `import` makes the same trees again
+    /// Write trees as JSON lines that `import` reads
     Export(ExportArguments),
-    /// Print what was committed, as far back as the log is kept, as JSON lines
+    /// Print the committed changes in the log as JSON lines
     ///
-    /// One line a commit: its number, its time, what it changed, and a token to go on from. The log is kept as far back as recovery needs it,
-    /// and beyond that once --keep was given. Commits that are not in the log are a change of type "gap", also those before its first one; to
-    /// begin there, with --from or --after, is an error: nothing is skipped silently. The command ends with the last commit; beside a process
-    /// that has the database open, with the last that the log knows to be on disk.
+    /// Prints a line per commit: number, time, changes, and a token to continue from. By default
+    /// the log keeps only the commits that recovery needs; --keep retains more. A change of type
+    /// "gap" reports missing commits; --from or --after before a gap is an error. Ends after the
+    /// last commit; if another process has the database open, after the last commit known to be on
+    /// disk.
     Watch(WatchArguments),
     /// Show sizes, counters, and the partitions with their runs and views
     Stats(StatsArguments),
     /// Read every file, check every checksum, and list each damaged unit
     ///
-    /// A database that does not open is verified too, and one that another process has open. Nothing is written. Exit code 1 if anything
-    /// is wrong.
+    /// Also works on a database that does not open or that another process has open. Changes
+    /// nothing. Ends with code 1 if anything is wrong.
     Verify(VerifyArguments),
-    /// Merge everything into as few files as possible
+    /// Merge all data into as few files as possible
     Compact(CompactArguments),
     /// Make, list, check and delete backups
     #[command(subcommand)]
     Backup(BackupCommand),
-    /// Make a database of a backup
+    /// Create a database from a backup
     Restore(RestoreArguments),
-    /// Have a log archive hold all that the database's log still has
+    /// Archive the remaining log segments now
     Archive(ArchiveArguments),
-    /// Make a second database as this one is now, sharing its files
+    /// Create a second database with the current state, sharing files
     Checkpoint(CheckpointArguments),
-    /// Write all that a database holds into one file or pipe, for `load`
+    /// Write a whole database into one file or pipe, for `load`
     ///
-    /// The dump is the state at one commit, while another process may go on writing. It holds every tree with its options, values of any length,
-    /// when they expire, what merge functions have not been applied to yet, and the application cursor; and nothing of how the database keeps its
-    /// files. Each part of it is checksummed, and its end as well.
+    /// The dump is the state at one commit; another process may keep writing. It holds all trees
+    /// with options, values, expiry times and merge operands, and the application cursor, but no
+    /// file layout. All parts are checksummed.
     Dump(DumpArguments),
-    /// Make a database of a dump, all of it or nothing
+    /// Create a database from a dump, completely or not at all
     ///
-    /// The database is made in a new directory, and opens when all is in it. After an error nothing is left; after a kill, the directory does not
-    /// open, and `load --force` replaces what is in it.
+    /// An error removes the new directory. A killed load leaves a directory that does not open;
+    /// `load --force` replaces it.
     Load(LoadArguments),
-    /// Make a new database of all that can be read of a damaged one
+    /// Create a new database from all readable data of a damaged one
     ///
-    /// Each record whose newest version stands in a part of a file that is whole comes out, and nothing else. What is gone is listed, with its file, tree,
-    /// keys and commits as far as they are known. The damaged database is not written to, so it may be on a read-only medium; its manifest
-    /// and CURRENT may be damaged or missing. Ends with 0 if nothing was lost, with 1 if something was.
+    /// Recovers each record whose newest version is in an intact part of a file, and lists all
+    /// losses. Never writes to the damaged database; its manifest and CURRENT may be damaged or
+    /// missing. Ends with code 0 if nothing was lost, else 1.
     Salvage(SalvageArguments),
-    /// Write files of earlier format versions anew
+    /// Rewrite files of earlier format versions
     ///
-    /// An older database opens as it is; what is written is of the present version. This writes the rest anew. An open database does the same by
-    /// itself while nothing is committed.
+    /// An older database opens without this command. An open database also rewrites older files
+    /// while it is idle.
     Upgrade(UpgradeArguments),
     /// Print a file of a database in readable form
     Inspect(InspectArguments),
     /// Measure the engine, with the workloads of RocksDB's db_bench and of YCSB
     ///
-    /// Each benchmark in the list works on what those before have left. Fills begin with an empty database, as db_bench has
-    /// it, unless --use-existing-db is given. What is found is checked against what must be there; a wrong answer makes the
-    /// command end with code 1.
+    /// Each benchmark works on the rows of the previous one. Fills begin with an empty database, as
+    /// in db_bench, unless --use-existing-db is given. A wrong answer ends the command with code 1.
     Bench(BenchArguments),
-    /// Watch a dump go in, be looked up, be killed, and come back whole
+    /// Show an import, lookups, a killed import, and the recovery without loss
     Demo(DemoArguments),
 }

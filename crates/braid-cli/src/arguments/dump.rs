@@ -6,15 +6,15 @@ use clap::{Args, ValueEnum};
 
 use super::shared::{OpenArguments, ReadArguments};
 
-/// How a dump is compressed.
+/// Compression of a dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DumpCompression {
-    /// Not at all.
+    /// No compression.
     None,
-    /// Quickly.
+    /// Fast.
     #[default]
     Lz4,
-    /// Smaller, and more slowly.
+    /// Smaller, but slower.
     Zstd,
 }
 
@@ -23,19 +23,19 @@ pub enum DumpCompression {
 pub struct DumpArguments {
     /// The database
     pub db: PathBuf,
-    /// The file, which must not exist yet, or a pipe or device; `-` is standard output
+    /// The output: a new file, a pipe or a device; `-` is standard output
     #[arg(default_value = "-")]
     pub file: PathBuf,
-    /// Replace the file if there is one, and write to a terminal
+    /// Replace an existing file, and allow output to a terminal
     #[arg(long)]
     pub force: bool,
-    /// How it is compressed
+    /// Compression of the dump
     #[arg(long, default_value = "lz4")]
     pub compression: DumpCompression,
-    /// Pass over damage, name each gap, and end with 1; by default damage ends the dump
+    /// Skip damaged ranges, report each gap, and end with code 1; by default damage ends the dump
     #[arg(long)]
     pub skip_damaged: bool,
-    /// How many threads read and pack [default: one a processor]
+    /// Number of threads that read and compress [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: Option<u16>,
     /// Print the report as JSON, on standard error if the dump goes to standard output
@@ -52,19 +52,20 @@ pub struct DumpArguments {
 pub struct LoadArguments {
     /// The dump; `-` is standard input
     pub file: PathBuf,
-    /// The directory of the database; it must not exist yet, or be empty
+    /// The directory of the database; must be new or empty
     #[arg(group = "where")]
     pub db: Option<PathBuf>,
-    /// Only read all of the dump and check it, and tell what it holds
+    /// Only read and check the dump, and show its contents
     #[arg(long, group = "where")]
     pub check: bool,
-    /// Take operands that a merge function can never apply, as they stand in the dump; else it is refused, and the first one named
+    /// Keep merge operands that no merge function can apply; by default the load refuses them and
+    /// names the first
     #[arg(long, conflicts_with = "check")]
     pub bad_operands: bool,
-    /// Remove first what a killed load or restore left in the directory; a database is never removed
+    /// First remove an unfinished load or restore in the directory; never removes a database
     #[arg(long, conflicts_with = "check")]
     pub force: bool,
-    /// How many threads unpack and write [default: one a processor]
+    /// Number of threads that decompress and write [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: Option<u16>,
     /// Print the report as JSON

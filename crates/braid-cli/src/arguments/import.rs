@@ -12,57 +12,62 @@ use crate::notation::parse_name;
 /// `braid import`
 #[derive(Debug, Args)]
 pub struct ImportArguments {
-    /// The database, left alone with --dry-run and --to-jsonl; trees that are created are named on standard error
+    /// The database, unused with --dry-run and --to-jsonl; created trees are named on standard
+    /// error
     pub db: PathBuf,
-    /// The input; `-` is standard input. Input compressed by gzip, bzip2 or zstd is taken as it comes
+    /// The input; `-` is standard input. gzip, bzip2 and zstd are decompressed
     pub file: PathBuf,
-    /// The tree to store records in [default for freedb: albums]
+    /// The tree for the records [default for freedb: albums]
     #[arg(long, value_name = "TREE", value_parser = parse_name)]
     pub tree: Option<String>,
-    /// What the input is written in [default: an export is known by its first line, all else by the input's name]
+    /// Format of the input [default: detected by its first line for an export, else by its name]
     #[arg(long)]
     pub format: Option<Format>,
-    /// The field that makes the key, which may not be empty; with :u64, a number stored in 8 bytes big-endian [default: the record's
-    /// number, from --number-from]
+    /// The field with the key, which may not be empty; with :u64, the number is stored as 8 bytes,
+    /// big-endian [default: the record's number, counted from --number-from]
     #[arg(long, value_name = "FIELD[:u64]")]
     pub key: Option<String>,
-    /// An index: a tree of many values to a key, over a field [default for freedb: by_disc_id, by_artist, by_title]
+    /// An index over a field, stored as a multi-value tree [default for freedb: by_disc_id,
+    /// by_artist, by_title]
     #[arg(long = "index", value_name = "NAME=FIELD[:lower]", value_parser = IndexSpec::parse)]
     pub indexes: Vec<IndexSpec>,
-    /// What to do at a record that cannot be stored
+    /// Action for a record that cannot be stored
     #[arg(long, default_value = "skip")]
     pub on_error: OnError,
-    /// Write every record that is skipped into a file, as it is in the input: mended, the file is
-    /// an input for the same command; of discs it is a tar archive (.gz, .bz2, .zst: compressed). An import that goes on with --resume
-    /// takes a new FILE
+    /// Write all skipped records unchanged into a new file (.gz, .bz2, .zst: compressed), for the
+    /// same command once corrected. For discs it is a tar archive
     #[arg(long, value_name = "FILE")]
     pub rejects: Option<PathBuf>,
-    /// Go on where an import of the same input stopped, if there was one. What is imported with it is stored batch by batch, so that this can be
-    /// done again; without it, records that go into an empty tree without indexes are loaded as a whole: faster, and all or nothing
+    /// Continue an earlier import of the same input, if any, and store batch by batch, so that an
+    /// interrupted import can continue. Without it, an import into an empty tree without indexes is
+    /// a bulk load: faster, but all or nothing
     #[arg(long)]
     pub resume: bool,
-    /// Parse, and store nothing
+    /// Parse the input and store nothing
     #[arg(long, conflicts_with_all = ["to_jsonl", "resume"])]
     pub dry_run: bool,
-    /// Write the records as JSON lines into a file instead, which is replaced when all is written (.gz, .bz2, .zst: compressed; `-`: standard output)
+    /// Write the records as JSON lines into FILE instead, which is replaced at the end (.gz, .bz2,
+    /// .zst: compressed; `-`: standard output)
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     pub to_jsonl: Option<PathBuf>,
-    /// The number of the first record, at most 2^63 [default: 0, in a tree without records]
+    /// The number of the first record, at most 2^63 [default: 0, in an empty tree]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1 << 63))]
     pub number_from: Option<u64>,
-    /// How many parsers work at the same time [default: one a processor]
+    /// Number of parser threads [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
     /// When a batch counts as stored
     #[arg(long, default_value = "sync")]
     pub durability: DurabilityArgument,
-    /// Create the database if there is none, in a directory that is there; it is removed again if nothing is stored
+    /// Create a missing database, whose parent directory must exist; removed again if nothing is
+    /// stored
     #[arg(long)]
     pub create: bool,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
-    /// Say on standard output, after each durable batch, which records are durable; the report goes to standard error
+    /// Report durable records on standard output after each durable batch; the summary goes to
+    /// standard error
     #[arg(long, hide = true)]
     pub acknowledge: bool,
     #[command(flatten)]
@@ -71,12 +76,13 @@ pub struct ImportArguments {
     pub open: OpenArguments,
 }
 
-/// What an export is written in.
+/// Format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// All of the trees, byte for byte: `import` makes the same trees of it again.
+    /// Whole trees, byte for byte: `import` recreates the same trees
     Export,
-    /// The records of one tree as documents for other tools: an object {"key", "value"} a line, in which a value that is JSON stands as it is.
+    /// Documents for other tools: one object {"key", "value"} per line; a value that is JSON is not
+    /// escaped
     Jsonl,
 }
 
@@ -88,16 +94,16 @@ pub struct ExportArguments {
     /// The trees [default: all]
     #[arg(value_name = "TREE", value_parser = parse_name)]
     pub trees: Vec<String>,
-    /// What the export is written in [default: export]
+    /// Format of the export [default: export]
     #[arg(long)]
     pub format: Option<ExportFormat>,
-    /// The file (.gz, .bz2, .zst: compressed) [default: standard output]
+    /// The output file (.gz, .bz2, .zst: compressed) [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Only the values, without their keys, with --format jsonl, which need not be given then: records as an import takes them
+    /// Only values, without keys, as `import` reads them; implies --format jsonl
     #[arg(long)]
     pub values: bool,
-    /// Leave out what is damaged, name it on standard error, and end with code 1
+    /// Skip damaged data, report it on standard error, and end with code 1
     #[arg(long)]
     pub keep_going: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Arguments of the commands on a database as a whole.
+//! Arguments of the commands for whole databases.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::shared::{OpenArguments, ReadArguments};
 /// `braid create`
 #[derive(Debug, Args)]
 pub struct CreateArguments {
-    /// The directory; it must not exist yet, or be empty. Its parent must be there
+    /// The directory; must be new or empty, and its parent must exist
     pub db: PathBuf,
 }
 
@@ -21,13 +21,13 @@ pub struct StatsArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Draw all partitions, and not only those that most need a merge
+    /// Draw all partitions, not only those that most need a merge
     #[arg(long)]
     pub partitions: bool,
-    /// Show all trees, and not only the first 100
+    /// Show all trees, not only the first 100
     #[arg(long)]
     pub trees: bool,
-    /// Count the keys of trees exactly; else they are estimated
+    /// Count the keys of trees exactly instead of estimating
     #[arg(long)]
     pub count: bool,
     #[command(flatten)]
@@ -39,10 +39,11 @@ pub struct StatsArguments {
 pub struct VerifyArguments {
     /// The database
     pub db: PathBuf,
-    /// Print JSON: whether the database is sound, what was read, and each damaged unit with file, offset, length and keys
+    /// Print JSON: the verdict, the amounts read, and each damaged unit with file, offset, length
+    /// and keys
     #[arg(long)]
     pub json: bool,
-    /// How many files are read at once [default: as many as there are processors, at most 4]
+    /// Number of files to read at once [default: number of processors, at most 4]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: Option<u16>,
     #[command(flatten)]
@@ -66,7 +67,7 @@ pub struct CompactArguments {
 pub struct UpgradeArguments {
     /// The database
     pub db: PathBuf,
-    /// Only list the files of earlier versions, and change nothing
+    /// Only list the files of earlier versions
     #[arg(long)]
     pub check: bool,
     /// Print JSON
@@ -81,12 +82,13 @@ pub struct UpgradeArguments {
 pub struct SalvageArguments {
     /// The damaged database
     pub from: PathBuf,
-    /// The directory of the new database; it must not exist yet, or be empty
+    /// The directory of the new database; must be new or empty
     pub to: PathBuf,
-    /// Take records of which a newer version, or a delete, may be gone, and list them; else they are left out and listed
+    /// Also recover records whose newer version or deletion may be lost, and list them; by default
+    /// they are only listed
     #[arg(long)]
     pub keep_stale: bool,
-    /// Take nothing of the log after the first commit that is gone; else every commit that is whole is taken
+    /// Ignore the log after the first lost commit; by default every intact commit is recovered
     #[arg(long)]
     pub stop_at_gap: bool,
     /// Print the report as JSON
@@ -101,10 +103,10 @@ pub struct SalvageArguments {
 pub struct InspectArguments {
     /// A file of a database
     pub file: PathBuf,
-    /// Print at most so many entries, records or segments; totals are always told
+    /// Maximum number of entries, records or segments to print; totals are always printed
     #[arg(long, value_name = "N")]
     pub rows: Option<usize>,
-    /// Print at most so many bytes of a key or value
+    /// Maximum number of bytes to print of a key or value
     #[arg(long, value_name = "N")]
     pub bytes: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! The command line: one file for the arguments of a group of commands.
+//! The command line: one file per group of commands.
 
 mod backup;
 mod command;

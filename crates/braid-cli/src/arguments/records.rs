@@ -1,4 +1,4 @@
-//! Arguments of the commands that read and write single records and ranges.
+//! Arguments of the commands for single records and ranges.
 
 use std::path::PathBuf;
 
@@ -21,10 +21,10 @@ pub struct GetArguments {
     pub key: String,
     #[command(flatten)]
     pub key_arguments: KeyArguments,
-    /// How values are printed; `raw` prints their bytes and nothing else
+    /// Output format of the value; `raw` prints its bytes and nothing else
     #[arg(long, default_value = "text")]
     pub format: ValueFormat,
-    /// Print JSON lines; the same as --format json
+    /// Print JSON lines; same as --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
     #[command(flatten)]
@@ -36,26 +36,26 @@ pub struct GetArguments {
 pub struct PutArguments {
     /// The database
     pub db: PathBuf,
-    /// The tree; created if there is none, and then named on standard error
+    /// The tree; if missing, it is created and named on standard error
     #[arg(value_parser = parse_name)]
     pub tree: String,
     /// The key
     pub key: String,
-    /// The value, in the text form; `-` takes it from standard input, byte for byte
+    /// The value, in the text form; `-` reads it unchanged from standard input
     #[arg(allow_hyphen_values = true)]
     pub value: String,
-    /// How the value is given [default: text, and raw from standard input]
+    /// Format of the given value [default: text; raw from standard input]
     #[arg(long)]
     pub format: Option<InputFormat>,
     #[command(flatten)]
     pub key_arguments: KeyArguments,
-    /// The value expires after so many seconds; not in a tree of many values to a key
+    /// Expire the value after this number of seconds; not for multi-value trees
     #[arg(long, value_name = "SECONDS")]
     pub ttl: Option<u64>,
     /// When the command returns
     #[arg(long, default_value = "sync")]
     pub durability: DurabilityArgument,
-    /// Create the database if there is none, in a directory that is there
+    /// Create a missing database, whose parent directory must exist
     #[arg(long)]
     pub create: bool,
     #[command(flatten)]
@@ -70,12 +70,13 @@ pub struct DelArguments {
     /// The tree
     #[arg(value_parser = parse_name)]
     pub tree: String,
-    /// The key; without it, give a range
+    /// The key; omit it to delete a range
     #[arg(required_unless_present_any = ["from", "to", "prefix"], conflicts_with_all = ["from", "to", "prefix"])]
     pub key: Option<String>,
     #[command(flatten)]
     pub range: RangeArguments,
-    /// In a tree of many values to a key: the value to remove, in the text form; without it, all of them
+    /// In a multi-value tree: the value to remove, in the text form [default: all values of the
+    /// key]
     #[arg(long, allow_hyphen_values = true)]
     pub value: Option<String>,
     #[command(flatten)]
@@ -95,22 +96,22 @@ pub struct ScanArguments {
     /// The tree
     #[arg(value_parser = parse_name)]
     pub tree: String,
-    /// Begin at this key
+    /// Start at this key
     #[arg(long, value_name = "KEY")]
     pub from: Option<String>,
     /// End before this key
     #[arg(long, value_name = "KEY")]
     pub to: Option<String>,
-    /// Only keys that begin with this
+    /// Only keys with this prefix
     #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
     pub prefix: Option<String>,
-    /// From the last to the first
+    /// Print from last to first
     #[arg(long)]
     pub reverse: bool,
-    /// At most so many
+    /// Maximum number of records
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// How pairs are printed
+    /// Output format of the pairs
     #[arg(long, default_value = "text")]
     pub format: PairFormat,
     #[command(flatten)]
@@ -131,16 +132,16 @@ pub struct FindArguments {
     /// The index
     #[arg(long, value_name = "INDEX")]
     pub by: String,
-    /// Records whose field is this
+    /// Find records whose field equals V
     #[arg(long, value_name = "V", group = "what", allow_hyphen_values = true)]
     pub eq: Option<String>,
-    /// Records whose field begins with this
+    /// Find records whose field begins with V
     #[arg(long, value_name = "V", group = "what", allow_hyphen_values = true)]
     pub prefix: Option<String>,
-    /// At most so many
+    /// Maximum number of records
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// How records are printed
+    /// Output format of the records
     #[arg(long, default_value = "text")]
     pub format: PairFormat,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Arguments that many commands share: how a database is opened, and how keys and values are written.
+//! Arguments of several commands: how to open a database, and the notation of keys and values.
 
 use clap::{Args, ValueEnum};
 
@@ -7,75 +7,77 @@ use crate::notation::{KeyNotation, parse_size};
 /// When a commit returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DurabilityArgument {
-    /// When it is on the disk.
+    /// When it is on disk.
     #[default]
     Sync,
-    /// When it is in the log's buffer; it is on the disk a little later.
+    /// When it is in the log's buffer; it reaches the disk shortly after.
     Buffered,
-    /// When it is in memory; it is on the disk, past the log, when the command ends.
+    /// When it is in memory, without WAL; it reaches the disk when the command ends.
     None,
 }
 
-/// How a database is opened.
+/// Options to open a database.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OpenArguments {
-    /// Memory for caches and for records that are not yet in files, such as 64M or 1G; from 64K to 67108863G
+    /// Memory for caches and for records not yet in files, such as 64M or 1G; from 64K to 67108863G
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
 }
 
-/// How a database is opened by a command that only reads.
+/// Options to open a database for reading.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ReadArguments {
     #[command(flatten)]
     pub open: OpenArguments,
-    /// Change nothing on the disk, and take no lock: what commands that only read do in any case
+    /// Open without a lock and change nothing on disk: the default for commands that only read
     #[arg(long)]
     pub read_only: bool,
 }
 
-/// How keys are written.
+/// Notation of keys.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct KeyArguments {
-    /// How keys are written [default: as the tree's first record has it: u64 where an import took keys from numbers, else text]
+    /// Notation of keys [default: that of the tree, set by its first record: u64 if an import took
+    /// keys from numbers, else text]
     #[arg(long, value_name = "NOTATION")]
     pub keys: Option<KeyNotation>,
 }
 
-/// How values are printed.
+/// Output format of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ValueFormat {
-    /// In the text form, one a line: `\\` is a backslash, `\xNN` a byte that is not printable.
+    /// The text form, one value per line: `\\` is a backslash, `\xNN` an unprintable byte.
     Text,
-    /// In hexadecimal, one a line.
+    /// Hexadecimal, one value per line.
     Hex,
-    /// Their bytes.
+    /// The bytes, unchanged.
     Raw,
-    /// An object {"key", "value"} a line, each a string, or {"hex": ".."} if it is not UTF-8.
+    /// One object {"key", "value"} per line; each a string, or {"hex": ".."} if not UTF-8.
     Json,
 }
 
-/// How a value is given.
+/// Format of a given value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum InputFormat {
-    /// In the text form, as `get` and `scan` print it: `\\` is a backslash, `\xNN` any byte.
+    /// The text form, as `get` and `scan` print it: `\\` is a backslash, `\xNN` any byte.
     Text,
-    /// In hexadecimal.
+    /// Hexadecimal.
     Hex,
-    /// Byte for byte.
+    /// The bytes, unchanged.
     Raw,
 }
 
-/// How pairs of key and value are printed.
+/// Output format of key-value pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum PairFormat {
-    /// Key, tab, value, in the text form: `\\` is a backslash, `\xNN` a byte that is not printable.
+    /// Key, tab, value, in the text form: `\\` is a backslash, `\xNN` an unprintable byte.
     #[default]
     Text,
-    /// The same in hexadecimal.
+    /// Key, tab, value, in hexadecimal.
     Hex,
-    /// An object {"key", "value"} a line, each a string, or {"hex": ".."} if it is not UTF-8.
+    /// One object {"key", "value"} per line; each a string, or {"hex": ".."} if not UTF-8.
     Json,
-    /// An object {"key", "value"} a line, in which a value that is JSON stands as it is: for tools that read documents.
+    /// One object {"key", "value"} per line; a value that is JSON is not escaped, for tools that
+    /// read documents.
     Jsonl,
 }

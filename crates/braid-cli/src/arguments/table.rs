@@ -4,28 +4,26 @@ use clap::Args;
 
 use crate::import::{Delimiter, TableOptions, TypedField};
 
-/// How rows are read.
+/// Options to read rows.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Tables (csv, tsv)")]
 pub struct TableArguments {
-    /// What separates fields: one ASCII character, or `tab` [default: a comma for csv, a tab for
-    /// tsv]
+    /// Field separator: one ASCII character, or `tab` [default: comma for csv, tab for tsv]
     #[arg(long, value_name = "CHAR")]
     pub delimiter: Option<Delimiter>,
-    /// The first row is a record; fields are named c1, c2 and so on, unless --fields is given
+    /// The first row is a record; columns are named c1, c2 and so on, unless --fields is given
     #[arg(long)]
     pub no_header: bool,
-    /// The names of all columns, in the place of those in the first row
+    /// Names of all columns; replace those in the first row
     #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
     pub fields: Vec<String>,
-    /// Fields that are not text: int, float, bool or json; an empty one of these is null [default:
-    /// all are text]
+    /// Types of fields: int, float, bool or json; an empty field of these types is null [default:
+    /// text]
     #[arg(long, value_name = "FIELD:TYPE,..", value_delimiter = ',')]
     pub types: Vec<TypedField>,
 }
 
 impl TableArguments {
-    /// As options of an import.
     pub fn options(&self) -> TableOptions {
         TableOptions {
             delimiter: self.delimiter,

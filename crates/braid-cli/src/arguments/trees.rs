@@ -1,4 +1,4 @@
-//! Arguments of the commands on whole trees.
+//! Arguments of the commands for whole trees.
 
 use std::path::PathBuf;
 
@@ -12,16 +12,17 @@ use super::shared::ReadArguments;
 pub struct TreesArguments {
     /// The database
     pub db: PathBuf,
-    /// Change the options of this tree, those that are given; it must exist
+    /// Change options of this existing tree
     #[arg(long, value_name = "TREE", requires = "new_options", conflicts_with = "read_only")]
     pub set: Option<String>,
-    /// With --set: values put from now on expire after so many seconds, or `none`: not
+    /// With --set: new values expire after this number of seconds; `none`: never
     #[arg(long, value_name = "SECONDS|none", requires = "set", group = "new_options")]
     pub ttl: Option<String>,
-    /// With --set: values of so many bytes or more go to blob files; or `default`: as the database says
+    /// With --set: store values of at least this many bytes in blob files; `default`: as the
+    /// database does
     #[arg(long, value_name = "BYTES|default", requires = "set", group = "new_options")]
     pub blob_threshold: Option<String>,
-    /// With --set: how files that are written from now on are compressed: none, lz4 or zstd; or `default`: as the database says
+    /// With --set: compression of new files: none, lz4 or zstd; `default`: as the database does
     #[arg(long, value_name = "NAME|default", requires = "set", group = "new_options")]
     pub compression: Option<String>,
     /// Print JSON

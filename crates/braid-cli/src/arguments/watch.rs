@@ -15,19 +15,19 @@ pub struct WatchArguments {
     /// Only changes of this tree
     #[arg(long, value_name = "TREE", value_parser = parse_name)]
     pub tree: Option<String>,
-    /// Only keys that begin with this
+    /// Only keys with this prefix
     #[arg(long, value_name = "KEY", requires = "tree")]
     pub prefix: Option<String>,
-    /// Begin after the commit with which this token was printed
+    /// Start after the commit that this token was printed with
     #[arg(long, value_name = "TOKEN")]
     pub from: Option<String>,
-    /// Begin after the commit of this number
+    /// Start after the commit with this number
     #[arg(long, value_name = "N", conflicts_with = "from")]
     pub after: Option<u64>,
-    /// At most so many commits
+    /// Maximum number of commits
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// Have the database keep so much of its log from now on, such as 64M; 0 for no more than recovery needs
+    /// From now on retain this much of the log, such as 64M; 0: only as much as recovery needs
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "read_only")]
     pub keep: Option<u64>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The threads of a workload: from its plan to who does what.
+//! The threads of a workload: turns its plan into tasks per thread.
 
 use anyhow::Result;
 
@@ -14,35 +14,27 @@ use super::{
 };
 use crate::random::Random;
 
-/// Rows and bytes that are made at most to learn what making them costs.
 const HARNESS_ROWS_MAX: u64 = 1_000_000;
 const HARNESS_BYTES_MAX: u64 = 64 << 20;
 const HARNESS_OPERATIONS_MAX: u64 = 20_000;
-/// The quickest of so many is what it costs undisturbed.
+/// Number of tries of that run; the fastest counts, since it was least disturbed.
 const HARNESS_TRIES: usize = 3;
 
-/// What a workload is about to be done with.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadPool<'a> {
-    /// The command line.
     pub arguments: &'a BenchArguments,
-    /// What is to be done.
     pub plan: &'a Plan,
-    /// The keys.
     pub keys: Keys,
-    /// Which of the benchmarks it is: each draws its own chances.
+    /// Position in the list of benchmarks; selects the random streams.
     pub index: u64,
-    /// One more than the highest row that is there.
     pub rows_end: u64,
 }
 
 impl ThreadPool<'_> {
-    /// What its threads have in common.
     pub fn task(&self) -> Task {
         self.task_of(self.plan.action)
     }
 
-    /// What its writer beside them does.
     pub fn writer_task(&self) -> Task {
         self.task_of(Action::Put)
     }
@@ -57,7 +49,6 @@ impl ThreadPool<'_> {
         }
     }
 
-    /// How rows are chosen, if at random.
     pub fn distribution(&self) -> Option<Distribution> {
         let usual = match self.plan.action {
             Action::Mixed(mix) => mix.distribution(),
@@ -66,7 +57,6 @@ impl ThreadPool<'_> {
         (!self.plan.in_order).then(|| self.arguments.distribution.unwrap_or(usual))
     }
 
-    /// Operations of all threads, if that is known.
     pub fn operations(&self) -> Option<u64> {
         let is_timed = self.arguments.duration.is_some() && !self.plan.in_order;
         match self.plan.operations {
@@ -76,7 +66,6 @@ impl ThreadPool<'_> {
         }
     }
 
-    /// All threads.
     pub fn threads<'t>(&self, task: &'t Task, writer: &'t Task) -> Vec<Thread<'t>> {
         let mut threads: Vec<_> = (0..self.arguments.threads).map(|number| self.thread(task, number)).collect();
         if self.plan.has_writer {
@@ -114,7 +103,7 @@ impl ThreadPool<'_> {
         let Some(distribution) = self.distribution() else {
             let is_pass = matches!(self.plan.action, Action::Pass { .. });
             let rows = share.of(if is_pass { self.rows_end } else { self.plan.rows });
-            // Should there be rows that nobody knows of, the last thread of a pass is to meet them.
+            // The last thread of a pass also covers unexpected rows at the end.
             let is_last = share.thread + 1 == share.threads;
             return Chooser::once(rows.start..if is_pass && is_last { u64::MAX } else { rows.end });
         };
@@ -122,8 +111,8 @@ impl ThreadPool<'_> {
         Chooser::at_random(distribution, rows, random, share)
     }
 
-    /// What an operation costs without the engine, in nanoseconds: choosing the row, making it, checking it, and
-    /// reading the clock. `None` if an operation is too large to try.
+    /// Measures an operation's cost without the engine, in nanoseconds. `None` if it is too large
+    /// to try.
     pub fn harness_ns(&self) -> Result<Option<f64>> {
         let rows = match self.plan.action {
             Action::Seek { nexts } => nexts + 1,
@@ -135,7 +124,7 @@ impl ThreadPool<'_> {
         if operations == 0 {
             return Ok(None);
         }
-        // Its own task: what is inserted here must not be missed there.
+        // A task of its own, so that these inserts do not count as missing rows.
         let task = self.task();
         let (mut key, mut value) = (self.keys.buffer(), Vec::new());
         self.keys.write(0, &mut key);

@@ -1,4 +1,4 @@
-//! The database, and what must be in it.
+//! The database, and the rows that it must contain.
 
 use anyhow::{Context, Result};
 use braiddb::{Db, Durability, Tree};
@@ -12,18 +12,15 @@ use super::{
 };
 use crate::{exit::usage, notation::show_count, text_form::to_hex};
 
-/// An open database with a ledger for each of its trees.
 pub struct Database<'a> {
     place: &'a Place,
     key_size: usize,
-    /// Closed only while it is emptied.
     db: Option<Db>,
     plain: Ledger,
     ycsb: Ledger,
 }
 
 impl<'a> Database<'a> {
-    /// Opens it, and reads what is in it already.
     pub fn open(place: &'a Place, key_size: usize) -> Result<Database<'a>> {
         let db = Some(place.open()?);
         let mut database = Database { place, key_size, db, plain: Ledger::default(), ycsb: Ledger::default() };
@@ -34,24 +31,21 @@ impl<'a> Database<'a> {
             }
         }
         if !names.is_empty() {
-            // What was read just now is not to be in the cache.
+            // Reopen, so that these reads leave nothing in the cache.
             database.close()?;
             database.db = Some(place.open()?);
         }
         Ok(database)
     }
 
-    /// The database.
     pub fn db(&self) -> Result<&Db> {
         self.db.as_ref().context("the database could not be opened again")
     }
 
-    /// A tree, created if it is not there.
     pub fn tree(&self, which: Which) -> Result<Tree> {
         Ok(self.db()?.tree(tree_name(which))?)
     }
 
-    /// The keys of a tree.
     pub fn keys(&self, which: Which) -> Keys {
         let order = match which {
             Which::Plain => KeyOrder::Numbers,
@@ -60,7 +54,6 @@ impl<'a> Database<'a> {
         Keys { order, size: self.key_size }
     }
 
-    /// The rows that must be in a tree.
     pub fn ledger(&mut self, which: Which) -> &mut Ledger {
         match which {
             Which::Plain => &mut self.plain,
@@ -68,7 +61,6 @@ impl<'a> Database<'a> {
         }
     }
 
-    /// Begins anew, with nothing.
     pub fn empty(&mut self) -> Result<()> {
         self.close()?;
         self.place.clear()?;
@@ -77,14 +69,12 @@ impl<'a> Database<'a> {
         Ok(())
     }
 
-    /// Closes it.
     pub fn close(&mut self) -> Result<()> {
         self.db.take().map_or(Ok(()), Db::close)?;
         Ok(())
     }
 
-    /// Checks every byte of every file, and whether exactly the right rows are there. What is wrong, and what was looked
-    /// at.
+    /// Checks all files and rows. Returns the problems and a summary.
     pub fn verify(&mut self) -> Result<(Vec<String>, String)> {
         let report = self.db()?.verify()?;
         let mut problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
@@ -113,7 +103,7 @@ impl<'a> Database<'a> {
         *rows += count;
         let wanted = ledger.count();
         let problem = format!(
-            "{}: {} rows, of which {} should not be there or are not what was stored; {} should be there",
+            "{}: {} rows, of which {} are unexpected or not what was stored; expected {} rows",
             tree_name(which),
             show_count(count),
             show_count(strange),
@@ -122,7 +112,6 @@ impl<'a> Database<'a> {
         Ok((strange > 0 || count != wanted).then_some(problem))
     }
 
-    /// Enters into the ledger what is there.
     fn learn(&mut self, which: Which) -> Result<()> {
         let (keys, tree, db) = (self.keys(which), self.tree(which)?, self.db()?.clone());
         let dir = self.place.dir().display().to_string();
@@ -131,7 +120,7 @@ impl<'a> Database<'a> {
             let row = keys.head_of(key).map(|head| keys.row_of_head(head)).filter(|row| *row < ROWS_MAX);
             let row = row.ok_or_else(|| {
                 usage(format!(
-                    "{dir} has a key of {} bytes ({}..) that is none of benchmarks with --key-size {}",
+                    "{dir} has a key of {} bytes ({}..) that no benchmark with --key-size {} wrote: name another directory",
                     key.len(),
                     to_hex(&key[..key.len().min(20)]),
                     keys.size

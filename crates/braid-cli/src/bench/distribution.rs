@@ -1,25 +1,21 @@
-//! Which row is next: in sequence, or at random in one of several ways.
+//! Chooses the next row: in sequence, or at random with several distributions.
 
 use std::{fmt, ops::Range, str::FromStr};
 
 use super::zipf::Zipf;
 use crate::random::Random;
 
-/// YCSB's constant.
 pub const THETA: f64 = 0.99;
-/// Beyond that nearly every choice is the first row, and rounding begins to tell.
+/// Maximum exponent: beyond it nearly every choice is the first row, and rounding errors matter.
 const THETA_MAX: f64 = 5.0;
 
-/// How rows are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Each as often as any other.
     Uniform,
-    /// A few very often, wherever they lie.
+    /// A few rows very often, anywhere in the key space.
     Zipfian(f64),
-    /// The same, and those of the highest numbers are the frequent ones.
+    /// The rows with the highest numbers very often.
     Latest(f64),
-    /// One after the other, and again from the start.
     Sequential,
 }
 
@@ -36,14 +32,16 @@ impl FromStr for Distribution {
             ("sequential", None) => Ok(Distribution::Sequential),
             ("zipfian", theta) => Ok(Distribution::Zipfian(theta.unwrap_or(THETA))),
             ("latest", theta) => Ok(Distribution::Latest(theta.unwrap_or(THETA))),
-            _ => Err(format!("{text:?} is none of uniform, zipfian, zipfian:0.99, latest, sequential")),
+            _ => Err(format!(
+                "{text:?} is not a distribution: give uniform, zipfian, zipfian:0.99, latest or sequential"
+            )),
         }
     }
 }
 
 fn parse_theta(text: &str) -> Result<f64, String> {
     let theta = text.parse::<f64>().ok().filter(|theta| *theta > 0.0 && *theta <= THETA_MAX);
-    theta.ok_or_else(|| format!("{text:?} is no exponent: a number above 0, {THETA_MAX} at most"))
+    theta.ok_or_else(|| format!("{text:?} is not an exponent: give a number above 0, at most {THETA_MAX}"))
 }
 
 impl fmt::Display for Distribution {
@@ -57,8 +55,8 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// Chooses rows. A clone chooses the same ones again: so what must have been found is told afterwards, out of the
-/// measured time.
+/// Chooses rows. A clone repeats the choices, so that the expected results can be computed after
+/// the measured time.
 #[derive(Clone, Debug)]
 pub struct Chooser {
     rows: u64,
@@ -76,7 +74,6 @@ enum Way {
 }
 
 impl Chooser {
-    /// Chooses below `rows`, one at least, without end. The threads of a sequential choice begin in different places.
     pub fn at_random(distribution: Distribution, rows: u64, random: Random, share: Share) -> Chooser {
         let way = match distribution {
             Distribution::Uniform => Way::Uniform,
@@ -87,12 +84,10 @@ impl Chooser {
         Chooser { rows, random, way }
     }
 
-    /// Each row once, in sequence.
     pub fn once(rows: Range<u64>) -> Chooser {
         Chooser { rows: rows.end, random: Random::of(0, 0), way: Way::Once(rows) }
     }
 
-    /// The next row; `None` when all were chosen once, if they are to be.
     #[inline]
     pub fn next(&mut self) -> Option<u64> {
         Some(match &mut self.way {
@@ -108,7 +103,6 @@ impl Chooser {
         })
     }
 
-    /// Tells a choice of the latest rows that there are more of them now.
     #[inline]
     pub fn grow(&mut self, rows: u64) {
         if matches!(self.way, Way::Latest(_)) {
@@ -116,7 +110,6 @@ impl Chooser {
         }
     }
 
-    /// The rows that a choice of each once has left.
     pub fn range(&self) -> Range<u64> {
         match &self.way {
             Way::Once(rows) => rows.clone(),
@@ -125,25 +118,21 @@ impl Chooser {
     }
 }
 
-/// One thread among several.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// Which, from 0 on.
     pub thread: u64,
-    /// Of how many.
     pub threads: u64,
 }
 
 impl Share {
-    /// Its part of so many things.
     pub fn of(self, count: u64) -> Range<u64> {
         let cut = |thread: u64| (u128::from(count) * u128::from(thread) / u128::from(self.threads)) as u64;
         cut(self.thread)..cut(self.thread + 1)
     }
 }
 
-/// A permutation of the numbers below a count that takes neighbours far apart: multiplication by a number that has no divisor in
-/// common with the count.
+/// A permutation of `0..count` that moves neighbours far apart: multiplication by a number coprime
+/// to `count`.
 #[derive(Clone, Debug)]
 struct Scatter {
     count: u64,
@@ -152,7 +141,7 @@ struct Scatter {
 
 impl Scatter {
     fn new(count: u64) -> Scatter {
-        // Multiples of the golden ratio lie most evenly.
+        // Multiples of the golden ratio are spread most evenly.
         let golden = (count as f64 * 0.618_033_988_749_895) as u64;
         let step = (golden.max(1)..).find(|step| greatest_common_divisor(*step, count) == 1).unwrap_or(1);
         Scatter { count, step }

@@ -1,4 +1,5 @@
-//! What a workload must have found, told afterwards: the rows are chosen once more, and looked up in the ledger.
+//! Computes the rows that reads must have found: chooses the same rows again and looks them up in
+//! the ledger.
 
 use super::{
     distribution::Chooser,
@@ -8,12 +9,10 @@ use super::{
     worker::{Action, Task, prefix_range},
 };
 
-/// Rows, by their count and the sum of their numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
-    /// How many.
     pub count: u64,
-    /// The sum, modulo 2^64.
+    /// Sum of the row numbers, modulo 2^64.
     pub sum: u64,
 }
 
@@ -35,30 +34,28 @@ impl Rows {
     }
 }
 
-/// What must have been found: rows that were there all the time, and perhaps some of those that came meanwhile.
+/// The expected result: rows that existed all the time, and possibly rows that were written during
+/// the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// At least these.
     pub least: Rows,
-    /// At most these.
     pub most: Rows,
 }
 
 impl Expected {
-    /// What is wrong with what was found, if anything is.
     pub fn complaint(&self, tally: &Tally) -> Option<String> {
         let (found, least, most) = (tally.found, self.least.count, self.most.count);
         if (least..=most).contains(&found) {
             let wrong_rows = self.least == self.most && tally.sum != self.least.sum;
-            return wrong_rows.then(|| format!("found {found} rows, as many as there must be, but not the right ones"));
+            return wrong_rows.then(|| format!("found {found} rows, the expected number, but not the right ones"));
         }
         let wanted = if least == most { format!("{least}") } else { format!("{least} to {most}") };
-        let nothing = if found == 0 { ": nothing, though rows were stored" } else { "" };
-        Some(format!("found {found} rows, and not {wanted}{nothing}"))
+        let nothing = if found == 0 { ": none, though rows were stored" } else { "" };
+        Some(format!("found {found} rows, expected {wanted}{nothing}"))
     }
 }
 
-/// Enters into the ledger what the threads did, and tells what they must have found.
+/// Records the threads' writes. Returns the rows that their reads must have found.
 pub fn settle(ledger: &mut Ledger, threads: &[Thread<'_>], done: &[u64]) -> Expected {
     let runs = || threads.iter().zip(done);
     let found = |ledger: &Ledger| {
@@ -75,7 +72,6 @@ pub fn settle(ledger: &mut Ledger, threads: &[Thread<'_>], done: &[u64]) -> Expe
     Expected { least: before, most: after }
 }
 
-/// Enters what one thread wrote.
 fn write(ledger: &mut Ledger, task: &Task, chooser: &mut Chooser, done: u64) {
     let rows = std::iter::from_fn(|| chooser.next()).take(done as usize);
     match task.action {
@@ -85,7 +81,6 @@ fn write(ledger: &mut Ledger, task: &Task, chooser: &mut Chooser, done: u64) {
     }
 }
 
-/// What one thread must have found in rows that do not change.
 fn rows_found(ledger: &Ledger, thread: &Thread<'_>, done: u64) -> Rows {
     let mut chooser = thread.chooser.clone();
     let range = chooser.range();
@@ -97,7 +92,7 @@ fn rows_found(ledger: &Ledger, thread: &Thread<'_>, done: u64) -> Rows {
             let heads = prefix_range(row, bytes);
             ledger.from(*heads.start()).take_while(move |row| row <= heads.end())
         })),
-        // Not `done`: a pass that ended too early must be found out.
+        // Ignores `done`, so that a pass that ended early is detected.
         Action::Pass { reverse: false } => {
             let rows = ledger.from(range.start).take_while(|row| *row < range.end);
             Rows::of(rows.take(thread.operations as usize))

@@ -1,17 +1,15 @@
-//! Which rows must be there: a bit for each.
+//! The rows that must exist: one bit per row.
 
-/// The rows that are there.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     words: Vec<u64>,
     count: u64,
 }
 
-/// No row has a higher number: what is read from a database is not trusted to be a row.
+/// Upper bound of row numbers, since keys read from a database are not trusted.
 pub const ROWS_MAX: u64 = 1 << 40;
 
 impl Ledger {
-    /// Notes that a row is there.
     pub fn insert(&mut self, row: u64) {
         let index = (row / 64) as usize;
         if index >= self.words.len() {
@@ -22,7 +20,6 @@ impl Ledger {
         self.words[index] |= bit;
     }
 
-    /// Notes that a row is gone.
     pub fn remove(&mut self, row: u64) {
         if let Some(word) = self.words.get_mut((row / 64) as usize) {
             let bit = 1 << (row % 64);
@@ -31,23 +28,19 @@ impl Ledger {
         }
     }
 
-    /// Whether a row is there.
     pub fn contains(&self, row: u64) -> bool {
         self.words.get((row / 64) as usize).is_some_and(|word| word & (1 << (row % 64)) != 0)
     }
 
-    /// How many are there.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// One more than the highest that is there.
     pub fn end(&self) -> u64 {
         let last = self.words.iter().rposition(|word| *word != 0);
         last.map_or(0, |index| index as u64 * 64 + 64 - u64::from(self.words[index].leading_zeros()))
     }
 
-    /// Those that are there, from `row` on, in ascending order.
     pub fn from(&self, row: u64) -> impl Iterator<Item = u64> {
         let first = (row / 64) as usize;
         let words = self.words.iter().enumerate().skip(first);
@@ -57,19 +50,16 @@ impl Ledger {
         })
     }
 
-    /// Those that are there below `end`, in descending order.
     pub fn before(&self, end: u64) -> impl Iterator<Item = u64> {
         let words = self.words.iter().enumerate().take(end.div_ceil(64) as usize).rev();
         words.flat_map(move |(index, word)| {
             let bits = end - index as u64 * 64;
             let word = if bits < 64 { word & ((1 << bits) - 1) } else { *word };
-            // Reversed, the highest bit comes first.
             ones(word.reverse_bits()).map(move |bit| index as u64 * 64 + 63 - bit)
         })
     }
 }
 
-/// The places of the bits of a word, lowest first.
 fn ones(word: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(word), |word| Some(word & word.wrapping_sub(1)))
         .take_while(|word| *word != 0)

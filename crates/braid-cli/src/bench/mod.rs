@@ -1,4 +1,4 @@
-//! `braid bench`: the engine alone, under the workloads that users of RocksDB's db_bench know.
+//! `braid bench`: measures the engine with the workloads of RocksDB's db_bench and of YCSB.
 
 mod arguments;
 mod crew;

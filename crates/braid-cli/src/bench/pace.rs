@@ -1,4 +1,4 @@
-//! A limit of operations a second.
+//! Limits operations per second.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -6,13 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Whoever falls behind by more than this never makes up for it.
+/// Maximum backlog that is caught up: 100 ms.
 const BEHIND_NS_MAX: u64 = 100_000_000;
-/// No sleep lasts longer at once, so that whoever sleeps can be told to stop.
+/// Maximum single sleep: 50 ms, so that a sleeping thread notices a stop.
 const SLEEP_NS_MAX: u64 = 50_000_000;
 
-/// Says how long to wait, so that no more than so many operations a second are done: each is due a fixed time after
-/// the one before.
+/// Computes waiting times for a maximum rate: each operation is due a fixed time after the previous
+/// one.
 #[derive(Clone, Debug)]
 pub struct Pace {
     per_second: f64,
@@ -20,23 +20,20 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// At most so many a second, more than 0.
     pub fn new(per_second: f64) -> Pace {
         Pace { per_second, due_ns: 0 }
     }
 
-    /// How long to wait at this moment (since the beginning) before the next operation.
     pub fn wait_ns(&self, now_ns: u64) -> u64 {
         self.due_ns.saturating_sub(now_ns)
     }
 
-    /// Notes that operations begin at this moment.
     pub fn take(&mut self, operations: u64, now_ns: u64) {
         let begin_ns = self.due_ns.max(now_ns.saturating_sub(BEHIND_NS_MAX));
         self.due_ns = begin_ns + (operations as f64 * 1e9 / self.per_second) as u64;
     }
 
-    /// Sleeps until the next operation is due; `false` if `stop` is set and it is not.
+    /// Returns false if `stop` is set before the next operation is due.
     pub fn sleep(&self, began: Instant, stop: &AtomicBool) -> bool {
         loop {
             let wait_ns = self.wait_ns(began.elapsed().as_nanos() as u64);

@@ -1,4 +1,4 @@
-//! The directory of the database.
+//! The directory of the benchmark database.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -13,23 +13,21 @@ use braiddb::{Db, RateLimiter};
 use super::arguments::BenchArguments;
 use crate::exit::{SYSTEM, failure, usage};
 
-/// The tree of most workloads.
 pub const PLAIN_TREE: &str = "bench";
-/// That of YCSB's.
 pub const YCSB_TREE: &str = "bench-ycsb";
 
-/// The directory, and how the database in it is opened.
 #[derive(Debug)]
 pub struct Place {
     dir: PathBuf,
     is_temporary: bool,
     builder: braiddb::Builder,
-    /// Keeps other benchmarks away while the database is closed and removed. Other commands are not kept away then.
+    /// Excludes other benchmarks while the database is closed and removed. Does not exclude other
+    /// commands.
     _lock: File,
 }
 
 impl Place {
-    /// As the arguments say; an existing database must be one of benchmarks alone.
+    /// Refuses a database that was not made by benchmarks.
     pub fn prepare(arguments: &BenchArguments) -> Result<Place> {
         let builder = Db::builder()
             .memory(usize::try_from(arguments.memory).unwrap_or(usize::MAX))
@@ -52,22 +50,18 @@ impl Place {
         Ok(place)
     }
 
-    /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Whether it goes in the end.
     pub fn is_temporary(&self) -> bool {
         self.is_temporary
     }
 
-    /// Opens the database, and creates it if there is none.
     pub fn open(&self) -> Result<Db> {
         Ok(self.builder.clone().open(&self.dir)?)
     }
 
-    /// Removes the database, which is closed, and nothing else that may be in the directory.
     pub fn clear(&self) -> Result<()> {
         for entry in fs::read_dir(&self.dir).with_context(|| format!("cannot read {}", self.dir.display()))? {
             let path = entry?.path();
@@ -78,7 +72,6 @@ impl Place {
         Ok(())
     }
 
-    /// Removes what was temporary.
     pub fn finish(&self) -> Result<()> {
         if !self.is_temporary {
             return Ok(());
@@ -87,7 +80,6 @@ impl Place {
             .map_err(|error| failure(SYSTEM, format!("cannot remove {}: {error}", self.dir.display())))
     }
 
-    /// Fails on a directory that is somebody else's: fills remove what they find.
     fn check(&self) -> Result<()> {
         let shown = self.dir.display();
         let mut entries = fs::read_dir(&self.dir).with_context(|| format!("cannot read {shown}"))?;
@@ -95,7 +87,7 @@ impl Place {
             return Ok(());
         }
         if self.is_temporary {
-            return Err(failure(SYSTEM, format!("{shown} is left from another process: remove it")));
+            return Err(failure(SYSTEM, format!("{shown} is left over from another process: remove it")));
         }
         if !self.dir.join("CURRENT").exists() {
             return Err(usage(format!("{shown} is neither empty nor a database: name another directory")));
@@ -106,7 +98,7 @@ impl Place {
         db.close()?;
         match foreign {
             Some(tree) => Err(usage(format!(
-                "{shown} has a tree that no benchmark made ({}), and benchmarks remove what they find: name another directory",
+                "{shown} has a tree that no benchmark made ({}), and fills would remove it: name another directory",
                 tree.name
             ))),
             None => Ok(()),
@@ -114,31 +106,31 @@ impl Place {
     }
 }
 
-/// Creates the directory if there is none, and locks it.
 fn take_lock(dir: &Path) -> Result<File> {
     let shown = dir.display();
     if dir.is_file() {
-        return Err(usage(format!("{shown} is not a database, which would be a directory")));
+        return Err(usage(format!("{shown} is a file, not a database: a database is a directory")));
     }
     fs::create_dir_all(dir).with_context(|| format!("cannot create {shown}"))?;
-    let file = open_lock(dir).with_context(|| format!("cannot open {shown}, or a file beside it to lock it by"))?;
+    let file = open_lock(dir).with_context(|| format!("cannot open {shown}, or the lock file beside it"))?;
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(failure(
             SYSTEM,
-            format!("another benchmark is at work in {shown}: wait for it, or name another directory"),
+            format!("another benchmark is running in {shown}: wait for it, or name another directory"),
         )),
-        // Some file systems do not lock directories. The database has a lock of its own; this one only bridges gaps.
+        // Some file systems cannot lock directories. The database has its own lock, which this one
+        // only complements.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
 }
 
-/// What is locked: the directory itself.
 #[cfg(unix)]
 fn open_lock(dir: &Path) -> std::io::Result<File> {
     File::open(dir)
 }
 
-/// What is locked: a file beside the directory, which cannot be locked itself on Windows. It goes with the handle there.
+/// Opens a lock file beside the directory: Windows cannot lock a directory. There the file is
+/// deleted with its handle.
 #[cfg(not(unix))]
 fn open_lock(dir: &Path) -> std::io::Result<File> {
     let mut name = std::path::absolute(dir)?.into_os_string();
@@ -153,7 +145,6 @@ fn open_lock(dir: &Path) -> std::io::Result<File> {
     options.open(name)
 }
 
-/// Whether a file is one of a database, by its name.
 fn is_of_database(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_numbered = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,13 +1,11 @@
-//! Progress on standard error: in lines if asked for, else a bar if that is a terminal.
+//! Progress on standard error: lines at a given interval, or else a bar on a terminal.
 
 use std::time::Duration;
 
 use crate::{bar::Bar, notation::show_count, output::note};
 
-/// How often a bar moves.
 const BAR_EVERY: Duration = Duration::from_millis(200);
 
-/// Tells how far a workload is.
 pub struct Progress {
     name: String,
     every: Option<Duration>,
@@ -16,18 +14,15 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For a workload of so many operations, if that is known.
     pub fn begin(name: &str, operations: Option<u64>, every: Option<Duration>) -> Progress {
         let bar = every.is_none().then(|| Bar::count(operations, format!("{name:<16}")));
         Progress { name: name.to_owned(), every, bar, last: (0, Duration::ZERO) }
     }
 
-    /// How often it wants to be told.
     pub fn every(&self) -> Duration {
         self.every.unwrap_or(BAR_EVERY)
     }
 
-    /// Tells operations and time since the beginning.
     pub fn tell(&mut self, operations: u64, elapsed: Duration) {
         if let Some(bar) = &self.bar {
             return bar.set_count(operations);
@@ -35,7 +30,7 @@ impl Progress {
         let (operations_before, before) = self.last;
         let per_second = |operations: u64, time: Duration| operations as f64 / time.as_secs_f64().max(1e-9);
         note!(
-            "{}: {:.1} s, {} operations; {} /s lately, {} /s in all",
+            "{}: {:.1} s, {} operations; {} /s recently, {} /s overall",
             self.name,
             elapsed.as_secs_f64(),
             show_count(operations),

@@ -1,4 +1,5 @@
-//! What is told of each benchmark: a line as db_bench has it, and a table of latencies if wanted; or a line of JSON.
+//! The report of a benchmark: a line like db_bench's with an optional table of latencies, or a line
+//! of JSON.
 
 use std::io::{self, Write};
 
@@ -15,32 +16,21 @@ use super::{
 };
 use crate::notation::{show_bytes, show_count};
 
-/// All that is known of one benchmark of rows.
 pub struct Benchmark<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// What was to be done.
     pub plan: &'a Plan,
-    /// How rows were chosen, if at random.
     pub distribution: Option<Distribution>,
-    /// What was done.
     pub outcome: &'a Outcome,
-    /// What must have been found, if that is known.
     pub expected: Option<Expected>,
-    /// What an operation costs without the engine, in nanoseconds.
     pub harness_ns: Option<f64>,
-    /// Rows there were when it began.
     pub rows_before: u64,
-    /// The engine's counters before and after.
     pub stats: [&'a Stats; 2],
-    /// What is wrong.
     pub problems: &'a [String],
 }
 
-/// Says what is run on what.
 pub fn write_header(arguments: &BenchArguments, dir: &str, out: &mut dyn Write) -> io::Result<()> {
     if cfg!(debug_assertions) {
-        writeln!(out, "This is a debug build: it is slow, and its numbers say nothing. Build with `--release`.\n")?;
+        writeln!(out, "This is a debug build: it is slow, and its numbers mean nothing. Build with `--release`.\n")?;
     }
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
     let values = arguments.value_size.map_or_else(|| "100 (YCSB 1000)".to_owned(), |size| size.to_string());
@@ -59,13 +49,12 @@ pub fn write_header(arguments: &BenchArguments, dir: &str, out: &mut dyn Write) 
         "memory {}, compression {compression}, commits {commits}, seed {}{}",
         show_bytes(arguments.memory),
         arguments.seed,
-        if arguments.direct_io { ", tables past the system's cache" } else { "" }
+        if arguments.direct_io { ", direct I/O" } else { "" }
     )?;
     writeln!(out, "in {dir}\n")
 }
 
 impl Benchmark<'_> {
-    /// A line, and what belongs to it.
     pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let front = &self.outcome.front;
         writeln!(out, "{}{}", line(self.name, front), self.found_text())?;
@@ -76,15 +65,15 @@ impl Benchmark<'_> {
         summaries.extend(self.outcome.background.iter().flat_map(|writer| writer.latencies.summaries()));
         write_latencies(&summaries, out)?;
         if let Some(us) = self.outcome.processor_us().filter(|_| !summaries.is_empty()) {
-            writeln!(out, "  processor time of the process: {us:.3} us an operation")?;
+            writeln!(out, "  CPU time of the process: {us:.3} us per operation")?;
         }
         if let Some(ns) = self.harness_ns.filter(|_| !summaries.is_empty()) {
-            writeln!(out, "  of which the benchmark's own: {:.3} us an operation", ns / 1000.0)?;
+            writeln!(out, "  of which the benchmark's own: {:.3} us per operation", ns / 1000.0)?;
         }
         if self.needs_rows() && self.rows_before == 0 {
             writeln!(
                 out,
-                "  note: no rows were there: have a fill before it, as in --benchmarks fillrandom,{}",
+                "  note: there were no rows: run a fill first, for example --benchmarks fillrandom,{}",
                 self.name
             )?;
         }
@@ -95,7 +84,6 @@ impl Benchmark<'_> {
         !self.plan.action.is_blind()
     }
 
-    /// What was found of what was asked for.
     fn found_text(&self) -> String {
         let tally = &self.outcome.front.tally;
         if self.plan.action.is_point_read() {
@@ -104,7 +92,6 @@ impl Benchmark<'_> {
         if tally.found > 0 { format!(" ({} rows read)", show_count(tally.found)) } else { String::new() }
     }
 
-    /// All of it, for programs.
     pub fn to_json(&self, arguments: &BenchArguments) -> Value {
         let front = &self.outcome.front;
         let tally = &front.tally;
@@ -138,12 +125,10 @@ impl Benchmark<'_> {
     }
 }
 
-/// Says what is wrong.
 pub fn write_problems(problems: &[String], out: &mut dyn Write) -> io::Result<()> {
     problems.iter().try_for_each(|problem| writeln!(out, "  WRONG: {problem}"))
 }
 
-/// The line of something that was done once.
 pub fn write_once(name: &str, seconds: f64, what: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{name:<16} : {seconds:>10.3} seconds; {what}")
 }
@@ -209,7 +194,6 @@ fn summary_json(summary: &Summary) -> Value {
     })
 }
 
-/// What the engine did meanwhile, in the background too.
 fn engine_json([before, after]: [&Stats; 2]) -> Value {
     let since = |counter: fn(&Stats) -> u64| counter(after).saturating_sub(counter(before));
     json!({

@@ -1,41 +1,36 @@
-//! Rows: keys and values computed from row numbers, so that whatever is read can be checked without a copy of the data.
+//! Rows: keys and values computed from row numbers, so that reads can be checked without a copy of
+//! the data.
 //!
-//! A key is eight bytes that stand for the row's number, then zeros (the digit) up to its size. A value is a piece of
-//! a pool made beforehand, with a stamp of its row in front: making one costs no more than copying it.
+//! A key is an eight-byte row number, padded with the digit 0. A value is a piece of a precomputed
+//! pool with a stamp of its row in front, which costs no more than a copy.
 
 use std::fmt;
 
 use crate::random::Random;
 
-/// Bytes of a key that tell its row; no key has fewer.
+/// Bytes of a key that encode its row, and the minimum key size.
 pub const HEAD_BYTES: usize = 8;
-/// The bytes that values are cut from, but for the length of the longest.
 const POOL_BYTES: usize = 1 << 20;
-/// Each piece of the pool of this many bytes has its share of bytes that compress.
+/// Size of a pool piece in bytes; all have the same share of compressible bytes.
 const PIECE_BYTES: usize = 64;
-/// What keys are filled up with, as in RocksDB's db_bench.
 const PADDING: u8 = b'0';
 
-/// Which rows stand beside each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyOrder {
-    /// Those whose numbers do: the key is the number, big-endian.
+    /// Row order: the key is the number, big-endian.
     Numbers,
-    /// Any: the key is the number in a permutation of all numbers.
+    /// Random order: the key is a permutation of the number.
     Scattered,
 }
 
-/// How rows are given keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
-    /// Which rows stand beside each other.
     pub order: KeyOrder,
-    /// Bytes of a key.
     pub size: usize,
 }
 
 impl Keys {
-    /// The number at the head of a row's key: keys are in the order of their heads.
+    /// The first 8 bytes of a row's key, as a number. Heads sort like keys.
     #[inline]
     pub fn head(self, row: u64) -> u64 {
         match self.order {
@@ -44,7 +39,6 @@ impl Keys {
         }
     }
 
-    /// The row of a head.
     #[inline]
     pub fn row_of_head(self, head: u64) -> u64 {
         match self.order {
@@ -53,36 +47,29 @@ impl Keys {
         }
     }
 
-    /// The head of a key, if it is a key of this form.
     #[inline]
     pub fn head_of(self, key: &[u8]) -> Option<u64> {
         let (head, padding) = key.split_first_chunk::<HEAD_BYTES>()?;
         (key.len() == self.size && padding.iter().all(|byte| *byte == PADDING)).then(|| u64::from_be_bytes(*head))
     }
 
-    /// Room for a key, to be filled by [`Keys::write`].
     pub fn buffer(self) -> Vec<u8> {
         vec![PADDING; self.size]
     }
 
-    /// Makes the key of a row in a buffer of [`Keys::buffer`].
     #[inline]
     pub fn write(self, row: u64, key: &mut [u8]) {
         key[..HEAD_BYTES].copy_from_slice(&self.head(row).to_be_bytes());
     }
 }
 
-/// The sizes of values; which one a row has follows from its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueSize {
-    /// The smallest, in bytes.
     pub min: usize,
-    /// The largest.
     pub max: usize,
 }
 
 impl ValueSize {
-    /// All the same.
     pub const fn fixed(bytes: usize) -> ValueSize {
         ValueSize { min: bytes, max: bytes }
     }
@@ -106,7 +93,6 @@ impl fmt::Display for ValueSize {
     }
 }
 
-/// Makes values.
 #[derive(Debug)]
 pub struct Values {
     pool: Vec<u8>,
@@ -114,7 +100,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// Values of these sizes of which the share `compressible` (0 to 1) is one byte again and again, the rest random.
+    /// `compressible` is the share of each value that repeats one byte, from 0 to 1.
     pub fn new(size: ValueSize, compressible: f64) -> Values {
         let random_bytes = ((1.0 - compressible) * PIECE_BYTES as f64).round() as usize;
         let mut random = Random::of(0, 0);
@@ -129,7 +115,6 @@ impl Values {
         Values { pool, size }
     }
 
-    /// Puts a value of a row into `value`, in place of what is there; another one for each `turn`.
     #[inline]
     pub fn write(&self, row: u64, turn: u64, value: &mut Vec<u8>) {
         let stamp = stamp(row);
@@ -142,7 +127,6 @@ impl Values {
     }
 }
 
-/// Whether a value, whatever its size, was made for this row.
 #[inline]
 pub fn is_of_row(value: &[u8], row: u64) -> bool {
     let stamp = stamp(row).to_le_bytes();
@@ -163,7 +147,6 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Its inverse.
 fn unmix(mut x: u64) -> u64 {
     x = (x ^ (x >> 31) ^ (x >> 62)).wrapping_mul(0x3196_42b2_d24d_8ec3);
     x = (x ^ (x >> 27) ^ (x >> 54)).wrapping_mul(0x96de_1b17_3f11_9089);

@@ -1,9 +1,8 @@
-//! Runs the threads of a workload, and takes their times.
+//! Runs the threads of a workload and measures them.
 //!
-//! Threads begin together. Each reads the clock once an operation if latencies are wanted, and not at all otherwise: a
-//! latency reaches from the end of one operation to the end of the next, so that making the row is part of it, but
-//! waiting for its turn under a limit of operations a second is not. The calling thread watches meanwhile: it
-//! shows progress, and tells the others to stop when time is over.
+//! With latencies, each thread reads the clock once per operation. A latency lasts from the end of
+//! one operation to the end of the next: it includes making the row, but not the wait for a rate
+//! limit.
 
 use std::{
     sync::{
@@ -28,61 +27,43 @@ use super::{
 };
 use crate::random::Random;
 
-/// One thread to be run.
 #[derive(Clone, Debug)]
 pub struct Thread<'a> {
-    /// What it does.
     pub task: &'a Task,
-    /// On which rows.
     pub chooser: Chooser,
-    /// Chances other than that of rows.
+    /// For choices other than rows.
     pub random: Random,
-    /// How many operations; `u64::MAX` for as many as there is time or rows for.
+    /// Number of operations; `u64::MAX`: until time or rows run out.
     pub operations: u64,
-    /// Operations a second, at most.
     pub rate: Option<f64>,
-    /// It does its work beside those that are measured, for as long as they run.
+    /// Runs beside the measured threads until they end.
     pub is_background: bool,
 }
 
-/// How a workload is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// For so long, if not for so many operations.
     pub duration: Option<Duration>,
-    /// Whether latencies are wanted.
     pub latencies: bool,
-    /// How often progress is told.
     pub progress_every: Duration,
 }
 
-/// What the threads of one side did.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// Operations.
     pub operations: u64,
-    /// From the first thread's beginning to the last one's end.
+    /// Time from the first thread's start to the last one's end.
     pub seconds: f64,
-    /// What they met.
     pub tally: Tally,
-    /// How long each call took, if wanted.
     pub latencies: Latencies,
 }
 
-/// What all threads did.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Those that are measured.
     pub front: Side,
-    /// Those beside them, if there were any.
     pub background: Option<Side>,
-    /// Operations of each thread.
     pub done: Vec<u64>,
-    /// The processor time that the process took meanwhile, with all its threads, if the system tells that.
     pub processor_seconds: Option<f64>,
 }
 
-/// What one thread did.
 struct Report {
     operations: u64,
     began: Instant,
@@ -91,18 +72,17 @@ struct Report {
     latencies: Latencies,
 }
 
-/// A counter on a cache line of its own.
+/// A counter on its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Counter(AtomicU64);
 
-/// What threads have in common while they run.
 struct Control {
     stop: AtomicBool,
     start: Barrier,
 }
 
-/// Tells the watcher that a thread has ended, however it did.
+/// Reports to the watcher that a thread has ended, even by a panic.
 struct Ending<'a> {
     control: &'a Control,
     sender: Sender<bool>,
@@ -115,12 +95,11 @@ impl Drop for Ending<'_> {
         if !self.is_ok {
             self.control.stop.store(true, Ordering::Relaxed);
         }
-        // The watcher may have gone, which is no concern of this thread.
+        // Fails only if the watcher has ended.
         let _ = self.sender.send(self.is_background);
     }
 }
 
-/// Runs threads, each on a store of its own; `progress` is told operations and time now and then.
 pub fn run<S: Store + Send>(
     threads: &[Thread<'_>],
     stores: Vec<S>,
@@ -150,7 +129,7 @@ pub fn run<S: Store + Send>(
         let mut tell = |elapsed| progress(done().map(|(_, counter)| counter.0.load(Ordering::Relaxed)).sum(), elapsed);
         watch(&control, &receiver, fronts, run, &mut tell);
         let join = |handle: thread::ScopedJoinHandle<'_, Result<Report>>| {
-            handle.join().unwrap_or_else(|_| Err(anyhow!("a thread of the benchmark has panicked")))
+            handle.join().unwrap_or_else(|_| Err(anyhow!("a benchmark thread panicked")))
         };
         handles.into_iter().map(join).collect::<Result<Vec<Report>>>()
     })?;
@@ -169,7 +148,6 @@ pub fn run<S: Store + Send>(
 }
 
 impl Outcome {
-    /// Processor time of the process by operation of the threads that are measured, in microseconds.
     pub fn processor_us(&self) -> Option<f64> {
         Some(self.processor_seconds? * 1e6 / self.front.operations.max(1) as f64)
     }
@@ -190,7 +168,6 @@ impl Side {
     }
 }
 
-/// Waits until all threads that are measured have ended, and sees that they do when time is over.
 fn watch(
     control: &Control,
     endings: &mpsc::Receiver<bool>,
@@ -221,7 +198,6 @@ fn watch(
     control.stop.store(true, Ordering::Relaxed);
 }
 
-/// One thread's work.
 fn work<S: Store>(
     thread: &Thread<'_>,
     store: S,
@@ -236,7 +212,7 @@ fn work<S: Store>(
     control.start.wait();
     let began = Instant::now();
     let mut lap = began;
-    // Once at least: a writer beside readers is to have written something, however short they were.
+    // At least one operation, so that a background writer writes something even beside short reads.
     while operations < thread.operations && !(operations > 0 && control.stop.load(Ordering::Relaxed)) {
         if let Some(pace) = &pace {
             if !pace.sleep(began, &control.stop) {
@@ -259,7 +235,6 @@ fn work<S: Store>(
     Ok(Report { operations, began, ended: Instant::now(), tally: worker.into_tally(), latencies })
 }
 
-/// What an operation of a thread costs by itself, on a store that does nothing, in nanoseconds.
 pub fn harness_ns(thread: &Thread<'_>, store: impl Store, operations: u64, wants_latencies: bool) -> Result<f64> {
     let alone = Thread { operations: operations.min(thread.operations), rate: None, ..thread.clone() };
     let control = Control { stop: AtomicBool::new(false), start: Barrier::new(1) };

@@ -1,4 +1,4 @@
-//! The benchmarks one after the other, on one database.
+//! Runs the benchmarks one after the other on one database.
 
 use std::{
     io::Write,
@@ -30,7 +30,6 @@ use crate::{
     statistics,
 };
 
-/// Rows in a commit while YCSB's tree is loaded.
 const LOAD_BATCH: u64 = 1000;
 
 /// `braid bench`
@@ -42,7 +41,7 @@ pub fn run(arguments: &BenchArguments) -> Result<u8> {
         Err(error) => code_of(error) == CORRUPTION,
     };
     if is_evidence && place.is_temporary() {
-        note!("braid: the database is left in {}, to be looked at", place.dir().display());
+        note!("braid: the database is kept in {} for inspection", place.dir().display());
     } else {
         place.finish()?;
     }
@@ -82,7 +81,6 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Operations on rows.
     fn rows(&mut self, index: u64, name: &str, plan: &Plan) -> Result<()> {
         if plan.begins_empty {
             self.database.empty()?;
@@ -136,7 +134,6 @@ impl Session<'_> {
         runner::run(threads, stores, run, &mut |operations, elapsed| progress.tell(operations, elapsed))
     }
 
-    /// Enters what was done into the ledger, and compares what was found with it.
     fn check(
         &mut self,
         plan: &Plan,
@@ -150,7 +147,7 @@ impl Session<'_> {
         let expected = if let Action::Mixed(_) = plan.action {
             (ledger.end()..task.inserts.done()).for_each(|row| ledger.insert(row));
             if tally.missed > 0 {
-                problems.push(format!("{} keys were not found, and all of them are there", show_count(tally.missed)));
+                problems.push(format!("{} existing keys were not found", show_count(tally.missed)));
             }
             None
         } else {
@@ -168,7 +165,6 @@ impl Session<'_> {
         (expected, problems)
     }
 
-    /// Puts the rows of YCSB's tree, unless they are there.
     fn load(&mut self, index: u64, name: &str, plan: &Plan) -> Result<()> {
         let wanted = self.arguments.num;
         let ledger = self.database.ledger(Which::Ycsb);
@@ -200,7 +196,6 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// `compact`
     fn compact(&mut self, name: &str) -> Result<()> {
         let db = self.database.db()?;
         let before = db.stats().disk_bytes;
@@ -213,7 +208,6 @@ impl Session<'_> {
         self.tell_once(name, took, &what, json, &[])
     }
 
-    /// `stats`
     fn stats(&mut self, name: &str) -> Result<()> {
         let stats = self.database.db()?.stats();
         let mut out = Stdout::new();
@@ -227,7 +221,6 @@ impl Session<'_> {
         out.finish()
     }
 
-    /// `verify`
     fn verify(&mut self, name: &str) -> Result<()> {
         let began = Instant::now();
         let (problems, what) = self.database.verify()?;

@@ -1,56 +1,47 @@
-//! What the workloads act on: the engine; or nothing, to learn what the benchmark itself costs.
+//! The target of the workloads: the engine, or a store that does nothing, to measure the
+//! benchmark's own cost.
 
 use std::hint::black_box;
 
 use anyhow::Result;
 use braiddb::{Batch, Cursor, Db, Durability, Tree};
 
-/// A part of the key space, by the bytes of keys.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
-    /// The first key, if not that of all.
+    /// `None`: from the start.
     pub from: Option<Vec<u8>>,
-    /// The first key past the end, if there is an end.
+    /// Exclusive; `None`: to the end.
     pub to: Option<Vec<u8>>,
 }
 
-/// One thread's hold on a store. Writes are gathered until they are committed; one scan is open at a time.
+/// A thread's access to a store. Writes are gathered until `commit`; one scan is open at a time.
 pub trait Store {
-    /// Adds to the next commit that `key` has this value.
     fn put(&mut self, key: &[u8], value: &[u8]);
-    /// Adds to the next commit that `key` is gone.
     fn delete(&mut self, key: &[u8]);
-    /// Commits what was gathered.
     fn commit(&mut self) -> Result<()>;
-    /// Shows the value of `key`, if it has one.
     fn get(&mut self, key: &[u8], see: impl FnMut(&[u8])) -> Result<()>;
-    /// Shows the values of those keys that have one, with their places among the keys.
     fn multi_get(&mut self, keys: &[Vec<u8>], see: impl FnMut(usize, &[u8])) -> Result<()>;
-    /// Begins a scan from `key` on, forward and without end.
     fn seek(&mut self, key: &[u8]) -> Result<()>;
-    /// Begins a scan of the keys that begin with `prefix`, forward.
     fn seek_prefix(&mut self, prefix: &[u8]) -> Result<()>;
-    /// Begins a scan of a part, from its start or from its end.
     fn seek_part(&mut self, part: &Bounds, reverse: bool) -> Result<()>;
-    /// Shows the next row of the scan; whether there was one. After the last it is not asked again.
+    /// Calls `see` with the next row of the scan. Returns false at the end, after which it is not
+    /// called again.
     fn next(&mut self, see: impl FnMut(&[u8], &[u8])) -> Result<bool>;
 }
 
-/// A tree of a database. Values and rows are looked at where they stand, and not copied.
 pub struct TreeStore {
     db: Db,
     tree: Tree,
     durability: Durability,
     batch: Batch,
-    /// Made by the first scan, taken to the present by each: it holds a snapshot.
+    /// Created by the first scan and refreshed by each, since it holds a snapshot.
     cursor: Option<Cursor>,
     reverse: bool,
-    /// The first row of a scan, to which its seek led already, and whether there is one.
+    /// Whether the seek found a first row; `None` once that row was returned.
     first: Option<bool>,
     limit: Limit,
 }
 
-/// Where a scan ends, if not with the tree.
 enum Limit {
     None,
     Prefix(Vec<u8>),
@@ -70,7 +61,6 @@ impl Limit {
 }
 
 impl TreeStore {
-    /// A tree, to which is committed with this durability.
     pub fn new(db: &Db, tree: &Tree, durability: Durability) -> TreeStore {
         TreeStore {
             db: db.clone(),
@@ -161,10 +151,8 @@ impl Store for TreeStore {
     }
 }
 
-/// Rows that a scan of [`Nothing`] by prefix shows.
 const NOTHING_ROWS: u64 = 256;
 
-/// Has a value for each key, and keeps nothing.
 #[derive(Debug)]
 pub struct Nothing {
     key: Vec<u8>,
@@ -173,7 +161,6 @@ pub struct Nothing {
 }
 
 impl Nothing {
-    /// That shows this key and this value to whoever reads.
     pub fn new(key: Vec<u8>, value: Vec<u8>) -> Nothing {
         Nothing { key, value, rows_left: 0 }
     }

@@ -1,4 +1,4 @@
-//! One thread of a workload: does its operations one by one, on a store.
+//! One thread of a workload: runs its operations on a store.
 
 use anyhow::Result;
 
@@ -12,91 +12,71 @@ use super::{
 };
 use crate::random::Random;
 
-/// What is done again and again.
 #[derive(Clone, Copy, Debug)]
 pub enum Action {
-    /// Puts a batch of rows.
     Put,
-    /// Deletes a batch of rows.
     Delete,
-    /// Gets a row.
     Get,
-    /// Gets a key that is not there: one byte longer than the row's.
+    /// Gets a missing key, one byte longer than the row's.
     GetMissing,
-    /// Gets a batch of rows with one call.
     MultiGet,
-    /// Gets a row and puts it.
     Update,
-    /// Seeks a row, and reads so many more after the one it finds.
-    Seek { nexts: u64 },
-    /// Reads all rows whose keys begin with the same bytes.
-    Prefix { bytes: usize },
-    /// Reads the next row of a pass over a range.
-    Pass { reverse: bool },
-    /// One of YCSB's operations.
+    Seek {
+        nexts: u64,
+    },
+    Prefix {
+        bytes: usize,
+    },
+    Pass {
+        reverse: bool,
+    },
     Mixed(Mix),
 }
 
 impl Action {
-    /// Whether it changes which rows are there.
     pub fn writes(self) -> bool {
         matches!(self, Action::Put | Action::Delete | Action::Update | Action::Mixed(_))
     }
 
-    /// Whether it shows nothing of what is there.
     pub fn is_blind(self) -> bool {
         matches!(self, Action::Put | Action::Delete)
     }
 
-    /// Whether it asks for rows by name.
     pub fn is_point_read(self) -> bool {
         matches!(self, Action::Get | Action::GetMissing | Action::MultiGet | Action::Update)
     }
 }
 
-/// What all threads of a workload have in common.
 #[derive(Debug)]
 pub struct Task {
-    /// What they do.
     pub action: Action,
-    /// Rows in a commit, or in a call that gets many.
     pub batch: u64,
-    /// The keys.
     pub keys: Keys,
-    /// The values to put.
     pub values: Values,
-    /// The rows that are inserted; only YCSB inserts.
     pub inserts: Inserts,
 }
 
-/// What one step did.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// Its kind.
     pub kind: Kind,
-    /// Operations, as they are counted.
     pub operations: u64,
 }
 
-/// One thread.
 pub struct Worker<'a, S> {
     task: &'a Task,
     store: S,
     chooser: Chooser,
-    /// For all that is not the choice of rows.
     random: Random,
-    /// Grows with each value, so that no two are alike.
+    /// Incremented with each value, so that all values differ.
     turn: u64,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// For calls that get many: their keys and rows.
     many: (Vec<Vec<u8>>, Vec<u64>),
     is_scanning: bool,
     tally: Tally,
 }
 
 impl<'a, S: Store> Worker<'a, S> {
-    /// A thread that does a task on the rows that `chooser` chooses.
     pub fn new(task: &'a Task, store: S, chooser: Chooser, mut random: Random) -> Worker<'a, S> {
         let mut key = task.keys.buffer();
         if matches!(task.action, Action::GetMissing) {
@@ -107,13 +87,11 @@ impl<'a, S: Store> Worker<'a, S> {
         Worker { task, store, chooser, random, turn, key, value, many, is_scanning: false, tally: Tally::default() }
     }
 
-    /// What it met.
     pub fn into_tally(self) -> Tally {
         self.tally
     }
 
-    /// Does the next operation, or the next few as far as they are one call, but no more than `most`. `None` if no row is
-    /// left.
+    /// Does at most `most` operations in one call. Returns `None` if no row is left.
     #[inline]
     pub fn step(&mut self, most: u64) -> Result<Option<Step>> {
         let batch = self.task.batch.min(most);
@@ -202,7 +180,6 @@ impl<'a, S: Store> Worker<'a, S> {
         Ok((operations > 0).then_some(Step { kind: Kind::Read, operations }))
     }
 
-    /// Reads up to so many rows from `row` on; how many there were.
     fn scan(&mut self, row: u64, rows: u64) -> Result<u64> {
         self.task.keys.write(row, &mut self.key);
         let keys = self.task.keys;
@@ -237,7 +214,7 @@ impl<'a, S: Store> Worker<'a, S> {
         Ok(there.then_some(Step { kind: Kind::Scan, operations: 1 }))
     }
 
-    /// The chooser's range, by keys. Rows that nobody knows of are in the last.
+    /// The chooser's range as keys. The last thread's is open, to include unexpected rows.
     fn part(&mut self) -> Bounds {
         let range = self.chooser.range();
         let mut key_of = |row| {
@@ -265,7 +242,7 @@ impl<'a, S: Store> Worker<'a, S> {
             Kind::ReadModifyWrite => self.update(row)?,
             Kind::Scan => {
                 let wanted = 1 + self.random.below(SCAN_ROWS_MAX);
-                // The row it begins at is there.
+                // The first row of the scan exists.
                 self.tally.missed += u64::from(self.scan(row, wanted)? == 0);
             }
             _ => self.get(row)?,
@@ -274,7 +251,6 @@ impl<'a, S: Store> Worker<'a, S> {
     }
 }
 
-/// The heads that have the first `bytes` bytes in common with this one.
 pub fn prefix_range(head: u64, bytes: usize) -> std::ops::RangeInclusive<u64> {
     let bits = 8 * (HEAD_BYTES - bytes) as u32;
     let rest = 1_u64.checked_shl(bits).map_or(u64::MAX, |end| end - 1);

@@ -1,49 +1,48 @@
-//! The workloads, and what each of them does.
+//! The workloads and their plans.
 
 use clap::ValueEnum;
 
 use super::{arguments::BenchArguments, rows::ValueSize, worker::Action, ycsb::Mix};
 
-/// A workload, by the name that users of RocksDB's db_bench know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lower")]
 pub enum Workload {
-    /// Put all rows in the order of keys, into an empty database
+    /// Put all rows in key order into an empty database
     FillSeq,
-    /// Put rows chosen at random, as many as there may be, into an empty database
+    /// Put random rows, --num times, into an empty database
     FillRandom,
-    /// Put all rows in order, 1000 in a commit, into an empty database
+    /// Put all rows in order into an empty database, 1000 per commit
     FillBatch,
-    /// Put a thousandth as many at random, each commit durable, into an empty database
+    /// Put a thousandth as many random rows into an empty database, with synced commits
     FillSync,
-    /// Put a thousandth as many at random, with values of 100,000 bytes, into an empty database
+    /// Put a thousandth as many random rows into an empty database, with values of 100,000 bytes
     #[value(name = "fill100K", alias = "fill100k")]
     FillLarge,
-    /// Put rows chosen at random
+    /// Put random rows
     Overwrite,
-    /// Get rows chosen at random, and put each
+    /// Get random rows and put each
     UpdateRandom,
-    /// Delete all rows in the order of keys
+    /// Delete all rows in key order
     DeleteSeq,
-    /// Delete rows chosen at random
+    /// Delete random rows
     DeleteRandom,
-    /// Get rows chosen at random
+    /// Get random rows
     ReadRandom,
-    /// Get keys that are not there
+    /// Get missing keys
     ReadMissing,
-    /// Get rows chosen at random, 16 with one call
+    /// Get random rows, 16 per call
     MultiReadRandom,
-    /// Get rows chosen at random, while one more thread puts
+    /// Get random rows while another thread puts rows
     ReadWhileWriting,
     /// Read all rows in order
     ReadSeq,
     /// Read all rows in reverse order
     ReadReverse,
-    /// Seek a row chosen at random, and read those after it (--seek-nexts)
+    /// Seek a random row and read the rows after it (--seek-nexts)
     SeekRandom,
-    /// Read all rows that begin as one chosen at random (--prefix-size)
+    /// Read all rows that share a prefix with a random row (--prefix-size)
     PrefixScan,
-    /// Half reads, half updates; this and the next five are YCSB's, in a tree of their own, loaded when first needed
+    /// Half reads, half updates; YCSB's workloads use their own tree, loaded when first needed
     #[value(name = "ycsb-a")]
     YcsbA,
     /// 95 % reads, 5 % updates
@@ -61,81 +60,58 @@ pub enum Workload {
     /// Half reads, half reads followed by an update
     #[value(name = "ycsb-f")]
     YcsbF,
-    /// Merge everything into as few files as possible
+    /// Merge all data into as few files as possible
     Compact,
-    /// Show what the engine counts
+    /// Show the engine's statistics
     Stats,
-    /// Check every byte of every file, and that exactly the right rows are there
+    /// Check every byte of every file, and that exactly the right rows exist
     Verify,
 }
 
-/// What a workload acts with.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
-    /// Operations on rows.
     Rows(Plan),
-    /// One of those on the whole.
     Compact,
-    /// Likewise.
     Stats,
-    /// Likewise.
     Verify,
 }
 
-/// The tree that rows are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// That of most workloads, in which rows are in the order of their numbers.
+    /// The tree of most workloads, with keys in row order.
     Plain,
-    /// That of YCSB's, in which they are not.
+    /// The YCSB tree, with keys in random order.
     Ycsb,
 }
 
-/// Operations on rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// What is done.
     pub action: Action,
-    /// Rows are chosen below this.
     pub rows: u64,
-    /// Operations; `u64::MAX` for as many as there are rows.
+    /// Number of operations; `u64::MAX`: one per row.
     pub operations: u64,
-    /// Each row once, in order; else at random.
+    /// Each row once, in order, instead of random rows.
     pub in_order: bool,
-    /// Rows in a commit or a call.
     pub batch: u64,
-    /// Each commit is durable.
     pub is_durable: bool,
-    /// Sizes of values that are put.
     pub value_size: ValueSize,
-    /// It begins with an empty database.
     pub begins_empty: bool,
-    /// One more thread puts.
     pub has_writer: bool,
-    /// Where the rows are.
     pub which: Which,
 }
 
-/// Values of most workloads.
 const VALUE_BYTES: usize = 100;
-/// Those of YCSB: ten fields of a hundred bytes.
 const YCSB_VALUE_BYTES: usize = 1000;
-/// Those of fill100K.
 const LARGE_VALUE_BYTES: usize = 100_000;
-/// Slow workloads do this fraction of what others do.
 const SLOW_FRACTION: u64 = 1000;
-/// Rows in a commit of fillbatch.
 const BATCH_ROWS: u64 = 1000;
-/// Rows in a call of multireadrandom.
 const MULTI_ROWS: u64 = 16;
 
 impl Workload {
-    /// The name on the command line.
     pub fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// What it does.
     pub fn work(self, arguments: &BenchArguments) -> Work {
         let num = arguments.num;
         let put = Plan {

@@ -1,5 +1,5 @@
-//! The six core workloads of YCSB (Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010): shares of
-//! operations, and the rows that are inserted meanwhile.
+//! The six core workloads of YCSB (Cooper et al., "Benchmarking cloud serving systems with YCSB",
+//! SoCC 2010).
 
 use std::{
     cmp::Reverse,
@@ -15,10 +15,8 @@ use super::{
     latencies::Kind,
 };
 
-/// The longest scan; the shortest is 1.
 pub const SCAN_ROWS_MAX: u64 = 100;
 
-/// Shares of operations, in percent; what is left are reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mix {
     updates: u64,
@@ -29,20 +27,13 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// Half reads, half updates: a store of sessions.
     pub const A: Mix = Mix { updates: 50, ..Mix::C };
-    /// 95 % reads, 5 % updates: tags of photos.
     pub const B: Mix = Mix { updates: 5, ..Mix::C };
-    /// Reads alone: a cache of profiles.
     pub const C: Mix = Mix { updates: 0, inserts: 0, scans: 0, read_modify_writes: 0, is_latest: false };
-    /// 95 % reads of what is new, 5 % inserts: news of status.
     pub const D: Mix = Mix { inserts: 5, is_latest: true, ..Mix::C };
-    /// 95 % short scans, 5 % inserts: conversations.
     pub const E: Mix = Mix { scans: 95, inserts: 5, ..Mix::C };
-    /// Half reads, half reads followed by an update of what was read: records of users.
     pub const F: Mix = Mix { read_modify_writes: 50, ..Mix::C };
 
-    /// The operation for a number below 100.
     #[inline]
     pub fn pick(&self, percent: u64) -> Kind {
         let mut end = 0;
@@ -60,38 +51,32 @@ impl Mix {
         Kind::Read
     }
 
-    /// Rows that an operation touches, about.
     pub fn rows_per_operation(&self) -> u64 {
         if self.scans > 0 { SCAN_ROWS_MAX / 2 } else { 1 }
     }
 
-    /// How YCSB chooses rows.
     pub fn distribution(&self) -> Distribution {
         if self.is_latest { Distribution::Latest(THETA) } else { Distribution::Zipfian(THETA) }
     }
 }
 
-/// Hands out the rows that threads insert, and tells below which number all are there.
+/// Assigns rows to inserting threads, and tracks the number below which all rows exist.
 #[derive(Debug)]
 pub struct Inserts {
     next: AtomicU64,
     done: AtomicU64,
-    /// Those that are there above the first that is not.
     ahead: Mutex<BinaryHeap<Reverse<u64>>>,
 }
 
 impl Inserts {
-    /// The rows from `first` on; all below are there.
     pub fn new(first: u64) -> Inserts {
         Inserts { next: AtomicU64::new(first), done: AtomicU64::new(first), ahead: Mutex::default() }
     }
 
-    /// A row to insert.
     pub fn begin(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Notes that a row is there.
     pub fn finish(&self, row: u64) {
         let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         ahead.push(Reverse(row));
@@ -103,7 +88,6 @@ impl Inserts {
         self.done.store(done, Ordering::Release);
     }
 
-    /// All rows below this are there.
     #[inline]
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Acquire)

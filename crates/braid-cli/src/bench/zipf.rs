@@ -1,26 +1,25 @@
-//! The Zipfian distribution: of `n` things the one of rank `k` comes with a frequency proportional to `1 / k^theta`.
+//! The Zipfian distribution: the item of rank `k` has a frequency proportional to `1 / k^theta`.
 //!
-//! Drawn by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
-//! distributions", ACM TOMACS 6(3), 1996): exact for every theta, in constant time, and without the sum over all things
-//! that the generator of YCSB begins with. `H` is the integral of `h(x) = x^-theta`. A point is drawn under the curve
-//! and inverted; the nearest rank is taken if the point lies in that rank's bar, which is nearly always so.
+//! Sampled by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate
+//! variates from monotone discrete distributions", ACM TOMACS 6(3), 1996): exact for every theta,
+//! in constant time, and without the initial sum over all items of YCSB's generator. `H` is the
+//! integral of `h(x) = x^-theta`. A point under the curve is drawn and inverted; the nearest rank
+//! is accepted if the point is in that rank's bar, which is nearly always true.
 
 use crate::random::Random;
 
-/// Draws ranks, from 0 on.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     count: f64,
     theta: f64,
-    /// `H` at 1.5 less the bar of the first rank, and at the end.
+    /// `H(1.5)` minus the bar of the first rank; and `H` at the end.
     area_first: f64,
     area_end: f64,
-    /// No nearer to its rank than this, a point needs no closer look.
+    /// A point this close below its rank is accepted without a check.
     sure: f64,
 }
 
 impl Zipf {
-    /// Over `count` things, one at least; `theta` is more than 0.
     pub fn new(count: u64, theta: f64) -> Zipf {
         let mut zipf = Zipf { count: count as f64, theta, area_first: 0.0, area_end: 0.0, sure: 0.0 };
         zipf.area_first = zipf.area(1.5) - 1.0;
@@ -29,7 +28,6 @@ impl Zipf {
         zipf
     }
 
-    /// The next rank.
     pub fn next(&self, random: &mut Random) -> u64 {
         loop {
             let area = self.area_end + random.fraction() * (self.area_first - self.area_end);
@@ -41,23 +39,21 @@ impl Zipf {
         }
     }
 
-    /// `h(x)`
     fn height(&self, x: f64) -> f64 {
         (-self.theta * x.ln()).exp()
     }
 
-    /// `H(x)`: `(x^(1 - theta) - 1) / (1 - theta)`, or the logarithm where theta is 1.
+    /// Returns `H(x)`: `(x^(1 - theta) - 1) / (1 - theta)`, or `ln(x)` if theta is 1.
     fn area(&self, x: f64) -> f64 {
         let log = x.ln();
         let exponent = (1.0 - self.theta) * log;
-        // Near theta = 1 the quotient would lose all its digits: the first terms of its series do.
+        // Near theta = 1 the quotient loses all digits; use the first terms of its series.
         let factor = if exponent.abs() > 1e-8 { exponent.exp_m1() / exponent } else { 1.0 + exponent / 2.0 };
         factor * log
     }
 
-    /// The `x` whose `H(x)` is `area`.
     fn area_inverse(&self, area: f64) -> f64 {
-        // Rounding may lead a little below the end of the curve.
+        // Rounding can lead slightly below the end of the curve.
         let scaled = (area * (1.0 - self.theta)).max(-1.0);
         let factor = if scaled.abs() > 1e-8 { scaled.ln_1p() / scaled } else { 1.0 - scaled / 2.0 };
         (factor * area).exp()

@@ -40,34 +40,37 @@ pub fn backup(command: &BackupCommand) -> Result<u8> {
         BackupCommand::Prune(arguments) => {
             let target = existing(&arguments.target)?;
             if arguments.retention.keep.is_none() && arguments.retention.keep_for.is_none() {
-                return Err(usage("say which backups stay: --keep N, --keep-for DAYS, or both"));
+                return Err(usage("no retention rule is given: add --keep N, --keep-for DAYS, or both"));
             }
             report_deleted(&prune(&target, None, &arguments.retention)?, arguments.json)
         }
     }
 }
 
-/// The directory with backups, which must be there already, with one backup at least.
 fn existing(target: &Path) -> Result<DirectoryTarget> {
     let shown = target.display();
     match fs::metadata(target) {
-        Ok(metadata) if !metadata.is_dir() => return Err(usage(format!("{shown} is no directory, as backups are in"))),
+        Ok(metadata) if !metadata.is_dir() => {
+            return Err(usage(format!("{shown} is not a directory: give the directory with the backups")));
+        }
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Err(failure(NOT_FOUND, format!("there is no directory {shown}, so no backups in it")));
+            return Err(failure(
+                NOT_FOUND,
+                format!("there is no directory {shown}: give the directory with the backups"),
+            ));
         }
         _ => {}
     }
     let opened = DirectoryTarget::existing_in(Arc::new(SystemVfs::new()), target)?;
-    // Also a damaged one is a backup, which the caller reports.
+    // A damaged description counts too: the caller reports the damage.
     let is_description = |name: &str| name.strip_suffix(".backup").is_some_and(|number| number.parse::<u64>().is_ok());
     if !opened.list()?.iter().any(|object| is_description(&object.name)) {
-        let advice = "`braid backup create DB DIRECTORY` makes one";
+        let advice = "create one with `braid backup create DB DIRECTORY`";
         return Err(failure(NOT_FOUND, format!("there is no backup in {shown}; {advice}")));
     }
     Ok(opened)
 }
 
-/// Says how a copy is made while another process has the database open.
 fn advise_if_open(opened: Result<Db>, advice: &str) -> Result<Db> {
     opened.map_err(|error| match error.downcast_ref::<braiddb::Error>() {
         Some(braiddb::Error::Locked { path, owner }) => {
@@ -80,10 +83,10 @@ fn advise_if_open(opened: Result<Db>, advice: &str) -> Result<Db> {
 fn create(arguments: &CreateBackupArguments) -> Result<u8> {
     check_apart(&arguments.db, &arguments.target, "the backups")?;
     check_parent(&arguments.target)?;
-    let advice = "that program can make the backup itself (`Db::backup`); `braid dump` writes all records beside it";
+    let advice = "let that program make the backup (`Db::backup`), or write all records with `braid dump`";
     let db = advise_if_open(open_for_writing(&arguments.db, &arguments.open), advice)?;
     interrupt::begin(Pace::AtOnce, |_| {
-        "the backup is not finished; earlier ones are as they were, and the next `backup create` removes what is left of this one"
+        "the backup is not finished; earlier backups are unchanged, and the next `backup create` removes the partial one"
             .to_owned()
     });
     let (target, info) = making_directory(&arguments.target, || {
@@ -92,7 +95,7 @@ fn create(arguments: &CreateBackupArguments) -> Result<u8> {
         Ok((target, info))
     })?;
     db.close()?;
-    // Before the report, which nobody may be there to read.
+    // Prune before the report: its reader may be gone.
     let pruned = prune(&target, Some(info.incarnation), &arguments.retention);
     if arguments.json {
         let mut report = json_of(&info);
@@ -115,7 +118,6 @@ fn create(arguments: &CreateBackupArguments) -> Result<u8> {
     pruned.map(|_| OK)
 }
 
-/// Deletes the backups that no rule keeps, of one database or of each; returns their numbers.
 fn prune(target: &DirectoryTarget, of: Option<u64>, retention: &RetentionArguments) -> Result<Vec<u64>> {
     if retention.keep.is_none() && retention.keep_for.is_none() {
         return Ok(Vec::new());
@@ -136,7 +138,6 @@ fn note_deleted(ids: &[u64]) {
     }
 }
 
-/// The report of the commands that delete backups.
 fn report_deleted(ids: &[u64], as_json: bool) -> Result<u8> {
     if as_json {
         print_line(json!({"deleted": ids}))?;
@@ -207,7 +208,7 @@ fn verify(arguments: &VerifyBackupsArguments) -> Result<u8> {
         }
     }
     out.finish()?;
-    // As `braid verify`: the check itself went to its end.
+    // As for `braid verify`, problems end with code 1: the check itself succeeded.
     Ok(if report.problems.is_empty() { OK } else { NOT_FOUND })
 }
 
@@ -257,15 +258,14 @@ pub fn restore(arguments: &RestoreArguments) -> Result<u8> {
     Ok(OK)
 }
 
-/// Announces a command that makes a database, and cannot be stopped in order.
+/// Registers the interrupt message of a command that stops without cleanup.
 fn begin_new_directory(dir: &Path) {
     let shown = dir.display().to_string();
     interrupt::begin(Pace::AtOnce, move |_| {
-        format!("{shown} is not finished and does not open: remove it, and begin it again")
+        format!("{shown} is not finished and does not open: remove it, and run the command again")
     });
 }
 
-/// A commit's number, a moment, or `latest`.
 fn parse_point(text: &str) -> Result<RestorePoint> {
     if text == "latest" {
         return Ok(RestorePoint::Latest);
@@ -273,7 +273,7 @@ fn parse_point(text: &str) -> Result<RestorePoint> {
     let version = text.parse().ok().map(RestorePoint::Version);
     version.or_else(|| parse_time(text).map(RestorePoint::Time)).ok_or_else(|| {
         usage(format!(
-            "{text:?} is neither the number of a commit, nor a moment such as 2026-11-23T03:04:05Z in UTC, nor `latest`"
+            "{text:?} is not a restore point: give a commit number, a time in UTC such as 2026-11-23T03:04:05Z, or `latest`"
         ))
     })
 }
@@ -282,11 +282,13 @@ fn parse_point(text: &str) -> Result<RestorePoint> {
 pub fn archive(arguments: &ArchiveArguments) -> Result<u8> {
     check_apart(&arguments.db, &arguments.archive, "the log archive")?;
     check_parent(&arguments.archive)?;
-    let advice = "that program archives its log itself (`Builder::log_archive`, `Db::archive_now`)";
+    let advice = "let that program archive its log (`Builder::log_archive`, `Db::archive_now`)";
     let (sequence, gaps, life) = making_directory(&arguments.archive, || {
         let db = advise_if_open(open_archiving(&arguments.db, &arguments.archive, &arguments.open), advice)?;
-        interrupt::begin(Pace::AtOnce, |_| "what is archived stays; begin it again to archive the rest".to_owned());
-        // A gap that this run has found: the list has it, and all else is archived.
+        interrupt::begin(Pace::AtOnce, |_| {
+            "archived commits stay; run the command again to archive the others".to_owned()
+        });
+        // A gap found now is recorded, and a second call archives all other commits.
         let sequence = match db.archive_now() {
             Err(error) if error.is_archive_gap() => db.archive_now()?,
             archived => archived?,
@@ -302,13 +304,12 @@ pub fn archive(arguments: &ArchiveArguments) -> Result<u8> {
     report_archived(arguments, sequence, &gaps, backed_up)
 }
 
-/// The last commit of the newest backup of a database.
 fn newest_of(target: &DirectoryTarget, incarnation: u64) -> Result<Option<u64>> {
     let backups = Backups::new(target).list()?;
     Ok(backups.iter().filter(|info| info.incarnation == incarnation).map(|info| info.sequence).max())
 }
 
-/// Reports how far the archive reaches, and its gaps. A gap that no backup is behind is an error.
+/// A gap without a later backup is an error.
 fn report_archived(
     arguments: &ArchiveArguments,
     sequence: u64,
@@ -338,8 +339,8 @@ fn report_archived(
     match gaps.last() {
         Some(last) if !is_bridged(last) => {
             note!(
-                "braid: to reach later commits, a backup of commit {} or later is needed: make a new full backup (`braid backup create --full`), and \
-                 name its directory here with --backups",
+                "braid: to reach later commits, a backup of commit {} or later is needed: make a full backup (`braid backup create --full`), and \
+                 pass its directory with --backups",
                 last.last
             );
             Ok(NOT_FOUND)
@@ -355,8 +356,8 @@ pub fn checkpoint(arguments: &CheckpointArguments) -> Result<u8> {
     if arguments.copy {
         return making_directory(&arguments.dir, || copy_database(arguments));
     }
-    let advice = "`braid checkpoint --copy` copies all records beside it, without sharing files; or that program can make \
-                  the checkpoint itself (`Db::checkpoint`)";
+    let advice = "copy all records with `braid checkpoint --copy`, or let that program make the checkpoint \
+                  (`Db::checkpoint`)";
     let db = advise_if_open(open_for_writing(&arguments.db, &arguments.open), advice)?;
     begin_new_directory(&arguments.dir);
     let sequence = making_directory(&arguments.dir, || Ok(db.checkpoint(&arguments.dir)?))?;
@@ -364,12 +365,12 @@ pub fn checkpoint(arguments: &CheckpointArguments) -> Result<u8> {
     report_commit("checkpoint at", sequence, arguments.json)
 }
 
-/// Makes a database of all records of one commit, which are dumped and loaded at the same time: so nothing is needed of the
-/// process that has the database open.
+/// Dumps and loads all records of one commit at the same time. Needs no help from a process that
+/// has the database open.
 fn copy_database(arguments: &CheckpointArguments) -> Result<u8> {
     let read = ReadArguments { open: arguments.open.clone(), read_only: true };
     let db = open_for_reading(&arguments.db, &read)?;
-    let (mut input, output) = io::pipe().context("cannot make a pipe")?;
+    let (mut input, output) = io::pipe().context("cannot create a pipe")?;
     begin_new_directory(&arguments.dir);
     let dumping = thread::spawn(move || {
         let mut output = BufWriter::with_capacity(1 << 18, output);
@@ -378,9 +379,9 @@ fn copy_database(arguments: &CheckpointArguments) -> Result<u8> {
     });
     let loaded = builder(&arguments.open).load(&arguments.dir, &mut input, LoadOptions::default());
     drop(input);
-    let dumped = dumping.join().map_err(|_| anyhow!("the reader of the database has panicked"))?;
+    let dumped = dumping.join().map_err(|_| anyhow!("the thread that reads the database panicked"))?;
     match (dumped, loaded) {
-        // Where both failed, the reader failed first, unless the writer has left it.
+        // If both failed, the dump failed first, unless its error is only the closed pipe.
         (Err(error), Err(_)) if !is_pipe_broken(&error) => Err(error.into()),
         (_, Err(error)) => Err(error.into()),
         (Err(error), Ok(_)) => Err(error.into()),

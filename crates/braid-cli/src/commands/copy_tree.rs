@@ -1,6 +1,5 @@
-//! `braid copy-tree`
-//!
-//! Records go into a tree of a name of its own, which is renamed when all are in it: a copy is there whole or not at all.
+//! `braid copy-tree`: fills a tree with a temporary name and renames it at the end, so that a copy
+//! appears whole or not at all.
 
 use std::{path::PathBuf, time::SystemTime};
 
@@ -22,10 +21,8 @@ use crate::{
     output::{note, print_line},
 };
 
-/// Bytes of a batch while a tree is copied.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Prefix of the name of a tree that is being filled.
 const UNFINISHED_PREFIX: &str = "braid.copying.";
 
 /// `braid copy-tree`
@@ -36,7 +33,7 @@ pub struct CopyTreeArguments {
     /// The tree to copy
     #[arg(value_parser = parse_name)]
     pub from: String,
-    /// The name of the copy, which no tree has
+    /// The name of the copy; must be new
     #[arg(value_parser = parse_name)]
     pub to: String,
     /// Copy into this existing database [default: the same one]
@@ -46,7 +43,6 @@ pub struct CopyTreeArguments {
     pub open: OpenArguments,
 }
 
-/// Copies a tree: its records as of one commit, and when they expire.
 pub fn copy_tree(arguments: &CopyTreeArguments) -> Result<u8> {
     let (source, target) = match &arguments.into {
         Some(into) if !is_same(into, &arguments.db) => {
@@ -65,7 +61,7 @@ pub fn copy_tree(arguments: &CopyTreeArguments) -> Result<u8> {
     target.close()?;
     print_line(format_args!("{} records", show_count(copied)))?;
     if !indexes.is_empty() {
-        note!("braid: the copy has no indexes: `braid index add` makes them");
+        note!("braid: the copy has no indexes: add them with `braid index add`");
     }
     Ok(OK)
 }
@@ -84,15 +80,15 @@ fn copy(source: &Db, target: &Db, arguments: &CopyTreeArguments) -> Result<u64> 
     }
     let tree = NamedTree::open(source, from)?;
     if NamedTree::find(target, to)?.is_some() {
-        return Err(usage(format!("there is a tree named {} already", show_name(to))));
+        return Err(usage(format!("a tree named {} exists already: give another name", show_name(to))));
     }
     let unfinished = format!("{UNFINISHED_PREFIX}{to}");
     if NamedTree::find(target, &unfinished)?.is_some() {
-        // Of a copy that was killed.
+        // Left by a killed copy.
         target.drop_tree(&unfinished)?;
     }
     let shown = show_name(to);
-    interrupt::begin(Pace::InOrder, move |_| format!("there is no tree {shown}; begin the copy again"));
+    interrupt::begin(Pace::InOrder, move |_| format!("no tree {shown} was created; run the copy again"));
     let bar = Bar::count(None, "copy");
     let mut moved = |records| {
         bar.set_count(records);
@@ -128,14 +124,13 @@ fn copy(source: &Db, target: &Db, arguments: &CopyTreeArguments) -> Result<u64> 
             Ok(copied)
         }
         Err(error) => {
-            // A full disk may refuse this too: then the next copy of this name does it.
+            // May fail on a full disk; the next copy to this name removes the tree.
             let _ = target.drop_tree(&unfinished);
             Err(error)
         }
     }
 }
 
-/// Keys of the copy are written as those of the tree are.
 fn copy_notation(source: &Db, from: &str, target: &Db, name: &str) -> Result<()> {
     let mut notation = NewNotation::of_copy(stored_key_notation(source, from)?);
     if notation.is_needless() {
@@ -147,12 +142,11 @@ fn copy_notation(source: &Db, from: &str, target: &Db, name: &str) -> Result<()>
     Ok(())
 }
 
-/// Takes the number of records so far; fails once a signal came.
 type Moved<'a> = &'a mut dyn FnMut(u64) -> std::result::Result<(), interrupt::Interrupted>;
 
 fn copy_records(source: &Db, tree: &Tree, target: &Db, name: &str, moved: Moved<'_>) -> Result<u64> {
     let options = tree.options();
-    // With a time to live, puts would give one to records that have none.
+    // The options follow at the end: with a TTL, puts would expire records that have no expiry.
     let into = target.tree_with(name, TreeOptions { ttl: None, ..options })?;
     let snapshot = source.snapshot();
     let mut cursor = snapshot.cursor(tree);

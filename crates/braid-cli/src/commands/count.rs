@@ -14,16 +14,16 @@ use crate::{
     output::print_line,
 };
 
-/// The keys that a command is about; without any of them, all.
+/// The key range of a command; by default all keys.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RangeArguments {
-    /// Begin at this key
+    /// Start at this key
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub from: Option<String>,
     /// End before this key
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub to: Option<String>,
-    /// Only keys that begin with this
+    /// Only keys with this prefix
     #[arg(long, value_name = "KEY", allow_hyphen_values = true, conflicts_with_all = ["from", "to"])]
     pub prefix: Option<String>,
 }
@@ -38,7 +38,7 @@ pub struct CountArguments {
     pub tree: String,
     #[command(flatten)]
     pub range: RangeArguments,
-    /// An estimate, which reads little; of whole trees
+    /// Print a fast estimate; only for whole trees
     #[arg(long, conflicts_with_all = ["from", "to", "prefix"])]
     pub estimate: bool,
     #[command(flatten)]
@@ -50,11 +50,9 @@ pub struct CountArguments {
     pub read: ReadArguments,
 }
 
-/// A range of keys, as a pair of bounds.
 pub type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 impl RangeArguments {
-    /// The keys, whose notation the tree has.
     pub fn keys(&self, notation: crate::notation::KeyNotation) -> Result<KeyRange> {
         let key = |text: &Option<String>| text.as_deref().map(|text| parse_key(text, notation)).transpose();
         if let Some(prefix) = key(&self.prefix)? {
@@ -67,7 +65,7 @@ impl RangeArguments {
     }
 }
 
-/// The first key that does not begin with `prefix` and follows those that do; none if there is no such key.
+/// Returns the smallest key above all keys with `prefix`, or `None` if there is none.
 fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte < u8::MAX)?;
     let mut end = prefix.get(..=last)?.to_vec();
@@ -75,7 +73,6 @@ fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// Counts the records of a tree, or of a part of it.
 pub fn count(arguments: &CountArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
     let range = arguments.range.keys(key_notation(&db, &arguments.tree, arguments.key_arguments)?)?;
@@ -97,7 +94,7 @@ mod tests {
     use super::after_prefix;
 
     #[test]
-    fn after_prefix_of_highest_bytes_is_the_next_shorter_one() {
+    fn after_prefix_ending_in_ff_is_next_shorter_prefix() {
         assert_eq!(after_prefix(b"ab"), Some(b"ac".to_vec()));
         assert_eq!(after_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
         assert_eq!(after_prefix(b"\xff"), None);

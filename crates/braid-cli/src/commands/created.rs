@@ -1,4 +1,4 @@
-//! A database that a command has created, and that is removed again if the command fails and has stored nothing.
+//! Removes a database that a failed command has created and not filled.
 
 use std::{
     fs,
@@ -13,32 +13,27 @@ use braiddb::{
 
 use crate::import::IMPORT_TREE;
 
-/// The name of the file that locks a database.
 const LOCK_NAME: &str = "LOCK";
 
 struct Created {
     path: PathBuf,
-    /// The directory was made with the database.
     is_new_directory: bool,
 }
 
 static CREATED: Mutex<Option<Created>> = Mutex::new(None);
 
-/// A place where a database is about to be created.
 pub struct NewPlace {
     is_new_directory: bool,
     is_empty: bool,
 }
 
 impl NewPlace {
-    /// The place as it is before.
     pub fn of(path: &Path) -> NewPlace {
         let is_new_directory = fs::symlink_metadata(path).is_err();
         let is_empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         NewPlace { is_new_directory, is_empty: is_empty || is_new_directory }
     }
 
-    /// Notes that the database was created there, or that its creation has failed and left some files.
     pub fn note_created(self, path: &Path) {
         if self.is_empty {
             let created = Created { path: path.to_owned(), is_new_directory: self.is_new_directory };
@@ -47,8 +42,8 @@ impl NewPlace {
     }
 }
 
-/// After a command that failed: removes the database that it has created, if there is no tree in it and nobody has it open.
-/// What cannot be removed stays: the error of the command is reported, and not this one.
+/// Removes the recorded database if it has no trees and no process has it open. Ignores errors: the
+/// command's own error is reported.
 pub fn remove_if_empty() {
     let Some(created) = CREATED.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
     let is_open = SystemVfs::new().lock_owner(&created.path.join(LOCK_NAME)).is_ok_and(|owner| owner.is_some());
@@ -57,7 +52,7 @@ pub fn remove_if_empty() {
     }
     let Ok(entries) = fs::read_dir(&created.path) else { return };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
-    // CURRENT goes first, for without it the others are no database; the lock goes last.
+    // CURRENT goes first, since without it the directory is no database; the lock goes last.
     files.sort_by_key(|path| (!path.ends_with("CURRENT"), path.ends_with(LOCK_NAME)));
     for file in files {
         if fs::remove_file(file).is_err() {
@@ -69,7 +64,7 @@ pub fn remove_if_empty() {
     }
 }
 
-/// Whether no tree can be lost. A directory without CURRENT is of a creation that failed.
+/// A directory without CURRENT comes from a failed creation.
 fn is_without_trees(path: &Path) -> bool {
     if !path.join("CURRENT").exists() {
         return true;

@@ -1,7 +1,7 @@
-//! `braid del` of a range of keys.
+//! `braid del` of a key range.
 //!
-//! Where the tree has indexes, or many values to a key, records are read and go in batches with their entries; each batch is
-//! whole, and a command that was killed is repeated. Other trees lose the range in one commit.
+//! Trees with indexes and multi-value trees are deleted in atomic batches of records with their
+//! index entries; after a kill, the command is repeated. Other trees use one range delete.
 
 use anyhow::Result;
 use braiddb::{Db, Durability, MultiTree, Tree};
@@ -12,13 +12,11 @@ use crate::{
     interrupt::{self, Pace},
 };
 
-/// Records of a batch.
 const BATCH_RECORDS: u64 = 1000;
 
-/// Deletes the records with keys in the range; gives their number.
 pub fn del_range(db: &Db, name: &str, range: KeyRange, durability: Durability) -> Result<u64> {
     interrupt::begin(Pace::AtOnce, |_| {
-        "records that are deleted so far stay so, with their entries in indexes; begin it again to delete the rest"
+        "records deleted so far stay deleted, with their index entries; run the command again to delete the others"
             .to_owned()
     });
     match NamedTree::open(db, name)? {

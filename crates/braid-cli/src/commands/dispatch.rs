@@ -1,4 +1,4 @@
-//! From the command line to the command.
+//! Dispatches the command line to the commands.
 
 use anyhow::Result;
 
@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{arguments::Command, bench, demo};
 
-/// Runs a command. If it fails, a database that it has created and not filled is removed.
 pub fn run(command: Command) -> Result<u8> {
     let done = run_command(command);
     if done.is_err() {

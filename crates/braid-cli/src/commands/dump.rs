@@ -22,7 +22,6 @@ use crate::{
     places::{check_new_directory, making_directory},
 };
 
-/// What is written or read at once.
 const BUFFER_BYTES: usize = 1 << 20;
 
 fn threads(asked: Option<u16>) -> usize {
@@ -33,13 +32,12 @@ fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Writes a dump.
 pub fn dump(arguments: &DumpArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
     let (is_made_at_end, path) = (OutputFile::is_made_at_end(&arguments.file), arguments.file.display().to_string());
     interrupt::begin(Pace::InOrder, move |_| match is_made_at_end {
-        true => format!("no dump was left in {path}; begin it again"),
-        false => "the dump is cut, and `load` refuses it; begin it again".to_owned(),
+        true => format!("no dump was written to {path}; run the command again"),
+        false => "the dump is incomplete, and `load` refuses it; run the command again".to_owned(),
     });
     let output = open_output(arguments)?;
     let to_standard = output.is_standard();
@@ -51,7 +49,7 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
         DumpCompression::Zstd => Compression::Zstd,
     };
     let mut failing = |error: &braiddb::Error| note!("braid: {error}");
-    // Without --skip-damaged, the first gap ends the dump: no error of the engine knows how the keys of a tree are written.
+    // Without --skip-damaged the first gap ends the dump, with an error in the notation of its keys.
     let damage = RefCell::new(None);
     let notations = OnceCell::new();
     let mut gap = |gap: &DumpGap| {
@@ -108,8 +106,8 @@ impl<W: Write> Write for UntilDamage<'_, W> {
     }
 }
 
-/// The tree and the keys of a gap. Its bounds are mostly the successors of keys, their bytes and a zero, and those are the
-/// keys that are shown.
+/// Returns the tree and the keys of a gap. A bound that ends in a zero byte is the successor of the
+/// shown key.
 fn show_gap(db: &Db, notations: &Notations, gap: &DumpGap) -> String {
     let trees = db.trees().unwrap_or_default();
     let known = trees.iter().find(|tree| tree.id == gap.tree);
@@ -135,7 +133,7 @@ fn open_output(arguments: &DumpArguments) -> Result<OutputFile> {
     };
     if output.is_terminal() && !arguments.force {
         return Err(usage(
-            "a dump is no text for a terminal: name a file, or redirect standard output; --force writes it all the same",
+            "a dump is binary and not for a terminal: name a file, redirect standard output, or add --force",
         ));
     }
     Ok(output)
@@ -156,19 +154,15 @@ fn show_dump(report: &DumpReport, as_json: bool) -> String {
         show_bytes(dump_bytes)
     );
     if report.gaps > 0 {
-        done += &format!("; {} gaps, where it could not be read", show_count(report.gaps));
+        done += &format!("; skipped {} damaged ranges", show_count(report.gaps));
     }
     match failing {
         0 => done,
-        1 => format!("{done}; a merge function fails on 1 of them, which is in the dump as it stands"),
-        _ => format!(
-            "{done}; merge functions fail on {} of them, which are in the dump as they stand",
-            show_count(failing)
-        ),
+        1 => format!("{done}; the merge function fails on 1 of them, which the dump holds unmerged"),
+        _ => format!("{done}; merge functions fail on {} of them, which the dump holds unmerged", show_count(failing)),
     }
 }
 
-/// The input, and its length if that is known.
 fn open_input(path: &Path) -> Result<(Box<dyn Read>, Option<u64>)> {
     if is_standard(path) {
         return Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, io::stdin())), None));
@@ -178,7 +172,6 @@ fn open_input(path: &Path) -> Result<(Box<dyn Read>, Option<u64>)> {
     Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, file)), len))
 }
 
-/// An input that ends with an error once a signal came.
 struct Interruptible<R>(R);
 
 impl<R: Read> Read for Interruptible<R> {
@@ -188,7 +181,6 @@ impl<R: Read> Read for Interruptible<R> {
     }
 }
 
-/// Makes a database of a dump, or checks it.
 pub fn load(arguments: &LoadArguments) -> Result<u8> {
     let (mut input, len) = open_input(&arguments.file)?;
     let Some(db) = &arguments.db else {
@@ -201,8 +193,8 @@ pub fn load(arguments: &LoadArguments) -> Result<u8> {
     }
     let shown = db.display().to_string();
     interrupt::begin(Pace::InOrder, move |end| match end {
-        End::InOrder => format!("nothing was loaded into {shown}; begin it again"),
-        End::AtOnce => format!("{shown} is not finished and does not open: remove it, and begin it again"),
+        End::InOrder => format!("nothing was loaded into {shown}; run the command again"),
+        End::AtOnce => format!("{shown} is not finished and does not open: remove it, and run the command again"),
     });
     let mut input = Interruptible(input);
     let bar = Bar::bytes(len, "load");
@@ -245,7 +237,7 @@ fn show_check(info: &DumpInfo, as_json: bool) -> Result<u8> {
     }
     if !as_json {
         for function in &info.merge_functions {
-            writeln!(out, "merge function of the application: {function}")?;
+            writeln!(out, "needs the application's merge function: {function}")?;
         }
         writeln!(out, "whole: as of commit {}, {}", info.sequence, show_bytes(info.dump_bytes))?;
     }

@@ -20,14 +20,12 @@ use crate::{
     transfer::{Walk, Walked, WriteReport, write_export},
 };
 
-/// Records between two moves of the bar.
 const RECORDS_PER_MOVE: u64 = 1000;
 
-/// Writes trees as JSON lines.
 pub fn export(arguments: &ExportArguments) -> Result<u8> {
     let format = arguments.format.unwrap_or(if arguments.values { ExportFormat::Jsonl } else { ExportFormat::Export });
     if format == ExportFormat::Export && (arguments.values || arguments.key_arguments.keys.is_some()) {
-        return Err(usage("--values and --keys are for --format jsonl: an export has keys and values as they are"));
+        return Err(usage("--values and --keys need --format jsonl: an export has keys and values unchanged"));
     }
     let db = open_for_reading(&arguments.db, &arguments.read)?;
     let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from("-"));
@@ -57,19 +55,17 @@ pub fn export(arguments: &ExportArguments) -> Result<u8> {
     Ok(if report.left_out.is_empty() { OK } else { NOT_FOUND })
 }
 
-/// Announces the command, which a signal ends at the next write.
 fn begin_writing(path: &Path) {
     let (is_made_at_end, shown) = (OutputFile::is_made_at_end(path), path.display().to_string());
     interrupt::begin(Pace::InOrder, move |_| match is_made_at_end {
-        true => format!("{shown} is as it was; begin the export again"),
-        false => "the export is cut, and `import` refuses it; begin it again".to_owned(),
+        true => format!("{shown} is unchanged; run the export again"),
+        false => "the export is incomplete, and `import` refuses it; run the export again".to_owned(),
     });
 }
 
-/// The records of a tree as documents for other tools.
 fn export_documents(db: &Db, arguments: &ExportArguments, path: &Path) -> Result<WriteReport> {
     let [name] = arguments.trees.as_slice() else {
-        return Err(usage("give the one tree whose documents are to be written, with --format jsonl"));
+        return Err(usage("--format jsonl exports one tree: name exactly one TREE"));
     };
     let keys = key_notation(db, name, arguments.key_arguments)?;
     let tree = NamedTree::open(db, name)?;

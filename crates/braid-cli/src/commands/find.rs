@@ -16,7 +16,6 @@ use crate::{
     output::note,
 };
 
-/// Finds records by an index, and prints them in the order of the index.
 pub fn find(arguments: &FindArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
     let tree = db.open_tree(&arguments.tree)?;
@@ -26,7 +25,7 @@ pub fn find(arguments: &FindArguments) -> Result<u8> {
     if let Some(spec) = spec.as_ref().filter(|spec| spec.unfinished) {
         let (name, tree, written) = (show_name(&spec.name), show_name(&arguments.tree), spec.written());
         return Err(usage(format!(
-            "the index {name} was not finished, and records may be missing from it: finish it with `braid index add DB {tree} {written}`"
+            "the index {name} is unfinished, and may lack records: finish it with `braid index add DB {tree} {written}`"
         )));
     }
     let wanted = Wanted::new(arguments, spec);
@@ -46,7 +45,8 @@ pub fn find(arguments: &FindArguments) -> Result<u8> {
             break;
         }
         let (_, key) = entry?;
-        // A record with several texts under the prefix, or with a number and a text, has several entries.
+        // A record can have several matching entries: several texts with the prefix, or a number
+        // and a text.
         if (wanted.is_prefix || wanted.number.is_some()) && !seen.insert(key.to_vec()) {
             continue;
         }
@@ -56,20 +56,22 @@ pub fn find(arguments: &FindArguments) -> Result<u8> {
                 found += 1;
             }
             Some(_) => {}
-            None => note!("braid: the index {} names a record that is not there", arguments.by),
+            None => note!(
+                "braid: the index {} has an entry for a record that does not exist: run `braid index rebuild`",
+                arguments.by
+            ),
         }
     }
     printer.finish()?;
     Ok(if found > 0 || limit == 0 { OK } else { NOT_FOUND })
 }
 
-/// What is looked for.
 struct Wanted {
     text: String,
-    /// The text of the number that the text is, if it is one: `1.50` finds 1.5 as well.
+    /// The normalized number, if `text` is one: `1.50` also finds 1.5.
     number: Option<String>,
     is_prefix: bool,
-    /// Set where an entry of the index does not decide.
+    /// The index to check records against, if an index entry alone does not decide.
     check: Option<IndexSpec>,
 }
 
@@ -82,10 +84,10 @@ impl Wanted {
         };
         let number = spec.as_ref().filter(|_| !is_prefix).and_then(|spec| spec.number_text(text));
         let text = spec.as_ref().map_or(text.clone(), |spec| spec.normalize(text));
-        // A text as long as the longest entry may stand for longer ones, whose entries it shares; the four bytes are
-        // those by which an entry may be shorter for the sake of a whole character.
+        // Index entries are cut at a character boundary, up to 4 bytes before the maximum length. A
+        // text of about that length may share its entry with longer texts.
         let cut = text.len() + 4 > crate::import::INDEX_KEY_BYTES_MAX;
-        // The text "1.5" and the number 1.5 share an entry, and 1.50 looks for the number alone.
+        // The text "1.5" and the number 1.5 share an entry, but 1.50 may only find the number.
         let is_written_otherwise = number.as_ref().is_some_and(|number| *number != text);
         Wanted { text, number, is_prefix, check: spec.filter(|_| cut || is_written_otherwise) }
     }

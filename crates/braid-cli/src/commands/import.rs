@@ -25,17 +25,14 @@ use crate::{
     transfer::{ExportReader, MAGIC, ReadReport, StoreOptions},
 };
 
-/// Where discs go.
 const FREEDB_TREE: &str = "albums";
 
-/// The queries of a disc player: by id, by artist, by title.
 const FREEDB_INDEXES: [&str; 3] = ["by_disc_id=disc_ids", "by_artist=artist:lower", "by_title=title:lower"];
 
-/// Imports a file.
 pub fn import(arguments: ImportArguments) -> Result<u8> {
     let of_folder = arguments.file.is_dir().then_some(Format::Freedb);
     let format = arguments.format.or(of_folder).or_else(|| Format::of_name(&arguments.file));
-    let no_format = || usage("the input's name does not say its format: give --format");
+    let no_format = || usage("the input's name does not show its format: add --format");
     if format.is_none() && arguments.file.as_os_str() == "-" && std::io::stdin().is_terminal() {
         return Err(no_format());
     }
@@ -43,7 +40,8 @@ pub fn import(arguments: ImportArguments) -> Result<u8> {
         Some(Format::Freedb) => Source::open_discs(&arguments.file)?,
         _ => Source::open(&arguments.file)?,
     };
-    // An export is known by its first line, whatever its name; what a pipe has given cannot be read twice.
+    // An export is detected by its first line, whatever its name. The source keeps that line: a
+    // pipe cannot be read twice.
     if format == Some(Format::Export) || arguments.format.is_none() && source.begins_with(MAGIC) {
         return import_export(&arguments, source);
     }
@@ -88,7 +86,6 @@ pub fn import(arguments: ImportArguments) -> Result<u8> {
     }
 }
 
-/// Imports an export.
 fn import_export(arguments: &ImportArguments, source: Source) -> Result<u8> {
     let others = [
         (arguments.key.is_some(), "--key"),
@@ -100,7 +97,7 @@ fn import_export(arguments: &ImportArguments, source: Source) -> Result<u8> {
         (!arguments.table.options().is_default(), "--delimiter, --no-header, --fields or --types"),
     ];
     if let Some((_, option)) = others.iter().find(|(is_given, _)| *is_given) {
-        return Err(usage(format!("{option} is not for an export, which says itself what it holds")));
+        return Err(usage(format!("{option} does not apply to an export, which declares its own trees and keys")));
     }
     let db = match arguments.dry_run {
         true => None,
@@ -111,7 +108,7 @@ fn import_export(arguments: &ImportArguments, source: Source) -> Result<u8> {
     let shown = Arc::clone(&stored_so_far);
     interrupt::begin(Pace::InOrder, move |_| {
         let records = show_count(shown.load(Ordering::Relaxed));
-        format!("{records} records are stored; the same command stores them once more, and then the rest")
+        format!("{records} records are stored; the same command stores them again, and then the others")
     });
     let reader = BufReader::with_capacity(1 << 18, source.into_unmarked_text()?);
     let options =
@@ -133,21 +130,18 @@ fn import_export(arguments: &ImportArguments, source: Source) -> Result<u8> {
         print_line(format_args!("{} records of {} trees {verb}", show_count(records), show_count(trees)))?;
     }
     if left_out > 0 {
-        note!(
-            "braid: {left_out} records or ranges of them could not be read when the export was written: it lacks them"
-        );
+        note!("braid: the export lacks {left_out} records or ranges, which could not be read when it was written");
     }
     Ok(OK)
 }
 
-/// How rows are read, where the format has rows of fields.
 fn table_options(arguments: &ImportArguments, format: Format) -> Result<TableOptions> {
     let options = arguments.table.options();
     if !format.has_header() && !options.is_default() {
-        return Err(usage("--delimiter, --no-header, --fields and --types are for csv and tsv"));
+        return Err(usage("--delimiter, --no-header, --fields and --types are only for csv and tsv"));
     }
     if options.fields.iter().any(String::is_empty) {
-        return Err(usage("--fields: each column needs a name"));
+        return Err(usage("--fields has an empty name: give each column a name"));
     }
     let repeated =
         |names: Vec<&String>| (1..names.len()).find(|&at| names[..at].contains(&names[at])).map(|at| names[at].clone());
@@ -159,16 +153,17 @@ fn table_options(arguments: &ImportArguments, format: Format) -> Result<TableOpt
     Ok(options)
 }
 
-/// Refuses an output that is the input under another name, or what standard input reads: opening it would empty it.
+/// Refuses an output that is the input under another name, or the file behind standard input:
+/// creating it would empty the input.
 fn check_not_the_input(arguments: &ImportArguments, output: &Path, option: &str) -> Result<()> {
     let input = if arguments.file.as_os_str() == "-" { Path::new("/dev/stdin") } else { &arguments.file };
     if output.as_os_str() != "-" && is_same_file(input, output) {
-        return Err(usage(format!("{option} names the input: give it another name")));
+        return Err(usage(format!("{option} names the input: give another file")));
     }
     Ok(())
 }
 
-/// Whether two names are of one file. Devices are never what a command would overwrite.
+/// False for devices, which cannot be overwritten.
 #[cfg(unix)]
 fn is_same_file(one: &Path, other: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -181,18 +176,17 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
-/// The file for skipped records, which must not be another file of the command.
 fn rejects(arguments: &ImportArguments) -> Result<Option<PathBuf>> {
     let Some(path) = &arguments.rejects else { return Ok(None) };
     if arguments.on_error == OnError::Stop {
-        return Err(usage("--rejects is for records that are skipped: it goes with --on-error skip"));
+        return Err(usage("--rejects needs --on-error skip: with `stop`, no record is skipped"));
     }
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     for (other, what) in [(Some(&arguments.file), "the input"), (arguments.to_jsonl.as_ref(), "the file of --to-jsonl")]
     {
         let is_input_and_stdout = path.as_os_str() == "-" && what == "the input";
         if other.is_some_and(|other| real(other) == real(path)) && !is_input_and_stdout {
-            return Err(usage(format!("--rejects names {what}: give it another name")));
+            return Err(usage(format!("--rejects names {what}: give another file")));
         }
     }
     check_not_the_input(arguments, path, "--rejects")?;
@@ -210,7 +204,7 @@ fn target(arguments: &ImportArguments, format: Format) -> Result<Target> {
     let tree = match (&arguments.tree, format) {
         (Some(tree), _) => tree.clone(),
         (None, Format::Freedb) => FREEDB_TREE.to_owned(),
-        (None, _) => return Err(usage("give the tree to store records in: --tree TREE")),
+        (None, _) => return Err(usage("no tree is given for the records: add --tree TREE")),
     };
     let mut indexes = arguments.indexes.clone();
     if format == Format::Freedb && indexes.is_empty() {

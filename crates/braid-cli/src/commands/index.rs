@@ -17,19 +17,19 @@ use crate::{
     output::print_line,
 };
 
-/// What to do with indexes.
+/// The commands on indexes.
 #[derive(Debug, Subcommand)]
 pub enum IndexCommand {
-    /// Add an index to a tree, and fill it from the records
+    /// Add an index to a tree, with entries for its records
     ///
-    /// A killed `add` leaves an index that `list` calls unfinished and `find` refuses. Repeat the command: it adds the entries
-    /// that are missing.
+    /// A killed `add` leaves an index that `list` shows as unfinished and `find` refuses. Repeat
+    /// the command to add the missing entries.
     Add(AddArguments),
-    /// Drop an index, and its tree
+    /// Drop an index with its tree
     Drop(DropArguments),
-    /// Compare indexes with the records: add what is missing, and remove what is stale
+    /// Compare indexes with the records, add missing entries, and remove stale ones
     ///
-    /// Indexes of earlier versions hold numbers rounded; a rebuild makes them exact.
+    /// Indexes of earlier versions hold rounded numbers; a rebuild makes them exact.
     Rebuild(RebuildArguments),
     /// List the indexes
     List(ListArguments),
@@ -43,7 +43,7 @@ pub struct AddArguments {
     /// The tree that holds the records
     #[arg(value_parser = parse_name)]
     pub tree: String,
-    /// The index and the field it is over
+    /// The name of the index, and its field
     #[arg(value_name = "NAME=FIELD[:lower]", value_parser = IndexSpec::parse)]
     pub index: IndexSpec,
     #[command(flatten)]
@@ -73,10 +73,10 @@ pub struct RebuildArguments {
     /// The tree that holds the records
     #[arg(value_parser = parse_name)]
     pub tree: String,
-    /// The index [default: all of the tree]
+    /// The index [default: all indexes of the tree]
     #[arg(value_parser = parse_name)]
     pub index: Option<String>,
-    /// Only count what is missing and what is stale, change nothing, and end with code 1 if there is any
+    /// Only count missing and stale entries, and end with code 1 if there are any
     #[arg(long)]
     pub check: bool,
     /// Print JSON lines
@@ -116,7 +116,8 @@ pub fn index(command: &IndexCommand) -> Result<u8> {
     }
 }
 
-/// The list comes first, and says that the index is not finished, so that a killed `add` is known and can be repeated.
+/// Adds an index. INVARIANT: the list marks the index as unfinished before its first entry is
+/// written, so that a killed `add` is detected and can be repeated.
 fn add(arguments: &AddArguments) -> Result<u8> {
     let db = open_for_writing(&arguments.db, &arguments.open)?;
     let tree = &arguments.tree;
@@ -136,11 +137,10 @@ fn add(arguments: &AddArguments) -> Result<u8> {
     }
     let stored = declaration.specs.iter().find(|spec| spec.name == arguments.index.name).unwrap_or(&arguments.index);
     interrupt::begin(Pace::AtOnce, |_| {
-        "the index is not finished, and `find` refuses it; `braid index add` again adds the entries that are missing"
+        "the index is unfinished, and `find` refuses it; run `braid index add` again to add the missing entries"
             .to_owned()
     });
     let check = rebuild_index(&db, tree, stored, false)?;
-    // All entries are on the disk.
     mark(&db, tree, &mut declaration.specs.clone(), false, |spec| spec.name == arguments.index.name)?;
     db.close()?;
     let (name, added) = (show_name(&arguments.index.name), show_count(check.missing));
@@ -152,7 +152,6 @@ fn add(arguments: &AddArguments) -> Result<u8> {
     Ok(OK)
 }
 
-/// Stores durably whether indexes are unfinished, unless the list says so already.
 fn mark(
     db: &Db,
     tree: &str,
@@ -188,10 +187,10 @@ fn rebuild(arguments: &RebuildArguments) -> Result<u8> {
     }
     let mut code = OK;
     interrupt::begin(Pace::AtOnce, |_| {
-        "entries that were added or removed so far are right; begin it again for the rest".to_owned()
+        "entries added or removed so far are correct; run the command again for the others".to_owned()
     });
     if !arguments.check {
-        // Between rounded and exact entries, `find` would miss records.
+        // While rounded and exact entries are mixed, `find` would miss records.
         let is_meant = |spec: &IndexSpec| is_wanted(spec) && !spec.exact;
         mark(&db, tree, &mut specs, true, is_meant)?;
         specs.iter_mut().filter(|spec| is_wanted(spec)).for_each(|spec| spec.exact = true);
@@ -236,8 +235,8 @@ fn list(arguments: &ListArguments) -> Result<u8> {
                 }))?;
             } else {
                 let note = match (spec.unfinished, spec.exact) {
-                    (true, _) => "\tunfinished: `braid index add` finishes it",
-                    (false, false) => "\tnumbers are rounded: rebuild it",
+                    (true, _) => "\tunfinished: finish it with `braid index add`",
+                    (false, false) => "\tnumbers are rounded: run `braid index rebuild`",
                     (false, true) => "",
                 };
                 print_line(format_args!("{}\t{}{note}", show_name(&tree), spec.written()))?;

@@ -1,4 +1,4 @@
-//! The database as a whole: `create`, `trees`, `compact`, `inspect`.
+//! Commands for whole databases: `create`, `trees`, `compact`, `upgrade`, `inspect`.
 
 use std::{io::Write, time::Duration};
 
@@ -28,7 +28,10 @@ use crate::{
 pub fn create(arguments: &CreateArguments) -> Result<u8> {
     let used = std::fs::read_dir(&arguments.db).is_ok_and(|mut entries| entries.next().is_some());
     if used {
-        return Err(usage(format!("{} exists already, and is not empty", arguments.db.display())));
+        return Err(usage(format!(
+            "{} exists and is not empty: give a new or empty directory",
+            arguments.db.display()
+        )));
     }
     create_database(&arguments.db, &OpenArguments::default())?.close()?;
     Ok(OK)
@@ -55,7 +58,6 @@ pub fn trees(arguments: &TreesArguments) -> Result<u8> {
     Ok(OK)
 }
 
-/// A tree with its options; those of the database are not shown.
 fn tree_line(tree: &TreeInfo, as_json: bool) -> String {
     let compression = tree.compression.map(|compression| format!("{compression:?}").to_lowercase());
     if as_json {
@@ -82,11 +84,10 @@ fn tree_line(tree: &TreeInfo, as_json: bool) -> String {
     line
 }
 
-/// Changes those options of a tree that are given.
 fn set_options(db: &Db, name: &str, arguments: &TreesArguments) -> Result<()> {
     let is_multi = db.trees()?.iter().any(|tree| tree.name == name && tree.multi);
     if is_multi {
-        return Err(usage(format!("the tree {name} has many values to a key: it has no options of its own")));
+        return Err(usage(format!("the tree {name} is a multi-value tree, which has no options of its own")));
     }
     let tree = db.open_tree(name)?;
     let mut options = tree.options();
@@ -95,8 +96,8 @@ fn set_options(db: &Db, name: &str, arguments: &TreesArguments) -> Result<()> {
             "none" => None,
             text => {
                 let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
-                let seconds =
-                    seconds.ok_or_else(|| usage(format!("--ttl {text}: give seconds, 1 or more, or none")))?;
+                let seconds = seconds
+                    .ok_or_else(|| usage(format!("--ttl {text}: give a number of seconds, at least 1, or none")))?;
                 Some(Duration::from_secs(seconds))
             }
         };
@@ -106,10 +107,9 @@ fn set_options(db: &Db, name: &str, arguments: &TreesArguments) -> Result<()> {
             "default" => None,
             text => {
                 let bytes = text.parse().ok().filter(|bytes| *bytes > 0);
-                Some(
-                    bytes
-                        .ok_or_else(|| usage(format!("--blob-threshold {text}: give bytes, 1 or more, or default")))?,
-                )
+                Some(bytes.ok_or_else(|| {
+                    usage(format!("--blob-threshold {text}: give a number of bytes, at least 1, or default"))
+                })?)
             }
         };
     }
@@ -130,7 +130,7 @@ fn set_options(db: &Db, name: &str, arguments: &TreesArguments) -> Result<()> {
 pub fn compact(arguments: &CompactArguments) -> Result<u8> {
     let db = open_for_writing(&arguments.db, &arguments.open)?;
     interrupt::begin(Pace::AtOnce, |_| {
-        "the database is whole, and what is merged stays so; begin it again to merge the rest".to_owned()
+        "the database is intact, and finished merges stay; run the command again for the others".to_owned()
     });
     let before = db.stats().disk_bytes;
     db.compact()?;
@@ -151,11 +151,11 @@ pub fn upgrade(arguments: &UpgradeArguments) -> Result<u8> {
     }
     let db = open_for_writing(&arguments.db, &arguments.open)?;
     interrupt::begin(Pace::AtOnce, |_| {
-        "the database is whole, and files that are rewritten stay so; begin it again for the rest".to_owned()
+        "the database is intact, and rewritten files stay; run the command again for the others".to_owned()
     });
     let report = db.upgrade()?;
     db.close()?;
-    // Files that the open itself has rewritten are not among them.
+    // Excludes files that the open itself has rewritten.
     let rewritten = report.before - report.left.len();
     let mut out = Stdout::new();
     if arguments.json {
@@ -194,7 +194,7 @@ fn older_json(files: &[OlderFile]) -> Vec<Value> {
 /// `braid inspect`
 pub fn inspect(arguments: &InspectArguments) -> Result<u8> {
     if arguments.file.is_dir() {
-        return Err(usage(format!("{} is a directory: name one of its files", arguments.file.display())));
+        return Err(usage(format!("{} is a directory: name a file in it", arguments.file.display())));
     }
     if !arguments.file.exists() {
         return Err(failure(SYSTEM, format!("there is no file {}", arguments.file.display())));
@@ -204,7 +204,7 @@ pub fn inspect(arguments: &InspectArguments) -> Result<u8> {
     options.bytes_max = arguments.bytes.unwrap_or(options.bytes_max);
     let mut out = Stdout::new();
     let result = inspect_file(&arguments.file, &mut out, options);
-    // The damage of a file comes before that of the output.
+    // Report damage of the file before an error of the output.
     let finished = out.finish();
     result?;
     finished?;

@@ -1,4 +1,4 @@
-//! The commands, each from its arguments to its exit code.
+//! The commands: each takes its arguments and returns its exit code.
 
 mod backup;
 mod copy_tree;

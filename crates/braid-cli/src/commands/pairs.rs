@@ -1,4 +1,4 @@
-//! Keys and values on standard output.
+//! Prints keys and values to standard output.
 
 use std::io::Write;
 
@@ -12,7 +12,6 @@ use crate::{
     text_form::{to_hex, to_json, to_text},
 };
 
-/// Prints pairs, one a line.
 pub struct PairPrinter {
     out: Stdout,
     format: PairFormat,
@@ -20,12 +19,10 @@ pub struct PairPrinter {
 }
 
 impl PairPrinter {
-    /// A printer to standard output.
     pub fn new(format: PairFormat, keys: KeyNotation) -> PairPrinter {
         PairPrinter { out: Stdout::new(), format, keys }
     }
 
-    /// Prints a pair.
     pub fn print(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self.format {
             PairFormat::Text => writeln!(self.out, "{}\t{}", show_key(key, self.keys), to_text(value))?,
@@ -39,18 +36,15 @@ impl PairPrinter {
         Ok(())
     }
 
-    /// Writes out what is buffered.
     pub fn finish(self) -> Result<()> {
         self.out.finish()
     }
 }
 
-/// `{"key":..,"value":..}`, from which both come back byte for byte.
 pub fn json_pair(key: &[u8], value: &[u8], keys: KeyNotation) -> Value {
     json!({"key": key_to_json(key, keys), "value": to_json(value)})
 }
 
-/// `{"key":..,"value":..}` in one line, with a value that is JSON as it is.
 pub fn document_pair(key: &[u8], value: &[u8], keys: KeyNotation) -> Result<Vec<u8>> {
     let mut out = b"{\"key\":".to_vec();
     serde_json::to_writer(&mut out, &key_to_json(key, keys))?;
@@ -60,15 +54,16 @@ pub fn document_pair(key: &[u8], value: &[u8], keys: KeyNotation) -> Result<Vec<
     Ok(out)
 }
 
-/// A value as a document in one line: itself if it is JSON, else a string or `{"hex": ".."}`.
+/// Returns a value as a one-line document: unchanged if it is JSON, else a string or `{"hex":
+/// ".."}`.
 pub fn document(value: &[u8]) -> Result<Vec<u8>> {
-    // Parsed as a whole, since what is only passed over is not checked to be UTF-8.
+    // Parse into a `Value`: serde_json does not check skipped text for UTF-8.
     if serde_json::from_slice::<Value>(value).is_err() {
         return Ok(serde_json::to_vec(&to_json(value))?);
     }
     if !value.contains(&b'\n') && !value.contains(&b'\r') {
         return Ok(value.to_vec());
     }
-    // Line ends stand only between tokens in valid JSON, where a space does as well.
+    // In valid JSON, line ends occur only between tokens, where a space is equivalent.
     Ok(value.iter().map(|&byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }).collect())
 }

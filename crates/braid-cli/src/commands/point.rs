@@ -1,4 +1,4 @@
-//! One key: `get`, `put`, `del`.
+//! Commands for one key: `get`, `put`, `del`.
 
 use std::{
     io::{Read, Write},
@@ -57,7 +57,6 @@ pub fn get(arguments: &GetArguments) -> Result<u8> {
     Ok(OK)
 }
 
-/// Microseconds since 1970.
 fn unix_us(time: SystemTime) -> Option<u64> {
     u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_micros()).ok()
 }
@@ -67,7 +66,7 @@ fn missing(key: &[u8], notation: KeyNotation) -> u8 {
     NOT_FOUND
 }
 
-/// A value from the command line, or from standard input, of which each byte counts unless a format is given.
+/// Standard input is read unchanged unless a format is given.
 fn read_value(text: &str, format: Option<InputFormat>) -> Result<Vec<u8>> {
     let (bytes, format) = match text {
         "-" => {
@@ -80,12 +79,14 @@ fn read_value(text: &str, format: Option<InputFormat>) -> Result<Vec<u8>> {
     if format == InputFormat::Raw {
         return Ok(bytes);
     }
-    // A line as `get` prints it ends with a line end, which is not part of the value.
-    let text = String::from_utf8(bytes).map_err(|_| usage("the value is not UTF-8: give --format raw"))?;
+    // A line as `get` prints it: its line end is not part of the value.
+    let text = String::from_utf8(bytes).map_err(|_| usage("the value is not UTF-8: add --format raw"))?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     match format {
-        InputFormat::Hex => parse_hex(text).ok_or_else(|| usage("the value is not hexadecimal: two digits a byte")),
-        _ => parse_text(text).map_err(|why| usage(format!("{why}; or give --format raw"))),
+        InputFormat::Hex => {
+            parse_hex(text).ok_or_else(|| usage("the value is not hexadecimal: give two digits per byte"))
+        }
+        _ => parse_text(text).map_err(|why| usage(format!("{why}; or add --format raw"))),
     }
 }
 
@@ -111,7 +112,7 @@ fn put_value(db: &Db, arguments: &PutArguments, value: &[u8]) -> Result<()> {
     match NamedTree::find(db, &arguments.tree)? {
         Some(NamedTree::Multi(_)) if arguments.ttl.is_some() => {
             return Err(usage(format!(
-                "the tree {} has many values to a key: they cannot expire",
+                "the tree {} is a multi-value tree, whose values cannot expire: omit --ttl",
                 show_name(&arguments.tree)
             )));
         }
@@ -122,7 +123,7 @@ fn put_value(db: &Db, arguments: &PutArguments, value: &[u8]) -> Result<()> {
             let tree = db.tree(&arguments.tree)?;
             let indexes = Indexes::load(db, &arguments.tree)?;
             if arguments.ttl.is_some() && !indexes.specs.is_empty() {
-                let reason = "the tree has indexes, whose records would stay: it cannot have values that expire";
+                let reason = "the tree has indexes, whose entries do not expire with their records: omit --ttl";
                 return Err(usage(reason.to_owned()));
             }
             let old = tree.get(&key)?.map(|stored| indexes.keys_of_stored(&stored)).unwrap_or_default();
@@ -132,7 +133,6 @@ fn put_value(db: &Db, arguments: &PutArguments, value: &[u8]) -> Result<()> {
                 Some(seconds) => batch.put_with_ttl(&tree, &key, value, Duration::from_secs(seconds)),
             };
             if notation == KeyNotation::U64 && tree.first()?.is_none() {
-                // The first record decides how keys are written.
                 let mut new = NewNotation::claim(db, &arguments.tree, notation, "--keys u64")?;
                 if !new.is_needless() {
                     new.store(db, &arguments.tree, &db.tree(IMPORT_TREE)?, &mut batch)?;
@@ -157,7 +157,7 @@ pub fn del(arguments: &DelArguments) -> Result<u8> {
         NamedTree::Plain(tree) => {
             if arguments.value.is_some() {
                 return Err(usage(format!(
-                    "the tree {} has one value to a key: leave --value out",
+                    "the tree {} has one value per key: omit --value",
                     show_name(&arguments.tree)
                 )));
             }
@@ -184,10 +184,9 @@ pub fn del(arguments: &DelArguments) -> Result<u8> {
     Ok(if found { OK } else { missing(&key, notation) })
 }
 
-/// `braid del` of a range.
 fn del_keys(db: Db, arguments: &DelArguments, notation: KeyNotation) -> Result<u8> {
     if arguments.value.is_some() {
-        return Err(usage("--value is for one key: leave it out, or give a key"));
+        return Err(usage("--value needs a key: give one, or omit --value"));
     }
     let count = del_range(&db, &arguments.tree, arguments.range.keys(notation)?, arguments.durability.into())?;
     db.close()?;

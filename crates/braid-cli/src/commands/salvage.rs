@@ -18,13 +18,12 @@ use crate::{
     text_form::to_json,
 };
 
-/// Makes a new database of what can be read of a damaged one.
 pub fn salvage(arguments: &SalvageArguments) -> Result<u8> {
-    // Whether the new one lies in the damaged one is for the engine to check.
+    // The engine checks that the new database is not inside the damaged one.
     check_new_directory(&arguments.to, "the new database")?;
     let (from, to) = (arguments.from.display().to_string(), arguments.to.display().to_string());
     interrupt::begin(Pace::AtOnce, move |_| {
-        format!("{from} was not written to; {to} is not finished and does not open: remove it, and begin it again")
+        format!("{from} is unchanged; {to} is not finished and does not open: remove it, and run the command again")
     });
     let bar = Bar::count(None, "salvage");
     let mut tell = |progress: braiddb::SalvageProgress| bar.set_count(progress.records);
@@ -117,10 +116,10 @@ fn as_text(report: &SalvageReport, notations: &Notations, out: &mut impl Write) 
         writeln!(out, "{}", show_loss(loss, notations))?;
     }
     if report.losses_left_out > 0 {
-        writeln!(out, "and {} more like these", show_count(report.losses_left_out))?;
+        writeln!(out, "and {} more losses", show_count(report.losses_left_out))?;
     }
     let (records, trees) = (show_count(report.records), report.trees.len());
-    let outcome = if report.is_complete() { "nothing was lost" } else { "not all was there" };
+    let outcome = if report.is_complete() { "nothing was lost" } else { "some data was lost" };
     writeln!(
         out,
         "salvaged {records} records of {trees} trees, {}, up to commit {}, of {} files; the manifest was {}: {outcome}",

@@ -17,7 +17,6 @@ use crate::{
     transfer::is_of_one_record,
 };
 
-/// Prints a tree, or a part of it. A record that a merge function fails on is named, and the next one printed.
 pub fn scan(arguments: &ScanArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
     let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;

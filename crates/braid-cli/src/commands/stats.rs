@@ -16,17 +16,16 @@ use crate::{
     statistics,
 };
 
-/// Trees that are shown unless all are asked for: an estimate walks over the memtables, once for each tree.
+/// Maximum trees to show by default: each estimate walks over the memtables.
 const TREES_MAX: usize = 100;
 
-/// A tree, and how much is in it; or why that cannot be said.
 struct TreeSize {
     tree: TreeInfo,
     estimate: braiddb::Result<RangeEstimate>,
     is_exact: bool,
 }
 
-/// Prints what the engine counts. Bytes written, commits and the like are counted from the opening on.
+/// Counters start at the open.
 pub fn stats(arguments: &StatsArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
     let stats = db.stats();
@@ -102,7 +101,7 @@ fn write_text(sizes: &[TreeSize], left_out: usize, out: &mut dyn Write) -> Resul
         }
     }
     if left_out > 0 {
-        writeln!(out, "and {} trees more: --trees shows all", show_count(left_out as u64))?;
+        writeln!(out, "and {} more trees: --trees shows all", show_count(left_out as u64))?;
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ pub struct RenameTreeArguments {
     /// The tree
     #[arg(value_parser = parse_name)]
     pub tree: String,
-    /// Its new name, which no tree has
+    /// Its new name; must be unused
     #[arg(value_parser = parse_name)]
     pub name: String,
     #[command(flatten)]
@@ -50,22 +50,19 @@ fn is_there(db: &Db, name: &str) -> Result<bool> {
     Ok(db.trees()?.iter().any(|tree| tree.name == name))
 }
 
-/// Refuses the tree in which the command keeps what it knows of the others.
 pub fn refuse_own_tree(name: &str) -> Result<()> {
     match name == IMPORT_TREE {
-        true => Err(usage(format!("the tree {IMPORT_TREE} is kept by `braid` itself, for imports and indexes"))),
+        true => Err(usage(format!("the tree {IMPORT_TREE} is reserved: `braid` keeps its imports and indexes in it"))),
         false => Ok(()),
     }
 }
 
-/// The tree that has `name` as an index, if one has.
 fn owner_of_index(db: &Db, name: &str) -> Result<Option<String>> {
     let has = |specs: &[IndexSpec]| specs.iter().any(|spec| spec.name == name);
     Ok(all_indexes(db)?.into_iter().find(|(_, specs)| has(specs)).map(|(tree, _)| tree))
 }
 
-/// Drops trees and their indexes: all of them, or none. Records that imports keep name a tree by its number, and mean nothing
-/// from then on.
+/// Drops all trees and their indexes, or none.
 pub fn drop_tree(arguments: &DropTreeArguments) -> Result<u8> {
     let db = open_for_writing(&arguments.db, &arguments.open)?;
     let mut dropped: Vec<String> = Vec::new();
@@ -76,7 +73,7 @@ pub fn drop_tree(arguments: &DropTreeArguments) -> Result<u8> {
         }
         if let Some(owner) = owner_of_index(&db, name)?.filter(|owner| !arguments.trees.contains(owner)) {
             return Err(usage(format!(
-                "{} is an index of the tree {}: `braid index drop` removes it",
+                "{} is an index of the tree {}: drop it with `braid index drop`",
                 show_name(name),
                 show_name(&owner)
             )));
@@ -96,7 +93,7 @@ pub fn drop_tree(arguments: &DropTreeArguments) -> Result<u8> {
     Ok(OK)
 }
 
-/// Renames a tree; imports and indexes go by its number, and follow.
+/// Renames a tree. Imports and indexes refer to its id, so they follow.
 pub fn rename_tree(arguments: &RenameTreeArguments) -> Result<u8> {
     let (from, to) = (arguments.tree.as_str(), arguments.name.as_str());
     refuse_own_tree(from)?;
@@ -112,7 +109,8 @@ pub fn rename_tree(arguments: &RenameTreeArguments) -> Result<u8> {
             show_name(&owner)
         )));
     }
-    // Lists of indexes that an earlier version stored go by the name: stored again, they go by the number.
+    // Earlier versions stored index lists by tree name; storing a list again moves it to the tree's
+    // id.
     let specs = Indexes::stored_specs(&db, from)?;
     if !specs.is_empty() {
         let mut batch = db.batch();

@@ -1,7 +1,5 @@
-//! `braid verify`
-//!
-//! Verifies what lies in the directory, so that a database that does not open is verified too, and one that another
-//! process has open.
+//! `braid verify`: reads the directory without opening the database, so that it also works on a
+//! database that does not open or that another process has open.
 
 use std::{
     io::Write,
@@ -25,7 +23,6 @@ use crate::{
     output::Stdout,
 };
 
-/// Reads every file and prints what is wrong.
 pub fn verify(arguments: &VerifyArguments) -> Result<u8> {
     check_directory(&arguments.db)?;
     let bar = Arc::new(Bar::bytes(Some(0), "verify"));
@@ -34,7 +31,9 @@ pub fn verify(arguments: &VerifyArguments) -> Result<u8> {
     let read_so_far = Arc::clone(&read);
     interrupt::begin(Pace::AtOnce, move |_| {
         let bytes = show_bytes(read_so_far.load(Ordering::Relaxed));
-        format!("the check is not finished, after {bytes}, and says nothing; nothing was changed; begin it again")
+        format!(
+            "the check is not finished after {bytes}, and has no result; nothing was changed; run the command again"
+        )
     });
     let progress = move |progress: braiddb::VerifyProgress| {
         read.store(progress.bytes, Ordering::Relaxed);
@@ -74,12 +73,12 @@ fn write_text(report: &VerifyReport, db: &str, notations: &Notations, out: &mut 
         count => writeln!(out, "{} problems", show_count(count))?,
     }
     if !report.opens {
-        writeln!(out, "the database does not open as it is: `braid salvage {db} NEW` reads all that is whole")?;
+        writeln!(out, "the database does not open: recover the intact data with `braid salvage {db} NEW`")?;
     }
     Ok(())
 }
 
-/// A problem with its keys as other commands write them.
+/// Returns a problem with its keys in the notation of their tree.
 fn show_problem(problem: &VerifyProblem, notations: &Notations) -> String {
     let Some(keys) = &problem.keys else { return problem.to_string() };
     let mut plain = problem.clone();

@@ -20,7 +20,6 @@ use crate::{
     text_form::to_json,
 };
 
-/// Prints what was committed, as far as the log tells.
 pub fn watch(arguments: &WatchArguments) -> Result<u8> {
     let db = match arguments.keep {
         Some(bytes) => open_keeping_log(&arguments.db, &arguments.read, bytes)?,
@@ -36,7 +35,7 @@ pub fn watch(arguments: &WatchArguments) -> Result<u8> {
         let db = arguments.db.display();
         note!(
             "braid: begins after commit {missing}: the log of {db} does not go further back; `braid watch {db} --keep SIZE` \
-             has it keep more from now on"
+             retains more from now on"
         );
         let gap = json!({"type": "gap", "from": 1, "up_to": missing});
         let token = watcher.token().to_string();
@@ -54,7 +53,6 @@ pub fn watch(arguments: &WatchArguments) -> Result<u8> {
     Ok(OK)
 }
 
-/// The error of a watcher that is to begin before the log does.
 fn name_missing(error: braiddb::Error, arguments: &WatchArguments) -> anyhow::Error {
     let braiddb::Error::WatchTooOld { after, floor } = error else { return error.into() };
     let (db, first) = (arguments.db.display(), after + 1);
@@ -62,15 +60,16 @@ fn name_missing(error: braiddb::Error, arguments: &WatchArguments) -> anyhow::Er
     failure(
         NOT_FOUND,
         format!(
-            "{missing} not in the log of {db} any more: read the trees, with `braid dump` or `braid export`, and go on with \
-             --after and the commit that `dump` names, or with --after {floor} without those; `braid watch {db} --keep SIZE` \
-             has the log keep more from now on"
+            "{missing} not in the log of {db} any more: read the trees with `braid dump` or `braid export`, then continue with \
+             --after and the commit that `dump` reports, or skip those commits with --after {floor}; `braid watch {db} --keep SIZE` \
+             retains more of the log from now on"
         ),
     )
 }
 
 fn options(db: &Db, arguments: &WatchArguments) -> Result<WatchOptions> {
-    // Read-only, what a killed process has left is shown as it is read: nothing will become of it meanwhile.
+    // Read-only: also show unsynced commits of a killed process, which nothing can revoke during
+    // this read.
     let mut options = WatchOptions::new().from_oldest().unsynced(arguments.keep.is_none());
     if let Some(name) = &arguments.tree {
         options = match NamedTree::open(db, name)? {
@@ -79,7 +78,6 @@ fn options(db: &Db, arguments: &WatchArguments) -> Result<WatchOptions> {
         };
     }
     if let Some(prefix) = &arguments.prefix {
-        // Only together with a tree.
         let notation = key_notation(db, arguments.tree.as_deref().unwrap_or_default(), arguments.key_arguments)?;
         options = options.prefix(parse_key(prefix, notation)?);
     }
@@ -90,7 +88,6 @@ fn options(db: &Db, arguments: &WatchArguments) -> Result<WatchOptions> {
     Ok(arguments.after.map_or(options.clone(), |commit| options.after(commit)))
 }
 
-/// How the keys of trees are written: as asked, or as each tree has it.
 struct Notations<'a> {
     db: &'a Db,
     asked: Option<KeyNotation>,
@@ -113,7 +110,6 @@ impl Notations<'_> {
     }
 }
 
-/// A commit, as it is printed.
 fn line(set: &ChangeSet, notations: &mut Notations<'_>) -> Result<Value> {
     let changes: Vec<Value> = set.changes.iter().map(|change| object(change, notations)).collect::<Result<_>>()?;
     let time_us = set.time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_micros() as u64);
@@ -122,7 +118,6 @@ fn line(set: &ChangeSet, notations: &mut Notations<'_>) -> Result<Value> {
     }))
 }
 
-/// A change, as it is printed.
 fn object(change: &Change, notations: &mut Notations<'_>) -> Result<Value> {
     let notation = notations.of(change.tree())?;
     let key_of = |key: &[u8]| key_to_json(key, notation);
@@ -172,7 +167,6 @@ fn object(change: &Change, notations: &mut Notations<'_>) -> Result<Value> {
     Ok(Value::Object(object))
 }
 
-/// What stands in an object, beside the type and the tree.
 type Fields = Vec<(&'static str, Value)>;
 
 fn with_expiry(mut fields: Fields, expires: Option<SystemTime>) -> Fields {
@@ -192,7 +186,6 @@ fn merge_fields(base: &MergeBase, operands: &[MergeOperand]) -> Fields {
     fields
 }
 
-/// The tree's name, or its number if the name is not known any more.
 fn name_of(tree: &ChangedTree) -> Value {
     tree.name.as_deref().map_or_else(|| json!(tree.id), |name| json!(name))
 }

@@ -1,4 +1,4 @@
-//! The importer as a child process, and its end.
+//! Runs the importer as a child process, and kills it.
 
 use std::{
     fs::{self, File},
@@ -17,38 +17,26 @@ use crate::{
     import::Acknowledgement,
 };
 
-/// How to run an importer.
 pub struct Importer<'a> {
-    /// The database.
     pub db: &'a Path,
-    /// Its input.
     pub dump: &'a Path,
-    /// Where it writes what it has to say to people.
     pub log: &'a Path,
-    /// Its memory.
     pub memory: u64,
-    /// How many records there are, for the bar.
     pub discs: u64,
 }
 
-/// What came of it.
 #[derive(Clone, Debug)]
 pub struct ImportRun {
-    /// The process.
     pub process: u32,
-    /// Whether it was killed.
     pub killed: bool,
-    /// The last of what it said was durable.
     pub acknowledged: Acknowledgement,
-    /// How long it ran.
     pub seconds: f64,
 }
 
 impl Importer<'_> {
-    /// Runs an importer, and kills it once so many records are acknowledged.
     pub fn run(&self, resume: bool, kill_at: Option<u64>) -> Result<ImportRun> {
         let began = Instant::now();
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let program = std::env::current_exe().context("cannot find the path of this program")?;
         let log = File::create(self.log).with_context(|| format!("cannot create {}", self.log.display()))?;
         let mut command = Command::new(program);
         command.arg("import").arg(self.db).arg(self.dump);
@@ -63,10 +51,11 @@ impl Importer<'_> {
         let mut run = ImportRun { process, killed: false, acknowledged: Acknowledgement::default(), seconds: 0.0 };
         let mut lines = BufReader::new(output);
         let mut line = String::new();
-        // What lies in the pipe when the importer is killed was acknowledged too; a line cut off by its death was not.
+        // Lines in the pipe at the time of the kill were acknowledged too; an incomplete last line
+        // was not.
         while lines.read_line(&mut line).is_ok_and(|count| count > 0 && line.ends_with('\n')) {
             if let Some(json) = line.trim_end().strip_prefix("ack ") {
-                run.acknowledged = serde_json::from_str(json).context("the importer says what makes no sense")?;
+                run.acknowledged = serde_json::from_str(json).context("cannot parse the importer's output")?;
                 bar.set_count(run.acknowledged.next_number);
             }
             if !run.killed && kill_at.is_some_and(|at| run.acknowledged.next_number >= at) {
@@ -81,7 +70,7 @@ impl Importer<'_> {
         run.seconds = began.elapsed().as_secs_f64();
         if !run.killed && !status.success() {
             let said = fs::read_to_string(self.log).unwrap_or_default();
-            return Err(failure(SYSTEM, format!("the importer has failed ({status}): {}", said.trim())));
+            return Err(failure(SYSTEM, format!("the importer failed ({status}): {}", said.trim())));
         }
         Ok(run)
     }

@@ -1,4 +1,4 @@
-//! The three queries of a disc player, timed.
+//! Times the three queries of a disc player.
 
 use std::time::{Duration, Instant};
 
@@ -8,32 +8,24 @@ use braiddb::{Db, Key, MultiTree, Tree, Value};
 use super::show::{ALBUMS, Dump};
 use crate::{freedb::generator::disc_file, random::Random};
 
-/// A prefix query shows so many records: a screenful.
 const SHOWN: usize = 10;
 
-/// What one kind of query did.
 #[derive(Clone, Debug)]
 pub struct LookupKind {
-    /// What is looked up, in words.
     pub name: &'static str,
-    /// Queries.
     pub queries: u64,
-    /// Records found by all of them.
     pub records: u64,
-    /// An example, and what it found.
     pub example: String,
     times: Vec<Duration>,
 }
 
 impl LookupKind {
-    /// The time below which this share of the queries took, in microseconds.
     pub fn percentile_us(&self, percent: usize) -> f64 {
         let index = (self.times.len() * percent / 100).min(self.times.len().saturating_sub(1));
         self.times.get(index).map_or(0.0, |time| time.as_nanos() as f64 / 1000.0)
     }
 }
 
-/// Looks up discs of the dump by id, by the beginning of an artist and by the beginning of a title.
 pub fn run_lookups(db: &Db, dump: Dump, queries: u64) -> Result<Vec<LookupKind>> {
     let albums = db.open_tree(ALBUMS)?;
     let kinds = [("by disc id", "by_disc_id"), ("by artist prefix", "by_artist"), ("by title prefix", "by_title")];
@@ -42,7 +34,7 @@ pub fn run_lookups(db: &Db, dump: Dump, queries: u64) -> Result<Vec<LookupKind>>
         let index = db.open_multi_tree(index)?;
         let mut random = Random::of(dump.seed ^ 0x100c, kind as u64);
         let mut result = LookupKind { name, queries: 0, records: 0, example: String::new(), times: Vec::new() };
-        // Files that hold no disc are passed over; a dump of nothing else has nothing to look up.
+        // Skip files without a disc; stop if the dump has only those.
         for _ in 0..queries * 4 {
             if result.queries == queries {
                 break;
@@ -84,7 +76,6 @@ fn look_up(albums: &Tree, index: &MultiTree, kind: usize, query: &str) -> Result
     Ok(found)
 }
 
-/// What somebody types before the list is short enough: six letters.
 fn beginning(text: &str) -> String {
     text.to_lowercase().chars().take(6).collect()
 }

@@ -1,4 +1,4 @@
-//! `braid demo`: a dump is made, goes in, is looked up, is killed, and comes back whole.
+//! `braid demo`.
 
 mod importer;
 mod lookups;

@@ -1,4 +1,4 @@
-//! The partitions, their runs and views, drawn with characters.
+//! Draws partitions with their runs and views.
 
 use std::fmt::Write as _;
 
@@ -9,26 +9,22 @@ use crate::{
     text_form::to_text,
 };
 
-/// Partitions that are drawn where not all are asked for.
 const WORST_COUNT: usize = 3;
 
-/// At most so many runs of a partition are drawn.
 const RUNS_MAX: usize = 10;
 
-/// Columns for what stands left of the bars, and right of them.
 const LABEL_COLUMNS: usize = 16;
 const NUMBER_COLUMNS: usize = 34;
 
-/// Which partitions are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawn {
-    /// A summary, and those that most need a merge.
+    /// A summary, and the partitions that most need a merge.
     Worst,
-    /// All.
     All,
 }
 
-/// Draws one box a partition, `columns` wide: a bar for each run, as long as the run is large, and the view over them.
+/// Draws a box per partition, with a bar per run proportional to its size, and the view over the
+/// runs.
 pub fn draw_partitions(partitions: &[PartitionStats], drawn: Drawn, columns: usize) -> String {
     let inner = columns.max(70) - 2;
     let bar_columns = inner - LABEL_COLUMNS - NUMBER_COLUMNS;
@@ -48,12 +44,13 @@ pub fn draw_partitions(partitions: &[PartitionStats], drawn: Drawn, columns: usi
         draw_partition(&partitions[index], index, inner, &scale, &mut out);
     }
     if partitions.is_empty() {
-        out.push_str("no partitions yet: everything is in the log and in memory\n");
+        out.push_str("no partitions yet: all data is in the log and in memory\n");
     }
     out
 }
 
-/// The places of the partitions with the most unindexed runs, then the most runs, then the most stale keys; in order.
+/// Returns the partitions with the most unindexed runs, then the most runs, then the most stale
+/// keys.
 fn worst(partitions: &[PartitionStats]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..partitions.len()).collect();
     let need = |place: &usize| {
@@ -66,7 +63,6 @@ fn worst(partitions: &[PartitionStats]) -> Vec<usize> {
     places
 }
 
-/// Three lines about all partitions.
 fn summarize(partitions: &[PartitionStats], out: &mut String) {
     let most = |count: &dyn Fn(&PartitionStats) -> u64| {
         let (sum, max) = partitions.iter().map(count).fold((0, 0), |(sum, max), one| (sum + one, u64::max(max, one)));
@@ -77,7 +73,7 @@ fn summarize(partitions: &[PartitionStats], out: &mut String) {
         ("unindexed runs", most(&|partition| partition.loose.len() as u64)),
         ("stale keys", most(&|partition| partition.view_stale)),
     ] {
-        let _ = writeln!(out, "{name:<16} {sum}: {mean:.1} a partition, {max} at most");
+        let _ = writeln!(out, "{name:<16} {sum}: {mean:.1} per partition, at most {max}");
     }
 }
 
@@ -85,7 +81,7 @@ fn draw_partition(partition: &PartitionStats, index: usize, inner: usize, scale:
     let title = format!(" partition {} from {} ", index + 1, first_key(&partition.first_key));
     let title: String = title.chars().take(inner - 2).collect();
     let _ = writeln!(out, "┌─{title}{}┐", "─".repeat(inner.saturating_sub(1 + title.chars().count())));
-    for (name, runs) in [("run", &partition.runs), ("loose run", &partition.loose)] {
+    for (name, runs) in [("run", &partition.runs), ("unindexed", &partition.loose)] {
         for run in runs.iter().take(RUNS_MAX) {
             draw_run(name, run, inner, scale, out);
         }
@@ -101,7 +97,7 @@ fn draw_partition(partition: &PartitionStats, index: usize, inner: usize, scale:
                 0 => "view".to_owned(),
                 stale => format!("view, {}% stale", (stale * 100).div_ceil(entries)),
             };
-            // A view braids all the runs below it: the more runs, the wider the braid.
+            // A view combines all runs above it: the more runs, the wider its symbol.
             let width = scale.columns.min(partition.runs.len() * 6 + 2);
             let braid: String = "╲╱".chars().cycle().take(width).collect();
             line(&columns_of(&label, &braid, partition.view_bytes, entries, "keys", scale), inner, out);
@@ -130,7 +126,6 @@ fn line(text: &str, inner: usize, out: &mut String) {
     let _ = writeln!(out, "│{cut:<inner$}│");
 }
 
-/// Bars as long as their runs are large.
 struct Scale {
     largest: u64,
     columns: usize,
@@ -148,7 +143,6 @@ impl Scale {
     }
 }
 
-/// An internal key: the number of the tree, and the beginning of the key in it.
 fn first_key(key: &[u8]) -> String {
     match key.split_first_chunk::<4>() {
         None => "the beginning".to_owned(),
@@ -168,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_are_drawn_as_here() {
+    fn partitions_with_runs_and_view_draw_golden_picture() {
         let one = PartitionStats {
             first_key: Vec::new(),
             runs: vec![run(3, 64 << 20), run(7, 16 << 20)],
@@ -189,7 +183,7 @@ mod tests {
 ┌─ partition 1 from the beginning ───────────────────────────────────────────────────┐
 │ run 3          ██████████████████████████████████   64.0 MiB       671,088 entries │
 │ run 7          ████████▌                            16.0 MiB       167,772 entries │
-│ loose run 12   ▌                                    1.00 MiB        10,485 entries │
+│ unindexed 12   ▌                                    1.00 MiB        10,485 entries │
 │ view, 1% stale ╲╱╲╱╲╱╲╱╲╱╲╱╲╱                      293.0 KiB       800,000 keys    │
 └────────────────────────────────────────────────────────────────────────────────────┘
 ┌─ partition 2 from tree 2, key \"abba\\x01\" ──────────────────────────────────────────┐
@@ -202,7 +196,7 @@ mod tests {
 
     /// A database of 195 partitions filled the screen with boxes.
     #[test]
-    fn partitions_beyond_the_worst_are_summed_up() {
+    fn many_partitions_draw_summary_and_worst() {
         let sound = PartitionStats {
             first_key: Vec::new(),
             runs: vec![run(1, 1)],
@@ -219,7 +213,7 @@ mod tests {
         for part in ["partition 8 ", "partition 101 ", "partition 151 ", "the 3 of 195 that most need a merge"] {
             assert!(drawn.contains(part), "{part}: {drawn}");
         }
-        assert!(drawn.contains("runs             196: 1.0 a partition, 2 at most\n"), "{drawn}");
+        assert!(drawn.contains("runs             196: 1.0 per partition, at most 2\n"), "{drawn}");
         assert_eq!(drawn.matches('┌').count(), WORST_COUNT);
         assert_eq!(draw_partitions(&partitions, Drawn::All, 90).matches('┌').count(), 195);
         assert!(draw_partitions(&[], Drawn::Worst, 90).contains("no partitions yet"));

@@ -1,4 +1,4 @@
-//! The closing screen.
+//! The final screen of the demonstration.
 
 use std::io::{self, Write};
 
@@ -18,25 +18,16 @@ use crate::{
 
 const COLUMNS: usize = 96;
 
-/// Everything that the screen shows.
 pub struct Closing<'a> {
-    /// The dump.
     pub dump: DumpReport,
-    /// The importer that was killed, and the one that went on.
     pub imports: [&'a ImportRun; 2],
-    /// How long the last opening took.
     pub open_seconds: f64,
-    /// The last verification.
     pub verified: &'a Verification,
-    /// The lookups.
     pub lookups: &'a [LookupKind],
-    /// The database at rest.
     pub stats: &'a Stats,
-    /// How long everything took.
     pub seconds: f64,
 }
 
-/// Writes the screen.
 pub fn write_screen(closing: &Closing<'_>, out: &mut dyn Write) -> io::Result<()> {
     heading("Lookups", out)?;
     for kind in closing.lookups {
@@ -58,19 +49,18 @@ pub fn write_screen(closing: &Closing<'_>, out: &mut dyn Write) -> io::Result<()
     heading("Bytes", out)?;
     write_bytes(closing, out)?;
 
-    heading("Rates, each stage by its own time at work", out)?;
+    heading("Rates (each stage by its busy time)", out)?;
     write_rates(closing, out)?;
 
     heading("Partitions, their runs and views", out)?;
     out.write_all(draw_partitions(&closing.stats.partitions, Drawn::Worst, COLUMNS).as_bytes())?;
-    writeln!(out, "\nAll in {:.1} s; the last opening took {:.0} ms", closing.seconds, closing.open_seconds * 1000.0)
+    writeln!(out, "\nTotal {:.1} s; the last open took {:.0} ms", closing.seconds, closing.open_seconds * 1000.0)
 }
 
 fn heading(text: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n━━ {text} {}", "━".repeat(COLUMNS.saturating_sub(text.chars().count() + 4)))
 }
 
-/// The database first: how fast the dump is unpacked says nothing of it.
 fn write_rates(closing: &Closing<'_>, out: &mut dyn Write) -> io::Result<()> {
     let [first, second] = closing.imports;
     let stages = first.acknowledged.stages.plus(second.acknowledged.stages);
@@ -81,7 +71,7 @@ fn write_rates(closing: &Closing<'_>, out: &mut dyn Write) -> io::Result<()> {
     rate("parse", parse.records, parse.bytes, seconds(parse), out)?;
     rate("unpack", read.records, read.bytes, seconds(read), out)?;
     rate("import", write.records, write.bytes, first.seconds + second.seconds, out)?;
-    writeln!(out, "  import is all of them at the same time, in both processes; unpack is bzip2")
+    writeln!(out, "  import runs all stages in parallel, in both processes; unpack is bzip2")
 }
 
 fn rate(name: &str, records: u64, bytes: u64, seconds: f64, out: &mut dyn Write) -> io::Result<()> {
@@ -96,11 +86,11 @@ fn rate(name: &str, records: u64, bytes: u64, seconds: f64, out: &mut dyn Write)
 fn write_bytes(closing: &Closing<'_>, out: &mut dyn Write) -> io::Result<()> {
     let [first, second] = closing.imports.map(|run| &run.acknowledged);
     let given = first.given_bytes + second.given_bytes;
-    // What the verifying process wrote, when it flushed at the end, belongs to the import too.
+    // The verifying process may flush at the end; these writes belong to the import too.
     let written = first.written_bytes + second.written_bytes + written_bytes(closing.stats);
     let ratio = |bytes: u64, of: u64| bytes as f64 / of.max(1) as f64;
     writeln!(out, "  given    {:>11}   keys and values, with their index entries", show_bytes(given))?;
-    writeln!(out, "  written  {:>11}   {:.2} × given, the log included", show_bytes(written), ratio(written, given))?;
+    writeln!(out, "  written  {:>11}   {:.2} × given, including the log", show_bytes(written), ratio(written, given))?;
     writeln!(
         out,
         "  on disk  {:>11}   {:.2} × given, {:.2} × the discs' files",

@@ -1,11 +1,6 @@
-//! The demonstration from beginning to end.
-//!
-//! 1. A dump is written: each of its discs can be made again from the seed and the disc's number.
-//! 2. A child process, this same program, imports it and says after each durable commit which records are durable. Half
-//!    way it is killed, with no warning.
-//! 3. All that it said was durable is compared, field by field and index by index, with the discs made again.
-//! 4. Another child goes on where the first one's progress record stands; and all is compared again.
-//! 5. Discs are looked up by id, artist and title, and the closing screen is drawn.
+//! Runs the demonstration: writes a dump that can be regenerated, imports half of it in a child
+//! process, kills that process, compares the acknowledged records, resumes the import, compares
+//! again, and looks up discs.
 
 use std::{
     fs::{self, File},
@@ -34,30 +29,24 @@ use crate::{
     output::Stdout,
 };
 
-/// Lookups of each kind.
 const LOOKUPS: u64 = 3000;
 
-/// The tree of records.
 pub(super) const ALBUMS: &str = "albums";
 
-/// Which dump this is about.
 #[derive(Clone, Copy, Debug)]
 pub struct Dump {
-    /// What its discs are made from.
     pub seed: u64,
-    /// How many there are.
     pub discs: u64,
 }
 
-/// Runs the demonstration.
 pub fn run(arguments: &DemoArguments) -> Result<u8> {
     let began = Instant::now();
-    // It ends with a folder to remove, whatever becomes of its output.
+    // Patient: the directory must be removed at the end even if writes fail.
     let mut out = Stdout::patient();
     if cfg!(debug_assertions) {
         writeln!(
             out,
-            "This is a debug build: it is slow, and its numbers say nothing. Use `cargo run --release -- demo`.\n"
+            "This is a debug build: it is slow, and its numbers mean nothing. Use `cargo run --release -- demo`.\n"
         )?;
     }
     let place = Place::prepare(arguments)?;
@@ -113,7 +102,7 @@ pub fn run(arguments: &DemoArguments) -> Result<u8> {
         writeln!(out, "lost: {loss}")?;
     }
     if verified.extra > 0 {
-        writeln!(out, "{} records that nobody stored", show_count(verified.extra))?;
+        writeln!(out, "{} unexpected records", show_count(verified.extra))?;
     }
     writeln!(out, "{} lost of {} acknowledged", show_count(all.lost.len() as u64), show_count(all.acknowledged))?;
     out.finish()?;
@@ -156,14 +145,12 @@ fn describe_kill(run: &ImportRun, out: &mut dyn Write) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// What an importer acknowledged: the records that are stored, and how many of the dump were too dirty to be.
 fn stored_and_refused(run: &ImportRun) -> String {
     let Acknowledgement { next_number, stored, .. } = run.acknowledged;
     let refused = next_number.saturating_sub(stored);
     format!("{} records stored, {} dirty ones refused", show_count(stored), show_count(refused))
 }
 
-/// Where the demonstration works.
 struct Place {
     folder: PathBuf,
     dump: PathBuf,
@@ -188,7 +175,6 @@ impl Place {
         Ok(Place { folder, dump, db, log, is_temporary })
     }
 
-    /// Removes what was temporary; after a failure it is left to be looked at.
     fn finish(&self, ok: bool, out: &mut dyn Write) -> Result<()> {
         if self.is_temporary && ok {
             return fs::remove_dir_all(&self.folder)

@@ -1,4 +1,4 @@
-//! Whether what was acknowledged is there: every disc is made again and compared with what is stored.
+//! Checks the acknowledged records: regenerates each disc and compares it with the stored one.
 
 use std::{
     sync::{
@@ -18,24 +18,18 @@ use crate::{
     freedb::{self, Disc, generator::disc_file},
 };
 
-/// Discs that a thread takes at a time.
 const DISCS_AT_A_TIME: u64 = 500;
 
-/// What a verification found.
 #[derive(Clone, Debug, Default)]
 pub struct Verification {
-    /// The discs that must be there.
     pub acknowledged: u64,
-    /// What is missing, in words, by disc.
     pub lost: Vec<String>,
-    /// Records in the tree that no disc stands for.
     pub extra: u64,
-    /// How long it took.
     pub seconds: f64,
 }
 
 impl Verification {
-    /// Both together: what was lost after the kill counts even if it came back later.
+    /// Combines both results. A loss after the kill counts even if the record returned later.
     pub fn joined(after_kill: &Verification, at_end: &Verification) -> Verification {
         let mut joined = at_end.clone();
         for loss in &after_kill.lost {
@@ -47,7 +41,6 @@ impl Verification {
     }
 }
 
-/// The trees of the demonstration.
 struct Trees {
     albums: Tree,
     by_disc_id: MultiTree,
@@ -55,7 +48,6 @@ struct Trees {
     by_title: MultiTree,
 }
 
-/// Compares all discs below `end` with the database.
 pub fn verify(db: &Db, dump: Dump, end: u64, threads: usize) -> Result<Verification> {
     let began = Instant::now();
     if end == 0 {
@@ -89,7 +81,7 @@ pub fn verify(db: &Db, dump: Dump, end: u64, threads: usize) -> Result<Verificat
         };
         let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(worker)).collect();
         for worker in workers {
-            worker.join().map_err(|_| anyhow!("a thread that verifies has panicked"))??;
+            worker.join().map_err(|_| anyhow!("a verifying thread panicked"))??;
         }
         Ok(())
     })?;
@@ -102,13 +94,12 @@ pub fn verify(db: &Db, dump: Dump, end: u64, threads: usize) -> Result<Verificat
 }
 
 impl Trees {
-    /// Checks one disc: its record, and its entries in the three indexes.
     fn check(&self, dump: Dump, number: u64, found: &mut Verification) -> Result<()> {
         let file = disc_file(dump.seed, number, dump.discs);
         let key = number.to_be_bytes();
         let stored = self.albums.get(key)?;
         let Some(disc) = freedb::parse(&file.path, &file.bytes, number, &mut Vec::new()) else {
-            // The file has nothing to store, which its maker must know.
+            // The file has nothing to store, as its generator must know.
             if stored.is_some() || file.truth.is_some() {
                 found.lost.push(format!("disc {number}: {} should not be stored", file.path));
             }
@@ -120,7 +111,7 @@ impl Trees {
             return Ok(());
         };
         if serde_json::to_vec(&disc)?.as_slice() != &*stored {
-            found.lost.push(format!("disc {number}: another record"));
+            found.lost.push(format!("disc {number}: different record"));
         } else if let Some(index) = self.missing_index(&disc, &key)? {
             found.lost.push(format!("disc {number}: no entry in {index}"));
         }
@@ -142,7 +133,6 @@ impl Trees {
         Ok(None)
     }
 
-    /// Records below `end` that were not among those checked.
     fn count_extra(&self, end: u64, found: &Verification) -> Result<u64> {
         let mut records = 0;
         for item in self.albums.range(..end.to_be_bytes()) {

@@ -1,4 +1,4 @@
-//! The FreeDB format: one text file a disc, in folders by category, in one `.tar.bz2`.
+//! The FreeDB format: one text file per disc, in folders by category, in one `.tar.bz2`.
 
 mod disc;
 pub mod generator;

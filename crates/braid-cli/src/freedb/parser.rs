@@ -1,12 +1,10 @@
-//! A disc from the bytes of its file.
+//! Parses the file of a disc.
 //!
-//! The file is taken apart as bytes: comments, then `KEYWORD=text` lines. Lines of one keyword that follow each other
-//! are joined before anything is decoded, because writers split long lines at a byte count, in the middle of escapes
-//! and of UTF-8 sequences. A keyword that comes again after others came between continues its field too, as the
-//! format has it, but is counted as dirt, and dropped where it only says the same again.
+//! Consecutive lines with one keyword are joined before decoding, because writers split long lines
+//! at a byte count, inside escapes and UTF-8 sequences. A keyword that recurs later continues its
+//! field too, as the format demands, but counts as dirt, and is dropped if its text is the same.
 //!
-//! Everything odd becomes a [`Finding`]. A file gives no disc only if it is not named by an id, has no fields, or
-//! lacks DTITLE.
+//! A file is unusable only if its name is not an id, it has no fields, or it lacks DTITLE.
 
 use super::{
     disc::Disc,
@@ -14,21 +12,20 @@ use super::{
 };
 use crate::dirt::{Dirt, Finding};
 
-/// Texts above this many bytes are remarked upon.
 const HUGE_TEXT_BYTES: usize = 16 << 10;
 
-/// The red book admits 99 tracks; one more is admitted for sources that count from one.
+/// Maximum tracks: the Red Book allows 99, plus one for sources that count from one.
 const TRACKS_MAX: usize = 100;
 
-/// Parses the file at `path` (`category/xxxxxxxx`) in the archive. What is odd is added to `findings`; `None` means
-/// that one of them is unusable.
+/// `path` is `category/xxxxxxxx` in the archive. `None` means that a finding makes the file
+/// unusable.
 pub fn parse(path: &str, bytes: &[u8], number: u64, findings: &mut Vec<Finding>) -> Option<Disc> {
     let (category, name) = category_and_name(path);
     let file_id = as_disc_id(name.as_bytes());
     let found_before = findings.len();
     let raw = RawFile::take_apart(bytes, findings);
     if file_id.is_none() || raw.fields.is_empty() {
-        // What else may be wrong with a file that is no disc is nobody's concern.
+        // For a file that is not a disc, report nothing else.
         findings.truncate(found_before);
         findings.push(Finding::new(Dirt::NotADisc, path));
         return None;
@@ -65,14 +62,13 @@ fn as_disc_id(text: &[u8]) -> Option<String> {
     is_id.then(|| text.iter().map(|byte| char::from(byte.to_ascii_lowercase())).collect())
 }
 
-/// A field with its lines joined.
 struct RawField<'a> {
     keyword: &'a [u8],
     text: Vec<u8>,
 }
 
 impl RawField<'_> {
-    /// Continues the field. A list of ids goes on in a new line without a comma.
+    /// A list of ids continues in a new line without a comma.
     fn go_on(&mut self, text: &[u8]) {
         if self.keyword == b"DISCID" {
             self.text.push(b',');
@@ -81,7 +77,6 @@ impl RawField<'_> {
     }
 }
 
-/// A file as bytes: its fields in order of first appearance, and what its comments say.
 #[derive(Default)]
 struct RawFile<'a> {
     fields: Vec<RawField<'a>>,
@@ -95,11 +90,11 @@ struct RawFile<'a> {
 impl<'a> RawFile<'a> {
     fn take_apart(bytes: &'a [u8], findings: &mut Vec<Finding>) -> RawFile<'a> {
         let mut file = RawFile::default();
-        // A file of an old Macintosh has no line feed at all.
+        // Files of old Macintosh programs have no line feeds.
         let separator = if bytes.contains(&b'\n') { b'\n' } else { b'\r' };
         let mut carriage_returns = separator == b'\r' && bytes.contains(&b'\r');
         let mut segment: Option<RawField<'a>> = None;
-        // Entries of a cache of libcddb end as the server's answer did, with a full stop.
+        // Entries of a libcddb cache end like the server's answer, with a full stop.
         let trimmed = bytes.trim_ascii_end();
         let bytes = match trimmed.strip_suffix(b".") {
             Some(rest) if rest.last().is_none_or(|byte| matches!(byte, b'\n' | b'\r')) => rest,
@@ -134,7 +129,6 @@ impl<'a> RawFile<'a> {
         file
     }
 
-    /// Adds a run of lines with one keyword to its field.
     fn take_segment(&mut self, segment: Option<RawField<'a>>, findings: &mut Vec<Finding>) {
         let Some(segment) = segment else { return };
         match self.fields.iter_mut().find(|field| field.keyword == segment.keyword) {
@@ -179,7 +173,6 @@ fn split_keyword(line: &[u8]) -> Option<(&[u8], &[u8])> {
     known.contains(&letters).then_some((keyword, &line[end + 1..]))
 }
 
-/// Splits the track number from a keyword.
 fn split_number(keyword: &[u8]) -> (&[u8], &[u8]) {
     let digits = keyword.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     keyword.split_at(keyword.len() - digits)
@@ -189,12 +182,11 @@ fn as_number(text: &[u8]) -> Option<u32> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// A disc in the making.
 struct Builder<'a> {
     disc: &'a mut Disc,
     findings: &'a mut Vec<Finding>,
     has_title: bool,
-    /// Title by number; the holes are missing fields.
+    /// Titles by track number; `None` is a missing field.
     tracks: Vec<Option<String>>,
     track_texts: Vec<(usize, String)>,
 }
@@ -240,7 +232,7 @@ impl Builder<'_> {
         self.has_title = true;
         let (artist, title) = match value.split_once(" / ") {
             Some((artist, title)) => (artist.trim(), title.trim()),
-            // An artist or a title that is empty often lost its space too.
+            // If the artist or title is empty, its space is often missing too.
             None => match (value.trim().strip_prefix("/ "), value.trim().strip_suffix(" /")) {
                 (Some(title), _) => ("", title.trim()),
                 (_, Some(artist)) => (artist.trim(), ""),
@@ -294,7 +286,6 @@ impl Builder<'_> {
         }
     }
 
-    /// Checks the disc as a whole; false if it cannot be stored.
     fn finish(mut self, file_id: Option<String>) -> bool {
         self.finish_tracks();
         self.finish_year();
@@ -320,7 +311,7 @@ impl Builder<'_> {
         self.has_title
     }
 
-    /// Takes the year from EXTD where DYEAR has none: before there was DYEAR, programs wrote `YEAR: 1987 ID3G: 17` there.
+    /// Takes a missing year from EXTD, where older programs wrote `YEAR: 1987 ID3G: 17`.
     fn finish_year(&mut self) {
         if self.disc.year.is_some() {
             return;
@@ -359,10 +350,8 @@ impl Builder<'_> {
     }
 }
 
-/// Frames in a second.
 const FRAMES: u32 = 75;
 
-/// The disc id that follows from the track offsets and the playing time, as FreeDB defines it; `None` where they are not known.
 fn id_of_offsets(disc: &Disc) -> Option<u32> {
     let (first, length) = (disc.offsets.first()?, disc.length_seconds?);
     let digits = |mut number: u32| {
@@ -378,7 +367,7 @@ fn id_of_offsets(disc: &Disc) -> Option<u32> {
     Some((sum % 255) << 24 | seconds << 8 | disc.offsets.len() as u32)
 }
 
-/// Whether an id is that of the offsets. Programs round the playing time differently, by a second at most.
+/// Programs round the playing time differently, by at most one second.
 fn fits(known: &str, id: u32) -> bool {
     let Ok(known) = u32::from_str_radix(known, 16) else { return false };
     let seconds = |id: u32| id >> 8 & 0xffff;

@@ -1,5 +1,3 @@
-//! Tests of the parser on each kind of dirt, and of the generator.
-
 use super::{
     Disc,
     generator::{DumpOptions, disc_file, write_dump},
@@ -21,7 +19,7 @@ fn disc(text: &[u8]) -> (Disc, Vec<Dirt>) {
 }
 
 #[test]
-fn a_clean_disc_is_read_whole() {
+fn clean_disc_parses_completely() {
     let text =
         b"# xmcd\n#\n# Track frame offsets:\n#\t150\n#\t18000\n#\n# Disc length: 3600 seconds\n#\n# Revision: 3\n\
         # Submitted via: xmcd 2.0\n#\nDISCID=A50E0A0D,a50e0a0e,080e0e02\nDTITLE=Kraftwerk / Computerwelt\nDYEAR=1981\n\
@@ -50,7 +48,7 @@ fn a_clean_disc_is_read_whole() {
 }
 
 #[test]
-fn lines_are_joined_before_they_are_decoded() {
+fn split_lines_are_joined_before_decoding() {
     let mut text = b"DISCID=a50e0a0d\nDTITLE=A / caf\xc3\nDTITLE=\xa9 in the \\\nDTITLE=n night\n".to_vec();
     text.extend_from_slice(b"TTITLE0=x\n");
     let (disc, dirt) = disc(&text);
@@ -58,13 +56,13 @@ fn lines_are_joined_before_they_are_decoded() {
 }
 
 #[test]
-fn ids_go_on_in_a_new_line_without_a_comma() {
+fn ids_in_two_lines_are_joined_without_comma() {
     let (disc, dirt) = disc(b"DISCID=11111111,22222222\nDISCID=a50e0a0d\nDTITLE=a / b\n");
     assert_eq!((disc.disc_ids, dirt), (vec!["11111111".into(), "22222222".into(), "a50e0a0d".into()], vec![]));
 }
 
 #[test]
-fn titles_without_a_slash_are_both() {
+fn title_without_slash_is_artist_and_title() {
     let (disc, dirt) = disc(b"DISCID=a50e0a0d\nDTITLE=Metallica\n");
     assert_eq!((disc.artist.as_str(), disc.title.as_str(), dirt), ("Metallica", "Metallica", vec![]));
     let (disc, _) = super::tests::disc(b"DISCID=a50e0a0d\nDTITLE=AC/DC / Back / Black\n");
@@ -72,7 +70,7 @@ fn titles_without_a_slash_are_both() {
 }
 
 #[test]
-fn carriage_returns_are_line_ends() {
+fn carriage_returns_end_lines() {
     let (disc, dirt) = disc(b"DISCID=a50e0a0d\r\nDTITLE=a / b\r\nTTITLE0=x\r\n");
     assert_eq!((disc.tracks, dirt), (vec!["x".into()], vec![Dirt::CarriageReturns]));
     let (disc, dirt) = super::tests::disc(b"DISCID=a50e0a0d\rDTITLE=a / b\rTTITLE0=x\r");
@@ -80,7 +78,7 @@ fn carriage_returns_are_line_ends() {
 }
 
 #[test]
-fn encodings_are_told_apart() {
+fn encoding_of_disc_is_detected() {
     let (disc, dirt) = disc(b"DISCID=a50e0a0d\nDTITLE=Bj\xf6rk / It\x92s\n");
     assert_eq!((disc.artist.as_str(), disc.title.as_str(), dirt), ("Björk", "It’s", vec![Dirt::Latin1]));
     let (disc, dirt) = super::tests::disc("DISCID=a50e0a0d\nDTITLE=Кино / Группа\n".as_bytes());
@@ -90,14 +88,14 @@ fn encodings_are_told_apart() {
 }
 
 #[test]
-fn repeated_fields_are_joined_or_dropped() {
+fn repeated_field_is_joined_or_dropped() {
     let (disc, dirt) = disc(b"DISCID=a50e0a0d\nDTITLE=a / b\nTTITLE0=x\nDTITLE=a / b\nTTITLE0=y\n");
     assert_eq!((disc.artist.as_str(), disc.title.as_str()), ("a", "b"));
     assert_eq!((disc.tracks, dirt), (vec!["xy".into()], vec![Dirt::RepeatedField, Dirt::RepeatedField]));
 }
 
 #[test]
-fn missing_fields_are_taken_from_elsewhere_or_left_empty() {
+fn missing_field_is_derived_or_empty() {
     let (disc, dirt) = disc(b"# Track frame offsets:\n# 150\n# 300\nDTITLE=a / b\nTTITLE1=y\n");
     assert_eq!(disc.disc_ids, ["a50e0a0d"]);
     assert_eq!(disc.tracks, ["", "y"]);
@@ -105,13 +103,13 @@ fn missing_fields_are_taken_from_elsewhere_or_left_empty() {
 }
 
 #[test]
-fn an_id_that_disagrees_is_kept_beside_the_files() {
+fn mismatching_id_is_kept_with_id_of_file_name() {
     let (disc, dirt) = disc(b"DISCID=11111111\nDTITLE=a / b\n");
     assert_eq!((disc.disc_ids, dirt), (vec!["11111111".into(), "a50e0a0d".into()], vec![Dirt::IdMismatch]));
 }
 
 #[test]
-fn empty_titles_are_remarked() {
+fn empty_title_is_reported() {
     for (line, artist, title) in [("", "", ""), (" / ", "", ""), ("a / ", "a", ""), ("a /", "a", ""), (" / b", "", "b")]
     {
         let (disc, dirt) = disc(format!("DISCID=a50e0a0d\nDTITLE={line}\n").as_bytes());
@@ -121,7 +119,7 @@ fn empty_titles_are_remarked() {
 }
 
 #[test]
-fn bad_fields_are_left_out() {
+fn malformed_field_is_left_out() {
     let text = b"DISCID=a50e0a0d,zz\nDTITLE=a / b\nDYEAR=19?9\nTTITLE100=x\nTTITLE=y\nPLAYORDER=1,b\nEXTT3=t\n";
     let (disc, dirt) = disc(text);
     assert_eq!((disc.year, disc.tracks.len(), disc.disc_ids.len()), (None, 0, 1));
@@ -129,7 +127,7 @@ fn bad_fields_are_left_out() {
 }
 
 #[test]
-fn junk_lines_and_huge_texts_are_remarked() {
+fn junk_line_and_huge_text_are_reported() {
     let mut text = b"DISCID=a50e0a0d\nDTITLE=a / b\nand so on\nUNKNOWN=3\nEXTD=".to_vec();
     text.resize(text.len() + 20_000, b'x');
     let (disc, dirt) = disc(&text);
@@ -137,7 +135,7 @@ fn junk_lines_and_huge_texts_are_remarked() {
 }
 
 #[test]
-fn what_is_no_disc_is_unusable() {
+fn file_that_is_not_a_disc_is_unusable() {
     assert_eq!(parsed("rock/README", b"DISCID=a50e0a0d\nDTITLE=a / b\n"), (None, vec![Dirt::NotADisc]));
     assert_eq!(parsed(PATH, b""), (None, vec![Dirt::NotADisc]));
     assert_eq!(parsed(PATH, b"# xmcd\n"), (None, vec![Dirt::NotADisc]));
@@ -145,7 +143,7 @@ fn what_is_no_disc_is_unusable() {
 }
 
 #[test]
-fn any_bytes_are_parsed_without_panic() {
+fn parse_of_random_bytes_does_not_panic() {
     let mut random = crate::random::Random::of(5, 5);
     let pieces: [&[u8]; 12] =
         [b"DTITLE", b"=", b"\n", b"TTITLE", b"9", b"DISCID=", b"#", b"\\", b"\xff\xc3", b" / ", b"\0", b"EXTT7="];
@@ -159,7 +157,7 @@ fn any_bytes_are_parsed_without_panic() {
 }
 
 #[test]
-fn generated_discs_parse_to_what_they_mean() {
+fn generated_disc_parses_to_its_truth() {
     let (mut stored, mut kinds) = (0, std::collections::BTreeSet::new());
     for number in 0..20_000 {
         let file = disc_file(1, number, 20_000);
@@ -172,14 +170,14 @@ fn generated_discs_parse_to_what_they_mean() {
         assert!(!disc.tracks.is_empty());
     }
     assert!(stored > 19_900, "{stored}");
-    // The generator's ids fit, and it makes no links.
+    // The generator's ids match, and it makes no links.
     let is_made = |dirt: &Dirt| *dirt <= Dirt::MissingTitle && !matches!(dirt, Dirt::WrongDiscId | Dirt::LostLink);
     let freedb_kinds: Vec<Dirt> = Dirt::ALL.iter().copied().filter(is_made).collect();
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), freedb_kinds);
 }
 
 #[test]
-fn artists_are_skewed() {
+fn generated_artists_are_skewed() {
     let mut counts = std::collections::BTreeMap::<String, u32>::new();
     for number in 0..20_000 {
         if let Some(truth) = disc_file(1, number, 20_000).truth {
@@ -192,7 +190,7 @@ fn artists_are_skewed() {
 }
 
 #[test]
-fn a_dump_is_the_same_however_many_threads_make_it() {
+fn dump_with_one_or_three_threads_is_identical() {
     let dump = |threads| {
         let mut bytes = Vec::new();
         write_dump(&DumpOptions { seed: 3, discs: 3200, threads }, &mut bytes, &mut |_| {}).unwrap();

@@ -1,4 +1,5 @@
-//! What discs of other programs have: ids that do not fit, years among the extended data, the end of a server's answer.
+//! Discs of other programs: ids that do not match, years in extended data, the end of a server's
+//! answer.
 
 use super::{Disc, parse};
 use crate::dirt::{Dirt, Finding};
@@ -9,12 +10,13 @@ fn disc(text: &str) -> (Disc, Vec<Dirt>) {
     (disc, findings.into_iter().map(|finding| finding.dirt).collect())
 }
 
-/// Three tracks at 2, 200 and 400 seconds of 698: digits 2 + 2 + 4 = 8, 696 seconds (2b8) of music.
+/// Three tracks at 2, 200 and 400 seconds of 698: digit sum 2 + 2 + 4 = 8, 696 seconds (2b8) of
+/// music.
 const OFFSETS: &str = "# xmcd\n# Track frame offsets:\n# 150\n# 15000\n# 30000\n#\n# Disc length: 698 seconds\n#\n";
 
-/// An id that did not fit the offsets was stored without a word.
+/// An id that did not match the offsets was stored without a report.
 #[test]
-fn disc_id_that_does_not_fit_offsets_is_reported_and_kept() {
+fn disc_id_that_does_not_match_offsets_is_reported_and_kept() {
     let fields = "DTITLE=a / b\nTTITLE0=\nTTITLE1=\nTTITLE2=\n";
     let (disc_read, dirt) = disc(&format!("{OFFSETS}DISCID=1b02b803\n{fields}"));
     assert_eq!((disc_read.disc_ids, dirt), (vec!["1b02b803".to_owned()], vec![Dirt::WrongDiscId]));
@@ -28,9 +30,8 @@ fn disc_id_that_does_not_fit_offsets_is_reported_and_kept() {
     assert_eq!(dirt, [], "nothing can be said without offsets");
 }
 
-/// Discs from before DYEAR had no year.
 #[test]
-fn year_in_extended_data_is_taken_where_dyear_is_empty() {
+fn year_in_extended_data_replaces_missing_dyear() {
     for (fields, year) in [
         ("EXTD= YEAR: 1987 ID3G: 17\n", Some(1987)),
         ("EXTD=Live. YEAR:1987\n", Some(1987)),
@@ -46,9 +47,9 @@ fn year_in_extended_data_is_taken_where_dyear_is_empty() {
     }
 }
 
-/// The line of a full stop that ends the answer of a server counted as junk.
+/// The full stop that ends a server's answer counted as junk.
 #[test]
-fn full_stop_at_end_is_no_junk() {
+fn full_stop_at_end_is_not_reported() {
     for end in [".", ".\n", ".\r\n", "\n.\n\n"] {
         let (disc, dirt) = disc(&format!("DISCID=1b02b803\nDTITLE=a / b\nEXTT0=\n{end}"));
         assert_eq!((disc.title.as_str(), dirt.contains(&Dirt::JunkLine)), ("b", false), "{end:?}");
@@ -57,9 +58,9 @@ fn full_stop_at_end_is_no_junk() {
     assert_eq!((disc.title.as_str(), disc.tracks[0].as_str(), dirt), ("b.", "x.", vec![Dirt::JunkLine]));
 }
 
-/// libcddb would say ("A / B", "C"), and cddb-tool ("A", "B").
+/// libcddb returns ("A / B", "C"), and cddb-tool ("A", "B").
 #[test]
-fn title_is_split_at_first_separator_alone() {
+fn title_with_two_separators_splits_at_first() {
     let (disc, _) = disc("DISCID=1b02b803\nDTITLE=A / B / C\n");
     assert_eq!((disc.artist.as_str(), disc.title.as_str()), ("A", "B / C"));
 }

@@ -1,34 +1,28 @@
-//! Text of unknown encoding, and the three escapes.
+//! Detects and decodes text of unknown encoding, and replaces escapes.
 //!
-//! The format admits US-ASCII, ISO-8859-1 and UTF-8, with nothing saying which. The choice is made once for a file,
-//! over the bytes of all its fields after continued lines were joined (lines were split at a byte count, often in
-//! the middle of a UTF-8 sequence):
+//! The format allows US-ASCII, ISO-8859-1 and UTF-8 without declaring which. The encoding is
+//! detected once per file, after continued lines were joined, since lines are often split inside a
+//! UTF-8 sequence:
 //!
 //! - no byte above 7F: ASCII;
-//! - all sequences whole: UTF-8 (no ISO-8859-1 text of any length is valid UTF-8 by chance);
-//! - more whole sequences than damaged ones: UTF-8 that was damaged, and each bad sequence becomes U+FFFD;
-//! - else ISO-8859-1. Bytes 80-9F are control codes there that nobody means, and are read as Windows-1252, which
-//!   is what the software of the time wrote; the five bytes Windows-1252 leaves open keep their ISO meaning.
+//! - all sequences valid: UTF-8;
+//! - more valid than invalid sequences: damaged UTF-8, each invalid sequence becomes U+FFFD;
+//! - else ISO-8859-1. Bytes 80-9F, control codes there, are read as Windows-1252, which programs of
+//!   that time wrote.
 
 use std::borrow::Cow;
 
 use crate::dirt::Dirt;
 
-/// How a file's text is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// Bytes below 80 only.
     Ascii,
-    /// Whole UTF-8.
     Utf8,
-    /// UTF-8 with damage.
     BrokenUtf8,
-    /// ISO-8859-1, or Windows-1252.
     Latin1,
 }
 
 impl Encoding {
-    /// What is remarked about a text in it.
     pub fn dirt(self) -> Option<Dirt> {
         match self {
             Encoding::Ascii | Encoding::Utf8 => None,
@@ -38,13 +32,11 @@ impl Encoding {
     }
 }
 
-/// The characters of bytes 80-9F in Windows-1252.
 const WINDOWS_1252: [char; 32] = [
     '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}', '‘', '’',
     '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
 ];
 
-/// Chooses the encoding of a file from all its fields.
 pub fn detect<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Encoding {
     let (mut whole, mut damaged) = (0_u64, 0_u64);
     for field in fields.filter(|field| !field.is_ascii()) {
@@ -61,7 +53,6 @@ pub fn detect<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Encoding {
     }
 }
 
-/// The text of a field, escapes included.
 pub fn decode(bytes: &[u8], encoding: Encoding) -> String {
     match encoding {
         Encoding::Latin1 => bytes.iter().map(|&byte| latin1(byte)).collect(),
@@ -76,7 +67,7 @@ fn latin1(byte: u8) -> char {
     }
 }
 
-/// Replaces `\n`, `\t` and `\\`; a backslash before anything else stays as it is.
+/// Replaces `\n`, `\t` and `\\`; any other backslash stays.
 pub fn unescape(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
         return Cow::Borrowed(text);
@@ -99,7 +90,6 @@ pub fn unescape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Decodes the fields of one record, which share an encoding; with the dirt that was met.
 pub fn decode_fields<'a>(fields: impl Iterator<Item = &'a [u8]> + Clone) -> (Vec<String>, Option<Dirt>) {
     let encoding = detect(fields.clone());
     (fields.map(|field| decode(field, encoding)).collect(), encoding.dirt())

@@ -1,4 +1,4 @@
-//! Trees that a command has created, which are named on standard error: so a mistyped name is noticed.
+//! Reports created trees on standard error, so that a mistyped name is noticed.
 
 use std::collections::BTreeSet;
 
@@ -8,18 +8,15 @@ use braiddb::Db;
 use super::{index_store::all_indexes, progress::IMPORT_TREE};
 use crate::{notation::show_name, output::note};
 
-/// The trees that were there before.
 pub struct KnownTrees(BTreeSet<String>);
 
 impl KnownTrees {
-    /// The trees of the database as they are now.
     pub fn of(db: &Db) -> Result<KnownTrees> {
         Ok(KnownTrees(db.trees()?.into_iter().map(|tree| tree.name).collect()))
     }
 
-    /// After a failure: drops the trees that have come since and are empty, but for the indexes of trees that were there before. The
-    /// tree of what imports know goes with them where nothing was stored. What cannot be dropped, as on a full disk, stays: the
-    /// caller reports the error that came before.
+    /// After a failure, drops new empty trees, except indexes of older trees, and a new tree of
+    /// import records if nothing is stored. Ignores errors: the caller reports the first one.
     pub fn drop_new(&self, db: &Db, nothing_is_stored: bool) {
         let _ = self.try_drop_new(db, nothing_is_stored);
     }
@@ -46,7 +43,6 @@ impl KnownTrees {
         Ok(())
     }
 
-    /// Names the trees that have come since.
     pub fn note_new(&self, db: &Db) -> Result<()> {
         let is_new = |name: &String| *name != IMPORT_TREE && !self.0.contains(name);
         let new: Vec<String> =

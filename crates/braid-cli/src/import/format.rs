@@ -1,4 +1,4 @@
-//! Records from raw records: their keys and their JSON.
+//! Turns raw records into keys and JSON.
 
 use std::{borrow::Cow, path::Path};
 
@@ -16,27 +16,24 @@ use crate::{
     notation::KeyNotation,
 };
 
-/// The longest key that the engine takes.
 const KEY_BYTES_MAX: usize = 65_536;
 
-/// What the input is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// One JSON object a line.
+    /// One JSON object per line.
     Jsonl,
-    /// Comma-separated values (or separated otherwise, with --delimiter), quotes as in RFC 4180;
-    /// the first row names the columns.
+    /// Comma-separated values (or with --delimiter), quoted as in RFC 4180; the first row names the
+    /// columns.
     Csv,
     /// Tab-separated values, without quotes; the first row names the columns.
     Tsv,
     /// A tar archive of FreeDB discs.
     Freedb,
-    /// Trees as `export` has written them.
+    /// Trees that `export` wrote.
     Export,
 }
 
 impl Format {
-    /// The format that the name of a file suggests.
     pub fn of_name(path: &Path) -> Option<Format> {
         let name = path.file_name()?.to_str()?.to_ascii_lowercase();
         let name = [".gz", ".bz2", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
@@ -49,7 +46,6 @@ impl Format {
         }
     }
 
-    /// The name in progress records.
     pub fn name(self) -> &'static str {
         match self {
             Format::Jsonl => "jsonl",
@@ -60,7 +56,6 @@ impl Format {
         }
     }
 
-    /// How rows are cut; archives and exports have none.
     pub fn row_style(self, table: &TableOptions) -> Option<RowStyle> {
         match self {
             Format::Jsonl => Some(RowStyle::Lines),
@@ -70,26 +65,22 @@ impl Format {
         }
     }
 
-    /// Whether the first row names the columns.
     pub fn has_header(self) -> bool {
         matches!(self, Format::Csv | Format::Tsv)
     }
 }
 
-/// Where a record's key comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KeySource {
-    /// The record's number in the input, in 8 bytes, big-endian.
+    /// The record's number in the input, as 8 bytes, big-endian.
     #[default]
     RecordNumber,
-    /// The text of a field.
     Field(String),
-    /// The number in a field, in 8 bytes, big-endian.
+    /// The number in a field, as 8 bytes, big-endian.
     NumberField(String),
 }
 
 impl KeySource {
-    /// How the keys are written.
     pub fn notation(&self) -> KeyNotation {
         match self {
             KeySource::RecordNumber | KeySource::NumberField(_) => KeyNotation::U64,
@@ -97,7 +88,6 @@ impl KeySource {
         }
     }
 
-    /// Reads `FIELD` or `FIELD:u64`.
     pub fn parse(text: Option<&str>) -> KeySource {
         match text {
             None => KeySource::RecordNumber,
@@ -109,33 +99,25 @@ impl KeySource {
     }
 }
 
-/// Makes records of one input.
 #[derive(Clone, Debug)]
 pub struct RecordParser {
-    /// What the input is written in.
     format: Format,
     style: RowStyle,
-    /// The names of the columns, for rows, and their types.
     columns: Vec<(String, FieldType)>,
-    /// Columns after these, which have no names.
+    /// Number of trailing columns without names.
     nameless: usize,
-    /// Where keys come from.
     key: KeySource,
 }
 
-/// A record with its key.
 #[derive(Debug)]
 pub struct Record {
-    /// The key.
     pub key: Vec<u8>,
-    /// The value: JSON.
+    /// The value to store, as text.
     pub json: Vec<u8>,
-    /// The same, to be looked into.
     pub value: Value,
 }
 
 impl RecordParser {
-    /// A parser; `columns` are those of the first row.
     pub fn new(format: Format, table: &TableOptions, columns: &[String], key: KeySource) -> RecordParser {
         let named = named_columns(columns);
         let type_of = |name: &String| {
@@ -151,26 +133,26 @@ impl RecordParser {
         }
     }
 
-    /// A record of its bytes. What is odd is added to `findings`; `None` means that one of them is unusable.
+    /// Appends what is wrong to `findings`. Returns `None` if the record is unusable.
     pub fn parse(&self, bytes: &[u8], place: &str, number: u64, findings: &mut Vec<Finding>) -> Option<Record> {
         let (value, json) = match self.format {
             Format::Jsonl => self.parse_json(bytes, findings)?,
             Format::Csv | Format::Tsv => self.parse_row(bytes, findings)?,
             Format::Freedb => {
                 let disc = freedb::parse(place, bytes, number, findings)?;
-                // Only maps with keys that are no strings could fail, and a disc has none.
+                // serde_json fails only for maps with keys that are not strings; a disc has none.
                 let value = serde_json::to_value(&disc).ok()?;
                 let json = serde_json::to_vec(&disc).ok()?;
                 (value, json)
             }
-            // An export has no records of this kind: `transfer` reads it.
+            // `transfer` reads exports.
             Format::Export => return None,
         };
         let key = self.key_of(&value, number, findings)?;
         Some(Record { key, json, value })
     }
 
-    /// The line itself is the value, byte for byte.
+    /// Takes the trimmed line as the value, byte for byte.
     fn parse_json(&self, bytes: &[u8], findings: &mut Vec<Finding>) -> Option<(Value, Vec<u8>)> {
         let indented = bytes.len() - bytes.trim_ascii_start().len();
         let bytes = bytes.trim_ascii();
@@ -184,7 +166,7 @@ impl RecordParser {
                 let excerpt = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]);
                 let column = indented + error.column();
                 let why = error.to_string();
-                // The line that it names is the only one of the record.
+                // serde_json's line number is always 1: the record is one line.
                 let why = why.rfind(" at line ").map_or(why.as_str(), |end| &why[..end]);
                 findings.push(Finding::new(Dirt::MalformedJson, format!("{why} at column {column}: {excerpt}")));
                 None
@@ -238,7 +220,6 @@ impl RecordParser {
         Some((Value::Object(pairs), json.into_bytes()))
     }
 
-    /// Refuses a row that does not fit the columns.
     fn check_fields(&self, bytes: &[u8], fields: &[Cow<'_, [u8]>]) -> Result<(), Finding> {
         let (count, named) = (fields.len(), self.columns.len());
         if count < named || count > named + self.nameless {
@@ -249,11 +230,11 @@ impl RecordParser {
             let detail = format!("column {} has a value but no name: {}", named + at + 1, shown(bytes));
             return Err(Finding::new(Dirt::WrongColumns, detail));
         }
-        // Text between tabs cannot be quoted. So a CR in it counts only where it may be a line end:
-        // at the row's end, as in CR CR LF, and where there are no tabs.
+        // A tsv field is unquoted and may contain CR. A CR is refused only where it may be a line
+        // end: at the end of the row (CR CR LF), and in tables with one column.
         let counts = matches!(self.style, RowStyle::Csv(_)) || named == 1 || bytes.ends_with(b"\r");
         if counts && memchr::memchr(b'\r', bytes).is_some() {
-            // Quoted fields are owned.
+            // Fields that were quoted are `Cow::Owned`.
             let is_lone = |field: &Cow<'_, [u8]>| matches!(field, Cow::Borrowed(text) if text.contains(&b'\r'));
             if fields.iter().any(is_lone) {
                 return Err(Finding::new(Dirt::LoneCr, shown(bytes)));
@@ -291,7 +272,6 @@ fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned()
 }
 
-/// A field by its name, or by a path with dots where no field has that name.
 pub fn field_of<'v>(value: &'v Value, field: &str) -> Option<&'v Value> {
     if let Some(found) = value.get(field) {
         return Some(found);
@@ -300,8 +280,8 @@ pub fn field_of<'v>(value: &'v Value, field: &str) -> Option<&'v Value> {
     field_of(value.get(head)?, rest)
 }
 
-/// The text of a value that can be a key. A number with a fraction or an exponent cannot: one number has many such
-/// texts, so one record might get two keys.
+/// Returns the key text of a value. Numbers with a fraction or an exponent are refused: such a
+/// number has many texts, so one record might get two keys.
 fn key_text(value: &Value) -> Option<String> {
     match value {
         Value::Number(number) => {
@@ -312,7 +292,6 @@ fn key_text(value: &Value) -> Option<String> {
     }
 }
 
-/// The text of a value that is one thing.
 pub fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

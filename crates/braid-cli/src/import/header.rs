@@ -1,6 +1,5 @@
-//! The first row of a table: what its columns are called.
-//!
-//! Nothing is guessed: a first row that suggests another delimiter is refused, with advice.
+//! Column names: the first row of a table. A first row that suggests another delimiter is refused
+//! with advice, instead of guessing.
 
 use std::{borrow::Cow, io::Read};
 
@@ -18,11 +17,9 @@ use crate::{
     input::{Fields, Place, Row, RowReader, RowStyle, split_fields, unreadable},
 };
 
-/// Delimiters that a file may have in place of the one at hand.
 const OTHER_DELIMITERS: [(u8, &str, &str); 4] =
     [(b',', "commas", ","), (b';', "semicolons", "';'"), (b'\t', "tabs", "tab"), (b'|', "bars", "'|'")];
 
-/// Makes records of bytes; where an import begins, reads the row that names the columns.
 pub fn open_records(reader: Box<dyn Read + Send>, format: Format, progress: &mut Progress) -> Result<RecordSource> {
     let Some(style) = format.row_style(&progress.plan.table) else {
         return Ok(RecordSource::Archive(reader, Place::of(progress.next_offset)));
@@ -30,7 +27,6 @@ pub fn open_records(reader: Box<dyn Read + Send>, format: Format, progress: &mut
     let mut rows = RowReader::new(reader, style, progress.next_offset, progress.next_line.unwrap_or(0));
     let mut first = None;
     if format.has_header() && progress.columns.is_empty() {
-        // An empty input has no records, whatever its format.
         let Some(row) = rows.next_row().map_err(unreadable)? else { return Ok(RecordSource::Rows(rows, None)) };
         progress.columns = read_columns(&row, style, progress)?;
         if progress.plan.table.no_header {
@@ -44,7 +40,6 @@ pub fn open_records(reader: Box<dyn Read + Send>, format: Format, progress: &mut
     Ok(RecordSource::Rows(rows, first))
 }
 
-/// The names of the columns; those at the end may be empty.
 fn read_columns(row: &Row<'_>, style: RowStyle, progress: &Progress) -> Result<Vec<String>> {
     let table = &progress.plan.table;
     let refuse = |why: String| Err(failure(INPUT, why));
@@ -68,7 +63,9 @@ fn read_columns(row: &Row<'_>, style: RowStyle, progress: &Progress) -> Result<V
     let columns = if !table.fields.is_empty() {
         let (given, there) = (table.fields.len(), names.len());
         if given != there {
-            return refuse(format!("--fields names {given} columns, and the first row has {there}"));
+            return refuse(format!(
+                "--fields names {given} columns, but the first row has {there}: give one name for each"
+            ));
         }
         table.fields.clone()
     } else if table.no_header {
@@ -79,7 +76,7 @@ fn read_columns(row: &Row<'_>, style: RowStyle, progress: &Progress) -> Result<V
     let named = &columns[..named_columns(&columns)];
     let Some(last) = named.last() else {
         return refuse(
-            "the first row of the input names no column: give --fields, and --no-header if it is a record".to_owned(),
+            "the first row of the input names no column: add --fields, and --no-header if it is a record".to_owned(),
         );
     };
     debug_assert!(!last.is_empty());
@@ -99,7 +96,6 @@ fn read_columns(row: &Row<'_>, style: RowStyle, progress: &Progress) -> Result<V
     Ok(columns)
 }
 
-/// How many columns there are up to the last that has a name.
 pub fn named_columns(columns: &[String]) -> usize {
     columns.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1)
 }
@@ -108,22 +104,21 @@ fn first_repeated(names: &[String]) -> Option<&String> {
     names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)).map(|(_, name)| name)
 }
 
-/// Refuses the line `sep=;` that spreadsheets write: it is neither a header nor a record.
+/// Refuses the line `sep=;` that spreadsheets write, which is neither a header nor a record.
 fn refuse_delimiter_line(row: &[u8]) -> Result<()> {
     let text = String::from_utf8_lossy(row);
     if let Some(rest) = text.strip_prefix("sep=").filter(|rest| rest.chars().count() == 1) {
         return Err(failure(
             INPUT,
             format!(
-                "the first line of the input only says what separates fields: give --delimiter '{rest}', and leave this \
-                 line out, as with `tail -n +2`"
+                "the first line of the input only declares its delimiter: add --delimiter '{rest}', and remove that \
+                 line, for example with `tail -n +2`"
             ),
         ));
     }
     Ok(())
 }
 
-/// Refuses a first row that has another delimiter as often as the one at hand, or more often.
 fn refuse_other_delimiter(row: &[u8], style: RowStyle) -> Result<()> {
     let Some(delimiter) = style.delimiter() else { return Ok(()) };
     let ours = OTHER_DELIMITERS.iter().find(|other| other.0 == delimiter);

@@ -1,8 +1,8 @@
-//! Building, checking and dropping the index of a tree that has records.
+//! Builds, checks and drops an index of a tree with records.
 //!
-//! A rebuild makes two passes, in batches. The first takes the records in order and adds the entries that they lack. The
-//! second takes the entries in order and removes those that no record has. Each batch leaves the index no worse, so a
-//! rebuild that is killed is repeated from the start. The list of indexes says that numbers are exact only when all is done.
+//! A rebuild adds entries that records lack, then removes entries without a record. INVARIANT: no
+//! batch makes the index worse, so a killed rebuild can be repeated. The index list marks numbers
+//! as exact only at the end.
 
 use anyhow::Result;
 use braiddb::{Db, Durability, MultiTree, Tree};
@@ -18,24 +18,16 @@ use crate::{
     notation::show_name,
 };
 
-/// Maximum bytes in a batch of entries.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// The outcome of a check or a rebuild.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct IndexCheck {
-    /// Records of the tree.
     pub records: u64,
-    /// Entries that they make.
     pub entries: u64,
-    /// Entries that were missing.
     pub missing: u64,
-    /// Entries that no record makes.
     pub stale: u64,
 }
 
-/// Adds the missing entries of an index, and removes those that no record makes. With `only_check`, counts them and
-/// changes nothing.
 pub fn rebuild_index(db: &Db, tree_name: &str, spec: &IndexSpec, only_check: bool) -> Result<IndexCheck> {
     let tree = db.open_tree(tree_name)?;
     let index = if only_check { db.open_multi_tree(&spec.name)? } else { db.multi_tree(&spec.name)? };
@@ -48,7 +40,6 @@ pub fn rebuild_index(db: &Db, tree_name: &str, spec: &IndexSpec, only_check: boo
     Ok(check)
 }
 
-/// The keys that a stored value makes; none if it is not JSON.
 fn keys_of(spec: &IndexSpec, stored: &[u8]) -> Vec<String> {
     let Ok(record) = serde_json::from_slice::<Value>(stored) else { return Vec::new() };
     index_keys(std::slice::from_ref(spec), &record).into_iter().map(|(_, key)| key).collect()
@@ -115,8 +106,8 @@ fn remove_stale(
     Ok(())
 }
 
-/// Takes an index from the tree's list, and drops its tree. The list comes first: an entry without a tree would be made
-/// again, a tree without an entry is only space.
+/// Removes an index from the tree's list, then drops its tree. In the other order, a kill in
+/// between would leave a listed index that writes create again.
 pub fn drop_index(db: &Db, tree_name: &str, name: &str) -> Result<()> {
     let mut specs = load_specs(db, tree_name)?;
     let before = specs.len();

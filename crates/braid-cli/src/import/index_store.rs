@@ -1,10 +1,8 @@
-//! Which indexes a tree has, as it is stored: in the tree `braid.import` under `indexes` + 0 + the tree's name, so that
-//! later imports, `put` and `del` keep them right, and `find` knows whether to lower-case what it looks for.
+//! The index list of each tree: in the tree `braid.import` under `indexes` + 0 + the tree's name.
 //!
-//! Each entry names the tree's id as well, so that the indexes follow a tree that a program renames, and another tree
-//! that gets a dropped one's name does not inherit them. Entries of earlier versions have no id and go by the name.
-//!
-//! A declaration is checked as a whole before anything changes. It is stored in the batch of the first records.
+//! Each entry stores the tree's id, so that indexes follow a renamed tree, and a new tree with the
+//! name of a dropped one does not inherit them. Entries of earlier versions have no id and go by
+//! name.
 
 use anyhow::{Context, Result};
 use braiddb::{Batch, Db, Tree};
@@ -21,7 +19,6 @@ use crate::{
 
 const PREFIX: &[u8] = b"indexes\0";
 
-/// An index as it is stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct StoredSpec {
     name: String,
@@ -48,12 +45,10 @@ impl StoredSpec {
     }
 }
 
-/// The id of a tree, if there is one of that name.
 pub fn tree_id(db: &Db, name: &str) -> Result<Option<u32>> {
     Ok(db.trees()?.into_iter().find(|tree| tree.name == name).map(|tree| tree.id))
 }
 
-/// The tree of what imports know, if there is one.
 pub fn imports_tree(db: &Db) -> Result<Option<Tree>> {
     match db.open_tree(IMPORT_TREE) {
         Ok(imports) => Ok(Some(imports)),
@@ -72,7 +67,6 @@ fn decode(tree: &str, json: &[u8]) -> Result<Vec<StoredSpec>> {
     })
 }
 
-/// All lists of indexes, with the names under which they are stored.
 fn all_lists(imports: &Tree) -> Result<Vec<(String, Vec<StoredSpec>)>> {
     let mut lists = Vec::new();
     for item in imports.prefix(PREFIX) {
@@ -84,7 +78,6 @@ fn all_lists(imports: &Tree) -> Result<Vec<(String, Vec<StoredSpec>)>> {
     Ok(lists)
 }
 
-/// The indexes of a tree.
 pub(super) fn load_specs(db: &Db, tree: &str) -> Result<Vec<IndexSpec>> {
     let Some(imports) = imports_tree(db)? else { return Ok(Vec::new()) };
     let id = tree_id(db, tree)?;
@@ -96,12 +89,11 @@ pub(super) fn load_specs(db: &Db, tree: &str) -> Result<Vec<IndexSpec>> {
     if !own.is_empty() || id.is_none() {
         return Ok(own.into_iter().map(StoredSpec::into_spec).collect());
     }
-    // The tree may have had another name.
+    // The list may be stored under an earlier name of the tree.
     let renamed = all_lists(&imports)?.into_iter().flat_map(|(_, specs)| specs).filter(|spec| spec.tree_id == id);
     Ok(renamed.map(StoredSpec::into_spec).collect())
 }
 
-/// The indexes of all trees that exist: the tree's name, and its indexes.
 pub fn all_indexes(db: &Db) -> Result<Vec<(String, Vec<IndexSpec>)>> {
     let mut found = Vec::new();
     for tree in db.trees()?.into_iter().filter(|tree| !tree.multi && tree.name != IMPORT_TREE) {
@@ -113,7 +105,7 @@ pub fn all_indexes(db: &Db) -> Result<Vec<(String, Vec<IndexSpec>)>> {
     Ok(found)
 }
 
-/// Adds the list of a tree's indexes to a batch, in place of every earlier one.
+/// Replaces all earlier lists of the tree.
 pub fn store_specs(db: &Db, tree: &str, specs: &[IndexSpec], batch: &mut Batch) -> Result<()> {
     let imports = db.tree(IMPORT_TREE)?;
     let id = tree_id(db, tree)?.with_context(|| format!("there is no tree named {tree}"))?;
@@ -131,11 +123,8 @@ pub fn store_specs(db: &Db, tree: &str, specs: &[IndexSpec], batch: &mut Batch) 
     Ok(())
 }
 
-/// The indexes that a tree shall have: checked, and not stored yet.
 pub struct Declaration {
-    /// All of them, those that it has already among them.
     pub specs: Vec<IndexSpec>,
-    /// How many of them are new; they come last.
     pub added: usize,
 }
 
@@ -147,7 +136,11 @@ impl Declaration {
             match specs.iter().find(|known| known.name == spec.name) {
                 Some(known) if known.is_like(spec) => {}
                 Some(known) => {
-                    return Err(usage(format!("the index {} exists already, as {}", known.name, known.written())));
+                    return Err(usage(format!(
+                        "the index {} exists already, as {}: choose another name",
+                        known.name,
+                        known.written()
+                    )));
                 }
                 None => {
                     check_name(db, tree, spec)?;
@@ -159,18 +152,16 @@ impl Declaration {
         Ok(Declaration { specs, added })
     }
 
-    /// Refuses new indexes of a tree that has records, which they would lack.
     pub fn refuse_if_it_would_lack_records(&self, db: &Db, tree: &str) -> Result<()> {
         if self.added == 0 || tree_id(db, tree)?.is_none() || db.open_tree(tree)?.first()?.is_none() {
             return Ok(());
         }
         let new = self.specs.last().map(IndexSpec::written).unwrap_or_default();
         Err(usage(format!(
-            "the tree {tree} has records already, which a new index would lack: add it with `braid index add DB {tree} {new}`"
+            "the tree {tree} has records, which a new index would lack: add it with `braid index add DB {tree} {new}`"
         )))
     }
 
-    /// Opens the indexes, creates the trees of new ones, and adds them to a batch.
     pub fn establish(&self, db: &Db, tree: &str, batch: &mut Batch) -> Result<Indexes> {
         let indexes = Indexes::open(db, self.specs.clone())?;
         if self.added > 0 {
@@ -180,14 +171,14 @@ impl Declaration {
     }
 }
 
-/// Refuses a name that another tree has or needs. A tree of many values that is empty is taken, and said so.
+/// An empty multi-value tree is reused, with a note.
 fn check_name(db: &Db, tree: &str, spec: &IndexSpec) -> Result<()> {
     let name = &spec.name;
     if name == tree || name == IMPORT_TREE {
         return Err(usage(format!("an index cannot have the name of the tree {name}: choose another name")));
     }
     if let Some(imports) = imports_tree(db)? {
-        // Two trees cannot share an index: their keys would be mixed up.
+        // Two trees cannot share an index: their keys would be mixed.
         for (other, specs) in all_lists(&imports)? {
             let is_live = |spec: &StoredSpec| spec.name == *name && owner_lives(db, &other, spec).unwrap_or(true);
             if specs.iter().any(is_live) {
@@ -201,20 +192,17 @@ fn check_name(db: &Db, tree: &str, spec: &IndexSpec) -> Result<()> {
     }
     let Some(existing) = db.trees()?.into_iter().find(|existing| existing.name == *name) else { return Ok(()) };
     if !existing.multi {
-        return Err(usage(format!(
-            "{name} is a tree of its own, with one value to a key: an index needs a name that no tree has"
-        )));
+        return Err(usage(format!("{name} is a tree with one value per key: choose an index name that no tree has")));
     }
     if db.open_multi_tree(name)?.iter().next().transpose()?.is_some() {
         return Err(usage(format!(
-            "{name} is a tree of its own that has entries: an index needs a name that no tree has"
+            "{name} is a tree with entries, but not an index: choose an index name that no tree has"
         )));
     }
-    note!("braid: the index {name} takes the empty tree of that name");
+    note!("braid: the index {name} uses the empty tree of that name");
     Ok(())
 }
 
-/// Whether the tree that a stored index belongs to is still there.
 fn owner_lives(db: &Db, name: &str, spec: &StoredSpec) -> Result<bool> {
     Ok(match spec.tree_id {
         None => tree_id(db, name)?.is_some(),

@@ -1,4 +1,4 @@
-//! An import from beginning to end.
+//! Runs an import from start to end.
 
 use std::{
     path::{Path, PathBuf},
@@ -39,58 +39,39 @@ use crate::{
     output::note,
 };
 
-/// What to do at a record that cannot be stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnError {
-    /// Count it and go on.
+    /// Count it and continue.
     #[default]
     Skip,
-    /// Store what came before it, and end.
+    /// Store the records before it, and end.
     Stop,
 }
 
-/// Where records go.
 pub enum Target {
-    /// Into a tree.
     Database {
-        /// The database.
         db: Db,
-        /// The tree.
         tree: String,
-        /// The indexes it shall have.
         indexes: Vec<IndexSpec>,
-        /// Of each batch.
         durability: Durability,
-        /// Whether to say on standard output what is durable.
         acknowledge: bool,
-        /// Whether to go on where an earlier import stopped; and to go about it so that it can be gone on with.
+        /// Continue an earlier import, and store in batches so that this one can be continued too.
         resume: bool,
     },
-    /// Into a file of JSON lines.
     Json(PathBuf),
-    /// Nowhere.
     Nothing,
 }
 
-/// An import to be done.
 pub struct ImportJob {
-    /// The input.
     pub source: Source,
-    /// What it is written in.
     pub format: Format,
-    /// Where keys come from: `FIELD` or `FIELD:u64`; without it they are record numbers.
+    /// `FIELD` or `FIELD:u64`; `None` numbers the records.
     pub key: Option<String>,
-    /// The number of the first record, if one is given.
     pub number_from: Option<u64>,
-    /// What to do at a record that cannot be stored.
     pub on_error: OnError,
-    /// How rows are read.
     pub table: TableOptions,
-    /// The file for records that cannot be stored.
     pub rejects: Option<PathBuf>,
-    /// Where records go.
     pub target: Target,
-    /// How many parsers.
     pub threads: usize,
 }
 
@@ -101,25 +82,21 @@ enum Output {
     Nothing,
 }
 
-/// The writing side of a running import.
 struct Intake<'a> {
     progress: Progress,
     output: Output,
     on_error: OnError,
     rejects: Option<Rejects>,
-    /// The file of rejected records, as it is named.
     rejects_path: Option<PathBuf>,
     stages: &'a Stages,
     bar: &'a Bar,
-    /// Records that are stored, for the message after a signal.
     stored: Arc<AtomicU64>,
 }
 
 impl ImportJob {
-    /// Does it.
     pub fn run(self) -> Result<ImportReport> {
         let began = Instant::now();
-        interrupt::begin(Pace::InOrder, |_| "nothing was stored; begin it again".to_owned());
+        interrupt::begin(Pace::InOrder, |_| "nothing was stored; run the command again".to_owned());
         let mut plan = Plan {
             source: self.source.identity.clone(),
             format: self.format.name().to_owned(),
@@ -173,15 +150,15 @@ impl ImportJob {
     }
 }
 
-/// Announces the import; the number of stored records, which its message has.
+/// Registers the interrupt message. Returns the number of stored records, which it shows.
 fn begin_interruptible(output: &Output, stored_before: u64, rejects: Option<PathBuf>) -> Arc<AtomicU64> {
     let stored = Arc::new(AtomicU64::new(stored_before));
     let shown = Arc::clone(&stored);
     let (is_load, ended) = match output {
         Output::Database(_) => (false, None),
         Output::Load(_) => (true, None),
-        Output::Json(_) => (false, Some("nothing was written, or the output is cut; begin it again")),
-        Output::Nothing => (false, Some("nothing was to be stored")),
+        Output::Json(_) => (false, Some("the output is missing or incomplete; run the command again")),
+        Output::Nothing => (false, Some("the dry run is incomplete, and nothing was stored")),
     };
     interrupt::begin(Pace::InOrder, move |_| {
         let command = || command_line::with_resume(rejects.as_deref());
@@ -199,7 +176,6 @@ fn begin_interruptible(output: &Output, stored_before: u64, rejects: Option<Path
     stored
 }
 
-/// Opens the target; with the progress of the import that is to go on, if that is asked and there is one.
 fn open_output(target: Target, plan: &mut Plan, is_numbered: bool) -> Result<(Output, Option<Progress>)> {
     let (db, tree, indexes, durability, acknowledge, resume) = match target {
         Target::Nothing => return Ok((Output::Nothing, None)),
@@ -209,7 +185,7 @@ fn open_output(target: Target, plan: &mut Plan, is_numbered: bool) -> Result<(Ou
         }
     };
     if tree == IMPORT_TREE {
-        return Err(usage(format!("the tree {IMPORT_TREE} holds what imports know: choose another name")));
+        return Err(usage(format!("the tree {IMPORT_TREE} is reserved: choose another name")));
     }
     let notation = NewNotation::of_import(&db, &tree, plan.key.as_deref())?;
     let declaration = Indexes::declare(&db, &tree, &indexes)?;
@@ -238,7 +214,7 @@ fn open_output(target: Target, plan: &mut Plan, is_numbered: bool) -> Result<(Ou
     Ok((Output::Database(Box::new(writer)), found))
 }
 
-/// Refuses to number records from 0 again in a tree that has some: they would take the place of the others, unasked.
+/// Refuses to number records from 0 in a tree with records: they would silently replace those.
 fn refuse_to_overwrite(db: &Db, tree: &str) -> Result<()> {
     if tree_id(db, tree)?.is_none() {
         return Ok(());
@@ -246,27 +222,25 @@ fn refuse_to_overwrite(db: &Db, tree: &str) -> Result<()> {
     let Some((last, _)) = db.open_tree(tree)?.last()? else { return Ok(()) };
     let name = show_name(tree);
     let append = match <[u8; 8]>::try_from(&*last).ok().and_then(|bytes| u64::from_be_bytes(bytes).checked_add(1)) {
-        Some(next) => format!("--number-from {next} to add to them, "),
+        Some(next) => format!("--number-from {next} to append, "),
         None => String::new(),
     };
     Err(usage(format!(
-        "the tree {name} has records, and without --key the new ones are numbered from 0 and would take their place: give \
-         --key FIELD, {append}--number-from 0 to replace them, or --resume to go on with an import"
+        "the tree {name} has records, and without --key the new ones are numbered from 0 and would replace them: add \
+         --key FIELD, {append}--number-from 0 to replace them, or --resume to continue an import"
     )))
 }
 
-/// Refuses a tree of many values to a key, before anything changes.
 fn refuse_other_kind(db: &Db, tree: &str) -> Result<()> {
     if db.trees()?.iter().any(|known| known.name == tree && known.multi) {
         return Err(usage(format!(
-            "the tree {} keeps many values to a key: records go into a tree of one",
+            "the tree {} is a multi-value tree: choose a tree with one value per key",
             show_name(tree)
         )));
     }
     Ok(())
 }
 
-/// Opens the file for records that cannot be stored.
 fn open_rejects(
     path: Option<PathBuf>,
     style: Option<RowStyle>,
@@ -276,7 +250,7 @@ fn open_rejects(
     let Some(path) = path else { return Ok(None) };
     if is_resumed && path.is_file() {
         return Err(usage(format!(
-            "{} has records that were rejected before: give --rejects another name when an import goes on",
+            "{} has the records that an earlier run rejected: name another file for --rejects",
             path.display()
         )));
     }
@@ -344,13 +318,14 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Commits what is left: after an error of the input too, since the records before it are whole.
+    /// Commits the remaining records, also after an error of the input: the records before it are
+    /// complete.
     fn finish(mut self, result: Result<()>) -> Result<(Progress, Option<RejectsReport>)> {
         let engine_failed = result.as_ref().is_err_and(is_of_engine);
         let is_interrupted = result.is_err() && interrupt::check().is_err();
         let rejects = self.rejects.take().filter(|_| self.keeps_rejects(&result, is_interrupted));
         let rejects = rejects.map(Rejects::finish).transpose();
-        // Records are stored whether or not the file of the others could be written.
+        // Records are stored even if the file of skipped records could not be written.
         let (result, rejects) = match rejects {
             Ok(rejects) => (result, rejects),
             Err(error) => (result.and(Err(error)), None),
@@ -373,7 +348,7 @@ impl Intake<'_> {
                 writer.close()?;
                 return Ok((self.progress, rejects));
             }
-            // To sort and merge what was read takes long.
+            // Sorting and merging takes long, so an interrupted import skips it.
             Output::Load(load) if !engine_failed && !is_interrupted => {
                 if let Err(FailedLoad { error, left }) = load.finish(&mut self.progress) {
                     note_left(left, self.rejects_path.as_deref());
@@ -387,7 +362,7 @@ impl Intake<'_> {
                     note_nothing_loaded(self.rejects_path.as_deref());
                 }
             }
-            // A file without a record takes the place of no other, where the input has records.
+            // If all records of an input are bad, the old output file stays.
             Output::Json(file) if result.is_ok() && !self.progress.stores_none() => file.finish()?,
             _ => {}
         }
@@ -401,7 +376,8 @@ impl Intake<'_> {
         Ok((self.progress, rejects))
     }
 
-    /// Whether the file of rejected records is kept: where records beside them are, or where none of all can be stored.
+    /// Returns whether to keep the file of skipped records: if records are stored, or if the input
+    /// has only bad records.
     fn keeps_rejects(&self, result: &Result<()>, is_interrupted: bool) -> bool {
         let Err(error) = result else { return true };
         match &self.output {
@@ -411,10 +387,9 @@ impl Intake<'_> {
         }
     }
 
-    /// After an error: says how many records are stored, and by which command the import goes on.
     fn give_up(&self, writer: DatabaseWriter, error: anyhow::Error, is_interrupted: bool) -> anyhow::Error {
         let is_of_input = exit::code_of(&error) == INPUT;
-        // Of an error that is not the engine's, all records before it are committed.
+        // After an error outside the engine, all records before it are committed.
         if !is_of_engine(&error) {
             self.stored.store(self.progress.stored, Ordering::Relaxed);
         }
@@ -427,14 +402,14 @@ impl Intake<'_> {
         match (stored, is_of_input) {
             (0, true) => {}
             (_, true) => note!("braid: the {records} records before the error are stored"),
-            (0, false) => note!("braid: no record is stored; begin again with: {command}"),
+            (0, false) => note!("braid: no record is stored; start again with: {command}"),
             _ if !is_of_engine(&error) => {
-                note!("braid: the {records} records before the error are stored; go on after them with: {command}");
+                note!("braid: the {records} records before the error are stored; continue after them with: {command}");
             }
             _ if is_durable => {
-                note!("braid: {records} records are stored and on the disk; go on after them with: {command}");
+                note!("braid: {records} records are stored and on disk; continue after them with: {command}");
             }
-            _ => note!("braid: at most {records} records are stored; go on after those that are with: {command}"),
+            _ => note!("braid: at most {records} records are stored; continue after them with: {command}"),
         }
         error
     }
@@ -444,24 +419,22 @@ fn is_of_engine(error: &anyhow::Error) -> bool {
     error.downcast_ref::<braiddb::Error>().is_some()
 }
 
-/// After a load that failed at its end.
 fn note_left(left: Left, rejects: Option<&Path>) {
     match left {
         Left::Nothing => note_nothing_loaded(rejects),
         Left::Records(count) => note!(
-            "braid: {} records are stored, but not that the import has stored them: before it begins again, delete them from the \
-             tree with `braid del DB TREE --prefix ''`",
+            "braid: {} records are stored, but the import is not recorded as complete: delete them with \
+             `braid del DB TREE --prefix ''` before you import again",
             show_count(count)
         ),
-        Left::All(count) => note!("braid: all {} records are stored: the import is finished", show_count(count)),
+        Left::All(count) => note!("braid: all {} records are stored: the import is complete", show_count(count)),
     }
 }
 
-/// After a load that the engine ended.
 fn note_nothing_loaded(rejects: Option<&Path>) {
     note!(
-        "braid: nothing is stored: without --resume, records go into an empty tree as a whole. With it they are stored batch by \
-         batch, and an import that is ended can go on: {}",
+        "braid: nothing is stored: without --resume, an import into an empty tree stores all records or none. With it, records \
+         are stored batch by batch, and an interrupted import can continue: {}",
         command_line::with_resume(rejects)
     );
 }

@@ -1,4 +1,4 @@
-//! Records as JSON lines into a file, compressed as its name says.
+//! Writes JSON lines to a file, compressed according to its name.
 
 use std::{
     io::{BufWriter, Write},
@@ -9,7 +9,6 @@ use anyhow::Result;
 
 use crate::output::OutputFile;
 
-/// Lines on their way into a file.
 pub struct JsonOutput {
     out: Encoder,
 }
@@ -24,12 +23,11 @@ enum Encoder {
 }
 
 impl JsonOutput {
-    /// Begins the file; `-` is standard output.
     pub fn create(path: &Path) -> Result<JsonOutput> {
         JsonOutput::begin(OutputFile::create(path)?, path)
     }
 
-    /// Begins one that is written to its end after a signal too.
+    /// Creates a file whose writes succeed after a signal too.
     pub fn create_outliving_signals(path: &Path) -> Result<JsonOutput> {
         JsonOutput::begin(OutputFile::create(path)?.outliving_signals(), path)
     }
@@ -45,13 +43,11 @@ impl JsonOutput {
         Ok(JsonOutput { out })
     }
 
-    /// Adds a line.
     pub fn line(&mut self, json: &[u8]) -> Result<()> {
         self.bytes(json)?;
         self.bytes(b"\n")
     }
 
-    /// Adds bytes.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
         let out: &mut dyn Write = match &mut self.out {
             Encoder::Plain(out) => out,
@@ -62,7 +58,6 @@ impl JsonOutput {
         Ok(out.write_all(bytes)?)
     }
 
-    /// Ends the file: then it is on the disk, under its name.
     pub fn finish(self) -> Result<()> {
         let file = match self.out {
             Encoder::Plain(out) => out,

@@ -1,9 +1,8 @@
-//! How the keys of a tree are written: as text or as numbers.
+//! The key notation of a tree: text or numbers. The tree's first record sets it.
 //!
-//! It belongs to the tree from its first record on: the import, or the `put`, that stores that record decides. It is stored
-//! in the tree `braid.import`, under `keys` + 0 + the tree's number in 4 bytes, big-endian, as JSON, so that it goes with the
-//! tree when that is renamed, and does not outlive it. Without such a record keys are text, unless an import by an earlier
-//! version of this command filled the tree: its progress record says where it took the keys from.
+//! It is stored in the tree `braid.import`, under `keys` + 0 + the tree's id in 4 bytes,
+//! big-endian, as JSON. Without this record, keys are text, unless a progress record shows that an
+//! earlier version imported numbers.
 
 use anyhow::Result;
 use braiddb::{Batch, Db, Tree};
@@ -23,20 +22,19 @@ struct KeysRecord {
     keys: KeyNotation,
 }
 
-/// The notation that an import stores with the first record; none if the tree has it already.
+/// The notation to store with the first record; `None` if it is stored already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewNotation(Option<KeyNotation>);
 
 impl NewNotation {
-    /// The notation of keys that come from `key`, for a tree that need not exist yet. Keys of another notation than those
-    /// that the tree has are refused.
+    /// Refuses a notation that differs from the tree's keys. The tree need not exist.
     pub fn of_import(db: &Db, tree: &str, key: Option<&str>) -> Result<NewNotation> {
         let wanted = KeySource::parse(key).notation();
         let source = key.map_or("record numbers (no --key)".to_owned(), |key| format!("--key {key}"));
         NewNotation::claim(db, tree, wanted, &source)
     }
 
-    /// The same for keys that are written as `wanted`; `source` says in an error where they come from.
+    /// `source` names the origin of the keys in errors.
     pub fn claim(db: &Db, tree: &str, wanted: KeyNotation, source: &str) -> Result<NewNotation> {
         let Some((id, first_key)) = tree_state(db, tree)? else { return Ok(NewNotation(Some(wanted))) };
         let stored = stored_by_id(db, id)?;
@@ -50,8 +48,8 @@ impl NewNotation {
         if present != wanted {
             let shown: String = show_key(&first_key, present).chars().take(40).collect();
             return Err(usage(format!(
-                "the keys of the tree {} are {}, such as {shown}, and {source} would add {}: nothing was stored; choose \
-                 another key, or another tree",
+                "the keys of the tree {} are {}, such as {shown}, but {source} would add {}: nothing was stored; choose \
+                 another key or another tree",
                 show_name(tree),
                 in_words(present),
                 in_words(wanted)
@@ -60,12 +58,10 @@ impl NewNotation {
         Ok(NewNotation(Some(wanted).filter(|_| stored.is_none())))
     }
 
-    /// That of another tree, whose keys are copied.
     pub fn of_copy(notation: KeyNotation) -> NewNotation {
         NewNotation(Some(notation))
     }
 
-    /// Adds it to the batch with the tree's first record; once.
     pub fn store(&mut self, db: &Db, tree: &str, imports: &Tree, batch: &mut Batch) -> Result<()> {
         let Some(keys) = self.0.take() else { return Ok(()) };
         if let Some(info) = db.trees()?.into_iter().find(|info| info.name == tree) {
@@ -74,7 +70,6 @@ impl NewNotation {
         Ok(())
     }
 
-    /// Whether there is nothing to store, or it is what a tree without a record has.
     pub fn is_needless(&self) -> bool {
         self.0.is_none_or(|keys| keys == KeyNotation::Text)
     }
@@ -83,12 +78,11 @@ impl NewNotation {
 fn in_words(notation: KeyNotation) -> &'static str {
     match notation {
         KeyNotation::Text => "text",
-        KeyNotation::Hex => "bytes in hexadecimal",
+        KeyNotation::Hex => "hexadecimal bytes",
         KeyNotation::U64 => "numbers (u64)",
     }
 }
 
-/// The number of a tree, and its first key if it has records.
 fn tree_state(db: &Db, tree: &str) -> Result<Option<(u32, Option<Vec<u8>>)>> {
     let Some(info) = db.trees()?.into_iter().find(|info| info.name == tree) else { return Ok(None) };
     let first_key = match info.multi {
@@ -110,7 +104,6 @@ fn imports_of(db: &Db) -> Result<Option<Tree>> {
     }
 }
 
-/// The stored notation of the tree with this number, which may have been dropped since.
 pub fn stored_by_id(db: &Db, id: u32) -> Result<Option<KeyNotation>> {
     let Some(imports) = imports_of(db)? else { return Ok(None) };
     let Some(json) = imports.get(keys_key(id))? else { return Ok(None) };
@@ -120,7 +113,6 @@ pub fn stored_by_id(db: &Db, id: u32) -> Result<Option<KeyNotation>> {
     Ok(Some(record.keys))
 }
 
-/// How the keys of a tree are written.
 pub fn stored_key_notation(db: &Db, tree: &str) -> Result<KeyNotation> {
     let info = db.trees()?.into_iter().find(|info| info.name == tree);
     let stored = info.map(|info| stored_by_id(db, info.id)).transpose()?.flatten();

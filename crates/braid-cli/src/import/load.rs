@@ -1,7 +1,6 @@
-//! The fast way into an empty tree without indexes: records are sorted and loaded as a whole, past the log.
-//!
-//! Nothing is there before all is; an import that is killed leaves nothing, and begins anew. The tree is created when the
-//! first record comes.
+//! Bulk load into an empty tree without indexes: records are sorted and loaded at the end, without
+//! WAL. Faster than batches, but all or nothing: a killed import starts again. The tree is created
+//! with the first record.
 
 use anyhow::{Context, Result};
 use braiddb::{BulkOptions, Db, Durability, UnsortedLoader};
@@ -14,26 +13,20 @@ use super::{
     progress::{IMPORT_TREE, Progress},
 };
 
-/// Records that a failed load leaves in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// None.
     Nothing,
-    /// This many, without a progress record: they could not be removed again.
+    /// This many, without a progress record: removing them failed too.
     Records(u64),
-    /// All of the input, and the progress record.
+    /// All records, with the progress record.
     All(u64),
 }
 
-/// A load that failed, and what it leaves.
 pub struct FailedLoad {
-    /// The error.
     pub error: anyhow::Error,
-    /// Records that are there now.
     pub left: Left,
 }
 
-/// A load in the making.
 pub struct Load {
     db: Db,
     tree_name: String,
@@ -44,14 +37,12 @@ pub struct Load {
 }
 
 impl Load {
-    /// Begins one, into the tree of that name, which has no records.
     pub fn begin(db: Db, tree_name: &str, notation: NewNotation) -> Result<Load> {
         let is_new = tree_id(&db, tree_name)?.is_none();
         let known = KnownTrees::of(&db)?;
         Ok(Load { db, tree_name: tree_name.to_owned(), notation, is_new, known, loader: None })
     }
 
-    /// Adds a record.
     pub fn store(&mut self, record: &ReadyRecord) -> Result<()> {
         let loader = match &mut self.loader {
             Some(loader) => loader,
@@ -63,7 +54,7 @@ impl Load {
         Ok(loader.add(&record.key, &record.json)?)
     }
 
-    /// Stores all of them, and then the progress record. Where that fails, the records are removed again.
+    /// If the progress record cannot be stored, removes the records again.
     pub fn finish(self, progress: &mut Progress) -> Result<(), FailedLoad> {
         let Load { db, tree_name, mut notation, is_new, known, loader } = self;
         let failed = |left, error| FailedLoad { error, left };
@@ -84,7 +75,6 @@ impl Load {
         noted.map_err(|error| failed(Left::All(loaded.records), error))
     }
 
-    /// Gives up, and leaves no tree that was not there before.
     pub fn abandon(self) {
         let Load { db, tree_name, is_new, loader, .. } = self;
         if loader.is_some() {
@@ -94,9 +84,8 @@ impl Load {
     }
 }
 
-/// Stores the progress record, and how the keys are written.
 fn record(db: &Db, tree_name: &str, progress: &mut Progress, notation: &mut NewNotation) -> Result<()> {
-    progress.tree_id = Some(tree_id(db, tree_name)?.context("the tree was dropped meanwhile")?);
+    progress.tree_id = Some(tree_id(db, tree_name)?.context("the tree was dropped during the import")?);
     let imports = db.tree(IMPORT_TREE)?;
     let mut batch = db.batch();
     progress.store(&imports, tree_name, &mut batch)?;
@@ -105,7 +94,6 @@ fn record(db: &Db, tree_name: &str, progress: &mut Progress, notation: &mut NewN
     Ok(())
 }
 
-/// Removes the records of a load into a tree that was empty or absent before. Returns false if they stay.
 fn undo(db: &Db, tree_name: &str, is_new: bool) -> bool {
     match is_new {
         true => db.drop_tree(tree_name).is_ok(),
@@ -113,7 +101,7 @@ fn undo(db: &Db, tree_name: &str, is_new: bool) -> bool {
     }
 }
 
-/// Drops a tree that the load has created. An error is not reported: the one before says why.
+/// Ignores errors: the caller reports the first one.
 fn drop_new(db: &Db, tree_name: &str, is_new: bool) {
     if is_new {
         let _ = db.drop_tree(tree_name);
@@ -124,10 +112,10 @@ fn drop_new(db: &Db, tree_name: &str, is_new: bool) {
 mod tests {
     use super::undo;
 
-    /// A load into a tree that existed kept its records where only its progress record failed, while the message said that
-    /// nothing was stored.
+    /// After a failed write of the progress record, a load into an existing tree left its records,
+    /// but reported that nothing was stored.
     #[test]
-    fn undo_of_a_load_leaves_an_existing_tree_empty_and_no_new_one() {
+    fn undo_of_load_empties_existing_tree_and_drops_new_one() {
         let db = braiddb::Db::in_memory().unwrap();
         for is_new in [false, true] {
             db.tree("t").unwrap().put("a", "1").unwrap();

@@ -1,8 +1,7 @@
-//! Import: a reader, parsers and a writer, working at the same time.
+//! Import: a reader, several parsers and a writer, in parallel.
 //!
-//! The reader cuts the input into chunks of numbered records; parsers make keys, values and index entries of them; the
-//! writer takes the chunks in order and commits batches. A batch holds records, their index entries and the progress
-//! record together, so that whatever happens the three agree.
+//! INVARIANT: a batch holds records, their index entries and the progress record, so that the three
+//! always agree.
 
 mod created;
 mod format;

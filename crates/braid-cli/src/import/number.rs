@@ -1,12 +1,10 @@
-//! Numbers as JSON writes them, compared exactly: equal numbers get equal texts, however they are written.
+//! Canonical texts of JSON numbers, without rounding: equal numbers get equal texts.
 //!
-//! A number becomes its digits without leading and trailing zeros, and a power of ten. It is written out where that takes
-//! at most [`ZEROS_MAX`] more zeros, and as `12e400` or `12e-400` elsewhere. Nothing is rounded.
+//! A number is its significant digits and a power of ten. It is written out if that takes at most
+//! [`ZEROS_MAX`] extra zeros, else as `12e400` or `12e-400`.
 
-/// Maximum zeros that a text has beside its digits. Larger and smaller numbers get an exponent.
 const ZEROS_MAX: i64 = 40;
 
-/// The text that all ways to write a number share; `None` if `text` is no JSON number.
 pub fn canonical_number(text: &str) -> Option<String> {
     let (negative, rest) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
@@ -31,7 +29,6 @@ pub fn canonical_number(text: &str) -> Option<String> {
     Some(format!("{sign}{}", written(kept, power)?))
 }
 
-/// An exponent, with its sign. One beyond 18 digits is no number that anybody means.
 fn exponent_of(text: &str) -> Option<i64> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || digits.len() > 18 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -40,7 +37,6 @@ fn exponent_of(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// Digits times a power of ten.
 fn written(digits: &str, power: i64) -> Option<String> {
     let count = i64::try_from(digits.len()).ok()?;
     if power >= 0 {
@@ -60,8 +56,8 @@ fn written(digits: &str, power: i64) -> Option<String> {
     })
 }
 
-/// The text that indexes of earlier versions have for a number: rounded to 64 bits of floating point unless it is whole
-/// and of 64 bits.
+/// Returns the number text in indexes of earlier versions: rounded to `f64`, except 64-bit
+/// integers.
 pub fn rounded_number(text: &str) -> String {
     if text != "-0" && (text.parse::<u64>().is_ok() || text.parse::<i64>().is_ok()) {
         return text.to_owned();
@@ -75,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn canonical_number_equal_values_share_a_text() {
+    fn canonical_number_of_equal_values_is_equal() {
         for (texts, expected) in [
             (&["1.50", "1.5", "15e-1", "0.15e+1", "150E-2"][..], "1.5"),
             (&["0", "-0", "0.000", "0e9", "-0.0E-7"], "0"),
@@ -97,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn rounded_number_is_the_text_of_earlier_versions() {
+    fn rounded_number_matches_earlier_versions() {
         for (text, expected) in [
             ("1.50", "1.5"),
             ("100.0", "100.0"),

@@ -1,9 +1,9 @@
-//! The pipeline: one reader, several parsers, and the caller as the writer.
+//! The pipeline: one reader thread, several parser threads, and the caller as the writer.
 //!
-//! For each chunk the reader makes a channel for its result, queues the receiving end for the writer, and then the chunk
-//! with the sending end for the parsers. So the writer takes results in the order of the input whichever parser is
-//! faster, and both queues are bounded: what lies about is at most the queues' lengths in chunks. When the writer
-//! fails it drops its queue; the reader's next send fails, it stops, and the parsers find their queue closed.
+//! For each chunk, the reader queues a result channel for the writer, then the chunk for the
+//! parsers, so that the writer gets results in input order. Both queues are bounded, and so is
+//! memory. If the writer fails, it drops its queue: the reader's next send fails, and the parsers
+//! find their queue closed.
 
 use std::{
     io::{self, Read},
@@ -27,15 +27,11 @@ use crate::{
     input::{Chunk, ChunkSink, Place, Position, Row, RowReader, Stopped, read_archive, unreadable},
 };
 
-/// Where the reader takes records from.
 pub enum RecordSource {
-    /// Rows, perhaps after one that was read already.
     Rows(RowReader<Box<dyn Read + Send>>, Option<FirstRow>),
-    /// The members of an archive, which stands at this offset.
     Archive(Box<dyn Read + Send>, Place),
 }
 
-/// A row that was read already.
 #[derive(Debug)]
 pub struct FirstRow {
     raw: Vec<u8>,
@@ -45,7 +41,6 @@ pub struct FirstRow {
 }
 
 impl FirstRow {
-    /// A copy of a whole row.
     pub fn of(row: &Row<'_>) -> FirstRow {
         FirstRow { raw: row.raw.to_vec(), length: row.length, position: row.position, next_offset: row.next_offset }
     }
@@ -57,52 +52,36 @@ impl FirstRow {
     }
 }
 
-/// A record on its way to the writer.
 #[derive(Debug)]
 pub struct ParsedRecord {
-    /// Its number in the input.
     pub number: u64,
-    /// Where it is.
     pub position: Position,
-    /// Where the next one begins.
     pub next_offset: u64,
-    /// The file in the archive, or nothing.
     pub place: Box<str>,
-    /// What was odd.
     pub findings: Vec<Finding>,
-    /// What to store, unless it is unusable.
     pub ready: Option<ReadyRecord>,
-    /// Its bytes in the input, if it is unusable and they are at hand.
     pub raw: Option<Box<[u8]>>,
 }
 
-/// What is stored of a record.
 #[derive(Debug)]
 pub struct ReadyRecord {
-    /// Its key.
     pub key: Vec<u8>,
-    /// Its value.
     pub json: Vec<u8>,
-    /// Its entries in the indexes.
     pub index_keys: Vec<(usize, String)>,
 }
 
-/// What is the same for all chunks.
 #[derive(Clone, Copy)]
 pub struct Parsing<'a> {
-    /// Makes records.
     pub parser: &'a RecordParser,
-    /// Makes index entries.
     pub specs: &'a [IndexSpec],
-    /// Counts.
     pub stages: &'a Stages,
-    /// How many parsers there are.
     pub threads: usize,
 }
 
 type Parsed = Vec<ParsedRecord>;
 
-/// Runs until the input ends or `consume` fails. An error of the reader comes after all records before it were consumed.
+/// Runs until the input ends or `consume` fails. A reader's error is returned after all records
+/// before it were consumed.
 pub fn run(
     source: RecordSource,
     first_number: u64,
@@ -119,14 +98,14 @@ pub fn run(
             scope.spawn(|| parse_chunks(&chunks, parsing));
         }
         let consumed = consume_all(results, consume);
-        let read = reader.join().map_err(|_| anyhow!("the reader has panicked"))?;
+        let read = reader.join().map_err(|_| anyhow!("the reader thread panicked"))?;
         consumed.and(read.map_err(unreadable))
     })
 }
 
 fn consume_all(results: Receiver<Receiver<Parsed>>, consume: &mut dyn FnMut(Parsed) -> Result<()>) -> Result<()> {
     for result in results {
-        let parsed = result.recv().context("a parser has panicked")?;
+        let parsed = result.recv().context("a parser thread panicked")?;
         consume(parsed)?;
     }
     Ok(())
@@ -155,7 +134,7 @@ fn read(
             Err(Stopped) => Ok(()),
         },
     };
-    // The writer that takes no more knows why.
+    // Fails only if the writer has stopped, which reports its own error.
     let _ = sink.flush();
     result
 }
@@ -179,7 +158,7 @@ fn parse_chunks(chunks: &Mutex<Receiver<(Chunk, SyncSender<Parsed>)>>, parsing: 
         let began = Instant::now();
         let parsed = parse_chunk(&chunk, parsing);
         parsing.stages.parse.worked(began, chunk.records.len() as u64, chunk.byte_count() as u64);
-        // A writer that has failed takes no more.
+        // Fails only if the writer has stopped.
         let _ = sender.send(parsed);
     }
 }

@@ -1,7 +1,5 @@
-//! The progress record: where an import of a tree stands.
-//!
-//! It is JSON in the tree `braid.import`, under `progress` + 0 + the tree's name, and is written in the batch of the
-//! records it speaks of.
+//! The progress record of an import: JSON in the tree `braid.import`, under `progress` + 0 + the
+//! tree's name. Each batch stores it together with its records.
 
 use anyhow::Result;
 use braiddb::{Batch, Db, Tree};
@@ -20,89 +18,73 @@ use crate::{
     output::note,
 };
 
-/// The tree that holds what imports know: progress records and the indexes of each tree.
+/// The tree that holds progress records, index lists and key notations.
 pub const IMPORT_TREE: &str = "braid.import";
 
 const PREFIX: &[u8] = b"progress\0";
 
-/// What must be the same for an import to go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The input.
     pub source: Identity,
-    /// Its format.
     pub format: String,
-    /// The key, as given.
     pub key: Option<String>,
-    /// The number of the first record.
     pub number_from: u64,
-    /// The tree's indexes.
     pub indexes: Vec<IndexSpec>,
-    /// How rows are read.
     #[serde(default, skip_serializing_if = "TableOptions::is_default")]
     pub table: TableOptions,
 }
 
 impl Plan {
-    /// Refuses to go on with another plan, and says what differs.
     pub fn check_same(&self, now: &Plan) -> Result<()> {
         let differs = |what: String| Err(failure(INPUT, format!("cannot resume: {what}")));
         if !self.source.matches(&now.source) {
-            return differs("the input is not the one that the import was begun with".to_owned());
+            return differs("the input is not the one that the import began with: give that one".to_owned());
         }
         if self.format != now.format {
-            return differs(format!("it was begun with --format {}", self.format));
+            return differs(format!("the import began with --format {}: use the same", self.format));
         }
         if self.key != now.key {
             let key = self.key.as_deref().map_or("no --key".to_owned(), |key| format!("--key {key}"));
-            return differs(format!("it was begun with {key}"));
+            return differs(format!("the import began with {key}: use the same"));
         }
         if self.number_from != now.number_from {
-            return differs(format!("it was begun with --number-from {}", self.number_from));
+            return differs(format!("the import began with --number-from {}: use the same", self.number_from));
         }
         if self.table != now.table {
-            return differs("it was begun with other --delimiter, --no-header, --fields or --types".to_owned());
+            return differs(
+                "the import began with other --delimiter, --no-header, --fields or --types: use the same".to_owned(),
+            );
         }
         if !same_indexes(&self.indexes, &now.indexes) {
-            return differs("it was begun with other indexes".to_owned());
+            return differs("the import began with other indexes: use the same".to_owned());
         }
         Ok(())
     }
 }
 
-/// Where an import stands. All counts are of the whole import, resumed or not.
+/// The state of an import. Counts include all runs of a resumed import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// What is imported.
     pub plan: Plan,
-    /// The number of the tree. Another tree that gets the name later has not had these records. Imports by earlier
-    /// versions did not store it.
+    /// The tree's id, which detects a new tree with the same name. Earlier versions did not store
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree_id: Option<u32>,
-    /// The names of the columns, for rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
-    /// The number of the next record.
     pub next_number: u64,
-    /// Where it begins, in bytes of decompressed input.
     pub next_offset: u64,
-    /// Its line, counted from 1. Imports by earlier versions did not store it.
+    /// Its line, from 1. Earlier versions did not store it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_line: Option<u64>,
-    /// Records stored.
     pub stored: u64,
-    /// Of them, those that took the place of an older one.
     pub replaced: u64,
-    /// Records that could not be stored.
     pub skipped: u64,
-    /// What was wrong.
     pub dirt: DirtTally,
-    /// Whether the input's end was reached.
     pub complete: bool,
 }
 
 impl Progress {
-    /// The beginning of an import.
     pub fn begin(plan: Plan) -> Progress {
         Progress {
             next_number: plan.number_from,
@@ -119,12 +101,10 @@ impl Progress {
         }
     }
 
-    /// Whether the input has records, and none of them can be stored.
     pub fn stores_none(&self) -> bool {
         self.stored == 0 && self.skipped > 0
     }
 
-    /// The stored record for a tree.
     pub fn load(imports: &Tree, tree: &str) -> Result<Option<Progress>> {
         let Some(json) = imports.get(progress_key(tree))? else { return Ok(None) };
         let mut progress: Progress = serde_json::from_slice(&json).map_err(|error| {
@@ -137,7 +117,7 @@ impl Progress {
         Ok(Some(progress))
     }
 
-    /// Where the last import into this very tree stands, also if the tree had another name then.
+    /// Returns the progress of the last import into this tree, even if it was renamed since.
     pub fn find(db: &Db, tree: &str) -> Result<Option<Progress>> {
         let Some(imports) = imports_tree(db)? else { return Ok(None) };
         let id = tree_id(db, tree)?;
@@ -147,7 +127,7 @@ impl Progress {
         let is_emptied = |progress: &Progress| is_of_tree(progress) && progress.stored > 0 && is_empty;
         if under_name.as_ref().is_some_and(is_emptied) {
             note!(
-                "braid: the records that the earlier import has stored in the tree {} are gone: the import begins with the first \
+                "braid: the records that the earlier import stored in the tree {} are gone: the import begins with the first \
                  record",
                 show_name(tree)
             );
@@ -170,14 +150,13 @@ impl Progress {
             return Ok(Some(progress));
         }
         note!(
-            "braid: the tree {} is not the one that the earlier import has filled, which was dropped or renamed: the \
-             import begins with the first record",
+            "braid: the tree {} is not the one that the earlier import filled, which was dropped or renamed: the import \
+             begins with the first record",
             show_name(tree)
         );
         Ok(None)
     }
 
-    /// Adds the record to a batch.
     pub fn store(&self, imports: &Tree, tree: &str, batch: &mut Batch) -> Result<()> {
         batch.put(imports, progress_key(tree), serde_json::to_vec(self)?);
         Ok(())

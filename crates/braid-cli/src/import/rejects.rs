@@ -1,7 +1,5 @@
-//! `--rejects FILE`: records that cannot be stored, as they are in the input.
-//!
-//! The file has the form of the input, so that the same command imports it once its records are
-//! mended.
+//! `--rejects FILE`: the skipped records, byte for byte as in the input. The file has the format of
+//! the input, so that the same command imports it after corrections.
 
 use std::path::Path;
 
@@ -10,45 +8,37 @@ use serde::Serialize;
 
 use super::json_output::JsonOutput;
 
-/// The two blocks of zeros that end a tar archive.
 const ARCHIVE_END_BYTES: usize = 1024;
 
-/// The open file.
 pub struct Rejects {
     out: JsonOutput,
     form: Form,
     report: RejectsReport,
 }
 
-/// What the file is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Lines or rows, after the row that names the columns. That is `None` where there is none, or
-    /// once it is written.
+    /// Lines or rows. Holds the row of column names until it is written.
     Text(Option<Vec<u8>>),
-    /// A tar archive.
     Archive,
 }
 
-/// What was rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RejectsReport {
-    /// The file.
     pub file: String,
-    /// The records in it.
     pub records: u64,
-    /// Records that cannot be in it: too large, or links to files that were not found.
+    /// Skipped records that are not in the file: too large, or links to missing files.
     pub left_out: u64,
 }
 
 impl Rejects {
-    /// Begins the file.
     pub fn create(path: &Path, form: Form) -> Result<Rejects> {
         let report = RejectsReport { file: path.display().to_string(), ..RejectsReport::default() };
         Ok(Rejects { out: JsonOutput::create_outliving_signals(path)?, form, report })
     }
 
-    /// Adds a record; `None` is one whose bytes are not there. `path` is that of a file in an archive.
+    /// Adds a record; `raw` is `None` if its bytes are not available. `path` is its path in an
+    /// archive.
     pub fn add(&mut self, path: &str, raw: Option<&[u8]>) -> Result<()> {
         let Some(raw) = raw else {
             self.report.left_out += 1;
@@ -62,7 +52,6 @@ impl Rejects {
         self.out.line(raw.strip_suffix(b"\n").unwrap_or(raw))
     }
 
-    /// Ends the file: then it is on the disk, under its name.
     pub fn finish(mut self) -> Result<RejectsReport> {
         if self.form == Form::Archive && self.report.records > 0 {
             self.out.bytes(&[0; ARCHIVE_END_BYTES])?;
@@ -72,7 +61,6 @@ impl Rejects {
     }
 }
 
-/// A file of an archive, without the archive's end.
 fn archive_member(path: &str, bytes: &[u8]) -> Result<Vec<u8>> {
     let mut builder = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_gnu();
@@ -84,7 +72,6 @@ fn archive_member(path: &str, bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(member)
 }
 
-/// A row that names columns.
 pub fn header_row(columns: &[String], delimiter: u8, is_quoted: bool) -> Vec<u8> {
     let mut row = Vec::new();
     for (index, column) in columns.iter().enumerate() {

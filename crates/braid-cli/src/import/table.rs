@@ -1,5 +1,4 @@
-//! How the rows of a table are read: what separates fields, what they are called, and what they
-//! are.
+//! Options to read the rows of a table: delimiter, column names and types.
 
 use std::str::FromStr;
 
@@ -8,38 +7,30 @@ use serde_json::{Number, Value};
 
 use super::format::Format;
 
-/// How rows are read, beside their format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TableOptions {
-    /// What separates fields, if not what the format says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<Delimiter>,
-    /// Whether the first row is a record.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_header: bool,
-    /// Names of the columns, in the place of those in the first row.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-    /// Types of columns that are not text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<TypedField>,
 }
 
 impl TableOptions {
-    /// Whether nothing is given.
     pub fn is_default(&self) -> bool {
         *self == TableOptions::default()
     }
 
-    /// The byte that separates fields.
     pub fn delimiter(&self, format: Format) -> u8 {
         let default = if format == Format::Tsv { b'\t' } else { b',' };
         self.delimiter.map_or(default, |delimiter| delimiter.0)
     }
 }
 
-/// What separates fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Delimiter(pub u8);
@@ -50,26 +41,22 @@ impl FromStr for Delimiter {
     fn from_str(text: &str) -> Result<Delimiter, String> {
         match text.as_bytes() {
             b"tab" | b"\\t" => Ok(Delimiter(b'\t')),
-            [b'"' | b'\n' | b'\r' | 0] => Err("fields cannot be separated by quotes, line ends or zeros".to_owned()),
+            [b'"' | b'\n' | b'\r' | 0] => Err("a delimiter cannot be a quote, a line end or a zero byte".to_owned()),
             [byte] if byte.is_ascii() => Ok(Delimiter(*byte)),
             _ => Err("give one ASCII character, or `tab`".to_owned()),
         }
     }
 }
 
-/// What a field is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FieldType {
-    /// Text, as it is.
     Text,
-    /// A whole number of any size.
     Int,
-    /// A number with a fraction or an exponent, kept as it is written.
     Float,
-    /// `true` or `false`, in any case, or `1` or `0`.
+    /// `true` or `false` in any case, or `1` or `0`.
     Bool,
-    /// JSON, kept as it is written but for spaces between its tokens.
+    /// JSON, kept as written except for spaces between its tokens.
     Json,
 }
 
@@ -84,9 +71,9 @@ impl FieldType {
         }
     }
 
-    /// The value of a field's text, and the JSON that is stored for it; an empty field is null, unless it is text. An error
-    /// names the type. JSON and numbers are stored as they are written: a parsed [`Value`] has lost members of one name and the
-    /// form of an exponent.
+    /// Converts a field's text into a value and the JSON to store. An empty field is null, unless
+    /// it is text. JSON and numbers are stored as written, since a parsed [`Value`] loses duplicate
+    /// members and the form of an exponent.
     pub fn value_of(self, text: String) -> Result<(Value, String), String> {
         let trimmed = text.trim();
         let json = match self {
@@ -106,13 +93,13 @@ impl FieldType {
             FieldType::Bool => None,
             FieldType::Json => Some(trimmed.to_owned()),
         };
-        // It is parsed once more as what it is stored as: only then it is surely JSON.
+        // Parse what will be stored, to be sure that it is JSON.
         let value = json.and_then(|json| serde_json::from_str(&json).ok().map(|value| (value, without_spaces(&json))));
         value.ok_or_else(|| format!("{text:?} is not {}", self.name()))
     }
 }
 
-/// Valid JSON without spaces and line ends between its tokens: all of a record is in one line.
+/// Removes whitespace between the tokens of valid JSON, so that a record is one line.
 fn without_spaces(json: &str) -> String {
     let (mut is_in_string, mut is_escaped) = (false, false);
     let is_kept = |c: &char| {
@@ -128,7 +115,7 @@ fn without_spaces(json: &str) -> String {
     json.chars().filter(is_kept).collect()
 }
 
-/// A whole number. JSON has no leading zeros and no plus: they are dropped.
+/// Formats an integer for JSON, without leading zeros and plus sign.
 fn whole_number(text: &str) -> Option<String> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => ("-", digits),
@@ -141,12 +128,9 @@ fn whole_number(text: &str) -> Option<String> {
     Some(if digits.is_empty() { "0".to_owned() } else { format!("{sign}{digits}") })
 }
 
-/// A column with its type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TypedField {
-    /// Its name.
     pub field: String,
-    /// Its type.
     pub of: FieldType,
 }
 
@@ -157,7 +141,7 @@ impl FromStr for TypedField {
         let (field, name) = text.rsplit_once(':').ok_or("give FIELD:TYPE")?;
         let all = [FieldType::Text, FieldType::Int, FieldType::Float, FieldType::Bool, FieldType::Json];
         let of = all.into_iter().find(|of| of.name() == name);
-        let of = of.ok_or_else(|| format!("{name:?} is no type: there are text, int, float, bool and json"))?;
+        let of = of.ok_or_else(|| format!("{name:?} is not a type: give text, int, float, bool or json"))?;
         Ok(TypedField { field: field.to_owned(), of })
     }
 }

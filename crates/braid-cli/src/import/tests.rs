@@ -1,5 +1,3 @@
-//! Tests of the parts of an import that need no database.
-
 use std::io::Read;
 
 use anyhow::anyhow;
@@ -23,7 +21,7 @@ fn spec(text: &str) -> IndexSpec {
 }
 
 #[test]
-fn index_arguments_are_read() {
+fn index_argument_parses_name_field_and_lower() {
     assert_eq!(
         spec("a=b.c"),
         IndexSpec { name: "a".into(), field: "b.c".into(), lower: false, exact: true, unfinished: false }
@@ -38,7 +36,7 @@ fn index_arguments_are_read() {
 }
 
 #[test]
-fn entries_come_from_texts_numbers_and_lists() {
+fn index_keys_of_texts_numbers_and_lists_are_sorted_and_unique() {
     let specs = [spec("n=name:lower"), spec("t=tags"), spec("d=deep.er"), spec("o=object")];
     let record = json!({"name": "ÄRGER", "tags": ["b", 7, true, null, "b"], "deep": {"er": 1.5}, "object": {}});
     let expected = [(0, "ärger"), (1, "7"), (1, "b"), (1, "true"), (2, "1.5")];
@@ -47,7 +45,7 @@ fn entries_come_from_texts_numbers_and_lists() {
 }
 
 #[test]
-fn long_texts_are_cut_between_characters() {
+fn index_key_of_long_text_is_cut_at_character_boundary() {
     let text = "é".repeat(600);
     assert_eq!(index_key(&text).len(), INDEX_KEY_BYTES_MAX);
     let odd = format!("x{text}");
@@ -56,7 +54,7 @@ fn long_texts_are_cut_between_characters() {
 }
 
 #[test]
-fn names_of_files_suggest_formats() {
+fn format_of_file_name_is_guessed_from_extension() {
     let format = |name: &str| Format::of_name(std::path::Path::new(name));
     assert_eq!(format("a/b.jsonl"), Some(Format::Jsonl));
     assert_eq!(format("b.NDJSON.GZ"), Some(Format::Jsonl));
@@ -67,7 +65,7 @@ fn names_of_files_suggest_formats() {
 }
 
 #[test]
-fn keys_are_texts_or_whole_numbers() {
+fn key_from_text_or_integer_is_accepted_and_other_values_are_refused() {
     let key = |key: &str, line: &str| {
         let parser = RecordParser::new(Format::Jsonl, &TableOptions::default(), &[], KeySource::parse(Some(key)));
         let mut findings = Vec::new();
@@ -107,7 +105,7 @@ fn run_reader(
 }
 
 #[test]
-fn records_come_in_order_from_any_number_of_parsers() {
+fn pipeline_with_any_number_of_parsers_keeps_order() {
     let text: String = (0..20_000).map(|number| format!("{{\"n\":{number}}}\n")).collect();
     for threads in [1, 4] {
         let (mut next, mut offset) = (0_u64, 0);
@@ -128,7 +126,7 @@ fn records_come_in_order_from_any_number_of_parsers() {
 }
 
 #[test]
-fn a_writer_that_fails_ends_the_pipeline() {
+fn pipeline_with_failed_writer_returns_its_error() {
     let text = "{}\n".repeat(100_000).into_bytes();
     let mut chunks = 0;
     let error = run_lines(text, 3, &mut |_| {
@@ -140,7 +138,7 @@ fn a_writer_that_fails_ends_the_pipeline() {
 }
 
 #[test]
-fn what_comes_before_an_unreadable_byte_is_consumed() {
+fn pipeline_with_read_error_consumes_records_before_it() {
     struct Broken(Vec<u8>);
     impl Read for Broken {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
@@ -162,7 +160,7 @@ fn what_comes_before_an_unreadable_byte_is_consumed() {
 }
 
 #[test]
-fn dirt_is_counted_once_a_record_and_sampled() {
+fn dirt_tally_counts_once_per_record_and_keeps_samples() {
     let mut tally = DirtTally::default();
     for record in 0..10 {
         let findings = [Dirt::JunkLine, Dirt::JunkLine, Dirt::Latin1].map(|dirt| Finding::new(dirt, "x\ny"));
@@ -175,14 +173,14 @@ fn dirt_is_counted_once_a_record_and_sampled() {
 }
 
 #[test]
-fn names_of_dirt_are_unique_and_found() {
+fn dirt_name_maps_back_to_kind() {
     for &dirt in Dirt::ALL {
         assert_eq!(Dirt::from_name(dirt.name()), Some(dirt));
     }
 }
 
 #[test]
-fn a_progress_record_is_read_as_it_was_written() {
+fn progress_record_round_trips_and_detects_other_plans() {
     let plan = Plan {
         source: Identity { length: Some(9), head_hash: "ab".into() },
         format: "csv".into(),
@@ -214,7 +212,7 @@ fn a_progress_record_is_read_as_it_was_written() {
 }
 
 #[test]
-fn progress_of_an_earlier_version_is_read_without_lines() {
+fn progress_of_earlier_version_has_no_lines() {
     let old = json!({
         "plan": {"source": {"length": 9, "head_hash": "ab"}, "format": "csv", "key": "id", "number_from": 5, "indexes": []},
         "next_number": 8, "next_offset": 40, "stored": 2, "replaced": 0, "skipped": 1, "complete": false,
@@ -228,7 +226,7 @@ fn progress_of_an_earlier_version_is_read_without_lines() {
 }
 
 #[test]
-fn fields_become_values_of_their_type_or_are_refused() {
+fn field_of_each_type_converts_or_is_refused() {
     let value = |of: FieldType, text: &str| of.value_of(text.to_owned()).ok().map(|(_, json)| json);
     for (of, text, expected) in [
         (FieldType::Text, " 1 ", Some("\" 1 \"")),

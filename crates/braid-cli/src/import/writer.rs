@@ -1,8 +1,7 @@
-//! The writer into a database.
+//! Writes records into a database.
 //!
-//! A record whose key exists takes the place of the old one, whose index entries are removed. Whether a key exists is
-//! looked up in the batch at hand first, then in the tree; a key above all keys of the tree (record numbers always
-//! are, in a first import) needs no look.
+//! A record with an existing key replaces the old record and its index entries. A key above all
+//! keys of the tree needs no lookup; in a first import, record numbers always are.
 
 use std::collections::HashMap;
 
@@ -21,33 +20,28 @@ use super::{
 };
 use crate::output::print_line;
 
-/// A batch is committed when it has this many bytes or records.
+/// Batches are committed at this number of bytes or records.
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_RECORDS: usize = 2000;
 
-/// A batch is committed when it has this many bytes: on a small volume fewer, so that each flush fits into the reserve of a full disk.
+/// Returns the batch size in bytes: smaller on a small volume, so that each flush fits into the
+/// disk reserve.
 pub fn batch_bytes(db: &Db) -> usize {
     usize::try_from(db.stats().memtable_bytes_max / 2).unwrap_or(usize::MAX).min(BATCH_BYTES)
 }
 
-/// What the importer says after each durable commit, when asked to: a line `ack ` and this as JSON.
+/// The acknowledgement after each durable commit, printed as `ack ` and JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Acknowledgement {
-    /// All records below this number are durable, or were skipped.
+    /// All records below this number are durable or were skipped.
     pub next_number: u64,
-    /// Records stored so far.
     pub stored: u64,
-    /// Bytes of keys and values given to the database by this process.
     pub given_bytes: u64,
-    /// Bytes it wrote to files.
     pub written_bytes: u64,
-    /// Where the stages stand.
     pub stages: StagesReport,
-    /// Whether the input's end was reached.
     pub complete: bool,
 }
 
-/// The bytes an open database has written to files of every kind.
 pub fn written_bytes(stats: &braiddb::Stats) -> u64 {
     stats.log_bytes_written
         + stats.run_bytes_written
@@ -56,8 +50,8 @@ pub fn written_bytes(stats: &braiddb::Stats) -> u64 {
         + stats.manifest_bytes_written
 }
 
-/// Commits records to a tree and its indexes. The trees are created when the first record comes, so an import that stores
-/// nothing leaves nothing.
+/// Commits records to a tree and its indexes. Creates the trees with the first record, so that an
+/// import without records leaves nothing.
 pub struct DatabaseWriter {
     db: Db,
     batch_bytes: usize,
@@ -67,26 +61,22 @@ pub struct DatabaseWriter {
     open: Option<OpenTrees>,
     durability: Durability,
     acknowledges: bool,
-    /// The trees that were there before, once others may have been created.
     known: Option<KnownTrees>,
     has_committed: bool,
     batch: Batch,
-    /// The records in the batch, with their index entries.
     pending: HashMap<Vec<u8>, Vec<(usize, String)>>,
 }
 
-/// The trees of an import that has records.
 struct OpenTrees {
     tree: Tree,
     imports: Tree,
     indexes: Indexes,
     id: u32,
-    /// The largest key that the tree may have.
+    /// An upper bound of the keys in the tree.
     last_key: Option<Vec<u8>>,
 }
 
 impl DatabaseWriter {
-    /// A writer into the tree of that name.
     pub fn new(
         db: Db,
         tree_name: &str,
@@ -111,7 +101,6 @@ impl DatabaseWriter {
         }
     }
 
-    /// Opens the trees, and creates those that are not there.
     pub fn establish(&mut self) -> Result<()> {
         if self.open.is_some() {
             return Ok(());
@@ -121,12 +110,12 @@ impl DatabaseWriter {
         let imports = self.db.tree(IMPORT_TREE)?;
         let indexes = self.declaration.establish(&self.db, &self.tree_name, &mut self.batch)?;
         let last_key = tree.last()?.map(|(key, _)| key.to_vec());
-        let id = tree_id(&self.db, &self.tree_name)?.context("the tree was dropped meanwhile")?;
+        let id = tree_id(&self.db, &self.tree_name)?.context("the tree was dropped during the import")?;
         self.open = Some(OpenTrees { tree, imports, indexes, id, last_key });
         Ok(())
     }
 
-    /// Adds a record to the batch; whether it took the place of another.
+    /// Returns whether the record replaced another.
     pub fn store(&mut self, record: ReadyRecord) -> Result<bool> {
         self.establish()?;
         let Some(open) = &mut self.open else { return Ok(false) };
@@ -144,12 +133,11 @@ impl DatabaseWriter {
         Ok(replaced)
     }
 
-    /// Whether the batch is large enough.
     pub fn is_full(&self) -> bool {
         self.batch.size_bytes() >= self.batch_bytes || self.pending.len() >= BATCH_RECORDS
     }
 
-    /// Commits the batch together with the progress record; nothing where no record was stored.
+    /// Does nothing before the first record.
     pub fn commit(&mut self, progress: &mut Progress, stages: &Stages) -> Result<()> {
         let Some(open) = &self.open else { return self.acknowledge(progress, stages) };
         progress.tree_id = Some(open.id);
@@ -172,7 +160,6 @@ impl DatabaseWriter {
         if durable { self.acknowledge(progress, stages) } else { Ok(()) }
     }
 
-    /// Says what is durable, if that is wanted.
     pub fn acknowledge(&self, progress: &Progress, stages: &Stages) -> Result<()> {
         if !self.acknowledges {
             return Ok(());
@@ -189,8 +176,8 @@ impl DatabaseWriter {
         print_line(format_args!("ack {}", serde_json::to_string(&acknowledgement)?))
     }
 
-    /// Gives up after a failure: trees that were created for records of which none was committed are dropped. Whether what was
-    /// committed is on the disk.
+    /// Gives up after a failure: drops the trees it created if nothing was committed. Returns
+    /// whether the committed records are on disk.
     pub fn abandon(self) -> bool {
         let DatabaseWriter { db, open, batch, known, has_committed, durability, .. } = self;
         drop((open, batch));
@@ -200,7 +187,6 @@ impl DatabaseWriter {
         durability == Durability::Sync || db.sync().is_ok()
     }
 
-    /// Closes the database.
     pub fn close(self) -> Result<()> {
         let DatabaseWriter { db, open, batch, .. } = self;
         if let Some(open) = &open {
@@ -212,7 +198,6 @@ impl DatabaseWriter {
 }
 
 impl OpenTrees {
-    /// The index entries of the record that has this key now, if there is one.
     fn existing(&self, key: &[u8]) -> Result<Option<Vec<(usize, String)>>> {
         if self.last_key.as_ref().is_none_or(|last| last.as_slice() < key) {
             return Ok(None);

@@ -1,11 +1,11 @@
-//! The files of a tar archive as records.
+//! Reads the files of a tar archive as records.
 //!
-//! Each regular file is a record, whatever its name, so that the numbers of records depend on the archive alone. So is each link to an
-//! earlier file: it stands for a copy of that under another name. A file of several discs, as FreeDB had them for Windows (`#FILENAME=id` before each), is
-//! as many records.
+//! Each regular file is a record, whatever its name, so that record numbers depend only on the
+//! archive. So is a link to an earlier file, as a copy under another name. A file with several
+//! discs (`#FILENAME=id` before each, as in Windows archives) is that many records.
 //!
-//! Reading can begin again after each record. A record ends where its member ends; one of several in a member ends at the member's
-//! beginning, with the number of those before it in the upper bits of the offset: see [`Place`].
+//! Reading can resume after each record. The resume offset is the end of a member; inside a member,
+//! it is the member's offset plus the number of read records in the upper bits.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,23 +17,19 @@ use crate::dirt::Dirt;
 
 const BLOCK: u64 = 512;
 
-/// Bytes of the latest files that are kept for links to them.
+/// Bytes of recently read files that are kept as link targets.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
-/// Bits of an offset; the others count records.
+/// Low bits of an encoded place for the offset; the upper bits count skipped records.
 const OFFSET_BITS: u32 = 40;
 
-/// Where to go on in an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The offset of a member, in decompressed bytes.
     pub offset: u64,
-    /// How many records of the member come before.
     pub skipped: u64,
 }
 
 impl Place {
-    /// The place of an offset as records have it.
     pub fn of(offset: u64) -> Place {
         Place { offset: offset & ((1 << OFFSET_BITS) - 1), skipped: offset >> OFFSET_BITS }
     }
@@ -43,7 +39,7 @@ impl Place {
     }
 }
 
-/// Reads all members from `from`, where `reader` stands. Ends early, without an error, if the sink takes no more.
+/// Returns early, without an error, if the sink has stopped.
 pub fn read_archive<R, F>(reader: R, from: Place, sink: &mut ChunkSink<F>) -> io::Result<()>
 where
     R: Read,
@@ -108,7 +104,6 @@ where
     Ok(())
 }
 
-/// The path that a symbolic link at `path` leads to.
 fn beside(path: &str, target: &str) -> String {
     let mut parts: Vec<&str> = path.split('/').collect();
     parts.pop();
@@ -122,7 +117,8 @@ fn beside(path: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// The records of a file, each with its path: the file itself, or what stands under each line `#FILENAME=id`.
+/// Splits a file into records with their paths: one per line `#FILENAME=id`, or else the whole
+/// file.
 fn records_of<'a>(bytes: &'a [u8], path: &str) -> Vec<(String, &'a [u8])> {
     const MARK: &[u8] = b"#FILENAME=";
     let mut starts = Vec::new();
@@ -147,7 +143,6 @@ fn records_of<'a>(bytes: &'a [u8], path: &str) -> Vec<(String, &'a [u8])> {
     starts.iter().zip(ends).map(record).collect()
 }
 
-/// The latest files, by name.
 #[derive(Default)]
 struct KeptFiles {
     by_name: HashMap<String, (Vec<u8>, Option<Dirt>)>,

@@ -1,76 +1,62 @@
-//! Records as the reader cuts them from the input, handed on by the chunk.
+//! Raw records, passed on in chunks.
 
 use super::rows::{Position, Row};
 use crate::dirt::Dirt;
 
-/// The largest record; larger ones are skipped without being held in memory.
+/// Maximum size of a record. Larger records are skipped without being held in memory.
 pub const RECORD_BYTES_MAX: usize = 16 << 20;
 
 const CHUNK_BYTES: usize = 256 << 10;
 const CHUNK_RECORDS: usize = 1024;
 
-/// A record that was not looked into yet.
 #[derive(Debug)]
 pub struct RawRecord {
     start: usize,
     end: usize,
     raw_end: usize,
-    /// Where it is.
     pub position: Position,
-    /// Where the next record begins, in bytes of decompressed input.
     pub next_offset: u64,
-    /// The file in the archive; empty where records have no names.
     pub place: Box<str>,
-    /// Set if the record could not even be cut out whole: then its bytes are its beginning only.
+    /// Why the record is incomplete: its bytes are then only its beginning.
     pub defect: Option<Dirt>,
-    /// Details of the defect.
     pub why: Box<str>,
 }
 
-/// Some records that follow each other.
 #[derive(Debug, Default)]
 pub struct Chunk {
-    /// The number of the first record.
     pub first_number: u64,
-    /// The records, in order.
     pub records: Vec<RawRecord>,
     bytes: Vec<u8>,
 }
 
 impl Chunk {
-    /// The bytes of one of its records.
     pub fn bytes_of(&self, record: &RawRecord) -> &[u8] {
         &self.bytes[record.start..record.end]
     }
 
-    /// The same, with the line end.
     pub fn raw_of(&self, record: &RawRecord) -> &[u8] {
         &self.bytes[record.start..record.raw_end]
     }
 
-    /// The size of all records.
     pub fn byte_count(&self) -> usize {
         self.bytes.len()
     }
 }
 
-/// The other side takes no more: it failed, and says why itself.
+/// The receiver has stopped, and reports its own error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
-/// Gathers records into chunks and sends them on.
 pub struct ChunkSink<F> {
     chunk: Chunk,
     send: F,
 }
 
 impl<F: FnMut(Chunk) -> Result<(), Stopped>> ChunkSink<F> {
-    /// A sink whose first record has this number.
     pub fn new(first_number: u64, send: F) -> ChunkSink<F> {
         ChunkSink { chunk: Chunk { first_number, ..Chunk::default() }, send }
     }
 
-    /// Adds a row.
     pub fn push_row(&mut self, row: &Row<'_>) -> Result<(), Stopped> {
         let start = self.chunk.bytes.len();
         self.chunk.bytes.extend_from_slice(row.raw);
@@ -86,7 +72,6 @@ impl<F: FnMut(Chunk) -> Result<(), Stopped>> ChunkSink<F> {
         })
     }
 
-    /// Adds a record from a file of an archive, which begins at `offset`.
     pub fn push_file(
         &mut self,
         bytes: &[u8],
@@ -109,7 +94,6 @@ impl<F: FnMut(Chunk) -> Result<(), Stopped>> ChunkSink<F> {
         if is_full { self.flush() } else { Ok(()) }
     }
 
-    /// Sends what is gathered.
     pub fn flush(&mut self) -> Result<(), Stopped> {
         if self.chunk.records.is_empty() {
             return Ok(());

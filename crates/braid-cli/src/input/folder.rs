@@ -1,6 +1,5 @@
-//! A folder, or a single file, as a tar archive: so that a folder of discs is imported as the archive of it would be.
-//!
-//! The archive is made as it is read, in the order of paths, and depends on the files' names and contents alone. Links are followed.
+//! Presents a folder or a single file as a tar archive, generated while it is read, in path order.
+//! It depends only on names and contents. Links are followed.
 
 use std::{
     fs::{self, File},
@@ -8,18 +7,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The deepest folder that is looked into.
 const DEPTH_MAX: usize = 16;
 
-/// Reads as a tar archive.
 pub struct FolderArchive {
-    /// Files that are still to come, the last one first: path, and name in the archive.
+    /// Remaining files, the last one first: path, and name in the archive.
     files: Vec<(PathBuf, String)>,
     now: Box<dyn Read + Send>,
 }
 
 impl FolderArchive {
-    /// All files of a folder, by path.
     pub fn of_folder(folder: &Path) -> io::Result<FolderArchive> {
         let mut files = Vec::new();
         let name = folder.canonicalize()?.file_name().map_or_else(String::new, |it| it.to_string_lossy().into_owned());
@@ -28,7 +24,6 @@ impl FolderArchive {
         Ok(FolderArchive { files, now: Box::new(io::empty()) })
     }
 
-    /// A single file, named by its path's last two parts.
     pub fn of_file(path: &Path) -> io::Result<FolderArchive> {
         let path = path.canonicalize()?;
         let names: Vec<_> = path.iter().rev().take(2).map(|part| part.to_string_lossy().into_owned()).collect();
@@ -44,14 +39,14 @@ impl FolderArchive {
         header.set_size(bytes.len() as u64);
         header.set_mode(0o644);
         builder.append_data(&mut header, name, bytes.as_slice()).map_err(|error| named(path, &error))?;
-        // Without the two blocks that would end the archive: more members come.
+        // Cut the archive's end: more members follow.
         let mut member = builder.into_inner()?;
         member.truncate(member.len() - 1024);
         Ok(Box::new(Cursor::new(member)))
     }
 }
 
-/// The same error with the path in its message.
+/// Adds the path to the error.
 fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
@@ -61,7 +56,7 @@ fn gather(folder: &Path, name: &str, depth: usize, files: &mut Vec<(PathBuf, Str
         let entry = entry.map_err(|error| named(folder, &error))?;
         let path = entry.path();
         let name = format!("{name}/{}", entry.file_name().to_string_lossy());
-        // Also of a link to nothing.
+        // Fails also for a link to a missing file.
         let metadata = fs::metadata(&path).map_err(|error| named(&path, &error))?;
         if metadata.is_dir() && depth < DEPTH_MAX {
             gather(&path, &name, depth + 1, files)?;

@@ -1,4 +1,4 @@
-//! Input files: opened, recognised, decompressed, and split into records.
+//! Input files: opens, detects, decompresses and splits them into records.
 
 mod archive;
 mod chunk;

@@ -1,7 +1,7 @@
-//! Compressed inputs: recognised by their first bytes, and decompressed.
+//! Compressed inputs: detected by their first bytes.
 //!
-//! All forms may be several streams one after the other. What does not belong to them is an error
-//! at its place: whole records before it are read first.
+//! Each format may have several streams in sequence. Other data is an error at its position;
+//! complete records before it are read first.
 
 use std::io::{self, BufRead, Read};
 
@@ -10,45 +10,37 @@ use flate2::bufread::GzDecoder;
 
 use crate::exit::{INPUT, failure};
 
-/// What an input is compressed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Nothing.
     None,
-    /// gzip.
     Gzip,
-    /// bzip2.
     Bzip2,
-    /// zstd.
     Zstd,
 }
 
 const BZIP2_BLOCK: &[u8] = &[0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
 const BZIP2_END: &[u8] = &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90];
 
-/// First bytes of files that are no text, and of no form that is read here.
 const OTHERS: [(&[u8], &str); 9] = [
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz-compressed"),
-    (b"PK\x03\x04", "a zip archive, or a workbook of a spreadsheet"),
+    (b"PK\x03\x04", "a zip archive or a spreadsheet workbook"),
     (&[b'7', b'z', 0xbc, 0xaf], "a 7z archive"),
     (&[0x04, 0x22, 0x4d, 0x18], "lz4-compressed"),
     (&[0x1f, 0x9d], "compressed by `compress`"),
     (b"Rar!\x1a\x07", "a rar archive"),
-    (&[0xd0, 0xcf, 0x11, 0xe0], "a workbook of a spreadsheet"),
+    (&[0xd0, 0xcf, 0x11, 0xe0], "a spreadsheet workbook"),
     (b"PAR1", "a Parquet file"),
-    (b"SQLite format 3\0", "a database of SQLite"),
+    (b"SQLite format 3\0", "an SQLite database"),
 ];
 
-/// Recognises the compression by the first bytes of an input. Refuses forms that are not read, by
-/// name.
 pub fn recognise(head: &[u8]) -> Result<Compression> {
     if let Some((_, what)) = OTHERS.iter().find(|(magic, _)| head.starts_with(magic)) {
-        let advice = "unpack it or convert it first, or pipe it in";
+        let advice = "decompress or convert it first";
         return Err(failure(INPUT, format!("the input is {what}: {advice}")));
     }
-    // A file that was cut off inside its first bytes is no text either.
+    // Refuse files cut inside their magic bytes, too.
     if is_beginning(head, OTHERS[0].0) || is_beginning(head, &[0x28, 0xb5, 0x2f, 0xfd]) {
-        return Err(failure(INPUT, "the input is compressed, and cut off in its first bytes: get it again, whole"));
+        return Err(failure(INPUT, "the input is compressed, but ends within its first bytes: get a complete copy"));
     }
     let level = head.get(3).is_none_or(|level| (b'1'..=b'9').contains(level));
     let block = head.get(4..head.len().min(10)).unwrap_or_default();
@@ -68,7 +60,6 @@ fn is_beginning(head: &[u8], magic: &[u8]) -> bool {
 }
 
 impl Compression {
-    /// Decompresses.
     pub fn decoder<'a>(self, input: impl BufRead + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
         Ok(match self {
             Compression::None => Box::new(input),
@@ -81,7 +72,6 @@ impl Compression {
     }
 }
 
-/// Names the form in errors of a decoder, and says what they mean.
 struct Named<R> {
     inner: R,
     form: &'static str,
@@ -93,21 +83,19 @@ impl<R: Read> Read for Named<R> {
         self.inner.read(buffer).map_err(|error| {
             let text = match (error.raw_os_error(), error.kind()) {
                 (Some(_), _) | (_, io::ErrorKind::Interrupted) => return error,
-                (_, io::ErrorKind::UnexpectedEof) => format!("its {form} data breaks off: get it again, whole"),
+                (_, io::ErrorKind::UnexpectedEof) => format!("its {form} data is cut off: get a complete copy"),
                 (_, io::ErrorKind::InvalidInput) if error.get_ref().is_some_and(|inner| inner.is::<Trailing>()) => {
                     error.to_string()
                 }
-                _ => format!("its {form} data is wrong, or followed by something else ({error}): get it again, whole"),
+                _ => format!("its {form} data is wrong, or other data follows it ({error}): get a complete copy"),
             };
             io::Error::new(io::ErrorKind::InvalidData, text)
         })
     }
 }
 
-/// gzip streams one after the other. Zeros after them, as tapes and block devices add them, are
-/// ignored.
+/// Reads consecutive gzip streams. Ignores zeros after them, which tapes and block devices add.
 struct GzipReader<R> {
-    /// `None` after the last stream.
     decoder: Option<GzDecoder<R>>,
 }
 
@@ -133,7 +121,7 @@ impl<R: BufRead> Read for GzipReader<R> {
     }
 }
 
-/// Whether another stream follows. Zeros up to the end do not count; all else is an error.
+/// Ignores zeros up to the end; other data is an error.
 fn begins_stream(rest: &mut impl BufRead) -> io::Result<bool> {
     let mut zeros = 0;
     loop {
@@ -154,14 +142,13 @@ fn begins_stream(rest: &mut impl BufRead) -> io::Result<bool> {
     }
 }
 
-/// What follows gzip data and is none.
 #[derive(Debug)]
 struct Trailing;
 
 impl std::fmt::Display for Trailing {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(
-            "something else follows its gzip data: if it does not belong there, unpack the input with `gzip -dc`",
+            "other data follows its gzip data: if it does not belong there, decompress the input with `gzip -dc`",
         )
     }
 }

@@ -1,9 +1,8 @@
-//! Lines and rows: where one ends, where it stood in the input, and what fields it has.
+//! Lines and rows: their ends, positions and fields.
 //!
-//! A row of CSV (RFC 4180) ends at a line end outside quotes. A quote opens a quoted field only at
-//! the field's beginning; elsewhere it is a letter like any other. A quote that is not closed
-//! swallows the rows after it, up to the end of the input or to a quote that was to open another
-//! field. See [`RowReader::give_up_quote`].
+//! A quote opens a quoted field only at the start of a field (RFC 4180). An unclosed quote swallows
+//! the following rows, up to the end of the input or to a quote meant to open another field: see
+//! [`RowReader::give_up_quote`].
 
 use std::{
     borrow::Cow,
@@ -17,29 +16,22 @@ use crate::dirt::Dirt;
 
 const READ_BYTES: usize = 256 << 10;
 
-/// Bytes of an oversized row that are kept as a sample.
 const SAMPLE_BYTES: usize = 100;
 
-/// The byte order mark in UTF-8.
 pub const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Swallowed lines that must all be whole rows before they count as rows after a quote that was
-/// left open. Two lines of a text may have the right number of commas by chance.
+/// Minimum number of swallowed lines, all complete rows, to resume after an unclosed quote. Two
+/// lines of a text may have the right number of commas by chance.
 const ROWS_BEHIND_QUOTE_MIN: u64 = 3;
 
-/// What separates fields, and whether they may be quoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowStyle {
-    /// Nothing separates fields: a row is a line.
     Lines,
-    /// This byte, and quotes.
     Csv(u8),
-    /// This byte, without quotes.
     Tsv(u8),
 }
 
 impl RowStyle {
-    /// The byte that separates fields.
     pub fn delimiter(self) -> Option<u8> {
         match self {
             RowStyle::Lines => None,
@@ -48,98 +40,75 @@ impl RowStyle {
     }
 }
 
-/// Where a record stands in the text of the input: decompressed, and as UTF-8.
+/// Position of a record in the decompressed input, as UTF-8.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// Bytes before it.
     pub offset: u64,
-    /// Its first line, counted from 1; 0 where lines are not known.
+    /// First line, from 1; 0 if unknown.
     pub line: u64,
-    /// How many lines it has.
     pub lines: u64,
 }
 
 impl Position {
-    /// The line of the record after it, where lines are known.
     pub fn line_after(self) -> Option<u64> {
         (self.line > 0).then(|| self.line + self.lines)
     }
 }
 
-/// One row.
 #[derive(Debug)]
 pub struct Row<'a> {
-    /// Its bytes, with the line end.
     pub raw: &'a [u8],
-    /// How many of them come before the line end.
+    /// Length without the line end.
     pub length: usize,
-    /// Where it is.
     pub position: Position,
-    /// Where the next row begins.
     pub next_offset: u64,
-    /// Why it is not whole.
     pub defect: Option<Dirt>,
-    /// Details of the defect.
     pub why: String,
 }
 
 impl Row<'_> {
-    /// Its bytes, without the line end.
     pub fn bytes(&self) -> &[u8] {
         &self.raw[..self.length]
     }
 }
 
-/// Cuts an input into rows. Empty lines are no rows.
+/// Splits an input into rows without empty lines.
 pub struct RowReader<R> {
     reader: R,
     style: RowStyle,
     bytes_max: usize,
-    /// How much is read at a time.
     pub(super) piece_bytes: usize,
-    /// Bytes read and not yet given out begin at `start`; those before `scanned` were looked at.
+    /// Bytes from `start` on are not returned yet; those before `scanned` were searched.
     buffer: Vec<u8>,
     start: usize,
     scanned: usize,
-    /// The fields of a row, where they are known.
     columns: Option<usize>,
     quotes: Quotes,
     offset: u64,
-    /// The line at `start`; 0 if it is not known.
     line: u64,
     at_end: bool,
-    /// An error of the reader, kept until the whole rows before it are given out.
+    /// An error of the reader, returned after the complete rows before it.
     failure: Option<io::Error>,
 }
 
-/// The quotes of the row at hand.
 #[derive(Clone, Copy, Debug, Default)]
 struct Quotes {
     is_open: bool,
-    /// The row has a quoted field, and perhaps line ends in it.
     any: bool,
-    /// Where the last one was opened, from the row's beginning.
     opened: usize,
-    /// Where one was opened whose closing quote, in a later line, has letters after it: it was to
-    /// open another field.
+    /// Offset of an opening quote whose closing quote, in a later line, is followed by text: that
+    /// quote was meant to open another field.
     doubtful: Option<usize>,
 }
 
 enum Cut {
-    /// A row up to here, and the next from there.
-    Row {
-        end: usize,
-        next: usize,
-        defect: Option<Dirt>,
-        why: String,
-    },
-    /// The beginning of a row too large to hold.
+    Row { end: usize, next: usize, defect: Option<Dirt>, why: String },
     Oversized,
     End,
 }
 
 impl<R: Read> RowReader<R> {
-    /// Reads rows; `offset` and `line` are where `reader` stands in the whole input.
+    /// `reader` is positioned at `offset` and `line` of the whole input.
     pub fn new(reader: R, style: RowStyle, offset: u64, line: u64) -> RowReader<R> {
         RowReader { line, ..RowReader::with_limit(reader, style, offset, RECORD_BYTES_MAX) }
     }
@@ -162,18 +131,15 @@ impl<R: Read> RowReader<R> {
         }
     }
 
-    /// Sets how many fields a row has. Only then can rows be found again behind a quote that is not
-    /// closed.
+    /// Required to find rows again after an unclosed quote.
     pub fn expect_columns(&mut self, columns: usize) {
         self.columns = Some(columns);
     }
 
-    /// The line at which the next row is looked for; 0 if it is not known.
     pub fn next_line(&self) -> u64 {
         self.line
     }
 
-    /// The next row; `None` at the end.
     pub fn next_row(&mut self) -> io::Result<Option<Row<'_>>> {
         loop {
             let (cut, line) = (self.cut()?, self.line);
@@ -195,7 +161,7 @@ impl<R: Read> RowReader<R> {
         }
     }
 
-    /// Passes over a row that is too large. What is shown of it as a sample is its beginning.
+    /// Returns the row's beginning as a sample.
     fn pass_over(&mut self) -> io::Result<Row<'_>> {
         let (offset, line) = (self.offset, self.line);
         let kept = self.buffer[self.start..][..SAMPLE_BYTES.min(self.bytes_max)].to_vec();
@@ -210,7 +176,6 @@ impl<R: Read> RowReader<R> {
         Ok(Row { raw, length: raw.len(), position, next_offset: self.offset, defect, why })
     }
 
-    /// The lines from the row's beginning to `next`.
     fn lines_before(&self, next: usize) -> u64 {
         match self.quotes.any {
             true => line_count(&self.buffer[self.start..next]),
@@ -218,7 +183,6 @@ impl<R: Read> RowReader<R> {
         }
     }
 
-    /// Moves on to `next`; gives where the row began.
     fn advance(&mut self, next: usize, lines: u64) -> usize {
         let start = self.start;
         self.offset += (next - start) as u64;
@@ -258,11 +222,10 @@ impl<R: Read> RowReader<R> {
         }
     }
 
-    /// Gives up a row in which a quote opened at `opened` swallows what comes after, up to `until`.
+    /// Gives up a row in which the quote at `opened` swallows the text up to `until`.
     ///
-    /// Where at least [`ROWS_BEHIND_QUOTE_MIN`] lines follow and all are whole rows, only the first
-    /// line is given up, and reading goes on with the second. Else all of it is one bad record:
-    /// nothing is stored that might be the middle of a text.
+    /// If at least [`ROWS_BEHIND_QUOTE_MIN`] lines follow and all are complete rows, gives up only
+    /// the first line. Else the whole text is one bad record, since it might be inside a text.
     fn give_up_quote(&mut self, opened: usize, until: usize) -> io::Result<Cut> {
         let row = &self.buffer[self.start..until];
         let line = self.line + memchr_iter(b'\n', &row[..opened]).count() as u64;
@@ -293,7 +256,6 @@ impl<R: Read> RowReader<R> {
         Ok(Cut::Row { end, next: until, defect: Some(Dirt::UnclosedQuote), why })
     }
 
-    /// Whether a text has rows only; the last may be cut off.
     fn are_rows(&self, text: &[u8], is_cut: bool) -> bool {
         let Some(columns) = self.columns else { return false };
         let mut rows = RowReader::with_limit(text, self.style, 0, text.len());
@@ -309,7 +271,6 @@ impl<R: Read> RowReader<R> {
         true
     }
 
-    /// Looks for the line end that ends the row.
     fn scan(&mut self) -> Option<usize> {
         if let RowStyle::Csv(delimiter) = self.style {
             return self.scan_quoted(delimiter);
@@ -341,7 +302,6 @@ impl<R: Read> RowReader<R> {
                 continue;
             }
             match self.buffer.get(at) {
-                // It is the end of the field, or the first half of a doubled quote.
                 None if !self.at_end => {
                     at = found;
                     break None;
@@ -361,7 +321,6 @@ impl<R: Read> RowReader<R> {
         found
     }
 
-    /// Reads more, after moving what is left to the front.
     fn fill(&mut self) -> io::Result<()> {
         self.buffer.drain(..self.start);
         self.scanned -= self.start;
@@ -380,12 +339,11 @@ impl<R: Read> RowReader<R> {
         Ok(())
     }
 
-    /// Passes over the row at hand, however long it is; gives its lines.
     fn drop_row(&mut self) -> io::Result<u64> {
         let mut lines = 0;
         loop {
             let found = self.scan();
-            // The byte before what is still to be scanned shows whether a field begins there.
+            // Keep the byte before the unscanned part: it shows whether a field begins there.
             let end = match found {
                 Some(at) => at + 1,
                 None if self.at_end => self.buffer.len(),
@@ -404,22 +362,18 @@ impl<R: Read> RowReader<R> {
     }
 }
 
-/// The lines of a text; the last may lack its end.
 fn line_count(text: &[u8]) -> u64 {
     memchr_iter(b'\n', text).count() as u64 + u64::from(!text.is_empty() && !text.ends_with(b"\n"))
 }
 
-/// The fields of a row.
 #[derive(Debug)]
 pub struct Fields<'a> {
-    /// Their bytes; those that were quoted are owned.
+    /// Fields that were quoted are owned.
     pub fields: Vec<Cow<'a, [u8]>>,
-    /// Whether letters follow a closing quote: the quotes in that field are not doubled, or do not
-    /// belong there.
+    /// Text follows a closing quote: a quote in that field is not doubled, or is misplaced.
     pub has_stray_quote: bool,
 }
 
-/// Splits a row.
 pub fn split_fields(row: &[u8], style: RowStyle) -> Fields<'_> {
     let fields = match style {
         RowStyle::Lines => vec![Cow::Borrowed(row)],
@@ -454,7 +408,6 @@ fn split_quoted(row: &[u8], delimiter: u8) -> Fields<'_> {
     }
 }
 
-/// A quoted field, after its first quote; and what follows its last one.
 fn take_quoted(quoted: &[u8]) -> (Vec<u8>, &[u8]) {
     let mut field = Vec::new();
     let mut rest = quoted;

@@ -1,8 +1,7 @@
-//! A file or standard input, decompressed.
+//! An input: a file or standard input, decompressed.
 //!
-//! What it is compressed with is recognised by its first bytes, not by its name. The identity of an
-//! input, by which a resumed import knows it again, is its length (unless it comes from standard
-//! input) and a hash of its first MiB, both as they lie on disk.
+//! Compression is detected by the first bytes, not by the name. A resumed import recognizes its
+//! input by its raw length (unknown for standard input) and a hash of its first raw MiB.
 
 use std::{
     fs::{self, File},
@@ -26,31 +25,23 @@ use super::{
 };
 use crate::exit::{INPUT, failure};
 
-/// How much of an input its hash covers.
 const IDENTITY_BYTES: usize = 1 << 20;
 
-/// By what an input is known again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Its size; unknown on standard input.
     pub length: Option<u64>,
-    /// XXH3-128 of its first MiB, in hexadecimal.
     pub head_hash: String,
 }
 
 impl Identity {
-    /// Whether both may be of one input.
     pub fn matches(&self, other: &Identity) -> bool {
         let lengths_differ = matches!((self.length, other.length), (Some(one), Some(other)) if one != other);
         self.head_hash == other.head_hash && !lengths_differ
     }
 }
 
-/// An open input.
 pub struct Source {
-    /// What it is.
     pub identity: Identity,
-    /// How many bytes were read of it so far, before decompression.
     pub raw_bytes: Arc<AtomicU64>,
     compression: Compression,
     head: Vec<u8>,
@@ -63,7 +54,6 @@ enum Rest {
 }
 
 impl Source {
-    /// Opens discs: a folder of files, a single file as it lies in a folder, or an archive of them.
     pub fn open_discs(path: &Path) -> Result<Source> {
         let cannot = || format!("cannot read {}", path.display());
         let archive = match fs::metadata(path) {
@@ -81,7 +71,6 @@ impl Source {
         Source::from_rest(Rest::Stream(Box::new(archive))).with_context(cannot)
     }
 
-    /// Opens a path; `-` is standard input.
     pub fn open(path: &Path) -> Result<Source> {
         let rest = if path == Path::new("-") {
             Rest::Stream(Box::new(io::stdin()))
@@ -91,7 +80,7 @@ impl Source {
             if metadata.is_dir() {
                 return Err(failure(INPUT, format!("{} is a folder, not a file", path.display())));
             }
-            // A pipe or a device has no length and cannot be sought.
+            // A pipe or a device has no length, and cannot seek.
             if metadata.is_file() { Rest::File(file) } else { Rest::Stream(Box::new(file)) }
         };
         Source::from_rest(rest).with_context(|| format!("cannot read {}", path.display()))
@@ -114,7 +103,6 @@ impl Source {
         Ok(Source { identity, raw_bytes: Arc::new(AtomicU64::new(0)), compression, head, rest })
     }
 
-    /// The decompressed bytes from `offset` on. In a plain file the bytes before are not read at all.
     pub fn into_reader(self, offset: u64) -> Result<Box<dyn Read + Send>> {
         let Source { raw_bytes, compression, head, rest, .. } = self;
         let rest: Box<dyn Read + Send> = match (rest, compression) {
@@ -131,13 +119,12 @@ impl Source {
         skip(compression.decoder(buffered)?, offset)
     }
 
-    /// The text from `offset` on, as UTF-8. Refuses what is no text, or whose lines end otherwise.
     pub fn into_text(self, offset: u64, style: RowStyle) -> Result<Box<dyn Read + Send>> {
         let head = self.beginning(JUDGED_BYTES);
         check_encoding(&head)?;
         let encoding = Encoding::of_mark(&head);
         let mut text = Vec::new();
-        // An error, such as half a character at the end of the head, is met again when all is read.
+        // Errors, such as a character cut at the end of the head, recur in the full read.
         let _ = encoding.reader(Box::new(head.as_slice())).read_to_end(&mut text);
         check_lines(&text, style)?;
         match encoding {
@@ -156,8 +143,6 @@ fn skip(mut reader: Box<dyn Read + Send>, bytes: u64) -> Result<Box<dyn Read + S
 }
 
 impl Source {
-    /// Whether the input begins with this text, which is short, after decompression and a byte
-    /// order mark.
     pub fn begins_with(&self, text: &[u8]) -> bool {
         let head = self.beginning(2 * (MARK.len() + text.len()));
         let mut beginning = Vec::new();
@@ -165,13 +150,11 @@ impl Source {
         beginning.strip_prefix(MARK).unwrap_or(&beginning).starts_with(text)
     }
 
-    /// The bytes of a text without a byte order mark.
     pub fn into_unmarked_text(self) -> Result<Box<dyn Read + Send>> {
         let mark = if self.beginning(MARK.len()) == MARK { MARK.len() as u64 } else { 0 };
         self.into_text(mark, RowStyle::Lines)
     }
 
-    /// The first bytes after decompression, as far as they can be read.
     fn beginning(&self, bytes: usize) -> Vec<u8> {
         let mut beginning = Vec::new();
         if let Ok(reader) = self.compression.decoder(self.head.as_slice()) {
@@ -181,7 +164,7 @@ impl Source {
     }
 }
 
-/// An error of reading an input: what the system did not say itself is the input's own fault.
+/// Converts a read error. An error that is not from the system means a damaged input.
 pub fn unreadable(error: io::Error) -> anyhow::Error {
     match error.raw_os_error() {
         Some(_) => anyhow::Error::new(error).context("cannot read the input"),
@@ -189,7 +172,6 @@ pub fn unreadable(error: io::Error) -> anyhow::Error {
     }
 }
 
-/// Counts what passes.
 struct Counted<R> {
     inner: R,
     raw_bytes: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! Tests of splitting, recognition and decompression.
+//! Tests of splitting, detection and decompression.
 
 use std::{
     io::{Read, Write},
@@ -12,7 +12,6 @@ use super::{
 };
 use crate::dirt::Dirt;
 
-/// Rows with offsets and defects, read through a reader that gives few bytes at a time.
 fn rows(text: &[u8], style: RowStyle, bytes_max: usize) -> Vec<(String, u64, Option<Dirt>)> {
     let mut reader = RowReader::with_limit(Trickle(text), style, 0, bytes_max);
     reader.expect_columns(2);
@@ -33,14 +32,14 @@ impl Read for Trickle<'_> {
 }
 
 #[test]
-fn lines_end_at_line_feeds() {
+fn lines_split_at_line_feeds() {
     let expected = [("a".to_owned(), 5, None), ("bc".to_owned(), 9, None), ("d".to_owned(), 11, None)];
     assert_eq!(rows(b"\xef\xbb\xbfa\nbc\r\n\nd", RowStyle::Lines, 100), expected);
     assert_eq!(rows(b"", RowStyle::Lines, 100), []);
 }
 
 #[test]
-fn oversized_lines_are_passed_over() {
+fn oversized_line_is_skipped_and_reported() {
     let mut text = b"one\n".to_vec();
     text.resize(1_000_000, b'x');
     text.extend_from_slice(b"\ntwo\n");
@@ -51,14 +50,14 @@ fn oversized_lines_are_passed_over() {
 }
 
 #[test]
-fn quoted_rows_hold_line_ends() {
+fn quoted_field_keeps_line_ends() {
     let first = |text: &[u8]| rows(text, RowStyle::Csv(b','), 100);
     let expected = [("a,\"b\nc\"".to_owned(), 8, None), ("5\" d,x".to_owned(), 15, None)];
     assert_eq!(first(b"a,\"b\nc\"\n5\" d,x\n"), expected);
     assert_eq!(first(b"a,\"b\nc\"\r\n5\" d,x\n")[0], ("a,\"b\nc\"".to_owned(), 9, None));
 }
 
-/// Reads rows as `position: bytes` or `position: why`.
+/// Returns rows as `position: bytes` or `position: why`.
 fn places(text: &[u8], bytes_max: usize) -> Result<Vec<String>, String> {
     let whole = places_by_pieces(text, bytes_max, usize::MAX >> 1);
     assert_eq!(whole, places_by_pieces(text, bytes_max, 7));
@@ -86,7 +85,7 @@ fn places_by_pieces(text: &[u8], bytes_max: usize, piece_bytes: usize) -> Result
 }
 
 #[test]
-fn quote_that_is_not_closed_costs_one_row_where_rows_follow() {
+fn unclosed_quote_before_rows_loses_one_row() {
     let rows = ["1+1 @0 a,b", "2+1 @4 the quote in line 2 is not closed; the rows after it are read"];
     let rows = [rows.as_slice(), &["3+1 @9 e,f", "4+1 @13 g,h", "5+1 @17 i,j"]].concat();
     assert_eq!(places(b"a,b\nc,\"d\ne,f\ng,h\ni,j\n", 100).unwrap(), rows);
@@ -99,9 +98,9 @@ fn quote_that_is_not_closed_costs_one_row_where_rows_follow() {
     assert_eq!(closed[1..], ["2+1 @5 e,f", "3+1 @9 g,h", "4+1 @13 i,j", "5+1 @17 k,\"l\"", "6+1 @23 m,n"]);
 }
 
-/// The lines of a text that was cut off inside its quotes were taken as rows.
+/// The lines of a text that was cut inside its quotes were read as rows.
 #[test]
-fn quote_that_is_not_closed_swallows_what_may_be_a_text() {
+fn unclosed_quote_before_text_swallows_it() {
     let expected = ["1+1 @0 a,b", "2+2 @4 the quote in line 2 swallows the line after it"];
     assert_eq!(places(b"a,b\nc,\"Main St\nSpringfield, IL", 100).unwrap(), expected);
     let closed = places(b"c,\"d\ne\ng,h\ni,j\nk,\"l\"\nm,n\n", 100).unwrap();
@@ -112,7 +111,7 @@ fn quote_that_is_not_closed_swallows_what_may_be_a_text() {
 }
 
 #[test]
-fn rows_do_not_depend_on_how_the_input_is_cut_in_pieces() {
+fn rows_read_in_pieces_equal_rows_read_at_once() {
     let mut state = 1_u64;
     let mut next = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -128,7 +127,7 @@ fn rows_do_not_depend_on_how_the_input_is_cut_in_pieces() {
 }
 
 #[test]
-fn oversized_rows_are_passed_over_with_their_quoted_line_ends() {
+fn oversized_row_with_quoted_line_ends_is_skipped_completely() {
     let long = "x".repeat(300_000);
     let text = format!("a,b\n\"c\nd\",{long},\"e\n\"\"f\",{long}\ng,h\n");
     for piece_bytes in [7, 1000, 100_000] {
@@ -139,7 +138,7 @@ fn oversized_rows_are_passed_over_with_their_quoted_line_ends() {
 }
 
 #[test]
-fn utf_16_becomes_utf_8_in_pieces_and_half_characters_are_errors() {
+fn utf_16_converts_to_utf_8_and_refuses_unpaired_surrogates() {
     let text = "a€😀\n".repeat(20_000);
     for (encoding, mark, bytes_of) in [
         (Encoding::Utf16Le, [0xff, 0xfe], u16::to_le_bytes as fn(u16) -> [u8; 2]),
@@ -156,16 +155,16 @@ fn utf_16_becomes_utf_8_in_pieces_and_half_characters_are_errors() {
         assert_eq!(read(bytes.clone()), (text.clone(), Ok(text.len())));
         let cut = read(bytes[..bytes.len() - 1].to_vec());
         assert_eq!(cut.0, text[..text.len() - 1]);
-        assert!(cut.1.unwrap_err().contains("ends in the middle of a character"), "{encoding:?}");
+        assert!(cut.1.unwrap_err().contains("ends in the middle of a UTF-16 character"), "{encoding:?}");
         let (mut wrong, high) = (bytes.clone(), bytes_of(0xd800));
         wrong[100_002..100_004].copy_from_slice(&high);
         let wrong = read(wrong).1.unwrap_err();
-        assert!(wrong.contains("half a character of UTF-16 at byte 100002"), "{wrong}");
+        assert!(wrong.contains("an unpaired UTF-16 surrogate at byte 100002"), "{wrong}");
     }
 }
 
 #[test]
-fn rows_split_into_fields() {
+fn row_splits_into_fields_by_style() {
     let fields = |row: &[u8], style| -> Vec<String> {
         split_fields(row, style).fields.iter().map(|field| String::from_utf8(field.to_vec()).unwrap()).collect()
     };
@@ -205,7 +204,7 @@ fn read_from(path: &Path, offset: u64) -> anyhow::Result<Vec<u8>> {
 }
 
 #[test]
-fn compression_is_recognised_and_streams_follow_each_other() {
+fn compressed_input_of_several_streams_is_detected_and_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("input");
     for form in ["plain", "gz", "bz2", "zst"] {
@@ -225,7 +224,7 @@ fn compression_is_recognised_and_streams_follow_each_other() {
 }
 
 #[test]
-fn an_input_is_known_again() {
+fn identity_of_same_bytes_matches() {
     let folder = tempfile::tempdir().unwrap();
     let identity = |bytes: &[u8]| {
         let path = folder.path().join("input");
@@ -243,7 +242,7 @@ fn an_input_is_known_again() {
 }
 
 #[test]
-fn an_archive_is_read_from_any_member() {
+fn archive_is_readable_from_any_member() {
     let mut builder = tar::Builder::new(Vec::new());
     let long_name = format!("rock/{}", "n".repeat(150));
     for (path, bytes) in [("rock/1", &b"one"[..]), ("rock/2", &[b'x'; 512]), (&long_name, b""), ("rock/4", b"four")] {

@@ -1,7 +1,7 @@
-//! Text: its encoding, and line ends that are none.
+//! Text encodings, and refused line ends.
 //!
-//! UTF-16 with a byte order mark becomes UTF-8 as it is read. Offsets are those of the UTF-8. What
-//! is surely another encoding is refused by name.
+//! UTF-16 with a byte order mark is converted to UTF-8; offsets refer to the UTF-8. Other detected
+//! encodings are refused by name.
 
 use std::io::{self, Read};
 
@@ -11,24 +11,19 @@ use memchr::{memchr, memchr_iter};
 use super::rows::{MARK, RowStyle};
 use crate::exit::{INPUT, failure};
 
-/// Bytes of the beginning by which a text is judged.
 pub const JUDGED_BYTES: usize = 64 << 10;
 
 const READ_BYTES: usize = 64 << 10;
 
-/// How a text is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// UTF-8, or an encoding of one byte a character.
+    /// UTF-8, or a single-byte encoding.
     Bytes,
-    /// UTF-16, little-endian.
     Utf16Le,
-    /// UTF-16, big-endian.
     Utf16Be,
 }
 
 impl Encoding {
-    /// Recognises an encoding by its byte order mark.
     pub fn of_mark(head: &[u8]) -> Encoding {
         match head {
             [0xff, 0xfe, ..] => Encoding::Utf16Le,
@@ -37,7 +32,6 @@ impl Encoding {
         }
     }
 
-    /// The text as UTF-8, if it is UTF-16.
     pub fn reader<'a>(self, inner: Box<dyn Read + Send + 'a>) -> Box<dyn Read + Send + 'a> {
         match self {
             Encoding::Bytes => inner,
@@ -47,10 +41,9 @@ impl Encoding {
     }
 }
 
-/// Refuses, by its first bytes, an input that would be read as something else than it is.
 pub fn check_encoding(head: &[u8]) -> Result<()> {
     let refuse = |what: &str, name: &str| {
-        let advice = format!("convert it to UTF-8 first, as with `iconv -f {name} -t UTF-8`");
+        let advice = format!("convert it to UTF-8 first, for example with `iconv -f {name} -t UTF-8`");
         Err(failure(INPUT, format!("the input is {what}: {advice}")))
     };
     match head {
@@ -72,19 +65,18 @@ pub fn check_encoding(head: &[u8]) -> Result<()> {
         memchr(b'\n', head).is_some() && memchr_iter(b'\n', head).all(is_wide)
     };
     if odd == zeros && (zeros * 4 >= head.len() || ends(false)) {
-        return refuse("UTF-16 without a byte order mark, as it seems", "UTF-16LE");
+        return refuse("probably UTF-16 without a byte order mark", "UTF-16LE");
     }
     if odd == 0 && (zeros * 4 >= head.len() || ends(true)) {
-        return refuse("UTF-16 without a byte order mark, as it seems", "UTF-16BE");
+        return refuse("probably UTF-16 without a byte order mark", "UTF-16BE");
     }
     if zeros * 8 >= head.len() {
-        let advice = "it is no text; give its real --format, or convert it";
+        let advice = "it is not text; give its real --format, or convert it";
         return Err(failure(INPUT, format!("the input has {zeros} zero bytes in its first {}: {advice}", head.len())));
     }
     Ok(())
 }
 
-/// How documents begin that are neither rows nor objects.
 const DOCUMENTS: [(&[u8], &str); 6] = [
     (b"%pdf-", "a PDF document"),
     (b"<!doctype html", "an HTML page"),
@@ -94,7 +86,6 @@ const DOCUMENTS: [(&[u8], &str); 6] = [
     (b"%!ps", "a PostScript document"),
 ];
 
-/// Refuses, by the first bytes of a text, a document of another kind, and JSON where rows are wanted.
 fn check_kind(text: &[u8], style: RowStyle) -> Result<()> {
     let text = text.trim_ascii_start();
     let begins = |magic: &[u8]| text.get(..magic.len()).is_some_and(|head| head.eq_ignore_ascii_case(magic));
@@ -107,24 +98,23 @@ fn check_kind(text: &[u8], style: RowStyle) -> Result<()> {
         _ if style == RowStyle::Lines => return Ok(()),
         (Some(b'"' | b'}'), _) => "JSON, whatever its name: give --format jsonl, if each line is an object",
         (_, Some(b'{' | b'[')) => {
-            "a JSON array, whatever its name: make lines of its elements, as with `jq -c '.[]'`, and give --format jsonl"
+            "a JSON array, whatever its name: write one element per line, for example with `jq -c '.[]'`, and give --format jsonl"
         }
         _ => return Ok(()),
     };
     Err(failure(INPUT, format!("the input is {what}")))
 }
 
-/// Refuses, by the first bytes of a text, lines that end in CR alone, a JSON array where lines are wanted, and what is neither
-/// rows nor lines of JSON.
+/// Refuses lines that end in CR alone, a JSON array instead of lines, and unsupported documents.
 pub fn check_lines(text: &[u8], style: RowStyle) -> Result<()> {
     let text = text.strip_prefix(MARK).unwrap_or(text);
     check_kind(text, style)?;
     if style == RowStyle::Lines && text.trim_ascii_start().starts_with(b"[") {
-        let advice = "make lines of its elements first, as with `jq -c '.[]'`";
-        return Err(failure(INPUT, format!("the input is a JSON array, not one object a line: {advice}")));
+        let advice = "write one element per line first, for example with `jq -c '.[]'`";
+        return Err(failure(INPUT, format!("the input is a JSON array, not one object per line: {advice}")));
     }
     if let Some(line_end) = lone_cr(text, style) {
-        let advice = "convert the line ends first, as with `tr '\\r' '\\n'`";
+        let advice = "convert the line ends first, for example with `tr '\\r' '\\n'`";
         return Err(failure(
             INPUT,
             format!("the lines of the input end in CR alone (byte {line_end}), not in LF or CR LF: {advice}"),
@@ -133,8 +123,8 @@ pub fn check_lines(text: &[u8], style: RowStyle) -> Result<()> {
     Ok(())
 }
 
-/// A CR outside quotes that is no part of CR LF, in the first line. Tabs and JSON may have one
-/// beside other line ends.
+/// Returns the offset of a CR outside quotes in the first line that is not part of CR LF. In tsv
+/// and JSON, such a CR is allowed if the text has other line ends.
 fn lone_cr(text: &[u8], style: RowStyle) -> Option<usize> {
     let is_lone = |at: usize| text.get(at + 1).is_some_and(|&next| next != b'\n');
     let RowStyle::Csv(delimiter) = style else {
@@ -144,7 +134,6 @@ fn lone_cr(text: &[u8], style: RowStyle) -> Option<usize> {
     for (at, &byte) in text.iter().enumerate() {
         match byte {
             b'"' if is_quoted || before == delimiter => is_quoted = !is_quoted,
-            // A doubled quote.
             b'"' if before == b'"' => is_quoted = true,
             b'\n' if !is_quoted => return None,
             b'\r' if !is_quoted && is_lone(at) => return Some(at),
@@ -155,15 +144,12 @@ fn lone_cr(text: &[u8], style: RowStyle) -> Option<usize> {
     None
 }
 
-/// Reads UTF-16 as UTF-8, without its byte order mark.
 struct Utf16Reader<R> {
     inner: R,
     unit: fn([u8; 2]) -> u16,
-    /// Bytes of a character whose other bytes are still to come.
     pending: Vec<u8>,
     text: Vec<u8>,
     given: usize,
-    /// Bytes decoded so far.
     offset: u64,
     at_end: bool,
     failure: Option<io::Error>,
@@ -175,7 +161,7 @@ impl<R: Read> Utf16Reader<R> {
         Utf16Reader { inner, unit, pending, text, given: 0, offset: 0, at_end: false, failure: None }
     }
 
-    /// Decodes the next piece. Characters before an error are given out first.
+    /// Characters before an error are returned first.
     fn decode_more(&mut self) {
         self.text.clear();
         self.given = 0;
@@ -194,7 +180,6 @@ impl<R: Read> Utf16Reader<R> {
         let mut wrong = None;
         for character in char::decode_utf16(units) {
             match character {
-                // The byte order mark.
                 Ok('\u{feff}') if self.offset + decoded == 0 => decoded += 2,
                 Ok(character) => {
                     let mut bytes = [0; 4];
@@ -202,13 +187,13 @@ impl<R: Read> Utf16Reader<R> {
                     decoded += 2 * character.len_utf16() as u64;
                 }
                 Err(_) => {
-                    wrong = Some(format!("half a character of UTF-16 at byte {}", self.offset + decoded));
+                    wrong = Some(format!("an unpaired UTF-16 surrogate at byte {}", self.offset + decoded));
                     break;
                 }
             }
         }
         if wrong.is_none() && self.at_end && end < self.pending.len() {
-            wrong = Some(format!("it ends in the middle of a character of UTF-16, at byte {}", self.offset + decoded));
+            wrong = Some(format!("it ends in the middle of a UTF-16 character, at byte {}", self.offset + decoded));
         }
         self.offset += decoded;
         self.pending.drain(..end);

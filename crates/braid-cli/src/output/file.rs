@@ -1,12 +1,10 @@
-//! A file that the user names for output: replaced as a whole, or written through.
+//! Output files: replaced as a whole, or written through.
 //!
-//! A regular file, or a name that is free, gets its contents at the end, all at once: they are written to a temporary file
-//! beside it, synced, given the old file's mode, and renamed. After an error, the temporary file is removed and the old file
-//! is as it was. Nor does a signal leave it (see `interrupt`). A symbolic link stays: the file that it names is replaced. Of a file
-//! with several names (hard links) only the given name gets the new contents: the file behind the others may be one of a database.
-//! Pipes, devices and standard output by another name (`/dev/stdout`) are written through, as a shell's `>` does.
-//!
-//! A file in the directory of a database is refused: it could take the place of one of the database's own.
+//! INVARIANT: after an error or a signal, a regular file or an unused name is unchanged. The
+//! contents go to a temporary file in the same directory, which is synced, gets the old file's
+//! mode, and is renamed at the end. The target of a symbolic link is replaced, not the link. Of
+//! hard links, only the given name gets the new contents: the others may belong to a database.
+//! Pipes and devices are written through.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
@@ -19,10 +17,8 @@ use anyhow::{Context, Result};
 use super::{Stdout, standard::note};
 use crate::{exit::usage, interrupt, places::check_output_file};
 
-/// Symbolic links that are followed to a file that is not there; Linux follows as many.
 const LINKS_MAX: usize = 40;
 
-/// An open output.
 pub struct OutputFile {
     out: Out,
     shown: String,
@@ -31,13 +27,11 @@ pub struct OutputFile {
 
 enum Out {
     Stdout(Stdout),
-    /// A pipe or a device.
     Through(File),
     Replacing(Replacement),
 }
 
 impl OutputFile {
-    /// Opens it; `-` is standard output.
     pub fn create(path: &Path) -> Result<OutputFile> {
         check_output_file(path, "the output")?;
         let shown = path.display().to_string();
@@ -45,12 +39,13 @@ impl OutputFile {
         Ok(OutputFile { out, shown, outlives_signals: false })
     }
 
-    /// Has it written to its end after a signal too: it belongs to what is done by then.
+    /// Makes writes succeed after a signal too, to complete the work done so far.
     pub fn outliving_signals(self) -> OutputFile {
         OutputFile { outlives_signals: true, ..self }
     }
 
-    /// Opens one that takes the place of no other file. For commands with --force, which the error names.
+    /// Opens an output that must not replace a file. For commands with --force, which the error
+    /// mentions.
     pub fn create_new(path: &Path) -> Result<OutputFile> {
         let is_taken = |known: &Metadata| known.is_file() && !is_stdout(known);
         if path != Path::new("-") && fs::metadata(path).is_ok_and(|known| is_taken(&known)) {
@@ -63,18 +58,16 @@ impl OutputFile {
         Ok(output)
     }
 
-    /// Whether a file of this name is replaced at the end, or made then, and is as it was until then.
+    /// Returns whether `path` stays unchanged until the output is finished.
     pub fn is_made_at_end(path: &Path) -> bool {
         let is_replaced = |known: &Metadata| known.is_file() && !is_stdout(known);
         path != Path::new("-") && fs::metadata(path).map_or(true, |known| is_replaced(&known))
     }
 
-    /// Whether it is standard output, also by another name.
     pub fn is_standard(&self) -> bool {
         matches!(self.out, Out::Stdout(_))
     }
 
-    /// Whether a person looks at it.
     pub fn is_terminal(&self) -> bool {
         match &self.out {
             #[expect(clippy::disallowed_methods, reason = "nothing is written to it")]
@@ -84,7 +77,7 @@ impl OutputFile {
         }
     }
 
-    /// Ends it: then it is on the disk, under its name.
+    /// Finishes the output: it is then on disk under its name.
     pub fn finish(self) -> Result<()> {
         let shown = self.shown;
         match self.out {
@@ -111,7 +104,6 @@ impl Write for OutputFile {
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.out {
             Out::Stdout(out) => out.flush(),
-            // Files have no buffer of their own.
             Out::Through(_) | Out::Replacing(_) => Ok(()),
         }
     }
@@ -133,7 +125,6 @@ fn open(path: &Path) -> io::Result<Out> {
     }
 }
 
-/// The name at the end of links to a file that is not there.
 fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
     for _ in 0..LINKS_MAX {
@@ -145,7 +136,6 @@ fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many symbolic links"))
 }
 
-/// Whether this is the file or pipe that standard output goes to.
 #[cfg(unix)]
 fn is_stdout(metadata: &Metadata) -> bool {
     use std::os::{fd::AsFd as _, unix::fs::MetadataExt as _};
@@ -160,7 +150,7 @@ fn is_stdout(_: &Metadata) -> bool {
     false
 }
 
-/// Pipes and some devices cannot be synced.
+/// Ignores errors of pipes and devices, some of which cannot be synced.
 fn sync_if_possible(file: &File) -> io::Result<()> {
     match file.sync_all() {
         Err(error) if file.metadata().is_ok_and(|metadata| metadata.is_file()) => Err(error),
@@ -168,24 +158,24 @@ fn sync_if_possible(file: &File) -> io::Result<()> {
     }
 }
 
-/// A temporary file that takes the place of another, and is removed if it does not.
+/// A temporary file that replaces another one at the end. Removed on drop if unfinished.
 struct Replacement {
     file: File,
     temporary: PathBuf,
     path: PathBuf,
     is_done: bool,
-    /// It may take the place of no file, also of none that came meanwhile.
+    /// It must not replace a file, not even one created in the meantime.
     is_of_new_file: bool,
 }
 
 fn exists_already(shown: &str) -> anyhow::Error {
-    usage(format!("{shown} exists already: name another file, or give --force to replace it"))
+    usage(format!("{shown} exists already: name another file, or add --force to replace it"))
 }
 
 impl Replacement {
     fn of(path: PathBuf, old: Option<&Metadata>) -> io::Result<Replacement> {
         if old.is_some() {
-            // A file that may not be written is not to be replaced either.
+            // Refuse to replace a file that is not writable.
             OpenOptions::new().write(true).open(&path)?;
         }
         let (file, temporary) = create_beside(&path, old.is_some())?;
@@ -221,10 +211,10 @@ impl Drop for Replacement {
     }
 }
 
-/// A new file in the folder of another; until it gets the mode of an old one, only its owner may read it.
+/// A file that will get an old file's mode is private until then.
 fn create_beside(path: &Path, has_old: bool) -> io::Result<(File, PathBuf)> {
-    let name = path.file_name().ok_or_else(|| io::Error::other("it names no file"))?.to_string_lossy();
-    // A name may have 255 bytes.
+    let name = path.file_name().ok_or_else(|| io::Error::other("the path has no file name"))?.to_string_lossy();
+    // File names are limited to 255 bytes.
     let name: String = name.chars().take(50).collect();
     for attempt in 0..1000 {
         let temporary = path.with_file_name(format!(".{name}.{}-{attempt}.part", std::process::id()));
@@ -242,10 +232,11 @@ fn create_beside(path: &Path, has_old: bool) -> io::Result<(File, PathBuf)> {
             Err(error) => return Err(error),
         }
     }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, "no name for a temporary file is free"))
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "no free name for a temporary file"))
 }
 
-/// Only the superuser can give a file to another user. Any other user owns the file that replaces one.
+/// Gives a file the owner of the old one, which only the superuser can; other users keep at least
+/// the group.
 #[cfg(unix)]
 fn keep_owner(file: &File, old: &Metadata) {
     use std::os::unix::fs::{MetadataExt as _, fchown};

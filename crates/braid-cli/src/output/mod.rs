@@ -1,7 +1,5 @@
-//! Output: standard output, standard error, and files that are named on the command line.
-//!
-//! All output of the command goes through here; clippy forbids `println!` and its kin, which panic where their output is
-//! closed or full.
+//! Standard output, standard error, and output files. clippy forbids `println!` and similar macros,
+//! which panic if the output is closed or full.
 
 mod file;
 mod standard;

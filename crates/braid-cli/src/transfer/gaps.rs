@@ -1,34 +1,29 @@
-//! What of a tree can be read behind damage.
+//! Finds the readable part of a tree behind damage, which no cursor can pass.
 //!
-//! A cursor that meets a damaged block fails and can go no further. Keys that split the rest of the tree come from the
-//! directories of its files, and some of them lie behind the damage: the first of them that can be read is looked for, among
-//! keys that are closer and closer, and from there a cursor goes back until it meets the damage from behind.
+//! The directories of the tree's files give keys that split the remaining range. From the first
+//! readable one among ever closer split keys, a cursor moves backwards until it meets the damage.
 
 use anyhow::Result;
 use braiddb::{Cursor, Snapshot, Tree};
 
 use crate::notation::{KeyNotation, show_key};
 
-/// Parts into which the rest of a tree is split at a time.
 const PARTS: usize = 256;
 
-/// How often the range up to the first key that can be read is split again.
 const ROUNDS_MAX: usize = 16;
 
-/// A range that could not be read.
 pub struct Gap {
-    /// The last key before it; the gap begins with the tree if there is none.
+    /// The last key before the gap; `None` at the start of the tree.
     pub after: Option<Vec<u8>>,
-    /// Stands on the first record behind it; the gap ends with the tree if there is none.
+    /// A cursor on the first record after the gap; `None` if the gap reaches the end of the tree.
     pub resume: Option<Cursor>,
 }
 
 impl Gap {
-    /// For people.
     pub fn in_words(&self, keys: KeyNotation) -> String {
         let from = match &self.after {
             Some(key) => format!("after {}", show_key(key, keys)),
-            None => "from the first on".to_owned(),
+            None => "from the first".to_owned(),
         };
         let to = match &self.resume {
             Some(cursor) => format!("before {}", show_key(cursor.key(), keys)),
@@ -38,12 +33,11 @@ impl Gap {
     }
 }
 
-/// The gap behind the record `after`, or at the beginning of the tree.
 pub fn gap_after(snapshot: &Snapshot, tree: &Tree, after: Option<&[u8]>) -> Result<Gap> {
     let start = after.map_or(Vec::new(), |key| [key, &[0]].concat());
     let mut resume = readable_point(snapshot, tree, &start)?;
     if resume.is_none() {
-        // Nothing that splits it can be read: perhaps its end can.
+        // No split key is readable; the last record may be.
         let mut last = snapshot.cursor(tree);
         resume = matches!(last.seek_last(), Ok(true)).then_some(last).filter(|last| last.key() >= start.as_slice());
     }
@@ -51,7 +45,6 @@ pub fn gap_after(snapshot: &Snapshot, tree: &Tree, after: Option<&[u8]>) -> Resu
     Ok(Gap { after: after.map(<[u8]>::to_vec), resume })
 }
 
-/// A cursor on the first of all splitting keys that can be read.
 fn readable_point(snapshot: &Snapshot, tree: &Tree, start: &[u8]) -> Result<Option<Cursor>> {
     let mut found: Option<(Vec<u8>, Cursor)> = None;
     for _ in 0..ROUNDS_MAX {
@@ -73,7 +66,8 @@ fn readable_point(snapshot: &Snapshot, tree: &Tree, start: &[u8]) -> Result<Opti
     Ok(found.map(|(_, cursor)| cursor))
 }
 
-/// Goes back from a record that can be read to the first one behind the damage; a new cursor on that.
+/// Moves backwards from a readable record to the first one behind the damage. Returns a new cursor
+/// on it.
 fn go_back(snapshot: &Snapshot, tree: &Tree, mut cursor: Cursor, start: &[u8]) -> Option<Cursor> {
     let mut first = cursor.key().to_vec();
     while let Ok(true) = cursor.prev() {

@@ -1,6 +1,5 @@
-//! The export format: trees as JSON lines, from which `import` makes the same trees again, byte for byte.
-//!
-//! `line` has the lines, `writer` makes them of a database and `reader` a database of them. `docs/cli.md` specifies the format.
+//! The export format: trees as JSON lines, from which `import` recreates the same trees, byte for
+//! byte. `docs/cli.md` specifies it.
 
 mod gaps;
 mod line;

@@ -1,7 +1,7 @@
-//! Trees of an export.
+//! Imports an export.
 //!
-//! All that is against a tree of the header is reported before anything is stored. Records are stored in batches, and those
-//! before an error stay. An export can be imported again: the same records are stored once more.
+//! Problems with any tree of the header are reported before anything is stored. Records are stored
+//! in batches; those before an error stay.
 
 use std::{
     io::BufRead,
@@ -22,55 +22,46 @@ use crate::{
     text_form::from_json,
 };
 
-/// A batch is committed when it has this many records, if not for its bytes.
 const BATCH_RECORDS: usize = 2000;
 
-/// When a record expires that does not, in a tree whose records do: in half a million years.
+/// Expiry of a record without one in a tree with a TTL: in half a million years.
 const NEVER_US: u64 = u64::MAX;
 
-/// What was imported.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReadReport {
-    /// Trees.
     pub trees: u64,
-    /// Records.
     pub records: u64,
-    /// What the export itself lacks.
     pub left_out: u64,
 }
 
-/// Where records go.
 pub struct StoreOptions<'a> {
-    /// The database; without one, the export is only checked.
+    /// The database; `None` only checks the export.
     pub db: Option<&'a Db>,
-    /// The tree, for an export of one, if it is to have another name.
     pub tree: Option<&'a str>,
-    /// Of each batch.
     pub durability: Durability,
 }
 
-/// Reads an export.
 pub struct ExportReader<R> {
     input: R,
     line: Vec<u8>,
-    /// The number of that line.
     number: u64,
 }
 
 impl<R: BufRead> ExportReader<R> {
-    /// A reader at the beginning of an export.
     pub fn new(input: R) -> ExportReader<R> {
         ExportReader { input, line: Vec::new(), number: 0 }
     }
 
-    /// Stores all of it. `progress` takes the number of records so far, after each batch.
     pub fn store(mut self, options: &StoreOptions<'_>, progress: &mut dyn FnMut(u64)) -> Result<ReadReport> {
         let header = self.header()?;
         if let Some(name) = options.tree
             && header.trees.len() != 1
         {
             let trees = header.trees.len();
-            return Err(usage(format!("the export has {trees} trees, which cannot all be named {}", show_name(name))));
+            return Err(usage(format!(
+                "the export has {trees} trees: omit --tree {}, which names only one",
+                show_name(name)
+            )));
         }
         let batch_bytes = options.db.map_or(0, batch_bytes);
         let mut store = Store {
@@ -96,7 +87,7 @@ impl<R: BufRead> ExportReader<R> {
         store.open(header)?;
         let mut report = ReadReport { trees: header.trees.len() as u64, ..ReadReport::default() };
         let read = self.records(header, store, progress);
-        // Records before an error of the input are whole.
+        // Records before an error of the input are complete.
         let stored = match &read {
             Err(error) if error.downcast_ref::<braiddb::Error>().is_some() => Ok(()),
             _ => store.commit(),
@@ -110,7 +101,7 @@ impl<R: BufRead> ExportReader<R> {
                 Some(_) => (store.committed, "stored"),
             };
             let again = match error.downcast_ref::<braiddb::Error>() {
-                Some(_) => "; the same command stores them once more, and then the rest",
+                Some(_) => "; the same command stores them again, and then the others",
                 None => "",
             };
             error.context(format!("the records before it, {} of them, are {done}{again}", show_count(records)))
@@ -131,7 +122,7 @@ impl<R: BufRead> ExportReader<R> {
         match value.get("braid_export").and_then(serde_json::Value::as_u64) {
             Some(VERSION) => {}
             Some(version) => {
-                let message = format!("the export is of version {version}: a newer braid has to import it");
+                let message = format!("the export has version {version}: import it with a newer braid");
                 return Err(failure(INPUT, message));
             }
             None => return Err(refused("\"braid_export\" has no version".to_owned())),
@@ -150,7 +141,7 @@ impl<R: BufRead> ExportReader<R> {
                     let next = tree.map_or(0, |tree| tree + 1);
                     if header.trees.get(next).is_none_or(|tree| tree.name != name) {
                         let name = show_name(&name);
-                        return Err(self.wrong(&format!("the records of {name} are not those that come next")));
+                        return Err(self.wrong(&format!("the records of {name} are out of order")));
                     }
                     (tree, last) = (Some(next), None);
                 }
@@ -160,7 +151,7 @@ impl<R: BufRead> ExportReader<R> {
                 Line { tree: None, key: Some(key), value: Some(value), expires_us, end: None } => {
                     let key = key_from_json(key).ok_or_else(|| self.wrong("the key is neither text nor bytes"))?;
                     let value = from_json(value).ok_or_else(|| self.wrong("the value is neither text nor bytes"))?;
-                    let place = tree.ok_or_else(|| self.wrong("a record of no tree"))?;
+                    let place = tree.ok_or_else(|| self.wrong("a record before the first tree"))?;
                     let multi = header.trees[place].multi;
                     if last
                         .as_ref()
@@ -176,7 +167,7 @@ impl<R: BufRead> ExportReader<R> {
                 _ => return Err(self.wrong("it is neither a tree, nor a record, nor the end")),
             }
         }
-        Err(failure(INPUT, format!("the export is cut: it ends with line {}, which is not its last", self.number)))
+        Err(failure(INPUT, format!("the export is incomplete: it has no end after line {}", self.number)))
     }
 
     fn check_end(&mut self, end: End, tree: Option<usize>, header: &Header, records: u64) -> Result<End> {
@@ -185,15 +176,15 @@ impl<R: BufRead> ExportReader<R> {
             return Err(self.wrong(&format!("{counts}: the export has {}, not {}", records, end.records)));
         }
         if tree.map_or(0, |tree| tree + 1) != header.trees.len() {
-            return Err(self.wrong("a tree of the first line did not come"));
+            return Err(self.wrong("a tree of the first line is missing"));
         }
         match self.next_line()? {
-            true => Err(self.wrong("something comes after the end")),
+            true => Err(self.wrong("a line after the end")),
             false => Ok(end),
         }
     }
 
-    /// Reads a line, without its end; whether there is one.
+    /// Returns false at the end of the input.
     fn next_line(&mut self) -> Result<bool> {
         self.line.clear();
         self.input.read_until(b'\n', &mut self.line).map_err(unreadable)?;
@@ -216,7 +207,6 @@ impl<R: BufRead> ExportReader<R> {
     }
 }
 
-/// A tree that takes records.
 enum TreeStore {
     Plain { tree: Tree, indexes: Indexes, has_ttl: bool },
     Multi(MultiTree),
@@ -224,14 +214,12 @@ enum TreeStore {
 
 struct Store<'a> {
     options: &'a StoreOptions<'a>,
-    /// In the order of the header; none if nothing is stored.
+    /// In the order of the header; empty if nothing is stored.
     stores: Vec<TreeStore>,
     batch: Option<Batch>,
     batch_bytes: usize,
     records: u64,
-    /// Of these, those that are committed.
     committed: u64,
-    /// The trees that were there before.
     known: Option<KnownTrees>,
 }
 
@@ -240,14 +228,16 @@ impl Store<'_> {
         self.options.tree.unwrap_or(&line.name)
     }
 
-    /// Opens or creates all trees of the header, once nothing is against any of them.
     fn open(&mut self, header: &Header) -> Result<()> {
         let mut checked = Vec::new();
         for line in &header.trees {
             let compression = line.compression.as_deref().unwrap_or_default();
             let options = line.options().ok_or_else(|| {
                 let name = show_name(&line.name);
-                failure(INPUT, format!("the tree {name} has the compression {compression}, which is not known here"))
+                failure(
+                    INPUT,
+                    format!("the tree {name} has an unknown compression, {compression}: import it with a newer braid"),
+                )
             })?;
             checked.push((line, options));
         }
@@ -256,16 +246,19 @@ impl Store<'_> {
         for (line, _) in &checked {
             let name = self.name(line);
             if name == IMPORT_TREE {
-                return Err(usage(format!("the tree {IMPORT_TREE} holds what imports know: it cannot be imported")));
+                return Err(usage(format!("the tree {IMPORT_TREE} is reserved, and cannot be imported")));
             }
             let known = db.trees()?.into_iter().find(|known| known.name == name);
             if known.is_some_and(|known| known.multi != line.multi) {
                 let (name, one_or_many) = (show_name(name), if line.multi { "many values" } else { "one value" });
-                return Err(usage(format!("the tree {name} exists, and does not have {one_or_many} to a key")));
+                return Err(usage(format!(
+                    "the tree {name} exists, but does not have {one_or_many} per key: name another --tree"
+                )));
             }
             notations.push(NewNotation::claim(db, name, line.keys, "the export")?);
         }
-        // Trees with indexes first: they make the trees of their indexes, which may be in the export too.
+        // Trees with indexes first: they create the trees of their indexes, which may be in the
+        // export too.
         let mut indexes = Vec::new();
         for (line, options) in &checked {
             if !line.multi && !line.indexes.is_empty() {
@@ -293,7 +286,7 @@ impl Store<'_> {
         Ok(())
     }
 
-    /// Names the trees that were created. After a failure, those that are empty are dropped before.
+    /// After a failure, first drops the empty trees.
     fn settle(&mut self, has_failed: bool) -> Result<()> {
         self.stores.clear();
         let (Some(db), Some(known)) = (self.options.db, &self.known) else { return Ok(()) };
@@ -301,18 +294,18 @@ impl Store<'_> {
             return known.note_new(db);
         }
         known.drop_new(db, self.committed == 0);
-        // The failure is reported, whatever comes of this.
+        // The caller reports the failure.
         let _ = known.note_new(db);
         Ok(())
     }
 
-    /// Adds a record; whether a batch was stored.
+    /// Returns whether a batch was committed.
     fn add(&mut self, place: usize, key: &[u8], value: &[u8], expires_us: Option<u64>) -> Result<bool> {
         self.records += 1;
         let Some(batch) = &mut self.batch else { return Ok(self.records.is_multiple_of(1000)) };
         match &self.stores[place] {
             TreeStore::Multi(_) if expires_us.is_some() => {
-                return Err(failure(INPUT, "a record of a tree with many values to a key cannot expire"));
+                return Err(failure(INPUT, "a record of a multi-value tree cannot expire"));
             }
             TreeStore::Multi(tree) => {
                 batch.add(tree, key, value);
@@ -350,7 +343,7 @@ impl Store<'_> {
     }
 }
 
-/// A moment in microseconds since 1970; as late as the system can tell, if that is earlier.
+/// Capped at what the system can represent.
 fn moment(us: u64) -> SystemTime {
     let later = |us: u64| UNIX_EPOCH.checked_add(Duration::from_micros(us));
     (0..64).find_map(|halvings| later(us >> halvings)).unwrap_or(UNIX_EPOCH)

@@ -1,6 +1,7 @@
-//! Exports and imports of random databases: the same trees come back, byte for byte.
+//! Exports and imports of random databases must preserve their trees byte for byte.
 //!
-//! `BRAID_IDENTITY_DATABASES=10000` says how many databases are tried; each is made from its number, which a failure prints.
+//! `BRAID_IDENTITY_DATABASES=10000` sets the number of databases. Each is generated from its
+//! number, which a failure prints.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,13 +15,10 @@ use crate::{
     random::Random,
 };
 
-/// The longest key that the engine takes.
 const KEY_LEN_MAX: u64 = 65_536;
 
-/// A far moment, by which nothing of a test has expired.
 const FAR_US: u64 = 7_000_000_000_000_000;
 
-/// How many databases an identity is tried on, unless it is said.
 fn databases(otherwise: u64) -> u64 {
     std::env::var("BRAID_IDENTITY_DATABASES").ok().map_or(otherwise, |text| text.parse().expect("a number"))
 }
@@ -74,7 +72,6 @@ fn random_value(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// A database with some trees of every kind.
 fn random_database(seed: u64) -> Db {
     let mut random = Random::of(seed, 0);
     let db = Db::in_memory().unwrap();
@@ -140,7 +137,6 @@ fn fill_multi(db: &Db, name: &str, records: u64, random: &mut Random) {
     db.write(batch, Durability::Buffered).unwrap();
 }
 
-/// Counters, of which an export has what they count to.
 fn fill_merged(db: &Db, name: &str, random: &mut Random) {
     let tree = db.tree(name).unwrap();
     let add = db.merge_function("add").unwrap();
@@ -161,7 +157,6 @@ fn fill_indexed(db: &Db, random: &mut Random) {
     db.write(batch, Durability::Buffered).unwrap();
 }
 
-/// All of a database that is to come back, as text, so that a difference can be read.
 fn contents(db: &Db) -> Vec<String> {
     let mut lines = Vec::new();
     for info in db.trees().unwrap().into_iter().filter(|info| info.name != crate::import::IMPORT_TREE) {
@@ -185,7 +180,6 @@ fn contents(db: &Db) -> Vec<String> {
 fn exported(db: &Db, names: &[String]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let report = write_export(db, names, false, &mut |line, _| {
-        // One line of JSON each, whatever the records are.
         let json: serde_json::Value = serde_json::from_slice(line)?;
         assert!(json.is_object() && !line.contains(&b'\n'));
         bytes.extend_from_slice(line);
@@ -215,7 +209,7 @@ fn export_then_import_of_random_databases_is_identity() {
         let bytes = exported(&db, &[]);
         import_into(&copy, &bytes).unwrap_or_else(|error| panic!("database {seed}: {error:#}"));
         assert_same(seed, &db, &copy);
-        // And so is an import of it again, and an export of the copy.
+        // A second import, and an export of the copy, change nothing.
         import_into(&copy, &bytes).unwrap();
         assert!(exported(&copy, &[]) == bytes, "database {seed}");
     }
@@ -238,7 +232,7 @@ fn dump_then_load_of_random_databases_is_identity() {
 }
 
 #[test]
-fn import_of_cut_or_changed_export_names_the_line_and_never_panics() {
+fn import_of_cut_or_changed_export_is_refused_without_panic() {
     let seed = (0..).find(|seed| exported(&random_database(*seed), &[]).len() > 1000).unwrap();
     let bytes = exported(&random_database(seed), &[]);
     let bytes = &bytes[..];
@@ -252,7 +246,7 @@ fn import_of_cut_or_changed_export_names_the_line_and_never_panics() {
         let mut bytes = bytes.to_vec();
         let at = random.below(bytes.len() as u64) as usize;
         bytes[at] ^= 1 << random.below(8);
-        // A letter of a text may have become another; all else is an error.
+        // A flipped bit may change a letter of a text; any other change is an error.
         if let Err(error) = import_into(&Db::in_memory().unwrap(), &bytes) {
             assert!([INPUT, USAGE].contains(&code_of(&error)), "{error:#}");
         }
@@ -260,18 +254,18 @@ fn import_of_cut_or_changed_export_names_the_line_and_never_panics() {
 }
 
 #[test]
-fn import_into_other_trees_is_refused_before_anything_is_stored() {
+fn import_into_mismatching_trees_stores_nothing() {
     let db = Db::in_memory().unwrap();
     db.tree("a").unwrap().put("k", "v").unwrap();
     db.multi_tree("m").unwrap().add("k", "v").unwrap();
     let bytes = exported(&db, &[]);
-    // The second tree is of the other kind.
+    // The second tree is a plain tree there.
     let other = Db::in_memory().unwrap();
     other.tree("m").unwrap();
     let error = import_into(&other, &bytes).unwrap_err();
-    assert!(format!("{error:#}").contains("does not have many values to a key"), "{error:#}");
+    assert!(format!("{error:#}").contains("does not have many values per key"), "{error:#}");
     assert_eq!(other.trees().unwrap().len(), 1);
-    // Its keys are text, and those of the tree numbers.
+    // The keys of its tree are numbers, those of the export text.
     let other = Db::in_memory().unwrap();
     let numbers = other.tree("a").unwrap();
     let mut batch = other.batch();

@@ -1,7 +1,7 @@
-//! The records of a tree one after the other, past those that cannot be read.
+//! Walks over the records of a tree and skips unreadable ones.
 //!
-//! A record that a merge function fails on is left out, and named. A range that is damaged ends the walk, unless it is to
-//! keep going: then it is left out, and named, too.
+//! A record whose merge function fails is skipped and reported. A damaged range ends the walk, or
+//! with `keep_going` is skipped and reported.
 
 use std::time::SystemTime;
 
@@ -11,30 +11,21 @@ use braiddb::{Error, MultiTree, Snapshot, Tree};
 use super::gaps::{Gap, gap_after};
 use crate::notation::{KeyNotation, show_key, show_name};
 
-/// Takes a record: key, value, and when it expires.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8], Option<SystemTime>) -> Result<()> + 'a;
 
-/// A walk over trees as they were at one moment.
 pub struct Walk {
-    /// The moment.
     pub snapshot: Snapshot,
-    /// Whether damage is passed by.
     pub keep_going: bool,
-    /// What could not be read, in words.
     pub left_out: Vec<String>,
 }
 
-/// The tree that is walked, for people.
 #[derive(Clone, Copy)]
 pub struct Walked<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// How its keys are written.
     pub keys: KeyNotation,
 }
 
 impl Walk {
-    /// Shows `visit` each record of a tree.
     pub fn records(&mut self, tree: &Tree, walked: Walked<'_>, visit: &mut Visit<'_>) -> Result<()> {
         let mut after: Option<Vec<u8>> = None;
         let mut cursor = self.snapshot.cursor(tree);
@@ -64,7 +55,6 @@ impl Walk {
         }
     }
 
-    /// Shows `visit` each pair of a tree with many values to a key.
     pub fn pairs(&mut self, tree: &MultiTree, walked: Walked<'_>, visit: &mut Visit<'_>) -> Result<()> {
         let mut after: Option<Vec<u8>> = None;
         let mut cursor = self.snapshot.pair_cursor(tree);
@@ -73,7 +63,7 @@ impl Walk {
                 Ok(false) => return Ok(()),
                 Ok(true) => {}
                 Err(error) if self.keep_going && error.is_corruption() => {
-                    // Nothing says where the next pair begins that can be read.
+                    // Pairs have no split keys, so the walk cannot resume.
                     let gap = Gap { after, resume: None };
                     self.leave_out(walked, &gap.in_words(walked.keys), &error);
                     return Ok(());
@@ -93,7 +83,7 @@ impl Walk {
     }
 }
 
-/// Whether the records behind the one with this error can be read.
+/// Returns whether the error concerns one record, and later ones are readable.
 pub fn is_of_one_record(error: &Error) -> bool {
     matches!(error, Error::MergeFailed { .. })
 }

@@ -1,7 +1,7 @@
-//! An export of a database.
+//! Writes an export.
 //!
-//! Values that merge functions make are exported as they are now, without the operands. Indexes are exported as what they
-//! are over; their entries are made again from the records.
+//! Values of merge functions are exported merged, without operands. Indexes are exported as
+//! definitions; the import rebuilds their entries.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,20 +19,14 @@ use crate::{
     text_form::to_json,
 };
 
-/// What an export holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteReport {
-    /// Records.
     pub records: u64,
-    /// What could not be read, in words.
     pub left_out: Vec<String>,
 }
 
-/// Takes the lines of an export, without their line ends, and the number of records so far.
 pub type TakeLine<'a> = dyn FnMut(&[u8], u64) -> Result<()> + 'a;
 
-/// Writes an export of the trees of these names; of all trees if there is none. A record that a merge function fails on is
-/// left out; so is a damaged range if `keep_going` is set, and ends the export if not.
 pub fn write_export(db: &Db, names: &[String], keep_going: bool, take: &mut TakeLine<'_>) -> Result<WriteReport> {
     let trees = chosen(db, names)?;
     let snapshot = db.snapshot();
@@ -55,8 +49,8 @@ pub fn write_export(db: &Db, names: &[String], keep_going: bool, take: &mut Take
     Ok(WriteReport { records: writer.records, left_out: walk.left_out })
 }
 
-/// The trees of these names. Of all trees, those that imports and indexes keep for themselves are left out: what they say is
-/// in the header.
+/// Returns the named trees, or all trees except indexes and the tree of import records, which the
+/// header describes.
 fn chosen(db: &Db, names: &[String]) -> Result<Vec<TreeInfo>> {
     let all = db.trees()?;
     if names.is_empty() {
@@ -87,7 +81,7 @@ fn describe(db: &Db, tree: &TreeInfo) -> Result<TreeLine> {
         compression: None,
         blob_threshold: None,
         ttl_us: None,
-        // The import makes all entries of an index, also of one that is unfinished here.
+        // The import rebuilds all entries, even of an index that is unfinished here.
         indexes: Indexes::stored_specs(db, &tree.name)?
             .into_iter()
             .map(|spec| IndexSpec { unfinished: false, ..spec })

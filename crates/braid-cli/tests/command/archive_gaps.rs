@@ -1,10 +1,11 @@
-//! Gaps of a log archive: found when it is written, and named by a restore.
+//! Gaps of a log archive: `archive` detects them, and `restore` reports them.
 
 use crate::common;
 
 use common::Workplace;
 
-/// A database, a backup of it, and an archive with a gap: commands without the archive wrote, and their log went.
+/// Creates a database, a backup, and an archive with a gap: commands without the archive wrote, and
+/// their log segments were dropped.
 fn workplace_with_gap() -> Workplace {
     let place = Workplace::with_database();
     place.ok("put db t a 1");
@@ -18,9 +19,10 @@ fn workplace_with_gap() -> Workplace {
     place
 }
 
-/// `archive` over a gap printed "archived up to commit 6" with exit code 0, and a later `restore --to` called the backup damaged.
+/// `archive` over a gap printed "archived up to commit 6" with code 0, and a later `restore --to`
+/// called the backup damaged.
 #[test]
-fn archive_across_a_gap_names_the_missing_commits_and_fails() {
+fn archive_across_gap_names_missing_commits_and_exits_1() {
     let place = workplace_with_gap();
     let outcome = place.run("archive db log --json");
     assert_eq!(outcome.code, 1, "{outcome:?}");
@@ -30,7 +32,7 @@ fn archive_across_a_gap_names_the_missing_commits_and_fails() {
     assert_eq!((last - first, last), (2, report["commit"].as_u64().unwrap()), "{report}");
     let missing = format!("commits {first} to {last} are missing");
     assert!(outcome.stderr.contains(&missing) && outcome.stderr.contains("full backup"), "{outcome:?}");
-    // The gap stays one in later runs, until a backup is behind it.
+    // Later runs report the gap too, until a later backup exists.
     place.ok("put db t f 4");
     let said = place.fails(1, "archive db log");
     assert!(said.contains(&missing) && said.contains(&format!("reaches commit {} at most", first - 1)), "{said}");
@@ -48,7 +50,7 @@ fn archive_across_a_gap_names_the_missing_commits_and_fails() {
 }
 
 #[test]
-fn archive_without_a_gap_reports_none() {
+fn archive_without_gap_reports_none() {
     let place = Workplace::with_database();
     place.ok("put db t a 1");
     for round in 0..3 {

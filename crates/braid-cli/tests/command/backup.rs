@@ -1,11 +1,10 @@
-//! Backups, restores and checkpoints by the command.
+//! `backup`, `restore`, `archive` and `checkpoint`.
 
 use crate::common;
 
 use common::Workplace;
 use std::fs;
 
-/// A database with two trees, and values long enough for blob files.
 fn workplace() -> Workplace {
     let place = Workplace::with_database();
     place.ok("put db t first one");
@@ -21,13 +20,12 @@ fn names(place: &Workplace, dir: &str) -> Vec<String> {
 }
 
 #[test]
-fn backups_are_made_listed_restored_and_deleted() {
+fn backup_create_list_verify_restore_and_delete_work() {
     let place = workplace();
     let first: serde_json::Value = serde_json::from_str(&place.ok("backup create db backups --json")).unwrap();
     assert_eq!((&first["id"], &first["bytes"]), (&1.into(), &first["bytes_copied"]));
     place.ok("put db t second two");
     let second: serde_json::Value = serde_json::from_str(&place.ok("backup create db backups --json")).unwrap();
-    // The long value was not copied again.
     assert!(second["bytes_copied"].as_u64().unwrap() < 10_000 && second["bytes"].as_u64().unwrap() > 10_000);
     let listed = place.ok("backup list backups");
     assert_eq!(listed.lines().count(), 2, "{listed}");
@@ -41,7 +39,7 @@ fn backups_are_made_listed_restored_and_deleted() {
     assert_eq!(place.ok("get two t second"), "two\n");
     assert_eq!(place.ok("get two t long").len(), 10_001);
     assert!(place.ok("verify two").contains("sound"));
-    // Nothing is written over.
+    // Databases are not overwritten.
     assert!(place.fails(2, "restore backups two").contains("is not empty"));
     assert!(place.fails(2, "restore backups db").contains("is not empty"));
 
@@ -55,7 +53,7 @@ fn backups_are_made_listed_restored_and_deleted() {
 }
 
 #[test]
-fn old_backups_go() {
+fn backup_prune_deletes_old_backups() {
     let place = workplace();
     for round in 0..4 {
         place.ok(&format!("put db t key {round}"));
@@ -74,7 +72,7 @@ fn old_backups_go() {
 }
 
 #[test]
-fn damage_is_found_and_refused() {
+fn damaged_backup_is_reported_and_not_restored() {
     let place = workplace();
     place.ok("backup create db backups");
     let name = names(&place, "backups").into_iter().find(|name| name.ends_with(".blob")).unwrap();
@@ -89,14 +87,14 @@ fn damage_is_found_and_refused() {
     let refused = place.fails(3, "restore backups restored");
     assert!(refused.contains("the backup is damaged"), "{refused}");
     assert!(!place.path("restored").exists());
-    // A full one does not share what is damaged.
+    // A full backup does not share the damaged file.
     place.ok("backup create db backups --full");
     place.ok("restore backups restored");
     assert_eq!(place.ok("get restored t first"), "one\n");
 }
 
 #[test]
-fn what_is_not_there_is_said_so() {
+fn missing_directory_or_backup_exits_1() {
     let place = workplace();
     assert!(place.fails(1, "backup list nowhere").contains("nowhere"));
     assert!(place.fails(1, "restore nowhere x").contains("nowhere"));
@@ -108,7 +106,7 @@ fn what_is_not_there_is_said_so() {
 }
 
 #[test]
-fn a_checkpoint_is_a_second_database() {
+fn checkpoint_is_an_independent_database() {
     let place = workplace();
     assert!(place.ok("checkpoint db copy").starts_with("checkpoint at commit "));
     place.ok("put db t first changed");
@@ -119,7 +117,7 @@ fn a_checkpoint_is_a_second_database() {
 }
 
 #[test]
-fn a_commit_is_gone_back_to() {
+fn restore_to_commit_returns_its_state() {
     let place = workplace();
     place.ok("backup create db backups");
     let commit = |output: &str| -> u64 { output.trim().rsplit(' ').next().unwrap().parse().unwrap() };
@@ -136,14 +134,14 @@ fn a_commit_is_gone_back_to() {
     assert!(late.contains("is not in the archive"), "{late}");
     assert!(place.fails(1, "restore backups early --archive archive --to 2001-01-01T00:00:00Z").contains("no backup"));
     place.fails(2, "restore backups later --archive archive --to 2999-01-01T00:00:00Z");
-    assert!(place.fails(2, "restore backups x --archive archive --to yesterday").contains("neither"));
+    assert!(place.fails(2, "restore backups x --archive archive --to yesterday").contains("is not a restore point"));
     place.fails(2, "restore backups x --to 7");
     place.fails(2, "restore backups x --archive archive --to 7 --backup 1");
 }
 
-/// The story: a commit number past the archive's end was reported as a damaged backup, with exit code 3.
+/// A commit number past the archive's end was reported as a damaged backup, with code 3.
 #[test]
-fn restore_to_a_commit_past_the_archive_names_its_last_and_latest_restores_it() {
+fn restore_past_archive_end_names_last_commit() {
     let place = Workplace::with_database();
     place.ok("put db t a 1");
     place.ok("backup create db backups");
@@ -162,9 +160,9 @@ fn restore_to_a_commit_past_the_archive_names_its_last_and_latest_restores_it() 
     assert_eq!(place.ok("get new t b"), place.ok("get db t b"));
 }
 
-/// The story: a killed load left a directory that was called an unfinished restore, and the next load refused it as not empty.
+/// The directory of a killed load was called an unfinished restore, and the next load refused it.
 #[test]
-fn load_and_restore_with_force_replace_what_a_killed_load_left() {
+fn load_and_restore_with_force_replace_unfinished_load() {
     let place = Workplace::with_database();
     place.ok("put db t a 1");
     place.ok("dump db all.dump");
@@ -176,14 +174,12 @@ fn load_and_restore_with_force_replace_what_a_killed_load_left() {
         assert!(text.contains("a load into it is not finished") && text.contains("--force"), "{text}");
         let text = place.fails(2, command);
         assert!(text.contains("a load into it is not finished"), "{text}");
-        // What is not the engine's is not removed, nor anything beside it.
         place.write("new/notes.txt", "mine");
         assert!(place.fails(2, &format!("{command} --force")).contains("notes.txt"));
         assert!(place.path("new/CURRENT").exists());
         std::fs::remove_file(place.path("new/notes.txt")).unwrap();
         place.ok(&format!("{command} --force"));
         assert_eq!(place.ok("get new t a"), place.ok("get db t a"));
-        // A whole database is never removed.
         assert!(place.fails(2, &format!("{command} --force")).contains("is not empty"));
         std::fs::remove_dir_all(place.path("new")).unwrap();
     }

@@ -4,9 +4,10 @@ use crate::common;
 
 use common::Workplace;
 
-/// `backup create db2 backups --keep 1` deleted the backups of every other database in the directory.
+/// `backup create db2 backups --keep 1` deleted the backups of all other databases in the
+/// directory.
 #[test]
-fn backup_create_with_keep_leaves_the_backups_of_other_databases() {
+fn backup_create_with_keep_leaves_backups_of_other_databases() {
     let place = Workplace::new();
     for db in ["one", "two"] {
         place.ok(&format!("put {db} t a 1 --create"));
@@ -21,7 +22,6 @@ fn backup_create_with_keep_leaves_the_backups_of_other_databases() {
     let databases: Vec<&str> = listed.lines().map(|line| line.rsplit("\tdatabase ").next().unwrap()).collect();
     assert_eq!(databases.len(), 3, "{listed}");
     assert!(databases[0] == databases[1] && databases[1] != databases[2] && databases[2].len() == 16, "{listed}");
-    // Each database keeps its newest.
     assert_eq!(place.ok("backup prune backups --keep 1 --json"), "{\"deleted\":[1]}\n");
     assert_eq!(place.ok("backup list backups").lines().count(), 2);
 }

@@ -1,4 +1,4 @@
-//! `braid bench` from end to end, small.
+//! `braid bench`, with few rows.
 
 use crate::common;
 
@@ -12,7 +12,6 @@ use std::{
 use common::{BRAID, Workplace, spawn};
 use serde_json::Value;
 
-/// Runs benchmarks, which must succeed; a line of JSON each.
 fn lines(place: &Workplace, arguments: &str) -> Vec<Value> {
     let out = place.ok(&format!("bench --json --memory 32M {arguments}"));
     out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -23,7 +22,7 @@ fn number(line: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn every_workload_runs_and_is_checked() {
+fn bench_of_every_workload_runs_and_checks_results() {
     let place = Workplace::new();
     let help = place.ok("bench --help");
     let names = [
@@ -88,7 +87,7 @@ fn writes(name: &str) -> bool {
 }
 
 #[test]
-fn people_get_a_line_each_and_latencies_if_they_ask() {
+fn bench_text_has_line_per_benchmark_and_latencies_on_request() {
     let place = Workplace::new();
     let out = place.ok("bench --num 500 --benchmarks fillrandom,readrandom,compact,stats,verify");
     for part in
@@ -105,7 +104,7 @@ fn people_get_a_line_each_and_latencies_if_they_ask() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_choice() {
+fn bench_with_same_seed_chooses_same_rows() {
     let place = Workplace::new();
     let found = |seed| {
         let lines = lines(&place, &format!("--num 2000 --seed {seed} --benchmarks fillrandom,readrandom"));
@@ -116,11 +115,11 @@ fn the_same_seed_is_the_same_choice() {
 }
 
 #[test]
-fn commits_are_as_large_and_as_durable_as_asked() {
+fn bench_commits_have_requested_size_and_durability() {
     let place = Workplace::new();
     let lines = lines(&place, "--num 1050 --batch-size 100 --benchmarks fillseq,fillbatch,fillsync,deleteseq");
     for line in &lines[..2] {
-        // One commit makes the tree.
+        // One commit creates the tree.
         assert!((11..=12).contains(&number(&line["engine"], "commits")), "{line}");
         assert_eq!(number(&line["engine"], "syncs"), 0);
     }
@@ -131,14 +130,14 @@ fn commits_are_as_large_and_as_durable_as_asked() {
 }
 
 #[test]
-fn a_rate_is_not_exceeded() {
+fn bench_with_write_rate_does_not_exceed_it() {
     let place = Workplace::new();
     for more in ["", " --threads 2"] {
         let lines =
             lines(&place, &format!("--num 500 --write-rate 1000 --benchmarks fillrandom,deleteseq,readrandom{more}"));
         for line in &lines[..2] {
             let (seconds, operations) = (line["seconds"].as_f64().unwrap(), number(line, "operations"));
-            // The last row of each thread is due a little before the end.
+            // The last row of each thread is due shortly before the end.
             assert!(operations == 500 && seconds >= 0.49, "{line}");
         }
     }
@@ -149,18 +148,18 @@ fn a_rate_is_not_exceeded() {
 }
 
 #[test]
-fn a_duration_is_kept_where_rows_are_chosen_at_random() {
+fn bench_with_duration_limits_random_workloads() {
     let place = Workplace::new();
     let began = Instant::now();
     let lines = lines(&place, "--num 30 --duration 0.3 --benchmarks fillseq,readrandom,overwrite,ycsb-a,verify");
-    // The threads themselves may have begun later, on a busy machine.
+    // On a busy machine, the threads may have started later.
     assert!(began.elapsed() >= Duration::from_millis(900), "{lines:?}");
     assert_eq!(number(&lines[0], "operations"), 30);
     assert!(lines[1..4].iter().all(|line| number(line, "operations") > 30), "{lines:?}");
 }
 
 #[test]
-fn progress_is_told_when_asked() {
+fn bench_with_stats_interval_prints_progress() {
     let place = Workplace::new();
     let run = |more: &str| place.run(&format!("bench --num 300 --duration 0.5 --benchmarks fillrandom{more}")).stderr;
     assert_eq!(run(""), "");
@@ -170,7 +169,7 @@ fn progress_is_told_when_asked() {
 }
 
 #[test]
-fn a_database_is_kept_and_known_again() {
+fn bench_on_existing_database_keeps_rows() {
     let place = Workplace::new();
     let kept = |arguments: &str| lines(&place, &format!("--db db {arguments}"));
     kept("--num 1000 --benchmarks fillrandom,ycsb-d");
@@ -179,9 +178,7 @@ fn a_database_is_kept_and_known_again() {
     let again = kept("--num 1000 --benchmarks readrandom,ycsb-d,verify");
     let rows = number(&again[0], "rows_before");
     assert!((500..800).contains(&rows) && number(&again[0], "found") > 500, "{}", again[0]);
-    // It was loaded before, and some rows came.
     assert!(number(&again[1], "rows_before") > 1000, "{}", again[1]);
-    // Fills add to what is there only when told to.
     let more = kept("--num 1000 --benchmarks fillrandom,readrandom --use-existing-db --seed 2");
     assert!(number(&more[1], "rows_before") > rows + 100);
     let fewer = kept("--num 100 --benchmarks fillseq,readseq,ycsb-c");
@@ -192,7 +189,7 @@ fn a_database_is_kept_and_known_again() {
 }
 
 #[test]
-fn what_is_temporary_goes() {
+fn bench_removes_temporary_directory() {
     let place = Workplace::new();
     let mut command = Command::new(BRAID);
     command
@@ -205,7 +202,7 @@ fn what_is_temporary_goes() {
 }
 
 #[test]
-fn nobody_elses_directory_is_touched() {
+fn bench_in_foreign_directory_is_refused() {
     let place = Workplace::new();
     place.ok("put db albums 1 Ten --create");
     let message = place.fails(2, "bench --db db --num 10 --benchmarks fillseq");
@@ -219,10 +216,10 @@ fn nobody_elses_directory_is_touched() {
 }
 
 #[test]
-fn a_wrong_answer_is_told_and_is_1() {
+fn bench_with_wrong_answer_reports_it_and_exits_1() {
     let place = Workplace::new();
     place.ok("bench --db db --num 200 --benchmarks fillseq");
-    // Row 7 gets a value that no benchmark made.
+    // Give row 7 a value that no benchmark made.
     place.ok("put db bench 00000000000000073030303030303030 nonsense --keys hex");
     for (benchmark, told) in
         [("readrandom", "belong to other keys"), ("readseq", "row 7"), ("verify", "not what was stored")]
@@ -236,7 +233,7 @@ fn a_wrong_answer_is_told_and_is_1() {
 }
 
 #[test]
-fn damage_is_3_and_an_open_database_is_4() {
+fn bench_on_damage_exits_3_and_on_open_database_exits_4() {
     let place = Workplace::new();
     place.ok("bench --db db --num 2000 --benchmarks fillseq,compact");
     let files: Vec<_> = fs::read_dir(place.path("db")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -253,7 +250,7 @@ fn damage_is_3_and_an_open_database_is_4() {
         .args(["bench", "--num", "100", "--benchmarks", "fillseq,readrandom", "--duration", "600", "--db"])
         .arg(place.path("open"));
     let mut holder = spawn(command.stdout(Stdio::piped()));
-    // Whatever it says, it says when the database is open; and it would end if nobody listened any more.
+    // Any output shows that the database is open; closing the pipe would end the command.
     let mut said = BufReader::new(holder.stdout.take().unwrap());
     said.read_line(&mut String::new()).unwrap();
     let message = place.run("bench --db open --num 10 --benchmarks fillseq");
@@ -264,17 +261,17 @@ fn damage_is_3_and_an_open_database_is_4() {
 }
 
 #[test]
-fn a_read_without_rows_says_so() {
+fn bench_read_without_rows_prints_note() {
     let place = Workplace::new();
     for benchmark in ["readrandom", "readseq", "seekrandom", "prefixscan", "readmissing"] {
         let out = place.ok(&format!("bench --num 100 --benchmarks {benchmark}"));
-        assert!(out.contains("note: no rows were there"), "{out}");
+        assert!(out.contains("note: there were no rows"), "{out}");
     }
     assert!(!place.ok("bench --num 100 --benchmarks fillseq,readmissing").contains("note:"));
 }
 
 #[test]
-fn what_makes_no_sense_is_2() {
+fn bench_with_invalid_arguments_exits_2() {
     let place = Workplace::new();
     for (arguments, told) in [
         ("--benchmarks fillsq", "fillseq"),

@@ -10,10 +10,9 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Records that are written for each batch that is waited for: some batches, so that it writes on meanwhile.
+/// Records per awaited batch: several batches, so that the writer continues meanwhile.
 const RECORDS_PER_PERMIT: u64 = 20_000;
 
-/// A process that imports records, `{"id":N}` under ascending numbers.
 struct Writer {
     child: Child,
     permits: Option<Sender<()>>,
@@ -58,7 +57,6 @@ impl Writer {
         Writer { child, permits: Some(permits), feeder, said }
     }
 
-    /// Waits for the next durable batch; the number of records that are stored then.
     fn next_batch(&mut self) -> u64 {
         self.permits.as_ref().unwrap().send(()).unwrap();
         let mut line = String::new();
@@ -67,7 +65,6 @@ impl Writer {
         json["stored"].as_u64().unwrap()
     }
 
-    /// Ends it in order; the number of records.
     fn finish(mut self) -> u64 {
         self.permits = None;
         let mut last = 0;
@@ -90,7 +87,6 @@ impl Drop for Writer {
     }
 }
 
-/// The number of records, which are all below it.
 fn check_prefix(place: &Workplace, db: &str) -> u64 {
     let count: u64 = place.ok(&format!("count {db} numbers")).trim().parse().unwrap();
     let last = place.ok(&format!("scan {db} numbers --reverse --limit 1"));
@@ -99,9 +95,9 @@ fn check_prefix(place: &Workplace, db: &str) -> u64 {
     count
 }
 
-/// The command was refused with the advice to close the program.
+/// The commands were refused with the advice to close the program.
 #[test]
-fn checkpoint_and_backup_beside_writer_name_the_ways_that_work() {
+fn checkpoint_backup_and_archive_beside_writer_name_alternatives() {
     let place = Workplace::with_database();
     let mut writer = Writer::start(&place);
     writer.next_batch();
@@ -116,7 +112,7 @@ fn checkpoint_and_backup_beside_writer_name_the_ways_that_work() {
     drop(writer);
 }
 
-/// Exactly the records of one commit, all of those that were durable before.
+/// The copy holds exactly the records of one commit, including all that were durable before.
 #[test]
 fn checkpoint_copy_and_dump_beside_writer_hold_one_commit() {
     let place = Workplace::with_database();
@@ -134,7 +130,6 @@ fn checkpoint_copy_and_dump_beside_writer_hold_one_commit() {
     }
     let all = writer.finish();
     assert_eq!(check_prefix(&place, "db"), all);
-    // A life of its own.
     place.ok("put copy0 t mine w");
     assert_eq!(place.ok("get copy0 t long"), "v\n");
     place.fails(1, "get db t mine");

@@ -1,13 +1,13 @@
-//! Databases and trees that a command creates: only where that is asked, or with a line that says so.
+//! Databases and trees that a command creates: only on request, or with a message.
 
 use crate::common;
 
 use common::Workplace;
 use std::fs;
 
-/// A mistyped path made a database, with all directories above it.
+/// A mistyped path created a database, with all directories above it.
 #[test]
-fn command_on_absent_database_names_both_ways_and_makes_nothing() {
+fn write_to_missing_database_names_both_ways_and_creates_nothing() {
     let place = Workplace::new();
     place.write("in.jsonl", "{\"id\":\"k\"}\n");
     place.write("some.export", "{\"braid_export\":1,\"trees\":[]}\n{\"end\":{\"records\":0,\"left_out\":0}}\n");
@@ -29,7 +29,7 @@ fn command_on_absent_database_names_both_ways_and_makes_nothing() {
 }
 
 #[test]
-fn create_option_makes_database_in_directory_that_is_there() {
+fn create_option_creates_database_in_existing_directory() {
     let place = Workplace::new();
     place.write("in.jsonl", "{\"id\":\"k\"}\n");
     place.ok("put one t k v --create");
@@ -41,7 +41,7 @@ fn create_option_makes_database_in_directory_that_is_there() {
 }
 
 #[test]
-fn missing_parent_of_new_directory_is_named_and_not_made() {
+fn missing_parent_of_new_directory_is_named_and_not_created() {
     let place = Workplace::with_database();
     place.ok("put db t k v");
     place.ok("dump db some.dump");
@@ -63,9 +63,9 @@ fn missing_parent_of_new_directory_is_named_and_not_made() {
     }
 }
 
-/// A mistyped name of a tree made another tree without a word.
+/// A mistyped tree name silently created another tree.
 #[test]
-fn tree_that_is_created_is_named_on_standard_error() {
+fn created_tree_is_named_on_standard_error() {
     let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"k\",\"n\":\"x\"}\n");
     let said = |command: &str| {

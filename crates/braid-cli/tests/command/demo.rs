@@ -1,18 +1,19 @@
-//! The demonstration, small.
+//! The demonstration, with few discs.
 
 use crate::common;
 
 use common::Workplace;
 
 #[test]
-fn nothing_acknowledged_is_lost() {
+fn demo_loses_no_acknowledged_record() {
     let place = Workplace::new();
     let screen = place.ok("demo --discs 6000 --dir here --memory 32M");
     let last = screen.lines().last().unwrap();
     let stored = place.ok("scan here/music.braid albums --format hex").lines().count();
     let digits: String = last.chars().skip_while(|c| *c != 'f').filter(char::is_ascii_digit).collect();
     assert_eq!((last.starts_with("0 lost of "), digits.parse().ok()), (true, Some(stored)), "{screen}");
-    // "killed after record 100,278 was acknowledged" and "0 lost of 100,144": two numbers for one thing.
+    // "killed after record 100,278 was acknowledged" and "0 lost of 100,144" were two numbers for
+    // one thing.
     let acknowledged = screen.split_once("acknowledged: ").and_then(|(_, rest)| rest.split_once(" records stored, "));
     let (at_kill, rest) = acknowledged.unwrap_or_else(|| panic!("{screen}"));
     assert!(screen.contains("Killed the importer") && rest.contains(" dirty ones refused\n"), "{screen}");
@@ -28,7 +29,7 @@ fn nothing_acknowledged_is_lost() {
 }
 
 #[test]
-fn a_demonstration_of_one_disc_ends_too() {
+fn demo_of_one_disc_succeeds() {
     let place = Workplace::new();
     let screen = place.ok("demo --discs 1 --dir here --memory 32M");
     assert!(screen.ends_with("0 lost of 1 acknowledged\n"), "{screen}");

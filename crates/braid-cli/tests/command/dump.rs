@@ -1,4 +1,4 @@
-//! Dumps, loads and upgrades by the command.
+//! `dump`, `load` and `upgrade`.
 
 use crate::common;
 
@@ -9,7 +9,6 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A database with trees of both kinds, values long enough for blob files, and one that expires.
 fn workplace() -> Workplace {
     let place = Workplace::with_database();
     place.ok("put db t first one");
@@ -24,7 +23,7 @@ fn workplace() -> Workplace {
 }
 
 #[test]
-fn what_is_dumped_is_checked_and_loaded() {
+fn dump_is_checked_and_loaded() {
     let place = workplace();
     assert!(place.ok("dump db moved.dump").starts_with("dumped "));
     assert!(place.fails(2, "dump db moved.dump").contains("exists already"));
@@ -42,7 +41,6 @@ fn what_is_dumped_is_checked_and_loaded() {
     assert!(place.fails(2, "load moved.dump").contains("--check"));
 }
 
-/// Runs the command with another's output, or the first bytes of that, as its input; its exit status, and what both said.
 fn piped(place: &Workplace, from: &str, bytes_max: Option<u64>, to: &str) -> (Option<i32>, String) {
     let start = |arguments: &str, input: Stdio, output: Stdio| {
         let mut command = Command::new(common::BRAID);
@@ -66,20 +64,19 @@ fn piped(place: &Workplace, from: &str, bytes_max: Option<u64>, to: &str) -> (Op
 }
 
 #[test]
-fn a_dump_goes_through_pipes() {
+fn dump_through_pipe_loads() {
     let place = workplace();
     let (code, said) = piped(&place, "dump db --compression zstd", None, "load - new");
     assert!(code == Some(0) && said.contains("dumped "), "{said}");
     assert_eq!(place.ok("get new t long").len(), 10_001);
     assert_eq!(piped(&place, "dump db -", None, "load - --check").0, Some(0));
-    // Who writes ends too soon.
     let (code, said) = piped(&place, "dump db -", Some(200), "load - other");
     assert!(code == Some(3) && said.contains("cut short"), "{said}");
     assert!(!place.path("other").join("CURRENT").exists());
 }
 
 #[test]
-fn a_damaged_dump_is_refused_and_leaves_nothing() {
+fn damaged_dump_is_refused_and_leaves_nothing() {
     let place = workplace();
     place.ok("dump db moved.dump");
     let whole = fs::read(place.path("moved.dump")).unwrap();
@@ -98,15 +95,15 @@ fn a_damaged_dump_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn a_database_of_this_version_has_nothing_to_upgrade() {
+fn upgrade_of_current_version_rewrites_nothing() {
     let place = workplace();
     assert_eq!(place.ok("upgrade db"), "0 files of earlier versions rewritten\n");
     assert_eq!(place.ok("upgrade db --check"), "0 files of earlier versions\n");
 }
 
-/// A dump that met a record on which a merge function fails said nothing; scans and exports ended there.
+/// A dump did not report a record whose merge function fails; scans and exports ended there.
 #[test]
-fn dump_of_a_record_that_a_merge_function_fails_on_names_it_and_exits_with_1() {
+fn dump_with_failing_merge_names_record_and_exits_1() {
     let place = Workplace::new();
     let db = braiddb::Db::open(place.path("db")).unwrap();
     let (counts, add) = (db.tree("counts").unwrap(), db.merge_function("add").unwrap());

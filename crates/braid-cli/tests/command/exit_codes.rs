@@ -1,4 +1,4 @@
-//! The codes that scripts go by, and commands on the database as a whole.
+//! Exit codes, and commands for whole databases.
 
 use crate::common;
 
@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 use common::Workplace;
 
 #[test]
-fn the_command_tells_about_itself() {
+fn help_and_version_exit_0() {
     let place = Workplace::new();
     let help = place.ok("--help");
     for command in
@@ -22,7 +22,7 @@ fn the_command_tells_about_itself() {
 }
 
 #[test]
-fn what_makes_no_sense_is_2() {
+fn invalid_command_line_exits_2() {
     let place = Workplace::new();
     place.fails(2, "frobnicate");
     place.fails(2, "get db");
@@ -38,7 +38,7 @@ fn what_makes_no_sense_is_2() {
 }
 
 #[test]
-fn what_is_not_there_is_1() {
+fn missing_database_tree_or_key_exits_1() {
     let place = Workplace::new();
     for command in ["get no t k", "scan no t", "trees no", "stats no", "verify no", "compact no", "export no t"] {
         place.fails(1, command);
@@ -52,10 +52,10 @@ fn what_is_not_there_is_1() {
 }
 
 #[test]
-fn what_the_system_refuses_is_4() {
+fn system_error_exits_4() {
     let place = Workplace::new();
     place.fails(4, "import db no.jsonl --tree t");
-    // Missing comes first: it was asked for the format of what is not there.
+    // A missing file is reported before a missing format.
     let missing = std::fs::File::open(place.path("no")).unwrap_err();
     assert!(place.fails(4, "import db no").starts_with(&format!("braid: cannot open no: {missing}")));
     assert!(!place.path("db").exists());
@@ -63,13 +63,13 @@ fn what_the_system_refuses_is_4() {
     place.ok("create db");
     place.write("file", "");
     place.fails(4, "dump db file/dump");
-    // A path that no system could take for a directory is the caller's.
+    // A path with a file as parent directory is a usage error.
     place.fails(2, "put file/db t k v --create");
 }
 
-/// "cannot create x: Not a directory (os error 20): Not a directory (os error 20)", it said.
+/// The message was "cannot create x: Not a directory (os error 20): Not a directory (os error 20)".
 #[test]
-fn a_cause_is_told_once() {
+fn system_error_is_printed_once() {
     let place = Workplace::new();
     place.ok("create db");
     place.write("file", "");
@@ -77,9 +77,9 @@ fn a_cause_is_told_once() {
     assert_eq!(message.matches("os error").count(), 1, "{message}");
 }
 
-/// A foreign file was called damaged, to be restored from a backup.
+/// A foreign file was called damaged, with advice to restore a backup.
 #[test]
-fn a_foreign_file_is_not_called_damaged() {
+fn foreign_file_is_not_called_damaged() {
     let place = Workplace::new();
     for name in ["passwd", "notes.run", "LOCK"] {
         place.write(name, "root:x:0:0\n");
@@ -94,7 +94,7 @@ fn a_foreign_file_is_not_called_damaged() {
 
 #[cfg(unix)]
 #[test]
-fn arguments_that_are_no_text_are_told_another_way() {
+fn argument_that_is_not_utf_8_is_refused_with_alternatives() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt, process::Command};
     let place = Workplace::with_database();
     for arguments in [["t", "k\u{e9}", "v"], ["t", "k", "v\u{e9}"]] {
@@ -107,14 +107,13 @@ fn arguments_that_are_no_text_are_told_another_way() {
         assert_eq!(output.status.code(), Some(2), "{message}");
         assert!(message.contains("\\xNN") && message.contains("--keys hex") && message.contains("`-`"), "{message}");
     }
-    // What it says is so.
     let outcome = place.run_with(&["put", "db", "t", "6be9", "-", "--keys", "hex"], b"v\xe9");
     assert_eq!(outcome.code, 0, "{outcome:?}");
     assert_eq!(place.ok("scan db t"), "k\\xe9\tv\\xe9\n");
 }
 
 #[test]
-fn a_tree_of_the_other_kind_is_told_in_grammar() {
+fn tree_of_other_kind_is_refused_with_clear_message() {
     let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"1\",\"tag\":\"red\"}\n");
     place.ok("import db in.jsonl --tree t --key id --index i=tag");
@@ -125,7 +124,7 @@ fn a_tree_of_the_other_kind_is_told_in_grammar() {
 }
 
 #[test]
-fn a_sound_database_is_verified_compacted_and_shown() {
+fn verify_compact_and_stats_of_sound_database_exit_0() {
     let place = Workplace::with_database();
     let lines: String = (0..2000).map(|number| format!("{{\"id\":\"{number}\"}}\n")).collect();
     place.write("in.jsonl", lines);
@@ -140,11 +139,11 @@ fn a_sound_database_is_verified_compacted_and_shown() {
 }
 
 #[test]
-fn every_file_can_be_inspected() {
+fn inspect_of_every_file_succeeds() {
     let place = Workplace::with_database();
     place.ok("put db t k v");
     place.ok("compact db");
-    // As a crash may leave it: a log segment made ahead of need.
+    // A preallocated log segment, as a crash may leave it.
     fs::write(place.path("db").join("000099.wal"), vec![0; 8192]).unwrap();
     let mut inspected = 0;
     for entry in fs::read_dir(place.path("db")).unwrap() {
@@ -162,10 +161,9 @@ fn is_lock(path: &Path) -> bool {
 }
 
 #[test]
-fn a_database_that_is_open_elsewhere_is_4() {
+fn write_to_open_database_exits_4() {
     let place = Workplace::with_database();
     place.ok("put db t k v");
-    // An import that waits for its input holds the database.
     let mut command = std::process::Command::new(common::BRAID);
     command.args([
         "import",
@@ -179,12 +177,11 @@ fn a_database_that_is_open_elsewhere_is_4() {
     ]);
     let mut holder = common::spawn(command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()));
     let mut input = holder.stdin.take().unwrap();
-    // More than the reader takes before it opens the database.
+    // More input than the reader buffers before the database is opened.
     std::io::Write::write_all(&mut input, format!("{{\"x\":\"{}\"}}\n", "x".repeat(1000)).repeat(3000).as_bytes())
         .unwrap();
     let message = place.fails(4, "put db t k w");
     assert!(message.contains("open"), "{message}");
-    // What only reads does so beside it.
     assert_eq!(place.ok("get db t k"), "v\n");
     drop(input);
     assert!(holder.wait().unwrap().success());
@@ -193,11 +190,15 @@ fn a_database_that_is_open_elsewhere_is_4() {
 }
 
 #[test]
-fn a_file_is_no_database() {
+fn file_in_place_of_database_exits_2() {
     let place = Workplace::new();
     place.write("file", "root:x:0:0\n");
     for command in ["stats file", "get file t k", "get file t k --read-only", "compact file", "put file t k v"] {
-        assert_eq!(place.fails(2, command), "braid: file is not a database, which would be a directory\n", "{command}");
+        assert_eq!(
+            place.fails(2, command),
+            "braid: file is a file, not a database: a database is a directory\n",
+            "{command}"
+        );
     }
     place.fails(1, "stats file/db");
 }

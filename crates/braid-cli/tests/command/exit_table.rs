@@ -10,7 +10,6 @@ use std::{
 
 use common::{BRAID, Workplace};
 
-/// Commands that read the database `DB`.
 const READING: [&str; 9] = [
     "get DB t k",
     "scan DB t",
@@ -23,11 +22,9 @@ const READING: [&str; 9] = [
     "dump DB OUT",
 ];
 
-/// Commands that write to an existing database.
 const WRITING: [&str; 6] =
     ["del DB t k", "compact DB", "upgrade DB", "backup create DB OUT", "archive DB OUT", "checkpoint DB OUT"];
 
-/// Commands that may make a database.
 const MAKING: [&str; 3] = ["put DB t k v", "import DB in.jsonl --tree t --key id", "import DB some.export"];
 
 fn filled() -> Workplace {
@@ -53,12 +50,12 @@ fn all_end_with(place: &Workplace, code: i32, db: &str, commands: &[&[&str]]) {
 }
 
 #[test]
-fn database_that_is_sound_is_0() {
+fn sound_database_exits_0() {
     all_end_with(&filled(), 0, "db", &[&READING, &MAKING, &WRITING]);
 }
 
 #[test]
-fn database_that_is_not_there_is_1() {
+fn missing_database_exits_1() {
     let place = filled();
     all_end_with(&place, 1, "none", &[&READING, &WRITING, &MAKING]);
     assert!(!place.path("none").exists());
@@ -82,7 +79,7 @@ fn database_that_is_not_there_is_1() {
 }
 
 #[test]
-fn file_in_place_of_database_is_2() {
+fn file_in_place_of_database_exits_2() {
     let place = filled();
     place.write("file", "root:x:0:0\n");
     all_end_with(&place, 2, "file", &[&READING, &MAKING, &WRITING]);
@@ -92,7 +89,7 @@ fn file_in_place_of_database_is_2() {
 }
 
 #[test]
-fn damage_is_3_where_it_ends_a_command_and_1_where_it_was_looked_for() {
+fn damage_exits_3_but_checks_exit_1() {
     let place = filled();
     let damaged = |from: &str, part: &str| {
         for entry in fs::read_dir(place.path(from)).unwrap().map(|entry| entry.unwrap().path()) {
@@ -119,14 +116,15 @@ fn damage_is_3_where_it_ends_a_command_and_1_where_it_was_looked_for() {
 }
 
 #[test]
-fn database_that_is_open_elsewhere_is_4_for_those_who_write() {
+fn write_to_open_database_exits_4_and_read_exits_0() {
     let place = filled();
     let mut holder = Command::new(BRAID);
     holder.args(["import", "db", "-", "--tree", "numbers", "--format", "jsonl", "--acknowledge"]);
     holder.current_dir(place.path("")).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut holder = common::spawn(&mut holder);
     let mut input = holder.stdin.take().unwrap();
-    // More than the reader takes before it opens the database, and than a batch has: then the import says that it goes on.
+    // More input than the reader buffers before the database is opened, and more than a batch: then
+    // the import acknowledges.
     let records = format!("{{\"x\":\"{}\"}}\n", "x".repeat(1000)).repeat(4000);
     input.write_all(records.as_bytes()).unwrap();
     holder.stdout.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();
@@ -138,9 +136,9 @@ fn database_that_is_open_elsewhere_is_4_for_those_who_write() {
     assert!(holder.wait().unwrap().success());
 }
 
-/// An empty .jsonl was 0, an empty .csv 5.
+/// An empty .jsonl ended with 0, an empty .csv with 5.
 #[test]
-fn input_that_is_empty_is_0_and_one_that_is_useless_5() {
+fn empty_input_exits_0_and_useless_input_exits_5() {
     let place = filled();
     for format in ["jsonl", "csv", "tsv"] {
         place.write("empty", "");

@@ -1,10 +1,9 @@
-//! `export` and `import` of what it wrote.
+//! `export`, and `import` of its output.
 
 use crate::common;
 
 use common::Workplace;
 
-/// A database with a tree of each kind.
 fn filled() -> Workplace {
     let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":1,\"artist\":\"Björk\"}\n{\"id\":2,\"artist\":\"björk\"}\n");
@@ -17,7 +16,7 @@ fn filled() -> Workplace {
 
 /// One damaged block ended every export.
 #[test]
-fn export_that_keeps_going_leaves_out_what_is_damaged_and_names_it() {
+fn export_with_keep_going_skips_and_names_damage() {
     let place = Workplace::with_database();
     let lines: String = (0..4000).map(|n| format!("{{\"id\":\"{n:05}\",\"x\":\"{}\"}}\n", n * 7919)).collect();
     place.write("in.jsonl", lines);
@@ -36,14 +35,14 @@ fn export_that_keeps_going_leaves_out_what_is_damaged_and_names_it() {
     assert!(exported.stderr.contains("left out: t: records after 0"), "{}", exported.stderr);
     let records = exported.stdout.lines().filter(|line| line.starts_with("{\"key\"")).count();
     assert!((2000..4000).contains(&records), "{records}: {}", exported.stderr);
-    // Both ends are there, in order, and the import says what it lacks.
     assert!(exported.stdout.contains("\"00000\"") && exported.stdout.contains("\"03999\""));
     let imported = place.run_with(&["import", "copy", "-", "--create"], exported.stdout.as_bytes());
     assert_eq!(imported.code, 0, "{imported:?}");
-    assert!(imported.stderr.contains("it lacks them"), "{imported:?}");
+    assert!(imported.stderr.contains("the export lacks"), "{imported:?}");
 }
 
-/// The text 1 came back as the number 1, a byte as text, a record with an end without one, and numbers as text.
+/// The text 1 returned as the number 1, a byte as text, a record with an expiry without one, and
+/// numbers as text.
 #[test]
 fn export_then_import_is_identity() {
     let place = filled();
@@ -74,7 +73,7 @@ fn export_then_import_is_identity() {
 }
 
 #[test]
-fn export_of_one_tree_goes_into_a_tree_of_another_name() {
+fn export_of_one_tree_imports_under_other_name() {
     let place = filled();
     place.ok("export db bytes -o one");
     place.ok("import db one --tree copy");
@@ -88,13 +87,13 @@ fn export_of_one_tree_goes_into_a_tree_of_another_name() {
 }
 
 #[test]
-fn export_that_is_cut_is_refused_with_the_number_of_records_before() {
+fn incomplete_export_is_refused_with_number_of_stored_records() {
     let place = filled();
     let exported = place.ok("export db");
     let cut: String = exported.lines().take(5).map(|line| format!("{line}\n")).collect();
     place.write("cut", cut);
     let message = place.fails(5, "import copy cut --create");
-    assert!(message.contains("2 of them, are stored: the export is cut"), "{message}");
+    assert!(message.contains("2 of them, are stored: the export is incomplete"), "{message}");
     place.write("damaged", exported.replace("\"value\"", "\"valu\""));
     let message = place.fails(5, "import other damaged --create");
     assert!(message.contains("line 3 of the export is damaged"), "{message}");
@@ -102,6 +101,5 @@ fn export_that_is_cut_is_refused_with_the_number_of_records_before() {
     place.ok("create other");
     place.write("other.jsonl", "{\"braid_export\":1}\n");
     place.fails(5, "import other other.jsonl");
-    // Only where no other format was asked for.
     place.ok("import other other.jsonl --format jsonl --tree t");
 }

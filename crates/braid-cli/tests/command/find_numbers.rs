@@ -1,4 +1,4 @@
-//! Numbers in indexes: exact, and found however they are written.
+//! Numbers in indexes: exact, and found in any notation.
 
 use crate::common;
 
@@ -6,7 +6,7 @@ use common::Workplace;
 
 /// `find --eq 1.50` missed 1.50, which was indexed as 1.5.
 #[test]
-fn find_number_written_otherwise_is_found() {
+fn find_number_in_other_notation_succeeds() {
     let place = Workplace::with_database();
     place.write(
         "in.jsonl",
@@ -24,7 +24,7 @@ fn find_number_written_otherwise_is_found() {
     assert_eq!(keys("1.51"), "");
 }
 
-/// Numbers above 2^53 with a fraction, and whole ones above 64 bits, were rounded in the index.
+/// Numbers above 2^53 with a fraction, and integers above 64 bits, were rounded in the index.
 #[test]
 fn find_large_number_is_exact() {
     let place = Workplace::with_database();
@@ -47,9 +47,9 @@ fn find_large_number_is_exact() {
     }
 }
 
-/// 1e400, which is a number in JSON, was refused as "not JSON".
+/// 1e400, a valid JSON number, was refused as "not JSON".
 #[test]
-fn import_of_a_number_beyond_64_bits_is_stored_as_it_is() {
+fn import_of_number_beyond_64_bits_keeps_it() {
     let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"a\",\"x\":1e400}\n");
     place.ok("import db in.jsonl --tree t --key id --index by_x=x");

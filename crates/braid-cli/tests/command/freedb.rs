@@ -1,4 +1,4 @@
-//! Discs that do not lie in an archive of plain files: links, files of several discs, folders, single files.
+//! Discs outside an archive of plain files: links, files with several discs, folders, single files.
 
 use crate::common;
 
@@ -25,16 +25,15 @@ fn archive(members: &[(&str, tar::EntryType, &str)]) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-/// The titles that a disc id leads to.
 fn titles(place: &Workplace, id: &str) -> Vec<String> {
     let found = place.run(&format!("find db albums --by by_disc_id --eq {id}")).stdout;
     let titles = found.lines().map(|line| line.split("\"title\":\"").nth(1).unwrap_or(line));
     titles.map(|rest| rest.split('"').next().unwrap_or_default().to_owned()).collect()
 }
 
-/// A copy under another name added its disc id; a link, which means the same, was passed over.
+/// A copy under another name added its disc id, but a link, which means the same, was skipped.
 #[test]
-fn links_in_archive_add_their_disc_id_as_copies_do() {
+fn link_in_archive_adds_disc_id_like_copy() {
     use tar::EntryType::{Link, Regular, Symlink};
     let place = Workplace::new();
     place.ok("create db");
@@ -53,9 +52,9 @@ fn links_in_archive_add_their_disc_id_as_copies_do() {
     assert!(report.contains("lost-link"), "{report}");
 }
 
-/// Archives for Windows have some files of many discs; each was one unusable record.
+/// Windows archives have files with many discs; each file was one unusable record.
 #[test]
-fn file_of_several_discs_gives_one_record_each_and_resumes_in_it() {
+fn file_with_several_discs_imports_each_and_resumes_inside() {
     use tar::EntryType::Regular;
     let place = Workplace::new();
     place.ok("create db");
@@ -69,7 +68,8 @@ fn file_of_several_discs_gives_one_record_each_and_resumes_in_it() {
         "in.tar",
         archive(&[("rock/11to55", Regular, &file), ("jazz/66666666", Regular, &disc("66666666", "Sixth"))]),
     );
-    // The fourth ends the first run, in the middle of the file; what is stored by then is not stored again.
+    // The fourth disc ends the first run in the middle of the file; stored discs are not stored
+    // again.
     let stopped = place.run("import db in.tar --on-error stop");
     assert_ne!(stopped.code, 0, "{stopped:?}");
     assert_eq!(titles(&place, "33333333"), ["Third"]);
@@ -82,7 +82,7 @@ fn file_of_several_discs_gives_one_record_each_and_resumes_in_it() {
 
 /// A folder was "not a file", and a single disc "damaged".
 #[test]
-fn folder_and_single_file_are_imported_like_archive() {
+fn folder_and_single_file_import_like_archive() {
     let place = Workplace::new();
     for folder in ["cds", "cds/rock", "cds/jazz"] {
         std::fs::create_dir(place.path(folder)).unwrap();

@@ -1,4 +1,5 @@
-//! A disk, an output's disk or a file size limit that is reached: the command names it, ends with 4, and loses nothing.
+//! Full disks, full outputs and file size limits: the command reports them, ends with 4, and loses
+//! nothing.
 
 #![cfg(unix)]
 
@@ -8,7 +9,7 @@ use std::process::Command;
 
 use common::{BRAID, Workplace};
 
-/// Records that no compression makes short, of 0.8 MiB a thousand, with ascending keys.
+/// Writes incompressible records, 0.8 MiB per thousand, with ascending keys.
 fn write_input(place: &Workplace, records: u32) {
     let mut state = 1u64;
     let mut lines = String::new();
@@ -27,9 +28,9 @@ fn told(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// The signal SIGXFSZ ended the command without a word, as if it had been killed.
+/// The signal SIGXFSZ ended the command silently, like a kill.
 #[test]
-fn import_past_file_size_limit_names_limit_and_ends_with_4() {
+fn import_past_file_size_limit_names_limit_and_exits_4() {
     let place = Workplace::new();
     write_input(&place, 5000);
     place.ok("create db");
@@ -40,7 +41,8 @@ fn import_past_file_size_limit_names_limit_and_ends_with_4() {
     place.ok("verify db");
 }
 
-/// Runs a script in a tmpfs of `mib` MiB at `full`; its output, or `None` where none can be mounted.
+/// Runs a script in a tmpfs of `mib` MiB at `full`. Returns its output, or `None` if mounting is
+/// not possible.
 fn on_small_disk(place: &Workplace, mib: u32, script: &str) -> Option<String> {
     std::fs::create_dir(place.path("full")).unwrap();
     let script = format!(
@@ -59,9 +61,9 @@ fn on_small_disk(place: &Workplace, mib: u32, script: &str) -> Option<String> {
     Some(told)
 }
 
-/// Nothing could be deleted from a full disk, not even by the first process that tried.
+/// Nothing could be deleted on a full disk, even by the first process.
 #[test]
-fn deletes_on_full_disk_are_accepted_from_each_process() {
+fn deletes_on_full_disk_by_each_process_succeed() {
     let place = Workplace::new();
     write_input(&place, 5000);
     let mut deletes = String::new();
@@ -84,9 +86,10 @@ fn deletes_on_full_disk_are_accepted_from_each_process() {
     assert!(told.contains("disk reserve") && told.contains("sound"), "{told}");
 }
 
-/// Each process that deleted a record took 128 KiB of the reserve, and nothing gave them back: after eight, no other could delete.
+/// Each process that deleted a record took 128 KiB of the reserve and never returned them: after
+/// eight, no other could delete.
 #[test]
-fn deletes_by_more_processes_than_the_reserve_has_steps_are_accepted_on_full_disk() {
+fn deletes_on_full_disk_by_many_processes_succeed() {
     let place = Workplace::new();
     write_input(&place, 12_000);
     let script = format!(
@@ -105,9 +108,10 @@ fn deletes_by_more_processes_than_the_reserve_has_steps_are_accepted_on_full_dis
     assert!(told.contains("sound"), "{told}");
 }
 
-/// `dump` and `salvage` to a full disk promised that writes resume by themselves. A backup that had failed left its files and its directory.
+/// `dump` and `salvage` to a full disk promised that writes resume by themselves. A failed backup
+/// left its files and its directory.
 #[test]
-fn dump_and_backup_to_full_disk_speak_of_output() {
+fn dump_and_backup_to_full_disk_name_output() {
     let place = Workplace::new();
     write_input(&place, 5000);
     place.ok("create db");
@@ -130,9 +134,9 @@ fn dump_and_backup_to_full_disk_speak_of_output() {
     assert!(!told.contains("resume"), "{told}");
 }
 
-/// The message had neither the number of stored records nor the way to go on.
+/// The message had neither the number of stored records nor the command to continue.
 #[test]
-fn import_that_ends_at_a_size_limit_names_its_records_and_the_command_to_go_on() {
+fn import_past_size_limit_names_records_and_command_to_continue() {
     let place = Workplace::new();
     write_input(&place, 5000);
     place.write("bad.jsonl", "bad\n");
@@ -148,16 +152,14 @@ fn import_that_ends_at_a_size_limit_names_its_records_and_the_command_to_go_on()
     let said = limited(6000, "import db 'my in.jsonl' --tree t --key id --resume --rejects bad.jsonl");
     let stored = place.ok("count db t").trim().to_owned();
     assert!(stored.parse::<u32>().unwrap() > 0, "{said}");
-    let shown = said.split(" records are stored and on the disk; go on after them with: ").collect::<Vec<_>>();
+    let shown = said.split(" records are stored and on disk; continue after them with: ").collect::<Vec<_>>();
     let [before, command] = shown.as_slice() else { panic!("{said}") };
     assert_eq!(before.rsplit(' ').next().unwrap().replace(',', ""), stored, "{said}");
     let command = command.lines().next().unwrap();
     assert!(command.contains("'my in.jsonl'") && command.contains("--resume"), "{command}");
-    // The command itself works, as it stands.
     let output = Command::new("sh").args(["-c", command]).current_dir(place.path("")).output().unwrap();
     assert!(output.status.success(), "{command}: {output:?}");
     assert_eq!(place.ok("count db t"), "5000\n");
-    // Without --resume all or nothing is stored.
     place.ok("create whole");
     let said = limited(1000, "import whole in.jsonl --tree t --key id --memory 8000000");
     assert!(
@@ -165,7 +167,6 @@ fn import_that_ends_at_a_size_limit_names_its_records_and_the_command_to_go_on()
         "{said}"
     );
     assert_eq!(place.ok("trees whole"), "");
-    // Of an export, the committed records are counted.
     place.ok("export db -o some.export");
     place.ok("create other");
     let said = limited(6000, "import other some.export");

@@ -1,4 +1,4 @@
-//! Inputs whose contents are not what their names say, or that change on the way.
+//! Inputs whose contents differ from their names, or change in the middle.
 
 use crate::common;
 
@@ -6,9 +6,9 @@ use common::Workplace;
 
 const ROWS: u32 = 6000;
 
-/// Only the first 64 KiB were looked at: zeros, and UTF-16 that was joined to other text, were stored.
+/// Only the first 64 KiB were checked: zeros, and UTF-16 joined to other text, were stored.
 #[test]
-fn zero_bytes_far_into_a_table_are_refused_with_their_row() {
+fn zero_bytes_late_in_table_are_refused_with_their_row() {
     let place = Workplace::with_database();
     let rows = |separator: &str| {
         let rows: String = (0..ROWS).map(|row| format!("{row}{separator}some text that is long\n")).collect();
@@ -31,7 +31,7 @@ fn zero_bytes_far_into_a_table_are_refused_with_their_row() {
     }
 }
 
-/// All rows with an empty key were stored under one key, of which the last remained.
+/// All rows with an empty key were stored under one key, and only the last remained.
 #[test]
 fn rows_with_empty_key_are_refused_with_their_number() {
     let place = Workplace::with_database();
@@ -46,9 +46,10 @@ fn rows_with_empty_key_are_refused_with_their_number() {
     }
 }
 
-/// JSON in a column was parsed and written again: members of one name were dropped, and `1e3` became `1e+3`.
+/// JSON in a column was parsed and written again: duplicate members were dropped, and `1e3` became
+/// `1e+3`.
 #[test]
-fn json_and_numbers_in_columns_are_stored_as_they_are_written() {
+fn json_and_numbers_in_columns_are_stored_as_written() {
     let place = Workplace::with_database();
     place.write(
         "in.csv",
@@ -64,9 +65,9 @@ fn json_and_numbers_in_columns_are_stored_as_they_are_written() {
     assert_eq!(std::fs::read_to_string(place.path("out.jsonl")).unwrap().lines().count(), 2);
 }
 
-/// A page of an error in the place of a download was stored as rows of one column.
+/// An error page instead of a download was stored as rows of one column.
 #[test]
-fn documents_of_other_kinds_are_refused_by_name() {
+fn unsupported_documents_are_refused_by_name() {
     for (text, what) in [
         ("{\"id\":1}\n{\"id\":2}\n", "give --format jsonl"),
         ("{\n  \"id\": 1\n}\n", "the input is JSON"),
@@ -88,7 +89,6 @@ fn documents_of_other_kinds_are_refused_by_name() {
             assert_eq!(place.ok("trees db"), "");
         }
     }
-    // Braces in a table are letters.
     let place = Workplace::with_database();
     place.write("in.csv", "{id},n\n1,a\n");
     place.ok("import db in.csv --tree t");

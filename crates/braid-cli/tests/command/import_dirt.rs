@@ -21,7 +21,7 @@ fn counts<const N: usize>(expected: [(&str, u64); N]) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn each_kind_of_dirt_in_a_dump_is_counted() {
+fn import_counts_each_kind_of_dirt() {
     let place = Workplace::with_database();
     place.write("dump.tar", fixture_archive());
     let report = report(&place, "import db dump.tar --tree albums --format freedb");
@@ -36,7 +36,7 @@ fn each_kind_of_dirt_in_a_dump_is_counted() {
         ("empty-title", 2),
         ("huge-text", 1),
         ("junk-line", 1),
-        // The ids of the fixture are made up.
+        // The ids in the fixture are invented.
         ("wrong-disc-id", 17),
         ("not-a-disc", 2),
         ("missing-title", 1),
@@ -46,12 +46,12 @@ fn each_kind_of_dirt_in_a_dump_is_counted() {
     let samples: Vec<&Value> =
         report["dirt"].as_array().unwrap().iter().flat_map(|kind| kind["samples"].as_array().unwrap()).collect();
     assert!(samples.iter().any(|sample| sample["place"] == "jazz/16019002"), "{samples:?}");
-    // Skipped files keep their numbers: the numbers of the others do not depend on the parser.
+    // Skipped files keep their numbers, so that other numbers do not depend on the parser.
     assert_eq!(place.ok("scan db albums").lines().count(), 16);
 }
 
 #[test]
-fn repaired_discs_are_found_by_what_they_say() {
+fn repaired_discs_are_found_by_index() {
     let place = Workplace::with_database();
     place.write("dump.tar", fixture_archive());
     place.ok("import db dump.tar --tree albums --format freedb");
@@ -76,13 +76,12 @@ fn repaired_discs_are_found_by_what_they_say() {
 }
 
 #[test]
-fn a_bad_record_ends_an_import_that_is_told_so() {
+fn bad_record_with_on_error_stop_ends_import() {
     let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"a\"}\n{\"id\":\"b\"}\nnot json\n{\"id\":\"c\"}\n");
     let message = place.fails(5, "import db in.jsonl --tree t --key id --on-error stop");
     assert!(message.contains("record 3, line 3, byte 22"), "{message}");
     assert_eq!(place.ok("scan db t").lines().count(), 2);
-    // It stands before the bad record, and goes on when that may be skipped.
     place.fails(5, "import db in.jsonl --tree t --key id --on-error stop --resume");
     let report = report(&place, "import db in.jsonl --tree t --key id --resume");
     assert_eq!((&report["stored"], &report["skipped"], &report["resumed_at"]), (&3.into(), &1.into(), &3.into()));
@@ -90,7 +89,7 @@ fn a_bad_record_ends_an_import_that_is_told_so() {
 }
 
 #[test]
-fn lines_and_rows_that_cannot_be_stored_are_counted() {
+fn bad_lines_and_rows_are_counted() {
     let place = Workplace::with_database();
     let long_key = "k".repeat(65_537);
     place.write(
@@ -112,14 +111,13 @@ fn lines_and_rows_that_cannot_be_stored_are_counted() {
 
     place.write("bad.csv", "a,b,a\n1,2,3\n");
     place.fails(5, "import db bad.csv --tree bad");
-    // An empty input has no records, as an empty .jsonl.
     place.write("empty.csv", "");
     place.ok("import db empty.csv --tree empty");
 }
 
-/// It said "3 skipped" and ended well.
+/// The import reported "3 skipped" and ended with code 0.
 #[test]
-fn an_input_of_which_nothing_can_be_stored_is_refused() {
+fn input_without_usable_record_exits_5() {
     let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"a\"}\n{\"id\":\"b\"}\nnot json\n");
     for target in ["--tree t", "--dry-run", "--to-jsonl out.jsonl", "--tree t --resume"] {
@@ -132,14 +130,13 @@ fn an_input_of_which_nothing_can_be_stored_is_refused() {
     place.write("random", b"\x8f\x01{\n\xff\xfe\x00\n[\x9c");
     let message = place.fails(5, "import db random --format jsonl --tree t");
     assert!(message.contains("not JSON; is it really jsonl?"), "{message}");
-    // One record is enough, and an input without records is none of which nothing could be stored.
     place.ok("import db in.jsonl --key id --tree t");
     place.write("empty", "");
     place.ok("import db empty --format jsonl --tree empty");
 }
 
 #[test]
-fn a_damaged_archive_gives_what_comes_before_the_damage() {
+fn damaged_archive_imports_records_before_damage() {
     let place = Workplace::with_database();
     let whole = fixture_archive();
     place.write("dump.tar", &whole[..whole.len() / 2]);

@@ -1,4 +1,4 @@
-//! Imports that fail: what becomes of their outputs, and what they say of going on.
+//! Failed imports: their outputs, and their advice to continue.
 
 use crate::common;
 
@@ -6,9 +6,9 @@ use std::fs;
 
 use common::Workplace;
 
-/// An import of which no record could be stored ended with 5, after an empty file had taken the place of the old one.
+/// An import without a usable record ended with 5, after an empty file had replaced the old one.
 #[test]
-fn json_output_of_import_without_usable_record_leaves_the_old_file() {
+fn json_output_without_usable_record_leaves_old_file() {
     let place = Workplace::new();
     place.write("in.jsonl", "bad\nworse\n");
     for name in ["old.jsonl", "old.jsonl.gz"] {
@@ -18,15 +18,14 @@ fn json_output_of_import_without_usable_record_leaves_the_old_file() {
     }
     place.fails(5, "import none in.jsonl --to-jsonl new.jsonl");
     assert!(!place.path("new.jsonl").exists());
-    // An empty input is no error, and has an empty output.
     place.write("empty.jsonl", "");
     place.ok("import none empty.jsonl --to-jsonl old.jsonl");
     assert_eq!(fs::read_to_string(place.path("old.jsonl")).unwrap(), "");
 }
 
-/// The rejects of an import that had failed and stored nothing took the place of those of another.
+/// The rejects of a failed import that stored nothing replaced those of another.
 #[test]
-fn rejects_of_import_that_writes_nothing_leave_the_old_file() {
+fn rejects_of_import_that_stores_nothing_leave_old_file() {
     let place = Workplace::new();
     let packed = common::compress("gz", b"{\"id\":1}\nbad\n{\"id\":2}\n");
     place.write("in.jsonl.gz", &packed[..packed.len() - 4]);
@@ -36,9 +35,10 @@ fn rejects_of_import_that_writes_nothing_leave_the_old_file() {
     assert!(!place.path("out").exists());
 }
 
-/// A file with a second name was written in place: one that was a file of a database, linked elsewhere, lost its contents.
+/// A file with a hard link was written in place: a database file with a second name lost its
+/// contents.
 #[test]
-fn output_into_hard_link_of_database_file_leaves_the_database() {
+fn output_into_hard_link_of_database_file_leaves_database() {
     let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"1\"}\nbad\n");
     place.ok("import db in.jsonl --tree t --key id");
@@ -73,9 +73,10 @@ fn dump_onto_existing_file_names_force() {
     place.ok("dump db taken --force");
 }
 
-/// An import that went on in a tree whose records had been deleted reported them as stored, and stored nothing.
+/// An import resumed in a tree whose records had been deleted reported them as stored, and stored
+/// nothing.
 #[test]
-fn resume_after_records_were_deleted_begins_again() {
+fn resume_after_records_were_deleted_starts_again() {
     for options in ["", " --index by_n=n"] {
         let place = Workplace::with_database();
         place.write("in.jsonl", "{\"id\":\"1\",\"n\":\"x\"}\n{\"id\":\"2\",\"n\":\"y\"}\n");
@@ -92,26 +93,25 @@ fn resume_after_records_were_deleted_begins_again() {
 }
 
 #[test]
-fn resume_says_how_many_records_earlier_runs_have_stored() {
+fn resume_reports_records_of_earlier_runs() {
     let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"1\"}\n{\"id\":\"2\"}\nbad\n{\"id\":\"3\"}\n");
     place.fails(5, "import db in.jsonl --tree t --key id --resume --on-error stop");
     place.ok("del db t 1");
     let report = place.ok("import db in.jsonl --tree t --key id --resume");
-    assert!(report.contains("went on at record 3: earlier runs have stored 2 records"), "{report}");
+    assert!(report.contains("resumed at record 3: earlier runs stored 2 records"), "{report}");
     let report: serde_json::Value =
         serde_json::from_str(&place.ok("import db in.jsonl --tree t --key id --resume --json")).unwrap();
     assert_eq!((&report["stored_before"], &report["stored"]), (&3.into(), &3.into()));
 }
 
-/// Two rows with one key: the second takes the place of the first, and the report counts it.
 #[test]
-fn rows_with_one_key_are_counted_as_replaced() {
+fn rows_with_same_key_are_counted_as_replaced() {
     let place = Workplace::with_database();
     place.write("in.csv", "id,n\n1,a\n2,b\n1,c\n");
     for (tree, options) in [("whole", ""), ("batches", " --resume"), ("indexed", " --index by_n=n")] {
         let report = place.ok(&format!("import db in.csv --tree {tree} --key id{options}"));
-        assert!(report.contains("3 stored (1 of them in place of older ones)"), "{tree}: {report}");
+        assert!(report.contains("3 stored (1 of them replaced older ones)"), "{tree}: {report}");
         assert_eq!(place.ok(&format!("get db {tree} 1")), "{\"id\":\"1\",\"n\":\"c\"}\n");
     }
 }

@@ -14,12 +14,11 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
-fn every_format_and_compression_is_taken() {
+fn import_accepts_every_format_and_compression() {
     for (format, text) in [("jsonl", JSONL), ("csv", CSV), ("tsv", TSV)] {
         let mut expected = None;
         for ending in ["", "gz", "bz2", "zst"] {
             let place = Workplace::with_database();
-            // The name says nothing of the compression: the bytes do.
             let name = format!("in.{format}");
             place.write(&name, compress(ending, text.as_bytes()));
             place.ok(&format!("import db {name} --tree t --key id"));
@@ -33,7 +32,7 @@ fn every_format_and_compression_is_taken() {
 }
 
 #[test]
-fn input_comes_from_a_pipe() {
+fn import_reads_from_pipe() {
     let place = Workplace::with_database();
     let arguments = ["import", "db", "-", "--tree", "t", "--format", "csv", "--key", "id"];
     assert_eq!(place.run_with(&arguments, &compress("zst", CSV.as_bytes())).code, 0);
@@ -41,7 +40,7 @@ fn input_comes_from_a_pipe() {
 }
 
 #[test]
-fn records_have_their_numbers_as_keys_unless_a_field_is_named() {
+fn import_without_key_numbers_records() {
     let place = Workplace::with_database();
     place.write("in.jsonl", JSONL);
     place.ok("import db in.jsonl --tree t");
@@ -54,7 +53,7 @@ fn records_have_their_numbers_as_keys_unless_a_field_is_named() {
 }
 
 #[test]
-fn a_dump_of_discs_is_found_by_id_artist_and_title() {
+fn imported_discs_are_found_by_id_artist_and_title() {
     for ending in ["", "bz2"] {
         let place = Workplace::with_database();
         place.write("dump.tar", compress(ending, &fixture_archive()));
@@ -74,7 +73,7 @@ fn a_dump_of_discs_is_found_by_id_artist_and_title() {
 }
 
 #[test]
-fn a_dry_run_stores_nothing() {
+fn dry_run_stores_nothing() {
     let place = Workplace::new();
     place.write("in.jsonl", JSONL);
     let report = place.ok("import db in.jsonl --dry-run");
@@ -83,7 +82,7 @@ fn a_dry_run_stores_nothing() {
 }
 
 #[test]
-fn a_dump_is_converted_and_its_lines_make_the_same_records() {
+fn dump_converted_to_json_lines_imports_same_records() {
     let place = Workplace::new();
     place.write("dump.tar.bz2", compress("bz2", &fixture_archive()));
     place.ok("import db dump.tar.bz2 --to-jsonl discs.jsonl.gz --format freedb");

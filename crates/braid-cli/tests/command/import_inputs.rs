@@ -1,5 +1,5 @@
-//! Inputs that are encoded, ended or packed otherwise than expected are read, or refused by name:
-//! nothing wrong is stored.
+//! Inputs with unexpected encodings, line ends or compression are read, or refused by name; nothing
+//! wrong is stored.
 
 use crate::common;
 
@@ -16,7 +16,6 @@ fn utf_16(text: &str, is_big: bool) -> Vec<u8> {
     text.encode_utf16().flat_map(bytes_of).collect()
 }
 
-/// Imports with an exit code other than 0 must leave no tree.
 fn refused(name: &str, bytes: impl AsRef<[u8]>, why: &str) {
     let place = place();
     place.write(name, bytes);
@@ -25,10 +24,10 @@ fn refused(name: &str, bytes: impl AsRef<[u8]>, why: &str) {
     assert_eq!(place.ok("trees db"), "", "{name}");
 }
 
-/// Every row was refused: behind the byte order mark, the quote opened nothing, and the header
-/// ended in the name.
+/// Every row was refused: after the byte order mark the quote was not recognized, and the header
+/// ended inside a name.
 #[test]
-fn byte_order_mark_before_a_quoted_name_with_a_line_end_is_dropped() {
+fn byte_order_mark_before_quoted_name_is_dropped() {
     let place = place();
     place.write("bom.csv", "\u{feff}\"Order\nID\",name\n1,a\n2,b\n");
     place.ok("import db bom.csv --tree t");
@@ -41,9 +40,9 @@ fn byte_order_mark_before_a_quoted_name_with_a_line_end_is_dropped() {
     assert_eq!(place.ok("get db jsonl 1"), "{\"id\":1}\n");
 }
 
-/// Of files that were joined, the second mark went into a key.
+/// In joined files, the second byte order mark became part of a key.
 #[test]
-fn byte_order_mark_inside_the_input_is_reported() {
+fn byte_order_mark_inside_input_is_reported() {
     let place = place();
     place.write("joined.csv", "\u{feff}id,n\n1,a\n\u{feff}2,b\n");
     let report = place.ok("import db joined.csv --tree t --key id");
@@ -51,9 +50,9 @@ fn byte_order_mark_inside_the_input_is_reported() {
     assert_eq!(place.ok("scan db t").lines().count(), 1);
 }
 
-/// UTF-16 was stored as garbage, with exit code 0.
+/// UTF-16 was stored as garbage, with code 0.
 #[test]
-fn utf_16_with_a_mark_is_read_in_every_format_and_compression() {
+fn utf_16_with_mark_is_read_in_every_format_and_compression() {
     let texts = [
         ("in.csv", "id,n\r\n1,a€😀\r\n2,b\r\n"),
         ("in.tsv", "id\tn\n1\ta€😀\n2\tb\n"),
@@ -71,7 +70,7 @@ fn utf_16_with_a_mark_is_read_in_every_format_and_compression() {
 }
 
 #[test]
-fn utf_16_import_is_resumed_where_it_stopped() {
+fn utf_16_import_resumes_after_last_batch() {
     let place = place();
     place.write("in.csv", utf_16("\u{feff}id,n\n1,é\n2\n3,c\n", false));
     place.fails(5, "import db in.csv --tree t --key id --on-error stop");
@@ -79,9 +78,9 @@ fn utf_16_import_is_resumed_where_it_stopped() {
     assert_eq!(place.ok("scan db t"), "1\t{\"id\":\"1\",\"n\":\"é\"}\n3\t{\"id\":\"3\",\"n\":\"c\"}\n");
 }
 
-/// An export that went through a shell that writes UTF-16.
+/// The export was redirected by a shell that writes UTF-16.
 #[test]
-fn export_in_utf_16_is_known_and_read() {
+fn export_in_utf_16_is_detected_and_imported() {
     let place = place();
     place.ok("put db t k vé");
     let export = place.ok("export db");
@@ -96,7 +95,7 @@ fn export_in_utf_16_is_known_and_read() {
 }
 
 #[test]
-fn utf_16_without_a_mark_and_utf_32_are_refused_by_name() {
+fn utf_16_without_mark_and_utf_32_are_refused_by_name() {
     for text in ["id,n\n1,a\n2,b\n", "名,名\n漢字漢字漢字漢字漢字漢字,漢字漢字漢字漢字漢字漢字\n"]
     {
         refused("in.csv", utf_16(text, false), "UTF-16 without a byte order mark");
@@ -108,9 +107,9 @@ fn utf_16_without_a_mark_and_utf_32_are_refused_by_name() {
     refused("in.csv", wide, "the input is UTF-32");
 }
 
-/// The row with the zero byte was stored at the head of an input that was mostly text.
+/// A row with a zero byte before mostly text was stored.
 #[test]
-fn zero_byte_in_a_field_makes_a_bad_record() {
+fn zero_byte_in_field_makes_bad_record() {
     let place = place();
     place.write("in.csv", b"id,n\n1,a\0b\n2,plain text\n");
     let report = place.ok("import db in.csv --tree t --key id");
@@ -119,25 +118,25 @@ fn zero_byte_in_a_field_makes_a_bad_record() {
 }
 
 #[test]
-fn utf_16_that_is_cut_off_or_damaged_is_an_error() {
+fn cut_or_damaged_utf_16_is_refused() {
     let place = place();
     let bytes = utf_16("\u{feff}id,n\n1,a\n2,b\n", false);
     place.write("cut.csv", &bytes[..bytes.len() - 1]);
     let message = place.fails(5, "import db cut.csv --tree t --key id");
-    assert!(message.contains("in the middle of a character of UTF-16"), "{message}");
+    assert!(message.contains("in the middle of a UTF-16 character"), "{message}");
     assert!(message.contains("the 1 records before the error are stored"), "{message}");
 }
 
-/// The whole file was the header: 0 records, exit code 0.
+/// The whole file was the header: 0 records, code 0.
 #[test]
-fn lines_that_end_in_cr_alone_are_refused_by_name() {
+fn lines_that_end_in_cr_are_refused_by_name() {
     refused("in.csv", "id,n\r1,a\r2,b\r", "CR alone");
     refused("in.csv", "id,n\r1,\"a\nb\"\r2,b\r", "CR alone (byte 4)");
     refused("in.csv", "id,n\r1,a\n2,b\n", "CR alone");
     refused("in.tsv", "id\tn\r1\ta\r", "CR alone");
     refused("in.jsonl", "{\"id\":1}\r{\"id\":2}\r", "tr '\\r' '\\n'");
-    // As programs write it that make CR LF of the LF in CR LF.
-    refused("in.tsv", "id\tn\r\r\n1\ta\r\r\n", "mend the line ends");
+    // Some programs turn the LF of CR LF into CR LF.
+    refused("in.tsv", "id\tn\r\r\n1\ta\r\r\n", "fix the line ends");
     refused("in.csv", "id,n\r\r\n1,a\r\r\n", "CR alone");
     let place = place();
     place.write("in.csv", "\"i\rd\",n\r\n1,\"a\rb\"\r\n2,b\rc\r\n");
@@ -152,7 +151,7 @@ fn lines_that_end_in_cr_alone_are_refused_by_name() {
     assert_eq!(place.ok("scan db one"), "4\t{\"id\":\"4\"}\n");
 }
 
-/// Records of an array whose elements stand in lines of their own were stored in part.
+/// An array with one element per line was stored in part.
 #[test]
 fn json_array_is_refused_by_name() {
     refused("in.jsonl", "[\n{\"id\":1},\n{\"id\":2}\n]\n", "a JSON array");
@@ -171,8 +170,8 @@ fn zeros_after_gzip_data_are_ignored() {
 }
 
 #[test]
-fn other_bytes_after_packed_data_are_an_error_that_names_them() {
-    for (ending, why) in [("gz", "something else follows its gzip data"), ("bz2", "bzip2 data"), ("zst", "zstd data")] {
+fn other_bytes_after_compressed_data_are_refused_by_name() {
+    for (ending, why) in [("gz", "other data follows its gzip data"), ("bz2", "bzip2 data"), ("zst", "zstd data")] {
         for rest in [&b"garbage"[..], b"\0\0garbage", b"\0\x1f\x8b\x08"] {
             let place = place();
             place.write("in", [compress(ending, b"{\"id\":1}\n{\"id\":2}\n"), rest.to_vec()].concat());
@@ -184,7 +183,7 @@ fn other_bytes_after_packed_data_are_an_error_that_names_them() {
 }
 
 #[test]
-fn packed_input_that_is_cut_off_is_refused_by_name() {
+fn truncated_compressed_input_is_refused_by_name() {
     let text: String = (0..1000).map(|number| format!("{number},{}\n", number * 7919 % 1000)).collect();
     for (ending, form) in [("gz", "gzip"), ("bz2", "bzip2"), ("zst", "zstd")] {
         let whole = compress(ending, format!("id,n\n{text}").as_bytes());
@@ -192,27 +191,27 @@ fn packed_input_that_is_cut_off_is_refused_by_name() {
             let place = place();
             place.write("in.csv", &whole[..length]);
             let message = place.fails(5, "import db in.csv --tree t");
-            assert!(message.contains(&format!("{form} data breaks off")), "{ending} {length}: {message}");
+            assert!(message.contains(&format!("{form} data is cut off")), "{ending} {length}: {message}");
         }
         let place = place();
         place.write("in.csv", &whole[..3]);
         let message = place.fails(5, "import db in.csv --tree t");
-        assert!(message.contains("breaks off") || message.contains("cut off"), "{ending}: {message}");
+        assert!(message.contains("ends within its first bytes") || message.contains("cut off"), "{ending}: {message}");
     }
 }
 
 #[test]
-fn files_of_other_kinds_are_refused_by_name() {
+fn unsupported_files_are_refused_by_name() {
     refused("in.csv", b"\xfd7zXZ\0\0\x04", "xz-compressed");
-    refused("in.csv", b"\xfd7zXZ", "cut off in its first bytes");
+    refused("in.csv", b"\xfd7zXZ", "ends within its first bytes");
     refused("in.csv", b"PK\x03\x04....", "zip archive");
     refused("in.csv", b"PAR1....", "Parquet");
     refused("in.csv", b"\x04\x22\x4d\x18....", "lz4-compressed");
 }
 
-/// Quotes that are escaped by a backslash were stored as `a \\b\\" c"`, and `"a"b` as `ab`.
+/// Quotes escaped by a backslash were stored as `a \\b\\" c"`, and `"a"b` as `ab`.
 #[test]
-fn quotes_that_are_not_doubled_make_a_bad_record() {
+fn quotes_that_are_not_doubled_make_bad_record() {
     let place = place();
     place.write("in.csv", "id,n\n1,\"a \\\"b\\\" c\"\n2,\"a\"b\n3,\"a \"\"b\"\"\"\n4,5\" d\n");
     let report = place.ok("import db in.csv --tree t --key id");

@@ -1,4 +1,4 @@
-//! What an import remembers belongs to its tree, and an import that fails leaves nothing.
+//! Import records belong to their tree, and a failed import leaves nothing.
 
 use crate::common;
 
@@ -6,9 +6,9 @@ use common::Workplace;
 
 const LINES: &str = "{\"id\":\"1\"}\n{\"id\":\"2\"}\n";
 
-/// After a program had dropped the tree, `import --resume` said "2 stored" and stored nothing.
+/// After a program had dropped the tree, `import --resume` reported "2 stored" and stored nothing.
 #[test]
-fn resume_after_the_tree_was_dropped_begins_with_the_first_record() {
+fn resume_after_tree_was_dropped_starts_again() {
     let place = Workplace::with_database();
     place.write("in.jsonl", LINES);
     place.ok("import db in.jsonl --tree t --key id");
@@ -19,13 +19,13 @@ fn resume_after_the_tree_was_dropped_begins_with_the_first_record() {
     }
     let outcome = place.run("import db in.jsonl --tree t --key id --resume");
     assert_eq!(outcome.code, 0, "{outcome:?}");
-    assert!(outcome.stderr.contains("is not the one that the earlier import has filled"), "{outcome:?}");
+    assert!(outcome.stderr.contains("is not the one that the earlier import filled"), "{outcome:?}");
     assert_eq!(place.ok("scan db t").lines().count(), 2);
 }
 
-/// Progress and indexes went by the tree's name: a tree that a program renamed lost both.
+/// Progress and indexes were stored by tree name: a renamed tree lost both.
 #[test]
-fn resume_after_the_tree_was_renamed_goes_on_there_and_keeps_indexes() {
+fn resume_after_tree_was_renamed_continues_and_keeps_indexes() {
     let place = Workplace::with_database();
     place.write("in.jsonl", format!("{LINES}not json\n{{\"id\":\"3\"}}\n"));
     place.fails(5, "import db in.jsonl --tree t --key id --index by_id=id --on-error stop");
@@ -38,14 +38,13 @@ fn resume_after_the_tree_was_renamed_goes_on_there_and_keeps_indexes() {
     let report = place.ok("import db in.jsonl --tree u --key id --resume");
     assert!(report.contains("3 stored, 1 skipped"), "{report}");
     assert_eq!(place.ok("scan db by_id"), "1\t1\n2\t2\n3\t3\n");
-    // A new tree of the old name has none of it.
     place.ok("import db in.jsonl --tree t --key id");
     assert_eq!(place.ok("index list db"), "u\tby_id=id\n");
 }
 
-/// A mistyped key or an empty input left an empty tree, and the tree of what imports know.
+/// A mistyped key or an empty input left an empty tree, and the tree of import records.
 #[test]
-fn import_that_stores_nothing_leaves_no_tree() {
+fn import_without_usable_record_leaves_no_tree() {
     let place = Workplace::new();
     place.write("in.jsonl", LINES);
     place.write("empty.csv", "");
@@ -57,14 +56,14 @@ fn import_that_stores_nothing_leaves_no_tree() {
     }
 }
 
-/// A second import without --key began with number 0 again, and took the place of the first one's records.
+/// A second import without --key numbered its records from 0 again and replaced those of the first.
 #[test]
-fn second_import_without_a_key_is_refused_unless_it_is_numbered() {
+fn second_import_without_key_or_number_is_refused() {
     let place = Workplace::with_database();
     place.write("in.jsonl", LINES);
     place.ok("import db in.jsonl --tree t");
     let message = place.fails(2, "import db in.jsonl --tree t");
-    assert!(message.contains("--number-from 2 to add to them"), "{message}");
+    assert!(message.contains("--number-from 2 to append"), "{message}");
     place.ok("import db in.jsonl --tree t --number-from 2");
     assert_eq!(place.ok("scan db t").lines().count(), 4);
     place.ok("import db in.jsonl --tree t --number-from 0");

@@ -1,5 +1,4 @@
-//! Records that cannot be stored are found again: by number, line and byte, and in the file of
-//! `--rejects`.
+//! Bad records can be located: by number, line and byte, and in the file of `--rejects`.
 
 use crate::common;
 
@@ -22,7 +21,7 @@ fn samples(report: &str) -> Value {
 
 /// Records were counted from 0, and every JSON error was "at line 1".
 #[test]
-fn bad_records_are_reported_with_number_line_and_byte() {
+fn bad_record_is_reported_with_number_line_and_byte() {
     let place = place();
     let text = "{\"id\":1}\n\n{\"id\":2}\r\n  {\"id\":x}\n";
     for ending in ["", "gz"] {
@@ -36,9 +35,8 @@ fn bad_records_are_reported_with_number_line_and_byte() {
     assert!(report.contains("record 3, line 4, byte 20: expected value at column 9"), "{report}");
     let message = place.fails(5, "import db in.jsonl --tree t --key id --on-error stop");
     assert!(message.contains("record 3, line 4, byte 20 cannot be stored: not JSON"), "{message}");
-    // Lines are counted on when the import goes on.
     let report = place.ok("import db in.jsonl --tree t --key id --resume");
-    assert!(report.contains("went on at record 3") && report.contains("record 3, line 4, byte 20"), "{report}");
+    assert!(report.contains("resumed at record 3") && report.contains("record 3, line 4, byte 20"), "{report}");
     for (name, text) in [("in.csv", "id,n\n1,\"a\nb\"\n2\n"), ("in.tsv", "id\tn\n1\ta\n\n2\n")] {
         place.write(name, text);
         let report = place.ok(&format!("import db {name} --dry-run"));
@@ -46,9 +44,9 @@ fn bad_records_are_reported_with_number_line_and_byte() {
     }
 }
 
-/// A quote that was left open swallowed 50 rows, which were reported as one record.
+/// An unclosed quote swallowed 50 rows, which were reported as one record.
 #[test]
-fn quote_left_open_is_reported_and_the_rows_after_it_are_read() {
+fn unclosed_quote_is_reported_and_next_rows_are_read() {
     let rows = |from: u32, to: u32| (from..to).map(|number| format!("{number},x{number}\n")).collect::<String>();
     let place = place();
     place.write("in.csv", format!("id,n\n1,a\n5,\"open\n{}56,\"x\"\n57,y\n", rows(6, 56)));
@@ -56,7 +54,6 @@ fn quote_left_open_is_reported_and_the_rows_after_it_are_read() {
     assert!(report.contains("1 unclosed-quote (skipped)"), "{report}");
     assert!(report.contains("record 2, line 3, byte 9: the quote in line 3 is not closed"), "{report}");
     assert_eq!(place.ok("scan db t").lines().count(), 53);
-    // Not all lines after it are rows: none is taken for one.
     place.write("text.csv", format!("id,n\n1,a\n5,\"open\nno row\n{}56,\"x\"\n57,y\n", rows(6, 56)));
     let report = place.ok("import db text.csv --tree u --key id:u64");
     assert!(
@@ -67,12 +64,12 @@ fn quote_left_open_is_reported_and_the_rows_after_it_are_read() {
 }
 
 #[test]
-fn rejected_records_are_written_as_they_are_and_the_mended_file_is_an_input() {
+fn rejects_are_written_unchanged_and_import_after_correction() {
     let place = place();
     let bad: String = (0..10).map(|number| format!("b{number},\"x\"\"\n y\",too many\r\n")).collect();
     place.write("in.csv", format!("id,\"n\"\"m\"\nk,v\n{bad}z"));
     let report = place.ok("import db in.csv --tree t --key id --rejects out.csv");
-    assert!(report.contains("11 rejected: in out.csv"), "{report}");
+    assert!(report.contains("11 rejected into out.csv"), "{report}");
     let rejected = fs::read_to_string(place.path("out.csv")).unwrap();
     assert_eq!(rejected, format!("id,\"n\"\"m\"\n{bad}z\n"));
     place.write("out.csv", rejected.replace(",too many", "").replace("z\n", "z,\n"));
@@ -84,7 +81,7 @@ fn rejected_records_are_written_as_they_are_and_the_mended_file_is_an_input() {
 }
 
 #[test]
-fn rejects_have_the_form_of_the_input() {
+fn rejects_have_format_of_input() {
     let place = place();
     place.write("in.jsonl", b"{\"id\":\"1\"}\nnot \xff json\r\n{\"no\":1}\n");
     let report = place.ok("import db in.jsonl --key id --tree t --rejects out.jsonl.gz --json");
@@ -105,7 +102,7 @@ fn rejects_have_the_form_of_the_input() {
 }
 
 #[test]
-fn rejects_before_an_error_are_kept_and_a_resumed_import_does_not_replace_them() {
+fn rejects_before_error_are_kept_and_not_replaced_by_resume() {
     let place = place();
     let packed = compress("gz", b"{\"id\":1}\nbad\n{\"id\":2}\n");
     place.write("in.gz", &packed[..packed.len() - 4]);
@@ -113,12 +110,12 @@ fn rejects_before_an_error_are_kept_and_a_resumed_import_does_not_replace_them()
     place.fails(5, &format!("import db in.gz {rest}"));
     assert_eq!(fs::read_to_string(place.path("out")).unwrap(), "bad\n");
     let message = place.fails(2, &format!("import db in.gz {rest} --resume"));
-    assert!(message.contains("give --rejects another name"), "{message}");
+    assert!(message.contains("name another file for --rejects"), "{message}");
     assert_eq!(fs::read_to_string(place.path("out")).unwrap(), "bad\n");
 }
 
 #[test]
-fn rejects_into_the_input_or_of_other_imports_are_refused() {
+fn rejects_into_input_or_without_skip_are_refused() {
     let place = place();
     place.write("in.jsonl", "{\"id\":1}\nbad\n");
     place.fails(2, "import db in.jsonl --tree t --rejects ./in.jsonl");
@@ -128,10 +125,10 @@ fn rejects_into_the_input_or_of_other_imports_are_refused() {
     assert_eq!(place.ok("trees db"), "");
 }
 
-/// Without care, the load was neither ended nor given up, and left an empty tree.
+/// Without a check, the bulk load was neither finished nor abandoned, and left an empty tree.
 #[cfg(target_os = "linux")]
 #[test]
-fn rejects_that_cannot_be_written_end_the_import_after_its_records_are_stored() {
+fn failed_rejects_end_import_after_its_records_are_stored() {
     let place = place();
     place.write("in.jsonl", "{\"id\":1}\nbad\n{\"id\":2}\n");
     let message = place.fails(4, "import db in.jsonl --tree t --key id --rejects /dev/full");
@@ -143,7 +140,7 @@ fn rejects_that_cannot_be_written_end_the_import_after_its_records_are_stored() 
 }
 
 #[test]
-fn bad_discs_are_reported_with_their_path_and_the_byte_of_the_member() {
+fn bad_disc_is_reported_with_path_and_offset() {
     let place = place();
     let archive = common::fixture_archive();
     place.write("dump.tar.bz2", compress("bz2", &archive));
@@ -158,11 +155,11 @@ fn bad_discs_are_reported_with_their_path_and_the_byte_of_the_member() {
 }
 
 #[test]
-fn rejected_discs_are_an_archive_that_is_an_input_again() {
+fn rejected_discs_are_an_importable_archive() {
     let place = place();
     place.write("dump.tar", common::fixture_archive());
     let report = place.ok("import db dump.tar --tree albums --rejects out.tar.gz");
-    assert!(report.contains("3 rejected: in out.tar.gz"), "{report}");
+    assert!(report.contains("3 rejected into out.tar.gz"), "{report}");
     let outcome = place.run("import db out.tar.gz --tree albums --rejects again.tar --number-from 100");
     assert_eq!(outcome.code, 5, "{outcome:?}");
     assert!(outcome.stdout.contains("3 records") && outcome.stdout.contains("3 skipped"), "{outcome:?}");
@@ -178,7 +175,6 @@ fn rejected_discs_are_an_archive_that_is_an_input_again() {
         names.push(name);
     }
     assert_eq!((names.len(), originals), (3, vec![true; 3]), "{names:?}");
-    // Links that lead nowhere have no bytes of a disc.
     let mut builder = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(tar::EntryType::Link);
@@ -186,6 +182,6 @@ fn rejected_discs_are_an_archive_that_is_an_input_again() {
     builder.append_link(&mut header, "rock/00000001", "rock/00000002").unwrap();
     place.write("link.tar", builder.into_inner().unwrap());
     let outcome = place.run("import db link.tar --dry-run --rejects none.tar");
-    assert!(outcome.stdout.contains("1 too large, or links to files that were not found"), "{outcome:?}");
+    assert!(outcome.stdout.contains("1 not in none.tar: too large, or links to missing files"), "{outcome:?}");
     assert_eq!(fs::read(place.path("none.tar")).unwrap(), b"");
 }

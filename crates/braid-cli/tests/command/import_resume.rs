@@ -1,4 +1,4 @@
-//! An import that is killed goes on where it stopped.
+//! A killed import resumes after its last batch.
 
 use crate::common;
 
@@ -18,8 +18,8 @@ fn line(number: u64) -> String {
     format!("{{\"id\":\"{number:08}\",\"group\":\"g{}\",\"filler\":\"{filler}\"}}\n", number % 100)
 }
 
-/// Kills an import that has been given half of its input, as soon as a quarter is acknowledged; gives the records that
-/// were. It waits for more input then, so that it cannot end before.
+/// Kills an import when a quarter of its input is acknowledged. It has received only half, so it
+/// cannot end before. Returns the acknowledged number.
 fn killed_import(place: &Workplace) -> u64 {
     let mut command = Command::new(BRAID);
     command.args(["import", place.path("db").to_str().unwrap(), "-", "--acknowledge"]).args(KEYED.split(' '));
@@ -38,7 +38,6 @@ fn killed_import(place: &Workplace) -> u64 {
         let json: Value = serde_json::from_str(text.unwrap().strip_prefix("ack ").unwrap()).unwrap();
         acknowledged = json["next_number"].as_u64().unwrap();
         if acknowledged >= RECORDS / 4 {
-            // A second call finds it dead already.
             let _ = child.kill();
         }
     }
@@ -48,7 +47,7 @@ fn killed_import(place: &Workplace) -> u64 {
 }
 
 #[test]
-fn what_was_acknowledged_survives_and_the_rest_is_resumed() {
+fn acknowledged_records_survive_kill_and_import_resumes() {
     let place = Workplace::with_database();
     let acknowledged = killed_import(&place);
     assert!((RECORDS / 4..RECORDS).contains(&acknowledged), "{acknowledged}");
@@ -59,7 +58,6 @@ fn what_was_acknowledged_survives_and_the_rest_is_resumed() {
     let indexed = place.ok("scan db by_group").lines().count();
     assert_eq!(indexed, survived.lines().count(), "records and index entries come together");
 
-    // The same input from a file, compressed this time by nobody: the same bytes.
     place.write("in", &expected);
     let report: Value = serde_json::from_str(&place.ok(&format!("import db in {KEYED} --resume --json"))).unwrap();
     assert_eq!(report["resumed_at"].as_u64().unwrap(), survived.lines().count() as u64 + 1);
@@ -70,11 +68,11 @@ fn what_was_acknowledged_survives_and_the_rest_is_resumed() {
     assert_eq!(place.ok("find db t --by by_group --eq g42").lines().count() as u64, RECORDS / 100);
 
     let again = place.ok(&format!("import db in {KEYED} --resume"));
-    assert!(again.contains(&format!("went on at record {}", "20,001")), "{again}");
+    assert!(again.contains(&format!("resumed at record {}", "20,001")), "{again}");
 }
 
 #[test]
-fn another_input_or_another_plan_is_refused() {
+fn resume_with_other_input_or_plan_is_refused() {
     let place = Workplace::with_database();
     let lines: String = (0..10).map(line).collect();
     place.write("in", format!("{lines}not json\n{}", line(10)));
@@ -86,11 +84,11 @@ fn another_input_or_another_plan_is_refused() {
     assert!(message.contains("--key id"), "{message}");
     place.fails(5, "import db in --tree t --format csv --key id --resume");
     let report = place.ok(&format!("import db in {KEYED} --resume"));
-    assert!(report.contains("went on at record 11") && report.contains("11 stored, 1 skipped"), "{report}");
+    assert!(report.contains("resumed at record 11") && report.contains("11 stored, 1 skipped"), "{report}");
 }
 
 #[test]
-fn compressed_rows_are_resumed_with_their_columns() {
+fn resume_of_compressed_rows_keeps_columns() {
     for ending in ["", "gz", "bz2", "zst"] {
         let place = Workplace::with_database();
         place.write("in.csv", compress(ending, b"id,name\n1,a\n2,\"b\nb\"\n3,c,d\n4,e\n"));

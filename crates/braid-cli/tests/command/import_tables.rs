@@ -1,4 +1,4 @@
-//! Delimiters, headers and types of tables. Nothing about them is guessed.
+//! Delimiters, headers and types of tables; no guesses.
 
 use crate::common;
 
@@ -10,9 +10,9 @@ fn place() -> Workplace {
     place
 }
 
-/// Semicolons gave one column, with exit code 0.
+/// Semicolons gave one column, with code 0.
 #[test]
-fn another_delimiter_is_refused_with_advice_and_taken_if_it_is_given() {
+fn unexpected_delimiter_is_refused_with_advice_and_accepted_as_option() {
     for (text, delimiter, name) in
         [("id;n\n1;a,b\n", ";", "semicolons"), ("id\tn\n1\ta,b\n", "tab", "tabs"), ("id|n\n1|a,b\n", "|", "bars")]
     {
@@ -26,7 +26,7 @@ fn another_delimiter_is_refused_with_advice_and_taken_if_it_is_given() {
         assert_eq!(place.ok("scan db t"), "1\t{\"id\":\"1\",\"n\":\"a,b\"}\n");
     }
     let place = place();
-    // A decimal comma splits each row into as many fields as the header has.
+    // A decimal comma gives each row as many fields as the header has.
     place.write("euro.csv", "\"id\";price, net\n1;2,50\n");
     place.fails(5, "import db euro.csv --tree t");
     place.write("in.tsv", "id,n\n1,a\n");
@@ -38,14 +38,14 @@ fn another_delimiter_is_refused_with_advice_and_taken_if_it_is_given() {
     place.write("sep.csv", "sep=;\nid;n\n1;a\n");
     for options in ["", " --delimiter ;", " --no-header --delimiter ;"] {
         let message = place.fails(5, &format!("import db sep.csv --tree sep{options}"));
-        assert!(message.contains("give --delimiter ';', and leave this line out"), "{message}");
+        assert!(message.contains("add --delimiter ';', and remove that line"), "{message}");
     }
     place.write("quoted.csv", "\"a;b;c\",n\n1,2\n");
     place.ok("import db quoted.csv --tree quoted");
 }
 
 #[test]
-fn delimiter_that_separates_nothing_is_refused() {
+fn invalid_delimiter_is_refused() {
     let place = place();
     place.write("in.csv", "id,n\n1,a\n");
     place.write("in.jsonl", "{}\n");
@@ -55,16 +55,16 @@ fn delimiter_that_separates_nothing_is_refused() {
     }
     for option in ["--delimiter ;", "--no-header", "--fields a,b", "--types a:int"] {
         let message = place.fails(2, &format!("import db in.jsonl --tree t {option}"));
-        assert!(message.contains("are for csv and tsv"), "{message}");
+        assert!(message.contains("are only for csv and tsv"), "{message}");
     }
     place.fails(2, "import db in.csv --tree t --fields a,a");
     place.fails(2, "import db in.csv --tree t --fields a,,b");
     place.fails(2, "import db in.csv --tree t --types a:int,a:float");
-    assert!(place.fails(2, "import db in.csv --tree t --types id:integer").contains("is no type"));
+    assert!(place.fails(2, "import db in.csv --tree t --types id:integer").contains("is not a type"));
 }
 
 #[test]
-fn first_row_without_names_is_a_record() {
+fn no_header_imports_first_row_as_record() {
     let place = place();
     place.write("in.csv", "1,a\n2,\"b\nc\"\n3\n");
     let report = place.ok("import db in.csv --tree t --key c1 --no-header");
@@ -72,15 +72,14 @@ fn first_row_without_names_is_a_record() {
     assert_eq!(place.ok("get db t 1"), "{\"c1\":\"1\",\"c2\":\"a\"}\n");
     place.ok("import db in.csv --tree named --key id --no-header --fields id,name");
     assert_eq!(place.ok("scan db named").lines().next(), Some("1\t{\"id\":\"1\",\"name\":\"a\"}"));
-    // Without --no-header, the names take the place of those in the first row.
     place.ok("import db in.csv --tree other --key id --fields id,name");
     assert_eq!(place.ok("scan db other"), "2\t{\"id\":\"2\",\"name\":\"b\\\\nc\"}\n");
     let message = place.fails(5, "import db in.csv --tree t --key id --fields id,name,more");
-    assert!(message.contains("names 3 columns, and the first row has 2"), "{message}");
+    assert!(message.contains("names 3 columns, but the first row has 2"), "{message}");
 }
 
 #[test]
-fn import_with_another_reading_of_rows_is_not_resumed() {
+fn resume_with_other_table_options_is_refused() {
     let place = place();
     place.write("in.csv", "1;a\n2\n3;c\n");
     let rest = "--tree t --key c1:u64 --types c1:int --delimiter ; --no-header";
@@ -91,9 +90,9 @@ fn import_with_another_reading_of_rows_is_not_resumed() {
     assert_eq!(place.ok("scan db t"), "1\t{\"c1\":1,\"c2\":\"a\"}\n3\t{\"c1\":3,\"c2\":\"c\"}\n");
 }
 
-/// Commas at the header's end were refused as two columns of one name.
+/// Commas at the end of the header were refused as two columns with the same name.
 #[test]
-fn columns_without_names_at_the_end_are_left_out_if_they_are_empty() {
+fn empty_trailing_columns_without_names_are_left_out() {
     let place = place();
     place.write("in.csv", "id,n,,\n1,a,,\n2,b\n3,c,,x\n4,d,\n");
     let report = place.ok("import db in.csv --tree t --key id");
@@ -113,7 +112,7 @@ fn columns_without_names_at_the_end_are_left_out_if_they_are_empty() {
 }
 
 #[test]
-fn header_that_is_not_whole_is_refused() {
+fn incomplete_header_is_refused() {
     let place = place();
     place.write("in.csv", "id,\"n\n1,a\n2,b\n3,c\n");
     let message = place.fails(5, "import db in.csv --tree t");
@@ -121,7 +120,7 @@ fn header_that_is_not_whole_is_refused() {
 }
 
 #[test]
-fn fields_are_text_unless_a_type_is_given() {
+fn fields_without_type_are_text() {
     let place = place();
     place.write("in.csv", "id,n,f,b,j,t\n1,007,1.50,True,\"{\"\"a\"\":1}\",007\n2,,,,,\n3,x,1,1,1,1\n");
     let report = place.ok("import db in.csv --tree t --key id --types n:int,f:float,b:bool --types j:json");

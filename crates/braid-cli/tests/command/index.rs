@@ -1,14 +1,13 @@
-//! Indexes and what is in them: after imports, repeated imports, `put` and `del`.
+//! Index entries after imports, repeated imports, `put` and `del`.
 
 use crate::common;
 
 use common::Workplace;
 
 #[test]
-fn a_record_that_comes_again_leaves_no_stale_entries() {
+fn repeated_record_leaves_no_stale_entries() {
     let place = Workplace::with_database();
     place.write("one.jsonl", "{\"id\":\"1\",\"name\":\"Ada\"}\n{\"id\":\"2\",\"name\":\"Grace\"}\n");
-    // The first record comes twice in one input, and so in one batch.
     place.write(
         "two.jsonl",
         "{\"id\":\"1\",\"name\":\"Eve\"}\n{\"id\":\"1\",\"name\":\"Ida\"}\n{\"id\":\"3\",\"name\":\"ADA\"}\n",
@@ -16,7 +15,7 @@ fn a_record_that_comes_again_leaves_no_stale_entries() {
     place.ok("import db one.jsonl --tree people --key id --index by_name=name:lower");
     assert_eq!(place.ok("scan db by_name"), "ada\t1\ngrace\t2\n");
     let report = place.ok("import db two.jsonl --tree people --key id");
-    assert!(report.contains("3 stored (2 of them in place of older ones)"), "{report}");
+    assert!(report.contains("3 stored (2 of them replaced older ones)"), "{report}");
     assert_eq!(place.ok("scan db by_name"), "ada\t3\ngrace\t2\nida\t1\n");
     assert_eq!(place.ok("find db people --by by_name --eq aDa"), "3\t{\"id\":\"3\",\"name\":\"ADA\"}\n");
     place.ok("import db two.jsonl --tree people --key id");
@@ -24,7 +23,7 @@ fn a_record_that_comes_again_leaves_no_stale_entries() {
 }
 
 #[test]
-fn put_and_del_keep_indexes_right() {
+fn put_and_del_update_indexes() {
     let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"1\",\"tags\":[\"a\",\"b\",\"a\"],\"in\":{\"ner\":5}}\n");
     place.ok("import db in.jsonl --tree t --key id --index by_tag=tags --index by_inner=in.ner");
@@ -41,7 +40,7 @@ fn put_and_del_keep_indexes_right() {
 }
 
 #[test]
-fn a_prefix_finds_each_record_once_in_the_order_of_the_index() {
+fn find_by_prefix_returns_each_record_once_in_index_order() {
     let place = Workplace::with_database();
     place.write(
         "in.jsonl",
@@ -57,7 +56,7 @@ fn a_prefix_finds_each_record_once_in_the_order_of_the_index() {
 }
 
 #[test]
-fn long_texts_are_told_apart_beyond_their_entries() {
+fn find_distinguishes_texts_longer_than_entries() {
     let place = Workplace::with_database();
     let base = "é".repeat(600);
     let lines: String =
@@ -77,7 +76,7 @@ fn long_texts_are_told_apart_beyond_their_entries() {
 }
 
 #[test]
-fn indexes_that_cannot_be_are_refused() {
+fn invalid_indexes_are_refused() {
     let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"1\",\"n\":\"a\"}\n");
     place.ok("import db in.jsonl --tree t --key id --index by_n=n");

@@ -1,4 +1,4 @@
-//! An index that is being filled is known as such.
+//! An index is marked as unfinished while it is built.
 
 use crate::common;
 
@@ -10,12 +10,11 @@ use std::{
 
 use common::{BRAID, Workplace, spawn};
 
-/// Maximum time until a started command has declared its index.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 
-/// An `index add` that was killed left an index which `find` took for whole, and missed records.
+/// A killed `index add` left an index that `find` took for complete, and missed records.
 #[test]
-fn index_whose_filling_was_killed_is_refused_until_it_is_finished() {
+fn find_by_unfinished_index_is_refused_until_it_is_finished() {
     let place = Workplace::with_database();
     let mut lines = String::new();
     for number in 0..30_000 {
@@ -27,8 +26,7 @@ fn index_whose_filling_was_killed_is_refused_until_it_is_finished() {
     assert!(killed, "the command was faster than five kills");
     assert!(place.ok("index list db").contains("unfinished"));
     let said = place.fails(2, "find db t --by by_n --eq 029999");
-    assert!(said.contains("was not finished") && said.contains("braid index add DB t by_n=n"), "{said}");
-    // Another index is not marked, nor does it mend the first.
+    assert!(said.contains("is unfinished") && said.contains("braid index add DB t by_n=n"), "{said}");
     place.ok("index add db t by_m=m");
     place.fails(2, "find db t --by by_n --eq 029999");
     assert!(place.ok("find db t --by by_m --eq 029999").contains("029999"));
@@ -37,7 +35,8 @@ fn index_whose_filling_was_killed_is_refused_until_it_is_finished() {
     assert!(place.ok("find db t --by by_n --eq 029999").contains("029999"));
 }
 
-/// Kills an `index add` when its index is declared. False if it had ended by then; the index is dropped again.
+/// Kills an `index add` after its index is declared. Returns false if it had ended by then; the
+/// index is then dropped.
 fn kill_while_adding(place: &Workplace) -> bool {
     let mut command = Command::new(BRAID);
     command.args(["index", "add", "db", "t", "by_n=n"]).current_dir(place.path(""));

@@ -1,4 +1,4 @@
-//! An index is declared as a whole or not at all, and can be added, dropped and rebuilt.
+//! An index is declared completely or not at all, and can be added, dropped and rebuilt.
 
 use crate::common;
 
@@ -6,26 +6,26 @@ use common::Workplace;
 
 const LINES: &str = "{\"id\":\"1\",\"n\":\"a\"}\n{\"id\":\"2\",\"n\":\"b\"}\n";
 
-/// `--index other=n` was refused where `other` was a plain tree, but its declaration stayed: no later import or put into the
-/// tree worked.
+/// `--index other=n` was refused because `other` was a plain tree, but its declaration stayed: all
+/// later imports and puts into the tree failed.
 #[test]
-fn index_named_like_a_plain_tree_is_refused_and_changes_nothing() {
+fn index_named_like_plain_tree_is_refused_and_changes_nothing() {
     let place = Workplace::new();
     place.write("in.jsonl", LINES);
     place.ok("create db");
     place.ok("put db other k v");
     let before = place.ok("trees db");
     let message = place.fails(2, "import db in.jsonl --tree t --key id --index other=n");
-    assert!(message.contains("other is a tree of its own"), "{message}");
+    assert!(message.contains("other is a tree with one value per key"), "{message}");
     assert_eq!(place.ok("trees db"), before);
     place.ok("import db in.jsonl --tree t --key id");
     place.ok("put db t 3 {}");
     assert_eq!(place.ok("scan db other"), "k\tv\n");
 }
 
-/// A declaration whose field was mistyped stayed after an import that stored nothing.
+/// A declaration with a mistyped field stayed after an import that stored nothing.
 #[test]
-fn index_of_an_import_that_stores_nothing_is_forgotten() {
+fn index_of_import_that_stores_nothing_is_not_declared() {
     let place = Workplace::new();
     place.write("in.jsonl", LINES);
     place.ok("create db");
@@ -39,7 +39,7 @@ fn index_of_an_import_that_stores_nothing_is_forgotten() {
 
 /// A mistyped field gave an index without entries, and no word about it.
 #[test]
-fn index_without_entries_after_an_import_is_named() {
+fn import_that_leaves_index_empty_names_it() {
     let place = Workplace::with_database();
     place.write("in.jsonl", LINES);
     let said = place.run("import db in.jsonl --tree t --key id --index by_n=n --index by_m=m");
@@ -47,21 +47,21 @@ fn index_without_entries_after_an_import_is_named() {
     assert!(!said.stderr.contains("the index by_n is empty"), "{said:?}");
 }
 
-/// A tree of many values that was not an index was taken for one, silently, and its own entries were lost among the others.
+/// A user's multi-value tree was silently used as an index, and its entries were mixed with others.
 #[test]
-fn index_named_like_a_users_tree_of_many_values_is_refused() {
+fn index_named_like_filled_multi_value_tree_is_refused() {
     let place = Workplace::with_database();
     place.write("in.jsonl", LINES);
     place.ok("import db in.jsonl --tree t --key id --index own=n");
     place.ok("export db own -o own.export");
     place.ok("import db2 own.export --create");
     let message = place.fails(2, "import db2 in.jsonl --tree t --key id --index own=n");
-    assert!(message.contains("own is a tree of its own that has entries"), "{message}");
+    assert!(message.contains("own is a tree with entries, but not an index"), "{message}");
     assert_eq!(place.ok("trees db2"), "own\tmany values to a key\n");
 }
 
 #[test]
-fn index_add_fills_from_the_records_and_drop_removes_it() {
+fn index_add_creates_entries_and_drop_removes_them() {
     let place = Workplace::with_database();
     place.write("in.jsonl", LINES);
     place.ok("import db in.jsonl --tree t --key id");
@@ -83,11 +83,11 @@ fn index_add_fills_from_the_records_and_drop_removes_it() {
 }
 
 #[test]
-fn index_rebuild_adds_what_is_missing_and_removes_what_is_stale() {
+fn index_rebuild_adds_missing_and_removes_stale_entries() {
     let place = Workplace::with_database();
     place.write("in.jsonl", LINES);
     place.ok("import db in.jsonl --tree t --key id --index by_n=n");
-    // As a program may leave it that does not know of the index.
+    // A program that does not know the index may leave this state.
     place.ok("del db by_n a --value 1");
     place.ok("put db by_n stale 2");
     assert_eq!(place.run("index rebuild db t --check").code, 1);

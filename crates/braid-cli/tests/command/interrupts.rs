@@ -1,4 +1,4 @@
-//! Signals that end a command: what is left, what is said, and how it goes on.
+//! Signals: remaining files, messages, and how to continue.
 
 use crate::common;
 
@@ -10,7 +10,6 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Starts the command here, with pipes.
 fn start(place: &Workplace, arguments: &str) -> Child {
     let mut command = Command::new(BRAID);
     command.args(arguments.split(' ')).current_dir(place.path(""));
@@ -26,13 +25,11 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Its exit code and standard error.
 fn ended(child: Child) -> (Option<i32>, String) {
     let Output { status, stderr, .. } = child.wait_with_output().unwrap();
     (status.code(), text(&stderr))
 }
 
-/// Writes until nobody reads any more.
 fn feed_without_end(mut input: impl Write + Send + 'static) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut number = 0_u64;
@@ -42,7 +39,7 @@ fn feed_without_end(mut input: impl Write + Send + 'static) -> JoinHandle<()> {
     })
 }
 
-/// A database whose dump and export are larger than pipes and buffers.
+/// Creates a database whose dump and export are larger than pipes and buffers.
 fn filled() -> Workplace {
     let place = Workplace::with_database();
     let lines: String =
@@ -59,16 +56,18 @@ fn names(place: &Workplace) -> Vec<String> {
     names
 }
 
-/// A pipe as the output holds the command where it writes: it has no reader yet, or one that does not read on.
+/// A pipe as output blocks the command in a write: it has no reader yet, or its reader does not
+/// continue.
 struct HeldOutput {
     pipe: fs::File,
 }
 
 impl HeldOutput {
-    /// Makes the pipe `pipe`, and a reader that has read one byte when [`HeldOutput::wait`] returns.
+    /// Creates the pipe `pipe`, and a reader that has read one byte when [`HeldOutput::wait`]
+    /// returns.
     fn new(place: &Workplace) -> HeldOutput {
         assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
-        // For writing too: so that the opening does not wait.
+        // Open for writing too, so that the open does not block.
         let pipe = fs::File::options().read(true).write(true).open(place.path("pipe")).unwrap();
         HeldOutput { pipe }
     }
@@ -80,21 +79,21 @@ impl HeldOutput {
 
 /// The file stayed, and the next dump refused it.
 #[test]
-fn dump_that_is_interrupted_leaves_no_file_and_can_be_made_again() {
+fn interrupted_dump_leaves_no_file() {
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let place = filled();
         let before = names(&place);
-        // Merge functions and threads slow nothing down: the dump is stopped, and then gets the signal.
+        // One thread, so that the dump is still running when it gets the signal.
         let child = start(&place, "dump db out.dump --threads 1");
         wait_for_temporary_file(&place, "out.dump");
         send(signal, &child);
         let (ended_with, said) = ended(child);
         if ended_with == Some(0) {
-            // It was quicker than the signal.
+            // The command ended before the signal.
             fs::remove_file(place.path("out.dump")).unwrap();
         } else {
             assert_eq!(ended_with, Some(code), "{said}");
-            assert!(said.contains("interrupted: no dump was left in out.dump"), "{said}");
+            assert!(said.contains("interrupted: no dump was written to out.dump"), "{said}");
         }
         assert_eq!(names(&place), before);
         place.ok("dump db out.dump");
@@ -102,7 +101,6 @@ fn dump_that_is_interrupted_leaves_no_file_and_can_be_made_again() {
     }
 }
 
-/// Waits until a temporary file stands beside the file, or the file itself.
 fn wait_for_temporary_file(place: &Workplace, file: &str) {
     for _ in 0..100_000 {
         let names = names(place);
@@ -115,13 +113,13 @@ fn wait_for_temporary_file(place: &Workplace, file: &str) {
 }
 
 #[test]
-fn dump_into_pipe_that_is_interrupted_says_that_it_is_cut() {
+fn interrupted_dump_into_pipe_reports_interrupt() {
     let place = filled();
     let mut held = HeldOutput::new(&place);
     let child = start(&place, "dump db pipe --compression none");
     held.wait();
     send("INT", &child);
-    // The write in which it waits goes on, and the next one does not.
+    // The blocked write continues; the next one fails.
     let drained = std::thread::spawn(move || {
         let mut buffer = [0; 1 << 16];
         while held.pipe.read(&mut buffer).is_ok_and(|count| count == buffer.len()) {}
@@ -132,9 +130,8 @@ fn dump_into_pipe_that_is_interrupted_says_that_it_is_cut() {
     drop(drained);
 }
 
-/// The records before the signal are stored, and `--resume` goes on with the next one.
 #[test]
-fn import_that_is_interrupted_says_how_many_are_stored_and_is_resumed() {
+fn interrupted_import_reports_stored_records() {
     let place = Workplace::with_database();
     let mut child = start(&place, "import db - --tree t --format jsonl --key id --acknowledge");
     let feeder = feed_without_end(child.stdin.take().unwrap());
@@ -158,7 +155,7 @@ fn import_that_is_interrupted_says_how_many_are_stored_and_is_resumed() {
 }
 
 #[test]
-fn resumed_import_after_interrupt_stores_the_rest() {
+fn resume_after_interrupt_stores_remaining_records() {
     let place = Workplace::with_database();
     let lines: String = (0..60_000).map(|n| format!("{{\"id\":\"{n:06}\",\"x\":\"{n:0200}\"}}\n")).collect();
     place.write("in.jsonl", lines);
@@ -170,19 +167,18 @@ fn resumed_import_after_interrupt_stores_the_rest() {
     send("TERM", &child);
     lines.read_to_end(&mut Vec::new()).unwrap();
     let (code, said) = ended(child);
-    // It may have been quicker than the signal.
+    // The command may have ended before the signal.
     assert!(code == Some(143) && said.contains("--resume") || code == Some(0), "{code:?}: {said}");
     place.ok(import);
     assert_eq!(place.ok("count db t"), "60000\n");
 }
 
-/// A load as a whole stores nothing before its end.
 #[test]
-fn bulk_import_that_is_interrupted_leaves_nothing() {
+fn interrupted_bulk_import_leaves_nothing() {
     let place = Workplace::with_database();
     let mut child = start(&place, "import db - --tree t --format jsonl --key id");
     let mut input = child.stdin.take().unwrap();
-    // More than is read ahead: so its signals are caught by now.
+    // More input than is read ahead, so signals are handled by now.
     for number in 0..30_000 {
         writeln!(input, "{{\"id\":\"{number:06}\",\"x\":\"{number:0200}\"}}").unwrap();
     }
@@ -196,9 +192,10 @@ fn bulk_import_that_is_interrupted_leaves_nothing() {
     assert_eq!(place.ok("trees db"), "");
 }
 
-/// A command that waits for its input meets no flag: it is ended a little later, or by the second signal.
+/// A command that waits for input does not check the flag: it ends after the grace period, or at
+/// the second signal.
 #[test]
-fn command_that_waits_for_input_is_ended_by_second_signal() {
+fn second_signal_ends_command_that_waits_for_input() {
     let place = Workplace::with_database();
     let mut child = start(&place, "import db - --tree t --format jsonl --key id --acknowledge");
     let mut input = child.stdin.take().unwrap();
@@ -218,7 +215,7 @@ fn command_that_waits_for_input_is_ended_by_second_signal() {
 }
 
 #[test]
-fn load_that_is_interrupted_leaves_nothing() {
+fn interrupted_load_leaves_nothing() {
     let place = filled();
     place.ok("dump db some.dump --compression none");
     let dump = fs::read(place.path("some.dump")).unwrap();
@@ -227,7 +224,7 @@ fn load_that_is_interrupted_leaves_nothing() {
     let mut input = child.stdin.take().unwrap();
     input.write_all(first).unwrap();
     send("INT", &child);
-    // It may be gone by then.
+    // The command may have ended by then.
     let _ = input.write_all(last);
     drop(input);
     let (code, said) = ended(child);
@@ -237,7 +234,7 @@ fn load_that_is_interrupted_leaves_nothing() {
 }
 
 #[test]
-fn export_that_is_interrupted_leaves_the_old_file() {
+fn interrupted_export_leaves_old_file() {
     let place = filled();
     place.write("out", "old");
     let before = names(&place);
@@ -247,13 +244,12 @@ fn export_that_is_interrupted_leaves_the_old_file() {
     let (code, said) = ended(child);
     if code != Some(0) {
         assert_eq!(code, Some(130), "{said}");
-        assert!(said.contains("out is as it was"), "{said}");
+        assert!(said.contains("out is unchanged"), "{said}");
         assert_eq!(fs::read_to_string(place.path("out")).unwrap(), "old");
     }
     assert_eq!(names(&place), before);
 }
 
-/// Waits for a temporary file.
 fn wait_for_part(place: &Workplace) {
     for _ in 0..100_000 {
         if names(place).iter().any(|name| name.ends_with(".part")) {
@@ -264,20 +260,20 @@ fn wait_for_part(place: &Workplace) {
     panic!("no file came");
 }
 
-/// Commands that are ended at once say what stays, and the database is whole.
+/// Commands that a signal ends at once report what stays, and the database is intact.
 #[test]
-fn command_in_the_engine_that_is_interrupted_says_what_stays() {
+fn interrupted_compact_verify_and_backup_leave_sound_database() {
     let place = filled();
     for (command, expected) in [
-        ("compact db", "begin it again to merge the rest"),
+        ("compact db", "finished merges stay; run the command again for the others"),
         ("verify db", "the check is not finished"),
-        ("backup create db backups --full", "earlier ones are as they were"),
+        ("backup create db backups --full", "earlier backups are unchanged"),
     ] {
         let child = start(&place, command);
         wait_for_handler(&child);
         send("INT", &child);
         let (code, said) = ended(child);
-        // It may have been quicker than the signal.
+        // The command may have ended before the signal.
         assert!(code == Some(130) && said.contains(expected) || code == Some(0), "{command}: {code:?} {said}");
         assert!(place.ok("verify db").ends_with("sound\n"), "{command}");
     }
@@ -286,7 +282,6 @@ fn command_in_the_engine_that_is_interrupted_says_what_stays() {
     assert_eq!(place.ok("count new t"), "40000\n");
 }
 
-/// Waits until the command catches signals, or has ended.
 fn wait_for_handler(child: &Child) {
     let path = format!("/proc/{}/status", child.id());
     for _ in 0..1_000_000 {
@@ -302,7 +297,7 @@ fn wait_for_handler(child: &Child) {
     panic!("no signal is caught");
 }
 
-/// A dump is binary: it was written to the terminal.
+/// A binary dump was written to the terminal.
 #[test]
 fn dump_to_terminal_is_refused_unless_forced() {
     let place = filled();
@@ -313,7 +308,7 @@ fn dump_to_terminal_is_refused_unless_forced() {
         script.output().ok().map(|output| text(&output.stdout))
     };
     let Some(refused) = script("dump db") else { return eprintln!("SKIPPED: there is no `script`") };
-    assert!(refused.contains("code 2") && refused.contains("a dump is no text for a terminal"), "{refused}");
+    assert!(refused.contains("code 2") && refused.contains("a dump is binary and not for a terminal"), "{refused}");
     assert!(script("dump db /dev/tty").unwrap().contains("code 2"));
     assert!(script("dump db --force").unwrap().contains("code 0"));
     assert!(script("dump db > some.dump").unwrap().contains("code 0"));

@@ -1,4 +1,4 @@
-//! Commands that fail remove what they have made.
+//! Failed commands remove what they have created.
 
 use crate::common;
 
@@ -20,7 +20,6 @@ fn cut(place: &Workplace, from: &str, to: &str) {
     place.write(to, &whole[..whole.len() - 3]);
 }
 
-/// Flips bits in each run of a directory.
 fn damage_runs(place: &Workplace, dir: &str) {
     let mut damaged = 0;
     for path in fs::read_dir(place.path(dir)).unwrap().map(|entry| entry.unwrap().path()) {
@@ -51,15 +50,14 @@ fn directory_of_failed_load_restore_checkpoint_and_salvage_is_removed() {
     assert!(!place.path("new").exists());
     place.fails(1, "salvage backups new");
     assert!(!place.path("new").exists());
-    // A directory that was there before stays.
     fs::create_dir(place.path("mine")).unwrap();
     place.fails(3, "load cut.dump mine");
     assert_eq!(fs::read_dir(place.path("mine")).unwrap().count(), 0);
 }
 
-/// `--create` made a database for an import or a put that was refused, and left it.
+/// `--create` created a database for a refused import or put, and left it.
 #[test]
-fn database_created_for_nothing_is_removed() {
+fn created_database_is_removed_after_refused_command() {
     let place = Workplace::new();
     place.write("bad.jsonl", "bad\n");
     place.write("bad.csv", "a,a\n1,2\n");
@@ -84,7 +82,6 @@ fn database_created_for_nothing_is_removed() {
             }
         }
     }
-    // A database that stores something, or that was there, stays.
     place.write("half.jsonl", "{\"id\":\"1\"}\nbad\n");
     place.fails(5, "import half half.jsonl --tree t --key id --create --on-error stop");
     assert_eq!(place.ok("count half t"), "1\n");
@@ -93,7 +90,7 @@ fn database_created_for_nothing_is_removed() {
     assert_eq!(place.ok("trees db"), "");
 }
 
-/// Trees that the first line of an export names stayed, where nothing was stored in them.
+/// Trees in the header of an export stayed although nothing was stored in them.
 #[test]
 fn refused_import_of_export_leaves_no_empty_tree() {
     let place = Workplace::with_database();
@@ -107,7 +104,6 @@ fn refused_import_of_export_leaves_no_empty_tree() {
     place.write("clash.export", format!("{clash}{{\"end\":{{\"records\":0,\"left_out\":0}}}}\n"));
     assert_ne!(place.run("import db clash.export").code, 0);
     assert_eq!(place.ok("trees db"), "");
-    // Trees with records stay, and trees that were there.
     place.ok("put db c 7 v --keys u64");
     place.write("half.export", format!("{trees}{{\"tree\":\"a\"}}\n{{\"key\":\"k\",\"value\":\"v\"}}\nbad\n"));
     let said = place.fails(5, "import db half.export");
@@ -121,7 +117,7 @@ fn refused_import_of_export_leaves_no_empty_tree() {
     assert_eq!(place.ok("get db c 7"), "v\n");
 }
 
-/// A put that was refused left the tree that it had created.
+/// A refused put left the tree that it had created.
 #[test]
 fn refused_put_leaves_no_tree() {
     let place = Workplace::with_database();

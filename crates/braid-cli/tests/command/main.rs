@@ -1,4 +1,4 @@
-//! The `braid` command, run as its users run it.
+//! Tests of the built `braid` command.
 
 mod archive_gaps;
 mod backup;

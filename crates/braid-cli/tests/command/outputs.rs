@@ -1,4 +1,4 @@
-//! Outputs that are closed, full, pipes, devices and links.
+//! Closed and full outputs, pipes, devices and links.
 
 use crate::common;
 
@@ -11,7 +11,7 @@ use std::{
 
 use common::{BRAID, Workplace};
 
-/// Runs a shell line here, in which `braid` is the command; its exit code and standard error.
+/// Runs a shell line in which `braid` is the command. Returns the exit code and standard error.
 fn shell(place: &Workplace, line: &str) -> (i32, String) {
     let script = format!("braid() {{ '{BRAID}' \"$@\"; }}\n{line}");
     let mut command = Command::new("sh");
@@ -31,7 +31,7 @@ fn filled() -> Workplace {
     place
 }
 
-/// Commands that print something, with whatever they make named `OUT`.
+/// Commands that print something; `OUT` is a file that they create.
 const PRINTING: [&str; 31] = [
     "--help",
     "--version",
@@ -66,10 +66,11 @@ const PRINTING: [&str; 31] = [
     "inspect db/CURRENT",
 ];
 
-/// `println!` panicked, with code 101, and what came after it was not done; `scan` was silent about a full disk in places.
+/// `println!` panicked with code 101, and later work was not done; `scan` sometimes ignored a full
+/// disk.
 #[cfg(target_os = "linux")]
 #[test]
-fn full_standard_output_is_an_error_of_code_4_in_every_command() {
+fn full_standard_output_exits_4_in_every_command() {
     let place = filled();
     for (number, command) in PRINTING.iter().enumerate() {
         let command = command.replace("OUT", &format!("out{number}"));
@@ -78,7 +79,6 @@ fn full_standard_output_is_an_error_of_code_4_in_every_command() {
         assert!(stderr.contains("cannot write to standard output: "), "{command}: {stderr}");
         assert!(!stderr.contains("panicked"), "{command}: {stderr}");
     }
-    // What was to be done is done.
     assert_eq!(place.ok("get out7 t k"), place.ok("get db t k"));
     assert!(place.ok("backup list out20").contains("commit"));
     assert_eq!(place.ok("get out24 t k"), place.ok("get db t k"));
@@ -94,7 +94,7 @@ fn closed_standard_output_changes_no_exit_code() {
     }
 }
 
-/// An error could not be printed, which was a panic, with code 101.
+/// A failed write of an error message was a panic, with code 101.
 #[test]
 fn closed_or_full_standard_error_changes_no_exit_code() {
     let place = filled();
@@ -117,9 +117,10 @@ fn closed_or_full_standard_error_changes_no_exit_code() {
     assert_eq!(place.ok("backup list backups").lines().count(), 1);
 }
 
-/// The reader of a pipe went away: `backup create --keep` then panicked before it deleted old backups, which piled up.
+/// `backup create --keep` panicked when its reader went away, before it deleted old backups, which
+/// accumulated.
 #[test]
-fn reader_that_goes_away_ends_the_command_quietly_after_its_work() {
+fn reader_that_goes_away_ends_command_with_0_after_its_work() {
     let place = filled();
     for command in ["scan db t", "export db", "stats db", "backup create db backups --keep 1", "compact db", "--help"] {
         let mut child = Command::new(BRAID);
@@ -134,7 +135,7 @@ fn reader_that_goes_away_ends_the_command_quietly_after_its_work() {
     assert_eq!(place.ok("backup list backups").lines().count(), 1);
 }
 
-/// Both `-o` and `--to-jsonl` gave a pipe's name to a file, and its reader waited for ever.
+/// `-o` and `--to-jsonl` replaced a pipe by a file, and its reader waited forever.
 #[test]
 fn pipe_is_written_through() {
     for command in ["export db t --values -o pipe", "import none in.jsonl --to-jsonl pipe"] {
@@ -150,7 +151,7 @@ fn pipe_is_written_through() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn full_device_is_named_and_stays() {
+fn full_device_is_named_and_not_replaced() {
     let place = filled();
     let message = place.fails(4, "export db -o /dev/full");
     assert!(message.contains("cannot write to /dev/full"), "{message}");
@@ -158,9 +159,9 @@ fn full_device_is_named_and_stays() {
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
 }
 
-/// The new file had mode 644 in place of 600, and stood where a link had been.
+/// The new file had mode 644 instead of 600, and replaced a link.
 #[test]
-fn file_that_is_replaced_keeps_its_mode_and_links_to_it() {
+fn replaced_file_keeps_mode_and_links() {
     let place = filled();
     for (name, command) in [("o", "export db t --values -o link-o"), ("j", "import none in.jsonl --to-jsonl link-j")] {
         let file = place.write(&format!("file-{name}"), "old");
@@ -171,7 +172,8 @@ fn file_that_is_replaced_keeps_its_mode_and_links_to_it() {
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_to_string(&file).unwrap(), "{\"id\":\"k\",\"colour\":\"red\"}\n");
     }
-    // A link to a file that is not there makes it; of a file of two names only the given one gets the new contents.
+    // A dangling link creates its target; with hard links, only the given name gets the new
+    // contents.
     symlink("later", place.path("dangling")).unwrap();
     place.ok("export db t --values -o dangling");
     assert!(fs::symlink_metadata(place.path("dangling")).unwrap().is_symlink() && place.path("later").exists());
@@ -183,7 +185,7 @@ fn file_that_is_replaced_keeps_its_mode_and_links_to_it() {
 }
 
 #[test]
-fn output_that_fails_leaves_the_old_file_and_no_other() {
+fn failed_output_leaves_only_old_file() {
     let place = filled();
     let file = place.write("old", "old");
     place.write("bad.jsonl", "{\"id\":\"k\"}\nnot json\n");
@@ -212,10 +214,10 @@ fn assert_no_temporary_files(place: &Workplace) {
     assert!(names.iter().all(|name| !name.to_string_lossy().contains(".part")), "{names:?}");
 }
 
-/// Standard output by another name is not replaced either: what stood before in it stays.
+/// Standard output under another name is not replaced: its earlier contents stay.
 #[cfg(target_os = "linux")]
 #[test]
-fn standard_output_by_another_name_is_written_through() {
+fn standard_output_under_other_name_is_written_through() {
     let place = filled();
     let (code, stderr) = shell(&place, "echo first > log; braid export db t --values -o /dev/stdout >> log");
     assert_eq!(code, 0, "{stderr}");
@@ -224,10 +226,10 @@ fn standard_output_by_another_name_is_written_through() {
     assert_eq!(text, "first\n{\"id\":\"k\",\"colour\":\"red\"}\n");
 }
 
-/// An output that was the input under another name emptied the input, and the import ended with 0.
+/// An output under another name of the input emptied the input, and the import ended with 0.
 #[cfg(unix)]
 #[test]
-fn import_into_its_own_input_is_refused_and_leaves_it() {
+fn import_into_its_own_input_is_refused() {
     let place = Workplace::new();
     let lines = "id,name\n1,one\n2,two,more\n";
     place.write("in.csv", lines);

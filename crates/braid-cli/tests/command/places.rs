@@ -1,4 +1,4 @@
-//! Commands that are given two places, of which one lies in the other; and directories of backups that have none.
+//! Commands with two paths, one inside the other; and backup directories without backups.
 
 use crate::common;
 
@@ -11,7 +11,6 @@ fn filled() -> Workplace {
     place
 }
 
-/// All names below a directory.
 fn names(place: &Workplace, dir: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut folders = vec![place.path(dir)];
@@ -27,9 +26,9 @@ fn names(place: &Workplace, dir: &str) -> Vec<String> {
     names
 }
 
-/// Nothing was printed, with code 0, as if the name were right.
+/// The command printed nothing, with code 0, as if the name were right.
 #[test]
-fn backup_list_of_directory_without_backups_says_so_with_code_1() {
+fn backup_commands_on_directory_without_backups_exit_1() {
     let place = filled();
     fs::create_dir(place.path("empty")).unwrap();
     for command in ["backup list", "backup list --json", "backup verify", "backup prune --keep 1", "backup delete"] {
@@ -48,9 +47,9 @@ fn backup_list_of_directory_without_backups_says_so_with_code_1() {
     place.fails(2, "backup list file");
 }
 
-/// `archive DB DB` was accepted, and so was every place inside the database.
+/// `archive DB DB` was accepted, and so was any path inside the database.
 #[test]
-fn place_in_database_or_around_it_is_refused_and_nothing_is_made() {
+fn output_inside_or_around_database_is_refused_and_creates_nothing() {
     let place = filled();
     fs::create_dir(place.path("db/inner")).unwrap();
     let before = names(&place, "");
@@ -67,7 +66,7 @@ fn place_in_database_or_around_it_is_refused_and_nothing_is_made() {
 
 #[cfg(unix)]
 #[test]
-fn place_in_database_by_symbolic_link_is_refused() {
+fn output_inside_database_by_symbolic_link_is_refused() {
     let place = filled();
     std::os::unix::fs::symlink("db", place.path("link")).unwrap();
     std::os::unix::fs::symlink("db/new", place.path("dangling")).unwrap();
@@ -80,7 +79,7 @@ fn place_in_database_by_symbolic_link_is_refused() {
     assert!(!place.path("db/new").exists());
 }
 
-/// The arguments in the wrong order filled another database with files of a backup.
+/// Swapped arguments filled another database with files of a backup.
 #[test]
 fn other_database_as_target_is_refused() {
     let place = filled();
@@ -92,9 +91,8 @@ fn other_database_as_target_is_refused() {
     assert_eq!(names(&place, "other"), before);
 }
 
-/// An output file in the directory of a database could take the place of one of its own.
 #[test]
-fn output_file_in_database_is_refused() {
+fn output_file_inside_database_is_refused() {
     let place = filled();
     place.write("in.jsonl", "{\"id\":\"k\"}\n");
     place.ok("create other");
@@ -102,14 +100,14 @@ fn output_file_in_database_is_refused() {
     for file in ["db/CURRENT", "db/out", "other/out"] {
         for command in ["export db -o", "export db t --values -o", "dump db --force", "import db in.jsonl --to-jsonl"] {
             let said = place.fails(2, &format!("{command} {file}"));
-            assert!(said.contains("lies in"), "{command} {file}: {said}");
+            assert!(said.contains("is inside"), "{command} {file}: {said}");
         }
     }
     assert_eq!(fs::read(place.path("db/CURRENT")).unwrap(), current);
 }
 
 #[test]
-fn new_database_in_database_or_in_its_source_is_refused() {
+fn new_database_inside_database_or_its_source_is_refused() {
     let place = filled();
     place.ok("backup create db backups");
     place.ok("archive db archive");
@@ -139,18 +137,19 @@ fn new_database_in_database_or_in_its_source_is_refused() {
     assert!(place.ok("backup verify backups").ends_with("backup 1 is whole\n"));
 }
 
-/// A path two levels below a file was said to lack a directory, which cannot be made there.
+/// For a path two levels below a file, the message reported a missing directory, which cannot be
+/// created there.
 #[test]
-fn new_directory_below_file_or_missing_parent_names_the_obstacle() {
+fn new_directory_below_file_or_missing_parent_names_obstacle() {
     let place = filled();
     place.ok("dump db some.dump");
     for command in ["archive db", "backup create db", "checkpoint db", "checkpoint --copy db", "load some.dump"] {
         for path in ["some.dump/new", "some.dump/a/b/new"] {
             let said = place.fails(2, &format!("{command} {path}"));
-            assert!(said.contains("some.dump is a file, no directory"), "{command} {path}: {said}");
+            assert!(said.contains("some.dump is a file, not a directory"), "{command} {path}: {said}");
         }
         let said = place.fails(4, &format!("{command} none/new"));
-        assert!(said.contains("there is no directory none; make that first"), "{command}: {said}");
+        assert!(said.contains("there is no directory none; create it first"), "{command}: {said}");
     }
     assert!(!place.path("none").exists());
 }

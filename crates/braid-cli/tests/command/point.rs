@@ -5,7 +5,7 @@ use crate::common;
 use common::Workplace;
 
 #[test]
-fn a_value_is_put_got_and_deleted() {
+fn put_get_and_del_of_key_work() {
     let place = Workplace::new();
     place.ok("create db");
     place.ok("put db fruit apple red");
@@ -22,7 +22,7 @@ fn a_value_is_put_got_and_deleted() {
 }
 
 #[test]
-fn a_value_comes_from_standard_input() {
+fn put_reads_value_from_standard_input() {
     let place = Workplace::with_database();
     let value = b"two\nlines";
     assert_eq!(place.run_with(&["put", "db", "t", "k", "-"], value).code, 0);
@@ -31,11 +31,10 @@ fn a_value_comes_from_standard_input() {
 }
 
 #[test]
-fn keys_are_written_in_three_notations() {
+fn keys_in_text_hex_and_u64_are_accepted() {
     let place = Workplace::with_database();
     place.ok("put db t 258 x --keys u64");
     assert_eq!(place.ok("get db t 0000000000000102 --keys hex"), "x\n");
-    // The first record of the tree has made its keys numbers.
     assert_eq!(place.ok("scan db t"), "258\tx\n");
     assert_eq!(place.ok("scan db t --keys text"), "\\x00\\x00\\x00\\x00\\x00\\x00\\x01\\x02\tx\n");
     place.fails(2, "get db t 1x --keys u64");
@@ -43,7 +42,7 @@ fn keys_are_written_in_three_notations() {
 }
 
 #[test]
-fn a_tree_of_many_values_takes_and_gives_them_all() {
+fn multi_value_tree_stores_and_returns_all_values() {
     let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"1\",\"tag\":[\"red\",\"round\"]}\n{\"id\":\"2\",\"tag\":\"red\"}\n");
     place.ok("import db in.jsonl --tree things --key id --index by_tag=tag");

@@ -1,4 +1,4 @@
-//! Commands that only read, where the database cannot be written.
+//! Commands that only read, on databases that cannot be written.
 
 use crate::common;
 
@@ -25,7 +25,6 @@ const READING: [&str; 8] = [
     "find db t --by i --eq red",
 ];
 
-/// A database with the record `k`.
 fn workplace_with_database() -> Workplace {
     let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"k\",\"colour\":\"red\"}\n");
@@ -33,13 +32,14 @@ fn workplace_with_database() -> Workplace {
     place
 }
 
-/// Opening for writing begins a segment of the log, for which a full disk has no room; nothing could be read from one.
+/// Opening for writing creates a log segment, for which a full disk has no room, so nothing could
+/// be read.
 #[test]
-fn what_lies_on_a_full_disk_is_read() {
+fn database_on_full_disk_is_readable() {
     let place = workplace_with_database();
     let commands: Vec<String> = READING.iter().map(|command| format!("{BRAID} {command} || exit 1\n")).collect();
     let inspect = format!("for file in db/0*.wal db/CURRENT; do {BRAID} inspect $file || exit 1; done");
-    // A file system of its own, in namespaces of their own. It is full: not even another byte fits.
+    // A file system in its own namespaces, full to the last byte.
     let script = format!(
         "mount -t tmpfs -o size=64m none full || {{ echo no-mount; exit 0; }}\n\
          cp -r db full/ && cd full || exit 1\n\
@@ -61,7 +61,7 @@ fn what_lies_on_a_full_disk_is_read() {
 }
 
 #[test]
-fn what_belongs_to_somebody_else_is_read() {
+fn database_of_other_user_is_readable() {
     let place = workplace_with_database();
     let Some(stranger) = Stranger::new(&place) else { return eprintln!("skipped: nobody else can be") };
     for command in READING {
@@ -77,7 +77,7 @@ fn what_belongs_to_somebody_else_is_read() {
 }
 
 #[test]
-fn what_somebody_has_open_is_read_beside_him() {
+fn database_open_in_other_process_is_readable() {
     let place = workplace_with_database();
     let lock = fs::File::open(place.path("db/LOCK")).unwrap();
     lock.lock().unwrap();
@@ -90,7 +90,7 @@ fn what_somebody_has_open_is_read_beside_him() {
     assert!(place.fails(4, "put db t k v").contains("is open in"));
     drop(lock);
     let Some(stranger) = Stranger::new(&place) else { return eprintln!("skipped: nobody else can be") };
-    // A lock that cannot be read, and one that is not there, are in nobody's way.
+    // An unreadable or missing lock file does not prevent reading.
     fs::set_permissions(place.path("db/LOCK"), fs::Permissions::from_mode(0o000)).unwrap();
     assert!(stranger.run("get db t k").status.success());
     fs::set_permissions(place.path("db"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -99,9 +99,10 @@ fn what_somebody_has_open_is_read_beside_him() {
     assert!(stranger.run("get db t k").status.success());
 }
 
-/// The story: each `stats` began a segment of the log. So what was kept of that was soon gone, and the log archive, which such a command does not know of, had a gap.
+/// Each `stats` started a log segment. The retained log was soon lost, and the log archive, which
+/// this command does not know, had a gap.
 #[test]
-fn commands_that_only_read_change_nothing() {
+fn read_commands_change_no_file() {
     let place = workplace_with_database();
     place.ok("watch db --keep 8M");
     place.ok("put db t l v --keys text");
@@ -122,8 +123,7 @@ fn commands_that_only_read_change_nothing() {
     }
 }
 
-/// Somebody who may read what lies in a workplace, and write nothing of it: another user, or we ourselves with our
-/// rights taken away.
+/// A user with read but no write access to a workplace.
 struct Stranger {
     braid: PathBuf,
     folder: PathBuf,
@@ -136,7 +136,7 @@ impl Stranger {
     fn new(place: &Workplace) -> Option<Stranger> {
         let folder = place.path("");
         let is_root = fs::metadata(&folder).unwrap().uid() == 0;
-        // The build folder may be closed to others.
+        // The build folder may be closed to other users.
         let braid = place.path("braid");
         fs::copy(BRAID, &braid).unwrap();
         for (path, mode) in [(&folder, 0o755), (&place.path("db"), 0o555)] {
@@ -170,7 +170,7 @@ impl Stranger {
 
 impl Drop for Stranger {
     fn drop(&mut self) {
-        // So that the workplace can be removed.
+        // Allow the workplace to be removed.
         let _ = fs::set_permissions(self.folder.join("db"), fs::Permissions::from_mode(0o755));
     }
 }

@@ -3,7 +3,6 @@
 use crate::common::Workplace;
 use std::{fs, path::PathBuf};
 
-/// A database whose records are all in the log.
 fn workplace() -> Workplace {
     let place = Workplace::with_database();
     for number in 0..9 {
@@ -20,19 +19,18 @@ fn file_of(place: &Workplace, part: &str) -> PathBuf {
 }
 
 #[test]
-fn salvage_of_whole_database_loses_nothing_and_ends_with_0() {
+fn salvage_of_intact_database_loses_nothing_and_exits_0() {
     let place = workplace();
     let report = place.ok("salvage db new");
     assert!(report.contains("albums\t9 records") && report.contains("nothing was lost"), "{report}");
     assert_eq!(place.ok("scan new albums"), place.ok("scan db albums"));
     assert!(place.ok("verify new").contains("sound"));
-    // What is there already is left alone.
     assert!(place.fails(2, "salvage db new").contains("not empty"));
     assert!(place.fails(1, "salvage nowhere other").contains("nowhere"));
 }
 
 #[test]
-fn salvage_of_database_without_manifest_says_so_and_ends_with_1() {
+fn salvage_without_manifest_reports_it_and_exits_1() {
     let place = workplace();
     fs::remove_file(file_of(&place, "MANIFEST")).unwrap();
     fs::remove_file(file_of(&place, "CURRENT")).unwrap();
@@ -45,7 +43,7 @@ fn salvage_of_database_without_manifest_says_so_and_ends_with_1() {
 }
 
 #[test]
-fn dump_that_skips_damage_ends_with_1_only_if_something_is_missing() {
+fn dump_with_skip_damaged_exits_1_only_if_records_are_missing() {
     let place = workplace();
     assert!(place.ok("dump db whole.dump --skip-damaged").starts_with("dumped 9 records"));
     place.ok("compact db");
@@ -53,7 +51,7 @@ fn dump_that_skips_damage_ends_with_1_only_if_something_is_missing() {
     let mut bytes = fs::read(&run).unwrap();
     bytes[100] ^= 1;
     fs::write(&run, bytes).unwrap();
-    // The list of trees stands in the same block: nothing can be dumped without it, and salvage can go on.
+    // The list of trees is in the same block: `dump` fails without it, but `salvage` continues.
     place.fails(3, "dump db part.dump --skip-damaged");
     assert_eq!(place.run("salvage db new").code, 1);
 }

@@ -13,7 +13,7 @@ fn filled() -> Workplace {
 }
 
 #[test]
-fn a_scan_goes_over_a_range_in_both_directions() {
+fn scan_of_range_works_in_both_directions() {
     let place = filled();
     assert_eq!(place.ok("scan db t"), "a\t1\nab\t{\"x\":[1,2]}\nb\ttext\nba\t4\nc\t5\n");
     assert_eq!(place.ok("scan db t --from ab --to ba"), "ab\t{\"x\":[1,2]}\nb\ttext\n");
@@ -26,7 +26,7 @@ fn a_scan_goes_over_a_range_in_both_directions() {
 }
 
 #[test]
-fn a_scan_is_printed_in_three_forms() {
+fn scan_prints_hex_json_and_jsonl() {
     let place = filled();
     assert_eq!(place.ok("scan db t --prefix b --format hex"), "62\t74657874\n6261\t34\n");
     let json = "{\"key\":\"ab\",\"value\":{\"x\":[1,2]}}\n{\"key\":\"b\",\"value\":\"text\"}\n";
@@ -41,7 +41,7 @@ fn a_scan_is_printed_in_three_forms() {
 }
 
 #[test]
-fn an_export_is_what_was_imported() {
+fn export_of_values_equals_imported_lines() {
     let place = Workplace::with_database();
     let lines: String = (0..3000).map(|number| format!("{{\"id\":\"{number:05}\",\"n\":{number}}}\n")).collect();
     place.write("in.jsonl", &lines);

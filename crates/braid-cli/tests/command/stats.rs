@@ -1,4 +1,4 @@
-//! Keys and bytes of trees in `stats`.
+//! Sizes of trees in `stats`.
 
 use crate::common;
 
@@ -13,7 +13,7 @@ fn tree<'a>(report: &'a Value, name: &str) -> &'a Value {
     report["trees"].as_array().unwrap().iter().find(|tree| tree["name"] == name).unwrap()
 }
 
-/// The only way to know how large a tree is was to count it.
+/// A tree's size could only be found by counting.
 #[test]
 fn stats_shows_keys_and_bytes_of_each_tree() {
     let place = Workplace::with_database();
@@ -41,9 +41,8 @@ fn stats_shows_keys_and_bytes_of_each_tree() {
     }
 }
 
-/// What is not settled is estimated, and counted where that is asked.
 #[test]
-fn estimate_is_near_the_count_that_is_exact() {
+fn stats_estimate_is_near_exact_count() {
     let place = Workplace::with_database();
     let lines =
         |from: u32| (from..from + 40_000).map(|n| format!("{{\"id\":\"{n:06}\",\"x\":1}}\n")).collect::<String>();
@@ -62,7 +61,7 @@ fn estimate_is_near_the_count_that_is_exact() {
 }
 
 #[test]
-fn more_than_100_trees_are_shown_on_request() {
+fn stats_shows_more_than_100_trees_on_request() {
     let place = Workplace::new();
     let db = braiddb::Db::open(place.path("db")).unwrap();
     for number in 0..103 {
@@ -71,15 +70,14 @@ fn more_than_100_trees_are_shown_on_request() {
     db.close().unwrap();
     let text = place.ok("stats db");
     assert!(text.contains("tree t099: 0 keys") && !text.contains("tree t100"), "{text}");
-    assert!(text.contains("and 3 trees more: --trees shows all"), "{text}");
+    assert!(text.contains("and 3 more trees: --trees shows all"), "{text}");
     assert!(place.ok("stats db --trees").contains("tree t102: "));
     assert_eq!(report(&place, "")["trees_left_out"], 3);
     assert_eq!(report(&place, " --trees")["trees"].as_array().unwrap().len(), 103);
 }
 
-/// Damage in one tree does not hide the rest.
 #[test]
-fn stats_of_damaged_database_shows_what_can_be_read() {
+fn stats_of_damaged_database_shows_readable_trees() {
     let place = Workplace::with_database();
     place.ok("put db t k v");
     place.ok("compact db");

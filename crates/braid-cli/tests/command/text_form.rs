@@ -1,11 +1,10 @@
-//! The text form of keys, values and names of trees: what one command prints, another takes.
+//! The text form of keys, values and tree names: the output of one command is the input of another.
 
 use crate::common;
 
 use common::Workplace;
 use serde_json::Value;
 
-/// Each byte by itself, and what looks like an escape.
 fn awkward_keys() -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = vec![
         b"\\x41".to_vec(),
@@ -28,9 +27,9 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `scan` showed the key `\x41` and the key `A` alike as far as its reader knew, and `get` took neither form.
+/// `scan` printed the keys `\x41` and `A` alike, and `get` accepted neither form.
 #[test]
-fn scan_output_of_any_key_is_taken_by_get_put_and_del() {
+fn scan_output_of_any_key_is_accepted_by_get_put_and_del() {
     let place = Workplace::with_database();
     let keys = awkward_keys();
     for key in &keys {
@@ -57,9 +56,10 @@ fn scan_output_of_any_key_is_taken_by_get_put_and_del() {
     assert_eq!(place.ok("scan db t"), "");
 }
 
-/// A value of the bytes `"a ff b"` made a line that was no JSON, nor even UTF-8; the text 1 became the number 1.
+/// A value of the bytes `"a ff b"` made a line that was neither JSON nor UTF-8; the text 1 became
+/// the number 1.
 #[test]
-fn json_output_of_any_value_is_json_and_gives_the_bytes_back() {
+fn json_output_of_any_value_round_trips() {
     let place = Workplace::with_database();
     let values: [&[u8]; 8] =
         [b"\"a\xffb\"", b"1", b"hex:41", b"A", b"{\"hex\":\"41\"}", b"\"\\ud800\"", b"", b"{\"a\": 1.50,\n \"a\":\t2}"];
@@ -85,12 +85,11 @@ fn json_output_of_any_value_is_json_and_gives_the_bytes_back() {
     {
         place.ok(command).lines().for_each(|line| drop(json(line)));
     }
-    // Documents stand as they are, in one line.
     assert!(place.ok("scan db t --format jsonl").contains("\"value\":{\"a\": 1.50,  \"a\":\t2}}\n"));
 }
 
 #[test]
-fn value_in_each_format_is_stored_as_it_was_given() {
+fn value_in_each_format_is_stored_exactly() {
     let place = Workplace::with_database();
     let put = |arguments: &[&str], stdin: &[u8]| place.run_with(&[&["put", "db", "t", "k"], arguments].concat(), stdin);
     let stored = || place.ok("get db t k --format hex");
@@ -101,7 +100,10 @@ fn value_in_each_format_is_stored_as_it_was_given() {
     assert_eq!((put(&["-", "--format", "text"], b"\\xff\n").code, stored()), (0, "ff\n".to_owned()));
     let refused = put(&["C:\\new"], b"");
     assert_eq!(refused.code, 2);
-    assert!(refused.stderr.contains("\\new is no escape") && refused.stderr.contains("--format raw"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("\\new is not an escape") && refused.stderr.contains("--format raw"),
+        "{refused:?}"
+    );
     assert_eq!(stored(), "ff\n");
     for name in ["text", "hex"] {
         assert_eq!(put(&["-", "--format", name], b"\xff\\").code, 2);
@@ -109,7 +111,7 @@ fn value_in_each_format_is_stored_as_it_was_given() {
 }
 
 #[test]
-fn name_of_tree_as_listed_is_taken() {
+fn listed_tree_name_is_accepted() {
     let place = Workplace::with_database();
     assert_eq!(place.run_with(&["put", "db", "two\\x0alines\\\\", "k", "v"], b"").code, 0);
     let listed = place.ok("trees db");

@@ -2,7 +2,6 @@
 
 use crate::common::Workplace;
 
-/// Three records, with an index of two texts.
 fn place_with_things() -> Workplace {
     let place = Workplace::new();
     place.ok("create db");
@@ -14,7 +13,7 @@ fn place_with_things() -> Workplace {
 }
 
 #[test]
-fn count_of_a_range_counts_its_keys_exactly() {
+fn count_of_range_is_exact() {
     let place = place_with_things();
     assert_eq!(place.ok("count db things"), "3\n");
     assert_eq!(place.ok("count db things --prefix a"), "2\n");
@@ -27,28 +26,28 @@ fn count_of_a_range_counts_its_keys_exactly() {
 }
 
 #[test]
-fn del_of_a_prefix_removes_records_and_their_index_entries() {
+fn del_of_prefix_removes_records_and_index_entries() {
     let place = place_with_things();
     assert_eq!(place.ok("del db things --prefix a"), "2 records deleted\n");
     assert_eq!(place.ok("count db things"), "1\n");
     assert_eq!(place.ok("scan db by_tag"), "blue\tb1\n");
     let checked = place.ok("index rebuild db things --check");
     assert_eq!(checked, "by_tag: 1 entries of 1 records: 0 missing, 0 stale\n");
-    // Nothing is left in the range: as a key that is not there.
+    // The range is empty now: the same code as for a missing key.
     place.fails(1, "del db things --prefix a");
     place.fails(2, "del db things");
     place.fails(2, "del db things b1 --prefix b");
 }
 
 #[test]
-fn del_of_a_range_in_a_tree_of_many_values_removes_all_of_its_values() {
+fn del_of_range_in_multi_value_tree_removes_all_values() {
     let place = place_with_things();
     assert_eq!(place.ok("del db by_tag --from red"), "2 records deleted\n");
     assert_eq!(place.ok("scan db by_tag"), "blue\tb1\n");
 }
 
 #[test]
-fn del_of_a_range_without_indexes_leaves_the_other_keys() {
+fn del_of_range_without_indexes_leaves_other_keys() {
     let place = Workplace::new();
     place.ok("create db");
     for key in ["a", "b", "c"] {
@@ -59,22 +58,22 @@ fn del_of_a_range_without_indexes_leaves_the_other_keys() {
 }
 
 #[test]
-fn drop_tree_drops_its_indexes_and_what_imports_know_of_it() {
+fn drop_tree_drops_its_indexes_and_import_records() {
     let place = place_with_things();
     let refused = place.fails(2, "drop-tree db by_tag");
     assert!(refused.contains("index drop"), "{refused}");
     place.ok("drop-tree db things");
     assert_eq!(place.ok("trees db"), "braid.import\n");
     place.fails(1, "drop-tree db things");
-    // The story: a resumed import said "2 stored" of a tree that had been dropped meanwhile, and stored nothing.
+    // A resumed import reported "2 stored" for a tree that had been dropped, and stored nothing.
     place.ok("import db in.jsonl --tree things --key id --resume");
     assert_eq!(place.ok("count db things"), "3\n");
-    // The index went with the tree: nothing keeps it up to date any more.
+    // The index was dropped with the tree: nothing would keep it up to date.
     assert_eq!(place.ok("index list db"), "");
 }
 
 #[test]
-fn drop_tree_with_a_missing_name_drops_none() {
+fn drop_tree_with_missing_name_drops_none() {
     let place = place_with_things();
     place.fails(1, "drop-tree db things absent");
     assert_eq!(place.ok("count db things"), "3\n");
@@ -82,7 +81,7 @@ fn drop_tree_with_a_missing_name_drops_none() {
 }
 
 #[test]
-fn rename_tree_takes_indexes_and_the_notation_of_keys_along() {
+fn rename_tree_keeps_indexes_and_key_notation() {
     let place = place_with_things();
     place.write("rows.jsonl", "{\"n\":1}\n{\"n\":2}\n");
     place.ok("import db rows.jsonl --tree rows");
@@ -110,7 +109,7 @@ fn copy_tree_copies_records_and_pairs_within_and_between_databases() {
 }
 
 #[test]
-fn copy_tree_keeps_when_records_expire() {
+fn copy_tree_keeps_expiry_times() {
     let place = Workplace::new();
     place.ok("create db");
     place.ok("put db t k v --ttl 4000");
@@ -125,9 +124,9 @@ fn copy_tree_keeps_when_records_expire() {
     assert_eq!(expiry("u", "forever"), None);
 }
 
-/// A copy had its keys shown as text: numbers became bytes, and `get` did not find them.
+/// Keys of a copy were shown as text: numbers became bytes, and `get` did not find them.
 #[test]
-fn copy_tree_keeps_how_keys_are_written() {
+fn copy_tree_keeps_key_notation() {
     let place = Workplace::new();
     place.ok("create db");
     place.ok("create other");
@@ -139,9 +138,10 @@ fn copy_tree_keeps_how_keys_are_written() {
     assert_eq!(place.ok("get db again 7"), "seven\n");
 }
 
-/// What the command keeps of keys and indexes could be written and deleted by hand; then keys were read wrong.
+/// The command's own records of keys and indexes could be changed by hand; then keys were read
+/// wrong.
 #[test]
-fn own_tree_of_the_command_is_refused_by_commands_that_write() {
+fn write_to_import_tree_is_refused() {
     let place = Workplace::new();
     place.ok("create db");
     place.ok("put db numbers 7 seven --keys u64");
@@ -153,7 +153,7 @@ fn own_tree_of_the_command_is_refused_by_commands_that_write() {
         "copy-tree db braid.import x",
         "copy-tree db numbers braid.import",
     ] {
-        assert!(place.fails(2, command).contains("kept by `braid` itself"), "{command}");
+        assert!(place.fails(2, command).contains("is reserved"), "{command}");
     }
     assert_eq!(place.ok("get db numbers 7"), "seven\n");
 }

@@ -5,7 +5,7 @@ use crate::common;
 use common::Workplace;
 
 #[test]
-fn trees_set_changes_the_options_that_are_given_and_shows_them() {
+fn trees_set_changes_and_shows_given_options() {
     let place = Workplace::with_database();
     place.ok("put db sessions a 1");
     place.ok("put db other a 1");
@@ -24,13 +24,13 @@ fn trees_set_changes_the_options_that_are_given_and_shows_them() {
 }
 
 #[test]
-fn trees_set_of_what_cannot_be_is_refused_and_changes_nothing() {
+fn trees_set_with_invalid_option_is_refused_and_changes_nothing() {
     let place = Workplace::with_database();
     place.ok("put db t a 1");
     assert!(place.fails(2, "trees db --set t").contains("--ttl"));
     assert!(place.fails(2, "trees db --ttl 5").contains("--set"));
-    assert!(place.fails(2, "trees db --set t --ttl soon").contains("give seconds"));
-    assert!(place.fails(2, "trees db --set t --ttl 0").contains("1 or more"));
+    assert!(place.fails(2, "trees db --set t --ttl soon").contains("give a number of seconds"));
+    assert!(place.fails(2, "trees db --set t --ttl 0").contains("at least 1"));
     assert!(place.fails(2, "trees db --set t --compression brotli").contains("zstd"));
     assert!(place.fails(1, "trees db --set missing --ttl 5").contains("missing"));
     assert_eq!(place.ok("trees db"), "t\n");

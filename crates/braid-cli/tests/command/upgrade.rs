@@ -1,9 +1,10 @@
-//! Databases of earlier format versions, as the builds of then have left them: they open, hold what they held, and are written anew.
+//! Databases of earlier format versions, written by their builds: they open, hold the same data,
+//! and are rewritten.
 //!
-//! `fixtures/formats/format-N.tar.zst` has a database (`db`) and what the build that wrote it found in it (`expected`): for each pair, tree, key and
-//! value in hexadecimal, no more than 120 characters of that, and its length. Version 1 is of commit dc364c7, version 2 of 1f8cefb. Each database was
-//! made by `every_kind` (in lives that end with a kill), an import with an index, long values, a compaction, and commits after it that are in the log alone. Version 3
-//! is read by the engine's own `tests/golden.rs`.
+//! `fixtures/formats/format-N.tar.zst` has a database (`db`) and its contents as read by that build
+//! (`expected`): for each pair, tree, key and value in hexadecimal, at most 120 characters, and the
+//! value's length. Version 1 is of commit dc364c7, version 2 of 1f8cefb. The engine's
+//! `tests/golden.rs` reads version 3.
 
 use crate::common;
 
@@ -12,7 +13,6 @@ use std::{fs, path::Path};
 
 const VERSIONS: [u32; 2] = [1, 2];
 
-/// A workplace with the database of a version, and what is in it.
 fn workplace(version: u32) -> (Workplace, String) {
     let place = Workplace::new();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/formats/format-{version}.tar.zst"));
@@ -23,7 +23,6 @@ fn workplace(version: u32) -> (Workplace, String) {
     (place, expected)
 }
 
-/// What is in a database now.
 fn contents(place: &Workplace, db: &str) -> String {
     let mut all = String::new();
     for tree in place.ok(&format!("trees {db} --read-only")).lines() {
@@ -38,7 +37,6 @@ fn contents(place: &Workplace, db: &str) -> String {
     all
 }
 
-/// The versions that the headers of a database's files tell, without that the command is asked.
 fn versions(place: &Workplace) -> Vec<u32> {
     let mut versions = Vec::new();
     for entry in fs::read_dir(place.path("db")).unwrap() {
@@ -55,13 +53,13 @@ fn versions(place: &Workplace) -> Vec<u32> {
 }
 
 #[test]
-fn older_databases_open_and_hold_what_they_held() {
+fn older_database_opens_with_same_contents() {
     for version in VERSIONS {
         let (place, expected) = workplace(version);
         let before = versions(&place);
         assert!(before.iter().all(|found| *found == version), "{before:?}");
         assert_eq!(contents(&place, "db"), expected, "version {version}");
-        // Read only: nothing was written.
+        // Read-only: nothing was written.
         assert_eq!(versions(&place), before);
         place.ok("put db records new value");
         assert_eq!(place.ok("get db records new"), "value\n");
@@ -73,7 +71,7 @@ fn older_databases_open_and_hold_what_they_held() {
 }
 
 #[test]
-fn an_upgrade_leaves_nothing_of_an_older_version() {
+fn upgrade_leaves_no_older_file() {
     for version in VERSIONS {
         let (place, expected) = workplace(version);
         assert!(place.ok("upgrade db --check").contains(&format!("version {version}")));
@@ -88,7 +86,7 @@ fn an_upgrade_leaves_nothing_of_an_older_version() {
 }
 
 #[test]
-fn older_databases_move_house() {
+fn older_database_dumps_and_loads() {
     for version in VERSIONS {
         let (place, expected) = workplace(version);
         place.ok("dump db moved.dump --read-only");
@@ -99,7 +97,7 @@ fn older_databases_move_house() {
 }
 
 #[test]
-fn an_open_database_is_written_anew_while_nothing_is_committed() {
+fn idle_open_database_is_rewritten() {
     for version in VERSIONS {
         let (place, expected) = workplace(version);
         let db = braiddb::Db::open(place.path("db")).unwrap();

@@ -4,7 +4,6 @@ use std::{fs, path::PathBuf};
 
 use crate::common::Workplace;
 
-/// A database with a run of many blocks.
 fn workplace() -> Workplace {
     let place = Workplace::with_database();
     let line =
@@ -26,7 +25,8 @@ fn flip(path: &PathBuf, places: &[usize]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// The first damaged block ended the pass, it was counted as "2 problems", and the advice was to run `verify`.
+/// The first damaged block ended the pass, counted as "2 problems", and the advice was to run
+/// `verify`.
 #[test]
 fn verify_of_damaged_blocks_lists_each_once_and_exits_1() {
     let place = workplace();
@@ -50,9 +50,9 @@ fn verify_of_damaged_blocks_lists_each_once_and_exits_1() {
     assert!(json["files"].as_u64().unwrap() >= 3 && json["bytes"].as_u64().unwrap() > 60_000, "{json}");
 }
 
-/// A missing run, or a damaged manifest, and `verify` ended with an error of the opening.
+/// With a missing run or a damaged manifest, `verify` ended with an error of the open.
 #[test]
-fn verify_of_database_that_does_not_open_lists_why_and_names_salvage() {
+fn verify_of_database_that_does_not_open_lists_damage_and_names_salvage() {
     for ending in [".run", "CURRENT"] {
         let place = workplace();
         let gone = file_of(&place, ending);

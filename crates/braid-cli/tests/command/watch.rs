@@ -1,4 +1,4 @@
-//! `watch`: what was committed, from the log, as JSON lines.
+//! `watch`: committed changes from the log, as JSON lines.
 
 use crate::common;
 
@@ -9,7 +9,6 @@ fn lines(output: &str) -> Vec<Value> {
     output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Each change of each commit as "type key value".
 fn changes(lines: &[Value]) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let all = lines.iter().flat_map(|line| line["changes"].as_array().unwrap());
@@ -17,7 +16,7 @@ fn changes(lines: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn what_was_committed_is_printed_from_the_log_and_from_a_token_on() {
+fn watch_prints_commits_from_start_or_token() {
     let place = Workplace::new();
     place.ok("create db");
     place.ok("watch db --keep 16M");
@@ -25,7 +24,7 @@ fn what_was_committed_is_printed_from_the_log_and_from_a_token_on() {
     place.ok("put db t b 2 --durability buffered");
     place.ok("put db other a 3");
     place.ok("del db t a");
-    // Nothing of it is lost when all is merged, and by commands that know nothing of it.
+    // Merging everything loses nothing of the log, nor do commands that do not know of it.
     place.ok("compact db");
     let shown = lines(&place.ok("watch db"));
     let expected = ["create_tree - -", "put a 1", "put b 2", "create_tree - -", "put a 3", "delete a -"];
@@ -46,7 +45,7 @@ fn what_was_committed_is_printed_from_the_log_and_from_a_token_on() {
 }
 
 #[test]
-fn what_went_past_the_log_is_a_gap_and_what_is_not_kept_an_error() {
+fn watch_reports_commits_without_wal_as_gap() {
     let place = Workplace::new();
     place.ok("create db");
     place.ok("watch db --keep 16M");
@@ -62,9 +61,9 @@ fn what_went_past_the_log_is_a_gap_and_what_is_not_kept_an_error() {
     assert!(told.contains("commits 1 to ") && told.contains("--keep"), "{told}");
 }
 
-/// A watch of a log that was trimmed began in the middle without a word.
+/// A watch of a trimmed log silently started in the middle.
 #[test]
-fn watch_of_trimmed_log_says_where_it_begins_and_what_is_missing() {
+fn watch_of_trimmed_log_reports_start_and_missing_commits() {
     let place = Workplace::with_database();
     place.ok("watch db --keep 16M");
     place.ok("put db t a 1");
@@ -87,12 +86,12 @@ fn watch_of_trimmed_log_says_where_it_begins_and_what_is_missing() {
     assert!(missing > 0 && shown[1..].iter().all(|line| line["sequence"].as_u64() > Some(missing)), "{shown:?}");
     let expected = [format!("begins after commit {missing}"), "--keep SIZE".to_owned()];
     assert!(expected.iter().all(|part| trimmed.stderr.contains(part)), "{trimmed:?}");
-    // The token of the gap goes on behind it, and a limit counts commits.
+    // The gap's token continues after the gap, and a limit counts commits.
     let token = shown[0]["token"].as_str().unwrap();
     let after = place.run(&format!("watch db --from {token}"));
     assert_eq!((lines(&after.stdout), after.stderr.as_str()), (shown[1..].to_vec(), ""));
     assert_eq!(lines(&place.ok("watch db --limit 1")).len(), 2);
-    // What is asked for by name is an error that names the commits.
+    // An explicit request for lost commits is an error that names them.
     for from in [format!("--from {early}"), "--after 0".to_owned()] {
         let refused = place.run(&format!("watch db {from}"));
         assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{refused:?}");
@@ -102,7 +101,8 @@ fn watch_of_trimmed_log_says_where_it_begins_and_what_is_missing() {
     place.fails(2, "watch db --after 99999999999");
 }
 
-/// Where the files of a database had been put back, the message about a later token named commits up to one before it.
+/// After the files of a database had been put back, the message about a later token named commits
+/// up to one before it.
 #[test]
 fn watch_from_token_above_last_commit_names_both_numbers() {
     let place = Workplace::with_database();

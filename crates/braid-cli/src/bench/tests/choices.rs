@@ -1,4 +1,4 @@
-//! The distributions against theory.
+//! Tests the distributions against theory.
 
 use crate::{
     bench::{
@@ -18,7 +18,8 @@ fn draw(distribution: Distribution, rows: u64, draws: u64) -> Vec<u64> {
     counts
 }
 
-/// The sum of squared deviations, over their variance: about the number of cells, give or take the root of twice that.
+/// Sum of squared deviations over their variance: about the number of cells, within the square root
+/// of twice that number.
 fn chi_square(counts: &[u64], expected: impl Fn(usize) -> f64) -> f64 {
     counts.iter().enumerate().map(|(cell, count)| (*count as f64 - expected(cell)).powi(2) / expected(cell)).sum()
 }
@@ -30,7 +31,7 @@ fn assert_fits(counts: &[u64], expected: impl Fn(usize) -> f64, what: &str) {
 }
 
 #[test]
-fn zipfian_frequencies_are_those_of_theory() {
+fn zipfian_draws_match_theoretical_frequencies() {
     const DRAWS: u64 = 1_000_000;
     for theta in [0.2, 0.5, 0.99, 1.0, 1.0 + 1e-12, 1.3] {
         for items in [2_usize, 10, 500] {
@@ -45,7 +46,7 @@ fn zipfian_frequencies_are_those_of_theory() {
 }
 
 #[test]
-fn zipfian_ranks_stay_in_bounds() {
+fn zipfian_ranks_are_below_count() {
     let mut random = Random::of(1, 1);
     for items in [1, 2, 3, 1 << 20, 1 << 40] {
         for theta in [0.01, 0.99, 1.0, 5.0] {
@@ -56,13 +57,12 @@ fn zipfian_ranks_stay_in_bounds() {
 }
 
 #[test]
-fn uniform_is_uniform() {
+fn uniform_draws_match_equal_frequencies() {
     assert_fits(&draw(Distribution::Uniform, 300, 300_000), |_| 1000.0, "uniform");
 }
 
-/// The frequencies are Zipf's again, whichever rows have them; and the frequent rows are not neighbours.
 #[test]
-fn zipfian_rows_lie_anywhere() {
+fn zipfian_frequent_rows_are_not_neighbours() {
     let mut counts = draw(Distribution::Zipfian(0.99), 1000, 200_000);
     let mut by_frequency: Vec<usize> = (0..1000).collect();
     by_frequency.sort_by_key(|row| std::cmp::Reverse(counts[*row]));
@@ -74,16 +74,16 @@ fn zipfian_rows_lie_anywhere() {
     assert!((first * whole - 1.0).abs() < 0.03, "{first}");
 }
 
-/// Each rank has a row of its own: or some rows were never chosen, and others too often.
+/// With duplicate places, some rows were never chosen, and others too often.
 #[test]
-fn zipfian_choices_reach_all_rows() {
+fn zipfian_draws_reach_all_rows() {
     for rows in (1..60).chain([64, 100, 128, 255, 256]) {
         assert!(draw(Distribution::Zipfian(0.1), rows, rows * 60).iter().all(|count| *count > 0), "{rows}");
     }
 }
 
 #[test]
-fn latest_skews_to_the_newest() {
+fn latest_draws_prefer_newest_rows() {
     let counts = draw(Distribution::Latest(0.99), 1000, 200_000);
     let whole: f64 = (1..=1000).map(|rank| f64::from(rank).powf(-0.99)).sum();
     for (age, rank) in [(0, 1.0_f64), (1, 2.0), (9, 10.0)] {
@@ -92,7 +92,6 @@ fn latest_skews_to_the_newest() {
     }
     let newer: u64 = counts[900..].iter().sum();
     assert!(newer > 120_000, "{newer} of 200,000 among the newest tenth");
-    // New rows become the frequent ones.
     let mut chooser = Chooser::at_random(Distribution::Latest(0.99), 1000, Random::of(1, 1), ALONE);
     chooser.grow(1500);
     let rows: Vec<u64> = (0..1000).filter_map(|_| chooser.next()).collect();
@@ -101,7 +100,7 @@ fn latest_skews_to_the_newest() {
 }
 
 #[test]
-fn sequential_goes_around_from_each_threads_place() {
+fn sequential_choice_wraps_around_from_start_of_each_thread() {
     let next = |thread| {
         let share = Share { thread, threads: 3 };
         let mut chooser = Chooser::at_random(Distribution::Sequential, 7, Random::of(1, 1), share);
@@ -112,7 +111,7 @@ fn sequential_goes_around_from_each_threads_place() {
 }
 
 #[test]
-fn shares_are_all_of_it_once() {
+fn shares_of_threads_cover_all_items_once() {
     for count in [0, 1, 2, 10, 1001, u64::MAX] {
         for threads in [1, 2, 3, 256] {
             let shares: Vec<_> = (0..threads).map(|thread| Share { thread, threads }.of(count)).collect();
@@ -123,7 +122,7 @@ fn shares_are_all_of_it_once() {
 }
 
 #[test]
-fn a_choice_can_be_made_again() {
+fn cloned_chooser_repeats_choices() {
     for distribution in [Distribution::Uniform, Distribution::Zipfian(0.99), Distribution::Latest(0.8)] {
         let mut first = Chooser::at_random(distribution, 1000, Random::of(5, 5), ALONE);
         let mut again = first.clone();
@@ -132,7 +131,7 @@ fn a_choice_can_be_made_again() {
 }
 
 #[test]
-fn distributions_are_read_and_shown() {
+fn distribution_text_parses_and_prints() {
     for (text, shown) in [
         ("uniform", "uniform"),
         ("zipfian", "zipfian:0.99"),
@@ -148,7 +147,7 @@ fn distributions_are_read_and_shown() {
 }
 
 #[test]
-fn mixes_are_those_of_ycsb() {
+fn mix_shares_match_ycsb() {
     use crate::bench::latencies::Kind::{Insert, Read, ReadModifyWrite, Scan, Update};
     for (mix, shares) in [
         (Mix::A, vec![(Read, 50), (Update, 50)]),
@@ -166,7 +165,7 @@ fn mixes_are_those_of_ycsb() {
 }
 
 #[test]
-fn inserts_are_told_without_holes() {
+fn inserts_done_stops_at_first_missing_row() {
     let inserts = Inserts::new(100);
     assert_eq!([inserts.begin(), inserts.begin(), inserts.begin()], [100, 101, 102]);
     inserts.finish(102);

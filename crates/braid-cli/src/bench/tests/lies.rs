@@ -1,4 +1,5 @@
-//! A store that lies is found out, each lie by each workload that could meet it; and one that does not is not.
+//! A store that lies is detected, each lie by each workload that can notice it; an honest store is
+//! not accused.
 
 use std::{
     collections::BTreeMap,
@@ -29,23 +30,15 @@ const KEYS: Keys = Keys { order: KeyOrder::Numbers, size: 16 };
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
     None,
-    /// A row that was stored is not there, for gets.
     LosesRow,
-    /// The value of another row.
     OtherValue,
-    /// What is not there has a value.
     FindsAll,
-    /// A scan leaves a row out.
     SkipsRow,
-    /// A scan gives two rows the wrong way round.
     SwapsRows,
-    /// A scan ends before its end.
     EndsEarly,
-    /// A scan begins before where it should.
     BeginsEarly,
 }
 
-/// The row that lies are about.
 const VICTIM: u64 = 500;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -154,7 +147,7 @@ impl Store for Liar {
     }
 }
 
-/// Runs one action over rows of which every third is missing, in so many threads; whether anything was found wrong.
+/// Runs an action on rows of which every third is missing. Returns whether a problem was detected.
 fn is_found_out(action: Action, lie: Lie, threads: u64) -> bool {
     let values = Values::new(ValueSize { min: 10, max: 50 }, 0.5);
     let (mut ledger, mut map) = (Ledger::default(), Map::new());
@@ -166,7 +159,7 @@ fn is_found_out(action: Action, lie: Lie, threads: u64) -> bool {
     }
     let task = Task { action, batch: 7, keys: KEYS, values, inserts: Inserts::new(ROWS) };
     let is_pass = matches!(action, Action::Pass { .. });
-    // This store copies all rows for each scan.
+    // Scans of this store copy all rows.
     let operations = if action.is_point_read() || action.is_blind() { 5000 } else { 300 };
     let team: Vec<Thread<'_>> = (0..threads)
         .map(|thread| {
@@ -203,7 +196,7 @@ const SCANS: [Action; 4] = [
 ];
 
 #[test]
-fn an_honest_store_is_believed() {
+fn honest_store_has_no_complaint() {
     let rest =
         [Action::Put, Action::Delete, Action::GetMissing, Action::Seek { nexts: 0 }, Action::Prefix { bytes: 8 }];
     for action in POINTS.into_iter().chain(SCANS).chain(rest) {
@@ -214,11 +207,12 @@ fn an_honest_store_is_believed() {
 }
 
 #[test]
-fn a_liar_is_found_out() {
+fn lying_store_is_detected() {
     let lies_of_points = [Lie::LosesRow, Lie::OtherValue, Lie::FindsAll].map(|lie| (lie, &POINTS[..2]));
     let lies_of_scans = [Lie::SkipsRow, Lie::SwapsRows, Lie::EndsEarly, Lie::OtherValue].map(|lie| (lie, &SCANS[..]));
     let others = [
-        // Whether a row is there that is put all the time depends on who comes first: only its value can be checked.
+        // Whether an updated row already exists depends on timing, so only its value can be
+        // checked.
         (Lie::OtherValue, &[Action::Update][..]),
         (Lie::FindsAll, &[Action::GetMissing]),
         (Lie::BeginsEarly, &SCANS[..1]),
@@ -232,9 +226,9 @@ fn a_liar_is_found_out() {
     }
 }
 
-/// YCSB's keys are all there, and are asked for in an order that nobody can repeat.
+/// YCSB's keys all exist, and the order of requests cannot be repeated.
 #[test]
-fn ycsb_misses_what_a_liar_loses() {
+fn ycsb_on_store_with_lost_row_reports_misses() {
     for (lie, missed) in [(Lie::None, false), (Lie::LosesRow, true)] {
         let values = Values::new(ValueSize::fixed(20), 0.5);
         let mut map = Map::new();
@@ -272,9 +266,8 @@ fn ycsb_misses_what_a_liar_loses() {
     }
 }
 
-/// An error in one thread ends all others, and is told.
 #[test]
-fn an_error_ends_all_threads() {
+fn error_in_one_thread_ends_all_threads() {
     struct Broken;
     impl Store for Broken {
         fn put(&mut self, _: &[u8], _: &[u8]) {}

@@ -1,4 +1,4 @@
-//! Rows, the ledger, the limit of rates, latencies, and what the command line takes.
+//! Tests of rows, the ledger, rate limits, latencies and argument parsing.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[test]
-fn keys_tell_their_rows() {
+fn key_of_row_maps_back_to_row() {
     for order in [KeyOrder::Numbers, KeyOrder::Scattered] {
         for size in [8, 16, 100] {
             let keys = Keys { order, size };
@@ -35,7 +35,7 @@ fn keys_tell_their_rows() {
 }
 
 #[test]
-fn values_tell_their_rows_at_any_size() {
+fn value_of_any_size_matches_its_row() {
     for max in [0, 1, 7, 8, 100, 5000] {
         let values = Values::new(ValueSize { min: 0, max }, 0.5);
         let (mut value, mut sizes) = (Vec::new(), BTreeSet::new());
@@ -55,7 +55,7 @@ fn values_tell_their_rows_at_any_size() {
 }
 
 #[test]
-fn values_compress_as_they_should() {
+fn value_compresses_to_requested_share() {
     for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
         let values = Values::new(ValueSize::fixed(4000), share);
         let (mut value, mut packed_bytes) = (Vec::new(), 0);
@@ -70,7 +70,7 @@ fn values_compress_as_they_should() {
 }
 
 #[test]
-fn the_ledger_is_a_set() {
+fn ledger_after_random_changes_equals_set() {
     let (mut ledger, mut model, mut random) = (Ledger::default(), BTreeSet::new(), Random::of(1, 1));
     for step in 0..20_000 {
         let row = random.below(700);
@@ -93,9 +93,9 @@ fn the_ledger_is_a_set() {
     assert_eq!(ledger.before(u64::MAX).count(), model.len());
 }
 
-/// Time goes only as far as it is waited, and operations take none.
+/// Time advances only by waiting; operations take no time.
 #[test]
-fn a_pace_is_kept() {
+fn pace_of_single_operations_matches_rate() {
     for per_second in [0.5, 10.0, 999.0, 1_000_000.0] {
         let (mut pace, mut now_ns) = (Pace::new(per_second), 0);
         let operations = (per_second * 10.0) as u64;
@@ -110,15 +110,15 @@ fn a_pace_is_kept() {
 }
 
 #[test]
-fn a_batch_takes_as_much_of_a_pace_as_its_rows() {
+fn pace_of_batch_waits_for_all_its_rows() {
     let mut pace = Pace::new(1000.0);
     pace.take(500, 0);
     assert_eq!(pace.wait_ns(0), 500_000_000);
 }
 
-/// Whoever fell behind makes up for a tenth of a second, not for all of it: else a pause would be followed by a rush.
+/// Only a tenth of a second of a pause is caught up: a full catch-up would cause a burst.
 #[test]
-fn a_pace_does_not_rush_after_a_pause() {
+fn pace_after_pause_catches_up_only_100_ms() {
     let mut pace = Pace::new(1000.0);
     pace.take(1, 0);
     let now_ns = 60_000_000_000;
@@ -131,7 +131,7 @@ fn a_pace_does_not_rush_after_a_pause() {
 }
 
 #[test]
-fn latencies_are_summed_up_by_kind() {
+fn latencies_merge_by_kind() {
     let (mut all, mut other) = (Latencies::new(), Latencies::new());
     (1..=10_000).for_each(|us| all.record(Kind::Read, us * 1000));
     (1..=10).for_each(|_| other.record(Kind::Write, 5));
@@ -149,7 +149,7 @@ fn latencies_are_summed_up_by_kind() {
 }
 
 #[test]
-fn sizes_of_values_are_read() {
+fn value_size_parses_number_and_range() {
     assert_eq!(parse_value_size("100"), Ok(ValueSize::fixed(100)));
     assert_eq!(parse_value_size("0"), Ok(ValueSize::fixed(0)));
     assert_eq!(parse_value_size("10-4K"), Ok(ValueSize { min: 10, max: 4096 }));

@@ -1,12 +1,12 @@
-//! One generated disc: what it is, and the file that says so more or less cleanly.
+//! Generates one disc, and its file with possible flaws.
 
 use super::words::{self, Script};
 use crate::random::Random;
 
-/// Lines are split where they would become longer than this, as the format demands.
+/// Maximum line length of the format; longer lines are split.
 const LINE_BYTES_MAX: usize = 254;
 
-/// The folders, and how many discs of a hundred each has. A dump holds one folder after the other.
+/// The folders with their share of discs in percent. A dump holds one folder after the other.
 const CATEGORIES: [(&str, u64); 11] = [
     ("blues", 4),
     ("classical", 10),
@@ -21,29 +21,21 @@ const CATEGORIES: [(&str, u64); 11] = [
     ("soundtrack", 6),
 ];
 
-/// A file of the dump.
 #[derive(Clone, Debug)]
 pub struct DiscFile {
-    /// Its path in the archive.
     pub path: String,
-    /// Its bytes.
     pub bytes: Vec<u8>,
-    /// What an importer must make of it; nothing where it cannot be stored.
+    /// The data that an import must store; `None` if the file cannot be stored.
     pub truth: Option<Truth>,
 }
 
-/// What the file says, as its author meant it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Truth {
-    /// Before ` / `.
     pub artist: String,
-    /// After it.
     pub title: String,
-    /// All ids that must find it.
     pub disc_ids: Vec<String>,
 }
 
-/// The flaws of which a file has at most one; about one file in forty has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     RepeatedField,
@@ -62,7 +54,6 @@ enum Flaw {
     MissingTrack,
 }
 
-/// Each flaw with its share of 10,000 files.
 const FLAWS: [(Flaw, u64); 14] = [
     (Flaw::RepeatedField, 40),
     (Flaw::IdMismatch, 40),
@@ -80,7 +71,6 @@ const FLAWS: [(Flaw, u64); 14] = [
     (Flaw::MissingTrack, 15),
 ];
 
-/// The file of disc `number` of a dump of `discs`.
 pub fn disc_file(seed: u64, number: u64, discs: u64) -> DiscFile {
     let mut random = Random::of(seed, number);
     let category = category(number, discs);
@@ -100,7 +90,6 @@ pub fn disc_file(seed: u64, number: u64, discs: u64) -> DiscFile {
     disc.write(&mut random, category, flaw)
 }
 
-/// The folder of a disc.
 pub(super) fn category(number: u64, discs: u64) -> &'static str {
     let percent = (u128::from(number) * 100 / u128::from(discs.max(1))) as u64;
     let mut sum = 0;
@@ -124,7 +113,6 @@ fn draw_flaw(random: &mut Random) -> Option<Flaw> {
     None
 }
 
-/// A disc before it is written down.
 struct Disc {
     script: Script,
     artist: String,
@@ -163,7 +151,7 @@ impl Disc {
         let mut ids = vec![disc_id(&offsets, length_seconds)];
         if random.chance(800) {
             for _ in 0..random.between(1, 2) {
-                // Another pressing: a second longer.
+                // Another pressing: one second longer.
                 ids.push(disc_id(&offsets, length_seconds + ids.len() as u64));
             }
         }
@@ -240,7 +228,7 @@ impl Disc {
         file.line(b"#");
     }
 
-    /// Fields that came with a later revision of the format: a quarter of the discs is older.
+    /// Writes fields of a later revision of the format; a quarter of the discs is older.
     fn write_year_and_genre(&self, file: &mut FileText, random: &mut Random, flaw: Option<Flaw>) {
         if flaw == Some(Flaw::BadYear) {
             file.field("DYEAR", "19?9");
@@ -265,7 +253,7 @@ impl Disc {
     }
 }
 
-/// The id of FreeDB: digit sums of the track starts, playing time, and number of tracks.
+/// FreeDB's id: digit sums of the track starts, playing time, and number of tracks.
 fn disc_id(offsets: &[u64], length_seconds: u64) -> String {
     let digits = |mut number: u64| {
         let mut sum = 0;
@@ -286,7 +274,6 @@ enum Charset {
     Latin1,
 }
 
-/// The bytes of a file in the making.
 struct FileText {
     bytes: Vec<u8>,
     charset: Charset,
@@ -308,12 +295,11 @@ impl FileText {
         self.bytes.extend_from_slice(self.line_end);
     }
 
-    /// Writes a field over as many lines as it takes.
     fn field(&mut self, keyword: &str, text: &str) {
         let escaped = text.replace('\\', "\\\\").replace('\n', "\\n").replace('\t', "\\t");
         let encoded = match self.charset {
             Charset::Utf8 => escaped.into_bytes(),
-            // All letters of the script concerned are below U+0100.
+            // All letters of this script are below U+0100.
             Charset::Latin1 => escaped.chars().map(|c| u8::try_from(u32::from(c)).unwrap_or(b'?')).collect(),
         };
         let room = LINE_BYTES_MAX - keyword.len() - 1;
@@ -330,7 +316,7 @@ impl FileText {
         }
     }
 
-    /// Damages the last character above ASCII by taking its last byte away, if it is in a track title.
+    /// Damages the last non-ASCII character, if it is in a track title, by removing its last byte.
     fn cut_last_multibyte_character(&mut self) {
         let Some(at) = self.bytes.iter().rposition(|byte| !byte.is_ascii()) else { return };
         let line = self.bytes[..at].iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);

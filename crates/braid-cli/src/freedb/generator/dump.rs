@@ -1,8 +1,7 @@
-//! A whole dump as `.tar.bz2`.
+//! Writes a whole dump as `.tar.bz2`.
 //!
-//! bzip2 is slow, and its streams may follow each other in one file. So the discs are cut into chunks, each of which is
-//! made and compressed on its own by one of several threads into a stream of its own; a single writer puts the streams
-//! down in order. The bytes depend on the seed and the number of discs, not on the number of threads.
+//! Threads generate and compress chunks of discs into separate bzip2 streams, since bzip2 is slow,
+//! and one writer writes them in order. The bytes do not depend on the number of threads.
 
 use std::{
     io::{self, Write},
@@ -18,47 +17,37 @@ use bzip2::{Compression, write::BzEncoder};
 
 use super::disc::{category, disc_file};
 
-/// Discs to a stream: about four of bzip2's blocks.
+/// Discs per stream: about four bzip2 blocks.
 const DISCS_PER_STREAM: u64 = 1500;
 
-/// When everything in the dump was last changed: 2004-01-01, the date of the format.
+/// Modification time of all files: 2004-01-01, the date of the format.
 const MODIFIED_SECONDS: u64 = 1_072_915_200;
 
-/// A dump to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct DumpOptions {
-    /// What to make it from.
     pub seed: u64,
-    /// How many files of discs.
     pub discs: u64,
-    /// How many threads make and compress.
     pub threads: usize,
 }
 
-/// What was written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DumpReport {
-    /// The size of all discs' files.
     pub disc_bytes: u64,
-    /// The size of the archive before compression.
     pub archive_bytes: u64,
-    /// And after it.
     pub compressed_bytes: u64,
 }
 
-/// One compressed stream.
 struct Stream {
     disc_bytes: u64,
     archive_bytes: u64,
     compressed: Vec<u8>,
 }
 
-/// Writes the dump; `progress` is told how many discs are down.
 pub fn write_dump(options: &DumpOptions, out: &mut dyn Write, progress: &mut dyn FnMut(u64)) -> io::Result<DumpReport> {
     let streams = options.discs.div_ceil(DISCS_PER_STREAM).max(1);
     let next = AtomicU64::new(0);
-    // Each stream has a channel of its own, made by the worker that takes it and queued in order, so that the writer
-    // takes them in order and never more than a few lie about.
+    // The worker that takes a stream queues its result channel in order, so that the writer gets
+    // the streams in order and few are held in memory.
     let (queue_sender, queue) = mpsc::sync_channel(options.threads * 2);
     let taking = Mutex::new(queue_sender);
     let mut report = DumpReport::default();
@@ -75,14 +64,14 @@ pub fn write_dump(options: &DumpOptions, out: &mut dyn Write, progress: &mut dyn
                         }
                         (index, sender)
                     };
-                    // The writer is gone only after it failed.
+                    // Fails only if the writer has failed.
                     let _ = result_sender.send(make_stream(options, index, index + 1 == streams));
                 }
             });
         }
         let queue = queue;
         for index in 0..streams {
-            let gone = || io::Error::other("a thread that makes the dump has stopped");
+            let gone = || io::Error::other("a dump thread has stopped");
             let stream = queue.recv().map_err(|_| gone())?.recv().map_err(|_| gone())??;
             out.write_all(&stream.compressed)?;
             report.disc_bytes += stream.disc_bytes;
@@ -117,7 +106,6 @@ fn make_stream(options: &DumpOptions, index: u64, is_last: bool) -> io::Result<S
     Ok(Stream { disc_bytes, archive_bytes: archive.len() as u64, compressed: encoder.finish()? })
 }
 
-/// Appends a member: its header, and its bytes filled up to blocks of 512.
 fn append(archive: &mut Vec<u8>, path: &str, bytes: &[u8], kind: tar::EntryType) -> io::Result<()> {
     let mut header = tar::Header::new_ustar();
     header.set_path(path)?;

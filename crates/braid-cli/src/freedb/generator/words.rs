@@ -1,25 +1,16 @@
-//! Names and titles in several scripts.
-
 use crate::random::Random;
 
-/// What a name is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
-    /// English words, all of them ASCII.
     Ascii,
-    /// Words with letters that ISO-8859-1 has.
+    /// Words with letters of ISO-8859-1.
     Latin,
-    /// Words with letters that only Unicode has.
+    /// Words with letters outside ISO-8859-1.
     CentralEuropean,
-    /// Russian.
     Cyrillic,
-    /// Greek.
     Greek,
-    /// Kana and kanji.
     Japanese,
-    /// Han.
     Chinese,
-    /// Hangul.
     Korean,
 }
 
@@ -233,7 +224,6 @@ const KOREAN: &[&str] =
     &["사랑", "바람", "하늘", "봄날", "서울", "거짓말", "눈물", "별", "여름", "안녕", "기억", "노래"];
 
 impl Script {
-    /// The script of an artist: most are ASCII.
     pub fn draw(random: &mut Random) -> Script {
         match random.below(100) {
             0..=61 => Script::Ascii,
@@ -261,7 +251,6 @@ impl Script {
     }
 }
 
-/// A title of one to four words. A title in another script has English in it now and then.
 pub fn title(random: &mut Random, script: Script) -> String {
     let count = random.between(1, 4);
     let mut out = String::new();
@@ -279,7 +268,6 @@ pub fn title(random: &mut Random, script: Script) -> String {
     out
 }
 
-/// The name of an artist, the same for the same number.
 pub fn artist(seed: u64, number: u64) -> (String, Script) {
     if number == 0 {
         return ("Various".to_owned(), Script::Ascii);
@@ -290,7 +278,7 @@ pub fn artist(seed: u64, number: u64) -> (String, Script) {
     if script == Script::Ascii && random.chance(3000) {
         name.insert_str(0, "The ");
     }
-    // Short names recur; most artists are told apart by a word that they alone have.
+    // Short names recur; most artists get a unique word.
     if random.chance(8000) {
         name.push(' ');
         name.push_str(&invented_word(&mut random));
@@ -298,7 +286,6 @@ pub fn artist(seed: u64, number: u64) -> (String, Script) {
     (name, script)
 }
 
-/// A word of two to four syllables.
 fn invented_word(random: &mut Random) -> String {
     const ONSETS: &[&str] = &["b", "br", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "st", "t", "v", "z", "sh"];
     const REST: &[&str] = &["a", "e", "i", "o", "u", "an", "el", "in", "or", "us", "ay", "ett", "ow", "ick"];
@@ -311,7 +298,6 @@ fn invented_word(random: &mut Random) -> String {
     word
 }
 
-/// Prose for the extended texts.
 pub fn prose(random: &mut Random, script: Script, bytes: usize) -> String {
     let mut out = String::new();
     while out.len() < bytes {

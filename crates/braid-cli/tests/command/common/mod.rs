@@ -1,4 +1,4 @@
-//! What the tests of the command share: running it, and making inputs.
+//! Shared helpers: run the command, and create inputs.
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
@@ -9,11 +9,10 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// The built command.
 pub const BRAID: &str = env!("CARGO_BIN_EXE_braid");
 
-/// Starts a process, as `Command::spawn` does. Under Wine, and on a busy machine, a process ends now and then before its program begins,
-/// with `ERROR_INTERNAL_ERROR`, whatever the program: it is started again then, which hides nothing that the program did.
+/// Like `Command::spawn`. Starts a process again that ends with `ERROR_INTERNAL_ERROR`, as happens
+/// under Wine before the program starts.
 pub fn spawn(command: &mut Command) -> Child {
     const ERROR_INTERNAL_ERROR: i32 = 1359;
     for _ in 0..3 {
@@ -27,7 +26,6 @@ pub fn spawn(command: &mut Command) -> Child {
     panic!("{command:?} cannot be started")
 }
 
-/// What a run of the command gave.
 #[derive(Debug)]
 pub struct Outcome {
     pub code: i32,
@@ -35,7 +33,6 @@ pub struct Outcome {
     pub stderr: String,
 }
 
-/// A temporary directory in which the command is run.
 pub struct Workplace {
     folder: tempfile::TempDir,
 }
@@ -45,7 +42,6 @@ impl Workplace {
         Workplace { folder: tempfile::tempdir().unwrap() }
     }
 
-    /// With an empty database, `db`.
     pub fn with_database() -> Workplace {
         let place = Workplace::new();
         place.ok("create db");
@@ -62,7 +58,7 @@ impl Workplace {
         path
     }
 
-    /// Runs the command here; arguments are split at spaces.
+    /// Runs the command; arguments are split at spaces.
     pub fn run(&self, arguments: &str) -> Outcome {
         self.run_with(&arguments.split(' ').collect::<Vec<_>>(), b"")
     }
@@ -73,7 +69,7 @@ impl Workplace {
         let mut child = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()));
         let mut input = child.stdin.take().unwrap();
         let stdin = stdin.to_vec();
-        // A command that reads nothing closes its input early, which is no failure.
+        // A command that does not read its input may close it early.
         let writer = std::thread::spawn(move || drop(input.write_all(&stdin)));
         let output = child.wait_with_output().unwrap();
         writer.join().unwrap();
@@ -84,14 +80,12 @@ impl Workplace {
         }
     }
 
-    /// Runs the command, which must succeed; gives its output.
     pub fn ok(&self, arguments: &str) -> String {
         let outcome = self.run(arguments);
         assert_eq!(outcome.code, 0, "{arguments}: {outcome:?}");
         outcome.stdout
     }
 
-    /// Runs the command, which must end with this code; gives what it says about it.
     pub fn fails(&self, code: i32, arguments: &str) -> String {
         let outcome = self.run(arguments);
         assert_eq!(outcome.code, code, "{arguments}: {outcome:?}");
@@ -99,7 +93,6 @@ impl Workplace {
     }
 }
 
-/// The hand-made dump, one disc or two for each kind of dirt, as a tar archive in the order of paths.
 pub fn fixture_archive() -> Vec<u8> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/freedb");
     let mut files = Vec::new();
@@ -118,7 +111,6 @@ pub fn fixture_archive() -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-/// Compresses as the ending of a name says; each half on its own, one after the other.
 pub fn compress(ending: &str, bytes: &[u8]) -> Vec<u8> {
     let (first, second) = bytes.split_at(bytes.len() / 2);
     let mut out = Vec::new();
