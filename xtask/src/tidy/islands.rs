@@ -18,7 +18,10 @@ const ISLANDS: [Island; 10] = [
     Island { prefix: "cache/", reason: "frames are lent out under an epoch and evicted meanwhile" },
     Island { prefix: "memtable/", reason: "an arena with one writer and readers that take no lock" },
     Island { prefix: "platform/pages.rs", reason: "memory by the page, from the system and back" },
-    Island { prefix: "platform/published.rs", reason: "a value borrowed without a count, and not let go of meanwhile" },
+    Island {
+        prefix: "platform/hazard_cell.rs",
+        reason: "a value borrowed without a count, and not let go of meanwhile",
+    },
     Island { prefix: "platform/posix", reason: "system calls" },
     Island { prefix: "platform/windows", reason: "system calls" },
     Island { prefix: "table/", reason: "slots of a verified block are read without checking them again" },

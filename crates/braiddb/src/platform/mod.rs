@@ -17,6 +17,7 @@ mod disposal;
 pub mod fault_vfs;
 #[cfg(test)]
 pub mod gated_runtime;
+mod hazard_cell;
 mod layer;
 mod limited;
 mod mem;
@@ -43,7 +44,6 @@ mod posix_unbuffered;
 mod posix_uring;
 #[cfg(target_os = "linux")]
 mod posix_write_back;
-mod published;
 mod rate_limiter;
 mod read_ahead;
 mod read_mapping;
@@ -54,7 +54,7 @@ mod tests;
 #[cfg(test)]
 mod tests_barrier;
 #[cfg(test)]
-mod tests_published;
+mod tests_hazard_cell;
 mod vfs;
 #[cfg(windows)]
 mod windows;
@@ -75,6 +75,7 @@ pub(crate) use aligned::Aligned;
 pub use batch::SystemFile;
 pub use batch::{BatchReads, IoReport, ReadRequest, Unbuffered};
 pub use disposal::Disposal;
+pub(crate) use hazard_cell::HazardCell;
 pub use layer::{FileLayer, VfsLayer};
 pub(crate) use limited::{LimitedVfs, Limits};
 pub use mem::MemVfs;
@@ -84,7 +85,6 @@ pub(crate) use paced::{Hurry, Pace, PacedVfs, WHOLE};
 pub use portable::PortableVfs;
 #[cfg(unix)]
 pub use posix::PosixVfs;
-pub(crate) use published::Published;
 pub(crate) use rate_limiter::Urgency;
 pub use rate_limiter::{RateLimiter, RateLimiterStats};
 pub(crate) use read_ahead::AheadVfs;

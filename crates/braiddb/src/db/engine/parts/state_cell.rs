@@ -1,6 +1,6 @@
 //! The present read state, and the right to replace it.
 
-use crate::{memtable::Memtable, platform::Published, read::ReadState};
+use crate::{memtable::Memtable, platform::HazardCell, read::ReadState};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::{Arc, atomic::AtomicBool};
@@ -9,7 +9,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 pub struct StateCell {
     pub state: ArcSwap<ReadState>,
     /// The same state for the fast path of gets.
-    pub fast_state: Published<ReadState>,
+    pub fast_state: HazardCell<ReadState>,
     /// Held while a new state is made from the present one, by commit leaders and jobs alike.
     pub change: Mutex<()>,
     /// Set if the active memtable must freeze to make room for another database.
@@ -22,7 +22,7 @@ impl StateCell {
         let state = Arc::new(state);
         StateCell {
             state: ArcSwap::new(Arc::clone(&state)),
-            fast_state: Published::new(state),
+            fast_state: HazardCell::new(state),
             change: Mutex::new(()),
             is_to_freeze: AtomicBool::new(false),
         }

@@ -78,7 +78,7 @@ fn take_mine() -> Option<&'static Slot> {
 
 /// A value that is replaced as a whole. Shared by all threads.
 #[derive(Debug)]
-pub struct Published<T> {
+pub struct HazardCell<T> {
     /// The present value, which `held` holds; null once it is lent no more.
     present: AtomicPtr<T>,
     /// Whether values that were replaced wait for readers.
@@ -99,18 +99,18 @@ struct Held<T> {
 #[derive(Debug)]
 pub struct Borrowed<'a, T> {
     value: &'a T,
-    of: &'a Published<T>,
+    of: &'a HazardCell<T>,
     slot: &'static Slot,
     /// The slot is the thread's.
     _stays: PhantomData<*const ()>,
 }
 
-impl<T> Published<T> {
+impl<T> HazardCell<T> {
     /// The first value.
-    pub fn new(value: Arc<T>) -> Published<T> {
+    pub fn new(value: Arc<T>) -> HazardCell<T> {
         let present = AtomicPtr::new(Arc::as_ptr(&value).cast_mut());
         let held = Mutex::new(Held { present: value, is_lent: true, replaced: Vec::new() });
-        Published { present, is_awaited: AtomicBool::new(false), held }
+        HazardCell { present, is_awaited: AtomicBool::new(false), held }
     }
 
     /// Replaces the value. The old one goes as soon as nobody uses it: now, or when who does is done.
@@ -148,12 +148,12 @@ impl<T> Published<T> {
         }
         let noted = self.present.load(Ordering::Acquire);
         #[cfg(test)]
-        super::tests_published::reach(super::tests_published::Moment::Noting);
+        super::tests_hazard_cell::reach(super::tests_hazard_cell::Moment::Noting);
         // Release: who reads the slot learns that what was used before is not in use any more.
         slot.used.store(noted.cast(), Ordering::Release);
         barrier::light(slot.is_one_sided);
         #[cfg(test)]
-        super::tests_published::reach(super::tests_published::Moment::Noted);
+        super::tests_hazard_cell::reach(super::tests_hazard_cell::Moment::Noted);
         if noted.is_null() || self.present.load(Ordering::Acquire) != noted {
             self.end(slot, noted);
             return None;

@@ -1,6 +1,6 @@
 //! Values that are borrowed without a count stay while they are used, and go when nobody uses them.
 
-use super::Published;
+use super::HazardCell;
 use std::{
     cell::RefCell,
     sync::{
@@ -58,7 +58,7 @@ fn has_ended(ended: &[AtomicBool], number: usize) -> bool {
 #[test]
 fn a_value_in_use_goes_when_its_reader_is_done() {
     let (ended, value) = values(3);
-    let published = Published::new(value(0));
+    let published = HazardCell::new(value(0));
     let borrowed = published.borrow().unwrap();
     assert_eq!(borrowed.number, 0);
     assert!(published.borrow().is_none(), "a thread borrows one value at a time");
@@ -77,7 +77,7 @@ fn a_value_in_use_goes_when_its_reader_is_done() {
 fn a_value_that_is_replaced_while_it_is_borrowed_is_neither_used_nor_kept() {
     for moment in [Moment::Noting, Moment::Noted] {
         let (ended, value) = values(2);
-        let published = Arc::new(Published::new(value(0)));
+        let published = Arc::new(HazardCell::new(value(0)));
         let (other, next) = (Arc::clone(&published), value(1));
         ACT.set(Some((moment, Box::new(move || other.replace(next)))));
         assert!(published.borrow().is_none());
@@ -89,7 +89,7 @@ fn a_value_that_is_replaced_while_it_is_borrowed_is_neither_used_nor_kept() {
 #[test]
 fn a_value_that_nobody_uses_goes_at_once() {
     let (ended, value) = values(2);
-    let published = Published::new(value(0));
+    let published = HazardCell::new(value(0));
     drop(published.borrow());
     published.replace(value(1));
     assert!(has_ended(&ended, 0));
@@ -98,7 +98,7 @@ fn a_value_that_nobody_uses_goes_at_once() {
 #[test]
 fn what_is_lent_no_more_is_lent_no_more_whatever_replaces_it() {
     let (ended, value) = values(3);
-    let published = Published::new(value(0));
+    let published = HazardCell::new(value(0));
     let borrowed = published.borrow().unwrap();
     published.retire();
     assert_eq!(borrowed.number, 0, "who has it keeps it");
@@ -106,7 +106,7 @@ fn what_is_lent_no_more_is_lent_no_more_whatever_replaces_it() {
     assert!(published.borrow().is_none() && !has_ended(&ended, 0));
     published.replace(value(1));
     assert!(published.borrow().is_none() && has_ended(&ended, 0) && !has_ended(&ended, 1));
-    let other = Published::new(value(2));
+    let other = HazardCell::new(value(2));
     assert_eq!(other.borrow().unwrap().number, 2, "the thread's slot is free");
     drop(published);
     assert!(has_ended(&ended, 1));
@@ -117,7 +117,7 @@ fn what_is_lent_no_more_is_lent_no_more_whatever_replaces_it() {
 fn what_is_borrowed_does_not_end_meanwhile() {
     const ROUNDS: usize = 20_000;
     let (ended, value) = values(ROUNDS + 1);
-    let published = Published::new(value(0));
+    let published = HazardCell::new(value(0));
     let (is_over, looks) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..3 {
