@@ -105,7 +105,7 @@ PLANTS = [
     ("loads: the sync of their names", "db/load/install.rs",
      'self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;', "", ["db::tests_bulk"], CRASHES),
     ("files: what is removed is gone when a database is closed", "db/engine/memory.rs",
-     "self.table.disposal.finish();", "", ["disposal", "db::tests"], []),
+     "self.table.deferred_close.finish();", "", ["deferred_close", "db::tests"], []),
 ]
 
 

@@ -9,7 +9,7 @@ use super::{
     arena::{Hint, Pin},
     striped_counter,
 };
-use crate::platform::{Disposal, ReadMapping};
+use crate::platform::{DeferredClose, ReadMapping};
 use crossbeam_epoch::Guard;
 use std::{fmt, ops::Deref, ops::Range, ptr::NonNull, sync::Arc};
 
@@ -21,10 +21,10 @@ struct Holder {
     mapping: Arc<Mapping>,
 }
 
-/// Any reader may be the last to drop the map, so unmapping is left to `disposal`.
+/// Any reader may be the last to drop the map, so unmapping is left to `deferred_close`.
 struct Mapping {
     map: Option<ReadMapping>,
-    disposal: Arc<Disposal>,
+    deferred_close: Arc<DeferredClose>,
 }
 
 impl Mapping {
@@ -36,7 +36,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if let Some(map) = self.map.take() {
-            self.disposal.let_go(map);
+            self.deferred_close.let_go(map);
         }
     }
 }
@@ -53,9 +53,9 @@ unsafe impl Send for MappedFile {}
 unsafe impl Sync for MappedFile {}
 
 impl MappedFile {
-    pub fn new(map: ReadMapping, disposal: &Arc<Disposal>) -> MappedFile {
+    pub fn new(map: ReadMapping, deferred_close: &Arc<DeferredClose>) -> MappedFile {
         let bytes = map.memory();
-        let mapping = Arc::new(Mapping { map: Some(map), disposal: Arc::clone(disposal) });
+        let mapping = Arc::new(Mapping { map: Some(map), deferred_close: Arc::clone(deferred_close) });
         let holders = std::array::from_fn(|_| Arc::new(Holder { mapping: Arc::clone(&mapping) }));
         MappedFile { bytes, holders }
     }

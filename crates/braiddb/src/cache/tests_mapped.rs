@@ -1,7 +1,7 @@
 //! Tests that a map lives exactly as long as its readers.
 
 use super::MappedFile;
-use crate::platform::{Disposal, ReadMapping, Runtime, SystemRuntime};
+use crate::platform::{DeferredClose, ReadMapping, Runtime, SystemRuntime};
 use crossbeam_epoch::pin;
 use std::sync::{Arc, Weak};
 
@@ -71,24 +71,24 @@ fn guard_after_file_drop_keeps_map() {
 #[test]
 fn unmap_after_last_reader_is_deferred() {
     for is_pinned in [false, true] {
-        let disposal = Arc::new(Disposal::default());
-        disposal.defer(Arc::new(|| {}));
+        let deferred_close = Arc::new(DeferredClose::default());
+        deferred_close.defer(Arc::new(|| {}));
         let bytes: Arc<[u8]> = (0..=255u8).collect();
         let weak = Arc::downgrade(&bytes);
-        let file = MappedFile::new(ReadMapping::of_copy(bytes), &disposal);
+        let file = MappedFile::new(ReadMapping::of_copy(bytes), &deferred_close);
         let pinned = is_pinned.then(|| file.pin(0..4).unwrap());
         drop(file);
         assert_eq!(pinned.as_deref(), is_pinned.then_some(&[0, 1, 2, 3][..]));
         drop(pinned);
         let clock = SystemRuntime::new();
-        while !format!("{disposal:?}").contains("waiting: 1") {
+        while !format!("{deferred_close:?}").contains("waiting: 1") {
             assert!(weak.strong_count() > 0, "undone here");
             assert!(clock.monotonic_ns() < 120_000_000_000, "it was not let go of");
             pin().flush();
             std::thread::yield_now();
         }
         assert!(weak.strong_count() > 0, "undone here");
-        disposal.work();
+        deferred_close.work();
         assert_eq!(weak.strong_count(), 0);
     }
 }

@@ -12,7 +12,7 @@ mod barrier_of_system;
 mod batch;
 #[cfg(test)]
 mod conformance;
-mod disposal;
+mod deferred_close;
 #[cfg(test)]
 pub mod fault_vfs;
 #[cfg(test)]
@@ -74,7 +74,7 @@ pub(crate) use aligned::Aligned;
 #[cfg(any(unix, windows))]
 pub use batch::SystemFile;
 pub use batch::{BatchReads, IoReport, ReadRequest, Unbuffered};
-pub use disposal::Disposal;
+pub use deferred_close::DeferredClose;
 pub(crate) use hazard_cell::HazardCell;
 pub use layer::{FileLayer, VfsLayer};
 pub(crate) use limited::{LimitedVfs, Limits};

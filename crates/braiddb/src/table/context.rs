@@ -1,7 +1,7 @@
 use super::{IndexTrigger, Moment, NewFilters, RecentWrites};
 use crate::{
     cache::BlockCache,
-    platform::{Disposal, Runtime, SystemRuntime, Vfs},
+    platform::{DeferredClose, Runtime, SystemRuntime, Vfs},
 };
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct TableContext {
     pub recent_writes: Arc<RecentWrites>,
     /// Of runs that were written and not opened yet.
     pub new_filters: Arc<NewFilters>,
-    pub disposal: Arc<Disposal>,
+    pub deferred_close: Arc<DeferredClose>,
 }
 
 impl TableContext {
@@ -24,8 +24,8 @@ impl TableContext {
     pub fn new(vfs: Arc<dyn Vfs>, cache: Arc<BlockCache>) -> TableContext {
         let trigger = Arc::new(IndexTrigger::new(u64::MAX));
         let runtime = Arc::new(SystemRuntime::new());
-        let (recent_writes, new_filters, disposal) = Default::default();
-        TableContext { vfs, cache, trigger, runtime, in_place: true, recent_writes, new_filters, disposal }
+        let (recent_writes, new_filters, deferred_close) = Default::default();
+        TableContext { vfs, cache, trigger, runtime, in_place: true, recent_writes, new_filters, deferred_close }
     }
 
     #[inline(always)]

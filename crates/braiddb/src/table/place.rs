@@ -16,7 +16,7 @@ use super::{TableContext, run::read_error};
 use crate::{
     base::Result,
     cache::{CheckTime, MappedFile},
-    platform::{Disposal, File, Runtime},
+    platform::{DeferredClose, File, Runtime},
 };
 use std::{
     ops::Range,
@@ -77,7 +77,7 @@ impl Moment {
 pub(super) struct Place {
     mapped: OnceLock<Option<Mapped>>,
     runtime: Arc<dyn Runtime>,
-    disposal: Arc<Disposal>,
+    deferred_close: Arc<DeferredClose>,
     is_allowed: bool,
 }
 
@@ -93,7 +93,7 @@ impl Place {
         Place {
             mapped: OnceLock::new(),
             runtime: Arc::clone(&ctx.runtime),
-            disposal: Arc::clone(&ctx.disposal),
+            deferred_close: Arc::clone(&ctx.deferred_close),
             is_allowed: ctx.in_place,
         }
     }
@@ -110,7 +110,7 @@ impl Place {
     fn map(&self, file: &dyn File, len: u64) -> Option<&MappedFile> {
         let map = || {
             // Treated like a system without maps.
-            let file = MappedFile::new(file.map_for_reading(len).ok()??, &self.disposal);
+            let file = MappedFile::new(file.map_for_reading(len).ok()??, &self.deferred_close);
             let regions = (file.len() as u64).div_ceil(REGION_BYTES);
             Some(Mapped { file, regions: (0..regions).map(|_| AtomicU64::new(0)).collect() })
         };

@@ -23,7 +23,7 @@ use crate::{
     base::{EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result, SequenceNumber},
     cache::{CacheSlots, MappedFile, PinnedUnit, UnitNote},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind, GIVEN_SEQUENCE, PADDED_BLOCKS},
-    platform::{Disposal, File, OpenMode, ReadRequest, Vfs},
+    platform::{DeferredClose, File, OpenMode, ReadRequest, Vfs},
 };
 use crossbeam_epoch::Guard;
 use std::{
@@ -58,7 +58,7 @@ pub struct Run {
     path: PathBuf,
     range_tombstones: Arc<RangeTombstoneSet>,
     vfs: Arc<dyn Vfs>,
-    disposal: Arc<Disposal>,
+    deferred_close: Arc<DeferredClose>,
     is_obsolete: AtomicBool,
 }
 
@@ -127,7 +127,7 @@ impl Run {
             path: path.to_owned(),
             range_tombstones: Arc::new(tail.range_tombstones),
             vfs: ctx.vfs.clone(),
-            disposal: Arc::clone(&ctx.disposal),
+            deferred_close: Arc::clone(&ctx.deferred_close),
             is_obsolete: AtomicBool::new(false),
         };
         if let Some(since) = ctx.recent_writes.since(run.meta.file_id, 0).filter(|_| ctx.in_place) {
@@ -583,10 +583,10 @@ impl Drop for Run {
     fn drop(&mut self) {
         let file = Arc::clone(&self.file);
         if self.is_obsolete.load(Ordering::Acquire) {
-            self.disposal.remove(&self.vfs, &self.path, file);
+            self.deferred_close.remove(&self.vfs, &self.path, file);
         } else {
             // Another process removes a follower's files.
-            self.disposal.let_go(file);
+            self.deferred_close.let_go(file);
         }
     }
 }

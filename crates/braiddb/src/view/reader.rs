@@ -20,7 +20,7 @@ use super::simd::{Simd, Task};
 use crate::base::{EntryRef, Error, FileId, Result, SequenceNumber};
 use crate::cache::{CacheSlots, UnitNote};
 use crate::codec::{FILE_HEADER_LEN, FileHeader, FileKind, checksum, hash64};
-use crate::platform::{Disposal, File, OpenMode, ReadRequest, Vfs};
+use crate::platform::{DeferredClose, File, OpenMode, ReadRequest, Vfs};
 use crate::table::{IndexTrigger, Position, Run, TableContext};
 use crossbeam_epoch::Guard;
 use std::{
@@ -147,7 +147,7 @@ pub(super) struct Query<'a> {
 #[derive(Debug)]
 pub struct View {
     vfs: Arc<dyn Vfs>,
-    disposal: Arc<Disposal>,
+    deferred_close: Arc<DeferredClose>,
     pub(crate) file: Arc<dyn File>,
     path: PathBuf,
     pub(crate) file_id: FileId,
@@ -253,7 +253,7 @@ impl View {
             .ok_or_else(|| corrupt(directory_at, "the view's directory is malformed"))?;
         Ok(View {
             vfs: ctx.vfs.clone(),
-            disposal: Arc::clone(&ctx.disposal),
+            deferred_close: Arc::clone(&ctx.deferred_close),
             file,
             path: path.to_owned(),
             file_id,
@@ -661,9 +661,9 @@ impl Drop for View {
     fn drop(&mut self) {
         let file = Arc::clone(&self.file);
         if self.obsolete.load(Relaxed) && self.meta.number != 0 {
-            self.disposal.remove(&self.vfs, &self.path, file);
+            self.deferred_close.remove(&self.vfs, &self.path, file);
         } else {
-            self.disposal.let_go(file);
+            self.deferred_close.let_go(file);
         }
     }
 }

@@ -334,7 +334,7 @@ impl Engine {
             let worker: Weak<Engine> = Arc::downgrade(self);
             common.pool.join(*id, worker as Weak<dyn Worker>);
             let (common, id) = (Arc::downgrade(common), *id);
-            self.storage.table.disposal.defer(Arc::new(move || {
+            self.storage.table.deferred_close.defer(Arc::new(move || {
                 if let Some(common) = common.upgrade() {
                     common.pool.call_cleaner(id);
                 }
@@ -347,7 +347,7 @@ impl Engine {
     pub fn stop(&self) {
         let TenantQuota { common, id, .. } = &self.tenant;
         common.pool.leave(*id);
-        self.storage.table.disposal.finish();
+        self.storage.table.deferred_close.finish();
         if !common.is_shared {
             common.pool.end();
         }

@@ -66,7 +66,7 @@ impl SpillPlace {
 /// Spill files are written and read once, so they bypass the page cache and need their own
 /// read-ahead.
 fn spill_table(engine: &Engine) -> TableContext {
-    let table = TableContext { disposal: Arc::default(), ..engine.storage.table.clone() };
+    let table = TableContext { deferred_close: Arc::default(), ..engine.storage.table.clone() };
     if engine.settings.background_threads == 0 {
         return table;
     }

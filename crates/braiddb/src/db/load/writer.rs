@@ -348,7 +348,7 @@ impl LoadWriter {
         let vfs = Arc::new(BehindVfs::new(&engine.storage.table.vfs, &thread));
         self.behind = Some(Behind {
             thread,
-            table: TableContext { vfs, disposal: Arc::default(), ..engine.storage.table.clone() },
+            table: TableContext { vfs, deferred_close: Arc::default(), ..engine.storage.table.clone() },
         });
         Ok(())
     }

@@ -116,7 +116,7 @@ impl Engine {
         // Others may write all the while: then there is always something left to do.
         self.settle_after_compaction(SETTLE_JOBS_MIN + 4 * self.cell.state.load().version.partitions.len())?;
         // The space is back when this returns, but for what readers hold.
-        self.storage.table.disposal.work_through();
+        self.storage.table.deferred_close.work_through();
         drop(deep);
         self.keep_reserve_after(true);
         Ok(())
@@ -617,7 +617,7 @@ impl Engine {
     /// Does a job if there is one.
     fn work_once(&self, role: Role, found: &dyn Fn()) -> JobResult {
         if role == Role::Cleaner {
-            return if self.storage.table.disposal.work() { JobResult::Again } else { JobResult::Done };
+            return if self.storage.table.deferred_close.work() { JobResult::Again } else { JobResult::Done };
         }
         if self.health.closing.load(Ordering::Acquire) {
             return JobResult::Over;

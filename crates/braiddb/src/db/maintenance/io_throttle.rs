@@ -61,6 +61,6 @@ pub(in crate::db) fn table_context(settings: &Settings) -> TableContext {
         in_place: settings.read_in_place,
         recent_writes: Arc::default(),
         new_filters: Arc::default(),
-        disposal: Arc::default(),
+        deferred_close: Arc::default(),
     }
 }

@@ -183,7 +183,7 @@ impl Engine {
             }
             done => done?,
         }
-        self.storage.table.disposal.work_through();
+        self.storage.table.deferred_close.work_through();
         self.keep_reserve_after(true);
         Ok(())
     }
@@ -213,13 +213,13 @@ impl Engine {
     /// be removed, without spare segments of the log, and then, if a stage is named, with blocks of the reserve.
     pub(in crate::db) fn with_space(&self, stage: Option<Stage>, job: impl Fn() -> Result<()>) -> Result<()> {
         let is_full = |done: &Result<()>| done.as_ref().is_err_and(Error::is_disk_full);
-        let gone = self.storage.table.disposal.gone();
+        let gone = self.storage.table.deferred_close.gone();
         let mut done = job();
         if !is_full(&done) {
             return done;
         }
-        self.storage.table.disposal.work_through();
-        if self.storage.table.disposal.gone() != gone {
+        self.storage.table.deferred_close.work_through();
+        if self.storage.table.deferred_close.gone() != gone {
             done = job();
         }
         if is_full(&done) && self.log.wal.as_ref().is_some_and(|wal| wal.trim_spares() > 0) {
@@ -244,7 +244,7 @@ impl Engine {
             for id in ids {
                 let whole = self.find_partition(id);
                 let merged = self.compact_partition(id);
-                self.storage.table.disposal.work_through();
+                self.storage.table.deferred_close.work_through();
                 match (merged, whole) {
                     (Err(error), Some(whole)) if error.is_disk_full() => {
                         let (left, is_part_merged) = self.compact_in_parts(&whole)?;
@@ -322,7 +322,7 @@ impl Engine {
             let is_cut = cut.is_some();
             let plan = cut.map_or(Plan::Prefix, |at| Plan::Cut { at });
             let done = self.compact_by(next.id, |_| plan.clone());
-            self.storage.table.disposal.work_through();
+            self.storage.table.deferred_close.work_through();
             match done {
                 Err(error) if error.is_disk_full() => {
                     stuck.insert(next.id);

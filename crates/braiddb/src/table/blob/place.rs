@@ -6,7 +6,7 @@
 use crate::{
     base::FileId,
     cache::{CheckTime, MappedFile},
-    platform::{Disposal, File, Runtime},
+    platform::{DeferredClose, File, Runtime},
     table::{RecentWrites, TableContext, place::Moment, recent_writes::is_sample},
 };
 use arc_swap::{ArcSwapOption, Guard};
@@ -32,7 +32,7 @@ pub(super) struct BlobPlace {
     wanted: Mutex<(u64, Option<CheckTime>)>,
     runtime: Arc<dyn Runtime>,
     recent_writes: Arc<RecentWrites>,
-    disposal: Arc<Disposal>,
+    deferred_close: Arc<DeferredClose>,
     is_allowed: bool,
 }
 
@@ -50,7 +50,7 @@ impl BlobPlace {
             wanted: Mutex::default(),
             runtime: Arc::clone(&ctx.runtime),
             recent_writes: Arc::clone(&ctx.recent_writes),
-            disposal: Arc::clone(&ctx.disposal),
+            deferred_close: Arc::clone(&ctx.deferred_close),
             is_allowed: ctx.in_place,
         }
     }
@@ -89,7 +89,7 @@ impl BlobPlace {
             return None;
         }
         // Treated like a system without maps.
-        let file = MappedFile::new(file.map_for_reading(len).ok()??, &self.disposal);
+        let file = MappedFile::new(file.map_for_reading(len).ok()??, &self.deferred_close);
         let marks = (0..len.div_ceil(BYTES_A_MARK)).map(|_| AtomicU64::new(0)).collect();
         let mapped = Arc::new(MappedBlobs { file, marks });
         self.mapped.store(Some(Arc::clone(&mapped)));

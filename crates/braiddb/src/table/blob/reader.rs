@@ -11,7 +11,7 @@ use crate::{
     base::{Error, FileId, FileNumber, Result},
     cache::PinnedUnit,
     codec::{ByteReader, Compression, FILE_HEADER_LEN, FileHeader, FileKind, checksum, decompress},
-    platform::{Disposal, File, OpenMode, Vfs},
+    platform::{DeferredClose, File, OpenMode, Vfs},
     table::{DamagedUnit, TableContext},
 };
 use std::{
@@ -34,7 +34,7 @@ const HEAD_READ_LEN: u64 = 4 << 10;
 #[derive(Debug)]
 pub struct BlobFile {
     vfs: Arc<dyn Vfs>,
-    disposal: Arc<Disposal>,
+    deferred_close: Arc<DeferredClose>,
     place: BlobPlace,
     file: Arc<dyn File>,
     path: PathBuf,
@@ -114,8 +114,8 @@ impl BlobFile {
         }
         file.read_exact_at(&mut bytes, 0).map_err(|e| Error::io("read", &path, e))?;
         let header = decode(&bytes, &path)?;
-        let (disposal, obsolete) = (Arc::clone(&ctx.disposal), AtomicBool::new(false));
-        Ok(BlobFile { vfs, disposal, place, file, path, number, file_id: header.file_id, obsolete })
+        let (deferred_close, obsolete) = (Arc::clone(&ctx.deferred_close), AtomicBool::new(false));
+        Ok(BlobFile { vfs, deferred_close, place, file, path, number, file_id: header.file_id, obsolete })
     }
 
     pub fn len(&self) -> Result<u64> {
@@ -394,9 +394,9 @@ impl Drop for BlobFile {
     fn drop(&mut self) {
         let file = Arc::clone(&self.file);
         if self.obsolete.load(Ordering::Acquire) {
-            self.disposal.remove(&self.vfs, &self.path, file);
+            self.deferred_close.remove(&self.vfs, &self.path, file);
         } else {
-            self.disposal.let_go(file);
+            self.deferred_close.let_go(file);
         }
     }
 }

@@ -69,7 +69,7 @@ impl Db {
         }
         engine.remove_leftovers()?;
         // Older files that remain after this are pinned by readers.
-        engine.storage.table.disposal.work_through();
+        engine.storage.table.deferred_close.work_through();
         drop(inside);
         Ok(UpgradeReport { before, left: self.older_files()? })
     }

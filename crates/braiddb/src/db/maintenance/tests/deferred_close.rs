@@ -83,8 +83,8 @@ fn where_space_is_short_what_waits_goes_first() {
         let db = open(Settings { background_threads: 0, ..small(&fault(&vfs)) }).unwrap();
         let tree = db.tree("t").unwrap();
         // A thread that does not come by itself.
-        let disposal = Arc::clone(&db.engine().storage.table.disposal);
-        disposal.defer(Arc::new(|| {}));
+        let deferred_close = Arc::clone(&db.engine().storage.table.deferred_close);
+        deferred_close.defer(Arc::new(|| {}));
         for round in 0..3u32 {
             for i in 0..100u32 {
                 tree.put(i.to_be_bytes(), round.to_be_bytes()).unwrap();
@@ -94,7 +94,7 @@ fn where_space_is_short_what_waits_goes_first() {
         db.compact().unwrap();
         tree.put("more", "v").unwrap();
         if waits {
-            disposal.let_go(());
+            deferred_close.let_go(());
         }
         for job in [Db::flush, Db::compact] {
             // Without anything that waits, spare segments of the log go, and the job is tried again all the same.
@@ -106,7 +106,7 @@ fn where_space_is_short_what_waits_goes_first() {
             vfs.heal();
             assert!(waits || done.err().unwrap().is_disk_full());
             if waits {
-                disposal.let_go(());
+                deferred_close.let_go(());
             } else {
                 // It is full no more.
                 job(&db).unwrap();
@@ -123,12 +123,12 @@ fn what_waits_is_gone_when_a_database_is_closed() {
     let on = fault(&vfs);
     let db = open(Settings { background_threads: 0, ..small(&on) }).unwrap();
     db.tree("t").unwrap().put("k", "v").unwrap();
-    let disposal = Arc::clone(&db.engine().storage.table.disposal);
+    let deferred_close = Arc::clone(&db.engine().storage.table.deferred_close);
     // A thread that does not come by itself.
-    disposal.defer(Arc::new(|| {}));
+    deferred_close.defer(Arc::new(|| {}));
     let old = Path::new(DIR).join("000999.run");
     let handle = on.open(&old, OpenMode::CreateNew).unwrap();
-    disposal.remove(&on, &old, handle);
+    deferred_close.remove(&on, &old, handle);
     db.flush().unwrap();
     assert!(vfs.files().contains_key(&old));
     db.close().unwrap();

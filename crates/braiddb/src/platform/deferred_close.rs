@@ -3,8 +3,8 @@
 //! The last handle of a file that was removed gives its space back, when it is closed or when the map of it is undone. Where the file system
 //! tells the device of that (ext4 mounted with `discard`), or the file lies in many pieces, it takes milliseconds, and up to a second
 //! where the device is busy. The last handle may be anybody's: of a reader who was slower than the merge that replaced what he
-//! reads. So handles go through here. As long as there is a thread for it ([`Disposal::defer`]), what is given here waits for that thread
-//! ([`Disposal::work`]); else it goes at once.
+//! reads. So handles go through here. As long as there is a thread for it ([`DeferredClose::defer`]), what is given here waits for that thread
+//! ([`DeferredClose::work`]); else it goes at once.
 
 use super::Vfs;
 use parking_lot::Mutex;
@@ -23,7 +23,7 @@ const DEPTH_MAX: usize = 4;
 
 /// What is let go of. Any thread may call anything, and hold any lock meanwhile that is not needed to wake the thread.
 #[derive(Default)]
-pub struct Disposal {
+pub struct DeferredClose {
     state: Mutex<State>,
     /// Held by who does what waits.
     working: Mutex<()>,
@@ -53,7 +53,7 @@ impl Waste {
     }
 }
 
-impl Disposal {
+impl DeferredClose {
     /// Removes a file, and lets go of what keeps it open after that.
     pub fn remove(&self, vfs: &Arc<dyn Vfs>, path: &Path, handle: impl Any + Send) {
         self.take(Waste { file: Some((Arc::clone(vfs), path.to_owned())), _handle: Box::new(handle) });
@@ -78,7 +78,7 @@ impl Disposal {
         }
     }
 
-    /// From now on a thread does the work, which `wake` has call [`Disposal::work`].
+    /// From now on a thread does the work, which `wake` has call [`DeferredClose::work`].
     pub fn defer(&self, wake: Arc<dyn Fn() + Send + Sync>) {
         self.state.lock().wake = Some(wake);
     }
@@ -118,11 +118,11 @@ impl Disposal {
     }
 }
 
-impl fmt::Debug for Disposal {
+impl fmt::Debug for DeferredClose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.lock();
         let (is_deferred, waiting) = (state.wake.is_some(), state.waiting.len());
-        f.debug_struct("Disposal").field("is_deferred", &is_deferred).field("waiting", &waiting).finish()
+        f.debug_struct("DeferredClose").field("is_deferred", &is_deferred).field("waiting", &waiting).finish()
     }
 }
 
@@ -146,28 +146,28 @@ mod tests {
     fn what_is_given_waits_for_the_thread_and_goes_at_once_where_there_is_none() {
         let (memory, gone, woken) = (MemVfs::new(), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let vfs: Arc<dyn Vfs> = Arc::new(memory.clone());
-        let disposal = Disposal::default();
+        let deferred_close = DeferredClose::default();
         let give = || {
             memory.open(Path::new("a"), OpenMode::CreateNew).unwrap();
-            disposal.remove(&vfs, Path::new("a"), Handle(Arc::clone(&gone), memory.clone()));
+            deferred_close.remove(&vfs, Path::new("a"), Handle(Arc::clone(&gone), memory.clone()));
         };
         let seen =
             || (gone.load(Ordering::Relaxed), woken.load(Ordering::Relaxed), memory.list(Path::new("")).unwrap().len());
         give();
         assert_eq!(seen(), (1, 0, 0), "the file goes first");
         let counter = Arc::clone(&woken);
-        disposal.defer(Arc::new(move || {
+        deferred_close.defer(Arc::new(move || {
             counter.fetch_add(1, Ordering::Relaxed);
         }));
         give();
         assert_eq!(seen(), (1, 1, 1));
-        disposal.let_go(Handle(Arc::clone(&gone), MemVfs::new()));
+        deferred_close.let_go(Handle(Arc::clone(&gone), MemVfs::new()));
         assert_eq!(seen(), (1, 1, 1), "who was woken once sees to all");
-        disposal.work();
+        deferred_close.work();
         assert_eq!(seen(), (3, 1, 0));
         give();
         assert_eq!(seen(), (3, 2, 1));
-        disposal.finish();
+        deferred_close.finish();
         assert_eq!(seen(), (4, 2, 0));
         give();
         assert_eq!(seen(), (5, 2, 0));
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_lets_go_of_more_is_seen_to_as_well() {
-        struct Chain(Arc<Disposal>, usize, Arc<AtomicUsize>);
+        struct Chain(Arc<DeferredClose>, usize, Arc<AtomicUsize>);
         impl Drop for Chain {
             fn drop(&mut self) {
                 self.2.fetch_add(1, Ordering::Relaxed);
@@ -184,15 +184,15 @@ mod tests {
                 }
             }
         }
-        let (disposal, gone) = (Arc::new(Disposal::default()), Arc::new(AtomicUsize::new(0)));
-        disposal.defer(Arc::new(|| {}));
-        disposal.let_go(Chain(Arc::clone(&disposal), DEPTH_MAX - 1, Arc::clone(&gone)));
-        disposal.work();
+        let (deferred_close, gone) = (Arc::new(DeferredClose::default()), Arc::new(AtomicUsize::new(0)));
+        deferred_close.defer(Arc::new(|| {}));
+        deferred_close.let_go(Chain(Arc::clone(&deferred_close), DEPTH_MAX - 1, Arc::clone(&gone)));
+        deferred_close.work();
         assert_eq!(gone.load(Ordering::Relaxed), 1, "others come between");
-        disposal.work_through();
-        assert_eq!((gone.load(Ordering::Relaxed), disposal.gone()), (DEPTH_MAX, DEPTH_MAX as u64));
-        disposal.let_go(Chain(Arc::clone(&disposal), 20, Arc::clone(&gone)));
-        disposal.finish();
+        deferred_close.work_through();
+        assert_eq!((gone.load(Ordering::Relaxed), deferred_close.gone()), (DEPTH_MAX, DEPTH_MAX as u64));
+        deferred_close.let_go(Chain(Arc::clone(&deferred_close), 20, Arc::clone(&gone)));
+        deferred_close.finish();
         assert_eq!(gone.load(Ordering::Relaxed), DEPTH_MAX + 21);
     }
 }
