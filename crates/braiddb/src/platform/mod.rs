@@ -13,6 +13,8 @@ mod batch;
 #[cfg(test)]
 mod conformance;
 mod deferred_close;
+#[cfg(any(windows, test))]
+mod dirty_ranges;
 #[cfg(test)]
 pub mod fault_vfs;
 #[cfg(test)]
@@ -67,8 +69,6 @@ mod windows_threads;
 #[cfg(windows)]
 mod windows_unbuffered;
 mod write_behind;
-#[cfg(any(windows, test))]
-mod written;
 
 pub(crate) use aligned::Aligned;
 #[cfg(any(unix, windows))]

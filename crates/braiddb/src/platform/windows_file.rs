@@ -4,7 +4,7 @@
 //! - *A sync* writes what was written since the last one once more, through a second handle that was opened for write-through: the
 //!   data is in the cache already, and the call returns when the device has it. Contiguous pieces are gathered, cut into requests
 //!   that are in flight together, and awaited together. So a sync costs what was written, however long the file is and
-//!   whatever others have written to the cache. [`Written`] decides when all of the file is flushed instead
+//!   whatever others have written to the cache. [`DirtyRanges`] decides when all of the file is flushed instead
 //!   (`FlushFileBuffers`): where its length changed, or what it holds was not all written through this handle.
 //! - *Preallocation* reserves space, sets the length, and writes zeros: the system keeps for each file up to where it was written, moves
 //!   that as it is written to further on, and would have to make that durable with each commit. Once zeros were written, a
@@ -13,12 +13,12 @@
 //!   cannot be read from the disk would raise an exception that cannot be told from others.
 //!
 //! **Threads.** Any thread may call anything. Syncs of one file come one after the other; what a sync and the writes beside it owe each
-//! other is told at [`Written`].
+//! other is told at [`DirtyRanges`].
 
 use super::{
     File, SystemFile,
+    dirty_ranges::{DirtyRanges, Plan},
     windows_requests::{Batch, Events, FILE_LEN_MAX, check_end, error_of, read, write},
-    written::{Plan, Written},
 };
 use parking_lot::Mutex;
 use std::{
@@ -78,7 +78,7 @@ impl Shared {
 pub struct WindowsFile {
     file: fs::File,
     shared: Arc<Shared>,
-    written: Written,
+    written: DirtyRanges,
     /// Held by a sync.
     syncing: Mutex<()>,
     /// The same file, opened for write-through by the first sync that needs it; `None` if it cannot be.
@@ -88,7 +88,7 @@ pub struct WindowsFile {
 impl WindowsFile {
     /// A file that was opened for overlapped I/O.
     pub fn new(file: fs::File, shared: Arc<Shared>) -> WindowsFile {
-        let (written, write_through) = (Written::new(), OnceLock::new());
+        let (written, write_through) = (DirtyRanges::new(), OnceLock::new());
         WindowsFile { file, shared, written, syncing: Mutex::new(()), write_through }
     }
 

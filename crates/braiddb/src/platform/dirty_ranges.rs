@@ -33,13 +33,13 @@ pub enum Plan {
     Nothing,
     /// Have the system write all that it holds of the file, and the file's length.
     Flush,
-    /// Write the ranges that [`Written::ranges_to_sync`] gives once more.
+    /// Write the ranges that [`DirtyRanges::ranges_to_sync`] gives once more.
     Ranges,
 }
 
 /// What is written to one file.
 #[derive(Debug)]
-pub struct Written {
+pub struct DirtyRanges {
     state: Mutex<State>,
     /// Told when a range is no longer being written, or synced.
     turn: Condvar,
@@ -56,15 +56,15 @@ struct State {
     needs_flush: bool,
 }
 
-impl Default for Written {
+impl Default for DirtyRanges {
     fn default() -> Self {
-        Written::new()
+        DirtyRanges::new()
     }
 }
 
-impl Written {
+impl DirtyRanges {
     /// A file that was just opened, of which nothing is known.
-    pub fn new() -> Written {
+    pub fn new() -> DirtyRanges {
         let state = State {
             ranges: Vec::new(),
             being_written: Vec::new(),
@@ -72,7 +72,7 @@ impl Written {
             durable_len: 0,
             needs_flush: true,
         };
-        Written { state: Mutex::new(state), turn: Condvar::new() }
+        DirtyRanges { state: Mutex::new(state), turn: Condvar::new() }
     }
 
     /// To be called before bytes are written; waits while any of them is synced.
@@ -104,7 +104,7 @@ impl Written {
         self.state.lock().needs_flush = true;
     }
 
-    /// Decides what a sync of the whole file does. [`Written::end_sync`] must follow.
+    /// Decides what a sync of the whole file does. [`DirtyRanges::end_sync`] must follow.
     pub fn begin_sync(&self) -> Plan {
         let mut state = self.state.lock();
         if state.needs_flush {
@@ -122,7 +122,7 @@ impl Written {
     }
 
     /// Decides what a sync of these bytes does, which nobody writes to meanwhile: to write them once more, or more than that.
-    /// [`Written::end_sync`] must follow.
+    /// [`DirtyRanges::end_sync`] must follow.
     pub fn begin_sync_of(&self, range: Range<u64>) -> Plan {
         let mut state = self.state.lock();
         if state.needs_flush || range.end > state.durable_len {
@@ -215,15 +215,15 @@ fn overlaps(ranges: &[Range<u64>], range: &Range<u64>) -> bool {
 #[cfg(test)]
 #[expect(clippy::single_range_in_vec_init, reason = "lists of ranges, of which one has one")]
 mod tests {
-    use super::{BYTES_MAX, Plan, RANGES_MAX, Written};
+    use super::{BYTES_MAX, DirtyRanges, Plan, RANGES_MAX};
     use std::{
         ops::Range,
         sync::atomic::{AtomicBool, Ordering},
     };
 
     /// A file of a megabyte that was flushed.
-    fn flushed() -> Written {
-        let written = Written::new();
+    fn flushed() -> DirtyRanges {
+        let written = DirtyRanges::new();
         assert_eq!(written.begin_sync(), Plan::Flush, "others may have written to it");
         written.end_sync(true, Some(1 << 20));
         assert_eq!(written.begin_sync(), Plan::Nothing);
@@ -231,12 +231,12 @@ mod tests {
         written
     }
 
-    fn write(written: &Written, range: Range<u64>) {
+    fn write(written: &DirtyRanges, range: Range<u64>) {
         written.begin_write(range.clone());
         written.end_write(range);
     }
 
-    fn synced(written: &Written) -> Vec<Range<u64>> {
+    fn synced(written: &DirtyRanges) -> Vec<Range<u64>> {
         assert_eq!(written.begin_sync(), Plan::Ranges);
         let mut list = Vec::new();
         written.ranges_to_sync(&mut list);
@@ -259,9 +259,9 @@ mod tests {
 
     #[test]
     fn what_is_not_in_the_bytes_or_too_much_is_flushed() {
-        let far = |written: &Written| write(written, (1 << 20) - 1..(1 << 20) + 1);
-        let many = |written: &Written| (0..=RANGES_MAX as u64).for_each(|i| write(written, i * 10..i * 10 + 1));
-        for change in [far, many, |written: &Written| written.note_length()] {
+        let far = |written: &DirtyRanges| write(written, (1 << 20) - 1..(1 << 20) + 1);
+        let many = |written: &DirtyRanges| (0..=RANGES_MAX as u64).for_each(|i| write(written, i * 10..i * 10 + 1));
+        for change in [far, many, |written: &DirtyRanges| written.note_length()] {
             let written = flushed();
             write(&written, 0..9);
             change(&written);
@@ -270,7 +270,7 @@ mod tests {
             assert_eq!(written.begin_sync(), Plan::Nothing);
             written.end_sync(true, None);
         }
-        let written = Written::new();
+        let written = DirtyRanges::new();
         written.begin_sync();
         written.end_sync(true, Some(BYTES_MAX * 2));
         write(&written, 0..BYTES_MAX);
