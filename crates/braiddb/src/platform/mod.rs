@@ -21,7 +21,6 @@ pub mod fault_vfs;
 pub mod gated_runtime;
 mod hazard_cell;
 mod layer;
-mod limited;
 mod mem;
 mod open_files;
 mod paced;
@@ -57,6 +56,7 @@ mod tests;
 mod tests_barrier;
 #[cfg(test)]
 mod tests_hazard_cell;
+mod throttled;
 mod vfs;
 #[cfg(windows)]
 mod windows;
@@ -77,7 +77,6 @@ pub use batch::{BatchReads, IoReport, ReadRequest, Unbuffered};
 pub use deferred_close::DeferredClose;
 pub(crate) use hazard_cell::HazardCell;
 pub use layer::{FileLayer, VfsLayer};
-pub(crate) use limited::{LimitedVfs, Limits};
 pub use mem::MemVfs;
 pub use open_files::{BudgetedVfs, OpenFiles, OpenFilesStats};
 pub(crate) use paced::{Hurry, Pace, PacedVfs, WHOLE};
@@ -94,6 +93,7 @@ pub use runtime::{Runtime, SystemRuntime};
 /// Moments that the application names. What time it is, only [`Runtime`] says.
 pub use std::time::{SystemTime, UNIX_EPOCH};
 pub use system::SystemVfs;
+pub(crate) use throttled::{Limits, ThrottledVfs};
 pub use vfs::{DirEntry, File, FileLock, OpenMode, Vfs, WriteMapping};
 #[cfg(windows)]
 pub use windows::WindowsVfs;

@@ -2,7 +2,7 @@
 
 use crate::{
     db::engine::settings::Settings,
-    platform::{LimitedVfs, Limits, Pace, PacedVfs, Urgency, Vfs},
+    platform::{Limits, Pace, PacedVfs, ThrottledVfs, Urgency, Vfs},
     table::TableContext,
 };
 use std::sync::{Arc, atomic::AtomicBool};
@@ -25,7 +25,7 @@ impl LimitedWork {
             return None;
         }
         let limited = |vfs: &Arc<dyn Vfs>, urgency| match &limits {
-            Some(limits) => Arc::new(LimitedVfs::limiting(vfs, Limits { urgency, ..limits.clone() })),
+            Some(limits) => Arc::new(ThrottledVfs::throttling(vfs, Limits { urgency, ..limits.clone() })),
             None => Arc::clone(vfs),
         };
         let paced = match &pace {
@@ -78,7 +78,7 @@ fn limits(settings: &Settings) -> Option<Limits> {
 /// The files of a database, timed if its limiter goes by that.
 pub fn timed(vfs: Arc<dyn Vfs>, settings: &Settings) -> Arc<dyn Vfs> {
     match limits(settings).filter(|limits| limits.limiter.goes_by_latency()) {
-        Some(limits) => Arc::new(LimitedVfs::timing(&vfs, limits)),
+        Some(limits) => Arc::new(ThrottledVfs::timing(&vfs, limits)),
         None => vfs,
     }
 }

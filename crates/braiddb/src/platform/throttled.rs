@@ -34,41 +34,41 @@ const TIMED_READ_MAX: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// Writes wait for it.
-    Limited,
+    Throttled,
     /// It is told how long reads take.
     Timed,
 }
 
 /// A file system whose new files are limited, or whose files are timed when they are read.
 #[derive(Debug)]
-pub struct LimitedVfs {
+pub struct ThrottledVfs {
     inner: Arc<dyn Vfs>,
     limits: Limits,
     part: Part,
 }
 
-impl LimitedVfs {
+impl ThrottledVfs {
     /// The same files as `inner`; the writers of new ones wait.
-    pub fn limiting(inner: &Arc<dyn Vfs>, limits: Limits) -> LimitedVfs {
-        LimitedVfs { inner: Arc::clone(inner), limits, part: Part::Limited }
+    pub fn throttling(inner: &Arc<dyn Vfs>, limits: Limits) -> ThrottledVfs {
+        ThrottledVfs { inner: Arc::clone(inner), limits, part: Part::Throttled }
     }
 
     /// The same files as `inner`; how long reads take is told.
-    pub fn timing(inner: &Arc<dyn Vfs>, limits: Limits) -> LimitedVfs {
-        LimitedVfs { inner: Arc::clone(inner), limits, part: Part::Timed }
+    pub fn timing(inner: &Arc<dyn Vfs>, limits: Limits) -> ThrottledVfs {
+        ThrottledVfs { inner: Arc::clone(inner), limits, part: Part::Timed }
     }
 
     fn wrap(&self, inner: Arc<dyn File>, mode: OpenMode) -> Arc<dyn File> {
         match (self.part, mode) {
-            (Part::Limited, OpenMode::CreateNew) | (Part::Timed, OpenMode::Read) => {
-                Arc::new(LimitedFile { inner, limits: self.limits.clone(), part: self.part })
+            (Part::Throttled, OpenMode::CreateNew) | (Part::Timed, OpenMode::Read) => {
+                Arc::new(ThrottledFile { inner, limits: self.limits.clone(), part: self.part })
             }
             _ => inner,
         }
     }
 }
 
-impl super::VfsLayer for LimitedVfs {
+impl super::VfsLayer for ThrottledVfs {
     fn inner(&self) -> &dyn Vfs {
         &*self.inner
     }
@@ -85,19 +85,19 @@ impl super::VfsLayer for LimitedVfs {
 
 /// A file that is written as fast as may be, or timed.
 #[derive(Debug)]
-struct LimitedFile {
+struct ThrottledFile {
     inner: Arc<dyn File>,
     limits: Limits,
     part: Part,
 }
 
-impl super::FileLayer for LimitedFile {
+impl super::FileLayer for ThrottledFile {
     fn inner(&self) -> &dyn File {
         &*self.inner
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        if self.part == Part::Limited || buf.len() > TIMED_READ_MAX {
+        if self.part == Part::Throttled || buf.len() > TIMED_READ_MAX {
             return self.inner.read_at(buf, offset);
         }
         let runtime = &self.limits.runtime;
@@ -108,7 +108,7 @@ impl super::FileLayer for LimitedFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        if self.part == Part::Limited {
+        if self.part == Part::Throttled {
             self.limits.wait(buf.len() as u64);
         }
         self.inner.write_at(buf, offset)
