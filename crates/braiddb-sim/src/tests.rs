@@ -4,7 +4,7 @@ use crate::{Call, CrashPolicy, DiskSpeed, Effect, Fault, SimDisk, SimRuntime};
 use braiddb::platform::{File, OpenMode, Runtime, Vfs};
 use std::{collections::BTreeSet, io::ErrorKind, path::Path, sync::Arc};
 
-#[path = "../../braiddb/src/platform/conformance.rs"]
+#[path = "../../braiddb/src/platform/os/tests/conformance.rs"]
 mod conformance;
 
 const A: &str = "/db/a";

@@ -17,13 +17,13 @@ struct Island {
 const ISLANDS: [Island; 10] = [
     Island { prefix: "cache/", reason: "frames are lent out under an epoch and evicted meanwhile" },
     Island { prefix: "memtable/", reason: "an arena with one writer and readers that take no lock" },
-    Island { prefix: "platform/pages.rs", reason: "memory by the page, from the system and back" },
+    Island { prefix: "platform/os/pages.rs", reason: "memory by the page, from the system and back" },
     Island {
-        prefix: "platform/hazard_cell.rs",
+        prefix: "platform/sync/hazard_cell.rs",
         reason: "a value borrowed without a count, and not let go of meanwhile",
     },
-    Island { prefix: "platform/posix", reason: "system calls" },
-    Island { prefix: "platform/windows", reason: "system calls" },
+    Island { prefix: "platform/os/posix/", reason: "system calls" },
+    Island { prefix: "platform/os/windows/", reason: "system calls" },
     Island { prefix: "table/", reason: "slots of a verified block are read without checking them again" },
     Island { prefix: "view/cursor.rs", reason: "an entry borrowed from a block that the same cursor has pinned" },
     Island { prefix: "view/rows.rs", reason: "rows borrowed from blocks that the same batch has pinned" },

@@ -1,8 +1,7 @@
-//! Checks the order of the rooms in the engine's top layer.
+//! Checks the order of the rooms in the layers that have some.
 //!
-//! A room is a folder of `db/`. It imports only rooms before it in [`ROOMS`], and nothing through
-//! `db` itself. Tests may import anything. [`KNOWN`] lists the present violations; a removed one
-//! must leave the list.
+//! A room is a folder of a layer in [`HOUSES`]. It imports only rooms before it in the list. Tests
+//! may import anything. [`KNOWN`] lists the present violations; a removed one must leave the list.
 
 use super::Finding;
 use super::run::ENGINE;
@@ -10,9 +9,36 @@ use super::source::Source;
 use super::tokens::{self, PathUse};
 use std::collections::BTreeMap;
 
-/// From the bottom up.
-const ROOMS: [&str; 11] =
-    ["record", "files", "engine", "read", "write", "maintenance", "open", "handles", "load", "watch", "export"];
+/// A layer with rooms.
+struct House {
+    layer: &'static str,
+    /// From the bottom up.
+    rooms: &'static [&'static str],
+    /// The files beside the rooms, if only these may lie there. Rooms of such a layer import nothing
+    /// through its root, except from these files.
+    root_files: Option<&'static [&'static str]>,
+}
+
+const HOUSES: [House; 2] = [
+    House {
+        layer: "db",
+        rooms: &[
+            "record",
+            "files",
+            "engine",
+            "read",
+            "write",
+            "maintenance",
+            "open",
+            "handles",
+            "load",
+            "watch",
+            "export",
+        ],
+        root_files: None,
+    },
+    House { layer: "platform", rooms: &["os", "sync", "io"], root_files: Some(&["batch", "runtime", "vfs"]) },
+];
 
 /// Maximum files of production code in a folder of a room.
 const FILES_MAX: usize = 15;
@@ -24,17 +50,17 @@ const KNOWN: [(&str, &str); 3] = [
     ("db/maintenance/verify/whole.rs", "export"),
 ];
 
-/// Returns the room of a file of the top layer.
-fn room_of(path: &str) -> Option<&str> {
-    let (room, _) = path.strip_prefix(ENGINE)?.strip_prefix("db/")?.split_once('/')?;
-    Some(room)
+/// Returns the house of a file, and the file's path below it.
+fn house_of(path: &str) -> Option<(&'static House, &str)> {
+    let inside = path.strip_prefix(ENGINE)?;
+    HOUSES.iter().find_map(|house| Some((house, inside.strip_prefix(house.layer)?.strip_prefix('/')?)))
 }
 
-/// Returns the names of a path below `db`, if it leads there.
-fn below_db<'a>(source: &Source, path: &'a PathUse) -> Option<&'a [String]> {
+/// Returns the names of a path below the layer, if it leads there.
+fn below<'a>(layer: &str, source: &Source, path: &'a PathUse) -> Option<&'a [String]> {
     let names = path.names.as_slice();
     if names.first()? == "crate" {
-        return (names.get(1)? == "db").then_some(&names[2..]);
+        return (names.get(1)? == layer).then_some(&names[2..]);
     }
     let steps = names.iter().take_while(|name| matches!(name.as_str(), "super" | "self")).count();
     let ups = names[..steps].iter().filter(|name| *name == "super").count();
@@ -43,33 +69,49 @@ fn below_db<'a>(source: &Source, path: &'a PathUse) -> Option<&'a [String]> {
     (ups > 0 && ups + 1 == depth).then_some(&names[steps..])
 }
 
+/// Returns the complaint about an import of `target` by the room at `place`, if it is forbidden.
+fn complaint(house: &House, place: usize, target: &str) -> Option<String> {
+    let (layer, room) = (house.layer, house.rooms[place]);
+    match (house.rooms.iter().position(|name| *name == target), house.root_files) {
+        (Some(other), _) if other > place => {
+            Some(format!("`{room}` must not import `{target}`, a room above it: move the code, or pass it in"))
+        }
+        (None, Some(files)) if !files.contains(&target) => Some(format!(
+            "`{layer}::{target}` goes through the root of `{layer}`: import it from the room that defines it"
+        )),
+        // Without a list of files, visibility (`pub(in crate::db)`) and items of the root are allowed.
+        _ => None,
+    }
+}
+
 /// Checks the imports between rooms and the number of files in each.
 pub fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut files: BTreeMap<&str, usize> = BTreeMap::new();
     let mut known: Vec<(&str, &str)> = KNOWN.to_vec();
     for source in sources.iter().filter(|source| !source.is_test) {
-        let Some(room) = room_of(&source.path) else { continue };
+        let Some((house, inside)) = house_of(&source.path) else { continue };
         let finding = |line, message| Finding { path: source.path.clone(), line, rule: "rooms", message };
-        let Some(place) = ROOMS.iter().position(|name| *name == room) else {
-            findings.push(finding(1, format!("`{room}` is no room: use one of {}", ROOMS.join(", "))));
+        let Some((room, _)) = inside.split_once('/') else {
+            let stem = inside.trim_end_matches(".rs");
+            if stem != "mod" && house.root_files.is_some_and(|files| !files.contains(&stem)) {
+                findings.push(finding(1, format!("a file beside the rooms: use one of {}", house.rooms.join(", "))));
+            }
+            continue;
+        };
+        let Some(place) = house.rooms.iter().position(|name| *name == room) else {
+            findings.push(finding(1, format!("`{room}` is no room: use one of {}", house.rooms.join(", "))));
             continue;
         };
         let folder = source.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         *files.entry(folder).or_insert(0) += usize::from(!source.path.ends_with("/mod.rs"));
         for path in tokens::paths(&source.tokens).iter().filter(|path| !source.is_test_line(path.line)) {
-            let Some(target) = below_db(source, path).and_then(|names| names.first()) else { continue };
-            let above = ROOMS.iter().position(|name| name == target).is_none_or(|other| other > place);
-            // Visibility (`pub(in crate::db)`) and items of the root name no room.
-            if !above || !ROOMS.contains(&target.as_str()) {
-                continue;
-            }
+            let Some(target) = below(house.layer, source, path).and_then(|names| names.first()) else { continue };
+            let Some(message) = complaint(house, place, target) else { continue };
             let inside = source.path.strip_prefix(ENGINE).unwrap_or(&source.path);
             if KNOWN.contains(&(inside, target)) {
                 known.retain(|entry| *entry != (inside, target.as_str()));
             } else {
-                let message =
-                    format!("`{room}` must not import `{target}`, a room above it: move the code, or pass it in");
                 findings.push(finding(path.line, message));
             }
         }

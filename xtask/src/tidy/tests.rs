@@ -28,7 +28,7 @@ fn imports_go_down_only() {
     finds(&engine("codec/varint.rs", "use crate::base::Error;\n"), &[]);
     finds(&engine("codec/varint.rs", "use crate::wal::Reader;\n"), &[(1, "layers")]);
     finds(&engine("base/ids.rs", "fn f() {\n    crate::codec::hash64(&[]);\n}\n"), &[(2, "layers")]);
-    finds(&engine("platform/mem.rs", "use crate::codec::hash64;\n"), &[(1, "layers")]);
+    finds(&engine("platform/os/mem.rs", "use crate::codec::hash64;\n"), &[(1, "layers")]);
     finds(&engine("read/get.rs", "use crate::{base::Error, view::View, table::Run};\n"), &[]);
     finds(&engine("read/get.rs", "use crate::{\n    base::Error,\n    cache::{Slots, Frame},\n};\n"), &[(3, "layers")]);
     finds(&engine("txn/mod.rs", "pub(in crate::db) use super::commit::Queue;\n"), &[]);
@@ -44,6 +44,28 @@ fn rooms_import_rooms_below_them_only() {
     finds(&engine("db/engine/parts/pressure.rs", "use super::super::super::write::pipeline::f;\n"), &[(1, "rooms")]);
     finds(&engine("db/write/pipeline.rs", "#[cfg(test)]\nmod tests {\n    use crate::db::open::opening::f;\n}\n"), &[]);
     finds(&engine("db/attic/pipeline.rs", ""), &[(1, "rooms")]);
+}
+
+#[test]
+fn rooms_of_the_platform_import_nothing_through_its_root() {
+    finds(&engine("platform/io/paced.rs", "use crate::platform::{os::mem::MemVfs, vfs::{File, Vfs}};\n"), &[]);
+    finds(&engine("platform/os/mem.rs", "use crate::platform::io::layer::VfsLayer;\n"), &[(1, "rooms")]);
+    finds(&engine("platform/os/posix/vfs.rs", "use super::super::super::sync::barrier::heavy;\n"), &[(1, "rooms")]);
+    finds(&engine("platform/io/paced.rs", "use crate::platform::Vfs;\n"), &[(1, "rooms")]);
+    finds(&engine("platform/io/paced.rs", "use super::super::Vfs;\n"), &[(1, "rooms")]);
+    finds(&engine("platform/io/tests/paced.rs", "use crate::platform::Vfs;\n"), &[]);
+    finds(&engine("platform/os/mem.rs", "pub(in crate::platform) fn f() {}\n"), &[]);
+    finds(&engine("platform/vfs.rs", "use super::os::read_mapping::ReadMapping;\n"), &[]);
+    finds(&engine("platform/mem.rs", ""), &[(1, "rooms")]);
+    finds(&engine("platform/attic/mem.rs", ""), &[(1, "rooms")]);
+}
+
+#[test]
+fn folders_of_rooms_are_small() {
+    let paths: Vec<String> = (0..16).map(|n| format!("crates/braiddb/src/platform/os/posix/{n}.rs")).collect();
+    let sources: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "")).collect();
+    finds(&files(&sources), &[(1, "rooms")]);
+    finds(&files(&sources[1..]), &[]);
 }
 
 #[test]
@@ -158,7 +180,7 @@ fn roots_only_declare_and_re_export() {
     let expected = [(2, "thin-root"), (3, "thin-root"), (4, "thin-root"), (7, "thin-root"), (9, "thin-root")];
     finds(&engine("platform/mod.rs", bad), &expected);
     finds(&engine("lib.rs", bad), &expected);
-    finds(&engine("platform/posix.rs", bad), &[]);
+    finds(&engine("platform/os/posix/vfs.rs", bad), &[]);
     finds(&files(&[("crates/braiddb/tests/common/mod.rs", bad)]), &[]);
 }
 
@@ -202,14 +224,14 @@ fn unsafe_stays_on_its_islands() {
     for island in [
         "cache/arena.rs",
         "memtable/arena.rs",
-        "platform/posix.rs",
+        "platform/os/posix/vfs.rs",
         "table/block.rs",
         "view/simd/avx2.rs",
         "view/simd.rs",
     ] {
         finds(&engine(island, text), &[]);
     }
-    for elsewhere in ["view/reader.rs", "platform/mem.rs", "db/open/opening.rs", "lib2/x.rs"] {
+    for elsewhere in ["view/reader.rs", "platform/os/mem.rs", "db/open/opening.rs", "lib2/x.rs"] {
         assert!(engine(elsewhere, text).iter().any(|finding| finding.rule == "unsafe" || finding.rule == "layers"));
     }
     finds(&engine("view/reader.rs", text), &[(3, "unsafe")]);
@@ -240,7 +262,7 @@ fn unsafe_is_argued() {
 fn the_outside_world_stays_in_platform() {
     let text = "use std::fs::File;\nuse std::{io, fs};\nuse std::time::{Duration, Instant};\nfn f() {\n    std::thread::sleep(d);\n}\n";
     finds(&engine("db/open/opening.rs", text), &[(1, "platform"), (2, "platform"), (3, "platform"), (5, "platform")]);
-    finds(&engine("platform/posix.rs", text), &[]);
+    finds(&engine("platform/os/posix/vfs.rs", text), &[]);
     finds(&engine("db/handles/tests/database.rs", text), &[]);
     finds(
         &engine("db/open/opening.rs", "use std::thread::{self, Builder};\nfn f() { thread::spawn(g); }\n"),

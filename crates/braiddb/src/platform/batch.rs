@@ -1,6 +1,6 @@
 //! Many reads at once, and what is told of how files are read.
 
-use super::File;
+use super::vfs::File;
 use std::{fmt, io, sync::Arc};
 
 /// A read, to be made with others by [`super::Vfs::read_many`].

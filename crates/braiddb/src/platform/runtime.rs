@@ -1,24 +1,11 @@
 //! Clock, randomness and threads.
 
-#![expect(clippy::disallowed_methods, reason = "this is the one place that asks the system")]
-
-#[cfg(windows)]
-use super::windows_threads::run_on;
 use std::{
     fmt::Debug,
-    hash::{BuildHasher, Hasher},
     io,
     thread::JoinHandle,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
-
-/// By how much a thread that gives way is nicer than others: it gets a tenth of what they do.
-#[cfg(target_os = "linux")]
-const NICE_STEP: i32 = 10;
-
-/// No thread can be nicer.
-#[cfg(target_os = "linux")]
-const NICE_MAX: i32 = 19;
 
 /// A moment that is told in microseconds since 1970, or the last that the system has a name for: Windows knows no year after 30827.
 pub fn moment_of(unix_us: u64) -> SystemTime {
@@ -27,7 +14,7 @@ pub fn moment_of(unix_us: u64) -> SystemTime {
 }
 
 /// Where time, chance and threads come from. A program that wants to start the engine's threads itself, or to place them, gives it a runtime of
-/// its own ([`crate::Builder::runtime`]), which may leave all but [`Runtime::spawn`] to a [`SystemRuntime`]; see the example `own_threads`.
+/// its own ([`crate::Builder::runtime`]), which may leave all but [`Runtime::spawn`] to a [`SystemRuntime`](super::SystemRuntime); see the example `own_threads`.
 pub trait Runtime: Send + Sync + Debug + 'static {
     /// Microseconds since 1970, some milliseconds late at most. May jump.
     fn unix_time_us(&self) -> u64;
@@ -54,155 +41,4 @@ pub trait Runtime: Send + Sync + Debug + 'static {
     fn sleep_us(&self, micros: u64);
     /// Who runs here, for the lock file: "process 1234".
     fn process_name(&self) -> String;
-}
-
-/// The system's clock, randomness and threads.
-#[derive(Debug)]
-pub struct SystemRuntime {
-    start: Instant,
-    /// Where its threads run; empty for wherever the system likes.
-    processors: Vec<usize>,
-}
-
-impl SystemRuntime {
-    /// A runtime whose monotonic clock starts now.
-    pub fn new() -> SystemRuntime {
-        SystemRuntime { start: Instant::now(), processors: Vec::new() }
-    }
-
-    /// The same, but the threads that it starts run on these processors alone, so that background work stays away from those that the program
-    /// wants for itself. They are numbered as the system does, from 0.
-    ///
-    /// # Errors
-    /// `Unsupported` on systems other than Linux, Android and Windows; `InvalidInput` without processors, for one that there is not or that the process may not
-    /// use, and on Windows for some that are not of one processor group (of 64).
-    ///
-    /// ```
-    /// use braiddb::{Builder, platform::SystemRuntime};
-    /// # fn open() -> Result<(), Box<dyn std::error::Error>> {
-    /// let runtime = SystemRuntime::on_processors(&[2, 3])?;
-    /// let db = Builder::default().runtime(std::sync::Arc::new(runtime)).open("data")?;
-    /// # drop(db);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn on_processors(processors: &[usize]) -> io::Result<SystemRuntime> {
-        if processors.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no processors are named"));
-        }
-        let runtime = SystemRuntime { processors: processors.to_vec(), ..SystemRuntime::new() };
-        // Tried by a thread of its own: it stays where it is put.
-        let wanted = processors.to_vec();
-        let trial = std::thread::Builder::new().spawn(move || run_on(&wanted))?;
-        trial.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
-        Ok(runtime)
-    }
-}
-
-impl Default for SystemRuntime {
-    fn default() -> Self {
-        SystemRuntime::new()
-    }
-}
-
-impl Runtime for SystemRuntime {
-    /// The time of the last tick, which costs an eighth of asking for the time of now.
-    #[cfg(target_os = "linux")]
-    fn unix_time_us(&self) -> u64 {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-        let whole = u64::try_from(time.tv_sec).unwrap_or(0).saturating_mul(1_000_000);
-        whole.saturating_add(u64::try_from(time.tv_nsec / 1000).unwrap_or(0))
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn unix_time_us(&self) -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX))
-    }
-
-    fn monotonic_ns(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    #[cfg(target_os = "linux")]
-    fn monotonic_coarse_ns(&self) -> u64 {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
-        let whole = u64::try_from(time.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
-        whole.saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
-    }
-
-    fn random_u64(&self) -> u64 {
-        // Each `RandomState` is keyed from the system's random source.
-        let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-        hasher.write_u64(self.monotonic_ns());
-        hasher.write_u64(self.unix_time_us());
-        hasher.finish()
-    }
-
-    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
-        let processors = self.processors.clone();
-        std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            if !processors.is_empty()
-                && let Err(error) = run_on(&processors)
-            {
-                tracing::warn!(?processors, %error, "a background thread could not be put where it belongs");
-            }
-            body();
-        })
-    }
-
-    fn shared_processors(&self) -> Option<usize> {
-        // Who says where threads are to run has others for the program.
-        std::thread::available_parallelism().ok().filter(|_| self.processors.is_empty()).map(usize::from)
-    }
-
-    #[cfg(target_os = "linux")]
-    fn give_way(&self) {
-        use rustix::process::{getpriority_process, setpriority_process};
-        // On Linux this is the calling thread's own. Where it may not be changed, nothing is lost.
-        if let Ok(nice) = getpriority_process(None) {
-            let _ = setpriority_process(None, nice.saturating_add(NICE_STEP).min(NICE_MAX));
-        }
-    }
-
-    fn sleep_us(&self, micros: u64) {
-        std::thread::sleep(std::time::Duration::from_micros(micros));
-    }
-
-    fn process_name(&self) -> String {
-        // WebAssembly has no processes, and to ask for their number is a panic.
-        if cfg!(target_family = "wasm") {
-            return "a WebAssembly instance".to_owned();
-        }
-        format!("process {}", std::process::id())
-    }
-}
-
-/// Has the calling thread run on these processors alone.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn run_on(processors: &[usize]) -> io::Result<()> {
-    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-    let missing = |processor: usize| {
-        let reason = format!("there is no processor {processor}, or this process may not use it");
-        io::Error::new(io::ErrorKind::InvalidInput, reason)
-    };
-    let mut set = CpuSet::new();
-    for &processor in processors {
-        if processor >= CpuSet::MAX_CPU {
-            return Err(missing(processor));
-        }
-        set.set(processor);
-    }
-    // It takes what there is of them, and refuses only if there is none.
-    let is_set = sched_setaffinity(None, &set).is_ok();
-    let taken = sched_getaffinity(None)?;
-    match processors.iter().find(|processor| !is_set || !taken.is_set(**processor)) {
-        Some(processor) => Err(missing(*processor)),
-        None => Ok(()),
-    }
-}
-
-/// The same, where there is no such call.
-#[cfg(not(any(target_os = "linux", target_os = "android", windows)))]
-fn run_on(_processors: &[usize]) -> io::Result<()> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no way to put threads on processors"))
 }

@@ -4,7 +4,10 @@
 //! here assumes that a directory can be synced (Windows: a no-op), that an open file can be renamed, or that a
 //! rename is atomic: the formats above do without.
 
-use super::{IoReport, ReadMapping, ReadRequest, Unbuffered};
+use super::{
+    batch::{IoReport, ReadRequest, Unbuffered},
+    os::read_mapping::ReadMapping,
+};
 use std::{fmt::Debug, io, path::Path, sync::Arc};
 
 /// How to open a file.
@@ -160,7 +163,7 @@ pub trait File: Send + Sync + Debug + 'static {
     /// The system's name for the file, and how reads by it are to be aligned, for who makes many reads at once; `None` if it is
     /// not to be read past this trait.
     #[cfg(any(unix, windows))]
-    fn system_file(&self) -> Option<super::SystemFile<'_>> {
+    fn system_file(&self) -> Option<super::batch::SystemFile<'_>> {
         None
     }
 

@@ -1,0 +1,327 @@
+//! A file system in memory that fails on demand and can lose what was not synced. For unit tests.
+
+use crate::platform::{
+    os::mem::MemVfs,
+    os::read_mapping::ReadMapping,
+    vfs::{DirEntry, File, FileLock, OpenMode, Vfs},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+/// What can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Opening a new file.
+    Create,
+    /// A write; some of it may be done.
+    Write,
+    /// Giving a file space.
+    Preallocate,
+    /// Syncing a file.
+    Sync,
+    /// Syncing the directory.
+    SyncDir,
+    /// Removing a file.
+    Remove,
+    /// Opening a file that there is, which is not in the journal.
+    Open,
+    /// A read, which is not in the journal either.
+    Read,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    operation: Operation,
+    /// How many more succeed before.
+    after: u32,
+    /// How many then fail.
+    times: u32,
+    kind: io::ErrorKind,
+    /// How many bytes of a failing write are written all the same.
+    written: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    faults: Vec<Fault>,
+    /// Contents as of the last sync.
+    synced: BTreeMap<PathBuf, Vec<u8>>,
+    /// The operation that panics, on a file whose name has this in it.
+    panics: Option<(Operation, &'static str)>,
+    /// Names as of the last directory sync.
+    names: BTreeSet<PathBuf>,
+    /// Every operation so far, in order, but for opening and reading.
+    journal: Vec<(Operation, PathBuf)>,
+    /// How many bytes were read of each file.
+    read: BTreeMap<PathBuf, u64>,
+    /// How many bytes were written to each file by calls, and where the last of them stands.
+    written: BTreeMap<PathBuf, (u64, u64)>,
+}
+
+/// The file system. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct FaultVfs {
+    inner: MemVfs,
+    dir: PathBuf,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct FaultFile {
+    inner: Arc<dyn File>,
+    path: PathBuf,
+    vfs: FaultVfs,
+}
+
+impl FaultVfs {
+    /// One directory, empty.
+    pub fn new(dir: &Path) -> FaultVfs {
+        let inner = MemVfs::new();
+        inner.create_dir_all(dir).unwrap();
+        FaultVfs { inner, dir: dir.to_owned(), state: Arc::default() }
+    }
+
+    /// Lets an operation fail, after `after` more have succeeded, `times` times.
+    pub fn fail(&self, operation: Operation, after: u32, times: u32, kind: io::ErrorKind) {
+        self.fail_written(operation, after, times, kind, 0);
+    }
+
+    /// As [`FaultVfs::fail`], with a part of the write done.
+    pub fn fail_written(&self, operation: Operation, after: u32, times: u32, kind: io::ErrorKind, written: usize) {
+        self.state.lock().unwrap().faults.push(Fault { operation, after, times, kind, written });
+    }
+
+    /// Lets the next such operation on a file whose name has `part` in it panic.
+    pub fn panic_at(&self, operation: Operation, part: &'static str) {
+        self.state.lock().unwrap().panics = Some((operation, part));
+    }
+
+    /// Whether a panic is still to come.
+    pub fn will_panic(&self) -> bool {
+        self.state.lock().unwrap().panics.is_some()
+    }
+
+    /// Everything works again.
+    pub fn heal(&self) {
+        self.state.lock().unwrap().faults.clear();
+    }
+
+    /// How many files are open, and clones of this there are.
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.state)
+    }
+
+    /// How many failures are still to come.
+    pub fn failures_to_come(&self) -> u32 {
+        self.state.lock().unwrap().faults.iter().map(|fault| fault.times).sum()
+    }
+
+    /// Every operation so far, but for opening and reading.
+    pub fn journal(&self) -> Vec<(Operation, PathBuf)> {
+        self.state.lock().unwrap().journal.clone()
+    }
+
+    /// How many bytes were written to a file by calls, and the end of the last of them.
+    pub fn written(&self, path: &Path) -> (u64, u64) {
+        self.state.lock().unwrap().written.get(path).copied().unwrap_or_default()
+    }
+
+    /// How many bytes were read of files with this extension; "" is for those without one.
+    pub fn bytes_read(&self, extension: &str) -> u64 {
+        let state = self.state.lock().unwrap();
+        let has_extension = |path: &Path| path.extension().unwrap_or_default() == extension;
+        state.read.iter().filter(|(path, _)| has_extension(path)).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// All files with their contents, but for those that another thread removes meanwhile.
+    pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let list = self.inner.list(&self.dir).unwrap();
+        list.into_iter().filter_map(|entry| self.read_if_there(&self.dir.join(&entry.name))).collect()
+    }
+
+    /// A file's contents.
+    pub fn read(&self, path: &Path) -> Vec<u8> {
+        self.read_if_there(path).unwrap_or_else(|| panic!("there is no {}", path.display())).1
+    }
+
+    fn read_if_there(&self, path: &Path) -> Option<(PathBuf, Vec<u8>)> {
+        let file = match self.inner.open(path, OpenMode::Read) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
+            opened => opened.unwrap(),
+        };
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        Some((path.to_owned(), bytes))
+    }
+
+    /// A file system that holds these files, all durable.
+    pub fn of_files(dir: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> FaultVfs {
+        let vfs = FaultVfs::new(dir);
+        for (path, bytes) in files {
+            let file = vfs.inner.open(path, OpenMode::CreateNew).unwrap();
+            file.write_at(bytes, 0).unwrap();
+        }
+        let mut state = vfs.state.lock().unwrap();
+        state.names = files.keys().cloned().collect();
+        state.synced = files.clone();
+        drop(state);
+        vfs
+    }
+
+    /// What a power failure may leave: each 512 bytes as last synced or as last written, each name that was made or
+    /// removed since the last directory sync there or not, as `coin` falls.
+    pub fn crashed(&self, mut coin: impl FnMut() -> bool) -> FaultVfs {
+        let (now, state) = (self.files(), self.state.lock().unwrap());
+        let mut files = BTreeMap::new();
+        for path in now.keys().chain(&state.names).collect::<BTreeSet<_>>() {
+            let kept = now.contains_key(path) && state.names.contains(path);
+            if !kept && !coin() {
+                continue;
+            }
+            let old = state.synced.get(path).cloned().unwrap_or_default();
+            let new = now.get(path).unwrap_or(&old);
+            let mut bytes = old.clone();
+            if coin() {
+                bytes.resize(new.len(), 0);
+            }
+            for at in (0..new.len().min(bytes.len())).step_by(512) {
+                let end = (at + 512).min(new.len()).min(bytes.len());
+                if new[at..end] != bytes[at..end] && coin() {
+                    bytes[at..end].copy_from_slice(&new[at..end]);
+                }
+            }
+            files.insert(path.clone(), bytes);
+        }
+        FaultVfs::of_files(&self.dir, &files)
+    }
+
+    fn enter(&self, operation: Operation, path: &Path) -> Result<(), (io::Error, usize)> {
+        let mut state = self.state.lock().unwrap();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if state.panics.take_if(|(at, part)| *at == operation && name.contains(*part)).is_some() {
+            drop(state);
+            panic!("{operation:?} of {name} was told to panic");
+        }
+        for fault in &mut state.faults {
+            if fault.operation == operation {
+                if fault.after > 0 {
+                    fault.after -= 1;
+                } else if fault.times > 0 {
+                    fault.times -= 1;
+                    return Err((fault.kind.into(), fault.written));
+                }
+            }
+        }
+        if !matches!(operation, Operation::Open | Operation::Read) {
+            state.journal.push((operation, path.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+fn error_only((error, _): (io::Error, usize)) -> io::Error {
+    error
+}
+
+impl Vfs for FaultVfs {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir_all(path)
+    }
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        if mode == OpenMode::CreateNew {
+            self.enter(Operation::Create, path).map_err(error_only)?;
+        } else {
+            self.enter(Operation::Open, path).map_err(error_only)?;
+        }
+        let inner = self.inner.open(path, mode)?;
+        Ok(Arc::new(FaultFile { inner, path: path.to_owned(), vfs: self.clone() }))
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.inner.list(dir)
+    }
+    fn list_directories(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.inner.list_directories(dir)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.enter(Operation::Remove, path).map_err(error_only)?;
+        self.inner.remove(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.hard_link(from, to)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.enter(Operation::SyncDir, dir).map_err(error_only)?;
+        // Under the lock, so that of two syncs at once the later one counts.
+        let mut state = self.state.lock().unwrap();
+        state.names = self.files().into_keys().collect();
+        Ok(())
+    }
+    fn lock_owner(&self, path: &Path) -> io::Result<Option<String>> {
+        self.inner.lock_owner(path)
+    }
+    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
+        self.inner.lock(path, owner)
+    }
+    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.inner.free_space(path)
+    }
+    fn total_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.inner.total_space(path)
+    }
+}
+
+impl File for FaultFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.vfs.enter(Operation::Read, &self.path).map_err(error_only)?;
+        let len = self.inner.read_at(buf, offset)?;
+        *self.vfs.state.lock().unwrap().read.entry(self.path.clone()).or_default() += len as u64;
+        Ok(len)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        if let Err((error, written)) = self.vfs.enter(Operation::Write, &self.path) {
+            self.inner.write_at(&buf[..written.min(buf.len())], offset)?;
+            return Err(error);
+        }
+        let mut state = self.vfs.state.lock().unwrap();
+        let (bytes, end) = state.written.entry(self.path.clone()).or_default();
+        (*bytes, *end) = (*bytes + buf.len() as u64, (*end).max(offset + buf.len() as u64));
+        drop(state);
+        self.inner.write_at(buf, offset)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+    fn preallocate(&self, len: u64) -> io::Result<()> {
+        self.vfs.enter(Operation::Preallocate, &self.path).map_err(error_only)?;
+        self.inner.preallocate(len)
+    }
+    /// As little as there is to be read: from the first byte that is not zero.
+    fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
+        let mut bytes = vec![0; self.inner.len()?.saturating_sub(offset) as usize];
+        self.inner.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes.iter().position(|byte| *byte != 0).map(|at| offset + at as u64))
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.vfs.enter(Operation::Sync, &self.path).map_err(error_only)?;
+        let mut state = self.vfs.state.lock().unwrap();
+        let mut bytes = vec![0; self.inner.len()? as usize];
+        self.inner.read_exact_at(&mut bytes, 0)?;
+        state.synced.insert(self.path.clone(), bytes);
+        Ok(())
+    }
+    fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
+        let mut bytes = vec![0; len as usize];
+        self.inner.read_exact_at(&mut bytes, 0)?;
+        Ok(Some(ReadMapping::of_copy(bytes.into())))
+    }
+}

@@ -1,0 +1,23 @@
+//! Tests of layers.
+
+/// Those with an implementation of their own would else be forgotten, as has happened.
+#[test]
+fn layers_pass_on_every_call() {
+    let calls = |text: &'static str, head: &str| -> Vec<&'static str> {
+        let body = text.split(head).nth(1).unwrap().split("\n}\n").next().unwrap();
+        let names = body.lines().filter_map(|line| line.strip_prefix("    fn ")?.split('(').next());
+        let mut names: Vec<_> = names.collect();
+        names.sort_unstable();
+        names
+    };
+    let (traits, layers) = (include_str!("../../vfs.rs"), include_str!("../layer.rs"));
+    for (name, by_others) in [("Vfs", &[][..]), ("File", &["is_empty", "read_exact_at"])] {
+        let mut all = calls(traits, &format!("pub trait {name}: "));
+        assert!(all.len() > 10, "{all:?}");
+        all.retain(|call| !by_others.contains(call));
+        assert_eq!(calls(layers, &format!("> {name} for L {{")), all);
+        let mut passed_on = calls(layers, &format!("pub trait {name}Layer: "));
+        passed_on.retain(|call| *call != "inner");
+        assert_eq!(passed_on, all);
+    }
+}

@@ -1,0 +1,459 @@
+//! An in-memory file system: what an in-memory database runs on.
+//!
+//! **Structure.** Directories are an ordered map from path to the directory's files; a file is a list of 64 KiB
+//! pages behind one reader-writer lock. Opening resolves the name once, so that a handle never touches the map again:
+//! a file that was removed or replaced lives on until its last handle goes. Reads of one file share the lock; a write
+//! holds it for the copy of its bytes only.
+//!
+//! **Invariants.**
+//! - A page holds at most [`PAGE_LEN`] bytes and may hold fewer: the bytes it lacks, up to the file's length, are
+//!   zeros. So a hole, a preallocated tail and a length that was merely set cost no memory.
+//! - No page holds a byte at or past the file's length.
+//!
+//! **Files in one piece.** A file that is to be lent ([`MemVfs::mapped`]) is put into one piece when the last who had it open for writing lets go of it, and
+//! is lent as memory from then on. Whoever writes to it afterwards has pages made of it again; what was lent stays as it was.
+//!
+//! **Concurrency.** All types are `Sync`. The order of locks is: directories, then locks held, then a file. No call
+//! holds two files' locks at once.
+
+use super::read_mapping::ReadMapping;
+use crate::platform::vfs::{DirEntry, File, FileLock, OpenMode, Vfs};
+use parking_lot::{Mutex, RwLock};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fmt, io,
+    path::{Component, Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// The bytes of a page.
+const PAGE_LEN: usize = 64 << 10;
+
+/// The longest file, as on the systems whose offsets are signed.
+const MAX_FILE_LEN: u64 = i64::MAX as u64;
+
+/// Files in memory. Cloning gives another handle to the same files.
+#[derive(Clone, Default)]
+pub struct MemVfs {
+    directories: Arc<RwLock<BTreeMap<PathBuf, Directory>>>,
+    /// The locks that are held, and by whom.
+    held: Arc<Mutex<BTreeMap<PathBuf, String>>>,
+    /// How the names of files end that are lent as memory, if any are.
+    lent: Option<&'static str>,
+}
+
+impl fmt::Debug for MemVfs {
+    /// Without the files' bytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemVfs").finish_non_exhaustive()
+    }
+}
+
+type Directory = BTreeMap<OsString, Arc<MemFile>>;
+
+impl MemVfs {
+    /// A file system without files. The root `/` and the current directory exist; others are to be created.
+    pub fn new() -> MemVfs {
+        MemVfs::default()
+    }
+
+    /// The same, of which files with names that end in `lent` are lent as memory ([`File::map_for_reading`]) once nobody has them open for writing, so
+    /// that who reads them needs no copy. Who closes such a file last, having written to it, waits until it is in one piece.
+    pub fn mapped(lent: &'static str) -> MemVfs {
+        MemVfs { lent: Some(lent), ..MemVfs::default() }
+    }
+
+    /// The file that `path` names.
+    fn file(&self, path: &Path) -> io::Result<Arc<MemFile>> {
+        let (parent, name) = split(path)?;
+        let directories = self.directories.read();
+        match directories.get(&parent).and_then(|files| files.get(&name)) {
+            Some(file) => Ok(Arc::clone(file)),
+            None if is_directory(&directories, &clean(path)) => Err(io::ErrorKind::IsADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Gives `file` the name `path`. Fails if the name is taken and `replace` is not set.
+    fn link(&self, path: &Path, file: Arc<MemFile>, replace: bool) -> io::Result<()> {
+        let (parent, name) = split(path)?;
+        let mut directories = self.directories.write();
+        if is_directory(&directories, &clean(path)) {
+            return Err(if replace { io::ErrorKind::IsADirectory } else { io::ErrorKind::AlreadyExists }.into());
+        }
+        if !is_directory(&directories, &parent) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let files = directories.entry(parent).or_default();
+        if !replace && files.contains_key(&name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        files.insert(name, file);
+        Ok(())
+    }
+}
+
+impl Vfs for MemVfs {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let path = clean(path);
+        let mut directories = self.directories.write();
+        for ancestor in path.ancestors() {
+            if is_file(&directories, ancestor) {
+                return Err(io::ErrorKind::NotADirectory.into());
+            }
+        }
+        for ancestor in path.ancestors() {
+            directories.entry(ancestor.to_owned()).or_default();
+        }
+        Ok(())
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let file = match mode {
+            OpenMode::Read | OpenMode::ReadWrite => self.file(path)?,
+            OpenMode::CreateNew => {
+                let file = Arc::new(MemFile::default());
+                self.link(path, Arc::clone(&file), false)?;
+                file
+            }
+        };
+        let writable = mode != OpenMode::Read;
+        if writable {
+            file.writers.fetch_add(1, Ordering::Relaxed);
+        }
+        let is_lent = self.lent.is_some_and(|end| path.as_os_str().as_encoded_bytes().ends_with(end.as_bytes()));
+        Ok(Arc::new(MemHandle { file, writable, is_lent }))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        let dir = clean(dir);
+        let directories = self.directories.read();
+        match directories.get(&dir) {
+            Some(files) => {
+                let files: Vec<_> = files.iter().map(|(name, file)| (name.clone(), Arc::clone(file))).collect();
+                // A file that is being put into one piece holds up nobody but who asks for its length.
+                drop(directories);
+                let entry = |(name, file): (OsString, Arc<MemFile>)| DirEntry {
+                    name: name.to_string_lossy().into_owned(),
+                    len: file.contents.read().len,
+                };
+                Ok(files.into_iter().map(entry).collect())
+            }
+            None if is_directory(&directories, &dir) => Ok(Vec::new()),
+            None if is_file(&directories, &dir) => Err(io::ErrorKind::NotADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn list_directories(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let dir = clean(dir);
+        let directories = self.directories.read();
+        let inside = directories.keys().filter(|path| path.parent() == Some(&*dir));
+        Ok(inside.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let (parent, name) = split(path)?;
+        let removed = self.directories.write().get_mut(&parent).and_then(|files| files.remove(&name));
+        // The pages of a last handle are freed here, after the lock on the directories is gone.
+        removed.map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let ((from_parent, from_name), (to_parent, to_name)) = (split(from)?, split(to)?);
+        let mut directories = self.directories.write();
+        if is_directory(&directories, &clean(to)) {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let target_exists = is_directory(&directories, &to_parent);
+        let source = directories.get_mut(&from_parent).filter(|files| target_exists && files.contains_key(&from_name));
+        let file = source.and_then(|files| files.remove(&from_name)).ok_or(io::ErrorKind::NotFound)?;
+        let replaced = directories.entry(to_parent).or_default().insert(to_name, file);
+        drop(directories);
+        drop(replaced);
+        Ok(())
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let file = self.file(from)?;
+        self.link(to, file, false)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        if is_directory(&self.directories.read(), &clean(dir)) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
+        let file = match self.file(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                // Another thread may create it first; then that file serves as well.
+                match self.link(path, Arc::default(), false) {
+                    Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+                    _ => self.file(path)?,
+                }
+            }
+            other => other?,
+        };
+        let path = clean(path);
+        let mut held = self.held.lock();
+        if let Some(holder) = held.get(&path) {
+            return Ok(Err(holder.clone()));
+        }
+        file.set_len(0)?;
+        file.write_at(owner.as_bytes(), 0)?;
+        held.insert(path.clone(), owner.to_owned());
+        Ok(Ok(Box::new(MemLock { held: Arc::clone(&self.held), path })))
+    }
+
+    fn lock_owner(&self, path: &Path) -> io::Result<Option<String>> {
+        Ok(self.held.lock().get(&clean(path)).cloned())
+    }
+
+    fn free_space(&self, _path: &Path) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+}
+
+#[derive(Debug)]
+struct MemLock {
+    held: Arc<Mutex<BTreeMap<PathBuf, String>>>,
+    path: PathBuf,
+}
+
+impl FileLock for MemLock {}
+
+impl Drop for MemLock {
+    fn drop(&mut self) {
+        self.held.lock().remove(&self.path);
+    }
+}
+
+/// A path without its `.` parts; [`Path`] itself compares doubled and trailing slashes as equal.
+fn clean(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
+}
+
+/// The directory of a file, and its name in there.
+fn split(path: &Path) -> io::Result<(PathBuf, OsString)> {
+    let path = clean(path);
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => Ok((parent.to_owned(), name.to_owned())),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Whether a clean path is a directory. Roots and the empty path (the current directory) always are.
+fn is_directory(directories: &BTreeMap<PathBuf, Directory>, path: &Path) -> bool {
+    path.parent().is_none() || directories.contains_key(path)
+}
+
+/// Whether a clean path is a file.
+fn is_file(directories: &BTreeMap<PathBuf, Directory>, path: &Path) -> bool {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return false };
+    directories.get(parent).is_some_and(|files| files.contains_key(name))
+}
+
+/// A file's contents, shared by its names and its handles.
+#[derive(Default)]
+struct MemFile {
+    contents: RwLock<Contents>,
+    /// The handles that may write.
+    writers: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Contents {
+    len: u64,
+    /// May end before the length does: what is not there is zeros.
+    pages: Vec<Vec<u8>>,
+    /// All bytes in one piece; then there are no pages.
+    whole: Option<Arc<Vec<u8>>>,
+}
+
+impl MemFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> usize {
+        let contents = self.contents.read();
+        let left = contents.len.saturating_sub(offset);
+        let count = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
+        if let Some(whole) = contents.whole.as_ref().filter(|_| count > 0) {
+            buf[..count].copy_from_slice(&whole[offset as usize..][..count]);
+            return count;
+        }
+        let mut rest = &mut buf[..count];
+        let mut at = offset;
+        while !rest.is_empty() {
+            let (page, start) = place(at);
+            let (part, tail) = rest.split_at_mut(rest.len().min(PAGE_LEN - start));
+            let stored = contents.pages.get(page).and_then(|page| page.get(start..)).unwrap_or_default();
+            let stored = &stored[..stored.len().min(part.len())];
+            part[..stored.len()].copy_from_slice(stored);
+            part[stored.len()..].fill(0);
+            at += part.len() as u64;
+            rest = tail;
+        }
+        count
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= MAX_FILE_LEN);
+        let end = end.ok_or(io::ErrorKind::FileTooLarge)?;
+        let mut contents = self.contents.write();
+        contents.take_apart()?;
+        let mut rest = buf;
+        let mut at = offset;
+        while !rest.is_empty() {
+            let (page, start) = place(at);
+            let (part, tail) = rest.split_at(rest.len().min(PAGE_LEN - start));
+            contents.reserve(page, start + part.len())?;
+            contents.pages[page][start..start + part.len()].copy_from_slice(part);
+            at += part.len() as u64;
+            contents.len = contents.len.max(at);
+            rest = tail;
+        }
+        debug_assert!(buf.is_empty() || contents.len >= end);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        if len > MAX_FILE_LEN {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let mut contents = self.contents.write();
+        contents.take_apart()?;
+        if len < contents.len {
+            let (page, start) = place(len);
+            contents.pages.truncate(page.saturating_add(1));
+            if let Some(last) = contents.pages.get_mut(page) {
+                last.truncate(start);
+                last.shrink_to_fit();
+            }
+        }
+        contents.len = len;
+        Ok(())
+    }
+}
+
+impl Contents {
+    /// Puts the pages into one piece, one after the other, so that hardly more than the file's length is ever taken. Leaves a file with holes or a
+    /// preallocated tail as it is, and one for which there is no memory.
+    fn put_together(&mut self) {
+        let bytes: usize = self.pages.iter().map(Vec::len).sum();
+        let is_wanted = bytes as u64 == self.len && self.whole.is_none();
+        let mut whole = Vec::new();
+        if !is_wanted || whole.try_reserve_exact(bytes).is_err() {
+            return;
+        }
+        for page in std::mem::take(&mut self.pages) {
+            whole.extend_from_slice(&page);
+        }
+        self.whole = Some(Arc::new(whole));
+    }
+
+    /// Makes pages of a file in one piece, to be written to.
+    fn take_apart(&mut self) -> io::Result<()> {
+        let Some(whole) = &self.whole else { return Ok(()) };
+        let whole = Arc::clone(whole);
+        for (page, bytes) in whole.chunks(PAGE_LEN).enumerate() {
+            self.reserve(page, bytes.len()).inspect_err(|_| self.pages = Vec::new())?;
+            self.pages[page].copy_from_slice(bytes);
+        }
+        self.whole = None;
+        Ok(())
+    }
+
+    /// Makes page `page` exist and hold at least `len` bytes.
+    fn reserve(&mut self, page: usize, len: usize) -> io::Result<()> {
+        let out_of_memory = |_| io::Error::from(io::ErrorKind::OutOfMemory);
+        if page >= self.pages.len() {
+            self.pages.try_reserve(page + 1 - self.pages.len()).map_err(out_of_memory)?;
+            self.pages.resize_with(page + 1, Vec::new);
+        }
+        let bytes = &mut self.pages[page];
+        if len > bytes.len() {
+            bytes.try_reserve(len - bytes.len()).map_err(out_of_memory)?;
+            bytes.resize(len, 0);
+        }
+        Ok(())
+    }
+}
+
+/// The page of an offset, and the place in it. An offset past the memory's end gets a page that is never there.
+fn place(offset: u64) -> (usize, usize) {
+    let page = usize::try_from(offset / PAGE_LEN as u64).unwrap_or(usize::MAX - 1);
+    (page, (offset % PAGE_LEN as u64) as usize)
+}
+
+impl fmt::Debug for MemHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemHandle").finish_non_exhaustive()
+    }
+}
+
+struct MemHandle {
+    file: Arc<MemFile>,
+    writable: bool,
+    is_lent: bool,
+}
+
+impl Drop for MemHandle {
+    fn drop(&mut self) {
+        // What all who wrote did comes before what the last of them does here.
+        let is_last = self.writable && self.file.writers.fetch_sub(1, Ordering::AcqRel) == 1;
+        // A file without a name that nobody else has open goes with this handle.
+        if is_last && self.is_lent && Arc::strong_count(&self.file) > 1 {
+            self.file.contents.write().put_together();
+        }
+    }
+}
+
+impl MemHandle {
+    fn check_writable(&self) -> io::Result<()> {
+        if self.writable { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    }
+}
+
+impl File for MemHandle {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        Ok(self.file.read_at(buf, offset))
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.check_writable()?;
+        self.file.write_at(buf, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.contents.read().len)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.check_writable()?;
+        self.file.set_len(len)
+    }
+
+    fn preallocate(&self, len: u64) -> io::Result<()> {
+        self.check_writable()?;
+        if len > MAX_FILE_LEN {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let mut contents = self.file.contents.write();
+        if len > contents.len {
+            contents.take_apart()?;
+            contents.len = len;
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
+        let whole = self.file.contents.read().whole.clone();
+        Ok(whole.and_then(|whole| ReadMapping::of_shared(whole, len)))
+    }
+}

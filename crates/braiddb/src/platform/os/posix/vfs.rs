@@ -1,0 +1,453 @@
+//! The POSIX file system.
+//!
+//! Reads and writes are positional (`pread`, `pwrite`), so that one descriptor serves many threads without a shared
+//! position. Calls that a signal interrupts are made again; short writes are continued. Where systems differ:
+//!
+//! - *Preallocation* is `fallocate` on Linux, Android and FreeBSD, `F_PREALLOCATE` on Apple systems. Elsewhere, and on file systems that refuse it
+//!   (ZFS, NFS before 4.2), zeros are written past the old end; holes below the old end are left, since filling them
+//!   could overwrite what another thread writes.
+//! - *Sync* is `fdatasync`, on Apple systems `F_FULLFSYNC`, or `F_BARRIERFSYNC` where it was asked for. It is never repeated
+//!   after a failure, since the second call may succeed without the data.
+//! - *A sync of some bytes* is, on Linux, a write of the same bytes that is to be durable when it returns (`RWF_DSYNC`): of
+//!   the page cache, only their pages are written. Elsewhere all of the file is synced.
+//! - *Directory sync* is `fsync` on the directory. File systems that know no such thing answer `EINVAL`; what they
+//!   order by themselves is theirs to say, so that counts as done.
+//! - *The lock* is `flock`. It belongs to the open file description, so that two handles of one process exclude each
+//!   other as two processes do, and it goes when the process does, however it ends.
+
+#![expect(clippy::disallowed_methods, reason = "this is the one place that opens files")]
+
+use crate::platform::{
+    batch::{BatchReads, IoReport, ReadRequest, SystemFile},
+    vfs::{DirEntry, File, FileLock, OpenMode, Vfs},
+};
+use rustix::{
+    fs::{FlockOperation, flock, statvfs},
+    io::{Errno, retry_on_intr},
+};
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Read},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::FileExt,
+    },
+    path::Path,
+    sync::Arc,
+};
+
+/// The most bytes of an owner's text that are read back: the file may hold anything.
+const MAX_OWNER_LEN: u64 = 4096;
+
+/// How much is written at once where zeros stand in for preallocation.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Files of a POSIX system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PosixVfs {
+    #[cfg(target_vendor = "apple")]
+    by_barriers: bool,
+    without_io_uring: bool,
+}
+
+impl PosixVfs {
+    /// The system's files.
+    pub fn new() -> PosixVfs {
+        PosixVfs::default()
+    }
+
+    /// The same, where a sync is `F_BARRIERFSYNC` in place of `F_FULLFSYNC`: the device may hold in its cache what it got, but puts
+    /// all that came before a sync onto the medium before anything that comes after. So a database is as it was after some
+    /// commit whatever happens, but the last commits that were told to be durable may be missing after a power failure, as after
+    /// `Durability::Buffered`; a crash of the system alone loses none. Apple tells this call to be much cheaper.
+    #[cfg(target_vendor = "apple")]
+    pub fn with_barriers() -> PosixVfs {
+        PosixVfs { by_barriers: true, ..PosixVfs::default() }
+    }
+
+    /// Whether many reads at once are made by io_uring where Linux has it for us: yes by default. Else, and where it has not, several
+    /// threads make them.
+    #[must_use]
+    pub fn io_uring(mut self, io_uring: bool) -> PosixVfs {
+        self.without_io_uring = !io_uring;
+        self
+    }
+}
+
+impl Vfs for PosixVfs {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let file = open(path, mode)?;
+        #[cfg(target_vendor = "apple")]
+        let file = PosixFile { by_barriers: self.by_barriers, ..file };
+        Ok(Arc::new(file))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn open_unbuffered(&self, path: &Path, mode: OpenMode) -> io::Result<crate::platform::batch::Unbuffered> {
+        super::unbuffered::open(path, mode)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_many(&self, requests: &mut [ReadRequest]) {
+        if self.without_io_uring || super::uring::read(requests).is_err() {
+            super::read_pool::read(requests);
+        }
+        // What is left: too long for that, or failed, and then this tells how.
+        requests.iter_mut().for_each(ReadRequest::read_alone);
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn read_many(&self, requests: &mut [ReadRequest]) {
+        super::read_pool::read(requests);
+        requests.iter_mut().for_each(ReadRequest::read_alone);
+    }
+
+    fn io_report(&self) -> IoReport {
+        #[cfg(target_os = "linux")]
+        let refused = match self.without_io_uring {
+            true => Some("the program has switched it off".to_owned()),
+            false => super::uring::refused(),
+        };
+        #[cfg(not(target_os = "linux"))]
+        let refused = Some("it is Linux's".to_owned());
+        let batches = if refused.is_some() { BatchReads::Threads } else { BatchReads::IoUring };
+        IoReport { batches, io_uring_refused: refused, ..IoReport::default() }
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let metadata = match fs::metadata(entry.path()) {
+                // Removed since it was listed, or a link to nothing.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                other => other?,
+            };
+            if metadata.is_file() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                entries.push(DirEntry { name, len: metadata.len() });
+            }
+        }
+        Ok(entries)
+    }
+
+    fn list_directories(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            // Of one that was removed since, or may not be looked at, the listing itself says enough.
+            if fs::metadata(entry.path()).map_or_else(|_| entry.file_type().is_ok_and(|t| t.is_dir()), |m| m.is_dir()) {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        match fs::File::open(dir)?.sync_all() {
+            Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
+        // Not truncated here: the file may be another's, whose text must stay.
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+            Ok(()) => {
+                // In this order a full disk has the block already. The text is for people: the lock holds without it.
+                let told = file.write_all_at(owner.as_bytes(), 0).and_then(|()| file.set_len(owner.len() as u64));
+                told.or_else(|e| if e.kind() == io::ErrorKind::StorageFull { Ok(()) } else { Err(e) })?;
+                Ok(Ok(Box::new(PosixLock { file, process: std::process::id() })))
+            }
+            Err(Errno::WOULDBLOCK) => {
+                let mut text = Vec::new();
+                file.take(MAX_OWNER_LEN).read_to_end(&mut text)?;
+                Ok(Err(String::from_utf8_lossy(&text).into_owned()))
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn lock_owner(&self, path: &Path) -> io::Result<Option<String>> {
+        let file = match fs::File::open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        match retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockShared)) {
+            Ok(()) => {
+                retry_on_intr(|| flock(&file, FlockOperation::Unlock))?;
+                Ok(None)
+            }
+            Err(Errno::WOULDBLOCK) => {
+                let mut text = Vec::new();
+                file.take(MAX_OWNER_LEN).read_to_end(&mut text)?;
+                Ok(Some(String::from_utf8_lossy(&text).into_owned()))
+            }
+            // A file system without locks.
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let status = retry_on_intr(|| statvfs(path))?;
+        Ok(status.f_bavail.checked_mul(status.f_frsize))
+    }
+
+    fn total_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let status = retry_on_intr(|| statvfs(path))?;
+        Ok(status.f_blocks.checked_mul(status.f_frsize))
+    }
+
+    fn open_files_limit(&self) -> Option<u64> {
+        Some(rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX))
+    }
+}
+
+/// The lock lives as long as the descriptor, and is let go of before that is closed: a process that is being started at this moment, by any thread,
+/// has a copy of it until its program begins, and would keep the lock.
+#[derive(Debug)]
+struct PosixLock {
+    file: fs::File,
+    /// Who took it. A process that was forked and goes on with the same program has a copy, and by dropping that must not take it from its parent.
+    process: u32,
+}
+
+impl FileLock for PosixLock {}
+
+impl Drop for PosixLock {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            // If that fails the lock goes with the last copy.
+            let _ = retry_on_intr(|| flock(&self.file, FlockOperation::Unlock));
+        }
+    }
+}
+
+/// Opens a file of the system.
+pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<PosixFile> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
+    let file = options.open(path)?;
+    if mode == OpenMode::Read && file.metadata()?.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok(PosixFile {
+        file,
+        #[cfg(target_vendor = "apple")]
+        by_barriers: false,
+    })
+}
+
+#[derive(Debug)]
+pub(super) struct PosixFile {
+    file: fs::File,
+    #[cfg(target_vendor = "apple")]
+    by_barriers: bool,
+}
+
+impl PosixFile {
+    /// The system's name for it.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl File for PosixFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        // The trait promises a full buffer unless the file ends; the system may give less.
+        let mut done = 0;
+        while done < buf.len() {
+            match self.file.read_at(&mut buf[done..], offset.saturating_add(done as u64)) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        // Continues short writes, and makes interrupted ones again.
+        self.file.write_all_at(buf, offset)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
+        super::mapping::next_written(&self.file, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn preallocate(&self, len: u64) -> io::Result<()> {
+        if len == 0 || allocate(&self.file, len)? {
+            return Ok(());
+        }
+        write_zeros(&self.file, len)
+    }
+
+    #[cfg(target_vendor = "apple")]
+    fn sync_data(&self) -> io::Result<()> {
+        super::apple::sync(&self.file, self.by_barriers)
+    }
+
+    #[cfg(not(target_vendor = "apple"))]
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn system_file(&self) -> Option<SystemFile<'_>> {
+        Some(SystemFile { descriptor: self.descriptor(), align: 1 })
+    }
+
+    #[cfg(target_os = "linux")]
+    fn sync_bytes(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        use rustix::io::{ReadWriteFlags, pwritev2};
+        let again = || pwritev2(&self.file, &[io::IoSlice::new(bytes)], offset, ReadWriteFlags::DSYNC);
+        match retry_on_intr(again) {
+            Ok(len) if len == bytes.len() => Ok(()),
+            // What is written in part, or not at all by a system that has no such call, is still to be synced.
+            Ok(_) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => self.file.sync_data(),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn start_write_back(&self, offset: u64, len: u64) {
+        super::write_back::start(&self.file, offset, len);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn map_for_writing(&self, len: u64) -> io::Result<Option<Box<dyn crate::platform::vfs::WriteMapping>>> {
+        let mapping = super::mapping::Mapping::new(&self.file, len)?;
+        Ok(mapping.map(|mapping| Box::new(mapping) as Box<dyn crate::platform::vfs::WriteMapping>))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn map_for_reading(&self, len: u64) -> io::Result<Option<crate::platform::os::read_mapping::ReadMapping>> {
+        Ok(super::mapping::ReadMap::new(&self.file, len)?.map(crate::platform::os::read_mapping::ReadMapping::of_map))
+    }
+}
+
+/// Asks the system for space; whether it could.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+fn allocate(file: &fs::File, len: u64) -> io::Result<bool> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    if i64::try_from(len).is_err() {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, len)) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Asks the system for space; whether it could.
+#[cfg(target_vendor = "apple")]
+fn allocate(file: &fs::File, len: u64) -> io::Result<bool> {
+    super::apple::allocate(file, len)
+}
+
+/// Asks the system for space: this one has no call for it.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd", target_vendor = "apple")))]
+fn allocate(_file: &fs::File, _len: u64) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// Writes zeros from the file's end to `len`.
+fn write_zeros(file: &fs::File, len: u64) -> io::Result<()> {
+    let mut at = file.metadata()?.len();
+    while at < len {
+        let count = usize::try_from(len - at).map_or(ZEROS.len(), |left| left.min(ZEROS.len()));
+        file.write_all_at(&ZEROS[..count], at)?;
+        at += count as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_stand_in_for_preallocation() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+        file.write_all_at(b"abc", 0).unwrap();
+        write_zeros(&file, ZEROS.len() as u64 + 77).unwrap();
+        write_zeros(&file, 10).unwrap();
+        let mut bytes = Vec::new();
+        fs::File::open(&path).unwrap().read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes.len(), ZEROS.len() + 77);
+        assert_eq!(&bytes[..3], b"abc");
+        assert!(bytes[3..].iter().all(|byte| *byte == 0));
+    }
+
+    /// As a process has one that was forked: it does not keep the lock, nor does it take it from its parent.
+    #[test]
+    fn a_copy_of_the_descriptor_neither_keeps_the_lock_nor_lets_go_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let file = fs::File::create(&path).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let (copy, of_child) = (file.try_clone().unwrap(), file.try_clone().unwrap());
+        let process = std::process::id();
+        let held = PosixLock { file, process };
+        let vfs = PosixVfs::new();
+        drop(PosixLock { file: of_child, process: process + 1 });
+        assert!(vfs.lock(&path, "process 2").unwrap().is_err());
+        drop(held);
+        assert!(vfs.lock(&path, "process 2").unwrap().is_ok());
+        drop(copy);
+    }
+
+    #[test]
+    fn a_lock_excludes_another_process_and_goes_with_it() {
+        use std::process::{Command, Stdio};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let vfs = PosixVfs::new();
+        let held = vfs.lock(&path, "process 1").unwrap().unwrap();
+        let flock = |path: &Path| {
+            Command::new("flock")
+                .args(["--nonblock", "--exclusive"])
+                .arg(path)
+                .arg("true")
+                .stderr(Stdio::null())
+                .status()
+        };
+        let Ok(status) = flock(&path) else { return eprintln!("skipped: this system has no flock command") };
+        assert!(!status.success());
+        drop(held);
+        assert!(flock(&path).unwrap().success());
+    }
+}

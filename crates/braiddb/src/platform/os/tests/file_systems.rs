@@ -1,0 +1,130 @@
+//! Each file system of this crate, put through the shared checks.
+
+use super::conformance;
+use crate::platform::{File, MemVfs, OpenMode, Vfs};
+use std::path::Path;
+
+#[test]
+fn files_in_memory_conform() {
+    conformance::check(&MemVfs::new(), Path::new("/root"));
+    conformance::check(&MemVfs::new(), Path::new("relative"));
+    conformance::check(&MemVfs::new(), Path::new("./dotted//"));
+    conformance::check(&MemVfs::mapped(""), Path::new("/root"));
+}
+
+/// Where they are not used, on Windows, files that are open cannot be removed by these means.
+#[cfg(unix)]
+#[test]
+fn portable_files_conform() {
+    let dir = tempfile::tempdir().unwrap();
+    conformance::check(&crate::platform::PortableVfs::new(), dir.path());
+}
+
+#[cfg(unix)]
+#[test]
+fn posix_files_conform() {
+    let dir = tempfile::tempdir().unwrap();
+    conformance::check(&crate::platform::PosixVfs::new(), dir.path());
+}
+
+#[cfg(windows)]
+#[test]
+fn windows_files_conform() {
+    for vfs in [crate::platform::WindowsVfs::new(), crate::platform::WindowsVfs::flushing_device_caches()] {
+        let dir = tempfile::tempdir().unwrap();
+        conformance::check(&vfs, dir.path());
+    }
+}
+
+/// The log relies on it where most run it, so that losing it is noticed.
+#[cfg(target_os = "linux")]
+#[test]
+fn preallocated_files_of_common_file_systems_are_mapped() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = crate::platform::PosixVfs::new().open(&dir.path().join("file"), OpenMode::CreateNew).unwrap();
+    file.preallocate(1 << 20).unwrap();
+    let kind = rustix::fs::statfs(dir.path()).unwrap().f_type;
+    let is_known = [0xef53, 0x5846_5342].contains(&kind);
+    assert_eq!(file.map_for_writing(1 << 20).unwrap().is_some(), is_known, "file system {kind:#x}");
+    assert_eq!(file.next_written(0).unwrap(), (!is_known).then_some(0), "file system {kind:#x}");
+}
+
+#[test]
+fn a_long_hole_in_memory_costs_no_memory() {
+    let vfs = MemVfs::new();
+    let file = vfs.open(Path::new("/sparse"), OpenMode::CreateNew).unwrap();
+    file.set_len(1 << 60).unwrap();
+    file.preallocate(1 << 61).unwrap();
+    let mut buf = [1; 16];
+    file.read_exact_at(&mut buf, (1 << 61) - 16).unwrap();
+    assert_eq!(buf, [0; 16]);
+    file.write_at(b"end", (1 << 30) - 1).unwrap();
+    file.set_len(1 << 30).unwrap();
+    assert_eq!(file.read_at(&mut buf, (1 << 30) - 1).unwrap(), 1);
+    assert_eq!(buf[0], b'e');
+}
+
+#[test]
+fn memory_files_that_nobody_writes_to_are_lent_as_memory() {
+    let bytes: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
+    let len = bytes.len() as u64;
+    let path = Path::new("/file.run");
+    for (vfs, lends) in [(MemVfs::new(), false), (MemVfs::mapped(".view"), false), (MemVfs::mapped(".run"), true)] {
+        let writer = vfs.open(path, OpenMode::CreateNew).unwrap();
+        writer.write_at(&bytes, 0).unwrap();
+        let other = vfs.open(path, OpenMode::ReadWrite).unwrap();
+        let reader = vfs.open(path, OpenMode::Read).unwrap();
+        drop(writer);
+        assert!(reader.map_for_reading(len).unwrap().is_none(), "another may write yet");
+        drop(other);
+        let Some(map) = reader.map_for_reading(len).unwrap() else {
+            assert!(!lends);
+            continue;
+        };
+        assert!(lends && reader.map_for_reading(len + 1).unwrap().is_none());
+        assert_eq!(reader.map_for_reading(5).unwrap().unwrap().len(), 5);
+        let read = |file: &dyn File, offset: u64, len: usize| {
+            let mut bytes = vec![0; len];
+            let count = file.read_at(&mut bytes, offset).unwrap();
+            bytes.truncate(count);
+            bytes
+        };
+        let of_map = || {
+            let mut all = vec![0; map.len()];
+            map.read_at(&mut all, 0).unwrap();
+            all
+        };
+        assert_eq!(of_map(), bytes);
+        assert_eq!(read(&*reader, 65_530, 20), bytes[65_530..65_550]);
+        assert_eq!((read(&*reader, len - 2, 9), read(&*reader, len, 9)), (bytes[bytes.len() - 2..].to_vec(), vec![]));
+        assert!(map.is_in_memory(0..map.len()) && map.populate(7..9));
+        // What is written afterwards is the file's, and not the map's.
+        let writer = vfs.open(path, OpenMode::ReadWrite).unwrap();
+        writer.preallocate(len).unwrap();
+        assert!(reader.map_for_reading(len).unwrap().is_some(), "nothing was written");
+        writer.write_at(b"new", 65_535).unwrap();
+        assert_eq!(read(&*reader, 65_534, 5), [bytes[65_534], b'n', b'e', b'w', bytes[65_538]]);
+        assert_eq!(of_map(), bytes);
+        assert!(reader.map_for_reading(len).unwrap().is_none());
+        writer.set_len(len - 1).unwrap();
+        drop(writer);
+        let again = reader.map_for_reading(len - 1).unwrap().unwrap();
+        let mut three = [0; 3];
+        again.read_at(&mut three, 65_535).unwrap();
+        assert_eq!((&three, again.len() as u64), (b"new", len - 1));
+        // A tail that is only promised is no memory.
+        vfs.open(path, OpenMode::ReadWrite).unwrap().preallocate(len + 9).unwrap();
+        assert!(reader.map_for_reading(len + 9).unwrap().is_none());
+        assert_eq!(read(&*reader, len - 1, 12), [0; 10]);
+    }
+}
+
+#[test]
+fn clones_of_a_memory_file_system_share_files_and_locks() {
+    let vfs = MemVfs::new();
+    let twin = vfs.clone();
+    vfs.open(Path::new("a"), OpenMode::CreateNew).unwrap().write_at(b"1", 0).unwrap();
+    assert_eq!(twin.list(Path::new("")).unwrap().len(), 1);
+    let _held = vfs.lock(Path::new("LOCK"), "me").unwrap().unwrap();
+    assert_eq!(twin.lock(Path::new("./LOCK"), "you").unwrap().unwrap_err(), "me");
+}

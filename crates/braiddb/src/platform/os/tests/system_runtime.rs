@@ -1,0 +1,44 @@
+//! Tests of the system's threads.
+
+#![cfg(any(target_os = "linux", windows))]
+
+use crate::platform::{Runtime, SystemRuntime};
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_thread_that_gives_way_does_so_alone() {
+    let nice = || rustix::process::getpriority_process(None).unwrap();
+    let before = nice();
+    let (tell, told) = std::sync::mpsc::channel();
+    let runtime = std::sync::Arc::new(SystemRuntime::new());
+    let other = std::sync::Arc::clone(&runtime);
+    let body = Box::new(move || {
+        other.give_way();
+        tell.send(nice()).unwrap();
+    });
+    runtime.spawn("nice", body).unwrap().join().unwrap();
+    assert_eq!((told.recv().unwrap(), nice()), ((before + 10).min(19), before));
+}
+
+#[test]
+fn threads_run_where_they_are_put() {
+    let refused = |processors: &[usize]| SystemRuntime::on_processors(processors).unwrap_err();
+    assert_eq!(refused(&[]).kind(), std::io::ErrorKind::InvalidInput);
+    for none in [[0, 1023], [0, 100_000]] {
+        refused(&none);
+    }
+    // The last one that there is.
+    let count = std::thread::available_parallelism().unwrap().get();
+    let Some(last) =
+        (0..1024).filter(|processor| SystemRuntime::on_processors(&[*processor]).is_ok()).take(count).last()
+    else {
+        panic!("this process may run nowhere");
+    };
+    let runtime = SystemRuntime::on_processors(&[last]).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let body = Box::new(move || tell.send(std::thread::available_parallelism().unwrap().get()).unwrap());
+    runtime.spawn("put", body).unwrap().join().unwrap();
+    // On Windows what the process may use is told instead.
+    assert_eq!(told.recv().unwrap(), if cfg!(windows) { count } else { 1 });
+    assert_eq!(std::thread::available_parallelism().unwrap().get(), count, "this thread is where it was");
+}

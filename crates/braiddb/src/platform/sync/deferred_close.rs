@@ -1,0 +1,198 @@
+//! Files that are let go of, by whoever has the time for it.
+//!
+//! The last handle of a file that was removed gives its space back, when it is closed or when the map of it is undone. Where the file system
+//! tells the device of that (ext4 mounted with `discard`), or the file lies in many pieces, it takes milliseconds, and up to a second
+//! where the device is busy. The last handle may be anybody's: of a reader who was slower than the merge that replaced what he
+//! reads. So handles go through here. As long as there is a thread for it ([`DeferredClose::defer`]), what is given here waits for that thread
+//! ([`DeferredClose::work`]); else it goes at once.
+
+use crate::platform::vfs::Vfs;
+use parking_lot::Mutex;
+use std::{
+    any::Any,
+    fmt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// What is let go of lets go of more, no deeper than this.
+const DEPTH_MAX: usize = 4;
+
+/// What is let go of. Any thread may call anything, and hold any lock meanwhile that is not needed to wake the thread.
+#[derive(Default)]
+pub struct DeferredClose {
+    state: Mutex<State>,
+    /// Held by who does what waits.
+    working: Mutex<()>,
+    /// How many of those that waited have gone.
+    gone: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// Wakes the thread that does the work; `None` if there is none.
+    wake: Option<Arc<dyn Fn() + Send + Sync>>,
+    waiting: Vec<Waste>,
+}
+
+/// A file that is to be removed, if any, and what keeps it open.
+struct Waste {
+    file: Option<(Arc<dyn Vfs>, PathBuf)>,
+    _handle: Box<dyn Any + Send>,
+}
+
+impl Waste {
+    fn go(self) {
+        let Some((vfs, path)) = &self.file else { return };
+        if let Err(error) = vfs.remove(path) {
+            tracing::warn!(path = %path.display(), %error, "a file that is not needed any more could not be removed; the next open will");
+        }
+    }
+}
+
+impl DeferredClose {
+    /// Removes a file, and lets go of what keeps it open after that.
+    pub fn remove(&self, vfs: &Arc<dyn Vfs>, path: &Path, handle: impl Any + Send) {
+        self.take(Waste { file: Some((Arc::clone(vfs), path.to_owned())), _handle: Box::new(handle) });
+    }
+
+    /// Lets go of what may be the last to keep a file.
+    pub fn let_go(&self, handle: impl Any + Send) {
+        self.take(Waste { file: None, _handle: Box::new(handle) });
+    }
+
+    fn take(&self, waste: Waste) {
+        let mut state = self.state.lock();
+        let Some(wake) = state.wake.clone() else {
+            drop(state);
+            return waste.go();
+        };
+        state.waiting.push(waste);
+        let is_first = state.waiting.len() == 1;
+        drop(state);
+        if is_first {
+            wake();
+        }
+    }
+
+    /// From now on a thread does the work, which `wake` has call [`DeferredClose::work`].
+    pub fn defer(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.state.lock().wake = Some(wake);
+    }
+
+    /// Does what waits, and what others have begun is done then; returns whether anything waited. What comes meanwhile waits on. Not to
+    /// be called by what goes here.
+    pub fn work(&self) -> bool {
+        let _working = self.working.lock();
+        // The state's lock is not held while it goes: it may let go of more.
+        let waiting = std::mem::take(&mut self.state.lock().waiting);
+        let count = waiting.len() as u64;
+        waiting.into_iter().for_each(Waste::go);
+        self.gone.fetch_add(count, Ordering::Release);
+        count > 0
+    }
+
+    /// Does what waits, and what that lets go of: a file that is removed lets go of a run, which lets go of a map. Whatever others give meanwhile
+    /// is done no longer than that.
+    pub fn work_through(&self) {
+        for _ in 0..DEPTH_MAX {
+            if !self.work() {
+                break;
+            }
+        }
+    }
+
+    /// How many of those that waited have gone so far. If there are more of them than before, there may be more space.
+    pub fn gone(&self) -> u64 {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Does what waits. From now on everything goes at once.
+    pub fn finish(&self) {
+        let wake = self.state.lock().wake.take();
+        drop(wake);
+        while self.work() {}
+    }
+}
+
+impl fmt::Debug for DeferredClose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        let (is_deferred, waiting) = (state.wake.is_some(), state.waiting.len());
+        f.debug_struct("DeferredClose").field("is_deferred", &is_deferred).field("waiting", &waiting).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::{MemVfs, OpenMode};
+    use std::sync::atomic::AtomicUsize;
+
+    /// Counts when it goes, with whether the file was there then.
+    struct Handle(Arc<AtomicUsize>, MemVfs);
+
+    impl Drop for Handle {
+        fn drop(&mut self) {
+            let is_there = self.1.open(Path::new("a"), OpenMode::Read).is_ok();
+            self.0.fetch_add(if is_there { 100 } else { 1 }, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn what_is_given_waits_for_the_thread_and_goes_at_once_where_there_is_none() {
+        let (memory, gone, woken) = (MemVfs::new(), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let vfs: Arc<dyn Vfs> = Arc::new(memory.clone());
+        let deferred_close = DeferredClose::default();
+        let give = || {
+            memory.open(Path::new("a"), OpenMode::CreateNew).unwrap();
+            deferred_close.remove(&vfs, Path::new("a"), Handle(Arc::clone(&gone), memory.clone()));
+        };
+        let seen =
+            || (gone.load(Ordering::Relaxed), woken.load(Ordering::Relaxed), memory.list(Path::new("")).unwrap().len());
+        give();
+        assert_eq!(seen(), (1, 0, 0), "the file goes first");
+        let counter = Arc::clone(&woken);
+        deferred_close.defer(Arc::new(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }));
+        give();
+        assert_eq!(seen(), (1, 1, 1));
+        deferred_close.let_go(Handle(Arc::clone(&gone), MemVfs::new()));
+        assert_eq!(seen(), (1, 1, 1), "who was woken once sees to all");
+        deferred_close.work();
+        assert_eq!(seen(), (3, 1, 0));
+        give();
+        assert_eq!(seen(), (3, 2, 1));
+        deferred_close.finish();
+        assert_eq!(seen(), (4, 2, 0));
+        give();
+        assert_eq!(seen(), (5, 2, 0));
+    }
+
+    #[test]
+    fn what_lets_go_of_more_is_seen_to_as_well() {
+        struct Chain(Arc<DeferredClose>, usize, Arc<AtomicUsize>);
+        impl Drop for Chain {
+            fn drop(&mut self) {
+                self.2.fetch_add(1, Ordering::Relaxed);
+                if self.1 > 0 {
+                    self.0.let_go(Chain(Arc::clone(&self.0), self.1 - 1, Arc::clone(&self.2)));
+                }
+            }
+        }
+        let (deferred_close, gone) = (Arc::new(DeferredClose::default()), Arc::new(AtomicUsize::new(0)));
+        deferred_close.defer(Arc::new(|| {}));
+        deferred_close.let_go(Chain(Arc::clone(&deferred_close), DEPTH_MAX - 1, Arc::clone(&gone)));
+        deferred_close.work();
+        assert_eq!(gone.load(Ordering::Relaxed), 1, "others come between");
+        deferred_close.work_through();
+        assert_eq!((gone.load(Ordering::Relaxed), deferred_close.gone()), (DEPTH_MAX, DEPTH_MAX as u64));
+        deferred_close.let_go(Chain(Arc::clone(&deferred_close), 20, Arc::clone(&gone)));
+        deferred_close.finish();
+        assert_eq!(gone.load(Ordering::Relaxed), DEPTH_MAX + 21);
+    }
+}

@@ -1,0 +1,159 @@
+//! Values that are borrowed without a count stay while they are used, and go when nobody uses them.
+
+use crate::platform::HazardCell;
+use std::{
+    cell::RefCell,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+/// Moments of a borrow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// The present value was looked at, and is to be noted.
+    Noting,
+    /// It was noted, and is to be looked at again.
+    Noted,
+}
+
+type Act = (Moment, Box<dyn FnOnce()>);
+
+thread_local! {
+    /// What is to be done once, and when.
+    static ACT: RefCell<Option<Act>> = const { RefCell::new(None) };
+}
+
+/// Called at these moments.
+pub fn reach(moment: Moment) {
+    if let Some((_, act)) = ACT.with_borrow_mut(|act| act.take_if(|(when, _)| *when == moment)) {
+        act();
+    }
+}
+
+/// A value that notes its end.
+struct Value {
+    number: usize,
+    ended: Arc<Vec<AtomicBool>>,
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.ended[self.number].store(true, Ordering::SeqCst);
+    }
+}
+
+fn values(count: usize) -> (Arc<Vec<AtomicBool>>, impl Fn(usize) -> Arc<Value>) {
+    let ended: Arc<Vec<AtomicBool>> = Arc::new((0..count).map(|_| AtomicBool::new(false)).collect());
+    let of_all = Arc::clone(&ended);
+    (ended, move |number| Arc::new(Value { number, ended: Arc::clone(&of_all) }))
+}
+
+fn has_ended(ended: &[AtomicBool], number: usize) -> bool {
+    ended[number].load(Ordering::SeqCst)
+}
+
+#[test]
+fn a_value_in_use_goes_when_its_reader_is_done() {
+    let (ended, value) = values(3);
+    let published = HazardCell::new(value(0));
+    let borrowed = published.borrow().unwrap();
+    assert_eq!(borrowed.number, 0);
+    assert!(published.borrow().is_none(), "a thread borrows one value at a time");
+    published.replace(value(1));
+    published.replace(value(2));
+    assert!(!has_ended(&ended, 0) && has_ended(&ended, 1), "nobody ever used the second");
+    drop(borrowed);
+    assert!(has_ended(&ended, 0));
+    assert_eq!(published.borrow().unwrap().number, 2);
+    drop(published);
+    assert!(has_ended(&ended, 2));
+}
+
+/// A reader that comes too late uses nothing, and what it had noted goes: nobody else would see to that.
+#[test]
+fn a_value_that_is_replaced_while_it_is_borrowed_is_neither_used_nor_kept() {
+    for moment in [Moment::Noting, Moment::Noted] {
+        let (ended, value) = values(2);
+        let published = Arc::new(HazardCell::new(value(0)));
+        let (other, next) = (Arc::clone(&published), value(1));
+        ACT.set(Some((moment, Box::new(move || other.replace(next)))));
+        assert!(published.borrow().is_none());
+        assert!(has_ended(&ended, 0));
+        assert_eq!(published.borrow().unwrap().number, 1);
+    }
+}
+
+#[test]
+fn a_value_that_nobody_uses_goes_at_once() {
+    let (ended, value) = values(2);
+    let published = HazardCell::new(value(0));
+    drop(published.borrow());
+    published.replace(value(1));
+    assert!(has_ended(&ended, 0));
+}
+
+#[test]
+fn what_is_lent_no_more_is_lent_no_more_whatever_replaces_it() {
+    let (ended, value) = values(3);
+    let published = HazardCell::new(value(0));
+    let borrowed = published.borrow().unwrap();
+    published.retire();
+    assert_eq!(borrowed.number, 0, "who has it keeps it");
+    drop(borrowed);
+    assert!(published.borrow().is_none() && !has_ended(&ended, 0));
+    published.replace(value(1));
+    assert!(published.borrow().is_none() && has_ended(&ended, 0) && !has_ended(&ended, 1));
+    let other = HazardCell::new(value(2));
+    assert_eq!(other.borrow().unwrap().number, 2, "the thread's slot is free");
+    drop(published);
+    assert!(has_ended(&ended, 1));
+}
+
+/// Values are replaced as fast as can be; each is looked at twice, and may not have ended in between.
+#[test]
+fn what_is_borrowed_does_not_end_meanwhile() {
+    const ROUNDS: usize = 20_000;
+    let (ended, value) = values(ROUNDS + 1);
+    let published = HazardCell::new(value(0));
+    let (is_over, looks) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                loop {
+                    // Other threads end and begin meanwhile, and use the same slots.
+                    thread::scope(|inner| {
+                        inner.spawn(|| {
+                            let mut before = 0;
+                            for look in 0..2_000 {
+                                // None while it is being replaced.
+                                let Some(borrowed) = published.borrow() else { continue };
+                                assert!(!has_ended(&ended, borrowed.number));
+                                if look % 64 == 0 {
+                                    thread::yield_now();
+                                }
+                                assert!(!has_ended(&ended, borrowed.number));
+                                assert!(borrowed.number >= before, "what was seen once is never older later");
+                                before = borrowed.number;
+                                looks.fetch_add(1, Ordering::Relaxed);
+                            }
+                        });
+                    });
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        for round in 1..=ROUNDS {
+            published.replace(value(round));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(looks.load(Ordering::Relaxed) > 0);
+    // All but the last have ended: none was forgotten.
+    let left: Vec<usize> = (0..=ROUNDS).filter(|&number| !has_ended(&ended, number)).collect();
+    assert_eq!(left, [ROUNDS]);
+}

@@ -1,0 +1,4 @@
+//! Tests of the room.
+
+mod barrier;
+pub mod hazard_cell;
