@@ -1,28 +1,28 @@
-//! Many reads at once, and what is told of how files are read.
+//! Batched reads, direct I/O results, and the report about how files are read.
 
 use super::vfs::File;
 use std::{fmt, io, sync::Arc};
 
-/// A read, to be made with others by [`super::Vfs::read_many`].
+/// A read of a batch, for [`super::Vfs::read_many`].
 #[derive(Debug)]
 pub struct ReadRequest {
     /// The file.
     pub file: Arc<dyn File>,
-    /// Where it begins in the file.
+    /// The offset in the file.
     pub offset: u64,
-    /// As many bytes as are to be read; what they hold before does not matter, and after a failed read they hold anything.
+    /// The buffer; its length is the length of the read. A failed read leaves arbitrary bytes.
     pub bytes: Vec<u8>,
-    /// What became of it: `None` as long as it was not made.
+    /// The outcome; `None` until the read is executed.
     pub result: Option<io::Result<()>>,
 }
 
 impl ReadRequest {
-    /// A read of `len` bytes.
+    /// Creates a request for `len` bytes.
     pub fn new(file: Arc<dyn File>, offset: u64, len: usize) -> ReadRequest {
         ReadRequest { file, offset, bytes: vec![0; len], result: None }
     }
 
-    /// Makes this one, unless it was made.
+    /// Executes this read, unless it has a result.
     pub(super) fn read_alone(&mut self) {
         if self.result.is_none() {
             self.result = Some(self.file.read_exact_at(&mut self.bytes, self.offset));
@@ -30,43 +30,43 @@ impl ReadRequest {
     }
 }
 
-/// The system's name for an open file, and how it wants to be asked.
+/// The system's handle of an open file.
 #[cfg(unix)]
 #[derive(Clone, Copy, Debug)]
 pub struct SystemFile<'a> {
-    /// It is open as long as the file is borrowed.
+    /// Open while the file is borrowed.
     pub descriptor: std::os::fd::BorrowedFd<'a>,
-    /// Offset, length and address of a read are to be multiples of this power of two.
+    /// Power of two that divides offset, length and address of a read.
     pub align: u32,
 }
 
-/// The system's name for an open file, and how it wants to be asked.
+/// The system's handle of an open file.
 #[cfg(windows)]
 #[derive(Clone, Copy, Debug)]
 pub struct SystemFile<'a> {
-    /// It is open, for overlapped requests, as long as the file is borrowed.
+    /// Open for overlapped requests while the file is borrowed.
     pub handle: std::os::windows::io::BorrowedHandle<'a>,
-    /// Offset, length and address of a read are to be multiples of this power of two.
+    /// Power of two that divides offset, length and address of a read.
     pub align: u32,
 }
 
-/// A file that was to be read and written past the system's cache.
+/// A file opened for direct I/O.
 #[derive(Debug)]
 pub struct Unbuffered {
     /// The file.
     pub file: Arc<dyn File>,
-    /// Why it goes through the cache all the same, if it does.
+    /// The reason for buffered I/O instead.
     pub refused: Option<String>,
 }
 
-/// How reads are made that are wanted at once.
+/// The way that batched reads are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BatchReads {
     /// One after another.
     #[default]
     OneByOne,
-    /// By several threads; where the system's cache is used, it is told of all before the first is waited for.
+    /// By several threads, with a prefetch hint for all buffered reads first.
     Threads,
     /// By Linux's io_uring.
     IoUring,
@@ -85,15 +85,15 @@ impl fmt::Display for BatchReads {
     }
 }
 
-/// How files are read.
+/// The way that files are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IoReport {
-    /// Whether tables are read past the system's cache: it was asked for, and no file was refused so far.
+    /// True if direct I/O of tables was requested and no file refused it so far.
     pub direct: bool,
-    /// Why not, if it was asked for and refused, of the first file that was.
+    /// The first reason for which a file refused requested direct I/O.
     pub direct_refused: Option<String>,
-    /// How reads are made that are wanted at once.
+    /// The way that batched reads are executed.
     pub batches: BatchReads,
-    /// Why not by io_uring, on Linux.
+    /// On Linux, the reason for not using io_uring.
     pub io_uring_refused: Option<String>,
 }

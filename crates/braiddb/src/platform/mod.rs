@@ -1,6 +1,6 @@
-//! The world outside: files, clock, randomness and threads, each behind a trait.
+//! Files, clock, randomness and threads, behind traits.
 //!
-//! Nothing above this module calls the operating system. A test gives the engine a simulated world instead.
+//! No code above this module calls the operating system. Tests replace it by a simulated world.
 
 mod batch;
 mod io;
@@ -36,7 +36,7 @@ pub use os::system_runtime::SystemRuntime;
 pub use os::windows::vfs::WindowsVfs;
 pub use runtime::Runtime;
 pub(crate) use runtime::moment_of;
-/// Moments that the application names. What time it is, only [`Runtime`] says.
+/// Times that applications name. Only [`Runtime`] reads the clock.
 pub use std::time::{SystemTime, UNIX_EPOCH};
 pub use sync::deferred_close::DeferredClose;
 #[cfg(test)]

@@ -7,38 +7,45 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// A moment that is told in microseconds since 1970, or the last that the system has a name for: Windows knows no year after 30827.
+/// Converts microseconds since 1970 to a time. Values that the system cannot represent (on Windows,
+/// after year 30827) become 2^39 seconds after 1970.
 pub fn moment_of(unix_us: u64) -> SystemTime {
     let far = || UNIX_EPOCH + Duration::from_secs(1 << 39);
     UNIX_EPOCH.checked_add(Duration::from_micros(unix_us)).unwrap_or_else(far)
 }
 
-/// Where time, chance and threads come from. A program that wants to start the engine's threads itself, or to place them, gives it a runtime of
-/// its own ([`crate::Builder::runtime`]), which may leave all but [`Runtime::spawn`] to a [`SystemRuntime`](super::SystemRuntime); see the example `own_threads`.
+/// Clock, randomness and threads. A program that starts or places the engine's threads itself
+/// passes its own runtime ([`crate::Builder::runtime`]). It may delegate everything but
+/// [`Runtime::spawn`] to a [`SystemRuntime`](super::SystemRuntime); see the example `own_threads`.
 pub trait Runtime: Send + Sync + Debug + 'static {
-    /// Microseconds since 1970, some milliseconds late at most. May jump.
+    /// Returns microseconds since 1970, at most some milliseconds late. May jump.
     fn unix_time_us(&self) -> u64;
-    /// Nanoseconds since some fixed moment. Never goes back.
+    /// Returns nanoseconds since a fixed moment. Never decreases.
     fn monotonic_ns(&self) -> u64;
-    /// Nanoseconds since some fixed moment, which may be another than that of [`Runtime::monotonic_ns`]. Never goes back. Some
-    /// milliseconds late at most, where that costs less.
+    /// Returns nanoseconds since a fixed moment, not necessarily that of [`Runtime::monotonic_ns`].
+    /// Never decreases. May be some milliseconds late if that is cheaper.
     fn monotonic_coarse_ns(&self) -> u64 {
         self.monotonic_ns()
     }
-    /// A random number.
+    /// Returns a random number.
     fn random_u64(&self) -> u64;
-    /// Starts a thread. Its name tells what for, with a number behind it: `braiddb-flush` for what writers may be waiting for, `braiddb-log` for what commits
-    /// may be waiting for, `braiddb-merge` and `braiddb-clean` for what nobody waits for (these call [`Runtime::give_way`] first); other names begin with `braiddb-` too, and are those of
-    /// threads that some calls start and end. The handle is joined, so the thread must end soon after `body` has.
+    /// Starts a thread. The name states the purpose, followed by a number:
+    ///
+    /// - `braiddb-flush`: writers may wait for it.
+    /// - `braiddb-log`: commits may wait for it.
+    /// - `braiddb-merge` and `braiddb-clean`: nobody waits; they call [`Runtime::give_way`] first.
+    /// - Other names with `braiddb-`: threads that last for one call.
+    ///
+    /// Callers join the handle, so the thread must end soon after `body`.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
-    /// Has the calling thread give way to others where there are more threads to run than processors. It stays so.
+    /// Lowers the priority of the calling thread for the rest of its life.
     fn give_way(&self) {}
-    /// How many processors the threads that it starts have in common with the program's; `None` for as many as anybody could want.
+    /// Returns the number of processors that its threads share with the program; `None` if plenty.
     fn shared_processors(&self) -> Option<usize> {
         None
     }
-    /// Lets the calling thread sleep.
+    /// Puts the calling thread to sleep.
     fn sleep_us(&self, micros: u64);
-    /// Who runs here, for the lock file: "process 1234".
+    /// Describes this process for the lock file: "process 1234".
     fn process_name(&self) -> String;
 }

@@ -1,8 +1,8 @@
-//! Files, as the engine needs them.
+//! The file system and file traits of the engine.
 //!
-//! Every call is positional, so that one handle serves many threads on each system. Paths are whole paths. Nothing
-//! here assumes that a directory can be synced (Windows: a no-op), that an open file can be renamed, or that a
-//! rename is atomic: the formats above do without.
+//! Calls are positional, so that many threads share one handle. Paths are complete. The engine's
+//! file formats do not need synced directories (a no-op on Windows), renames of open files, or
+//! atomic renames.
 
 use super::{
     batch::{IoReport, ReadRequest, Unbuffered},
@@ -10,98 +10,100 @@ use super::{
 };
 use std::{fmt::Debug, io, path::Path, sync::Arc};
 
-/// How to open a file.
+/// The way to open a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Existing, for reading.
+    /// Opens an existing file for reading.
     Read,
-    /// Existing, for reading and writing.
+    /// Opens an existing file for reading and writing.
     ReadWrite,
-    /// For reading and writing; must not exist yet.
+    /// Creates a file for reading and writing. Fails with `AlreadyExists` if the file exists.
     CreateNew,
 }
 
 /// A file in a directory listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Its name within the directory.
+    /// The name within the directory.
     pub name: String,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
 }
 
 /// A file system.
 ///
-/// Errors are `io::Error` with their usual kinds: `NotFound`, `AlreadyExists`, `StorageFull`. Interrupted calls are
-/// retried inside.
+/// Errors are `io::Error` with the usual kinds: `NotFound`, `AlreadyExists`, `StorageFull`.
+/// Implementations retry interrupted calls.
 pub trait Vfs: Send + Sync + Debug + 'static {
-    /// Creates a directory and its parents; one that exists is no error.
+    /// Creates a directory and its parents. An existing directory is no error.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
-    /// The files (not directories) of a directory, in no order; `NotFound` if there is no such directory.
+    /// Lists the files (not directories) of a directory, in any order. `NotFound` if it does not
+    /// exist.
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
-    /// The names of the directories in a directory, in no order; none where the file system cannot tell.
+    /// Lists the names of subdirectories, in any order; empty if the file system cannot list them.
     fn list_directories(&self, dir: &Path) -> io::Result<Vec<String>> {
         let _ = dir;
         Ok(Vec::new())
     }
-    /// Removes a file. Handles that are open stay usable.
+    /// Removes a file. Open handles stay usable.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Renames a file, replacing the target.
+    /// Renames a file and replaces the target.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Gives a file a second name.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Makes the names in a directory survive a crash.
+    /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Takes the lock that `path` names (the file is created if need be), and writes `owner` into it for others to
-    /// read. `Ok(Err(text))` when somebody else holds it, `text` being what they wrote.
+    /// Takes the lock file `path`, creating it if needed, and writes `owner` into it. Returns
+    /// `Ok(Err(text))` with the owner's text if another owner holds the lock.
     fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>>;
-    /// Who holds the lock that `path` names, without writing anything, as far as that can be told; `None` if nobody does, or it cannot be told.
+    /// Returns the text of the lock's owner without writing; `None` if the lock is free or the
+    /// answer is unknown.
     fn lock_owner(&self, path: &Path) -> io::Result<Option<String>> {
         let _ = path;
         Ok(None)
     }
-    /// The bytes that may still be written to the file system of `path`; `None` if it cannot be told.
+    /// Returns the free bytes in the file system of `path`; `None` if unknown.
     fn free_space(&self, path: &Path) -> io::Result<Option<u64>>;
-    /// The bytes that the file system of `path` has in all, used or free; `None` if it has no end, or does not say.
+    /// Returns the capacity in bytes of the file system of `path`; `None` if unlimited or unknown.
     fn total_space(&self, path: &Path) -> io::Result<Option<u64>> {
         let _ = path;
         Ok(None)
     }
-    /// How many files the process may have open at once; `None` if an open file costs nothing that is limited.
+    /// Returns the maximum number of open files of the process; `None` if there is no limit.
     fn open_files_limit(&self) -> Option<u64> {
         None
     }
 
-    /// Opens a file whose bytes the system is not to keep in its cache. Where it will not have that, the file is opened as
-    /// [`Vfs::open`] does, and it is told why. Reads and writes of such a file take any offset, length and address, whatever the
-    /// system wants of them: what is not aligned goes through aligned memory that is kept for that.
+    /// Opens a file for direct I/O, past the page cache. If the system refuses, opens it as
+    /// [`Vfs::open`] does and reports the reason. Reads and writes accept any offset, length and
+    /// address; the implementation copies unaligned ones through aligned memory.
     fn open_unbuffered(&self, path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
         let because = "this file system has no way around a cache".to_owned();
         Ok(Unbuffered { file: self.open(path, mode)?, refused: Some(because) })
     }
 
-    /// Makes many reads, at once where that is to be had, else one after another. What became of each is in its `result`.
+    /// Executes reads, concurrently if possible. Each request's `result` holds its outcome.
     fn read_many(&self, requests: &mut [ReadRequest]) {
         requests.iter_mut().for_each(ReadRequest::read_alone);
     }
 
-    /// How files are read, as far as that is told.
+    /// Reports how files are read.
     fn io_report(&self) -> IoReport {
         IoReport::default()
     }
 }
 
-/// A lock that is held until it is dropped.
+/// A lock, released on drop.
 pub trait FileLock: Send + Sync + Debug {}
 
-/// An open file. All calls may come from many threads at once; overlapping writes are the caller's business.
+/// An open file. Any thread may call any method; callers must not overlap concurrent writes.
 pub trait File: Send + Sync + Debug + 'static {
-    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the file's end.
+    /// Reads up to `buf.len()` bytes at `offset`. Returns fewer only at the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Reads exactly `buf.len()` bytes at `offset`; `UnexpectedEof` past the end.
+    /// Reads exactly `buf.len()` bytes at `offset`. Fails with `UnexpectedEof` past the end.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let mut done = 0;
         while done < buf.len() {
@@ -113,92 +115,97 @@ pub trait File: Send + Sync + Debug + 'static {
         Ok(())
     }
 
-    /// Writes all of `buf` at `offset`, growing the file if need be. After an error any part may have been written.
+    /// Writes all of `buf` at `offset` and grows the file if needed. An error may leave a partial
+    /// write.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Whether the length is zero.
+    /// Returns true if the length is zero.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// Cuts or extends with zeros.
+    /// Truncates the file, or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Makes sure that the first `len` bytes have space on disk; bytes past the old end read as zeros and the length
-    /// is at least `len` afterwards. Where the system cannot, zeros are written.
+    /// Allocates disk space for the first `len` bytes. New bytes read as zeros, and the length is
+    /// at least `len` afterwards. Writes zeros if the system cannot allocate.
     fn preallocate(&self, len: u64) -> io::Result<()>;
 
-    /// Where something may have been written, from `offset` on; `None` if nothing was. What stands before that place reads as zeros, and need
-    /// not be read. Who knows nothing of it says `offset`.
+    /// Returns the first offset from `offset` on that may hold data, or `None` if none does. Bytes
+    /// before it read as zeros and need not be read. Returns `offset` if unknown.
     fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
         Ok(Some(offset))
     }
 
-    /// Makes all written data, and the length, survive a power failure.
+    /// Makes all written data and the length durable.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Makes `bytes` survive a power failure, which stand at `offset` and are not written to meanwhile. Whatever else was
-    /// written to the file need not survive, so that this may be much less work than to sync all of it.
+    /// Makes the `bytes` at `offset` durable. Callers must not write to them meanwhile. Other data
+    /// may stay volatile, so this can be much cheaper than a full sync.
     fn sync_bytes(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let _ = (bytes, offset);
         self.sync_data()
     }
 
-    /// Has the system begin to write `len` bytes at `offset` to the disk, and does not wait for it: the next sync has less to
-    /// do. It promises nothing.
+    /// Starts writing `len` bytes at `offset` to the disk without waiting, to shorten the next
+    /// sync. Promises nothing.
     fn start_write_back(&self, offset: u64, len: u64) {
         let _ = (offset, len);
     }
 
-    /// Whether somebody reads ahead of reads in order already, in this process: then short reads cost no more than long ones.
+    /// Returns true if a layer prefetches sequential reads, so that short reads cost no more than
+    /// long ones.
     fn is_read_ahead(&self) -> bool {
         false
     }
 
-    /// Whether reads go past the system's cache: then nobody reads ahead but who is told to, and a read costs what the device takes.
+    /// Returns true if reads bypass the page cache. Then the system does not prefetch, and each
+    /// read costs a device access.
     fn is_unbuffered(&self) -> bool {
         false
     }
 
-    /// The system's name for the file, and how reads by it are to be aligned, for who makes many reads at once; `None` if it is
-    /// not to be read past this trait.
+    /// Returns the system's handle and the alignment of reads, for batched reads; `None` if reads
+    /// must go through this trait.
     #[cfg(any(unix, windows))]
     fn system_file(&self) -> Option<super::batch::SystemFile<'_>> {
         None
     }
 
-    /// Has all that others have appended until now stay readable, whatever becomes of the file's name. Fails, as not found, if it has none any more, so
-    /// that this cannot be known. Whoever has a file open always can, so there is nothing to be done but for one that may be closed and opened again.
+    /// Keeps all data appended so far readable, even if the file loses its name. Only files that
+    /// may be closed and reopened need to act. Fails with `NotFound` if the file has no name any
+    /// more.
     fn catch_up(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// The file itself, open as long as this is held, of one that may be closed and opened again between two calls; `None` of others.
+    /// Returns a handle that keeps the file open, if the file may otherwise be closed between
+    /// calls.
     fn held(&self) -> Option<Arc<dyn File>> {
         None
     }
 
-    /// A way to write to the first `len` bytes without a call to the system for each write; `None` where there is none, or
-    /// none that cannot fail. All that space must have been preallocated, and synced. What is written that way is read and
-    /// synced like anything else; pages of it may reach the disk at any time before, in any order.
+    /// Maps the first `len` bytes for writing without system calls; `None` if mapped writes are
+    /// impossible or may fail. The space must be preallocated and synced. Mapped writes are visible
+    /// to reads and syncs. Their pages may reach the disk earlier, in any order.
     fn map_for_writing(&self, len: u64) -> io::Result<Option<Box<dyn WriteMapping>>> {
         let _ = len;
         Ok(None)
     }
 
-    /// The first `len` bytes as memory, to be read without a call to the system; `None` where that is not to be had, or where
-    /// others could cut the file short meanwhile. Precondition: they are there, and what is looked at is not written to
-    /// any more. What cannot be read from the disk when it is looked at kills the process, so look only at what was read in another
-    /// way shortly before.
+    /// Maps the first `len` bytes for reading; `None` if unsupported, or if another process may
+    /// truncate the file. The bytes must exist, and accessed bytes must no longer change. An access
+    /// that fails to read the disk kills the process, so access only bytes that were recently read
+    /// another way.
     fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
         let _ = len;
         Ok(None)
     }
 }
 
-/// The first bytes of a file, to be written in memory.
+/// A writable mapping of the first bytes of a file.
 pub trait WriteMapping: Send + Sync + Debug {
-    /// Writes `bytes` at `offset`. They are with the operating system when this returns: a process that is killed loses
-    /// nothing of them. Panics if they do not lie within the mapping.
+    /// Writes `bytes` at `offset`. They survive the death of the process. Panics if they exceed the
+    /// mapping.
     fn write(&mut self, bytes: &[u8], offset: u64);
 }

@@ -1,4 +1,4 @@
-//! A file system in memory that fails on demand and can lose what was not synced. For unit tests.
+//! A file system in memory that fails on demand and can lose unsynced data. For unit tests.
 
 use crate::platform::{
     os::mem::MemVfs,
@@ -12,14 +12,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// What can fail.
+/// Operations that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Opening a new file.
+    /// Creating a file.
     Create,
-    /// A write; some of it may be done.
+    /// A write, possibly a partial one.
     Write,
-    /// Giving a file space.
+    /// Preallocating space.
     Preallocate,
     /// Syncing a file.
     Sync,
@@ -27,42 +27,42 @@ pub enum Operation {
     SyncDir,
     /// Removing a file.
     Remove,
-    /// Opening a file that there is, which is not in the journal.
+    /// Opening an existing file. Not in the journal.
     Open,
-    /// A read, which is not in the journal either.
+    /// A read. Not in the journal.
     Read,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     operation: Operation,
-    /// How many more succeed before.
+    /// Operations that still succeed before the first failure.
     after: u32,
-    /// How many then fail.
+    /// Failures left.
     times: u32,
     kind: io::ErrorKind,
-    /// How many bytes of a failing write are written all the same.
+    /// Bytes of a failing write that are written anyway.
     written: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     faults: Vec<Fault>,
-    /// Contents as of the last sync.
+    /// Contents at the last sync.
     synced: BTreeMap<PathBuf, Vec<u8>>,
-    /// The operation that panics, on a file whose name has this in it.
+    /// The operation that panics, and a part of the file's name.
     panics: Option<(Operation, &'static str)>,
-    /// Names as of the last directory sync.
+    /// Names at the last directory sync.
     names: BTreeSet<PathBuf>,
-    /// Every operation so far, in order, but for opening and reading.
+    /// All operations so far in order, except `Open` and `Read`.
     journal: Vec<(Operation, PathBuf)>,
-    /// How many bytes were read of each file.
+    /// Bytes read of each file.
     read: BTreeMap<PathBuf, u64>,
-    /// How many bytes were written to each file by calls, and where the last of them stands.
+    /// Bytes written to each file, and the highest offset that a write reached.
     written: BTreeMap<PathBuf, (u64, u64)>,
 }
 
-/// The file system. Clones share everything.
+/// The file system. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct FaultVfs {
     inner: MemVfs,
@@ -78,72 +78,72 @@ struct FaultFile {
 }
 
 impl FaultVfs {
-    /// One directory, empty.
+    /// Creates a file system with one empty directory.
     pub fn new(dir: &Path) -> FaultVfs {
         let inner = MemVfs::new();
         inner.create_dir_all(dir).unwrap();
         FaultVfs { inner, dir: dir.to_owned(), state: Arc::default() }
     }
 
-    /// Lets an operation fail, after `after` more have succeeded, `times` times.
+    /// Lets `after` more operations succeed and then fails `times` of them.
     pub fn fail(&self, operation: Operation, after: u32, times: u32, kind: io::ErrorKind) {
         self.fail_written(operation, after, times, kind, 0);
     }
 
-    /// As [`FaultVfs::fail`], with a part of the write done.
+    /// Like [`FaultVfs::fail`], but each failing write stores its first `written` bytes.
     pub fn fail_written(&self, operation: Operation, after: u32, times: u32, kind: io::ErrorKind, written: usize) {
         self.state.lock().unwrap().faults.push(Fault { operation, after, times, kind, written });
     }
 
-    /// Lets the next such operation on a file whose name has `part` in it panic.
+    /// Makes the next operation on a file with `part` in its name panic.
     pub fn panic_at(&self, operation: Operation, part: &'static str) {
         self.state.lock().unwrap().panics = Some((operation, part));
     }
 
-    /// Whether a panic is still to come.
+    /// Returns true if a panic is still pending.
     pub fn will_panic(&self) -> bool {
         self.state.lock().unwrap().panics.is_some()
     }
 
-    /// Everything works again.
+    /// Cancels all pending failures.
     pub fn heal(&self) {
         self.state.lock().unwrap().faults.clear();
     }
 
-    /// How many files are open, and clones of this there are.
+    /// Counts open files and clones of this file system.
     pub fn handles(&self) -> usize {
         Arc::strong_count(&self.state)
     }
 
-    /// How many failures are still to come.
+    /// Counts pending failures.
     pub fn failures_to_come(&self) -> u32 {
         self.state.lock().unwrap().faults.iter().map(|fault| fault.times).sum()
     }
 
-    /// Every operation so far, but for opening and reading.
+    /// Returns all operations so far, except `Open` and `Read`.
     pub fn journal(&self) -> Vec<(Operation, PathBuf)> {
         self.state.lock().unwrap().journal.clone()
     }
 
-    /// How many bytes were written to a file by calls, and the end of the last of them.
+    /// Returns the bytes written to a file and the highest offset that a write reached.
     pub fn written(&self, path: &Path) -> (u64, u64) {
         self.state.lock().unwrap().written.get(path).copied().unwrap_or_default()
     }
 
-    /// How many bytes were read of files with this extension; "" is for those without one.
+    /// Returns the bytes read from files with this extension; "" means none.
     pub fn bytes_read(&self, extension: &str) -> u64 {
         let state = self.state.lock().unwrap();
         let has_extension = |path: &Path| path.extension().unwrap_or_default() == extension;
         state.read.iter().filter(|(path, _)| has_extension(path)).map(|(_, bytes)| bytes).sum()
     }
 
-    /// All files with their contents, but for those that another thread removes meanwhile.
+    /// Returns all files with their contents, except files that another thread removes meanwhile.
     pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let list = self.inner.list(&self.dir).unwrap();
         list.into_iter().filter_map(|entry| self.read_if_there(&self.dir.join(&entry.name))).collect()
     }
 
-    /// A file's contents.
+    /// Returns a file's contents.
     pub fn read(&self, path: &Path) -> Vec<u8> {
         self.read_if_there(path).unwrap_or_else(|| panic!("there is no {}", path.display())).1
     }
@@ -158,7 +158,7 @@ impl FaultVfs {
         Some((path.to_owned(), bytes))
     }
 
-    /// A file system that holds these files, all durable.
+    /// Creates a file system with these files, all durable.
     pub fn of_files(dir: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> FaultVfs {
         let vfs = FaultVfs::new(dir);
         for (path, bytes) in files {
@@ -172,8 +172,9 @@ impl FaultVfs {
         vfs
     }
 
-    /// What a power failure may leave: each 512 bytes as last synced or as last written, each name that was made or
-    /// removed since the last directory sync there or not, as `coin` falls.
+    /// Returns a possible state after a power failure. By `coin`, each sector of 512 bytes is the
+    /// synced or the written one, and each name created or removed since the last directory sync
+    /// exists or not.
     pub fn crashed(&self, mut coin: impl FnMut() -> bool) -> FaultVfs {
         let (now, state) = (self.files(), self.state.lock().unwrap());
         let mut files = BTreeMap::new();
@@ -258,7 +259,7 @@ impl Vfs for FaultVfs {
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.enter(Operation::SyncDir, dir).map_err(error_only)?;
-        // Under the lock, so that of two syncs at once the later one counts.
+        // Under the lock, so that the later of two concurrent syncs wins.
         let mut state = self.state.lock().unwrap();
         state.names = self.files().into_keys().collect();
         Ok(())
@@ -305,7 +306,7 @@ impl File for FaultFile {
         self.vfs.enter(Operation::Preallocate, &self.path).map_err(error_only)?;
         self.inner.preallocate(len)
     }
-    /// As little as there is to be read: from the first byte that is not zero.
+    /// Returns the first nonzero byte, to exercise readers with the fewest possible bytes.
     fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
         let mut bytes = vec![0; self.inner.len()?.saturating_sub(offset) as usize];
         self.inner.read_exact_at(&mut bytes, offset)?;

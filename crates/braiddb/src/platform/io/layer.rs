@@ -1,7 +1,8 @@
-//! File systems and files that are made of others, and do some things in another way.
+//! Layers: file systems and files that change some calls and forward all others.
 //!
-//! A layer passes on whatever it does not do itself. Implement it by its path (`impl platform::VfsLayer for ..`): with both traits in scope, calls of a
-//! layer's methods would be ambiguous. A test sees to it that calls which [`Vfs`] and [`File`] get later are here too.
+//! Implement a layer by its path (`impl platform::VfsLayer for ..`). With both traits in scope,
+//! calls of its methods are ambiguous. A test checks that layers have every method of [`Vfs`] and
+//! [`File`].
 
 use crate::platform::{
     batch::{IoReport, ReadRequest, Unbuffered},
@@ -10,10 +11,10 @@ use crate::platform::{
 };
 use std::{fmt::Debug, io, path::Path, sync::Arc};
 
-/// A file system that is another one but for what it does itself. It is a [`Vfs`]; for what the methods do see there.
+/// A file system over another one. It implements [`Vfs`], which documents the methods.
 #[expect(missing_docs, reason = "those of `Vfs`")]
 pub trait VfsLayer: Send + Sync + Debug + 'static {
-    /// The file system below.
+    /// Returns the file system below.
     fn inner(&self) -> &dyn Vfs;
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -117,11 +118,11 @@ impl<L: VfsLayer> Vfs for L {
     }
 }
 
-/// A file that is another one but for what it does itself. It is a [`File`]; for what the methods do see there.
+/// A file over another one. It implements [`File`], which documents the methods.
 #[expect(missing_docs, reason = "those of `File`")]
 #[expect(clippy::len_without_is_empty, reason = "a file has it")]
 pub trait FileLayer: Send + Sync + Debug + 'static {
-    /// The file below.
+    /// Returns the file below.
     fn inner(&self) -> &dyn File;
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -130,7 +131,7 @@ pub trait FileLayer: Send + Sync + Debug + 'static {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.inner().write_at(buf, offset)
     }
-    /// It may put bytes elsewhere than it was told to, so the file below is not asked.
+    /// Returns `offset`: a layer may move bytes, so the file below does not know the answer.
     fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
         Ok(Some(offset))
     }

@@ -1,4 +1,4 @@
-//! File systems over other file systems: layers that throttle, read ahead, write behind or share descriptors.
+//! Layers over a file system that throttle, prefetch, write behind or share descriptors.
 
 #[cfg(test)]
 pub mod fault_vfs;

@@ -1,25 +1,26 @@
-//! A budget of open files, and files that are opened again when they are looked at.
+//! A budget of open files, with files that are closed and reopened on demand.
 //!
-//! A process may have only so many descriptors, and a database may have many more tables. So files that are only read
-//! ([`BudgetedVfs`] says which) have a descriptor while they are in use, and as long after as the budget allows.
-//! When it is spent, the one is closed that was not read for long, as a clock tells: each file has a mark, set when it is read and
-//! not marked already; the hand goes round, takes marks away, and closes the first file that has none.
+//! A database may have far more tables than the process may have descriptors. [`BudgetedVfs`] keeps
+//! the descriptors of read-only files as long as the budget allows. Above the budget, a clock
+//! algorithm closes one: each read marks its file; the hand clears marks and closes the first
+//! unmarked file.
 //!
-//! Closed files are found again by their path. What must not be lost by that:
+//! Closed files are reopened by path, so removed files need care:
 //!
-//! - *A file that is removed here.* Whoever removes a file through the same [`BudgetedVfs`] has its handles opened before, and they
-//!   stay open. (Tables are removed when their last handle goes, so that is rare.) A rename is told to the handles.
-//! - *A file that another process may remove*, which is what followers read: before its descriptor is closed it is mapped, and read there
-//!   from then on, since a map keeps a file as a descriptor does. Each read first has the system read the pages
-//!   ([`ReadMapping::populate`]), so that a disk that fails gives an error. Where that cannot be had, the descriptor stays. What is appended to a file
-//!   after it was closed is not in the map: whoever learns of that has the file opened while it still has its name ([`File::catch_up`]).
+//! - *Removed through the same [`BudgetedVfs`]*: their handles are opened first and stay open. This
+//!   is rare, since tables are removed with their last handle. A rename updates the handles.
+//! - *Removed by another process* (followers read such files): a file is mapped before its
+//!   descriptor is closed, and later reads use the map, which pins the file. Each read first
+//!   populates the pages ([`ReadMapping::populate`]), so that a failing disk returns an error. If
+//!   mapping fails, the descriptor stays. The map lacks data appended later; readers call
+//!   [`File::catch_up`] while the name exists.
 //!
 //! # Concurrency
 //!
-//! A read takes the descriptor from an [`ArcSwapOption`] and writes to nothing shared, but for the mark once a turn. It keeps the
-//! descriptor for as long as it lasts, so one in use is not closed. Opening and closing take the file's own lock; the hand takes those of
-//! others only if they are free, so that no two wait for each other. What is counted is descriptors: one goes from the count when it
-//! is closed. The budget may be exceeded by those that are being read at the same time, and by those that cannot be closed.
+//! A read loads the descriptor from an [`ArcSwapOption`] and writes no shared memory except the
+//! mark, at most once per turn of the hand. It pins the descriptor while it lasts. Opening and
+//! closing take the file's lock. The hand only tries these locks, so no two threads wait for each
+//! other. Pinned and unclosable descriptors may exceed the budget.
 
 use crate::platform::{
     batch::{ReadRequest, Unbuffered},
@@ -38,21 +39,21 @@ use std::{
     },
 };
 
-/// No budget is smaller: as many threads may read at once.
+/// Minimum budget, so that several threads can read at once.
 const OPEN_FILES_MIN: usize = 4;
 
-/// Nor is one larger that nobody asked for.
+/// Maximum default budget.
 const OPEN_FILES_DEFAULT_MAX: usize = 1 << 16;
 
-/// How often something is tried again for want of descriptors.
+/// Maximum attempts of an operation that runs out of descriptors.
 const ATTEMPTS_MAX: usize = 4;
 
-/// How many files may have a descriptor, and which do. Any thread may call anything.
+/// A budget of descriptors, and the files that have one. Any thread may call any method.
 pub struct OpenFiles {
     max: usize,
     open: AtomicUsize,
     reopened: AtomicU64,
-    /// Those that can be closed, and others that cannot any more, or are gone.
+    /// Files that can be closed, and some that are gone or no longer closable.
     ring: Mutex<Ring>,
 }
 
@@ -62,45 +63,45 @@ struct Ring {
     hand: usize,
 }
 
-/// How many descriptors there are.
+/// Descriptor counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenFilesStats {
-    /// Descriptors that count.
+    /// Open descriptors of the budget.
     pub open: usize,
-    /// How many there may be.
+    /// Maximum descriptors.
     pub max: usize,
-    /// How often a file was opened once more.
+    /// Number of times that a file was reopened.
     pub reopened: u64,
 }
 
 impl OpenFiles {
-    /// A budget of so many files, 4 at least.
+    /// Creates a budget of `max` files, at least 4.
     pub fn new(max: usize) -> Arc<OpenFiles> {
         let (open, reopened) = (AtomicUsize::new(0), AtomicU64::new(0));
         Arc::new(OpenFiles { max: max.max(OPEN_FILES_MIN), open, reopened, ring: Mutex::default() })
     }
 
-    /// The budget of all that have no other in this process: half of what the process may open. The first call says how much that is.
+    /// Returns the process-wide default budget: half of `limit`, as passed by the first call.
     pub fn of_process(limit: u64) -> Arc<OpenFiles> {
         static BUDGET: OnceLock<Arc<OpenFiles>> = OnceLock::new();
         let half = usize::try_from(limit / 2).unwrap_or(usize::MAX).min(OPEN_FILES_DEFAULT_MAX);
         Arc::clone(BUDGET.get_or_init(|| OpenFiles::new(half)))
     }
 
-    /// What there is now.
+    /// Returns the current counts.
     pub fn stats(&self) -> OpenFilesStats {
         OpenFilesStats { open: self.open.load(Relaxed), max: self.max, reopened: self.reopened.load(Relaxed) }
     }
 
-    /// Closes files until there is room for one more, if any can be closed.
+    /// Closes files until one more fits, as far as possible.
     fn make_room(&self) {
         while self.open.load(Relaxed) >= self.max && self.close_one() {}
     }
 
-    /// Closes the file that was not read for longest, about; whether there was one.
+    /// Closes a file that was not read recently. Returns false if none can be closed.
     fn close_one(&self) -> bool {
         let mut ring = self.ring.lock();
-        // In the first turn marks are taken away. Others may set them again, so there is an end to it.
+        // The first turn clears marks. The bound ends the loop even if readers keep setting them.
         let mut left = 2 * ring.files.len() + 1;
         while left > 0 && !ring.files.is_empty() {
             left -= 1;
@@ -118,11 +119,11 @@ impl OpenFiles {
             ring.hand = at;
             ring.files.swap_remove(at);
             state.is_in_ring = false;
-            // Closing takes a while, or waits for a disk.
+            // Closing may wait for the disk.
             drop(ring);
             let is_closed = file.close(&mut state);
             drop(state);
-            // This may have been the last one to hold it; then it goes here, without any lock.
+            // This may be the last reference. Drop the file without holding a lock.
             drop(file);
             if is_closed {
                 return true;
@@ -140,7 +141,7 @@ impl OpenFiles {
         ring.files.push(Arc::downgrade(file));
     }
 
-    /// Does it, and once more with fewer files open if there were too many.
+    /// Runs `attempt`. While it runs out of descriptors, closes half of the files and retries.
     fn attempt<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         let mut attempts = 0;
         loop {
@@ -184,22 +185,24 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     cfg!(windows) && error.raw_os_error() == Some(4)
 }
 
-/// Another file system, whose files have descriptors as a budget allows.
+/// A file system whose read-only files share a descriptor budget.
 pub struct BudgetedVfs {
     inner: Arc<dyn Vfs>,
     budget: Arc<OpenFiles>,
-    /// Which files are closed when there is no room: they are only read here, and whoever writes to them does not make them shorter.
+    /// Selects the files that may be closed. They are only read here, and their writers never
+    /// truncate them.
     is_budgeted: fn(&Path) -> bool,
-    /// Whether others may remove files that are open here.
+    /// True if another process may remove files that are open here.
     may_vanish: bool,
     handles: Arc<Handles>,
 }
 
-/// The files that are there, by path.
+/// The live files by path.
 type Handles = Mutex<HashMap<PathBuf, Vec<Weak<Budgeted>>>>;
 
 impl BudgetedVfs {
-    /// The file system `inner`. Of its files those count that are opened for reading and of which `is_budgeted` says so.
+    /// Creates a layer over `inner`. Files opened for reading count if `is_budgeted` selects their
+    /// path.
     pub fn new(
         inner: Arc<dyn Vfs>,
         budget: Arc<OpenFiles>,
@@ -209,7 +212,7 @@ impl BudgetedVfs {
         BudgetedVfs { inner, budget, is_budgeted, may_vanish, handles: Arc::default() }
     }
 
-    /// Opens a file of the budget; and why it is buffered, if it was to be unbuffered.
+    /// Opens a file of the budget. Also returns the reason if direct I/O was requested and refused.
     fn open_budgeted(&self, path: &Path, unbuffered: bool) -> io::Result<(Arc<dyn File>, Option<String>)> {
         let file = Arc::new(Budgeted {
             vfs: Arc::clone(&self.inner),
@@ -223,7 +226,7 @@ impl BudgetedVfs {
             is_recent: AtomicBool::new(false),
             state: Mutex::new(State { path: path.to_owned(), is_in_ring: false, stays_open: false }),
         });
-        // Known before it is open, so that nobody removes it unseen between the two.
+        // Registered before it opens, so that a concurrent remove sees it.
         self.handles.lock().entry(path.to_owned()).or_default().push(Arc::downgrade(&file));
         file.open()?;
         let refused = file.refused.get().cloned().flatten();
@@ -234,7 +237,7 @@ impl BudgetedVfs {
         self.handles.lock().get(path).map_or_else(Vec::new, |files| files.iter().filter_map(Weak::upgrade).collect())
     }
 
-    /// Before a file loses its name: has those who read it keep it open.
+    /// Pins the open files of `path`, which is about to lose its name.
     fn keep_open(&self, path: &Path) {
         for file in self.handles_of(path) {
             if let Err(error) = file.keep_open() {
@@ -271,7 +274,7 @@ impl super::layer::VfsLayer for BudgetedVfs {
     }
 
     fn read_many(&self, requests: &mut [ReadRequest]) {
-        // Those that read find the files themselves, which stay open meanwhile.
+        // Replace handles by files that stay open during the batch.
         for request in requests.iter_mut() {
             if let Some(file) = request.file.held() {
                 request.file = file;
@@ -291,7 +294,7 @@ impl super::layer::VfsLayer for BudgetedVfs {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.keep_open(to);
-        // Held until all is done, so that none of them is looked for meanwhile.
+        // Hold the locks until the end, so that no file is reopened under its old name meanwhile.
         let files = self.handles_of(from);
         let mut states: Vec<_> = files.iter().map(|file| file.state.lock()).collect();
         self.inner.rename(from, to)?;
@@ -305,7 +308,7 @@ impl super::layer::VfsLayer for BudgetedVfs {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        // What fails for want of a descriptor has synced nothing, so it may be tried again.
+        // A call that runs out of descriptors has synced nothing, so it may be retried.
         self.budget.attempt(|| self.inner.sync_dir(dir))
     }
 
@@ -314,7 +317,7 @@ impl super::layer::VfsLayer for BudgetedVfs {
     }
 }
 
-/// A descriptor, which is counted.
+/// An open descriptor that counts towards the budget.
 struct Descriptor {
     file: Option<Arc<dyn File>>,
     budget: Arc<OpenFiles>,
@@ -333,25 +336,25 @@ impl Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // Closed first: who sees the count may open another.
+        // Close first: a thread that sees the lower count may open another file.
         self.file = None;
         self.budget.open.fetch_sub(1, Relaxed);
     }
 }
 
-/// A file that is closed and opened as need be.
+/// A file that is closed and reopened on demand.
 struct Budgeted {
     vfs: Arc<dyn Vfs>,
     budget: Arc<OpenFiles>,
     handles: Arc<Handles>,
     may_vanish: bool,
-    /// Whether it is opened past the system's cache; and what that said when it was opened first, if it would not.
+    /// True for direct I/O. `refused` is the result of the first open.
     unbuffered: bool,
     refused: OnceLock<Option<String>>,
     descriptor: ArcSwapOption<Descriptor>,
-    /// What is read when it was closed and others may have removed it.
+    /// Serves reads after the descriptor is closed, if other processes may remove the file.
     mapping: ArcSwapOption<ReadMapping>,
-    /// The clock's mark.
+    /// The mark of the clock algorithm.
     is_recent: AtomicBool,
     state: Mutex<State>,
 }
@@ -359,12 +362,12 @@ struct Budgeted {
 struct State {
     path: PathBuf,
     is_in_ring: bool,
-    /// It could not be found again.
+    /// True if the file could not be found again after a close.
     stays_open: bool,
 }
 
 impl Budgeted {
-    /// The descriptor; the file is opened if there is none.
+    /// Returns the descriptor. Opens the file if it is closed.
     fn open(self: &Arc<Self>) -> io::Result<Arc<Descriptor>> {
         let mut state = self.state.lock();
         if let Some(descriptor) = self.descriptor.load_full() {
@@ -378,7 +381,7 @@ impl Budgeted {
         Ok(descriptor)
     }
 
-    /// The descriptor, and whether the file is to enter the ring.
+    /// Opens the file. Returns the descriptor, and true if the file must enter the ring.
     fn open_held(&self, state: &mut State) -> io::Result<(Arc<Descriptor>, bool)> {
         self.budget.make_room();
         let file = self.budget.attempt(|| self.open_inner(&state.path))?;
@@ -399,7 +402,7 @@ impl Budgeted {
         Ok(opened.file)
     }
 
-    /// Closes it, if it can be read afterwards; whether it did.
+    /// Closes the file if it stays readable. Returns true if closed.
     fn close(&self, state: &mut State) -> bool {
         if state.stays_open {
             return false;
@@ -413,14 +416,15 @@ impl Budgeted {
         true
     }
 
-    /// Maps all of the file, so that it can be read when it has no name any more; whether that worked.
+    /// Maps the whole file, so that it stays readable without a name. Returns true on success.
     fn map(&self, descriptor: &Descriptor) -> bool {
         let Ok(len) = descriptor.file().len() else { return false };
         if self.mapping.load().as_ref().is_some_and(|mapping| mapping.len() as u64 == len) {
             return true;
         }
         match descriptor.file().map_for_reading(len) {
-            // Where the system cannot say whether it could read the file, it is not read so.
+            // If the system cannot populate pages, a failing disk would kill the process: do not
+            // use the map.
             Ok(Some(mapping)) if mapping.populate(0..1) => {
                 self.mapping.store(Some(Arc::new(mapping)));
                 true
@@ -429,7 +433,7 @@ impl Budgeted {
         }
     }
 
-    /// Has it stay open; it is opened if it was closed.
+    /// Pins the file, and opens it if it is closed.
     fn keep_open(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         if self.descriptor.load().is_some() {
@@ -452,7 +456,7 @@ impl Budgeted {
         }
     }
 
-    /// Does it with the file, open.
+    /// Runs `action` on the open file.
     fn with<T>(self: &Arc<Self>, action: impl FnOnce(&dyn File) -> io::Result<T>) -> io::Result<T> {
         if let Some(descriptor) = &*self.descriptor.load() {
             self.mark();
@@ -462,7 +466,7 @@ impl Budgeted {
         action(self.open()?.file())
     }
 
-    /// Reads where the file is mapped, if it is closed and what is wanted is mapped.
+    /// Reads from the map if the file is closed and the range is mapped.
     fn read_mapped(&self, buf: &mut [u8], offset: u64) -> Option<io::Result<usize>> {
         let mapping = self.mapping.load();
         let mapping = mapping.as_ref()?;
@@ -484,7 +488,7 @@ impl Drop for Budgeted {
     }
 }
 
-/// What the file system gives: a file of the budget.
+/// The handle that users get.
 struct Handle(Arc<Budgeted>);
 
 impl fmt::Debug for Handle {
@@ -493,7 +497,7 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// A file that is not closed as long as this is there.
+/// A handle that pins the descriptor.
 struct Held(Arc<Descriptor>);
 
 impl fmt::Debug for Held {
@@ -550,7 +554,7 @@ impl File for Handle {
     }
 
     fn catch_up(&self) -> io::Result<()> {
-        // When it is closed again, all of it is mapped.
+        // Opens the file. The next close maps all of it.
         self.0.with(|_| Ok(()))
     }
 
@@ -570,7 +574,7 @@ impl File for Handle {
 
     fn len(&self) -> io::Result<u64> {
         match self.0.with(|file| file.len()) {
-            // Nobody writes to what has no name.
+            // A file without a name gets no more writes.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 self.0.mapping.load().as_ref().map(|mapping| mapping.len() as u64).ok_or(e)
             }
@@ -606,7 +610,7 @@ impl File for Handle {
 
     fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
         match self.0.with(|file| file.map_for_reading(len)) {
-            // It is read as it was mapped when it was closed.
+            // The map made at the close serves its reads.
             Err(e) if e.kind() == io::ErrorKind::NotFound && self.0.mapping.load().is_some() => Ok(None),
             other => other,
         }

@@ -1,7 +1,7 @@
-//! Files whose writers pause now and then, so that the work of making them takes but a share of the time.
+//! A layer whose writers pause to use only a share of the time.
 //!
-//! A thread that gives way ([`Runtime::give_way`]) takes no processor that another thread wants, but it takes memory and caches from those that run
-//! beside it, and all at once. Spread over more of the time, the same work is felt by nobody.
+//! A low-priority thread ([`Runtime::give_way`]) leaves processors to others, but it still takes
+//! memory bandwidth and caches. Pauses spread its work so that foreground threads do not notice it.
 
 use crate::platform::{
     batch::Unbuffered,
@@ -17,58 +17,59 @@ use std::{
     },
 };
 
-/// All of the time.
+/// The full share, in thousandths.
 pub const WHOLE: u64 = 1000;
 
-/// With so much of the time or less, one piece of work is done after the other, not two at once.
+/// Maximum share, in thousandths, at which jobs run one at a time.
 const ONE_BY_ONE_MAX: u64 = 700;
 
-/// No pause is longer: then there may be more to do, or somebody waiting.
+/// Maximum pause. Then the share is evaluated again.
 const PAUSE_NS_MAX: u64 = 50_000_000;
 
-/// Shorter ones are not worth a sleep.
+/// Minimum pause. Shorter ones accumulate.
 const PAUSE_NS_MIN: i64 = 100_000;
 
-/// What share of the time work takes that nobody waits for.
+/// The share of the time that background work may use.
 #[derive(Debug)]
 pub struct Pace {
     runtime: Arc<dyn Runtime>,
     /// From 1 to [`WHOLE`].
     share: AtomicU64,
-    /// Those who want it done soon.
+    /// Live [`Hurry`] guards, plus calls of [`Pace::release`].
     hurrying: AtomicUsize,
 }
 
 impl Pace {
-    /// All of the time, by this clock.
+    /// Creates a pace with the full share.
     pub fn new(runtime: Arc<dyn Runtime>) -> Pace {
         Pace { runtime, share: AtomicU64::new(WHOLE), hurrying: AtomicUsize::new(0) }
     }
 
-    /// From now on a share of the time, in thousandths.
+    /// Sets the share, in thousandths.
     pub fn set_share(&self, per_mille: u64) {
         self.share.store(per_mille.clamp(1, WHOLE), Ordering::Relaxed);
     }
 
-    /// Whether a piece of work may begin beside so many others.
+    /// Returns true if another job may start beside `others` running ones.
     pub fn may_begin(&self, others: usize) -> bool {
         let is_pressing = self.share.load(Ordering::Relaxed) > ONE_BY_ONE_MAX;
         others == 0 || is_pressing || self.hurrying.load(Ordering::Relaxed) > 0
     }
 
-    /// All of the time, until what this gives is let go of.
+    /// Suspends all pauses while the returned guard lives.
     pub fn hurry(self: &Arc<Pace>) -> Hurry {
         self.hurrying.fetch_add(1, Ordering::Relaxed);
         Hurry(Arc::clone(self))
     }
 
-    /// All of the time from now on.
+    /// Suspends all pauses forever.
     pub fn release(&self) {
         self.hurrying.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Pauses after so much work that ended now. What is `owed` goes along from pause to pause: systems have a thread sleep longer than it asked
-    /// for, some by many milliseconds. Gives the time after that.
+    /// Pauses after `worked_ns` of work and returns the time afterwards. `owed` carries over the
+    /// difference between requested and actual sleep, because some systems oversleep by many
+    /// milliseconds.
     fn pause_after(&self, worked_ns: u64, now_ns: u64, owed: &AtomicI64) -> u64 {
         let share = self.share.load(Ordering::Relaxed);
         if share >= WHOLE || self.hurrying.load(Ordering::Relaxed) > 0 {
@@ -89,7 +90,7 @@ impl Pace {
     }
 }
 
-/// Somebody who wants work to be done soon.
+/// Suspends the pauses of a [`Pace`] while it lives.
 #[derive(Debug)]
 pub struct Hurry(Arc<Pace>);
 
@@ -107,7 +108,7 @@ pub struct PacedVfs {
 }
 
 impl PacedVfs {
-    /// The same files as `inner`; the writers of new ones pause.
+    /// Creates a layer over `inner`. Writers of new files pause.
     pub fn new(inner: &Arc<dyn Vfs>, pace: Arc<Pace>) -> PacedVfs {
         PacedVfs { inner: Arc::clone(inner), pace }
     }
@@ -136,14 +137,14 @@ impl super::layer::VfsLayer for PacedVfs {
     }
 }
 
-/// A file that is made by one thread, a piece after the other.
+/// A file that one thread writes piece by piece.
 #[derive(Debug)]
 struct PacedFile {
     inner: Arc<dyn File>,
     pace: Arc<Pace>,
-    /// When the thread last paused.
+    /// End of the last pause.
     since_ns: AtomicU64,
-    /// What that was too short; less than nothing if it was too long.
+    /// Pause still owed; negative after oversleeping.
     owed_ns: AtomicI64,
 }
 
@@ -166,7 +167,7 @@ mod tests {
     use crate::platform::MemVfs;
     use std::thread::JoinHandle;
 
-    /// A clock that goes on by sleeping, which may take longer than was asked for.
+    /// A clock that advances only by sleeping, possibly longer than requested.
     #[derive(Debug, Default)]
     struct Ticking {
         now_ns: AtomicU64,
@@ -205,7 +206,7 @@ mod tests {
         let paced = PacedVfs::new(&inner, Arc::clone(&pace));
         let new = Vfs::open(&paced, Path::new("new"), OpenMode::CreateNew).unwrap();
         let slept_us = || runtime.slept_us.load(Ordering::Relaxed);
-        // Each write comes after a millisecond of work.
+        // Each write follows 1 ms of work.
         let write = |file: &dyn File| {
             runtime.now_ns.fetch_add(1_000_000, Ordering::Relaxed);
             file.write_at(b"bytes", 0).unwrap();

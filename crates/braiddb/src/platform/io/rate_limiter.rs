@@ -1,15 +1,17 @@
-//! A limit for what background work writes in a second.
+//! Limits the bytes per second of background writes.
 //!
-//! Time is reserved rather than bytes counted: each write takes the next stretch of time that the limit gives it, and waits until that
-//! begins. What was not used is lost but for [`BURST_NS`], so that a pause is not followed by a flood.
+//! Each write reserves the next interval of time that its bytes cost at the limit, and waits for
+//! the interval's start. Unused time expires except for [`BURST_NS`], so that no flood follows a
+//! pause.
 //!
-//! **Flushes and the rest.** Flushes wait for flushes alone, so that none stands behind a long merge; but what they take is taken from all. The others get what is left: at
-//! least a tenth, if they wait for it.
+//! **Flushes and merges.** Flushes wait only for flushes, never behind a long merge. Their bytes
+//! still count for everybody: merges get the remaining rate, at least a tenth while they wait.
 //!
-//! **By latency.** A limiter may be told how long the device may take for what users wait for. If more than a hundredth of that takes longer,
-//! the rate goes down by three tenths, ten times a second at most, and otherwise up by a tenth, between a floor and a ceiling.
+//! **By latency.** With a latency target, the rate drops by 30 % at most ten times a second while
+//! more than 1 % of the users' device waits exceed the target. Otherwise it rises by 10 %, between
+//! floor and ceiling.
 //!
-//! **Threads.** One mutex, held for some arithmetic by background threads; users add to two counters.
+//! **Threads.** Background threads hold one mutex for some arithmetic. Users update two counters.
 
 use crate::platform::runtime::Runtime;
 use parking_lot::Mutex;
@@ -18,39 +20,39 @@ use std::{
     time::Duration,
 };
 
-/// What a pause gives for later.
+/// Maximum unused time that a later write may use.
 const BURST_NS: u64 = 20_000_000;
 
-/// Long writes reserve piece by piece, each of which takes so long.
+/// Duration of one reservation. Longer writes make several.
 const PIECE_NS: u64 = 50_000_000;
 
-/// Who waits looks so often whether it is to end.
+/// Interval at which a waiting thread checks for its release.
 const LOOK_NS: u64 = 10_000_000;
 
-/// The rate is thought over so often.
+/// Interval between changes of the rate.
 const WINDOW_NS: u64 = 100_000_000;
 
-/// The least rate, in bytes per second: less would keep a flush for hours.
+/// Minimum rate, in bytes per second. A lower one would delay a flush for hours.
 const RATE_MIN: u64 = 64 << 10;
 
-/// What a background write is for.
+/// The purpose of a background write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Urgency {
-    /// A flush: writers may be waiting for it.
+    /// A flush. Writers may be waiting for it.
     Flush,
-    /// Anything else.
+    /// All other work.
     Merge,
 }
 
-/// A limit for the bytes that flushes, merges and the like write per second, of one database or of several that share it
-/// ([`crate::Builder::rate_limiter`]). The log is not limited, nor is what a program loads or backs up.
+/// Limits the bytes per second that flushes, merges and other background work write, for one or
+/// several databases ([`crate::Builder::rate_limiter`]). Exempt are the log, loads and backups.
 ///
-/// A limit below what the writers' rate asks for slows the writers down in the end, as a slow device would: memtables and loose runs pile up, and
-/// [`crate::Stats`] shows it. Nothing is refused for it.
+/// A limit below the needs of the writers finally throttles them, like a slow device: memtables and
+/// unindexed runs accumulate ([`crate::Stats`]). No write fails because of it.
 #[derive(Debug)]
 pub struct RateLimiter {
     state: Mutex<State>,
-    /// What users waited for the device for in this window, and how much of that took too long.
+    /// Device waits of users in this window, and those above the target.
     seen: AtomicU64,
     slow: AtomicU64,
     bytes: [AtomicU64; 2],
@@ -64,36 +66,37 @@ struct State {
     rate: u64,
     floor: u64,
     ceiling: u64,
-    /// Up to when time is taken, by anyone, and by flushes.
+    /// End of the reserved time, by any work and by flushes.
     taken_ns: u64,
     taken_by_flushes_ns: u64,
     merges_waiting: usize,
     window_began_ns: u64,
 }
 
-/// What a limiter has done.
+/// Counters of a rate limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RateLimiterStats {
-    /// The limit now, in bytes per second.
+    /// The current limit in bytes per second.
     pub bytes_per_second: u64,
-    /// Bytes that flushes have written.
+    /// Bytes written by flushes.
     pub flush_bytes: u64,
-    /// Bytes that other work has written.
+    /// Bytes written by other work.
     pub merge_bytes: u64,
-    /// How long threads waited, all together, in nanoseconds.
+    /// Total waiting time of all threads, in nanoseconds.
     pub waited_ns: u64,
 }
 
 impl RateLimiter {
-    /// A limit of so many bytes per second. A limit below 64 KiB counts as 64 KiB, with which work still ends.
+    /// Creates a limiter. Limits below 64 KiB per second are raised to it, so that work ends.
     pub fn new(bytes_per_second: u64) -> RateLimiter {
         RateLimiter::by_latency(bytes_per_second, bytes_per_second, Duration::MAX)
     }
 
-    /// A limit that moves between `floor` and `ceiling`, in bytes per second, and begins at the latter: it goes down while more than a hundredth of what users wait
-    /// for from the device (blocks that are not in the cache, syncs of the log) takes longer than `target`, and up again otherwise.
-    /// What is read where its file is mapped is not seen, nor are the reads of a batch ([`Tree::multi_get`](crate::Tree::multi_get)).
+    /// Creates a limiter that moves between `floor` and `ceiling`, in bytes per second, starting at
+    /// `ceiling`. It falls while more than 1 % of the users' device waits (blocks outside the
+    /// cache, log syncs) exceed `target`, and rises otherwise. Mapped reads and batched reads
+    /// ([`Tree::multi_get`](crate::Tree::multi_get)) are not measured.
     pub fn by_latency(floor: u64, ceiling: u64, target: Duration) -> RateLimiter {
         let floor = floor.max(RATE_MIN);
         let ceiling = ceiling.max(floor);
@@ -116,7 +119,7 @@ impl RateLimiter {
         }
     }
 
-    /// Another limit, from the next write on; for one that goes by latency it is the ceiling.
+    /// Changes the limit, from the next write on. For a limiter by latency, changes the ceiling.
     pub fn set_bytes_per_second(&self, bytes_per_second: u64) {
         let mut state = self.state.lock();
         let is_fixed = state.floor == state.ceiling;
@@ -125,7 +128,7 @@ impl RateLimiter {
         state.rate = if is_fixed { state.ceiling } else { state.rate.min(state.ceiling) };
     }
 
-    /// What it has done.
+    /// Returns the counters.
     pub fn stats(&self) -> RateLimiterStats {
         let bytes_per_second = self.state.lock().rate;
         let [flush_bytes, merge_bytes] = [0, 1].map(|at| self.bytes[at].load(Ordering::Relaxed));
@@ -133,12 +136,12 @@ impl RateLimiter {
         RateLimiterStats { bytes_per_second, flush_bytes, merge_bytes, waited_ns }
     }
 
-    /// Whether it is to be told how long the device takes.
+    /// Returns true if it needs latencies ([`RateLimiter::note_latency`]).
     pub(crate) fn goes_by_latency(&self) -> bool {
         self.target_ns != u64::MAX
     }
 
-    /// Notes how long a user waited for the device.
+    /// Records the duration of a user's device wait.
     pub(crate) fn note_latency(&self, ns: u64) {
         self.seen.fetch_add(1, Ordering::Relaxed);
         if ns > self.target_ns {
@@ -146,7 +149,7 @@ impl RateLimiter {
         }
     }
 
-    /// Waits until so many bytes may be written; no longer once it is `released`.
+    /// Waits until `bytes` may be written, or until `released` is set.
     pub(crate) fn wait(&self, runtime: &dyn Runtime, bytes: u64, urgency: Urgency, released: &AtomicBool) {
         self.bytes[urgency as usize].fetch_add(bytes, Ordering::Relaxed);
         let mut left = bytes;
@@ -177,7 +180,7 @@ impl RateLimiter {
         self.waited_ns.fetch_add(now_ns - began_ns, Ordering::Relaxed);
     }
 
-    /// Once in a while: whether the rate is to change.
+    /// Adapts the rate, once per window.
     fn think(&self, state: &mut State, now_ns: u64) {
         if !self.goes_by_latency() || now_ns.saturating_sub(state.window_began_ns) < WINDOW_NS {
             return;
@@ -190,12 +193,12 @@ impl RateLimiter {
 }
 
 impl State {
-    /// How many bytes may be written in some time.
+    /// Returns the bytes that the rate allows in `ns`.
     fn bytes_in(&self, ns: u64) -> u64 {
         u64::try_from(u128::from(self.rate) * u128::from(ns) / 1_000_000_000).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Takes the time that some bytes cost; when that begins.
+    /// Reserves the time that `bytes` cost. Returns its start.
     fn reserve(&mut self, now_ns: u64, bytes: u64, urgency: Urgency) -> u64 {
         let cost_ns = u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(self.rate)).unwrap_or(u64::MAX);
         let earliest_ns = now_ns.saturating_sub(BURST_NS);
@@ -205,7 +208,7 @@ impl State {
             return at_ns;
         }
         let at_ns = self.taken_by_flushes_ns.max(earliest_ns);
-        // A tenth is for those that wait.
+        // Leave a tenth to waiting merges.
         let cost_ns = if self.merges_waiting > 0 { cost_ns.saturating_add(cost_ns / 9) } else { cost_ns };
         self.taken_by_flushes_ns = at_ns.saturating_add(cost_ns);
         at_ns

@@ -1,8 +1,7 @@
-//! Files that are read ahead of their readers by a thread of its own, past the system's cache where that is to be had: for what is written once,
-//! read once from beginning to end, and removed.
+//! A layer that prefetches sequential reads in a thread, with direct I/O where possible.
 //!
-//! A file is read by pieces. When one is wanted that follows the last, the next one is begun too. So each file that is read in order takes two pieces
-//! of memory, and one that is read elsewhere, one.
+//! It suits files that are written once, read once in order, and removed. A file read in order uses
+//! two pieces of memory, one being read and one prefetched; other files use one.
 
 use crate::platform::{
     batch::Unbuffered,
@@ -21,16 +20,16 @@ use std::{
     thread::JoinHandle,
 };
 
-/// How much is read at once.
+/// Length of a piece.
 pub const PIECE_BYTES: usize = 128 << 10;
 
 /// A piece of a file.
 #[derive(Debug)]
 struct Piece {
-    /// Which one of the file.
+    /// Position in the file, in pieces.
     index: u64,
     memory: Aligned,
-    /// How much of it there is: less than all at the file's end.
+    /// Valid bytes; fewer than a whole piece only at the end of the file.
     filled: usize,
 }
 
@@ -48,7 +47,7 @@ impl Piece {
     }
 }
 
-/// A piece that is to be read.
+/// A piece to read.
 #[derive(Debug)]
 struct Job {
     file: Arc<dyn File>,
@@ -57,7 +56,7 @@ struct Job {
     to: SyncSender<io::Result<Piece>>,
 }
 
-/// The thread. When it is dropped, nothing is read any more.
+/// The prefetch thread. Dropping it stops it.
 #[derive(Debug)]
 struct Reader {
     jobs_to: Option<Sender<Job>>,
@@ -69,7 +68,7 @@ impl Reader {
         let (jobs_to, jobs_from) = mpsc::channel::<Job>();
         let work = move || {
             for job in jobs_from {
-                // Who does not wait any more need not be told.
+                // The receiver may be gone.
                 let _ = job.to.send(Piece::read(&*job.file, job.index, job.memory));
             }
         };
@@ -77,7 +76,7 @@ impl Reader {
         Ok(Reader { jobs_to: Some(jobs_to), handle: Some(handle) })
     }
 
-    /// Has a piece be read; `None` if that cannot be.
+    /// Starts to read a piece; `None` if the thread has ended.
     fn begin(&self, file: &Arc<dyn File>, index: u64, memory: Aligned) -> Option<Pending> {
         let (to, from) = mpsc::sync_channel(1);
         self.jobs_to.as_ref()?.send(Job { file: Arc::clone(file), index, memory, to }).ok()?;
@@ -96,30 +95,30 @@ impl Drop for Reader {
     }
 }
 
-/// A piece that is being read.
+/// A piece being read.
 #[derive(Debug)]
 struct Pending {
     index: u64,
     from: Receiver<io::Result<Piece>>,
 }
 
-/// A file system whose files are read ahead, and read and written past the system's cache.
+/// A file system whose files are prefetched and use direct I/O.
 #[derive(Debug)]
 pub struct AheadVfs {
     inner: Arc<dyn Vfs>,
     runtime: Arc<dyn Runtime>,
-    /// None before the first file is read, and none if it cannot be had.
+    /// Empty before the first open; `None` inside if the thread could not start.
     reader: OnceLock<Option<Arc<Reader>>>,
 }
 
 impl AheadVfs {
-    /// The same files as `inner`.
+    /// Creates a layer over `inner`.
     pub fn new(inner: &Arc<dyn Vfs>, runtime: &Arc<dyn Runtime>) -> AheadVfs {
         AheadVfs { inner: Arc::clone(inner), runtime: Arc::clone(runtime), reader: OnceLock::new() }
     }
 
     fn wrap(&self, inner: Arc<dyn File>, mode: OpenMode) -> Arc<dyn File> {
-        // Without a thread it is only slower.
+        // Without a thread, reads are only slower.
         let reader = || self.reader.get_or_init(|| Reader::start(&*self.runtime).ok().map(Arc::new)).clone();
         match mode {
             OpenMode::Read => Arc::new(AheadFile { inner, reader: reader(), state: Mutex::default() }),
@@ -143,7 +142,7 @@ impl super::layer::VfsLayer for AheadVfs {
     }
 }
 
-/// A file that is read ahead. Precondition: nobody writes to it.
+/// A prefetched file. Precondition: nobody writes to it.
 #[derive(Debug)]
 struct AheadFile {
     inner: Arc<dyn File>,
@@ -151,7 +150,7 @@ struct AheadFile {
     state: Mutex<State>,
 }
 
-/// Where the reader of a file is.
+/// The current piece and the prefetched one.
 #[derive(Debug, Default)]
 struct State {
     held: Option<Piece>,
@@ -159,12 +158,12 @@ struct State {
 }
 
 impl AheadFile {
-    /// Has a piece at hand, and begins the next one if this one follows the last.
+    /// Returns the piece `index`. Prefetches the next one if reads are sequential.
     fn hold<'a>(&self, state: &'a mut State, index: u64) -> io::Result<&'a Piece> {
         if state.held.as_ref().is_none_or(|held| held.index != index) {
             let before = state.held.take();
             let follows = before.as_ref().is_some_and(|held| held.index.checked_add(1) == Some(index));
-            // After an error the memory is gone; more is taken by the next read.
+            // An error loses the memory; the next read allocates again.
             let mut spare = before.map(|held| held.memory);
             let pending = state.pending.take().filter(|pending| pending.index == index);
             let piece = match pending.and_then(|pending| pending.from.recv().ok()) {
@@ -238,12 +237,12 @@ mod tests {
 
     const LEN: usize = 5 * PIECE_BYTES + 1000;
 
-    /// Notes which pieces are read, and fails when it is told to.
+    /// Records which pieces are read, and fails one read.
     #[derive(Debug)]
     struct Watched {
         inner: Arc<dyn File>,
         read: Mutex<Vec<usize>>,
-        /// The read that is to fail, counted from the first.
+        /// Index of the failing read.
         fails: usize,
     }
 
@@ -273,7 +272,7 @@ mod tests {
         }
     }
 
-    /// A file, what reads it ahead, and its bytes.
+    /// Returns a file, its prefetched handle and its bytes.
     fn world(fails: usize, threads: bool) -> (Arc<Watched>, AheadFile, Vec<u8>) {
         let vfs = MemVfs::new();
         let bytes: Vec<u8> = (0..LEN as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -315,7 +314,7 @@ mod tests {
         [3, 1, 4].into_iter().for_each(read);
         assert_eq!(*watched.read.lock(), [3, 1, 4]);
         [0, 1, 2, 3].into_iter().for_each(read);
-        // Each is read once, and the next one without being asked for: this waits for that.
+        // Each piece is read once, and the next one is prefetched. Wait for it.
         while watched.read.lock().len() < 3 + 5 {
             std::thread::yield_now();
         }
@@ -337,7 +336,7 @@ mod tests {
                     }
                 }
             }
-            // What was read ahead for nothing fails unseen.
+            // A failed prefetch that nobody needs is not reported.
             assert!(told == 1 || (told == 0 && fails > 1), "{told} of read {fails}");
         }
     }

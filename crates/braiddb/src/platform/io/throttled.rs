@@ -1,4 +1,4 @@
-//! Files whose writers wait for a [`RateLimiter`], and files whose readers tell it how long they waited for the device.
+//! A layer that throttles writers by a [`RateLimiter`], or reports read latencies to it.
 
 use super::rate_limiter::{RateLimiter, Urgency};
 use crate::platform::{
@@ -12,39 +12,39 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-/// What those who are limited have in common.
+/// The settings of a throttled file system.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// What gives the time.
+    /// The limiter.
     pub limiter: Arc<RateLimiter>,
-    /// The clock that it goes by.
+    /// The clock.
     pub runtime: Arc<dyn Runtime>,
-    /// Set when nobody is to wait any more.
+    /// Set when threads must stop waiting.
     pub released: Arc<AtomicBool>,
-    /// What for.
+    /// The purpose of the writes.
     pub urgency: Urgency,
 }
 
 impl Limits {
-    /// Waits until so many bytes may be written.
+    /// Waits until `bytes` may be written.
     pub fn wait(&self, bytes: u64) {
         self.limiter.wait(&*self.runtime, bytes, self.urgency, &self.released);
     }
 }
 
-/// Longer reads are no user's, who reads blocks.
+/// Maximum length of a timed read. Longer ones are not block reads of users.
 const TIMED_READ_MAX: usize = 64 << 10;
 
-/// What a limiter has to do with a file.
+/// The role of the limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// Writes wait for it.
+    /// Throttles writes.
     Throttled,
-    /// It is told how long reads take.
+    /// Measures reads.
     Timed,
 }
 
-/// A file system whose new files are limited, or whose files are timed when they are read.
+/// A file system that throttles new files, or measures reads.
 #[derive(Debug)]
 pub struct ThrottledVfs {
     inner: Arc<dyn Vfs>,
@@ -53,12 +53,12 @@ pub struct ThrottledVfs {
 }
 
 impl ThrottledVfs {
-    /// The same files as `inner`; the writers of new ones wait.
+    /// Creates a layer over `inner` that throttles writers of new files.
     pub fn throttling(inner: &Arc<dyn Vfs>, limits: Limits) -> ThrottledVfs {
         ThrottledVfs { inner: Arc::clone(inner), limits, part: Part::Throttled }
     }
 
-    /// The same files as `inner`; how long reads take is told.
+    /// Creates a layer over `inner` that measures reads.
     pub fn timing(inner: &Arc<dyn Vfs>, limits: Limits) -> ThrottledVfs {
         ThrottledVfs { inner: Arc::clone(inner), limits, part: Part::Timed }
     }
@@ -88,7 +88,7 @@ impl super::layer::VfsLayer for ThrottledVfs {
     }
 }
 
-/// A file that is written as fast as may be, or timed.
+/// A throttled or measured file.
 #[derive(Debug)]
 struct ThrottledFile {
     inner: Arc<dyn File>,

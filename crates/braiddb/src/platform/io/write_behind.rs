@@ -1,8 +1,8 @@
-//! New files that are written and synced by a thread of their own, so that whoever makes what stands in them does not wait for the system.
+//! A layer whose new files are written and synced by a background thread.
 //!
-//! A write or sync of such a file is only noted down; it is made in its turn. **What was synced is so only after [`WriteBehind::settle`]**, and a
-//! write that fails is told by a later call or by `settle`, so this is for files that nobody counts on before that. Everything else that is done to a
-//! file waits for what was noted down.
+//! Writes and syncs are queued and execute in order. **Syncs take effect only with
+//! [`WriteBehind::settle`]**. A later call or `settle` reports a failed write. So it suits files
+//! that nobody relies on earlier. All other operations on a file wait for the queue.
 
 use crate::platform::{
     batch::Unbuffered,
@@ -21,10 +21,10 @@ use std::{
     thread::JoinHandle,
 };
 
-/// So much may wait to be done.
+/// Maximum queued jobs.
 const WAITING_MAX: usize = 4;
 
-/// What is to be done.
+/// A queued job.
 #[derive(Debug)]
 enum Job {
     Write {
@@ -41,16 +41,16 @@ enum Job {
     Sync {
         file: Arc<dyn File>,
     },
-    /// Somebody waits for this.
+    /// A request for a signal when the queue reaches this job.
     Tell(SyncSender<()>),
 }
 
-/// What the thread shares with those that give it work.
+/// State shared by the thread and its users.
 #[derive(Debug, Default)]
 struct Shared {
-    /// The first failure. Nothing is done any more after it.
+    /// The first failure. Later jobs are skipped.
     failure: Mutex<Option<(io::ErrorKind, String)>>,
-    /// Memory that was written from and can be filled again.
+    /// Buffers for reuse.
     spare: Mutex<Vec<Aligned>>,
 }
 
@@ -66,7 +66,7 @@ impl Shared {
         for job in jobs {
             let done = match job {
                 Job::Tell(to) => {
-                    // Whoever has stopped waiting need not be told.
+                    // The receiver may be gone.
                     let _ = to.send(());
                     continue;
                 }
@@ -89,7 +89,7 @@ impl Shared {
     }
 }
 
-/// The thread. When it is dropped, all that was noted down is done before.
+/// The thread. Dropping it first finishes all jobs.
 #[derive(Debug)]
 pub struct WriteBehind {
     shared: Arc<Shared>,
@@ -107,7 +107,7 @@ impl WriteBehind {
         Ok(WriteBehind { shared, jobs_to: Some(jobs_to), handle: Some(handle) })
     }
 
-    /// Waits until all that was noted down is done, and tells the first failure there ever was.
+    /// Waits until the queue is empty. Returns the first failure since the start.
     pub fn settle(&self) -> io::Result<()> {
         let (to, told) = mpsc::sync_channel(1);
         self.note(Job::Tell(to))?;
@@ -151,12 +151,12 @@ pub struct BehindVfs {
 }
 
 impl BehindVfs {
-    /// The same files as `inner`.
+    /// Creates a layer over `inner`.
     pub fn new(inner: &Arc<dyn Vfs>, behind: &Arc<WriteBehind>) -> BehindVfs {
         BehindVfs { inner: Arc::clone(inner), behind: Arc::clone(behind) }
     }
 
-    /// What a file that was opened is to be used through. Others may have been written to by the same name.
+    /// Wraps an opened file. Files that exist may have queued writes, so opening one settles first.
     fn wrap(&self, inner: Arc<dyn File>, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         Ok(match mode {
             OpenMode::CreateNew => Arc::new(BehindFile { inner, behind: Arc::clone(&self.behind) }),
@@ -221,7 +221,7 @@ impl File for BehindFile {
     }
 
     fn start_write_back(&self, offset: u64, len: u64) {
-        // It promises nothing.
+        // Promises nothing.
         let _ = self.behind.note(Job::WriteBack { file: Arc::clone(&self.inner), offset, len });
     }
 }
@@ -268,7 +268,7 @@ mod tests {
         behind.settle().unwrap();
         vfs.fail(Operation::Write, 0, 1, io::ErrorKind::StorageFull);
         file.write_at(b"second", 5).unwrap();
-        // It may be told before.
+        // May already report the failure.
         let _ = file.write_at(b"third", 11);
         assert_eq!(behind.settle().unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(file.write_at(b"x", 0).unwrap_err().kind(), io::ErrorKind::StorageFull);

@@ -1,9 +1,9 @@
-//! Memory that begins where devices want it to.
+//! Aligned memory for direct I/O.
 
-/// What it is aligned to: good for any device and file system known.
+/// Alignment in bytes, sufficient for all known devices and file systems.
 pub const ALIGNED_TO: usize = 64 << 10;
 
-/// Bytes that begin at a multiple of 64 KiB, for reads and writes past the system's cache.
+/// Bytes aligned to 64 KiB, for direct I/O.
 #[derive(Debug)]
 pub struct Aligned {
     memory: Vec<u8>,
@@ -11,20 +11,20 @@ pub struct Aligned {
 }
 
 impl Aligned {
-    /// So many bytes, of zeros.
+    /// Allocates `len` zero bytes.
     pub fn new(len: usize) -> Aligned {
         let memory = vec![0; len + ALIGNED_TO];
-        // It moves with its owner, but the bytes stay where they are.
+        // Moving the owner does not move the bytes.
         let start = memory.as_ptr().align_offset(ALIGNED_TO).min(ALIGNED_TO);
         Aligned { memory, start }
     }
 
-    /// All of them.
+    /// Returns all bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.memory.len() - (ALIGNED_TO - self.start)]
     }
 
-    /// All of them.
+    /// Returns all bytes.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let end = self.memory.len() - (ALIGNED_TO - self.start);
         &mut self.memory[self.start..end]

@@ -1,58 +1,58 @@
-//! Reads and writes of any place and length in files that know whole units alone: those past the system's cache.
+//! Reads and writes of any offset and length in files that need aligned direct I/O.
 //!
-//! What is not aligned goes through aligned memory that is kept for the next read: at most [`KEPT_MAX`] pieces of [`PIECE_BYTES`], so that
-//! nothing takes memory anew unless more threads than that read at once.
+//! Unaligned requests are copied through up to [`KEPT_MAX`] pooled buffers of [`PIECE_BYTES`]. Only
+//! more concurrent threads than that allocate.
 
 use super::aligned::{ALIGNED_TO, Aligned};
 use parking_lot::Mutex;
 use std::{io, ops::Range};
 
-/// What reads are aligned to where the system does not tell: it holds for any device of today.
+/// Alignment where the system does not report one. Holds for all current devices.
 pub(super) const ALIGN_ASSUMED: u32 = 4096;
-/// Where the system wants more than this, files are read through the cache.
+/// Maximum alignment. Files that need more use buffered I/O.
 pub(super) const ALIGN_MAX: u32 = ALIGNED_TO as u32;
 
-/// How much is read at once through aligned memory, and how many pieces of that are kept.
+/// Length of a pooled buffer, and the maximum number in the pool.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
 pub(super) const KEPT_MAX: usize = 32;
 
-/// Shorter writes are not worth a wait for the device.
+/// Minimum length of a direct write. Shorter ones do not pay for the device access.
 const DIRECT_WRITE_MIN: u64 = 64 << 10;
 
-/// The least that a page has.
+/// Minimum page size.
 const PAGE_BYTES: u64 = 4096;
 
-/// Memory that waits for the next read. Whoever reads takes a piece out, so none is used twice.
+/// The buffer pool. Each user takes a buffer out, so none is shared.
 pub(super) static KEPT: Mutex<Vec<Aligned>> = Mutex::new(Vec::new());
 
-/// Lends a piece of aligned memory.
+/// Runs `use_it` with a pooled buffer.
 pub(super) fn with_piece<R>(use_it: impl FnOnce(&mut [u8]) -> R) -> R {
     let kept = KEPT.lock().pop();
     let mut piece = kept.unwrap_or_else(|| Aligned::new(PIECE_BYTES));
     let result = use_it(piece.bytes_mut());
     let mut kept = KEPT.lock();
     if kept.len() < KEPT_MAX {
-        // Takes no memory: it has had that room since the first time so many were out.
+        // Does not allocate after the pool was once full.
         kept.push(piece);
     }
     result
 }
 
-/// A file that is read and written by whole units.
+/// A file that is read and written in aligned units.
 pub(super) trait Units {
-    /// Of what power of two offset, length and address are to be multiples; at most [`ALIGN_MAX`].
+    /// Returns the power of two that divides offset, length and address; at most [`ALIGN_MAX`].
     fn align(&self) -> u32;
 
-    /// Reads to aligned memory, from an aligned place; less than all of it is not followed by anything.
+    /// Reads from an aligned offset to aligned memory. A short read means the end of the file.
     fn read_units(&self, target: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes all of some units from aligned memory to an aligned place.
+    /// Writes whole units from aligned memory to an aligned offset.
     fn write_units(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 }
 
-/// Reads as [`crate::platform::File::read_at`] says.
+/// Implements [`crate::platform::File::read_at`].
 pub(super) fn read_at(file: &impl Units, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-    // The system has no names for places past this; no file has them.
+    // No file reaches offsets beyond `i64::MAX`.
     if buf.is_empty() || i64::try_from(offset.saturating_add(buf.len() as u64 + u64::from(ALIGN_MAX))).is_err() {
         return Ok(0);
     }
@@ -71,7 +71,7 @@ pub(super) fn read_at(file: &impl Units, buf: &mut [u8], offset: u64) -> io::Res
     })
 }
 
-/// Reads a part, as much of it as lies in a piece, through aligned memory.
+/// Reads a part of `buf` that fits into `piece`.
 fn read_part(file: &impl Units, buf: &mut [u8], offset: u64, piece: &mut [u8]) -> io::Result<usize> {
     let before = (offset % u64::from(file.align())) as usize;
     let wanted = buf.len().min(piece.len() - before);
@@ -82,7 +82,7 @@ fn read_part(file: &impl Units, buf: &mut [u8], offset: u64, piece: &mut [u8]) -
     Ok(count)
 }
 
-/// Writes whole units, from aligned memory or by way of such.
+/// Writes whole units, copying them if the memory is not aligned.
 pub(super) fn write_at(file: &impl Units, bytes: &[u8], offset: u64) -> io::Result<()> {
     if is_aligned(file, bytes, offset) {
         return file.write_units(bytes, offset);
@@ -101,7 +101,7 @@ fn is_aligned(file: &impl Units, buf: &[u8], offset: u64) -> bool {
     (start | buf.len() as u64 | offset).is_multiple_of(align)
 }
 
-/// Where the whole units of a write stand, if they are worth a wait for the device.
+/// Returns the whole units of a write, if they are long enough for a direct write.
 pub(super) fn units_of(file: &impl Units, len: usize, offset: u64) -> Option<Range<u64>> {
     let unit = u64::from(file.align()).max(PAGE_BYTES);
     let end = offset.checked_add(len as u64)?;

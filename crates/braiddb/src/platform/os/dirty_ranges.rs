@@ -1,57 +1,57 @@
-//! Which bytes of a file were written since its last sync: for systems where a sync of some bytes is a write of its own.
+//! Tracks the dirty ranges of a file, for systems where syncing a range means rewriting it.
 //!
-//! On Windows, to make a commit durable without flushing a whole file is to write its bytes once more, through the system's
-//! cache. So a file has to know where it was written to, exactly: to write once more what another thread is writing just then
-//! would undo that. This knows no system: it only decides.
+//! On Windows, a commit becomes durable without a full flush by writing its bytes again, through
+//! the cache. The ranges must be exact: rewriting bytes that another thread is writing would undo
+//! its write. This file only decides; it makes no system calls.
 //!
-//! **States.** A range is *being written*, then *written*, then *being synced*, then forgotten. A sync takes all written
-//! ranges, and waits for those being written that overlap them; a write that overlaps what is being synced waits for the
-//! sync. Writes and syncs of different bytes never wait for each other: the log's appends and its syncs.
+//! **States.** A range is being written, dirty, being synced, then clean. A sync takes all dirty
+//! ranges and waits for overlapping writes. A write waits for an overlapping sync. Disjoint writes
+//! and syncs, such as the log's appends and its syncs, never wait for each other.
 //!
-//! **When all of the file is flushed instead** (`Plan::Flush`): at first, since others may have written to it before it was
-//! opened; when its length changed, which is not in its bytes; when what was written lies in too many pieces or is so much
-//! that writing it twice would cost more.
+//! **Full flush** (`Plan::Flush`): at first, since others may have written before the open; after a
+//! change of the length, which is no part of the bytes; and when the ranges are too many or too
+//! large to rewrite.
 //!
-//! **Threads.** One mutex, held for some comparisons. Syncs come one at a time: the caller sees to that.
+//! **Threads.** One mutex, held for some comparisons. The caller serializes syncs.
 
 use parking_lot::{Condvar, Mutex};
 use std::ops::Range;
 
-/// More pieces than this, and all of the file is flushed.
+/// Maximum dirty ranges before a sync flushes the whole file.
 const RANGES_MAX: usize = 32;
 
-/// More bytes than this, and all of the file is flushed.
+/// Maximum dirty bytes before a sync flushes the whole file.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// So many threads may write to one file at once before the list of them grows.
+/// Initial capacity for concurrent writers.
 const WRITERS_USUAL: usize = 16;
 
-/// What a sync has to do.
+/// The work of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// Nothing was written.
+    /// Nothing is dirty.
     Nothing,
-    /// Have the system write all that it holds of the file, and the file's length.
+    /// Flush the whole file and its length.
     Flush,
-    /// Write the ranges that [`DirtyRanges::ranges_to_sync`] gives once more.
+    /// Rewrite the ranges of [`DirtyRanges::ranges_to_sync`].
     Ranges,
 }
 
-/// What is written to one file.
+/// The dirty ranges of one file.
 #[derive(Debug)]
 pub struct DirtyRanges {
     state: Mutex<State>,
-    /// Told when a range is no longer being written, or synced.
+    /// Signals the end of a write or sync.
     turn: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Written and not durable: in order, apart from each other.
+    /// Dirty ranges, sorted and disjoint.
     ranges: Vec<Range<u64>>,
     being_written: Vec<Range<u64>>,
     being_synced: Vec<Range<u64>>,
-    /// The length that is known to be durable.
+    /// The durable length.
     durable_len: u64,
     needs_flush: bool,
 }
@@ -63,7 +63,7 @@ impl Default for DirtyRanges {
 }
 
 impl DirtyRanges {
-    /// A file that was just opened, of which nothing is known.
+    /// Creates the state of a newly opened file.
     pub fn new() -> DirtyRanges {
         let state = State {
             ranges: Vec::new(),
@@ -75,7 +75,7 @@ impl DirtyRanges {
         DirtyRanges { state: Mutex::new(state), turn: Condvar::new() }
     }
 
-    /// To be called before bytes are written; waits while any of them is synced.
+    /// Must precede each write. Waits while a sync overlaps `range`.
     pub fn begin_write(&self, range: Range<u64>) {
         let mut state = self.state.lock();
         while overlaps(&state.being_synced, &range) {
@@ -87,7 +87,7 @@ impl DirtyRanges {
         state.being_written.push(range);
     }
 
-    /// To be called after that, whether or not it succeeded: any part may have been written.
+    /// Must follow each write, even a failed one, which may have written any part.
     pub fn end_write(&self, range: Range<u64>) {
         let mut state = self.state.lock();
         if let Some(at) = state.being_written.iter().position(|other| *other == range) {
@@ -99,12 +99,12 @@ impl DirtyRanges {
         }
     }
 
-    /// To be called after the file's length was set.
+    /// Must follow each change of the length.
     pub fn note_length(&self) {
         self.state.lock().needs_flush = true;
     }
 
-    /// Decides what a sync of the whole file does. [`DirtyRanges::end_sync`] must follow.
+    /// Plans a sync of the whole file. [`DirtyRanges::end_sync`] must follow.
     pub fn begin_sync(&self) -> Plan {
         let mut state = self.state.lock();
         if state.needs_flush {
@@ -121,7 +121,7 @@ impl DirtyRanges {
         Plan::Ranges
     }
 
-    /// Decides what a sync of these bytes does, which nobody writes to meanwhile: to write them once more, or more than that.
+    /// Plans a sync of `range`, which nobody writes to meanwhile. May plan a full flush.
     /// [`DirtyRanges::end_sync`] must follow.
     pub fn begin_sync_of(&self, range: Range<u64>) -> Plan {
         let mut state = self.state.lock();
@@ -143,13 +143,13 @@ impl DirtyRanges {
         }
     }
 
-    /// What a sync with [`Plan::Ranges`] is to write once more, put into a list that is empty.
+    /// Appends the ranges to rewrite to an empty list, for [`Plan::Ranges`].
     pub fn ranges_to_sync(&self, list: &mut Vec<Range<u64>>) {
         list.extend_from_slice(&self.state.lock().being_synced);
     }
 
-    /// Ends a sync. `flushed_len`: after a flush that succeeded, what the length was before it. After a failure nothing counts as
-    /// durable, and the next sync flushes everything.
+    /// Ends a sync. `flushed_len` is the length before a successful flush. After a failure, the
+    /// next sync flushes everything.
     pub fn end_sync(&self, succeeded: bool, flushed_len: Option<u64>) {
         let mut state = self.state.lock();
         state.needs_flush |= !succeeded;
@@ -162,7 +162,7 @@ impl DirtyRanges {
 }
 
 impl State {
-    /// Notes that a range was written.
+    /// Marks a range as dirty.
     fn add(&mut self, range: Range<u64>) {
         if self.needs_flush || range.is_empty() {
             return;
@@ -171,7 +171,7 @@ impl State {
             self.needs_flush = true;
             return;
         }
-        // Those that it touches: from `first` on, up to `last`.
+        // `first..last` are the ranges that it touches.
         let first = self.ranges.partition_point(|other| other.end < range.start);
         let last = self.ranges.partition_point(|other| other.start <= range.end);
         if first == last {
@@ -185,7 +185,7 @@ impl State {
         self.needs_flush = self.ranges.len() > RANGES_MAX || bytes > BYTES_MAX;
     }
 
-    /// Forgets a range.
+    /// Removes a range from the dirty ones.
     fn remove(&mut self, range: &Range<u64>) {
         let mut at = 0;
         while let Some(other) = self.ranges.get(at).cloned() {
@@ -221,7 +221,7 @@ mod tests {
         sync::atomic::{AtomicBool, Ordering},
     };
 
-    /// A file of a megabyte that was flushed.
+    /// Returns the state of a flushed file of 1 MiB.
     fn flushed() -> DirtyRanges {
         let written = DirtyRanges::new();
         assert_eq!(written.begin_sync(), Plan::Flush, "others may have written to it");
@@ -319,7 +319,7 @@ mod tests {
         written.end_sync(true, Some(1 << 20));
     }
 
-    /// Else a sync would put back what stood there before the write.
+    /// Otherwise a sync could restore the bytes from before the write.
     #[test]
     fn a_write_waits_for_the_sync_of_its_bytes_and_a_sync_for_the_write() {
         let written = flushed();
@@ -333,7 +333,7 @@ mod tests {
                 is_written.store(true, Ordering::SeqCst);
                 written.end_write(9..12);
             });
-            // Others do not wait.
+            // Other ranges do not wait.
             write(&written, 10..11);
             std::thread::yield_now();
             is_over.store(true, Ordering::SeqCst);

@@ -1,20 +1,20 @@
-//! An in-memory file system: what an in-memory database runs on.
+//! An in-memory file system, for in-memory databases and tests.
 //!
-//! **Structure.** Directories are an ordered map from path to the directory's files; a file is a list of 64 KiB
-//! pages behind one reader-writer lock. Opening resolves the name once, so that a handle never touches the map again:
-//! a file that was removed or replaced lives on until its last handle goes. Reads of one file share the lock; a write
-//! holds it for the copy of its bytes only.
+//! **Structure.** An ordered map leads from each directory to its files. A file is a list of 64 KiB
+//! pages behind one reader-writer lock. A handle never uses the map again, so removed and replaced
+//! files live until their last handle closes. Reads of a file share its lock; a write holds it
+//! while copying its bytes.
 //!
 //! **Invariants.**
-//! - A page holds at most [`PAGE_LEN`] bytes and may hold fewer: the bytes it lacks, up to the file's length, are
-//!   zeros. So a hole, a preallocated tail and a length that was merely set cost no memory.
+//! - A page holds at most [`PAGE_LEN`] bytes. Missing bytes below the file's length are zeros, so
+//!   holes and preallocated tails cost no memory.
 //! - No page holds a byte at or past the file's length.
 //!
-//! **Files in one piece.** A file that is to be lent ([`MemVfs::mapped`]) is put into one piece when the last who had it open for writing lets go of it, and
-//! is lent as memory from then on. Whoever writes to it afterwards has pages made of it again; what was lent stays as it was.
+//! **Contiguous files.** A file selected by [`MemVfs::mapped`] becomes one contiguous buffer when
+//! its last writable handle closes. Readers then map it without a copy. A later write splits it
+//! into pages again; existing maps keep the old bytes.
 //!
-//! **Concurrency.** All types are `Sync`. The order of locks is: directories, then locks held, then a file. No call
-//! holds two files' locks at once.
+//! **Lock order**: directories, held locks, file. No call holds the locks of two files.
 
 use super::read_mapping::ReadMapping;
 use crate::platform::vfs::{DirEntry, File, FileLock, OpenMode, Vfs};
@@ -30,24 +30,24 @@ use std::{
     },
 };
 
-/// The bytes of a page.
+/// Bytes of a page.
 const PAGE_LEN: usize = 64 << 10;
 
-/// The longest file, as on the systems whose offsets are signed.
+/// Maximum file length, as on systems with signed offsets.
 const MAX_FILE_LEN: u64 = i64::MAX as u64;
 
-/// Files in memory. Cloning gives another handle to the same files.
+/// An in-memory file system. Clones share its files.
 #[derive(Clone, Default)]
 pub struct MemVfs {
     directories: Arc<RwLock<BTreeMap<PathBuf, Directory>>>,
-    /// The locks that are held, and by whom.
+    /// The owner of each held lock.
     held: Arc<Mutex<BTreeMap<PathBuf, String>>>,
-    /// How the names of files end that are lent as memory, if any are.
+    /// The suffix of file names that may be mapped.
     lent: Option<&'static str>,
 }
 
 impl fmt::Debug for MemVfs {
-    /// Without the files' bytes.
+    /// Omits the files' bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemVfs").finish_non_exhaustive()
     }
@@ -56,18 +56,19 @@ impl fmt::Debug for MemVfs {
 type Directory = BTreeMap<OsString, Arc<MemFile>>;
 
 impl MemVfs {
-    /// A file system without files. The root `/` and the current directory exist; others are to be created.
+    /// Creates an empty file system. Only the root `/` and the current directory exist.
     pub fn new() -> MemVfs {
         MemVfs::default()
     }
 
-    /// The same, of which files with names that end in `lent` are lent as memory ([`File::map_for_reading`]) once nobody has them open for writing, so
-    /// that who reads them needs no copy. Who closes such a file last, having written to it, waits until it is in one piece.
+    /// Like [`MemVfs::new`], but files whose names end in `lent` can be mapped
+    /// ([`File::map_for_reading`]) while no writable handle exists. Closing the last writable
+    /// handle copies the file into one buffer.
     pub fn mapped(lent: &'static str) -> MemVfs {
         MemVfs { lent: Some(lent), ..MemVfs::default() }
     }
 
-    /// The file that `path` names.
+    /// Returns the file at `path`.
     fn file(&self, path: &Path) -> io::Result<Arc<MemFile>> {
         let (parent, name) = split(path)?;
         let directories = self.directories.read();
@@ -78,7 +79,7 @@ impl MemVfs {
         }
     }
 
-    /// Gives `file` the name `path`. Fails if the name is taken and `replace` is not set.
+    /// Gives `file` the name `path`. Fails if the name exists, unless `replace` is set.
     fn link(&self, path: &Path, file: Arc<MemFile>, replace: bool) -> io::Result<()> {
         let (parent, name) = split(path)?;
         let mut directories = self.directories.write();
@@ -135,7 +136,8 @@ impl Vfs for MemVfs {
         match directories.get(&dir) {
             Some(files) => {
                 let files: Vec<_> = files.iter().map(|(name, file)| (name.clone(), Arc::clone(file))).collect();
-                // A file that is being put into one piece holds up nobody but who asks for its length.
+                // A file that is being made contiguous then delays only callers that need its
+                // length.
                 drop(directories);
                 let entry = |(name, file): (OsString, Arc<MemFile>)| DirEntry {
                     name: name.to_string_lossy().into_owned(),
@@ -159,7 +161,7 @@ impl Vfs for MemVfs {
     fn remove(&self, path: &Path) -> io::Result<()> {
         let (parent, name) = split(path)?;
         let removed = self.directories.write().get_mut(&parent).and_then(|files| files.remove(&name));
-        // The pages of a last handle are freed here, after the lock on the directories is gone.
+        // May free the file's pages, outside the directory lock.
         removed.map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
@@ -190,7 +192,7 @@ impl Vfs for MemVfs {
     fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
         let file = match self.file(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                // Another thread may create it first; then that file serves as well.
+                // If another thread creates it first, use that file.
                 match self.link(path, Arc::default(), false) {
                     Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
                     _ => self.file(path)?,
@@ -232,12 +234,12 @@ impl Drop for MemLock {
     }
 }
 
-/// A path without its `.` parts; [`Path`] itself compares doubled and trailing slashes as equal.
+/// Removes `.` components. [`Path`] itself ignores doubled and trailing slashes.
 fn clean(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-/// The directory of a file, and its name in there.
+/// Splits a path into directory and file name.
 fn split(path: &Path) -> io::Result<(PathBuf, OsString)> {
     let path = clean(path);
     match (path.parent(), path.file_name()) {
@@ -246,31 +248,32 @@ fn split(path: &Path) -> io::Result<(PathBuf, OsString)> {
     }
 }
 
-/// Whether a clean path is a directory. Roots and the empty path (the current directory) always are.
+/// Returns true for the clean path of a directory. Roots and the empty path (current directory)
+/// always are.
 fn is_directory(directories: &BTreeMap<PathBuf, Directory>, path: &Path) -> bool {
     path.parent().is_none() || directories.contains_key(path)
 }
 
-/// Whether a clean path is a file.
+/// Returns true for the clean path of a file.
 fn is_file(directories: &BTreeMap<PathBuf, Directory>, path: &Path) -> bool {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return false };
     directories.get(parent).is_some_and(|files| files.contains_key(name))
 }
 
-/// A file's contents, shared by its names and its handles.
+/// The contents of a file, shared by its names and handles.
 #[derive(Default)]
 struct MemFile {
     contents: RwLock<Contents>,
-    /// The handles that may write.
+    /// Number of writable handles.
     writers: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Contents {
     len: u64,
-    /// May end before the length does: what is not there is zeros.
+    /// May end before the length; missing bytes are zeros.
     pages: Vec<Vec<u8>>,
-    /// All bytes in one piece; then there are no pages.
+    /// The contiguous buffer. If set, there are no pages.
     whole: Option<Arc<Vec<u8>>>,
 }
 
@@ -338,8 +341,8 @@ impl MemFile {
 }
 
 impl Contents {
-    /// Puts the pages into one piece, one after the other, so that hardly more than the file's length is ever taken. Leaves a file with holes or a
-    /// preallocated tail as it is, and one for which there is no memory.
+    /// Makes the file contiguous, page by page, so that peak memory stays near the file's length.
+    /// Leaves files with holes or a preallocated tail alone, and does nothing if memory is short.
     fn put_together(&mut self) {
         let bytes: usize = self.pages.iter().map(Vec::len).sum();
         let is_wanted = bytes as u64 == self.len && self.whole.is_none();
@@ -353,7 +356,7 @@ impl Contents {
         self.whole = Some(Arc::new(whole));
     }
 
-    /// Makes pages of a file in one piece, to be written to.
+    /// Splits a contiguous file into pages for writing.
     fn take_apart(&mut self) -> io::Result<()> {
         let Some(whole) = &self.whole else { return Ok(()) };
         let whole = Arc::clone(whole);
@@ -365,7 +368,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Makes page `page` exist and hold at least `len` bytes.
+    /// Makes page `page` exist with at least `len` bytes.
     fn reserve(&mut self, page: usize, len: usize) -> io::Result<()> {
         let out_of_memory = |_| io::Error::from(io::ErrorKind::OutOfMemory);
         if page >= self.pages.len() {
@@ -381,7 +384,8 @@ impl Contents {
     }
 }
 
-/// The page of an offset, and the place in it. An offset past the memory's end gets a page that is never there.
+/// Returns the page and the position of an offset. Offsets beyond the address space get a page that
+/// never exists.
 fn place(offset: u64) -> (usize, usize) {
     let page = usize::try_from(offset / PAGE_LEN as u64).unwrap_or(usize::MAX - 1);
     (page, (offset % PAGE_LEN as u64) as usize)
@@ -401,9 +405,9 @@ struct MemHandle {
 
 impl Drop for MemHandle {
     fn drop(&mut self) {
-        // What all who wrote did comes before what the last of them does here.
+        // AcqRel: the writes through all handles happen before the last close.
         let is_last = self.writable && self.file.writers.fetch_sub(1, Ordering::AcqRel) == 1;
-        // A file without a name that nobody else has open goes with this handle.
+        // If no name and no other handle refers to the file, it is freed now.
         if is_last && self.is_lent && Arc::strong_count(&self.file) > 1 {
             self.file.contents.write().put_together();
         }

@@ -1,10 +1,11 @@
-//! Large pieces of memory, taken from the system and given back to it page by page.
+//! Large memory blocks, allocated from the system and returned by pages.
 //!
-//! What caches and memtables take and give back by the megabyte does not go through the global allocator: there, a few
-//! small pieces that live on keep what was freed around them from the system, and the process takes far more memory
-//! than the database does. Small pieces, and systems without such calls, do use it.
+//! Caches and memtables bypass the global allocator for megabyte-sized blocks. There, a few
+//! long-lived small allocations would keep freed memory around them, and the process would need far
+//! more memory than the database. Small blocks, and systems without such calls, use the global
+//! allocator.
 //!
-//! [`Zeroed`] is a slice in such memory.
+//! [`Zeroed`] is a slice in this memory.
 
 use std::{
     alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error},
@@ -14,25 +15,26 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU64},
 };
 
-/// Smaller pieces come from the global allocator.
+/// Minimum bytes of a mapped block. Smaller ones use the global allocator.
 const PAGES_MIN: usize = 64 << 10;
 
-/// A huge page. Pieces of this length and alignment, or multiples of it, are made of them where the system has any.
+/// Bytes of a huge page. Blocks aligned to it and at least as long use huge pages where available.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// What the processor fetches at once.
+/// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 
-/// Shorter slices are not put into huge pages: those would be empty for the most part. None are where nobody is asked for such.
+/// Minimum bytes of a slice in huge pages. Shorter ones would leave them mostly empty. Unreachable
+/// on systems without huge page advice.
 const IN_HUGE_PAGES_MIN: usize =
     if cfg!(all(target_os = "linux", not(miri))) { HUGE_PAGE_BYTES / 2 } else { usize::MAX };
 
-/// Asks the processor to fetch these bytes, which will be read soon. Meant for a few lines.
+/// Prefetches bytes that will be read soon. Meant for a few cache lines.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     for line in bytes.chunks(LINE_BYTES) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch has no effect that can be seen; SSE is always there.
+        // SAFETY: a prefetch has no visible effect; x86-64 always has SSE.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast());
         }
@@ -41,10 +43,10 @@ pub fn prefetch(bytes: &[u8]) {
     }
 }
 
-/// Memory of this layout, uninitialised; null if there is none. To be given back by [`release`] with the same layout.
+/// Allocates uninitialised memory; null on failure. Free it with [`release`] and the same layout.
 ///
 /// # Safety
-/// The layout is not empty.
+/// The layout must not be empty.
 pub unsafe fn reserve(layout: Layout) -> *mut u8 {
     #[cfg(all(unix, not(miri)))]
     if layout.size() >= PAGES_MIN {
@@ -54,11 +56,11 @@ pub unsafe fn reserve(layout: Layout) -> *mut u8 {
     unsafe { alloc(layout) }
 }
 
-/// The same, but of small pages where the system gives huge ones to who asks for them: for what may never be used but for a part. The
-/// first write to a huge page has all of it cleared, which takes milliseconds where a host has to find the memory.
+/// Like [`reserve`], but in small pages, for memory that may stay partly unused. The first write to
+/// a huge page clears all of it, which can take milliseconds on a host that is short of memory.
 ///
 /// # Safety
-/// The layout is not empty.
+/// The layout must not be empty.
 pub unsafe fn reserve_small_pages(layout: Layout) -> *mut u8 {
     #[cfg(all(unix, not(miri)))]
     if layout.size() >= PAGES_MIN {
@@ -68,24 +70,26 @@ pub unsafe fn reserve_small_pages(layout: Layout) -> *mut u8 {
     unsafe { alloc(layout) }
 }
 
-/// The same as [`reserve`], all zero. Pages that are never written to take no memory where the system gives such.
+/// Like [`reserve`], but zeroed. Pages cost no memory before the first write, where the system
+/// supports that.
 ///
 /// # Safety
-/// The layout is not empty.
+/// The layout must not be empty.
 pub unsafe fn reserve_zeroed(layout: Layout) -> *mut u8 {
     #[cfg(all(unix, not(miri)))]
     if layout.size() >= PAGES_MIN {
-        // Fresh pages are.
+        // Fresh pages are zero.
         return mapped::map(layout);
     }
     // SAFETY: the caller's.
     unsafe { alloc_zeroed(layout) }
 }
 
-/// Has the system find all of this memory at once, where there is such a call. What is in it stays.
+/// Prefaults the memory and keeps its contents. Does nothing on systems without the call.
 ///
 /// # Safety
-/// `memory` is null, or came from [`reserve`], [`reserve_small_pages`] or [`reserve_zeroed`] with this layout.
+/// `memory` is null, or came from [`reserve`], [`reserve_small_pages`] or [`reserve_zeroed`] with
+/// this layout.
 pub unsafe fn populate(memory: *mut u8, layout: Layout) {
     #[cfg(all(unix, not(miri)))]
     if layout.size() >= PAGES_MIN && !memory.is_null() {
@@ -95,7 +99,7 @@ pub unsafe fn populate(memory: *mut u8, layout: Layout) {
     let _ = (memory, layout);
 }
 
-/// Gives back what [`reserve`], [`reserve_small_pages`] or [`reserve_zeroed`] gave.
+/// Frees memory of [`reserve`], [`reserve_small_pages`] or [`reserve_zeroed`].
 ///
 /// # Safety
 /// `memory` came from one of them with this layout, and nobody uses it any more.
@@ -110,27 +114,27 @@ pub unsafe fn release(memory: *mut u8, layout: Layout) {
     unsafe { dealloc(memory, layout) };
 }
 
-/// What may have all bytes zero.
+/// A type whose bytes may all be zero.
 ///
 /// # Safety
-/// All zeros are a value of the type, and nothing need be done when one is let go.
+/// All zeros must be a valid value, and the type must not need to be dropped.
 pub unsafe trait Zeroable {}
 
-// SAFETY: it is the number zero.
+// SAFETY: the number zero is valid.
 unsafe impl Zeroable for AtomicU64 {}
 
-// SAFETY: it is the null pointer.
+// SAFETY: the null pointer is valid.
 unsafe impl<T> Zeroable for AtomicPtr<T> {}
 
-/// Words that the processor fetches together.
+/// The words of a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub struct Line(pub [u32; LINE_BYTES / size_of::<u32>()]);
 
-// SAFETY: it is so many numbers of zero.
+// SAFETY: zeros are valid numbers.
 unsafe impl Zeroable for Line {}
 
-/// A slice that is zero at first.
+/// A slice that starts as zeros.
 #[derive(Debug)]
 pub struct Zeroed<T: Zeroable> {
     start: NonNull<T>,
@@ -138,19 +142,20 @@ pub struct Zeroed<T: Zeroable> {
     layout: Layout,
 }
 
-// SAFETY: it owns what is in it alone, like a box.
+// SAFETY: it owns its values, like a box.
 unsafe impl<T: Zeroable + Send> Send for Zeroed<T> {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl<T: Zeroable + Sync> Sync for Zeroed<T> {}
 
 impl<T: Zeroable> Zeroed<T> {
-    /// So many, one at least. They take memory as they are written, where the system has it so.
+    /// Allocates `len` values, at least one. The system provides pages as they are written, where
+    /// it supports that.
     pub fn new(len: usize) -> Zeroed<T> {
         Zeroed::of_layout(len, Layout::array::<T>(len.max(1)).expect("far below isize::MAX"))
     }
 
-    /// So many, one at least, in huge pages if they fill more than half of one. For what is read here and there: the processor finds its
-    /// way to few large pages sooner than to many small ones.
+    /// Allocates `len` values, at least one, in huge pages if they fill more than half of one. For
+    /// random reads: huge pages cause fewer TLB misses.
     pub fn in_huge_pages(len: usize) -> Zeroed<T> {
         let layout = Layout::array::<T>(len.max(1)).expect("far below isize::MAX");
         let bytes = bytes_in_huge_pages(layout.size());
@@ -161,20 +166,22 @@ impl<T: Zeroable> Zeroed<T> {
 
     fn of_layout(len: usize, layout: Layout) -> Zeroed<T> {
         assert!(size_of::<T>() > 0);
-        // SAFETY: one has some bytes, and there is room for one at least.
+        // SAFETY: the type has a size, and the layout has room for at least one value.
         let memory = unsafe { reserve_zeroed(layout) };
         let start = NonNull::new(memory.cast()).unwrap_or_else(|| handle_alloc_error(layout));
         Zeroed { start, len: len.max(1), layout }
     }
 
-    /// Has the system find all memory of it at once, which takes less time than page by page as they are written: where pages are read before, they
-    /// would be found twice. Where there is no such call, nothing happens.
+    /// Prefaults all pages, which is cheaper than single faults on first writes. Without this, a
+    /// page that is read before it is written faults twice. Does nothing on systems without the
+    /// call.
     pub fn populate(&self) {
-        // SAFETY: it was reserved with this layout.
+        // Returns the allocated bytes.
         unsafe { populate(self.start.as_ptr().cast(), self.layout) };
     }
 
-    /// Bytes of memory it may take.
+    /// Returns the bytes that a slice of `bytes` takes [in huge pages](Zeroed::in_huge_pages). The
+    /// last page must be more than half full; otherwise small pages are used.
     pub fn bytes(&self) -> usize {
         self.layout.size()
     }
@@ -192,7 +199,8 @@ impl<T: Zeroable> Deref for Zeroed<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: so many fit into what was reserved, aligned and zero, which is a value of theirs; they stay until this is dropped.
+        // SAFETY: the reserved memory holds `len` aligned, zeroed values, and zero is valid. It
+        // lives as long as `self`.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -200,14 +208,14 @@ impl<T: Zeroable> Deref for Zeroed<T> {
 impl<T: Zeroable> DerefMut for Zeroed<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and nobody else borrows them.
+        // SAFETY: as above, and the borrow is exclusive.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
 impl<T: Zeroable> Drop for Zeroed<T> {
     fn drop(&mut self) {
-        // SAFETY: reserved with this layout, and given back only here.
+        // SAFETY: reserved with this layout, and released only here.
         unsafe { release(self.start.as_ptr().cast(), self.layout) };
     }
 }
@@ -221,7 +229,7 @@ mod mapped {
     };
     use std::{alloc::Layout, ptr::null_mut};
 
-    /// Maps pages of this layout, huge ones if it is made for them.
+    /// Maps pages of this layout, huge ones if the layout suits them.
     pub fn map(layout: Layout) -> *mut u8 {
         let memory = map_small_pages(layout);
         if !memory.is_null() && layout.size() >= HUGE_PAGE_BYTES && layout.align() >= HUGE_PAGE_BYTES {
@@ -230,19 +238,20 @@ mod mapped {
         memory
     }
 
-    /// Maps pages of this layout: a map that is longer by the alignment is cut at both ends. Pages are of 4 KiB on most machines, of 16
-    /// on those of Apple, and up to 64 on others with ARM or POWER: a cut elsewhere than between pages would be refused.
+    /// Maps small pages of this layout. Maps more for the alignment and trims both ends. Pages have
+    /// 4 KiB on most machines, 16 KiB on Apple's, up to 64 KiB on other ARM and POWER machines; the
+    /// system refuses to trim inside a page.
     pub fn map_small_pages(layout: Layout) -> *mut u8 {
         let (len, align) = (layout.size().next_multiple_of(page_size()), layout.align());
         let slack = if align > page_size() { align } else { 0 };
-        // SAFETY: a new map, at a place of the system's choice.
+        // SAFETY: a new map, at an address of the system's choice.
         let mapped =
             unsafe { mmap_anonymous(null_mut(), len + slack, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
         let Ok(mapped) = mapped else { return null_mut() };
         let start = mapped.cast::<u8>();
         let head = if slack > 0 { start.align_offset(align) } else { 0 };
         let memory = start.wrapping_add(head);
-        // SAFETY: both ends lie within the map and outside what is given away.
+        // SAFETY: both ends lie in the map and outside the returned memory.
         unsafe {
             unmap(start, head);
             unmap(memory.wrapping_add(len), slack - head);
@@ -254,24 +263,25 @@ mod mapped {
     /// The pages are mapped, and nobody uses them any more.
     pub unsafe fn unmap(memory: *mut u8, len: usize) {
         if len > 0 {
-            // SAFETY: the caller's. A failure would leave the pages mapped, which harms nothing.
+            // SAFETY: the caller's. After a failure the pages stay mapped, which is harmless.
             let _ = unsafe { munmap(memory.cast(), len.next_multiple_of(page_size())) };
         }
     }
 
-    /// Only advice, as below.
+    /// Advice only.
     pub fn populate(memory: *mut u8, len: usize) {
         #[cfg(target_os = "linux")]
-        // SAFETY: this advice has pages found that a write would have found, and changes nothing that they hold; the pages are ours.
+        // SAFETY: the advice prefaults pages and keeps their contents; the pages are ours.
         let _ = unsafe { rustix::mm::madvise(memory.cast(), len, rustix::mm::Advice::LinuxPopulateWrite) };
         #[cfg(not(target_os = "linux"))]
         let _ = (memory, len);
     }
 
-    /// Only advice: where the system has none, nothing happens.
+    /// Advice only. Does nothing where unsupported.
     fn advise_huge_pages(memory: *mut u8, len: usize) {
         #[cfg(target_os = "linux")]
-        // SAFETY: this advice changes how memory is mapped, never what it holds, and the pages are ours.
+        // SAFETY: the advice changes the mapping of memory, never its contents, and the pages are
+        // ours.
         let _ = unsafe { rustix::mm::madvise(memory.cast(), len, rustix::mm::Advice::LinuxHugepage) };
         #[cfg(not(target_os = "linux"))]
         let _ = (memory, len);
@@ -283,7 +293,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::Ordering::Relaxed;
 
-    /// As the system tells it of the map that an address is in.
+    /// Looks up the flags of the map that contains the address.
     #[cfg(all(target_os = "linux", not(miri)))]
     fn asks_for_huge_pages(memory: *const u8) -> bool {
         let told = std::fs::read_to_string("/proc/self/smaps").unwrap();
@@ -304,10 +314,10 @@ mod tests {
     #[test]
     fn huge_pages_are_asked_for_where_they_are_wanted_alone() {
         let layout = Layout::from_size_align(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES).unwrap();
-        // SAFETY: the layout is not empty, and each piece is given back once.
+        // SAFETY: the layout is not empty, and each block is released once.
         unsafe {
             let (huge, small) = (reserve(layout), reserve_small_pages(layout));
-            // A kernel without huge pages takes no such advice.
+            // Kernels without huge pages reject the advice.
             if std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
                 assert!(asks_for_huge_pages(huge));
             }

@@ -1,12 +1,12 @@
-//! Files by nothing but the standard library: for systems that are neither POSIX nor Windows, as wasm32-wasip1 is.
+//! A file system on the standard library alone, for systems that are neither POSIX nor Windows,
+//! such as wasm32-wasip1.
 //!
-//! There, the standard library has no stable way to read at a place, so a file is sought in and read under a lock: right from many
-//! threads, if there are any, but no faster. Zeros stand in for preallocation, nothing is mapped, and how much space is left is not
-//! known. A directory is synced where it can be opened and synced; where the system refuses to, what it orders by itself is its
-//! own to say.
+//! There the standard library has no stable positional reads, so each file seeks and reads under a
+//! lock: correct for many threads, but not concurrent. Preallocation writes zeros, nothing is
+//! mapped, and free space is unknown. Directories are synced where the system allows it.
 //!
-//! **The lock** is the standard library's (`File::try_lock`). A system that has no locks (WASI) answers `Unsupported`, and the lock is
-//! then held by this process alone against itself: who starts two such processes on one database has to keep them apart.
+//! **The lock** is `File::try_lock`. Without file locks (WASI answers `Unsupported`), it excludes
+//! only users in this process; the operator must not start two processes on one database.
 
 #![expect(clippy::disallowed_methods, reason = "this is the other place that opens files")]
 
@@ -20,24 +20,24 @@ use std::{
     sync::Arc,
 };
 
-/// The longest file, as on the systems whose offsets are signed.
+/// Maximum file length, as on systems with signed offsets.
 const FILE_LEN_MAX: u64 = i64::MAX as u64;
 
-/// The most bytes of an owner's text that are read back: the file may hold anything.
+/// Maximum bytes read back from a lock file, which may hold anything.
 const MAX_OWNER_LEN: u64 = 4096;
 
-/// How much is written at once where zeros stand in for preallocation.
+/// Zeros for preallocation, written in pieces of this length.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// The locks that this process holds, as they were named: systems without locks have but these.
+/// Paths of the locks held by this process. The only locks on systems without file locks.
 static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Files of any system, by the standard library alone.
+/// Files through the standard library.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PortableVfs {}
 
 impl PortableVfs {
-    /// The system's files.
+    /// Creates the file system.
     pub fn new() -> PortableVfs {
         PortableVfs {}
     }
@@ -49,7 +49,7 @@ impl Vfs for PortableVfs {
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        // Some systems open a directory like a file, or say something else than that it is one.
+        // Some systems open directories like files, or report another error.
         if mode != OpenMode::CreateNew && fs::metadata(path)?.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
@@ -63,7 +63,7 @@ impl Vfs for PortableVfs {
         for entry in fs::read_dir(in_words(dir))? {
             let entry = entry?;
             let metadata = match fs::metadata(entry.path()) {
-                // Removed since it was listed, or a link to nothing.
+                // Removed after it was listed, or a dangling link.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 other => other?,
             };
@@ -79,7 +79,7 @@ impl Vfs for PortableVfs {
         let mut names = Vec::new();
         for entry in fs::read_dir(in_words(dir))? {
             let entry = entry?;
-            // Of one that was removed since, or may not be looked at, the listing itself says enough.
+            // If the metadata is unreadable, use the type in the listing.
             if fs::metadata(entry.path()).map_or_else(|_| entry.file_type().is_ok_and(|t| t.is_dir()), |m| m.is_dir()) {
                 names.push(entry.file_name().to_string_lossy().into_owned());
             }
@@ -103,19 +103,19 @@ impl Vfs for PortableVfs {
         let dir = in_words(dir);
         fs::metadata(dir)?;
         match fs::File::open(dir).and_then(|dir| dir.sync_all()) {
-            // A disk that fails says something else: here the system has no such call, or lets nobody open a directory.
+            // No such call, or directories cannot be opened. A failing disk returns other errors.
             Err(e) if cannot_be_done(&e) => Ok(()),
             other => other,
         }
     }
 
     fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
-        // Not truncated here: the file may be another's, whose text must stay.
+        // Do not truncate: the text may belong to the present owner.
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         if !HELD.lock().insert(path.to_owned()) {
             return Ok(Err(text_of(&file)?));
         }
-        // Let go of again if anything below fails.
+        // Releases the entry if anything below fails.
         let mut lock = PortableLock { path: path.to_owned(), file: None, process: std::process::id() };
         match file.try_lock() {
             Ok(()) => {}
@@ -136,7 +136,7 @@ impl Vfs for PortableVfs {
             Err(e) => return Err(e),
         };
         let is_held = HELD.lock().contains(path) || matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
-        // A lock that was to be had goes with the file.
+        // Closing the file releases a lock that was just taken.
         if is_held { text_of(&file).map(Some) } else { Ok(None) }
     }
 
@@ -145,22 +145,22 @@ impl Vfs for PortableVfs {
     }
 }
 
-/// The present directory has an empty name in paths, but not for the system.
+/// Replaces the empty path, the current directory, by the form that systems accept.
 fn in_words(dir: &Path) -> &Path {
     if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
 }
 
-/// Whether the system says that it has no such operation on a directory.
+/// Returns true if the error means that directories cannot be synced here.
 fn cannot_be_done(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, IsADirectory, PermissionDenied, Unsupported};
     if matches!(error.kind(), InvalidInput | IsADirectory | PermissionDenied | Unsupported) {
         return true;
     }
-    // WASI has not the right to sync on a descriptor of a directory (`notcapable`), or calls it a bad one (`badf`).
+    // WASI lacks the right to sync a directory (`notcapable`) or calls its descriptor bad (`badf`).
     cfg!(target_os = "wasi") && matches!(error.raw_os_error(), Some(8 | 76))
 }
 
-/// What the lock's owner has written.
+/// Reads the owner's text.
 fn text_of(mut file: &fs::File) -> io::Result<String> {
     let mut text = Vec::new();
     file.rewind()?;
@@ -168,13 +168,13 @@ fn text_of(mut file: &fs::File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The system's lock lives as long as the file.
+/// Holds the system's lock while the file is open.
 #[derive(Debug)]
 struct PortableLock {
     path: PathBuf,
-    /// Missing as long as it is not clear that the lock is to be had.
+    /// `None` until the lock is taken.
     file: Option<fs::File>,
-    /// Who took it: a forked process must not let go of it for its parent.
+    /// The owning process. A forked child must not release its parent's lock.
     process: u32,
 }
 
@@ -182,8 +182,9 @@ impl FileLock for PortableLock {}
 
 impl Drop for PortableLock {
     fn drop(&mut self) {
-        // The system's first, so that who gets ours gets that too; and not by the last copy of the file alone, since a process that is being
-        // started has one until its program begins.
+        // Release the system's lock first, so that the next holder of ours can take it. Closing is
+        // not enough: a process that is being started holds a copy of the descriptor until its
+        // program begins.
         if let Some(file) = self.file.take().filter(|_| self.process == std::process::id()) {
             let _ = file.unlock();
         }
@@ -261,7 +262,7 @@ mod tests {
         assert!(matches!(other.try_lock(), Err(std::fs::TryLockError::WouldBlock)));
         drop(held);
         other.try_lock().unwrap();
-        // Refused by the system alone; what was noted of it here is gone again.
+        // Only the system refuses the lock; our own entry was removed again.
         for _ in 0..2 {
             assert_eq!(PortableVfs::new().lock(&path, "you").unwrap().unwrap_err(), "me");
         }

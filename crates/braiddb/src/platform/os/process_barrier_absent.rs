@@ -1,6 +1,6 @@
-//! No barriers for all threads of a process, where the system has no call for that.
+//! The process-wide barrier on systems without one.
 
-/// Whether [`barrier`] can be called.
+/// Returns true if [`barrier`] may be called.
 pub(in crate::platform) fn prepare() -> bool {
     false
 }

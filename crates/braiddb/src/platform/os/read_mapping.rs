@@ -1,37 +1,38 @@
-//! The bytes of a file as memory.
+//! Mapped file contents for reading.
 
 use std::{fmt, io, ops::Range, ptr::NonNull, sync::Arc};
 
-/// Bytes of a file as memory, while this lives. Some of them may still be written to, and are not to be looked at.
+/// The bytes of a file as memory. Bytes that may still be written must not be accessed.
 pub struct ReadMapping(Memory);
 
 enum Memory {
     Copied(Arc<[u8]>),
-    /// The first bytes of a file in memory.
+    /// The first bytes of an in-memory file.
     Shared(Arc<Vec<u8>>, usize),
     #[cfg(target_os = "linux")]
     Mapped(super::posix::mapping::ReadMap),
 }
 
 impl ReadMapping {
-    /// A copy of the bytes, for file systems that are not the system's.
+    /// Wraps a copy of the bytes, for file systems without maps.
     pub fn of_copy(bytes: Arc<[u8]>) -> ReadMapping {
         ReadMapping(Memory::Copied(bytes))
     }
 
-    /// The first bytes of a file that is in memory, shared with it; `None` if it has not so many.
+    /// Shares the first `len` bytes of an in-memory file; `None` if it is shorter.
     pub(super) fn of_shared(bytes: Arc<Vec<u8>>, len: u64) -> Option<ReadMapping> {
         let len = usize::try_from(len).ok().filter(|len| *len <= bytes.len())?;
         Some(ReadMapping(Memory::Shared(bytes, len)))
     }
 
-    /// The system's map.
+    /// Wraps a map of the system.
     #[cfg(target_os = "linux")]
     pub(super) fn of_map(map: super::posix::mapping::ReadMap) -> ReadMapping {
         ReadMapping(Memory::Mapped(map))
     }
 
-    /// Whether the system has these bytes in memory, as far as it tells. Takes some microseconds for two megabytes.
+    /// Returns true if the system is known to have these bytes in memory. Takes some microseconds
+    /// for 2 MiB.
     pub fn is_in_memory(&self, range: Range<usize>) -> bool {
         #[cfg(not(target_os = "linux"))]
         let _ = range;
@@ -43,8 +44,8 @@ impl ReadMapping {
         }
     }
 
-    /// Has the system read these bytes so that looking at them cannot fail, for as long as it keeps them in memory; whether it
-    /// did. Takes some microseconds for two megabytes that were in memory before.
+    /// Reads these bytes into memory, so that accesses cannot fail until the system evicts them.
+    /// Returns true on success. Takes some microseconds for 2 MiB already in memory.
     pub fn populate(&self, range: Range<usize>) -> bool {
         #[cfg(not(target_os = "linux"))]
         let _ = range;
@@ -56,18 +57,18 @@ impl ReadMapping {
         }
     }
 
-    /// How many bytes there are.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.memory().len()
     }
 
-    /// Whether there are none.
+    /// Returns true if the length is zero.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Copies bytes that nobody writes to any more; fewer only at the end. The system is made to read them before, so that it is an
-    /// error if it cannot.
+    /// Copies bytes that no longer change; fewer only at the end. Populates them first, so that a
+    /// failing disk returns an error.
     pub(in crate::platform) fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.len());
         let len = buf.len().min(self.len() - start);
@@ -83,7 +84,8 @@ impl ReadMapping {
         Ok(len)
     }
 
-    /// Where the bytes are: at the same place while this lives. Those that nobody writes to any more may be read.
+    /// Returns the bytes, at a fixed address while this lives. Bytes that no longer change may be
+    /// read.
     pub(crate) fn memory(&self) -> NonNull<[u8]> {
         match &self.0 {
             Memory::Copied(bytes) => NonNull::from(&**bytes),

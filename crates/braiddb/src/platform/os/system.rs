@@ -1,11 +1,11 @@
-//! Which file system is the system's own.
+//! The file system of the present system.
 
-/// The files of the system that this runs on.
+/// The files of the present system.
 #[cfg(unix)]
 pub type SystemVfs = super::posix::vfs::PosixVfs;
-/// The files of the system that this runs on.
+/// The files of the present system.
 #[cfg(windows)]
 pub type SystemVfs = super::windows::vfs::WindowsVfs;
-/// The files of the system that this runs on.
+/// The files of the present system.
 #[cfg(not(any(unix, windows)))]
 pub type SystemVfs = super::portable::PortableVfs;

@@ -14,11 +14,12 @@ use std::{
     time::Instant,
 };
 
-/// By how much a thread that gives way is nicer than others: it gets a tenth of what they do.
+/// Increase of the nice value by [`Runtime::give_way`]: the thread gets about a tenth of the time
+/// of others.
 #[cfg(target_os = "linux")]
 const NICE_STEP: i32 = 10;
 
-/// No thread can be nicer.
+/// Maximum nice value.
 #[cfg(target_os = "linux")]
 const NICE_MAX: i32 = 19;
 
@@ -26,22 +27,23 @@ const NICE_MAX: i32 = 19;
 #[derive(Debug)]
 pub struct SystemRuntime {
     start: Instant,
-    /// Where its threads run; empty for wherever the system likes.
+    /// Processors of its threads; empty for all.
     processors: Vec<usize>,
 }
 
 impl SystemRuntime {
-    /// A runtime whose monotonic clock starts now.
+    /// Creates a runtime whose monotonic clock starts now.
     pub fn new() -> SystemRuntime {
         SystemRuntime { start: Instant::now(), processors: Vec::new() }
     }
 
-    /// The same, but the threads that it starts run on these processors alone, so that background work stays away from those that the program
-    /// wants for itself. They are numbered as the system does, from 0.
+    /// Like [`SystemRuntime::new`], but its threads run only on these processors (numbered by the
+    /// system from 0), to keep background work off the others.
     ///
     /// # Errors
-    /// `Unsupported` on systems other than Linux, Android and Windows; `InvalidInput` without processors, for one that there is not or that the process may not
-    /// use, and on Windows for some that are not of one processor group (of 64).
+    /// `Unsupported` except on Linux, Android and Windows. `InvalidInput` for an empty list, for a
+    /// processor that does not exist or is not permitted, and on Windows for processors of several
+    /// groups (of 64).
     ///
     /// ```
     /// use braiddb::{Builder, platform::SystemRuntime};
@@ -57,7 +59,7 @@ impl SystemRuntime {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no processors are named"));
         }
         let runtime = SystemRuntime { processors: processors.to_vec(), ..SystemRuntime::new() };
-        // Tried by a thread of its own: it stays where it is put.
+        // Try it in another thread, since the change is permanent.
         let wanted = processors.to_vec();
         let trial = std::thread::Builder::new().spawn(move || run_on(&wanted))?;
         trial.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
@@ -72,7 +74,7 @@ impl Default for SystemRuntime {
 }
 
 impl Runtime for SystemRuntime {
-    /// The time of the last tick, which costs an eighth of asking for the time of now.
+    /// Returns the time of the last clock tick, at an eighth of the cost of the exact time.
     #[cfg(target_os = "linux")]
     fn unix_time_us(&self) -> u64 {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
@@ -97,7 +99,7 @@ impl Runtime for SystemRuntime {
     }
 
     fn random_u64(&self) -> u64 {
-        // Each `RandomState` is keyed from the system's random source.
+        // The system's random source seeds each `RandomState`.
         let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
         hasher.write_u64(self.monotonic_ns());
         hasher.write_u64(self.unix_time_us());
@@ -117,14 +119,14 @@ impl Runtime for SystemRuntime {
     }
 
     fn shared_processors(&self) -> Option<usize> {
-        // Who says where threads are to run has others for the program.
+        // If its threads have their own processors, they share none with the program.
         std::thread::available_parallelism().ok().filter(|_| self.processors.is_empty()).map(usize::from)
     }
 
     #[cfg(target_os = "linux")]
     fn give_way(&self) {
         use rustix::process::{getpriority_process, setpriority_process};
-        // On Linux this is the calling thread's own. Where it may not be changed, nothing is lost.
+        // On Linux this affects only the calling thread. A refusal is harmless.
         if let Ok(nice) = getpriority_process(None) {
             let _ = setpriority_process(None, nice.saturating_add(NICE_STEP).min(NICE_MAX));
         }
@@ -135,7 +137,7 @@ impl Runtime for SystemRuntime {
     }
 
     fn process_name(&self) -> String {
-        // WebAssembly has no processes, and to ask for their number is a panic.
+        // WebAssembly has no processes; `std::process::id` would panic.
         if cfg!(target_family = "wasm") {
             return "a WebAssembly instance".to_owned();
         }
@@ -143,7 +145,7 @@ impl Runtime for SystemRuntime {
     }
 }
 
-/// Has the calling thread run on these processors alone.
+/// Restricts the calling thread to these processors.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn run_on(processors: &[usize]) -> io::Result<()> {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -158,7 +160,7 @@ fn run_on(processors: &[usize]) -> io::Result<()> {
         }
         set.set(processor);
     }
-    // It takes what there is of them, and refuses only if there is none.
+    // The call ignores unavailable processors, and fails only if none is left.
     let is_set = sched_setaffinity(None, &set).is_ok();
     let taken = sched_getaffinity(None)?;
     match processors.iter().find(|processor| !is_set || !taken.is_set(**processor)) {
@@ -167,7 +169,7 @@ fn run_on(processors: &[usize]) -> io::Result<()> {
     }
 }
 
-/// The same, where there is no such call.
+/// Fails: this system cannot restrict threads.
 #[cfg(not(any(target_os = "linux", target_os = "android", windows)))]
 fn run_on(_processors: &[usize]) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no way to put threads on processors"))

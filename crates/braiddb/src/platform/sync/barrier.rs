@@ -1,9 +1,11 @@
-//! A barrier that costs those who pass it often nothing, and those who pass it seldom a system call.
+//! An asymmetric memory barrier: free on the frequent (light) side, a system call on the rare
+//! (heavy) side.
 //!
-//! Two threads that each write one thing and then read the other's need a barrier between, both of them, or both may see what was before. Where one
-//! of them does it millions of times a second, and the other a few times, the system can make the barrier for both: it has each processor that
-//! runs a thread of this process pass one (`membarrier` on Linux). Where there is no such call, both pass one; so on Windows, which has one (`FlushProcessWriteBuffers`), but
-//! not in every version of Wine, and nobody has tried it on a real Windows.
+//! Two threads that each store and then load the other's store need a barrier in between, or both
+//! may miss the other's store. On Linux, `membarrier` lets the heavy side execute barriers on all
+//! processors that run threads of this process. Elsewhere both sides execute a barrier. So does
+//! Windows: some versions of Wine lack `FlushProcessWriteBuffers`, and nobody has tested it on real
+//! Windows.
 
 use crate::platform::os::process_barrier as system;
 use std::sync::{
@@ -11,21 +13,21 @@ use std::sync::{
     atomic::{AtomicBool, Ordering, compiler_fence, fence},
 };
 
-/// Whether the system has refused a barrier that was counted on.
+/// True once the system refused a barrier after it had granted some.
 static WAS_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// The side that is passed often, by who has asked [`is_one_sided`].
+/// The barrier of the light side. Takes the result of [`is_one_sided`].
 #[inline(always)]
 pub(super) fn light(is_one_sided: bool) {
     if is_one_sided {
-        // No more than: not to be moved by the compiler.
+        // Only keeps the compiler from reordering.
         compiler_fence(Ordering::SeqCst);
     } else {
         fence(Ordering::SeqCst);
     }
 }
 
-/// The side that is passed seldom. Returns whether it can be relied on: if not, nothing follows from what is read after it.
+/// The barrier of the heavy side. Returns false if it failed; then later loads prove nothing.
 #[must_use]
 pub(super) fn heavy() -> bool {
     fence(Ordering::SeqCst);
@@ -39,7 +41,7 @@ pub(super) fn heavy() -> bool {
     is_made
 }
 
-/// Whether the system makes barriers for all threads, which is found out once.
+/// Returns true if the system executes barriers for all threads. Tested once.
 pub(super) fn is_one_sided() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| system::prepare() && system::barrier())

@@ -1,10 +1,10 @@
-//! Files that are let go of, by whoever has the time for it.
+//! Closes and removes files in the background.
 //!
-//! The last handle of a file that was removed gives its space back, when it is closed or when the map of it is undone. Where the file system
-//! tells the device of that (ext4 mounted with `discard`), or the file lies in many pieces, it takes milliseconds, and up to a second
-//! where the device is busy. The last handle may be anybody's: of a reader who was slower than the merge that replaced what he
-//! reads. So handles go through here. As long as there is a thread for it ([`DeferredClose::defer`]), what is given here waits for that thread
-//! ([`DeferredClose::work`]); else it goes at once.
+//! Closing the last handle or map of a removed file frees its space. That takes milliseconds if the
+//! file is fragmented or the file system discards blocks on the device (ext4 with `discard`), and
+//! up to a second on a busy device. Any thread may drop the last handle, such as a reader slower
+//! than the merge that replaced its run. So handles are dropped here: by a background thread after
+//! [`DeferredClose::defer`], otherwise at once.
 
 use crate::platform::vfs::Vfs;
 use parking_lot::Mutex;
@@ -18,27 +18,28 @@ use std::{
     },
 };
 
-/// What is let go of lets go of more, no deeper than this.
+/// Maximum depth of drops that trigger further drops.
 const DEPTH_MAX: usize = 4;
 
-/// What is let go of. Any thread may call anything, and hold any lock meanwhile that is not needed to wake the thread.
+/// A queue of handles to drop. Any thread may call any method, holding any lock that `wake` does
+/// not need.
 #[derive(Default)]
 pub struct DeferredClose {
     state: Mutex<State>,
-    /// Held by who does what waits.
+    /// Held while queued handles are dropped.
     working: Mutex<()>,
-    /// How many of those that waited have gone.
+    /// Number of queued handles dropped so far.
     gone: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
-    /// Wakes the thread that does the work; `None` if there is none.
+    /// Wakes the background thread; `None` if there is none.
     wake: Option<Arc<dyn Fn() + Send + Sync>>,
     waiting: Vec<Waste>,
 }
 
-/// A file that is to be removed, if any, and what keeps it open.
+/// A handle to drop, and the file to remove before, if any.
 struct Waste {
     file: Option<(Arc<dyn Vfs>, PathBuf)>,
     _handle: Box<dyn Any + Send>,
@@ -54,12 +55,12 @@ impl Waste {
 }
 
 impl DeferredClose {
-    /// Removes a file, and lets go of what keeps it open after that.
+    /// Removes a file, then drops `handle`, which keeps it open.
     pub fn remove(&self, vfs: &Arc<dyn Vfs>, path: &Path, handle: impl Any + Send) {
         self.take(Waste { file: Some((Arc::clone(vfs), path.to_owned())), _handle: Box::new(handle) });
     }
 
-    /// Lets go of what may be the last to keep a file.
+    /// Drops a handle that may be the last one of a file.
     pub fn let_go(&self, handle: impl Any + Send) {
         self.take(Waste { file: None, _handle: Box::new(handle) });
     }
@@ -78,16 +79,16 @@ impl DeferredClose {
         }
     }
 
-    /// From now on a thread does the work, which `wake` has call [`DeferredClose::work`].
+    /// From now on queues handles and calls `wake` so that a thread calls [`DeferredClose::work`].
     pub fn defer(&self, wake: Arc<dyn Fn() + Send + Sync>) {
         self.state.lock().wake = Some(wake);
     }
 
-    /// Does what waits, and what others have begun is done then; returns whether anything waited. What comes meanwhile waits on. Not to
-    /// be called by what goes here.
+    /// Drops the queued handles, after a concurrent call has finished. Returns true if there were
+    /// any. Must not be called from a drop that runs here.
     pub fn work(&self) -> bool {
         let _working = self.working.lock();
-        // The state's lock is not held while it goes: it may let go of more.
+        // Drops may queue more handles, so the state must not be locked.
         let waiting = std::mem::take(&mut self.state.lock().waiting);
         let count = waiting.len() as u64;
         waiting.into_iter().for_each(Waste::go);
@@ -95,8 +96,8 @@ impl DeferredClose {
         count > 0
     }
 
-    /// Does what waits, and what that lets go of: a file that is removed lets go of a run, which lets go of a map. Whatever others give meanwhile
-    /// is done no longer than that.
+    /// Drops the queued handles and those that they queue in turn: a removed file drops a run,
+    /// which drops a map. Bounded, even if other threads keep adding.
     pub fn work_through(&self) {
         for _ in 0..DEPTH_MAX {
             if !self.work() {
@@ -105,12 +106,12 @@ impl DeferredClose {
         }
     }
 
-    /// How many of those that waited have gone so far. If there are more of them than before, there may be more space.
+    /// Returns the number of queued handles dropped so far. If it grew, more space may be free.
     pub fn gone(&self) -> u64 {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Does what waits. From now on everything goes at once.
+    /// Drops the queued handles. Later handles are dropped at once.
     pub fn finish(&self) {
         let wake = self.state.lock().wake.take();
         drop(wake);
@@ -132,7 +133,7 @@ mod tests {
     use crate::platform::{MemVfs, OpenMode};
     use std::sync::atomic::AtomicUsize;
 
-    /// Counts when it goes, with whether the file was there then.
+    /// Adds 1 when dropped after the removal of the file, 100 when dropped before.
     struct Handle(Arc<AtomicUsize>, MemVfs);
 
     impl Drop for Handle {

@@ -1,4 +1,4 @@
-//! The system's runtime for tests of threads: it notes which it starts, and holds them back where it is told to.
+//! A runtime for tests that records started threads and can hold them back.
 
 use crate::platform::{os::system_runtime::SystemRuntime, runtime::Runtime};
 use parking_lot::Mutex;
@@ -12,26 +12,27 @@ use std::{
 /// The runtime. Shared by all threads.
 #[derive(Debug)]
 pub struct GatedRuntime {
-    /// What it leaves all else to.
+    /// Handles everything but starting threads.
     pub system: SystemRuntime,
     names: Mutex<Vec<String>>,
     gates: Mutex<VecDeque<Arc<Barrier>>>,
 }
 
 impl GatedRuntime {
-    /// One without gates.
+    /// Creates a runtime without gates.
     pub fn new() -> Arc<GatedRuntime> {
         Arc::new(GatedRuntime { system: SystemRuntime::new(), names: Mutex::default(), gates: Mutex::default() })
     }
 
-    /// The next thread that has no gate yet does nothing before somebody else waits at this one, too.
+    /// Blocks the next started thread without a gate until another thread waits at the returned
+    /// barrier.
     pub fn hold_back(&self) -> Arc<Barrier> {
         let gate = Arc::new(Barrier::new(2));
         self.gates.lock().push_back(Arc::clone(&gate));
         gate
     }
 
-    /// Whether it has started a thread of this name.
+    /// Returns true if a thread of this name was started.
     pub fn has_started(&self, name: &str) -> bool {
         self.names.lock().iter().any(|other| other == name)
     }

@@ -1,13 +1,18 @@
-//! A shared value that is replaced now and then, and borrowed without a count: one of the islands of unsafe.
+//! A shared value that is rarely replaced, and borrowed without reference counting. Contains unsafe
+//! code.
 //!
-//! These are hazard pointers (Michael, "Hazard pointers: safe memory reclamation for lock-free objects", 2004), one for each thread, with barriers on one side
-//! ([`super::barrier`]): a **reader** notes in its thread's slot which value it is about to use, looks whether that is still the present one, and clears
-//! the slot when it is done. That is two stores to memory of its own, and no wait. Who **replaces** the value looks through all slots before it
-//! lets go of the old one; if that is in use it is kept, and the reader is told that somebody waits.
+//! These are hazard pointers (Michael, "Hazard pointers: safe memory reclamation for lock-free
+//! objects", 2004), one per thread, with one-sided barriers ([`super::barrier`]). A **reader**
+//! stores the pointer in its thread's slot, checks that it is still current, and clears the slot
+//! after use: two stores to its own cache line, no waiting. A **writer** replaces the pointer and
+//! scans all slots before dropping the old value. If a slot holds it, the writer retains it and
+//! sets `is_awaited`.
 //!
-//! Why this is sound: reader and replacer each write (the slot; the present value) and then read the other's, with a barrier between. So either the reader sees the new
-//! value, and does not use the old one, or the replacer sees the slot. The same holds at the end: either the reader sees that the value was replaced and somebody
-//! waits (`is_awaited`), and looks for what can go, or the replacer, who looks once more after it has said so, sees that the slot is clear.
+//! INVARIANT H1: no value is dropped while a slot holds it. Reader and writer each store (slot;
+//! current pointer), pass a barrier, then load the other's store. So the reader sees the new
+//! pointer and does not use the old value, or the writer sees the slot. Likewise at the end: the
+//! reader sees the replacement and `is_awaited` and collects the value, or the writer, which scans
+//! again after setting `is_awaited`, sees the cleared slot.
 
 use super::barrier;
 use parking_lot::Mutex;
@@ -22,16 +27,16 @@ use std::{
     },
 };
 
-/// What a thread is using, or null; on a line of its own.
+/// The pointer in use by a thread, or null. Has its own cache line.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slot {
     used: AtomicPtr<()>,
-    /// What [`barrier::is_one_sided`] says: here it is at hand.
+    /// A copy of [`barrier::is_one_sided`].
     is_one_sided: bool,
 }
 
-/// All slots there ever were. They are never freed, and threads that begin take those of threads that have ended.
+/// All slots ever created. They are never freed; new threads reuse those of ended threads.
 static SLOTS: Mutex<Slots> = Mutex::new(Slots { all: Vec::new(), free: Vec::new() });
 
 struct Slots {
@@ -42,7 +47,7 @@ struct Slots {
 thread_local! {
     /// The thread's slot, once it has one.
     static MINE: Cell<Option<&'static Slot>> = const { Cell::new(None) };
-    /// Gives it back.
+    /// Returns the slot when the thread ends.
     static OWNED: Owned = Owned(Slots::take());
 }
 
@@ -62,13 +67,13 @@ impl Slots {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // The thread's later looks find that `OWNED` is gone, and do without.
+        // Later borrows in this thread find `OWNED` gone and return `None`.
         MINE.set(None);
         SLOTS.lock().free.push(self.0);
     }
 }
 
-/// The calling thread's slot; `None` while the thread ends.
+/// Returns the thread's slot; `None` while the thread ends.
 #[cold]
 fn take_mine() -> Option<&'static Slot> {
     let slot = OWNED.try_with(|owned| owned.0).ok()?;
@@ -79,9 +84,9 @@ fn take_mine() -> Option<&'static Slot> {
 /// A value that is replaced as a whole. Shared by all threads.
 #[derive(Debug)]
 pub struct HazardCell<T> {
-    /// The present value, which `held` holds; null once it is lent no more.
+    /// The current value, owned by `held`; null after [`HazardCell::retire`].
     present: AtomicPtr<T>,
-    /// Whether values that were replaced wait for readers.
+    /// True if replaced values wait for readers.
     is_awaited: AtomicBool,
     held: Mutex<Held<T>>,
 }
@@ -89,31 +94,31 @@ pub struct HazardCell<T> {
 #[derive(Debug)]
 struct Held<T> {
     present: Arc<T>,
-    /// Whether it is lent.
+    /// False after [`HazardCell::retire`].
     is_lent: bool,
-    /// Replaced, and in use when last looked at.
+    /// Replaced values that were in use at the last scan.
     replaced: Vec<Arc<T>>,
 }
 
-/// A value that is borrowed by one thread.
+/// A value borrowed by one thread.
 #[derive(Debug)]
 pub struct Borrowed<'a, T> {
     value: &'a T,
     of: &'a HazardCell<T>,
     slot: &'static Slot,
-    /// The slot is the thread's.
+    /// Not `Send`: the slot belongs to the thread.
     _stays: PhantomData<*const ()>,
 }
 
 impl<T> HazardCell<T> {
-    /// The first value.
+    /// Creates a cell with its first value.
     pub fn new(value: Arc<T>) -> HazardCell<T> {
         let present = AtomicPtr::new(Arc::as_ptr(&value).cast_mut());
         let held = Mutex::new(Held { present: value, is_lent: true, replaced: Vec::new() });
         HazardCell { present, is_awaited: AtomicBool::new(false), held }
     }
 
-    /// Replaces the value. The old one goes as soon as nobody uses it: now, or when who does is done.
+    /// Replaces the value. The old one is dropped now, or when its last reader ends.
     pub fn replace(&self, value: Arc<T>) {
         let mut held = self.held.lock();
         if held.is_lent {
@@ -129,14 +134,15 @@ impl<T> HazardCell<T> {
         drop(held);
     }
 
-    /// Lends neither this value nor those that replace it any more.
+    /// Refuses all later borrows, also after replacements.
     pub fn retire(&self) {
         let mut held = self.held.lock();
         held.is_lent = false;
         self.present.store(ptr::null_mut(), Ordering::Release);
     }
 
-    /// The value as it is now; `None` if the thread is using another, or ends, or the value is being replaced, or lent no more: then there are other ways.
+    /// Borrows the current value. Returns `None` if the thread already borrows one or is ending,
+    /// during a replacement, and after [`HazardCell::retire`]; the caller then uses a slower way.
     #[inline(always)]
     pub fn borrow(&self) -> Option<Borrowed<'_, T>> {
         let slot = match MINE.get() {
@@ -149,7 +155,7 @@ impl<T> HazardCell<T> {
         let noted = self.present.load(Ordering::Acquire);
         #[cfg(test)]
         super::tests::hazard_cell::reach(super::tests::hazard_cell::Moment::Noting);
-        // Release: who reads the slot learns that what was used before is not in use any more.
+        // Release: a writer that reads the slot knows that the previous use has ended.
         slot.used.store(noted.cast(), Ordering::Release);
         barrier::light(slot.is_one_sided);
         #[cfg(test)]
@@ -158,13 +164,13 @@ impl<T> HazardCell<T> {
             self.end(slot, noted);
             return None;
         }
-        // SAFETY: `held` holds the present value, and whoever takes it out of there looks at all slots first, of which this one says
-        // that it is in use: it was the present one after that had been noted (see the module's text).
+        // SAFETY: `held` owns the current value. A thread that removes it there scans all slots
+        // before the drop, and this slot held it while it was still current (INVARIANT H1).
         let value = unsafe { &*noted };
         Some(Borrowed { value, of: self, slot, _stays: PhantomData })
     }
 
-    /// Ends the use of a value, and sees to it that it goes if it was replaced meanwhile. (Others need not look.)
+    /// Ends a use. Drops the value if it was replaced meanwhile; only its readers need to check.
     #[inline(always)]
     fn end(&self, slot: &Slot, value: *const T) {
         slot.used.store(ptr::null_mut(), Ordering::Release);
@@ -175,7 +181,7 @@ impl<T> HazardCell<T> {
         }
     }
 
-    /// Lets go of what nobody uses any more.
+    /// Drops unused values.
     #[cold]
     fn let_go(&self) {
         let mut held = self.held.lock();
@@ -187,13 +193,13 @@ impl<T> HazardCell<T> {
 }
 
 impl<T> Held<T> {
-    /// Takes out what was replaced and is in no slot. What comes of it is dropped by the caller without the lock.
+    /// Removes the replaced values that no slot holds. The caller drops them without the lock.
     fn take_unused(&mut self) -> Vec<Arc<T>> {
         if self.replaced.is_empty() || !barrier::heavy() {
             return Vec::new();
         }
         let slots = SLOTS.lock();
-        // Acquire: what a reader has read it has read before it cleared its slot.
+        // Acquire: a reader's loads happen before it clears its slot.
         let used: Vec<*mut ()> = slots.all.iter().map(|slot| slot.used.load(Ordering::Acquire)).collect();
         drop(slots);
         let is_used = |value: &mut Arc<T>| used.contains(&Arc::as_ptr(value).cast_mut().cast());

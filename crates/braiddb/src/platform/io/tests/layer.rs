@@ -1,6 +1,6 @@
 //! Tests of layers.
 
-/// Those with an implementation of their own would else be forgotten, as has happened.
+/// A method with a default implementation would otherwise be forgotten, as happened before.
 #[test]
 fn layers_pass_on_every_call() {
     let calls = |text: &'static str, head: &str| -> Vec<&'static str> {

@@ -15,7 +15,7 @@ fn bytes(number: usize) -> Vec<u8> {
     (0..3000).map(|at| (at * 7 + number * 131) as u8).collect()
 }
 
-/// So many files in memory, and those within a budget.
+/// Returns files in memory and a view of them within a budget.
 fn world(files: usize, max: usize) -> (Arc<MemVfs>, Arc<OpenFiles>, BudgetedVfs) {
     let inner = Arc::new(MemVfs::new());
     inner.create_dir_all(Path::new(DIR)).unwrap();
@@ -55,7 +55,7 @@ fn no_more_are_open_than_may_be_and_what_is_read_often_stays_open() {
         }
     }
     assert!(budget.stats().reopened >= 19 * 30);
-    // One is read between all others: the hand passes it by.
+    // Reading one file between all others keeps it open.
     let before = budget.stats().reopened;
     for (number, file) in files.iter().enumerate().skip(1) {
         check(&*files[0], 0);
@@ -70,7 +70,7 @@ fn no_more_are_open_than_may_be_and_what_is_read_often_stays_open() {
 fn what_is_removed_or_renamed_is_read_on() {
     let (_, budget, vfs) = world(20, 4);
     let files: Vec<_> = (0..20).map(|number| vfs.open(&path(number), OpenMode::Read).unwrap()).collect();
-    // Those that are closed by now, and those that are not.
+    // Some are closed by now, some are open.
     for number in [0, 1, 18, 19] {
         vfs.remove(&path(number)).unwrap();
         assert!(vfs.open(&path(number), OpenMode::Read).is_err());
@@ -78,7 +78,7 @@ fn what_is_removed_or_renamed_is_read_on() {
     for number in [2, 3, 16, 17] {
         vfs.rename(&path(number), &path(100 + number)).unwrap();
     }
-    // Over another one that is there.
+    // Replaces an existing file.
     vfs.rename(&path(4), &path(5)).unwrap();
     for _ in 0..3 {
         for (number, file) in files.iter().enumerate() {
@@ -101,7 +101,7 @@ fn what_others_remove_is_read_on_where_it_can_be_mapped() {
         inner.open(&path(number), OpenMode::CreateNew).unwrap().write_at(&bytes(number), 0).unwrap();
     }
     let files: Vec<_> = (0..20).map(|number| vfs.open(&path(number), OpenMode::Read).unwrap()).collect();
-    // Another process does.
+    // Another process removes the files.
     (0..20).for_each(|number| inner.remove(&path(number)).unwrap());
     for _ in 0..3 {
         for (number, file) in files.iter().enumerate() {
@@ -111,12 +111,12 @@ fn what_others_remove_is_read_on_where_it_can_be_mapped() {
     }
 }
 
-/// A process that may open so many files.
+/// A process with a limit of open files.
 #[derive(Debug)]
 struct Limited {
     inner: Arc<MemVfs>,
     max: usize,
-    /// Whatever else has files open.
+    /// Descriptors taken by other users.
     others: AtomicUsize,
     open: Arc<AtomicUsize>,
 }

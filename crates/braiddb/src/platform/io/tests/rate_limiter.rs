@@ -8,7 +8,7 @@ use std::{
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A clock that goes on when somebody sleeps.
+/// A clock that advances only by sleeping.
 #[derive(Debug, Default)]
 struct Clock(AtomicU64);
 
@@ -55,7 +55,7 @@ fn writes_are_held_to_the_limit_whatever_their_length() {
                 write(&limiter, &clock, len);
                 bytes += len;
                 written.push((clock.monotonic_ns(), bytes));
-                // The device takes its time too.
+                // The device takes time too.
                 clock.advance(SECOND_NS / 100_000);
             }
             let elapsed = (clock.monotonic_ns() - SECOND_NS) as f64 / SECOND_NS as f64;
@@ -64,7 +64,7 @@ fn writes_are_held_to_the_limit_whatever_their_length() {
             if len > rate / 10 {
                 continue;
             }
-            // And in each second, wherever it begins.
+            // And in every interval of a second.
             let mut from = 0;
             for (to, (ns, bytes)) in written.iter().enumerate() {
                 while ns - written[from].0 > SECOND_NS {
@@ -89,7 +89,8 @@ fn a_pause_is_not_followed_by_a_flood() {
     assert!(clock.monotonic_ns() - before > SECOND_NS * 9 / 10);
 }
 
-/// Two that always have something to write, one flushes: which bytes each has written in ten seconds, as shares of the limit.
+/// Returns the shares of the limit that a flush and a merge get in ten seconds, both always
+/// writing.
 fn shares(is_merging: bool) -> [f64; 2] {
     const PIECE: u64 = 10_000;
     let rate = 10_000_000;
@@ -152,7 +153,7 @@ fn who_waits_is_released() {
         released.store(true, Ordering::Release);
     });
     assert!(began.elapsed() < Duration::from_secs(5), "a thousand seconds would be left");
-    // From then on nobody waits.
+    // From now on nobody waits.
     limiter.wait(&*runtime, RATE_MIN * 1000, Urgency::Merge, &released);
     assert!(began.elapsed() < Duration::from_secs(5));
     let stats = limiter.stats();
@@ -179,7 +180,7 @@ fn the_rate_goes_by_what_users_wait_for() {
     assert_eq!(rate_after(50, 40), floor);
     assert!(rate_after(0, 3) < ceiling / 10, "not at once");
     assert_eq!(rate_after(0, 100), ceiling);
-    // Where nobody waits for the device, nobody is in the way.
+    // Without device waits, the limit may rise.
     limiter.set_bytes_per_second(50_000_000);
     assert_eq!(limiter.stats().bytes_per_second, 50_000_000);
     assert!(limiter.goes_by_latency() && !RateLimiter::new(7).goes_by_latency());

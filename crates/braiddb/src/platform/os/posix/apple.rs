@@ -2,12 +2,12 @@
 
 use std::{fs::File, io, os::fd::AsRawFd};
 
-/// Makes what was written to a file survive a power failure, or come before all that is written later.
+/// Makes written data durable, or with `by_barriers` orders it before later writes.
 ///
-/// Some file systems (those of other machines) have neither call; there, `fsync` is all there is.
+/// Some network file systems support neither call; then `fsync` must do.
 pub(super) fn sync(file: &File, by_barriers: bool) -> io::Result<()> {
     let command = if by_barriers { libc::F_BARRIERFSYNC } else { libc::F_FULLFSYNC };
-    // SAFETY: the descriptor is open as long as the file is borrowed, and these commands take no argument.
+    // SAFETY: the file is borrowed, so its descriptor is open; these commands take no argument.
     match again(|| unsafe { libc::fcntl(file.as_raw_fd(), command) }) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENOTSUP | libc::EINVAL | libc::ENOTTY)) => {
             // SAFETY: as above.
@@ -17,7 +17,7 @@ pub(super) fn sync(file: &File, by_barriers: bool) -> io::Result<()> {
     }
 }
 
-/// Asks for space for the first `len` bytes, and makes the file that long; whether the system has such a call here.
+/// Allocates the first `len` bytes and extends the file. Returns false if the file system cannot.
 pub(super) fn allocate(file: &File, len: u64) -> io::Result<bool> {
     let present = file.metadata()?.len();
     let Some(more) = len.checked_sub(present).filter(|more| *more > 0) else { return Ok(true) };
@@ -29,7 +29,7 @@ pub(super) fn allocate(file: &File, len: u64) -> io::Result<bool> {
         fst_length: more,
         fst_bytesalloc: 0,
     };
-    // SAFETY: the descriptor is open as long as the file is borrowed; the structure is the one that this command takes.
+    // SAFETY: the file is borrowed, so its descriptor is open; this command takes this structure.
     match again(|| unsafe { libc::fcntl(file.as_raw_fd(), libc::F_PREALLOCATE, &raw mut store) }) {
         Ok(()) => file.set_len(len).map(|()| true),
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENOTSUP | libc::EINVAL | libc::ENOTTY)) => Ok(false),
@@ -37,7 +37,7 @@ pub(super) fn allocate(file: &File, len: u64) -> io::Result<bool> {
     }
 }
 
-/// Makes a call until no signal interrupts it.
+/// Repeats a call while signals interrupt it.
 fn again(mut call: impl FnMut() -> libc::c_int) -> io::Result<()> {
     loop {
         if call() != -1 {

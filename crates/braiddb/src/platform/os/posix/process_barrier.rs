@@ -1,21 +1,21 @@
-//! Barriers that Linux makes for all threads of a process (`membarrier(2)`, since 4.14).
+//! A memory barrier on all running threads of the process (Linux `membarrier(2)`, since 4.14).
 
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED`.
 const BARRIER: libc::c_int = 1 << 3;
-/// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED`, without which the other is refused.
+/// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED`, required before the other.
 const REGISTER: libc::c_int = 1 << 4;
 
-/// Whether [`barrier`] can be called from now on.
+/// Returns true if [`barrier`] may be called from now on.
 pub(in crate::platform) fn prepare() -> bool {
     call(REGISTER)
 }
 
-/// Has each running thread of this process pass a barrier. Whether it did.
+/// Executes a barrier on each running thread of this process. Returns true on success.
 pub(in crate::platform) fn barrier() -> bool {
     call(BARRIER)
 }
 
 fn call(command: libc::c_int) -> bool {
-    // SAFETY: the call takes numbers alone, and touches no memory of the process.
+    // SAFETY: the call takes only numbers and touches no memory of the process.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }

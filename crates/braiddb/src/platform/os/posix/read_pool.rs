@@ -1,9 +1,9 @@
-//! Many reads at once without io_uring.
+//! Batched reads without io_uring.
 //!
-//! Of files that are read through the system's cache, it is told of all reads before the first is made, and has the device work on
-//! them meanwhile. (On systems without such advice they are made by threads too.) Others are made by a few threads beside the calling one, which are
-//! started when they are first wanted, serve the whole process, and end when nothing was wanted of them for some seconds. They take nothing but what stands in
-//! the queue, and the caller works on his own reads until none is left: so if no thread can be started, he makes all of them.
+//! On Linux, buffered reads are announced to the kernel first, which prefetches them all. Other
+//! reads use a pool of threads that starts on demand, serves the process, and ends after some idle
+//! seconds. The caller works on its own batch until no read is left, so it finishes even if no
+//! thread can start.
 
 use crate::platform::batch::ReadRequest;
 use parking_lot::{Condvar, Mutex};
@@ -17,13 +17,13 @@ use std::{
     time::Duration,
 };
 
-/// The most threads. With eight reads under way a device of today is about as busy as it can be made by reads of single blocks.
+/// Maximum threads. Eight concurrent block reads nearly saturate current devices.
 const THREADS_MAX: usize = 8;
 
-/// How long one waits for work before it ends.
+/// Idle time after which a thread ends.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
-/// The threads, and what they are to help with.
+/// The pool's queue.
 static QUEUE: Mutex<Queue> = Mutex::new(Queue { waiting: VecDeque::new(), threads: 0 });
 static NEWS: Condvar = Condvar::new();
 
@@ -32,8 +32,8 @@ struct Queue {
     threads: usize,
 }
 
-/// Reads that were asked for at once. Whoever works on it takes the next index, so each is made by one thread alone; the caller
-/// waits until all are done, and takes them back.
+/// Reads of one call. Each worker takes the next index, so one thread executes each read. The
+/// caller waits for all of them and takes them back.
 struct Batch {
     requests: Vec<Mutex<Option<ReadRequest>>>,
     next: AtomicUsize,
@@ -42,7 +42,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Makes reads until none is left to be begun.
+    /// Executes reads until none is left to start.
     fn work(&self) {
         while let Some(slot) = self.requests.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             if let Some(request) = &mut *slot.lock() {
@@ -57,7 +57,7 @@ impl Batch {
     }
 }
 
-/// Makes reads at once, as far as that pays; the others are left as they are.
+/// Executes the reads that gain from concurrency; leaves the others.
 pub(super) fn read(requests: &mut [ReadRequest]) {
     #[cfg(target_os = "linux")]
     announce(requests);
@@ -94,7 +94,7 @@ pub(super) fn read(requests: &mut [ReadRequest]) {
     }
 }
 
-/// Tells the system what will be read through its cache.
+/// Announces buffered reads to the kernel.
 #[cfg(target_os = "linux")]
 fn announce(requests: &[ReadRequest]) {
     use rustix::fs::{Advice, fadvise};
@@ -102,13 +102,13 @@ fn announce(requests: &[ReadRequest]) {
         if let (Some(file), Some(len)) =
             (request.file.system_file(), std::num::NonZeroU64::new(request.bytes.len() as u64))
         {
-            // Only advice.
+            // Advice only.
             let _ = fadvise(file.descriptor, request.offset, Some(len), Advice::WillNeed);
         }
     }
 }
 
-/// Has other threads work on a batch too, at most so many; starts some if too few are idle.
+/// Lets up to `helpers` pool threads join the batch. Starts threads if too few exist.
 fn call_for_help(batch: &Arc<Batch>, helpers: usize) {
     let mut queue = QUEUE.lock();
     let helpers = helpers.min(THREADS_MAX);
@@ -127,7 +127,7 @@ fn start() -> io::Result<()> {
     std::thread::Builder::new().name("braid-read".to_owned()).spawn(serve).map(drop)
 }
 
-/// What a thread does.
+/// The main loop of a thread.
 fn serve() {
     let mut queue = QUEUE.lock();
     loop {

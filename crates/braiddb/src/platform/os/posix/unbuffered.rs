@@ -1,22 +1,22 @@
-//! Files past the page cache, on Linux.
+//! Direct I/O on Linux.
 //!
 //! # Reading
 //!
-//! A file that is opened with `O_DIRECT` is read by whole units of the device: offset, length and address are multiples of what
-//! `statx` tells (since Linux 6.1), else of [`ALIGN_ASSUMED`], which holds for any device of today and is tried out when the file
-//! is opened. What is asked for otherwise is read in whole units to aligned memory and copied from there (`aligned_io.rs`). The
-//! last unit of a file mostly ends past its last byte: there the system reads less.
+//! `O_DIRECT` reads need an aligned offset, length and address, as `statx` reports (since Linux
+//! 6.1). Without a report, [`ALIGN_ASSUMED`] is tried when the file is opened. Other reads are
+//! copied through aligned memory (`aligned_io.rs`). The last unit mostly ends past the end of the
+//! file; there the read is short.
 //!
 //! # Writing
 //!
-//! Of a new file, the whole units of each longer write go to the device by `O_DIRECT` before the write returns: that is several times as fast as the way
-//! through the cache, which copies them and finds memory for them.
+//! For a new file, the whole units of each longer write use `O_DIRECT`, several times as fast as
+//! the page cache, which allocates and copies.
 //!
-//! What is left (odd offsets and lengths, short writes, and all writes to files that were there before) goes through the cache,
-//! and is dropped from it as it reaches the disk: what lies before that for which the
-//! writing back begins, all whole pages with a sync, and the rest when the file is closed. The last page stays until then, or
-//! each append would have to read it first. Reads by `O_DIRECT` see what other descriptors wrote: the system writes it back first; and writes by it drop what
-//! the cache has of these bytes.
+//! Everything else (unaligned ends, short writes, writes to existing files) is buffered and dropped
+//! from the page cache when it reaches the disk: earlier data when write-back starts, whole pages
+//! at a sync, the last page at the close. Until then it stays, or each append would read it first.
+//! The kernel keeps both ways coherent: direct reads first write back dirty pages, and direct
+//! writes drop cached ones.
 
 use super::super::aligned_io::{ALIGN_ASSUMED, ALIGN_MAX, Units, read_at, units_of, with_piece, write_at};
 use super::vfs::PosixFile;
@@ -40,10 +40,10 @@ use std::{
     sync::Arc,
 };
 
-/// The least that a page has.
+/// Minimum page size.
 const PAGE_BYTES: u64 = 4096;
 
-/// Opens a file as [`crate::platform::Vfs::open_unbuffered`] says.
+/// Implements [`crate::platform::Vfs::open_unbuffered`].
 pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
     let buffered = super::vfs::open(path, mode)?;
     match mode {
@@ -61,7 +61,7 @@ pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
     }
     match open_direct(path, &buffered, mode) {
         Ok(file) => {
-            // What was read or written of it through the cache before.
+            // Drop pages of earlier buffered I/O.
             drop_pages(&buffered, 0, None);
             Ok(Unbuffered { file: Arc::new(file), refused: None })
         }
@@ -69,7 +69,7 @@ pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
     }
 }
 
-/// The same file once more, past the cache; or why that cannot be.
+/// Opens the file again with `O_DIRECT`, or returns the reason for a refusal.
 fn open_direct(path: &Path, buffered: &PosixFile, mode: OpenMode) -> Result<DirectFile, String> {
     let told = alignment(buffered)?;
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
@@ -87,14 +87,15 @@ fn open_direct(path: &Path, buffered: &PosixFile, mode: OpenMode) -> Result<Dire
     }
     let file = DirectFile { file, align: told.unwrap_or(ALIGN_ASSUMED) };
     if told.is_none() && mode == OpenMode::Read {
-        // Only by doing it can be told whether such reads are taken.
+        // Only a trial shows whether such reads work.
         let try_it = |piece: &mut [u8]| file.read_units(&mut piece[..ALIGN_ASSUMED as usize], 0);
         with_piece(try_it).map_err(|e| format!("the system refuses to read with O_DIRECT: {e}"))?;
     }
     Ok(file)
 }
 
-/// What reads are to be aligned to as the system tells it; `None` if it does not, and an error if there are no such reads.
+/// Returns the alignment that the system reports; `None` without a report. Fails without direct
+/// I/O.
 fn alignment(file: &PosixFile) -> Result<Option<u32>, String> {
     let Ok(told) = statx(file.descriptor(), "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else { return Ok(None) };
     if told.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
@@ -107,12 +108,12 @@ fn alignment(file: &PosixFile) -> Result<Option<u32>, String> {
     }
 }
 
-/// Has the system drop what it has in its cache of these bytes, as far as it is on the disk. Only advice.
+/// Advises the kernel to drop clean cached pages of these bytes.
 fn drop_pages(file: &PosixFile, from: u64, len: Option<NonZeroU64>) {
     let _ = fadvise(file.descriptor(), from, len, Advice::DontNeed);
 }
 
-/// A file that is read past the cache.
+/// A file opened for direct reads.
 #[derive(Debug)]
 struct DirectFile {
     file: std::fs::File,
@@ -131,13 +132,13 @@ impl Units for DirectFile {
                 Ok(0) => break,
                 Ok(count) => {
                     done += count;
-                    // Less than whole units is the file's end: to go on there would not be aligned.
+                    // A partial unit is the end of the file. Continuing would be unaligned.
                     if !done.is_multiple_of(self.align as usize) {
                         break;
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // A read that begins at the end of a file that does not end with a unit.
+                // A read that starts at an unaligned end of the file.
                 Err(e) if done > 0 && e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => break,
                 Err(e) => return Err(e),
             }
@@ -184,12 +185,12 @@ impl File for DirectFile {
     }
 }
 
-/// What the system says of writes to a file that is open for reading.
+/// Returns the system's error for a write to a read-only file.
 fn read_only() -> io::Error {
     Errno::BADF.into()
 }
 
-/// A file whose longer writes go past the cache, if it is new; others go through it, and are dropped from it.
+/// A file with direct writes (if new and long) and buffered writes that leave the page cache.
 #[derive(Debug)]
 struct WrittenFile {
     buffered: PosixFile,
@@ -204,7 +205,7 @@ impl WrittenFile {
         }
     }
 
-    /// Drops the whole pages of a file all of which is on the disk.
+    /// Drops the whole pages of a synced file.
     fn drop_synced(&self) {
         if let Ok(len) = self.buffered.len() {
             self.drop_before(len);
@@ -226,7 +227,7 @@ impl File for WrittenFile {
             self.buffered.write_at(before, offset)?;
         }
         match write_at(direct, whole, units.start) {
-            // What a file system says that has no such writes, or wants them aligned to more than it told.
+            // EINVAL: no `O_DIRECT` writes, or a stricter alignment than reported.
             Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                 self.buffered.write_at(whole, units.start)?;
             }
@@ -259,7 +260,7 @@ impl File for WrittenFile {
 
     fn start_write_back(&self, offset: u64, len: u64) {
         self.buffered.start_write_back(offset, len);
-        // What was begun before is on the disk by now, for the most part.
+        // Earlier write-backs have mostly finished by now.
         self.drop_before(offset);
     }
 }

@@ -1,14 +1,14 @@
-//! Many reads at once by io_uring, on Linux.
+//! Batched reads by io_uring, on Linux.
 //!
-//! Whether the kernel has it for us is found out by doing: a ring is made, and something is read by it. Containers, seccomp
-//! filters, `kernel.io_uring_disabled`, WSL and old kernels refuse one or the other with an error; then, and should it be refused later
-//! on, it is not asked for again as long as the process lives, and others make the reads.
+//! A trial read finds out whether the kernel permits it. Containers, seccomp filters,
+//! `kernel.io_uring_disabled`, WSL and old kernels refuse. After a refusal, even a later one, the
+//! process does not try again and other methods read.
 //!
-//! A batch has a ring of its own while it is read; rings are kept for the next ones. The kernel writes to memory that belongs to the
-//! ring, aligned for any device, and what was read is copied from there: so if the kernel stops to answer while reads are under way, ring and
-//! memory are given up together, and no memory of others is ever written to late.
+//! Each batch uses its own ring from a pool. The kernel writes only to aligned memory of the ring,
+//! and the results are copied. If the kernel stops answering during reads, ring and memory are
+//! leaked together, so late writes never hit other memory.
 //!
-//! A read that fails, or comes back short, is left to be made again in the usual way, which tells what is wrong.
+//! A failed or short read stays open. The caller repeats it the usual way, which finds its error.
 
 use crate::platform::{batch::ReadRequest, os::aligned::Aligned};
 use io_uring::{IoUring, opcode, types};
@@ -21,31 +21,31 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
-/// How many reads are under way at once, and how long each may be: as long as blocks are.
+/// Maximum concurrent reads, and bytes of each: the length of a block.
 const SLOTS: usize = 32;
 const SLOT_BYTES: usize = 32 << 10;
 
-/// How many rings are kept. Each takes a descriptor and the memory of the slots that were used.
+/// Maximum pooled rings. Each takes a descriptor and the memory of its used slots.
 const RINGS_KEPT: usize = 4;
 
-/// How often the kernel may say that it cannot take more just now.
+/// Maximum retries while the kernel is busy.
 const TRIES_MAX: usize = 1000;
 
-/// What is known of io_uring, for the whole process.
+/// The process-wide state of io_uring.
 static STATE: Mutex<State> = Mutex::new(State { idle: Vec::new(), is_tried: false, refused: None });
 
 struct State {
     idle: Vec<Ring>,
     is_tried: bool,
-    /// Why it is not to be used.
+    /// The reason for not using it.
     refused: Option<String>,
 }
 
-/// It is not to be had, at least now.
+/// io_uring is unavailable, at least now.
 #[derive(Debug)]
 pub(super) struct NotNow;
 
-/// Why it is not to be used; `None` if it is. Tries it out if that was not done yet.
+/// Returns the reason for not using io_uring; `None` if it works. Tries it out the first time.
 pub(super) fn refused() -> Option<String> {
     match take() {
         Ok(ring) => {
@@ -56,11 +56,11 @@ pub(super) fn refused() -> Option<String> {
     }
 }
 
-/// Makes those of the reads that are not made yet, can be made by the system and are not too long; leaves those that fail.
+/// Executes the open reads that have a system file and are short enough. Leaves failed ones open.
 pub(super) fn read(requests: &mut [ReadRequest]) -> Result<(), NotNow> {
     let mut wanted: Vec<usize> = (0..requests.len()).filter(|&index| padded(&requests[index]).is_some()).collect();
     if wanted.len() < 2 {
-        // One read gains nothing by it.
+        // A single read gains nothing.
         return Ok(());
     }
     let mut ring = take().map_err(|_| NotNow)?;
@@ -75,7 +75,7 @@ pub(super) fn read(requests: &mut [ReadRequest]) -> Result<(), NotNow> {
     Ok(())
 }
 
-/// The bytes that are to be read for a request, of whole units; `None` if this is not the way to read them.
+/// Returns the aligned range of a request; `None` if io_uring cannot read it.
 fn padded(request: &ReadRequest) -> Option<Range<u64>> {
     let align = u64::from(request.file.system_file()?.align);
     let end = request.offset.checked_add(request.bytes.len() as u64)?.checked_next_multiple_of(align)?;
@@ -84,7 +84,7 @@ fn padded(request: &ReadRequest) -> Option<Range<u64>> {
     (fits && i64::try_from(end).is_ok()).then_some(start..end)
 }
 
-/// A ring, or why there is none.
+/// Returns a ring, or the reason for having none.
 fn take() -> Result<Ring, String> {
     let mut state = STATE.lock();
     if let Some(because) = &state.refused {
@@ -109,7 +109,7 @@ fn take() -> Result<Ring, String> {
         }
         Err((error, what)) => {
             let because = format!("{what}: {error}");
-            // What there is too little of just now may be there next time.
+            // A shortage may end before the next call.
             if !is_short(&error) {
                 tracing::info!(because, "io_uring is not to be had: threads read instead");
                 state.refused = Some(because.clone());
@@ -126,25 +126,25 @@ fn keep(ring: Ring) {
     }
 }
 
-/// The kernel does not answer as it did: nobody uses io_uring from now on.
+/// Stops using io_uring in this process.
 fn give_up(ring: Ring, error: &io::Error) {
-    // Reads may be under way to its memory.
+    // Reads into its memory may still be running.
     mem::forget(ring);
     let mut state = STATE.lock();
     if state.refused.is_none() {
         tracing::warn!(%error, "io_uring is refused of late: threads read instead");
         state.refused = Some(format!("io_uring_enter: {error}"));
     }
-    // Nothing is under way in those.
+    // These rings have no running reads.
     state.idle.clear();
 }
 
-/// Reads something that is there by a new ring.
+/// Reads known bytes through a new ring.
 fn try_out(mut ring: Ring) -> io::Result<Ring> {
     const WORD: &[u8] = b"braid";
     let (reader, mut writer) = io::pipe()?;
     writer.write_all(WORD)?;
-    // A pipe has no offsets: this says so.
+    // A pipe has no offsets; the maximum means "none".
     ring.begin(0, reader.as_fd(), u64::MAX, WORD.len())?;
     let mut count = Err(io::ErrorKind::UnexpectedEof.into());
     match ring.finish(1, |_, result| count = result) {
@@ -160,7 +160,7 @@ fn try_out(mut ring: Ring) -> io::Result<Ring> {
     Err(io::Error::other("something else was read than was there"))
 }
 
-/// A ring and the memory that it reads to. Between calls nothing is under way.
+/// A ring and its buffers. Between calls no read is running.
 struct Ring {
     ring: IoUring,
     memory: Aligned,
@@ -171,7 +171,8 @@ impl Ring {
         Ok(Ring { ring: IoUring::new(SLOTS as u32)?, memory: Aligned::new(SLOTS * SLOT_BYTES) })
     }
 
-    /// Makes the reads of these indexes, each of which [`padded`] has something for; at most [`SLOTS`]. After an error reads may be under way.
+    /// Executes the reads of these indexes, at most [`SLOTS`], each accepted by [`padded`]. After
+    /// an error, reads may still be running.
     fn read_group(&mut self, requests: &mut [ReadRequest], group: &[usize]) -> io::Result<()> {
         let mut begun = 0;
         for (slot, &index) in group.iter().enumerate() {
@@ -196,17 +197,19 @@ impl Ring {
         Ok(())
     }
 
-    /// Queues a read to a slot in which none is under way. The descriptor stays open until [`Ring::finish`] returns: then the kernel has it.
+    /// Queues a read into an idle slot. The descriptor must stay open until [`Ring::finish`]
+    /// returns.
     fn begin(&mut self, slot: usize, descriptor: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<()> {
         let target = self.memory.bytes_mut()[slot * SLOT_BYTES..][..len.min(SLOT_BYTES)].as_mut_ptr();
         let file = types::Fd(descriptor.as_raw_fd());
         let read = opcode::Read::new(file, target, len as u32).offset(offset).build().user_data(slot as u64);
-        // SAFETY: the target is memory of this ring, where nothing looks before the read has ended; who gives up the ring
-        // before gives up the memory too. The descriptor is open now, and until the kernel has taken it.
+        // SAFETY: the target is the ring's memory, not accessed before the read ends; a ring that
+        // is given up leaks it. The descriptor is open until the kernel has taken the request.
         unsafe { self.ring.submission().push(&read) }.map_err(|_| io::Error::other("the ring is full"))
     }
 
-    /// Hands all that is queued to the kernel, and waits for so many reads; shows which they were and what became of each.
+    /// Submits the queued reads, waits for `left` of them, and passes each slot's result to
+    /// `ended`.
     fn finish(&mut self, mut left: usize, mut ended: impl FnMut(usize, io::Result<usize>)) -> io::Result<()> {
         let mut tries = 0;
         while left > 0 {
@@ -233,7 +236,7 @@ impl Ring {
     }
 }
 
-/// Whether the kernel cannot take more just now.
+/// Returns true if the kernel is temporarily busy.
 fn is_busy(error: &io::Error) -> bool {
     let busy = [Errno::AGAIN, Errno::BUSY];
     busy.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))

@@ -1,17 +1,17 @@
-//! Linux where nothing here speaks io_uring: threads read instead.
+//! Stub for Linux on processors without io_uring support: threads read instead.
 
 use crate::platform::batch::ReadRequest;
 
-/// It is not to be had.
+/// io_uring is unavailable.
 #[derive(Debug)]
 pub(super) struct NotNow;
 
-/// Why it is not to be used.
+/// Returns the reason for not using it.
 pub(super) fn refused() -> Option<String> {
     Some("not built for this processor".to_owned())
 }
 
-/// Makes none of them.
+/// Executes none of them.
 pub(super) fn read(_requests: &mut [ReadRequest]) -> Result<(), NotNow> {
     Err(NotNow)
 }

@@ -1,19 +1,19 @@
 //! The POSIX file system.
 //!
-//! Reads and writes are positional (`pread`, `pwrite`), so that one descriptor serves many threads without a shared
-//! position. Calls that a signal interrupts are made again; short writes are continued. Where systems differ:
+//! Reads and writes are positional (`pread`, `pwrite`), so that threads share a descriptor.
+//! Interrupted calls are repeated, short writes continued. Systems differ in:
 //!
-//! - *Preallocation* is `fallocate` on Linux, Android and FreeBSD, `F_PREALLOCATE` on Apple systems. Elsewhere, and on file systems that refuse it
-//!   (ZFS, NFS before 4.2), zeros are written past the old end; holes below the old end are left, since filling them
-//!   could overwrite what another thread writes.
-//! - *Sync* is `fdatasync`, on Apple systems `F_FULLFSYNC`, or `F_BARRIERFSYNC` where it was asked for. It is never repeated
-//!   after a failure, since the second call may succeed without the data.
-//! - *A sync of some bytes* is, on Linux, a write of the same bytes that is to be durable when it returns (`RWF_DSYNC`): of
-//!   the page cache, only their pages are written. Elsewhere all of the file is synced.
-//! - *Directory sync* is `fsync` on the directory. File systems that know no such thing answer `EINVAL`; what they
-//!   order by themselves is theirs to say, so that counts as done.
-//! - *The lock* is `flock`. It belongs to the open file description, so that two handles of one process exclude each
-//!   other as two processes do, and it goes when the process does, however it ends.
+//! - *Preallocation*: `fallocate` on Linux, Android and FreeBSD, `F_PREALLOCATE` on Apple systems.
+//!   Elsewhere, and on file systems that refuse it (ZFS, NFS before 4.2), zeros are written past
+//!   the old end. Holes below it stay, since filling them could overwrite concurrent writes.
+//! - *Sync*: `fdatasync`; on Apple systems `F_FULLFSYNC`, or `F_BARRIERFSYNC` on request. Never
+//!   retried after a failure: the second call may succeed without the data.
+//! - *Sync of a range*: on Linux a durable write of the same bytes (`RWF_DSYNC`), which writes only
+//!   their pages. Elsewhere the whole file is synced.
+//! - *Directory sync*: `fsync` of the directory. `EINVAL` means that the file system has none, and
+//!   counts as success.
+//! - *Lock*: `flock`. It belongs to the open file description, so two handles of one process
+//!   exclude each other too. It ends with the process.
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place that opens files")]
 
@@ -36,10 +36,10 @@ use std::{
     sync::Arc,
 };
 
-/// The most bytes of an owner's text that are read back: the file may hold anything.
+/// Maximum bytes read back from a lock file, which may hold anything.
 const MAX_OWNER_LEN: u64 = 4096;
 
-/// How much is written at once where zeros stand in for preallocation.
+/// Zeros for preallocation, written in pieces of this length.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Files of a POSIX system.
@@ -51,22 +51,23 @@ pub struct PosixVfs {
 }
 
 impl PosixVfs {
-    /// The system's files.
+    /// Creates the file system.
     pub fn new() -> PosixVfs {
         PosixVfs::default()
     }
 
-    /// The same, where a sync is `F_BARRIERFSYNC` in place of `F_FULLFSYNC`: the device may hold in its cache what it got, but puts
-    /// all that came before a sync onto the medium before anything that comes after. So a database is as it was after some
-    /// commit whatever happens, but the last commits that were told to be durable may be missing after a power failure, as after
-    /// `Durability::Buffered`; a crash of the system alone loses none. Apple tells this call to be much cheaper.
+    /// Like [`PosixVfs::new`], but syncs with `F_BARRIERFSYNC` instead of `F_FULLFSYNC`. The device
+    /// may cache data, but persists everything before a sync before anything after it. A power
+    /// failure may lose the last durable commits, as with `Durability::Buffered`, but the database
+    /// recovers to the state after some commit. A system crash loses nothing. Apple documents this
+    /// call as much cheaper.
     #[cfg(target_vendor = "apple")]
     pub fn with_barriers() -> PosixVfs {
         PosixVfs { by_barriers: true, ..PosixVfs::default() }
     }
 
-    /// Whether many reads at once are made by io_uring where Linux has it for us: yes by default. Else, and where it has not, several
-    /// threads make them.
+    /// Enables io_uring for batched reads on Linux (default: true). Without it, several threads
+    /// read.
     #[must_use]
     pub fn io_uring(mut self, io_uring: bool) -> PosixVfs {
         self.without_io_uring = !io_uring;
@@ -96,7 +97,7 @@ impl Vfs for PosixVfs {
         if self.without_io_uring || super::uring::read(requests).is_err() {
             super::read_pool::read(requests);
         }
-        // What is left: too long for that, or failed, and then this tells how.
+        // Reads that are too long or failed; this also finds their errors.
         requests.iter_mut().for_each(ReadRequest::read_alone);
     }
 
@@ -123,7 +124,7 @@ impl Vfs for PosixVfs {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let metadata = match fs::metadata(entry.path()) {
-                // Removed since it was listed, or a link to nothing.
+                // Removed after it was listed, or a dangling link.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 other => other?,
             };
@@ -139,7 +140,7 @@ impl Vfs for PosixVfs {
         let mut names = Vec::new();
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
-            // Of one that was removed since, or may not be looked at, the listing itself says enough.
+            // If the metadata is unreadable, use the type in the listing.
             if fs::metadata(entry.path()).map_or_else(|_| entry.file_type().is_ok_and(|t| t.is_dir()), |m| m.is_dir()) {
                 names.push(entry.file_name().to_string_lossy().into_owned());
             }
@@ -168,11 +169,12 @@ impl Vfs for PosixVfs {
     }
 
     fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
-        // Not truncated here: the file may be another's, whose text must stay.
+        // Do not truncate: the text may belong to the present owner.
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
             Ok(()) => {
-                // In this order a full disk has the block already. The text is for people: the lock holds without it.
+                // Write first, then truncate: the block exists even if the disk is full. The text
+                // is only informative.
                 let told = file.write_all_at(owner.as_bytes(), 0).and_then(|()| file.set_len(owner.len() as u64));
                 told.or_else(|e| if e.kind() == io::ErrorKind::StorageFull { Ok(()) } else { Err(e) })?;
                 Ok(Ok(Box::new(PosixLock { file, process: std::process::id() })))
@@ -224,12 +226,12 @@ impl Vfs for PosixVfs {
     }
 }
 
-/// The lock lives as long as the descriptor, and is let go of before that is closed: a process that is being started at this moment, by any thread,
-/// has a copy of it until its program begins, and would keep the lock.
+/// Holds the lock while the descriptor is open. Unlocks before closing, because a process that is
+/// being started holds a copy of the descriptor until its program begins.
 #[derive(Debug)]
 struct PosixLock {
     file: fs::File,
-    /// Who took it. A process that was forked and goes on with the same program has a copy, and by dropping that must not take it from its parent.
+    /// The owning process. A forked child has a copy and must not release its parent's lock.
     process: u32,
 }
 
@@ -238,13 +240,13 @@ impl FileLock for PosixLock {}
 impl Drop for PosixLock {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            // If that fails the lock goes with the last copy.
+            // After a failure, the lock ends with the last copy.
             let _ = retry_on_intr(|| flock(&self.file, FlockOperation::Unlock));
         }
     }
 }
 
-/// Opens a file of the system.
+/// Opens a file.
 pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<PosixFile> {
     let mut options = OpenOptions::new();
     options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
@@ -267,7 +269,7 @@ pub(super) struct PosixFile {
 }
 
 impl PosixFile {
-    /// The system's name for it.
+    /// Returns the descriptor.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -275,7 +277,7 @@ impl PosixFile {
 
 impl File for PosixFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        // The trait promises a full buffer unless the file ends; the system may give less.
+        // The trait promises a full buffer before the end of the file; the system may return less.
         let mut done = 0;
         while done < buf.len() {
             match self.file.read_at(&mut buf[done..], offset.saturating_add(done as u64)) {
@@ -289,7 +291,7 @@ impl File for PosixFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        // Continues short writes, and makes interrupted ones again.
+        // Continues short writes and repeats interrupted ones.
         self.file.write_all_at(buf, offset)
     }
 
@@ -333,7 +335,7 @@ impl File for PosixFile {
         let again = || pwritev2(&self.file, &[io::IoSlice::new(bytes)], offset, ReadWriteFlags::DSYNC);
         match retry_on_intr(again) {
             Ok(len) if len == bytes.len() => Ok(()),
-            // What is written in part, or not at all by a system that has no such call, is still to be synced.
+            // A partial write, or a system without the call: sync the file.
             Ok(_) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => self.file.sync_data(),
             Err(e) => Err(e.into()),
         }
@@ -356,7 +358,7 @@ impl File for PosixFile {
     }
 }
 
-/// Asks the system for space; whether it could.
+/// Asks the system to allocate. Returns false if it cannot.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn allocate(file: &fs::File, len: u64) -> io::Result<bool> {
     use rustix::fs::{FallocateFlags, fallocate};
@@ -370,19 +372,19 @@ fn allocate(file: &fs::File, len: u64) -> io::Result<bool> {
     }
 }
 
-/// Asks the system for space; whether it could.
+/// Asks the system to allocate. Returns false if it cannot.
 #[cfg(target_vendor = "apple")]
 fn allocate(file: &fs::File, len: u64) -> io::Result<bool> {
     super::apple::allocate(file, len)
 }
 
-/// Asks the system for space: this one has no call for it.
+/// Returns false: this system has no such call.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd", target_vendor = "apple")))]
 fn allocate(_file: &fs::File, _len: u64) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Writes zeros from the file's end to `len`.
+/// Writes zeros from the end of the file to `len`.
 fn write_zeros(file: &fs::File, len: u64) -> io::Result<()> {
     let mut at = file.metadata()?.len();
     while at < len {
@@ -412,7 +414,7 @@ mod tests {
         assert!(bytes[3..].iter().all(|byte| *byte == 0));
     }
 
-    /// As a process has one that was forked: it does not keep the lock, nor does it take it from its parent.
+    /// A forked process has a copy too. It must neither keep the lock nor release its parent's.
     #[test]
     fn a_copy_of_the_descriptor_neither_keeps_the_lock_nor_lets_go_of_it() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What every file system must do. One function, run on each implementation, in this crate and in the simulator.
+//! The requirements for every file system. Run on each implementation, here and in the simulator.
 
 use super::{File, OpenMode, Vfs};
 use std::{
@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Barrier},
 };
 
-/// Runs every check below `root`, a directory that exists, or can be created, and is empty.
+/// Runs all checks below `root`, an empty directory or one that can be created.
 pub(crate) fn check(vfs: &dyn Vfs, root: &Path) {
     directories(vfs, &root.join("directories"));
     opening(vfs, &root.join("opening"));
@@ -46,7 +46,7 @@ fn names_in(vfs: &dyn Vfs, dir: &Path) -> Vec<(String, u64)> {
     names
 }
 
-/// What is written through memory is in the file; a file with holes, or too short, is never given that way.
+/// Mapped writes reach the file. Files with holes and too short files are never mapped.
 fn mappings(vfs: &dyn Vfs, root: &Path) {
     const LEN: u64 = 64 << 10;
     vfs.create_dir_all(root).unwrap();
@@ -124,7 +124,7 @@ fn contents(vfs: &dyn Vfs, root: &Path) {
     assert_eq!(file.read_at(&mut [0; 4], 0).unwrap(), 0);
     file.write_at(b"", 9).unwrap();
     assert_eq!(file.len().unwrap(), 0, "an empty write does not grow the file");
-    // Writes over the edges of whatever pages there are, with a hole before and between.
+    // Writes across page boundaries, with holes between.
     let long: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8 + 1).collect();
     file.write_at(&long, 100_000).unwrap();
     file.write_at(b"xyz", 400_000).unwrap();
@@ -180,7 +180,7 @@ fn lengths(vfs: &dyn Vfs, root: &Path) {
     assert_eq!(file.len().unwrap(), 100_000);
 }
 
-/// What was written is told of, by whatever way it was written.
+/// `next_written` reports data written in any way.
 fn written_places(vfs: &dyn Vfs, root: &Path) {
     const LEN: u64 = 2 << 20;
     vfs.create_dir_all(root).unwrap();
@@ -210,7 +210,7 @@ fn written_places(vfs: &dyn Vfs, root: &Path) {
     check(LEN - 1);
     file.sync_data().unwrap();
     assert!(file.next_written(0).unwrap().is_some_and(|place| place <= 300_000));
-    // Past the end there is nothing, or the place that was asked for.
+    // Past the end it returns nothing, or the offset itself.
     assert!(file.next_written(LEN).unwrap().is_none_or(|place| place == LEN));
 }
 
@@ -280,7 +280,7 @@ fn locks(vfs: &dyn Vfs, root: &Path) {
     assert!(vfs.lock(&root.join("none/LOCK"), "x").is_err());
 }
 
-/// Threads that write to their own ranges of one file, and read, do not disturb each other.
+/// Threads that write and read their own ranges of a file do not disturb each other.
 fn many_threads(vfs: &dyn Vfs, root: &Path) {
     const THREADS: usize = 4;
     const RANGE: usize = 50_000;
@@ -304,7 +304,7 @@ fn many_threads(vfs: &dyn Vfs, root: &Path) {
         }
     });
     assert_eq!(file.len().unwrap(), (THREADS * RANGE) as u64);
-    // Of many that create one file, one wins.
+    // Only one thread creates the file.
     let winners: usize = std::thread::scope(|scope| {
         let tries: Vec<_> = (0..THREADS)
             .map(|_| scope.spawn(|| usize::from(vfs.open(&root.join("one"), OpenMode::CreateNew).is_ok())))
@@ -314,7 +314,7 @@ fn many_threads(vfs: &dyn Vfs, root: &Path) {
     assert_eq!(winners, 1);
 }
 
-/// Random writes and lengths against a plain vector.
+/// Compares random writes and lengths with a vector.
 fn random_operations(vfs: &dyn Vfs, root: &Path) {
     vfs.create_dir_all(root).unwrap();
     let file = create(vfs, &root.join("file"));

@@ -1,4 +1,4 @@
-//! Each file system of this crate, put through the shared checks.
+//! Runs the conformance checks on each file system of this crate.
 
 use super::conformance;
 use crate::platform::{File, MemVfs, OpenMode, Vfs};
@@ -12,7 +12,7 @@ fn files_in_memory_conform() {
     conformance::check(&MemVfs::mapped(""), Path::new("/root"));
 }
 
-/// Where they are not used, on Windows, files that are open cannot be removed by these means.
+/// On Windows these calls cannot remove open files, and they are not used there.
 #[cfg(unix)]
 #[test]
 fn portable_files_conform() {
@@ -36,7 +36,7 @@ fn windows_files_conform() {
     }
 }
 
-/// The log relies on it where most run it, so that losing it is noticed.
+/// The log relies on this on common file systems.
 #[cfg(target_os = "linux")]
 #[test]
 fn preallocated_files_of_common_file_systems_are_mapped() {
@@ -98,7 +98,7 @@ fn memory_files_that_nobody_writes_to_are_lent_as_memory() {
         assert_eq!(read(&*reader, 65_530, 20), bytes[65_530..65_550]);
         assert_eq!((read(&*reader, len - 2, 9), read(&*reader, len, 9)), (bytes[bytes.len() - 2..].to_vec(), vec![]));
         assert!(map.is_in_memory(0..map.len()) && map.populate(7..9));
-        // What is written afterwards is the file's, and not the map's.
+        // Later writes change the file, not the map.
         let writer = vfs.open(path, OpenMode::ReadWrite).unwrap();
         writer.preallocate(len).unwrap();
         assert!(reader.map_for_reading(len).unwrap().is_some(), "nothing was written");
@@ -112,7 +112,7 @@ fn memory_files_that_nobody_writes_to_are_lent_as_memory() {
         let mut three = [0; 3];
         again.read_at(&mut three, 65_535).unwrap();
         assert_eq!((&three, again.len() as u64), (b"new", len - 1));
-        // A tail that is only promised is no memory.
+        // A preallocated tail cannot be mapped.
         vfs.open(path, OpenMode::ReadWrite).unwrap().preallocate(len + 9).unwrap();
         assert!(reader.map_for_reading(len + 9).unwrap().is_none());
         assert_eq!(read(&*reader, len - 1, 12), [0; 10]);

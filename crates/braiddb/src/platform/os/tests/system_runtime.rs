@@ -27,7 +27,7 @@ fn threads_run_where_they_are_put() {
     for none in [[0, 1023], [0, 100_000]] {
         refused(&none);
     }
-    // The last one that there is.
+    // The last available processor.
     let count = std::thread::available_parallelism().unwrap().get();
     let Some(last) =
         (0..1024).filter(|processor| SystemRuntime::on_processors(&[*processor]).is_ok()).take(count).last()
@@ -38,7 +38,7 @@ fn threads_run_where_they_are_put() {
     let (tell, told) = std::sync::mpsc::channel();
     let body = Box::new(move || tell.send(std::thread::available_parallelism().unwrap().get()).unwrap());
     runtime.spawn("put", body).unwrap().join().unwrap();
-    // On Windows what the process may use is told instead.
+    // Windows reports the processors of the process instead.
     assert_eq!(told.recv().unwrap(), if cfg!(windows) { count } else { 1 });
     assert_eq!(std::thread::available_parallelism().unwrap().get(), count, "this thread is where it was");
 }

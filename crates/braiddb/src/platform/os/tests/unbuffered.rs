@@ -13,7 +13,7 @@ fn open(path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
     SystemVfs::new().open_unbuffered(path, mode)
 }
 
-/// All files of a directory past the cache, whatever their names.
+/// Opens all files with direct I/O.
 #[derive(Debug, Default)]
 struct AllUnbuffered(SystemVfs);
 
@@ -27,7 +27,7 @@ impl crate::platform::VfsLayer for AllUnbuffered {
     }
 }
 
-/// The file, if the file system has such reads; says so if not.
+/// Opens a file for direct reads; prints a message if the file system has none.
 fn direct(path: &Path) -> Option<Arc<dyn File>> {
     let opened = open(path, OpenMode::Read).unwrap();
     if let Some(because) = &opened.refused {
@@ -38,12 +38,12 @@ fn direct(path: &Path) -> Option<Arc<dyn File>> {
     Some(opened.file)
 }
 
-/// Writes a file the usual way.
+/// Writes a file, buffered.
 fn put(path: &Path, bytes: &[u8]) {
     SystemVfs::new().open(path, OpenMode::CreateNew).unwrap().write_at(bytes, 0).unwrap();
 }
 
-/// Reads it so.
+/// Reads a file, buffered.
 fn get(path: &Path) -> Vec<u8> {
     let file = SystemVfs::new().open(path, OpenMode::Read).unwrap();
     let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
@@ -51,12 +51,12 @@ fn get(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that tell their place.
+/// Returns bytes that depend on their offset.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// How many of the file's pages the system has in its cache.
+/// Counts the cached pages of a file.
 #[cfg(target_os = "linux")]
 fn pages_cached(path: &Path) -> usize {
     let file = SystemVfs::new().open(path, OpenMode::Read).unwrap();
@@ -72,7 +72,7 @@ fn unbuffered_files_conform() {
     conformance::check(&AllUnbuffered::default(), dir.path());
 }
 
-/// Files of all kinds of lengths, read at all kinds of places to all kinds of addresses.
+/// Varies the file's length, and offset, length and address of the reads.
 #[test]
 fn reads_are_right_at_every_alignment() {
     const UNIT: usize = 4096;
@@ -122,15 +122,15 @@ fn what_is_read_and_written_leaves_no_page_in_the_cache() {
         assert!(buf == bytes[offset..offset + buf.len()]);
     }
     assert_eq!(pages_cached(&path), 0);
-    // The check can fail: what is read the usual way stays.
+    // Buffered reads stay cached, so this check can fail.
     SystemVfs::new().open(&path, OpenMode::Read).unwrap().read_exact_at(&mut [0; 9000], 0).unwrap();
     assert!(pages_cached(&path) > 0);
-    // And goes when the file is opened to be read past the cache.
+    // Opening for direct reads drops them.
     drop(direct(&path));
     assert_eq!(pages_cached(&path), 0);
 }
 
-/// Long writes and short ones, over each other, from all kinds of addresses to all kinds of places.
+/// Overlapping long and short writes from varied addresses to varied offsets.
 #[test]
 fn writes_are_right_at_every_alignment() {
     const LEN: usize = 1 << 20;
@@ -168,7 +168,7 @@ fn writes_are_right_at_every_alignment() {
     assert!(bytes == expected);
 }
 
-/// Blob files are read while they grow, by other descriptors than they are written by.
+/// Blob files are read while they grow, through another descriptor.
 #[test]
 fn what_was_written_just_before_is_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -216,7 +216,7 @@ fn threads_share_aligned_memory_without_mixing_it_up() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_system_without_such_reads_has_its_files_buffered_and_says_why() {
-    // Files of /proc have no place on a device.
+    // Files of /proc have no blocks on a device.
     let opened = open(Path::new("/proc/self/status"), OpenMode::Read).unwrap();
     let because = opened.refused.expect("a reason");
     assert!(because.contains("O_DIRECT"), "{because}");
@@ -224,7 +224,7 @@ fn a_file_system_without_such_reads_has_its_files_buffered_and_says_why() {
     assert!(opened.file.read_at(&mut [0; 10], 0).unwrap() > 0);
 }
 
-/// On Linux, `posix/tests/uring.rs` has the same.
+/// The counterpart for Linux is in `posix/tests/uring.rs`.
 #[cfg(windows)]
 #[test]
 fn reads_made_at_once_are_those_made_alone() {

@@ -1,19 +1,19 @@
-//! An open file of Windows.
+//! An open file on Windows.
 //!
-//! - *Reads and writes* are overlapped requests with their offsets, through the system's cache.
-//! - *A sync* writes what was written since the last one once more, through a second handle that was opened for write-through: the
-//!   data is in the cache already, and the call returns when the device has it. Contiguous pieces are gathered, cut into requests
-//!   that are in flight together, and awaited together. So a sync costs what was written, however long the file is and
-//!   whatever others have written to the cache. [`DirtyRanges`] decides when all of the file is flushed instead
-//!   (`FlushFileBuffers`): where its length changed, or what it holds was not all written through this handle.
-//! - *Preallocation* reserves space, sets the length, and writes zeros: the system keeps for each file up to where it was written, moves
-//!   that as it is written to further on, and would have to make that durable with each commit. Once zeros were written, a
-//!   write changes nothing but its bytes.
-//! - *Memory*: files are not mapped. The system refuses to cut, and older ones to remove or replace, a file that is, and a look at what
-//!   cannot be read from the disk would raise an exception that cannot be told from others.
+//! - *Reads and writes* are overlapped requests through the system's cache.
+//! - *A sync* writes the dirty ranges again through a write-through handle, in pieces that are in
+//!   flight together. So it costs what was written, whatever the file's length and other dirty data
+//!   in the cache. [`DirtyRanges`] decides when to flush the whole file instead
+//!   (`FlushFileBuffers`): after a change of the length, or of writes through other handles.
+//! - *Preallocation* reserves space, sets the length and writes zeros. Windows records the end of
+//!   the written part of each file. Without the zeros, each commit would move that end and have to
+//!   make it durable.
+//! - *Files are not mapped.* Windows refuses to truncate mapped files, and older versions to remove
+//!   or replace them. A failed page read would raise an exception that cannot be told apart from
+//!   others.
 //!
-//! **Threads.** Any thread may call anything. Syncs of one file come one after the other; what a sync and the writes beside it owe each
-//! other is told at [`DirtyRanges`].
+//! **Threads.** Any thread may call any method. Syncs of a file run one at a time; [`DirtyRanges`]
+//! orders them with concurrent writes.
 
 use super::super::dirty_ranges::{DirtyRanges, Plan};
 use super::requests::{Batch, Events, FILE_LEN_MAX, check_end, error_of, read, write};
@@ -36,21 +36,21 @@ use windows_sys::Win32::{
     },
 };
 
-/// Open files may be read, written, renamed, linked and removed by others, as on other systems.
+/// Others may read, write, rename, link and remove open files, as on other systems.
 pub const SHARE_ALL: u32 = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
 
-/// How much is written at once where a file is filled with zeros.
+/// Zeros for preallocation, written in pieces of this length.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// How many batches are kept for the next syncs. More are made while more syncs are under way.
+/// Maximum pooled batches. More concurrent syncs allocate.
 const BATCHES_KEPT: usize = 4;
 
-/// What the files of a file system share: all that I/O would otherwise allocate or create.
+/// Pooled resources of a file system, so that I/O neither allocates nor creates events.
 #[derive(Debug)]
 pub struct Shared {
     pub events: Events,
     batches: Mutex<Vec<Box<Batch>>>,
-    /// Whether each sync flushes all of the file and the device's cache.
+    /// True if each sync flushes the whole file and the device's cache.
     pub always_flush: bool,
 }
 
@@ -79,18 +79,18 @@ pub struct WindowsFile {
     written: DirtyRanges,
     /// Held by a sync.
     syncing: Mutex<()>,
-    /// The same file, opened for write-through by the first sync that needs it; `None` if it cannot be.
+    /// The write-through handle, opened by the first sync that needs it; `None` if that failed.
     write_through: OnceLock<Option<OwnedHandle>>,
 }
 
 impl WindowsFile {
-    /// A file that was opened for overlapped I/O.
+    /// Wraps a file opened for overlapped I/O.
     pub fn new(file: fs::File, shared: Arc<Shared>) -> WindowsFile {
         let (written, write_through) = (DirtyRanges::new(), OnceLock::new());
         WindowsFile { file, shared, written, syncing: Mutex::new(()), write_through }
     }
 
-    /// To be called before and after something is written to the file in another way than by this.
+    /// Must follow each write that bypasses this handle.
     pub fn note_other_write(&self) {
         self.written.note_length();
     }
@@ -98,20 +98,20 @@ impl WindowsFile {
     fn write_through(&self) -> Option<BorrowedHandle<'_>> {
         let open = || {
             let flags = FILE_FLAG_OVERLAPPED | FILE_FLAG_WRITE_THROUGH;
-            // SAFETY: the handle is open as long as the file is borrowed.
+            // SAFETY: the file is borrowed, so its handle is open.
             let handle = unsafe { ReOpenFile(self.file.as_raw_handle(), GENERIC_WRITE, SHARE_ALL, flags) };
             if handle == INVALID_HANDLE_VALUE || handle.is_null() {
-                // The file may have been removed, or its file system not know this. Flushing does as well.
+                // The file may be removed, or the file system may not support this. Flush instead.
                 tracing::debug!(error = %io::Error::last_os_error(), "a file could not be opened for write-through");
                 return None;
             }
-            // SAFETY: just opened, and owned by nobody else.
+            // SAFETY: just opened, and nobody else owns it.
             Some(unsafe { OwnedHandle::from_raw_handle(handle) })
         };
         self.write_through.get_or_init(open).as_ref().map(|handle| handle.as_handle())
     }
 
-    /// Carries out a plan, and notes how it went.
+    /// Executes a plan and reports the outcome to the dirty ranges.
     fn sync_by(&self, plan: Plan, bytes: Option<(&[u8], u64)>) -> io::Result<()> {
         let mut flushed_len = None;
         let synced = match plan {
@@ -123,16 +123,16 @@ impl WindowsFile {
         synced
     }
 
-    /// Has the system write all that it holds of the file; returns how long it was before.
+    /// Flushes the whole file. Returns its length before the flush.
     fn flush(&self) -> io::Result<u64> {
         let len = self.len()?;
-        // SAFETY: the handle is open as long as the file is borrowed.
+        // SAFETY: the file is borrowed, so its handle is open.
         check(unsafe { FlushFileBuffers(self.file.as_raw_handle()) })?;
         Ok(len)
     }
 
-    /// Writes what is to be synced once more, through to the device: these bytes, or what the file holds. Returns the length if all of the file was
-    /// flushed instead.
+    /// Writes `bytes`, or the dirty ranges, through to the device. Returns the length if it flushed
+    /// the whole file instead.
     fn write_again(&self, bytes: Option<(&[u8], u64)>) -> io::Result<Option<u64>> {
         let Some(to) = self.write_through() else { return self.flush().map(Some) };
         let events = &self.shared.events;
@@ -145,13 +145,14 @@ impl WindowsFile {
             }
         });
         match copied {
-            // Cut short meanwhile by somebody: what is left is flushed.
+            // Another thread truncated the file: flush the remainder.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.flush().map(Some),
             other => other.map(|()| None),
         }
     }
 
-    /// Reserves space, where the file system knows that. It must be longer than the file, which would be cut otherwise.
+    /// Reserves space where supported. `len` must exceed the file's length, or the file is
+    /// truncated.
     fn reserve(&self, len: i64) -> io::Result<()> {
         let info = FILE_ALLOCATION_INFO { AllocationSize: len };
         match set_information(&self.file, FileAllocationInfo, &info) {
@@ -181,7 +182,8 @@ impl File for WindowsFile {
 
     fn len(&self) -> io::Result<u64> {
         let mut len = 0;
-        // SAFETY: the handle is open as long as the file is borrowed, and the pointer valid for the call.
+        // SAFETY: the file is borrowed, so its handle is open, and the pointer is valid for the
+        // call.
         check(unsafe { GetFileSizeEx(self.file.as_raw_handle(), &raw mut len) })?;
         u64::try_from(len).map_err(|_| io::ErrorKind::InvalidData.into())
     }
@@ -232,21 +234,21 @@ impl File for WindowsFile {
     }
 }
 
-/// Sets what a class of information says of a file.
+/// Sets information of a class.
 pub fn set_information<T>(file: &fs::File, class: FILE_INFO_BY_HANDLE_CLASS, info: &T) -> io::Result<()> {
     let pointer = std::ptr::from_ref(info).cast();
-    // SAFETY: the handle is open as long as the file is borrowed, and the system reads no more than the length says. Each caller
-    // gives the structure of the class.
+    // SAFETY: the file is borrowed, so its handle is open, and the system reads at most the given
+    // length. Each caller passes the structure of the class.
     check(unsafe { SetFileInformationByHandle(file.as_raw_handle(), class, pointer, size_of::<T>() as u32) })
 }
 
-/// Whether the file system, or this version of Windows, has no such call.
+/// Returns true if the file system or this version of Windows lacks the call.
 pub fn is_unknown(error: &io::Error) -> bool {
     let unknown = [ERROR_INVALID_PARAMETER, ERROR_INVALID_FUNCTION, ERROR_NOT_SUPPORTED, ERROR_CALL_NOT_IMPLEMENTED];
     unknown.iter().any(|code| error.raw_os_error() == error_of(*code).raw_os_error())
 }
 
-/// The last error, if a call has failed.
+/// Returns the last error if a call failed.
 pub fn check(succeeded: i32) -> io::Result<()> {
     if succeeded == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,12 +1,12 @@
-//! Requests to Windows that are in flight, and the events that tell of their ends.
+//! Overlapped requests on Windows, and the events that signal their completion.
 //!
-//! Files are opened for overlapped I/O, so that many threads read one handle at once: Windows serialises all I/O on a handle
-//! that was opened without. Each request then needs an event of its own. Events are made once and kept in a pool that a file
-//! system and its files share: no I/O makes one, or allocates. The pool is no thread's: nothing of it is left behind in threads
-//! that live on when the library is unloaded.
+//! Windows serializes I/O on handles opened without overlapped I/O, so files use it. Each request
+//! needs its own event. A file system and its files share a pool of events, so I/O creates and
+//! allocates nothing. The pool belongs to no thread, so threads that outlive the library keep
+//! nothing of it.
 //!
-//! **Invariant.** No function here returns, or unwinds, while the system may still write to memory that a request named. Where
-//! it cannot be found out whether a request has ended, the process is aborted.
+//! **Invariant.** No function returns or unwinds while the system may write to memory of a request.
+//! If the end of a request cannot be determined, the process aborts.
 
 use crate::platform::os::aligned::Aligned;
 use std::{
@@ -25,34 +25,34 @@ use windows_sys::Win32::{
     },
 };
 
-/// How many events are kept: one for each thread that may be reading or writing at the same moment. More are made and closed.
+/// Maximum pooled events, one per concurrent request. More are created and closed again.
 const EVENTS_KEPT: usize = 64;
 
-/// The most bytes of one request; lengths have 32 bits.
+/// Maximum bytes of a request. Lengths have 32 bits.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
 
-/// How many requests of a batch are in flight at once.
+/// Maximum requests in flight of a batch.
 pub const IN_FLIGHT_MAX: usize = 16;
 
-/// The most bytes of a read that is made with others: as long as blocks are.
+/// Maximum bytes of a batched read: the length of a block.
 pub const SLOT_BYTES: usize = 32 << 10;
 
-/// The bytes of a request in a batch. Requests begin at multiples of this, so that no two touch one page.
+/// Bytes of a request in a batch. Requests start at multiples, so that no two touch the same page.
 pub const PIECE_BYTES: u64 = 64 << 10;
 
-/// The longest file: offsets are signed, and the system gives the largest unsigned ones meanings of their own.
+/// Maximum file length. Offsets are signed, and the largest unsigned ones have special meanings.
 pub const FILE_LEN_MAX: u64 = i64::MAX as u64;
 
-/// Events that no request uses just now.
+/// A pool of idle events.
 #[derive(Debug)]
 pub struct Events([AtomicPtr<core::ffi::c_void>; EVENTS_KEPT]);
 
-/// An event that is reset by hand.
+/// A manual-reset event.
 #[derive(Debug)]
 struct Event(OwnedHandle);
 
 impl Events {
-    /// An empty pool.
+    /// Creates an empty pool.
     pub fn new() -> Events {
         Events([const { AtomicPtr::new(null_mut()) }; EVENTS_KEPT])
     }
@@ -62,17 +62,17 @@ impl Events {
             if !slot.load(Ordering::Relaxed).is_null() {
                 let handle = slot.swap(null_mut(), Ordering::Acquire);
                 if !handle.is_null() {
-                    // SAFETY: the pool owned this handle, and the swap has taken it out.
+                    // SAFETY: the pool owned this handle, and the swap removed it.
                     return Ok(Event(unsafe { OwnedHandle::from_raw_handle(handle) }));
                 }
             }
         }
-        // SAFETY: no attributes and no name; a new event, to be reset by hand, not set.
+        // SAFETY: creates an unnamed manual-reset event without attributes, not signaled.
         let handle = unsafe { CreateEventW(null(), 1, 0, null()) };
         if handle.is_null() {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just made, and owned by nobody else.
+        // SAFETY: just created, and nobody else owns it.
         Ok(Event(unsafe { OwnedHandle::from_raw_handle(handle) }))
     }
 
@@ -94,14 +94,14 @@ impl Drop for Events {
         for slot in &mut self.0 {
             let handle = std::mem::replace(slot.get_mut(), null_mut());
             if !handle.is_null() {
-                // SAFETY: the pool owns what it holds.
+                // SAFETY: the pool owns its handles.
                 drop(unsafe { OwnedHandle::from_raw_handle(handle) });
             }
         }
     }
 }
 
-/// Reads up to `buf.len()` bytes; fewer only at the file's end.
+/// Reads up to `buf.len()` bytes; fewer only at the end of the file.
 pub fn read(file: BorrowedHandle<'_>, events: &Events, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     if offset > FILE_LEN_MAX || buf.is_empty() {
         return Ok(0);
@@ -114,7 +114,7 @@ pub fn read(file: BorrowedHandle<'_>, events: &Events, buf: &mut [u8], offset: u
         if len == 0 || at > FILE_LEN_MAX {
             break Ok(done);
         }
-        // SAFETY: the memory is borrowed mutably until the request has ended, in the next line.
+        // SAFETY: the memory is mutably borrowed until the request ends, in the next line.
         let started = unsafe { request.start_read(file, buf[done..].as_mut_ptr(), len, at) };
         match started.and_then(|()| request.wait(file)) {
             Ok(0) => break Ok(done),
@@ -126,7 +126,7 @@ pub fn read(file: BorrowedHandle<'_>, events: &Events, buf: &mut [u8], offset: u
     result
 }
 
-/// Writes all of `buf`, in one request if it is not very long.
+/// Writes all of `buf`, in one request unless very long.
 pub fn write(file: BorrowedHandle<'_>, events: &Events, buf: &[u8], offset: u64) -> io::Result<()> {
     check_end(offset, buf.len())?;
     if buf.is_empty() {
@@ -137,7 +137,7 @@ pub fn write(file: BorrowedHandle<'_>, events: &Events, buf: &[u8], offset: u64)
     let mut result = Ok(());
     while done < buf.len() && result.is_ok() {
         let len = (buf.len() - done).min(REQUEST_BYTES_MAX);
-        // SAFETY: the memory is borrowed until the request has ended, in the next line.
+        // SAFETY: the memory is borrowed until the request ends, in the next line.
         let started = unsafe { request.start_write(file, buf[done..].as_ptr(), len, offset + done as u64) };
         result = started.and_then(|()| match request.wait(file)? {
             0 => Err(io::ErrorKind::WriteZero.into()),
@@ -151,7 +151,7 @@ pub fn write(file: BorrowedHandle<'_>, events: &Events, buf: &[u8], offset: u64)
     result
 }
 
-/// `FileTooLarge` if `len` bytes at `offset` reach past the longest file.
+/// Returns `FileTooLarge` if `len` bytes at `offset` exceed the maximum length.
 pub fn check_end(offset: u64, len: usize) -> io::Result<()> {
     match offset.checked_add(len as u64) {
         Some(end) if end <= FILE_LEN_MAX => Ok(()),
@@ -159,19 +159,19 @@ pub fn check_end(offset: u64, len: usize) -> io::Result<()> {
     }
 }
 
-/// Requests of one commit, or of one lookup of many keys, in flight together; and the memory that they need, used again for the next.
+/// Requests that are in flight together, and their reusable memory.
 #[derive(Debug, Default)]
 pub struct Batch {
     requests: Vec<Box<Request>>,
     buffer: Vec<u8>,
-    /// The ranges to be written.
+    /// The ranges to write.
     pub ranges: Vec<Range<u64>>,
     pieces: Vec<Piece>,
-    /// Where reads of several files go: a slot for each, aligned for any device. Made by the first.
+    /// Targets of reads from several files, one slot each. Allocated by the first use.
     slots: Option<Aligned>,
 }
 
-/// A read of a file, of whole units, to a slot.
+/// An aligned read into a slot.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     pub file: BorrowedHandle<'a>,
@@ -180,17 +180,17 @@ pub struct Wanted<'a> {
     pub len: usize,
 }
 
-/// A part of a range that one request transfers.
+/// The part of a range that one request transfers.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    /// Where in the file.
+    /// Offset in the file.
     offset: u64,
-    /// Where in the buffer.
+    /// Offset in the buffer.
     start: usize,
     len: usize,
 }
 
-/// Which way a batch transfers.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Read,
@@ -198,8 +198,8 @@ enum Direction {
 }
 
 impl Batch {
-    /// Reads the bytes of [`Batch::ranges`] from one handle, and writes them through another. They must be there:
-    /// `UnexpectedEof`.
+    /// Reads [`Batch::ranges`] from one handle and writes them through another. Fails with
+    /// `UnexpectedEof` if the file is shorter.
     pub fn copy_ranges(&mut self, from: BorrowedHandle<'_>, to: BorrowedHandle<'_>, events: &Events) -> io::Result<()> {
         self.prepare(events)?;
         let mut ranges = std::mem::take(&mut self.ranges);
@@ -216,7 +216,7 @@ impl Batch {
             if buffer.len() < start {
                 buffer.resize(start, 0);
             }
-            // SAFETY: the pieces lie within the buffer, apart from each other, and nobody else has it.
+            // SAFETY: the pieces are disjoint, lie in the buffer, and nobody else uses it.
             copied = unsafe { self.transfer(from, Direction::Read, buffer.as_mut_ptr()) }
                 // SAFETY: as above.
                 .and_then(|()| unsafe { self.transfer(to, Direction::Write, buffer.as_mut_ptr()) });
@@ -227,7 +227,7 @@ impl Batch {
         copied
     }
 
-    /// Writes bytes, in several requests if they are many.
+    /// Writes `bytes`, in several requests if long.
     pub fn write(&mut self, to: BorrowedHandle<'_>, events: &Events, bytes: &[u8], offset: u64) -> io::Result<()> {
         check_end(offset, bytes.len())?;
         self.prepare(events)?;
@@ -240,14 +240,14 @@ impl Batch {
                 self.pieces.push(Piece { offset, start, len });
                 start += len;
             }
-            // SAFETY: the pieces lie within the bytes, which requests that write only read.
+            // SAFETY: the pieces lie in `bytes`, and writing only reads them.
             written = unsafe { self.transfer(to, Direction::Write, bytes.as_ptr().cast_mut()) };
         }
         written
     }
 
-    /// Makes reads of several files, at most [`IN_FLIGHT_MAX`], all in flight at once. Then it shows for each what was read, which is less
-    /// than was wanted at a file's end, and nothing if it failed.
+    /// Executes at most [`IN_FLIGHT_MAX`] reads together. Passes each result to `show`: short at
+    /// the end of the file, empty after a failure.
     pub fn read_all(
         &mut self,
         events: &Events,
@@ -260,7 +260,8 @@ impl Batch {
         let mut started = [false; IN_FLIGHT_MAX];
         for (index, (request, want)) in self.requests.iter_mut().zip(wanted).enumerate() {
             let memory = base.wrapping_add(index * SLOT_BYTES);
-            // SAFETY: a slot of its own, within memory that nobody else looks at before the loop below has waited for it.
+            // SAFETY: a slot of its own, not accessed before the loop below has waited for the
+            // read.
             started[index] =
                 unsafe { request.start_read(want.file, memory, want.len.min(SLOT_BYTES), want.offset) }.is_ok();
         }
@@ -276,7 +277,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Makes the requests, the first time.
+    /// Creates the requests on first use.
     fn prepare(&mut self, events: &Events) -> io::Result<()> {
         while self.requests.len() < IN_FLIGHT_MAX {
             self.requests.push(Box::new(Request::new(events.take()?)));
@@ -285,21 +286,22 @@ impl Batch {
         Ok(())
     }
 
-    /// Starts a request for each piece, and waits for all of them, also when one has failed: the first error is told.
+    /// Starts a request for each piece and waits for all of them, even after a failure. Returns the
+    /// first error.
     ///
     /// # Safety
-    /// There are no more pieces than requests, and each lies in the memory at `base`; when reading, apart from the others, and nobody else uses
-    /// it meanwhile.
+    /// There must be at most as many pieces as requests, all within the memory at `base`. For reads
+    /// they must be disjoint, and nobody else may use the memory meanwhile.
     unsafe fn transfer(&mut self, file: BorrowedHandle<'_>, direction: Direction, base: *mut u8) -> io::Result<()> {
         let mut result = Ok(());
         let mut started = 0;
         for (request, piece) in self.requests.iter_mut().zip(&self.pieces) {
             let memory = base.wrapping_add(piece.start);
-            // SAFETY: the caller's; the loop below waits for what is started here.
+            // SAFETY: the caller's; the loop below waits for each started request.
             result = match direction {
-                // SAFETY: as said.
+                // SAFETY: as above.
                 Direction::Read => unsafe { request.start_read(file, memory, piece.len, piece.offset) },
-                // SAFETY: as said.
+                // SAFETY: as above.
                 Direction::Write => unsafe { request.start_write(file, memory, piece.len, piece.offset) },
             };
             if result.is_err() {
@@ -319,7 +321,7 @@ impl Batch {
     }
 }
 
-/// Cuts a range where offsets are multiples of [`PIECE_BYTES`].
+/// Splits a range at multiples of [`PIECE_BYTES`].
 fn pieces_of(range: Range<u64>) -> impl Iterator<Item = (u64, usize)> {
     let mut at = range.start;
     std::iter::from_fn(move || {
@@ -330,13 +332,14 @@ fn pieces_of(range: Range<u64>) -> impl Iterator<Item = (u64, usize)> {
     })
 }
 
-/// A request: the system writes to `overlapped` until it has ended.
+/// A request. The system writes to `overlapped` until it ends.
 struct Request {
     overlapped: OVERLAPPED,
     event: Event,
 }
 
-// SAFETY: a request that is not in flight is plain memory; in flight, it is borrowed by who waits for it.
+// SAFETY: an idle request is plain memory; one in flight is borrowed by the thread that waits for
+// it.
 unsafe impl Send for Request {}
 // SAFETY: as above; `&self` gives no access.
 unsafe impl Sync for Request {}
@@ -362,8 +365,8 @@ impl Request {
     }
 
     /// # Safety
-    /// `memory` has `len` bytes that may be written to; [`Request::wait`] follows before anything else is done with it or
-    /// the request, which is not moved meanwhile.
+    /// `memory` must have `len` writable bytes. [`Request::wait`] must follow before the memory or
+    /// the request is used otherwise; the request must not move meanwhile.
     unsafe fn start_read(&mut self, file: BorrowedHandle<'_>, memory: *mut u8, len: usize, at: u64) -> io::Result<()> {
         self.set_offset(at);
         let len = u32::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -373,7 +376,7 @@ impl Request {
     }
 
     /// # Safety
-    /// As for reading; the memory is only read.
+    /// As for reading, but the memory is only read.
     unsafe fn start_write(
         &mut self,
         file: BorrowedHandle<'_>,
@@ -388,7 +391,8 @@ impl Request {
         self.started(done != 0)
     }
 
-    /// What a start has come to. At the file's end a request ends at once, with nothing transferred.
+    /// Returns the outcome of a start. At the end of the file, a request ends at once without
+    /// bytes.
     fn started(&mut self, is_done: bool) -> io::Result<()> {
         if is_done {
             return Ok(());
@@ -404,7 +408,7 @@ impl Request {
         }
     }
 
-    /// Waits until the request has ended; how many bytes it has transferred.
+    /// Waits for the end of the request. Returns the transferred bytes.
     fn wait(&mut self, file: BorrowedHandle<'_>) -> io::Result<usize> {
         let mut count = 0;
         // SAFETY: both pointers are valid for the call.
@@ -414,10 +418,10 @@ impl Request {
         }
         // SAFETY: reads this thread's last error.
         let error = unsafe { GetLastError() };
-        // SAFETY: the system may be writing here, so that it is read as it is in memory.
+        // SAFETY: a volatile read, since the system may be writing here.
         let status = unsafe { (&raw const self.overlapped.Internal).read_volatile() };
         if status == STATUS_PENDING as usize {
-            // It could not be waited for, and memory that will be used otherwise may still be written to.
+            // The wait failed while the system may still write to memory that will be reused.
             std::process::abort();
         }
         if error == ERROR_HANDLE_EOF { Ok(0) } else { Err(error_of(error)) }
@@ -428,7 +432,7 @@ fn handle_of(file: BorrowedHandle<'_>) -> HANDLE {
     file.as_raw_handle()
 }
 
-/// The error as the standard library has it.
+/// Converts an error code.
 pub fn error_of(code: u32) -> io::Error {
     io::Error::from_raw_os_error(code.cast_signed())
 }

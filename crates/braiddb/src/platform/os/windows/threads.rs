@@ -1,4 +1,4 @@
-//! Where threads run.
+//! Threads on chosen processors.
 
 use super::file::check;
 use std::io;
@@ -7,10 +7,10 @@ use windows_sys::Win32::System::{
     Threading::{GetCurrentThread, SetThreadGroupAffinity},
 };
 
-/// How many processors a group has, which a thread does not leave.
+/// Processors of a group. A thread stays in one group.
 const GROUP_PROCESSORS: usize = usize::BITS as usize;
 
-/// Has the calling thread run on these processors alone. Numbers go on from group to group, each of which counts as if it were full.
+/// Restricts the calling thread to these processors. Numbers count each group as full.
 pub fn run_on(processors: &[usize]) -> io::Result<()> {
     let group = processors.first().map_or(0, |first| first / GROUP_PROCESSORS);
     if processors.iter().any(|processor| processor / GROUP_PROCESSORS != group) {
@@ -20,6 +20,7 @@ pub fn run_on(processors: &[usize]) -> io::Result<()> {
     let mask = processors.iter().fold(0, |mask, processor| mask | 1 << (processor % GROUP_PROCESSORS));
     let group = u16::try_from(group).map_err(|_| io::ErrorKind::InvalidInput)?;
     let affinity = GROUP_AFFINITY { Mask: mask, Group: group, Reserved: [0; 3] };
-    // SAFETY: the handle is the calling thread's own, and the pointers are valid for the call or null, which is allowed.
+    // SAFETY: the pseudo-handle denotes this thread; the pointers are valid for the call, or null,
+    // which is allowed.
     check(unsafe { SetThreadGroupAffinity(GetCurrentThread(), &raw const affinity, std::ptr::null_mut()) })
 }

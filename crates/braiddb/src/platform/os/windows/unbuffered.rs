@@ -1,16 +1,18 @@
-//! Files past the system's cache, on Windows; and many reads at once.
+//! Direct I/O on Windows, and batched reads.
 //!
-//! **Reading.** A file that is opened with `FILE_FLAG_NO_BUFFERING` is read by whole sectors: offset, length and address are multiples of what the
-//! volume tells, or of [`ALIGN_ASSUMED`] if that is more. What is asked for otherwise goes through aligned memory (`aligned_io.rs`). The last
-//! sector mostly ends past the file's last byte: there the system reads less.
+//! **Reading.** With `FILE_FLAG_NO_BUFFERING`, offset, length and address must be multiples of the
+//! sector size that the volume reports, or of [`ALIGN_ASSUMED`] if larger. Other reads are copied
+//! through aligned memory (`aligned_io.rs`). The last sector mostly ends past the end of the file;
+//! there the read is short.
 //!
-//! **Writing.** Of a new file, the whole units of each longer write go to the device before the write returns. What is left (odd
-//! offsets and lengths, short writes, and all writes to files that were there before) goes through the cache. The system keeps the two
-//! alike: it writes out, and drops, what its cache has of the bytes that are read or written past it. What it has cached of the
-//! rest it may keep; nothing tells it to let go, and nothing reads it.
+//! **Writing.** For a new file, the whole units of each longer write bypass the cache. Everything
+//! else (unaligned ends, short writes, writes to existing files) is buffered. The system keeps both
+//! ways coherent: it writes back and drops cached bytes that are read or written directly. It may
+//! keep other cached bytes, which nobody reads.
 //!
-//! **Many reads at once** are overlapped requests, all in flight together, to memory of their own, from where they are copied. One that
-//! fails, or comes back short, is left to be made again in the usual way, which tells what is wrong.
+//! **Batched reads** are overlapped requests in flight together, into slots from which they are
+//! copied. A failed or short read stays open. The caller repeats it the usual way, which finds its
+//! error.
 
 use super::super::aligned_io::{ALIGN_ASSUMED, ALIGN_MAX, Units, read_at, units_of, write_at};
 use super::{
@@ -33,7 +35,7 @@ use windows_sys::Win32::Storage::FileSystem::{
     FILE_FLAG_NO_BUFFERING, FILE_FLAG_OVERLAPPED, FILE_STORAGE_INFO, FileStorageInfo, GetFileInformationByHandleEx,
 };
 
-/// Opens a file as [`crate::platform::Vfs::open_unbuffered`] says.
+/// Implements [`crate::platform::Vfs::open_unbuffered`].
 pub(super) fn open(path: &Path, mode: OpenMode, shared: &Arc<Shared>) -> io::Result<Unbuffered> {
     let buffered = WindowsFile::new(open_by(path, mode, FILE_FLAG_OVERLAPPED)?, Arc::clone(shared));
     if mode == OpenMode::ReadWrite {
@@ -52,7 +54,7 @@ pub(super) fn open(path: &Path, mode: OpenMode, shared: &Arc<Shared>) -> io::Res
     Ok(Unbuffered { file, refused })
 }
 
-/// The same file once more, past the cache; or why that cannot be.
+/// Opens the file again for direct I/O, or returns the reason for a refusal.
 fn open_direct(path: &Path, mode: OpenMode, shared: &Arc<Shared>) -> Result<DirectFile, String> {
     let file = open_by(path, mode, FILE_FLAG_OVERLAPPED | FILE_FLAG_NO_BUFFERING)
         .map_err(|error| format!("the system refuses FILE_FLAG_NO_BUFFERING: {error}"))?;
@@ -60,14 +62,15 @@ fn open_direct(path: &Path, mode: OpenMode, shared: &Arc<Shared>) -> Result<Dire
     Ok(DirectFile { file, align, shared: Arc::clone(shared) })
 }
 
-/// What reads are to be aligned to.
+/// Returns the alignment of direct I/O.
 fn alignment(file: &fs::File) -> Result<u32, String> {
     let mut told = FILE_STORAGE_INFO::default();
     let (handle, len) = (file.as_raw_handle(), size_of::<FILE_STORAGE_INFO>() as u32);
-    // SAFETY: the handle is open as long as the file is borrowed, and the system writes no more than the length says.
+    // SAFETY: the file is borrowed, so its handle is open, and the system writes at most `len`
+    // bytes.
     let asked = unsafe { GetFileInformationByHandleEx(handle, FileStorageInfo, (&raw mut told).cast(), len) };
     match check(asked) {
-        // File systems that do not tell have sectors of usual lengths.
+        // Without a report, assume common sectors.
         Err(_) => Ok(ALIGN_ASSUMED),
         Ok(()) => match told.LogicalBytesPerSector.max(told.PhysicalBytesPerSectorForPerformance).max(ALIGN_ASSUMED) {
             align if align.is_power_of_two() && align <= ALIGN_MAX => Ok(align),
@@ -76,7 +79,7 @@ fn alignment(file: &fs::File) -> Result<u32, String> {
     }
 }
 
-/// A file that is read past the cache.
+/// A file opened for direct I/O.
 #[derive(Debug)]
 struct DirectFile {
     file: fs::File,
@@ -125,7 +128,7 @@ impl File for DirectFile {
         Err(read_only())
     }
 
-    /// Nothing was written by it.
+    /// Succeeds: nothing is written through this file.
     fn sync_data(&self) -> io::Result<()> {
         Ok(())
     }
@@ -139,12 +142,12 @@ impl File for DirectFile {
     }
 }
 
-/// What the system says of writes to a file that is open for reading.
+/// Returns the system's error for a write to a read-only file.
 fn read_only() -> io::Error {
     io::ErrorKind::PermissionDenied.into()
 }
 
-/// A new file whose longer writes go past the cache.
+/// A new file whose longer writes bypass the cache.
 #[derive(Debug)]
 struct WrittenFile {
     buffered: WindowsFile,
@@ -164,7 +167,7 @@ impl File for WrittenFile {
             self.buffered.write_at(before, offset)?;
         }
         let written = write_at(&self.direct, whole, units.start);
-        // So that the next sync flushes the device's cache, and the length.
+        // The next sync must flush the device's cache and the length.
         self.buffered.note_other_write();
         written?;
         if after.is_empty() { Ok(()) } else { self.buffered.write_at(after, units.end) }
@@ -191,11 +194,11 @@ impl File for WrittenFile {
     }
 }
 
-/// Makes those of the reads that are not too long, if they are several; leaves those that fail.
+/// Executes the reads that are short enough, if there are several. Leaves failed ones open.
 pub(super) fn read_many(shared: &Shared, requests: &mut [ReadRequest]) {
     let mut indexes: Vec<usize> = (0..requests.len()).filter(|&index| padded(&requests[index]).is_some()).collect();
     if indexes.len() < 2 {
-        // One read gains nothing by it.
+        // A single read gains nothing.
         return;
     }
     shared.with_batch(|batch| {
@@ -219,14 +222,14 @@ pub(super) fn read_many(shared: &Shared, requests: &mut [ReadRequest]) {
                 }
             });
             if made.is_err() {
-                // There are no more events to be had; one by one they need fewer.
+                // No events left. Single reads need fewer.
                 return;
             }
         }
     });
 }
 
-/// The bytes that are to be read for a request, of whole units; `None` if this is not the way to read them.
+/// Returns the aligned range of a request; `None` if it cannot be batched.
 fn padded(request: &ReadRequest) -> Option<Range<u64>> {
     let align = u64::from(request.file.system_file()?.align);
     let end = request.offset.checked_add(request.bytes.len() as u64)?.checked_next_multiple_of(align)?;

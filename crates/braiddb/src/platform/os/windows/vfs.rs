@@ -1,20 +1,21 @@
-//! The files of Windows. What an open file does stands in `file.rs`, and past the cache in `unbuffered.rs`.
+//! The Windows file system. `file.rs` implements open files, `unbuffered.rs` direct I/O.
 //!
-//! - *Names.* Every file is opened so that others may remove, rename and link it. It is removed as on POSIX systems: the name goes at
-//!   once, and handles that are open stay usable. File systems that know no such thing (FAT, network shares, Windows before 10) keep
-//!   the name until the last handle goes; there the file is moved out of the way first, under a name that goes with it. A file that is
-//!   open is replaced by a rename in the same two ways.
-//! - *Others' handles.* Programs that look at every new file (indexers, virus scanners) may have it open for a moment without
-//!   sharing it. What they refuse is tried again for a moment.
-//! - *Paths* may be long (more than 260 characters) and have any characters: the standard library gives the system the form that allows
-//!   it. A file's name in a listing is lossy where it is no Unicode; no file of a database has such a name.
-//! - *Directory sync* does nothing: directories cannot be synced. NTFS and ReFS log changes of names in order, and the sync of a new file,
-//!   which flushes it, flushes that log up to its creation; every file that the formats rely on is synced before anything names it. What
-//!   may be lost is the removal of a file, which the next open repeats.
-//! - *The lock* is `LockFileEx` on one byte far past any text: a lock keeps others from reading what it covers, and they are to read who
-//!   owns it. It belongs to the handle, so that two of one process exclude each other as two processes do, and it goes when the process
-//!   does, however it ends (the system may take a moment for that).
-//! - *Lengths in listings* are asked of each file: what the directory says of a file that is open may be old.
+//! - *Names.* Files are opened so that others may remove, rename and link them. Removal works as on
+//!   POSIX: the name disappears at once, and open handles stay usable. Where that is unsupported
+//!   (FAT, network shares, Windows before 10), the name lasts until the last handle closes, so the
+//!   file is first renamed to a temporary name. A rename replaces an open file in the same two
+//!   ways.
+//! - *Other programs.* Indexers and virus scanners may open a file briefly without sharing it.
+//!   Refused calls are retried for a moment.
+//! - *Paths* may be long and have any characters: the standard library passes the extended form.
+//!   Listed names are lossy where they are not Unicode; files of a database never have such names.
+//! - *Directory sync* does nothing: Windows cannot sync directories. NTFS and ReFS log name changes
+//!   in order, and syncing a new file flushes that log up to its creation. The engine syncs each
+//!   file before anything names it. Only removals may be lost, and the next open repeats them.
+//! - *The lock* is `LockFileEx` on a byte far past the text, because a lock blocks others from
+//!   reading its range. It belongs to the handle, so two handles of one process exclude each other
+//!   too. It ends with the process, perhaps after a moment.
+//! - *Lengths in listings* are queried per file: directory entries of open files may be outdated.
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place that opens files")]
 
@@ -57,31 +58,33 @@ use windows_sys::Win32::{
     System::IO::{OVERLAPPED, OVERLAPPED_0, OVERLAPPED_0_0},
 };
 
-/// The most bytes of an owner's text that are read back: the file may hold anything.
+/// Maximum bytes read back from a lock file, which may hold anything.
 const MAX_OWNER_LEN: u64 = 4096;
 
-/// Where the locked byte is: past any text, and within what signed offsets reach.
+/// Offset of the locked byte: past any text, and within signed offsets.
 const LOCK_OFFSET: u64 = i64::MAX as u64 - 1;
 
-/// What others' handles refuse is tried so often again; the waits add up to a quarter of a second.
+/// Maximum retries of a call that another handle blocks. The waits add up to 275 ms.
 const TRIES_MAX: u64 = 10;
-/// The first wait is so long, and each later one longer by the same.
+/// First wait in milliseconds. Each later one is longer by the same amount.
 const WAIT_MS: u64 = 5;
 
-/// Files of Windows.
+/// Files on Windows.
 #[derive(Clone, Debug)]
 pub struct WindowsVfs {
     shared: Arc<Shared>,
 }
 
 impl WindowsVfs {
-    /// The system's files. A durable commit is written through the system's cache to the device, and says so to the device.
+    /// Creates the file system. Durable commits are written through the system's cache to the
+    /// device, with write-through requested.
     pub fn new() -> WindowsVfs {
         WindowsVfs { shared: Shared::new(false) }
     }
 
-    /// The same for devices that keep in a cache of theirs what they were told to write through: each sync flushes the whole file and the device's
-    /// cache (`FlushFileBuffers`). That costs more, the more so the more others write to the device.
+    /// Like [`WindowsVfs::new`], for devices whose cache ignores write-through: each sync flushes
+    /// the whole file and the device's cache (`FlushFileBuffers`). Costs more, especially with
+    /// other writers on the device.
     pub fn flushing_device_caches() -> WindowsVfs {
         WindowsVfs { shared: Shared::new(true) }
     }
@@ -109,7 +112,7 @@ impl Vfs for WindowsVfs {
 
     fn read_many(&self, requests: &mut [ReadRequest]) {
         unbuffered::read_many(&self.shared, requests);
-        // What is left: too long for that, or failed, and then this tells how.
+        // Reads that are too long or failed; this also finds their errors.
         requests.iter_mut().for_each(ReadRequest::read_alone);
     }
 
@@ -123,9 +126,9 @@ impl Vfs for WindowsVfs {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let len = match len_of(&entry.path()) {
-                // Removed since it was listed, or a link to nothing.
+                // Removed after it was listed, or a dangling link.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                // About to be removed, or refused: what the directory says of it will do.
+                // Being removed, or access denied: the directory entry will do.
                 Err(_) => entry.metadata().map(|metadata| metadata.is_file().then_some(metadata.len()))?,
                 Ok(len) => len,
             };
@@ -140,7 +143,7 @@ impl Vfs for WindowsVfs {
         let mut names = Vec::new();
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
-            // Of one that was removed since, or may not be looked at, the listing itself says enough.
+            // If the metadata is unreadable, use the type in the listing.
             if fs::metadata(entry.path()).map_or_else(|_| entry.file_type().is_ok_and(|t| t.is_dir()), |m| m.is_dir()) {
                 names.push(entry.file_name().to_string_lossy().into_owned());
             }
@@ -151,7 +154,7 @@ impl Vfs for WindowsVfs {
     fn remove(&self, path: &Path) -> io::Result<()> {
         let flags = FILE_DISPOSITION_FLAG_DELETE | FILE_DISPOSITION_FLAG_POSIX_SEMANTICS;
         match patiently(|| remove_by(path, flags | FILE_DISPOSITION_FLAG_IGNORE_READONLY_ATTRIBUTE)) {
-            // What the last flag says is known since a later version than the others.
+            // Older versions do not know the last flag.
             Err(error) if is_unknown(&error) => {}
             other => return other,
         }
@@ -167,7 +170,7 @@ impl Vfs for WindowsVfs {
                 if [ERROR_ACCESS_DENIED, ERROR_ALREADY_EXISTS].iter().any(|code| is_code(&error, *code))
                     && to.is_file() =>
             {
-                // Somebody has it open, and it cannot be replaced so. Not atomic, nor need it be.
+                // An open file that cannot be replaced. Not atomic, and need not be.
                 self.remove(to)?;
                 fs::rename(from, to)
             }
@@ -185,7 +188,7 @@ impl Vfs for WindowsVfs {
     }
 
     fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
-        // Not truncated here: the file may be another's, whose text must stay.
+        // Do not truncate: the text may belong to the present owner.
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).share_mode(SHARE_ALL);
         let mut file = patiently(|| options.open(path))?;
@@ -208,7 +211,7 @@ impl Vfs for WindowsVfs {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e),
         };
-        // A lock that is to be had goes with the file.
+        // Closing the file releases a lock that was just taken.
         if lock_now(file.as_raw_handle())? {
             return Ok(None);
         }
@@ -220,7 +223,7 @@ impl Vfs for WindowsVfs {
     fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
         let path = std::path::absolute(path)?;
         let mut first_error = None;
-        // A file has no space of its own: its directory is asked then.
+        // The query works on directories only.
         for dir in path.ancestors() {
             match space_of(dir) {
                 Ok((free, _)) => return Ok(Some(free)),
@@ -236,7 +239,7 @@ impl Vfs for WindowsVfs {
     }
 }
 
-/// Opens a file so that others may do with it what they like.
+/// Opens a file with full sharing.
 pub(super) fn open_by(path: &Path, mode: OpenMode, flags: u32) -> io::Result<fs::File> {
     let mut options = OpenOptions::new();
     options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
@@ -247,7 +250,7 @@ pub(super) fn open_by(path: &Path, mode: OpenMode, flags: u32) -> io::Result<fs:
     }
 }
 
-/// The lock lives as long as the handle.
+/// Holds the lock while the handle is open.
 #[derive(Debug)]
 struct WindowsLock {
     _file: fs::File,
@@ -255,11 +258,11 @@ struct WindowsLock {
 
 impl FileLock for WindowsLock {}
 
-/// Takes the lock if nobody has it; whether it did.
+/// Tries to take the lock. Returns true on success.
 fn lock_now(file: RawHandle) -> io::Result<bool> {
     let parts = OVERLAPPED_0_0 { Offset: LOCK_OFFSET as u32, OffsetHigh: (LOCK_OFFSET >> 32) as u32 };
     let mut place = OVERLAPPED { Anonymous: OVERLAPPED_0 { Anonymous: parts }, ..OVERLAPPED::default() };
-    // SAFETY: the handle was opened without overlapped I/O, so that the call has ended when it returns.
+    // SAFETY: the handle is not overlapped, so the call has ended when it returns.
     let locked =
         unsafe { LockFileEx(file, LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &raw mut place) };
     match check(locked) {
@@ -268,17 +271,18 @@ fn lock_now(file: RawHandle) -> io::Result<bool> {
     }
 }
 
-/// Removes a file by these flags.
+/// Removes a file with these flags.
 fn remove_by(path: &Path, flags: u32) -> io::Result<()> {
     let file = open_to_remove(path, 0)?;
     set_information(&file, FileDispositionInfoEx, &FILE_DISPOSITION_INFO_EX { Flags: flags })
 }
 
-/// Frees the name at once, and removes the file when its last handle goes. Where it cannot be moved, the name stays until then.
+/// Frees the name at once; the file is removed with its last handle. If the rename fails, the name
+/// stays until then.
 fn move_out_and_remove(path: &Path) -> io::Result<()> {
-    // From here on it goes however this process ends.
+    // From here on the file disappears even if the process dies.
     let file = open_to_remove(path, FILE_FLAG_DELETE_ON_CLOSE)?;
-    // By the same handle: the name that goes is that which this handle knows.
+    // Rename by the same handle, since deletion removes the name that this handle knows.
     if let Err(error) = rename_by(&file, &name_beside(path)) {
         tracing::debug!(path = %path.display(), %error, "a file could not be moved out of the way before it is removed");
     }
@@ -286,20 +290,20 @@ fn move_out_and_remove(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives an open file another name, which nothing has yet.
+/// Renames an open file to an unused name.
 fn rename_by(file: &fs::File, to: &Path) -> io::Result<()> {
     let name: Vec<u16> = std::path::absolute(to)?.as_os_str().encode_wide().collect();
     let name_at = std::mem::offset_of!(FILE_RENAME_INFO, FileName);
     let bytes = name_at + size_of_val(&name[..]);
     let mut info = vec![0u64; (bytes + 2).max(size_of::<FILE_RENAME_INFO>()).div_ceil(8)];
     let pointer: *mut FILE_RENAME_INFO = info.as_mut_ptr().cast();
-    // SAFETY: the memory has room for the structure, the name behind it and a zero, and is aligned to what it needs.
+    // SAFETY: the memory is aligned and has room for the structure, the name behind it and a zero.
     unsafe {
         (*pointer).FileNameLength = size_of_val(&name[..]) as u32;
         let target = pointer.cast::<u8>().add(name_at).cast::<u16>();
         std::ptr::copy_nonoverlapping(name.as_ptr(), target, name.len());
     }
-    // SAFETY: the handle is open as long as the file is borrowed, and so much memory is there.
+    // SAFETY: the file is borrowed, so its handle is open, and the memory has this length.
     check(unsafe {
         SetFileInformationByHandle(file.as_raw_handle(), FileRenameInfo, pointer.cast(), (bytes + 2) as u32)
     })
@@ -311,35 +315,35 @@ fn open_to_remove(path: &Path, flags: u32) -> io::Result<fs::File> {
     options.open(path)
 }
 
-/// A name in the same directory that nobody else uses.
+/// Returns an unused name in the same directory.
 fn name_beside(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     path.with_file_name(format!("removed-{}-{number}.tmp", std::process::id()))
 }
 
-/// How long a file is now; `None` of what is no file.
+/// Returns the length of a file; `None` for other entries.
 fn len_of(path: &Path) -> io::Result<Option<u64>> {
     let mut wide: Vec<u16> = path.as_os_str().encode_wide().collect();
     wide.push(0);
     let mut told = WIN32_FILE_ATTRIBUTE_DATA::default();
-    // SAFETY: the text ends with a zero, and the system writes no more than the structure.
+    // SAFETY: the text ends with a zero, and the system writes only the structure.
     let asked = unsafe { GetFileAttributesExW(wide.as_ptr(), GetFileExInfoStandard, (&raw mut told).cast()) };
     if asked == 0 || told.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT != 0 {
-        // A long path, or a link, takes more calls.
+        // Long paths and links need more calls.
         return fs::metadata(path).map(|metadata| metadata.is_file().then_some(metadata.len()));
     }
     let len = u64::from(told.nFileSizeHigh) << 32 | u64::from(told.nFileSizeLow);
     Ok((told.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY == 0).then_some(len))
 }
 
-/// The bytes that this user may still write to the volume of a directory, and those that the user may have there in all.
+/// Returns the bytes that this user may still write to the volume, and the user's total.
 fn space_of(dir: &Path) -> io::Result<(u64, u64)> {
     let mut wide: Vec<u16> = dir.as_os_str().encode_wide().collect();
     if wide.contains(&0) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // Shares are told by their root.
+    // Network shares must be named by their root.
     if !wide.ends_with(&[u16::from(b'\\')]) {
         wide.push(u16::from(b'\\'));
     }
@@ -350,7 +354,7 @@ fn space_of(dir: &Path) -> io::Result<(u64, u64)> {
     check(told).map(|()| (available, total))
 }
 
-/// Does something again that was refused because of another's handle, for a moment.
+/// Retries a call for a moment while another handle blocks it.
 fn patiently<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut tries = 0;
     loop {

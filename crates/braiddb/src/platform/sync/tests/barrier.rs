@@ -1,4 +1,4 @@
-//! Of two threads that each write and then read what the other writes, one sees what the other has written.
+//! If two threads each store and then load the other's store, at least one sees it.
 
 use super::super::barrier::{heavy, is_one_sided, light};
 use std::{
@@ -8,10 +8,10 @@ use std::{
 };
 
 const ROUNDS: usize = 40_000;
-/// Writes that keep the one that matters waiting in the processor.
+/// Stores that keep the tested one in the store buffer.
 const WRITES_BEFORE: usize = 6;
 
-/// Begins a round with the other thread.
+/// Starts a round together with the other thread.
 fn meet(mine: &AtomicUsize, other: &AtomicUsize, round: usize) {
     mine.store(round, Relaxed);
     let mut looks = 0_u32;

@@ -1,4 +1,4 @@
-//! Values that are borrowed without a count stay while they are used, and go when nobody uses them.
+//! Borrowed values live while they are used, and are dropped afterwards.
 
 use crate::platform::HazardCell;
 use std::{
@@ -10,30 +10,30 @@ use std::{
     thread,
 };
 
-/// Moments of a borrow.
+/// Moments during a borrow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// The present value was looked at, and is to be noted.
+    /// The pointer was loaded and not yet stored in the slot.
     Noting,
-    /// It was noted, and is to be looked at again.
+    /// The slot holds it, and it was not checked yet.
     Noted,
 }
 
 type Act = (Moment, Box<dyn FnOnce()>);
 
 thread_local! {
-    /// What is to be done once, and when.
+    /// An action for the next such moment.
     static ACT: RefCell<Option<Act>> = const { RefCell::new(None) };
 }
 
-/// Called at these moments.
+/// Runs the action of this moment.
 pub fn reach(moment: Moment) {
     if let Some((_, act)) = ACT.with_borrow_mut(|act| act.take_if(|(when, _)| *when == moment)) {
         act();
     }
 }
 
-/// A value that notes its end.
+/// A value that records its drop.
 struct Value {
     number: usize,
     ended: Arc<Vec<AtomicBool>>,
@@ -72,7 +72,7 @@ fn a_value_in_use_goes_when_its_reader_is_done() {
     assert!(has_ended(&ended, 2));
 }
 
-/// A reader that comes too late uses nothing, and what it had noted goes: nobody else would see to that.
+/// The late reader must drop the value, since nobody else will.
 #[test]
 fn a_value_that_is_replaced_while_it_is_borrowed_is_neither_used_nor_kept() {
     for moment in [Moment::Noting, Moment::Noted] {
@@ -112,7 +112,7 @@ fn what_is_lent_no_more_is_lent_no_more_whatever_replaces_it() {
     assert!(has_ended(&ended, 1));
 }
 
-/// Values are replaced as fast as can be; each is looked at twice, and may not have ended in between.
+/// Replaces values as fast as possible, and checks twice that a borrowed value was not dropped.
 #[test]
 fn what_is_borrowed_does_not_end_meanwhile() {
     const ROUNDS: usize = 20_000;
@@ -123,12 +123,12 @@ fn what_is_borrowed_does_not_end_meanwhile() {
         for _ in 0..3 {
             scope.spawn(|| {
                 loop {
-                    // Other threads end and begin meanwhile, and use the same slots.
+                    // Threads end and start meanwhile and reuse the slots.
                     thread::scope(|inner| {
                         inner.spawn(|| {
                             let mut before = 0;
                             for look in 0..2_000 {
-                                // None while it is being replaced.
+                                // `None` during a replacement.
                                 let Some(borrowed) = published.borrow() else { continue };
                                 assert!(!has_ended(&ended, borrowed.number));
                                 if look % 64 == 0 {
@@ -153,7 +153,7 @@ fn what_is_borrowed_does_not_end_meanwhile() {
         is_over.store(true, Ordering::Relaxed);
     });
     assert!(looks.load(Ordering::Relaxed) > 0);
-    // All but the last have ended: none was forgotten.
+    // All values but the last were dropped.
     let left: Vec<usize> = (0..=ROUNDS).filter(|&number| !has_ended(&ended, number)).collect();
     assert_eq!(left, [ROUNDS]);
 }
