@@ -142,7 +142,7 @@ impl super::layer::VfsLayer for AheadVfs {
     }
 }
 
-/// A prefetched file. Precondition: nobody writes to it.
+/// A prefetched file. Precondition: it does not change.
 #[derive(Debug)]
 struct AheadFile {
     inner: Arc<dyn File>,
@@ -336,7 +336,7 @@ mod tests {
                     }
                 }
             }
-            // A failed prefetch that nobody needs is not reported.
+            // The failure of an unneeded prefetch is not reported.
             assert!(told == 1 || (told == 0 && fails > 1), "{told} of read {fails}");
         }
     }

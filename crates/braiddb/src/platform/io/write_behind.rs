@@ -2,7 +2,7 @@
 //!
 //! Writes and syncs are queued and execute in order. **Syncs take effect only with
 //! [`WriteBehind::settle`]**. A later call or `settle` reports a failed write. So it suits files
-//! that nobody relies on earlier. All other operations on a file wait for the queue.
+//! not needed earlier. All other operations on a file wait for the queue.
 
 use crate::platform::{
     batch::Unbuffered,

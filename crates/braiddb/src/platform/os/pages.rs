@@ -102,7 +102,7 @@ pub unsafe fn populate(memory: *mut u8, layout: Layout) {
 /// Frees memory of [`reserve`], [`reserve_small_pages`] or [`reserve_zeroed`].
 ///
 /// # Safety
-/// `memory` came from one of them with this layout, and nobody uses it any more.
+/// `memory` came from one of them with this layout, and is unused.
 pub unsafe fn release(memory: *mut u8, layout: Layout) {
     #[cfg(all(unix, not(miri)))]
     if layout.size() >= PAGES_MIN {
@@ -176,19 +176,18 @@ impl<T: Zeroable> Zeroed<T> {
     /// page that is read before it is written faults twice. Does nothing on systems without the
     /// call.
     pub fn populate(&self) {
-        // Returns the allocated bytes.
+        // SAFETY: it was reserved with this layout.
         unsafe { populate(self.start.as_ptr().cast(), self.layout) };
     }
 
-    /// Returns the bytes that a slice of `bytes` takes [in huge pages](Zeroed::in_huge_pages). The
-    /// last page must be more than half full; otherwise small pages are used.
+    /// Returns the allocated bytes.
     pub fn bytes(&self) -> usize {
         self.layout.size()
     }
 }
 
-/// What a slice of so many bytes takes [in huge pages](Zeroed::in_huge_pages): the last of them is filled to more than half, or there are small ones in its
-/// place.
+/// Returns the bytes that a slice of `bytes` takes [in huge pages](Zeroed::in_huge_pages). Whole huge
+/// pages if the last one is more than half full; otherwise small pages.
 pub fn bytes_in_huge_pages(bytes: usize) -> usize {
     let whole = bytes.next_multiple_of(HUGE_PAGE_BYTES);
     if bytes > IN_HUGE_PAGES_MIN && whole - bytes < HUGE_PAGE_BYTES / 2 { whole } else { bytes }
@@ -260,7 +259,7 @@ mod mapped {
     }
 
     /// # Safety
-    /// The pages are mapped, and nobody uses them any more.
+    /// The pages are mapped, and unused.
     pub unsafe fn unmap(memory: *mut u8, len: usize) {
         if len > 0 {
             // SAFETY: the caller's. After a failure the pages stay mapped, which is harmless.

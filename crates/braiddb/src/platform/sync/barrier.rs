@@ -4,7 +4,7 @@
 //! Two threads that each store and then load the other's store need a barrier in between, or both
 //! may miss the other's store. On Linux, `membarrier` lets the heavy side execute barriers on all
 //! processors that run threads of this process. Elsewhere both sides execute a barrier. So does
-//! Windows: some versions of Wine lack `FlushProcessWriteBuffers`, and nobody has tested it on real
+//! Windows: some versions of Wine lack `FlushProcessWriteBuffers`, and it is untested on real
 //! Windows.
 
 use crate::platform::os::process_barrier as system;

@@ -153,7 +153,7 @@ fn who_waits_is_released() {
         released.store(true, Ordering::Release);
     });
     assert!(began.elapsed() < Duration::from_secs(5), "a thousand seconds would be left");
-    // From now on nobody waits.
+    // From now on no thread waits.
     limiter.wait(&*runtime, RATE_MIN * 1000, Urgency::Merge, &released);
     assert!(began.elapsed() < Duration::from_secs(5));
     let stats = limiter.stats();

@@ -9,8 +9,7 @@
 //!   the written part of each file. Without the zeros, each commit would move that end and have to
 //!   make it durable.
 //! - *Files are not mapped.* Windows refuses to truncate mapped files, and older versions to remove
-//!   or replace them. A failed page read would raise an exception that cannot be told apart from
-//!   others.
+//!   or replace them. A failed page read would raise an exception like any other.
 //!
 //! **Threads.** Any thread may call any method. Syncs of a file run one at a time; [`DirtyRanges`]
 //! orders them with concurrent writes.
@@ -105,7 +104,7 @@ impl WindowsFile {
                 tracing::debug!(error = %io::Error::last_os_error(), "a file could not be opened for write-through");
                 return None;
             }
-            // SAFETY: just opened, and nobody else owns it.
+            // SAFETY: just opened, so not owned elsewhere.
             Some(unsafe { OwnedHandle::from_raw_handle(handle) })
         };
         self.write_through.get_or_init(open).as_ref().map(|handle| handle.as_handle())

@@ -72,7 +72,7 @@ impl Events {
         if handle.is_null() {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just created, and nobody else owns it.
+        // SAFETY: just created, so not owned elsewhere.
         Ok(Event(unsafe { OwnedHandle::from_raw_handle(handle) }))
     }
 
@@ -216,7 +216,7 @@ impl Batch {
             if buffer.len() < start {
                 buffer.resize(start, 0);
             }
-            // SAFETY: the pieces are disjoint, lie in the buffer, and nobody else uses it.
+            // SAFETY: the pieces are disjoint, lie in the buffer, which is exclusively borrowed.
             copied = unsafe { self.transfer(from, Direction::Read, buffer.as_mut_ptr()) }
                 // SAFETY: as above.
                 .and_then(|()| unsafe { self.transfer(to, Direction::Write, buffer.as_mut_ptr()) });
@@ -291,7 +291,7 @@ impl Batch {
     ///
     /// # Safety
     /// There must be at most as many pieces as requests, all within the memory at `base`. For reads
-    /// they must be disjoint, and nobody else may use the memory meanwhile.
+    /// they must be disjoint and exclusive until this returns.
     unsafe fn transfer(&mut self, file: BorrowedHandle<'_>, direction: Direction, base: *mut u8) -> io::Result<()> {
         let mut result = Ok(());
         let mut started = 0;

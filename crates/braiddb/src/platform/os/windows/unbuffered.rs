@@ -8,7 +8,7 @@
 //! **Writing.** For a new file, the whole units of each longer write bypass the cache. Everything
 //! else (unaligned ends, short writes, writes to existing files) is buffered. The system keeps both
 //! ways coherent: it writes back and drops cached bytes that are read or written directly. It may
-//! keep other cached bytes, which nobody reads.
+//! keep other cached bytes, which are never read.
 //!
 //! **Batched reads** are overlapped requests in flight together, into slots from which they are
 //! copied. A failed or short read stays open. The caller repeats it the usual way, which finds its

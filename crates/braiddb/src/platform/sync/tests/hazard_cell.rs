@@ -72,7 +72,7 @@ fn a_value_in_use_goes_when_its_reader_is_done() {
     assert!(has_ended(&ended, 2));
 }
 
-/// The late reader must drop the value, since nobody else will.
+/// The late reader must drop the value, since no other thread will.
 #[test]
 fn a_value_that_is_replaced_while_it_is_borrowed_is_neither_used_nor_kept() {
     for moment in [Moment::Noting, Moment::Noted] {
