@@ -33,7 +33,7 @@ pub trait Runtime: Send + Sync + Debug + 'static {
     ///
     /// - `braiddb-flush`: writers may wait for it.
     /// - `braiddb-log`: commits may wait for it.
-    /// - `braiddb-merge` and `braiddb-clean`: no thread waits; they call [`Runtime::give_way`] first.
+    /// - `braiddb-merge` and `braiddb-clean`: none waits; they call [`Runtime::give_way`] first.
     /// - Other names with `braiddb-`: threads that last for one call.
     ///
     /// Callers join the handle, so the thread must end soon after `body`.

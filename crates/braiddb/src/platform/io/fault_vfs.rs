@@ -41,7 +41,7 @@ struct Fault {
     /// Failures left.
     times: u32,
     kind: io::ErrorKind,
-    /// Bytes of a failing write that are written anyway.
+    /// Bytes that a failing write stores anyway.
     written: usize,
 }
 

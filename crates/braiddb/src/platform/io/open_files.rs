@@ -1,4 +1,4 @@
-//! A budget of open files, with files that are closed and reopened on demand.
+//! A budget of open files, with files closed and reopened on demand.
 //!
 //! A database may have far more tables than the process may have descriptors. [`BudgetedVfs`] keeps
 //! the descriptors of read-only files as long as the budget allows. Above the budget, a clock
@@ -98,7 +98,7 @@ impl OpenFiles {
         while self.open.load(Relaxed) >= self.max && self.close_one() {}
     }
 
-    /// Closes a file that was not read recently. Returns false if none can be closed.
+    /// Closes a file not read recently. Returns false if none can be closed.
     fn close_one(&self) -> bool {
         let mut ring = self.ring.lock();
         // The first turn clears marks. The bound ends the loop even if readers keep setting them.
@@ -192,7 +192,7 @@ pub struct BudgetedVfs {
     /// Selects the files that may be closed. They are only read here, and their writers never
     /// truncate them.
     is_budgeted: fn(&Path) -> bool,
-    /// True if another process may remove files that are open here.
+    /// True if another process may remove files open here.
     may_vanish: bool,
     handles: Arc<Handles>,
 }
@@ -342,7 +342,7 @@ impl Drop for Descriptor {
     }
 }
 
-/// A file that is closed and reopened on demand.
+/// A file closed and reopened on demand.
 struct Budgeted {
     vfs: Arc<dyn Vfs>,
     budget: Arc<OpenFiles>,

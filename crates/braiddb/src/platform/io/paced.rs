@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_takes_its_share_of_the_time() {
+    fn paced_writer_takes_its_share() {
         let runtime = Arc::new(Ticking::default());
         let pace = Arc::new(Pace::new(Arc::clone(&runtime) as Arc<dyn Runtime>));
         let inner: Arc<dyn Vfs> = Arc::new(MemVfs::default());

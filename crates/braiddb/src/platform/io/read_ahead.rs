@@ -1,6 +1,6 @@
 //! A layer that prefetches sequential reads in a thread, with direct I/O where possible.
 //!
-//! It suits files that are written once, read once in order, and removed. A file read in order uses
+//! It suits files written once, read once in order, and removed. A file read in order uses
 //! two pieces of memory, one being read and one prefetched; other files use one.
 
 use crate::platform::{
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_stands_there_in_order_or_not() {
+    fn read_in_any_order_returns_file_bytes() {
         for threads in [true, false] {
             let (_, file, bytes) = world(usize::MAX, threads);
             for step in [777, 50_000, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES] {
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_in_order_is_read_ahead_of_and_nobody_else() {
+    fn prefetch_starts_for_sequential_reads_only() {
         let (watched, file, _) = world(usize::MAX, true);
         let read = |piece: usize| file.read_exact_at(&mut [0; 10], (piece * PIECE_BYTES) as u64).unwrap();
         [3, 1, 4].into_iter().for_each(read);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_to_who_reads_and_is_over_with_the_next_read() {
+    fn read_failure_is_reported_once_and_next_read_succeeds() {
         for fails in 0..8 {
             let (_, file, bytes) = world(fails, true);
             let mut told = 0;

@@ -183,7 +183,7 @@ impl super::layer::VfsLayer for BehindVfs {
     }
 }
 
-/// A file that is written behind.
+/// A file written behind.
 #[derive(Debug)]
 struct BehindFile {
     inner: Arc<dyn File>,
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_there_in_order_and_synced_once_settled() {
+    fn settle_after_writes_makes_them_durable_in_order() {
         let (vfs, behind, files) = world();
         let path = Path::new("/d/new");
         let file = files.open(path, OpenMode::CreateNew).unwrap();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_from_then_on_and_nothing_is_written_after_it() {
+    fn write_failure_is_reported_and_stops_later_writes() {
         let (vfs, behind, files) = world();
         let file = files.open(Path::new("/d/new"), OpenMode::CreateNew).unwrap();
         file.write_at(b"first", 0).unwrap();

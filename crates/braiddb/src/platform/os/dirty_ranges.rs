@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn contiguous_pieces_are_gathered() {
+    fn sync_after_adjacent_writes_merges_ranges() {
         let written = flushed();
         for range in [10..20, 30..40, 20..30, 100..110, 5..12, 108..109, 200..200] {
             write(&written, range);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_bytes_or_too_much_is_flushed() {
+    fn sync_after_length_change_or_many_ranges_flushes() {
         let far = |written: &DirtyRanges| write(written, (1 << 20) - 1..(1 << 20) + 1);
         let many = |written: &DirtyRanges| (0..=RANGES_MAX as u64).for_each(|i| write(written, i * 10..i * 10 + 1));
         for change in [far, many, |written: &DirtyRanges| written.note_length()] {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_ends_during_a_flush_is_left_to_the_next() {
+    fn write_ending_during_flush_stays_dirty() {
         let written = flushed();
         written.note_length();
         written.begin_write(0..10);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failure_everything_is_flushed() {
+    fn sync_after_failure_flushes_everything() {
         let written = flushed();
         write(&written, 0..10);
         assert_eq!(written.begin_sync(), Plan::Ranges);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn some_bytes_are_synced_and_the_rest_stays() {
+    fn sync_of_range_keeps_other_ranges_dirty() {
         let written = flushed();
         for range in [0..10, 20..30, 40..50] {
             write(&written, range);
@@ -321,7 +321,7 @@ mod tests {
 
     /// Otherwise a sync could restore the bytes from before the write.
     #[test]
-    fn a_write_waits_for_the_sync_of_its_bytes_and_a_sync_for_the_write() {
+    fn write_overlapping_sync_waits_and_vice_versa() {
         let written = flushed();
         write(&written, 0..10);
         let (is_over, is_written) = (AtomicBool::new(false), AtomicBool::new(false));

@@ -186,8 +186,8 @@ impl<T: Zeroable> Zeroed<T> {
     }
 }
 
-/// Returns the bytes that a slice of `bytes` takes [in huge pages](Zeroed::in_huge_pages). Whole huge
-/// pages if the last one is more than half full; otherwise small pages.
+/// Returns the bytes that a slice of `bytes` takes [in huge pages](Zeroed::in_huge_pages).
+/// Whole huge pages if the last one is more than half full; otherwise small pages.
 pub fn bytes_in_huge_pages(bytes: usize) -> usize {
     let whole = bytes.next_multiple_of(HUGE_PAGE_BYTES);
     if bytes > IN_HUGE_PAGES_MIN && whole - bytes < HUGE_PAGE_BYTES / 2 { whole } else { bytes }
@@ -311,7 +311,7 @@ mod tests {
 
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
-    fn huge_pages_are_asked_for_where_they_are_wanted_alone() {
+    fn reserve_requests_huge_pages_unless_small() {
         let layout = Layout::from_size_align(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES).unwrap();
         // SAFETY: the layout is not empty, and each block is released once.
         unsafe {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_all_sizes_are_aligned_and_hold_what_is_written() {
+    fn reserve_any_layout_is_aligned_and_writable() {
         for len in [1, 4096, PAGES_MIN - 1, PAGES_MIN, PAGES_MIN + 1, 1 << 20, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES] {
             let aligns = [1, 64, 4096, 1 << 16, HUGE_PAGE_BYTES];
             for (align, small) in aligns.into_iter().flat_map(|align| [(align, false), (align, true)]) {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_of_all_lengths_are_zero_and_hold_what_is_written() {
+    fn zeroed_any_length_is_zero_and_writable() {
         for bytes in [0, 8, 4096, 64 << 10, 1 << 20, (1 << 20) + 8, 2 << 20, (2 << 20) + 8] {
             let populated = Zeroed::new(bytes / 8);
             populated.populate();

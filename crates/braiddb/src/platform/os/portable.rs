@@ -254,7 +254,7 @@ mod tests {
     use crate::platform::vfs::Vfs;
 
     #[test]
-    fn a_lock_is_seen_by_the_systems_own_and_given_back() {
+    fn lock_held_blocks_other_descriptor_until_drop() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("LOCK");
         let held = PortableVfs::new().lock(&path, "me").unwrap().unwrap();

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_waits_for_the_thread_and_goes_at_once_where_there_is_none() {
+    fn handle_drops_in_work_if_deferred_and_at_once_otherwise() {
         let (memory, gone, woken) = (MemVfs::new(), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let vfs: Arc<dyn Vfs> = Arc::new(memory.clone());
         let deferred_close = DeferredClose::default();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lets_go_of_more_is_seen_to_as_well() {
+    fn work_through_drops_nested_handles() {
         struct Chain(Arc<DeferredClose>, usize, Arc<AtomicUsize>);
         impl Drop for Chain {
             fn drop(&mut self) {

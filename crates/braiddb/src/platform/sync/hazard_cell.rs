@@ -81,7 +81,7 @@ fn take_mine() -> Option<&'static Slot> {
     Some(slot)
 }
 
-/// A value that is replaced as a whole. Shared by all threads.
+/// A value replaced as a whole. Shared by all threads.
 #[derive(Debug)]
 pub struct HazardCell<T> {
     /// The current value, owned by `held`; null after [`HazardCell::retire`].
@@ -96,7 +96,7 @@ struct Held<T> {
     present: Arc<T>,
     /// False after [`HazardCell::retire`].
     is_lent: bool,
-    /// Replaced values that were in use at the last scan.
+    /// Replaced values in use at the last scan.
     replaced: Vec<Arc<T>>,
 }
 

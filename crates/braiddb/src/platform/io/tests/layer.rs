@@ -2,7 +2,7 @@
 
 /// A method with a default implementation would otherwise be forgotten, as happened before.
 #[test]
-fn layers_pass_on_every_call() {
+fn layers_forward_every_method() {
     let calls = |text: &'static str, head: &str| -> Vec<&'static str> {
         let body = text.split(head).nth(1).unwrap().split("\n}\n").next().unwrap();
         let names = body.lines().filter_map(|line| line.strip_prefix("    fn ")?.split('(').next());

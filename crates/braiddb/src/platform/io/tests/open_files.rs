@@ -34,7 +34,7 @@ fn check(file: &dyn File, number: usize) {
 }
 
 #[test]
-fn files_of_a_budget_conform() {
+fn budgeted_vfs_conforms() {
     for may_vanish in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let budget = OpenFiles::new(1);
@@ -45,7 +45,7 @@ fn files_of_a_budget_conform() {
 }
 
 #[test]
-fn no_more_are_open_than_may_be_and_what_is_read_often_stays_open() {
+fn open_files_stay_within_budget_and_hot_file_stays_open() {
     let (_, budget, vfs) = world(40, 10);
     let files: Vec<_> = (0..40).map(|number| vfs.open(&path(number), OpenMode::Read).unwrap()).collect();
     for round in 0..20 {
@@ -67,7 +67,7 @@ fn no_more_are_open_than_may_be_and_what_is_read_often_stays_open() {
 }
 
 #[test]
-fn what_is_removed_or_renamed_is_read_on() {
+fn file_removed_or_renamed_stays_readable() {
     let (_, budget, vfs) = world(20, 4);
     let files: Vec<_> = (0..20).map(|number| vfs.open(&path(number), OpenMode::Read).unwrap()).collect();
     // Some are closed by now, some are open.
@@ -92,7 +92,7 @@ fn what_is_removed_or_renamed_is_read_on() {
 }
 
 #[test]
-fn what_others_remove_is_read_on_where_it_can_be_mapped() {
+fn file_removed_by_other_process_stays_readable_if_mapped() {
     let dir = tempfile::tempdir().unwrap();
     let (inner, budget) = (Arc::new(SystemVfs::new()), OpenFiles::new(4));
     let vfs = BudgetedVfs::new(Arc::clone(&inner) as _, Arc::clone(&budget), all, true);
@@ -171,7 +171,7 @@ impl crate::platform::VfsLayer for Limited {
 }
 
 #[test]
-fn when_others_take_the_descriptors_tables_are_closed_and_then_it_is_told() {
+fn out_of_descriptors_closes_files_then_fails_with_advice() {
     let (inner, _, _) = world(30, 4);
     let limited =
         Arc::new(Limited { inner, max: 20, others: AtomicUsize::new(0), open: Arc::new(AtomicUsize::new(0)) });
@@ -194,7 +194,7 @@ fn when_others_take_the_descriptors_tables_are_closed_and_then_it_is_told() {
 }
 
 #[test]
-fn threads_read_files_that_are_closed_renamed_and_removed_meanwhile() {
+fn concurrent_reads_survive_closes_renames_and_removals() {
     const FILES: usize = 30;
     let (_, budget, vfs) = world(FILES, 4);
     let files: Vec<_> = (0..FILES).map(|number| vfs.open(&path(number), OpenMode::Read).unwrap()).collect();

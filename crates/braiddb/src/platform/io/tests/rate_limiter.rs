@@ -44,7 +44,7 @@ fn write(limiter: &RateLimiter, clock: &Clock, bytes: u64) {
 }
 
 #[test]
-fn writes_are_held_to_the_limit_whatever_their_length() {
+fn writes_of_any_length_stay_at_limit() {
     for rate in [RATE_MIN, 1 << 20, 100_000_000, 5_000_000_000] {
         for len in [rate / 5000, rate / 37, rate * 2] {
             let (limiter, clock) = (RateLimiter::new(rate), Clock::default());
@@ -78,7 +78,7 @@ fn writes_are_held_to_the_limit_whatever_their_length() {
 }
 
 #[test]
-fn a_pause_is_not_followed_by_a_flood() {
+fn writes_after_pause_stay_at_limit() {
     let (limiter, clock) = (RateLimiter::new(1_000_000), Clock::default());
     write(&limiter, &clock, 500_000);
     clock.advance(100 * SECOND_NS);
@@ -108,7 +108,7 @@ fn shares(is_merging: bool) -> [f64; 2] {
 }
 
 #[test]
-fn flushes_come_first_and_leave_a_tenth() {
+fn flushes_with_waiting_merges_leave_a_tenth() {
     let [flushes, merges] = shares(true);
     assert!(flushes > 0.85 && merges > 0.08 && flushes + merges < 1.05, "{flushes} and {merges}");
     let [flushes, merges] = shares(false);
@@ -116,7 +116,7 @@ fn flushes_come_first_and_leave_a_tenth() {
 }
 
 #[test]
-fn a_flush_does_not_wait_for_a_merge_that_has_taken_all() {
+fn flush_after_merges_took_all_starts_at_once() {
     let limiter = RateLimiter::new(1_000_000);
     let mut state = limiter.state.lock();
     for _ in 0..40 {
@@ -127,7 +127,7 @@ fn a_flush_does_not_wait_for_a_merge_that_has_taken_all() {
 }
 
 #[test]
-fn the_limit_changes_while_it_is_in_use() {
+fn limit_changed_in_use_applies_to_next_write() {
     let (limiter, clock) = (RateLimiter::new(1_000_000), Clock::default());
     let took = |limiter: &RateLimiter, bytes: u64| {
         let before = clock.monotonic_ns();
@@ -143,7 +143,7 @@ fn the_limit_changes_while_it_is_in_use() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test of threads")]
-fn who_waits_is_released() {
+fn waiting_write_on_release_returns() {
     let runtime = Arc::new(crate::platform::SystemRuntime::new());
     let (limiter, released) = (RateLimiter::new(RATE_MIN), AtomicBool::new(false));
     let began = Instant::now();
@@ -162,7 +162,7 @@ fn who_waits_is_released() {
 }
 
 #[test]
-fn the_rate_goes_by_what_users_wait_for() {
+fn rate_by_latency_falls_on_slow_reads_and_recovers() {
     let (floor, ceiling) = (1_000_000, 100_000_000);
     let limiter = RateLimiter::by_latency(floor, ceiling, Duration::from_millis(2));
     let clock = Clock::default();

@@ -111,8 +111,8 @@ impl WriteMapping for Mapping {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let end = start.checked_add(bytes.len());
         assert!(end.is_some_and(|end| end <= self.len), "a write of {} bytes at {offset}", bytes.len());
-        // SAFETY: `start..end` lies in the mapping, which no other code in this process writes to or
-        // borrows it.
+        // SAFETY: `start..end` lies in the mapping, which no other code in this process
+        // writes to or borrows.
         unsafe { self.memory.add(start).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         // Prefetch the target of the next append.
         prefetch(self.memory.wrapping_add(start + bytes.len()));

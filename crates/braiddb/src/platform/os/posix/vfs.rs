@@ -400,7 +400,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_stand_in_for_preallocation() {
+    fn write_zeros_extends_file_and_keeps_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -416,7 +416,7 @@ mod tests {
 
     /// A forked process has a copy too. It must neither keep the lock nor release its parent's.
     #[test]
-    fn a_copy_of_the_descriptor_neither_keeps_the_lock_nor_lets_go_of_it() {
+    fn lock_with_copied_descriptor_ends_with_owner_only() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("LOCK");
         let file = fs::File::create(&path).unwrap();
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_excludes_another_process_and_goes_with_it() {
+    fn lock_held_excludes_other_process_until_drop() {
         use std::process::{Command, Stdio};
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("LOCK");

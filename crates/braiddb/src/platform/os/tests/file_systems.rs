@@ -5,7 +5,7 @@ use crate::platform::{File, MemVfs, OpenMode, Vfs};
 use std::path::Path;
 
 #[test]
-fn files_in_memory_conform() {
+fn mem_vfs_conforms() {
     conformance::check(&MemVfs::new(), Path::new("/root"));
     conformance::check(&MemVfs::new(), Path::new("relative"));
     conformance::check(&MemVfs::new(), Path::new("./dotted//"));
@@ -15,21 +15,21 @@ fn files_in_memory_conform() {
 /// On Windows these calls cannot remove open files, and they are not used there.
 #[cfg(unix)]
 #[test]
-fn portable_files_conform() {
+fn portable_vfs_conforms() {
     let dir = tempfile::tempdir().unwrap();
     conformance::check(&crate::platform::PortableVfs::new(), dir.path());
 }
 
 #[cfg(unix)]
 #[test]
-fn posix_files_conform() {
+fn posix_vfs_conforms() {
     let dir = tempfile::tempdir().unwrap();
     conformance::check(&crate::platform::PosixVfs::new(), dir.path());
 }
 
 #[cfg(windows)]
 #[test]
-fn windows_files_conform() {
+fn windows_vfs_conforms() {
     for vfs in [crate::platform::WindowsVfs::new(), crate::platform::WindowsVfs::flushing_device_caches()] {
         let dir = tempfile::tempdir().unwrap();
         conformance::check(&vfs, dir.path());
@@ -39,7 +39,7 @@ fn windows_files_conform() {
 /// The log relies on this on common file systems.
 #[cfg(target_os = "linux")]
 #[test]
-fn preallocated_files_of_common_file_systems_are_mapped() {
+fn preallocated_file_on_known_file_system_maps() {
     let dir = tempfile::tempdir().unwrap();
     let file = crate::platform::PosixVfs::new().open(&dir.path().join("file"), OpenMode::CreateNew).unwrap();
     file.preallocate(1 << 20).unwrap();
@@ -50,7 +50,7 @@ fn preallocated_files_of_common_file_systems_are_mapped() {
 }
 
 #[test]
-fn a_long_hole_in_memory_costs_no_memory() {
+fn mem_file_with_long_hole_takes_no_memory() {
     let vfs = MemVfs::new();
     let file = vfs.open(Path::new("/sparse"), OpenMode::CreateNew).unwrap();
     file.set_len(1 << 60).unwrap();
@@ -65,7 +65,7 @@ fn a_long_hole_in_memory_costs_no_memory() {
 }
 
 #[test]
-fn memory_files_that_nobody_writes_to_are_lent_as_memory() {
+fn mem_file_without_writers_maps_for_reading() {
     let bytes: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
     let len = bytes.len() as u64;
     let path = Path::new("/file.run");
@@ -120,7 +120,7 @@ fn memory_files_that_nobody_writes_to_are_lent_as_memory() {
 }
 
 #[test]
-fn clones_of_a_memory_file_system_share_files_and_locks() {
+fn mem_vfs_clones_share_files_and_locks() {
     let vfs = MemVfs::new();
     let twin = vfs.clone();
     vfs.open(Path::new("a"), OpenMode::CreateNew).unwrap().write_at(b"1", 0).unwrap();

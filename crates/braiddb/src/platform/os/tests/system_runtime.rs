@@ -6,7 +6,7 @@ use crate::platform::{Runtime, SystemRuntime};
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_thread_that_gives_way_does_so_alone() {
+fn give_way_lowers_priority_of_calling_thread_only() {
     let nice = || rustix::process::getpriority_process(None).unwrap();
     let before = nice();
     let (tell, told) = std::sync::mpsc::channel();
@@ -21,7 +21,7 @@ fn a_thread_that_gives_way_does_so_alone() {
 }
 
 #[test]
-fn threads_run_where_they_are_put() {
+fn on_processors_restricts_started_threads() {
     let refused = |processors: &[usize]| SystemRuntime::on_processors(processors).unwrap_err();
     assert_eq!(refused(&[]).kind(), std::io::ErrorKind::InvalidInput);
     for none in [[0, 1023], [0, 100_000]] {

@@ -67,14 +67,14 @@ fn pages_cached(path: &Path) -> usize {
 }
 
 #[test]
-fn unbuffered_files_conform() {
+fn direct_io_conforms() {
     let dir = tempfile::tempdir().unwrap();
     conformance::check(&AllUnbuffered::default(), dir.path());
 }
 
 /// Varies the file's length, and offset, length and address of the reads.
 #[test]
-fn reads_are_right_at_every_alignment() {
+fn direct_read_at_any_alignment_returns_bytes() {
     const UNIT: usize = 4096;
     let dir = tempfile::tempdir().unwrap();
     let edges = |near: usize| [near.saturating_sub(1), near, near + 1];
@@ -102,7 +102,7 @@ fn reads_are_right_at_every_alignment() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_read_and_written_leaves_no_page_in_the_cache() {
+fn direct_io_leaves_no_cached_pages() {
     let dir = tempfile::tempdir().unwrap();
     let (path, bytes) = (dir.path().join("1.run"), pattern((3 << 20) + 100));
     let writer = open(&path, OpenMode::CreateNew).unwrap();
@@ -132,7 +132,7 @@ fn what_is_read_and_written_leaves_no_page_in_the_cache() {
 
 /// Overlapping long and short writes from varied addresses to varied offsets.
 #[test]
-fn writes_are_right_at_every_alignment() {
+fn direct_write_at_any_alignment_stores_bytes() {
     const LEN: usize = 1 << 20;
     let dir = tempfile::tempdir().unwrap();
     let (path, source) = (dir.path().join("1.run"), pattern(2 * LEN));
@@ -170,7 +170,7 @@ fn writes_are_right_at_every_alignment() {
 
 /// Blob files are read while they grow, through another descriptor.
 #[test]
-fn what_was_written_just_before_is_read() {
+fn direct_read_after_buffered_append_returns_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("1.blob");
     let writer = open(&path, OpenMode::CreateNew).unwrap().file;
@@ -192,7 +192,7 @@ fn what_was_written_just_before_is_read() {
 }
 
 #[test]
-fn threads_share_aligned_memory_without_mixing_it_up() {
+fn concurrent_unaligned_reads_return_own_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let (path, bytes) = (dir.path().join("1.run"), pattern(1 << 20));
     put(&path, &bytes);
@@ -215,7 +215,7 @@ fn threads_share_aligned_memory_without_mixing_it_up() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_file_system_without_such_reads_has_its_files_buffered_and_says_why() {
+fn open_unbuffered_without_support_falls_back_with_reason() {
     // Files of /proc have no blocks on a device.
     let opened = open(Path::new("/proc/self/status"), OpenMode::Read).unwrap();
     let because = opened.refused.expect("a reason");
@@ -227,7 +227,7 @@ fn a_file_system_without_such_reads_has_its_files_buffered_and_says_why() {
 /// The counterpart for Linux is in `posix/tests/uring.rs`.
 #[cfg(windows)]
 #[test]
-fn reads_made_at_once_are_those_made_alone() {
+fn batched_reads_equal_single_reads() {
     let dir = tempfile::tempdir().unwrap();
     let bytes = pattern((1 << 20) + 100);
     let paths = [dir.path().join("1.run"), dir.path().join("2.run")];

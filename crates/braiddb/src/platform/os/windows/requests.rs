@@ -159,7 +159,7 @@ pub fn check_end(offset: u64, len: usize) -> io::Result<()> {
     }
 }
 
-/// Requests that are in flight together, and their reusable memory.
+/// Requests in flight together, and their reusable memory.
 #[derive(Debug, Default)]
 pub struct Batch {
     requests: Vec<Box<Request>>,
@@ -442,7 +442,7 @@ mod tests {
     use super::{PIECE_BYTES, pieces_of};
 
     #[test]
-    fn ranges_are_cut_at_multiples() {
+    fn pieces_of_range_split_at_multiples() {
         let cut = |range| pieces_of(range).collect::<Vec<_>>();
         assert_eq!(cut(5..5), []);
         assert_eq!(cut(5..9), [(5, 4)]);

@@ -7,7 +7,7 @@
 //!
 //! **Writing.** For a new file, the whole units of each longer write bypass the cache. Everything
 //! else (unaligned ends, short writes, writes to existing files) is buffered. The system keeps both
-//! ways coherent: it writes back and drops cached bytes that are read or written directly. It may
+//! ways coherent: it writes back and drops cached bytes of direct reads and writes. It may
 //! keep other cached bytes, which are never read.
 //!
 //! **Batched reads** are overlapped requests in flight together, into slots from which they are
@@ -194,7 +194,7 @@ impl File for WrittenFile {
     }
 }
 
-/// Executes the reads that are short enough, if there are several. Leaves failed ones open.
+/// Executes the short enough reads, if there are several. Leaves failed ones open.
 pub(super) fn read_many(shared: &Shared, requests: &mut [ReadRequest]) {
     let mut indexes: Vec<usize> = (0..requests.len()).filter(|&index| padded(&requests[index]).is_some()).collect();
     if indexes.len() < 2 {

@@ -211,7 +211,7 @@ impl Vfs for WindowsVfs {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e),
         };
-        // Closing the file releases a lock that was just taken.
+        // Closing the file releases a lock just taken.
         if lock_now(file.as_raw_handle())? {
             return Ok(None);
         }

@@ -25,7 +25,7 @@ fn meet(mine: &AtomicUsize, other: &AtomicUsize, round: usize) {
 }
 
 #[test]
-fn one_of_two_sees_what_the_other_has_written() {
+fn light_and_heavy_barrier_one_side_sees_other_store() {
     let is_one_sided = is_one_sided();
     let cells = || -> Vec<AtomicU32> { (0..ROUNDS * 16).map(|_| AtomicU32::new(0)).collect() };
     let (often, seldom, others) = (cells(), cells(), cells());

@@ -56,7 +56,7 @@ fn has_ended(ended: &[AtomicBool], number: usize) -> bool {
 }
 
 #[test]
-fn a_value_in_use_goes_when_its_reader_is_done() {
+fn value_replaced_while_borrowed_drops_after_borrow() {
     let (ended, value) = values(3);
     let published = HazardCell::new(value(0));
     let borrowed = published.borrow().unwrap();
@@ -74,7 +74,7 @@ fn a_value_in_use_goes_when_its_reader_is_done() {
 
 /// The late reader must drop the value, since no other thread will.
 #[test]
-fn a_value_that_is_replaced_while_it_is_borrowed_is_neither_used_nor_kept() {
+fn borrow_racing_with_replace_returns_none_and_drops_value() {
     for moment in [Moment::Noting, Moment::Noted] {
         let (ended, value) = values(2);
         let published = Arc::new(HazardCell::new(value(0)));
@@ -87,7 +87,7 @@ fn a_value_that_is_replaced_while_it_is_borrowed_is_neither_used_nor_kept() {
 }
 
 #[test]
-fn a_value_that_nobody_uses_goes_at_once() {
+fn value_replaced_while_unused_drops_at_once() {
     let (ended, value) = values(2);
     let published = HazardCell::new(value(0));
     drop(published.borrow());
@@ -96,7 +96,7 @@ fn a_value_that_nobody_uses_goes_at_once() {
 }
 
 #[test]
-fn what_is_lent_no_more_is_lent_no_more_whatever_replaces_it() {
+fn borrow_after_retire_returns_none() {
     let (ended, value) = values(3);
     let published = HazardCell::new(value(0));
     let borrowed = published.borrow().unwrap();
@@ -114,7 +114,7 @@ fn what_is_lent_no_more_is_lent_no_more_whatever_replaces_it() {
 
 /// Replaces values as fast as possible, and checks twice that a borrowed value was not dropped.
 #[test]
-fn what_is_borrowed_does_not_end_meanwhile() {
+fn value_borrowed_under_concurrent_replaces_stays_alive() {
     const ROUNDS: usize = 20_000;
     let (ended, value) = values(ROUNDS + 1);
     let published = HazardCell::new(value(0));

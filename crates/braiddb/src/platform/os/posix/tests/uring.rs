@@ -42,7 +42,7 @@ fn check(requests: &[ReadRequest], bytes: &[u8]) {
 }
 
 #[test]
-fn many_reads_at_once_are_those_made_one_by_one() {
+fn read_many_equals_single_reads() {
     let (dir, bytes) = (tempfile::tempdir().unwrap(), pattern(300_001));
     for file in files(dir.path(), &bytes) {
         for vfs in [PosixVfs::new(), PosixVfs::new().io_uring(false)] {
@@ -54,7 +54,7 @@ fn many_reads_at_once_are_those_made_one_by_one() {
 }
 
 #[test]
-fn a_ring_makes_reads_and_leaves_those_that_fail() {
+fn ring_read_leaves_failed_requests_open() {
     if let Some(because) = refused() {
         return eprintln!("skipped: {because}");
     }
@@ -70,7 +70,7 @@ fn a_ring_makes_reads_and_leaves_those_that_fail() {
 }
 
 #[test]
-fn threads_read_by_rings_of_their_own() {
+fn concurrent_batches_use_separate_rings() {
     let (dir, bytes) = (tempfile::tempdir().unwrap(), pattern(300_001));
     let [_, file] = files(dir.path(), &bytes);
     std::thread::scope(|scope| {
@@ -89,7 +89,7 @@ fn threads_read_by_rings_of_their_own() {
 }
 
 #[test]
-fn it_is_told_how_reads_are_made() {
+fn io_report_names_batch_method() {
     let report = PosixVfs::new().io_uring(false).io_report();
     assert_eq!(report.batches, BatchReads::Threads);
     assert!(report.io_uring_refused.unwrap().contains("switched it off"));
