@@ -142,7 +142,6 @@ impl super::layer::VfsLayer for PacedVfs {
 struct PacedFile {
     inner: Arc<dyn File>,
     pace: Arc<Pace>,
-    /// End of the last pause.
     since_ns: AtomicU64,
     /// Pause still owed; negative after oversleeping.
     owed_ns: AtomicI64,

@@ -20,10 +20,8 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Length of a piece.
 pub const PIECE_BYTES: usize = 128 << 10;
 
-/// A piece of a file.
 #[derive(Debug)]
 struct Piece {
     /// Position in the file, in pieces.
@@ -47,7 +45,6 @@ impl Piece {
     }
 }
 
-/// A piece to read.
 #[derive(Debug)]
 struct Job {
     file: Arc<dyn File>,
@@ -95,7 +92,6 @@ impl Drop for Reader {
     }
 }
 
-/// A piece being read.
 #[derive(Debug)]
 struct Pending {
     index: u64,
@@ -112,7 +108,6 @@ pub struct AheadVfs {
 }
 
 impl AheadVfs {
-    /// Creates a layer over `inner`.
     pub fn new(inner: &Arc<dyn Vfs>, runtime: &Arc<dyn Runtime>) -> AheadVfs {
         AheadVfs { inner: Arc::clone(inner), runtime: Arc::clone(runtime), reader: OnceLock::new() }
     }

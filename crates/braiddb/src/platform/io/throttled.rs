@@ -15,13 +15,10 @@ use std::{
 /// The settings of a throttled file system.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The limiter.
     pub limiter: Arc<RateLimiter>,
-    /// The clock.
     pub runtime: Arc<dyn Runtime>,
     /// Set when threads must stop waiting.
     pub released: Arc<AtomicBool>,
-    /// The purpose of the writes.
     pub urgency: Urgency,
 }
 
@@ -35,12 +32,9 @@ impl Limits {
 /// Maximum length of a timed read. Longer ones are not block reads of users.
 const TIMED_READ_MAX: usize = 64 << 10;
 
-/// The role of the limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// Throttles writes.
     Throttled,
-    /// Measures reads.
     Timed,
 }
 

@@ -21,10 +21,8 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Maximum queued jobs.
 const WAITING_MAX: usize = 4;
 
-/// A queued job.
 #[derive(Debug)]
 enum Job {
     Write {
@@ -98,7 +96,6 @@ pub struct WriteBehind {
 }
 
 impl WriteBehind {
-    /// Starts the thread.
     pub fn start(runtime: &dyn Runtime) -> io::Result<WriteBehind> {
         let shared = Arc::<Shared>::default();
         let (jobs_to, jobs_from) = mpsc::sync_channel(WAITING_MAX);
@@ -151,7 +148,6 @@ pub struct BehindVfs {
 }
 
 impl BehindVfs {
-    /// Creates a layer over `inner`.
     pub fn new(inner: &Arc<dyn Vfs>, behind: &Arc<WriteBehind>) -> BehindVfs {
         BehindVfs { inner: Arc::clone(inner), behind: Arc::clone(behind) }
     }
@@ -183,7 +179,6 @@ impl super::layer::VfsLayer for BehindVfs {
     }
 }
 
-/// A file written behind.
 #[derive(Debug)]
 struct BehindFile {
     inner: Arc<dyn File>,

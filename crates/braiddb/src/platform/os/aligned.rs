@@ -19,12 +19,10 @@ impl Aligned {
         Aligned { memory, start }
     }
 
-    /// Returns all bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.memory.len() - (ALIGNED_TO - self.start)]
     }
 
-    /// Returns all bytes.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let end = self.memory.len() - (ALIGNED_TO - self.start);
         &mut self.memory[self.start..end]

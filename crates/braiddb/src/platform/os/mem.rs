@@ -30,7 +30,6 @@ use std::{
     },
 };
 
-/// Bytes of a page.
 const PAGE_LEN: usize = 64 << 10;
 
 /// Maximum file length, as on systems with signed offsets.
@@ -47,7 +46,6 @@ pub struct MemVfs {
 }
 
 impl fmt::Debug for MemVfs {
-    /// Omits the files' bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemVfs").finish_non_exhaustive()
     }
@@ -68,7 +66,6 @@ impl MemVfs {
         MemVfs { lent: Some(lent), ..MemVfs::default() }
     }
 
-    /// Returns the file at `path`.
     fn file(&self, path: &Path) -> io::Result<Arc<MemFile>> {
         let (parent, name) = split(path)?;
         let directories = self.directories.read();
@@ -239,7 +236,6 @@ fn clean(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-/// Splits a path into directory and file name.
 fn split(path: &Path) -> io::Result<(PathBuf, OsString)> {
     let path = clean(path);
     match (path.parent(), path.file_name()) {
@@ -254,7 +250,6 @@ fn is_directory(directories: &BTreeMap<PathBuf, Directory>, path: &Path) -> bool
     path.parent().is_none() || directories.contains_key(path)
 }
 
-/// Returns true for the clean path of a file.
 fn is_file(directories: &BTreeMap<PathBuf, Directory>, path: &Path) -> bool {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return false };
     directories.get(parent).is_some_and(|files| files.contains_key(name))
@@ -264,7 +259,6 @@ fn is_file(directories: &BTreeMap<PathBuf, Directory>, path: &Path) -> bool {
 #[derive(Default)]
 struct MemFile {
     contents: RwLock<Contents>,
-    /// Number of writable handles.
     writers: AtomicUsize,
 }
 

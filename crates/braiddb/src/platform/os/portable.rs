@@ -160,7 +160,6 @@ fn cannot_be_done(error: &io::Error) -> bool {
     cfg!(target_os = "wasi") && matches!(error.raw_os_error(), Some(8 | 76))
 }
 
-/// Reads the owner's text.
 fn text_of(mut file: &fs::File) -> io::Result<String> {
     let mut text = Vec::new();
     file.rewind()?;

@@ -1,6 +1,5 @@
 //! The process-wide barrier on systems without one.
 
-/// Returns true if [`barrier`] may be called.
 pub(in crate::platform) fn prepare() -> bool {
     false
 }

@@ -49,7 +49,6 @@ const PAGE_BYTES: usize = 4096;
 
 /// Maximum read maps. Linux allows 65,530 maps per process, and the allocator needs some.
 const MAPS_MAX: usize = 16 << 10;
-/// Present read maps.
 static MAPS: AtomicUsize = AtomicUsize::new(0);
 
 /// Pages in one `mincore` call: those of a huge page.
@@ -194,7 +193,6 @@ impl ReadMap {
         unsafe { std::ptr::copy_nonoverlapping(self.memory.as_ptr().add(start), buf.as_mut_ptr(), buf.len()) }
     }
 
-    /// Returns the bytes.
     pub fn memory(&self) -> NonNull<[u8]> {
         NonNull::slice_from_raw_parts(self.memory, self.len)
     }

@@ -102,7 +102,6 @@ fn announce(requests: &[ReadRequest]) {
         if let (Some(file), Some(len)) =
             (request.file.system_file(), std::num::NonZeroU64::new(request.bytes.len() as u64))
         {
-            // Advice only.
             let _ = fadvise(file.descriptor, request.offset, Some(len), Advice::WillNeed);
         }
     }
@@ -127,7 +126,6 @@ fn start() -> io::Result<()> {
     std::thread::Builder::new().name("braid-read".to_owned()).spawn(serve).map(drop)
 }
 
-/// The main loop of a thread.
 fn serve() {
     let mut queue = QUEUE.lock();
     loop {

@@ -246,7 +246,6 @@ impl Drop for PosixLock {
     }
 }
 
-/// Opens a file.
 pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<PosixFile> {
     let mut options = OpenOptions::new();
     options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
@@ -269,7 +268,6 @@ pub(super) struct PosixFile {
 }
 
 impl PosixFile {
-    /// Returns the descriptor.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }

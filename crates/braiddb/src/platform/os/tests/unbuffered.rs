@@ -38,12 +38,10 @@ fn direct(path: &Path) -> Option<Arc<dyn File>> {
     Some(opened.file)
 }
 
-/// Writes a file, buffered.
 fn put(path: &Path, bytes: &[u8]) {
     SystemVfs::new().open(path, OpenMode::CreateNew).unwrap().write_at(bytes, 0).unwrap();
 }
 
-/// Reads a file, buffered.
 fn get(path: &Path) -> Vec<u8> {
     let file = SystemVfs::new().open(path, OpenMode::Read).unwrap();
     let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
@@ -56,7 +54,6 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// Counts the cached pages of a file.
 #[cfg(target_os = "linux")]
 fn pages_cached(path: &Path) -> usize {
     let file = SystemVfs::new().open(path, OpenMode::Read).unwrap();

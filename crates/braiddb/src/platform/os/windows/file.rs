@@ -70,7 +70,6 @@ impl Shared {
     }
 }
 
-/// An open file.
 #[derive(Debug)]
 pub struct WindowsFile {
     file: fs::File,
@@ -83,7 +82,6 @@ pub struct WindowsFile {
 }
 
 impl WindowsFile {
-    /// Wraps a file opened for overlapped I/O.
     pub fn new(file: fs::File, shared: Arc<Shared>) -> WindowsFile {
         let (written, write_through) = (DirtyRanges::new(), OnceLock::new());
         WindowsFile { file, shared, written, syncing: Mutex::new(()), write_through }
@@ -233,7 +231,6 @@ impl File for WindowsFile {
     }
 }
 
-/// Sets information of a class.
 pub fn set_information<T>(file: &fs::File, class: FILE_INFO_BY_HANDLE_CLASS, info: &T) -> io::Result<()> {
     let pointer = std::ptr::from_ref(info).cast();
     // SAFETY: the file is borrowed, so its handle is open, and the system reads at most the given

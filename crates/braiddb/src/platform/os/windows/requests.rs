@@ -52,7 +52,6 @@ pub struct Events([AtomicPtr<core::ffi::c_void>; EVENTS_KEPT]);
 struct Event(OwnedHandle);
 
 impl Events {
-    /// Creates an empty pool.
     pub fn new() -> Events {
         Events([const { AtomicPtr::new(null_mut()) }; EVENTS_KEPT])
     }
@@ -183,14 +182,11 @@ pub struct Wanted<'a> {
 /// The part of a range that one request transfers.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    /// Offset in the file.
     offset: u64,
-    /// Offset in the buffer.
     start: usize,
     len: usize,
 }
 
-/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Read,
@@ -432,7 +428,6 @@ fn handle_of(file: BorrowedHandle<'_>) -> HANDLE {
     file.as_raw_handle()
 }
 
-/// Converts an error code.
 pub fn error_of(code: u32) -> io::Error {
     io::Error::from_raw_os_error(code.cast_signed())
 }

@@ -271,7 +271,6 @@ fn lock_now(file: RawHandle) -> io::Result<bool> {
     }
 }
 
-/// Removes a file with these flags.
 fn remove_by(path: &Path, flags: u32) -> io::Result<()> {
     let file = open_to_remove(path, 0)?;
     set_information(&file, FileDispositionInfoEx, &FILE_DISPOSITION_INFO_EX { Flags: flags })
@@ -315,7 +314,6 @@ fn open_to_remove(path: &Path, flags: u32) -> io::Result<fs::File> {
     options.open(path)
 }
 
-/// Returns an unused name in the same directory.
 fn name_beside(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
