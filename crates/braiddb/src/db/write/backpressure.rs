@@ -1,4 +1,5 @@
-//! Backpressure: writers are slowed by microseconds as work piles up, so that they never run into a wall. See [`Pressure`].
+//! Backpressure in the commit pipeline: throttles writers, and stops them while no memtable may be
+//! frozen. See [`Pressure`](crate::db::engine::parts::pressure::Pressure).
 
 use crate::{
     db::engine::{parts::pressure::FROZEN_MAX, root::Engine, thread_pool::RETRY_NS_MIN},
@@ -7,7 +8,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Looks at how hard writers must be pressed in a state. The caller holds `change`, and not `work`.
+    /// Measures the pressure of a new state. The caller holds `change`, and not `work`.
     pub fn measure_pressure(&self, state: &ReadState) {
         let work = self.maintenance.work.lock();
         let dead = self.dead_to_limit(state, &work);
@@ -21,12 +22,13 @@ impl Engine {
         });
     }
 
-    /// The most bytes of memtables that wait for their flush. It is less where other databases that it shares memory with have some, too.
+    /// Maximum bytes of memtables that await their flush. Databases with shared memory divide
+    /// theirs.
     fn waiting_bytes_max(&self) -> usize {
         (FROZEN_MAX * self.settings.memtable_bytes()).min(self.tenant.common.waiting_bytes_max())
     }
 
-    /// Whether no memtable may be frozen before one is flushed.
+    /// Returns whether a flush must come before the next freeze.
     fn is_full(&self) -> bool {
         let state = self.cell.state.load();
         let waiting = || state.frozen.iter().map(|memtable| memtable.bytes_used()).sum::<usize>();
@@ -34,7 +36,7 @@ impl Engine {
             || !state.frozen.is_empty() && waiting() >= self.tenant.common.waiting_bytes_max()
     }
 
-    /// Waits while as many memtables are frozen as may be. Fails rather than wait for a flush that cannot be done.
+    /// Waits until a memtable may be frozen. Fails if the disk is too full for a flush.
     pub fn wait_for_flush(&self) -> crate::base::Result<()> {
         if !self.is_full() {
             return Ok(());
@@ -47,7 +49,7 @@ impl Engine {
         while self.is_full() {
             self.health.check_writable()?;
             if let Some(refused_at_ns) = work.flush_refused_at_ns {
-                // The disk is full: have it tried again soon by this writer's request, and answer it.
+                // The disk is full: request an early retry, and fail this write.
                 let soon_ns = refused_at_ns + RETRY_NS_MIN;
                 work.flush_not_before_ns = work.flush_not_before_ns.min(soon_ns);
                 work.merge_not_before_ns = work.merge_not_before_ns.min(soon_ns);
@@ -62,9 +64,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Does flushes in this thread, or waits for those of other callers' threads, until there is room.
+    /// Flushes in this thread, or waits for flushes by other callers, until a memtable may be
+    /// frozen.
     fn flush_inline(&self) -> crate::base::Result<()> {
-        // Whatever the last try found: there may be space by now.
+        // Retry even after a full disk: there may be space by now.
         {
             let mut work = self.maintenance.work.lock();
             (work.flush_not_before_ns, work.merge_not_before_ns) = (0, 0);
@@ -81,7 +84,7 @@ impl Engine {
                 return Ok(());
             }
             self.health.check_writable()?;
-            // Only a try that found no space says that the disk is full; otherwise another thread was quicker.
+            // If no flush found the disk full, another thread has filled the room again: repeat.
             if is_disk_full {
                 return Err(self.disk_full());
             }

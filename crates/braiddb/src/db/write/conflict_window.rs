@@ -1,13 +1,13 @@
-//! What the core does for transactions: it lets them join the window of recent commits, looks ahead of their commits, and
-//! has one at a time be exclusive.
+//! Transactions in the commit pipeline: the conflict window, validation in advance, exclusivity.
 //!
-//! While an exclusive transaction is open, nobody else commits. The right to commit belongs to the transaction, by a
-//! number (its ticket), and not to a thread: a transaction may move between threads, and any of them may commit it.
-//! It commits without the queue.
+//! While an exclusive transaction is open, no other caller commits. The right to commit belongs to
+//! the transaction's ticket, not to a thread: a transaction may move between threads. It commits
+//! without the queue.
 //!
-//! INVARIANT X1: no commit waits in the queue for an exclusive transaction. Each caller waits by itself, in
-//! [`Engine::heed_notices`], for `exclusive_wait_ns` at most; a leader that finds the right taken sends its whole group back
-//! there. So one transaction that is never ended cannot hold a commit for longer than that.
+//! INVARIANT X1: no commit waits in the queue for an exclusive transaction. Each caller waits in
+//! its own thread, in [`Engine::heed_notices`], for at most `exclusive_wait_ns`. A leader that
+//! finds an exclusive transaction returns its whole group to that wait. So a transaction that never
+//! ends cannot delay a commit for longer.
 
 use super::pipeline::{changed, outlived};
 use crate::{
@@ -27,12 +27,12 @@ use std::{
     time::Duration,
 };
 
-/// A place among the transactions that the window of recent commits is kept for.
+/// Keeps the conflict window open for one transaction.
 #[derive(Debug)]
 pub struct ConflictWindowGuard(Arc<Engine>);
 
 impl ConflictWindowGuard {
-    /// To be taken before the snapshot: all commits after that are then noted.
+    /// Call this before taking the snapshot, so that the window notes all later commits.
     pub fn new(engine: &Arc<Engine>) -> ConflictWindowGuard {
         if !engine.commits.window.join() {
             let write = engine.commits.write.lock();
@@ -48,7 +48,7 @@ impl Drop for ConflictWindowGuard {
     }
 }
 
-/// The right to commit, taken from all others.
+/// The exclusive right to commit.
 #[derive(Debug)]
 pub struct Exclusive {
     engine: Arc<Engine>,
@@ -56,7 +56,7 @@ pub struct Exclusive {
 }
 
 impl Exclusive {
-    /// Waits until nobody else has it, for as long as commits wait at most.
+    /// Waits for the current owner to end. Fails after `exclusive_wait_ns`.
     pub fn new(engine: &Arc<Engine>) -> Result<Exclusive> {
         engine.health.check_writable()?;
         let mut write = engine.await_no_exclusive()?;
@@ -69,7 +69,6 @@ impl Exclusive {
         Ok(Exclusive { engine: Arc::clone(engine), ticket })
     }
 
-    /// The number by which the core knows the transaction.
     pub fn ticket(&self) -> u64 {
         self.ticket
     }
@@ -78,7 +77,7 @@ impl Exclusive {
 impl Drop for Exclusive {
     fn drop(&mut self) {
         let mut write = self.engine.commits.write.lock();
-        // If it was revoked, the right may be another's by now.
+        // If the right was revoked, another transaction may own it by now.
         if write.exclusive.as_ref().is_some_and(|owner| owner.ticket == self.ticket) {
             self.engine.end_exclusive(&mut write);
         }
@@ -86,7 +85,7 @@ impl Drop for Exclusive {
 }
 
 impl Engine {
-    /// Ends the exclusive transaction that is open, if there is one: others may commit.
+    /// Ends the open exclusive transaction and wakes waiting commits. Returns whether one was open.
     pub(in crate::db) fn end_exclusive(&self, write: &mut WriteState) -> bool {
         let was_open = write.exclusive.take().is_some();
         self.commits.exclusivity.notices.fetch_and(!NOTICE_EXCLUSIVE, Ordering::Relaxed);
@@ -94,8 +93,8 @@ impl Engine {
         was_open
     }
 
-    /// The slow path of a commit while something is to be looked at first: waits for an exclusive transaction to end, and
-    /// refuses a write that bypasses the transaction of [`Db::update`]. `since_ns` is when the commit began to wait.
+    /// Slow path of a commit: waits for an exclusive transaction to end, and refuses a write that
+    /// bypasses the transaction of `Db::update`. `since_ns` is when the commit began to wait.
     #[cold]
     pub fn heed_notices(&self, since_ns: &mut Option<u64>) -> Result<()> {
         self.check_outside_update()?;
@@ -106,7 +105,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The lock on commits, once no exclusive transaction is open.
+    /// Returns the lock `write` once no exclusive transaction is open.
     pub fn await_no_exclusive(&self) -> Result<MutexGuard<'_, WriteState>> {
         let mut since_ns = None;
         let mut write = self.commits.write.lock();
@@ -116,8 +115,8 @@ impl Engine {
         Ok(write)
     }
 
-    /// Waits once until an exclusive transaction ends or is too old to commit. Fails after `exclusive_wait_ns` in all, and once
-    /// the database is closed.
+    /// Waits once until an exclusive transaction ends or expires. Fails after `exclusive_wait_ns`
+    /// in all, and once the database is closed.
     fn await_exclusive(&self, write: &mut MutexGuard<'_, WriteState>, since_ns: &mut Option<u64>) -> Result<()> {
         self.health.check_writable()?;
         let now_ns = self.now_ns();
@@ -125,7 +124,7 @@ impl Engine {
         let waited_ns = now_ns.saturating_sub(*since_ns.get_or_insert(now_ns));
         let Some(owner) = &write.exclusive else { return Ok(()) };
         let left_ns = self.settings.exclusive_wait_ns.saturating_sub(waited_ns);
-        // One that has expired can never commit.
+        // An expired transaction can never commit.
         let expires_ns = self.settings.reader_age_max_ns.saturating_sub(now_ns.saturating_sub(owner.began_ns));
         if expires_ns == 0 {
             self.end_exclusive(write);
@@ -148,14 +147,14 @@ impl Engine {
         }
     }
 
-    /// Wakes the callers that wait for an exclusive transaction to end: the database is being closed.
+    /// Wakes the callers that wait for an exclusive transaction: the database is closing.
     pub fn wake_leaders(&self) {
-        // A caller that holds this was about to wait, and has not seen that the database is closed; or does so now, and will.
+        // A caller that holds the lock either waits by now and is notified, or will see the close.
         drop(self.commits.write.lock());
         self.commits.exclusivity.ended.notify_all();
     }
 
-    /// Commits for the exclusive transaction that has this ticket.
+    /// Commits for the exclusive transaction with this ticket.
     pub fn commit_alone(
         &self,
         ticket: u64,
@@ -175,14 +174,15 @@ impl Engine {
         done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }))
     }
 
-    /// Looks whether what was read has been written since, as far as that can be told without holding others up.
+    /// Validates the reads as far as possible without delaying other commits.
     pub fn look_ahead(&self, check: &mut Check) -> Result<()> {
         if check.upto >= self.readers.snapshots.visible() {
             return Ok(());
         }
         let validation = match (check.look_ahead(&self.commits.window), check.held) {
             (Validation::TooOld, Some(held)) => self.healing(|| {
-                // The state comes after what it must hold, and before it is known that its traces were.
+                // Load the state after `visible`, so that it has those commits. Check the hold
+                // after that, so that no merge dropped their traces from it.
                 let visible = self.readers.snapshots.visible();
                 let state = self.cell.state.load_full();
                 self.check_held(&held)?;

@@ -1,7 +1,8 @@
-//! A full disk: who may use the reserve, who is refused, and when the reserve is refilled.
+//! A full disk: which operations may use the reserve, which are refused, and when it is refilled.
 //!
-//! Deletes, edits of the manifest, flushes, and merges that the user waits for or that free space try again with blocks of the
-//! [reserve](crate::db::files::reserve). From then on puts, loads and streams are refused with [`Error::DiskFull`], until the reserve is whole.
+//! Deletes, manifest edits, flushes, and merges that free space or that the user waits for retry
+//! with blocks of the [reserve](crate::db::files::reserve). From then on puts, loads and streams
+//! fail with [`Error::DiskFull`], until the reserve is whole.
 
 use crate::{
     base::{EntryKind, Error, NoSpace, Result, TreeId, split_internal_key},
@@ -22,35 +23,39 @@ use std::{
     time::Duration,
 };
 
-/// Maximum repetitions of a compaction that has merged nothing on a full disk while background jobs held the space.
+/// Maximum repetitions of a compaction that merged nothing on a full disk while background jobs
+/// occupied the space.
 const COMPACT_TRIES: u32 = 4;
 
-/// On a volume with less than this, memtables, segments of the log and partitions are parts of the volume.
+/// Volumes below this size limit the sizes of memtables, log segments and partitions.
 const SMALL_VOLUME_BYTES: u64 = 2 << 30;
 
-/// A volume is this many of the largest partitions, of the largest memtables, of the longest segments, and of the largest reserves.
+/// Divisors of a volume's size. The first three give the maximum sizes of partitions, memtables and
+/// log segments on a small volume; the last gives the maximum reserve of any volume.
 const PARTITIONS_OF_VOLUME: u64 = 16;
 const MEMTABLES_OF_VOLUME: u64 = 32;
 const SEGMENTS_OF_VOLUME: u64 = 64;
 const RESERVES_OF_VOLUME: u64 = 8;
 
-/// The least of each, in bytes.
+/// Minimum sizes on a small volume, in bytes.
 const PARTITION_BYTES_LEAST: u64 = 512 << 10;
 const MEMTABLE_BYTES_LEAST: u64 = 128 << 10;
 const SEGMENT_BYTES_LEAST: u64 = 64 << 10;
 
-/// Maximum trees of a partition that a full disk has parted. More trees would make more small files than they give back.
+/// Maximum trees to separate in a partition on a full disk. More trees would make more small files
+/// than the merges free.
 const TREES_PARTED_MAX: usize = 16;
 
-/// Bytes of a reserve beyond what a flush and the log need.
+/// Bytes of the maximum reserve beyond a memtable and a log segment.
 const RESERVE_BYTES_SPARE: u64 = 1 << 20;
 
-/// A reserve has this many bytes, and what the log has, and this part of the data.
+/// The reserve has this many bytes, plus the length of the log, plus this part of the data.
 const RESERVE_BYTES_BASE: u64 = 512 << 10;
 const RESERVE_PART_OF_DATA: u64 = 64;
 
 impl Settings {
-    /// The same for the volume that `dir` is on: on a small one a reserve can only do its work if memtables and partitions are small.
+    /// Adapts the settings to the volume of `dir`: on a small volume, a reserve suffices only for
+    /// small memtables and partitions.
     pub(in crate::db) fn for_volume(self, dir: &Path) -> Settings {
         let volume_bytes = self.vfs.total_space(dir).ok().flatten();
         let Some(volume) = volume_bytes.filter(|bytes| *bytes < SMALL_VOLUME_BYTES) else {
@@ -70,7 +75,8 @@ impl Settings {
     }
 }
 
-/// Whether a group of batches only takes data away. Entries of the catalog count as nothing, but for those that make a tree.
+/// Returns whether a group only deletes. Catalog entries are ignored, except those that create a
+/// tree.
 fn frees_space(group: &[u8]) -> bool {
     let mut frees = true;
     let decoded = decode_group(group, |_, op| {
@@ -85,14 +91,14 @@ fn frees_space(group: &[u8]) -> bool {
 }
 
 impl PreparedBatch {
-    /// Whether the batch only takes data away.
+    /// Returns whether the batch only deletes.
     pub(in crate::db) fn frees_space(&self) -> bool {
         frees_space(self.bytes())
     }
 }
 
 impl Engine {
-    /// How large the reserve shall be now.
+    /// Returns the present target size of the reserve.
     fn reserve_wanted(&self) -> Wanted {
         if let Some(bytes) = self.settings.disk_reserve {
             return Wanted { bytes, is_asked_for: true };
@@ -112,12 +118,12 @@ impl Engine {
         Wanted { bytes: (RESERVE_BYTES_BASE + log + data / RESERVE_PART_OF_DATA).min(most), is_asked_for: false }
     }
 
-    /// Brings the reserve to its size if the disk has room. Returns whether it is whole, or there is none.
+    /// Refills the reserve if the disk has room. Returns whether it is whole, or there is none.
     pub(in crate::db) fn keep_reserve(&self) -> bool {
         self.keep_reserve_after(false)
     }
 
-    /// The same, after something that may have given space back.
+    /// Like [`Engine::keep_reserve`], after an operation that may have freed space.
     pub(in crate::db) fn keep_reserve_after(&self, is_space_back: bool) -> bool {
         if self.health.check_writable().is_err() {
             return true;
@@ -130,7 +136,7 @@ impl Engine {
         is_whole
     }
 
-    /// Refuses what needs space while the reserve is used.
+    /// Fails while the reserve is in use.
     pub(in crate::db) fn refuse_on_full_disk(&self) -> Result<()> {
         if self.maintenance.pressure.is_refusing() && !self.keep_reserve() {
             return Err(Error::DiskFull { path: self.dir.clone(), reason: NoSpace::Reserved });
@@ -138,7 +144,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Slows a writer down as the pressure asks for, and refuses one that needs space while the reserve is used.
+    /// Throttles a writer by the present pressure. Refuses writes that need space while the reserve
+    /// is in use.
     pub(in crate::db) fn feel_pressure(&self, batch: &PreparedBatch) -> Result<()> {
         if self.maintenance.pressure.is_refusing() && !batch.frees_space() {
             self.refuse_on_full_disk()?;
@@ -148,7 +155,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Appends a group that failed with `full` again, if it only takes data away and there was no space: with blocks of the reserve.
+    /// Retries a failed append with blocks of the reserve, if the disk was full and the group only
+    /// deletes.
     #[cold]
     pub(in crate::db) fn log_with_reserve(
         &self,
@@ -165,14 +173,15 @@ impl Engine {
         while done.as_ref().is_err_and(Error::is_disk_full) && (wal.trim_spares() > 0 || self.release(Stage::Log)) {
             done = append();
         }
-        // A flush of the few deletes in memory takes less than the segments that it makes superfluous.
+        // The flush of a few deletes takes less space than the log segments that it frees.
         self.cell.is_to_freeze.store(true, Ordering::Relaxed);
         self.signal_work();
         done
     }
 
-    /// Gives back the segments of the log that were begun with blocks of the reserve: each needs 64 KiB, and what stands in it becomes a
-    /// run of a few. Else the reserve would be used up by processes that open the database, delete something and end.
+    /// Frees the log segments that were begun with blocks of the reserve, by a flush: each takes 64
+    /// KiB, but its entries make a small run. Otherwise processes that open the database, delete
+    /// and exit would use up the reserve.
     pub(in crate::db) fn shorten_log_on_full_disk(&self) -> Result<()> {
         if !self.storage.reserve.is_used() {
             return Ok(());
@@ -193,14 +202,14 @@ impl Engine {
         Error::DiskFull { path: self.dir.clone(), reason: NoSpace::Disk }
     }
 
-    /// Whether the deletes of a group that found no space shall be tried again without its other requests. If so, the reserve is used from now on,
-    /// and no others come.
+    /// Returns whether to retry the deletes of a group that found no space without its other
+    /// requests. If so, the reserve is in use from now on, and refuses other writes.
     pub(in crate::db) fn is_to_part(&self, group: &[Request]) -> bool {
         let frees = group.iter().filter(|request| request.batch.frees_space()).count();
         (1..group.len()).contains(&frees) && (self.release(Stage::Log) || self.storage.reserve.is_used())
     }
 
-    /// Gives up a part of the reserve. Returns whether there was any.
+    /// Releases a part of the reserve. Returns whether there was any.
     pub(in crate::db) fn release(&self, stage: Stage) -> bool {
         let is_released = self.storage.reserve.release(stage);
         if is_released {
@@ -209,8 +218,9 @@ impl Engine {
         is_released
     }
 
-    /// Does what makes files. Where there is no space for them, it is done again: without files that merges have replaced and that were still to
-    /// be removed, without spare segments of the log, and then, if a stage is named, with blocks of the reserve.
+    /// Runs a job that makes files. If the disk is full, it runs again after each step that may
+    /// free space: removing files that merges replaced, removing spare log segments, and releasing
+    /// the reserve if `stage` allows it.
     pub(in crate::db) fn with_space(&self, stage: Option<Stage>, job: impl Fn() -> Result<()>) -> Result<()> {
         let is_full = |done: &Result<()>| done.as_ref().is_err_and(Error::is_disk_full);
         let gone = self.storage.table.deferred_close.gone();
@@ -232,8 +242,8 @@ impl Engine {
         done
     }
 
-    /// Merges each of these partitions wholly. One that finds no space for that is merged part by part, and where that finds none either,
-    /// waits for the space that the others give back.
+    /// Merges each of these partitions wholly. On a full disk a partition is merged in parts; if
+    /// that fails too, it waits for space that the other merges free.
     pub(in crate::db) fn compact_each(&self, mut ids: Vec<u64>) -> Result<()> {
         let _in_use = self.storage.reserve.begin();
         let mut tries_left = COMPACT_TRIES;
@@ -260,10 +270,10 @@ impl Engine {
             }
             match full.filter(|_| !refused.is_empty()) {
                 None => return Ok(()),
-                // Nothing was merged, so nothing came back.
+                // No merge succeeded, so none freed space.
                 Some(error) if !is_any_merged && tries_left == 0 => return Err(error),
                 Some(_) => {
-                    // Background jobs of the same time may have taken the space, and give it back when they end.
+                    // Concurrent background jobs may occupy the space, and free it when they end.
                     tries_left = if is_any_merged { COMPACT_TRIES } else { tries_left - 1 };
                     self.wait_for_jobs();
                     ids = refused;
@@ -272,7 +282,7 @@ impl Engine {
         }
     }
 
-    /// Waits until no flush and no merge is under way, for five seconds at most.
+    /// Waits for running flushes and merges, for at most five seconds.
     fn wait_for_jobs(&self) {
         let mut work = self.maintenance.work.lock();
         for _ in 0..500 {
@@ -283,7 +293,8 @@ impl Engine {
         }
     }
 
-    /// Does the jobs that are due after a compaction. Each partition is merged by then, so a full disk that leaves a view to be built is no failure.
+    /// Runs the jobs due after a compaction. All partitions are merged by then, so a full disk that
+    /// delays a view is no failure.
     pub(in crate::db) fn settle_after_compaction(&self, jobs_max: usize) -> Result<()> {
         match self.run_until_settled(jobs_max) {
             Err(error) if error.is_disk_full() => {
@@ -294,7 +305,7 @@ impl Engine {
         }
     }
 
-    /// Merges a partition wholly, when no other job works on it.
+    /// Merges a partition wholly, once no other job works on it.
     pub fn compact_partition(&self, id: u64) -> Result<()> {
         self.compact_by(id, |partition| self.whole_merge(partition))
     }
@@ -303,10 +314,10 @@ impl Engine {
         self.cell.state.load().version.partitions.iter().find(|p| p.id == id).map(Arc::clone)
     }
 
-    /// Merges a partition part by part, each in force before the next is begun: old runs that end in a part give their space back
-    /// for the next one. Where it holds several trees, they are parted first: keys that are put in order into one tree make runs that
-    /// all reach into the next tree, if anything was put there meanwhile. Returns the partitions that found no space, and whether any part
-    /// was merged.
+    /// Merges a partition in parts and installs each part before the next, so that each frees space
+    /// for the next. A partition with several trees is first cut between trees: runs of a tree
+    /// written in key order would all reach into the next tree if it received writes meanwhile.
+    /// Returns the partitions that found no space, and whether any part was merged.
     fn compact_in_parts(&self, whole: &Partition) -> Result<(BTreeSet<u64>, bool)> {
         let (start, end) = (&whole.layout.start, &whole.layout.end);
         let (mut merged, mut stuck) = (BTreeSet::new(), BTreeSet::new());
@@ -314,7 +325,8 @@ impl Engine {
             let state = self.cell.state.load_full();
             let is_inside =
                 |p: &Partition| p.layout.start >= *start && end.as_ref().is_none_or(|end| p.layout.start < *end);
-            // From the end on: what was made last, such as notes of how far an import is, is often small.
+            // Begin at the end: the newest tree, such as an import's progress notes, is often
+            // small.
             let is_next = |p: &&Arc<Partition>| is_inside(p) && !merged.contains(&p.id) && !stuck.contains(&p.id);
             let Some(next) = state.version.partitions.iter().rev().find(is_next).map(Arc::clone) else { break };
             drop(state);
@@ -333,7 +345,7 @@ impl Engine {
             if is_cut {
                 continue;
             }
-            // The space that came back may be enough for those that found none.
+            // The freed space may suffice for the partitions that found none.
             stuck.clear();
             let state = self.cell.state.load();
             merged.extend(state.version.partitions.iter().find(|p| p.layout.start == next.layout.start).map(|p| p.id));
@@ -341,7 +353,7 @@ impl Engine {
         Ok((stuck, !merged.is_empty()))
     }
 
-    /// Where the last tree begins that has keys in a partition, unless it is the only one.
+    /// Returns where the last tree with keys in a partition begins, unless it is the only one.
     fn last_tree_of(&self, partition: &Partition) -> Option<Vec<u8>> {
         let (start, end) = (&partition.layout.start, &partition.layout.end);
         let is_inside = |at: &Vec<u8>| at > start && end.as_ref().is_none_or(|end| at < end);
@@ -359,8 +371,8 @@ impl Engine {
         begins.iter().filter(reaches).max().cloned()
     }
 
-    /// Carries out a plan. Where a merge of everything that gives space back finds none, its trees are parted, or the first keys alone
-    /// are merged.
+    /// Carries out a plan. If a merge of the whole partition finds no space, it separates the trees
+    /// or merges only the first keys.
     pub(in crate::db) fn run_partition_or_prefix(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
         let stage = self.stage_of(partition);
         let done = self.run_partition(partition, plan, stage);
@@ -378,8 +390,9 @@ impl Engine {
         }
     }
 
-    /// How much of the reserve a merge of this partition may use that nobody asked for: none, unless it gives back more than a tenth, or
-    /// takes in more loose runs than there should be. Each small run takes whole blocks of the disk, and deletes on a full disk make many.
+    /// Returns the part of the reserve that a background merge of this partition may use. There is
+    /// none unless the merge drops more than a tenth of the entries, or the partition has too many
+    /// unindexed runs: each takes whole disk blocks, and deletes on a full disk make many.
     pub(in crate::db) fn stage_of(&self, partition: &Arc<Partition>) -> Option<Stage> {
         let is_worth_it = || partition.counts().is_some_and(|(entries, dead)| dead.saturating_mul(10) > entries);
         let is_crowded = partition.layout.loose.len() > self.settings.loose_runs;
@@ -387,7 +400,7 @@ impl Engine {
     }
 }
 
-/// Opens the database with `open`; where it finds no space, with blocks of the reserve in `dir`.
+/// Runs `open`, and on a full disk repeats it with blocks of the reserve in `dir`.
 pub(in crate::db) fn open_with_reserve<T>(settings: &Settings, dir: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
     let mut done = open();
     while let Err(error) = &done {
@@ -399,7 +412,7 @@ pub(in crate::db) fn open_with_reserve<T>(settings: &Settings, dir: &Path, open:
     done
 }
 
-/// Gives up a part of the reserve of a database that is not open. Returns whether there was any.
+/// Releases a part of the reserve of a closed database. Returns whether there was any.
 fn release_to_open(settings: &Settings, dir: &Path) -> bool {
     let lock = settings.vfs.lock(&dir.join(crate::db::files::names::LOCK_NAME), &settings.runtime.process_name());
     let Ok(Ok(_lock)) = lock else { return false };

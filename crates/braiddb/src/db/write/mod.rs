@@ -1,4 +1,4 @@
-//! The way of a commit: conflicts, backpressure, blobs, log and memtable; and a full disk.
+//! The commit path: conflicts, backpressure, blobs, log, memtable, full disks.
 
 pub mod backpressure;
 pub mod conflict_window;

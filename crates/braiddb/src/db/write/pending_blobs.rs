@@ -1,4 +1,4 @@
-//! The blob files of a commit to come.
+//! Blob files of a commit that is not made yet.
 
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
@@ -14,23 +14,23 @@ use std::{
     },
 };
 
-/// Blob files that a commit is to refer to. As long as this is there, none of them goes: those with what was written for the
-/// commit, and those with what others have written and it refers to as well.
+/// Pins the blob files of a pending commit: files written for it, and older files that it refers
+/// to.
 ///
-/// Dropped, it says what became of the commit. If there was none, what was written is given up: files that hold nothing
-/// else go at once, and of others, merges move out what still counts once that is less than half of them.
+/// The drop settles the pins. Without a commit, the written data is garbage: files with nothing
+/// else are removed at once, and merges move the live data out of files that are less than half
+/// live.
 #[derive(Debug)]
 pub struct PendingBlobs {
     engine: Arc<Engine>,
     files: BTreeSet<FileNumber>,
-    /// Those of them that something was written to for this commit.
+    /// The files written for this commit.
     written: BTreeSet<FileNumber>,
-    /// The commit that refers to them, or 0.
+    /// The commit, or 0.
     sequence: AtomicU64,
 }
 
 impl PendingBlobs {
-    /// No files.
     pub fn new(engine: &Arc<Engine>) -> PendingBlobs {
         PendingBlobs {
             engine: Arc::clone(engine),
@@ -40,12 +40,12 @@ impl PendingBlobs {
         }
     }
 
-    /// Whether they are files of this database.
+    /// Returns whether the files belong to this database.
     pub fn is_of(&self, engine: &Arc<Engine>) -> bool {
         Arc::ptr_eq(&self.engine, engine)
     }
 
-    /// Writes a value, or a piece of one.
+    /// Writes a value or a piece of a value.
     pub fn write(&mut self, lane: Lane, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         let _inside = self.engine.health.enter()?;
         self.engine.health.check_writable()?;
@@ -53,13 +53,13 @@ impl PendingBlobs {
         let blob = self.engine.storage.blobs.write_to(lane, key, value, compression)?;
         self.written.insert(blob.file);
         if !self.files.insert(blob.file) {
-            // One count a file is enough.
+            // One pin for each file is enough.
             self.engine.storage.blobs.settle(&[blob.file], None);
         }
         Ok(blob)
     }
 
-    /// Keeps the files of pieces that others have written; `false` if one of them was let go of since the pieces were found: see
+    /// Pins the files of existing pieces. Returns false if one was removed in the meantime: see
     /// [`crate::db::files::blob_store::BlobStore::pin`].
     pub fn pin(&mut self, pieces: &Pieces) -> bool {
         let is_new = |number: &FileNumber| !self.files.contains(number);
@@ -71,7 +71,7 @@ impl PendingBlobs {
         are_known
     }
 
-    /// Takes over what another has.
+    /// Takes over the pins of `other`.
     pub fn absorb(&mut self, mut other: PendingBlobs) {
         self.written.append(&mut other.written);
         for number in std::mem::take(&mut other.files) {
@@ -81,23 +81,23 @@ impl PendingBlobs {
         }
     }
 
-    /// Makes what was written to files of the bulk lane durable. A failure ends writing, as that of any sync does.
+    /// Syncs the files of the bulk lane. Like any failed sync, a failure poisons the database.
     pub fn sync(&self) -> Result<()> {
         let _inside = self.engine.health.enter_past_closing()?;
         self.engine.storage.blobs.sync_bulk(&self.files).inspect_err(|e| self.engine.poison(e))
     }
 
-    /// To be called before the commit: has what it refers to be as durable as the commit will be, and before it is.
+    /// Call this before the commit: makes the blobs as durable as the commit will be.
     pub fn make_ready(&self, durability: Durability) -> Result<()> {
         if !self.written.is_empty() && durability == Durability::Sync {
-            // Here, and not where the log is synced, so that nobody else has to wait for it.
+            // Here and not in the log's sync, so that no other commit waits for it.
             self.sync()?;
         }
         self.engine.storage.blobs.need(&self.files);
         Ok(())
     }
 
-    /// A commit refers to them.
+    /// Records the commit that refers to the files.
     pub fn committed(&self, sequence: SequenceNumber) {
         self.sequence.fetch_max(sequence, Ordering::AcqRel);
     }

@@ -1,14 +1,16 @@
-//! Writing a value piece by piece, to be committed later.
+//! Writes a value piece by piece, to be committed later.
 //!
-//! What is written gathers in memory until it makes a piece, which goes to a blob file. The first pieces are short, so that
-//! streams of moderate length take little memory, and later ones longer, so that the list of a long stream stays short: of 4 GiB it has
-//! 1072 pieces, in about 25 KiB. A value that never fills a piece is an ordinary one: it stands in the entry, or in one blob.
+//! The bytes gather in memory until they make a piece, which goes to a blob file. The first pieces
+//! are short, so that streams of moderate length take little memory. Later pieces are longer, so
+//! that the list of a long stream stays short: 1072 pieces for 4 GiB, in about 25 KiB. A value that
+//! never fills a piece is an ordinary value, in the entry or in one blob.
 //!
-//! **Appends.** The new value's list is the old one, and the new pieces behind it. Where what is appended is less than a piece, the
-//! old pieces at the end that are no more than twice as long as what comes behind them are written again together with it, up to
-//! the length of a long piece. So each byte is written again only into a piece at least half as long again: no more than 38 times,
-//! however short the appends. And of the pieces at the end that are not long yet, each is more than twice as long as the next: there
-//! are no more than 23 of them, and any two neighbours among the others make a long piece or more.
+//! **Appends.** The new list is the old list and the new pieces. If the appended bytes are less
+//! than a piece, the last old pieces that are at most twice as long as the bytes after them are
+//! rewritten together with those, up to the length of a long piece. So each rewrite moves a byte
+//! into a piece at least half as long again: at most 38 rewrites, however short the appends. Each
+//! short piece at the end is more than twice as long as the next: there are at most 23, and any two
+//! neighbours among the others make a long piece or more.
 
 use super::pending_blobs::PendingBlobs;
 use crate::{
@@ -23,25 +25,25 @@ use std::{
     sync::Arc,
 };
 
-/// After so many pieces they are longer.
+/// Number of short pieces before the long ones.
 const SHORT_PIECES: usize = 64;
 
-/// How much longer.
+/// Length of a long piece, in short pieces.
 const LONG_PIECE: usize = 4;
 
-/// What was written is synced whenever it is so much: neither the system nor the commit is to have much of it left.
+/// Bytes written between syncs. It limits what remains for the sync at the commit.
 const SYNC_BYTES: u64 = 16 << 20;
 
-/// The least that is made room for at once.
+/// Minimum growth of the buffer, in bytes.
 const ROOM_MIN: usize = 8 << 10;
 
-/// A value as it is to stand in an entry.
+/// A value in the form that its entry stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// The kind and value of the entry.
+    /// Kind and value of the entry.
     pub kind: EntryKind,
     pub value: Vec<u8>,
-    /// The length of what it stands for.
+    /// Length of the user's value.
     pub len: u64,
 }
 
@@ -55,7 +57,7 @@ impl Placed {
         Placed { kind, value, len: pieces.len() }
     }
 
-    /// The same, to expire when what it is made of would have.
+    /// Adds the expiry time of the old value.
     pub fn expiring(self, expires_us: Option<u64>) -> Placed {
         let mut room = Vec::new();
         let (kind, value) = Content { kind: self.kind, value: &self.value, expires_us }.entry(&mut room);
@@ -63,7 +65,7 @@ impl Placed {
     }
 }
 
-/// What a key has before an append.
+/// The value before an append.
 #[derive(Debug)]
 pub enum Base {
     Value(Vec<u8>),
@@ -87,9 +89,9 @@ pub struct PieceWriter {
     compression: Compression,
     threshold: usize,
     pieces: Pieces,
-    /// The length of those.
+    /// Total length of `pieces`.
     written: u64,
-    /// What is no piece yet, in its first bytes.
+    /// Its first `filled` bytes are the data after the last piece.
     buffer: Vec<u8>,
     filled: usize,
     pending: PendingBlobs,
@@ -98,7 +100,7 @@ pub struct PieceWriter {
 }
 
 impl PieceWriter {
-    /// Of a value for `key`, an internal one.
+    /// Begins a value for the internal key `key`.
     pub fn new(engine: &Arc<Engine>, key: KeyBuf, options: &TreeOptions) -> PieceWriter {
         PieceWriter {
             engine: Arc::clone(engine),
@@ -115,7 +117,7 @@ impl PieceWriter {
         }
     }
 
-    /// The length of what was written so far.
+    /// Bytes written so far.
     pub fn len(&self) -> u64 {
         self.written + self.filled as u64
     }
@@ -125,12 +127,12 @@ impl PieceWriter {
         if self.pieces.list.len() < SHORT_PIECES { short } else { LONG_PIECE * short }
     }
 
-    /// The longest value.
+    /// Maximum length of a value.
     fn len_max(&self) -> u64 {
         self.engine.settings.stream_len_max
     }
 
-    /// Appends bytes. After a failure nothing more is taken.
+    /// Appends bytes. After a failure all calls fail.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let room = self.room(bytes.len())?;
@@ -143,7 +145,7 @@ impl PieceWriter {
         Ok(())
     }
 
-    /// Appends all that a reader has. What it says, or that it panics, is the error.
+    /// Appends all bytes of a reader. Returns its error, or an error if it panics.
     pub fn read_from(&mut self, reader: &mut dyn Read) -> Result<()> {
         let done = self.try_read_from(reader);
         self.has_failed |= done.is_err();
@@ -154,9 +156,10 @@ impl PieceWriter {
         loop {
             let (piece_len, is_full) = (self.piece_len(), self.len() >= self.len_max());
             let mut probe = [0];
-            // Where nothing more is taken, the reader must have no more.
+            // At the maximum length, the reader must have no more bytes.
             let room = if is_full { &mut probe[..] } else { self.room(piece_len)? };
-            // The caller's code; nothing is locked, and all that it can leave half done is its own.
+            // The reader is the caller's code. No lock is held, and a panic can break only the
+            // reader.
             let read = catch_unwind(AssertUnwindSafe(|| reader.read(room)));
             match read.unwrap_or_else(|panic| Err(io::Error::other(told(&*panic)))) {
                 Ok(0) => return Ok(()),
@@ -164,13 +167,13 @@ impl PieceWriter {
                 Ok(count) if count <= room.len() => self.filled += count,
                 Ok(_) => return Err(Error::InvalidArgument("a reader says it has read more than fits".to_owned())),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // What is read from another stream of a database fails with the database's error.
+                // A reader of a database's stream returns the database's own error inside.
                 Err(e) => return Err(e.downcast::<Error>().unwrap_or_else(Error::abort)),
             }
         }
     }
 
-    /// The free end of the buffer, of which no more than `wanted` bytes will be used; never empty.
+    /// Returns the free end of the buffer, at most `wanted` bytes and never empty.
     fn room(&mut self, wanted: usize) -> Result<&mut [u8]> {
         self.check_not_failed()?;
         if self.filled == self.piece_len() {
@@ -183,7 +186,7 @@ impl PieceWriter {
         let left = usize::try_from(self.len_max() - self.len()).unwrap_or(usize::MAX);
         let end = self.piece_len().min(self.filled.saturating_add(wanted)).min(self.filled.saturating_add(left));
         if self.buffer.len() < end {
-            // Twice as much, so that what is short takes little and what is long is not moved often.
+            // Doubling keeps short values small and moves long ones rarely.
             let len = end.min((2 * self.buffer.len()).max(self.filled + ROOM_MIN)).max(self.filled + 1);
             self.buffer.resize(len, 0);
         }
@@ -217,13 +220,13 @@ impl PieceWriter {
         Ok(())
     }
 
-    /// Writes what is left in memory, if there are pieces before it.
+    /// Writes the last piece, if there are pieces before it.
     fn finish_pieces(&mut self) -> Result<()> {
         self.check_not_failed()?;
         if !self.pieces.list.is_empty() && self.filled > 0 { self.write_piece(Lane::Bulk) } else { Ok(()) }
     }
 
-    /// The value as it is to stand in an entry, and the files that the entry refers to.
+    /// Returns the entry's value, and pins on the files that it refers to.
     pub fn finish(mut self) -> Result<(Placed, PendingBlobs)> {
         self.finish_pieces()?;
         if self.pieces.list.is_empty() {
@@ -236,7 +239,7 @@ impl PieceWriter {
         Ok((Placed::pieces(&self.pieces), self.pending))
     }
 
-    /// Ends the value, to be appended to others: [`Tail::onto`].
+    /// Ends the value, for [`Tail::onto`].
     pub fn into_tail(mut self) -> Result<(Tail, PendingBlobs)> {
         self.finish_pieces()?;
         self.buffer.truncate(self.filled);
@@ -246,26 +249,26 @@ impl PieceWriter {
     }
 }
 
-/// What is to be appended to a value.
+/// Bytes to append to a value.
 #[derive(Debug)]
 pub struct Tail {
     engine: Arc<Engine>,
     key: KeyBuf,
     compression: Compression,
     threshold: usize,
-    /// All of it, if it is a piece or more.
+    /// All bytes, if they make at least a piece.
     pieces: Pieces,
-    /// Else all of it.
+    /// Otherwise all bytes.
     short: Vec<u8>,
 }
 
 impl Tail {
-    /// Its length.
     pub fn len(&self) -> u64 {
         self.pieces.len() + self.short.len() as u64
     }
 
-    /// The value that begins with `base`, whose files are on their way with those of the commit.
+    /// Returns the value that begins with `base`. The caller has pinned the files of `base` in
+    /// `pending`.
     pub fn onto(&self, base: Option<Base>, pending: &mut PendingBlobs) -> Result<Placed> {
         if base.as_ref().map_or(0, Base::len) + self.len() > self.engine.settings.stream_len_max {
             return Err(too_long());
@@ -275,7 +278,7 @@ impl Tail {
             Some(Base::Value(value)) => (Pieces::default(), value),
             Some(Base::Pieces(pieces)) => (pieces, Vec::new()),
         };
-        // A value by itself may be empty, a piece may not.
+        // A whole value may be empty, a piece may not.
         list.list.retain(|piece| piece.len > 0);
         let long = LONG_PIECE * self.engine.settings.piece_bytes();
         let mut lane = Lane::Bulk;
@@ -294,7 +297,8 @@ impl Tail {
         Ok(Placed::pieces(&list))
     }
 
-    /// Takes the pieces from the end of a list that are no more than twice as long as what comes behind them.
+    /// Removes the last pieces that are at most twice as long as the bytes after them, and returns
+    /// their bytes with `bytes` behind them.
     fn join_end(&self, list: &mut Pieces, mut bytes: Vec<u8>, len_max: usize) -> Result<Vec<u8>> {
         let fits = |last: u64, len: u64| last <= 2 * len && last + len <= len_max as u64;
         while let Some(last) = list.list.pop_if(|last| fits(last.len, bytes.len() as u64)) {

@@ -1,4 +1,39 @@
-//! Writing: from a prepared batch to a published commit.
+//! The commit pipeline: from a prepared batch to a published, durable commit.
+//!
+//! Many threads commit at the same time. Log, memtable and visible sequence number must agree on
+//! one order, and one append and one sync should serve many commits. So the first waiting caller
+//! leads: it commits a group of requests under the lock `write`, and the others wait.
+//!
+//! # Stages
+//!
+//! - Prepare, in the caller's thread: `commit_checked` checks the batch's length and throttles
+//!   (`feel_pressure`). `submit` waits for an exclusive transaction to end (`heed_notices`), checks
+//!   the trees, validates the reads in advance (`look_ahead`), and queues the request.
+//! - Prepare, by the leader: `commit_group` takes `write` and calls `try_commit_group`.
+//!   `prepare_for` decides if the group goes to the log. `make_room` freezes a full memtable.
+//! - Validate: `admit` checks each request's reads against earlier commits, those of the group
+//!   included, and notes its writes in the conflict window. It runs only while the window is open.
+//! - Append: `log` appends the group to the WAL as one record; `log_with_reserve` retries on a full
+//!   disk. A group without WAL skips this stage.
+//! - Apply: `insert` adds the entries to the active memtable.
+//! - Publish: `SnapshotList::publish` makes the commits visible, unless a load holds them back.
+//! - Sync: `sync_to`, in the caller's thread and without `write`, only for `Durability::Sync`.
+//!
+//! An exclusive transaction calls `commit_alone`, which runs the leader's stages without the queue.
+//!
+//! # Invariants
+//!
+//! INVARIANT C1: a sequence number in the conflict window is never used again. So all steps that
+//! can fail without a commit come before `admit`, and a group that the log rejects still uses its
+//! numbers.
+//!
+//! INVARIANT C2: append, apply, publish, in this order. Visible commits are in the log (unless
+//! without WAL) but perhaps not synced. A failed append applies nothing; unless the disk is full,
+//! it poisons the database.
+//!
+//! INVARIANT C3: `submit` loads the count of dropped trees before it checks its trees. The leader
+//! returns requests with an older count. So no entry of a dropped tree gets a higher sequence
+//! number than the range delete that empties the tree.
 
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber},
@@ -21,35 +56,35 @@ use crate::{
 use arc_swap::Guard;
 use std::sync::{Arc, atomic::Ordering};
 
-/// The most bytes of a batch, blobs not counted. A group with it stays below what a log record can hold.
+/// Maximum bytes of a batch without its blobs. A group with such a batch still fits into a log
+/// record.
 const BATCH_BYTES_MAX: usize = 1 << 31;
 
-/// How often a commit is sent back to have its terms looked at again.
+/// Maximum number of times a commit is validated again because the window was too short.
 const CHECKS_MAX: usize = 64;
 
-/// Of so many commits that the log had no space for it is told, at most.
+/// Maximum number of rejected sequence numbers to log as no-ops.
 const REFUSED_TOLD_MAX: u64 = 1 << 24;
 
-/// The most bytes of a commit group.
+/// Maximum bytes of a commit group, unless its first batch alone is larger.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
-/// On what terms a batch is committed.
+/// Precondition of a commit.
 #[derive(Debug)]
 pub enum CommitCondition {
-    /// None.
     None,
-    /// If what was read has not been written since.
+    /// Commits if no later commit has written the reads.
     Unchanged(Box<Check>),
-    /// By the exclusive transaction that has this ticket.
+    /// Commits for the exclusive transaction with this ticket.
     Exclusive(u64),
 }
 
-/// What is told of a transaction that others were in the way of.
+/// The error of a transaction that conflicted with a commit.
 pub fn changed() -> Error {
     Error::conflict("what it has read was written by another since")
 }
 
-/// What is told of one that cannot be checked.
+/// The error of a transaction that cannot be validated any more.
 pub fn outlived() -> Error {
     Error::conflict(
         "so much was committed meanwhile that it is not known any more whether what it has read is still so",
@@ -57,13 +92,14 @@ pub fn outlived() -> Error {
 }
 
 impl Engine {
-    /// Commits a prepared batch to trees that nobody else can drop. `Ok` means what `durability` promises.
+    /// Commits a prepared batch to trees that no other caller can drop. `Ok` means what
+    /// `durability` promises.
     pub fn commit(&self, batch: PreparedBatch, durability: Durability) -> Result<SequenceNumber> {
         self.commit_checked(batch, durability, CommitCondition::None, || Ok(()))
     }
 
-    /// Commits a prepared batch on these terms, if `check_trees` says that its trees have not been dropped by the time of the
-    /// commit.
+    /// Commits a prepared batch under `condition`, if `check_trees` finds its trees not dropped at
+    /// the time of the commit.
     pub fn commit_checked(
         &self,
         batch: PreparedBatch,
@@ -112,7 +148,7 @@ impl Engine {
             if self.commits.exclusivity.notices.load(Ordering::Relaxed) != 0 {
                 self.heed_notices(&mut waits_since_ns)?;
             }
-            // Before the look at the trees: a drop after it changes the count.
+            // INVARIANT C3: a drop after this load changes the count.
             request.drops = self.catalog.drops.load(Ordering::Acquire);
             check_trees()?;
             if let Some(check) = &mut request.check {
@@ -156,18 +192,17 @@ impl Engine {
         }
     }
 
-    /// Leaves word for the next open that a sync has failed.
+    /// Leaves a file that shows the next open that a sync has failed.
     pub(in crate::db) fn leave_marker(&self) {
         leave_marker(&*self.storage.table.vfs, &self.dir);
     }
 
-    /// Commits a group. Requests that were made before the last tree was dropped are not in it, nor are those whose terms are
-    /// not met.
+    /// Commits a group, except requests older than the last tree drop and requests with conflicts.
     fn commit_group(&self, group: &mut [Request], answer: &mut dyn FnMut(Result<Answer>)) {
         let mut write = self.commits.write.lock();
         if write.exclusive.is_some() && !self.health.closing.load(Ordering::Acquire) {
             drop(write);
-            // Each of them waits by itself: INVARIANT X1 in `transacting.rs`.
+            // Each request waits in its own thread: INVARIANT X1 in `conflict_window.rs`.
             group.iter_mut().for_each(|request| answer(Ok(Answer::Retry(std::mem::take(request)))));
             return;
         }
@@ -203,8 +238,8 @@ impl Engine {
         }
     }
 
-    /// Looks at the terms of a group's requests, in order, each against all commits before it, those of the group included;
-    /// and notes what they write.
+    /// Validates the requests of a group in order, each against all commits before it, and notes
+    /// their writes in the window.
     #[cold]
     fn admit(&self, mut last: SequenceNumber, group: &mut [Request], drops: u64) {
         self.commits.window.close_if_idle();
@@ -225,8 +260,8 @@ impl Engine {
         }
     }
 
-    /// Commits those requests of a group that saw so many trees dropped and whose terms are met; the first one's number, and
-    /// where the log then ends.
+    /// Commits the requests of a group that saw `drops` trees dropped and have no conflicts.
+    /// Returns the first one's number and the log's end.
     pub(in crate::db) fn try_commit_group(
         &self,
         write: &mut WriteState,
@@ -234,7 +269,7 @@ impl Engine {
         drops: u64,
     ) -> Result<Committed> {
         self.health.check_writable()?;
-        // All three before commits are noted in the window: a number that is noted must be used up.
+        // INVARIANT C1: both can fail, so they come before `admit`.
         let is_logged = self.prepare_for(write, group)?;
         let state = self.make_room()?;
         let wal = self.log.wal.as_ref().ok_or(Error::Closed)?;
@@ -257,7 +292,7 @@ impl Engine {
             }
         };
         let first_sequence = *last_sequence + 1;
-        // Numbers are used up even if the log cannot take the group.
+        // INVARIANT C1: all three can fail, so they come before `admit`.
         *last_sequence += count;
         let header = GroupHeader {
             first_sequence,
@@ -268,7 +303,8 @@ impl Engine {
             true => log(wal, &header, payload, refused)
                 .or_else(|e| self.log_with_reserve(wal, payload, || log(wal, &header, payload, refused), e))
                 .inspect_err(|e| match e.is_disk_full() {
-                    // Nothing stands under these numbers, but the window may have them: who begins now must not look for them.
+                    // No commit has these numbers, but the window may hold notes under them. A
+                    // transaction that begins now must take a later snapshot.
                     true => {
                         note_refused(refused, first_sequence, *last_sequence);
                         self.readers.snapshots.publish(*last_sequence);
@@ -279,7 +315,8 @@ impl Engine {
         };
         if !is_logged {
             *unlogged = *last_sequence;
-            // Before anything of it can be seen: who makes durable what it has seen must know that the log lacks it.
+            // Before the commits are visible: a thread that makes durable what it has read must
+            // know that the log lacks them.
             self.commits.unlogged.store(*last_sequence, Ordering::Release);
         }
         insert(&state.active, &self.functions, payload, first_sequence);
@@ -287,7 +324,7 @@ impl Engine {
             self.readers.snapshots.publish(*last_sequence);
         }
         self.counters.note_commits(count, user_bytes);
-        // Here, while the right to write is held: see `Watches`.
+        // Under `write`: see `Watches`.
         self.log.watches.wake_if_waiting();
         if wal.take_call_for_next() {
             self.signal_work();
@@ -295,8 +332,8 @@ impl Engine {
         Ok(Committed { sequence: first_sequence, lsn })
     }
 
-    /// Has the log tell of the commits that it has refused, before it is archived to its end: the next opening goes on after their numbers. Where it has no
-    /// space yet, they are a gap.
+    /// Logs the rejected sequence numbers as no-ops before the log is archived to its end, so that
+    /// the next open continues after them. On a full disk they remain a gap.
     pub(in crate::db) fn tell_of_refused(&self) -> Result<()> {
         let mut write = self.commits.write.lock();
         let Some(wal) = self.log.wal.as_ref().filter(|_| write.unlogged == 0) else { return Ok(()) };
@@ -306,15 +343,17 @@ impl Engine {
         }
     }
 
-    /// The last commit at or before this number that is not one of those that the log refused and does not tell of yet: a crash gives
-    /// their numbers to others, which whoever watches from there on must not miss.
+    /// Returns `commit`, or if the log rejected it and has no no-op for it yet, the last commit
+    /// before the rejected numbers. A crash gives those numbers to other commits, which a watcher
+    /// that resumes from here must not miss.
     pub(in crate::db) fn before_refused(&self, commit: SequenceNumber) -> SequenceNumber {
         let refused = self.commits.write.lock().refused;
         refused.filter(|(first, last)| (*first..=*last).contains(&commit)).map_or(commit, |(first, _)| first - 1)
     }
 
-    /// Freezes the active memtable if it is full, or takes too much of what databases share; and waits while too many wait for their flush. Gives a state whose active
-    /// memtable has room; it is the active one as long as the caller has `write`.
+    /// Returns a state whose active memtable has room. Freezes the active memtable if it is full or
+    /// if databases share memory above the high-water mark; waits while too many memtables await
+    /// their flush. The memtable remains active while the caller holds `write`.
     fn make_room(&self) -> Result<Guard<Arc<ReadState>>> {
         let state = self.cell.state.load();
         if state.active.bytes_used() < self.settings.memtable_bytes() {
@@ -332,8 +371,8 @@ impl Engine {
     }
 }
 
-/// Has the log take a group; and before it, where it has refused some, as many batches that do nothing: who reads the log later must not
-/// believe that it lacks something there.
+/// Appends a group, preceded by no-ops for rejected numbers: a reader of the log must find no gap
+/// there.
 fn log(
     wal: &Wal,
     header: &GroupHeader,
@@ -344,7 +383,7 @@ fn log(
     wal.append(header, payload)
 }
 
-/// Notes numbers that no commit has, for [`tell`].
+/// Notes numbers that no commit has, for [`tell`]. Drops an earlier range that is not adjacent.
 pub(in crate::db) fn note_refused(
     refused: &mut Option<(SequenceNumber, SequenceNumber)>,
     first: SequenceNumber,
@@ -354,11 +393,11 @@ pub(in crate::db) fn note_refused(
     *refused = Some((before.map_or(first, |(start, _)| start), last));
 }
 
-/// Has the log tell of the commits that it has refused. Between commits that do not go through the log and the marker that tells of them there is no
-/// place for that: who has read up to there would not miss them.
+/// Logs the rejected numbers as no-ops. Must not run between commits without WAL and their marker:
+/// a reader that has seen these no-ops would not notice the missing commits.
 fn tell(wal: &Wal, commit_time_us: u64, refused: &mut Option<(SequenceNumber, SequenceNumber)>) -> Result<()> {
     if let Some((first_sequence, last_sequence)) = *refused {
-        // More than these are not told of, and are a gap.
+        // The numbers beyond the limit remain a gap.
         let len = (last_sequence - first_sequence + 1).min(REFUSED_TOLD_MAX);
         let header = GroupHeader { first_sequence, last_sequence: first_sequence + len - 1, commit_time_us };
         wal.append(&header, &vec![NOTHING; len as usize])?;

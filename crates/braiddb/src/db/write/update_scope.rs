@@ -1,11 +1,12 @@
-//! Writes that bypass the transaction of `Db::update`.
+//! Refuses writes that bypass the transaction of `Db::update`.
 //!
-//! A `Tree::put` inside the closure of [`Db::update`](crate::db::handles::database::Db::update) would commit at once, outside the transaction, and
-//! again with each retry. The closure runs on one thread from its begin to its end, so each thread keeps a list of the
-//! databases whose closures it runs, and a commit of such a thread is refused.
+//! A `Tree::put` inside the closure of [`Db::update`](crate::db::handles::database::Db::update)
+//! would commit at once, outside the transaction, and again at each retry. The closure runs on one
+//! thread. So each thread lists the databases whose closures it runs, and its direct commits to
+//! them fail.
 //!
-//! Commits look at that list only while a closure runs anywhere in the database: the count of closures shares a word with
-//! the flag of exclusive transactions, which every commit reads in any case.
+//! Commits read that list only while a closure runs in the database. The count of closures shares a
+//! word with the flag of exclusive transactions, which each commit loads anyway.
 
 use crate::{
     base::{Error, Result},
@@ -18,20 +19,19 @@ use std::{
 };
 
 std::thread_local! {
-    /// The addresses of the cores whose closures this thread runs, the innermost last.
+    /// Addresses of the engines whose closures this thread runs, the innermost last.
     static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-    /// Whether the thread makes a commit that is meant to be one of its own.
+    /// Whether this thread makes an intended separate commit.
     static IS_MEANT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A closure of `Db::update` that runs on this thread. Not `Send`: it borrows the core, and is dropped where it was made.
+/// A closure of `Db::update` on this thread. It must be dropped on the same thread.
 #[derive(Debug)]
 pub struct UpdateScope<'a> {
     engine: &'a Engine,
 }
 
 impl UpdateScope<'_> {
-    /// Begins one.
     pub fn begin(engine: &Engine) -> UpdateScope<'_> {
         RUNNING.with_borrow_mut(|running| running.push(ptr::from_ref(engine).addr()));
         engine.commits.exclusivity.notices.fetch_add(NOTICE_UPDATE, Ordering::Relaxed);
@@ -46,7 +46,7 @@ impl Drop for UpdateScope<'_> {
     }
 }
 
-/// Does `work`, whose commits are separate on purpose: another transaction, or a new tree.
+/// Runs `work`, whose commits are separate on purpose: another transaction, or a new tree.
 pub fn meant<R>(work: impl FnOnce() -> R) -> R {
     struct Before(bool);
     impl Drop for Before {

@@ -1,15 +1,15 @@
-//! Commits that do not go to the log ([`crate::Durability::None`]).
+//! Commits without WAL ([`crate::Durability::None`]).
 //!
-//! They are durable when they are flushed. A memtable holds what all trees were given, in the order of commits, and its flush is
-//! one edit; so what the manifest leads to is always all that was committed up to some commit, the application cursor included, and
-//! nothing after it.
+//! They become durable when they are flushed. A memtable has the entries of all trees in commit
+//! order, and its flush is one edit. So the manifest always leads to all commits up to some commit,
+//! the application cursor included, and to nothing later.
 //!
-//! A commit in the log above one that is not would survive a crash without it. So the first one that goes to the log after
-//! such waits until they are flushed, and the log says between the two what it lacks ([`Marker`]): for those who watch it, who would
-//! else not know. (Should a crash come between, the next epoch's first number tells.)
+//! A logged commit must not survive a crash that loses an earlier commit without WAL. So the first
+//! logged commit waits until those are flushed. Between them the log gets a [`Marker`] that shows
+//! watchers what the log lacks. (After a crash in between, the next epoch's first number shows it.)
 //!
-//! The manifest reserves their numbers before they are used: a flush may make some of them durable, and whoever watches the log must
-//! find higher numbers after a crash.
+//! The manifest reserves the numbers before their use: a flush may make some of them durable, and a
+//! watcher of the log must find higher numbers after a crash.
 
 use crate::{
     base::{EntryKind, MAX_SEQUENCE, Result, SequenceNumber, TreeId},
@@ -33,28 +33,27 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// So many numbers are reserved at once.
+/// Sequence numbers reserved by one manifest edit.
 const RESERVED_AT_ONCE: u64 = 1 << 20;
 
-/// What the log says that it lacks. It stands in the catalog under a key of its own, each in place of the one before: nobody looks for
-/// it there.
+/// Describes data that the log lacks. It is stored in the catalog under its own key, and each
+/// marker replaces the one before; only readers of the log use it.
 ///
 /// | field | |
 /// |---|---|
 /// | version | u8 = 1 |
-/// | kind | u8: 1 unlogged commits, 2 a range of a tree whose contents came or went past the log |
-/// | unlogged | the last of them (varint) |
-/// | a range | tree id (u32), first user key (bytes), whether there is an end (u8: 0, 1), the first user key past it (bytes) |
+/// | kind | u8: 1 commits without WAL, 2 a range of a tree that changed without WAL |
+/// | unlogged | the last of those commits (varint) |
+/// | a range | tree id (u32), first user key (bytes), whether there is an end (u8: 0, 1), end (bytes) |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Marker {
-    /// All commits since the last one in the log up to this.
+    /// All commits after the last logged one, up to this one.
     Unlogged(SequenceNumber),
     /// Keys of a tree, from the first up to the second.
     Range(TreeId, Vec<u8>, Option<Vec<u8>>),
 }
 
 impl Marker {
-    /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![1];
         match self {
@@ -73,7 +72,7 @@ impl Marker {
         out
     }
 
-    /// The marker of these bytes; `None` if they are none.
+    /// Returns `None` if the bytes are not a marker.
     pub fn decode(bytes: &[u8]) -> Option<Marker> {
         let mut reader = ByteReader::new(bytes);
         if reader.u8()? != 1 {
@@ -95,7 +94,7 @@ impl Marker {
         reader.is_at_end().then_some(marker)
     }
 
-    /// Adds it to a batch: with what is committed together with it, watchers are told that they miss something. A batch has one at most.
+    /// Adds the marker to a batch. A batch has at most one.
     pub fn add_to(&self, batch: &mut RawBatch) {
         batch.push(EntryKind::Value, &[&catalog_key(b'g', b"")], &self.encode());
     }
@@ -107,7 +106,8 @@ impl Marker {
     }
 }
 
-/// The last commit before an operation of the log that did not go there, if the operation tells of such; else 0.
+/// Returns the last commit without WAL before a logged operation, if the operation is such a
+/// marker; else 0.
 pub fn unlogged_before(operation: &Operation<'_>) -> SequenceNumber {
     const KEY: [u8; 5] = [0, 0, 0, 0, b'g'];
     match operation.key == KEY {
@@ -119,19 +119,19 @@ pub fn unlogged_before(operation: &Operation<'_>) -> SequenceNumber {
     }
 }
 
-/// Whether an operation of the log tells that something is about to come past it.
+/// Returns whether a logged operation announces a load without WAL.
 pub fn tells_of_load(operation: &Operation<'_>) -> bool {
     operation.key == [0, 0, 0, 0, b'g'] && matches!(Marker::decode(operation.value), Some(Marker::Range(..)))
 }
 
 impl Engine {
-    /// Sees to it that a group can be committed after those before it; whether it goes to the log.
+    /// Prepares the engine for a group, and returns whether the group goes to the log.
     #[inline]
     pub(in crate::db) fn prepare_for(&self, write: &mut WriteState, group: &[Request]) -> Result<bool> {
         if write.has_unstored_tag {
             self.store_tag(write)?;
         }
-        // One that must be logged has the others logged with it.
+        // One logged request makes the whole group logged.
         if group.iter().all(|request| request.is_unlogged) {
             let needed = write.last_sequence + group.len() as u64;
             if needed > write.reserved {
@@ -145,7 +145,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Has the manifest say that the next numbers may be used.
+    /// Reserves the next numbers in the manifest.
     #[cold]
     fn reserve_numbers(&self, write: &mut WriteState, needed: SequenceNumber) -> Result<()> {
         let up_to = needed.saturating_add(RESERVED_AT_ONCE).min(MAX_SEQUENCE);
@@ -154,14 +154,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Flushes what did not go to the log, and has the log say that it lacks that.
+    /// Flushes the commits without WAL, and logs a marker for them.
     #[cold]
     fn flush_unlogged(&self, write: &mut WriteState) -> Result<()> {
         self.wait_for_flush()?;
         self.freeze();
         self.run_flushes(u64::MAX)?;
         let unlogged = std::mem::take(&mut write.unlogged);
-        // The marker tells of all up to there. Who reads the log must come to it from before the unlogged commits.
+        // The marker covers all numbers up to there. A log reader must reach it from before the
+        // commits without WAL, so no no-ops may come between.
         write.refused = None;
         let marked = self.commit_marker(write, &Marker::Unlogged(unlogged));
         if marked.is_err() {
@@ -174,32 +175,32 @@ impl Engine {
         self.commit_own(write, marker.batch()?)
     }
 
-    /// Stores the tag that was drawn at the open, in a commit before the first one that has it.
+    /// Stores the tag drawn at the open, in a commit before the first commit that has the tag.
     #[cold]
     fn store_tag(&self, write: &mut WriteState) -> Result<()> {
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&catalog_key(VERSION_TAGS, b"")], &self.commits.versions.encode());
         let batch = batch.prepare()?;
-        // Or it would be stored before itself.
+        // First, because the commit below would store the tag again.
         write.has_unstored_tag = false;
         self.commit_own(write, batch).inspect_err(|_| write.has_unstored_tag = true)
     }
 
-    /// Ends the log of a database that is closed. A tag that no commit has stored yet is lost with the close: without the mark of a clean
-    /// close, the next open draws another.
+    /// Ends the log at the close. A tag that no commit has stored is lost: without the mark of a
+    /// clean close, the next open draws another.
     pub(in crate::db) fn note_end(&self, wal: &Wal) -> Result<()> {
         let has_unstored_tag = self.commits.write.lock().has_unstored_tag;
         if has_unstored_tag { wal.note_durable() } else { wal.note_closed() }
     }
 
-    /// Commits a batch of the engine's own, ahead of the group that the leader has in hand.
+    /// Commits a batch of the engine's own before the leader's group.
     fn commit_own(&self, write: &mut WriteState, batch: PreparedBatch) -> Result<()> {
         let drops = self.catalog.drops.load(Ordering::Acquire);
         let mut request = Request { batch, drops, is_unlogged: false, check: None, validation: Validation::Unchanged };
         self.try_commit_group(write, slice::from_mut(&mut request), drops).map(|_| ())
     }
 
-    /// Has the log say what it is going to lack, once what it lacks so far is flushed.
+    /// Flushes pending commits without WAL, then logs a marker.
     pub(in crate::db) fn log_marker(&self, write: &mut WriteState, marker: &Marker) -> Result<()> {
         if write.unlogged > 0 {
             self.flush_unlogged(write)?;
@@ -207,12 +208,12 @@ impl Engine {
         self.commit_marker(write, marker)
     }
 
-    /// Whether commits that did not go to the log have not been flushed yet.
+    /// Returns whether commits without WAL await their flush.
     pub(in crate::db) fn has_unlogged(&self) -> bool {
         self.commits.unlogged.load(Ordering::Acquire) > self.storage.flushed.load(Ordering::Acquire)
     }
 
-    /// Makes everything up to a commit durable.
+    /// Makes all commits up to `sequence` durable.
     pub(in crate::db) fn make_durable(&self, sequence: SequenceNumber) -> Result<()> {
         self.health.check_writable()?;
         if self.storage.flushed.load(Ordering::Acquire) >= sequence {
@@ -224,7 +225,7 @@ impl Engine {
         self.log.wal.as_ref().map_or(Ok(()), |wal| self.sync_to(wal.end_lsn()))
     }
 
-    /// The last commit in memory that has stored this application cursor.
+    /// Returns the last commit in memory that stored this application cursor.
     pub(in crate::db) fn commit_of_cursor(&self, cursor: &[u8]) -> Option<SequenceNumber> {
         let key = catalog_key(b'c', b"");
         let state = self.cell.state.load_full();
@@ -232,7 +233,7 @@ impl Engine {
     }
 }
 
-/// The newest version of a key in a memtable that has this value.
+/// Finds the newest version of a key in a memtable with this value.
 fn find_value(memtable: &Arc<Memtable>, key: &[u8], value: &[u8]) -> Option<SequenceNumber> {
     let mut scan = memtable.scan_from(key);
     while scan.advance() && scan.entry().key == key {
