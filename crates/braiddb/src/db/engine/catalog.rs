@@ -4,13 +4,13 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `n` + tree name | version u8 = 1, tree id u32, flags u8 (bit 0: multi-tree), compression u8 (255: the default), blob threshold varint (0: the default), and where values expire: after how many microseconds (varint) |
-//! | `i` | the next tree id, u32; ids below it are never given out again |
+//! | `n` + tree name | version u8 = 1, tree id u32, flags u8 (bit 0: multi-tree), compression u8 (255: the default), blob threshold varint (0: the default), and if values expire: after how many microseconds (varint) |
+//! | `i` | the next tree id, u32; ids below it are never used again |
 //! | `c` | the application cursor |
-//! | `d` + id (u32, big endian) | a tree that was dropped, for those who read the log: what stood under `n`, and its name; goes when the log does not reach back to it |
-//! | `g` | what the log lacks: see `unlogged.rs` |
-//! | `r` | how much of the log is kept: bytes (varint), and for how many microseconds (varint) |
-//! | `f` + name | the number of a merge function of the application's own, u64 |
+//! | `d` + id (u32, big endian) | a dropped tree, for log readers: its value of `n` and its name; removed once the log no longer reaches back to it |
+//! | `g` | data that the log lacks: see `wal_bypass.rs` |
+//! | `r` | retention of the log: bytes (varint), microseconds (varint) |
+//! | `f` + name | number of the application's merge function of this name, u64 |
 
 use super::{
     settings::TreeOptions,
@@ -30,14 +30,14 @@ use std::{
     time::Duration,
 };
 
-/// The longest tree name, in bytes.
+/// Maximum bytes of a tree name.
 const MAX_NAME_LEN: usize = 1024;
 
-/// A tree, as all its handles share it.
+/// The state of a tree, shared by all its handles.
 #[derive(Debug)]
 pub struct TreeState {
     pub id: TreeId,
-    /// The incarnation of the database that it is of.
+    /// Incarnation of the tree's database.
     pub home: u64,
     pub name: RwLock<String>,
     pub multi: bool,
@@ -55,7 +55,7 @@ impl TreeState {
         Ok(())
     }
 
-    /// Fails if it is not of the database of this incarnation, or was dropped.
+    /// Fails if the tree belongs to another incarnation, or was dropped.
     #[inline]
     pub fn check_in(&self, incarnation: u64) -> Result<()> {
         if self.home != incarnation {
@@ -64,18 +64,18 @@ impl TreeState {
         self.check()
     }
 
-    /// What is told of a tree that is used with another database than its own.
+    /// The error of a tree that is used with another database.
     #[cold]
     pub fn another_database(&self) -> Error {
         Error::InvalidArgument(format!("the tree {:?} is another database's", self.name.read()))
     }
 
-    /// The catalog value that describes the tree.
+    /// Encodes the catalog value of the tree.
     pub fn encode(&self) -> Vec<u8> {
         self.encode_with(self.options.get())
     }
 
-    /// The catalog value that describes the tree with other options.
+    /// Encodes the catalog value of the tree with other options.
     pub fn encode_with(&self, options: TreeOptions) -> Vec<u8> {
         let mut out = vec![1];
         out.extend_from_slice(&self.id.0.to_le_bytes());
@@ -88,7 +88,8 @@ impl TreeState {
         out
     }
 
-    /// The tree that a catalog entry describes, of no database yet; `None` if it is no such entry.
+    /// Decodes the tree of a catalog entry, without a database. Returns `None` if the entry is
+    /// invalid.
     pub fn decode(name: &[u8], value: &[u8]) -> Option<TreeState> {
         let mut reader = ByteReader::new(value);
         if reader.u8()? != 1 {
@@ -112,7 +113,7 @@ impl TreeState {
     }
 }
 
-/// What is kept of a tree that was dropped.
+/// The record of a dropped tree.
 #[derive(Clone, Debug)]
 pub struct DroppedTree {
     pub name: String,
@@ -122,7 +123,7 @@ pub struct DroppedTree {
 }
 
 impl DroppedTree {
-    /// What the catalog is to keep of a tree.
+    /// Encodes the catalog value of a dropped tree.
     pub fn encode(tree: &TreeState) -> Vec<u8> {
         let (mut out, state) = (Vec::new(), tree.encode());
         put_bytes(&mut out, &state);
@@ -130,7 +131,7 @@ impl DroppedTree {
         out
     }
 
-    /// The tree of a catalog entry, and its number.
+    /// Decodes a dropped tree and its id.
     pub fn decode(value: &[u8], sequence: SequenceNumber) -> Option<(TreeId, DroppedTree)> {
         let mut reader = ByteReader::new(value);
         let state = reader.bytes()?;
@@ -142,22 +143,21 @@ impl DroppedTree {
 /// The trees, cached.
 #[derive(Debug)]
 pub struct Catalog {
-    /// The next tree's id. A change of trees holds this from before its commit until after.
+    /// The next tree's id. A change of trees holds this from before its commit until after it.
     pub next_id: Mutex<u32>,
-    /// The trees by name. Held for a look or an insert, never during a commit: who looks for a tree that is there does not wait
-    /// for one who makes another.
+    /// The trees by name. Never held during a commit, so that a lookup does not wait for the
+    /// creation of another tree.
     pub by_name: RwLock<BTreeMap<String, Arc<TreeState>>>,
-    /// What jobs need to know, without waiting for a change that commits.
+    /// For jobs, which must not wait for a change that commits.
     pub compressions: RwLock<BTreeMap<TreeId, Compression>>,
-    /// Trees that were dropped lately, and by which commit, for those who read the log. Guarded by `next_id` against changes.
+    /// Recently dropped trees, for log readers. Changes require `next_id`.
     pub dropped: RwLock<BTreeMap<TreeId, DroppedTree>>,
-    /// How many trees were dropped since the database was opened. Counted up after the tree is marked and before the
-    /// commit that deletes what it holds.
+    /// Number of trees dropped since the open. Incremented after the tree is marked and before the
+    /// commit that deletes its contents.
     pub drops: AtomicU64,
 }
 
 impl Catalog {
-    /// The catalog of a database with these trees.
     pub fn new(trees: Vec<TreeState>, next_id: u32) -> Catalog {
         let next_id = trees.iter().map(|t| t.id.0.saturating_add(1)).max().unwrap_or(1).max(next_id);
         let compressions = trees.iter().filter_map(|t| Some((t.id, t.options.get().compression?))).collect();
@@ -179,19 +179,18 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// The tree of this name, if there is one.
     pub fn find(&self, name: &str) -> Option<Arc<TreeState>> {
         self.by_name.read().get(name).cloned()
     }
 
-    /// The name of a tree that has not been dropped.
+    /// Returns the name of a tree that is not dropped.
     pub fn name_of(&self, id: TreeId) -> Option<String> {
         let trees = self.by_name.read();
         trees.values().find(|tree| tree.id == id).map(|tree| tree.name.read().clone())
     }
 }
 
-/// The internal key of a catalog entry.
+/// Returns the internal key of a catalog entry.
 pub fn catalog_key(tag: u8, name: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(5 + name.len());
     internal_key(TreeId::CATALOG, &[tag], &mut key);
@@ -199,7 +198,7 @@ pub fn catalog_key(tag: u8, name: &[u8]) -> Vec<u8> {
     key
 }
 
-/// Fails if a tree cannot have this name.
+/// Fails if the name is invalid for a tree.
 pub fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > MAX_NAME_LEN {
         return Err(Error::InvalidArgument(format!(

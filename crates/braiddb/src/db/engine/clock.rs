@@ -1,9 +1,9 @@
-//! The database's time: by it, values expire.
+//! The database's clock, by which values expire.
 //!
-//! It is the system's wall clock, but never goes back while the database is open. When the wall clock is set back, the time goes
-//! on from where it was, as fast as the monotonic clock; when it is set ahead, so is the time. So no record comes back that has
-//! expired, and how long a record lives is right even where the date is wrong. An open begins at the wall clock, or at the
-//! time of the log's last commit if that is later: a machine that has lost its clock does not go back by years.
+//! It follows the wall clock, but never goes back while the database is open. When the wall clock
+//! is set back, the database's clock continues at the rate of the monotonic clock. So no expired
+//! record reappears. An open begins at the wall clock, or at the time of the log's last commit if
+//! that is later. So a machine that lost its clock does not go back by years.
 
 use crate::platform::Runtime;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -11,24 +11,23 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 /// A moment by both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// Nanoseconds of the monotonic clock, some milliseconds late at most.
+    /// Nanoseconds of the monotonic clock, at most some milliseconds late.
     pub ns: u64,
     /// Microseconds since 1970.
     pub us: u64,
 }
 
-/// The database's clock.
 #[derive(Debug)]
 pub struct Clock {
-    /// By how much the wall clock is ahead of the monotonic one: the most that was seen.
+    /// Maximum lead seen of the wall clock over the monotonic clock.
     ahead_us: AtomicI64,
-    /// When that was looked at last.
+    /// Time of the last reading of the wall clock.
     looked_ns: AtomicU64,
     /// The lead over the wall clock that the manifest records, in microseconds.
     pub noted_ahead_us: AtomicU64,
 }
 
-/// By how much the wall clock is ahead, or less if the thread is held up in between.
+/// Returns the lead of the wall clock; less if the thread is delayed between the two readings.
 fn ahead_us(runtime: &dyn Runtime) -> i64 {
     let wall_us = i64::try_from(runtime.unix_time_us()).unwrap_or(i64::MAX);
     wall_us.saturating_sub(in_us(runtime.monotonic_coarse_ns()))
@@ -39,7 +38,7 @@ fn in_us(ns: u64) -> i64 {
 }
 
 impl Clock {
-    /// A clock that begins now, and not before `floor_us`.
+    /// Begins a clock now, but not before `floor_us`.
     pub fn new(runtime: &dyn Runtime, floor_us: u64, noted_ahead_us: u64) -> Clock {
         let now_ns = runtime.monotonic_coarse_ns();
         let floor_us = i64::try_from(floor_us).unwrap_or(i64::MAX).saturating_sub(in_us(now_ns));
@@ -48,11 +47,10 @@ impl Clock {
         Clock { ahead_us: AtomicI64::new(ahead_us), looked_ns: AtomicU64::new(now_ns), noted_ahead_us }
     }
 
-    /// The present moment.
     #[inline]
     pub fn now(&self, runtime: &dyn Runtime) -> Moment {
         let ns = runtime.monotonic_coarse_ns();
-        // The wall clock is asked once a tick of the other.
+        // Read the wall clock once for each tick of the coarse clock.
         if self.looked_ns.load(Ordering::Relaxed) != ns {
             self.look(runtime, ns);
         }
@@ -77,7 +75,6 @@ mod tests {
         thread::JoinHandle,
     };
 
-    /// Clocks that are set by hand.
     #[derive(Debug, Default)]
     struct Clocks {
         ns: AtomicU64,

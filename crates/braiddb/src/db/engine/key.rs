@@ -1,4 +1,4 @@
-//! Internal keys made for one call.
+//! Internal keys of single calls.
 
 use super::catalog::TreeState;
 use crate::{
@@ -7,13 +7,13 @@ use crate::{
 };
 use std::ops::Deref;
 
-/// The length of a tree id before a user key.
+/// Bytes of a tree id before a user key.
 pub const TREE_ID_LEN: usize = 4;
 
-/// Internal keys up to this length stand on the stack.
+/// Internal keys up to this length are on the stack.
 const SHORT: usize = 64;
 
-/// An internal key. A short one, as nearly all are, costs no allocation.
+/// An internal key. Short ones, nearly all, need no allocation.
 #[derive(Clone, Debug)]
 pub struct KeyBuf {
     len: usize,
@@ -22,7 +22,7 @@ pub struct KeyBuf {
 }
 
 impl KeyBuf {
-    /// The key of `user_key` in `tree`, whatever its length.
+    /// Builds the key of `user_key` in `tree`, of any length.
     #[inline]
     pub fn new(tree: TreeId, user_key: &[u8]) -> KeyBuf {
         let mut key = KeyBuf::empty();
@@ -30,13 +30,13 @@ impl KeyBuf {
         key
     }
 
-    /// Room for a key, which is made where it stays: to move one costs as much as to make it.
+    /// An empty key, to be filled in place: a move costs as much as filling.
     #[inline(always)]
     pub fn empty() -> KeyBuf {
         KeyBuf { len: 0, short: [0; SHORT], long: Vec::new() }
     }
 
-    /// The key that these pieces make, the tree's id first.
+    /// Concatenates the pieces; the first begins with the tree's id.
     #[inline(always)]
     pub fn of_pieces<const N: usize>(pieces: &[&[u8]; N]) -> KeyBuf {
         let mut key = KeyBuf { len: pieces.iter().map(|piece| piece.len()).sum(), short: [0; SHORT], long: Vec::new() };
@@ -52,7 +52,8 @@ impl KeyBuf {
         key
     }
 
-    /// The key of `user_key` in an open tree. Fails if the tree was dropped, or the key is too long.
+    /// Builds the key of `user_key` in an open tree. Fails if the tree was dropped, or the key is
+    /// too long.
     #[inline]
     pub fn of(tree: &TreeState, user_key: &[u8]) -> Result<KeyBuf> {
         tree.check()?;
@@ -60,7 +61,7 @@ impl KeyBuf {
         Ok(KeyBuf::new(tree.id, user_key))
     }
 
-    /// Puts the key of `user_key` in an open tree in its place, to be looked up. Fails as [`KeyBuf::of`] does.
+    /// Sets the key of `user_key` in an open tree, for a lookup. Fails as [`KeyBuf::of`] does.
     #[inline(always)]
     pub fn seek_of<'k>(&'k mut self, tree: &TreeState, user_key: &'k [u8]) -> Result<LookupKey<'k>> {
         tree.check()?;
@@ -69,7 +70,7 @@ impl KeyBuf {
         Ok(LookupKey::of_parts(self, tree.id.first_key(), user_key))
     }
 
-    /// Puts the key of `user_key` in `tree` in its place.
+    /// Sets the key of `user_key` in `tree`.
     #[inline(always)]
     pub fn set_in(&mut self, tree: TreeId, user_key: &[u8]) {
         let len = TREE_ID_LEN + user_key.len();
@@ -85,7 +86,7 @@ impl KeyBuf {
         self.len = len;
     }
 
-    /// Puts an internal key in its place.
+    /// Sets an internal key.
     pub fn set(&mut self, internal: &[u8]) {
         if internal.len() <= SHORT {
             self.short[..internal.len()].copy_from_slice(internal);

@@ -1,15 +1,18 @@
-//! What databases of one process share: memory, the block cache and threads. A database that shares nothing has one of its own.
+//! Resources that databases of one process share: memory, the block cache and threads. A database
+//! that shares nothing has its own.
 //!
 //! # Memory
 //!
-//! The budget is one: what memtables, open files, loads and jobs of all databases take is taken off it, and the block cache gets what is
-//! left, an eighth at least. How much memtables take is known to the chunk, since their chunks are counted where they are handed out.
+//! There is one budget. Memtables, open files, loads and jobs of all databases are subtracted from
+//! it, and the block cache gets the remainder, at least an eighth. Memtables are counted to the
+//! chunk, where chunks are handed out.
 //!
-//! A memtable may have an eighth of the budget. Where many databases are written to, none of them may ever be full; so when the
-//! active ones take more than a quarter together, the largest are frozen, to be flushed. With `n` databases that have memtables waiting, each
-//! may have an `n`th of half the budget in them; then its writers wait, for their own flush and nobody else's. Only where so many databases
-//! are written to that their memtables take three quarters of the budget all the same is every commit slowed, by some milliseconds; what
-//! cannot be flushed, since a disk is full, does not count for that.
+//! A memtable may have an eighth of the budget. With many written databases, none might ever be
+//! full. So when all active memtables exceed a quarter, the largest are frozen. With `n` databases
+//! that have frozen memtables, each may have an `n`th of half the budget in them; then its writers
+//! wait for its own flush. Only if all memtables still exceed three quarters, each commit is
+//! throttled by some milliseconds. Memtables that a full disk keeps from being flushed do not count
+//! for that.
 
 use super::{
     root::Engine,
@@ -33,50 +36,50 @@ use std::{
     },
 };
 
-/// The block cache has this part of the budget at least.
+/// The block cache has at least this part of the budget.
 const CACHE_SHARE_MIN: usize = 8;
 
-/// As many full memtables may be active together.
+/// Active memtables may together have the bytes of this many full ones.
 const ACTIVE_MAX: usize = 2;
 
-/// As many full memtables may wait for their flush together.
+/// Frozen memtables may together have the bytes of this many full ones.
 const WAITING_MAX: usize = 4;
 
-/// As many together before all commits are slowed.
+/// The same for all memtables; above it all commits are throttled.
 const TAKEN_MAX: usize = ACTIVE_MAX + WAITING_MAX;
 
-/// Where something was done about active memtables, nobody looks again before they have grown by this part of what they may take.
+/// After a check, active memtables must grow by this part of their limit before the next check.
 const GROWTH_PART: usize = 16;
 
-/// So much is a commit slowed down for each full memtable beyond what they may take.
+/// Delay of a commit for each full memtable above [`TAKEN_MAX`].
 const SLEEP_US: usize = 20_000;
 const SLEEP_US_MIN: u64 = 1_000;
 const SLEEP_US_MAX: u64 = 50_000;
 
-/// What databases share.
+/// The shared resources.
 #[derive(Debug)]
 pub struct Common {
     pub cache: Arc<BlockCache>,
-    /// What memtables leave for the next ones.
+    /// Chunks of freed memtables, for the next ones.
     pub chunk_pool: Arc<ChunkPool>,
     pub pool: ThreadPool,
-    /// The budget of open files, if they have one together that is not the process's.
+    /// The shared budget of open files, if it is not the process's.
     pub open_files: OnceLock<Arc<OpenFiles>>,
     memory: usize,
-    /// Threads for merges.
+    /// Number of merge threads.
     mergers: usize,
-    /// A memtable that is full, if nothing else was asked for.
+    /// Default size of a full memtable.
     memtable_bytes: usize,
     /// Whether it may have more than one database.
     is_shared: bool,
     totals: Totals,
-    /// When memtables take more than this, something may have to be done about it.
+    /// If memtables exceed this, a check is due.
     alarm_at: AtomicUsize,
     databases: Mutex<BTreeMap<u64, Weak<Engine>>>,
     last_id: AtomicU64,
 }
 
-/// Bytes of memory that all databases take, and of how many there are memtables that wait.
+/// Bytes that all databases use, and the number of databases with frozen memtables.
 #[derive(Debug, Default)]
 struct Totals {
     frozen: AtomicUsize,
@@ -85,7 +88,7 @@ struct Totals {
     waiting: AtomicUsize,
 }
 
-/// A database's part in it. What it takes is given back when this goes.
+/// A database's part of the resources. Its drop returns them.
 #[derive(Debug)]
 pub struct TenantQuota {
     pub common: Arc<Common>,
@@ -96,7 +99,8 @@ pub struct TenantQuota {
 }
 
 impl Common {
-    /// The settings of a database that is opened with these: it shares what they say, or has all to itself.
+    /// Returns the settings of a database to open: with the shared resources that they name, or its
+    /// own.
     pub fn of(settings: Settings) -> Settings {
         if let Some(SharedRuntime(common)) = settings.shared.clone().filter(|shared| shared.0.is_shared) {
             let (memory, background_threads) = (common.memory, common.mergers);
@@ -108,7 +112,7 @@ impl Common {
         Settings { shared: Some(SharedRuntime(Arc::new(own))), ..settings }.with_open_files(None)
     }
 
-    /// With so much memory, and so many threads for merges once they are started.
+    /// With `memory` bytes, and `mergers` merge threads once they are started.
     pub fn new(
         memory: usize,
         mergers: usize,
@@ -133,30 +137,29 @@ impl Common {
         }
     }
 
-    /// Starts the threads.
     pub fn start(&self) -> io::Result<()> {
         if self.mergers > 0 { self.pool.start(self.flushers(), self.mergers) } else { Ok(()) }
     }
 
-    /// How many threads flush. With a second one, no database waits for another's flush behind a third's.
+    /// Number of flush threads. A second one keeps a database from waiting for two others' flushes.
     fn flushers(&self) -> usize {
         if self.is_shared { 2 } else { 1 }
     }
 
-    /// The databases that are open.
+    /// Returns the open databases.
     pub fn databases(&self) -> Vec<Arc<Engine>> {
         self.databases.lock().values().filter_map(Weak::upgrade).collect()
     }
 
-    /// What all but the cache takes, or may soon take.
+    /// Bytes in use or soon in use by everything but the cache.
     fn reserved_bytes(&self) -> usize {
         let frozen = self.totals.frozen.load(Relaxed);
         let active = self.active_bytes();
-        // Room for an active memtable to fill up, and for one more while it is flushed.
+        // Room for one active memtable to fill, and for another while it is flushed.
         let memtable = self.memtable_bytes;
         let memtables = frozen + memtable.max(active + self.chunk_pool.bytes());
         let reserved = memtables.max(2 * memtable) + self.totals.resident.load(Relaxed);
-        // What flushes and merges work with.
+        // Working memory of flushes and merges.
         let threads = if self.mergers > 0 { self.mergers + self.flushers() } else { 0 };
         reserved + job_bytes_of(self.memory, threads) + self.totals.lent.load(Relaxed)
     }
@@ -166,12 +169,12 @@ impl Common {
         self.is_shared
     }
 
-    /// How much more may be taken before the cache has no more than its least share.
+    /// Returns the bytes that may still be used before the cache has only its minimum.
     pub fn spare_bytes(&self) -> usize {
         (self.memory - self.memory / CACHE_SHARE_MIN).saturating_sub(self.reserved_bytes())
     }
 
-    /// Gives the cache what all else leaves of the budget.
+    /// Gives the remaining budget to the cache.
     fn share_memory(&self) {
         let reserved = self.reserved_bytes();
         self.cache.set_capacity(self.memory.saturating_sub(reserved).max(self.memory / CACHE_SHARE_MIN));
@@ -183,8 +186,8 @@ impl Common {
         }
     }
 
-    /// About how many bytes the next memtable of a database will have, of which the last had so many: there are others, and where
-    /// there are many, they are frozen long before they are full.
+    /// Estimates the bytes of a database's next memtable, given those of the last. With many
+    /// databases, memtables are frozen long before they are full.
     pub fn likely_memtable_bytes(&self, settings: &Settings, before_bytes: usize) -> usize {
         if !self.is_shared {
             return settings.memtable_bytes();
@@ -193,18 +196,18 @@ impl Common {
         share.max(2 * before_bytes).min(settings.memtable_bytes())
     }
 
-    /// What memtables take that do not wait for their flush: those that are active, and flushed ones that are still read.
+    /// Bytes of memtables that are not frozen: active ones, and flushed ones that are still read.
     fn active_bytes(&self) -> usize {
         self.chunk_pool.taken_bytes().saturating_sub(self.totals.frozen.load(Relaxed))
     }
 
-    /// Whether the memtables may take too much together.
+    /// Returns whether all memtables together are above the high-water mark.
     #[inline]
     pub fn is_crowded(&self) -> bool {
         self.chunk_pool.taken_bytes() > self.alarm_at.load(Relaxed)
     }
 
-    /// Asks for the largest active memtables to be frozen, as many as have to be. How long a commit is to be slowed down, in
+    /// Requests freezes of the largest active memtables. Returns the delay of a commit in
     /// microseconds.
     fn make_room(&self) -> u64 {
         let most = ACTIVE_MAX * self.memtable_bytes;
@@ -232,7 +235,7 @@ impl Common {
             engine.signal_work();
         }
         let (taken, taken_max) = (self.chunk_pool.taken_bytes(), TAKEN_MAX * self.memtable_bytes + stuck);
-        // So nobody looks again for every commit until that is done, or in vain.
+        // No check at each commit until the requests are done, or if they cannot be done.
         self.alarm_at.store((taken + most / GROWTH_PART).min(taken_max), Relaxed);
         match taken.checked_sub(taken_max) {
             None | Some(0) => 0,
@@ -240,8 +243,8 @@ impl Common {
         }
     }
 
-    /// The most bytes of memtables of one database that wait for their flush. One that shares nothing may have what all else but the cache's
-    /// least share leaves of the budget; a memtable and a half in any case.
+    /// Returns the maximum bytes of one database's frozen memtables. Without sharing, that is the
+    /// budget that all else and the cache's minimum leave, but at least one and a half memtables.
     pub fn waiting_bytes_max(&self) -> usize {
         if self.is_shared {
             return WAITING_MAX * self.memtable_bytes / self.totals.waiting.load(Relaxed).max(1);
@@ -250,7 +253,7 @@ impl Common {
         all.saturating_sub(self.reserved_bytes()).max(self.memtable_bytes + self.memtable_bytes / 2)
     }
 
-    /// What is kept for the next memtables is given back to the system, if none of the databases has needed any since `quiet_since_ns`.
+    /// Returns pooled chunks to the system if no database has used any since `quiet_since_ns`.
     pub fn trim(&self, quiet_since_ns: u64) {
         let is_quiet = |engine: &Arc<Engine>| {
             engine.maintenance.work.try_lock().is_some_and(|work| work.idle && work.quiet_since_ns <= quiet_since_ns)
@@ -260,37 +263,35 @@ impl Common {
         }
     }
 
-    /// What everything here takes, in bytes.
+    /// Returns the bytes of memtables, pooled chunks, cache and open files.
     pub fn memory_bytes(&self) -> u64 {
         let memtables = self.memtable_bytes_taken();
         memtables + (self.cache.usage_bytes() + self.totals.resident.load(Relaxed)) as u64
     }
 
-    /// What the memtables of all databases take, and what is kept for the next ones.
+    /// Returns the bytes of all databases' memtables and of pooled chunks.
     pub fn memtable_bytes_taken(&self) -> u64 {
         (self.chunk_pool.taken_bytes() + self.chunk_pool.bytes()) as u64
     }
 
-    /// The budget, in bytes.
+    /// Returns the budget in bytes.
     pub fn memory(&self) -> usize {
         self.memory
     }
 }
 
 impl TenantQuota {
-    /// Of a database that is not there yet.
+    /// The quota of a new database.
     pub fn new(common: Arc<Common>) -> TenantQuota {
         let id = common.last_id.fetch_add(1, Relaxed);
         TenantQuota { common, id, frozen: 0.into(), resident: 0.into(), lent: 0.into() }
     }
 
-    /// The open files keep so many bytes in memory.
     fn set_resident(&self, bytes: usize) {
         let before = self.resident.swap(bytes, Relaxed);
         change(&self.common.totals.resident, before, bytes);
     }
 
-    /// Memtables that wait take so many bytes.
     fn set_frozen(&self, bytes: usize) {
         let before = self.frozen.swap(bytes, Relaxed);
         change(&self.common.totals.frozen, before, bytes);
@@ -307,18 +308,18 @@ impl Drop for TenantQuota {
     }
 }
 
-/// Has a part of a total changed. Totals may be wrong for a moment, in which several do so.
+/// Updates a total. Concurrent updates make it wrong for a moment.
 fn change(total: &AtomicUsize, before: usize, now: usize) {
     total.fetch_add(now.wrapping_sub(before), Relaxed);
 }
 
 impl Engine {
-    /// Has the others that it shares memory with know of it.
+    /// Lists the database among those that share its resources.
     pub fn enter_common(self: &Arc<Engine>) {
         self.tenant.common.databases.lock().insert(self.tenant.id, Arc::downgrade(self));
     }
 
-    /// Has it worked on in the background, if there are threads for that.
+    /// Starts its background work, if there are threads.
     pub fn start_workers(self: &Arc<Engine>) -> Result<()> {
         let TenantQuota { common, id, .. } = &self.tenant;
         let engine = Arc::downgrade(self);
@@ -343,7 +344,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends background work and gives the lock up. Called once, by whoever closes the database, after calls are refused.
+    /// Ends background work and releases the directory's lock. Called once at the close, after
+    /// calls are refused.
     pub fn stop(&self) {
         let TenantQuota { common, id, .. } = &self.tenant;
         common.pool.leave(*id);
@@ -355,33 +357,33 @@ impl Engine {
         *self.health.lock.lock() = None;
     }
 
-    /// The budget is shared out once more, since the open files are these now.
+    /// Divides the budget again after a change of the open files.
     pub fn share_memory(&self, files: &crate::version::FileSet) {
         self.tenant.set_resident(files.resident_bytes());
         self.share_memory_again();
     }
 
-    /// The same while the open files are as they were.
+    /// Divides the budget again; the open files are the same.
     pub fn share_memory_again(&self) {
         self.tenant.set_frozen(self.cell.state.load().frozen.iter().map(|memtable| memtable.bytes()).sum());
         self.tenant.common.share_memory();
     }
 
-    /// It counts for nothing any more: another has what it has.
+    /// Sets its usage to zero: its successor has taken over its memory.
     pub fn leave_memory_to_others(&self) {
         self.tenant.set_frozen(0);
         self.tenant.set_resident(0);
     }
 
-    /// Memory that the cache is to do without, beyond what it does without already; given back by the same with less.
+    /// Withdraws `more` bytes from the cache, and returns `less`.
     pub fn reserve(&self, more: usize, less: usize) {
         self.tenant.lent.fetch_add(more.wrapping_sub(less), Relaxed);
         self.tenant.common.totals.lent.fetch_add(more.wrapping_sub(less), Relaxed);
         self.share_memory_again();
     }
 
-    /// Has the largest active memtables of all databases frozen, since they take too much; at once where it is this database's. By who
-    /// has the right to write.
+    /// Requests freezes of the largest active memtables of all databases; freezes its own at once.
+    /// The caller holds `write`.
     #[cold]
     pub fn freeze_largest(&self) -> Result<()> {
         let sleep_us = self.tenant.common.make_room();
@@ -397,7 +399,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Freezes the active memtable if somebody has asked for that. Whether that was done; if somebody writes, later.
+    /// Freezes the active memtable if that was requested, unless a writer is active. Returns
+    /// whether it did.
     pub fn freeze_if_asked(&self) -> bool {
         if !self.cell.is_to_freeze.load(Relaxed) || self.health.check_writable().is_err() {
             return false;
@@ -405,20 +408,20 @@ impl Engine {
         let Some(_write) = self.commits.write.try_lock() else { return false };
         self.cell.is_to_freeze.store(false, Relaxed);
         if !self.cell.state.load().frozen.is_empty() {
-            // That has to be flushed first; and then somebody will ask again.
+            // The frozen memtable must be flushed first; later writes request the freeze again.
             return false;
         }
         self.freeze();
         true
     }
 
-    /// Does what others were asked for, where there are no threads that do.
+    /// Without threads, does the freezes and flushes that other databases were asked for.
     pub fn work_for_others(&self) {
         if !self.tenant.common.is_shared {
             return;
         }
         for other in self.tenant.common.databases() {
-            // Whoever closes it may be waiting for whoever closes this one.
+            // Never block: two closing threads could wait for each other.
             let Some(_inside) = other.health.gate.try_read().filter(|_| other.health.check_open().is_ok()) else {
                 continue;
             };
@@ -442,11 +445,11 @@ mod tests {
         let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::new());
         let common = Arc::new(Common::new(256 * MIB, 2, &runtime, 16 * MIB, false));
         let member = TenantQuota::new(Arc::clone(&common));
-        // All but an eighth for the cache, two memtables, and 48 MiB for three threads.
+        // The budget without an eighth for the cache, two memtables, and 48 MiB for three threads.
         assert_eq!(common.waiting_bytes_max(), (256 - 32 - 32 - 48) * MIB);
         member.set_resident(118 * MIB);
         assert_eq!(common.waiting_bytes_max(), 26 * MIB);
-        // What waits itself is not what leaves no room for it.
+        // A frozen memtable does not reduce its own limit.
         member.set_frozen(26 * MIB);
         assert_eq!(
             common.waiting_bytes_max(),
@@ -457,7 +460,6 @@ mod tests {
         assert_eq!(common.waiting_bytes_max(), 24 * MIB, "a memtable and a half");
     }
 
-    /// In a small budget, threads are given no more than a part of it.
     #[test]
     fn what_threads_work_with_is_a_part_of_a_small_budget() {
         let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::new());

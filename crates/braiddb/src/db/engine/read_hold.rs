@@ -1,4 +1,4 @@
-//! Holds: what keeps a snapshot, a transaction or an iterator at one commit.
+//! Holds pin a snapshot, a transaction or an iterator to one commit.
 
 use super::root::Engine;
 use crate::{
@@ -7,21 +7,20 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A hold on a sequence number: what it sees is kept while this lives, unless it expires. Clones are the same reader.
+/// Pins the versions visible at one sequence number, unless it expires. Clones are the same reader.
 pub struct Hold {
     engine: Arc<Engine>,
     held: Held,
 }
 
 impl std::fmt::Debug for Hold {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Hold").field("sequence", &self.held.sequence).finish_non_exhaustive()
     }
 }
 
 impl Hold {
-    /// A hold on what is visible now.
+    /// Pins the versions visible now.
     pub fn now(engine: &Arc<Engine>, kind: ReaderKind) -> Hold {
         let held = engine.readers.snapshots.acquire(kind, || {
             let now = engine.now();
@@ -30,22 +29,21 @@ impl Hold {
         Hold { engine: Arc::clone(engine), held }
     }
 
-    /// Whose commits it holds.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// What it holds.
     pub fn sequence(&self) -> SequenceNumber {
         self.held.sequence
     }
 
-    /// The same, for the list of readers.
+    /// Returns the hold's entry in the list of readers.
     pub fn held(&self) -> &Held {
         &self.held
     }
 
-    /// Fails if it has expired. Tells nothing of states that are loaded later: see [`Engine::state_for`].
+    /// Fails if the hold has expired. A state loaded later needs another check: see
+    /// [`Engine::state_for`].
     #[inline]
     pub fn check(&self) -> Result<()> {
         self.engine.check_held(&self.held)

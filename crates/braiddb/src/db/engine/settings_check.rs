@@ -1,4 +1,4 @@
-//! The ranges of options. An option out of its range is refused when the database is opened, before anything is made.
+//! Ranges of options, checked at the open before anything is created.
 
 use super::settings::{MEMORY_MAX, Settings};
 use crate::{
@@ -7,10 +7,11 @@ use crate::{
 };
 use std::fmt::Display;
 
-/// The least memory of a database, in bytes: less than a memtable of the least size and a cache beside it.
+/// Minimum memory of a database, in bytes: below the smallest memtable and a cache.
 pub const MEMORY_MIN: usize = 64 << 10;
 
-/// The most threads for merges. More than a machine has processors are of no use, and a process may end for want of them.
+/// Maximum merge threads. More than the processors are useless, and a process may fail to start
+/// them.
 pub const BACKGROUND_THREADS_MAX: usize = 1024;
 
 const MEMTABLE_BYTES_MIN: usize = 1 << 10;
@@ -22,10 +23,10 @@ const DEAD_PERCENT_MIN: u64 = 5;
 const DEAD_PERCENT_MAX: u64 = 40;
 const LOG_SEGMENT_BYTES_MIN: u64 = 1 << 10;
 const LOG_SEGMENT_BYTES_MAX: u64 = 1 << 40;
-/// No budget of open files is smaller: as many threads may read at once.
+/// Minimum budget of open files. This many threads can read at once.
 pub const OPEN_FILES_MIN: usize = 4;
 
-/// Fails, naming the option, its value and its range, if the value is out of it.
+/// Fails with the option's name, value and range if the value is out of range.
 pub fn check_range<N: PartialOrd + Display + Copy>(name: &str, value: N, least: N, most: N) -> Result<()> {
     if (least..=most).contains(&value) {
         return Ok(());

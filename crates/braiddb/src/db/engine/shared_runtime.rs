@@ -1,4 +1,4 @@
-//! Many databases in one process, with one memory budget, one block cache and one set of threads.
+//! Databases that share a memory budget, a block cache and threads.
 
 use super::{
     memory::Common,
@@ -11,11 +11,13 @@ use crate::{
 };
 use std::{path::Path, sync::Arc};
 
-/// What databases of one process share, if they are opened with it ([`crate::Builder::shared_runtime`]): a memory budget, a block cache and threads.
+/// Resources that databases share if they are opened with it ([`crate::Builder::shared_runtime`]):
+/// a memory budget, a block cache and threads.
 ///
-/// An open database that is idle then costs some descriptors and little memory, and no thread. Threads go from one database to the
-/// next, so that a busy one keeps no other waiting for longer than a piece of work takes; what is not used by one is there for the
-/// others; and each writer waits for flushes of its own database alone. It lasts as long as a database that was opened with it, or a handle of it. Cheap to clone.
+/// An idle open database then costs some descriptors, little memory, and no thread. Threads serve
+/// the databases in turn, so a busy one delays the others by at most one job. Unused memory is
+/// available to all, and each writer waits only for flushes of its own database. It lives as long
+/// as a handle, or a database opened with it. Cheap to clone.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -34,13 +36,12 @@ use std::{path::Path, sync::Arc};
 pub struct SharedRuntime(pub(in crate::db) Arc<Common>);
 
 impl std::fmt::Debug for SharedRuntime {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SharedRuntime").field("memory", &self.0.memory()).finish_non_exhaustive()
     }
 }
 
-/// Makes a [`SharedRuntime`].
+/// Builds a [`SharedRuntime`].
 #[derive(Clone, Debug)]
 pub struct SharedRuntimeBuilder {
     memory: usize,
@@ -49,41 +50,41 @@ pub struct SharedRuntimeBuilder {
     runtime: Arc<dyn Runtime>,
 }
 
-/// What databases share, and how much of it is in use.
+/// The shared resources and their use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedRuntimeStats {
-    /// Databases that are open with it, and states of followers.
+    /// Open databases, and states of followers.
     pub databases: usize,
-    /// Its threads: those for merges, two that flush, one for logs and one that removes files.
+    /// Its threads: merge threads, two flush threads, one for logs and one that removes files.
     pub threads: usize,
     /// The budget, in bytes.
     pub memory: usize,
     /// Bytes of memtables, cache and indexes of all databases.
     pub memory_bytes: u64,
-    /// Bytes of those that memtables take, and what is kept for the next ones.
+    /// Bytes of memtables and of pooled memory for the next ones.
     pub memtable_bytes: u64,
-    /// Bytes of those that the block cache takes.
+    /// Bytes of the block cache.
     pub cache_bytes: u64,
-    /// Blocks that were found in the cache, or read in place.
+    /// Blocks found in the cache, or read in place.
     pub cache_hits: u64,
-    /// Blocks that were read into the cache, or checked to be read in place.
+    /// Blocks read into the cache, or checked to be read in place.
     pub cache_misses: u64,
 }
 
 impl SharedRuntime {
-    /// For other than the default options.
+    /// Returns a builder, for options other than the defaults.
     pub fn builder() -> SharedRuntimeBuilder {
         let runtime = Arc::new(SystemRuntime::new());
         SharedRuntimeBuilder { memory: 256 << 20, background_threads: 2, open_files_max: None, runtime }
     }
 
-    /// One with so much memory, in bytes, and otherwise the defaults.
+    /// Builds a runtime with a budget of `bytes` and default options.
     pub fn with_memory(bytes: usize) -> Result<SharedRuntime> {
         SharedRuntime::builder().memory(bytes).build()
     }
 
-    /// What is in use now. Takes time in proportion to how many databases are open.
+    /// Returns the present use. Takes time in proportion to the number of open databases.
     pub fn stats(&self) -> SharedRuntimeStats {
         let common = &self.0;
         let cache = common.cache.stats();
@@ -101,34 +102,38 @@ impl SharedRuntime {
 }
 
 impl SharedRuntimeBuilder {
-    /// Memory for memtables, cache and index of all databases together, in bytes; 256 MiB by default. What a single operation needs for
-    /// itself (a large value, a batch) comes on top. At least 64 KiB.
+    /// Sets the memory for memtables, cache and indexes of all databases, in bytes; 256 MiB by
+    /// default, at least 64 KiB. The memory of a single operation (a large value, a batch) comes on
+    /// top.
     pub fn memory(mut self, bytes: usize) -> SharedRuntimeBuilder {
         self.memory = bytes;
         self
     }
 
-    /// Threads for merges; 2 by default. Two more flush, and one has log segments ready. With 0 there are none, and the committing thread
-    /// does all that itself. 1024 at most.
+    /// Sets the number of merge threads; 2 by default, at most 1024. Two more threads flush, one
+    /// prepares log segments, and one removes files. With 0 there are no threads, and the
+    /// committing thread does all this work.
     pub fn background_threads(mut self, threads: usize) -> SharedRuntimeBuilder {
         self.background_threads = threads;
         self
     }
 
-    /// How many tables of all databases together may have a descriptor at once: see [`crate::Builder::open_files_max`], which does not count then.
-    /// By default those databases have a part in the budget of the process.
+    /// Sets the maximum of open tables of all databases: see [`crate::Builder::open_files_max`],
+    /// which then has no effect. By default the databases share the budget of the process.
     pub fn open_files_max(mut self, files: usize) -> SharedRuntimeBuilder {
         self.open_files_max = Some(files);
         self
     }
 
-    /// The clock and threads of this; the system's own by default. The databases have those that they are opened with.
+    /// Sets the clock and the source of threads; the system's by default. Each database keeps the
+    /// runtime that it is opened with.
     pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> SharedRuntimeBuilder {
         self.runtime = runtime;
         self
     }
 
-    /// Starts the threads. Fails if the system has none to give, and with `InvalidArgument` for an option out of its range.
+    /// Starts the threads. Fails if the system cannot start one, and with `InvalidArgument` for an
+    /// option out of its range.
     pub fn build(self) -> Result<SharedRuntime> {
         check_range("memory", self.memory, MEMORY_MIN, MEMORY_MAX)?;
         check_range("background_threads", self.background_threads, 0, BACKGROUND_THREADS_MAX)?;

@@ -1,4 +1,4 @@
-//! Counters and what is told of them.
+//! Counters and statistics.
 
 use super::{parts::scrubber::ScrubStats, root::Engine};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the database counts.
+/// The database's counters.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub commits: AtomicU64,
@@ -36,7 +36,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Of a database that was opened so.
+    /// Counters of a database whose open replayed `records` log records.
     pub fn after_recovery(records: u64, tail_note: Option<String>) -> Counters {
         Counters {
             recovered_records: AtomicU64::new(records),
@@ -45,23 +45,23 @@ impl Counters {
         }
     }
 
-    /// Counts commits. To be called only by who has the right to write, so that this takes no locked instruction.
+    /// Counts commits. The caller holds `write`, so this needs no locked instruction.
     pub fn note_commits(&self, commits: u64, user_bytes: u64) {
         self.commits.store(self.commits.load(Ordering::Relaxed) + commits, Ordering::Relaxed);
         self.user_bytes.store(self.user_bytes.load(Ordering::Relaxed) + user_bytes, Ordering::Relaxed);
     }
 
-    /// Notes that a transaction was refused.
+    /// Counts a conflict of a transaction.
     pub fn note_conflict(&self) {
         self.conflicts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that one is begun again.
+    /// Counts a retry of a transaction.
     pub fn note_retry(&self) {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that a writer waited for a flush.
+    /// Counts a writer's wait for a flush.
     pub fn note_stall(&self, ns: u64) {
         self.stalls.fetch_add(1, Ordering::Relaxed);
         self.stall_ns_max.fetch_max(ns, Ordering::Relaxed);
@@ -73,9 +73,9 @@ impl Counters {
 pub struct RunStats {
     /// The number in its file name.
     pub number: u64,
-    /// The length of its file.
+    /// Bytes of its file.
     pub bytes: u64,
-    /// Its entries, dead ones among them.
+    /// Its entries, garbage included.
     pub entries: u64,
     /// Bytes of their keys and values.
     pub raw_bytes: u64,
@@ -90,38 +90,38 @@ pub struct PartitionStats {
     pub first_key: Vec<u8>,
     /// The runs in its view.
     pub runs: Vec<RunStats>,
-    /// The runs that are read apart, oldest first.
+    /// Its unindexed runs, oldest first.
     pub loose: Vec<RunStats>,
-    /// The length of its view file; 0 if it needs none, or lacks it.
+    /// Bytes of its view file; 0 if it needs none, or lacks it.
     pub view_bytes: u64,
     /// Entries in the view.
     pub view_entries: u64,
-    /// Entries in the view that readers of now pass over.
+    /// Entries in the view that current readers skip.
     pub view_stale: u64,
 }
 
-/// A reader that has been in use for long, in [`Stats`].
+/// A long-lived reader, in [`Stats`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReaderStats {
-    /// What it is. What was made of a snapshot or a transaction counts as part of it.
+    /// Kind of the reader. A reader made from a snapshot or a transaction counts as part of it.
     pub kind: ReaderKind,
     /// The last commit that it sees.
     pub sequence: SequenceNumber,
-    /// How long it has been in use, in microseconds.
+    /// Its age, in microseconds.
     pub age_us: u64,
-    /// How many batches were committed since. It holds at most one old version of each key that they wrote to.
+    /// Batches committed since. It pins at most one old version of each key that they wrote.
     pub commits_behind: u64,
-    /// Dead entries that merges are known to have kept for it, or for it and others: those that were left in partitions when they were
-    /// last merged whole, for readers that are all still there. What has not been merged since it began is not among them, so
-    /// zero means little; and other readers may hold the same entries.
+    /// Garbage entries that merges are known to have kept for this reader, perhaps also for others.
+    /// Only the last whole merge of each partition counts, and only while all readers of that time
+    /// remain. So zero means little.
     pub dead_entries_held: u64,
-    /// Whether it is older than was allowed: then it holds no entries any more, and its handle waits to be told so. If it is a
-    /// cursor or an iterator, or has any, files that it was reading stay until then.
+    /// Whether it exceeded its maximum age: it pins no entries any more, and its next use fails. A
+    /// cursor or an iterator pins the files that it was reading until then.
     pub is_expired: bool,
 }
 
-/// What a database has done since it was opened, and what it holds.
+/// Activity of a database since its open, and its contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -131,13 +131,14 @@ pub struct Stats {
     pub user_bytes_written: u64,
     /// Bytes written to the log.
     pub log_bytes_written: u64,
-    /// Tables, and retained segments of the log, that have a descriptor, of all databases that share the budget of open files.
+    /// Open tables and retained log segments, of all databases with the same budget of open files.
     pub open_files: usize,
-    /// How many may have one: see [`crate::Builder::open_files_max`]. 0 if there is no limit.
+    /// Maximum of `open_files`: see [`crate::Builder::open_files_max`]. 0 if there is no limit.
     pub open_files_max: usize,
-    /// How often one was read that had been closed, and so was opened again. Counted as the above are.
+    /// Times that a read had to reopen a file, counted over the same databases.
     pub file_reopenings: u64,
-    /// Bytes of log segments that are kept beyond what recovery needs: see [`crate::Builder::log_retention`].
+    /// Bytes of log segments retained beyond recovery's needs: see
+    /// [`crate::Builder::log_retention`].
     pub log_kept_bytes: u64,
     /// Bytes written to runs.
     pub run_bytes_written: u64,
@@ -149,34 +150,38 @@ pub struct Stats {
     pub manifest_bytes_written: u64,
     /// Bytes of all files of the database.
     pub disk_bytes: u64,
-    /// Those of them that are the reserve for a full disk: see [`crate::Builder::disk_reserve`].
+    /// Bytes of the reserve for a full disk, part of `disk_bytes`: see
+    /// [`crate::Builder::disk_reserve`].
     pub disk_reserve_bytes: u64,
-    /// The bytes of the whole reserve. If it has fewer now, it is in use, and only what frees space is accepted.
+    /// Bytes of the whole reserve. If `disk_reserve_bytes` is less, it is in use, and only writes
+    /// that free space are accepted.
     pub disk_reserve_bytes_whole: u64,
     /// Bytes of memtables, cache and indexes.
     pub memory_bytes: u64,
-    /// Bytes of those that memtables take, and what is kept for the next ones.
+    /// Bytes of memtables and of pooled memory for the next ones.
     pub memtable_bytes: u64,
-    /// A memtable with this many bytes is flushed. A batch should be smaller: on a full disk one as large as that may find no space for its flush.
+    /// A memtable with this many bytes is flushed. A batch should be smaller: on a full disk, the
+    /// flush of a larger one may find no space.
     pub memtable_bytes_max: u64,
-    /// Bytes of those that the block cache takes.
+    /// Bytes of the block cache.
     pub cache_bytes: u64,
-    /// Blocks that were found in the cache, or read in place.
+    /// Blocks found in the cache, or read in place.
     pub cache_hits: u64,
-    /// Blocks that were read into the cache, or checked to be read in place.
+    /// Blocks read into the cache, or checked to be read in place.
     pub cache_misses: u64,
-    /// Those of them that were checked to be read in place.
+    /// Blocks checked to be read in place.
     pub blocks_in_place: u64,
-    /// Whether tables are read past the system's cache: see [`crate::Builder::direct_io`]. Asked for, and no file was refused so far.
+    /// Whether tables bypass the page cache: see [`crate::Builder::direct_io`]. True if requested
+    /// and no file has refused it.
     pub direct_io: bool,
-    /// Why not, if it was asked for and refused: what the system said of the first file that was.
+    /// The system's error for the first file that refused direct I/O.
     pub direct_io_refused: Option<String>,
-    /// How reads are made that are wanted at once, by `multi_get` of what is not in memory.
+    /// Method of concurrent reads, as `multi_get` makes them for data on disk.
     pub batch_reads: BatchReads,
-    /// Why not by io_uring, on Linux.
+    /// On Linux, the reason why io_uring is not used.
     pub io_uring_refused: Option<String>,
-    /// What the limit for background writes is and has done ([`crate::Builder::rate_limiter`]), for all databases that share it; zeros
-    /// without one.
+    /// The limit for background writes ([`crate::Builder::rate_limiter`]) and its statistics, for
+    /// all databases that share it; zeros without one.
     pub rate_limiter: RateLimiterStats,
     /// Device flushes of the log.
     pub syncs: u64,
@@ -184,60 +189,61 @@ pub struct Stats {
     pub flushes: u64,
     /// Merges of runs.
     pub merges: u64,
-    /// Those of them that merged loose runs into one loose run.
+    /// Merges of unindexed runs into one unindexed run.
     pub loose_merges: u64,
-    /// Values that flushes and merges have come by and made tombstones, since they had expired. Runs that were dropped whole do not count.
+    /// Expired values that flushes and merges replaced by tombstones. Runs dropped whole do not
+    /// count.
     pub expired: u64,
-    /// Folds of loose runs into views, and views rebuilt.
+    /// Folds of unindexed runs into views, and views rebuilt.
     pub folds: u64,
     /// Damaged views set aside.
     pub views_healed: u64,
-    /// Hash indexes made of views that many gets searched, or that came in place of such views or beside them.
+    /// Hash indexes built for views that many gets searched, or for their replacements.
     pub hash_indexes: u64,
-    /// Bytes of memory that those in use take; they are among `memory_bytes`.
+    /// Bytes of hash indexes, part of `memory_bytes`.
     pub hash_index_bytes: u64,
     /// Background jobs that failed.
     pub background_errors: u64,
-    /// Transactions that were refused since others were in the way.
+    /// Transactions that failed because of a conflict.
     pub transaction_conflicts: u64,
-    /// How often [`crate::Db::update`] and its like began again.
+    /// Retries by [`crate::Db::update`] and similar calls.
     pub transaction_retries: u64,
-    /// How long writers were slowed down, in all, in microseconds.
+    /// Time that writers were throttled, in microseconds.
     pub slowed_us: u64,
-    /// How often writers had to wait for a flush.
+    /// Times that a writer waited for a flush.
     pub stalls: u64,
-    /// The longest such wait, in microseconds.
+    /// The longest of these waits, in microseconds.
     pub stall_us_max: u64,
-    /// Backpressure now, from 0 to 1000; writers are slowed from 500 on.
+    /// Present backpressure, from 0 to 1000; writers are throttled from 500 on.
     pub pressure_per_mille: u64,
-    /// Log records replayed when the database was opened.
+    /// Log records replayed at the open.
     pub recovered_records: u64,
-    /// The torn or damaged tail that the log ended with then, with its file, offset and the last commit before it. A record that
-    /// was being written at a crash and a durable record that was damaged later look the same.
+    /// The torn or damaged tail found in the log at the open: file, offset, and last commit before
+    /// it. A record torn by a crash and a durable record damaged later look the same.
     pub log_tail_note: Option<String>,
-    /// What the scrubber has done: see [`crate::Builder::scrub`].
+    /// Statistics of the scrubber: see [`crate::Builder::scrub`].
     pub scrub: ScrubStats,
-    /// Snapshots, cursors, iterators and transactions in use, but for those that have expired. What was made of a snapshot or
-    /// a transaction counts as part of it.
+    /// Snapshots, cursors, iterators and transactions in use, without expired ones. A reader made
+    /// from a snapshot or a transaction counts as part of it.
     pub snapshots: usize,
     /// The sequence number of the oldest.
     pub oldest_snapshot: Option<u64>,
-    /// How long that has been in use, in microseconds.
+    /// Its age, in microseconds.
     pub oldest_snapshot_age_us: Option<u64>,
-    /// The oldest of them, at most 8, that have been in use for longer than [`crate::Builder::reader_age_warn`] says; and after
-    /// them at most 8 that have expired and are still there.
+    /// The oldest readers above [`crate::Builder::reader_age_warn`], at most 8, and after them at
+    /// most 8 expired readers that still exist.
     pub overstaying: Vec<ReaderStats>,
-    /// Dead entries that are known to be kept for readers: see [`ReaderStats::dead_entries_held`].
+    /// Garbage entries known to be kept for readers: see [`ReaderStats::dead_entries_held`].
     pub dead_entries_held: u64,
     /// Readers that have expired: see [`crate::Builder::reader_age_max`].
     pub readers_expired: u64,
     /// The newest commit.
     pub last_sequence: u64,
-    /// Memtables that wait for their flush.
+    /// Memtables that await their flush.
     pub frozen_memtables: usize,
-    /// Why the database takes no more writes, if it does not.
+    /// The reason why the database refuses writes, if it does.
     pub failure: Option<String>,
-    /// Partitions that will not be merged because they are damaged, with what is wrong.
+    /// Damaged partitions, which are not merged, with the damage.
     pub damaged_partitions: Vec<String>,
     /// Runs of an earlier format version: see [`crate::Db::upgrade`].
     pub older_runs: u64,
@@ -246,7 +252,7 @@ pub struct Stats {
 }
 
 impl Engine {
-    /// The statistics now.
+    /// Returns the present statistics.
     pub fn stats(&self) -> Stats {
         let (counters, storage, log) = (&self.counters, &self.storage, &self.log);
         let state = self.cell.state.load_full();
@@ -319,12 +325,11 @@ impl Engine {
     }
 }
 
-/// Reads a counter.
 fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// What the hash indexes of all views take.
+/// Returns the bytes of all views' hash indexes.
 pub fn hash_index_bytes(version: &Version) -> u64 {
     let views = version.partitions.iter().flat_map(|partition| partition.open_views());
     views.map(|(view, _)| view.hash_index_bytes() as u64).sum()

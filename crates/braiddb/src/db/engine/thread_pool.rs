@@ -1,11 +1,13 @@
-//! The threads that work in the background, for one database or for many.
+//! Background threads, for one database or for many.
 //!
-//! Each thread has a role. It takes the databases that may have work of its role in turn, one piece of work at a time, and of
-//! those that wait for a merger the one that has the fewest: however much one database has to do, the others come next. A database is in
-//! line when it was called, when it has just done something, and when it is to be looked at again.
+//! Each thread has a role. It serves the databases with work of its role in turn, one job at a
+//! time. A merge thread prefers the database with the fewest running merges. So however much work
+//! one database has, the others come next. A database is queued when it is called, after each of
+//! its jobs, and when its next check is due.
 //!
-//! A call is never lost: one that comes while a database has its turn puts it in line again. The lock here is a leaf: no database
-//! is called, held or let go of while it is held.
+//! INVARIANT: no call is lost. A call during a database's turn queues it again.
+//!
+//! The lock here is a leaf: no database is called, pinned or dropped while it is held.
 
 use crate::platform::Runtime;
 use parking_lot::{Condvar, Mutex};
@@ -17,49 +19,49 @@ use std::{
     time::Duration,
 };
 
-/// Looks that are not urgent are made together, so often.
+/// Longer pauses end at a multiple of this, so that checks share a wake-up.
 const LOOKS_NS: u64 = 100_000_000;
 
-/// No thread sleeps longer than that while a database is to be looked at again.
+/// Maximum sleep of a thread while a check is due later.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
 
-/// What a thread does.
+/// The work of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Flushes, and no merge ever keeps it from one.
+    /// Flushes. No merge delays them.
     Flusher,
-    /// Has the log's next segment ready, and no flush ever keeps it from that.
+    /// Prepares the log's next segment. No flush delays it.
     Logger,
-    /// Everything else.
+    /// All other work.
     Merger,
-    /// Lets go of files, which is never waited for. It has a turn only when it is called by name.
+    /// Closes and removes files, which no thread waits for. Only `call_cleaner` wakes it.
     Cleaner,
-    /// Everything: the calling thread, where there are no threads or a caller waits.
+    /// All work: for the calling thread, if there are no threads or the caller waits.
     All,
 }
 
 const ROLES: [Role; 4] = [Role::Flusher, Role::Logger, Role::Merger, Role::Cleaner];
 
-/// What came of a database's turn.
+/// The result of a database's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobResult {
-    /// It did something, and there may be more.
+    /// It did a job, and there may be more.
     Again,
-    /// There is nothing to do; it is to be looked at again after so many nanoseconds.
+    /// No work; check again after this many nanoseconds.
     Rest(u64),
-    /// There is nothing to do until it is called.
+    /// No work until the next call.
     Done,
-    /// There will never be anything again.
+    /// No work ever again.
     Over,
 }
 
-/// Who has work to be done.
+/// A source of background work.
 pub trait Worker: Send + Sync {
-    /// Does one piece of work, if there is one, and calls `found` before: others may then look whether there is another.
+    /// Does at most one job, and calls `found` before it, so that other threads may look for more.
     fn run_job(&self, role: Role, found: &dyn Fn()) -> JobResult;
 }
 
-/// The threads, and who is in line. Ends its threads when it goes.
+/// The threads and the queues. The drop ends the threads.
 pub struct ThreadPool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -68,9 +70,9 @@ pub struct ThreadPool {
 struct Shared {
     runtime: Arc<dyn Runtime>,
     state: Mutex<State>,
-    /// For the threads of each role: somebody is in line.
+    /// Wakes threads of each role: a database is queued.
     wake: [Condvar; ROLES.len()],
-    /// Somebody's turn has ended who is leaving.
+    /// Notified after each turn, for a leaving database.
     left: Condvar,
 }
 
@@ -78,7 +80,7 @@ struct Shared {
 struct State {
     members: HashMap<u64, Member>,
     ready: [VecDeque<u64>; ROLES.len()],
-    /// When who is to be looked at again.
+    /// Times of the next checks, with database ids.
     due: [BTreeSet<(u64, u64)>; ROLES.len()],
     is_over: bool,
 }
@@ -89,12 +91,12 @@ struct Member {
     is_leaving: bool,
 }
 
-/// Where a member stands for threads of one role.
+/// A database's state for one role.
 #[derive(Default)]
 struct Place {
     is_ready: bool,
     due_ns: Option<u64>,
-    /// How many threads give it a turn.
+    /// Threads that serve it now.
     running: usize,
     /// Whether it was called meanwhile.
     is_called: bool,
@@ -102,13 +104,13 @@ struct Place {
 }
 
 impl ThreadPool {
-    /// A crew without threads.
+    /// A pool without threads.
     pub fn new(runtime: Arc<dyn Runtime>) -> ThreadPool {
         let shared = Shared { runtime, state: Mutex::default(), wake: Default::default(), left: Condvar::new() };
         ThreadPool { shared: Arc::new(shared), threads: Mutex::default() }
     }
 
-    /// Starts threads: so many that flush, one for logs, so many that merge, and one that lets go of files.
+    /// Starts the threads: `flushers`, one for logs, `mergers`, and one cleaner.
     pub fn start(&self, flushers: usize, mergers: usize) -> io::Result<()> {
         let roles = [(Role::Flusher, flushers), (Role::Logger, 1), (Role::Merger, mergers), (Role::Cleaner, 1)];
         for (role, count) in roles {
@@ -122,19 +124,19 @@ impl ThreadPool {
         Ok(())
     }
 
-    /// How many threads there are.
+    /// Returns the number of threads.
     pub fn threads(&self) -> usize {
         self.threads.lock().len()
     }
 
-    /// Gives `worker`, of which the crew knows as `id` from now on, turns.
+    /// Adds `worker` under the name `id`.
     pub fn join(&self, id: u64, worker: Weak<dyn Worker>) {
         let member = Member { worker, places: Default::default(), is_leaving: false };
         self.shared.state.lock().members.insert(id, member);
         self.call(id);
     }
 
-    /// There may be work, but for files to be let go of.
+    /// Queues a database for all roles except the cleaner.
     pub fn call(&self, id: u64) {
         let mut state = self.shared.state.lock();
         for role in ROLES.into_iter().filter(|role| *role != Role::Cleaner) {
@@ -142,12 +144,12 @@ impl ThreadPool {
         }
     }
 
-    /// There are files to be let go of.
+    /// Queues a database whose files await their close.
     pub fn call_cleaner(&self, id: u64) {
         self.shared.call(&mut self.shared.state.lock(), id, Role::Cleaner);
     }
 
-    /// Gives no more turns, and waits until the last one has ended.
+    /// Removes a database, and waits for its running jobs.
     pub fn leave(&self, id: u64) {
         let mut state = self.shared.state.lock();
         for role in ROLES {
@@ -170,7 +172,7 @@ impl ThreadPool {
             wake.notify_all();
         }
         for handle in std::mem::take(&mut *self.threads.lock()) {
-            // Whoever is the last to let go may be one of them.
+            // The last handle may be dropped by one of these threads.
             if handle.thread().id() != thread::current().id() && handle.join().is_err() {
                 tracing::error!("a background thread has panicked");
             }
@@ -203,14 +205,14 @@ impl Role {
 }
 
 impl Shared {
-    /// Puts a member in line, and wakes a thread for it.
+    /// Queues a database, and wakes a thread.
     fn call(&self, state: &mut State, id: u64, role: Role) {
         if state.call(id, role) {
             self.wake[role as usize].notify_one();
         }
     }
 
-    /// What a thread does until all is over.
+    /// The loop of a thread.
     fn work(&self, role: Role) {
         if matches!(role, Role::Merger | Role::Cleaner) {
             self.runtime.give_way();
@@ -224,7 +226,8 @@ impl Shared {
                 continue;
             };
             drop(state);
-            // Neither here nor below while the lock is held: whoever drops the last handle of a database may come back here.
+            // Without the lock, here and below: dropping the last handle of a database may call
+            // this pool.
             let run_job =
                 worker.upgrade().map_or(JobResult::Over, |worker| worker.run_job(role, &|| self.offer(role, id)));
             state = self.state.lock();
@@ -244,7 +247,7 @@ impl Shared {
         }
     }
 
-    /// Has another thread of the role see whether there is more to do than one thread can.
+    /// Wakes another merge thread, in case there is more than one job.
     fn offer(&self, role: Role, id: u64) {
         if role == Role::Merger && self.state.lock().call(id, role) {
             self.wake[role as usize].notify_one();
@@ -253,14 +256,14 @@ impl Shared {
 }
 
 impl State {
-    /// Puts a member in line, or notes that it was called if it has its turn. Whether it is in line now and was not before.
+    /// Queues a database, or notes the call if it has its turn. Returns whether it is newly queued.
     fn call(&mut self, id: u64, role: Role) -> bool {
         let Some(member) = self.members.get_mut(&id).filter(|member| !member.is_leaving) else { return false };
         let place = &mut member.places[role as usize];
         if place.is_over || place.is_ready {
             return false;
         }
-        // Only merges are done side by side.
+        // Only merges run concurrently.
         if place.running > 0 && role != Role::Merger {
             place.is_called = true;
             return false;
@@ -273,7 +276,7 @@ impl State {
         true
     }
 
-    /// Puts those in line who are to be looked at again.
+    /// Queues the databases whose check is due.
     fn call_due(&mut self, role: Role, now_ns: u64) {
         while let Some(&(due_ns, id)) = self.due[role as usize].first() {
             if due_ns > now_ns {
@@ -285,7 +288,7 @@ impl State {
         }
     }
 
-    /// Takes the next one out of the line.
+    /// Takes the next database from the queue.
     fn take(&mut self, role: Role) -> Option<(u64, Weak<dyn Worker>)> {
         let members = &self.members;
         let running = |id: &u64| members.get(id).map_or(0, |member| member.places[role as usize].running);
@@ -301,7 +304,7 @@ impl State {
         Some((id, Weak::clone(&member.worker)))
     }
 
-    /// A turn has ended.
+    /// Ends a turn.
     fn finish(&mut self, role: Role, id: u64, run_job: JobResult, now_ns: u64) {
         let Some(member) = self.members.get_mut(&id) else { return };
         let is_leaving = member.is_leaving;
@@ -327,7 +330,7 @@ impl State {
         }
     }
 
-    /// Takes a member out of the line.
+    /// Removes a database from the queue.
     fn remove(&mut self, id: u64, role: Role) {
         let Some(member) = self.members.get_mut(&id) else { return };
         let place = &mut member.places[role as usize];
@@ -340,7 +343,7 @@ impl State {
     }
 }
 
-/// When a pause that begins now is over. Long ones end together with others.
+/// Returns the end of a pause that begins now. Long pauses end together.
 fn due_at(now_ns: u64, pause_ns: u64) -> u64 {
     let due_ns = now_ns.saturating_add(pause_ns);
     if pause_ns <= LOOKS_NS { due_ns } else { due_ns.checked_next_multiple_of(LOOKS_NS).unwrap_or(due_ns) }
@@ -349,5 +352,5 @@ fn due_at(now_ns: u64, pause_ns: u64) -> u64 {
 #[cfg(test)]
 mod tests;
 
-/// Jobs are tried again after so long where a writer asks for it.
+/// Delay of a retry that a writer requests.
 pub const RETRY_NS_MIN: u64 = 50_000_000;

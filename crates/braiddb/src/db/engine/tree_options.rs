@@ -1,8 +1,8 @@
-//! The options of a tree: while it is used, and how they are changed.
+//! Options of a tree in use, and their changes.
 //!
-//! They stand in the tree's catalog entry. A change is a commit that writes this entry again, so it is durable as any commit is, all or
-//! nothing, and followers, dumps, backups and the log's readers have it as they have everything else. When the commit is there, the
-//! handles of the tree go by the new options. A write beside the change goes by the old or by the new ones.
+//! The options are in the tree's catalog entry, and a change is a commit that rewrites the entry.
+//! So it is durable and atomic, and followers, dumps, backups and log readers receive it. After the
+//! commit, the tree's handles use the new options. A concurrent write uses the old or the new ones.
 
 use super::{catalog::TreeState, settings::TreeOptions};
 use crate::{
@@ -15,16 +15,15 @@ use std::{
     time::Duration,
 };
 
-/// A duration in microseconds.
+/// Returns a duration in microseconds.
 pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// No compression of the tree's own.
+/// Marks a tree with the database's compression.
 const DEFAULT_COMPRESSION: u8 = 255;
 
-/// The options of a tree in use. Threads read them freely, one may change them; no option depends on another, so each is atomic by
-/// itself.
+/// The options of a tree in use. Each option is atomic by itself, since none depends on another.
 pub struct LiveOptions {
     /// 0: values do not expire.
     ttl_us: AtomicU64,
@@ -40,7 +39,6 @@ impl fmt::Debug for LiveOptions {
 }
 
 impl LiveOptions {
-    /// These options.
     pub fn new(options: TreeOptions) -> LiveOptions {
         let live = LiveOptions {
             ttl_us: AtomicU64::new(0),
@@ -51,7 +49,7 @@ impl LiveOptions {
         live
     }
 
-    /// After how many microseconds values expire that are put into the tree.
+    /// Returns the time to live of values put into the tree, in microseconds.
     #[inline(always)]
     pub fn ttl_us(&self) -> Option<u64> {
         match self.ttl_us.load(Relaxed) {
@@ -60,13 +58,13 @@ impl LiveOptions {
         }
     }
 
-    /// From how many bytes on values go to blob files, if not as the database says.
+    /// Returns the tree's own blob threshold, in bytes.
     #[inline(always)]
     pub fn blob_threshold(&self) -> Option<usize> {
         Some(self.blob_threshold.load(Relaxed)).filter(|&threshold| threshold > 0)
     }
 
-    /// All of them.
+    /// Returns all options.
     pub fn get(&self) -> TreeOptions {
         TreeOptions {
             compression: Compression::from_byte(self.compression.load(Relaxed)),
@@ -83,7 +81,7 @@ impl LiveOptions {
     }
 }
 
-/// Fails for options that the tree of this name cannot have.
+/// Fails if a tree cannot have these options.
 pub fn check_options(name: &str, options: &TreeOptions) -> Result<()> {
     if options.ttl.is_some_and(|ttl| micros(ttl) == 0) {
         let reason = format!("values of the tree {name:?} would expire at once: its ttl is less than a microsecond");
@@ -92,9 +90,9 @@ pub fn check_options(name: &str, options: &TreeOptions) -> Result<()> {
     options.compression.map_or(Ok(()), Compression::check)
 }
 
-/// Fails if a tree has other options than these; the error names each that differs.
+/// Fails if the options of a tree differ from `wanted`; the error names each difference.
 pub fn check_same(tree: &TreeState, wanted: TreeOptions) -> Result<()> {
-    // As they would be stored.
+    // In their stored form.
     let (stored, wanted) = (tree.options.get(), LiveOptions::new(wanted).get());
     let mut differences = Vec::new();
     let mut compare = |option: &str, stored: Option<String>, wanted: Option<String>| {

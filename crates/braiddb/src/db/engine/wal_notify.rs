@@ -1,11 +1,14 @@
-//! How those who watch the log wait for commits, and how they are woken.
+//! Wakes watchers of the log when there are new commits.
 //!
-//! **Threads.** Watchers read the log's files by themselves; a writer does nothing for them but wake those that sleep. It looks whether there
-//! are any by one relaxed load, which it makes while it holds the right to write and after its commit is visible. A watcher that is
-//! about to sleep counts itself first, then takes the right to write for a moment, and then looks once more whether there is
-//! anything new. Either the writer's turn was before that moment: then the watcher sees its commit. Or it is after: then the writer
-//! sees the watcher. So no wake-up is lost, though the load is relaxed. Who syncs the log or finishes a flush does not hold that right,
-//! and so has a fence between what it did and the look; a watcher has one between counting itself and its own.
+//! # Concurrency
+//!
+//! Watchers read the log's files by themselves; a writer only wakes sleeping watchers. It finds
+//! them by one relaxed load, while it holds `write` and after its commit is visible. A watcher
+//! increments the count, takes `write` for a moment, and looks for news before it sleeps. If the
+//! writer held `write` before that, the watcher sees its commit; otherwise the writer sees the
+//! watcher. So no wake-up is lost, though the load is relaxed. A log sync or a flush does not hold
+//! `write`; it has a fence between its work and the load, and a watcher has one between its
+//! increment and its look for news.
 
 use super::root::Engine;
 use parking_lot::{Condvar, Mutex};
@@ -14,21 +17,21 @@ use std::{
     time::Duration,
 };
 
-/// The most that is waited at once. All that matters wakes who waits; this is for the good measure of waiting for the right to write.
-/// The tests are to find it out if a wake-up is lost.
+/// Maximum sleep. Each relevant event wakes the watchers, so this only bounds the wait for `write`.
+/// Tests sleep longer, to detect a lost wake-up.
 const WAIT_MAX: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 1 });
 
-/// Who sleeps until something is committed.
+/// Watchers that sleep until the next commit.
 #[derive(Debug, Default)]
 pub struct Watches {
     waiting: AtomicUsize,
-    /// Counts what may have woken somebody.
+    /// Counts the events that may wake a watcher.
     calls: Mutex<u64>,
     called: Condvar,
 }
 
 impl Watches {
-    /// Wakes those that sleep, if there are any. The caller holds the right to write.
+    /// Wakes sleeping watchers, if any. The caller holds `write`.
     #[inline]
     pub fn wake_if_waiting(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
@@ -36,13 +39,13 @@ impl Watches {
         }
     }
 
-    /// Wakes those that sleep, if there are any, from wherever.
+    /// Wakes sleeping watchers, if any. For callers without `write`.
     pub fn wake_if_waiting_anywhere(&self) {
         fence(Ordering::SeqCst);
         self.wake_if_waiting();
     }
 
-    /// Wakes those that sleep, and keeps those from sleeping that are about to.
+    /// Wakes sleeping watchers, and those about to sleep.
     #[cold]
     pub fn wake(&self) {
         *self.calls.lock() += 1;
@@ -51,14 +54,15 @@ impl Watches {
 }
 
 impl Engine {
-    /// Sleeps until something is committed or synced, or a watcher is to end, or `pause` has gone by; but not at all if `is_news` says so once
-    /// commits cannot come unnoticed any more.
+    /// Sleeps until a commit, a sync, the end of a watcher, or for `pause`. Returns at once if
+    /// `is_news` returns true after this watcher is counted.
     pub fn wait_for_commits(&self, pause: Duration, is_news: impl Fn() -> bool) {
         let watches = &self.log.watches;
         let seen = *watches.calls.lock();
         watches.waiting.fetch_add(1, Ordering::SeqCst);
         let pause = pause.min(WAIT_MAX);
-        // See above. Who does not get the right in time has waited.
+        // INVARIANT: take `write` after the increment. A watcher that does not get it in time has
+        // waited.
         let had_turn = self.commits.write.try_lock_for(pause).is_some();
         fence(Ordering::SeqCst);
         if had_turn && !is_news() {

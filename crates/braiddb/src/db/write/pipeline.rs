@@ -66,7 +66,7 @@ const CHECKS_MAX: usize = 64;
 /// Maximum number of rejected sequence numbers to log as no-ops.
 const REFUSED_TOLD_MAX: u64 = 1 << 24;
 
-/// Maximum bytes of a commit group, unless its first batch alone is larger.
+/// A commit group takes no further request once it exceeds this many bytes.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
 /// Precondition of a commit.
