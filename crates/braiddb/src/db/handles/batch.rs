@@ -1,4 +1,4 @@
-//! Batches as users fill them.
+//! Batches: writes that commit together.
 
 use super::{
     database::Db,
@@ -24,21 +24,20 @@ use std::{
     sync::Arc,
 };
 
-/// Writes that take effect together. Of several writes to one key the last counts.
+/// Writes that commit atomically. The last of several writes to one key wins.
 ///
-/// A key or value beyond the limits, or a tree that was dropped or is another database's, makes the whole batch fail when it is
-/// written; nothing of it is applied then.
+/// The whole batch fails on commit if a key or value exceeds its limit, or if a tree was dropped or
+/// belongs to another database.
 #[derive(Clone, Default)]
 pub struct Batch {
     raw: RawBatch,
-    /// By id.
+    /// Sorted by id.
     trees: Vec<Arc<TreeState>>,
-    /// What streams have written that it refers to.
+    /// Blobs already written by streams and referenced by this batch.
     streams: Vec<Arc<PendingBlobs>>,
 }
 
 impl std::fmt::Debug for Batch {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Batch").field("len", &self.len()).finish_non_exhaustive()
     }
@@ -67,12 +66,13 @@ impl Batch {
         self.streams.push(pending);
     }
 
-    /// Makes the batch fail when it is written.
+    /// Makes the commit fail with `reason`.
     pub(in crate::db) fn fail(&mut self, reason: String) {
         self.raw.fail(reason);
     }
 
-    /// Gives `key` a value: see [`Tree::put`]. A batch reads nothing, so it cannot keep when the value before expires.
+    /// Sets the value of `key`: see [`Tree::put`]. A batch reads nothing, so it cannot keep the
+    /// expiry time of the previous value.
     pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
         match tree.db().engine().with_default_expiry(tree.state(), value.as_ref()) {
             None => self.push(EntryKind::Value, tree, key.as_ref(), value.as_ref()),
@@ -81,13 +81,13 @@ impl Batch {
         self
     }
 
-    /// Takes `key` away.
+    /// Deletes `key`.
     pub fn delete(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> &mut Batch {
         self.push(EntryKind::Tombstone, tree, key.as_ref(), b"");
         self
     }
 
-    /// Takes all keys in `range` away, but not those that this batch writes after it.
+    /// Deletes all keys in `range`, except keys that this batch writes later.
     pub fn delete_range<K: AsRef<[u8]>>(&mut self, tree: &Tree, range: impl RangeBounds<K>) -> &mut Batch {
         self.touch(tree.state(), b"");
         for bound in [range.start_bound(), range.end_bound()] {
@@ -98,7 +98,7 @@ impl Batch {
             }
         }
         let (start, end) = user_bounds(tree.state().id, &range);
-        // The last tree of all has no key after it; such an id is never reached.
+        // The largest tree id has no end key; it is never assigned.
         if let Some(end) = end
             && start < end
         {
@@ -107,12 +107,12 @@ impl Batch {
         self
     }
 
-    /// Adds a value to those of `key`.
+    /// Adds `value` to the values of `key`.
     pub fn add(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
         self.push_multi(EntryKind::Value, tree, key.as_ref(), value.as_ref())
     }
 
-    /// Takes a value from those of `key`.
+    /// Removes `value` from the values of `key`.
     pub fn remove(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
         self.push_multi(EntryKind::Tombstone, tree, key.as_ref(), value.as_ref())
     }
@@ -126,7 +126,7 @@ impl Batch {
         self
     }
 
-    /// Takes all values of `key` away, but not those that this batch adds after it.
+    /// Removes all values of `key`, except values that this batch adds later.
     pub fn remove_all(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>) -> &mut Batch {
         self.touch(tree.state(), key.as_ref());
         let (start, end) = bounds_of(tree.state().id, key.as_ref());
@@ -134,8 +134,8 @@ impl Batch {
         self
     }
 
-    /// Stores the application's own cursor with the batch: [`Db::application_cursor`] returns it once, and as long as,
-    /// this is the last batch committed that had one. Up to 64 KiB; with more, the batch fails when it is written.
+    /// Stores an application cursor of up to 64 KiB with the batch; a longer one makes the commit
+    /// fail. [`Db::application_cursor`] returns the one committed last.
     pub fn set_application_cursor(&mut self, cursor: impl AsRef<[u8]>) -> &mut Batch {
         if let Err(e) = check_cursor(cursor.as_ref()) {
             self.raw.fail(e.to_string());
@@ -144,22 +144,22 @@ impl Batch {
         self
     }
 
-    /// How many writes it holds.
+    /// Returns the number of writes.
     pub fn len(&self) -> usize {
         self.raw.len()
     }
 
-    /// Whether it holds none.
+    /// Returns true if the batch has no writes.
     pub fn is_empty(&self) -> bool {
         self.raw.len() == 0
     }
 
-    /// Bytes of keys and values it holds.
+    /// Returns the total bytes of keys and values.
     pub fn size_bytes(&self) -> usize {
         self.raw.size_bytes()
     }
 
-    /// Forgets all writes, and keeps the memory.
+    /// Removes all writes but keeps the allocated memory.
     pub fn clear(&mut self) {
         self.raw.clear();
         self.trees.clear();
@@ -171,7 +171,7 @@ impl Batch {
     }
 }
 
-/// Fails for an application cursor that is too long.
+/// Fails if the application cursor is too long.
 pub(in crate::db) fn check_cursor(cursor: &[u8]) -> Result<()> {
     if cursor.len() > limits::MAX_APPLICATION_CURSOR_LEN {
         let (len, most) = (cursor.len(), limits::MAX_APPLICATION_CURSOR_LEN);
@@ -180,7 +180,7 @@ pub(in crate::db) fn check_cursor(cursor: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Commits operations on `trees`, which stand by id.
+/// Commits operations on `trees`, which are sorted by id.
 pub(in crate::db) fn commit(
     db: &Db,
     raw: RawBatch,
@@ -190,7 +190,7 @@ pub(in crate::db) fn commit(
 ) -> Result<SequenceNumber> {
     let engine = db.engine();
     let _inside = match condition {
-        // Who waits for it to end stands in the way of none but those that come new.
+        // A close waits for this transaction to end and refuses only new calls.
         CommitCondition::Exclusive(_) => engine.health.enter_past_closing()?,
         _ => engine.health.enter()?,
     };
@@ -220,7 +220,7 @@ pub(in crate::db) fn commit(
         Ok(Some(bytes))
     });
     let committed = prepared.and_then(|p| engine.commit_checked(p, durability, condition, check_trees));
-    // A commit whose sync failed has its number all the same, though it is not told.
+    // A commit whose sync failed still has a sequence number, though its caller does not learn it.
     let sequence = match &committed {
         Ok(sequence) => Some(*sequence),
         Err(_) => Some(engine.readers.snapshots.visible()),

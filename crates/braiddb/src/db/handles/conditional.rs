@@ -1,7 +1,7 @@
-//! Reading and writing one key at once.
+//! Atomic read-modify-write of one key.
 //!
-//! Each is a transaction on one key, without a snapshot: what was read is checked when what was made of it is committed, and
-//! if others have written the key meanwhile, it is read again.
+//! Each call is a transaction on one key, without a snapshot. The commit checks that the key is
+//! unchanged since the read; on a conflict both are repeated.
 
 use super::{batch::commit, tree::Tree};
 use crate::{
@@ -18,33 +18,33 @@ use crate::{
 };
 use std::{borrow::Cow, slice, sync::Arc, time::Duration};
 
-/// What becomes of a key.
+/// New state of a key, as decided by [`Tree::fetch_update`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Update {
-    /// It stays as it is.
+    /// Leaves the key unchanged.
     Keep,
-    /// It gets this value, which expires if the tree's values do ([`crate::TreeOptions::ttl`]), and not otherwise: when the value before
-    /// it would have expired does not matter.
+    /// Sets this value. It expires only if the tree has a default ([`crate::TreeOptions::ttl`]).
     Put(Vec<u8>),
-    /// It gets this value, which expires when the value before it would have, or never if that would not; where there is none, as with
-    /// [`Update::Put`].
+    /// Sets this value and keeps the previous value's expiry time, or that it never expires. For an
+    /// absent key, acts as [`Update::Put`].
     PutKeepTtl(Vec<u8>),
-    /// It gets this value, which expires after so long: see [`Tree::put_with_ttl`].
+    /// Sets this value with a time to live: see [`Tree::put_with_ttl`].
     PutWithTtl(Vec<u8>, Duration),
-    /// It is taken away.
+    /// Deletes the key.
     Delete,
 }
 
 impl Tree {
-    /// The value of `key` and its version, if there is one.
+    /// Returns the value of `key` and its version.
     pub fn get_versioned(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Version)>> {
         let key = KeyBuf::of(self.state(), key.as_ref())?;
         self.db().engine().get_versioned(&key, None)
     }
 
-    /// Gives `key` a value if its version is still `expected`; as with [`Tree::put`], when the old one expires does not matter. The new version; `None` if nothing was done, since it has another,
-    /// or is not there any more.
+    /// Sets the value of `key` if its version is still `expected`, and returns the new version.
+    /// Returns `None` and does nothing if the version differs or the key is gone. Expiry is as for
+    /// [`Tree::put`].
     pub fn put_if_version(
         &self,
         key: impl AsRef<[u8]>,
@@ -55,7 +55,8 @@ impl Tree {
         self.write_if_version(key.as_ref(), expected, &update)
     }
 
-    /// Takes `key` away if its version is still `expected`. The commit, as a version; `None` if nothing was done.
+    /// Deletes `key` if its version is still `expected`, and returns the commit as a version;
+    /// otherwise returns `None`.
     pub fn delete_if_version(&self, key: impl AsRef<[u8]>, expected: Version) -> Result<Option<Version>> {
         self.write_if_version(key.as_ref(), expected, &Update::Delete)
     }
@@ -68,7 +69,7 @@ impl Tree {
         })
     }
 
-    /// Gives `key` a value if it has none. Its version; `None` if nothing was done.
+    /// Sets the value of an absent `key` and returns its version; `None` if the key has a value.
     pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Version>> {
         let value = value.as_ref();
         self.read_modify_write(key.as_ref(), |found| match found {
@@ -77,9 +78,9 @@ impl Tree {
         })
     }
 
-    /// Gives `key` the value `new`, or none, if it has the value `expected`, or none. When the old value expires does not matter, as with
-    /// [`Tree::put`]; [`Tree::fetch_update`] with [`Update::PutKeepTtl`] keeps it. The new version (of a key that was taken
-    /// away, the commit's); `None` if nothing was done.
+    /// Changes `key` from `expected` to `new`, where `None` means absent. Returns the new version
+    /// (of the commit, for a deletion); `None` if the value differs. Expiry is as for
+    /// [`Tree::put`]; [`Tree::fetch_update`] with [`Update::PutKeepTtl`] keeps the expiry time.
     pub fn compare_and_set(
         &self,
         key: impl AsRef<[u8]>,
@@ -93,11 +94,11 @@ impl Tree {
         })
     }
 
-    /// Has `update` say what becomes of the value of `key`, if any, with nobody in between. It may be called more than once: again
-    /// whenever others have written the key meanwhile. Returns the value that it was called with last.
+    /// Atomically replaces the value of `key` by the result of `update`, which is called again
+    /// after each conflict. Returns the value passed to the last call.
     ///
-    /// A value of [`Update::Put`] has the tree's time to live or none, whatever the value before it had; [`Update::PutKeepTtl`] keeps
-    /// the time at which that expires. [`Tree::fetch_update_with_expiry`] shows it.
+    /// [`Tree::fetch_update_with_expiry`] also passes the expiry time; [`Update::PutKeepTtl`] keeps
+    /// it.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -126,8 +127,9 @@ impl Tree {
         Ok(before)
     }
 
-    /// [`Tree::fetch_update`], where `update` is shown as well when the value expires, by the wall clock as it is then; `None` if it does
-    /// not. Of a value that merge functions make of one that expires: when that one does.
+    /// Runs [`Tree::fetch_update`] and also passes the value's expiry time by the current wall
+    /// clock; `None` if it never expires. A merged value over an expiring one has the expiry time
+    /// of that one.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -164,15 +166,15 @@ impl Tree {
         Ok(before)
     }
 
-    /// Gives `key` a value that expires when the one before it would have, or never if that would not. Where there is none it is as
-    /// [`Tree::put`]. Atomic; reads the key.
+    /// Sets the value of `key` and keeps the previous value's expiry time, or that it never
+    /// expires. For an absent key, acts as [`Tree::put`]. Atomic; reads the key.
     pub fn put_keep_ttl(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
         let internal = KeyBuf::of(self.state(), key.as_ref())?;
         let version = self.update_from(&internal, || Ok(Update::PutKeepTtl(value.as_ref().to_vec())))?;
         Ok(version.map_or_else(|| self.db().engine().readers.snapshots.visible(), Version::sequence))
     }
 
-    /// Reads a key, and writes what `decide` makes of it; again, as long as others are in the way. The version written.
+    /// Reads a key and writes the result of `decide`; repeats both on a conflict.
     fn read_modify_write(
         &self,
         key: &[u8],
@@ -189,14 +191,15 @@ impl Tree {
         })
     }
 
-    /// Writes what `decide` makes of a key, which it reads; again, as long as others are in the way. The version written.
+    /// Writes the result of `decide`, which reads the key; repeats both on a conflict. Returns the
+    /// version written.
     fn update_from(&self, internal: &KeyBuf, mut decide: impl FnMut() -> Result<Update>) -> Result<Option<Version>> {
         let engine = self.db().engine();
         engine.health.check_writable()?;
         let _window_guard = ConflictWindowGuard::new(engine);
         let mut retries = 0;
         loop {
-            // Before the read: it is checked from here on.
+            // Before the read: the commit checks the key from this number on.
             let visible = engine.readers.snapshots.visible();
             let mut batch = RawBatch::default();
             let mut put = |value: &[u8], expires_us: Option<u64>| {
@@ -208,7 +211,7 @@ impl Tree {
                 Update::Keep => return Ok(None),
                 Update::Put(value) => put(&value, engine.default_expiry(self.state())),
                 Update::PutKeepTtl(value) => {
-                    // If the key was written since `decide` read it, the commit is refused.
+                    // If the key was written since `decide` read it, the commit conflicts.
                     let end = engine.get_unresolved(internal, None)?.map(|found| found.expires_us);
                     put(&value, end.unwrap_or_else(|| engine.default_expiry(self.state())));
                 }
@@ -229,7 +232,7 @@ impl Tree {
 }
 
 impl Engine {
-    /// The value of an internal key and its version, at a snapshot, or now.
+    /// Returns the value of an internal key and its version, at `snapshot` or the latest.
     pub fn get_versioned(self: &Arc<Self>, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<(Value, Version)>> {
         let own = |value: Cow<'_, [u8]>, sequence| (Value::new(value.into_owned()), self.commits.versions.of(sequence));
         self.get_entry(LookupKey::of(key), snapshot, own)

@@ -1,8 +1,8 @@
-//! Cursors: rows borrowed where they stand, in either direction, from wherever one likes.
+//! Cursors: borrowed rows in either direction, at one pinned snapshot.
 //!
-//! A cursor reads at one snapshot, which it holds, so its rows are a fixed sequence. Should a read find a damaged view,
-//! which is then set aside, or should its state have been superseded for long, the cursor begins anew on the present
-//! state, at a key that it keeps, and goes as many rows on as it had gone from there.
+//! The rows of a snapshot are a fixed sequence, so a position is a key plus a number of steps. When
+//! a read meets a damaged view, or the read state was superseded, the cursor reopens on the latest
+//! state and replays its position.
 
 use super::database::Db;
 use crate::{
@@ -22,38 +22,39 @@ use crate::{
 };
 use std::{cell::OnceCell, fmt, ops::ControlFlow, sync::Arc};
 
-/// Steps after which a cursor keeps another key to begin anew from, and looks whether its state was superseded.
+/// Steps between checks for a newer read state. Each check saves the current key, so a replay takes
+/// no more steps than this.
 const STEPS_PER_LOOK: u64 = 1024;
-/// How often one read tries again after a damaged view was set aside.
+/// Maximum retries of one read after a damaged view was set aside.
 const HEAL_TRIES: usize = 64;
 
-/// Where a cursor stands among the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Before the first row, and after the last.
+    /// Unpositioned: `next` moves to the first row, `prev` to the last.
     Fresh,
     Row,
     BeforeFirst,
     AfterLast,
 }
 
-/// What a cursor's rows are counted from.
+/// Position from which the cursor counts its steps.
 #[derive(Debug)]
 struct Origin {
-    /// The first row at or after `key`; else the last row before it.
+    /// True: the first row at or after `key`. False: the last row before it.
     is_forward: bool,
     key: KeyBuf,
-    /// No key is past the last tree: then the origin is the last row of all.
+    /// The largest tree id has no end key; then the origin is the last row of all.
     is_end: bool,
-    /// Rows gone forward from there, or backward if less than zero.
+    /// Rows moved from the origin; negative is backward.
     steps: i64,
 }
 
-/// Reads the rows of a tree in order, from any key, forward and backward, as of one moment. Rows are borrowed, not copied.
+/// Reads the rows of a tree in either direction, from any key, at one snapshot. Rows are borrowed,
+/// not copied.
 ///
-/// A new cursor stands nowhere: [`next`](Cursor::next) takes it to the first row, [`prev`](Cursor::prev) to the last. What
-/// it has read stays in memory as far as the rows it stands on go. It keeps old versions from being removed as a snapshot
-/// does, so do not leave it lying about; [`refresh`](Cursor::refresh) takes it to the present.
+/// On a new cursor [`next`](Cursor::next) moves to the first row and [`prev`](Cursor::prev) to the
+/// last. A cursor pins old versions, as a snapshot does, so drop idle ones;
+/// [`refresh`](Cursor::refresh) moves it to the latest snapshot.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -77,9 +78,10 @@ pub struct Cursor {
     scan: ScanCursor,
     place: Place,
     origin: Origin,
-    /// The value of the present row, if it stands in a blob or is made of operands, and was asked for.
+    /// Value of the current row, cached when read from a blob or merged from operands.
     blob: OnceCell<BlobValue>,
-    /// Whether the tree was dropped before this was made or refreshed. One dropped later is read as it was.
+    /// True if the tree was dropped before the cursor was created or refreshed. A later drop does
+    /// not affect the cursor.
     is_gone: bool,
 }
 
@@ -90,19 +92,20 @@ impl fmt::Debug for Cursor {
 }
 
 impl Cursor {
-    /// A cursor over a tree as its users have it: not if it was dropped.
+    /// Creates a cursor that fails if the tree was dropped.
     pub(in crate::db) fn over(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
         let engine = hold.as_ref().map_or(db.engine(), Hold::engine);
         let is_gone = tree.check_in(engine.log.incarnation).is_err();
         Cursor { is_gone, ..Cursor::new(db, tree, hold) }
     }
 
-    /// A cursor over a tree that is known to have been there.
+    /// Creates a cursor without checking that the tree exists.
     pub(in crate::db) fn new(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
         let engine = db.engine();
         let hold = hold.unwrap_or_else(|| Hold::now(engine, ReaderKind::Cursor));
-        // After the hold: whatever the state has left out was not needed at its number. Before the first read, which asks whether
-        // that has expired.
+        // Load the state after the hold: versions already missing from the state are not needed at
+        // the hold's sequence number. Load it before the first read, which checks whether the hold
+        // expired.
         let state = engine.cell.state.load_full();
         let scan = ScanCursor::new(&state, hold.sequence(), tree.id);
         let origin = Origin { is_forward: true, key: KeyBuf::new(tree.id, b""), is_end: false, steps: 0 };
@@ -127,22 +130,22 @@ impl Cursor {
         self.tree.id
     }
 
-    /// Moves to the first row whose key is `key` or greater; whether there is one.
+    /// Moves to the first row with a key at or after `key`. Returns false if there is none.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.begin(true, key.as_ref())
     }
 
-    /// Moves to the last row whose key is less than `key`; whether there is one.
+    /// Moves to the last row with a key before `key`. Returns false if there is none.
     pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.begin(false, key.as_ref())
     }
 
-    /// Moves to the first row; whether there is one.
+    /// Moves to the first row. Returns false if there is none.
     pub fn seek_first(&mut self) -> Result<bool> {
         self.begin(true, b"")
     }
 
-    /// Moves to the last row; whether there is one.
+    /// Moves to the last row. Returns false if there is none.
     pub fn seek_last(&mut self) -> Result<bool> {
         let end = self.tree_id().end_key();
         self.origin.key.set(&end.unwrap_or_default());
@@ -150,7 +153,7 @@ impl Cursor {
         self.seek_origin(false)
     }
 
-    /// Moves to the next row; whether there is one. After the last row it stays there.
+    /// Moves to the next row. Returns false, and stays after the last row, if there is none.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "a row borrows from its cursor, as no iterator's item can")]
     pub fn next(&mut self) -> Result<bool> {
@@ -164,7 +167,7 @@ impl Cursor {
         }
     }
 
-    /// Moves to the row before; whether there is one. Before the first row it stays there.
+    /// Moves to the previous row. Returns false, and stays before the first row, if there is none.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         if self.scan.step_ahead(false) {
@@ -177,11 +180,14 @@ impl Cursor {
         }
     }
 
-    /// Shows `visit` the row it stands on and all that come after it, in order, until that breaks: the cursor stands on the row it broke at
-    /// then, and otherwise after the last. A new cursor, and one before the first row, begins with the first. Yields what `visit` said last.
+    /// Calls `visit` with the current row and all later rows, in order, until it breaks. The cursor
+    /// then is on the row that broke, otherwise after the last. A new cursor, and one before the
+    /// first row, starts at the first row. Returns the last result of `visit`.
     ///
-    /// It is [`Cursor::row`] and [`Cursor::next`] in turns, with less to do between two rows, and fails as they do, perhaps after rows were shown. Where the
-    /// value of one record is the reason ([`Error::MergeFailed`]), the cursor stands on that record: [`Cursor::next`] goes on behind it. If `visit` panics, the cursor stands on that row or on one shown shortly before.
+    /// Equivalent to [`Cursor::row`] and [`Cursor::next`] in turn, at less cost per row. Before an
+    /// error some rows may have been visited. If one value is the cause ([`Error::MergeFailed`]),
+    /// the cursor is on its record, and [`Cursor::next`] continues after it. If `visit` panics, the
+    /// cursor is on that row or on one visited shortly before.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -205,8 +211,8 @@ impl Cursor {
         self.visit(true, visit)
     }
 
-    /// [`Cursor::try_for_each`] going backward: with [`Cursor::prev`] instead of [`Cursor::next`]. A new cursor, and one after the last row, begins
-    /// with the last.
+    /// Runs [`Cursor::try_for_each`] backward. A new cursor, and one after the last row, starts at
+    /// the last row.
     #[inline]
     pub fn try_for_each_back<B>(
         &mut self,
@@ -242,19 +248,18 @@ impl Cursor {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// [`Cursor::next`] or [`Cursor::prev`].
     #[inline(never)]
     fn step_to_row(&mut self, forward: bool) -> Result<bool> {
         if forward { self.next() } else { self.prev() }
     }
 
-    /// Whether it stands on a row.
+    /// Returns true if the cursor is on a row.
     #[inline]
     pub fn is_on_row(&self) -> bool {
         self.place == Place::Row
     }
 
-    /// The key of the row it stands on. Panics if there is none.
+    /// Returns the key of the current row. Panics if there is none.
     #[inline]
     pub fn key(&self) -> &[u8] {
         if let Some(key) = self.scan.key_in_batch() {
@@ -263,7 +268,7 @@ impl Cursor {
         self.key_there()
     }
 
-    /// [`Cursor::key`] where it was not decoded ahead, or of a source that takes turns with others.
+    /// General path of [`Cursor::key`], for rows outside the decoded batch.
     #[inline(never)]
     fn key_there(&self) -> &[u8] {
         if let Some((key, _)) = self.scan.row_ahead() {
@@ -273,14 +278,16 @@ impl Cursor {
         &self.scan.entry().key[TREE_ID_LEN..]
     }
 
-    /// The value of the row it stands on, read now if it is a large one. Panics if there is no row.
+    /// Returns the value of the current row, and reads it now if it is large. Panics if there is no
+    /// row.
     #[inline]
     pub fn value(&self) -> Result<&[u8]> {
         Ok(self.row()?.1)
     }
 
-    /// Key and value of the row it stands on. Panics if there is none. If the value cannot be had, for example since a merge function fails
-    /// on it ([`Error::MergeFailed`]), [`Cursor::key`] names the record and [`Cursor::next`] goes on behind it.
+    /// Returns the key and value of the current row. Panics if there is none. If the value cannot
+    /// be read, for example because a merge function fails ([`Error::MergeFailed`]),
+    /// [`Cursor::key`] still works and [`Cursor::next`] continues with the next record.
     #[inline]
     pub fn row(&self) -> Result<(&[u8], &[u8])> {
         if let Some((key, value)) = self.scan.row_in_batch()
@@ -291,7 +298,7 @@ impl Cursor {
         self.row_there()
     }
 
-    /// [`Cursor::row`] where it was not decoded ahead, or is of a source that takes turns with others.
+    /// General path of [`Cursor::row`], for rows outside the decoded batch.
     #[inline(never)]
     fn row_there(&self) -> Result<(&[u8], &[u8])> {
         if let Some((key, value)) = self.scan.row_ahead() {
@@ -315,9 +322,10 @@ impl Cursor {
         Ok((&entry.key[TREE_ID_LEN..], value))
     }
 
-    /// When the value of the row it stands on expires, by the wall clock as it is now; `None` if it does not. For all that copies
-    /// records: to put the value with [`crate::Tree::put_until`] keeps the time. A value that merge functions make of one that
-    /// expires changes when that one does: the time is that moment. Panics if there is no row.
+    /// Returns the expiry time of the current value, by the current wall clock; `None` if it never
+    /// expires. [`crate::Tree::put_until`] copies a value with its expiry time. A merged value over
+    /// an expiring one changes when that one expires; this is the time returned. Panics if there is
+    /// no row.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -342,10 +350,10 @@ impl Cursor {
         Ok(self.expires_us()?.and_then(|us| self.engine().wall_time(us)))
     }
 
-    /// [`Cursor::expires`] by the database's time.
+    /// Returns the expiry time in microseconds of the database's clock.
     pub(in crate::db) fn expires_us(&self) -> Result<Option<u64>> {
         assert!(self.is_on_row(), "the cursor stands on no row");
-        // Rows that were decoded ahead have no end.
+        // Rows decoded ahead do not expire.
         if self.scan.is_ahead() {
             return Ok(None);
         }
@@ -360,23 +368,23 @@ impl Cursor {
         }
     }
 
-    /// Whether the row it stands on is made of operands of merge functions.
+    /// Returns true if the current value is merged from operands.
     pub(in crate::db) fn is_merged(&self) -> bool {
         self.is_on_row() && !self.scan.is_ahead() && self.scan.entry_there().kind == EntryKind::Merge
     }
 
-    /// The commit whose rows it shows.
+    /// Returns the sequence number of the cursor's snapshot.
     pub fn snapshot_sequence(&self) -> crate::base::SequenceNumber {
         self.hold.sequence()
     }
 
-    /// Takes it to the present: it shows all that was committed before, and stands nowhere.
+    /// Moves to the latest snapshot and resets the position.
     pub fn refresh(&mut self) {
         let engine = Arc::clone(self.engine());
         self.place = Place::Fresh;
         self.blob.take();
         self.is_gone = self.tree.check().is_err();
-        // Where nothing was committed, the hold is made new all the same: it is not to grow old.
+        // Renew the hold even if nothing was committed: readers have a maximum age.
         if self.hold.sequence() != engine.readers.snapshots.visible()
             || self.hold.held().taken_ns != engine.coarse_now_ns()
         {
@@ -389,12 +397,12 @@ impl Cursor {
         self.scan.reset(&self.state, self.hold.sequence());
     }
 
-    /// How many rows after this one have been decoded ahead and have user keys that begin so.
+    /// Counts the later rows already decoded whose user keys begin with `prefix`.
     pub(in crate::db) fn rows_after_with(&self, prefix: &[u8]) -> u32 {
         self.scan.rows_after(|key| key[TREE_ID_LEN..].starts_with(prefix))
     }
 
-    /// Moves to the next row if that was decoded ahead.
+    /// Moves to the next row if it is already decoded.
     #[inline]
     pub(in crate::db) fn step_ahead(&mut self) -> bool {
         let is_there = self.scan.step_ahead(true);
@@ -402,22 +410,22 @@ impl Cursor {
         is_there
     }
 
-    /// Whether it stands on a row, and all after that are known to have user keys that differ within so many bytes.
+    /// Returns true if the cursor is on a row and no later row shares its first `prefix_len` key
+    /// bytes. May return false when this is unknown.
     pub(in crate::db) fn is_last_with(&mut self, prefix_len: usize) -> bool {
         self.is_on_row() && self.scan.is_last_with(TREE_ID_LEN + prefix_len)
     }
 
-    /// What it reads, and what it holds.
     pub(in crate::db) fn source(&self) -> (&Db, &Arc<TreeState>, &Hold) {
         (&self.db, &self.tree, &self.hold)
     }
 
-    /// The internal key of the row it stands on.
+    /// Returns the internal key of the current row.
     pub(in crate::db) fn internal_key(&self) -> &[u8] {
         self.scan.entry().key
     }
 
-    /// Seeks by an internal key, within this tree or at its end.
+    /// Seeks an internal key of this tree, or the tree's end key.
     pub(in crate::db) fn begin_at(&mut self, is_forward: bool, internal: &[u8]) -> Result<bool> {
         self.origin.key.set(internal);
         self.origin.is_end = false;
@@ -448,13 +456,13 @@ impl Cursor {
         self.check_hold()
     }
 
-    /// Fails if the database is closed, or superseded, and lets go of its state then.
+    /// Fails if the database is closed or superseded, and then releases the state.
     #[inline]
     fn check_open(&mut self) -> Result<()> {
         self.engine().health.check_open().inspect_err(|_| self.let_go())
     }
 
-    /// Fails if the hold has expired; to be called after the state was loaded that is read from, and lets go of it then.
+    /// Fails if the hold has expired, and then releases the state. Call it after loading the state.
     #[inline]
     fn check_hold(&mut self) -> Result<()> {
         self.hold.check().inspect_err(|_| self.let_go())
@@ -467,7 +475,7 @@ impl Cursor {
         self.scan.reset(&self.state, self.hold.sequence());
     }
 
-    /// After a step onto a row that was decoded ahead, in the direction of `by`.
+    /// Records a step onto a row that was decoded ahead.
     #[inline]
     #[expect(clippy::unnecessary_wraps, reason = "it is what a step returns")]
     fn stepped_ahead(&mut self, by: i64) -> Result<bool> {
@@ -489,7 +497,7 @@ impl Cursor {
         self.arrive(is_forward, passed)
     }
 
-    /// Keeps the present key, and goes over to the present state if that is another one.
+    /// Saves the current key as origin, and switches to the latest state if it changed.
     #[cold]
     fn look(&mut self) -> Result<()> {
         self.origin.key.set(self.scan.entry().key);
@@ -504,7 +512,7 @@ impl Cursor {
         self.arrive(true, moved).map(|_| ())
     }
 
-    /// After a move: heals what it met, and says whether there is a row of the tree.
+    /// Finishes a move, with recovery if it failed. Returns true on a row of the tree.
     #[inline]
     fn arrive(&mut self, is_forward: bool, moved: Result<()>) -> Result<bool> {
         if let Err(e) = moved {
@@ -521,10 +529,10 @@ impl Cursor {
         Ok(is_row)
     }
 
-    /// Goes on as long as it stands on a row of the tree that has expired: such rows do not count.
+    /// Skips expired rows of the tree.
     #[inline]
     fn pass_expired(&mut self, is_forward: bool) -> Result<()> {
-        // What was decoded ahead has no end.
+        // Rows decoded ahead do not expire.
         if self.scan.is_ahead() || !self.scan.valid() || self.scan.entry_there().kind != EntryKind::Expiring {
             return Ok(());
         }
@@ -541,9 +549,9 @@ impl Cursor {
         Ok(())
     }
 
-    /// Moves to the origin, and from there as many rows as the cursor had gone.
+    /// Moves to the origin and repeats the steps from there.
     fn replay(&mut self) -> Result<()> {
-        // One guard for all that a seek touches: the ones made within cost nothing then.
+        // Pin once for the whole seek; nested pins are then free.
         let _guard = crossbeam_epoch::pin();
         let Origin { is_forward, key, is_end, steps } = &self.origin;
         let (is_forward, steps) = (*is_forward, *steps);
@@ -570,13 +578,12 @@ impl Cursor {
         Ok(())
     }
 
-    /// Whether the row it stands on was decoded ahead with others of one source.
     #[cfg(test)]
     pub(in crate::db) fn is_in_batch(&self) -> bool {
         self.scan.key_in_batch().is_some()
     }
 
-    /// What a damaged view makes it do.
+    /// Recovers as after a damaged view.
     #[cfg(test)]
     pub(in crate::db) fn begin_anew(&mut self) -> Result<()> {
         self.state = self.engine().cell.state.load_full();
@@ -608,16 +615,16 @@ impl Cursor {
         let now_us = self.hold.held().taken_us;
         let e = match engine.resolve(&self.state, Unresolved::of(&entry), now_us) {
             Ok(Some(value)) => return Ok(value),
-            // Rows that have expired are passed over.
+            // Moves skip expired rows.
             Ok(None) => Error::corruption(&engine.dir, 0, "a row was shown that has expired"),
             Err(e) => e,
         };
-        // Whoever opened the database since it was closed may have removed what was to be read.
+        // A later open of the database may have removed the files.
         engine.health.check_open()?;
         if entry.kind != EntryKind::Merge {
             return Err(e);
         }
-        // What is beneath operands is looked up, and a damaged view set aside on the way.
+        // Look up the value beneath the operands. This also sets a damaged view aside.
         match engine.get_unresolved(entry.key, Some(&self.hold))? {
             Some(resolved) => Ok(resolved.value),
             None => Err(e),

@@ -1,4 +1,4 @@
-//! The handle of a database.
+//! The database handle [`Db`]: open, trees, commits, maintenance and close.
 
 use super::{batch::Batch, multi::tree::MultiTree, snapshot::Snapshot, transaction::handle::Transaction, tree::Tree};
 use crate::{
@@ -29,14 +29,14 @@ use std::{
     time::Duration,
 };
 
-/// What all handles hold: the database stays open until the last of them goes.
+/// State shared by all handles. The database closes when the last handle is dropped.
 #[derive(Debug)]
 pub struct Shared {
     pub engine: Arc<Engine>,
     closed: Mutex<bool>,
 }
 
-/// An open database. Cheap to clone; threads share it freely.
+/// An open database. Clones are cheap and share the database across threads.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -53,31 +53,30 @@ pub struct Db {
 }
 
 impl std::fmt::Debug for Db {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Db").field("path", &self.shared.engine.dir).finish_non_exhaustive()
     }
 }
 
-/// A tree, as [`Db::trees`] lists it.
+/// Description of a tree, as listed by [`Db::trees`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeInfo {
-    /// Its name.
+    /// Name of the tree.
     pub name: String,
-    /// Its number; never reused.
+    /// Id of the tree; never reused.
     pub id: u32,
-    /// Whether it keeps many values to a key.
+    /// True for a multi-tree, which keeps many values per key.
     pub multi: bool,
-    /// Its own compression, if it has one.
+    /// Compression of this tree, if it differs from the database's.
     pub compression: Option<Compression>,
-    /// Its own blob threshold, if it has one.
+    /// Blob threshold of this tree in bytes, if it differs from the database's.
     pub blob_threshold: Option<usize>,
-    /// After how long values expire that are put into it, if they do.
+    /// Default time to live of values put into this tree.
     pub ttl: Option<Duration>,
 }
 
 impl Db {
-    /// Opens or creates a database with these settings.
+    /// Opens or creates a database with `settings`.
     pub fn open_with(settings: Settings, path: &Path) -> Result<Db> {
         if settings.read_only {
             let db = Follower::open_with(settings, path, None)?.db();
@@ -94,7 +93,7 @@ impl Db {
         Ok(db)
     }
 
-    /// The database that this is the core of. It has no threads.
+    /// Wraps an engine in a handle, without starting worker threads.
     pub(in crate::db) fn of_core(engine: Engine) -> Db {
         let engine = Arc::new(engine);
         engine.enter_common();
@@ -105,30 +104,31 @@ impl Db {
         &self.shared.engine
     }
 
-    /// The tree of this name, whatever its options; created with the default ones if there is none.
+    /// Returns the tree `name`, whatever its options. Creates it with default options if it is
+    /// absent.
     pub fn tree(&self, name: &str) -> Result<Tree> {
         Tree::new(self, self.open_or_create(name, false, Some(TreeOptions::default()))?)
     }
 
-    /// The tree of this name with these options, created if there is none. `InvalidArgument` names the options of an existing tree that
-    /// differ; [`Tree::set_options`] changes them.
+    /// Returns the tree `name`, created with `options` if it is absent. If an existing tree has
+    /// other options, fails with `InvalidArgument`; [`Tree::set_options`] changes them.
     pub fn tree_with(&self, name: &str, options: TreeOptions) -> Result<Tree> {
         let tree = self.open_or_create(name, false, Some(options))?;
         check_same(&tree, options)?;
         Tree::new(self, tree)
     }
 
-    /// The tree of this name; `NotFound` if there is none.
+    /// Returns the tree `name`, or `NotFound`.
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
         Tree::new(self, self.open_or_create(name, false, None)?)
     }
 
-    /// The multi-tree of this name, which keeps many values to a key; created if there is none.
+    /// Returns the multi-tree `name`, which keeps many values per key. Creates it if it is absent.
     pub fn multi_tree(&self, name: &str) -> Result<MultiTree> {
         MultiTree::new(self, self.open_or_create(name, true, Some(TreeOptions::default()))?)
     }
 
-    /// The multi-tree of this name; `NotFound` if there is none.
+    /// Returns the multi-tree `name`, or `NotFound`.
     pub fn open_multi_tree(&self, name: &str) -> Result<MultiTree> {
         MultiTree::new(self, self.open_or_create(name, true, None)?)
     }
@@ -149,7 +149,7 @@ impl Db {
         }
         let Some(options) = create else { return Err(Error::NotFound(format!("there is no tree {name:?}"))) };
         check_options(name, &options)?;
-        // Before the catalog is locked: those that need it wait one by one otherwise.
+        // Wait before locking the catalog, so that other threads can still use it.
         drop(engine.await_no_exclusive()?);
         let mut last_id = engine.catalog.next_id.lock();
         if let Some(tree) = engine.catalog.find(name) {
@@ -168,7 +168,7 @@ impl Db {
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&catalog_key(b'n', name.as_bytes())], &tree.encode());
         batch.push(EntryKind::Value, &[&catalog_key(b'i', b"")], &next_id.to_le_bytes());
-        // A later durable commit to the tree makes this one durable too: the log has no holes.
+        // The log has no holes: a later durable commit to the tree makes this one durable too.
         meant(|| engine.commit(batch.prepare()?, engine.settings.durability.of_catalog()))?;
         *last_id = next_id;
         if let Some(compression) = options.compression {
@@ -179,7 +179,7 @@ impl Db {
         Ok(tree)
     }
 
-    /// All trees, by name.
+    /// Lists all trees by name.
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
         self.engine().health.check_open()?;
         let trees = self.engine().catalog.by_name.read();
@@ -190,49 +190,49 @@ impl Db {
         Ok(trees.iter().map(info).collect())
     }
 
-    /// An empty batch, to be filled and given to [`Db::write`].
+    /// Returns an empty batch for [`Db::write`].
     pub fn batch(&self) -> Batch {
         Batch::default()
     }
 
-    /// Commits a batch: all of it takes effect, at one sequence number, or none of it.
+    /// Commits a batch atomically, at one sequence number.
     pub fn write(&self, batch: Batch, durability: Durability) -> Result<SequenceNumber> {
         batch.commit(self, durability)
     }
 
-    /// Begins a transaction: see [`Transaction`].
+    /// Begins an optimistic, serializable [`Transaction`].
     pub fn begin(&self) -> Result<Transaction> {
         Transaction::optimistic(self)
     }
 
-    /// Begins a transaction that cannot conflict: until it ends, all other commits wait, and it waits for another such
-    /// transaction to end. The right to commit belongs to the transaction, which may move to another thread.
+    /// Begins a transaction that never conflicts: all other commits wait until it ends. It first
+    /// waits for another exclusive transaction to end. It may move to another thread.
     ///
-    /// A commit waits for [`crate::Builder::exclusive_wait_max`] at most (half a minute by default) and then fails with
-    /// [`Error::ExclusiveOpen`], and so does this call. A thread that commits otherwise while it has the transaction waits for
-    /// itself, and gets that error; a warning says so at once (`tracing`). [`Db::revoke_exclusive`] ends a transaction that was
-    /// lost, as by `std::mem::forget`.
+    /// Waiting commits, and this call, fail with [`Error::ExclusiveOpen`] after
+    /// [`crate::Builder::exclusive_wait_max`] (default: 30 seconds). The same error hits a thread
+    /// that commits outside its own exclusive transaction; a warning is logged at once.
+    /// [`Db::revoke_exclusive`] ends a leaked transaction.
     pub fn begin_exclusive(&self) -> Result<Transaction> {
         Transaction::exclusive(self)
     }
 
-    /// The version of the records that a commit wrote.
+    /// Returns the version of the records written by `commit`.
     pub fn version_of(&self, commit: SequenceNumber) -> Version {
         self.engine().commits.versions.of(commit)
     }
 
-    /// A snapshot of now.
+    /// Returns a snapshot of the latest committed state.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self)
     }
 
-    /// The application cursor that was committed last: see [`Batch::set_application_cursor`]. After an open, that of the last commit
-    /// that has survived and had one.
+    /// Returns the application cursor that was committed last: see
+    /// [`Batch::set_application_cursor`]. After an open, only surviving commits count.
     pub fn application_cursor(&self) -> Result<Option<Vec<u8>>> {
         self.engine().get(LookupKey::of(&application_cursor_key()), None, |value| value.into_owned())
     }
 
-    /// Makes all earlier commits survive a power failure. Those that did not go to the log ([`Durability::None`]) are flushed.
+    /// Makes all earlier commits durable. Flushes commits without WAL ([`Durability::None`]).
     pub fn sync(&self) -> Result<()> {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
@@ -246,38 +246,39 @@ impl Db {
         }
     }
 
-    /// Writes everything that is in memory only into runs.
+    /// Flushes all memtables into runs.
     pub fn flush(&self) -> Result<()> {
         let _inside = self.engine().health.enter()?;
         self.engine().flush_all()
     }
 
-    /// Writes everything into as few runs as can be, without dead entries but those that snapshots hold.
+    /// Flushes and compacts everything into as few runs as possible. Removes all garbage except
+    /// versions that snapshots pin.
     pub fn compact(&self) -> Result<()> {
         let _inside = self.engine().health.enter()?;
         self.engine().flush_all()?;
         self.engine().compact_all()
     }
 
-    /// What the database has done and holds.
+    /// Returns counters and sizes.
     pub fn stats(&self) -> Stats {
         self.engine().stats()
     }
 
-    /// Reads every file and checks every checksum, and goes on behind damage: each damaged unit is listed once, none is returned as an
-    /// error. A database that does not open is verified by [`Db::verify_path`].
+    /// Reads every file and checks every checksum. Reports each damaged unit once, never as an
+    /// error, and continues. [`Db::verify_path`] checks a database that does not open.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(&VerifyOptions::default())
     }
 
-    /// As [`Db::verify`], with a number of threads, and with progress reported.
+    /// Runs [`Db::verify`] with a thread count and progress reports.
     pub fn verify_with(&self, options: &VerifyOptions) -> Result<VerifyReport> {
         self.engine().verify(options)
     }
 
-    /// Closes the database: buffered commits are made durable, background work ends, the lock is given up. Handles that
-    /// are left fail with `Closed` from then on. A failure of background work during the close is returned as
-    /// [`Error::ReadOnly`] with its reason.
+    /// Closes the database: makes buffered commits durable, stops background work and releases the
+    /// lock. Other handles then fail with `Closed`. A background failure during the close is
+    /// returned as [`Error::ReadOnly`] with its reason.
     pub fn close(self) -> Result<()> {
         self.shared.close()
     }
@@ -292,9 +293,10 @@ impl Shared {
         let engine = &self.engine;
         engine.release_limited_work();
         let is_writable = !engine.health.has_failed() && !engine.settings.read_only;
-        // Of an earlier failure the calls since have reported the reason.
+        // Earlier calls already reported the reason of an earlier failure.
         let had_failed = engine.health.failure().is_some();
-        // Flush commits without WAL, or report that they are lost. Later calls are still accepted, without that promise.
+        // Flush commits without WAL, or report their loss. Calls are still accepted, without that
+        // promise.
         let flushed = if engine.has_unlogged() { engine.flush_all() } else { Ok(()) };
         if is_writable && let Err(e) = engine.trim_log() {
             tracing::warn!(error = %e, "the log could not be made shorter");
@@ -305,19 +307,19 @@ impl Shared {
         if is_writable && let Err(e) = engine.archive_at_close() {
             tracing::warn!(error = %e, "the end of the log could not be archived; the next open sees to it");
         }
-        // From here on nothing is added that the sync would miss.
+        // From here on the log cannot grow, so the sync misses nothing.
         engine.refuse_calls();
         let synced = match &engine.log.wal {
-            // The mark at the end lets the next open know that no commit is missing.
+            // The end mark lets the next open detect missing commits.
             Some(wal) if is_writable => match engine.note_end(wal) {
                 Ok(()) => {
-                    // A copy that this open made and logged stays until a later clean close.
+                    // A log tail that this open copied and logged stays until a later clean close.
                     if engine.counters.log_tail_note.lock().is_none() {
                         cut_tails::remove(&*engine.storage.table.vfs, &engine.dir);
                     }
                     Ok(())
                 }
-                // The log itself was synced before; only the note found no space.
+                // The log was synced before; only the end mark found no space.
                 Err(e) if e.is_disk_full() => Ok(()),
                 done => done.inspect_err(|_| engine.leave_marker()),
             },
@@ -325,7 +327,7 @@ impl Shared {
         };
         engine.stop();
         if let Some(wal) = engine.log.wal.as_ref().filter(|_| is_writable) {
-            // What was made ahead of need is of no use to the next.
+            // Preallocated log space is useless to the next open.
             wal.trim_spares();
         }
         let failed = engine.health.failure().filter(|_| !had_failed);

@@ -1,4 +1,4 @@
-//! Records whose merge functions fail: they are named, and everything else is read.
+//! Finds records whose merge functions fail.
 
 use super::{cursor::Cursor, database::Db};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use std::sync::Arc;
 
 impl Engine {
-    /// The name of a tree, also of one that was dropped a short time ago.
+    /// Returns the name of a tree, even shortly after it was dropped.
     fn name_of_tree(&self, id: TreeId) -> String {
         let named =
             self.catalog.by_name.read().values().find(|tree| tree.id == id).map(|tree| tree.name.read().clone());
@@ -16,7 +16,7 @@ impl Engine {
         named.unwrap_or_else(|| format!("number {}", id.0))
     }
 
-    /// Puts the tree of an internal key into the error of a merge function.
+    /// Adds the tree's name to the error of a merge function.
     #[cold]
     pub(in crate::db) fn with_tree(&self, error: Error, internal: &[u8]) -> Error {
         match error {
@@ -30,11 +30,12 @@ impl Engine {
 }
 
 impl Db {
-    /// Reads all records, as of now, that merge functions have not been applied to yet, and calls `found` with the error of each on which
-    /// a function fails ([`Error::MergeFailed`] names tree and key). Returns the number of records with operands. To put or
-    /// delete a key mends its record. Takes a scan of all trees; changes nothing.
+    /// Reads all records with pending merge operands, at the latest snapshot. Calls `found` with
+    /// the error of each failing one ([`Error::MergeFailed`] names tree and key). Returns the
+    /// number of records with operands. Putting or deleting a key repairs its record. Scans all
+    /// trees; changes nothing.
     ///
-    /// Damage ends the scan of the tree in which it is met, not that of others; the first such error is returned at the end.
+    /// Damage ends the scan of its tree only; the first error is returned at the end.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {

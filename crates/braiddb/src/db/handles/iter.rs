@@ -1,6 +1,5 @@
-//! Iterators: pairs of their own, from both ends.
-//!
-//! An iterator reads at one snapshot, which it holds. Each end is a [`Cursor`] of its own, made when it is first used.
+//! Iterators: copied pairs, from both ends, at one pinned snapshot. Each end uses a [`Cursor`]
+//! created on first use.
 
 use super::{cursor::Cursor, database::Db};
 use crate::{
@@ -15,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-/// The internal bounds of a range of a tree: start inclusive, end exclusive.
+/// Converts a user range to internal keys: start inclusive, end exclusive.
 pub fn user_bounds<K: AsRef<[u8]>>(tree: TreeId, range: &impl RangeBounds<K>) -> (Vec<u8>, Option<Vec<u8>>) {
     let with = |key: &[u8], after: bool| {
         let mut out = Vec::with_capacity(TREE_ID_LEN + key.len() + 1);
@@ -39,7 +38,7 @@ pub fn user_bounds<K: AsRef<[u8]>>(tree: TreeId, range: &impl RangeBounds<K>) ->
     (start, end)
 }
 
-/// The least bytes greater than everything that begins with `prefix`.
+/// Returns the smallest key greater than every key with this prefix.
 pub fn prefix_end(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
     while let Some(last) = prefix.last_mut() {
         if *last < 0xff {
@@ -51,18 +50,18 @@ pub fn prefix_end(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
     None
 }
 
-/// Whether an error about a value says nothing of other records.
+/// Returns true if the error affects only the value of one record.
 #[cold]
 pub(in crate::db) fn is_of_one_record(error: &Error) -> bool {
     error.is_merge_failed() || error.is_corruption()
 }
 
-/// Pairs in key order, from both ends, as of one moment. Keeps the database open while it lives.
+/// Pairs in key order, from both ends, at one snapshot. Keeps the database open.
 ///
-/// An error about the value of one record, as of a merge function that fails on it ([`Error::MergeFailed`]) or of a damaged
-/// large value, does not end it: the next call goes on behind that record. After any other error it yields nothing more.
+/// After an error about one value ([`Error::MergeFailed`], a damaged large value) the next call
+/// continues with the next record. Any other error ends the iterator.
 ///
-/// Each pair is copied; a [`Cursor`] lends its rows and is faster.
+/// Each pair is copied; a [`Cursor`] borrows its rows and is faster.
 pub struct Iter {
     db: Db,
     tree: Arc<TreeState>,
@@ -76,7 +75,6 @@ pub struct Iter {
 }
 
 impl std::fmt::Debug for Iter {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Iter").finish_non_exhaustive()
     }
@@ -114,7 +112,8 @@ impl Iter {
         Iter::over(db, tree, start, end, hold)
     }
 
-    /// Moves one end on by a row; whether there is one that is neither past the bounds nor shown at the other end.
+    /// Moves one end by a row. Returns true if the new row is within the bounds and was not yielded
+    /// by the other end.
     fn advance(&mut self, forward: bool) -> Result<bool> {
         let new_cursor = || Box::new(Cursor::new(&self.db, &self.tree, Some(self.hold.clone())));
         let is_there = match (forward, &mut self.front, &mut self.back) {
@@ -160,7 +159,8 @@ impl Iter {
         match self.advance(forward) {
             Ok(true) => {
                 let row = self.take_row(forward);
-                // The cursor stands on the record whose value cannot be had, and goes on behind it.
+                // On an error about one value the cursor is still on the record and continues after
+                // it.
                 self.done = row.as_ref().is_err_and(|e| !is_of_one_record(e));
                 Some(row)
             }
@@ -169,7 +169,7 @@ impl Iter {
                 None
             }
             Err(e) => {
-                // It reads no further: what it was reading need not stay.
+                // Drop the cursors: they would pin memory although no more is read.
                 (self.done, self.front, self.back) = (true, None, None);
                 Some(Err(e))
             }

@@ -1,4 +1,4 @@
-//! Merge functions as users name and apply them.
+//! Merge functions: lookup and application.
 
 use super::{batch::Batch, database::Db, expiry::check_can_merge, tree::Tree};
 use crate::{
@@ -12,10 +12,10 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// The longest name of a merge function, in bytes.
+/// Maximum length of a merge function's name in bytes.
 const MAX_NAME_LEN: usize = 256;
 
-/// A merge function of a database, to be used with [`Tree::merge`] and its like. Cheap to clone.
+/// A merge function of a database, for [`Tree::merge`]. Cheap to clone.
 #[derive(Clone)]
 pub struct MergeFunctionHandle {
     engine: Arc<Engine>,
@@ -24,19 +24,19 @@ pub struct MergeFunctionHandle {
 }
 
 impl std::fmt::Debug for MergeFunctionHandle {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MergeFunctionHandle").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 impl MergeFunctionHandle {
-    /// Its name.
+    /// Returns the function's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The value of an entry with one operand. Fails if the function is another database's, or can never apply the operand.
+    /// Encodes an entry with one operand. Fails if the function belongs to another database or can
+    /// never apply the operand.
     pub(in crate::db) fn operand(&self, db: &Db, operand: &[u8]) -> Result<Vec<u8>> {
         if !Arc::ptr_eq(db.engine(), &self.engine) {
             let reason = format!("the merge function {:?} is another database's", self.name);
@@ -53,21 +53,23 @@ impl MergeFunctionHandle {
 }
 
 impl Db {
-    /// The merge function of this name: one of the application's own ([`crate::Builder::merge_function`]), or one that each
-    /// database has:
+    /// Returns the merge function `name`: one of the application's
+    /// ([`crate::Builder::merge_function`]) or a built-in one:
     ///
-    /// | name | what it does to a value | no value counts as | an operand must be |
+    /// | name | effect | absent value counts as | operand |
     /// |---|---|---|---|
-    /// | `add` | adds: 64-bit numbers, little-endian, two's complement, around the ends | 0 | 8 bytes |
-    /// | `max`, `min` | keeps the greater or the less, in the order of bytes | less or greater than all | any bytes |
+    /// | `add` | adds little-endian 64-bit two's complement integers, wrapping | 0 | 8 bytes |
+    /// | `max`, `min` | keeps the greater or lesser byte string | less or greater than all | any
+    /// bytes |
     /// | `append` | appends bytes | empty | any bytes |
-    /// | `union` | unites sets | the empty set | of [`crate::encode_set`] |
+    /// | `union` | unites sets | the empty set | set of [`crate::encode_set`] |
     /// | `json_merge_patch` | applies a JSON Merge Patch, RFC 7396 (feature `json`) | null | JSON |
     ///
-    /// Operands are checked where a merge is asked for. The value that an operand will meet is not read there: if it is none
-    /// that the function can change, each read of the key fails with [`Error::MergeFailed`] until the key is put or deleted.
+    /// A merge checks its operand but does not read the existing value. If the function cannot
+    /// apply to that value, each read of the key fails with [`Error::MergeFailed`] until it is put
+    /// or deleted.
     ///
-    /// `NotFound` for other names.
+    /// Fails with `NotFound` for other names.
     pub fn merge_function(&self, name: &str) -> Result<MergeFunctionHandle> {
         let engine = self.engine();
         engine.health.check_open()?;
@@ -84,9 +86,9 @@ impl Db {
         if name.is_empty() || name.len() > MAX_NAME_LEN {
             return Err(Error::InvalidArgument(format!("a merge function's name has 1 to {MAX_NAME_LEN} bytes")));
         }
-        // It gets its number with its first use.
+        // The first use assigns a number to the function.
         let _inside = engine.health.enter()?;
-        // Before the catalog is locked: those that need it wait one by one otherwise.
+        // Wait before locking the catalog, so that other threads can still use it.
         drop(engine.await_no_exclusive()?);
         let _change = engine.catalog.next_id.lock();
         if let Some((number, _)) = engine.functions.number(name) {
@@ -95,7 +97,7 @@ impl Db {
         let number = engine.functions.next_number();
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&catalog_key(b'f', name.as_bytes())], &number.to_le_bytes());
-        // A later durable commit makes this one durable too: the log has no holes.
+        // The log has no holes: a later durable commit makes this one durable too.
         meant(|| engine.commit(batch.prepare()?, engine.settings.durability.of_catalog()))?;
         engine.functions.add(number, name, Some(Arc::clone(&own.1)));
         Ok(handle(number))
@@ -103,9 +105,10 @@ impl Db {
 }
 
 impl Tree {
-    /// Has a merge function change the value of `key` by `operand`: atomic, and without a read. An operand that the function can
-    /// apply to no value is refused ([`crate::MergeFunction::check_operand`]). Whether it can be applied to the value that is there, the next read
-    /// shows. Operands do not expire, whatever is beneath them: see [`Tree::put_with_ttl`].
+    /// Applies a merge function to `key` with `operand`, atomically and without a read. Refuses an
+    /// operand that applies to no value ([`crate::MergeFunction::check_operand`]). Whether it
+    /// applies to the existing value shows at the next read. Operands do not expire: see
+    /// [`Tree::put_with_ttl`].
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -131,8 +134,8 @@ impl Tree {
 }
 
 impl Batch {
-    /// Has a merge function change the value of `key` by `operand`: see [`Tree::merge`]. What the batch does to the key before
-    /// counts. A function of another database, or an operand that it cannot take, makes the batch fail.
+    /// Applies a merge function to `key`, after earlier writes of this batch: see [`Tree::merge`].
+    /// A function of another database, or an invalid operand, makes the batch fail.
     pub fn merge(
         &mut self,
         tree: &Tree,

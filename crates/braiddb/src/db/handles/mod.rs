@@ -1,4 +1,4 @@
-//! Handles that users hold: databases, trees, batches, snapshots, transactions, cursors, streams.
+//! Public handles: databases, trees, batches, snapshots, transactions, cursors and streams.
 
 pub mod admin;
 pub mod batch;

@@ -1,4 +1,4 @@
-//! Snapshots: the database as it was at one commit.
+//! Snapshots: the database as of one commit.
 
 use super::{
     cursor::Cursor,
@@ -19,9 +19,9 @@ use crate::{
 };
 use std::ops::RangeBounds;
 
-/// The database as it was when the snapshot was taken, for as long as it lives. Costs a number, whatever its age;
-/// but old versions that it can see take space until it goes. Never blocks anyone. If it lives for longer than
-/// [`crate::Builder::reader_age_max`], where that is set, its reads fail with [`crate::Error::ReaderExpired`].
+/// The database as of one commit. It never blocks other work and needs constant memory, but pins
+/// the old versions that it can read. After [`crate::Builder::reader_age_max`], if set, its reads
+/// fail with [`crate::Error::ReaderExpired`].
 #[derive(Clone)]
 pub struct Snapshot {
     db: Db,
@@ -29,7 +29,6 @@ pub struct Snapshot {
 }
 
 impl std::fmt::Debug for Snapshot {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Snapshot")
             .field("sequence", &self.sequence())
@@ -43,7 +42,7 @@ impl Snapshot {
         Snapshot::held(db, Hold::now(db.engine(), ReaderKind::Snapshot))
     }
 
-    /// A snapshot of what is held.
+    /// Wraps an existing hold.
     pub(in crate::db) fn held(db: &Db, hold: Hold) -> Snapshot {
         Snapshot { db: db.clone(), hold }
     }
@@ -56,18 +55,18 @@ impl Snapshot {
         &self.hold
     }
 
-    /// Fails if a tree is another database's, or was dropped.
+    /// Fails if the tree belongs to another database or was dropped.
     #[inline]
     pub(in crate::db) fn check_tree(&self, tree: &TreeState) -> Result<()> {
         tree.check_in(self.db.engine().log.incarnation)
     }
 
-    /// The last commit it sees.
+    /// Returns the sequence number of the last visible commit.
     pub fn sequence(&self) -> SequenceNumber {
         self.hold.sequence()
     }
 
-    /// The value of `key`, if there was one.
+    /// Returns the value of `key` at the snapshot.
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.check_tree(tree.state())?;
         let mut internal = KeyBuf::empty();
@@ -75,14 +74,14 @@ impl Snapshot {
         self.db.engine().get(key, Some(&self.hold), |value| Value::new(value.into_owned()))
     }
 
-    /// The value of `key` and its version, if there was one.
+    /// Returns the value of `key` and its version at the snapshot.
     pub fn get_versioned(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Version)>> {
         self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         self.db.engine().get_versioned(&key, Some(&self.hold))
     }
 
-    /// Shows the value of `key` to `read`, if there was one: see [`Tree::get_with`].
+    /// Calls `read` with the value of `key` at the snapshot: see [`Tree::get_with`].
     pub fn get_with<R>(&self, tree: &Tree, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         self.check_tree(tree.state())?;
         let mut internal = KeyBuf::empty();
@@ -90,21 +89,21 @@ impl Snapshot {
         self.db.engine().get(key, Some(&self.hold), |value| read(&value))
     }
 
-    /// Whether there was a value of `key`.
+    /// Returns true if `key` has a value at the snapshot.
     pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
         self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         self.db.engine().contains(&key, Some(&self.hold))
     }
 
-    /// The values of many keys.
+    /// Returns the values of `keys` at the snapshot.
     pub fn multi_get<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let mut values = vec![None; keys.len()];
         self.multi_get_with(tree, keys, |index, value| values[index] = value.map(|v| Value::new(v.to_vec())))?;
         Ok(values)
     }
 
-    /// Shows the values of many keys to `read`: see [`Tree::multi_get_with`].
+    /// Calls `read` with the value of each key: see [`Tree::multi_get_with`].
     pub fn multi_get_with<K: AsRef<[u8]>>(
         &self,
         tree: &Tree,
@@ -115,44 +114,44 @@ impl Snapshot {
         self.db.engine().multi_get(tree.state().id, keys, Some(&self.hold), read)
     }
 
-    /// A cursor over all pairs of a tree.
+    /// Returns a cursor over all pairs of `tree`.
     pub fn cursor(&self, tree: &Tree) -> Cursor {
         Cursor::over(&self.db, tree.state(), Some(self.hold.clone()))
     }
 
-    /// The pairs whose keys lie in `range`, in order.
+    /// Iterates over the pairs with keys in `range`, in order.
     pub fn range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Iter {
         Iter::over_range(&self.db, tree.state(), range, Some(self.hold.clone()))
     }
 
-    /// The pairs whose keys begin with `prefix`, in order.
+    /// Iterates over the pairs with keys that begin with `prefix`, in order.
     pub fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> Iter {
         Iter::over_prefix(&self.db, tree.state(), prefix.as_ref(), Some(self.hold.clone()))
     }
 
-    /// All pairs of a tree, in order.
+    /// Iterates over all pairs of `tree`, in order.
     pub fn iter(&self, tree: &Tree) -> Iter {
         self.prefix(tree, b"")
     }
 
-    /// Whether `value` was among those of `key` in a multi-tree.
+    /// Returns true if `key` has `value` in a multi-tree.
     pub fn contains_value(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         self.check_tree(tree.state())?;
         tree.contains_at(key.as_ref(), value.as_ref(), Some(&self.hold))
     }
 
-    /// How many values `key` had: see [`MultiTree::count`].
+    /// Returns the number of values of `key`: see [`MultiTree::count`].
     pub fn count(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<u64> {
         self.check_tree(tree.state())?;
         tree.count_at(key.as_ref(), Some(&self.hold))
     }
 
-    /// The pairs of `key` in a multi-tree, by value.
+    /// Iterates over the pairs of `key` in a multi-tree, by value.
     pub fn values(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> MultiIter {
         self.values_range::<&[u8]>(tree, key, ..)
     }
 
-    /// The pairs of `key` in a multi-tree whose values lie in `range`, by value.
+    /// Iterates over the pairs of `key` with values in `range`, by value.
     pub fn values_range<V: AsRef<[u8]>>(
         &self,
         tree: &MultiTree,
@@ -162,12 +161,12 @@ impl Snapshot {
         tree.values_at(key.as_ref(), range, Some(self.hold.clone()))
     }
 
-    /// The pairs of a multi-tree whose keys lie in `range`, by key and value.
+    /// Iterates over the pairs of a multi-tree with keys in `range`, by key and value.
     pub fn pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> MultiIter {
         tree.range_at(range, Some(self.hold.clone()))
     }
 
-    /// A cursor over all pairs of a multi-tree.
+    /// Returns a cursor over all pairs of a multi-tree.
     pub fn pair_cursor(&self, tree: &MultiTree) -> MultiCursor {
         MultiCursor::over(tree, Some(self.hold.clone()))
     }

@@ -1,4 +1,4 @@
-//! Transactions that are begun again until nobody is in the way.
+//! Transactions that retry on conflict.
 
 use super::{database::Db, transaction::handle::Transaction};
 use crate::{
@@ -6,28 +6,31 @@ use crate::{
     db::{engine::settings::Durability, write::update_scope::UpdateScope},
 };
 
-/// How often a transaction is begun again.
+/// Maximum retries after a conflict. Then the conflict is returned.
 const RETRIES_MAX: u32 = 1000;
 
-/// How often one is that was in use for so long that it expired: what takes that long each time should not go on for ever.
+/// Maximum retries of an expired transaction. Work that outlives the age limit each time must not
+/// loop forever.
 const EXPIRIES_MAX: u32 = 3;
 
-/// So often without a pause.
+/// Retries without a pause.
 const RETRIES_AT_ONCE: u32 = 4;
 
-/// The longest pause, in microseconds; the first are shorter.
+/// Maximum random pause in microseconds; the bound doubles from 1.
 const PAUSE_US_MAX: u64 = 2000;
 
 impl Db {
-    /// Runs `work` in a transaction, and commits that. On a conflict ([`crate::Error::is_conflict`]) both are done again, after a
-    /// pause that is random and grows; after 1000 times the conflict is returned. If the transaction was in use for longer than
-    /// [`crate::Builder::reader_age_max`] allows, both are done again three times at most. So `work` may run more than
-    /// once, and its other effects should bear that. If it returns an error, nothing is committed.
+    /// Runs `work` in a transaction and commits it. A conflict ([`crate::Error::is_conflict`])
+    /// repeats both after a random, growing pause, at most 1000 times. A transaction older than
+    /// [`crate::Builder::reader_age_max`] is repeated at most three times. So `work` may run more
+    /// than once and its side effects must allow that. If it returns an error, nothing is
+    /// committed.
     ///
-    /// Inside `work`, write through the transaction alone: `tx.put(&tree, ..)`. A write to the same database that bypasses
-    /// the transaction, as [`crate::Tree::put`] or [`Db::write`], would take effect at once, and again with each retry. On the
-    /// thread that runs `work` such a write fails with `InvalidArgument`, and nothing is written. Other threads that `work`
-    /// starts are not recognized. Transactions that `work` begins itself, and new trees, are separate commits.
+    /// Inside `work`, write only through the transaction: `tx.put(&tree, ..)`. Any other write to
+    /// the same database on this thread, such as [`crate::Tree::put`] or [`Db::write`], fails with
+    /// `InvalidArgument`: it would commit separately and again with each retry. Threads that `work`
+    /// starts are not checked. Transactions that `work` begins, and new trees, are separate
+    /// commits.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -47,7 +50,7 @@ impl Db {
         self.update_with(self.engine().settings.durability, work)
     }
 
-    /// [`Db::update`] with another durability than the database's.
+    /// Runs [`Db::update`] with the given durability.
     pub fn update_with<R>(&self, durability: Durability, mut work: impl FnMut(&Transaction) -> Result<R>) -> Result<R> {
         let (mut retries, mut expiries) = (0, 0);
         loop {
@@ -58,7 +61,7 @@ impl Db {
             let done = match worked {
                 Ok(result) => transaction.commit_with(durability).map(|_| result),
                 Err(e) => {
-                    // Before the pause: it keeps a snapshot.
+                    // Drop it before the pause: it pins a snapshot.
                     drop(transaction);
                     Err(e)
                 }
@@ -75,7 +78,7 @@ impl Db {
         }
     }
 
-    /// Lets others get out of the way, after so many tries again; the conflict if there were enough of them.
+    /// Sleeps for a random time before the next retry. Returns the conflict after the last one.
     pub(in crate::db) fn pause(&self, retries: u32, conflict: Error) -> Result<()> {
         if retries >= RETRIES_MAX {
             return Err(conflict);

@@ -1,4 +1,4 @@
-//! Calls on databases and trees beyond reads and writes.
+//! Administrative calls on databases and trees.
 
 mod archive;
 mod dropping;

@@ -1,7 +1,7 @@
-//! Cursors over multi-trees: pairs borrowed where they stand, by key and by value, in either direction.
+//! Cursors over multi-trees: borrowed pairs in key and value order, in either direction.
 //!
-//! A cursor over the tree's entries, and how the present one falls into key and value. Where pairs of one key follow each
-//! other, that is known from the pair before: they begin with the same bytes.
+//! Wraps a cursor over the entries and splits each entry into key and value. Consecutive pairs of
+//! one key share their first bytes, so the split is reused.
 
 use super::tree::{MultiTree, TERMINATOR, bounds_of, is_split_at, no_pair, pair_key, split, unescape};
 use crate::{
@@ -16,27 +16,26 @@ use crate::{
 };
 use std::cell::RefCell;
 
-/// After that many looks ahead in vain, there are 2 to this power of keys, less one, before the next.
+/// Maximum backoff of lookahead: after repeated failures it is skipped for 2^4 - 1 keys.
 const PAUSE_SHIFT_MAX: u32 = 4;
 
-/// Whether a cursor stands on a pair, or beside the values of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// On the row of the cursor beneath, if that stands on one.
+    /// On the row of the inner cursor, if there is one.
     There,
-    /// Right before that row, after the values of a key.
+    /// Just before that row, after the values of a key.
     Before,
-    /// Right after that row: before the values of a key, or after them where that row is the last.
+    /// Just after that row: before the values of a key, or after them if the row is their last.
     After,
 }
 
-/// Reads the pairs of a multi-tree in order, from any key or value, forward and backward, as of one moment. Keys and values are
-/// borrowed, not copied.
+/// Reads the pairs of a multi-tree in either direction, from any key or value, at one snapshot.
+/// Keys and values are borrowed, not copied.
 ///
-/// A new cursor stands nowhere: [`next`](MultiCursor::next) takes it to the first pair, [`prev`](MultiCursor::prev) to the last.
-/// Moves return whether there is a pair to stand on. Those that stay among the values of one key, and find no other, leave the
-/// cursor between that key and the one beside it: `next` and `prev` go on from there. It keeps old versions from being removed as a
-/// [`crate::Snapshot`] does.
+/// On a new cursor [`next`](MultiCursor::next) moves to the first pair and
+/// [`prev`](MultiCursor::prev) to the last. Moves return true if the cursor is on a pair. A move
+/// within the values of one key that finds none leaves the cursor between two keys; `next` and
+/// `prev` continue from there. A cursor pins old versions, as a [`crate::Snapshot`] does.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -59,24 +58,23 @@ pub struct MultiCursor {
     cursor: Cursor,
     tree: TreeId,
     place: Place,
-    /// How many bytes of the row beneath are its escaped key and the terminator: of a cursor that stands on a pair.
+    /// Length of the escaped key and terminator in the current row. Valid on a pair.
     front_len: usize,
-    /// Those bytes, of a cursor that stands beside the values of a key, or moves from one to another; empty if there are none.
+    /// The same bytes while the cursor is between two keys or moves within a key; otherwise empty.
     front: Vec<u8>,
-    /// Its key, where that has zero bytes.
+    /// The unescaped key, if it contains zero bytes.
     unescaped: Vec<u8>,
     is_escaped: bool,
-    /// So many rows after the present one have been decoded ahead and are known to be of its key.
+    /// Number of following rows already decoded and known to have the same key.
     sure: u32,
-    /// How often that was looked for in vain, and how many keys are to be passed without another look.
+    /// Consecutive failed lookaheads, and keys to pass before the next one.
     vain_looks: u32,
     pause: u32,
-    /// The key that was counted last, and how many values it has: at one moment that does not change.
+    /// Last key counted and its number of values, fixed for one snapshot.
     counted: RefCell<Option<(Vec<u8>, u64)>>,
 }
 
 impl std::fmt::Debug for MultiCursor {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MultiCursor").finish_non_exhaustive()
     }
@@ -99,7 +97,7 @@ impl MultiCursor {
         }
     }
 
-    /// After a move: takes the pair apart that it stands on.
+    /// Finishes a move: splits the current pair.
     #[inline]
     fn arrive(&mut self, is_there: bool, is_forward: bool) -> Result<bool> {
         self.place = Place::There;
@@ -115,8 +113,8 @@ impl MultiCursor {
         Ok(is_there)
     }
 
-    /// Finds out how many of the rows that were decoded ahead are of the present key. Where keys have one value each, that is tried
-    /// less and less often.
+    /// Counts the decoded rows that share the current key. Backs off where keys have one value
+    /// each.
     fn look_ahead(&mut self) {
         let front = &self.cursor.key()[..self.front_len];
         self.sure = self.cursor.rows_after_with(front);
@@ -124,7 +122,7 @@ impl MultiCursor {
         self.pause = (1 << self.vain_looks) - 1;
     }
 
-    /// Moves to the next pair if that is known to be of the same key.
+    /// Moves to the next pair if it is known to have the same key.
     #[inline]
     fn step_within(&mut self) -> bool {
         let is_there = self.sure > 0 && self.cursor.step_ahead();
@@ -132,13 +130,13 @@ impl MultiCursor {
         is_there
     }
 
-    /// Whether the row of the cursor beneath is of the key that it was on before.
+    /// Returns true if the inner row has the saved key.
     #[inline]
     fn is_within_key(&self) -> bool {
         !self.front.is_empty() && self.cursor.key().starts_with(&self.front)
     }
 
-    /// Keeps what its pair begins with, before a move.
+    /// Saves the escaped key before a move.
     #[inline]
     fn keep_front(&mut self) {
         self.front.clear();
@@ -147,7 +145,7 @@ impl MultiCursor {
 
     #[inline]
     fn enter_key(&mut self) -> Result<()> {
-        // Keys are often as long as the one before.
+        // Keys often have the same length as the previous one.
         if is_split_at(self.cursor.key(), self.front_len) {
             self.is_escaped = false;
             return Ok(());
@@ -155,7 +153,6 @@ impl MultiCursor {
         self.enter_other_key()
     }
 
-    /// The same of a key of any length.
     #[inline(never)]
     fn enter_other_key(&mut self) -> Result<()> {
         let row = self.cursor.key();
@@ -180,7 +177,8 @@ impl MultiCursor {
         self.arrive(is_there, is_forward)
     }
 
-    /// The same for who wants a value of `key` alone. `internal` ends with so many bytes that are not of the key.
+    /// Seeks a value of `key` only. The last `end_len` bytes of `internal` do not belong to the
+    /// key.
     fn begin_within(&mut self, key: &[u8], is_forward: bool, internal: &[u8], end_len: usize) -> Result<bool> {
         let escaped = &internal[TREE_ID_LEN..internal.len() - end_len];
         self.is_escaped = escaped.len() != key.len();
@@ -192,14 +190,14 @@ impl MultiCursor {
             self.unescaped.extend_from_slice(key);
         }
         let is_there = self.cursor.begin_at(is_forward, internal).inspect_err(|_| {
-            // As the cursor beneath, it stands nowhere.
+            // Unpositioned, as the inner cursor.
             self.front.clear();
             (self.place, self.sure) = (Place::There, 0);
         })?;
         Ok(self.arrive_within(is_there, is_forward))
     }
 
-    /// After a move to another value of the present key: whether there was one.
+    /// Finishes a move within the current key. Returns true if a value was found.
     #[inline]
     fn arrive_within(&mut self, is_there: bool, is_forward: bool) -> bool {
         let is_within = is_there && self.is_within_key();
@@ -213,23 +211,23 @@ impl MultiCursor {
         is_within
     }
 
-    /// Moves to the first pair whose key is `key` or greater.
+    /// Moves to the first pair with a key at or after `key`.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.begin_at(true, &bounds_of(self.tree, key.as_ref()).0)
     }
 
-    /// Moves to the last pair whose key is less than `key`.
+    /// Moves to the last pair with a key before `key`.
     pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.begin_at(false, &bounds_of(self.tree, key.as_ref()).0)
     }
 
-    /// Moves to the first pair of `key` whose value is `value` or greater.
+    /// Moves to the first pair of `key` with a value at or after `value`.
     pub fn seek_value(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         let (key, value) = (key.as_ref(), value.as_ref());
         self.begin_within(key, true, &pair_key(self.tree, key, value), TERMINATOR.len() + value.len())
     }
 
-    /// Moves to the last pair of `key` whose value is less than `value`.
+    /// Moves to the last pair of `key` with a value before `value`.
     pub fn seek_value_before(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         let (key, value) = (key.as_ref(), value.as_ref());
         self.begin_within(key, false, &pair_key(self.tree, key, value), TERMINATOR.len() + value.len())
@@ -271,7 +269,7 @@ impl MultiCursor {
         self.arrive(is_there, true)
     }
 
-    /// Moves to the pair before.
+    /// Moves to the previous pair.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         self.sure = 0;
@@ -279,7 +277,7 @@ impl MultiCursor {
         self.arrive(is_there, false)
     }
 
-    /// Moves to the next value of the key it stands on, or beside.
+    /// Moves to the next value of the current key.
     #[inline]
     pub fn next_value(&mut self) -> Result<bool> {
         if self.step_within() {
@@ -288,14 +286,15 @@ impl MultiCursor {
         self.next_value_there()
     }
 
-    /// [`MultiCursor::next_value`] where that is not known.
+    /// General path of [`MultiCursor::next_value`].
     fn next_value_there(&mut self) -> Result<bool> {
         if self.place == Place::Before || self.place == Place::There && !self.cursor.is_on_row() {
             return Ok(false);
         }
         if self.place == Place::There {
             self.keep_front();
-            // Mostly that is known of the last value, and the next row need not be read.
+            // Usually the decoded rows show that this is the last value; then the next row is not
+            // read.
             if self.cursor.is_last_with(self.front_len) {
                 self.place = Place::After;
                 return Ok(false);
@@ -305,7 +304,7 @@ impl MultiCursor {
         Ok(self.arrive_within(is_there, true))
     }
 
-    /// Moves to the value before, of the key it stands on, or beside.
+    /// Moves to the previous value of the current key.
     #[inline]
     pub fn prev_value(&mut self) -> Result<bool> {
         self.sure = 0;
@@ -324,9 +323,9 @@ impl MultiCursor {
         Ok(self.arrive_within(is_there, false))
     }
 
-    /// Moves to the first pair of the next key, past all values that are left of this one.
+    /// Moves to the first pair of the next key.
     pub fn next_key(&mut self) -> Result<bool> {
-        // With one value to a key, that is the next pair.
+        // If the key has one value, this is the next pair.
         if !self.is_on_pair() || !self.next_value()? {
             return self.next();
         }
@@ -334,7 +333,7 @@ impl MultiCursor {
         self.begin_at(true, &end)
     }
 
-    /// Moves to the last pair of the key before, past all values of this one.
+    /// Moves to the last pair of the previous key.
     pub fn prev_key(&mut self) -> Result<bool> {
         if !self.is_on_pair() || !self.prev_value()? {
             return self.prev();
@@ -343,25 +342,25 @@ impl MultiCursor {
         self.begin_at(false, &start)
     }
 
-    /// Whether it stands on a pair.
+    /// Returns true if the cursor is on a pair.
     #[inline]
     pub fn is_on_pair(&self) -> bool {
         self.place == Place::There && self.cursor.is_on_row()
     }
 
-    /// The key it stands on. Panics if there is none.
+    /// Returns the current key. Panics if there is none.
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.pair().0
     }
 
-    /// The value it stands on. Panics if there is none.
+    /// Returns the current value. Panics if there is none.
     #[inline]
     pub fn value(&self) -> &[u8] {
         self.pair().1
     }
 
-    /// Key and value it stands on. Panics if there is no pair.
+    /// Returns the current key and value. Panics if there is no pair.
     #[inline(always)]
     pub fn pair(&self) -> (&[u8], &[u8]) {
         assert!(self.place == Place::There, "the cursor stands on no pair");
@@ -369,12 +368,14 @@ impl MultiCursor {
         (if self.is_escaped { &self.unescaped } else { &front[..front.len() - TERMINATOR.len()] }, value)
     }
 
-    /// How many values the key has that it stands on: see [`MultiTree::count`]. Panics if it stands on no pair.
+    /// Returns the number of values of the current key: see [`MultiTree::count`]. Panics if the
+    /// cursor is not on a pair.
     pub fn count(&self) -> Result<u64> {
         self.count_of(self.key())
     }
 
-    /// How many values a key has, at the moment that the cursor shows; it stays where it is. Asked for one key again, it knows.
+    /// Returns the number of values of `key` at the cursor's snapshot, without moving. Caches the
+    /// last key counted.
     pub fn count_of(&self, key: impl AsRef<[u8]>) -> Result<u64> {
         let key = key.as_ref();
         if let Some((counted, values)) = &*self.counted.borrow()
@@ -394,12 +395,12 @@ impl MultiCursor {
         Ok(values)
     }
 
-    /// The commit whose pairs it shows.
+    /// Returns the sequence number of the cursor's snapshot.
     pub fn snapshot_sequence(&self) -> SequenceNumber {
         self.cursor.snapshot_sequence()
     }
 
-    /// Takes it to the present: it shows all that was committed before, and stands nowhere.
+    /// Moves to the latest snapshot and resets the position.
     pub fn refresh(&mut self) {
         self.cursor.refresh();
         (self.place, self.sure) = (Place::There, 0);

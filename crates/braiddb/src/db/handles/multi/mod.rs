@@ -1,4 +1,4 @@
-//! Trees of many values for a key.
+//! Multi-trees: trees with many values per key.
 
 pub mod cursor;
 pub mod tree;

@@ -1,13 +1,13 @@
-//! Multi-trees: many values to a key, sorted.
+//! Multi-trees: many sorted values per key.
 //!
-//! Key and value together make the key of an entry without a value. In it the key is escaped so that pairs sort by key
-//! and then by value, and no key's pairs mix with another's:
+//! Each pair is the key of an entry without a value. The key is escaped, so that pairs sort by key
+//! and then by value, and pairs of different keys never interleave:
 //!
 //! ```text
 //! key with each 00 written as 00 FF | 00 01 | value
 //! ```
 //!
-//! The terminator 00 01 is less than any escaped continuation of the key. This encoding is final.
+//! The terminator 00 01 sorts before any escaped continuation of the key. This encoding is final.
 
 use super::cursor::MultiCursor;
 use crate::{
@@ -36,10 +36,10 @@ use std::{
 /// Ends the escaped key.
 pub(in crate::db) const TERMINATOR: [u8; 2] = [0, 1];
 
-/// The least bytes greater than every pair of an escaped key.
+/// Sorts after every pair of an escaped key.
 const AFTER_TERMINATOR: [u8; 2] = [0, 2];
 
-/// The escaped key; most stand as they are.
+/// Escapes zero bytes; borrows keys without any.
 pub(in crate::db) fn escape(key: &[u8]) -> Cow<'_, [u8]> {
     if find_zero(key).is_none() {
         return Cow::Borrowed(key);
@@ -55,16 +55,16 @@ pub(in crate::db) fn escape(key: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// A bit for each byte that is zero, and perhaps for others after the first of them.
+/// Returns a bit per zero byte. Bits above the lowest may be false positives.
 #[inline]
 fn zeros(word: [u8; 8]) -> u64 {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     let word = u64::from_le_bytes(word);
-    // Borrows reach upward alone, so the lowest bit tells the first zero byte.
+    // Borrows propagate only upward, so the lowest bit is exact.
     word.wrapping_sub(ONES) & !word & (ONES << 7)
 }
 
-/// Where the first zero byte stands: eight bytes at a time.
+/// Returns the position of the first zero byte, scanning eight bytes at a time.
 #[inline]
 fn find_zero(bytes: &[u8]) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -77,7 +77,7 @@ fn find_zero(bytes: &[u8]) -> Option<usize> {
     rest.iter().position(|&byte| byte == 0).map(|at| 8 * words.len() + at)
 }
 
-/// Whether the value of a pair begins there, after a key that is not escaped: quicker to tell than to find out by [`split`].
+/// Returns true if `at` splits a pair whose key is not escaped. Faster than [`split`].
 #[inline]
 pub(in crate::db) fn is_split_at(bytes: &[u8], at: usize) -> bool {
     let Some((key, &TERMINATOR)) = bytes.get(..at).and_then(|front| front.split_last_chunk()) else { return false };
@@ -89,7 +89,7 @@ pub(in crate::db) fn is_split_at(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// Where the value of a pair begins, and whether its key is escaped; `None` if the bytes are not those of a pair.
+/// Returns the offset of the value and whether the key is escaped; `None` if this is no pair.
 pub fn split(bytes: &[u8]) -> Option<(usize, bool)> {
     let (mut at, mut is_escaped) = (0, false);
     loop {
@@ -103,7 +103,7 @@ pub fn split(bytes: &[u8]) -> Option<(usize, bool)> {
     }
 }
 
-/// Puts a key as it was into `out`, which is empty; `escaped` has no terminator.
+/// Unescapes a key without terminator into the empty `out`.
 pub fn unescape(escaped: &[u8], out: &mut Vec<u8>) {
     let mut rest = escaped;
     while let Some(at) = rest.iter().position(|&byte| byte == 0) {
@@ -113,26 +113,24 @@ pub fn unescape(escaped: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// Bytes where a pair should be.
 #[cold]
 pub(in crate::db) fn no_pair(bytes: &[u8]) -> Error {
     Error::corruption("", 0, format!("a multi-tree holds the key b\"{}\", which is no pair", bytes.escape_ascii()))
 }
 
-/// The internal key of a pair.
 #[inline]
 pub(in crate::db) fn pair_key(tree: TreeId, key: &[u8], value: &[u8]) -> KeyBuf {
     KeyBuf::of_pieces(&[&tree.first_key(), &escape(key), &TERMINATOR, value])
 }
 
-/// Where the pairs of a key begin, and where they end.
+/// Returns the internal start and end of the pairs of `key`.
 pub(in crate::db) fn bounds_of(tree: TreeId, key: &[u8]) -> (KeyBuf, KeyBuf) {
     let escaped = escape(key);
     let bound = |after: &[u8]| KeyBuf::of_pieces(&[&tree.first_key(), &escaped, after]);
     (bound(&TERMINATOR), bound(&AFTER_TERMINATOR))
 }
 
-/// The internal bounds of the pairs whose keys lie in a range.
+/// Converts a range of keys to internal bounds.
 pub(in crate::db) fn bounds_of_keys<K: AsRef<[u8]>>(
     tree: TreeId,
     range: &impl RangeBounds<K>,
@@ -150,7 +148,7 @@ pub(in crate::db) fn bounds_of_keys<K: AsRef<[u8]>>(
     (start, end)
 }
 
-/// The internal bounds of the pairs of a key whose values lie in a range.
+/// Converts a range of values of `key` to internal bounds.
 pub(in crate::db) fn bounds_of_values<V: AsRef<[u8]>>(
     tree: TreeId,
     key: &[u8],
@@ -171,9 +169,11 @@ pub(in crate::db) fn bounds_of_values<V: AsRef<[u8]>>(
     (start, end)
 }
 
-/// A tree that keeps many values to a key, sorted; each pair once. Cheap to clone; threads share it freely.
+/// A tree with many sorted values per key; each pair exists once. Clones are cheap and shared
+/// across threads.
 ///
-/// Keys and values have up to 64 KiB each; a million values of one key are as good as one value of each of a million keys.
+/// Keys and values have up to 64 KiB each. A million values of one key cost the same as a million
+/// keys with one value.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -195,7 +195,6 @@ pub struct MultiTree {
 }
 
 impl std::fmt::Debug for MultiTree {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MultiTree")
             .field("name", &self.name())
@@ -223,33 +222,33 @@ impl MultiTree {
         batch.commit(&self.db, self.db.engine().settings.durability)
     }
 
-    /// Its name now.
+    /// Returns the current name.
     pub fn name(&self) -> String {
         self.state.name.read().clone()
     }
 
-    /// Adds a value to those of `key`; one that is there already stays once.
+    /// Adds `value` to the values of `key`. Adding an existing value changes nothing.
     pub fn add(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
         self.write(|batch| {
             batch.add(self, key, value);
         })
     }
 
-    /// Takes a value from those of `key`; it need not be there.
+    /// Removes `value` from the values of `key`; it may be absent.
     pub fn remove(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
         self.write(|batch| {
             batch.remove(self, key, value);
         })
     }
 
-    /// Takes all values of `key` away, in constant time.
+    /// Removes all values of `key`, in constant time.
     pub fn remove_all(&self, key: impl AsRef<[u8]>) -> Result<SequenceNumber> {
         self.write(|batch| {
             batch.remove_all(self, key);
         })
     }
 
-    /// Whether `value` is among those of `key`.
+    /// Returns true if `key` has `value`.
     pub fn contains(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         self.contains_at(key.as_ref(), value.as_ref(), None)
     }
@@ -259,7 +258,7 @@ impl MultiTree {
         self.db.engine().contains(&self.checked_pair(key, value)?, hold)
     }
 
-    /// The internal key of a pair. Fails if the tree was dropped, or either is too long.
+    /// Returns the internal key of a pair. Fails if the tree was dropped or a part is too long.
     #[inline]
     pub(in crate::db) fn checked_pair(&self, key: &[u8], value: &[u8]) -> Result<KeyBuf> {
         self.state.check()?;
@@ -268,10 +267,10 @@ impl MultiTree {
         Ok(pair_key(self.state.id, key, value))
     }
 
-    /// How many values `key` has. Exact.
+    /// Returns the exact number of values of `key`.
     ///
-    /// O(log n) where the data is settled, and the snapshot not older than that; beyond that it costs a look-up for each write
-    /// that was not merged into a view since, and at most a walk over all values.
+    /// O(log n) for settled data and a snapshot at least as new. Otherwise adds one lookup per
+    /// write not yet merged into a view; at worst scans all values.
     pub fn count(&self, key: impl AsRef<[u8]>) -> Result<u64> {
         self.count_at(key.as_ref(), None)
     }
@@ -287,27 +286,27 @@ impl MultiTree {
         count(&self.db, &self.state, &start, &end, hold)
     }
 
-    /// The first value of `key`.
+    /// Returns the first value of `key`.
     pub fn first(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.values(key).next().map(|pair| pair.map(|(_, value)| value)).transpose()
     }
 
-    /// The last value of `key`.
+    /// Returns the last value of `key`.
     pub fn last(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.values(key).next_back().map(|pair| pair.map(|(_, value)| value)).transpose()
     }
 
-    /// A cursor over all pairs, as of now.
+    /// Returns a cursor over all pairs of the latest snapshot.
     pub fn cursor(&self) -> MultiCursor {
         MultiCursor::over(self, None)
     }
 
-    /// The pairs of `key`, by value.
+    /// Iterates over the pairs of `key`, by value.
     pub fn values(&self, key: impl AsRef<[u8]>) -> MultiIter {
         self.values_at::<&[u8]>(key.as_ref(), .., None)
     }
 
-    /// The pairs of `key` whose values lie in `range`, by value.
+    /// Iterates over the pairs of `key` with values in `range`, by value.
     pub fn values_range<V: AsRef<[u8]>>(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<V>) -> MultiIter {
         self.values_at(key.as_ref(), range, None)
     }
@@ -322,7 +321,7 @@ impl MultiTree {
         MultiIter(Iter::over(&self.db, &self.state, start, Some(end), hold))
     }
 
-    /// The pairs whose keys lie in `range`, by key and value.
+    /// Iterates over the pairs with keys in `range`, by key and value.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> MultiIter {
         self.range_at(range, None)
     }
@@ -332,22 +331,22 @@ impl MultiTree {
         MultiIter(Iter::over(&self.db, &self.state, start, end, hold))
     }
 
-    /// The pairs whose keys begin with `prefix`, by key and value.
+    /// Iterates over the pairs with keys that begin with `prefix`, by key and value.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> MultiIter {
         MultiIter(Iter::over_prefix(&self.db, &self.state, &escape(prefix.as_ref()), None))
     }
 
-    /// All pairs, by key and value.
+    /// Iterates over all pairs, by key and value.
     pub fn iter(&self) -> MultiIter {
         self.prefix(b"")
     }
 }
 
-/// The pairs of a multi-tree, in order, from both ends. Each is copied; a [`MultiCursor`] lends them and is faster.
+/// Pairs of a multi-tree, in order, from both ends. Each is copied; a [`MultiCursor`] borrows them
+/// and is faster.
 pub struct MultiIter(Iter);
 
 impl std::fmt::Debug for MultiIter {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MultiIter").finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! Values written and read in pieces.
+//! Values that are written and read in pieces.
 
 pub mod reader;
 pub mod writer;

@@ -1,4 +1,4 @@
-//! Transactions as users hold them.
+//! The transaction handle: reads, writes, savepoints and commit.
 
 use super::iter::{MultiTransactionIter, TransactionIter};
 use crate::{
@@ -44,32 +44,33 @@ use std::{
     sync::Arc,
 };
 
-/// How a transaction is kept apart from others.
 #[derive(Debug)]
 enum Isolation {
-    /// Others may commit; whether they were in the way is found out at the commit.
+    /// Others may commit; conflicts are found at commit.
     Optimistic { _window_guard: ConflictWindowGuard },
-    /// Nobody else commits.
+    /// All other commits wait.
     Exclusive { right: Exclusive },
 }
 
-/// Reads and writes that take effect together, as if nothing else had happened meanwhile.
+/// Reads and writes that commit atomically and in isolation.
 ///
-/// It reads the database as it was when it began, and its own writes, which nobody else sees before the commit. Those of
-/// [`Db::begin`] are optimistic and **serializable**: they never wait, and what they have read, keys that were absent and
-/// ranges included, is checked when they are committed. If others have written any of it, the commit is refused with an error
-/// for which [`Error::is_conflict`] holds, and nothing was done; [`Db::update`] then begins anew by itself. Writing what was
-/// not read never conflicts, and a transaction that writes nothing is never refused. Those of [`Db::begin_exclusive`] are
-/// never refused: all other commits wait, for a bounded time (see there). It may move to another thread, which then commits it;
-/// [`Db::revoke_exclusive`] ends one that was lost. Inside the closure of [`Db::update`], writes that bypass the transaction are
-/// refused; between [`Db::begin`] and a commit by hand they are commits of their own, with which the transaction may conflict.
+/// A transaction reads the snapshot of its begin plus its own writes, which are invisible to others
+/// before the commit. Dropping it discards its writes.
 ///
-/// One that lives for longer than [`crate::Builder::reader_age_max`], where that is set, is refused nevertheless, an exclusive one as well: its
-/// reads fail with [`Error::ReaderExpired`], and so does its commit, unless it writes nothing.
+/// - Transactions of [`Db::begin`] are optimistic and **serializable**. They never wait. The commit
+///   checks all keys and ranges read, absent keys included. If another commit changed any of them,
+///   the commit fails with an error for which [`Error::is_conflict`] holds; [`Db::update`] retries
+///   by itself. Blind writes never conflict, and a read-only transaction always succeeds.
+/// - Transactions of [`Db::begin_exclusive`] never conflict: other commits wait, for a bounded
+///   time. [`Db::revoke_exclusive`] ends a leaked one.
 ///
-/// Dropped without a commit, it has not happened. One that lives for long keeps old versions from being removed, as a snapshot
-/// does. What it reads and writes is noted in memory, of which it may take up to half of the database's; beyond that calls fail
-/// with [`Error::TransactionTooLarge`].
+/// A transaction may move to another thread. A write outside the transaction is a separate commit,
+/// with which the transaction may conflict; inside the closure of [`Db::update`] it is refused.
+///
+/// A transaction pins old versions, as a snapshot does. After [`crate::Builder::reader_age_max`],
+/// if set, its reads and its commit fail with [`Error::ReaderExpired`], unless it writes nothing.
+/// Its reads and writes may use half of the database's memory; then calls fail with
+/// [`Error::TransactionTooLarge`].
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -88,22 +89,20 @@ enum Isolation {
 /// ```
 pub struct Transaction {
     db: Db,
-    // Before the membership: a window that notes on for nobody costs more than a snapshot that nobody has.
     hold: Hold,
     isolation: Isolation,
     reads: RefCell<ReadSet>,
     writes: RefCell<Overlay>,
-    /// Those written to, by id.
+    /// Trees written to, sorted by id.
     trees: RefCell<Vec<Arc<TreeState>>>,
-    /// What its streams have written, or refer to.
+    /// Blobs written or referenced by its streams.
     pub(in crate::db) streams: RefCell<PendingBlobs>,
     bytes_max: usize,
-    /// Whether a failure has left it without something it should have: it cannot be committed.
+    /// Set if a read or write could not be recorded: the transaction cannot commit.
     failed: Cell<bool>,
 }
 
 impl std::fmt::Debug for Transaction {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Transaction")
             .field("sequence", &self.sequence())
@@ -138,12 +137,12 @@ impl Transaction {
         }
     }
 
-    /// The last commit that it sees.
+    /// Returns the sequence number of the last visible commit.
     pub fn sequence(&self) -> SequenceNumber {
         self.hold.sequence()
     }
 
-    /// What it sees, without its own writes. What is read there is not checked at the commit.
+    /// Returns its snapshot, without its own writes. The commit does not check reads through it.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::held(&self.db, self.hold.clone())
     }
@@ -164,7 +163,7 @@ impl Transaction {
         &self.writes
     }
 
-    /// Fails if a tree is another database's, or was dropped.
+    /// Fails if the tree belongs to another database or was dropped.
     #[inline]
     pub(in crate::db) fn check_tree(&self, db: &Db, tree: &TreeState) -> Result<()> {
         if !Arc::ptr_eq(db.engine(), self.db.engine()) {
@@ -173,7 +172,8 @@ impl Transaction {
         tree.check()
     }
 
-    /// Fails if more is noted than may be. What was not noted would not be checked: from then on there is no commit.
+    /// Fails if the recorded reads and writes exceed the memory limit. An unrecorded read could not
+    /// be checked, so the transaction can no longer commit.
     #[inline]
     pub(in crate::db) fn check_size(&self) -> Result<()> {
         let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes();
@@ -186,7 +186,7 @@ impl Transaction {
         Err(Error::TransactionTooLarge { bytes, bytes_max: self.bytes_max })
     }
 
-    /// What the transaction itself has written to a key; else notes that the key is looked up.
+    /// Returns the transaction's own write of `key`; if there is none, records a read of `key`.
     #[inline]
     fn own(&self, key: &[u8]) -> Result<Option<Option<Vec<u8>>>> {
         let written = {
@@ -201,7 +201,7 @@ impl Transaction {
         Ok(None)
     }
 
-    /// The value of a write; `None` if it takes the key away.
+    /// Returns the value of a write; `None` for a deletion.
     pub(in crate::db) fn resolve(&self, key: &[u8], written: Written) -> Result<Option<Vec<u8>>> {
         match written {
             Written::Value(value) => Ok(Some(value)),
@@ -222,7 +222,7 @@ impl Transaction {
         }
     }
 
-    /// Notes that a key is looked up.
+    /// Records a read of `key`.
     #[inline]
     pub(in crate::db) fn note_key(&self, key: &[u8]) -> Result<()> {
         if let Some(reads) = self.reads() {
@@ -232,7 +232,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// The value of `key`, if there is one.
+    /// Returns the value of `key`.
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.check_tree(tree.db(), tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
@@ -242,8 +242,8 @@ impl Transaction {
         }
     }
 
-    /// The value of `key` and its version, if there is one. What the transaction itself has written has no version yet: it will
-    /// have that of the commit, [`Db::version_of`].
+    /// Returns the value of `key` and its version. The transaction's own writes have no version
+    /// until the commit: see [`Db::version_of`].
     pub fn get_versioned(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<Version>)>> {
         self.check_tree(tree.db(), tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
@@ -256,7 +256,7 @@ impl Transaction {
         }
     }
 
-    /// Shows the value of `key` to `read`, if there is one: see [`Tree::get_with`].
+    /// Calls `read` with the value of `key`: see [`Tree::get_with`].
     pub fn get_with<R>(&self, tree: &Tree, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         self.check_tree(tree.db(), tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
@@ -266,7 +266,7 @@ impl Transaction {
         }
     }
 
-    /// Whether there is a value of `key`.
+    /// Returns true if `key` has a value.
     pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
         self.check_tree(tree.db(), tree.state())?;
         self.contains_key(&KeyBuf::of(tree.state(), key.as_ref())?)
@@ -279,14 +279,14 @@ impl Transaction {
         }
     }
 
-    /// The pairs whose keys lie in `range`, in order, from both ends. Writes that follow while it lives are seen as far as it
-    /// has not gone by.
+    /// Iterates over the pairs with keys in `range`, in order, from both ends. Includes later
+    /// writes of this transaction ahead of its position.
     pub fn range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> TransactionIter<'_> {
         let (start, end) = user_bounds(tree.state().id, &range);
         TransactionIter::new(self, tree.db(), tree.state(), start, end)
     }
 
-    /// The pairs whose keys begin with `prefix`, in order.
+    /// Iterates over the pairs with keys that begin with `prefix`, in order.
     pub fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> TransactionIter<'_> {
         let mut start = Vec::new();
         internal_key(tree.state().id, prefix.as_ref(), &mut start);
@@ -294,27 +294,27 @@ impl Transaction {
         TransactionIter::new(self, tree.db(), tree.state(), start, end)
     }
 
-    /// All pairs of a tree, in order.
+    /// Iterates over all pairs of a tree, in order.
     pub fn iter(&self, tree: &Tree) -> TransactionIter<'_> {
         self.prefix(tree, b"")
     }
 
-    /// The first pair of a tree.
+    /// Returns the first pair of a tree.
     pub fn first(&self, tree: &Tree) -> Result<Option<(Key, Value)>> {
         self.iter(tree).next().transpose()
     }
 
-    /// The last pair of a tree.
+    /// Returns the last pair of a tree.
     pub fn last(&self, tree: &Tree) -> Result<Option<(Key, Value)>> {
         self.iter(tree).next_back().transpose()
     }
 
-    /// The pairs of `key`, by value.
+    /// Iterates over the pairs of `key`, by value.
     pub fn values(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> MultiTransactionIter<'_> {
         self.values_range::<&[u8]>(tree, key, ..)
     }
 
-    /// The pairs of `key` whose values lie in `range`, by value.
+    /// Iterates over the pairs of `key` with values in `range`, by value.
     pub fn values_range<V: AsRef<[u8]>>(
         &self,
         tree: &MultiTree,
@@ -325,18 +325,19 @@ impl Transaction {
         MultiTransactionIter::new(TransactionIter::new(self, tree.db(), tree.state(), start, Some(end)))
     }
 
-    /// The pairs of a multi-tree whose keys lie in `range`, by key and value.
+    /// Iterates over the pairs of a multi-tree with keys in `range`, by key and value.
     pub fn pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> MultiTransactionIter<'_> {
         let (start, end) = bounds_of_keys(tree.state().id, &range);
         MultiTransactionIter::new(TransactionIter::new(self, tree.db(), tree.state(), start, end))
     }
 
-    /// Whether `value` is among those of `key`.
+    /// Returns true if `key` has `value`.
     pub fn contains_value(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         self.contains_key(&self.pair(tree, key.as_ref(), value.as_ref())?)
     }
 
-    /// How many values `key` has: see [`MultiTree::count`]. All of them count as read, and so do those that are not there.
+    /// Returns the number of values of `key`: see [`MultiTree::count`]. Counts as a read of all of
+    /// them, absent ones included.
     pub fn count(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<u64> {
         self.check_tree(tree.db(), tree.state())?;
         check_key(key.as_ref())?;
@@ -344,7 +345,7 @@ impl Transaction {
         self.count_between(tree.state(), &start, &end)
     }
 
-    /// How many keys of `start..end` there are, its own writes included; all of it counts as read.
+    /// Counts the keys of `start..end`, own writes included. Records a read of the whole range.
     pub(in crate::db) fn count_between(&self, tree: &Arc<TreeState>, start: &[u8], end: &[u8]) -> Result<u64> {
         self.hold.check()?;
         if start >= end {
@@ -401,14 +402,14 @@ impl Transaction {
         Ok(())
     }
 
-    /// Fails if so many more bytes would be too many.
+    /// Fails if `added` more bytes would exceed the memory limit.
     pub(in crate::db) fn make_room(&self, added: usize) -> Result<()> {
         let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes() + added;
         if bytes > self.bytes_max { self.refuse_size(bytes) } else { Ok(()) }
     }
 
-    /// Has a merge function change the value of `key` by `operand`: see [`Tree::merge`]. It is no read: others that merge into
-    /// the key, or write it, are not in the way.
+    /// Records `operand` for a merge function: see [`Tree::merge`]. This is not a read, so other
+    /// writes of the key do not conflict.
     pub fn merge(
         &self,
         tree: &Tree,
@@ -432,7 +433,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Gives `key` a value: see [`Tree::put`]; [`Transaction::put_keep_ttl`] keeps when the value before it expires.
+    /// Sets the value of `key`: see [`Tree::put`]. [`Transaction::put_keep_ttl`] keeps the expiry
+    /// time of the previous value.
     pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
@@ -445,13 +447,13 @@ impl Transaction {
         self.write(tree.state(), &key, written)
     }
 
-    /// Takes `key` away; it need not be there.
+    /// Deletes `key`, which may be absent.
     pub fn delete(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         self.write(tree.state(), &KeyBuf::of(tree.state(), key.as_ref())?, Written::Gone)
     }
 
-    /// Takes all keys in `range` away.
+    /// Deletes all keys in `range`.
     pub fn delete_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         for bound in [range.start_bound(), range.end_bound()] {
@@ -460,7 +462,7 @@ impl Transaction {
             }
         }
         let (start, end) = user_bounds(tree.state().id, &range);
-        // The last tree of all has no key after it; such an id is never reached.
+        // The largest tree id has no end key; it is never assigned.
         let end = end.unwrap_or_default();
         self.delete_between(tree.state(), start, end)
     }
@@ -472,19 +474,19 @@ impl Transaction {
         Ok(())
     }
 
-    /// Adds a value to those of `key`.
+    /// Adds `value` to the values of `key`.
     pub fn add(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let pair = self.pair(tree, key.as_ref(), value.as_ref())?;
         self.write(tree.state(), &pair, Written::Value(Vec::new()))
     }
 
-    /// Takes a value from those of `key`; it need not be there.
+    /// Removes `value` from the values of `key`; it may be absent.
     pub fn remove(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let pair = self.pair(tree, key.as_ref(), value.as_ref())?;
         self.write(tree.state(), &pair, Written::Gone)
     }
 
-    /// Takes all values of `key` away.
+    /// Removes all values of `key`.
     pub fn remove_all(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         check_key(key.as_ref())?;
@@ -492,20 +494,21 @@ impl Transaction {
         self.delete_between(tree.state(), start.to_vec(), end.to_vec())
     }
 
-    /// Stores the application's own cursor with the transaction: see [`crate::db::handles::batch::Batch::set_application_cursor`].
+    /// Stores an application cursor with the commit: see
+    /// [`crate::db::handles::batch::Batch::set_application_cursor`].
     pub fn set_application_cursor(&self, cursor: impl AsRef<[u8]>) -> Result<()> {
         check_cursor(cursor.as_ref())?;
         self.writes.borrow_mut().set(&catalog_key(b'c', b""), Written::Value(cursor.as_ref().to_vec()));
         Ok(())
     }
 
-    /// A point to go back to.
+    /// Returns a savepoint for [`Transaction::roll_back_to`].
     pub fn savepoint(&self) -> Savepoint {
         self.writes.borrow_mut().savepoint()
     }
 
-    /// Takes back what was written since a savepoint, which can be gone back to again; later ones cannot. What was read since
-    /// is checked at the commit all the same.
+    /// Undoes all writes since `savepoint`, which stays valid; later savepoints do not. Reads since
+    /// then are still checked at commit.
     pub fn roll_back_to(&self, savepoint: Savepoint) -> Result<()> {
         if self.writes.borrow_mut().roll_back_to(savepoint) {
             return Ok(());
@@ -515,26 +518,26 @@ impl Transaction {
         ))
     }
 
-    /// How many keys and ranges it writes.
+    /// Returns the number of keys and ranges written.
     pub fn len(&self) -> usize {
         self.writes.borrow().len()
     }
 
-    /// Whether it writes nothing.
+    /// Returns true if it writes nothing.
     pub fn is_empty(&self) -> bool {
         self.writes.borrow().is_empty()
     }
 
-    /// Commits, with the durability that the database was opened with: all of it takes effect, at one sequence number, or
-    /// none of it. A transaction that writes nothing returns that of its snapshot.
+    /// Commits atomically at one sequence number, with the database's durability. A read-only
+    /// transaction returns the sequence number of its snapshot.
     ///
-    /// After an error nothing of it was applied, nor will be, unless [`Error::is_commit_unknown`] says otherwise.
+    /// After an error nothing was or will be applied, unless [`Error::is_commit_unknown`] holds.
     pub fn commit(self) -> Result<SequenceNumber> {
         let durability = self.db.engine().settings.durability;
         self.commit_with(durability)
     }
 
-    /// Commits as [`Transaction::commit`] does, with another durability.
+    /// Commits with the given durability.
     pub fn commit_with(self, durability: Durability) -> Result<SequenceNumber> {
         if self.failed.get() {
             let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes();
@@ -565,12 +568,13 @@ impl Transaction {
             }
             Isolation::Exclusive { right } => {
                 let engine = db.engine();
-                // Nobody closes in between: once it is applied, there is no error but that its outcome is unknown.
+                // Keep the database open: once applied, the only possible error is an unknown
+                // outcome.
                 let _inside = engine.health.enter_past_closing()?;
                 let condition = CommitCondition::Exclusive(right.ticket());
                 streams.iter().try_for_each(|stream| stream.make_ready(durability))?;
                 let sequence = commit_streams(&db, batch, &trees, durability.of_catalog(), condition, &streams)?;
-                // Others need not wait for the device.
+                // Let other commits proceed during the sync.
                 drop(isolation);
                 if let Some(wal) = engine.log.wal.as_ref().filter(|_| durability == Durability::Sync) {
                     engine.sync_to(wal.end_lsn())?;
@@ -580,6 +584,6 @@ impl Transaction {
         }
     }
 
-    /// Ends it without a trace, as dropping it does.
+    /// Discards the transaction, as dropping it does.
     pub fn roll_back(self) {}
 }

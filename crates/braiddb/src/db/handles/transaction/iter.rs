@@ -1,4 +1,4 @@
-//! What a transaction sees of a range: the rows of its snapshot, and its own writes among them.
+//! Range scans of a transaction: rows of its snapshot merged with its own writes.
 
 use super::handle::Transaction;
 use crate::{
@@ -15,29 +15,29 @@ use std::{
     sync::Arc,
 };
 
-/// One end of a range, and how far it has come.
+/// One end of a range and its progress.
 #[derive(Debug)]
 struct Side {
     is_forward: bool,
     cursor: Option<Box<Cursor>>,
-    /// Whether the cursor stands on a row that was not shown yet.
+    /// True if the cursor is on a row that was not yielded yet.
     is_on_row: bool,
-    /// The last key shown, if any, and what was read up to there.
+    /// Last key yielded by this end.
     at: Vec<u8>,
     has_begun: bool,
     slot: Option<RangeSlot>,
 }
 
-/// Where the next row of an end stands.
 enum Next {
     Nowhere,
     Stored,
     Own(Vec<u8>, Written),
 }
 
-/// Pairs in key order, from both ends, as a transaction sees them: its own writes included, those that follow too, as far as
-/// it has not gone by. All that it goes over counts as read. After an error about the value of one record, as of a merge function
-/// that fails on it, it goes on behind that record; after any other error it yields nothing more.
+/// Pairs in key order, from both ends, including the transaction's own writes. Later writes appear
+/// if they are ahead of its position. All keys passed count as read. After an error about one
+/// value, such as a failed merge function, the next call continues with the next record. Any other
+/// error ends the iterator.
 pub struct TransactionIter<'t> {
     transaction: &'t Transaction,
     tree: Arc<TreeState>,
@@ -50,7 +50,6 @@ pub struct TransactionIter<'t> {
 }
 
 impl std::fmt::Debug for TransactionIter<'_> {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TransactionIter").finish_non_exhaustive()
     }
@@ -71,7 +70,7 @@ impl<'t> TransactionIter<'t> {
         end: Option<Vec<u8>>,
     ) -> TransactionIter<'t> {
         let failed = transaction.check_tree(db, tree).and_then(|()| db.engine().health.check_open()).err();
-        // Only the range of a tree whose number is never reached has no end.
+        // The largest tree id has no end key; it is never assigned.
         let end = end.unwrap_or_default();
         let is_done = end <= start;
         let (front, back) = (Side::new(true), Side::new(false));
@@ -98,12 +97,13 @@ impl<'t> TransactionIter<'t> {
         }
     }
 
-    /// The next row of an end. The outer error ends the iterator; the inner one is of that row alone.
+    /// Returns the next row of an end. The outer error ends the iterator; the inner one concerns
+    /// that row only.
     fn advance(&mut self, is_forward: bool) -> Result<Option<Result<(Key, Value)>>> {
         self.transaction.hold().check()?;
         let TransactionIter { transaction, tree, start, end, front, back, .. } = self;
         let (side, other) = if is_forward { (front, back) } else { (back, front) };
-        // What the other end has shown is not shown again.
+        // Exclude rows that the other end has yielded.
         let (start, end) = match (is_forward, other.has_begun) {
             (_, false) => (start.as_slice(), end.as_slice()),
             (true, true) => (start.as_slice(), other.at.as_slice()),
@@ -143,7 +143,7 @@ impl<'t> TransactionIter<'t> {
 }
 
 impl Side {
-    /// Goes to the first row of all, unless that was done.
+    /// Moves to the first row on first use.
     fn begin(&mut self, transaction: &Transaction, tree: &Arc<TreeState>, start: &[u8], end: &[u8]) -> Result<()> {
         if self.cursor.is_some() {
             return Ok(());
@@ -155,12 +155,12 @@ impl Side {
         Ok(())
     }
 
-    /// Whether a key is within what is left of the range.
+    /// Returns true if `key` is within the remaining range.
     fn is_within(&self, key: &[u8], start: &[u8], end: &[u8], is_start_shown: bool) -> bool {
         if self.is_forward { key < end } else { key > start || (key == start && !is_start_shown) }
     }
 
-    /// Goes past the stored rows that the transaction has deleted or written anew.
+    /// Skips stored rows that the transaction deleted or overwrote.
     fn skip_hidden(&mut self, transaction: &Transaction, start: &[u8], end: &[u8], is_start_shown: bool) -> Result<()> {
         while self.is_on_row {
             let writes = transaction.writes().borrow();
@@ -187,7 +187,7 @@ impl Side {
         Ok(())
     }
 
-    /// What comes next: the stored row that the cursor stands on, or a write of the transaction's.
+    /// Returns the next row: the stored row at the cursor, or an own write.
     fn next(&self, transaction: &Transaction, start: &[u8], end: &[u8], is_start_shown: bool) -> Next {
         let stored = self.cursor.as_ref().filter(|_| self.is_on_row).map(|cursor| cursor.internal_key());
         let stored = stored.filter(|key| self.is_within(key, start, end, is_start_shown));
@@ -212,7 +212,7 @@ impl Side {
         }
     }
 
-    /// Notes what was read: up to the key that is shown, or all that is left.
+    /// Records the range read: up to the yielded key, or all of it.
     fn note(&self, transaction: &Transaction, start: &[u8], end: &[u8], key: Option<&[u8]>) -> Result<()> {
         let (Some(reads), Some(slot)) = (transaction.reads(), self.slot) else { return Ok(()) };
         let mut reads = reads.borrow_mut();
@@ -252,11 +252,10 @@ impl DoubleEndedIterator for TransactionIter<'_> {
 
 impl std::iter::FusedIterator for TransactionIter<'_> {}
 
-/// The pairs of a key of a multi-tree, as a transaction sees them.
+/// Pairs of a multi-tree, including the transaction's own writes.
 pub struct MultiTransactionIter<'t>(TransactionIter<'t>);
 
 impl std::fmt::Debug for MultiTransactionIter<'_> {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MultiTransactionIter").finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! Streams of transactions: written at once, seen by others with the commit.
+//! Streams of transactions: blobs are written immediately and become visible at commit.
 
 use super::handle::Transaction;
 use crate::{
@@ -17,8 +17,9 @@ use crate::{
 use std::{io::Read, ops::Range};
 
 impl Transaction {
-    /// Gives `key` the value that `reader` has, in constant memory: see [`Tree::put_stream`]. It is written now, and committed with
-    /// the transaction; if that is not committed, the space comes back.
+    /// Sets the value of `key` to the contents of `reader`, in constant memory: see
+    /// [`Tree::put_stream`]. Blobs are written immediately; their space is freed if the transaction
+    /// does not commit.
     pub fn put_stream(&self, tree: &Tree, key: impl AsRef<[u8]>, reader: impl Read) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         let mut writer = tree.stream_writer(&key)?;
@@ -28,8 +29,8 @@ impl Transaction {
         self.write_placed(tree, &KeyBuf::of(tree.state(), key.as_ref())?, placed, pending)
     }
 
-    /// Appends all that `reader` has to the value of `key`; no value counts as empty. It counts as a read of the key: see
-    /// [`Tree::append_stream`].
+    /// Appends the contents of `reader` to the value of `key`; an absent value counts as empty.
+    /// Counts as a read of the key: see [`Tree::append_stream`].
     pub fn append_stream(&self, tree: &Tree, key: impl AsRef<[u8]>, reader: impl Read) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         let mut writer = tree.stream_writer(&key)?;
@@ -43,7 +44,7 @@ impl Transaction {
                 let found = self.db().engine().find_and_pin(&key, Some(self.hold()), &mut pending)?;
                 found.map_or((None, None), |(base, expires_us)| (Some(base), expires_us))
             }
-            // Its files are on their way with this transaction.
+            // This transaction already pins the files of its own write.
             Some(Written::Placed(kind, value, _)) => {
                 let placed = self.placed(kind, &value)?;
                 placed.map_or((None, None), |(base, expires_us)| (Some(base), expires_us))
@@ -70,7 +71,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// What the transaction itself has put where others do not see it, and when it expires; `None` if it has.
+    /// Decodes an own write and its expiry time; `None` if it has expired.
     fn placed(&self, kind: EntryKind, value: &[u8]) -> Result<Option<(Base, Option<u64>)>> {
         let blobs = &self.db().engine().storage.blobs;
         let content = Content::of(kind, value).ok_or_else(|| blobs.misunderstood())?;
@@ -84,7 +85,7 @@ impl Transaction {
         Ok(Some((base, content.expires_us)))
     }
 
-    /// All of it.
+    /// Reads an own write whole.
     pub(in crate::db) fn read_placed(&self, kind: EntryKind, value: &[u8]) -> Result<Option<Vec<u8>>> {
         match self.placed(kind, value)? {
             None => Ok(None),
@@ -93,7 +94,7 @@ impl Transaction {
         }
     }
 
-    /// Reads what the transaction itself has written of a key, if it stands in blob files, into memory.
+    /// Replaces an own write in blob files by its value in memory.
     pub(in crate::db) fn take_into_memory(&self, key: &KeyBuf) -> Result<()> {
         let own = self.writes().borrow().get(key).cloned();
         if let Some(written @ Written::Placed(_, _, len)) = own {
@@ -105,7 +106,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// The value of `key`, to be read a part at a time: see [`Tree::stream`].
+    /// Opens the value of `key` for reading in parts: see [`Tree::stream`].
     pub fn stream(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<StreamReader>> {
         self.check_tree(tree.db(), tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
@@ -135,7 +136,7 @@ impl Transaction {
         }
     }
 
-    /// A part of the value of `key`; what lies past its end is left out.
+    /// Reads a byte range of the value of `key`, clipped to the value's length.
     pub fn read_range(&self, tree: &Tree, key: impl AsRef<[u8]>, range: Range<u64>) -> Result<Option<Vec<u8>>> {
         self.stream(tree, key)?.map(|mut stream| stream.read_range(range)).transpose()
     }
