@@ -1,5 +1,5 @@
-//! How many keys a range has, exactly: counted where that can be done by views, and walked where not. See `read/count.rs`.
-//! Estimates are in `ranges.rs`.
+//! Exact counts of keys in a range, from views where possible and by a scan elsewhere: see
+//! `read/count.rs`. `ranges.rs` has estimates.
 
 use super::{
     cursor::Cursor,
@@ -17,17 +17,18 @@ use crate::{
 };
 use std::{ops::RangeBounds, sync::Arc};
 
-/// The same of the keys from `start` to the one that differs from it in its last byte, which is `end` there, if that is known already.
+/// Counts the keys from `start` to the key that differs only in its last byte, `end`. Returns
+/// `None` unless the count is already cached.
 #[inline]
 pub(in crate::db) fn count_kept(db: &Db, start: &[u8], end: u8, hold: Option<&Hold>) -> Result<Option<u64>> {
     let engine = db.engine();
     engine.health.check_open()?;
     let (state, snapshot) = engine.state_for(hold)?;
-    // What a damaged view says is found out by who reads more of it.
+    // Ignore damage here: the general path finds it.
     Ok(read::count_kept(&state, start, end, snapshot).unwrap_or_default())
 }
 
-/// Counts the internal keys of `start..end`, within a tree, that exist for a hold, or now.
+/// Counts the internal keys in `start..end` of one tree, at `hold` or the latest snapshot.
 pub(in crate::db) fn count(
     db: &Db,
     tree: &Arc<TreeState>,
@@ -47,7 +48,7 @@ pub(in crate::db) fn count(
     if found.left.is_empty() {
         return Ok(found.keys);
     }
-    // What is walked is to be of the same moment as what is counted.
+    // Scanned and counted keys must belong to the same snapshot.
     let hold = match hold {
         Some(hold) => hold.clone(),
         None => {
@@ -67,19 +68,19 @@ pub(in crate::db) fn count(
     Ok(found.keys)
 }
 
-/// Counts a range of internal keys of a tree; one without an end goes to the tree's end.
+/// Counts a range of internal keys of a tree.
 fn count_within(
     db: &Db,
     tree: &Arc<TreeState>,
     (start, end): (Vec<u8>, Option<Vec<u8>>),
     hold: Option<&Hold>,
 ) -> Result<u64> {
-    // Only a tree whose number is never reached has no end.
+    // The largest tree id has no end key; it is never assigned.
     let Some(end) = end else { return Ok(0) };
     count(db, tree, &start, &end, hold)
 }
 
-/// Whether a tree has no key for a hold, or now.
+/// Returns true if a tree has no key.
 fn is_empty(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Result<bool> {
     db.engine().health.check_open()?;
     let mut cursor = Cursor::new(db, tree, hold);
@@ -87,11 +88,11 @@ fn is_empty(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Result<bool> 
 }
 
 impl Tree {
-    /// How many keys there are in a range. Exact.
+    /// Returns the exact number of keys in a range.
     ///
-    /// O(log n) for each partition that the range meets, where the data is settled; beyond that it costs a look-up for each write that was not merged
-    /// into a view since. Where large values, values that expire or operands of merge functions are in views, or where very much was
-    /// written, it is a walk over the keys there: O(n). [`Tree::approximate`] never walks far.
+    /// O(log n) per partition of settled data, plus one lookup per write not yet merged into a
+    /// view. Scans, O(n), where views contain large values, expiring values or merge operands, or
+    /// after many writes. [`Tree::approximate`] never scans far.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -111,12 +112,13 @@ impl Tree {
         count_within(self.db(), self.state(), user_bounds(self.state().id, &range), None)
     }
 
-    /// How many keys there are. Exact, at the cost of [`Tree::count`] over all; [`Tree::len_estimate`] is quicker.
+    /// Returns the exact number of keys, at the cost of [`Tree::count`]. [`Tree::len_estimate`] is
+    /// faster.
     pub fn len(&self) -> Result<u64> {
         self.count::<&[u8]>(..)
     }
 
-    /// Whether there are no keys. Exact, at the cost of a look for the first.
+    /// Returns true if there are no keys. Seeks the first key.
     pub fn is_empty(&self) -> Result<bool> {
         self.state().check()?;
         is_empty(self.db(), self.state(), None)
@@ -124,18 +126,18 @@ impl Tree {
 }
 
 impl MultiTree {
-    /// How many pairs there are whose keys lie in a range. Exact, at the cost of [`Tree::count`].
+    /// Returns the exact number of pairs with keys in a range, at the cost of [`Tree::count`].
     pub fn count_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         self.state().check()?;
         count_within(self.db(), self.state(), bounds_of_keys(self.state().id, &range), None)
     }
 
-    /// How many pairs there are. Exact, at the cost of [`Tree::count`] over all.
+    /// Returns the exact number of pairs, at the cost of [`Tree::count`].
     pub fn len(&self) -> Result<u64> {
         self.count_range::<&[u8]>(..)
     }
 
-    /// Whether there are no pairs. Exact, at the cost of a look for the first.
+    /// Returns true if there are no pairs. Seeks the first pair.
     pub fn is_empty(&self) -> Result<bool> {
         self.state().check()?;
         is_empty(self.db(), self.state(), None)
@@ -143,19 +145,20 @@ impl MultiTree {
 }
 
 impl Snapshot {
-    /// How many keys of a tree there were in a range; `..` for all. Exact: see [`Tree::count`].
+    /// Returns the exact number of keys of `tree` in a range; `..` for all. See [`Tree::count`].
     pub fn count_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<u64> {
         self.check_tree(tree.state())?;
         count_within(tree.db(), tree.state(), user_bounds(tree.state().id, &range), Some(self.hold()))
     }
 
-    /// How many pairs of a multi-tree there were whose keys lie in a range; `..` for all. Exact: see [`Tree::count`].
+    /// Returns the exact number of pairs of `tree` with keys in a range; `..` for all. See
+    /// [`Tree::count`].
     pub fn count_pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> Result<u64> {
         self.check_tree(tree.state())?;
         count_within(tree.db(), tree.state(), bounds_of_keys(tree.state().id, &range), Some(self.hold()))
     }
 
-    /// Whether a tree had no keys. Exact.
+    /// Returns true if `tree` had no keys.
     pub fn is_empty(&self, tree: &Tree) -> Result<bool> {
         self.check_tree(tree.state())?;
         is_empty(tree.db(), tree.state(), Some(self.hold().clone()))
@@ -163,16 +166,16 @@ impl Snapshot {
 }
 
 impl Transaction {
-    /// How many keys of a tree there are in a range, its own writes included; `..` for all. Exact: see [`Tree::count`]. All of the range
-    /// counts as read.
+    /// Returns the exact number of keys of `tree` in a range, own writes included; `..` for all.
+    /// See [`Tree::count`]. Counts as a read of the whole range.
     pub fn count_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<u64> {
         self.check_tree(tree.db(), tree.state())?;
         let (start, end) = user_bounds(tree.state().id, &range);
         end.map_or(Ok(0), |end| self.count_between(tree.state(), &start, &end))
     }
 
-    /// How many pairs of a multi-tree there are whose keys lie in a range, its own writes included; `..` for all. Exact. All of the range
-    /// counts as read.
+    /// Returns the exact number of pairs of `tree` with keys in a range, own writes included; `..`
+    /// for all. Counts as a read of the whole range.
     pub fn count_pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> Result<u64> {
         self.check_tree(tree.db(), tree.state())?;
         let (start, end) = bounds_of_keys(tree.state().id, &range);

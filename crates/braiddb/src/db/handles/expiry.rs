@@ -1,8 +1,8 @@
 //! Values that expire.
 //!
-//! The entry holds when. From that moment on, by the database's time (see `clock.rs`), readers find nothing there, and flushes
-//! and merges take it for a tombstone once no reader can see the value any more. A reader that holds a snapshot goes by the time
-//! when that was taken: what it sees does not change.
+//! The entry stores its expiry time. From then on, by the database's clock, readers find nothing.
+//! Flushes and merges treat the entry as a tombstone once no reader can see the value. A snapshot
+//! compares with the time at which it was taken, so its view never changes.
 
 use super::{batch::Batch, snapshot::Snapshot, transaction::handle::Transaction, tree::Tree};
 use crate::{
@@ -18,40 +18,42 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Microseconds since 1970; what lies before is expired anyhow, and what lies beyond all reckoning never expires.
+/// Converts to microseconds since 1970. Earlier times become 0, which has expired; unrepresentable
+/// ones never expire.
 pub fn since_1970(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, micros)
 }
 
-/// So much later a clock may seem that is looked at first: it is no lead.
+/// Microseconds by which the clock may seem ahead because it is read first.
 const NOISE_US: u64 = 1000;
 
 impl Engine {
-    /// How far the database's time is ahead of the wall clock.
+    /// Returns the database clock's lead over the wall clock in microseconds.
     pub fn ahead_us(&self) -> u64 {
         let ahead_us = self.now().us.saturating_sub(self.settings.runtime.unix_time_us());
         if ahead_us < NOISE_US { 0 } else { ahead_us }
     }
 
-    /// A moment of the wall clock by the database's time.
+    /// Converts a wall clock time to the database's clock.
     pub(in crate::db) fn expiry_at(&self, time: SystemTime) -> u64 {
         since_1970(time).saturating_add(self.ahead_us())
     }
 
-    /// A moment of the database's time by the wall clock as it is now; `None` past the last moment that the system knows.
+    /// Converts a time of the database's clock to the current wall clock; `None` if it is out of
+    /// range.
     pub(in crate::db) fn wall_time(&self, us: u64) -> Option<SystemTime> {
         UNIX_EPOCH.checked_add(Duration::from_micros(us.saturating_sub(self.ahead_us())))
     }
 }
 
-/// The value of an entry that expires.
+/// Encodes the entry of an expiring value.
 fn expiring(value: &[u8], expires_us: u64) -> Vec<u8> {
     let mut entry = Vec::with_capacity(9 + value.len());
     Content { kind: EntryKind::Value, value, expires_us: Some(expires_us) }.entry(&mut entry);
     entry
 }
 
-/// Fails for a tree whose values all expire: operands cannot.
+/// Fails for a tree with a default time to live: operands cannot expire.
 pub fn check_can_merge(tree: &TreeState) -> Result<()> {
     if tree.options.ttl_us().is_some() {
         let reason =
@@ -62,17 +64,17 @@ pub fn check_can_merge(tree: &TreeState) -> Result<()> {
 }
 
 impl Engine {
-    /// When a value expires that lives for so long from now on.
+    /// Returns the expiry time of a value put now with `ttl`.
     pub(in crate::db) fn expiry_after(&self, ttl: Duration) -> u64 {
         self.now().us.saturating_add(micros(ttl))
     }
 
-    /// When a value expires that is put into a tree now; `None` if it does not.
+    /// Returns the expiry time of a value put into `tree` now; `None` if it never expires.
     pub fn default_expiry(&self, tree: &TreeState) -> Option<u64> {
         tree.options.ttl_us().map(|ttl_us| self.now().us.saturating_add(ttl_us))
     }
 
-    /// The value of the entry for a plain put into a tree; `None` if that does not expire.
+    /// Encodes a plain put into `tree`; `None` if it never expires.
     #[inline]
     pub fn with_default_expiry(&self, tree: &TreeState, value: &[u8]) -> Option<Vec<u8>> {
         self.default_expiry(tree).map(|expires_us| expiring(value, expires_us))
@@ -92,12 +94,13 @@ impl Engine {
 }
 
 impl Tree {
-    /// Gives `key` a value that expires after `ttl`: from then on it is as if the key had been deleted, and its space comes back by
-    /// itself. Good to some milliseconds.
+    /// Sets a value that expires after `ttl`: then the key is absent and its space is reclaimed.
+    /// Precise to some milliseconds.
     ///
-    /// Time is the system's, but never goes back. What merge functions do to the value does not prolong its life: when it ends, they begin
-    /// with nothing, and what they did before its end counts too. To count for a minute, use [`Tree::fetch_update`] with
-    /// [`crate::Update::PutWithTtl`]. To put the value again without an end takes its end away; [`Tree::put_keep_ttl`] keeps it.
+    /// The clock is the system's, but never goes back. Merges do not extend the value's life: once
+    /// it expires, all operands, earlier ones included, apply to an absent value. For a counter
+    /// that expires, use [`Tree::fetch_update`] with [`crate::Update::PutWithTtl`]. A later
+    /// [`Tree::put`] removes the expiry time; [`Tree::put_keep_ttl`] keeps it.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -122,7 +125,7 @@ impl Tree {
         self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), expires_us))
     }
 
-    /// The same with the moment when it expires, which may be past.
+    /// Sets a value that expires at `expires`, which may be past.
     pub fn put_until(
         &self,
         key: impl AsRef<[u8]>,
@@ -132,8 +135,8 @@ impl Tree {
         self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), self.db().engine().expiry_at(expires)))
     }
 
-    /// The value of `key`, if there is one, and when it expires, if it does. A value that merge functions make of one that
-    /// expires changes when that one does: the time is that moment.
+    /// Returns the value of `key` and its expiry time, if any. A merged value over an expiring one
+    /// has the expiry time of that one.
     pub fn get_with_expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
         let key = KeyBuf::of(self.state(), key.as_ref())?;
         self.db().engine().get_with_expiry(&key, None)
@@ -141,7 +144,7 @@ impl Tree {
 }
 
 impl Snapshot {
-    /// The value of `key`, if there was one, and when it expires, if it does.
+    /// Returns the value of `key` and its expiry time at the snapshot.
     pub fn get_with_expiry(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
         self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
@@ -150,7 +153,8 @@ impl Snapshot {
 }
 
 impl Batch {
-    /// Gives `key` a value that expires when `ttl` has passed from now on, not from the commit: see [`Tree::put_with_ttl`].
+    /// Sets a value that expires after `ttl`, counted from this call and not from the commit: see
+    /// [`Tree::put_with_ttl`].
     pub fn put_with_ttl(
         &mut self,
         tree: &Tree,
@@ -163,7 +167,7 @@ impl Batch {
         self
     }
 
-    /// The same with the moment when it expires.
+    /// Sets a value that expires at `expires`.
     pub fn put_until(
         &mut self,
         tree: &Tree,
@@ -178,7 +182,8 @@ impl Batch {
 }
 
 impl Transaction {
-    /// Gives `key` a value that expires when `ttl` has passed from now on, not from the commit: see [`Tree::put_with_ttl`].
+    /// Sets a value that expires after `ttl`, counted from this call and not from the commit: see
+    /// [`Tree::put_with_ttl`].
     pub fn put_with_ttl(
         &self,
         tree: &Tree,
@@ -190,7 +195,7 @@ impl Transaction {
         self.put_expiring(tree, key.as_ref(), value.as_ref(), expires_us)
     }
 
-    /// The same with the moment when it expires.
+    /// Sets a value that expires at `expires`.
     pub fn put_until(
         &self,
         tree: &Tree,
@@ -201,7 +206,7 @@ impl Transaction {
         self.put_expiring(tree, key.as_ref(), value.as_ref(), tree.db().engine().expiry_at(expires))
     }
 
-    /// The value of `key`, if there is one, and when it expires, if it does: see [`Tree::get_with_expiry`].
+    /// Returns the value of `key` and its expiry time: see [`Tree::get_with_expiry`].
     pub fn get_with_expiry(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
         self.check_tree(tree.db(), tree.state())?;
         let (engine, key) = (self.db().engine(), KeyBuf::of(tree.state(), key.as_ref())?);
@@ -215,8 +220,8 @@ impl Transaction {
         Ok(self.resolve(&key, written)?.map(|value| (Value::new(value), expires)))
     }
 
-    /// Gives `key` a value that expires when the one before it would have, or never if that would not. Where there is none it is as
-    /// [`Transaction::put`]. It counts as a read of the key.
+    /// Sets the value of `key` and keeps the previous value's expiry time, or that it never
+    /// expires. For an absent key, acts as [`Transaction::put`]. Counts as a read of the key.
     pub fn put_keep_ttl(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         let (engine, internal) = (self.db().engine(), KeyBuf::of(tree.state(), key.as_ref())?);
@@ -236,7 +241,7 @@ impl Transaction {
         }
     }
 
-    /// When the value expires that a write of its own gives a key: of operands, when the value beneath them does.
+    /// Returns the expiry time of an own write; operands expire with the value beneath them.
     pub(in crate::db) fn end_of(&self, key: &[u8], written: &Written) -> Result<Option<u64>> {
         match written {
             Written::Placed(kind, value, _) => Ok(Content::of(*kind, value).and_then(|content| content.expires_us)),
@@ -261,7 +266,7 @@ impl Transaction {
         )
     }
 
-    /// Whether a write of its own is a value that has expired for it.
+    /// Returns true if an own write has expired at the transaction's snapshot.
     pub(in crate::db) fn is_expired(&self, written: &Written) -> bool {
         let Written::Placed(kind, value, _) = written else { return false };
         let expires_us = Content::of(*kind, value).and_then(|content| content.expires_us);

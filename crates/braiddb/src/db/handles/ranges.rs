@@ -1,4 +1,4 @@
-//! What can be said of, and done with, a range of keys as a whole: its size, equal parts, a copy as tables, all else gone.
+//! Operations on key ranges: size estimates, split points, table export and clipping.
 
 use super::{
     batch::Batch,
@@ -21,42 +21,43 @@ use std::{
     sync::Arc,
 };
 
-/// Each run is divided into so many parts for each part that is asked for.
+/// Samples per requested part and run. More give more even parts but use more memory.
 const SAMPLES_PER_PART: usize = 16;
 
-/// The most parts.
+/// Maximum number of parts of one split.
 const PARTS_MAX: usize = 4096;
 
-/// The most entries of a segment of a view.
+/// Maximum entries of a view segment, the precision of an entry's rank.
 const SEGMENT_ENTRIES: u64 = 32;
 
-/// Ranges with up to so many entries are counted one by one.
+/// Maximum entries of a range that is counted exactly. Larger ranges are sampled.
 const COUNTED_ENTRIES_MAX: u64 = 8192;
 
-/// A longer one is cut into so many parts of about as many bytes, and in each of them the first keys are counted, up to so many.
+/// Samples of a larger range, of about equal bytes, and maximum keys counted in each.
 const SURVEYS: usize = 32;
 const SURVEYED_KEYS: u64 = 1024;
 
-/// About how much there is in a range.
+/// Estimated size of a range.
 ///
-/// `keys` is exact for ranges of up to 8192 entries, versions and tombstones included, and wherever the data is settled: nothing was written over it since it was
-/// merged, no range was deleted in it and nothing in it expires. Else it is estimated from 32 places of the range. **Error**: the true
-/// number is never outside of `keys_min..=keys_max`; where dead entries lie evenly it is within 10 % of `keys`, and where they lie in
-/// stretches, it is off by up to a 32nd of all entries for each edge of a stretch.
+/// `keys` is exact for up to 8192 entries, versions and tombstones included, and in settled data:
+/// merged, without range deletions and expiring values. Otherwise it is extrapolated from 32
+/// samples. **Error**: the true number always lies in `keys_min..=keys_max`. With evenly spread
+/// garbage it is within 10 % of `keys`. Clustered garbage adds up to 1/32 of all entries per edge
+/// of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RangeEstimate {
-    /// Keys that exist, each once; not their versions, nor deleted or expired keys.
+    /// Number of live keys, without old versions, deleted and expired keys.
     pub keys: u64,
-    /// There are no fewer keys.
+    /// Lower bound of the number of keys.
     pub keys_min: u64,
-    /// There are no more keys.
+    /// Upper bound of the number of keys.
     pub keys_max: u64,
-    /// Bytes of files and memory, large values included, and what is dead but not given up yet.
+    /// Bytes in files and memory, large values and garbage included.
     pub bytes: u64,
 }
 
-/// A range of internal keys; the end is the last tree's if there is none.
+/// A range of internal keys; without an end it extends past the last tree.
 struct Span {
     start: Vec<u8>,
     end: Option<Vec<u8>>,
@@ -76,7 +77,7 @@ impl Span {
         !self.is_before_end(&self.start)
     }
 
-    /// The part of it within a partition, which it meets.
+    /// Returns the part within a partition that the span overlaps.
     fn within(&self, partition: &Partition) -> Span {
         let layout = &partition.layout;
         let start = self.start.clone().max(layout.start.clone());
@@ -87,13 +88,13 @@ impl Span {
         Span { start, end }
     }
 
-    /// The partitions that it meets.
+    /// Returns the partitions that the span overlaps.
     fn partitions<'s>(&'s self, state: &'s ReadState) -> impl Iterator<Item = &'s Arc<Partition>> {
         let all = &state.version.partitions;
         all[all.len().min(state.version.find(&self.start))..].iter().take_while(|p| self.is_before_end(&p.layout.start))
     }
 
-    /// The entries of a run within it, exact to some tens.
+    /// Returns the number of a run's entries within the span, exact to some tens.
     fn entries_of(&self, handle: &RunHandle) -> Result<u64> {
         let meta = handle.run().meta();
         let is_outside = meta.largest < self.start || !self.is_before_end(&meta.smallest);
@@ -114,20 +115,20 @@ fn share(whole: u64, part: u64, all: u64) -> u64 {
     u64::try_from(u128::from(whole) * u128::from(part) / u128::from(all.max(1))).unwrap_or(u64::MAX)
 }
 
-/// The bytes of a run's file and of the values that it refers to.
+/// Returns the bytes of a run's file and of the large values it refers to.
 fn bytes_of(handle: &RunHandle) -> u64 {
     let meta = handle.run().meta();
     meta.file_bytes + meta.blob_uses.iter().map(|used| used.bytes).sum::<u64>()
 }
 
-/// Entries, and about how many bytes they take.
+/// Number of entries and their approximate bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     entries: u64,
     bytes: u64,
 }
 
-/// What memtables hold of a span. Each of them is gone through: O(leaves of the memtables).
+/// Returns the size of a span in memtables. O(leaves of the memtables).
 fn in_memory(state: &ReadState, span: &Span) -> Size {
     let mut size = Size::default();
     for memtable in state.memtables().filter(|memtable| !memtable.is_empty()) {
@@ -142,7 +143,7 @@ fn in_memory(state: &ReadState, span: &Span) -> Size {
     size
 }
 
-/// What runs hold of a span, in one partition.
+/// Returns the size of a span in the runs of one partition.
 fn in_runs(partition: &Partition, span: &Span) -> Result<Size> {
     let (here, mut size) = (span.within(partition), Size::default());
     for handle in partition.all_runs() {
@@ -153,14 +154,15 @@ fn in_runs(partition: &Partition, span: &Span) -> Result<Size> {
     Ok(size)
 }
 
-/// Whether all entries of a run are in a partition.
+/// Returns true if all entries of a run are in a partition.
 fn is_inside(layout: &PartitionLayout, handle: &RunHandle) -> bool {
     let meta = handle.run().meta();
     layout.start <= meta.smallest && layout.end.as_ref().is_none_or(|end| meta.largest < *end)
 }
 
-/// The keys of a partition, if they are known without a look at any: all of it is within the span, nothing lies over its view, and
-/// nothing in it has expired or was deleted as a range.
+/// Returns a partition's number of live keys from metadata alone, if that is exact: the span covers
+/// the partition, no unindexed runs lie over its view, and it has no expiring values or range
+/// deletions.
 fn settled_keys(partition: &Partition, span: &Span) -> Result<Option<u64>> {
     let (here, layout) = (span.within(partition), &partition.layout);
     let is_whole = here.start == layout.start && here.end == layout.end;
@@ -176,15 +178,15 @@ fn settled_keys(partition: &Partition, span: &Span) -> Result<Option<u64>> {
     Ok((is_whole && partition.all_runs().all(is_plain)).then_some(live))
 }
 
-/// [`read::survey`] of a span, by the last commit and the present time.
+/// Runs [`read::survey`] on a span at the given sequence number and time.
 fn surveyed(state: &ReadState, span: &Span, now: (SequenceNumber, u64), keys_max: u64) -> Result<Survey> {
-    // Only a tree whose number is never reached has no end.
+    // The largest tree id has no end key; it is never assigned.
     let Some(end) = &span.end else { return Ok(Survey::default()) };
     read::survey(state, &span.start, end, now.0, now.1, keys_max)
 }
 
 impl Engine {
-    /// The entries of a span, dead ones included, and their bytes.
+    /// Returns the entries of a span, garbage included, and their bytes.
     fn size_of(&self, state: &ReadState, span: &Span) -> Result<Size> {
         let mut size = in_memory(state, span);
         for partition in span.partitions(state) {
@@ -215,7 +217,7 @@ impl Engine {
         })
     }
 
-    /// Adds the keys of partitions that are known at once; the rest of a span.
+    /// Adds the keys of settled partitions to `estimate` and returns the other spans.
     fn unsettled(&self, state: &ReadState, span: &Span, estimate: &mut RangeEstimate) -> Result<Vec<Span>> {
         let mut left: Vec<Span> = Vec::new();
         for partition in span.partitions(state) {
@@ -236,7 +238,7 @@ impl Engine {
         Ok(left)
     }
 
-    /// Adds the keys of a span, estimated from places all over it.
+    /// Adds the keys of a span, extrapolated from samples all over it.
     fn estimate_by_surveys(
         &self,
         state: &ReadState,
@@ -257,7 +259,8 @@ impl Engine {
             };
             let rest = Span { start: next.clone(), end: part.end.clone() };
             let seen = Span { start: part.start.clone(), end: Some(next) };
-            // Where a run begins and ends within a part is known to some tens of entries, so the quotient may be a little off.
+            // Run boundaries within a part are exact to some tens of entries, so the quotient may
+            // be off.
             let (seen, rest) =
                 (self.size_of(state, &seen)?.entries.max(found.keys), self.size_of(state, &rest)?.entries);
             estimate.keys += found.keys + share(rest, found.keys, seen);
@@ -267,12 +270,12 @@ impl Engine {
         Ok(())
     }
 
-    /// By how many entries the size of a span may be too small: each run's is known to a segment.
+    /// Returns the maximum undercount of a span: one segment per run.
     fn slack(&self, state: &ReadState, span: &Span) -> u64 {
         span.partitions(state).map(|partition| SEGMENT_ENTRIES * partition.all_runs().count() as u64).sum()
     }
 
-    /// Keys within a span and about how many bytes come from each on, in order.
+    /// Returns sorted keys of a span, each with the approximate bytes up to the next.
     fn samples(&self, span: &Span, parts: usize) -> Result<Vec<(Vec<u8>, u64)>> {
         self.healing(|| {
             let state = self.present_state()?;
@@ -300,7 +303,8 @@ impl Engine {
         })
     }
 
-    /// Keys that divide a span into up to so many parts of about as many bytes each; none of them is its start.
+    /// Returns keys that divide a span into at most `parts` parts of about equal bytes, without its
+    /// start.
     fn points(&self, span: &Span, parts: usize) -> Result<Vec<Vec<u8>>> {
         let samples = self.samples(span, parts)?;
         let all: u64 = samples.iter().map(|(_, bytes)| bytes).sum();
@@ -316,7 +320,8 @@ impl Engine {
         Ok(points)
     }
 
-    /// Keys that divide the range from `start` to `end` (internal keys) into at most `max` parts of about `bytes` each.
+    /// Returns internal keys that divide `start..end` into at most `max` parts of about `bytes`
+    /// each.
     pub(in crate::db) fn points_every(
         &self,
         start: &[u8],
@@ -335,7 +340,6 @@ impl Engine {
     }
 }
 
-/// The error about a record that no table can hold.
 #[cold]
 fn merged_with_end(key: &[u8]) -> Error {
     Error::InvalidArgument(format!(
@@ -346,8 +350,9 @@ fn merged_with_end(key: &[u8]) -> Error {
 }
 
 impl Tree {
-    /// About how many keys there are in a range, and how many bytes; [`RangeEstimate`] states the error. Reads some tens of thousands of
-    /// entries at most, and in a settled database next to nothing; goes through the memtables. [`Tree::count`] counts exactly.
+    /// Estimates the keys and bytes in a range; [`RangeEstimate`] states the error. Reads at most
+    /// some tens of thousands of entries, and almost none in a settled database. [`Tree::count`]
+    /// counts exactly.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -364,8 +369,9 @@ impl Tree {
         self.db().engine().approximate(&Span::of(self, &range))
     }
 
-    /// Keys that divide a range into up to `parts` parts of about as many bytes each: so many less one, in order; fewer where there is too little. Each is the
-    /// first of its part, or lies just before it. Costs memory for some keys a part and run, and a walk over what memtables hold of the range.
+    /// Returns at most `parts - 1` sorted keys that divide a range into parts of about equal bytes;
+    /// fewer if there is little data. Each is the first key of its part or lies just before it.
+    /// Keeps some keys per part and run in memory, and scans the memtables.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -390,11 +396,13 @@ impl Tree {
         Ok(points.iter().map(|key| key.get(4..).unwrap_or_default().to_vec()).collect())
     }
 
-    /// Writes a range, as of now, as tables that [`Tree::ingest`] takes, into files of a directory: `000001.table` and so on, none of which may exist
-    /// yet. What was written is removed if that fails. The tables are for this tree: to take them into another, build them with that tree's [`Tree::table_spec`].
+    /// Exports a range at the latest snapshot as tables for [`Tree::ingest`], into new files of
+    /// `dir`: `000001.table` and so on. Removes them on failure. The tables fit only this tree: for
+    /// another, build them with its [`Tree::table_spec`].
     ///
-    /// Records keep when they expire, to the microsecond, and those that have expired are left out. `InvalidArgument` names the first
-    /// record that a table cannot hold: operands of merge functions above a value that expires (see [`Tree::put_with_ttl`]).
+    /// Records keep their expiry time; expired ones are omitted. Fails with `InvalidArgument` at
+    /// the first record that a table cannot hold: merge operands above an expiring value (see
+    /// [`Tree::put_with_ttl`]).
     pub fn export_tables<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
@@ -449,11 +457,12 @@ impl Tree {
         Ok(())
     }
 
-    /// Takes away all keys but those in `range`, by one commit, in constant time. Files that hold nothing else are given back unread.
+    /// Deletes all keys outside `range` in one commit, in constant time. Files without keys in
+    /// `range` are removed unread.
     pub fn clip<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<SequenceNumber> {
         let bound = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let mut batch = Batch::default();
-        // What is kept must come before what is past it.
+        // An empty range keeps nothing.
         if Span::of(self, &range).is_empty() {
             batch.delete_range::<&[u8]>(self, ..);
         } else {
@@ -473,7 +482,7 @@ impl Tree {
 }
 
 impl MultiTree {
-    /// About how many pairs there are whose keys lie in a range, and how many bytes: see [`Tree::approximate`].
+    /// Estimates the pairs with keys in a range and their bytes: see [`Tree::approximate`].
     /// [`MultiTree::count_range`] counts exactly.
     ///
     /// ```

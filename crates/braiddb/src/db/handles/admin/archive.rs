@@ -1,4 +1,4 @@
-//! The log archive, as the database's user sees it.
+//! Log archive calls.
 
 use crate::{
     base::{Error, Result, SequenceNumber},
@@ -13,13 +13,14 @@ use crate::{
 use std::sync::atomic::Ordering;
 
 impl Db {
-    /// Has the [archive](crate::Builder::log_archive) hold every commit up to now; it does by itself only when a segment of the log is
-    /// full, and when the database is closed. Returns the last one. The log goes on in another segment. `InvalidArgument` if no log archive
-    /// is kept.
+    /// Archives every commit so far and returns the last one. Otherwise the
+    /// [archive](crate::Builder::log_archive) grows when a log segment is full and at close. Starts
+    /// another log segment. Fails with `InvalidArgument` without a log archive.
     ///
-    /// [`Error::ArchiveGap`] if commits are missing that no call has returned since the opening: the database was written by an
-    /// open without the archive, or commits did not go through the log. All other commits were archived then, and the next call
-    /// returns the last one; but no restore from a backup before the gap passes over it. Take a new full backup.
+    /// Fails with [`Error::ArchiveGap`] if commits are missing that no call since the open has
+    /// reported: the database was written without the archive, or commits bypassed the log. All
+    /// other commits are then archived, and the next call returns the last one. Backups from before
+    /// the gap cannot be restored past it: take a new full backup.
     pub fn archive_now(&self) -> Result<SequenceNumber> {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
@@ -27,7 +28,7 @@ impl Db {
         let (Some(archiver), Some(wal)) = (&engine.log.archiver, &engine.log.wal) else {
             return Err(Error::InvalidArgument("no log archive is kept: open with Builder::log_archive".to_owned()));
         };
-        // All before it are in the log.
+        // All earlier commits are in the log.
         let visible = engine.readers.snapshots.visible();
         engine.tell_of_refused()?;
         wal.go_on()?;
@@ -35,22 +36,23 @@ impl Db {
         engine.archive_up_to(visible)?;
         let gap = archiver.unreported.lock().pop();
         if let Some(gap) = gap {
-            // The newest gap covers the others: a backup behind it is behind them all.
+            // The newest gap covers the others: a backup after it is after them all.
             archiver.unreported.lock().clear();
             return Err(gap.to_error(&archiver.dir, gap.first.saturating_sub(1)));
         }
         Ok(visible.max(archiver.archived.load(Ordering::Acquire)))
     }
 
-    /// The random number of the database's life: its incarnation, which backups name ([`crate::BackupInfo::incarnation`]). A restored,
-    /// loaded or checkpointed database begins a life of its own.
+    /// Returns the incarnation: a random number that backups name
+    /// ([`crate::BackupInfo::incarnation`]). A restored, loaded or checkpointed database gets a new
+    /// one.
     pub fn incarnation(&self) -> u64 {
         self.engine().log.incarnation
     }
 
-    /// Lists the gaps that are noted in the [archive](crate::Builder::log_archive), oldest first: commits that it lacks. A backup of
-    /// the last one's last commit, or of a later commit, can be restored to every commit that is archived after it.
-    /// `InvalidArgument` if no log archive is kept.
+    /// Lists the gaps recorded in the [archive](crate::Builder::log_archive), oldest first. A
+    /// backup of the last missing commit, or of a later commit, can be restored to every commit
+    /// archived after it. Fails with `InvalidArgument` without a log archive.
     pub fn archive_gaps(&self) -> Result<Vec<ArchiveGap>> {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
@@ -60,7 +62,7 @@ impl Db {
         archive_gaps::list(&*archiver.vfs, &archiver.dir)
     }
 
-    /// Commits what a log tells of, under the numbers that it had there.
+    /// Applies logged commits under their original sequence numbers.
     pub(crate) fn apply_logged(&self, first: SequenceNumber, batches: &[&[u8]]) -> Result<()> {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
@@ -87,7 +89,7 @@ impl Db {
         Ok(())
     }
 
-    /// Lets go of the blob files that were held while the database was restored, as far as nothing refers to them.
+    /// Releases blob files retained during a restore, if nothing refers to them.
     pub(crate) fn release_held_blobs(&self) {
         let held = std::mem::take(&mut *self.engine().storage.held_blobs.lock());
         self.engine()

@@ -1,4 +1,4 @@
-//! Dropping trees: [`Db::drop_tree`] and its like.
+//! Drops and renames trees.
 
 use crate::{
     base::{EntryKind, Error, Result},
@@ -11,13 +11,14 @@ use crate::{
 use std::collections::BTreeMap;
 
 impl Db {
-    /// Drops a tree with all it holds, in constant time; its space comes back later. Handles of it fail from then on.
+    /// Drops a tree and all its data, in constant time; space is reclaimed later. Its handles fail
+    /// from then on.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         self.drop_trees(&[name])
     }
 
-    /// Drops trees with all they hold, in one commit: all of them or none, and one sync for all of them. A name that is
-    /// given twice counts once. `NotFound` if one of them is not there; then none is dropped.
+    /// Drops trees and all their data atomically, in one commit with one sync. Ignores duplicate
+    /// names. Fails with `NotFound`, and drops none, if one is absent.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -48,7 +49,7 @@ impl Db {
         engine.drop_all(&trees)
     }
 
-    /// Gives a tree another name; `AlreadyExists` if that is taken.
+    /// Renames a tree. Fails with `AlreadyExists` if `to` is taken.
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<()> {
         check_name(to)?;
         let engine = self.engine();

@@ -1,14 +1,15 @@
-//! Taking the right to commit from an exclusive transaction that was lost.
+//! Revokes the commit right of a leaked exclusive transaction.
 
 use crate::{base::Result, db::handles::database::Db};
 
 impl Db {
-    /// Takes the right to commit from the exclusive transaction that is open, if there is one, so that others commit again.
-    /// Returns whether there was one. The transaction itself stays readable; its commit fails with a conflict
-    /// ([`crate::Error::is_conflict`]), and nothing of it is applied.
+    /// Revokes the commit right of the open exclusive transaction, so that other commits proceed.
+    /// Returns false if there was none. The transaction stays readable; its commit fails with a
+    /// conflict ([`crate::Error::is_conflict`]) and applies nothing.
     ///
-    /// For a transaction that is lost: leaked, or held by a thread that will not end it. Commits that wait for it fail after
-    /// [`crate::Builder::exclusive_wait_max`] with [`crate::Error::ExclusiveOpen`].
+    /// Use this for a transaction that was leaked or whose thread is stuck. Without it, waiting
+    /// commits fail with [`crate::Error::ExclusiveOpen`] after
+    /// [`crate::Builder::exclusive_wait_max`].
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {

@@ -1,4 +1,4 @@
-//! Options of a tree: how they are read and changed.
+//! Reads and changes the options of a tree.
 
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber},
@@ -10,16 +10,17 @@ use crate::{
 };
 
 impl Tree {
-    /// Its options now.
+    /// Returns the current options.
     pub fn options(&self) -> TreeOptions {
         self.state().options.get()
     }
 
-    /// Changes its options, all of them, by one commit with the database's durability: for what is written from then on. Records that
-    /// are there keep when they expire, and operands of merge functions stay. Files that merges write have the new compression;
-    /// values stay in the blob files that they are in. [`Db::compact`](crate::Db::compact) writes the rest of the tree's files again.
+    /// Replaces all options in one commit, with the database's durability. They apply to later
+    /// writes: existing records keep their expiry time and merge operands. Merges write files with
+    /// the new compression, but values stay in their blob files.
+    /// [`Db::compact`](crate::Db::compact) rewrites the tree's other files.
     ///
-    /// Followers, dumps, checkpoints and backups have the options with the commit; a watcher is shown
+    /// Followers, dumps, checkpoints and backups include the change; a watcher receives
     /// [`Change::SetTreeOptions`](crate::Change::SetTreeOptions).
     ///
     /// ```
@@ -39,7 +40,7 @@ impl Tree {
         let (engine, state) = (self.db().engine(), self.state());
         let _inside = engine.health.enter()?;
         engine.health.check_writable()?;
-        // Before the catalog is locked, as for all changes of trees.
+        // Wait before locking the catalog, as for all changes of trees.
         drop(engine.await_no_exclusive()?);
         check_options(&state.name.read(), &options)?;
         let _change = engine.catalog.next_id.lock();
@@ -48,7 +49,7 @@ impl Tree {
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&key], &state.encode_with(options));
         let committed = engine.commit(batch.prepare()?, engine.settings.durability);
-        // A commit of which it is not known whether it survives is seen by this process all the same.
+        // This process sees the commit even if its durability is unknown.
         if committed.is_ok() || committed.as_ref().is_err_and(Error::is_commit_unknown) {
             state.options.set(options);
             let mut compressions = engine.catalog.compressions.write();

@@ -1,4 +1,4 @@
-//! Rewriting files of older formats: [`Db::upgrade`].
+//! Rewrites files of earlier format versions: [`Db::upgrade`].
 
 use crate::{
     base::Result,
@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Db {
-    /// The files of the database whose headers tell an earlier format version than what this build writes, by name. Reads 64 bytes of each
-    /// file. Files that come or go meanwhile may be missing.
+    /// Lists, by name, the files whose headers have an earlier format version than this build
+    /// writes. Reads 64 bytes per file. May miss files created or removed meanwhile.
     pub fn older_files(&self) -> Result<Vec<OlderFile>> {
         let engine = self.engine();
         engine.health.check_open()?;
@@ -30,12 +30,12 @@ impl Db {
         Ok(older)
     }
 
-    /// Writes everything anew that is of an earlier format version, while reads and writes go on; does nothing where nothing is. Afterwards an
-    /// older build cannot open the database any more, nor could it before. A database does the same by itself while nothing is committed,
-    /// but for the log, whose older segments go with the next flush.
+    /// Rewrites all files of earlier format versions, during normal operation. Older builds cannot
+    /// open the database before or after. An idle database upgrades itself, except for older log
+    /// segments, which the next flush removes.
     ///
-    /// Takes time linear in the partitions that have older files, and their space once more, one partition at a time. What has
-    /// been done stays, should it fail or be killed; called again, it goes on.
+    /// Takes time linear in the partitions with older files and temporarily duplicates one
+    /// partition at a time. After a failure or crash, another call continues.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -60,7 +60,7 @@ impl Db {
                 break;
             }
         }
-        // One edit writes an older manifest anew, and each of two one slot of CURRENT.
+        // One edit rewrites an older manifest; two edits rewrite both slots of CURRENT.
         engine.put_into_force(Vec::new())?;
         engine.put_into_force(Vec::new())?;
         if let Some(wal) = &engine.log.wal {
@@ -75,5 +75,5 @@ impl Db {
     }
 }
 
-/// So often what is older is merged: others may merge, flush and drop meanwhile.
+/// Maximum passes. Concurrent merges, flushes and drops may leave older files in each.
 const ROUNDS_MAX: usize = 8;

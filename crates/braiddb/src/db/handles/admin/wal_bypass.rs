@@ -1,4 +1,4 @@
-//! Writes without the log.
+//! Durability of commits without WAL.
 
 use crate::{
     base::{Error, Result, SequenceNumber},
@@ -6,12 +6,13 @@ use crate::{
 };
 
 impl Db {
-    /// Returns when everything is durable that was committed up to the commit that stored this application cursor
-    /// ([`crate::Batch::set_application_cursor`]): the next open finds that cursor or a later one, whatever happens. For commits with
-    /// [`crate::Durability::None`], whose contents it flushes; where all commits are in the log, it is synced.
+    /// Makes all commits durable up to the one that stored this application cursor
+    /// ([`crate::Batch::set_application_cursor`]). Any later open finds that cursor or a newer one.
+    /// Flushes commits with [`crate::Durability::None`]; if all commits are in the log, syncs the
+    /// log.
     ///
-    /// The cursor is one that no flush has written yet, or the last one that any has; `NotFound` for others. Among those that are in memory it
-    /// is searched for from the last one back.
+    /// The cursor must be unflushed or the last flushed one; for others fails with `NotFound`.
+    /// Searches unflushed cursors from the newest back.
     pub fn flush_to(&self, cursor: impl AsRef<[u8]>) -> Result<()> {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
@@ -19,7 +20,7 @@ impl Db {
         if let Some(sequence) = engine.commit_of_cursor(cursor.as_ref()) {
             return engine.make_durable(sequence);
         }
-        // It may have been flushed since it was looked for, and be the last one still.
+        // A flush after the search may have made it the last flushed cursor.
         let last = self.application_cursor()?;
         if last.as_deref() == Some(cursor.as_ref()) {
             return Ok(());
@@ -31,7 +32,7 @@ impl Db {
         )))
     }
 
-    /// Returns when everything up to a commit of this number, or the last one before it, is durable: see [`Db::flush_to`].
+    /// Makes all commits up to `commit` durable: see [`Db::flush_to`].
     pub fn flush_through(&self, commit: SequenceNumber) -> Result<()> {
         let engine = self.engine();
         let _inside = engine.health.enter()?;

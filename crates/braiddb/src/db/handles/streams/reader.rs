@@ -1,4 +1,4 @@
-//! Reading a value from wherever one likes, a part at a time.
+//! Reads a value in parts, from any position.
 
 use crate::{
     base::{Content, EntryKind, Error, Result},
@@ -18,34 +18,33 @@ use std::{
     sync::Arc,
 };
 
-/// The most that is read at once, where one part is read after the other. The least is a chunk.
+/// Maximum bytes of sequential read-ahead. Random reads fetch one chunk.
 const AHEAD_MAX: u64 = 1 << 20;
 
-/// A value, and where it was found.
+/// A value and its location.
 #[derive(Debug)]
 pub struct Found {
-    /// Holds the blob files.
+    /// Pins the blob files.
     pub state: Arc<ReadState>,
     pub base: Base,
-    /// When it expires, if it does.
+    /// Expiry time in microseconds of the database's clock.
     pub expires_us: Option<u64>,
 }
 
-/// Where a reader has its bytes from.
 enum Source {
-    /// All of them are here.
+    /// The whole value in memory.
     Whole(Vec<u8>),
-    /// Pieces of an entry of the database, and where each begins.
+    /// Pieces of a committed entry, and the offset of each.
     Stored { hold: Hold, key: KeyBuf, state: Arc<ReadState>, pieces: Pieces, starts: Vec<u64> },
-    /// Pieces that a transaction has written, and not committed yet.
+    /// Pieces that a transaction has written but not committed.
     Own { pieces: Pieces, starts: Vec<u64>, _pending: PendingBlobs },
 }
 
-/// Reads a value as of one moment, a part at a time: [`Read`] and [`Seek`]. Takes about a mebibyte of memory, whatever the
-/// value's length, if the value stands in blob files.
+/// Reads a value at one snapshot through [`Read`] and [`Seek`]. Uses about 1 MiB of memory for a
+/// value in blob files, whatever its length.
 ///
-/// It keeps what was overwritten meanwhile, as a snapshot does; and until it reads on, the files and memtables that it read from last, though
-/// nobody else needs them any more: so do not leave it lying about. It expires as a snapshot does: then reads fail with an [`io::Error`] around
+/// It pins old versions, as a snapshot does, and until the next read also the files and memtables
+/// it read last, so drop idle readers. When it expires, reads fail with an [`io::Error`] around
 /// [`crate::Error::ReaderExpired`].
 ///
 /// ```
@@ -69,10 +68,10 @@ pub struct StreamReader {
     source: Source,
     len: u64,
     position: u64,
-    /// A part of the value, and where it begins.
+    /// Part of the value, and its offset.
     buffer: Vec<u8>,
     buffer_at: u64,
-    /// How much is read next.
+    /// Bytes to read next.
     ahead: u64,
 }
 
@@ -83,7 +82,8 @@ impl fmt::Debug for StreamReader {
 }
 
 impl Engine {
-    /// What a key has at a snapshot, or now. Large values are not read, but where operands are merged into them.
+    /// Returns the value of a key at a snapshot, or the latest. Reads a large value only to merge
+    /// operands into it.
     pub fn find_value(&self, key: &[u8], hold: Option<&Hold>) -> Result<Option<Found>> {
         self.health.check_open()?;
         self.healing(|| {
@@ -109,7 +109,7 @@ impl Engine {
                 EntryKind::Merge => {
                     let operands = FoundOperands { key: key.to_vec(), sequence, operands: value.clone() };
                     let (value, end_beneath) = self.merged(&state, &operands, now_us)?;
-                    // An append makes one value of both, which ends with the value beneath.
+                    // An append's result expires with the value beneath.
                     expires_us = end_beneath;
                     Base::Value(value)
                 }
@@ -119,7 +119,8 @@ impl Engine {
         })
     }
 
-    /// The same, with the files of its pieces on their way with those of a commit, which may then refer to them.
+    /// Finds a value and pins the files of its pieces as pending, so that a commit may refer to
+    /// them.
     pub fn find_and_pin(
         &self,
         key: &[u8],
@@ -135,7 +136,8 @@ impl Engine {
             if is_pinned {
                 return Ok(Some((base, expires_us)));
             }
-            // A file was let go of, and the state that does without it was published before: so there is another now.
+            // A file was released. The state without it was published first, so it must differ from
+            // this one.
             if Arc::ptr_eq(&self.cell.state.load(), &state) {
                 return Err(Error::corruption(&self.dir, 0, "a blob file is missing that an entry refers to"));
             }
@@ -154,7 +156,7 @@ fn starts_of(pieces: &Pieces) -> Vec<u64> {
 }
 
 impl StreamReader {
-    /// The value of an internal key at what is held; `None` if it has none.
+    /// Opens the value of an internal key at `hold`; `None` if it is absent.
     pub(in crate::db) fn open(db: &Db, key: KeyBuf, hold: Hold) -> Result<Option<StreamReader>> {
         let Some(Found { state, base, .. }) = db.engine().find_value(&key, Some(&hold))? else { return Ok(None) };
         Ok(Some(match base {
@@ -166,12 +168,12 @@ impl StreamReader {
         }))
     }
 
-    /// Over a value that is in memory.
+    /// Reads a value in memory.
     pub(in crate::db) fn whole(db: &Db, value: Vec<u8>) -> StreamReader {
         StreamReader::over(db, value.len() as u64, Source::Whole(value))
     }
 
-    /// Over pieces whose files are on their way.
+    /// Reads pieces whose files are pinned as pending.
     pub(in crate::db) fn own(db: &Db, pieces: Pieces, pending: PendingBlobs) -> StreamReader {
         let (len, starts) = (pieces.len(), starts_of(&pieces));
         StreamReader::over(db, len, Source::Own { pieces, starts, _pending: pending })
@@ -181,17 +183,17 @@ impl StreamReader {
         StreamReader { db: db.clone(), source, len, position: 0, buffer: Vec::new(), buffer_at: 0, ahead: 0 }
     }
 
-    /// The value's length in bytes.
+    /// Returns the length of the value in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether the value is empty.
+    /// Returns true if the value is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// A part of the value; what lies past its end is left out. Where the reader stands does not count, and is left as it is.
+    /// Reads a byte range, clipped to the value's length. Does not move the position.
     pub fn read_range(&mut self, range: Range<u64>) -> Result<Vec<u8>> {
         let range = range.start.min(self.len)..range.end.min(self.len);
         let mut part = Vec::new();
@@ -205,7 +207,7 @@ impl StreamReader {
         Ok(part)
     }
 
-    /// Some bytes from `at` on, which is before the end: at least one.
+    /// Returns at least one byte from `at` on, which must be before the end.
     fn bytes_at(&mut self, at: u64) -> Result<&[u8]> {
         let buffered = self.buffer_at..self.buffer_at + self.buffer.len() as u64;
         let is_whole = matches!(self.source, Source::Whole(_));
@@ -220,7 +222,7 @@ impl StreamReader {
         Ok(bytes.get(from..).unwrap_or_default())
     }
 
-    /// Reads the part with `at` into the buffer.
+    /// Fills the buffer with the part that contains `at`.
     fn fill(&mut self, at: u64) -> Result<()> {
         self.go_over()?;
         let (pieces, starts) = match &self.source {
@@ -229,12 +231,12 @@ impl StreamReader {
         };
         let index = starts.partition_point(|start| *start <= at).saturating_sub(1);
         let (Some(piece), Some(start)) = (pieces.list.get(index), starts.get(index)) else { return Ok(()) };
-        // Whole chunks: a part of one would have to be read as a whole anyway.
+        // Read whole chunks: part of one costs as much.
         let from = (at - start) / BLOB_CHUNK_LEN as u64 * BLOB_CHUNK_LEN as u64;
         let part = from..(from + self.ahead).min(piece.len);
         self.buffer = self.db.engine().storage.blobs.file(piece.file)?.read_range(piece, part)?;
         self.buffer_at = start + from;
-        // Each read gets on.
+        // Each read must make progress.
         if self.buffer_at + self.buffer.len() as u64 <= at {
             Err(self.db.engine().storage.blobs.misunderstood())
         } else {
@@ -242,14 +244,14 @@ impl StreamReader {
         }
     }
 
-    /// Goes over to the present state, if it is another than that in which the pieces were found: they may have been moved, and
-    /// who kept the old state would keep all that has gone since.
+    /// Switches to the latest state if it changed. The pieces may have moved, and the old state
+    /// would pin all files removed since.
     fn go_over(&mut self) -> Result<()> {
         let engine = self.db.engine();
         let is_open = engine.health.check_open();
         let Source::Stored { hold, key, state, pieces, starts } = &mut self.source else { return is_open };
         let is_present = Arc::ptr_eq(&engine.cell.state.load(), state);
-        // After the state was loaded: see `SnapshotList`.
+        // Check after loading the state: see `SnapshotList`.
         if let Err(e) = is_open.and_then(|()| hold.check()) {
             *state = Arc::new(ReadState::empty());
             return Err(e);
@@ -264,7 +266,7 @@ impl StreamReader {
                 (*state, *pieces) = (present, found);
                 Ok(())
             }
-            // What is held does not change, but where it stands.
+            // A snapshot's values never change, only their location.
             _ => Err(engine.storage.blobs.misunderstood()),
         }
     }

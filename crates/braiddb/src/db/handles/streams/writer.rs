@@ -1,14 +1,16 @@
-//! Large values as streams: written from a reader, appended to, and committed with whatever else a commit has.
+//! Streams: large values written from a reader, then committed by reference.
 //!
-//! The bytes go to blob files as they come, once; what is committed is the list of where they stand. Until it is, nothing refers to
-//! them: a stream that is given up, or that a crash cuts short, is space to be reclaimed, and no more.
+//! The bytes go to blob files as they arrive, once. A commit stores only the list of pieces; until
+//! then nothing refers to them. An abandoned stream, or one cut short by a crash, is reclaimable
+//! space.
 //!
-//! **Appends.** The new version of the key refers to pieces that an older version refers to. They are found, their files
-//! are kept (see `blobs.rs`), and the new version is committed only if the key has not been written since the moment before it was
-//! read; else all but what was read of the caller's is done again. So the pieces are those of the version that it follows. That
-//! version may be merged away, moved or expire at any time: the files stay, since they are on their way, then since the commit has a
-//! number above all that is flushed, and then since a run refers to them. Meanwhile a merge may move the older version's pieces to
-//! other files. Then they stand twice, for as long as both versions do; each entry's references are right all the while.
+//! **Appends.** The new version refers to pieces of the old one. An append finds the pieces, pins
+//! their files and commits only if the key is unchanged since before the read. A conflict repeats
+//! all but reading the caller's input, so the pieces always belong to the preceding version. That
+//! version may be merged away, moved or expire at any time. Its files stay: first pinned as
+//! pending, then because the commit's number is above all flushed ones, then because a run refers
+//! to them. A merge may also copy the old version's pieces to other files; both copies exist as
+//! long as both versions do.
 
 use super::reader::StreamReader;
 use crate::{
@@ -38,7 +40,7 @@ use std::{
     sync::Arc,
 };
 
-/// Commits operations that refer to what was written before: see [`commit`].
+/// Commits operations that refer to blobs written before: see [`commit`].
 pub(in crate::db) fn commit_streams(
     db: &Db,
     raw: RawBatch,
@@ -56,7 +58,7 @@ pub(in crate::db) fn commit_streams(
     let committed = commit(db, raw, trees, durability, condition);
     let sequence = match &committed {
         Ok(sequence) => Some(*sequence),
-        // It has its number all the same, though it is not told.
+        // The commit has a sequence number, although the caller does not learn it.
         Err(e) if e.is_commit_unknown() => Some(db.engine().readers.snapshots.visible()),
         Err(_) => None,
     };
@@ -66,8 +68,8 @@ pub(in crate::db) fn commit_streams(
     committed
 }
 
-/// A value that was written to blob files, for a key of a tree, and is to be committed with other writes: see [`Batch::put_stream`].
-/// Dropped, it is given up.
+/// A value written to blob files, to be committed for a key: see [`Batch::put_stream`]. Dropping it
+/// discards the value.
 pub struct PendingStream {
     tree: Tree,
     key: Vec<u8>,
@@ -76,27 +78,26 @@ pub struct PendingStream {
 }
 
 impl std::fmt::Debug for PendingStream {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PendingStream").finish_non_exhaustive()
     }
 }
 
 impl PendingStream {
-    /// The value's length in bytes.
+    /// Returns the length of the value in bytes.
     pub fn len(&self) -> u64 {
         self.placed.len
     }
 
-    /// Whether the value is empty.
+    /// Returns true if the value is empty.
     pub fn is_empty(&self) -> bool {
         self.placed.len == 0
     }
 }
 
-/// Writes a value of a key from front to back, of up to 4 GiB - 1: see [`Tree::stream_writer`]. Nothing is seen of it before
-/// [`StreamWriter::commit`]. Dropped without, it has not happened, and its space comes back. Takes about ten mebibytes of memory at
-/// most, whatever the length. A failed write is for good: then drop it, and write anew.
+/// Writes a value of up to 4 GiB - 1 sequentially: see [`Tree::stream_writer`]. It becomes visible
+/// with [`StreamWriter::commit`]; dropping the writer discards it and frees its space. Uses at most
+/// about 10 MiB of memory. After a failed write, drop it and start again.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -120,7 +121,6 @@ pub struct StreamWriter {
 }
 
 impl std::fmt::Debug for StreamWriter {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StreamWriter").finish_non_exhaustive()
     }
@@ -134,29 +134,29 @@ impl StreamWriter {
         Ok(StreamWriter { tree: tree.clone(), key: key.to_vec(), pieces })
     }
 
-    /// How many bytes were written so far.
+    /// Returns the number of bytes written.
     pub fn len(&self) -> u64 {
         self.pieces.len()
     }
 
-    /// Whether none were.
+    /// Returns true if nothing was written.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Appends all that a reader has. If it fails, so does this, with [`Error::Aborted`] around what it said; so it does
-    /// if it panics. Reads that are interrupted are tried again.
+    /// Appends the contents of `reader`. If the reader fails or panics, fails with
+    /// [`Error::Aborted`] around its error. Retries interrupted reads.
     pub fn read_from(&mut self, mut reader: impl Read) -> Result<()> {
         self.pieces.read_from(&mut reader)
     }
 
-    /// Commits what was written as the value of the key, with the database's durability.
+    /// Commits the value with the database's durability.
     pub fn commit(self) -> Result<SequenceNumber> {
         let durability = self.tree.db().engine().settings.durability;
         self.commit_with(durability)
     }
 
-    /// The same with another durability.
+    /// Commits the value with the given durability.
     pub fn commit_with(self, durability: Durability) -> Result<SequenceNumber> {
         let db = self.tree.db().clone();
         let mut batch = Batch::default();
@@ -164,7 +164,7 @@ impl StreamWriter {
         batch.commit(&db, durability)
     }
 
-    /// Ends it, to be committed with other writes.
+    /// Ends the value, to be committed with other writes.
     pub fn finish(self) -> Result<PendingStream> {
         let StreamWriter { tree, key, pieces } = self;
         let (placed, pending) = pieces.finish()?;
@@ -172,7 +172,7 @@ impl StreamWriter {
         Ok(PendingStream { tree, key, placed, pending: Arc::new(pending) })
     }
 
-    /// Ends it, to be put or appended by a transaction.
+    /// Ends the value, to be put or appended by a transaction.
     pub(in crate::db) fn into_pieces(self) -> PieceWriter {
         self.pieces
     }
@@ -184,35 +184,36 @@ impl Write for StreamWriter {
         Ok(buf.len())
     }
 
-    /// Does nothing: what was written counts once it is committed.
+    /// Does nothing: only a commit makes the value durable.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
 impl Tree {
-    /// Gives `key` the value that `reader` has, of up to 4 GiB - 1, in constant memory: see [`StreamWriter`]. What is less than a
-    /// mebibyte is put as [`Tree::put`] would.
+    /// Sets the value of `key` to the contents of `reader`, up to 4 GiB - 1, in constant memory:
+    /// see [`StreamWriter`]. Values below 1 MiB are stored as by [`Tree::put`].
     pub fn put_stream(&self, key: impl AsRef<[u8]>, reader: impl Read) -> Result<SequenceNumber> {
         let mut writer = self.stream_writer(key)?;
         writer.read_from(reader)?;
         writer.commit()
     }
 
-    /// Writes the value that `reader` has, to be committed for `key` with other writes.
+    /// Writes the contents of `reader`, to be committed for `key` with other writes.
     pub fn write_stream(&self, key: impl AsRef<[u8]>, reader: impl Read) -> Result<PendingStream> {
         let mut writer = self.stream_writer(key)?;
         writer.read_from(reader)?;
         writer.finish()
     }
 
-    /// Begins a value of `key`.
+    /// Begins writing a value of `key`.
     pub fn stream_writer(&self, key: impl AsRef<[u8]>) -> Result<StreamWriter> {
         StreamWriter::new(self, key.as_ref())
     }
 
-    /// Appends all that `reader` has to the value of `key`; no value counts as empty. What is there is not read or written again,
-    /// but for short pieces at its end. Atomic: if others write the key meanwhile, it is appended to what they have written.
+    /// Appends the contents of `reader` to the value of `key`; an absent value counts as empty.
+    /// Does not rewrite existing data, except for short pieces at its end. Atomic: on a conflict it
+    /// appends to the newer value.
     pub fn append_stream(&self, key: impl AsRef<[u8]>, reader: impl Read) -> Result<SequenceNumber> {
         let mut writer = self.stream_writer(&key)?;
         writer.read_from(reader)?;
@@ -225,7 +226,7 @@ impl Tree {
         let _window_guard = ConflictWindowGuard::new(engine);
         let mut retries = 0;
         loop {
-            // Before the read: it is checked from here on.
+            // Before the read: the commit checks the key from this number on.
             let visible = engine.readers.snapshots.visible();
             let mut pending = PendingBlobs::new(engine);
             let found = engine.find_and_pin(internal, None, &mut pending)?;
@@ -248,34 +249,34 @@ impl Tree {
         }
     }
 
-    /// The value of `key`, to be read a part at a time, as of now; of any value, however it was written.
+    /// Opens the latest value of `key` for reading in parts. Works for all values.
     pub fn stream(&self, key: impl AsRef<[u8]>) -> Result<Option<StreamReader>> {
         let key = KeyBuf::of(self.state(), key.as_ref())?;
         StreamReader::open(self.db(), key, Hold::now(self.db().engine(), ReaderKind::Stream))
     }
 
-    /// A part of the value of `key`; what lies past its end is left out.
+    /// Reads a byte range of the value of `key`, clipped to the value's length.
     pub fn read_range(&self, key: impl AsRef<[u8]>, range: Range<u64>) -> Result<Option<Vec<u8>>> {
         self.stream(key)?.map(|mut stream| stream.read_range(range)).transpose()
     }
 }
 
 impl Snapshot {
-    /// The value that `key` had, to be read a part at a time: see [`Tree::stream`].
+    /// Opens the value of `key` for reading in parts: see [`Tree::stream`].
     pub fn stream(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<StreamReader>> {
         self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         StreamReader::open(self.db(), key, self.hold().clone())
     }
 
-    /// A part of the value that `key` had; what lies past its end is left out.
+    /// Reads a byte range of the value of `key`, clipped to the value's length.
     pub fn read_range(&self, tree: &Tree, key: impl AsRef<[u8]>, range: Range<u64>) -> Result<Option<Vec<u8>>> {
         self.stream(tree, key)?.map(|mut stream| stream.read_range(range)).transpose()
     }
 }
 
 impl Batch {
-    /// Gives the key that a stream was written for its value.
+    /// Sets the key of `stream` to its value.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
