@@ -1,4 +1,4 @@
-//! Tests of versions, and of reading and writing one key at once.
+//! Versions and atomic updates of one key.
 
 use crate::{
     base::Error,
@@ -9,7 +9,7 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// A record keeps its version through flushes, merges and the next open, and gets another with each write.
+/// A version survives flushes, merges and reopening, and changes with each write.
 #[test]
 fn a_version_lasts_as_long_as_the_record_is_not_written() {
     let vfs = mem();
@@ -45,7 +45,7 @@ fn a_version_lasts_as_long_as_the_record_is_not_written() {
         );
         assert_eq!(tree.get_versioned(b"large").unwrap().unwrap(), large);
     }
-    // Two databases never share a version, whatever they commit.
+    // Versions of two databases never match.
     let other = open(small(&mem())).unwrap();
     other.tree("t").unwrap().put(b"k", b"1").unwrap();
     assert_ne!(other.version_of(written), first.1);
@@ -82,12 +82,12 @@ fn conditions_are_kept() {
     assert!(tree.fetch_update(b"k", |_| Update::Delete).unwrap().is_some());
     assert_eq!(get(), None);
     assert!(matches!(tree.put_if_absent(vec![0; 70_000], b""), Err(Error::InvalidArgument(_))));
-    // The version of a record that came again is another.
+    // A recreated record has a new version.
     let again = tree.put_if_absent(b"k", b"1").unwrap().unwrap();
     assert!(again > first && tree.put_if_version(b"k", b"", first).unwrap().is_none());
 }
 
-/// Of many threads that want the same one gets it, and nobody's count is lost, whatever else happens.
+/// Among competing threads exactly one wins, and no update is lost.
 #[test]
 fn conditions_hold_between_threads() {
     const THREADS: u64 = 4;
@@ -109,7 +109,7 @@ fn conditions_hold_between_threads() {
                         mine.insert(version);
                         assert_eq!(tree.get(slot).unwrap().as_deref(), Some(&id.to_le_bytes()[..]));
                     }
-                    // Of all who know the version of now, one changes it.
+                    // Of all threads with the current version, one wins.
                     let known = tree.get_versioned(b"v").unwrap();
                     let done = match known {
                         Some((_, version)) => tree.put_if_version(b"v", number.to_le_bytes(), version).unwrap(),
@@ -137,7 +137,7 @@ fn conditions_hold_between_threads() {
     });
 }
 
-/// Whoever writes the key that is being updated, from within the update, is always in his own way: that ends.
+/// An update that always conflicts with itself gives up.
 #[test]
 fn an_update_that_is_in_its_own_way_ends() {
     let db = open(small(&mem())).unwrap();

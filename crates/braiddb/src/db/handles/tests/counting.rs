@@ -1,6 +1,7 @@
-//! Exact counts, and estimates with their bounds, against a model: in memory, in runs, settled, deleted, expired, overwritten.
+//! Exact counts, and estimates within their bounds, against a model.
 //!
-//! `len_estimate` and `approximate` counted versions, tombstones and expired values: 100 puts of one key were about 100 keys.
+//! Regression: estimates counted versions, tombstones and expired values, so 100 puts of one key
+//! gave about 100 keys.
 
 use crate::{
     db::{
@@ -15,7 +16,7 @@ fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// All ways to count must agree with the keys that there are; estimates must keep their bounds.
+/// Checks that all counts agree with `keys` and that estimates keep their bounds.
 fn check(db: &Db, tree: &Tree, keys: &BTreeSet<u32>) {
     let ranges = [(0, u32::MAX), (0, 10), (500, 1500), (900, 901), (1500, 9000), (40_000, 50_000)];
     let (snapshot, tx) = (db.snapshot(), db.begin().unwrap());
@@ -35,7 +36,7 @@ fn check(db: &Db, tree: &Tree, keys: &BTreeSet<u32>) {
     assert_eq!(tree.iter().count() as u64, all);
 }
 
-/// How far the estimate of all is off, of the true number in per cent.
+/// Returns the error of the estimate in percent.
 fn error_percent(tree: &Tree, keys: &BTreeSet<u32>) -> u64 {
     100 * tree.len_estimate().unwrap().abs_diff(keys.len() as u64) / (keys.len() as u64).max(1)
 }
@@ -79,7 +80,7 @@ fn counts_are_exact_and_estimates_within_their_bounds() {
     check(&db, &tree, &keys);
     db.compact().unwrap();
     check(&db, &tree, &keys);
-    // Over the views: new keys, overwritten and deleted ones, in memory and in a run of its own.
+    // Above the views: new, overwritten and deleted keys, in memory and in an unindexed run.
     for round in 0..2 {
         for number in (round..3000).step_by(7) {
             tree.put(key(number), b"newer").unwrap();
@@ -96,7 +97,7 @@ fn counts_are_exact_and_estimates_within_their_bounds() {
             db.flush().unwrap();
         }
     }
-    // A range deleted, values that expire, large ones and operands.
+    // A range deletion, expiring values, large values and operands.
     tree.delete_range(key(600)..key(700)).unwrap();
     keys.retain(|number| !(600..700).contains(number));
     check(&db, &tree, &keys);
@@ -133,12 +134,11 @@ fn estimates_of_many_entries_are_near_where_most_of_them_are_dead() {
     })
     .unwrap();
     let tree = db.tree("t").unwrap();
-    // Nothing is known of the entries of a snapshot but that they stay.
     let mut keys: BTreeSet<u32> = (0..20_000).collect();
     tree.bulk_load((0..20_000).map(|number| (key(number), b"v"))).unwrap();
     assert_eq!(tree.len_estimate().unwrap(), 20_000, "it is settled");
     let keeps = db.snapshot();
-    // Of every ten keys, five are deleted and three overwritten.
+    // Of every ten keys, delete five and overwrite three.
     let mut batch = db.batch();
     for number in 0..20_000 {
         match number % 10 {
@@ -155,7 +155,7 @@ fn estimates_of_many_entries_are_near_where_most_of_them_are_dead() {
     check(&db, &tree, &keys);
     db.flush().unwrap();
     assert!(error_percent(&tree, &keys) <= 10, "{:?}", tree.approximate::<&[u8]>(..));
-    // A queue that was taken from: its dead entries lie together.
+    // A consumed queue: its garbage is contiguous.
     let mut batch = db.batch();
     for number in 0..12_000 {
         batch.delete(&tree, key(number));
@@ -166,7 +166,7 @@ fn estimates_of_many_entries_are_near_where_most_of_them_are_dead() {
     assert!(tree.len_estimate().unwrap().abs_diff(keys.len() as u64) <= all, "{:?}", tree.approximate::<&[u8]>(..));
     check(&db, &tree, &keys);
     drop(keeps);
-    // Most of what is there has expired.
+    // Most values have expired.
     let other = db.tree("sessions").unwrap();
     let mut batch = db.batch();
     for number in 0..12_000_u32 {
@@ -181,7 +181,7 @@ fn estimates_of_many_entries_are_near_where_most_of_them_are_dead() {
 
 #[test]
 fn a_transaction_counts_its_own_writes() {
-    // Time stands still: a value that ends with its put has expired for the transaction too.
+    // The clock does not move: a value with zero time to live has expired for the transaction too.
     let runtime = Clock::new() as Arc<dyn Runtime>;
     let db = open(Settings { runtime, ..small(&mem()) }).unwrap();
     let (tree, pairs) = (db.tree("t").unwrap(), db.multi_tree("m").unwrap());
@@ -203,7 +203,7 @@ fn a_transaction_counts_its_own_writes() {
     tx.add(&pairs, key(1), key(99)).unwrap();
     assert_eq!(tx.count_pairs::<&[u8]>(&pairs, ..).unwrap(), 11);
     assert_eq!(tx.snapshot().count_pairs::<&[u8]>(&pairs, ..).unwrap(), 10);
-    // What is counted is read.
+    // Counting is a read.
     tree.put(key(6), b"by another").unwrap();
     assert!(tx.commit().unwrap_err().is_conflict());
 }

@@ -1,4 +1,5 @@
-//! Cursors and lookups of many keys, against a model, over memtables, loose runs, views, tombstones and blobs at once.
+//! Cursors and multi-gets against a model, over memtables, unindexed runs, views, tombstones and
+//! blobs.
 
 use crate::{
     base::MAX_SEQUENCE,
@@ -15,10 +16,10 @@ use std::{collections::BTreeMap, path::Path};
 
 pub(in crate::db) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A source of chance, and how keys look.
+/// Random number generator and key format.
 pub(in crate::db) struct Random(pub(in crate::db) u64, pub(in crate::db) fn(u64) -> Vec<u8>);
 
-/// How keys look where it does not matter.
+/// Default key format.
 pub(in crate::db) fn plain(number: u64) -> Vec<u8> {
     format!("key{number:05}").into_bytes()
 }
@@ -34,14 +35,14 @@ impl Random {
         (self.1)(number)
     }
 
-    /// Now and then one that stands in a blob.
+    /// Sometimes returns a value large enough for a blob.
     pub(in crate::db) fn value(&mut self, blobs: bool) -> Vec<u8> {
         let len = if blobs && self.below(40) == 0 { 9_000 } else { 5 + self.below(60) };
         (0..len).map(|i| (self.0 >> (i % 8)) as u8).collect()
     }
 }
 
-/// Changes that leave the tree in all kinds of files.
+/// Random changes that leave the tree in all kinds of files.
 pub(in crate::db) fn change(db: &Db, tree: &Tree, model: &mut Model, random: &mut Random, blobs: bool) {
     for _ in 0..1 + random.below(400) {
         match random.below(20) {
@@ -71,10 +72,10 @@ pub(in crate::db) fn change(db: &Db, tree: &Tree, model: &mut Model, random: &mu
     }
 }
 
-/// Walks at random, long ways in one direction and turns.
+/// Random walk with long runs and turns.
 pub(in crate::db) fn walk(cursor: &mut Cursor, model: &Model, random: &mut Random) {
     let rows: Vec<_> = model.iter().collect();
-    // Before the first row, or a row, or past the last, as a number from 0 to `rows.len() + 1`.
+    // 0 before the first row, `rows.len() + 1` after the last.
     let mut at: Option<usize> = None;
     for _ in 0..30 {
         let key = random.key();
@@ -131,7 +132,7 @@ fn cursors_and_lookups_of_many_keys_agree_with_a_model() {
         let random = &mut Random(seed, plain);
         let vfs = mem();
         let db = open(small(&vfs)).unwrap();
-        // Rows of other trees stand on both sides.
+        // Other trees have rows on both sides.
         let (before, tree, after) = (db.tree("a").unwrap(), db.tree("b").unwrap(), db.tree("c").unwrap());
         for i in 0..50 {
             before.put(format!("key{i}"), b"before").unwrap();
@@ -146,7 +147,7 @@ fn cursors_and_lookups_of_many_keys_agree_with_a_model() {
             refreshed.refresh();
             walk(&mut refreshed, &model, random);
             check_gets(&tree, &model, random);
-            // One that reads as of long ago.
+            // A cursor at an old snapshot.
             if let Some((cursor, model)) = &mut kept {
                 walk(cursor, model, random);
             }
@@ -205,7 +206,7 @@ fn a_refreshed_cursor_sees_new_versions_of_the_keys_it_has_read() {
     let pair = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
     let old = [pair(b"1", b"old"), pair(b"2", b"old"), pair(b"3", b"old")];
     assert_eq!(rows(&mut cursor), old);
-    // No key comes to be, so that what holds them looks as before.
+    // No new keys, so the files' key ranges stay the same.
     tree.put(b"2", b"new").unwrap();
     tree.delete(b"3").unwrap();
     assert_eq!(rows(&mut cursor), old);
@@ -232,7 +233,7 @@ fn a_cursor_reads_a_tree_that_is_dropped_later_until_it_is_refreshed() {
     assert!(cursor.next().is_err() && tree.cursor().seek([1]).is_err());
 }
 
-/// Rows that were decoded ahead stand in blocks that others would evict, and do evict once the cursor has gone on.
+/// Blocks of rows decoded ahead survive eviction until the cursor moves on.
 #[test]
 fn rows_decoded_ahead_stay_while_all_else_is_evicted() {
     let vfs = mem();
@@ -271,7 +272,7 @@ fn rows_decoded_ahead_stay_while_all_else_is_evicted() {
     }
 }
 
-/// A view that is damaged where a cursor comes to after many steps: the cursor begins anew, and goes on where it was.
+/// A view is damaged far ahead of a cursor: it reopens and continues at its position.
 #[test]
 fn a_cursor_goes_on_where_it_was_when_a_view_is_damaged_further_on() {
     let row = |i: u64| (format!("key{i:06}").into_bytes(), vec![i as u8; 40]);
@@ -290,7 +291,7 @@ fn a_cursor_goes_on_where_it_was_when_a_view_is_damaged_further_on() {
         let files = vfs.list(Path::new(DIR)).unwrap();
         let view = files.iter().find(|file| is_view(&file.name)).expect("rows of many memtables are in a view");
         let file = vfs.open(&Path::new(DIR).join(&view.name), OpenMode::ReadWrite).unwrap();
-        // Past its header, in the middle of the pages.
+        // Past the header, in the middle of the pages.
         let damaged_at = 4096 + 4096 * ((file.len().unwrap() / 4096) / 2 - 1) + 100;
         let mut byte = [0];
         file.read_exact_at(&mut byte, damaged_at).unwrap();
@@ -308,7 +309,7 @@ fn a_cursor_goes_on_where_it_was_when_a_view_is_damaged_further_on() {
             there = if forward { cursor.next().unwrap() } else { cursor.prev().unwrap() };
         }
         assert_eq!(passed, 4_000);
-        // The file goes once nobody reads it and another has been built.
+        // The file is removed once it is unused and a new view exists.
         drop(cursor);
         tree.put(b"x", b"y").unwrap();
         let healed = vfs.list(Path::new(DIR)).unwrap().iter().all(|file| file.name != view.name);
@@ -316,7 +317,7 @@ fn a_cursor_goes_on_where_it_was_when_a_view_is_damaged_further_on() {
     }
 }
 
-/// A key that has others open the view of its run while it is looked at.
+/// A key that opens the view of its run when it is read.
 struct OpensView<'a> {
     key: KeyBuf,
     open: &'a dyn Fn(),
@@ -331,9 +332,8 @@ impl std::ops::Deref for OpensView<'_> {
     }
 }
 
-/// A new run's own view is opened by who first reads it. Another thread did so just when a lookup of many keys had passed the step
-/// that finds a key's place in the view; the next steps took the place of the first key of all, and keys that were there
-/// were not found.
+/// Regression: another thread opened a new run's view just after a multi-get had passed the step
+/// that finds positions in it. Later steps then used position 0 and missed existing keys.
 #[test]
 fn many_keys_are_found_where_a_view_is_opened_meanwhile() {
     let db = open(Settings { hash_index_after: u64::MAX, ..small(&mem()) }).unwrap();
@@ -345,7 +345,7 @@ fn many_keys_are_found_where_a_view_is_opened_meanwhile() {
     db.compact().unwrap();
     let (engine, looks) = (db.engine(), std::cell::Cell::new(0));
     for opened_at in 0..80 {
-        // Runs as they are just after they have been written.
+        // Runs as just written, with no view open.
         let version = FileSet::new(&engine.dir, &engine.storage.table)
             .version(engine.storage.disk.lock().manifest.layout(), None)
             .unwrap();
@@ -369,6 +369,6 @@ fn many_keys_are_found_where_a_view_is_opened_meanwhile() {
             assert!(found.is_some(), "opened at look {opened_at}");
         }
     }
-    // One before each key's place is looked for.
+    // Each key was read at least once before its position lookup.
     assert!(looks.get() >= GROUP_KEYS, "{} looks: there were none in between", looks.get());
 }

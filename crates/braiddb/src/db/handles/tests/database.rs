@@ -1,4 +1,4 @@
-//! Tests of the database as a whole, on a file system in memory, with work done inline.
+//! The database as a whole, in memory, with inline background work.
 
 use crate::{
     codec::Compression,
@@ -48,7 +48,8 @@ fn what_was_put_is_there_through_flushes_folds_merges_splits_and_reopening() {
     check(&db, &model);
 }
 
-/// Keys that grow with time filled partitions whose runs lay side by side, and each split wrote all of them again.
+/// Regression: partitions of ascending keys were rewritten by each split, although their runs do
+/// not overlap.
 #[test]
 fn partitions_of_growing_keys_are_cut_and_not_rewritten() {
     let vfs = mem();
@@ -65,7 +66,7 @@ fn partitions_of_growing_keys_are_cut_and_not_rewritten() {
     assert!(stats.partitions.len() > 3 && stats.merges == 0, "{stats:?}");
     assert!(stats.run_bytes_written < 2 * stats.user_bytes_written, "{stats:?}");
     check(&db, &model);
-    // What comes later, in the midst of them, goes where it belongs.
+    // Later keys in between go to the right partitions.
     for i in (0..6_000u64).step_by(3) {
         let k = i.to_be_bytes().to_vec();
         tree.delete(&k).unwrap();
@@ -330,7 +331,7 @@ fn a_damaged_view_heals_and_reads_go_on() {
     assert!(db.verify().unwrap().problems.is_empty());
 }
 
-/// What point reads and steps cost over eight runs, counted: key comparisons, and units of the block cache.
+/// Counts key comparisons and cache reads of gets and steps over eight runs.
 #[test]
 fn over_eight_runs_a_get_compares_once_and_a_step_never() {
     use crate::view::{key_comparisons, segments_read};
@@ -484,7 +485,7 @@ fn a_shared_run_that_one_partition_has_let_go_of_is_left_by_the_others() {
     };
     let shared = db.stats().partitions[0].loose.last().unwrap().number;
     assert_eq!(readers(shared), count);
-    // All but the last partition get so much that is new that they are merged.
+    // Fill all but the last partition until they are merged.
     let first_key = db.stats().partitions[count - 1].first_key[4..].to_vec();
     let last: u64 = String::from_utf8(first_key).unwrap().parse().unwrap();
     for round in 3..6 {
@@ -495,7 +496,7 @@ fn a_shared_run_that_one_partition_has_let_go_of_is_left_by_the_others() {
     assert_eq!(tree.get(key(19_992)).unwrap().as_deref(), Some(&scattered(2, 19_992)[..]));
 }
 
-/// Bytes that cannot be compressed.
+/// Incompressible bytes.
 fn scattered(seed: u64, i: u64) -> [u8; 60] {
     std::array::from_fn(|n| crate::codec::hash64(format!("{seed} {i} {n}").as_bytes()) as u8)
 }
@@ -510,7 +511,7 @@ fn the_log_adds_little_to_what_is_put() {
     tree.put([1; 16], [2; 100]).unwrap();
     let one = db.stats().log_bytes_written - before;
     assert!(one <= 160, "{one} bytes");
-    // Without a sync, the distance of a record to what is durable grows.
+    // Without a sync, records encode a growing distance to the durable position.
     let count = 20_000u64;
     for i in 1..count {
         tree.put([&i.to_be_bytes()[..], &[1; 8]].concat(), [2; 100]).unwrap();

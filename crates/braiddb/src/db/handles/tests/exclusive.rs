@@ -1,4 +1,4 @@
-//! Exclusive transactions that move between threads, are leaked, revoked or too old.
+//! Exclusive transactions that are moved, leaked, revoked or expired.
 
 use crate::{
     base::Error,
@@ -15,7 +15,7 @@ use std::{
 
 const MILLISECOND_NS: u64 = 1_000_000;
 
-/// A database with threads of its own, whose commits wait so long for an exclusive transaction.
+/// A database with background threads and the given wait limit.
 fn database(exclusive_wait_ns: u64) -> (Db, Tree) {
     let db = open(Settings { background_threads: 1, exclusive_wait_ns, ..small(&mem()) }).unwrap();
     let tree = db.tree("t").unwrap();
@@ -27,8 +27,8 @@ fn spawn<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> JoinHa
     std::thread::spawn(work)
 }
 
-/// The right to commit belonged to the thread that began the transaction. After the transaction had moved to another thread, as those
-/// of async tasks do, a put of the first thread was refused as if it still had the transaction.
+/// Regression: the commit right belonged to a thread. After the transaction had moved to another,
+/// as in async tasks, the first thread's put was refused.
 #[test]
 fn exclusive_transaction_moved_to_another_thread_has_the_first_thread_wait() {
     let (db, tree) = database(u64::MAX);
@@ -50,7 +50,7 @@ fn exclusive_transaction_moved_to_another_thread_has_the_first_thread_wait() {
     });
 }
 
-/// After a move, a put of the owner's own thread waited for ever for itself.
+/// Regression: after a move, a put of the owner's thread waited for itself forever.
 #[test]
 fn put_beside_the_own_exclusive_transaction_fails_after_the_bound() {
     let (db, tree) = database(50 * MILLISECOND_NS);
@@ -69,7 +69,7 @@ fn put_beside_the_own_exclusive_transaction_fails_after_the_bound() {
                 let error = refused.unwrap_err();
                 assert!(matches!(error, Error::ExclusiveOpen { .. }) && error.is_retryable(), "{error}");
             }
-            // Reads, and trees that are there, need not wait.
+            // Reads and lookups of existing trees do not wait.
             assert!(db.tree("t").unwrap().get(b"k").unwrap().is_none());
             exclusive.put(&tree, b"k", b"owner").unwrap();
             exclusive.commit().unwrap();
@@ -80,7 +80,7 @@ fn put_beside_the_own_exclusive_transaction_fails_after_the_bound() {
     });
 }
 
-/// A leaked exclusive transaction stopped all writers for ever.
+/// Regression: a leaked exclusive transaction blocked all writers forever.
 #[test]
 fn leaked_exclusive_transaction_is_named_and_can_be_revoked() {
     let (db, tree) = database(50 * MILLISECOND_NS);
@@ -96,7 +96,7 @@ fn leaked_exclusive_transaction_is_named_and_can_be_revoked() {
     });
 }
 
-/// Writers that wait each on their own are refused together. One that leads the others would make the last of them wait for all bounds.
+/// Writers wait separately. If a leader waited for its group, the limits would add up.
 #[test]
 fn many_writers_behind_a_leaked_exclusive_transaction_fail_after_one_bound() {
     let (db, tree) = database(500 * MILLISECOND_NS);
@@ -107,13 +107,13 @@ fn many_writers_behind_a_leaked_exclusive_transaction_fail_after_one_bound() {
         spawn(move || sender.send(tree.put([writer], b"")));
     }
     for _ in 0..16 {
-        // Sixteen bounds one after another are eight seconds.
+        // Sixteen limits in sequence take eight seconds.
         let refused = receiver.recv_timeout(Duration::from_secs(6)).expect("all are refused after about one bound");
         assert!(matches!(refused, Err(Error::ExclusiveOpen { .. })), "{refused:?}");
     }
 }
 
-/// The commit of a revoked transaction would undo what others have written meanwhile.
+/// Committing a revoked transaction would undo other commits.
 #[test]
 fn revoked_exclusive_transaction_conflicts_and_ends_no_other() {
     let (db, tree) = database(50 * MILLISECOND_NS);
@@ -123,12 +123,12 @@ fn revoked_exclusive_transaction_conflicts_and_ends_no_other() {
     tree.put(b"k", b"another").unwrap();
     let next = db.begin_exclusive().unwrap();
     assert!(revoked.commit().unwrap_err().is_conflict());
-    // The next one still has the right.
+    // The next transaction keeps its right.
     assert!(matches!(tree.put(b"k", b"late"), Err(Error::ExclusiveOpen { .. })));
     next.put(&tree, b"l", b"").unwrap();
     next.commit().unwrap();
     assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"another"[..]));
-    // And so when it is dropped.
+    // Also if the revoked one is dropped.
     let revoked = db.begin_exclusive().unwrap();
     db.revoke_exclusive().unwrap();
     let next = db.begin_exclusive().unwrap();
@@ -137,7 +137,7 @@ fn revoked_exclusive_transaction_conflicts_and_ends_no_other() {
     next.commit().unwrap();
 }
 
-/// A transaction that `reader_age_max` has refused already kept everybody else waiting.
+/// Regression: a transaction refused by `reader_age_max` still blocked all writers.
 #[test]
 fn expired_exclusive_transaction_holds_up_nobody() {
     let clock = Clock::new();
@@ -156,7 +156,7 @@ fn expired_exclusive_transaction_holds_up_nobody() {
     });
 }
 
-/// Exclusive transactions of several threads and puts of others, none of which is lost.
+/// Concurrent exclusive transactions and puts lose no write.
 #[test]
 fn exclusive_transactions_beside_puts_lose_nothing() {
     let (db, tree) = database(u64::MAX);

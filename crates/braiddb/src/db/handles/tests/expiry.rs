@@ -1,5 +1,4 @@
-//! Tests of values that expire: that they are there until then and gone from then on, however they are read and wherever they
-//! stand; that their space comes back; and what clocks that jump do.
+//! Expiring values: all reads agree on expiry, space is reclaimed, and the clock may jump.
 
 use crate::{
     base::{Error, Result},
@@ -32,7 +31,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// All that a tree shows, read in each way there is, which must agree.
+/// Reads all rows in each possible way, which must agree.
 fn contents(db: &Db, tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
     let rows: Vec<_> = tree.iter().map(|row| row.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
     let mut back: Vec<_> = tree.iter().rev().map(|row| row.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
@@ -52,7 +51,7 @@ fn contents(db: &Db, tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
     rows
 }
 
-/// Whether a key is there, asked in each way there is, which must agree.
+/// Checks a key in each possible way, which must agree.
 fn is_there(db: &Db, tree: &Tree, key: &[u8]) -> bool {
     let there = tree.contains(key).unwrap();
     let snapshot = db.snapshot();
@@ -69,7 +68,7 @@ fn is_there(db: &Db, tree: &Tree, key: &[u8]) -> bool {
     there
 }
 
-/// Calls `check` with what was written in a memtable, in a run, and in one that was merged.
+/// Runs `check` on data in a memtable, in a run and in a merged run.
 fn in_each_place(check: impl Fn(&Arc<Clock>, &Db, &Tree, &dyn Fn(&Db))) {
     let places: [&dyn Fn(&Db); 3] = [&|_| {}, &|db| db.flush().unwrap(), &|db| db.compact().unwrap()];
     for place in places {
@@ -151,7 +150,7 @@ fn a_reader_goes_by_the_time_when_it_was_taken() {
     });
 }
 
-/// Entries in all runs.
+/// Returns the number of entries in all runs.
 fn entries(db: &Db) -> u64 {
     db.stats().partitions.iter().flat_map(|p| p.runs.iter().chain(&p.loose)).map(|run| run.entries).sum()
 }
@@ -212,7 +211,7 @@ fn a_tree_may_have_all_its_values_expire() {
     assert_eq!(expires(&db.tree("plain").unwrap(), b"k"), None);
     clock.advance(10 * SECOND_NS);
     assert_eq!(contents(&db, &tree).len(), 1);
-    // Operands have no end.
+    // Operands cannot expire.
     let add = db.merge_function("add").unwrap();
     let refused = |result: Result<()>| assert!(matches!(result, Err(Error::InvalidArgument(_))));
     refused(tree.merge(b"k", &add, [1; 8]).map(|_| ()));
@@ -289,7 +288,7 @@ fn merge_functions_find_nothing_where_a_value_has_expired() {
         drop(before);
         db.compact().unwrap();
         assert_eq!(tree.get(b"n").unwrap().as_deref(), Some(&2_u64.to_le_bytes()[..]));
-        // In one batch, an end would be lost.
+        // In one batch the expiry time would be lost.
         let mut batch = db.batch();
         batch.put_with_ttl(tree, b"m", b"x", seconds(10)).merge(tree, b"m", &append, b"y");
         assert!(matches!(db.write(batch, Durability::Buffered), Err(Error::InvalidArgument(_))));
@@ -309,7 +308,7 @@ fn space_comes_back_by_itself() {
     db.flush().unwrap();
     assert!(entries(&db) >= 2000);
     clock.advance(1000 * SECOND_NS);
-    // Some commit has the work done; with threads, they would do it.
+    // Any commit runs the pending work inline.
     tree.put(b"k", b"v").unwrap();
     assert!(entries(&db) < 10, "{} entries are left", entries(&db));
     assert_eq!(contents(&db, &tree).len(), 1);
@@ -325,10 +324,10 @@ fn space_comes_back_where_nothing_is_committed() {
     }
     db.flush().unwrap();
     clock.advance(1000 * SECOND_NS);
-    // A thread looks once a second.
+    // A background thread checks once a second.
     bounded("the space of what has expired", move || {
         while entries(&db) > 10 {
-            // It may have looked just before, and rest by this clock.
+            // The thread may have checked just before, and waits by this clock.
             clock.advance(SECOND_NS);
             std::thread::yield_now();
         }
@@ -338,7 +337,7 @@ fn space_comes_back_where_nothing_is_committed() {
 #[test]
 fn what_little_has_expired_goes_in_time() {
     let (clock, db, tree) = world();
-    // With the catalog's two, a hundred entries: what has expired is a hundredth of them.
+    // With two catalog entries, 100 entries of which one expires.
     for number in 0..97_u32 {
         tree.put(number.to_be_bytes(), [7; 50]).unwrap();
     }
@@ -352,7 +351,7 @@ fn what_little_has_expired_goes_in_time() {
     clock.advance(1000);
     tree.put(b"k", b"v").unwrap();
     assert_eq!((db.stats().expired, entries(&db)), (before + 1, 99));
-    // And that is all there is to do.
+    // No more work is left.
     let merges = db.stats().merges;
     clock.advance(200 * DAY_NS);
     tree.put(b"k", b"v").unwrap();
@@ -366,7 +365,7 @@ fn one_session_has_not_everything_merged() {
         tree.put(number.to_be_bytes(), [7; 50]).unwrap();
     }
     db.compact().unwrap();
-    // A run that all partitions share.
+    // A run shared by all partitions.
     for number in (0..20_000_u32).step_by(500) {
         tree.put(number.to_be_bytes(), [8; 20]).unwrap();
     }
@@ -412,7 +411,7 @@ fn large_values_that_expire_stand_in_blob_files() {
         clock.advance(10 * SECOND_NS);
         assert!(!is_there(db, tree, b"k") && is_there(db, tree, b"l"));
         assert!(tree.stream(b"k").unwrap().is_none() && before.stream(tree, b"k").unwrap().is_some());
-        // An append keeps the end, and begins a value where there is none any more.
+        // An append keeps the expiry time; without a live value it starts a new one.
         tree.append_stream(b"k", &b"more"[..]).unwrap();
         tree.append_stream(b"l", &b"more"[..]).unwrap();
         assert_eq!(tree.get_with_expiry(b"l").unwrap().map(|found| found.1), Some(Some(UNIX_EPOCH + seconds(1020))));
@@ -437,7 +436,7 @@ fn runs_that_have_expired_wholly_are_not_read() {
     clock.advance(10 * SECOND_NS);
     db.compact().unwrap();
     assert_eq!((db.stats().expired, entries(&db)), (0, 3));
-    // A run that hides older entries is merged with them.
+    // An expired run that hides older entries is merged with them.
     tree.put_with_ttl(b"a", b"new", seconds(10)).unwrap();
     db.flush().unwrap();
     clock.advance(10 * SECOND_NS);
@@ -476,7 +475,7 @@ fn a_cursor_among_expired_rows_keeps_its_place_when_they_go() {
         assert_eq!(ahead.key(), (3 * number).to_be_bytes());
         assert_eq!(back.key(), (8997 - 3 * number).to_be_bytes());
         if number == 500 {
-            // The cursors go over to a state without them, at the latest after 1024 steps.
+            // The cursors switch to a state without the rows after at most 1024 steps.
             db.compact().unwrap();
         }
     }
@@ -510,15 +509,15 @@ fn clocks_that_jump() {
     let tree = db.tree("t").unwrap();
     tree.put_with_ttl(b"k", b"v", seconds(100)).unwrap();
     tree.put_with_ttl(b"l", b"v", seconds(9000)).unwrap();
-    // Ahead by an hour: what expires by then is gone, ...
+    // One hour ahead: values that expire by then disappear, ...
     clock.set_wall(3600 * 1_000_000);
     clock.advance(1);
     assert!(!is_there(&db, &tree, b"k") && is_there(&db, &tree, b"l"));
-    // ... and does not come back with the right time.
+    // ... and do not return when the clock is corrected.
     clock.set_wall(0);
     clock.advance(1);
     assert!(!is_there(&db, &tree, b"k"));
-    // How long a value lives is right all the same, and so is when, if that is told.
+    // Times to live and reported expiry times stay correct.
     tree.put_with_ttl(b"m", b"v", seconds(10)).unwrap();
     tree.put_until(b"n", b"v", UNIX_EPOCH + seconds(1010)).unwrap();
     for key in [b"m", b"n"] {
@@ -528,7 +527,7 @@ fn clocks_that_jump() {
     assert!(is_there(&db, &tree, b"m") && is_there(&db, &tree, b"n"));
     clock.advance(2000);
     assert!(!is_there(&db, &tree, b"m") && !is_there(&db, &tree, b"n"));
-    // An open goes on from there.
+    // An open continues from the database's time.
     tree.put_with_ttl(b"o", b"v", seconds(100)).unwrap();
     drop((db, tree));
     let db = open(settings(&clock, &vfs)).unwrap();
@@ -538,7 +537,7 @@ fn clocks_that_jump() {
     assert!(!is_there(&db, &tree, b"o"));
 }
 
-/// A machine that comes up with its clock at 1970.
+/// The machine starts with its clock at 1970.
 #[test]
 fn an_open_does_not_begin_before_what_the_database_knows() {
     for is_flushed in [false, true] {
@@ -571,7 +570,7 @@ fn an_open_does_not_begin_before_what_the_database_knows() {
 fn moments_beyond_all_reckoning() {
     let (clock, db, tree) = world();
     tree.put_with_ttl(b"k", b"v", Duration::MAX).unwrap();
-    // Windows tells no moments after the year 30827.
+    // Windows supports no times after the year 30827.
     let far = [41, 39].iter().find_map(|bits| UNIX_EPOCH.checked_add(Duration::from_secs(1 << bits))).unwrap();
     tree.put_until(b"l", b"v", far).unwrap();
     tree.put_until(b"m", b"v", UNIX_EPOCH - seconds(1)).unwrap();

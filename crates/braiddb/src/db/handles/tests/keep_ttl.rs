@@ -1,6 +1,6 @@
-//! Writes over a record that expires: which keep its end, and what they see of it.
+//! Writes over an expiring record: which keep its expiry time and how they see it.
 //!
-//! `fetch_update` on a session with a time to live of its own made it one that lives for ever, and nothing said so.
+//! Regression: `fetch_update` silently removed a session's expiry time.
 
 use crate::{
     db::{
@@ -26,7 +26,7 @@ fn world(ttl: Option<Duration>) -> (Arc<Clock>, Db, Tree) {
     (clock, db, tree)
 }
 
-/// The value of a key, and when it expires.
+/// Returns the value of a key and its expiry time.
 fn found(tree: &Tree, key: &[u8]) -> (Vec<u8>, Option<SystemTime>) {
     let (value, expires) = tree.get_with_expiry(key).unwrap().unwrap();
     (value.to_vec(), expires)
@@ -48,7 +48,7 @@ fn put_keep_ttl_keeps_the_end_of_the_value_before() {
         let all = |place: &str| {
             assert_eq!(found(&tree, b"own"), (b"2".to_vec(), at(1010)), "{place}");
             assert_eq!(found(&tree, b"plain"), (b"2".to_vec(), by_tree), "{place}");
-            // What has expired is not there, so there is nothing to keep.
+            // An expired value has no expiry time to keep.
             assert_eq!(found(&tree, b"past"), (b"2".to_vec(), later), "{place}");
             assert_eq!(found(&tree, b"new"), (b"2".to_vec(), later), "{place}");
         };
@@ -58,7 +58,7 @@ fn put_keep_ttl_keeps_the_end_of_the_value_before() {
         db.update(|tx| {
             for key in [&b"own"[..], b"past", b"plain", b"new"] {
                 tx.put_keep_ttl(&tree, key, b"3")?;
-                // Over its own write as well.
+                // Also over its own write.
                 tx.put_keep_ttl(&tree, key, b"2")?;
             }
             tx.delete(&tree, b"new")?;
@@ -66,7 +66,7 @@ fn put_keep_ttl_keeps_the_end_of_the_value_before() {
         })
         .unwrap();
         all("by a transaction");
-        // A plain put has the tree's end, and not that of the value before.
+        // A plain put uses the tree's default, not the previous expiry time.
         tree.put(b"own", b"2").unwrap();
         assert_eq!(found(&tree, b"own").1, later);
     }
@@ -93,7 +93,7 @@ fn fetch_update_can_keep_the_end_and_see_it() {
     assert_eq!(seen, [Some((b"1+".to_vec(), at(1010))), Some((b"1".to_vec(), None)), None]);
     assert_eq!(found(&tree, b"a"), (b"1++".to_vec(), at(1010)));
     assert_eq!((found(&tree, b"b").1, found(&tree, b"c").1), (None, None));
-    // As documented: Put takes the end away.
+    // As documented, `Put` removes the expiry time.
     tree.fetch_update(b"a", |value| Update::Put(more(value))).unwrap();
     assert_eq!(found(&tree, b"a").1, None);
     clock.advance(100 * SECOND_NS);

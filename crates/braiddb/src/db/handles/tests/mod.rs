@@ -1,4 +1,4 @@
-//! Tests of the room, each file of one behaviour.
+//! Tests of the database handles.
 
 pub mod conditional;
 pub mod counting;

@@ -1,4 +1,4 @@
-//! Multi-trees against a model: counts, cursors and transactions, over memtables, loose runs, views and tombstones at once.
+//! Multi-trees against a model, over memtables, unindexed runs, views and tombstones.
 
 use super::cursor::Random;
 use crate::{
@@ -37,7 +37,7 @@ fn values_of(pairs: &Pairs, key: &[u8]) -> Vec<Vec<u8>> {
     pairs.iter().filter(|(of, _)| of == key).map(|(_, value)| value.clone()).collect()
 }
 
-/// Changes that leave pairs in all kinds of files.
+/// Random changes that leave pairs in all kinds of files.
 fn change(db: &Db, tree: &MultiTree, pairs: &mut Pairs, random: &mut Random, values: u64) {
     for _ in 0..1 + random.below(300) {
         let key = KEYS[random.below(KEYS.len() as u64) as usize].to_vec();
@@ -71,7 +71,7 @@ fn change(db: &Db, tree: &MultiTree, pairs: &mut Pairs, random: &mut Random, val
     }
 }
 
-/// How counts were come by.
+/// Number of counts by method.
 #[derive(Default)]
 struct Ways {
     counted: u32,
@@ -142,7 +142,7 @@ fn counts_are_exact_whatever_was_written_and_wherever_it_is() {
     assert!(ways.counted > 1000 && ways.walked > 100, "{} counted, {} walked", ways.counted, ways.walked);
 }
 
-/// What the model says of a move of a cursor.
+/// Compares the cursor with the model.
 fn expect(is_there: bool, cursor: &MultiCursor, expected: Option<&(Vec<u8>, Vec<u8>)>) {
     assert_eq!(is_there.then(|| cursor.pair()), expected.map(|(key, value)| (key.as_slice(), value.as_slice())));
 }
@@ -199,7 +199,7 @@ fn check_cursor(tree: &MultiTree, pairs: &Pairs, random: &mut Random, values: u6
     assert!(found.iter().map(|(_, value)| value).eq(expected.iter().rev()));
 }
 
-/// A step from the pair that the cursor stands on.
+/// One step from the current pair.
 fn step_cursor(cursor: &mut MultiCursor, pairs: &Pairs, way: u64) {
     let at = (cursor.key().to_vec(), cursor.value().to_vec());
     let after = pairs.range((Bound::Excluded(&at), Bound::Unbounded)).next();
@@ -270,7 +270,7 @@ fn check_transaction(db: &Db, tree: &MultiTree, pairs: &Pairs, random: &mut Rand
     tx.roll_back();
 }
 
-/// A long range of settled data is counted by what is kept for it: by its ends, and no segment between.
+/// Counting a long settled range reads only the segments at its ends.
 #[test]
 fn a_count_of_settled_data_costs_its_ends() {
     let db = open(Settings { partition_bytes: Some(1 << 30), memtable_bytes: Some(2 << 20), ..small(&mem()) }).unwrap();
@@ -303,7 +303,7 @@ fn a_count_of_settled_data_costs_its_ends() {
     let read = segments_read();
     assert_eq!(tree.count(7u32.to_be_bytes()).unwrap(), 1);
     assert!(segments_read() - read <= 6, "{} segments", segments_read() - read);
-    // Few entries over it are looked up beneath, one by one.
+    // A few newer entries are looked up below, one by one.
     tree.remove(b"much", 1u32.wrapping_mul(0x9e37_79b9).to_be_bytes()).unwrap();
     tree.remove(b"much", b"none").unwrap();
     tree.add(b"much", 2u32.wrapping_mul(0x9e37_79b9).to_be_bytes()).unwrap();
@@ -312,7 +312,7 @@ fn a_count_of_settled_data_costs_its_ends() {
     let read = segments_read();
     assert_eq!(tree.count(b"much").unwrap(), 27_001);
     assert!(segments_read() - read <= 16, "{} segments", segments_read() - read);
-    // And what is deleted as a range is not looked at.
+    // Range-deleted data is not read.
     tree.remove_all(b"much").unwrap();
     tree.add(b"much", b"again").unwrap();
     let read = segments_read();
@@ -320,7 +320,8 @@ fn a_count_of_settled_data_costs_its_ends() {
     assert!(segments_read() - read <= 6, "{} segments", segments_read() - read);
 }
 
-/// A count kept in a view is used only by a reader that sees the whole view, while no newer entry covers it.
+/// A count cached in a view is used only by readers that see the whole view, while no newer entry
+/// covers it.
 #[test]
 fn count_kept_in_view_is_not_used_for_another_snapshot() {
     let db = open(Settings { partition_bytes: Some(1 << 30), memtable_bytes: Some(2 << 20), ..small(&mem()) }).unwrap();
@@ -342,7 +343,7 @@ fn count_kept_in_view_is_not_used_for_another_snapshot() {
     }
     assert_eq!(before.count(&tree, b"much").unwrap(), 5000);
     assert_eq!(tree.count(b"much").unwrap(), 8000);
-    // First one run by itself, later a view of several.
+    // First a single run, later a view of several.
     let (mut values, mut is_of_view) = (8000, false);
     while !is_of_view {
         assert!(values < 16_000, "no view of several runs was made");
@@ -357,14 +358,14 @@ fn count_kept_in_view_is_not_used_for_another_snapshot() {
     }
 }
 
-/// Whether the first partition has a view, and how many runs stand apart.
+/// Returns whether the first partition has a view, and its number of unindexed runs.
 fn layout(db: &Db) -> (bool, usize) {
     let (state, _) = db.engine().state_for(None).unwrap();
     let partition = &state.version.partitions[0];
     (partition.view.is_some(), partition.apart.len())
 }
 
-/// What a transaction counts is what it has read: a value more or less is in the way of it, one of another key is not.
+/// A count conflicts with another value of the same key, not with other keys.
 #[test]
 fn counts_of_transactions_are_checked() {
     let db = open(small(&mem())).unwrap();
@@ -389,7 +390,7 @@ fn counts_of_transactions_are_checked() {
         assert_eq!(tx.count(&tree, b"k").unwrap(), before);
         assert_eq!(tx.commit().is_err_and(|e| e.is_conflict()), is_conflict);
     }
-    // A value that is not among the values of a range was read with it.
+    // The absence of a value in a scanned range was read too.
     let tx = db.begin().unwrap();
     assert_eq!(tx.values_range(&tree, b"new", &b"a"[..]..&b"c"[..]).count(), 0);
     tx.put(&other, b"count", b"").unwrap();
@@ -465,7 +466,7 @@ fn what_is_no_pair_is_told_and_what_was_escaped_comes_back() {
         assert_eq!(split(bytes), None, "{bytes:?}");
         assert!((0..8).all(|place| !is_split_at(bytes, place)));
     }
-    // A zero anywhere in a key of any length is seen.
+    // A zero byte is found at any position and key length.
     for len in 1..40 {
         for zero in 0..len {
             let mut key = vec![b'k'; len];

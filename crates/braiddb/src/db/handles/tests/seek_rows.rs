@@ -1,4 +1,4 @@
-//! Seeks that decode rows with the first one: who went on before finds them, and they are those that seeks and steps one by one find.
+//! Seeks that decode several rows ahead return the same rows as single steps.
 
 use super::cursor::{Model, Random, change, check_row, plain};
 use crate::{
@@ -15,12 +15,12 @@ use std::{
     time::Duration,
 };
 
-/// Where blocks are read in place, and have pages of their own.
+/// Blocks are read in place and have pages of their own.
 fn in_place() -> Settings {
     tests_quick::settings()
 }
 
-/// Where they are read through the cache, in many small partitions.
+/// Blocks are read through the cache, in many small partitions.
 fn cached() -> Settings {
     small(&mem())
 }
@@ -32,7 +32,7 @@ fn loaded(settings: Settings, rows: u64) -> (Db, Tree, Model) {
     after.put(b"key00000", b"after").unwrap();
     let mut model = Model::new();
     for i in 0..rows {
-        // In an order of their own, so that several runs have some everywhere.
+        // Permuted insertion spreads each run over the whole key range.
         let (key, value) = (plain(i * 7 % rows * 2), vec![i as u8; 20 + i as usize % 90]);
         tree.put(&key, &value).unwrap();
         model.insert(key, value);
@@ -41,7 +41,8 @@ fn loaded(settings: Settings, rows: u64) -> (Db, Tree, Model) {
     (db, tree, model)
 }
 
-/// Seeks, goes some rows on, and some of them back, past where the seek led. How many of the seeks had rows decoded with the first.
+/// Seeks, then steps forward and back past the seek position. Returns the number of seeks that
+/// decoded rows ahead.
 fn range_over(cursor: &mut Cursor, model: &Model, random: &mut Random, seeks: usize) -> usize {
     let rows: Vec<_> = model.iter().collect();
     let mut in_batch = 0;
@@ -73,8 +74,7 @@ fn range_over(cursor: &mut Cursor, model: &Model, random: &mut Random, seeks: us
     in_batch
 }
 
-/// Reads `steps` rows from the cursor's position `at` and compares them with `rows`. Does so in two parts, so that
-/// the second begins where the first stopped.
+/// Compares the next `steps` rows from position `at` with `rows`, in two calls.
 fn visit(cursor: &mut Cursor, forward: bool, steps: usize, at: &mut usize, rows: &[(&Vec<u8>, &Vec<u8>)]) {
     for steps in [steps / 3, steps - steps / 3] {
         let is_on_row = (1..=rows.len()).contains(at);
@@ -114,7 +114,7 @@ fn rows_are_shown_from_the_first_one_and_from_the_last() {
     visit(&mut tree.cursor(), true, 300, &mut 0, &rows);
     visit(&mut tree.cursor(), false, 300, &mut (rows.len() + 1), &rows);
     visit(&mut tree.cursor(), true, 3_000, &mut 0, &rows);
-    // What breaks comes back as it was.
+    // The break value is returned unchanged.
     let flow = tree.cursor().try_for_each(|key, _| ControlFlow::Break(key.to_vec())).unwrap();
     assert_eq!(flow, ControlFlow::Break(rows[0].0.clone()));
     let no_row = |_: &[u8], _: &[u8]| -> ControlFlow<()> { panic!("there is none") };
@@ -149,7 +149,7 @@ fn a_cursor_stands_on_a_row_shown_lately_after_a_panic() {
     }
 }
 
-/// The number of steps is what a cursor begins anew by.
+/// A cursor replays by its number of steps.
 #[test]
 fn rows_that_were_shown_count_as_steps() {
     let (_db, tree, model) = loaded(in_place(), 2_000);
@@ -163,7 +163,7 @@ fn rows_that_were_shown_count_as_steps() {
     }
 }
 
-/// Keys between rows, and rows, and some past the last.
+/// Keys on rows, between rows and past the last.
 fn key(number: u64) -> Vec<u8> {
     plain(number * 5)
 }
@@ -174,7 +174,8 @@ fn who_went_on_before_finds_rows_decoded_with_the_first() {
         let (_db, tree, model) = loaded(settings, 5_000);
         let mut cursor = tree.cursor();
         let random = &mut Random(1, key);
-        // Others come after one that went no further, which is a fifth, or after a way back, and a few lead to the end.
+        // About a fifth of the seeks follow a short scan, others a reversal, and a few reach the
+        // end.
         let in_batch = range_over(&mut cursor, &model, random, 600);
         assert!((300..540).contains(&in_batch), "{in_batch} of 600");
     }
@@ -201,7 +202,7 @@ fn rows_of_the_next_tree_end_a_range() {
             assert!(cursor.seek(last).unwrap() && cursor.key() == last.as_slice());
             assert!(!cursor.next().unwrap() && !cursor.is_on_row());
             assert!(cursor.prev().unwrap() && cursor.key() == last.as_slice());
-            // Where the first row found is of the next tree.
+            // The first row found belongs to the next tree.
             assert!(!cursor.seek([last.as_slice(), b"x"].concat()).unwrap() && !cursor.is_on_row());
             assert!(cursor.prev().unwrap() && cursor.key() == last.as_slice());
         }
@@ -219,7 +220,7 @@ fn ranges_agree_with_a_model_whatever_the_rows_are() {
         let mut of_kept = model.clone();
         for round in 0..25 {
             change(&db, &tree, &mut model, random, seed % 2 == 1);
-            // Values that expire are not decoded ahead.
+            // Expiring values are not decoded ahead.
             for _ in 0..random.below(4) {
                 let key = random.key();
                 tree.put_with_ttl(&key, b"for an hour", Duration::from_secs(3600)).unwrap();
@@ -231,7 +232,7 @@ fn ranges_agree_with_a_model_whatever_the_rows_are() {
             refreshed.refresh();
             range_over(&mut refreshed, &model, random, 40);
             range_over(&mut tree.cursor(), &model, random, 10);
-            // One at a snapshot below what the views have.
+            // A cursor at a snapshot older than the views.
             range_over(&mut kept, &of_kept, random, 10);
             if round % 6 == 0 {
                 (kept, of_kept) = (tree.cursor(), model.clone());
@@ -240,7 +241,7 @@ fn ranges_agree_with_a_model_whatever_the_rows_are() {
     }
 }
 
-/// Rows of memtables come before those of the partitions, between them, and in their place.
+/// Memtable rows before, between and in place of partition rows.
 #[test]
 fn rows_of_memtables_have_their_places_among_those_decoded() {
     for settings in [in_place(), cached()] {
@@ -262,7 +263,7 @@ fn rows_of_memtables_have_their_places_among_those_decoded() {
             let in_batch = range_over(&mut tree.cursor(), &model, &mut Random(5, key), 600);
             assert!((100..540).contains(&in_batch), "{in_batch} of 600");
         }
-        // And each row once more as the first one.
+        // Start at each row in turn.
         let (rows, mut cursor) = (model.iter().collect::<Vec<_>>(), tree.cursor());
         for (i, (key, _)) in rows.iter().enumerate() {
             let mut is_there = cursor.seek(key).unwrap();
@@ -274,8 +275,8 @@ fn rows_of_memtables_have_their_places_among_those_decoded() {
     }
 }
 
-/// What was decoded is not decoded again where a row of a memtable comes between, or in place of one, whichever way the scan goes; but
-/// where many do, all are decoded and merged.
+/// Decoded rows stay valid past single memtable rows, in both directions. Many memtable rows force
+/// a full merge.
 #[test]
 fn rows_decoded_go_on_after_one_of_a_memtable() {
     let (_db, tree, mut model) = loaded(Settings { memtable_bytes: Some(1 << 20), ..in_place() }, 5_000);
@@ -283,15 +284,15 @@ fn rows_decoded_go_on_after_one_of_a_memtable() {
         tree.put(plain(i), b"of a memtable").unwrap();
         model.insert(plain(i), b"of a memtable".to_vec());
     };
-    // Between rows; in place of one; nine in a row.
+    // Between rows; replacing one; nine in a row.
     [1_011, 3_020].into_iter().chain(5_000..5_009).for_each(|i| put(&mut model, i));
     let rows: Vec<_> = model.iter().collect();
-    // Where a range begins, the last row of a memtable in it, and whether the row after that is of those decoded.
+    // Start of a range, its last memtable row, and whether the next row is a decoded one.
     for (from, of_memtable, is_met) in [(1_000, 1_011, true), (3_000, 3_020, true), (4_990, 5_008, false)] {
         let mut cursor = tree.cursor();
         let mut at = rows.partition_point(|(k, _)| **k < plain(from)) + 1;
         for _ in 0..2 {
-            // So that a seek expects as many rows.
+            // Train the seek to expect that many rows.
             assert!(cursor.seek(plain(from)).unwrap());
             (0..30).for_each(|_| assert!(cursor.next().unwrap()));
         }
@@ -315,13 +316,13 @@ fn rows_decoded_go_on_after_one_of_a_memtable() {
             check_row(&cursor, (is_there, forward), &rows);
         }
     }
-    // Where the seek leads to one of a memtable.
+    // The seek leads to a memtable row.
     let mut cursor = tree.cursor();
     assert!(cursor.seek(plain(2_000)).unwrap());
     (0..20).for_each(|_| assert!(cursor.next().unwrap()));
     assert!(cursor.seek(plain(1_011)).unwrap() && cursor.key() == plain(1_011).as_slice() && !cursor.is_in_batch());
     assert!(cursor.next().unwrap() && cursor.key() == plain(1_012).as_slice() && cursor.is_in_batch());
-    // Backward: the rows that come before.
+    // Backward.
     let mut cursor = tree.cursor();
     let mut at = rows.partition_point(|(k, _)| **k < plain(1_040));
     assert!(cursor.seek_before(plain(1_040)).unwrap());
@@ -333,7 +334,7 @@ fn rows_decoded_go_on_after_one_of_a_memtable() {
     check_row(&cursor, (true, at - 1), &rows);
 }
 
-/// The views have newer versions than a snapshot sees, and none of what was deleted since.
+/// Views with newer versions than the snapshot and without rows deleted since.
 #[test]
 fn older_snapshots_see_their_own_rows() {
     for settings in [in_place(), cached()] {
@@ -355,7 +356,7 @@ fn older_snapshots_see_their_own_rows() {
     }
 }
 
-/// A memtable that has nothing else is no source of a scan, and yet it counts.
+/// A memtable with only range tombstones is no scan source but still applies.
 #[test]
 fn range_tombstones_in_a_memtable_delete_rows() {
     let (_db, tree, mut model) = loaded(in_place(), 2_000);
@@ -368,7 +369,7 @@ fn range_tombstones_in_a_memtable_delete_rows() {
     }
 }
 
-/// What seeks cost a run that stands apart decides when it is merged: those that decode rows count as all others do, and once.
+/// Seek costs decide when an unindexed run is merged, so each seek counts once.
 #[test]
 fn seeks_are_counted_once_whichever_way_they_go() {
     let db = open(Settings { memtable_bytes: Some(1 << 20), partition_bytes: Some(1 << 30), ..cached() }).unwrap();
@@ -385,7 +386,7 @@ fn seeks_are_counted_once_whichever_way_they_go() {
         only.reads()
     };
     let mut counts = Vec::new();
-    // Rows one by one, rows decoded with the first, and what goes the other way.
+    // Single rows, rows decoded ahead, and backward.
     for (steps, is_backward) in [(0, false), (20, false), (0, true)] {
         let (mut cursor, before, mut in_batch) = (tree.cursor(), reads(), 0);
         for i in 1..2_900 {
@@ -400,7 +401,7 @@ fn seeks_are_counted_once_whichever_way_they_go() {
     assert!(counts[0] > 0 && counts.iter().all(|count| *count == counts[0]), "{counts:?}");
 }
 
-/// A tombstone that stands in a run of its own hides nothing there, and is no row.
+/// A tombstone in an unindexed run hides nothing there and is no row.
 #[test]
 fn a_tombstone_is_not_taken_for_a_row() {
     let db = open(Settings { compression: Compression::None, ..cached() }).unwrap();
@@ -424,7 +425,8 @@ fn a_tombstone_is_not_taken_for_a_row() {
     }
 }
 
-/// Partitions that have nothing but a run that they share: what a seek finds past a partition's end is the next one's to show, which may have newer.
+/// Partitions that share one run: rows past a partition's end belong to the next partition, which
+/// may have newer versions.
 #[test]
 fn a_shared_run_is_not_read_past_the_end_of_a_partition() {
     for compression in [Compression::None, Compression::Lz4] {
@@ -482,13 +484,13 @@ fn a_shared_run_is_not_read_past_the_end_of_a_partition() {
                     assert!(cursor.next().unwrap());
                 }
             }
-            // So that the next seek is one of who went so far.
+            // Train the next seek to expect that many rows.
             (6..steps).for_each(|_| assert!(cursor.next().unwrap()));
         }
     }
 }
 
-/// One long scan does not make all seeks after it read more than their row.
+/// One long scan must not make later short seeks read ahead.
 #[test]
 fn who_goes_no_further_any_more_has_no_rows_decoded() {
     for settings in [in_place(), cached()] {
@@ -506,7 +508,7 @@ fn who_goes_no_further_any_more_has_no_rows_decoded() {
     }
 }
 
-/// A cursor that goes over to another state in the middle of rows that were decoded with a seek shows the rows that it would have shown.
+/// A cursor that switches to a new read state amid decoded rows continues with the same rows.
 #[test]
 fn going_over_to_another_state_changes_no_row() {
     for settings in [in_place(), cached()] {

@@ -1,4 +1,4 @@
-//! Tests of appends to streams, and of pieces that are moved behind those who read and append.
+//! Appends to streams, and pieces that are moved during reads and appends.
 
 use super::streams::{blob_files, bytes, check, pieces, tree};
 use crate::{
@@ -48,7 +48,7 @@ fn appends_make_what_they_should_of_every_kind_of_value() {
     assert!(db.verify().unwrap().problems.is_empty());
 }
 
-/// Many short appends make neither a long list nor many bytes.
+/// Short appends are joined into longer pieces.
 #[test]
 fn short_appends_are_joined() {
     let vfs = mem();
@@ -68,7 +68,7 @@ fn short_appends_are_joined() {
     assert!(pieces(&db, &t, b"k").len() <= 2 * 30_000 / 1024 + 12, "{:?}", pieces(&db, &t, b"k"));
     let written = db.stats().blob_bytes_written - before;
     assert!(written < 14 * 30_000 + 1500 * 100, "{written} bytes");
-    // Appends that grow shorter and shorter.
+    // Appends of decreasing length.
     let mut expected = Vec::new();
     for len in (1..256_usize).rev() {
         let more = bytes(len, len as u64);
@@ -95,7 +95,7 @@ fn a_stream_may_be_merged_into() {
     t.append_stream(b"k", b"!".as_slice()).unwrap();
     expected.push(b'!');
     check(&t, b"k", &expected);
-    // In one transaction, too.
+    // In one transaction.
     let tx = db.begin().unwrap();
     tx.put_stream(&t, b"k", value.as_slice()).unwrap();
     tx.merge(&t, b"k", &append, b"end").unwrap();
@@ -112,14 +112,14 @@ fn a_stream_may_be_merged_into() {
     check(&t, b"k", &expected);
 }
 
-/// A reader goes over to each new state: its pieces are moved under it, and it keeps none of the files that are given up.
+/// A reader switches to each new state: its pieces move, and it pins no removed file.
 #[test]
 fn a_slow_reader_goes_on_while_its_pieces_are_moved() {
     let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     let t = tree(&db);
     let value = bytes(60_000, 1);
-    // Each file has pieces of it and of another stream, which then goes.
+    // Each file holds pieces of both streams; the other one is then deleted.
     let (mut one, mut other) = (t.stream_writer(b"1").unwrap(), t.stream_writer(b"2").unwrap());
     for part in value.chunks(256) {
         one.write_all(part).unwrap();
@@ -137,7 +137,7 @@ fn a_slow_reader_goes_on_while_its_pieces_are_moved() {
     db.compact().unwrap();
     t.put(b"3", b"x").unwrap();
     db.compact().unwrap();
-    // It lets go of what it had when it reads on.
+    // The next read releases the old files.
     let mut some = vec![0; 2000];
     reader.read_exact(&mut some).unwrap();
     all.extend(some);
@@ -158,7 +158,7 @@ fn a_slow_reader_goes_on_while_its_pieces_are_moved() {
     assert!(sum < 120_000, "{sum}");
 }
 
-/// An append that has found a version whose files are given up before it could keep them finds the present one.
+/// An append whose files are released before it pins them finds the latest version.
 #[test]
 fn what_was_let_go_of_cannot_be_kept_any_more() {
     let vfs = mem();
@@ -175,7 +175,7 @@ fn what_was_let_go_of_cannot_be_kept_any_more() {
     let old = find();
     let mut kept = PendingBlobs::new(db.engine());
     assert!(kept.pin(&old));
-    // While it is kept, no file of it goes, whatever becomes of the key.
+    // A pinned file stays, whatever happens to the key.
     t.put_stream(b"k", &value[..19_000]).unwrap();
     db.compact().unwrap();
     let first = blob_files(&vfs);
@@ -187,7 +187,7 @@ fn what_was_let_go_of_cannot_be_kept_any_more() {
     assert!(PendingBlobs::new(db.engine()).pin(&find()));
 }
 
-/// A list that leads to a file which is not there is damage, and no reason to look for ever whether it was moved.
+/// A reference to a missing file is damage; the append must not retry forever.
 #[test]
 fn an_append_to_a_stream_without_its_file_is_refused() {
     let vfs = mem();
@@ -202,7 +202,7 @@ fn an_append_to_a_stream_without_its_file_is_refused() {
     assert!(refused.is_corruption() && refused.to_string().contains("missing"), "{refused}");
 }
 
-/// Versions that share pieces are moved together, each piece once.
+/// Versions that share pieces move them once.
 #[test]
 fn shared_pieces_are_moved_once() {
     let vfs = mem();
@@ -238,12 +238,12 @@ fn shared_pieces_are_moved_once() {
     check(&t, b"1", &expected);
 }
 
-/// Appends of several threads to few keys, while files are given up and moved behind them, and readers look on.
+/// Concurrent appends while files are removed and moved.
 #[test]
 fn appends_of_many_threads_lose_nothing_while_files_are_moved() {
     const THREADS: u8 = 3;
     const APPENDS: u16 = 60;
-    /// Writer, number, length, and as many bytes.
+    /// Writer, number, length, and that many bytes.
     fn chunk(writer: u8, number: u16) -> Vec<u8> {
         let len = (u32::from(number) * 97 % 700 + 1) as u16;
         let mut chunk = vec![writer];
@@ -252,7 +252,7 @@ fn appends_of_many_threads_lose_nothing_while_files_are_moved() {
         chunk.extend(bytes(usize::from(len), u64::from(writer) << 16 | u64::from(number)));
         chunk
     }
-    /// How many chunks of each writer there are; all whole, each writer's in order.
+    /// Returns the number of chunks per writer; all are whole and in order.
     fn counts(value: &[u8]) -> [u16; THREADS as usize] {
         let mut counts = [0; THREADS as usize];
         let mut rest = value;
@@ -276,7 +276,7 @@ fn appends_of_many_threads_lose_nothing_while_files_are_moved() {
             scope.spawn(move || {
                 for number in 0..APPENDS {
                     t.append_stream(b"k", chunk(writer, number).as_slice()).unwrap();
-                    // Dead bytes among the living.
+                    // Garbage between live data.
                     t.put_stream(b"other", bytes(2000, u64::from(number)).as_slice()).unwrap();
                 }
                 done.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
@@ -302,8 +302,7 @@ fn appends_of_many_threads_lose_nothing_while_files_are_moved() {
     assert_eq!(counts(&tree(&db).get(b"k").unwrap().unwrap()), [APPENDS; THREADS as usize]);
 }
 
-/// An empty value may stand in a blob file; in a list of pieces it must not. It once did: then the list could not be read, and
-/// neither could what came after it in the log.
+/// Regression: an empty piece in a list made the list, and the rest of the log, unreadable.
 #[test]
 fn a_stream_is_appended_to_an_empty_value_in_a_blob_file() {
     let vfs = mem();
@@ -312,7 +311,7 @@ fn a_stream_is_appended_to_an_empty_value_in_a_blob_file() {
     let (tree, other) = (db.tree("t").unwrap(), db.tree("other").unwrap());
     tree.put(b"k", b"").unwrap();
     tree.put_stream(b"l", &b""[..]).unwrap();
-    // As an earlier build wrote it, which put empty values there.
+    // Earlier builds wrote empty values to blob files.
     let internal = [&tree.state().id.first_key()[..], b"m"].concat();
     let empty = db.engine().storage.blobs.write(&internal, b"", Compression::None).unwrap();
     let mut reference = Vec::new();

@@ -1,4 +1,4 @@
-//! Tests of streams: what is written comes back, wherever it is read from; nothing is left of what was given up.
+//! Streams: round trips from all places; abandoned streams leave no data.
 
 use crate::{
     base::{Content, EntryKind, Error},
@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes that do not repeat and are not packed.
+/// Incompressible bytes without repetition.
 pub fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = |_| {
@@ -30,7 +30,7 @@ pub fn bytes(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(next).collect()
 }
 
-/// A reader of a few bytes at a time, which is interrupted, and then does what it is told to.
+/// A reader of short, interrupted reads that ends as configured.
 pub struct Odd<'a> {
     bytes: &'a [u8],
     calls: usize,
@@ -73,7 +73,7 @@ pub fn tree(db: &Db) -> Tree {
     db.tree("t").unwrap()
 }
 
-/// The pieces of a key's value; none if it stands in the entry.
+/// Returns the piece lengths of a value; empty if it is inline.
 pub fn pieces(db: &Db, tree: &Tree, key: &[u8]) -> Vec<u64> {
     let key = crate::db::engine::key::KeyBuf::of(tree.state(), key).unwrap();
     let state = db.engine().cell.state.load_full();
@@ -129,7 +129,7 @@ fn streams_of_all_lengths_come_back_through_flush_merge_and_reopening() {
     assert_eq!(pieces(&db, &t, b"key2"), Vec::<u64>::new(), "below the threshold");
     assert_eq!(pieces(&db, &t, b"key3"), [256]);
     assert_eq!(pieces(&db, &t, b"key5"), [256, 255]);
-    // 64 short pieces, then long ones.
+    // 64 short pieces, then longer ones.
     assert_eq!(pieces(&db, &t, b"key9")[62..], [256, 256, 1]);
     assert_eq!(pieces(&db, &t, b"key11")[63..66], [256, 1024, 1024]);
     let check_all = |db: &Db| {
@@ -167,8 +167,8 @@ fn replayed_streams_come_back() {
     assert!(again.verify().unwrap().problems.is_empty());
 }
 
-/// A process that is killed in the middle of a stream leaves files that hold nothing else, which the next open removes, and
-/// parts of files that others have written to as well: of those, no more stays than what is alive there.
+/// A kill amid a stream leaves files of its own, which the next open removes, and parts of shared
+/// files, which are reclaimed.
 #[test]
 fn a_kill_in_the_middle_leaves_nothing_that_reclaim_does_not_find() {
     let faults = FaultVfs::new(Path::new(DIR));
@@ -201,14 +201,13 @@ fn a_kill_in_the_middle_leaves_nothing_that_reclaim_does_not_find() {
         tree(&again).put(b"other", [round]).unwrap();
         again.compact().unwrap();
     }
-    // A file of which half is alive is not worth moving; and one may be open.
+    // A file half full of live data is not worth moving, and one may be open.
     let left: u64 = blob_files(&after).iter().map(|(_, len)| len).sum();
     assert!(left < 2 * 26_000 + (16 << 10), "{left} bytes are left of {before}");
     check(&tree(&again), b"live", &value);
     assert_eq!(tree(&again).get(b"dead").unwrap(), None);
 }
 
-/// A read of a damaged piece reports the damage, and so does `verify`.
 #[test]
 fn read_of_damaged_piece_is_corruption() {
     let vfs = mem();
@@ -246,7 +245,7 @@ fn readers_that_fail_or_panic_leave_nothing_behind() {
     drop(tx);
     assert_eq!(t.get(b"k").unwrap(), None);
     assert_eq!(blob_files(&vfs), []);
-    // The database has come to no harm.
+    // The database is unharmed.
     t.put_stream(b"k", Odd::new(&value, End::Eof)).unwrap();
     check(&t, b"k", &value);
 }
@@ -286,7 +285,7 @@ fn abandoned_streams_give_their_space_back() {
     assert_eq!(t.get(b"k").unwrap(), None);
 }
 
-/// A file that has to do with a stream that goes on is not touched when another is given up.
+/// Abandoning one stream keeps the files of another.
 #[test]
 fn one_stream_is_abandoned_while_another_goes_on() {
     let vfs = mem();
@@ -328,7 +327,7 @@ fn transactions_see_their_own_streams_and_others_do_not() {
     assert_eq!(tx.iter(&t).next().unwrap().unwrap().1, &both);
     tx.commit().unwrap();
     check(&t, b"k", &both);
-    // The reader of a transaction's own stream outlives it.
+    // The reader of an uncommitted stream outlives its transaction.
     t.delete(b"k").unwrap();
     db.compact().unwrap();
     let mut all = Vec::new();
@@ -365,7 +364,7 @@ fn batches_commit_streams_with_all_else() {
     check(&t, b"k", &value);
     t.delete(b"k").unwrap();
     db.compact().unwrap();
-    // A batch that was cloned can be written once more: what it refers to has stayed.
+    // A cloned batch can be written again: its blobs are pinned.
     db.write(again, Durability::Sync).unwrap();
     db.compact().unwrap();
     check(&t, b"k", &value);
@@ -408,12 +407,12 @@ fn readers_of_streams_expire() {
         reader.rewind().unwrap();
         io::copy(&mut reader, &mut io::sink()).err()
     };
-    // The clock that readers grow old by is a coarse one.
+    // Reader age uses a coarse clock.
     let expired = (0..1_000_000).find_map(read).unwrap();
     assert!(expired.downcast::<Error>().unwrap().is_reader_expired());
 }
 
-/// Short durable commits do not sync what a stream has written that goes on.
+/// Short durable commits do not sync the blobs of an unfinished stream.
 #[test]
 fn others_commits_leave_a_stream_alone() {
     use crate::platform::fault_vfs::Operation;
@@ -433,7 +432,7 @@ fn others_commits_leave_a_stream_alone() {
     batch.put(&t, b"small", b"x");
     db.write(batch, Durability::Sync).unwrap();
     assert_eq!(synced(), 0);
-    // Once a commit refers to it, whoever syncs next syncs it.
+    // Once a commit refers to the blobs, the next sync includes them.
     writer.commit_with(Durability::Buffered).unwrap();
     assert_eq!(synced(), 0);
     db.sync().unwrap();
@@ -447,7 +446,7 @@ fn others_commits_leave_a_stream_alone() {
     assert!(synced() > before);
 }
 
-/// What is longer than a value may be is refused as soon as that is seen, and nothing is left of it.
+/// A stream above the value limit is refused early and leaves no data.
 #[test]
 fn what_is_too_long_is_refused() {
     let vfs = mem();
@@ -469,8 +468,8 @@ fn what_is_too_long_is_refused() {
     assert!(refused.to_string().contains("longer than 4294967295 bytes"), "{refused}");
 }
 
-/// An entry that cannot be understood is told of when it is read. It once ended the log when that was replayed, and writing when
-/// it was flushed.
+/// Regression: an unreadable reference ended log replay, and stopped writes once flushed. It must
+/// fail only its reads.
 #[test]
 fn references_that_cannot_be_understood_are_no_end_of_the_log() {
     let vfs = mem();

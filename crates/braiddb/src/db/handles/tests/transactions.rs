@@ -1,4 +1,4 @@
-//! Tests of transactions: what they see, and when they are refused.
+//! Transactions: visibility, conflicts, limits and exclusivity.
 
 use crate::{
     base::{Error, Result},
@@ -22,7 +22,7 @@ fn database() -> (Db, Tree) {
     (db, tree)
 }
 
-/// With threads of its own, as users have it.
+/// With background threads, as in production.
 fn threaded() -> (Db, Tree) {
     let db = open(Settings { background_threads: 1, ..small(&mem()) }).unwrap();
     let tree = db.tree("t").unwrap();
@@ -46,8 +46,8 @@ fn rows(pairs: impl Iterator<Item = Result<(crate::db::Key, crate::db::Value)>>)
     pairs.map(|pair| pair.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
 }
 
-/// Runs random writes, deletes, range deletes and savepoints in a transaction over a filled tree. Scans in both directions always
-/// equal a map, and so does the tree after the commit.
+/// Random writes, range deletes and savepoints in a transaction. Scans in both directions equal a
+/// model, and so does the tree after the commit.
 #[test]
 fn a_transaction_sees_its_own_writes_in_both_directions() {
     for seed in 0..60 {
@@ -102,7 +102,7 @@ fn a_transaction_sees_its_own_writes_in_both_directions() {
                     part.cloned().collect::<Rows>()
                 );
             }
-            // Both ends at once, in any order: each row once.
+            // Alternate between both ends: each row appears once.
             let mut iter = tx.iter(&tree);
             let (mut front, mut back) = (Vec::new(), Vec::new());
             loop {
@@ -124,7 +124,7 @@ fn a_transaction_sees_its_own_writes_in_both_directions() {
     }
 }
 
-/// Writes during an iteration are seen where it has not come to yet, and nowhere else.
+/// Writes during an iteration are visible only ahead of its position.
 #[test]
 fn an_iteration_sees_writes_that_come_while_it_goes_on() {
     let (db, tree) = database();
@@ -147,7 +147,7 @@ fn an_iteration_sees_writes_that_come_while_it_goes_on() {
     assert!(tx.first(&tree).unwrap().is_none());
 }
 
-/// What a transaction reads, what another writes meanwhile, and whether the first may commit.
+/// Checks each kind of read against each kind of concurrent write for a conflict.
 #[test]
 fn a_commit_is_refused_if_what_was_read_was_written() {
     type Read = fn(&Transaction, &Tree);
@@ -162,7 +162,7 @@ fn a_commit_is_refused_if_what_was_read_was_written() {
         ("the first", |tx, t| assert!(tx.first(t).unwrap().is_some())),
         ("the last", |tx, t| assert!(tx.last(t).unwrap().is_some())),
     ];
-    // Keys 0, 2, 4 to 38 are there. For each write: which reads it is in the way of.
+    // Keys 0, 2, 4 to 38 exist. Each row lists the reads that the write conflicts with.
     let writes: &[(&str, Write, [bool; 8])] = &[
         ("put 10", |_, t| _ = t.put(key(10), b"x").unwrap(), [true, false, false, false, false, false, false, false]),
         ("put 11", |_, t| _ = t.put(key(11), b"x").unwrap(), [false, true, false, false, false, false, false, false]),
@@ -187,7 +187,7 @@ fn a_commit_is_refused_if_what_was_read_was_written() {
         ("delete from 12 to 20", |_, t| _ = t.delete_range(key(12)..key(20)).unwrap(), [false; 8]),
         ("drop the tree", |db, _| db.drop_tree("t").unwrap(), [true; 8]),
     ];
-    // How the writer's commit is found: in the window, where it is stored in memory, flushed, and merged away.
+    // The commit is found in the window, in a memtable, in a flushed run or after a merge.
     for way in 0..5 {
         for (write_name, write, refuses) in writes {
             for ((read_name, read), refused) in reads.iter().zip(refuses) {
@@ -222,7 +222,7 @@ fn a_commit_is_refused_if_what_was_read_was_written() {
     }
 }
 
-/// Commits so much that the window of recent commits does not reach back to before.
+/// Commits enough to push older commits out of the window.
 fn outlive_window(db: &Db, tree: &Tree) {
     let bytes = db.engine().settings.window_bytes();
     let long = vec![7; 20_000];
@@ -232,7 +232,7 @@ fn outlive_window(db: &Db, tree: &Tree) {
     assert!(!db.engine().commits.window.reaches(db.stats().last_sequence - 2 * bytes as u64 / 20_000));
 }
 
-/// Where versions come and go, the last trace of a change may be a tombstone: it must be found.
+/// The last trace of a change may be a tombstone, which must be found.
 #[test]
 fn a_key_that_came_and_went_is_a_change() {
     for compacts in [false, true] {
@@ -256,7 +256,6 @@ fn a_key_that_came_and_went_is_a_change() {
     }
 }
 
-/// Writes that follow no read are in nobody's way, and nothing is in theirs.
 #[test]
 fn blind_writes_and_own_writes_do_not_conflict() {
     let (db, tree) = database();
@@ -268,7 +267,7 @@ fn blind_writes_and_own_writes_do_not_conflict() {
     let (first, second) = (b.commit().unwrap(), a.commit().unwrap());
     assert!(first < second);
     assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"a"[..]));
-    // One that only reads is never refused.
+    // A read-only transaction never fails.
     let reader = db.begin().unwrap();
     assert!(reader.get(&tree, b"k").unwrap().is_some());
     tree.put(b"k", b"c").unwrap();
@@ -277,7 +276,7 @@ fn blind_writes_and_own_writes_do_not_conflict() {
     assert_eq!(reader.commit().unwrap(), second);
 }
 
-/// An iterator that is never dropped has read what it has read.
+/// A leaked iterator still counts as a read.
 #[test]
 fn a_forgotten_iterator_counts() {
     let (db, tree) = database();
@@ -291,7 +290,7 @@ fn a_forgotten_iterator_counts() {
     assert!(tx.commit().unwrap_err().is_conflict());
 }
 
-/// Keys read again and again take no more memory than keys do; too many are refused, and then nothing is committed.
+/// Repeated reads of a key take no more memory. Above the limit nothing is committed.
 #[test]
 fn a_transaction_has_bounds() {
     let (db, tree) = database();
@@ -322,7 +321,7 @@ fn a_transaction_has_bounds() {
     assert!(matches!(tx.get(&other, b"k"), Err(Error::InvalidArgument(_))));
 }
 
-/// What leads back to a savepoint counts as what is written does, once for each key and savepoint, and not after it was gone back to.
+/// Undo records count toward the limit once per key and savepoint, until the rollback.
 #[test]
 fn savepoints_count_and_are_bounded() {
     let (db, tree) = database();
@@ -362,7 +361,7 @@ fn savepoints_count_and_are_bounded() {
     assert!(matches!(refused, Some(Error::TransactionTooLarge { .. })), "{refused:?}");
 }
 
-/// Two of one group: the second sees what the first writes, though neither is in the log yet.
+/// Two transactions of one commit group: the second is checked against the first.
 #[test]
 fn transactions_of_one_group_are_checked_against_each_other() {
     let (db, tree) = threaded();
@@ -389,7 +388,6 @@ fn transactions_of_one_group_are_checked_against_each_other() {
     assert_eq!(db.stats().transaction_conflicts, 600);
 }
 
-/// Nothing is lost, whoever is in the way.
 #[test]
 fn updates_of_one_counter_lose_nothing() {
     const THREADS: u64 = 8;
@@ -416,7 +414,7 @@ fn updates_of_one_counter_lose_nothing() {
             thread.join().unwrap();
         }
         assert_eq!(tree.get(b"n").unwrap().as_deref(), Some(&(THREADS * EACH).to_le_bytes()[..]));
-        // One more shows that the window is closed when it is not needed, and opened again.
+        // After idle commits the window is closed; the next update reopens it.
         for number in 0..5000 {
             tree.put(key(number), b"").unwrap();
         }
@@ -430,12 +428,12 @@ fn updates_of_one_counter_lose_nothing() {
     });
 }
 
-/// The story: a commit was noted in the window, then no room was found for it, and its number was given to another. Whoever had
-/// looked at that number by then did not look again, and missed what the other wrote.
+/// Regression: a commit entered the window, the log had no space, and its number was reused. A
+/// checker that had already seen the number missed the other commit.
 #[test]
 fn a_commit_that_finds_no_room_leaves_no_number_behind() {
     let vfs = FaultVfs::new(Path::new(DIR));
-    // So long a log that only runs are refused.
+    // A log large enough that only runs are refused.
     let db = open(Settings { log_segment_bytes: 1 << 20, ..small(&fault(&vfs)) }).unwrap();
     let tree = db.tree("t").unwrap();
     let held_up = db.begin().unwrap();
@@ -453,7 +451,7 @@ fn a_commit_that_finds_no_room_leaves_no_number_behind() {
     assert!(tree.get(b"mine").unwrap().is_none());
 }
 
-/// Once an exclusive transaction is applied, there is no error but that its outcome is unknown.
+/// After an exclusive commit is applied, the only possible error is an unknown outcome.
 #[test]
 fn an_exclusive_commit_whose_sync_fails_is_unknown() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -468,7 +466,7 @@ fn an_exclusive_commit_whose_sync_fails_is_unknown() {
     assert!(matches!(tree.put(b"k", b"w"), Err(Error::ReadOnly { .. })));
 }
 
-/// An error of the work's own ends an update at once, and nothing is committed.
+/// An error of the closure ends the update and commits nothing.
 #[test]
 fn an_update_ends_with_an_error_of_its_own() {
     let (db, tree) = database();
@@ -482,7 +480,7 @@ fn an_update_ends_with_an_error_of_its_own() {
     assert!(error.is_aborted() && !error.is_retryable() && calls == 1, "{error}");
     assert_eq!(error.to_string(), "not today");
     assert!(tree.get(b"k").unwrap().is_none());
-    // An update that conflicts each time gives up.
+    // An update that always conflicts gives up.
     let mut calls = 0;
     let conflict = db.update(|tx| {
         calls += 1;
@@ -496,7 +494,7 @@ fn an_update_ends_with_an_error_of_its_own() {
     assert_eq!((calls, db.stats().transaction_retries, db.stats().transaction_conflicts), (1001, 1000, 1001));
 }
 
-/// While an exclusive transaction is open, others wait; it commits whatever it has read.
+/// Other commits wait for an open exclusive transaction, which commits despite its reads.
 #[test]
 fn an_exclusive_transaction_has_others_wait() {
     let (db, tree) = threaded();
@@ -519,7 +517,7 @@ fn an_exclusive_transaction_has_others_wait() {
             spawn("tree", Box::new(move || drop(maker.tree("made").unwrap()))),
         ];
         assert!(receiver.recv_timeout(std::time::Duration::from_millis(50)).is_err(), "all wait");
-        // Reads go on, and so do looks for trees that are there.
+        // Reads and lookups of existing trees do not wait.
         assert_eq!(db.tree("t").unwrap().get(b"n").unwrap().as_deref(), Some(&b"0"[..]));
         assert_eq!(exclusive.get(&tree, b"n").unwrap().as_deref(), Some(&b"0"[..]));
         db.flush().unwrap();
@@ -537,7 +535,7 @@ fn an_exclusive_transaction_has_others_wait() {
     });
 }
 
-/// Closing ends the wait of those behind an exclusive transaction, and the transaction itself.
+/// A close ends both the waiting commits and the exclusive transaction.
 #[test]
 fn closing_does_not_wait_for_an_exclusive_transaction() {
     let (db, tree) = threaded();
@@ -555,7 +553,7 @@ fn closing_does_not_wait_for_an_exclusive_transaction() {
     });
 }
 
-/// A transaction's writes go to blobs as any others do, and what was refused leaves no value behind that is kept.
+/// Large values of a transaction go to blob files; those of a failed commit are freed.
 #[test]
 fn large_values_and_trees_of_many_values() {
     let (db, tree) = database();
@@ -572,7 +570,7 @@ fn large_values_and_trees_of_many_values() {
     tx.commit_with(Durability::Sync).unwrap();
     assert_eq!(tree.get(b"large").unwrap().as_deref(), Some(large.as_slice()));
     assert_eq!(rows(many.iter()).len(), 2);
-    // An absence of a pair, and all pairs of a key, are read as keys and ranges are.
+    // Absent pairs and scans of a key's pairs are conflict-checked.
     let (a, b) = (db.begin().unwrap(), db.begin().unwrap());
     assert!(!a.contains_value(&many, b"k", b"9").unwrap());
     assert_eq!(b.values(&many, b"l").count(), 1);
@@ -590,7 +588,8 @@ fn large_values_and_trees_of_many_values() {
     assert!(tx.commit().unwrap_err().is_conflict());
 }
 
-/// The log found no room for a commit whose number and keys the window of recent commits had already. Whoever tried again conflicted with that, for ever.
+/// Regression: a commit entered the window, but the log had no space for it. Each retry then
+/// conflicted with the rejected commit, forever.
 #[test]
 fn a_commit_that_the_log_finds_no_room_for_conflicts_with_nobody() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -599,7 +598,7 @@ fn a_commit_that_the_log_finds_no_room_for_conflicts_with_nobody() {
     let (tree, other) = (db.tree("t").unwrap(), db.tree("other").unwrap());
     let count = |tree: &Tree| {
         tree.fetch_update(b"k", |value| {
-            // Noise, so that it is not compressed.
+            // Incompressible bytes.
             let from = value.map_or(0, |value| value[0]);
             Update::Put((0..200_u64).map(|at| if at == 0 { from + 1 } else { mix(at) as u8 }).collect())
         })
@@ -619,8 +618,8 @@ fn a_commit_that_the_log_finds_no_room_for_conflicts_with_nobody() {
     held_up.commit().unwrap();
 }
 
-/// The log found no room for some commits, and then again for others, whose numbers nobody has. Whoever restored from the archive took those for commits that it lacks,
-/// and could go no further.
+/// Regression: numbers of commits rejected by a full log looked like missing commits to a restore
+/// from the archive, which stopped there.
 #[test]
 fn commits_that_the_log_finds_no_room_for_are_no_gap_in_the_archive() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -637,7 +636,7 @@ fn commits_that_the_log_finds_no_room_for_are_no_gap_in_the_archive() {
             if refused == 3 {
                 break;
             }
-            // Noise, so that it is not compressed.
+            // Incompressible bytes.
             let (k, value) = (key(1000 * round + n), mix(n).to_be_bytes().repeat(30));
             match tree.put(k, &value) {
                 Ok(_) => written.push((k.to_vec(), value)),
@@ -647,7 +646,7 @@ fn commits_that_the_log_finds_no_room_for_are_no_gap_in_the_archive() {
         assert_eq!(refused, 3);
         vfs.heal();
     }
-    // The last ones are told of before the log is closed; the next opening goes on after their numbers.
+    // The rejected numbers are logged before the close; the next open continues after them.
     db.flush().unwrap();
     drop(tree);
     db.close().unwrap();

@@ -1,6 +1,6 @@
-//! Options of a tree that exists: asked for again, and changed.
+//! Options of an existing tree: requested again and changed.
 //!
-//! `tree_with` took other options than those of the tree and ignored them: a time to live that never applied.
+//! Regression: `tree_with` ignored options that differ from the tree's.
 
 use crate::{
     base::Error,
@@ -44,7 +44,7 @@ fn tree_with_other_options_than_the_trees_is_refused_and_names_them() {
         for part in ["ttl is 60s, not none", "blob threshold is 100 bytes, not none", "compression is None, not none"] {
             assert!(reason.contains(part), "{reason}");
         }
-        // The same ones, none asked for, and no creation.
+        // The same options, none, and an open without creation.
         assert_eq!(db.tree_with("all", all()).unwrap().options(), all());
         assert_eq!(db.tree("all").unwrap().options(), all());
         assert_eq!(db.open_tree("all").unwrap().options(), all());
@@ -74,13 +74,13 @@ fn set_options_applies_to_what_is_written_from_then_on() {
     assert!(end(&db, b"before").is_none() && end(&db, b"after").is_some());
     assert!(db.stats().blob_bytes_written > 0, "150 bytes are above the new threshold");
     assert!(matches!(tree.merge(b"k", &db.merge_function("append").unwrap(), b""), Err(Error::InvalidArgument(_))));
-    // Watchers see a change, and no new tree.
+    // Watchers see a change and no new tree.
     let sets: Vec<_> = std::iter::from_fn(|| watcher.try_next().unwrap()).collect();
     let changes: Vec<&Change> = sets.iter().flat_map(|set| &set.changes).collect();
     let is_set = |change: &&&Change| matches!(change, Change::SetTreeOptions { options, .. } if *options == all());
     assert_eq!(changes.iter().filter(is_set).count(), 1, "{changes:?}");
     assert!(!changes.iter().any(|change| matches!(change, Change::CreateTree { .. })), "{changes:?}");
-    // Followers, checkpoints, renames and reopenings have it.
+    // Followers, checkpoints, renames and reopened databases have the options.
     follower.refresh().unwrap();
     assert_eq!(follower.db().open_tree("t").unwrap().options(), all());
     db.checkpoint("/copy").unwrap();
@@ -94,7 +94,7 @@ fn set_options_applies_to_what_is_written_from_then_on() {
     assert_eq!(tree.options(), all());
     clock.advance(60 * SECOND_NS);
     assert_eq!(tree.iter().count(), 1);
-    // And back again: what merges write from then on has the database's compression.
+    // Back to the defaults: merges use the database's compression again.
     tree.set_options(TreeOptions::default()).unwrap();
     tree.put(b"last", vec![7; 150]).unwrap();
     db.compact().unwrap();
