@@ -1,7 +1,8 @@
-//! Inspection: any file of a database, printed for people.
+//! Prints any file of a database for people.
 //!
-//! The file's kind is told from its first bytes. Nothing is written, no lock is taken, and no other file is read; so a
-//! file can be looked at wherever it lies. What is damaged is told as an error with its offset, after what could be read.
+//! The first bytes show the file's kind. Inspection writes nothing, takes no lock and reads no
+//! other file, so it works on a copied file. Damage is an error with its offset, after all readable
+//! data.
 
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, Result},
@@ -19,13 +20,13 @@ use crate::{
 };
 use std::{io::Write, path::Path, sync::Arc};
 
-/// What to print.
+/// Limits of the output.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InspectOptions {
-    /// The most entries, records or segments to print; the totals are always told.
+    /// Maximum entries, records or segments to print. The totals are always printed.
     pub rows_max: usize,
-    /// The most bytes of a key or value to print.
+    /// Maximum bytes to print of a key or value.
     pub bytes_max: usize,
 }
 
@@ -35,12 +36,12 @@ impl Default for InspectOptions {
     }
 }
 
-/// Prints the file at `path`, of whatever kind it is.
+/// Prints the file at `path`, of any kind.
 pub fn inspect_file(path: &Path, out: &mut dyn Write, options: InspectOptions) -> Result<()> {
     inspect_file_of(Arc::new(crate::platform::SystemVfs::new()), path, out, options)
 }
 
-/// Prints the file at `path` of a file system.
+/// Prints the file at `path` in a file system.
 pub fn inspect_file_of(vfs: Arc<dyn Vfs>, path: &Path, out: &mut dyn Write, options: InspectOptions) -> Result<()> {
     let file = vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
     let mut bytes = [0; FILE_HEADER_LEN];
@@ -69,13 +70,13 @@ pub fn inspect_file_of(vfs: Arc<dyn Vfs>, path: &Path, out: &mut dyn Write, opti
     }
 }
 
-/// Whether a file is a segment that was made ahead of need: zeros so far.
+/// A preallocated segment has only zeros.
 fn is_unused_segment(path: &Path, first_bytes: &[u8]) -> bool {
     let is_log = path.extension().is_some_and(|extension| extension == "wal") && number_of(path) > 0;
     is_log && !first_bytes.is_empty() && first_bytes.iter().all(|&byte| byte == 0)
 }
 
-/// Why a file with other first bytes than ours is not printed: it is damaged if it is named like ours, else foreign.
+/// The error for foreign first bytes: corruption if the name is one of ours.
 fn unknown_kind(path: &Path) -> Error {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_numbered =
@@ -89,7 +90,7 @@ fn unknown_kind(path: &Path) -> Error {
     ))
 }
 
-/// The number in a file's name; 0 if it has none.
+/// Returns the number in a file's name; 0 if it has none.
 fn number_of(path: &Path) -> u64 {
     let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
     stem.trim_start_matches("MANIFEST-").parse().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! What the tests of the database share: small databases, and where they are.
+//! Shared by tests of the database: small databases, and their files.
 
 use super::{Db, Durability, Settings, Tree};
 use crate::{
@@ -24,7 +24,7 @@ pub const DIR: &str = "/db";
 
 pub const SECOND_NS: u64 = 1_000_000_000;
 
-/// A clock that stands until it is moved.
+/// A clock that only moves by calls.
 #[derive(Debug)]
 pub struct Clock {
     now_ns: AtomicU64,
@@ -45,7 +45,7 @@ impl Clock {
         self.now_ns.fetch_add(ns, Ordering::SeqCst);
     }
 
-    /// Sets the wall clock so far ahead of the monotonic one.
+    /// Sets the lead of the wall clock over the monotonic one.
     pub fn set_wall(&self, ahead_us: i64) {
         self.wall_ahead_us.store(ahead_us, Ordering::SeqCst);
     }
@@ -72,22 +72,21 @@ impl Runtime for Clock {
     }
 }
 
-/// A file system in memory.
 pub fn mem() -> Arc<dyn Vfs> {
     Arc::new(MemVfs::new())
 }
 
-/// The same, where runs are read in place.
+/// A file system in memory that maps runs, so that they are read in place.
 pub fn mapped() -> Arc<dyn Vfs> {
     Arc::new(MemVfs::mapped(".run"))
 }
 
-/// A file system that fails where it is told to.
+/// A file system with injected failures.
 pub fn fault(vfs: &FaultVfs) -> Arc<dyn Vfs> {
     Arc::new(vfs.clone())
 }
 
-/// The settings of a small database, which does its work inline; tests say in what theirs differs.
+/// Settings of a small database that works inline. Tests state how theirs differ.
 pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
     Settings {
         memory: 4 << 20,
@@ -131,7 +130,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
     }
 }
 
-/// The files as a killed process leaves them: all that was written, synced or not.
+/// The files after a kill of the process: all writes, synced or not.
 pub fn killed(vfs: &FaultVfs) -> FaultVfs {
     FaultVfs::of_files(Path::new(DIR), &vfs.files())
 }
@@ -140,7 +139,7 @@ pub fn open(settings: Settings) -> Result<Db> {
     Db::open_with(settings, Path::new(DIR))
 }
 
-/// Fails, rather than hang, if `body` does not end.
+/// Panics instead of hanging if `body` does not end.
 #[expect(clippy::disallowed_methods, reason = "tests of threads")]
 pub fn bounded<R: Send + 'static>(what: &str, body: impl FnOnce() -> R + Send + 'static) -> R {
     let (sender, receiver) = mpsc::channel();
@@ -149,7 +148,7 @@ pub fn bounded<R: Send + 'static>(what: &str, body: impl FnOnce() -> R + Send + 
 }
 
 impl Tree {
-    /// Writes an operand that is not checked, as could be done before operands were.
+    /// Writes an unchecked operand, as earlier versions could.
     pub fn merge_unchecked(&self, key: &[u8], function: u64, operand: &[u8]) {
         let operand = Operand { function, bytes: operand };
         let value = encode_operands(Base::Beneath, 0, std::iter::once(operand));

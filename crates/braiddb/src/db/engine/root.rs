@@ -52,7 +52,7 @@ pub struct Engine {
     pub dir: PathBuf,
     pub settings: Settings,
     pub clock: Clock,
-    /// The database's share of the memory and threads that databases of one runtime share.
+    /// The database's quota of the shared memory and threads.
     pub tenant: TenantQuota,
     pub catalog: Catalog,
     pub functions: Arc<MergeFunctions>,
@@ -67,21 +67,21 @@ pub struct Engine {
 }
 
 impl std::fmt::Debug for Engine {
-    /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine").field("path", &self.dir).finish_non_exhaustive()
     }
 }
 
 impl Engine {
-    /// Takes no more writes from now on: what is on disk is not known for sure. The first reason is kept.
+    /// Refuses writes from now on: the state on disk is unknown. The first reason is kept.
     pub fn poison(&self, reason: &Error) {
         self.poison_for(&reason.to_string(), matches!(reason, Error::Closed));
     }
 
-    /// Calls `work`. If it panics, no more writes are taken, and the reason is returned.
+    /// Calls `work`. A panic poisons the database, and its message is returned.
     pub fn catch_panic<R>(&self, what: &str, work: impl FnOnce() -> R) -> std::result::Result<R, String> {
-        // Safe to go on after: writers look at the latch first, and readers use only what was published whole.
+        // Unwind safe: writers check for poison first, and readers load only states published
+        // whole.
         catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
             let message = panic.downcast_ref::<&str>().copied();
             let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -96,13 +96,13 @@ impl Engine {
         self.signal_work();
     }
 
-    /// Wakes whoever waits for work, or for work to be done. The caller may hold any lock.
+    /// Wakes threads that wait for work or for its completion. The caller may hold any lock.
     pub fn signal_work(&self) {
         self.tenant.common.pool.call(self.tenant.id);
         self.maintenance.work_changed.notify_all();
     }
 
-    /// A memtable as this database wants it, after one that had so many bytes when it was frozen.
+    /// Returns a new memtable, after one that had `before_bytes` when it was frozen.
     pub fn new_memtable(settings: &Settings, before_bytes: usize) -> Arc<Memtable> {
         let common = settings.common();
         let options = MemtableOptions::for_capacity(settings.memtable_bytes());
@@ -111,7 +111,7 @@ impl Engine {
         Arc::new(Memtable::new(MemtableOptions { chunk_pool, filter_bytes, ..options }))
     }
 
-    /// Puts a state in the present one's place. The caller holds `change`.
+    /// Replaces the present state. The caller holds `change`.
     pub fn publish(&self, state: ReadState) {
         let state = Arc::new(state);
         self.measure_pressure(&state);
@@ -119,7 +119,7 @@ impl Engine {
         self.signal_work();
     }
 
-    /// Puts a version in the present one's place, and says what becomes of the memtables with it.
+    /// Installs a version, together with a change of the memtables.
     pub fn publish_version(&self, version: Version, memtables: Memtables<'_>, files: &FileSet) {
         let _change = self.cell.change.lock();
         let old = self.cell.state.load_full();
@@ -161,22 +161,22 @@ impl Engine {
         self.share_memory_again();
     }
 
-    /// The present state.
+    /// Returns the present state.
     #[inline(always)]
     pub fn present_state(&self) -> Result<Guard<Arc<ReadState>>> {
         let state = self.cell.state.load();
         if state.version.partitions.is_empty() {
-            // It is that of nothing, which comes after readers are refused.
+            // Empty after the close, which refuses readers first.
             self.health.check_open()?;
         }
         Ok(state)
     }
 
-    /// The state to read from, and the sequence number to read at: a hold's, or now's. Fails if the hold has expired. Whoever goes
-    /// over to another state gets it here again.
+    /// Returns the state and the sequence number to read at: those of the hold, or the latest.
+    /// Fails if the hold has expired. A reader that changes to another state calls this again.
     #[inline(always)]
     pub fn state_for(&self, hold: Option<&Hold>) -> Result<(Guard<Arc<ReadState>>, SequenceNumber)> {
-        // The state comes first, either way: see `ReadState` and `SnapshotList`.
+        // INVARIANT R1: the state first, either way. See `SnapshotList` for holds.
         let state = self.present_state()?;
         match hold {
             None => Ok((state, self.readers.snapshots.visible())),
@@ -184,7 +184,7 @@ impl Engine {
         }
     }
 
-    /// Nanoseconds of the runtime's clock.
+    /// Returns nanoseconds of the runtime's clock.
     pub fn now_ns(&self) -> u64 {
         self.settings.runtime.monotonic_ns()
     }

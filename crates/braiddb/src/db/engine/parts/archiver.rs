@@ -19,7 +19,7 @@ pub struct Archiver {
     pub(in crate::db) dir: PathBuf,
     /// The end of the archive. Held while a thread archives.
     pub(in crate::db) end: Mutex<Option<ArchiveEnd>>,
-    /// Gaps found since the opening that no call has returned yet.
+    /// Gaps found since the open that no call has returned yet.
     pub(in crate::db) unreported: Mutex<Vec<ArchiveGap>>,
     /// Segments that both the log and the archive have.
     pub(in crate::db) known: Mutex<BTreeSet<FileNumber>>,

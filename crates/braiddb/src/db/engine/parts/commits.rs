@@ -29,7 +29,7 @@ pub struct CommitPipeline {
 }
 
 impl CommitPipeline {
-    /// The pipeline of a database whose last commit is `last_sequence`.
+    /// Creates the pipeline of a database whose last commit is `last_sequence`.
     pub fn new(
         last_sequence: SequenceNumber,
         window_bytes: usize,
@@ -58,74 +58,75 @@ impl CommitPipeline {
     }
 }
 
-/// A batch on its way through the queue.
+/// A queued batch.
 #[derive(Debug, Default)]
 pub struct Request {
-    /// What it writes.
     pub batch: PreparedBatch,
-    /// How many trees had been dropped when those it writes to were last seen to be there.
+    /// Number of trees dropped when the batch's trees were last checked (INVARIANT C3,
+    /// `pipeline.rs`).
     pub drops: u64,
-    /// Whether it need not go to the log.
+    /// Whether it may skip the WAL.
     pub is_unlogged: bool,
-    /// What must not have been written by others.
+    /// Reads to validate.
     pub check: Option<Box<Check>>,
-    /// What came of the check, by the leader.
+    /// Result of the check, by the leader.
     pub validation: Validation,
 }
 
-/// Where a committed batch stands.
+/// Position of a committed batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Committed {
     pub sequence: SequenceNumber,
     pub lsn: u64,
 }
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Debug)]
 pub enum Answer {
     Committed(Committed),
-    /// A tree was dropped since the request's trees were seen to be there: they must be looked at again.
+    /// A tree was dropped since the check of the request's trees, or the leader found an exclusive
+    /// transaction: submit it again.
     Retry(Request),
-    /// What the check is about was written by others.
+    /// A conflict.
     Changed,
-    /// The window of recent commits does not reach back to what the check has seen.
+    /// The conflict window does not reach back far enough.
     TooOld(Request),
 }
 
-/// What the commit leader alone changes.
+/// State that only the leader changes.
 #[derive(Debug)]
 pub struct WriteState {
     pub last_sequence: SequenceNumber,
-    /// From the first to the last, numbers that nobody has, since the log had no space for their commits, and that it does not tell of yet.
+    /// First and last of the rejected sequence numbers that the log has no no-ops for yet.
     pub refused: Option<(SequenceNumber, SequenceNumber)>,
     pub payload: Vec<u8>,
-    /// The exclusive transaction that is open: nobody else commits.
+    /// The open exclusive transaction: all other commits wait.
     pub exclusive: Option<ExclusiveOwner>,
     /// The ticket of the last exclusive transaction.
     pub exclusive_tickets: u64,
-    /// The last commit that did not go to the log, if none has gone there since; else 0.
+    /// The last commit without WAL, if no logged commit followed; else 0.
     pub unlogged: SequenceNumber,
-    /// Numbers up to this may have been used, as the manifest says.
+    /// The manifest reserves the numbers up to this one.
     pub reserved: SequenceNumber,
-    /// Whether a tag for versions was drawn at the open and no commit has stored it yet.
+    /// Whether the open drew a tag for versions that no commit has stored yet.
     pub has_unstored_tag: bool,
-    /// Whether commits stay invisible for now, because the data that they announce is not installed yet.
+    /// Commits stay hidden until the runs that they announce are installed.
     pub holds_back: bool,
 }
 
-/// An exclusive transaction that is open.
+/// An open exclusive transaction.
 #[derive(Clone, Debug)]
 pub struct ExclusiveOwner {
-    /// Its number; no other transaction has it.
+    /// Unique number of the transaction.
     pub ticket: u64,
-    /// When it began, by the runtime's clock.
+    /// Its begin, by the runtime's clock.
     pub began_ns: u64,
-    /// The thread that began it, for messages alone: the transaction may have moved since.
+    /// The thread that began it. For messages only: the transaction may have moved since.
     pub began_by: Thread,
 }
 
 impl ExclusiveOwner {
-    /// The thread that began it, in words.
+    /// Describes the thread that began it.
     pub fn describe_thread(&self) -> String {
         match (self.began_by.id() == std::thread::current().id(), self.began_by.name()) {
             (true, _) => "this thread".to_owned(),
@@ -141,11 +142,11 @@ pub const NOTICE_EXCLUSIVE: usize = 1;
 /// Added to [`Exclusivity::notices`] for each closure of `Db::update` that runs.
 pub const NOTICE_UPDATE: usize = 2;
 
-/// What commits look at before they go ahead, beside what `write` guards.
+/// State that commits check first, without `write`.
 #[derive(Debug, Default)]
 pub struct Exclusivity {
-    /// Zero if there is nothing to look at: the fast path of a commit reads this alone.
+    /// Zero in the common case: the fast path of a commit loads only this.
     pub notices: AtomicUsize,
-    /// Notified when an exclusive transaction ends, and when the database is closed.
+    /// Notified when an exclusive transaction ends, and when the database closes.
     pub ended: Condvar,
 }

@@ -1,4 +1,4 @@
-//! How many of the new entries supersede others, learned from merges.
+//! Share of new entries that supersede others, learned from merges.
 
 use parking_lot::Mutex;
 use std::{
@@ -6,14 +6,14 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Merges of fewer new entries tell nothing.
+/// Minimum new entries of a merge to learn from.
 const NEW_ENTRIES_MIN: u64 = 256;
 
-/// A tombstone is dead like what it deletes.
+/// Maximum share in thousandths. A tombstone counts twice: it and its victim are garbage.
 const SUPERSEDING_MOST: u64 = 2000;
 
-/// Of a thousand entries that were new lately, how many have superseded another; tombstones that have count twice. And how many entries partitions had when they were
-/// merged last: none is merged for the limit again before that has changed, whatever is estimated.
+/// The share of recent entries that superseded another, in thousandths. Also the entries of each
+/// partition after its last merge for the limit: no other such merge before that number changes.
 #[derive(Debug, Default)]
 pub struct GarbageLimit {
     pub(in crate::db) per_mille: AtomicU64,
@@ -21,7 +21,7 @@ pub struct GarbageLimit {
 }
 
 impl GarbageLimit {
-    /// Learns that of so many new entries so many live ones more were left.
+    /// Learns from a merge of `new` entries into `live_before` live ones that left `live_after`.
     pub(in crate::db) fn learn(&self, new: u64, live_before: u64, live_after: u64) {
         if new < NEW_ENTRIES_MIN {
             return;

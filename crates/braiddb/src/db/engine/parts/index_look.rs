@@ -1,11 +1,11 @@
-//! What is known of partitions that idle time may give hash indexes.
+//! State of partitions that may get hash indexes while the database is idle.
 
-/// What is known of a partition that was looked at while the database rested.
+/// State of a partition after such a check.
 #[derive(Debug, Default)]
 pub struct Look {
-    /// How many entries its view had for which an index was made.
+    /// Entries of the view that the last index was built for.
     pub(in crate::db) entries: u64,
-    /// It is not looked at again before, after a pause that grows.
+    /// No check before this time. The pause grows.
     pub(in crate::db) again_ns: u64,
     pub(in crate::db) pause_ns: u64,
 }

@@ -1,4 +1,4 @@
-//! The rate limit and the pace of flushes and merges.
+//! Throttled file systems of flushes and merges.
 
 use crate::{
     db::engine::settings::Settings,
@@ -7,18 +7,18 @@ use crate::{
 };
 use std::sync::{Arc, atomic::AtomicBool};
 
-/// What limited work writes its files by.
+/// Table contexts that throttle writes.
 #[derive(Debug)]
 pub struct LimitedWork {
     pub(in crate::db) flushes: TableContext,
     pub(in crate::db) merges: TableContext,
     pub(in crate::db) limits: Option<Limits>,
-    /// What share of the time merges take, where they have to share processors with the program.
+    /// The share of the time that merges may take, if processors are short.
     pub(in crate::db) pace: Option<Arc<Pace>>,
 }
 
 impl LimitedWork {
-    /// None if nothing is limited.
+    /// Returns `None` if nothing is throttled.
     pub fn new(settings: &Settings, table: &TableContext) -> Option<LimitedWork> {
         let (limits, pace) = (limits(settings), pace(settings));
         if limits.is_none() && pace.is_none() {
@@ -37,28 +37,28 @@ impl LimitedWork {
         Some(LimitedWork { flushes, merges, limits, pace })
     }
 
-    /// Waits until a merge may write so many bytes in another way than by a new table.
+    /// Waits until a merge may write `bytes` outside a new table.
     pub fn wait(&self, bytes: u64) {
         if let Some(limits) = &self.limits {
             limits.wait(bytes);
         }
     }
 
-    /// Notes how long a user waited for the device.
+    /// Notes a user's wait for the device.
     pub fn note_latency(&self, ns: u64) {
         if let Some(limits) = &self.limits {
             limits.limiter.note_latency(ns);
         }
     }
 
-    /// Whether that matters.
+    /// Returns whether the limiter uses latencies.
     pub fn goes_by_latency(&self) -> bool {
         self.limits.as_ref().is_some_and(|limits| limits.limiter.goes_by_latency())
     }
 }
 
-/// At what pace tables are merged, where not each thread can have a processor: one of the program's, one that flushes, and all that merge. A limit of
-/// bytes is a pace already.
+/// Returns the pace of merges, if there are fewer processors than threads: one of the application,
+/// one that flushes, and the merge threads. A rate limiter takes its place.
 fn pace(settings: &Settings) -> Option<Arc<Pace>> {
     let wanted = 2 + settings.background_threads;
     let is_short = settings.runtime.shared_processors().is_some_and(|processors| processors < wanted);
@@ -75,7 +75,7 @@ fn limits(settings: &Settings) -> Option<Limits> {
     })
 }
 
-/// The files of a database, timed if its limiter goes by that.
+/// Wraps the file system to measure latencies, if the limiter uses them.
 pub fn timed(vfs: Arc<dyn Vfs>, settings: &Settings) -> Arc<dyn Vfs> {
     match limits(settings).filter(|limits| limits.limiter.goes_by_latency()) {
         Some(limits) => Arc::new(ThrottledVfs::timing(&vfs, limits)),

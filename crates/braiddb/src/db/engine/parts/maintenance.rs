@@ -18,33 +18,35 @@ pub struct Maintenance {
     pub scrubber: Scrubber,
 }
 
-/// What the workers share.
+/// State that the workers share.
 #[derive(Debug, Default)]
 pub struct WorkState {
     pub flushing: bool,
     pub busy: HashSet<u64>,
-    /// By partition: dead entries that were left after its last merge, and the snapshots of then.
+    /// For each partition: garbage entries left after its last merge, and the snapshots of that
+    /// time.
     pub held: BTreeMap<u64, (u64, Vec<SequenceNumber>)>,
-    /// Blob files that are mostly dead: merges move what is left out of them.
+    /// Blob files of mostly garbage: merges move their live values out.
     pub sparse_blobs: BTreeSet<FileNumber>,
-    /// Blob files of earlier format versions, once that was looked for: what they hold is moved as well.
+    /// Blob files of earlier format versions, once searched: merges move their values too.
     pub older_blobs: Option<BTreeSet<FileNumber>>,
-    /// Blob files with a value that could not be read to be moved; they stay.
+    /// Blob files with an unreadable value, which cannot be moved. They remain.
     pub unmovable_blobs: BTreeSet<FileNumber>,
-    /// By partition: its bytes when a split could not cut it. It is not tried again before it has grown by half.
+    /// Bytes of each partition that a split could not cut. The next attempt comes after it has
+    /// grown by half.
     pub unsplit: BTreeMap<u64, u64>,
-    /// Partitions whose merge failed for good (damaged input); left alone until the next open.
+    /// Partitions whose merge failed for good (damaged input); skipped until the next open.
     pub failed: BTreeMap<u64, String>,
-    /// After a flush found the disk full: no flush before this time.
+    /// No flush before this time, after a flush found the disk full.
     pub flush_not_before_ns: u64,
-    /// After a flush or a merge did: no merge before this time.
+    /// No merge before this time, after a flush or a merge found the disk full.
     pub merge_not_before_ns: u64,
-    /// After a full disk: until then, what can stay as it is does.
+    /// No optional work before this time, after a full disk.
     pub cramped_until_ns: u64,
-    /// Whether the last flush found no space, and when that was.
+    /// Time of the last flush, if it found no space.
     pub flush_refused_at_ns: Option<u64>,
     pub idle: bool,
-    /// Commits and flushes at the last look.
+    /// Commits and flushes at the last check.
     pub seen: u64,
     pub quiet_since_ns: u64,
 }

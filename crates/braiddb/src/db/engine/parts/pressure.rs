@@ -1,10 +1,12 @@
-//! Backpressure: writers are slowed by microseconds as work piles up, so that they never run into a wall.
+//! Backpressure: throttles writers by microseconds as work piles up, so that they rarely stall.
 //!
-//! Pressure is the largest of three debts, from 0 to 1: memtables that wait for their flush, loose runs beyond what
-//! a partition should have, and what is dead beyond a limit, if there is one. A damaged partition, which is not merged any more, does not count: waiting would not help.
-//! From one half on, writers keep a pace: so much time for each byte, in which what they do themselves counts. It is told in
-//! what flushing a byte takes. With two memtables waiting of three that may, writers are as fast as the flush, so that it
-//! always has something to do and they never have to wait for it; with three, a third as fast.
+//! Pressure is the largest of three debts, from 0 to 1000: frozen memtables, unindexed runs above
+//! their limit, and garbage above its limit. Damaged partitions do not count: merges skip them.
+//!
+//! From 500 on writers get a pace, the minimum time for each byte, in units of the time to flush a
+//! byte. A writer's own work counts towards it. With two of three frozen memtables, writers are as
+//! fast as the flush: it always has work, and they never wait for it. With three, they are a third
+//! as fast.
 
 use crate::{
     db::engine::stats::Counters,
@@ -16,56 +18,57 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 #[cfg(test)]
 mod tests;
 
-/// The most frozen memtables; then writers wait for a flush.
+/// Maximum frozen memtables. At this number writers wait for a flush.
 pub const FROZEN_MAX: usize = 3;
 
-/// A partition with so many loose runs slows writers most.
+/// Unindexed runs of a partition at full pressure.
 const LOOSE_FULL: usize = 32;
 
-/// Loose runs that no writer is slowed for.
+/// Unindexed runs up to which no writer is throttled.
 const LOOSE_FREE: usize = 16;
 
-/// Where a partition has no more loose runs than it may, merges take this share of the time; with [`LOOSE_FREE`], all of it.
+/// Minimum share of the time for merges, while no partition exceeds its limit of unindexed runs. At
+/// [`LOOSE_FREE`] it is the whole time.
 const MERGING_PER_MILLE_MIN: u64 = 400;
 
-/// Of what may be dead, in thousandths: with less, merges take the least share of the time, and with so much all of it.
+/// Garbage in thousandths of its limit, for the minimum and the whole share of merges.
 const DEAD_CALM: u64 = 900;
 const DEAD_FULL: u64 = 1050;
 
-/// With more of what may be dead than this, writers are slowed down, and most with so much.
+/// Garbage in thousandths of its limit, where throttling begins and where pressure is full.
 const DEAD_FREE: u64 = 1100;
 const DEAD_MOST: u64 = 1400;
 
-/// Delays are gathered until they are worth a sleep.
+/// Shorter delays are accumulated.
 const SLEEP_NS_MIN: u64 = 200_000;
 
-/// What a writer was slower than asked for is made up for up to here.
+/// A writer that was too slow may catch up for at most this time.
 const CREDIT_NS_MAX: u64 = 1_000_000;
 
-/// No writer sleeps longer at once.
+/// Maximum length of one sleep.
 const SLEEP_NS_MAX: u64 = 5_000_000;
 
-/// More is not owed: what many writers, or large commits, were faster than asked for is not held against those who come later.
+/// Maximum debt. Without it, later writers would pay for large or concurrent commits.
 const DEBT_NS_MAX: u64 = 10 * SLEEP_NS_MAX;
 
-/// How hard writers are pressed, and what flushing costs.
+/// The present pressure, and the cost of flushes.
 #[derive(Debug)]
 pub struct Pressure {
     /// From 0 to 1000.
     per_mille: AtomicU64,
-    /// The most loose runs of a partition.
+    /// Unindexed runs of the partition with most of them.
     loose: AtomicUsize,
-    /// How much is dead of what may be, in thousandths; 0 if there is no limit.
+    /// Garbage in thousandths of its limit; 0 without a limit.
     dead: AtomicU64,
-    /// The time for a byte, in thousandths of what flushing it takes; 0 while there is no pressure.
+    /// Time for each byte, in thousandths of the time to flush it; 0 without pressure.
     pace: AtomicU64,
-    /// Nanoseconds that flushing a byte took lately, in 1/1024.
+    /// Nanoseconds to flush a byte, times 1024: a moving average.
     flush_cost: AtomicU64,
-    /// The time for what was written since somebody looked at the clock.
+    /// Time for the bytes written since the last look at the clock.
     owed_ns: AtomicU64,
-    /// When what was written before that is due.
+    /// The time when earlier bytes are due.
     due_ns: AtomicU64,
-    /// Whether the reserve of disk space is used: then the pace is never 0, so that every commit asks.
+    /// Set while the reserve is in use. Then `pace` is never 0, so that each commit checks this.
     is_refusing: AtomicBool,
 }
 
@@ -85,8 +88,8 @@ impl Default for Pressure {
 }
 
 impl Pressure {
-    /// Looks at a new state, of whose memtables so many bytes may wait, in which so much is dead, in thousandths of what may be, and in which nothing is done for the
-    /// partitions that are `given_up`.
+    /// Measures a new state. `waiting_bytes_max` is the limit of frozen memtables, `dead` the
+    /// garbage in thousandths of its limit. Merges skip the partitions that are `given_up`.
     pub fn measure(&self, state: &ReadState, waiting_bytes_max: usize, dead: u64, given_up: impl Fn(u64) -> bool) {
         let frozen = state.frozen.iter().map(|m| m.bytes_used()).sum::<usize>() as u64;
         let by_memtables = (frozen * 1000 / (waiting_bytes_max as u64).max(1)).min(1000);
@@ -103,18 +106,18 @@ impl Pressure {
         self.pace.store(pace_of_memtables(by_memtables).max(pace_of_merges(by_merges)).max(least), Ordering::Relaxed);
     }
 
-    /// Whether a commit need not ask for anything.
+    /// Returns whether a commit may skip all checks of the pressure.
     #[inline(always)]
     pub fn is_calm(&self) -> bool {
         self.pace.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether only what frees space may be committed.
+    /// Returns whether only commits that free space are accepted.
     pub fn is_refusing(&self) -> bool {
         self.is_refusing.load(Ordering::Acquire)
     }
 
-    /// Has commits be asked, from now on, whether they free space; or not any more.
+    /// Starts or ends the refusal of commits that need space.
     pub fn set_refusing(&self, is_refusing: bool) {
         self.is_refusing.store(is_refusing, Ordering::Release);
         if is_refusing {
@@ -122,19 +125,20 @@ impl Pressure {
         }
     }
 
-    /// Learns what a flush took.
+    /// Learns the cost of a flush.
     pub fn note_flush(&self, bytes: u64, took_ns: u64) {
         let cost = (took_ns << 10) / bytes.max(1);
         let old = self.flush_cost.load(Ordering::Relaxed);
         self.flush_cost.store((old * 3 + cost.clamp(1 << 10, 1000 << 10)) / 4, Ordering::Relaxed);
     }
 
-    /// The present pressure, from 0 to 1000.
+    /// Returns the pressure, from 0 to 1000.
     pub fn per_mille(&self) -> u64 {
         self.per_mille.load(Ordering::Relaxed)
     }
 
-    /// How much of the time merges should take, in thousandths, where a partition may have so many loose runs.
+    /// Returns the share of the time for merges, in thousandths. `loose_max` limits a partition's
+    /// unindexed runs.
     pub fn share_of_merges(&self, loose_max: usize) -> u64 {
         let free = LOOSE_FREE.saturating_sub(loose_max).max(1) as u64;
         let more = (self.loose.load(Ordering::Relaxed).saturating_sub(loose_max) as u64).min(free);
@@ -144,7 +148,7 @@ impl Pressure {
         MERGING_PER_MILLE_MIN + by_loose.max(by_dead)
     }
 
-    /// Lets a writer of `bytes` sleep as long as the pressure asks for.
+    /// Puts a writer of `bytes` to sleep as the pace demands.
     pub fn slow_down(&self, bytes: u64, runtime: &dyn Runtime, counters: &Counters) {
         let pace = self.pace.load(Ordering::Relaxed);
         if pace == 0 {
@@ -167,7 +171,7 @@ impl Pressure {
     }
 }
 
-/// With half of the memtables that may wait, half of what the flush takes; with two thirds as much, with all three times.
+/// Half of the flush time above 500, all of it at 667, three times at 1000.
 fn pace_of_memtables(per_mille: u64) -> u64 {
     match per_mille {
         0..=500 => 0,
@@ -176,7 +180,7 @@ fn pace_of_memtables(per_mille: u64) -> u64 {
     }
 }
 
-/// At first as much as the flush takes, in the end four times: a merge costs more than a flush.
+/// From once to four times the flush time: a merge costs more than a flush.
 fn pace_of_merges(per_mille: u64) -> u64 {
     if per_mille <= 500 { 0 } else { 1000 + (per_mille - 500) * 6 }
 }

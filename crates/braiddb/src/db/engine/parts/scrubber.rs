@@ -4,7 +4,7 @@ use crate::base::FileNumber;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where the scrubber is, and what it has found.
+/// The scrubber's position and statistics.
 #[derive(Debug, Default)]
 pub struct Scrubber {
     pub(in crate::db) at: Mutex<Place>,
@@ -16,30 +16,29 @@ pub struct Scrubber {
 
 #[derive(Debug, Default)]
 pub(in crate::db) struct Place {
-    /// The file that comes next, or the first one of a higher number.
+    /// The next file, or the first one with a higher number.
     pub(in crate::db) number: FileNumber,
-    /// The unit in it.
+    /// The next unit in it.
     pub(in crate::db) unit: usize,
-    /// Nothing is read before.
+    /// No read before this time.
     pub(in crate::db) not_before_ns: u64,
 }
 
-/// What the scrubber has done since the database was opened.
+/// Activity of the scrubber since the open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScrubStats {
     /// Bytes read.
     pub bytes: u64,
-    /// Damaged units found; each again in each pass.
+    /// Damaged units found, counted again in each pass.
     pub damaged_units: u64,
     /// Passes finished.
     pub passes: u64,
-    /// When the last pass was finished, in microseconds since 1970; 0 if none was.
+    /// End of the last pass, in microseconds since 1970; 0 before the first.
     pub last_pass_us: u64,
 }
 
 impl Scrubber {
-    /// What it has done.
     pub fn stats(&self) -> ScrubStats {
         ScrubStats {
             bytes: self.bytes.load(Ordering::Relaxed),

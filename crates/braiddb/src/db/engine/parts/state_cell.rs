@@ -35,13 +35,13 @@ impl StateCell {
     }
 }
 
-/// What becomes of the memtables with a new version.
+/// Change of the memtables with a new version.
 #[derive(Clone, Copy, Debug)]
 pub enum Memtables<'a> {
-    /// They stay.
+    /// No change.
     Same,
-    /// This one is in the version's runs.
+    /// This memtable is now in the version's runs.
     Flushed(&'a Arc<Memtable>),
-    /// What is committed from now on goes into another. By who has the right to write.
+    /// Later commits go to a fresh memtable. The caller holds `write`.
     Fresh,
 }

@@ -1,4 +1,4 @@
-//! Tests of the room, each file of one behaviour.
+//! Tests of the engine, one behaviour for each file.
 
 pub mod panics;
 pub mod shared_runtime;

@@ -1,5 +1,5 @@
-//! Databases that share memory, cache and threads: what they take together stays within the budget, and what one of them does or suffers
-//! is not the others' affair.
+//! Databases that share memory, cache and threads stay within the budget and do not disturb each
+//! other.
 
 #![expect(clippy::disallowed_methods, reason = "tests of threads")]
 
@@ -16,7 +16,7 @@ use crate::{
 };
 use std::{io, path::Path, sync::Arc, time::Duration};
 
-/// With that, a memtable may have 1 MiB, and all active ones together 2.
+/// A memtable may have 1 MiB, and all active ones together 2 MiB.
 const MEMORY: usize = 8 << 20;
 
 const ACTIVE_MAX: u64 = 2 << 20;
@@ -25,7 +25,7 @@ fn shared(background_threads: usize) -> SharedRuntime {
     SharedRuntime::builder().memory(MEMORY).background_threads(background_threads).build().unwrap()
 }
 
-/// A database of default sizes, each on a disk of its own.
+/// Opens a database of default sizes on its own disk.
 fn open(shared: &SharedRuntime, vfs: &Arc<dyn Vfs>) -> Db {
     let settings = Settings {
         memtable_bytes: None,
@@ -41,7 +41,6 @@ fn key(i: u32) -> [u8; 4] {
     i.wrapping_mul(2_654_435_761).to_be_bytes()
 }
 
-/// Puts so many keys.
 fn put(db: &Db, range: std::ops::Range<u32>) {
     let tree = db.tree("t").unwrap();
     for i in range {
@@ -49,7 +48,7 @@ fn put(db: &Db, range: std::ops::Range<u32>) {
     }
 }
 
-/// All keys below are there, and no more.
+/// Checks that exactly the first `count` keys exist.
 fn check(db: &Db, count: u32) {
     let tree = db.tree("t").unwrap();
     assert_eq!(tree.iter().inspect(|row| assert!(row.is_ok())).count() as u32, count);
@@ -58,8 +57,8 @@ fn check(db: &Db, count: u32) {
     }
 }
 
-/// In twenty databases of which none ever fills a memtable, memtables stay within what they may take together: the largest is
-/// flushed. Each is reopened, and is as it was.
+/// Writes to twenty databases that never fill a memtable. The largest memtables are flushed, so all
+/// stay within their limit. Reopens each database and checks it.
 fn write_to_many(background_threads: usize) {
     let shared = shared(background_threads);
     let disks: Vec<Arc<dyn Vfs>> = (0..20).map(|_| mem()).collect();
@@ -67,12 +66,12 @@ fn write_to_many(background_threads: usize) {
     let mut most = 0;
     for round in 0..60 {
         for (index, db) in (0..).zip(&dbs) {
-            // Some are written more.
+            // Some databases get more writes.
             put(db, round * (index + 10)..(round + 1) * (index + 10));
             most = most.max(shared.0.chunk_pool.taken_bytes() as u64);
         }
     }
-    // What waits for its flush comes on top, and the last chunks of the largest.
+    // Frozen memtables, and the last chunks of the largest active ones, come on top.
     let most_waiting = if background_threads > 0 { 2 * ACTIVE_MAX } else { ACTIVE_MAX / 2 };
     assert!(most < ACTIVE_MAX + ACTIVE_MAX / 8 + most_waiting, "memtables took {most} bytes");
     let flushed = dbs.iter().filter(|db| db.stats().flushes > 0).count();
@@ -115,7 +114,7 @@ fn what_one_database_leaves_of_the_cache_another_has() {
         check(db, 30_000);
         check(db, 30_000);
     }
-    // There is room for one of them, and not for both.
+    // There is room for one of the databases, not for both.
     let misses_of_second = || {
         let before = shared.stats().cache_misses;
         check(&second, 30_000);
@@ -132,7 +131,7 @@ fn what_one_database_leaves_of_the_cache_another_has() {
     assert_eq!(shared.stats().databases, 1);
 }
 
-/// What a database cannot flush, since its disk is full, stays; the others go on all the same, as long as they like.
+/// A database on a full disk keeps its memtables; the others still write without limit.
 #[test]
 fn a_database_that_cannot_flush_does_not_hold_the_others_up() {
     for background_threads in [0, 1] {
@@ -175,7 +174,7 @@ fn a_panic_in_one_database_leaves_the_threads_to_the_others() {
     bounded("the other", move || {
         put(&other, 0..50_000);
         check(&other, 50_000);
-        // Threads have done that: nobody here called for it.
+        // The threads did this without a call.
         assert!(other.stats().flushes > 0);
     });
     assert_eq!(shared.stats().threads, 5);
@@ -213,7 +212,8 @@ fn readers_beside_the_owner_share_too() {
     check(&follower.db(), 30_000);
     let reader = Db::open_with(Settings { read_only: true, ..settings() }, Path::new("/db")).unwrap();
     check(&reader, 30_000);
-    // The owner, the follower's state of now, and the reader; the state of before may go a little later.
+    // The owner, the follower's present state, and the reader. The earlier state may be dropped
+    // later.
     assert!((3..=4).contains(&shared.stats().databases), "{:?}", shared.stats());
     assert!(shared.stats().memory_bytes <= MEMORY as u64);
     drop((reader, follower));

@@ -1,4 +1,4 @@
-//! Tests of the room, each file of one behaviour.
+//! Tests of the commit path, one behaviour for each file.
 
 pub mod memtables;
 pub mod update_scope;

@@ -15,7 +15,8 @@ fn database() -> (Db, Tree) {
     (db, tree)
 }
 
-/// A put that was meant for the transaction took effect at once, even if the transaction was not committed, and once more with each retry.
+/// A put meant for the transaction took effect at once, even without a commit, and again at each
+/// retry.
 #[test]
 fn write_past_the_transaction_inside_an_update_is_refused() {
     let (db, tree) = database();
@@ -42,7 +43,7 @@ fn write_past_the_transaction_inside_an_update_is_refused() {
     }
     assert!(tree.first().unwrap().is_none(), "nothing was written");
     assert_eq!(db.stats().commits, before);
-    // Outside of the closure all is as ever, and the transaction writes.
+    // Outside of the closure, puts work, and so does the transaction.
     tree.put(b"k", b"v").unwrap();
     db.update(|tx| tx.put(&tree, b"l", b"w")).unwrap();
     assert_eq!(tree.iter().count(), 2);
@@ -59,13 +60,13 @@ fn separate_transactions_and_new_trees_inside_an_update_are_allowed() {
         own.put(&tree, b"own", b"")?;
         own.commit()?;
         db.update(|inner| inner.put(&tree, b"inner", b""))?;
-        // Another database has nothing to do with it.
+        // Other databases are independent.
         other_tree.put(b"k", b"")?;
         other_db.update(|inner| {
             assert!(tree.put(b"k", b"").is_err());
             inner.put(&other_tree, b"l", b"")
         })?;
-        // The inner closures are over, this one is not.
+        // The inner closures have ended, this one has not.
         assert!(tree.put(b"k", b"").is_err());
         tx.put(&tree, b"outer", b"")
     })

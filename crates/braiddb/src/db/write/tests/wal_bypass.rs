@@ -1,4 +1,4 @@
-//! Tests of commits that do not go to the log: what is left after a crash is what some commit left, and its cursor says which.
+//! Tests of commits without WAL: a crash leaves the state after one commit, which the cursor names.
 
 use crate::{
     base::Error,
@@ -30,7 +30,7 @@ fn cursor(db: &Db) -> u64 {
     db.application_cursor().unwrap().map_or(0, |cursor| u64::from_le_bytes(cursor.try_into().unwrap()))
 }
 
-/// Fails unless both trees hold what the commits up to the one of the cursor left; which that is.
+/// Checks that both trees have exactly the commits up to the cursor, and returns it.
 fn check(db: &Db) -> u64 {
     let last = cursor(db);
     if last == 0 {
@@ -72,7 +72,7 @@ fn a_killed_process_leaves_what_was_flushed_and_that_is_whole() {
     }
     assert!(last > 500, "{last}");
     assert!(db.stats().log_bytes_written < 1000, "nothing went to the log");
-    // A flush has all survive, a close too, and what is beyond a cursor may not.
+    // Flushed commits and a clean close survive a crash; later commits may be lost.
     db.flush_to(1990_u64.to_le_bytes()).unwrap();
     assert!(check(&open(small(&fault(&killed(&vfs)))).unwrap()) >= 1990);
     commit(&db, 2001, Durability::None);
@@ -162,7 +162,7 @@ fn an_application_cursor_may_have_64_kib_and_goes_with_a_transaction() {
     assert_eq!(db.application_cursor().unwrap().as_deref(), Some(&b"t"[..]));
 }
 
-/// Says that it is being applied, and then takes a while.
+/// Announces each call, and then takes a while.
 #[derive(Debug)]
 struct Slow(Mutex<mpsc::Sender<()>>);
 
@@ -175,8 +175,9 @@ impl MergeFunction for Slow {
     }
 }
 
-/// The cursor stands before the rest of its commit in the memtable, and was found there while the rest was being inserted. Nothing said yet that
-/// the log lacks that commit, so the log was synced, and a kill took what had been told to be durable.
+/// The cursor is inserted into the memtable before its commit's other entries, and was found during
+/// the insertion. The engine did not know yet that the log lacks the commit. So it synced only the
+/// log, and a kill lost data that was reported as durable.
 #[test]
 fn a_cursor_that_is_found_while_its_commit_is_being_inserted_is_made_durable() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -201,8 +202,8 @@ fn a_cursor_that_is_found_while_its_commit_is_being_inserted_is_made_durable() {
     assert_eq!(after.tree("a").unwrap().get(b"key").unwrap().as_deref(), Some(&b"after"[..]));
 }
 
-/// The marker that tells of unlogged commits found no room in the log. Its number was told instead, as one that nobody has: who
-/// watched had then read past what it is missing, and was not told of it.
+/// The log had no space for the marker of commits without WAL, and logged a no-op with its number
+/// later. A watcher read past the missing commits without notice.
 #[test]
 fn a_marker_that_finds_no_room_hides_no_gap() {
     let vfs = FaultVfs::new(Path::new(DIR));

@@ -1,13 +1,13 @@
-//! Tests of the pace that writers keep, on a clock that moves only when somebody works or sleeps.
+//! Tests of the pace, on a clock that moves only by work and sleep.
 
 use super::*;
 use std::{io, thread::JoinHandle};
 
-/// A runtime whose time is told by the test.
+/// A runtime with a manual clock.
 #[derive(Debug, Default)]
 struct Clock {
     now_ns: AtomicU64,
-    /// How much longer than asked for a sleep takes.
+    /// Excess of each sleep.
     oversleep_ns: u64,
     longest_sleep_us: AtomicU64,
 }
@@ -34,8 +34,8 @@ impl Runtime for Clock {
     }
 }
 
-/// What 1000 commits of 10,000 bytes take whose writer needs so many nanoseconds a byte, under such a pressure by
-/// memtables, where a flush takes 10 a byte: nanoseconds a byte.
+/// Nanoseconds a byte of 1000 commits of 10,000 bytes. The writer alone needs `own_cost` a byte, a
+/// flush 10. The pressure is by memtables.
 fn taken(clock: &Clock, per_mille: u64, own_cost: u64) -> u64 {
     let (pressure, counters) = (Pressure::default(), Counters::default());
     pressure.pace.store(pace_of_memtables(per_mille), Ordering::Relaxed);
@@ -62,7 +62,7 @@ fn a_writer_is_as_fast_as_the_flush_with_two_memtables_of_three_and_a_third_as_f
         let clock = Clock { oversleep_ns, ..Clock::default() };
         assert!((9..=10).contains(&taken(&clock, 667, 3)), "oversleeping is made up for");
         assert!((29..=30).contains(&taken(&clock, 1000, 3)));
-        // Who needs as long by himself is let be.
+        // A slower writer never sleeps.
         assert_eq!(taken(&clock, 667, 12), 12);
         assert!(clock.longest_sleep_us.into_inner() <= SLEEP_NS_MAX / 1000);
     }
@@ -89,7 +89,7 @@ fn the_more_is_to_be_merged_the_more_of_the_time_merges_take() {
     assert_eq!([20, 21].map(|loose| share(loose, 20)), [400, 1000], "where writers are slowed down before one is due");
 }
 
-/// Large commits owed more than their writer may sleep, without an end; small ones slept it off long after.
+/// Large commits accumulated an unbounded debt, and later small ones slept it off.
 #[test]
 fn what_large_commits_owe_is_soon_forgotten() {
     let (clock, pressure, counters) = (Clock::default(), Pressure::default(), Counters::default());
