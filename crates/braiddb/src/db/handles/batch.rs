@@ -24,16 +24,16 @@ use std::{
     sync::Arc,
 };
 
-/// Writes that commit atomically. The last of several writes to one key wins.
+/// Writes that commit atomically. The last write of a key wins.
 ///
-/// The whole batch fails on commit if a key or value exceeds its limit, or if a tree was dropped or
-/// belongs to another database.
+/// The commit fails if a key or value is too long, or a tree was dropped or belongs to another
+/// database.
 #[derive(Clone, Default)]
 pub struct Batch {
     raw: RawBatch,
     /// Sorted by id.
     trees: Vec<Arc<TreeState>>,
-    /// Blobs already written by streams and referenced by this batch.
+    /// Pending blobs that it refers to.
     streams: Vec<Arc<PendingBlobs>>,
 }
 
@@ -66,13 +66,12 @@ impl Batch {
         self.streams.push(pending);
     }
 
-    /// Makes the commit fail with `reason`.
     pub(in crate::db) fn fail(&mut self, reason: String) {
         self.raw.fail(reason);
     }
 
-    /// Sets the value of `key`: see [`Tree::put`]. A batch reads nothing, so it cannot keep the
-    /// expiry time of the previous value.
+    /// Sets the value of `key`: see [`Tree::put`]. Cannot keep an expiry time, since a batch reads
+    /// nothing.
     pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
         match tree.db().engine().with_default_expiry(tree.state(), value.as_ref()) {
             None => self.push(EntryKind::Value, tree, key.as_ref(), value.as_ref()),
@@ -87,7 +86,7 @@ impl Batch {
         self
     }
 
-    /// Deletes all keys in `range`, except keys that this batch writes later.
+    /// Deletes all keys in `range`, except later writes of this batch.
     pub fn delete_range<K: AsRef<[u8]>>(&mut self, tree: &Tree, range: impl RangeBounds<K>) -> &mut Batch {
         self.touch(tree.state(), b"");
         for bound in [range.start_bound(), range.end_bound()] {
@@ -107,12 +106,12 @@ impl Batch {
         self
     }
 
-    /// Adds `value` to the values of `key`.
+    /// Adds a value to `key`.
     pub fn add(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
         self.push_multi(EntryKind::Value, tree, key.as_ref(), value.as_ref())
     }
 
-    /// Removes `value` from the values of `key`.
+    /// Removes a value of `key`.
     pub fn remove(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
         self.push_multi(EntryKind::Tombstone, tree, key.as_ref(), value.as_ref())
     }
@@ -126,7 +125,7 @@ impl Batch {
         self
     }
 
-    /// Removes all values of `key`, except values that this batch adds later.
+    /// Removes all values of `key`, except later additions of this batch.
     pub fn remove_all(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>) -> &mut Batch {
         self.touch(tree.state(), key.as_ref());
         let (start, end) = bounds_of(tree.state().id, key.as_ref());
@@ -134,8 +133,8 @@ impl Batch {
         self
     }
 
-    /// Stores an application cursor of up to 64 KiB with the batch; a longer one makes the commit
-    /// fail. [`Db::application_cursor`] returns the one committed last.
+    /// Stores an application cursor, up to 64 KiB, or the commit fails. [`Db::application_cursor`]
+    /// returns the latest.
     pub fn set_application_cursor(&mut self, cursor: impl AsRef<[u8]>) -> &mut Batch {
         if let Err(e) = check_cursor(cursor.as_ref()) {
             self.raw.fail(e.to_string());
@@ -159,7 +158,7 @@ impl Batch {
         self.raw.size_bytes()
     }
 
-    /// Removes all writes but keeps the allocated memory.
+    /// Removes all writes but keeps the memory.
     pub fn clear(&mut self) {
         self.raw.clear();
         self.trees.clear();
@@ -171,7 +170,6 @@ impl Batch {
     }
 }
 
-/// Fails if the application cursor is too long.
 pub(in crate::db) fn check_cursor(cursor: &[u8]) -> Result<()> {
     if cursor.len() > limits::MAX_APPLICATION_CURSOR_LEN {
         let (len, most) = (cursor.len(), limits::MAX_APPLICATION_CURSOR_LEN);
@@ -180,7 +178,7 @@ pub(in crate::db) fn check_cursor(cursor: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Commits operations on `trees`, which are sorted by id.
+/// Commits operations on `trees`, sorted by id.
 pub(in crate::db) fn commit(
     db: &Db,
     raw: RawBatch,
@@ -190,7 +188,7 @@ pub(in crate::db) fn commit(
 ) -> Result<SequenceNumber> {
     let engine = db.engine();
     let _inside = match condition {
-        // A close waits for this transaction to end and refuses only new calls.
+        // A close waits for this transaction and refuses only new calls.
         CommitCondition::Exclusive(_) => engine.health.enter_past_closing()?,
         _ => engine.health.enter()?,
     };
@@ -220,7 +218,7 @@ pub(in crate::db) fn commit(
         Ok(Some(bytes))
     });
     let committed = prepared.and_then(|p| engine.commit_checked(p, durability, condition, check_trees));
-    // A commit whose sync failed still has a sequence number, though its caller does not learn it.
+    // After a failed sync the commit still has a sequence number.
     let sequence = match &committed {
         Ok(sequence) => Some(*sequence),
         Err(_) => Some(engine.readers.snapshots.visible()),

@@ -1,7 +1,7 @@
 //! Atomic read-modify-write of one key.
 //!
-//! Each call is a transaction on one key, without a snapshot. The commit checks that the key is
-//! unchanged since the read; on a conflict both are repeated.
+//! Each call is a transaction without a snapshot: the commit checks that the key is unchanged since
+//! the read, and a conflict repeats both.
 
 use super::{batch::commit, tree::Tree};
 use crate::{
@@ -18,16 +18,16 @@ use crate::{
 };
 use std::{borrow::Cow, slice, sync::Arc, time::Duration};
 
-/// New state of a key, as decided by [`Tree::fetch_update`].
+/// New state of a key, for [`Tree::fetch_update`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Update {
     /// Leaves the key unchanged.
     Keep,
-    /// Sets this value. It expires only if the tree has a default ([`crate::TreeOptions::ttl`]).
+    /// Sets this value, with the tree's default expiry ([`crate::TreeOptions::ttl`]).
     Put(Vec<u8>),
-    /// Sets this value and keeps the previous value's expiry time, or that it never expires. For an
-    /// absent key, acts as [`Update::Put`].
+    /// Sets this value and keeps the previous value's expiry, if there is one. For an absent key,
+    /// acts as [`Update::Put`].
     PutKeepTtl(Vec<u8>),
     /// Sets this value with a time to live: see [`Tree::put_with_ttl`].
     PutWithTtl(Vec<u8>, Duration),
@@ -42,9 +42,8 @@ impl Tree {
         self.db().engine().get_versioned(&key, None)
     }
 
-    /// Sets the value of `key` if its version is still `expected`, and returns the new version.
-    /// Returns `None` and does nothing if the version differs or the key is gone. Expiry is as for
-    /// [`Tree::put`].
+    /// Sets the value of `key` if its version is still `expected`. Returns the new version, or
+    /// `None` if the version differs or the key is gone. Expiry is as for [`Tree::put`].
     pub fn put_if_version(
         &self,
         key: impl AsRef<[u8]>,
@@ -55,8 +54,8 @@ impl Tree {
         self.write_if_version(key.as_ref(), expected, &update)
     }
 
-    /// Deletes `key` if its version is still `expected`, and returns the commit as a version;
-    /// otherwise returns `None`.
+    /// Deletes `key` if its version is still `expected`. Returns the commit as a version, or
+    /// `None`.
     pub fn delete_if_version(&self, key: impl AsRef<[u8]>, expected: Version) -> Result<Option<Version>> {
         self.write_if_version(key.as_ref(), expected, &Update::Delete)
     }
@@ -69,7 +68,7 @@ impl Tree {
         })
     }
 
-    /// Sets the value of an absent `key` and returns its version; `None` if the key has a value.
+    /// Sets the value of an absent `key`. Returns its version, or `None` if it exists.
     pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Version>> {
         let value = value.as_ref();
         self.read_modify_write(key.as_ref(), |found| match found {
@@ -78,9 +77,9 @@ impl Tree {
         })
     }
 
-    /// Changes `key` from `expected` to `new`, where `None` means absent. Returns the new version
-    /// (of the commit, for a deletion); `None` if the value differs. Expiry is as for
-    /// [`Tree::put`]; [`Tree::fetch_update`] with [`Update::PutKeepTtl`] keeps the expiry time.
+    /// Changes `key` from `expected` to `new`, where `None` means absent. Returns the new version,
+    /// or `None` if the value differs. Expiry is as for [`Tree::put`]; [`Update::PutKeepTtl`] keeps
+    /// it.
     pub fn compare_and_set(
         &self,
         key: impl AsRef<[u8]>,
@@ -94,11 +93,8 @@ impl Tree {
         })
     }
 
-    /// Atomically replaces the value of `key` by the result of `update`, which is called again
-    /// after each conflict. Returns the value passed to the last call.
-    ///
-    /// [`Tree::fetch_update_with_expiry`] also passes the expiry time; [`Update::PutKeepTtl`] keeps
-    /// it.
+    /// Atomically changes a value by `update`, which runs again after each conflict. Returns the
+    /// previous value. [`Tree::fetch_update_with_expiry`] also passes the expiry time.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -127,9 +123,8 @@ impl Tree {
         Ok(before)
     }
 
-    /// Runs [`Tree::fetch_update`] and also passes the value's expiry time by the current wall
-    /// clock; `None` if it never expires. A merged value over an expiring one has the expiry time
-    /// of that one.
+    /// Runs [`Tree::fetch_update`] with the value's expiry time by the wall clock; `None` if it
+    /// never expires. A merged value has the expiry time of the value beneath.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -166,15 +161,14 @@ impl Tree {
         Ok(before)
     }
 
-    /// Sets the value of `key` and keeps the previous value's expiry time, or that it never
-    /// expires. For an absent key, acts as [`Tree::put`]. Atomic; reads the key.
+    /// Sets the value of `key` and keeps the previous value's expiry, or that it has none. For an
+    /// absent key, acts as [`Tree::put`]. Atomic; reads the key.
     pub fn put_keep_ttl(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
         let internal = KeyBuf::of(self.state(), key.as_ref())?;
         let version = self.update_from(&internal, || Ok(Update::PutKeepTtl(value.as_ref().to_vec())))?;
         Ok(version.map_or_else(|| self.db().engine().readers.snapshots.visible(), Version::sequence))
     }
 
-    /// Reads a key and writes the result of `decide`; repeats both on a conflict.
     fn read_modify_write(
         &self,
         key: &[u8],
@@ -191,8 +185,7 @@ impl Tree {
         })
     }
 
-    /// Writes the result of `decide`, which reads the key; repeats both on a conflict. Returns the
-    /// version written.
+    /// Writes the result of `decide`, which reads the key, and repeats both on a conflict.
     fn update_from(&self, internal: &KeyBuf, mut decide: impl FnMut() -> Result<Update>) -> Result<Option<Version>> {
         let engine = self.db().engine();
         engine.health.check_writable()?;
@@ -211,7 +204,7 @@ impl Tree {
                 Update::Keep => return Ok(None),
                 Update::Put(value) => put(&value, engine.default_expiry(self.state())),
                 Update::PutKeepTtl(value) => {
-                    // If the key was written since `decide` read it, the commit conflicts.
+                    // A write of the key since `decide` makes the commit conflict.
                     let end = engine.get_unresolved(internal, None)?.map(|found| found.expires_us);
                     put(&value, end.unwrap_or_else(|| engine.default_expiry(self.state())));
                 }
@@ -232,7 +225,6 @@ impl Tree {
 }
 
 impl Engine {
-    /// Returns the value of an internal key and its version, at `snapshot` or the latest.
     pub fn get_versioned(self: &Arc<Self>, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<(Value, Version)>> {
         let own = |value: Cow<'_, [u8]>, sequence| (Value::new(value.into_owned()), self.commits.versions.of(sequence));
         self.get_entry(LookupKey::of(key), snapshot, own)

@@ -1,5 +1,4 @@
-//! Exact counts of keys in a range, from views where possible and by a scan elsewhere: see
-//! `read/count.rs`. `ranges.rs` has estimates.
+//! Exact counts, from views where possible and by a scan elsewhere: see `read/count.rs`.
 
 use super::{
     cursor::Cursor,
@@ -17,8 +16,7 @@ use crate::{
 };
 use std::{ops::RangeBounds, sync::Arc};
 
-/// Counts the keys from `start` to the key that differs only in its last byte, `end`. Returns
-/// `None` unless the count is already cached.
+/// Returns a cached count up to the same key with `end` as its last byte.
 #[inline]
 pub(in crate::db) fn count_kept(db: &Db, start: &[u8], end: u8, hold: Option<&Hold>) -> Result<Option<u64>> {
     let engine = db.engine();
@@ -28,7 +26,7 @@ pub(in crate::db) fn count_kept(db: &Db, start: &[u8], end: u8, hold: Option<&Ho
     Ok(read::count_kept(&state, start, end, snapshot).unwrap_or_default())
 }
 
-/// Counts the internal keys in `start..end` of one tree, at `hold` or the latest snapshot.
+/// Counts internal keys of one tree.
 pub(in crate::db) fn count(
     db: &Db,
     tree: &Arc<TreeState>,
@@ -68,7 +66,6 @@ pub(in crate::db) fn count(
     Ok(found.keys)
 }
 
-/// Counts a range of internal keys of a tree.
 fn count_within(
     db: &Db,
     tree: &Arc<TreeState>,
@@ -80,7 +77,6 @@ fn count_within(
     count(db, tree, &start, &end, hold)
 }
 
-/// Returns true if a tree has no key.
 fn is_empty(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Result<bool> {
     db.engine().health.check_open()?;
     let mut cursor = Cursor::new(db, tree, hold);
@@ -88,11 +84,11 @@ fn is_empty(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Result<bool> 
 }
 
 impl Tree {
-    /// Returns the exact number of keys in a range.
+    /// Counts the keys in a range exactly.
     ///
-    /// O(log n) per partition of settled data, plus one lookup per write not yet merged into a
-    /// view. Scans, O(n), where views contain large values, expiring values or merge operands, or
-    /// after many writes. [`Tree::approximate`] never scans far.
+    /// O(log n) per partition of settled data, plus a lookup per write not yet merged into a view.
+    /// O(n) where views contain large values, expiring values or merge operands, or after many
+    /// writes. [`Tree::approximate`] never scans far.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -112,13 +108,12 @@ impl Tree {
         count_within(self.db(), self.state(), user_bounds(self.state().id, &range), None)
     }
 
-    /// Returns the exact number of keys, at the cost of [`Tree::count`]. [`Tree::len_estimate`] is
-    /// faster.
+    /// Counts all keys exactly: see [`Tree::count`]. [`Tree::len_estimate`] is faster.
     pub fn len(&self) -> Result<u64> {
         self.count::<&[u8]>(..)
     }
 
-    /// Returns true if there are no keys. Seeks the first key.
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> Result<bool> {
         self.state().check()?;
         is_empty(self.db(), self.state(), None)
@@ -126,18 +121,18 @@ impl Tree {
 }
 
 impl MultiTree {
-    /// Returns the exact number of pairs with keys in a range, at the cost of [`Tree::count`].
+    /// Counts pairs with keys in a range exactly: see [`Tree::count`].
     pub fn count_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         self.state().check()?;
         count_within(self.db(), self.state(), bounds_of_keys(self.state().id, &range), None)
     }
 
-    /// Returns the exact number of pairs, at the cost of [`Tree::count`].
+    /// Counts all pairs exactly: see [`Tree::count`].
     pub fn len(&self) -> Result<u64> {
         self.count_range::<&[u8]>(..)
     }
 
-    /// Returns true if there are no pairs. Seeks the first pair.
+    /// Returns true if there are no pairs.
     pub fn is_empty(&self) -> Result<bool> {
         self.state().check()?;
         is_empty(self.db(), self.state(), None)
@@ -145,20 +140,19 @@ impl MultiTree {
 }
 
 impl Snapshot {
-    /// Returns the exact number of keys of `tree` in a range; `..` for all. See [`Tree::count`].
+    /// Counts keys in a range (`..` for all) exactly: see [`Tree::count`].
     pub fn count_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<u64> {
         self.check_tree(tree.state())?;
         count_within(tree.db(), tree.state(), user_bounds(tree.state().id, &range), Some(self.hold()))
     }
 
-    /// Returns the exact number of pairs of `tree` with keys in a range; `..` for all. See
-    /// [`Tree::count`].
+    /// Counts pairs with keys in a range (`..` for all) exactly: see [`Tree::count`].
     pub fn count_pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> Result<u64> {
         self.check_tree(tree.state())?;
         count_within(tree.db(), tree.state(), bounds_of_keys(tree.state().id, &range), Some(self.hold()))
     }
 
-    /// Returns true if `tree` had no keys.
+    /// Returns true if `tree` has no keys.
     pub fn is_empty(&self, tree: &Tree) -> Result<bool> {
         self.check_tree(tree.state())?;
         is_empty(tree.db(), tree.state(), Some(self.hold().clone()))
@@ -166,16 +160,16 @@ impl Snapshot {
 }
 
 impl Transaction {
-    /// Returns the exact number of keys of `tree` in a range, own writes included; `..` for all.
-    /// See [`Tree::count`]. Counts as a read of the whole range.
+    /// Counts keys in a range (`..` for all), own writes included: see [`Tree::count`]. Reads the
+    /// whole range.
     pub fn count_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<u64> {
         self.check_tree(tree.db(), tree.state())?;
         let (start, end) = user_bounds(tree.state().id, &range);
         end.map_or(Ok(0), |end| self.count_between(tree.state(), &start, &end))
     }
 
-    /// Returns the exact number of pairs of `tree` with keys in a range, own writes included; `..`
-    /// for all. Counts as a read of the whole range.
+    /// Counts pairs with keys in a range (`..` for all), own writes included. Reads the whole
+    /// range.
     pub fn count_pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> Result<u64> {
         self.check_tree(tree.db(), tree.state())?;
         let (start, end) = bounds_of_keys(tree.state().id, &range);

@@ -1,8 +1,7 @@
-//! Cursors: borrowed rows in either direction, at one pinned snapshot.
+//! Cursors: borrowed rows in either direction at one snapshot.
 //!
-//! The rows of a snapshot are a fixed sequence, so a position is a key plus a number of steps. When
-//! a read meets a damaged view, or the read state was superseded, the cursor reopens on the latest
-//! state and replays its position.
+//! A position is a key plus a number of steps, since a snapshot never changes. After a damaged view
+//! or in a superseded read state, the cursor reopens on the latest state and replays its position.
 
 use super::database::Db;
 use crate::{
@@ -22,10 +21,9 @@ use crate::{
 };
 use std::{cell::OnceCell, fmt, ops::ControlFlow, sync::Arc};
 
-/// Steps between checks for a newer read state. Each check saves the current key, so a replay takes
-/// no more steps than this.
+/// Steps between checks for a newer read state, and maximum steps of a replay.
 const STEPS_PER_LOOK: u64 = 1024;
-/// Maximum retries of one read after a damaged view was set aside.
+/// Maximum retries of a read after a damaged view.
 const HEAL_TRIES: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,24 +35,22 @@ enum Place {
     AfterLast,
 }
 
-/// Position from which the cursor counts its steps.
 #[derive(Debug)]
 struct Origin {
-    /// True: the first row at or after `key`. False: the last row before it.
+    /// First row at or after `key`, or else last row before it.
     is_forward: bool,
     key: KeyBuf,
-    /// The largest tree id has no end key; then the origin is the last row of all.
+    /// The largest tree id has no end key: start at the last row of all.
     is_end: bool,
-    /// Rows moved from the origin; negative is backward.
+    /// Rows moved forward, or backward if negative.
     steps: i64,
 }
 
-/// Reads the rows of a tree in either direction, from any key, at one snapshot. Rows are borrowed,
-/// not copied.
+/// Reads the rows of a tree in either direction at one snapshot. Rows are borrowed, not copied.
 ///
 /// On a new cursor [`next`](Cursor::next) moves to the first row and [`prev`](Cursor::prev) to the
-/// last. A cursor pins old versions, as a snapshot does, so drop idle ones;
-/// [`refresh`](Cursor::refresh) moves it to the latest snapshot.
+/// last. A cursor pins old versions, as a snapshot does, so drop idle ones or
+/// [`refresh`](Cursor::refresh) them.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -78,10 +74,9 @@ pub struct Cursor {
     scan: ScanCursor,
     place: Place,
     origin: Origin,
-    /// Value of the current row, cached when read from a blob or merged from operands.
+    /// Value of the current row, if read from a blob or merged.
     blob: OnceCell<BlobValue>,
-    /// True if the tree was dropped before the cursor was created or refreshed. A later drop does
-    /// not affect the cursor.
+    /// The tree was dropped before the cursor was created or refreshed. Later drops have no effect.
     is_gone: bool,
 }
 
@@ -92,20 +87,19 @@ impl fmt::Debug for Cursor {
 }
 
 impl Cursor {
-    /// Creates a cursor that fails if the tree was dropped.
+    /// The cursor fails if the tree was dropped.
     pub(in crate::db) fn over(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
         let engine = hold.as_ref().map_or(db.engine(), Hold::engine);
         let is_gone = tree.check_in(engine.log.incarnation).is_err();
         Cursor { is_gone, ..Cursor::new(db, tree, hold) }
     }
 
-    /// Creates a cursor without checking that the tree exists.
+    /// The tree is known to exist.
     pub(in crate::db) fn new(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
         let engine = db.engine();
         let hold = hold.unwrap_or_else(|| Hold::now(engine, ReaderKind::Cursor));
-        // Load the state after the hold: versions already missing from the state are not needed at
-        // the hold's sequence number. Load it before the first read, which checks whether the hold
-        // expired.
+        // After the hold: the state retains all versions that the hold needs. Before the first
+        // read, which checks whether the hold expired.
         let state = engine.cell.state.load_full();
         let scan = ScanCursor::new(&state, hold.sequence(), tree.id);
         let origin = Origin { is_forward: true, key: KeyBuf::new(tree.id, b""), is_end: false, steps: 0 };
@@ -140,12 +134,12 @@ impl Cursor {
         self.begin(false, key.as_ref())
     }
 
-    /// Moves to the first row. Returns false if there is none.
+    /// Moves to the first row.
     pub fn seek_first(&mut self) -> Result<bool> {
         self.begin(true, b"")
     }
 
-    /// Moves to the last row. Returns false if there is none.
+    /// Moves to the last row.
     pub fn seek_last(&mut self) -> Result<bool> {
         let end = self.tree_id().end_key();
         self.origin.key.set(&end.unwrap_or_default());
@@ -153,7 +147,7 @@ impl Cursor {
         self.seek_origin(false)
     }
 
-    /// Moves to the next row. Returns false, and stays after the last row, if there is none.
+    /// Moves to the next row. After the last row it stays there and returns false.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "a row borrows from its cursor, as no iterator's item can")]
     pub fn next(&mut self) -> Result<bool> {
@@ -167,7 +161,7 @@ impl Cursor {
         }
     }
 
-    /// Moves to the previous row. Returns false, and stays before the first row, if there is none.
+    /// Moves to the previous row. Before the first row it stays there and returns false.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         if self.scan.step_ahead(false) {
@@ -180,14 +174,13 @@ impl Cursor {
         }
     }
 
-    /// Calls `visit` with the current row and all later rows, in order, until it breaks. The cursor
-    /// then is on the row that broke, otherwise after the last. A new cursor, and one before the
-    /// first row, starts at the first row. Returns the last result of `visit`.
+    /// Calls `visit` with the current and all later rows until it breaks, and returns its last
+    /// result. The cursor stays on the row that broke; otherwise it is after the last. A new
+    /// cursor, or one before the first row, starts there.
     ///
-    /// Equivalent to [`Cursor::row`] and [`Cursor::next`] in turn, at less cost per row. Before an
-    /// error some rows may have been visited. If one value is the cause ([`Error::MergeFailed`]),
-    /// the cursor is on its record, and [`Cursor::next`] continues after it. If `visit` panics, the
-    /// cursor is on that row or on one visited shortly before.
+    /// Equivalent to [`Cursor::row`] and [`Cursor::next`] in turn, but faster. An error may follow
+    /// visited rows; if it concerns one value ([`Error::MergeFailed`]), [`Cursor::next`] continues
+    /// after it. If `visit` panics, the cursor is on that row or on one visited shortly before.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -211,8 +204,7 @@ impl Cursor {
         self.visit(true, visit)
     }
 
-    /// Runs [`Cursor::try_for_each`] backward. A new cursor, and one after the last row, starts at
-    /// the last row.
+    /// Runs [`Cursor::try_for_each`] backward, by default from the last row.
     #[inline]
     pub fn try_for_each_back<B>(
         &mut self,
@@ -259,7 +251,7 @@ impl Cursor {
         self.place == Place::Row
     }
 
-    /// Returns the key of the current row. Panics if there is none.
+    /// Returns the current key. Panics if there is no row.
     #[inline]
     pub fn key(&self) -> &[u8] {
         if let Some(key) = self.scan.key_in_batch() {
@@ -268,7 +260,6 @@ impl Cursor {
         self.key_there()
     }
 
-    /// General path of [`Cursor::key`], for rows outside the decoded batch.
     #[inline(never)]
     fn key_there(&self) -> &[u8] {
         if let Some((key, _)) = self.scan.row_ahead() {
@@ -278,16 +269,14 @@ impl Cursor {
         &self.scan.entry().key[TREE_ID_LEN..]
     }
 
-    /// Returns the value of the current row, and reads it now if it is large. Panics if there is no
-    /// row.
+    /// Returns the current value, reading a large one now. Panics if there is no row.
     #[inline]
     pub fn value(&self) -> Result<&[u8]> {
         Ok(self.row()?.1)
     }
 
-    /// Returns the key and value of the current row. Panics if there is none. If the value cannot
-    /// be read, for example because a merge function fails ([`Error::MergeFailed`]),
-    /// [`Cursor::key`] still works and [`Cursor::next`] continues with the next record.
+    /// Returns the current key and value. Panics if there is no row. After an error about the value
+    /// ([`Error::MergeFailed`]), [`Cursor::key`] still works and [`Cursor::next`] continues.
     #[inline]
     pub fn row(&self) -> Result<(&[u8], &[u8])> {
         if let Some((key, value)) = self.scan.row_in_batch()
@@ -298,7 +287,6 @@ impl Cursor {
         self.row_there()
     }
 
-    /// General path of [`Cursor::row`], for rows outside the decoded batch.
     #[inline(never)]
     fn row_there(&self) -> Result<(&[u8], &[u8])> {
         if let Some((key, value)) = self.scan.row_ahead() {
@@ -322,10 +310,9 @@ impl Cursor {
         Ok((&entry.key[TREE_ID_LEN..], value))
     }
 
-    /// Returns the expiry time of the current value, by the current wall clock; `None` if it never
-    /// expires. [`crate::Tree::put_until`] copies a value with its expiry time. A merged value over
-    /// an expiring one changes when that one expires; this is the time returned. Panics if there is
-    /// no row.
+    /// Returns the expiry time of the current value by the wall clock; `None` if it never expires.
+    /// [`crate::Tree::put_until`] copies the value with it. A merged value over an expiring one
+    /// changes when that one expires. Panics if there is no row.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -350,7 +337,6 @@ impl Cursor {
         Ok(self.expires_us()?.and_then(|us| self.engine().wall_time(us)))
     }
 
-    /// Returns the expiry time in microseconds of the database's clock.
     pub(in crate::db) fn expires_us(&self) -> Result<Option<u64>> {
         assert!(self.is_on_row(), "the cursor stands on no row");
         // Rows decoded ahead do not expire.
@@ -368,12 +354,11 @@ impl Cursor {
         }
     }
 
-    /// Returns true if the current value is merged from operands.
     pub(in crate::db) fn is_merged(&self) -> bool {
         self.is_on_row() && !self.scan.is_ahead() && self.scan.entry_there().kind == EntryKind::Merge
     }
 
-    /// Returns the sequence number of the cursor's snapshot.
+    /// Returns the snapshot's sequence number.
     pub fn snapshot_sequence(&self) -> crate::base::SequenceNumber {
         self.hold.sequence()
     }
@@ -384,7 +369,7 @@ impl Cursor {
         self.place = Place::Fresh;
         self.blob.take();
         self.is_gone = self.tree.check().is_err();
-        // Renew the hold even if nothing was committed: readers have a maximum age.
+        // Renew the hold even without commits: readers have a maximum age.
         if self.hold.sequence() != engine.readers.snapshots.visible()
             || self.hold.held().taken_ns != engine.coarse_now_ns()
         {
@@ -397,12 +382,11 @@ impl Cursor {
         self.scan.reset(&self.state, self.hold.sequence());
     }
 
-    /// Counts the later rows already decoded whose user keys begin with `prefix`.
+    /// Counts later decoded rows whose user keys begin with `prefix`.
     pub(in crate::db) fn rows_after_with(&self, prefix: &[u8]) -> u32 {
         self.scan.rows_after(|key| key[TREE_ID_LEN..].starts_with(prefix))
     }
 
-    /// Moves to the next row if it is already decoded.
     #[inline]
     pub(in crate::db) fn step_ahead(&mut self) -> bool {
         let is_there = self.scan.step_ahead(true);
@@ -410,8 +394,7 @@ impl Cursor {
         is_there
     }
 
-    /// Returns true if the cursor is on a row and no later row shares its first `prefix_len` key
-    /// bytes. May return false when this is unknown.
+    /// Returns true if all later rows are known to differ in the first `prefix_len` user key bytes.
     pub(in crate::db) fn is_last_with(&mut self, prefix_len: usize) -> bool {
         self.is_on_row() && self.scan.is_last_with(TREE_ID_LEN + prefix_len)
     }
@@ -420,12 +403,10 @@ impl Cursor {
         (&self.db, &self.tree, &self.hold)
     }
 
-    /// Returns the internal key of the current row.
     pub(in crate::db) fn internal_key(&self) -> &[u8] {
         self.scan.entry().key
     }
 
-    /// Seeks an internal key of this tree, or the tree's end key.
     pub(in crate::db) fn begin_at(&mut self, is_forward: bool, internal: &[u8]) -> Result<bool> {
         self.origin.key.set(internal);
         self.origin.is_end = false;
@@ -456,13 +437,13 @@ impl Cursor {
         self.check_hold()
     }
 
-    /// Fails if the database is closed or superseded, and then releases the state.
+    /// Releases the state if the database is closed or superseded.
     #[inline]
     fn check_open(&mut self) -> Result<()> {
         self.engine().health.check_open().inspect_err(|_| self.let_go())
     }
 
-    /// Fails if the hold has expired, and then releases the state. Call it after loading the state.
+    /// Releases the state if the hold has expired. Call it after loading the state.
     #[inline]
     fn check_hold(&mut self) -> Result<()> {
         self.hold.check().inspect_err(|_| self.let_go())
@@ -475,7 +456,6 @@ impl Cursor {
         self.scan.reset(&self.state, self.hold.sequence());
     }
 
-    /// Records a step onto a row that was decoded ahead.
     #[inline]
     #[expect(clippy::unnecessary_wraps, reason = "it is what a step returns")]
     fn stepped_ahead(&mut self, by: i64) -> Result<bool> {
@@ -497,7 +477,7 @@ impl Cursor {
         self.arrive(is_forward, passed)
     }
 
-    /// Saves the current key as origin, and switches to the latest state if it changed.
+    /// Saves the current key as origin and switches to the latest state.
     #[cold]
     fn look(&mut self) -> Result<()> {
         self.origin.key.set(self.scan.entry().key);
@@ -512,7 +492,7 @@ impl Cursor {
         self.arrive(true, moved).map(|_| ())
     }
 
-    /// Finishes a move, with recovery if it failed. Returns true on a row of the tree.
+    /// Finishes a move, with recovery if it failed.
     #[inline]
     fn arrive(&mut self, is_forward: bool, moved: Result<()>) -> Result<bool> {
         if let Err(e) = moved {
@@ -529,10 +509,8 @@ impl Cursor {
         Ok(is_row)
     }
 
-    /// Skips expired rows of the tree.
     #[inline]
     fn pass_expired(&mut self, is_forward: bool) -> Result<()> {
-        // Rows decoded ahead do not expire.
         if self.scan.is_ahead() || !self.scan.valid() || self.scan.entry_there().kind != EntryKind::Expiring {
             return Ok(());
         }
@@ -549,9 +527,9 @@ impl Cursor {
         Ok(())
     }
 
-    /// Moves to the origin and repeats the steps from there.
+    /// Moves to the origin and repeats the steps.
     fn replay(&mut self) -> Result<()> {
-        // Pin once for the whole seek; nested pins are then free.
+        // Pin once for the whole seek: nested pins are free.
         let _guard = crossbeam_epoch::pin();
         let Origin { is_forward, key, is_end, steps } = &self.origin;
         let (is_forward, steps) = (*is_forward, *steps);
@@ -583,7 +561,6 @@ impl Cursor {
         self.scan.key_in_batch().is_some()
     }
 
-    /// Recovers as after a damaged view.
     #[cfg(test)]
     pub(in crate::db) fn begin_anew(&mut self) -> Result<()> {
         self.state = self.engine().cell.state.load_full();
@@ -619,12 +596,12 @@ impl Cursor {
             Ok(None) => Error::corruption(&engine.dir, 0, "a row was shown that has expired"),
             Err(e) => e,
         };
-        // A later open of the database may have removed the files.
+        // A later open may have removed the files.
         engine.health.check_open()?;
         if entry.kind != EntryKind::Merge {
             return Err(e);
         }
-        // Look up the value beneath the operands. This also sets a damaged view aside.
+        // Look up the value beneath the operands, which also handles a damaged view.
         match engine.get_unresolved(entry.key, Some(&self.hold))? {
             Some(resolved) => Ok(resolved.value),
             None => Err(e),

@@ -1,4 +1,4 @@
-//! The database handle [`Db`]: open, trees, commits, maintenance and close.
+//! The database handle.
 
 use super::{batch::Batch, multi::tree::MultiTree, snapshot::Snapshot, transaction::handle::Transaction, tree::Tree};
 use crate::{
@@ -29,14 +29,14 @@ use std::{
     time::Duration,
 };
 
-/// State shared by all handles. The database closes when the last handle is dropped.
+/// The database closes when the last handle is dropped.
 #[derive(Debug)]
 pub struct Shared {
     pub engine: Arc<Engine>,
     closed: Mutex<bool>,
 }
 
-/// An open database. Clones are cheap and share the database across threads.
+/// An open database. Clones are cheap and shared across threads.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -58,20 +58,20 @@ impl std::fmt::Debug for Db {
     }
 }
 
-/// Description of a tree, as listed by [`Db::trees`].
+/// A tree, as listed by [`Db::trees`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeInfo {
-    /// Name of the tree.
+    /// Name.
     pub name: String,
-    /// Id of the tree; never reused.
+    /// Id; never reused.
     pub id: u32,
-    /// True for a multi-tree, which keeps many values per key.
+    /// True if the tree keeps many values per key.
     pub multi: bool,
-    /// Compression of this tree, if it differs from the database's.
+    /// Compression set for this tree.
     pub compression: Option<Compression>,
-    /// Blob threshold of this tree in bytes, if it differs from the database's.
+    /// Blob threshold set for this tree, in bytes.
     pub blob_threshold: Option<usize>,
-    /// Default time to live of values put into this tree.
+    /// Default time to live of its values.
     pub ttl: Option<Duration>,
 }
 
@@ -93,7 +93,7 @@ impl Db {
         Ok(db)
     }
 
-    /// Wraps an engine in a handle, without starting worker threads.
+    /// Starts no worker threads.
     pub(in crate::db) fn of_core(engine: Engine) -> Db {
         let engine = Arc::new(engine);
         engine.enter_common();
@@ -104,31 +104,30 @@ impl Db {
         &self.shared.engine
     }
 
-    /// Returns the tree `name`, whatever its options. Creates it with default options if it is
-    /// absent.
+    /// Returns a tree, whatever its options. Creates it with default options if absent.
     pub fn tree(&self, name: &str) -> Result<Tree> {
         Tree::new(self, self.open_or_create(name, false, Some(TreeOptions::default()))?)
     }
 
-    /// Returns the tree `name`, created with `options` if it is absent. If an existing tree has
-    /// other options, fails with `InvalidArgument`; [`Tree::set_options`] changes them.
+    /// Returns a tree, created with `options` if absent. Fails with `InvalidArgument` if an
+    /// existing tree has other options; [`Tree::set_options`] changes them.
     pub fn tree_with(&self, name: &str, options: TreeOptions) -> Result<Tree> {
         let tree = self.open_or_create(name, false, Some(options))?;
         check_same(&tree, options)?;
         Tree::new(self, tree)
     }
 
-    /// Returns the tree `name`, or `NotFound`.
+    /// Returns a tree, or `NotFound`.
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
         Tree::new(self, self.open_or_create(name, false, None)?)
     }
 
-    /// Returns the multi-tree `name`, which keeps many values per key. Creates it if it is absent.
+    /// Returns a multi-tree, which keeps many values per key. Creates it if absent.
     pub fn multi_tree(&self, name: &str) -> Result<MultiTree> {
         MultiTree::new(self, self.open_or_create(name, true, Some(TreeOptions::default()))?)
     }
 
-    /// Returns the multi-tree `name`, or `NotFound`.
+    /// Returns a multi-tree, or `NotFound`.
     pub fn open_multi_tree(&self, name: &str) -> Result<MultiTree> {
         MultiTree::new(self, self.open_or_create(name, true, None)?)
     }
@@ -149,7 +148,7 @@ impl Db {
         }
         let Some(options) = create else { return Err(Error::NotFound(format!("there is no tree {name:?}"))) };
         check_options(name, &options)?;
-        // Wait before locking the catalog, so that other threads can still use it.
+        // Wait before locking the catalog: others may use it.
         drop(engine.await_no_exclusive()?);
         let mut last_id = engine.catalog.next_id.lock();
         if let Some(tree) = engine.catalog.find(name) {
@@ -195,7 +194,7 @@ impl Db {
         Batch::default()
     }
 
-    /// Commits a batch atomically, at one sequence number.
+    /// Commits a batch atomically.
     pub fn write(&self, batch: Batch, durability: Durability) -> Result<SequenceNumber> {
         batch.commit(self, durability)
     }
@@ -205,13 +204,13 @@ impl Db {
         Transaction::optimistic(self)
     }
 
-    /// Begins a transaction that never conflicts: all other commits wait until it ends. It first
-    /// waits for another exclusive transaction to end. It may move to another thread.
+    /// Begins a transaction that never conflicts: all other commits wait until it ends. It may move
+    /// to another thread.
     ///
     /// Waiting commits, and this call, fail with [`Error::ExclusiveOpen`] after
-    /// [`crate::Builder::exclusive_wait_max`] (default: 30 seconds). The same error hits a thread
-    /// that commits outside its own exclusive transaction; a warning is logged at once.
-    /// [`Db::revoke_exclusive`] ends a leaked transaction.
+    /// [`crate::Builder::exclusive_wait_max`] (default: 30 seconds). So do commits of its own
+    /// thread outside the transaction, with a logged warning. [`Db::revoke_exclusive`] ends a
+    /// leaked one.
     pub fn begin_exclusive(&self) -> Result<Transaction> {
         Transaction::exclusive(self)
     }
@@ -221,18 +220,17 @@ impl Db {
         self.engine().commits.versions.of(commit)
     }
 
-    /// Returns a snapshot of the latest committed state.
+    /// Returns a snapshot of the latest commit.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self)
     }
 
-    /// Returns the application cursor that was committed last: see
-    /// [`Batch::set_application_cursor`]. After an open, only surviving commits count.
+    /// Returns the latest application cursor that survived: see [`Batch::set_application_cursor`].
     pub fn application_cursor(&self) -> Result<Option<Vec<u8>>> {
         self.engine().get(LookupKey::of(&application_cursor_key()), None, |value| value.into_owned())
     }
 
-    /// Makes all earlier commits durable. Flushes commits without WAL ([`Durability::None`]).
+    /// Makes all earlier commits durable. Flushes those with [`Durability::None`].
     pub fn sync(&self) -> Result<()> {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
@@ -246,14 +244,14 @@ impl Db {
         }
     }
 
-    /// Flushes all memtables into runs.
+    /// Flushes memtables into runs.
     pub fn flush(&self) -> Result<()> {
         let _inside = self.engine().health.enter()?;
         self.engine().flush_all()
     }
 
-    /// Flushes and compacts everything into as few runs as possible. Removes all garbage except
-    /// versions that snapshots pin.
+    /// Compacts everything into as few runs as possible, without garbage except versions pinned by
+    /// snapshots.
     pub fn compact(&self) -> Result<()> {
         let _inside = self.engine().health.enter()?;
         self.engine().flush_all()?;
@@ -265,20 +263,19 @@ impl Db {
         self.engine().stats()
     }
 
-    /// Reads every file and checks every checksum. Reports each damaged unit once, never as an
-    /// error, and continues. [`Db::verify_path`] checks a database that does not open.
+    /// Checks every checksum of every file. Reports each damaged unit once and continues, without
+    /// an error. [`Db::verify_path`] checks a database that does not open.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(&VerifyOptions::default())
     }
 
-    /// Runs [`Db::verify`] with a thread count and progress reports.
+    /// Runs [`Db::verify`] with options for threads and progress.
     pub fn verify_with(&self, options: &VerifyOptions) -> Result<VerifyReport> {
         self.engine().verify(options)
     }
 
-    /// Closes the database: makes buffered commits durable, stops background work and releases the
-    /// lock. Other handles then fail with `Closed`. A background failure during the close is
-    /// returned as [`Error::ReadOnly`] with its reason.
+    /// Makes buffered commits durable, stops background work and releases the lock. Other handles
+    /// then fail with `Closed`. A background failure during the close returns [`Error::ReadOnly`].
     pub fn close(self) -> Result<()> {
         self.shared.close()
     }
@@ -293,10 +290,9 @@ impl Shared {
         let engine = &self.engine;
         engine.release_limited_work();
         let is_writable = !engine.health.has_failed() && !engine.settings.read_only;
-        // Earlier calls already reported the reason of an earlier failure.
+        // Earlier calls reported an earlier failure.
         let had_failed = engine.health.failure().is_some();
-        // Flush commits without WAL, or report their loss. Calls are still accepted, without that
-        // promise.
+        // Flush commits without WAL, or report their loss. Calls are still accepted until below.
         let flushed = if engine.has_unlogged() { engine.flush_all() } else { Ok(()) };
         if is_writable && let Err(e) = engine.trim_log() {
             tracing::warn!(error = %e, "the log could not be made shorter");
@@ -307,7 +303,7 @@ impl Shared {
         if is_writable && let Err(e) = engine.archive_at_close() {
             tracing::warn!(error = %e, "the end of the log could not be archived; the next open sees to it");
         }
-        // From here on the log cannot grow, so the sync misses nothing.
+        // The log cannot grow from here on, so the sync misses nothing.
         engine.refuse_calls();
         let synced = match &engine.log.wal {
             // The end mark lets the next open detect missing commits.
@@ -319,7 +315,7 @@ impl Shared {
                     }
                     Ok(())
                 }
-                // The log was synced before; only the end mark found no space.
+                // The log was synced before; only the mark found no space.
                 Err(e) if e.is_disk_full() => Ok(()),
                 done => done.inspect_err(|_| engine.leave_marker()),
             },
@@ -327,7 +323,7 @@ impl Shared {
         };
         engine.stop();
         if let Some(wal) = engine.log.wal.as_ref().filter(|_| is_writable) {
-            // Preallocated log space is useless to the next open.
+            // The next open cannot use preallocated space.
             wal.trim_spares();
         }
         let failed = engine.health.failure().filter(|_| !had_failed);

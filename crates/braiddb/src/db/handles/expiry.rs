@@ -1,8 +1,8 @@
 //! Values that expire.
 //!
-//! The entry stores its expiry time. From then on, by the database's clock, readers find nothing.
-//! Flushes and merges treat the entry as a tombstone once no reader can see the value. A snapshot
-//! compares with the time at which it was taken, so its view never changes.
+//! An entry stores its expiry time, by the database's clock. Then reads skip it, and flushes and
+//! merges treat it as a tombstone once no reader can see it. A snapshot compares with the time at
+//! which it was taken, so its view never changes.
 
 use super::{batch::Batch, snapshot::Snapshot, transaction::handle::Transaction, tree::Tree};
 use crate::{
@@ -18,42 +18,39 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Converts to microseconds since 1970. Earlier times become 0, which has expired; unrepresentable
-/// ones never expire.
+/// Microseconds since 1970. Earlier times become 0 (expired); unrepresentable ones never expire.
 pub fn since_1970(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, micros)
 }
 
-/// Microseconds by which the clock may seem ahead because it is read first.
+/// Apparent clock lead in microseconds to ignore, because the clock is read first.
 const NOISE_US: u64 = 1000;
 
 impl Engine {
-    /// Returns the database clock's lead over the wall clock in microseconds.
+    /// Lead of the database's clock over the wall clock, in microseconds.
     pub fn ahead_us(&self) -> u64 {
         let ahead_us = self.now().us.saturating_sub(self.settings.runtime.unix_time_us());
         if ahead_us < NOISE_US { 0 } else { ahead_us }
     }
 
-    /// Converts a wall clock time to the database's clock.
+    /// Converts from the wall clock to the database's clock.
     pub(in crate::db) fn expiry_at(&self, time: SystemTime) -> u64 {
         since_1970(time).saturating_add(self.ahead_us())
     }
 
-    /// Converts a time of the database's clock to the current wall clock; `None` if it is out of
-    /// range.
+    /// Converts to the current wall clock; `None` if out of range.
     pub(in crate::db) fn wall_time(&self, us: u64) -> Option<SystemTime> {
         UNIX_EPOCH.checked_add(Duration::from_micros(us.saturating_sub(self.ahead_us())))
     }
 }
 
-/// Encodes the entry of an expiring value.
 fn expiring(value: &[u8], expires_us: u64) -> Vec<u8> {
     let mut entry = Vec::with_capacity(9 + value.len());
     Content { kind: EntryKind::Value, value, expires_us: Some(expires_us) }.entry(&mut entry);
     entry
 }
 
-/// Fails for a tree with a default time to live: operands cannot expire.
+/// Operands cannot expire.
 pub fn check_can_merge(tree: &TreeState) -> Result<()> {
     if tree.options.ttl_us().is_some() {
         let reason =
@@ -64,17 +61,15 @@ pub fn check_can_merge(tree: &TreeState) -> Result<()> {
 }
 
 impl Engine {
-    /// Returns the expiry time of a value put now with `ttl`.
     pub(in crate::db) fn expiry_after(&self, ttl: Duration) -> u64 {
         self.now().us.saturating_add(micros(ttl))
     }
 
-    /// Returns the expiry time of a value put into `tree` now; `None` if it never expires.
     pub fn default_expiry(&self, tree: &TreeState) -> Option<u64> {
         tree.options.ttl_us().map(|ttl_us| self.now().us.saturating_add(ttl_us))
     }
 
-    /// Encodes a plain put into `tree`; `None` if it never expires.
+    /// `None` if the value never expires.
     #[inline]
     pub fn with_default_expiry(&self, tree: &TreeState, value: &[u8]) -> Option<Vec<u8>> {
         self.default_expiry(tree).map(|expires_us| expiring(value, expires_us))
@@ -94,13 +89,12 @@ impl Engine {
 }
 
 impl Tree {
-    /// Sets a value that expires after `ttl`: then the key is absent and its space is reclaimed.
-    /// Precise to some milliseconds.
+    /// Sets a value that expires after `ttl`, precise to some milliseconds. Its space is reclaimed.
     ///
-    /// The clock is the system's, but never goes back. Merges do not extend the value's life: once
-    /// it expires, all operands, earlier ones included, apply to an absent value. For a counter
-    /// that expires, use [`Tree::fetch_update`] with [`crate::Update::PutWithTtl`]. A later
-    /// [`Tree::put`] removes the expiry time; [`Tree::put_keep_ttl`] keeps it.
+    /// The clock never goes back. Merges do not extend the value's life: once it expires, all
+    /// operands, earlier ones included, apply to an absent value. For an expiring counter use
+    /// [`Tree::fetch_update`] with [`crate::Update::PutWithTtl`]. [`Tree::put`] removes the expiry
+    /// time; [`Tree::put_keep_ttl`] keeps it.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -135,8 +129,8 @@ impl Tree {
         self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), self.db().engine().expiry_at(expires)))
     }
 
-    /// Returns the value of `key` and its expiry time, if any. A merged value over an expiring one
-    /// has the expiry time of that one.
+    /// Returns the value of `key` and its expiry time, which for a merged value is that of the
+    /// value beneath.
     pub fn get_with_expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
         let key = KeyBuf::of(self.state(), key.as_ref())?;
         self.db().engine().get_with_expiry(&key, None)
@@ -144,7 +138,7 @@ impl Tree {
 }
 
 impl Snapshot {
-    /// Returns the value of `key` and its expiry time at the snapshot.
+    /// Returns the value of `key` and its expiry time.
     pub fn get_with_expiry(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
         self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
@@ -153,8 +147,7 @@ impl Snapshot {
 }
 
 impl Batch {
-    /// Sets a value that expires after `ttl`, counted from this call and not from the commit: see
-    /// [`Tree::put_with_ttl`].
+    /// Sets a value that expires after `ttl` from this call on: see [`Tree::put_with_ttl`].
     pub fn put_with_ttl(
         &mut self,
         tree: &Tree,
@@ -182,8 +175,7 @@ impl Batch {
 }
 
 impl Transaction {
-    /// Sets a value that expires after `ttl`, counted from this call and not from the commit: see
-    /// [`Tree::put_with_ttl`].
+    /// Sets a value that expires after `ttl` from this call on: see [`Tree::put_with_ttl`].
     pub fn put_with_ttl(
         &self,
         tree: &Tree,
@@ -206,7 +198,7 @@ impl Transaction {
         self.put_expiring(tree, key.as_ref(), value.as_ref(), tree.db().engine().expiry_at(expires))
     }
 
-    /// Returns the value of `key` and its expiry time: see [`Tree::get_with_expiry`].
+    /// Returns the value of `key` and its expiry time.
     pub fn get_with_expiry(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
         self.check_tree(tree.db(), tree.state())?;
         let (engine, key) = (self.db().engine(), KeyBuf::of(tree.state(), key.as_ref())?);
@@ -220,8 +212,7 @@ impl Transaction {
         Ok(self.resolve(&key, written)?.map(|value| (Value::new(value), expires)))
     }
 
-    /// Sets the value of `key` and keeps the previous value's expiry time, or that it never
-    /// expires. For an absent key, acts as [`Transaction::put`]. Counts as a read of the key.
+    /// Runs [`Tree::put_keep_ttl`] in the transaction. Counts as a read of the key.
     pub fn put_keep_ttl(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         let (engine, internal) = (self.db().engine(), KeyBuf::of(tree.state(), key.as_ref())?);
@@ -241,7 +232,7 @@ impl Transaction {
         }
     }
 
-    /// Returns the expiry time of an own write; operands expire with the value beneath them.
+    /// Operands expire with the value beneath them.
     pub(in crate::db) fn end_of(&self, key: &[u8], written: &Written) -> Result<Option<u64>> {
         match written {
             Written::Placed(kind, value, _) => Ok(Content::of(*kind, value).and_then(|content| content.expires_us)),
@@ -266,7 +257,7 @@ impl Transaction {
         )
     }
 
-    /// Returns true if an own write has expired at the transaction's snapshot.
+    /// Compares with the time of the transaction's snapshot.
     pub(in crate::db) fn is_expired(&self, written: &Written) -> bool {
         let Written::Placed(kind, value, _) = written else { return false };
         let expires_us = Content::of(*kind, value).and_then(|content| content.expires_us);

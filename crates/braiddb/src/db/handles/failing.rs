@@ -8,7 +8,7 @@ use crate::{
 use std::sync::Arc;
 
 impl Engine {
-    /// Returns the name of a tree, even shortly after it was dropped.
+    /// Also finds trees that were dropped shortly before.
     fn name_of_tree(&self, id: TreeId) -> String {
         let named =
             self.catalog.by_name.read().values().find(|tree| tree.id == id).map(|tree| tree.name.read().clone());
@@ -16,7 +16,6 @@ impl Engine {
         named.unwrap_or_else(|| format!("number {}", id.0))
     }
 
-    /// Adds the tree's name to the error of a merge function.
     #[cold]
     pub(in crate::db) fn with_tree(&self, error: Error, internal: &[u8]) -> Error {
         match error {
@@ -30,10 +29,9 @@ impl Engine {
 }
 
 impl Db {
-    /// Reads all records with pending merge operands, at the latest snapshot. Calls `found` with
-    /// the error of each failing one ([`Error::MergeFailed`] names tree and key). Returns the
-    /// number of records with operands. Putting or deleting a key repairs its record. Scans all
-    /// trees; changes nothing.
+    /// Reads all records with pending merge operands at the latest snapshot and returns their
+    /// number. Calls `found` with the error of each failing one ([`Error::MergeFailed`] names tree
+    /// and key); a put or delete repairs it. Scans all trees.
     ///
     /// Damage ends the scan of its tree only; the first error is returned at the end.
     ///

@@ -1,5 +1,4 @@
-//! Iterators: copied pairs, from both ends, at one pinned snapshot. Each end uses a [`Cursor`]
-//! created on first use.
+//! Iterators: copied pairs at one snapshot. Each end is a [`Cursor`] created on first use.
 
 use super::{cursor::Cursor, database::Db};
 use crate::{
@@ -14,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-/// Converts a user range to internal keys: start inclusive, end exclusive.
+/// Converts a user range to internal keys, start inclusive, end exclusive.
 pub fn user_bounds<K: AsRef<[u8]>>(tree: TreeId, range: &impl RangeBounds<K>) -> (Vec<u8>, Option<Vec<u8>>) {
     let with = |key: &[u8], after: bool| {
         let mut out = Vec::with_capacity(TREE_ID_LEN + key.len() + 1);
@@ -38,7 +37,7 @@ pub fn user_bounds<K: AsRef<[u8]>>(tree: TreeId, range: &impl RangeBounds<K>) ->
     (start, end)
 }
 
-/// Returns the smallest key greater than every key with this prefix.
+/// Returns the smallest key after all keys with this prefix.
 pub fn prefix_end(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
     while let Some(last) = prefix.last_mut() {
         if *last < 0xff {
@@ -50,18 +49,17 @@ pub fn prefix_end(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
     None
 }
 
-/// Returns true if the error affects only the value of one record.
 #[cold]
 pub(in crate::db) fn is_of_one_record(error: &Error) -> bool {
     error.is_merge_failed() || error.is_corruption()
 }
 
-/// Pairs in key order, from both ends, at one snapshot. Keeps the database open.
+/// Pairs in key order from both ends, at one snapshot.
 ///
-/// After an error about one value ([`Error::MergeFailed`], a damaged large value) the next call
-/// continues with the next record. Any other error ends the iterator.
+/// An error about one value ([`Error::MergeFailed`], a damaged large value) skips that record; any
+/// other ends the iterator.
 ///
-/// Each pair is copied; a [`Cursor`] borrows its rows and is faster.
+/// Pairs are copied; a [`Cursor`] is faster.
 pub struct Iter {
     db: Db,
     tree: Arc<TreeState>,
@@ -112,8 +110,7 @@ impl Iter {
         Iter::over(db, tree, start, end, hold)
     }
 
-    /// Moves one end by a row. Returns true if the new row is within the bounds and was not yielded
-    /// by the other end.
+    /// Returns true if the new row is within the bounds and was not yielded by the other end.
     fn advance(&mut self, forward: bool) -> Result<bool> {
         let new_cursor = || Box::new(Cursor::new(&self.db, &self.tree, Some(self.hold.clone())));
         let is_there = match (forward, &mut self.front, &mut self.back) {
@@ -133,7 +130,7 @@ impl Iter {
 
     fn is_within(&self, forward: bool) -> bool {
         match (&self.front, &self.back) {
-            // Both ends were used: they must not have met.
+            // The two ends must not have met.
             (Some(front), Some(back)) => {
                 let (here, there) = (front.internal_key(), back.internal_key());
                 here < there && (forward && self.is_before_end(here) || !forward && there >= self.start.as_slice())
@@ -159,8 +156,7 @@ impl Iter {
         match self.advance(forward) {
             Ok(true) => {
                 let row = self.take_row(forward);
-                // On an error about one value the cursor is still on the record and continues after
-                // it.
+                // On such an error the cursor is still on the record and continues after it.
                 self.done = row.as_ref().is_err_and(|e| !is_of_one_record(e));
                 Some(row)
             }
@@ -169,7 +165,7 @@ impl Iter {
                 None
             }
             Err(e) => {
-                // Drop the cursors: they would pin memory although no more is read.
+                // Release what the cursors pin.
                 (self.done, self.front, self.back) = (true, None, None);
                 Some(Err(e))
             }

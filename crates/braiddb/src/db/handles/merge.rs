@@ -35,8 +35,7 @@ impl MergeFunctionHandle {
         &self.name
     }
 
-    /// Encodes an entry with one operand. Fails if the function belongs to another database or can
-    /// never apply the operand.
+    /// Fails if the function belongs to another database or can never apply the operand.
     pub(in crate::db) fn operand(&self, db: &Db, operand: &[u8]) -> Result<Vec<u8>> {
         if !Arc::ptr_eq(db.engine(), &self.engine) {
             let reason = format!("the merge function {:?} is another database's", self.name);
@@ -53,23 +52,21 @@ impl MergeFunctionHandle {
 }
 
 impl Db {
-    /// Returns the merge function `name`: one of the application's
-    /// ([`crate::Builder::merge_function`]) or a built-in one:
+    /// Returns a merge function of the application ([`crate::Builder::merge_function`]) or a
+    /// built-in:
     ///
     /// | name | effect | absent value counts as | operand |
     /// |---|---|---|---|
     /// | `add` | adds little-endian 64-bit two's complement integers, wrapping | 0 | 8 bytes |
-    /// | `max`, `min` | keeps the greater or lesser byte string | less or greater than all | any
-    /// bytes |
+    /// | `max`, `min` | keeps the greater, lesser byte string | less, greater than all | any bytes
+    /// |
     /// | `append` | appends bytes | empty | any bytes |
     /// | `union` | unites sets | the empty set | set of [`crate::encode_set`] |
     /// | `json_merge_patch` | applies a JSON Merge Patch, RFC 7396 (feature `json`) | null | JSON |
     ///
-    /// A merge checks its operand but does not read the existing value. If the function cannot
-    /// apply to that value, each read of the key fails with [`Error::MergeFailed`] until it is put
-    /// or deleted.
-    ///
-    /// Fails with `NotFound` for other names.
+    /// A merge does not read the existing value. If the function cannot apply to it, each read of
+    /// the key fails with [`Error::MergeFailed`] until a put or delete. Fails with `NotFound` for
+    /// other names.
     pub fn merge_function(&self, name: &str) -> Result<MergeFunctionHandle> {
         let engine = self.engine();
         engine.health.check_open()?;
@@ -88,7 +85,7 @@ impl Db {
         }
         // The first use assigns a number to the function.
         let _inside = engine.health.enter()?;
-        // Wait before locking the catalog, so that other threads can still use it.
+        // Wait before locking the catalog: others may use it.
         drop(engine.await_no_exclusive()?);
         let _change = engine.catalog.next_id.lock();
         if let Some((number, _)) = engine.functions.number(name) {
@@ -105,10 +102,9 @@ impl Db {
 }
 
 impl Tree {
-    /// Applies a merge function to `key` with `operand`, atomically and without a read. Refuses an
-    /// operand that applies to no value ([`crate::MergeFunction::check_operand`]). Whether it
-    /// applies to the existing value shows at the next read. Operands do not expire: see
-    /// [`Tree::put_with_ttl`].
+    /// Applies a merge function to `key`, atomically and without a read. Refuses an operand that
+    /// applies to no value ([`crate::MergeFunction::check_operand`]); other mismatches show at the
+    /// next read. Operands do not expire: see [`Tree::put_with_ttl`].
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -134,8 +130,8 @@ impl Tree {
 }
 
 impl Batch {
-    /// Applies a merge function to `key`, after earlier writes of this batch: see [`Tree::merge`].
-    /// A function of another database, or an invalid operand, makes the batch fail.
+    /// Applies a merge function after earlier writes of this batch: see [`Tree::merge`]. An invalid
+    /// operand, or a function of another database, makes the commit fail.
     pub fn merge(
         &mut self,
         tree: &Tree,

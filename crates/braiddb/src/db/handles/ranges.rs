@@ -1,4 +1,4 @@
-//! Operations on key ranges: size estimates, split points, table export and clipping.
+//! Size estimates, split points, table export and clipping of key ranges.
 
 use super::{
     batch::Batch,
@@ -21,43 +21,42 @@ use std::{
     sync::Arc,
 };
 
-/// Samples per requested part and run. More give more even parts but use more memory.
+/// Samples per part and run. More give more even parts and use more memory.
 const SAMPLES_PER_PART: usize = 16;
 
-/// Maximum number of parts of one split.
+/// Maximum parts of a split.
 const PARTS_MAX: usize = 4096;
 
-/// Maximum entries of a view segment, the precision of an entry's rank.
+/// Maximum entries of a view segment: the precision of ranks.
 const SEGMENT_ENTRIES: u64 = 32;
 
-/// Maximum entries of a range that is counted exactly. Larger ranges are sampled.
+/// Maximum entries of a range that is counted exactly; larger ranges are sampled.
 const COUNTED_ENTRIES_MAX: u64 = 8192;
 
-/// Samples of a larger range, of about equal bytes, and maximum keys counted in each.
+/// Samples per range, of about equal bytes, and maximum keys counted in each.
 const SURVEYS: usize = 32;
 const SURVEYED_KEYS: u64 = 1024;
 
 /// Estimated size of a range.
 ///
-/// `keys` is exact for up to 8192 entries, versions and tombstones included, and in settled data:
-/// merged, without range deletions and expiring values. Otherwise it is extrapolated from 32
-/// samples. **Error**: the true number always lies in `keys_min..=keys_max`. With evenly spread
-/// garbage it is within 10 % of `keys`. Clustered garbage adds up to 1/32 of all entries per edge
-/// of a cluster.
+/// `keys` is exact for up to 8192 entries, old versions and tombstones included, and in merged data
+/// without range deletions and expiring values. Otherwise it is extrapolated from 32 samples.
+/// **Error**: the true number is always in `keys_min..=keys_max`. With evenly spread garbage it is
+/// within 10 % of `keys`; each edge of clustered garbage adds up to 1/32 of all entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RangeEstimate {
-    /// Number of live keys, without old versions, deleted and expired keys.
+    /// Live keys.
     pub keys: u64,
-    /// Lower bound of the number of keys.
+    /// Lower bound of `keys`.
     pub keys_min: u64,
-    /// Upper bound of the number of keys.
+    /// Upper bound of `keys`.
     pub keys_max: u64,
     /// Bytes in files and memory, large values and garbage included.
     pub bytes: u64,
 }
 
-/// A range of internal keys; without an end it extends past the last tree.
+/// Internal keys; no end means past the last tree.
 struct Span {
     start: Vec<u8>,
     end: Option<Vec<u8>>,
@@ -77,7 +76,6 @@ impl Span {
         !self.is_before_end(&self.start)
     }
 
-    /// Returns the part within a partition that the span overlaps.
     fn within(&self, partition: &Partition) -> Span {
         let layout = &partition.layout;
         let start = self.start.clone().max(layout.start.clone());
@@ -88,13 +86,12 @@ impl Span {
         Span { start, end }
     }
 
-    /// Returns the partitions that the span overlaps.
     fn partitions<'s>(&'s self, state: &'s ReadState) -> impl Iterator<Item = &'s Arc<Partition>> {
         let all = &state.version.partitions;
         all[all.len().min(state.version.find(&self.start))..].iter().take_while(|p| self.is_before_end(&p.layout.start))
     }
 
-    /// Returns the number of a run's entries within the span, exact to some tens.
+    /// Exact to some tens of entries.
     fn entries_of(&self, handle: &RunHandle) -> Result<u64> {
         let meta = handle.run().meta();
         let is_outside = meta.largest < self.start || !self.is_before_end(&meta.smallest);
@@ -115,20 +112,19 @@ fn share(whole: u64, part: u64, all: u64) -> u64 {
     u64::try_from(u128::from(whole) * u128::from(part) / u128::from(all.max(1))).unwrap_or(u64::MAX)
 }
 
-/// Returns the bytes of a run's file and of the large values it refers to.
+/// Includes the large values that the run refers to.
 fn bytes_of(handle: &RunHandle) -> u64 {
     let meta = handle.run().meta();
     meta.file_bytes + meta.blob_uses.iter().map(|used| used.bytes).sum::<u64>()
 }
 
-/// Number of entries and their approximate bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     entries: u64,
     bytes: u64,
 }
 
-/// Returns the size of a span in memtables. O(leaves of the memtables).
+/// O(leaves of the memtables).
 fn in_memory(state: &ReadState, span: &Span) -> Size {
     let mut size = Size::default();
     for memtable in state.memtables().filter(|memtable| !memtable.is_empty()) {
@@ -143,7 +139,6 @@ fn in_memory(state: &ReadState, span: &Span) -> Size {
     size
 }
 
-/// Returns the size of a span in the runs of one partition.
 fn in_runs(partition: &Partition, span: &Span) -> Result<Size> {
     let (here, mut size) = (span.within(partition), Size::default());
     for handle in partition.all_runs() {
@@ -154,15 +149,13 @@ fn in_runs(partition: &Partition, span: &Span) -> Result<Size> {
     Ok(size)
 }
 
-/// Returns true if all entries of a run are in a partition.
 fn is_inside(layout: &PartitionLayout, handle: &RunHandle) -> bool {
     let meta = handle.run().meta();
     layout.start <= meta.smallest && layout.end.as_ref().is_none_or(|end| meta.largest < *end)
 }
 
-/// Returns a partition's number of live keys from metadata alone, if that is exact: the span covers
-/// the partition, no unindexed runs lie over its view, and it has no expiring values or range
-/// deletions.
+/// Returns the live keys from metadata alone, if exact: the span covers the partition, no unindexed
+/// runs lie over its view, and it has no expiring values or range deletions.
 fn settled_keys(partition: &Partition, span: &Span) -> Result<Option<u64>> {
     let (here, layout) = (span.within(partition), &partition.layout);
     let is_whole = here.start == layout.start && here.end == layout.end;
@@ -178,7 +171,6 @@ fn settled_keys(partition: &Partition, span: &Span) -> Result<Option<u64>> {
     Ok((is_whole && partition.all_runs().all(is_plain)).then_some(live))
 }
 
-/// Runs [`read::survey`] on a span at the given sequence number and time.
 fn surveyed(state: &ReadState, span: &Span, now: (SequenceNumber, u64), keys_max: u64) -> Result<Survey> {
     // The largest tree id has no end key; it is never assigned.
     let Some(end) = &span.end else { return Ok(Survey::default()) };
@@ -186,7 +178,7 @@ fn surveyed(state: &ReadState, span: &Span, now: (SequenceNumber, u64), keys_max
 }
 
 impl Engine {
-    /// Returns the entries of a span, garbage included, and their bytes.
+    /// Includes garbage.
     fn size_of(&self, state: &ReadState, span: &Span) -> Result<Size> {
         let mut size = in_memory(state, span);
         for partition in span.partitions(state) {
@@ -217,7 +209,7 @@ impl Engine {
         })
     }
 
-    /// Adds the keys of settled partitions to `estimate` and returns the other spans.
+    /// Adds the keys of settled partitions and returns the other spans.
     fn unsettled(&self, state: &ReadState, span: &Span, estimate: &mut RangeEstimate) -> Result<Vec<Span>> {
         let mut left: Vec<Span> = Vec::new();
         for partition in span.partitions(state) {
@@ -238,7 +230,7 @@ impl Engine {
         Ok(left)
     }
 
-    /// Adds the keys of a span, extrapolated from samples all over it.
+    /// Adds keys extrapolated from samples.
     fn estimate_by_surveys(
         &self,
         state: &ReadState,
@@ -259,8 +251,7 @@ impl Engine {
             };
             let rest = Span { start: next.clone(), end: part.end.clone() };
             let seen = Span { start: part.start.clone(), end: Some(next) };
-            // Run boundaries within a part are exact to some tens of entries, so the quotient may
-            // be off.
+            // Inexact by some tens of entries per run boundary.
             let (seen, rest) =
                 (self.size_of(state, &seen)?.entries.max(found.keys), self.size_of(state, &rest)?.entries);
             estimate.keys += found.keys + share(rest, found.keys, seen);
@@ -270,12 +261,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the maximum undercount of a span: one segment per run.
+    /// Maximum undercount: one segment per run.
     fn slack(&self, state: &ReadState, span: &Span) -> u64 {
         span.partitions(state).map(|partition| SEGMENT_ENTRIES * partition.all_runs().count() as u64).sum()
     }
 
-    /// Returns sorted keys of a span, each with the approximate bytes up to the next.
+    /// Returns sorted keys, each with the approximate bytes up to the next.
     fn samples(&self, span: &Span, parts: usize) -> Result<Vec<(Vec<u8>, u64)>> {
         self.healing(|| {
             let state = self.present_state()?;
@@ -303,8 +294,7 @@ impl Engine {
         })
     }
 
-    /// Returns keys that divide a span into at most `parts` parts of about equal bytes, without its
-    /// start.
+    /// Returns keys that divide a span into about equal bytes, without its start.
     fn points(&self, span: &Span, parts: usize) -> Result<Vec<Vec<u8>>> {
         let samples = self.samples(span, parts)?;
         let all: u64 = samples.iter().map(|(_, bytes)| bytes).sum();
@@ -320,8 +310,7 @@ impl Engine {
         Ok(points)
     }
 
-    /// Returns internal keys that divide `start..end` into at most `max` parts of about `bytes`
-    /// each.
+    /// Returns internal keys that divide a range into at most `max` parts of about `bytes`.
     pub(in crate::db) fn points_every(
         &self,
         start: &[u8],
@@ -350,9 +339,8 @@ fn merged_with_end(key: &[u8]) -> Error {
 }
 
 impl Tree {
-    /// Estimates the keys and bytes in a range; [`RangeEstimate`] states the error. Reads at most
-    /// some tens of thousands of entries, and almost none in a settled database. [`Tree::count`]
-    /// counts exactly.
+    /// Estimates the keys and bytes in a range, with the error of [`RangeEstimate`]. Reads at most
+    /// some tens of thousands of entries, and few in settled data. [`Tree::count`] counts exactly.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -369,9 +357,8 @@ impl Tree {
         self.db().engine().approximate(&Span::of(self, &range))
     }
 
-    /// Returns at most `parts - 1` sorted keys that divide a range into parts of about equal bytes;
-    /// fewer if there is little data. Each is the first key of its part or lies just before it.
-    /// Keeps some keys per part and run in memory, and scans the memtables.
+    /// Returns at most `parts - 1` sorted keys that divide a range into parts of about equal bytes.
+    /// Each is the first key of its part or just before it. Scans the memtables.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -396,13 +383,13 @@ impl Tree {
         Ok(points.iter().map(|key| key.get(4..).unwrap_or_default().to_vec()).collect())
     }
 
-    /// Exports a range at the latest snapshot as tables for [`Tree::ingest`], into new files of
-    /// `dir`: `000001.table` and so on. Removes them on failure. The tables fit only this tree: for
-    /// another, build them with its [`Tree::table_spec`].
+    /// Exports a range at the latest snapshot as new tables `000001.table` and so on in `dir`, for
+    /// [`Tree::ingest`] into this tree. For another tree, build tables with its
+    /// [`Tree::table_spec`]. Removes them on failure.
     ///
     /// Records keep their expiry time; expired ones are omitted. Fails with `InvalidArgument` at
-    /// the first record that a table cannot hold: merge operands above an expiring value (see
-    /// [`Tree::put_with_ttl`]).
+    /// merge operands above an expiring value (see [`Tree::put_with_ttl`]), which a table cannot
+    /// hold.
     pub fn export_tables<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
@@ -457,8 +444,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Deletes all keys outside `range` in one commit, in constant time. Files without keys in
-    /// `range` are removed unread.
+    /// Deletes all keys outside `range` in one commit, in constant time. Removes files without live
+    /// keys unread.
     pub fn clip<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<SequenceNumber> {
         let bound = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let mut batch = Batch::default();
@@ -482,8 +469,8 @@ impl Tree {
 }
 
 impl MultiTree {
-    /// Estimates the pairs with keys in a range and their bytes: see [`Tree::approximate`].
-    /// [`MultiTree::count_range`] counts exactly.
+    /// Estimates pairs with keys in a range: see [`Tree::approximate`]. [`MultiTree::count_range`]
+    /// counts exactly.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {

@@ -19,9 +19,8 @@ use crate::{
 };
 use std::ops::RangeBounds;
 
-/// The database as of one commit. It never blocks other work and needs constant memory, but pins
-/// the old versions that it can read. After [`crate::Builder::reader_age_max`], if set, its reads
-/// fail with [`crate::Error::ReaderExpired`].
+/// The database as of one commit. Needs constant memory but pins old versions. After
+/// [`crate::Builder::reader_age_max`], if set, its reads fail with [`crate::Error::ReaderExpired`].
 #[derive(Clone)]
 pub struct Snapshot {
     db: Db,
@@ -42,7 +41,6 @@ impl Snapshot {
         Snapshot::held(db, Hold::now(db.engine(), ReaderKind::Snapshot))
     }
 
-    /// Wraps an existing hold.
     pub(in crate::db) fn held(db: &Db, hold: Hold) -> Snapshot {
         Snapshot { db: db.clone(), hold }
     }
@@ -55,18 +53,17 @@ impl Snapshot {
         &self.hold
     }
 
-    /// Fails if the tree belongs to another database or was dropped.
     #[inline]
     pub(in crate::db) fn check_tree(&self, tree: &TreeState) -> Result<()> {
         tree.check_in(self.db.engine().log.incarnation)
     }
 
-    /// Returns the sequence number of the last visible commit.
+    /// Returns its sequence number.
     pub fn sequence(&self) -> SequenceNumber {
         self.hold.sequence()
     }
 
-    /// Returns the value of `key` at the snapshot.
+    /// Returns the value of `key`.
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.check_tree(tree.state())?;
         let mut internal = KeyBuf::empty();
@@ -74,14 +71,14 @@ impl Snapshot {
         self.db.engine().get(key, Some(&self.hold), |value| Value::new(value.into_owned()))
     }
 
-    /// Returns the value of `key` and its version at the snapshot.
+    /// Returns the value of `key` and its version.
     pub fn get_versioned(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Version)>> {
         self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         self.db.engine().get_versioned(&key, Some(&self.hold))
     }
 
-    /// Calls `read` with the value of `key` at the snapshot: see [`Tree::get_with`].
+    /// Calls `read` with the value of `key`: see [`Tree::get_with`].
     pub fn get_with<R>(&self, tree: &Tree, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         self.check_tree(tree.state())?;
         let mut internal = KeyBuf::empty();
@@ -89,14 +86,14 @@ impl Snapshot {
         self.db.engine().get(key, Some(&self.hold), |value| read(&value))
     }
 
-    /// Returns true if `key` has a value at the snapshot.
+    /// Returns true if `key` has a value.
     pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
         self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         self.db.engine().contains(&key, Some(&self.hold))
     }
 
-    /// Returns the values of `keys` at the snapshot.
+    /// Returns the values of `keys`.
     pub fn multi_get<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let mut values = vec![None; keys.len()];
         self.multi_get_with(tree, keys, |index, value| values[index] = value.map(|v| Value::new(v.to_vec())))?;
@@ -119,39 +116,39 @@ impl Snapshot {
         Cursor::over(&self.db, tree.state(), Some(self.hold.clone()))
     }
 
-    /// Iterates over the pairs with keys in `range`, in order.
+    /// Iterates over pairs with keys in `range`.
     pub fn range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Iter {
         Iter::over_range(&self.db, tree.state(), range, Some(self.hold.clone()))
     }
 
-    /// Iterates over the pairs with keys that begin with `prefix`, in order.
+    /// Iterates over pairs with keys that begin with `prefix`.
     pub fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> Iter {
         Iter::over_prefix(&self.db, tree.state(), prefix.as_ref(), Some(self.hold.clone()))
     }
 
-    /// Iterates over all pairs of `tree`, in order.
+    /// Iterates over all pairs.
     pub fn iter(&self, tree: &Tree) -> Iter {
         self.prefix(tree, b"")
     }
 
-    /// Returns true if `key` has `value` in a multi-tree.
+    /// Returns true if `key` has `value`.
     pub fn contains_value(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         self.check_tree(tree.state())?;
         tree.contains_at(key.as_ref(), value.as_ref(), Some(&self.hold))
     }
 
-    /// Returns the number of values of `key`: see [`MultiTree::count`].
+    /// Counts the values of `key`: see [`MultiTree::count`].
     pub fn count(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<u64> {
         self.check_tree(tree.state())?;
         tree.count_at(key.as_ref(), Some(&self.hold))
     }
 
-    /// Iterates over the pairs of `key` in a multi-tree, by value.
+    /// Iterates over the pairs of `key`.
     pub fn values(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> MultiIter {
         self.values_range::<&[u8]>(tree, key, ..)
     }
 
-    /// Iterates over the pairs of `key` with values in `range`, by value.
+    /// Iterates over the pairs of `key` with values in `range`.
     pub fn values_range<V: AsRef<[u8]>>(
         &self,
         tree: &MultiTree,
@@ -161,7 +158,7 @@ impl Snapshot {
         tree.values_at(key.as_ref(), range, Some(self.hold.clone()))
     }
 
-    /// Iterates over the pairs of a multi-tree with keys in `range`, by key and value.
+    /// Iterates over the pairs with keys in `range`.
     pub fn pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> MultiIter {
         tree.range_at(range, Some(self.hold.clone()))
     }

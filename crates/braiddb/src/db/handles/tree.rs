@@ -20,8 +20,8 @@ use crate::{
 };
 use std::{ops::RangeBounds, slice, sync::Arc};
 
-/// A named tree of sorted keys with one value each. Clones are cheap and shared across threads. A
-/// handle keeps the database open.
+/// A named tree of sorted keys with one value each. Clones are cheap, shared across threads, and
+/// keep the database open. Reads see the latest commit.
 #[derive(Clone)]
 pub struct Tree {
     db: Db,
@@ -65,9 +65,9 @@ impl Tree {
         self.state.name.read().clone()
     }
 
-    /// Sets the value of `key` and returns the commit's sequence number. The value expires only if
-    /// the tree has a default ([`crate::TreeOptions::ttl`]). [`Tree::put_keep_ttl`] keeps the
-    /// expiry time of the previous value.
+    /// Sets the value of `key`, and returns the commit's sequence number. It expires only by the
+    /// tree's default ([`crate::TreeOptions::ttl`]); [`Tree::put_keep_ttl`] keeps the previous
+    /// expiry time.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
         match self.db.engine().with_default_expiry(&self.state, value.as_ref()) {
             None => self.write(EntryKind::Value, key.as_ref(), value.as_ref()),
@@ -87,20 +87,20 @@ impl Tree {
         batch.commit(&self.db, self.db.engine().settings.durability)
     }
 
-    /// Returns the latest value of `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = self.checked(key.as_ref())?;
         self.db.engine().get_now(self.state.id, key, |value| Value::new(value.into_owned()))
     }
 
-    /// Calls `read` with the latest value of `key`, without a copy. Keep `read` short: memory
-    /// evicted meanwhile is not reused before it returns.
+    /// Calls `read` with the value of `key`, without a copy. Keep `read` short: memory evicted
+    /// meanwhile is not reused before it returns.
     pub fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let key = self.checked(key.as_ref())?;
         self.db.engine().get_now(self.state.id, key, |value| read(&value))
     }
 
-    /// Returns `key` if it may be looked up. Fails if the tree was dropped or the key is too long.
+    /// Fails if the tree was dropped or the key is too long.
     #[inline(always)]
     fn checked<'k>(&self, key: &'k [u8]) -> Result<&'k [u8]> {
         self.state.check()?;
@@ -121,31 +121,29 @@ impl Tree {
         Ok(values)
     }
 
-    /// Calls `read` with the index and value of each key, at one snapshot and without copies;
-    /// `None` for an absent key. Overlaps the memory accesses of all keys, so it is much faster
-    /// than separate gets.
+    /// Calls `read` with each key's index and value, if any, at one snapshot and without copies.
+    /// Much faster than separate gets: memory accesses overlap.
     pub fn multi_get_with<K: AsRef<[u8]>>(&self, keys: &[K], read: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
         self.state.check()?;
         self.db.engine().multi_get(self.state.id, keys, None, read)
     }
 
-    /// Returns a cursor over all pairs of the latest snapshot.
+    /// Returns a cursor over all pairs.
     pub fn cursor(&self) -> Cursor {
         Cursor::over(&self.db, &self.state, None)
     }
 
-    /// Iterates over the pairs with keys in `range`, in order, at the latest snapshot.
+    /// Iterates over pairs with keys in `range`.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
         Iter::over_range(&self.db, &self.state, range, None)
     }
 
-    /// Iterates over the pairs with keys that begin with `prefix`, in order, at the latest
-    /// snapshot.
+    /// Iterates over pairs with keys that begin with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         Iter::over_prefix(&self.db, &self.state, prefix.as_ref(), None)
     }
 
-    /// Iterates over all pairs, in order, at the latest snapshot.
+    /// Iterates over all pairs.
     pub fn iter(&self) -> Iter {
         self.prefix(b"")
     }
@@ -160,8 +158,8 @@ impl Tree {
         self.iter().next_back().transpose()
     }
 
-    /// Estimates the number of keys, with the error of
-    /// [`RangeEstimate::keys`](crate::RangeEstimate). [`Tree::len`] counts exactly.
+    /// Estimates the number of keys, as [`RangeEstimate::keys`](crate::RangeEstimate).
+    /// [`Tree::len`] is exact.
     pub fn len_estimate(&self) -> Result<u64> {
         self.approximate::<&[u8]>(..).map(|estimate| estimate.keys)
     }

@@ -6,11 +6,10 @@ use crate::{
     db::{engine::settings::Durability, write::update_scope::UpdateScope},
 };
 
-/// Maximum retries after a conflict. Then the conflict is returned.
+/// Maximum retries after a conflict.
 const RETRIES_MAX: u32 = 1000;
 
-/// Maximum retries of an expired transaction. Work that outlives the age limit each time must not
-/// loop forever.
+/// Maximum retries of an expired transaction: slow work must not loop forever.
 const EXPIRIES_MAX: u32 = 3;
 
 /// Retries without a pause.
@@ -21,16 +20,14 @@ const PAUSE_US_MAX: u64 = 2000;
 
 impl Db {
     /// Runs `work` in a transaction and commits it. A conflict ([`crate::Error::is_conflict`])
-    /// repeats both after a random, growing pause, at most 1000 times. A transaction older than
-    /// [`crate::Builder::reader_age_max`] is repeated at most three times. So `work` may run more
-    /// than once and its side effects must allow that. If it returns an error, nothing is
-    /// committed.
+    /// repeats both after a random, growing pause, up to 1000 times; a transaction older than
+    /// [`crate::Builder::reader_age_max`] is repeated up to 3 times. So `work` may run more than
+    /// once. Its errors abort the transaction.
     ///
-    /// Inside `work`, write only through the transaction: `tx.put(&tree, ..)`. Any other write to
-    /// the same database on this thread, such as [`crate::Tree::put`] or [`Db::write`], fails with
-    /// `InvalidArgument`: it would commit separately and again with each retry. Threads that `work`
-    /// starts are not checked. Transactions that `work` begins, and new trees, are separate
-    /// commits.
+    /// Inside `work`, write only through the transaction: `tx.put(&tree, ..)`. Another write to the
+    /// database on this thread, such as [`crate::Tree::put`], fails with `InvalidArgument`: it
+    /// would commit separately, again with each retry. Other threads are not checked. Transactions
+    /// that `work` begins, and new trees, are separate commits.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -61,7 +58,7 @@ impl Db {
             let done = match worked {
                 Ok(result) => transaction.commit_with(durability).map(|_| result),
                 Err(e) => {
-                    // Drop it before the pause: it pins a snapshot.
+                    // Before the pause: it pins a snapshot.
                     drop(transaction);
                     Err(e)
                 }
@@ -78,7 +75,7 @@ impl Db {
         }
     }
 
-    /// Sleeps for a random time before the next retry. Returns the conflict after the last one.
+    /// Pauses before a retry, or returns the conflict after the last.
     pub(in crate::db) fn pause(&self, retries: u32, conflict: Error) -> Result<()> {
         if retries >= RETRIES_MAX {
             return Err(conflict);

@@ -13,14 +13,13 @@ use crate::{
 use std::sync::atomic::Ordering;
 
 impl Db {
-    /// Archives every commit so far and returns the last one. Otherwise the
-    /// [archive](crate::Builder::log_archive) grows when a log segment is full and at close. Starts
-    /// another log segment. Fails with `InvalidArgument` without a log archive.
+    /// Archives every commit so far and returns the last one. Without this call the
+    /// [archive](crate::Builder::log_archive) grows when a log segment is full and at close. Fails
+    /// with `InvalidArgument` without a log archive.
     ///
-    /// Fails with [`Error::ArchiveGap`] if commits are missing that no call since the open has
-    /// reported: the database was written without the archive, or commits bypassed the log. All
-    /// other commits are then archived, and the next call returns the last one. Backups from before
-    /// the gap cannot be restored past it: take a new full backup.
+    /// Fails with [`Error::ArchiveGap`] if unreported commits are missing: the database was written
+    /// without the archive, or commits bypassed the log. All others are archived, and the next call
+    /// succeeds. Earlier backups cannot be restored past the gap: take a new full backup.
     pub fn archive_now(&self) -> Result<SequenceNumber> {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
@@ -36,23 +35,22 @@ impl Db {
         engine.archive_up_to(visible)?;
         let gap = archiver.unreported.lock().pop();
         if let Some(gap) = gap {
-            // The newest gap covers the others: a backup after it is after them all.
+            // A backup after the newest gap is after all gaps.
             archiver.unreported.lock().clear();
             return Err(gap.to_error(&archiver.dir, gap.first.saturating_sub(1)));
         }
         Ok(visible.max(archiver.archived.load(Ordering::Acquire)))
     }
 
-    /// Returns the incarnation: a random number that backups name
-    /// ([`crate::BackupInfo::incarnation`]). A restored, loaded or checkpointed database gets a new
-    /// one.
+    /// Returns a random number that backups name ([`crate::BackupInfo::incarnation`]). A restored,
+    /// loaded or checkpointed database gets a new one.
     pub fn incarnation(&self) -> u64 {
         self.engine().log.incarnation
     }
 
-    /// Lists the gaps recorded in the [archive](crate::Builder::log_archive), oldest first. A
-    /// backup of the last missing commit, or of a later commit, can be restored to every commit
-    /// archived after it. Fails with `InvalidArgument` without a log archive.
+    /// Lists the gaps of the [archive](crate::Builder::log_archive), oldest first. A backup of the
+    /// last missing commit, or of a later one, can be restored to every commit archived after it.
+    /// Fails with `InvalidArgument` without a log archive.
     pub fn archive_gaps(&self) -> Result<Vec<ArchiveGap>> {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
@@ -89,7 +87,7 @@ impl Db {
         Ok(())
     }
 
-    /// Releases blob files retained during a restore, if nothing refers to them.
+    /// Releases unreferenced blob files that a restore retained.
     pub(crate) fn release_held_blobs(&self) {
         let held = std::mem::take(&mut *self.engine().storage.held_blobs.lock());
         self.engine()

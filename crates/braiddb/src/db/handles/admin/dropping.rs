@@ -11,14 +11,14 @@ use crate::{
 use std::collections::BTreeMap;
 
 impl Db {
-    /// Drops a tree and all its data, in constant time; space is reclaimed later. Its handles fail
-    /// from then on.
+    /// Drops a tree with its data in constant time; space is reclaimed later. Its handles then
+    /// fail.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         self.drop_trees(&[name])
     }
 
-    /// Drops trees and all their data atomically, in one commit with one sync. Ignores duplicate
-    /// names. Fails with `NotFound`, and drops none, if one is absent.
+    /// Drops trees with their data in one commit. Ignores duplicate names. Drops none, with
+    /// `NotFound`, if one is absent.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {

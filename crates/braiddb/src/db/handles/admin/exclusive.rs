@@ -3,13 +3,12 @@
 use crate::{base::Result, db::handles::database::Db};
 
 impl Db {
-    /// Revokes the commit right of the open exclusive transaction, so that other commits proceed.
-    /// Returns false if there was none. The transaction stays readable; its commit fails with a
-    /// conflict ([`crate::Error::is_conflict`]) and applies nothing.
+    /// Revokes the commit right of the open exclusive transaction; false if there is none. The
+    /// transaction stays readable, but its commit fails with a conflict
+    /// ([`crate::Error::is_conflict`]).
     ///
-    /// Use this for a transaction that was leaked or whose thread is stuck. Without it, waiting
-    /// commits fail with [`crate::Error::ExclusiveOpen`] after
-    /// [`crate::Builder::exclusive_wait_max`].
+    /// For a transaction that was leaked or whose thread is stuck. Otherwise, waiting commits fail
+    /// with [`crate::Error::ExclusiveOpen`] after [`crate::Builder::exclusive_wait_max`].
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {

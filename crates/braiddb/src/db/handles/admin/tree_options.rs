@@ -15,12 +15,11 @@ impl Tree {
         self.state().options.get()
     }
 
-    /// Replaces all options in one commit, with the database's durability. They apply to later
-    /// writes: existing records keep their expiry time and merge operands. Merges write files with
-    /// the new compression, but values stay in their blob files.
-    /// [`Db::compact`](crate::Db::compact) rewrites the tree's other files.
+    /// Replaces all options in one commit. They apply to later writes: records keep their expiry
+    /// time and merge operands. Merges use the new compression, but values stay in their blob
+    /// files; [`Db::compact`](crate::Db::compact) rewrites the tree's other files.
     ///
-    /// Followers, dumps, checkpoints and backups include the change; a watcher receives
+    /// Followers and copies receive the change; a watcher receives
     /// [`Change::SetTreeOptions`](crate::Change::SetTreeOptions).
     ///
     /// ```

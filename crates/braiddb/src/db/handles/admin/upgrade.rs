@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Db {
-    /// Lists, by name, the files whose headers have an earlier format version than this build
-    /// writes. Reads 64 bytes per file. May miss files created or removed meanwhile.
+    /// Lists the files with an earlier format version than this build writes, by name. Reads 64
+    /// bytes per file. May miss concurrently created or removed files.
     pub fn older_files(&self) -> Result<Vec<OlderFile>> {
         let engine = self.engine();
         engine.health.check_open()?;
@@ -34,8 +34,8 @@ impl Db {
     /// open the database before or after. An idle database upgrades itself, except for older log
     /// segments, which the next flush removes.
     ///
-    /// Takes time linear in the partitions with older files and temporarily duplicates one
-    /// partition at a time. After a failure or crash, another call continues.
+    /// Takes time linear in the partitions with older files, and space for one more partition.
+    /// After a failure, call it again to continue.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -68,12 +68,12 @@ impl Db {
             wal.trim_spares();
         }
         engine.remove_leftovers()?;
-        // Older files that remain after this are pinned by readers.
+        // Readers pin older files that remain.
         engine.storage.table.deferred_close.work_through();
         drop(inside);
         Ok(UpgradeReport { before, left: self.older_files()? })
     }
 }
 
-/// Maximum passes. Concurrent merges, flushes and drops may leave older files in each.
+/// Maximum passes: concurrent merges, flushes and drops may leave older files.
 const ROUNDS_MAX: usize = 8;

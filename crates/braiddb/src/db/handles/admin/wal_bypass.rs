@@ -6,13 +6,12 @@ use crate::{
 };
 
 impl Db {
-    /// Makes all commits durable up to the one that stored this application cursor
-    /// ([`crate::Batch::set_application_cursor`]). Any later open finds that cursor or a newer one.
-    /// Flushes commits with [`crate::Durability::None`]; if all commits are in the log, syncs the
-    /// log.
+    /// Makes all commits durable up to the one with this application cursor
+    /// ([`crate::Batch::set_application_cursor`]). Flushes commits with
+    /// [`crate::Durability::None`]; if all are in the log, syncs it.
     ///
-    /// The cursor must be unflushed or the last flushed one; for others fails with `NotFound`.
-    /// Searches unflushed cursors from the newest back.
+    /// The cursor must be unflushed or the last flushed one, or the call fails with `NotFound`.
+    /// Searches from the newest back.
     pub fn flush_to(&self, cursor: impl AsRef<[u8]>) -> Result<()> {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
@@ -20,7 +19,7 @@ impl Db {
         if let Some(sequence) = engine.commit_of_cursor(cursor.as_ref()) {
             return engine.make_durable(sequence);
         }
-        // A flush after the search may have made it the last flushed cursor.
+        // A flush may have made it the last flushed cursor.
         let last = self.application_cursor()?;
         if last.as_deref() == Some(cursor.as_ref()) {
             return Ok(());

@@ -1,7 +1,7 @@
-//! Cursors over multi-trees: borrowed pairs in key and value order, in either direction.
+//! Cursors over multi-trees: borrowed pairs in key and value order.
 //!
-//! Wraps a cursor over the entries and splits each entry into key and value. Consecutive pairs of
-//! one key share their first bytes, so the split is reused.
+//! Wraps a cursor over entries and splits each into key and value. Consecutive pairs of one key
+//! share their first bytes, so the split is reused.
 
 use super::tree::{MultiTree, TERMINATOR, bounds_of, is_split_at, no_pair, pair_key, split, unescape};
 use crate::{
@@ -16,26 +16,26 @@ use crate::{
 };
 use std::cell::RefCell;
 
-/// Maximum backoff of lookahead: after repeated failures it is skipped for 2^4 - 1 keys.
+/// Maximum backoff of lookahead: 2^4 - 1 keys without it.
 const PAUSE_SHIFT_MAX: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// On the row of the inner cursor, if there is one.
+    /// On the row of the inner cursor, if any.
     There,
     /// Just before that row, after the values of a key.
     Before,
-    /// Just after that row: before the values of a key, or after them if the row is their last.
+    /// Just after that row: before a key's values, or after them at their last row.
     After,
 }
 
-/// Reads the pairs of a multi-tree in either direction, from any key or value, at one snapshot.
-/// Keys and values are borrowed, not copied.
+/// Reads the pairs of a multi-tree in either direction at one snapshot. Keys and values are
+/// borrowed, not copied.
 ///
 /// On a new cursor [`next`](MultiCursor::next) moves to the first pair and
-/// [`prev`](MultiCursor::prev) to the last. Moves return true if the cursor is on a pair. A move
-/// within the values of one key that finds none leaves the cursor between two keys; `next` and
-/// `prev` continue from there. A cursor pins old versions, as a [`crate::Snapshot`] does.
+/// [`prev`](MultiCursor::prev) to the last. Moves return true on a pair. A move within one key that
+/// finds no value leaves the cursor between two keys, where `next` and `prev` continue. A cursor
+/// pins old versions, as a [`crate::Snapshot`] does.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -58,19 +58,19 @@ pub struct MultiCursor {
     cursor: Cursor,
     tree: TreeId,
     place: Place,
-    /// Length of the escaped key and terminator in the current row. Valid on a pair.
+    /// Length of the current row's escaped key and terminator, on a pair.
     front_len: usize,
-    /// The same bytes while the cursor is between two keys or moves within a key; otherwise empty.
+    /// These bytes, between two keys or while moving within a key.
     front: Vec<u8>,
-    /// The unescaped key, if it contains zero bytes.
+    /// The key, if it contains zero bytes.
     unescaped: Vec<u8>,
     is_escaped: bool,
-    /// Number of following rows already decoded and known to have the same key.
+    /// Number of next rows known to have the same key.
     sure: u32,
-    /// Consecutive failed lookaheads, and keys to pass before the next one.
+    /// Consecutive failed lookaheads, and keys to pass before the next.
     vain_looks: u32,
     pause: u32,
-    /// Last key counted and its number of values, fixed for one snapshot.
+    /// Last key counted, and its values.
     counted: RefCell<Option<(Vec<u8>, u64)>>,
 }
 
@@ -97,7 +97,6 @@ impl MultiCursor {
         }
     }
 
-    /// Finishes a move: splits the current pair.
     #[inline]
     fn arrive(&mut self, is_there: bool, is_forward: bool) -> Result<bool> {
         self.place = Place::There;
@@ -113,8 +112,7 @@ impl MultiCursor {
         Ok(is_there)
     }
 
-    /// Counts the decoded rows that share the current key. Backs off where keys have one value
-    /// each.
+    /// Backs off where keys have one value.
     fn look_ahead(&mut self) {
         let front = &self.cursor.key()[..self.front_len];
         self.sure = self.cursor.rows_after_with(front);
@@ -130,13 +128,11 @@ impl MultiCursor {
         is_there
     }
 
-    /// Returns true if the inner row has the saved key.
     #[inline]
     fn is_within_key(&self) -> bool {
         !self.front.is_empty() && self.cursor.key().starts_with(&self.front)
     }
 
-    /// Saves the escaped key before a move.
     #[inline]
     fn keep_front(&mut self) {
         self.front.clear();
@@ -177,8 +173,7 @@ impl MultiCursor {
         self.arrive(is_there, is_forward)
     }
 
-    /// Seeks a value of `key` only. The last `end_len` bytes of `internal` do not belong to the
-    /// key.
+    /// Seeks within `key`. The last `end_len` bytes of `internal` do not belong to the key.
     fn begin_within(&mut self, key: &[u8], is_forward: bool, internal: &[u8], end_len: usize) -> Result<bool> {
         let escaped = &internal[TREE_ID_LEN..internal.len() - end_len];
         self.is_escaped = escaped.len() != key.len();
@@ -190,14 +185,13 @@ impl MultiCursor {
             self.unescaped.extend_from_slice(key);
         }
         let is_there = self.cursor.begin_at(is_forward, internal).inspect_err(|_| {
-            // Unpositioned, as the inner cursor.
             self.front.clear();
             (self.place, self.sure) = (Place::There, 0);
         })?;
         Ok(self.arrive_within(is_there, is_forward))
     }
 
-    /// Finishes a move within the current key. Returns true if a value was found.
+    /// Returns true if a value of the current key was found.
     #[inline]
     fn arrive_within(&mut self, is_there: bool, is_forward: bool) -> bool {
         let is_within = is_there && self.is_within_key();
@@ -211,12 +205,12 @@ impl MultiCursor {
         is_within
     }
 
-    /// Moves to the first pair with a key at or after `key`.
+    /// Moves to the first pair at or after `key`.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.begin_at(true, &bounds_of(self.tree, key.as_ref()).0)
     }
 
-    /// Moves to the last pair with a key before `key`.
+    /// Moves to the last pair before `key`.
     pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.begin_at(false, &bounds_of(self.tree, key.as_ref()).0)
     }
@@ -286,15 +280,13 @@ impl MultiCursor {
         self.next_value_there()
     }
 
-    /// General path of [`MultiCursor::next_value`].
     fn next_value_there(&mut self) -> Result<bool> {
         if self.place == Place::Before || self.place == Place::There && !self.cursor.is_on_row() {
             return Ok(false);
         }
         if self.place == Place::There {
             self.keep_front();
-            // Usually the decoded rows show that this is the last value; then the next row is not
-            // read.
+            // The decoded rows usually show that this is the last value.
             if self.cursor.is_last_with(self.front_len) {
                 self.place = Place::After;
                 return Ok(false);
@@ -360,7 +352,7 @@ impl MultiCursor {
         self.pair().1
     }
 
-    /// Returns the current key and value. Panics if there is no pair.
+    /// Returns the current pair. Panics if there is none.
     #[inline(always)]
     pub fn pair(&self) -> (&[u8], &[u8]) {
         assert!(self.place == Place::There, "the cursor stands on no pair");
@@ -368,14 +360,12 @@ impl MultiCursor {
         (if self.is_escaped { &self.unescaped } else { &front[..front.len() - TERMINATOR.len()] }, value)
     }
 
-    /// Returns the number of values of the current key: see [`MultiTree::count`]. Panics if the
-    /// cursor is not on a pair.
+    /// Counts the values of the current key: see [`MultiTree::count`]. Panics if there is none.
     pub fn count(&self) -> Result<u64> {
         self.count_of(self.key())
     }
 
-    /// Returns the number of values of `key` at the cursor's snapshot, without moving. Caches the
-    /// last key counted.
+    /// Counts the values of `key` without moving, and caches the last count.
     pub fn count_of(&self, key: impl AsRef<[u8]>) -> Result<u64> {
         let key = key.as_ref();
         if let Some((counted, values)) = &*self.counted.borrow()
@@ -395,7 +385,7 @@ impl MultiCursor {
         Ok(values)
     }
 
-    /// Returns the sequence number of the cursor's snapshot.
+    /// Returns the snapshot's sequence number.
     pub fn snapshot_sequence(&self) -> SequenceNumber {
         self.cursor.snapshot_sequence()
     }

@@ -1,7 +1,7 @@
 //! Multi-trees: many sorted values per key.
 //!
-//! Each pair is the key of an entry without a value. The key is escaped, so that pairs sort by key
-//! and then by value, and pairs of different keys never interleave:
+//! Each pair is the key of an entry without a value. Escaped keys make pairs sort by key, then by
+//! value, and never interleave:
 //!
 //! ```text
 //! key with each 00 written as 00 FF | 00 01 | value
@@ -33,13 +33,12 @@ use std::{
     sync::Arc,
 };
 
-/// Ends the escaped key.
 pub(in crate::db) const TERMINATOR: [u8; 2] = [0, 1];
 
 /// Sorts after every pair of an escaped key.
 const AFTER_TERMINATOR: [u8; 2] = [0, 2];
 
-/// Escapes zero bytes; borrows keys without any.
+/// Borrows keys without zero bytes.
 pub(in crate::db) fn escape(key: &[u8]) -> Cow<'_, [u8]> {
     if find_zero(key).is_none() {
         return Cow::Borrowed(key);
@@ -55,7 +54,7 @@ pub(in crate::db) fn escape(key: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// Returns a bit per zero byte. Bits above the lowest may be false positives.
+/// Sets a bit per zero byte. Bits above the lowest may be false positives.
 #[inline]
 fn zeros(word: [u8; 8]) -> u64 {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
@@ -64,7 +63,7 @@ fn zeros(word: [u8; 8]) -> u64 {
     word.wrapping_sub(ONES) & !word & (ONES << 7)
 }
 
-/// Returns the position of the first zero byte, scanning eight bytes at a time.
+/// Scans eight bytes at a time.
 #[inline]
 fn find_zero(bytes: &[u8]) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -77,7 +76,7 @@ fn find_zero(bytes: &[u8]) -> Option<usize> {
     rest.iter().position(|&byte| byte == 0).map(|at| 8 * words.len() + at)
 }
 
-/// Returns true if `at` splits a pair whose key is not escaped. Faster than [`split`].
+/// Returns true if `at` splits a pair with an unescaped key. Faster than [`split`].
 #[inline]
 pub(in crate::db) fn is_split_at(bytes: &[u8], at: usize) -> bool {
     let Some((key, &TERMINATOR)) = bytes.get(..at).and_then(|front| front.split_last_chunk()) else { return false };
@@ -89,7 +88,7 @@ pub(in crate::db) fn is_split_at(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// Returns the offset of the value and whether the key is escaped; `None` if this is no pair.
+/// Returns the value's offset and whether the key is escaped; `None` if this is no pair.
 pub fn split(bytes: &[u8]) -> Option<(usize, bool)> {
     let (mut at, mut is_escaped) = (0, false);
     loop {
@@ -123,14 +122,12 @@ pub(in crate::db) fn pair_key(tree: TreeId, key: &[u8], value: &[u8]) -> KeyBuf 
     KeyBuf::of_pieces(&[&tree.first_key(), &escape(key), &TERMINATOR, value])
 }
 
-/// Returns the internal start and end of the pairs of `key`.
 pub(in crate::db) fn bounds_of(tree: TreeId, key: &[u8]) -> (KeyBuf, KeyBuf) {
     let escaped = escape(key);
     let bound = |after: &[u8]| KeyBuf::of_pieces(&[&tree.first_key(), &escaped, after]);
     (bound(&TERMINATOR), bound(&AFTER_TERMINATOR))
 }
 
-/// Converts a range of keys to internal bounds.
 pub(in crate::db) fn bounds_of_keys<K: AsRef<[u8]>>(
     tree: TreeId,
     range: &impl RangeBounds<K>,
@@ -148,7 +145,6 @@ pub(in crate::db) fn bounds_of_keys<K: AsRef<[u8]>>(
     (start, end)
 }
 
-/// Converts a range of values of `key` to internal bounds.
 pub(in crate::db) fn bounds_of_values<V: AsRef<[u8]>>(
     tree: TreeId,
     key: &[u8],
@@ -169,11 +165,11 @@ pub(in crate::db) fn bounds_of_values<V: AsRef<[u8]>>(
     (start, end)
 }
 
-/// A tree with many sorted values per key; each pair exists once. Clones are cheap and shared
-/// across threads.
+/// A tree with many sorted values per key, without duplicates. Clones are cheap and shared across
+/// threads. Reads see the latest commit.
 ///
 /// Keys and values have up to 64 KiB each. A million values of one key cost the same as a million
-/// keys with one value.
+/// keys.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -227,14 +223,14 @@ impl MultiTree {
         self.state.name.read().clone()
     }
 
-    /// Adds `value` to the values of `key`. Adding an existing value changes nothing.
+    /// Adds a value to `key`, or does nothing if it exists.
     pub fn add(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
         self.write(|batch| {
             batch.add(self, key, value);
         })
     }
 
-    /// Removes `value` from the values of `key`; it may be absent.
+    /// Removes a value of `key`, which may be absent.
     pub fn remove(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
         self.write(|batch| {
             batch.remove(self, key, value);
@@ -258,7 +254,7 @@ impl MultiTree {
         self.db.engine().contains(&self.checked_pair(key, value)?, hold)
     }
 
-    /// Returns the internal key of a pair. Fails if the tree was dropped or a part is too long.
+    /// Fails if the tree was dropped or a part is too long.
     #[inline]
     pub(in crate::db) fn checked_pair(&self, key: &[u8], value: &[u8]) -> Result<KeyBuf> {
         self.state.check()?;
@@ -267,10 +263,10 @@ impl MultiTree {
         Ok(pair_key(self.state.id, key, value))
     }
 
-    /// Returns the exact number of values of `key`.
+    /// Counts the values of `key` exactly.
     ///
-    /// O(log n) for settled data and a snapshot at least as new. Otherwise adds one lookup per
-    /// write not yet merged into a view; at worst scans all values.
+    /// O(log n) in settled data with a snapshot at least as new. Otherwise adds a lookup per write
+    /// not yet merged into a view; at worst scans all values.
     pub fn count(&self, key: impl AsRef<[u8]>) -> Result<u64> {
         self.count_at(key.as_ref(), None)
     }
@@ -296,17 +292,17 @@ impl MultiTree {
         self.values(key).next_back().map(|pair| pair.map(|(_, value)| value)).transpose()
     }
 
-    /// Returns a cursor over all pairs of the latest snapshot.
+    /// Returns a cursor over all pairs.
     pub fn cursor(&self) -> MultiCursor {
         MultiCursor::over(self, None)
     }
 
-    /// Iterates over the pairs of `key`, by value.
+    /// Iterates over the pairs of `key`.
     pub fn values(&self, key: impl AsRef<[u8]>) -> MultiIter {
         self.values_at::<&[u8]>(key.as_ref(), .., None)
     }
 
-    /// Iterates over the pairs of `key` with values in `range`, by value.
+    /// Iterates over the pairs of `key` with values in `range`.
     pub fn values_range<V: AsRef<[u8]>>(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<V>) -> MultiIter {
         self.values_at(key.as_ref(), range, None)
     }
@@ -321,7 +317,7 @@ impl MultiTree {
         MultiIter(Iter::over(&self.db, &self.state, start, Some(end), hold))
     }
 
-    /// Iterates over the pairs with keys in `range`, by key and value.
+    /// Iterates over pairs with keys in `range`.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> MultiIter {
         self.range_at(range, None)
     }
@@ -331,19 +327,19 @@ impl MultiTree {
         MultiIter(Iter::over(&self.db, &self.state, start, end, hold))
     }
 
-    /// Iterates over the pairs with keys that begin with `prefix`, by key and value.
+    /// Iterates over pairs with keys that begin with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> MultiIter {
         MultiIter(Iter::over_prefix(&self.db, &self.state, &escape(prefix.as_ref()), None))
     }
 
-    /// Iterates over all pairs, by key and value.
+    /// Iterates over all pairs.
     pub fn iter(&self) -> MultiIter {
         self.prefix(b"")
     }
 }
 
-/// Pairs of a multi-tree, in order, from both ends. Each is copied; a [`MultiCursor`] borrows them
-/// and is faster.
+/// Pairs of a multi-tree by key and value, from both ends. Each is copied; [`MultiCursor`] is
+/// faster.
 pub struct MultiIter(Iter);
 
 impl std::fmt::Debug for MultiIter {

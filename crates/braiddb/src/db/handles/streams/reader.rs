@@ -21,31 +21,27 @@ use std::{
 /// Maximum bytes of sequential read-ahead. Random reads fetch one chunk.
 const AHEAD_MAX: u64 = 1 << 20;
 
-/// A value and its location.
 #[derive(Debug)]
 pub struct Found {
-    /// Pins the blob files.
     pub state: Arc<ReadState>,
     pub base: Base,
-    /// Expiry time in microseconds of the database's clock.
+    /// By the database's clock.
     pub expires_us: Option<u64>,
 }
 
 enum Source {
     /// The whole value in memory.
     Whole(Vec<u8>),
-    /// Pieces of a committed entry, and the offset of each.
+    /// Pieces of a committed entry, and their offsets.
     Stored { hold: Hold, key: KeyBuf, state: Arc<ReadState>, pieces: Pieces, starts: Vec<u64> },
-    /// Pieces that a transaction has written but not committed.
+    /// Pieces of an uncommitted transaction.
     Own { pieces: Pieces, starts: Vec<u64>, _pending: PendingBlobs },
 }
 
-/// Reads a value at one snapshot through [`Read`] and [`Seek`]. Uses about 1 MiB of memory for a
-/// value in blob files, whatever its length.
+/// Reads a value at one snapshot. Uses about 1 MiB of memory for a value in blob files.
 ///
-/// It pins old versions, as a snapshot does, and until the next read also the files and memtables
-/// it read last, so drop idle readers. When it expires, reads fail with an [`io::Error`] around
-/// [`crate::Error::ReaderExpired`].
+/// Pins old versions, as a snapshot does, and the files it read last, so drop idle readers. When it
+/// expires, reads fail with an [`io::Error`] around [`crate::Error::ReaderExpired`].
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -82,8 +78,7 @@ impl fmt::Debug for StreamReader {
 }
 
 impl Engine {
-    /// Returns the value of a key at a snapshot, or the latest. Reads a large value only to merge
-    /// operands into it.
+    /// Reads a large value only to merge operands into it.
     pub fn find_value(&self, key: &[u8], hold: Option<&Hold>) -> Result<Option<Found>> {
         self.health.check_open()?;
         self.healing(|| {
@@ -119,8 +114,7 @@ impl Engine {
         })
     }
 
-    /// Finds a value and pins the files of its pieces as pending, so that a commit may refer to
-    /// them.
+    /// Finds a value and pins the files of its pieces, so that a commit may refer to them.
     pub fn find_and_pin(
         &self,
         key: &[u8],
@@ -136,8 +130,7 @@ impl Engine {
             if is_pinned {
                 return Ok(Some((base, expires_us)));
             }
-            // A file was released. The state without it was published first, so it must differ from
-            // this one.
+            // The state without the released file was published first, so it must differ.
             if Arc::ptr_eq(&self.cell.state.load(), &state) {
                 return Err(Error::corruption(&self.dir, 0, "a blob file is missing that an entry refers to"));
             }
@@ -156,7 +149,6 @@ fn starts_of(pieces: &Pieces) -> Vec<u64> {
 }
 
 impl StreamReader {
-    /// Opens the value of an internal key at `hold`; `None` if it is absent.
     pub(in crate::db) fn open(db: &Db, key: KeyBuf, hold: Hold) -> Result<Option<StreamReader>> {
         let Some(Found { state, base, .. }) = db.engine().find_value(&key, Some(&hold))? else { return Ok(None) };
         Ok(Some(match base {
@@ -168,12 +160,11 @@ impl StreamReader {
         }))
     }
 
-    /// Reads a value in memory.
     pub(in crate::db) fn whole(db: &Db, value: Vec<u8>) -> StreamReader {
         StreamReader::over(db, value.len() as u64, Source::Whole(value))
     }
 
-    /// Reads pieces whose files are pinned as pending.
+    /// The files of `pieces` are pinned as pending.
     pub(in crate::db) fn own(db: &Db, pieces: Pieces, pending: PendingBlobs) -> StreamReader {
         let (len, starts) = (pieces.len(), starts_of(&pieces));
         StreamReader::over(db, len, Source::Own { pieces, starts, _pending: pending })
@@ -183,7 +174,7 @@ impl StreamReader {
         StreamReader { db: db.clone(), source, len, position: 0, buffer: Vec::new(), buffer_at: 0, ahead: 0 }
     }
 
-    /// Returns the length of the value in bytes.
+    /// Returns the value's length in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -193,7 +184,7 @@ impl StreamReader {
         self.len == 0
     }
 
-    /// Reads a byte range, clipped to the value's length. Does not move the position.
+    /// Reads a byte range, clipped to the value's length, without moving the position.
     pub fn read_range(&mut self, range: Range<u64>) -> Result<Vec<u8>> {
         let range = range.start.min(self.len)..range.end.min(self.len);
         let mut part = Vec::new();
@@ -207,7 +198,7 @@ impl StreamReader {
         Ok(part)
     }
 
-    /// Returns at least one byte from `at` on, which must be before the end.
+    /// Returns at least one byte from `at`, which must be before the end.
     fn bytes_at(&mut self, at: u64) -> Result<&[u8]> {
         let buffered = self.buffer_at..self.buffer_at + self.buffer.len() as u64;
         let is_whole = matches!(self.source, Source::Whole(_));
@@ -222,7 +213,6 @@ impl StreamReader {
         Ok(bytes.get(from..).unwrap_or_default())
     }
 
-    /// Fills the buffer with the part that contains `at`.
     fn fill(&mut self, at: u64) -> Result<()> {
         self.go_over()?;
         let (pieces, starts) = match &self.source {
@@ -244,8 +234,8 @@ impl StreamReader {
         }
     }
 
-    /// Switches to the latest state if it changed. The pieces may have moved, and the old state
-    /// would pin all files removed since.
+    /// Switches to the latest state: pieces may have moved, and the old state would pin removed
+    /// files.
     fn go_over(&mut self) -> Result<()> {
         let engine = self.db.engine();
         let is_open = engine.health.check_open();

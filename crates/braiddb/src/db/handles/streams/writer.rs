@@ -1,15 +1,13 @@
-//! Streams: large values written from a reader, then committed by reference.
+//! Streams: large values written to blob files, then committed by reference.
 //!
-//! The bytes go to blob files as they arrive, once. A commit stores only the list of pieces; until
-//! then nothing refers to them. An abandoned stream, or one cut short by a crash, is reclaimable
-//! space.
+//! A commit stores only the list of pieces. Until then nothing refers to them: an abandoned stream,
+//! or one cut short by a crash, is reclaimable space.
 //!
-//! **Appends.** The new version refers to pieces of the old one. An append finds the pieces, pins
-//! their files and commits only if the key is unchanged since before the read. A conflict repeats
-//! all but reading the caller's input, so the pieces always belong to the preceding version. That
-//! version may be merged away, moved or expire at any time. Its files stay: first pinned as
-//! pending, then because the commit's number is above all flushed ones, then because a run refers
-//! to them. A merge may also copy the old version's pieces to other files; both copies exist as
+//! **Appends.** An append refers to pieces of the old version. It pins their files and commits only
+//! if the key is unchanged since before the read; a conflict repeats all but reading the caller's
+//! input. The old version may be merged away, moved or expire at any time. Its files stay: first
+//! pinned as pending, then because the commit's number is above all flushed ones, then because a
+//! run refers to them. If a merge copies the old version's pieces meanwhile, both copies exist as
 //! long as both versions do.
 
 use super::reader::StreamReader;
@@ -40,7 +38,7 @@ use std::{
     sync::Arc,
 };
 
-/// Commits operations that refer to blobs written before: see [`commit`].
+/// Commits operations that refer to pending blobs: see [`commit`].
 pub(in crate::db) fn commit_streams(
     db: &Db,
     raw: RawBatch,
@@ -68,8 +66,8 @@ pub(in crate::db) fn commit_streams(
     committed
 }
 
-/// A value written to blob files, to be committed for a key: see [`Batch::put_stream`]. Dropping it
-/// discards the value.
+/// A value in blob files, not committed yet: see [`Batch::put_stream`]. Dropping it discards the
+/// value.
 pub struct PendingStream {
     tree: Tree,
     key: Vec<u8>,
@@ -84,7 +82,7 @@ impl std::fmt::Debug for PendingStream {
 }
 
 impl PendingStream {
-    /// Returns the length of the value in bytes.
+    /// Returns the value's length in bytes.
     pub fn len(&self) -> u64 {
         self.placed.len
     }
@@ -95,9 +93,9 @@ impl PendingStream {
     }
 }
 
-/// Writes a value of up to 4 GiB - 1 sequentially: see [`Tree::stream_writer`]. It becomes visible
-/// with [`StreamWriter::commit`]; dropping the writer discards it and frees its space. Uses at most
-/// about 10 MiB of memory. After a failed write, drop it and start again.
+/// Writes a value of up to 4 GiB - 1 sequentially: see [`Tree::stream_writer`]. Dropped without
+/// [`StreamWriter::commit`], it discards the value. Uses up to about 10 MiB of memory. After a
+/// failed write, drop it and start again.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -144,8 +142,8 @@ impl StreamWriter {
         self.len() == 0
     }
 
-    /// Appends the contents of `reader`. If the reader fails or panics, fails with
-    /// [`Error::Aborted`] around its error. Retries interrupted reads.
+    /// Appends the contents of `reader`, retrying interrupted reads. A reader that fails or panics
+    /// gives [`Error::Aborted`].
     pub fn read_from(&mut self, mut reader: impl Read) -> Result<()> {
         self.pieces.read_from(&mut reader)
     }
@@ -164,7 +162,7 @@ impl StreamWriter {
         batch.commit(&db, durability)
     }
 
-    /// Ends the value, to be committed with other writes.
+    /// Ends the value, for a commit with other writes.
     pub fn finish(self) -> Result<PendingStream> {
         let StreamWriter { tree, key, pieces } = self;
         let (placed, pending) = pieces.finish()?;
@@ -172,7 +170,6 @@ impl StreamWriter {
         Ok(PendingStream { tree, key, placed, pending: Arc::new(pending) })
     }
 
-    /// Ends the value, to be put or appended by a transaction.
     pub(in crate::db) fn into_pieces(self) -> PieceWriter {
         self.pieces
     }
@@ -191,15 +188,15 @@ impl Write for StreamWriter {
 }
 
 impl Tree {
-    /// Sets the value of `key` to the contents of `reader`, up to 4 GiB - 1, in constant memory:
-    /// see [`StreamWriter`]. Values below 1 MiB are stored as by [`Tree::put`].
+    /// Sets the value of `key` to the contents of `reader`, up to 4 GiB - 1, in constant memory.
+    /// Values below 1 MiB are stored as by [`Tree::put`].
     pub fn put_stream(&self, key: impl AsRef<[u8]>, reader: impl Read) -> Result<SequenceNumber> {
         let mut writer = self.stream_writer(key)?;
         writer.read_from(reader)?;
         writer.commit()
     }
 
-    /// Writes the contents of `reader`, to be committed for `key` with other writes.
+    /// Writes the contents of `reader`, for a commit with other writes.
     pub fn write_stream(&self, key: impl AsRef<[u8]>, reader: impl Read) -> Result<PendingStream> {
         let mut writer = self.stream_writer(key)?;
         writer.read_from(reader)?;
@@ -211,9 +208,8 @@ impl Tree {
         StreamWriter::new(self, key.as_ref())
     }
 
-    /// Appends the contents of `reader` to the value of `key`; an absent value counts as empty.
-    /// Does not rewrite existing data, except for short pieces at its end. Atomic: on a conflict it
-    /// appends to the newer value.
+    /// Appends the contents of `reader` atomically; an absent value counts as empty. Rewrites only
+    /// short pieces at the end of the existing value.
     pub fn append_stream(&self, key: impl AsRef<[u8]>, reader: impl Read) -> Result<SequenceNumber> {
         let mut writer = self.stream_writer(&key)?;
         writer.read_from(reader)?;
@@ -249,34 +245,34 @@ impl Tree {
         }
     }
 
-    /// Opens the latest value of `key` for reading in parts. Works for all values.
+    /// Opens any value for reading in parts.
     pub fn stream(&self, key: impl AsRef<[u8]>) -> Result<Option<StreamReader>> {
         let key = KeyBuf::of(self.state(), key.as_ref())?;
         StreamReader::open(self.db(), key, Hold::now(self.db().engine(), ReaderKind::Stream))
     }
 
-    /// Reads a byte range of the value of `key`, clipped to the value's length.
+    /// Reads a byte range, clipped to the value's length.
     pub fn read_range(&self, key: impl AsRef<[u8]>, range: Range<u64>) -> Result<Option<Vec<u8>>> {
         self.stream(key)?.map(|mut stream| stream.read_range(range)).transpose()
     }
 }
 
 impl Snapshot {
-    /// Opens the value of `key` for reading in parts: see [`Tree::stream`].
+    /// Opens a value for reading in parts.
     pub fn stream(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<StreamReader>> {
         self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         StreamReader::open(self.db(), key, self.hold().clone())
     }
 
-    /// Reads a byte range of the value of `key`, clipped to the value's length.
+    /// Reads a byte range, clipped to the value's length.
     pub fn read_range(&self, tree: &Tree, key: impl AsRef<[u8]>, range: Range<u64>) -> Result<Option<Vec<u8>>> {
         self.stream(tree, key)?.map(|mut stream| stream.read_range(range)).transpose()
     }
 }
 
 impl Batch {
-    /// Sets the key of `stream` to its value.
+    /// Sets the stream's key to its value.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {

@@ -9,7 +9,7 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// A version survives flushes, merges and reopening, and changes with each write.
+/// Versions survive flushes, merges and reopening, and change with each write.
 #[test]
 fn a_version_lasts_as_long_as_the_record_is_not_written() {
     let vfs = mem();
@@ -45,7 +45,6 @@ fn a_version_lasts_as_long_as_the_record_is_not_written() {
         );
         assert_eq!(tree.get_versioned(b"large").unwrap().unwrap(), large);
     }
-    // Versions of two databases never match.
     let other = open(small(&mem())).unwrap();
     other.tree("t").unwrap().put(b"k", b"1").unwrap();
     assert_ne!(other.version_of(written), first.1);
@@ -87,7 +86,7 @@ fn conditions_are_kept() {
     assert!(again > first && tree.put_if_version(b"k", b"", first).unwrap().is_none());
 }
 
-/// Among competing threads exactly one wins, and no update is lost.
+/// Exactly one competing thread wins, and no update is lost.
 #[test]
 fn conditions_hold_between_threads() {
     const THREADS: u64 = 4;
@@ -109,7 +108,6 @@ fn conditions_hold_between_threads() {
                         mine.insert(version);
                         assert_eq!(tree.get(slot).unwrap().as_deref(), Some(&id.to_le_bytes()[..]));
                     }
-                    // Of all threads with the current version, one wins.
                     let known = tree.get_versioned(b"v").unwrap();
                     let done = match known {
                         Some((_, version)) => tree.put_if_version(b"v", number.to_le_bytes(), version).unwrap(),

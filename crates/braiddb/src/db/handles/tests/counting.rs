@@ -1,7 +1,6 @@
 //! Exact counts, and estimates within their bounds, against a model.
 //!
-//! Regression: estimates counted versions, tombstones and expired values, so 100 puts of one key
-//! gave about 100 keys.
+//! Regression: estimates counted old versions, tombstones and expired values.
 
 use crate::{
     db::{
@@ -16,7 +15,7 @@ fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// Checks that all counts agree with `keys` and that estimates keep their bounds.
+/// Checks exact counts and the bounds of estimates.
 fn check(db: &Db, tree: &Tree, keys: &BTreeSet<u32>) {
     let ranges = [(0, u32::MAX), (0, 10), (500, 1500), (900, 901), (1500, 9000), (40_000, 50_000)];
     let (snapshot, tx) = (db.snapshot(), db.begin().unwrap());
@@ -36,7 +35,7 @@ fn check(db: &Db, tree: &Tree, keys: &BTreeSet<u32>) {
     assert_eq!(tree.iter().count() as u64, all);
 }
 
-/// Returns the error of the estimate in percent.
+/// Error of the estimate in percent.
 fn error_percent(tree: &Tree, keys: &BTreeSet<u32>) -> u64 {
     100 * tree.len_estimate().unwrap().abs_diff(keys.len() as u64) / (keys.len() as u64).max(1)
 }
@@ -80,7 +79,7 @@ fn counts_are_exact_and_estimates_within_their_bounds() {
     check(&db, &tree, &keys);
     db.compact().unwrap();
     check(&db, &tree, &keys);
-    // Above the views: new, overwritten and deleted keys, in memory and in an unindexed run.
+    // Above the views, in memory and in an unindexed run.
     for round in 0..2 {
         for number in (round..3000).step_by(7) {
             tree.put(key(number), b"newer").unwrap();
@@ -97,7 +96,6 @@ fn counts_are_exact_and_estimates_within_their_bounds() {
             db.flush().unwrap();
         }
     }
-    // A range deletion, expiring values, large values and operands.
     tree.delete_range(key(600)..key(700)).unwrap();
     keys.retain(|number| !(600..700).contains(number));
     check(&db, &tree, &keys);
@@ -155,7 +153,7 @@ fn estimates_of_many_entries_are_near_where_most_of_them_are_dead() {
     check(&db, &tree, &keys);
     db.flush().unwrap();
     assert!(error_percent(&tree, &keys) <= 10, "{:?}", tree.approximate::<&[u8]>(..));
-    // A consumed queue: its garbage is contiguous.
+    // A consumed queue: contiguous garbage.
     let mut batch = db.batch();
     for number in 0..12_000 {
         batch.delete(&tree, key(number));
@@ -166,7 +164,6 @@ fn estimates_of_many_entries_are_near_where_most_of_them_are_dead() {
     assert!(tree.len_estimate().unwrap().abs_diff(keys.len() as u64) <= all, "{:?}", tree.approximate::<&[u8]>(..));
     check(&db, &tree, &keys);
     drop(keeps);
-    // Most values have expired.
     let other = db.tree("sessions").unwrap();
     let mut batch = db.batch();
     for number in 0..12_000_u32 {
@@ -181,7 +178,7 @@ fn estimates_of_many_entries_are_near_where_most_of_them_are_dead() {
 
 #[test]
 fn a_transaction_counts_its_own_writes() {
-    // The clock does not move: a value with zero time to live has expired for the transaction too.
+    // The clock does not move: a value without time to live expires at once.
     let runtime = Clock::new() as Arc<dyn Runtime>;
     let db = open(Settings { runtime, ..small(&mem()) }).unwrap();
     let (tree, pairs) = (db.tree("t").unwrap(), db.multi_tree("m").unwrap());

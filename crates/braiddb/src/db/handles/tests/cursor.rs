@@ -1,5 +1,4 @@
-//! Cursors and multi-gets against a model, over memtables, unindexed runs, views, tombstones and
-//! blobs.
+//! Cursors and multi-gets against a model, over all kinds of files.
 
 use crate::{
     base::MAX_SEQUENCE,
@@ -16,10 +15,9 @@ use std::{collections::BTreeMap, path::Path};
 
 pub(in crate::db) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Random number generator and key format.
+/// Random numbers and key format.
 pub(in crate::db) struct Random(pub(in crate::db) u64, pub(in crate::db) fn(u64) -> Vec<u8>);
 
-/// Default key format.
 pub(in crate::db) fn plain(number: u64) -> Vec<u8> {
     format!("key{number:05}").into_bytes()
 }
@@ -35,14 +33,14 @@ impl Random {
         (self.1)(number)
     }
 
-    /// Sometimes returns a value large enough for a blob.
+    /// Sometimes large enough for a blob.
     pub(in crate::db) fn value(&mut self, blobs: bool) -> Vec<u8> {
         let len = if blobs && self.below(40) == 0 { 9_000 } else { 5 + self.below(60) };
         (0..len).map(|i| (self.0 >> (i % 8)) as u8).collect()
     }
 }
 
-/// Random changes that leave the tree in all kinds of files.
+/// Random changes, over all kinds of files.
 pub(in crate::db) fn change(db: &Db, tree: &Tree, model: &mut Model, random: &mut Random, blobs: bool) {
     for _ in 0..1 + random.below(400) {
         match random.below(20) {
@@ -132,7 +130,6 @@ fn cursors_and_lookups_of_many_keys_agree_with_a_model() {
         let random = &mut Random(seed, plain);
         let vfs = mem();
         let db = open(small(&vfs)).unwrap();
-        // Other trees have rows on both sides.
         let (before, tree, after) = (db.tree("a").unwrap(), db.tree("b").unwrap(), db.tree("c").unwrap());
         for i in 0..50 {
             before.put(format!("key{i}"), b"before").unwrap();
@@ -272,7 +269,7 @@ fn rows_decoded_ahead_stay_while_all_else_is_evicted() {
     }
 }
 
-/// A view is damaged far ahead of a cursor: it reopens and continues at its position.
+/// A damaged view far ahead: the cursor reopens and continues.
 #[test]
 fn a_cursor_goes_on_where_it_was_when_a_view_is_damaged_further_on() {
     let row = |i: u64| (format!("key{i:06}").into_bytes(), vec![i as u8; 40]);
@@ -291,7 +288,6 @@ fn a_cursor_goes_on_where_it_was_when_a_view_is_damaged_further_on() {
         let files = vfs.list(Path::new(DIR)).unwrap();
         let view = files.iter().find(|file| is_view(&file.name)).expect("rows of many memtables are in a view");
         let file = vfs.open(&Path::new(DIR).join(&view.name), OpenMode::ReadWrite).unwrap();
-        // Past the header, in the middle of the pages.
         let damaged_at = 4096 + 4096 * ((file.len().unwrap() / 4096) / 2 - 1) + 100;
         let mut byte = [0];
         file.read_exact_at(&mut byte, damaged_at).unwrap();
@@ -309,7 +305,7 @@ fn a_cursor_goes_on_where_it_was_when_a_view_is_damaged_further_on() {
             there = if forward { cursor.next().unwrap() } else { cursor.prev().unwrap() };
         }
         assert_eq!(passed, 4_000);
-        // The file is removed once it is unused and a new view exists.
+        // The file is removed once it is unused and rebuilt.
         drop(cursor);
         tree.put(b"x", b"y").unwrap();
         let healed = vfs.list(Path::new(DIR)).unwrap().iter().all(|file| file.name != view.name);
@@ -317,7 +313,7 @@ fn a_cursor_goes_on_where_it_was_when_a_view_is_damaged_further_on() {
     }
 }
 
-/// A key that opens the view of its run when it is read.
+/// Opens the view of its run when read.
 struct OpensView<'a> {
     key: KeyBuf,
     open: &'a dyn Fn(),
@@ -369,6 +365,6 @@ fn many_keys_are_found_where_a_view_is_opened_meanwhile() {
             assert!(found.is_some(), "opened at look {opened_at}");
         }
     }
-    // Each key was read at least once before its position lookup.
+    // Each key was read before its position lookup.
     assert!(looks.get() >= GROUP_KEYS, "{} looks: there were none in between", looks.get());
 }

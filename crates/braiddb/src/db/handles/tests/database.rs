@@ -48,8 +48,7 @@ fn what_was_put_is_there_through_flushes_folds_merges_splits_and_reopening() {
     check(&db, &model);
 }
 
-/// Regression: partitions of ascending keys were rewritten by each split, although their runs do
-/// not overlap.
+/// Regression: each split rewrote partitions of ascending keys.
 #[test]
 fn partitions_of_growing_keys_are_cut_and_not_rewritten() {
     let vfs = mem();
@@ -66,7 +65,6 @@ fn partitions_of_growing_keys_are_cut_and_not_rewritten() {
     assert!(stats.partitions.len() > 3 && stats.merges == 0, "{stats:?}");
     assert!(stats.run_bytes_written < 2 * stats.user_bytes_written, "{stats:?}");
     check(&db, &model);
-    // Later keys in between go to the right partitions.
     for i in (0..6_000u64).step_by(3) {
         let k = i.to_be_bytes().to_vec();
         tree.delete(&k).unwrap();
@@ -331,7 +329,7 @@ fn a_damaged_view_heals_and_reads_go_on() {
     assert!(db.verify().unwrap().problems.is_empty());
 }
 
-/// Counts key comparisons and cache reads of gets and steps over eight runs.
+/// Counts key comparisons and cache reads over eight runs.
 #[test]
 fn over_eight_runs_a_get_compares_once_and_a_step_never() {
     use crate::view::{key_comparisons, segments_read};

@@ -15,7 +15,6 @@ use std::{
 
 const MILLISECOND_NS: u64 = 1_000_000;
 
-/// A database with background threads and the given wait limit.
 fn database(exclusive_wait_ns: u64) -> (Db, Tree) {
     let db = open(Settings { background_threads: 1, exclusive_wait_ns, ..small(&mem()) }).unwrap();
     let tree = db.tree("t").unwrap();
@@ -27,8 +26,8 @@ fn spawn<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> JoinHa
     std::thread::spawn(work)
 }
 
-/// Regression: the commit right belonged to a thread. After the transaction had moved to another,
-/// as in async tasks, the first thread's put was refused.
+/// Regression: the commit right belonged to a thread. After a move, as in async tasks, puts of the
+/// first thread were refused.
 #[test]
 fn exclusive_transaction_moved_to_another_thread_has_the_first_thread_wait() {
     let (db, tree) = database(u64::MAX);
@@ -96,7 +95,7 @@ fn leaked_exclusive_transaction_is_named_and_can_be_revoked() {
     });
 }
 
-/// Writers wait separately. If a leader waited for its group, the limits would add up.
+/// If a leader waited for its group, the limits would add up.
 #[test]
 fn many_writers_behind_a_leaked_exclusive_transaction_fail_after_one_bound() {
     let (db, tree) = database(500 * MILLISECOND_NS);
@@ -123,12 +122,12 @@ fn revoked_exclusive_transaction_conflicts_and_ends_no_other() {
     tree.put(b"k", b"another").unwrap();
     let next = db.begin_exclusive().unwrap();
     assert!(revoked.commit().unwrap_err().is_conflict());
-    // The next transaction keeps its right.
+    // The next transaction keeps its right, ...
     assert!(matches!(tree.put(b"k", b"late"), Err(Error::ExclusiveOpen { .. })));
     next.put(&tree, b"l", b"").unwrap();
     next.commit().unwrap();
     assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"another"[..]));
-    // Also if the revoked one is dropped.
+    // ... also if the revoked one is dropped.
     let revoked = db.begin_exclusive().unwrap();
     db.revoke_exclusive().unwrap();
     let next = db.begin_exclusive().unwrap();
@@ -156,7 +155,6 @@ fn expired_exclusive_transaction_holds_up_nobody() {
     });
 }
 
-/// Concurrent exclusive transactions and puts lose no write.
 #[test]
 fn exclusive_transactions_beside_puts_lose_nothing() {
     let (db, tree) = database(u64::MAX);

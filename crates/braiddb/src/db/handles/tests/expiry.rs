@@ -1,4 +1,4 @@
-//! Expiring values: all reads agree on expiry, space is reclaimed, and the clock may jump.
+//! Values that expire: reads agree, space is reclaimed, and the clock may jump.
 
 use crate::{
     base::{Error, Result},
@@ -31,7 +31,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Reads all rows in each possible way, which must agree.
+/// Reads all rows in each way.
 fn contents(db: &Db, tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
     let rows: Vec<_> = tree.iter().map(|row| row.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
     let mut back: Vec<_> = tree.iter().rev().map(|row| row.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
@@ -51,7 +51,7 @@ fn contents(db: &Db, tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
     rows
 }
 
-/// Checks a key in each possible way, which must agree.
+/// Checks a key in each way.
 fn is_there(db: &Db, tree: &Tree, key: &[u8]) -> bool {
     let there = tree.contains(key).unwrap();
     let snapshot = db.snapshot();
@@ -68,7 +68,7 @@ fn is_there(db: &Db, tree: &Tree, key: &[u8]) -> bool {
     there
 }
 
-/// Runs `check` on data in a memtable, in a run and in a merged run.
+/// Runs `check` on data in a memtable, a run and a merged run.
 fn in_each_place(check: impl Fn(&Arc<Clock>, &Db, &Tree, &dyn Fn(&Db))) {
     let places: [&dyn Fn(&Db); 3] = [&|_| {}, &|db| db.flush().unwrap(), &|db| db.compact().unwrap()];
     for place in places {
@@ -150,7 +150,6 @@ fn a_reader_goes_by_the_time_when_it_was_taken() {
     });
 }
 
-/// Returns the number of entries in all runs.
 fn entries(db: &Db) -> u64 {
     db.stats().partitions.iter().flat_map(|p| p.runs.iter().chain(&p.loose)).map(|run| run.entries).sum()
 }
@@ -211,7 +210,6 @@ fn a_tree_may_have_all_its_values_expire() {
     assert_eq!(expires(&db.tree("plain").unwrap(), b"k"), None);
     clock.advance(10 * SECOND_NS);
     assert_eq!(contents(&db, &tree).len(), 1);
-    // Operands cannot expire.
     let add = db.merge_function("add").unwrap();
     let refused = |result: Result<()>| assert!(matches!(result, Err(Error::InvalidArgument(_))));
     refused(tree.merge(b"k", &add, [1; 8]).map(|_| ()));
@@ -288,7 +286,7 @@ fn merge_functions_find_nothing_where_a_value_has_expired() {
         drop(before);
         db.compact().unwrap();
         assert_eq!(tree.get(b"n").unwrap().as_deref(), Some(&2_u64.to_le_bytes()[..]));
-        // In one batch the expiry time would be lost.
+        // The batch would lose the expiry time.
         let mut batch = db.batch();
         batch.put_with_ttl(tree, b"m", b"x", seconds(10)).merge(tree, b"m", &append, b"y");
         assert!(matches!(db.write(batch, Durability::Buffered), Err(Error::InvalidArgument(_))));
@@ -324,10 +322,9 @@ fn space_comes_back_where_nothing_is_committed() {
     }
     db.flush().unwrap();
     clock.advance(1000 * SECOND_NS);
-    // A background thread checks once a second.
     bounded("the space of what has expired", move || {
         while entries(&db) > 10 {
-            // The thread may have checked just before, and waits by this clock.
+            // The thread may have checked just before.
             clock.advance(SECOND_NS);
             std::thread::yield_now();
         }
@@ -351,7 +348,6 @@ fn what_little_has_expired_goes_in_time() {
     clock.advance(1000);
     tree.put(b"k", b"v").unwrap();
     assert_eq!((db.stats().expired, entries(&db)), (before + 1, 99));
-    // No more work is left.
     let merges = db.stats().merges;
     clock.advance(200 * DAY_NS);
     tree.put(b"k", b"v").unwrap();
@@ -365,7 +361,6 @@ fn one_session_has_not_everything_merged() {
         tree.put(number.to_be_bytes(), [7; 50]).unwrap();
     }
     db.compact().unwrap();
-    // A run shared by all partitions.
     for number in (0..20_000_u32).step_by(500) {
         tree.put(number.to_be_bytes(), [8; 20]).unwrap();
     }
@@ -411,7 +406,7 @@ fn large_values_that_expire_stand_in_blob_files() {
         clock.advance(10 * SECOND_NS);
         assert!(!is_there(db, tree, b"k") && is_there(db, tree, b"l"));
         assert!(tree.stream(b"k").unwrap().is_none() && before.stream(tree, b"k").unwrap().is_some());
-        // An append keeps the expiry time; without a live value it starts a new one.
+        // Keeps the expiry time, or starts a new one for an expired value.
         tree.append_stream(b"k", &b"more"[..]).unwrap();
         tree.append_stream(b"l", &b"more"[..]).unwrap();
         assert_eq!(tree.get_with_expiry(b"l").unwrap().map(|found| found.1), Some(Some(UNIX_EPOCH + seconds(1020))));
@@ -436,7 +431,7 @@ fn runs_that_have_expired_wholly_are_not_read() {
     clock.advance(10 * SECOND_NS);
     db.compact().unwrap();
     assert_eq!((db.stats().expired, entries(&db)), (0, 3));
-    // An expired run that hides older entries is merged with them.
+    // A run that hides older entries is merged with them.
     tree.put_with_ttl(b"a", b"new", seconds(10)).unwrap();
     db.flush().unwrap();
     clock.advance(10 * SECOND_NS);
@@ -475,7 +470,7 @@ fn a_cursor_among_expired_rows_keeps_its_place_when_they_go() {
         assert_eq!(ahead.key(), (3 * number).to_be_bytes());
         assert_eq!(back.key(), (8997 - 3 * number).to_be_bytes());
         if number == 500 {
-            // The cursors switch to a state without the rows after at most 1024 steps.
+            // At most 1024 steps later the cursors switch states.
             db.compact().unwrap();
         }
     }
@@ -509,7 +504,7 @@ fn clocks_that_jump() {
     let tree = db.tree("t").unwrap();
     tree.put_with_ttl(b"k", b"v", seconds(100)).unwrap();
     tree.put_with_ttl(b"l", b"v", seconds(9000)).unwrap();
-    // One hour ahead: values that expire by then disappear, ...
+    // One hour ahead: values expire, ...
     clock.set_wall(3600 * 1_000_000);
     clock.advance(1);
     assert!(!is_there(&db, &tree, b"k") && is_there(&db, &tree, b"l"));
@@ -517,7 +512,7 @@ fn clocks_that_jump() {
     clock.set_wall(0);
     clock.advance(1);
     assert!(!is_there(&db, &tree, b"k"));
-    // Times to live and reported expiry times stay correct.
+    // Times to live and reported times stay correct.
     tree.put_with_ttl(b"m", b"v", seconds(10)).unwrap();
     tree.put_until(b"n", b"v", UNIX_EPOCH + seconds(1010)).unwrap();
     for key in [b"m", b"n"] {

@@ -1,4 +1,4 @@
-//! Writes over an expiring record: which keep its expiry time and how they see it.
+//! Which writes over an expiring record keep its expiry time.
 //!
 //! Regression: `fetch_update` silently removed a session's expiry time.
 
@@ -26,7 +26,6 @@ fn world(ttl: Option<Duration>) -> (Arc<Clock>, Db, Tree) {
     (clock, db, tree)
 }
 
-/// Returns the value of a key and its expiry time.
 fn found(tree: &Tree, key: &[u8]) -> (Vec<u8>, Option<SystemTime>) {
     let (value, expires) = tree.get_with_expiry(key).unwrap().unwrap();
     (value.to_vec(), expires)
@@ -58,7 +57,7 @@ fn put_keep_ttl_keeps_the_end_of_the_value_before() {
         db.update(|tx| {
             for key in [&b"own"[..], b"past", b"plain", b"new"] {
                 tx.put_keep_ttl(&tree, key, b"3")?;
-                // Also over its own write.
+                // Over its own write.
                 tx.put_keep_ttl(&tree, key, b"2")?;
             }
             tx.delete(&tree, b"new")?;
@@ -66,7 +65,7 @@ fn put_keep_ttl_keeps_the_end_of_the_value_before() {
         })
         .unwrap();
         all("by a transaction");
-        // A plain put uses the tree's default, not the previous expiry time.
+        // The tree's default, not the previous expiry time.
         tree.put(b"own", b"2").unwrap();
         assert_eq!(found(&tree, b"own").1, later);
     }
@@ -93,7 +92,7 @@ fn fetch_update_can_keep_the_end_and_see_it() {
     assert_eq!(seen, [Some((b"1+".to_vec(), at(1010))), Some((b"1".to_vec(), None)), None]);
     assert_eq!(found(&tree, b"a"), (b"1++".to_vec(), at(1010)));
     assert_eq!((found(&tree, b"b").1, found(&tree, b"c").1), (None, None));
-    // As documented, `Put` removes the expiry time.
+    // Documented: `Put` removes the expiry time.
     tree.fetch_update(b"a", |value| Update::Put(more(value))).unwrap();
     assert_eq!(found(&tree, b"a").1, None);
     clock.advance(100 * SECOND_NS);

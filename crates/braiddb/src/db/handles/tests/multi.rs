@@ -1,4 +1,4 @@
-//! Multi-trees against a model, over memtables, unindexed runs, views and tombstones.
+//! Multi-trees against a model, over all kinds of files.
 
 use super::cursor::Random;
 use crate::{
@@ -37,7 +37,7 @@ fn values_of(pairs: &Pairs, key: &[u8]) -> Vec<Vec<u8>> {
     pairs.iter().filter(|(of, _)| of == key).map(|(_, value)| value.clone()).collect()
 }
 
-/// Random changes that leave pairs in all kinds of files.
+/// Random changes, over all kinds of files.
 fn change(db: &Db, tree: &MultiTree, pairs: &mut Pairs, random: &mut Random, values: u64) {
     for _ in 0..1 + random.below(300) {
         let key = KEYS[random.below(KEYS.len() as u64) as usize].to_vec();
@@ -71,7 +71,6 @@ fn change(db: &Db, tree: &MultiTree, pairs: &mut Pairs, random: &mut Random, val
     }
 }
 
-/// Number of counts by method.
 #[derive(Default)]
 struct Ways {
     counted: u32,
@@ -142,7 +141,6 @@ fn counts_are_exact_whatever_was_written_and_wherever_it_is() {
     assert!(ways.counted > 1000 && ways.walked > 100, "{} counted, {} walked", ways.counted, ways.walked);
 }
 
-/// Compares the cursor with the model.
 fn expect(is_there: bool, cursor: &MultiCursor, expected: Option<&(Vec<u8>, Vec<u8>)>) {
     assert_eq!(is_there.then(|| cursor.pair()), expected.map(|(key, value)| (key.as_slice(), value.as_slice())));
 }
@@ -303,7 +301,7 @@ fn a_count_of_settled_data_costs_its_ends() {
     let read = segments_read();
     assert_eq!(tree.count(7u32.to_be_bytes()).unwrap(), 1);
     assert!(segments_read() - read <= 6, "{} segments", segments_read() - read);
-    // A few newer entries are looked up below, one by one.
+    // Newer entries are looked up one by one.
     tree.remove(b"much", 1u32.wrapping_mul(0x9e37_79b9).to_be_bytes()).unwrap();
     tree.remove(b"much", b"none").unwrap();
     tree.add(b"much", 2u32.wrapping_mul(0x9e37_79b9).to_be_bytes()).unwrap();
@@ -320,8 +318,7 @@ fn a_count_of_settled_data_costs_its_ends() {
     assert!(segments_read() - read <= 6, "{} segments", segments_read() - read);
 }
 
-/// A count cached in a view is used only by readers that see the whole view, while no newer entry
-/// covers it.
+/// A cached count needs a reader that sees the whole view, and no newer entry above it.
 #[test]
 fn count_kept_in_view_is_not_used_for_another_snapshot() {
     let db = open(Settings { partition_bytes: Some(1 << 30), memtable_bytes: Some(2 << 20), ..small(&mem()) }).unwrap();
@@ -358,7 +355,7 @@ fn count_kept_in_view_is_not_used_for_another_snapshot() {
     }
 }
 
-/// Returns whether the first partition has a view, and its number of unindexed runs.
+/// Whether the first partition has a view, and its unindexed runs.
 fn layout(db: &Db) -> (bool, usize) {
     let (state, _) = db.engine().state_for(None).unwrap();
     let partition = &state.version.partitions[0];
@@ -390,7 +387,7 @@ fn counts_of_transactions_are_checked() {
         assert_eq!(tx.count(&tree, b"k").unwrap(), before);
         assert_eq!(tx.commit().is_err_and(|e| e.is_conflict()), is_conflict);
     }
-    // The absence of a value in a scanned range was read too.
+    // The absence in a range is read too.
     let tx = db.begin().unwrap();
     assert_eq!(tx.values_range(&tree, b"new", &b"a"[..]..&b"c"[..]).count(), 0);
     tx.put(&other, b"count", b"").unwrap();
@@ -466,7 +463,6 @@ fn what_is_no_pair_is_told_and_what_was_escaped_comes_back() {
         assert_eq!(split(bytes), None, "{bytes:?}");
         assert!((0..8).all(|place| !is_split_at(bytes, place)));
     }
-    // A zero byte is found at any position and key length.
     for len in 1..40 {
         for zero in 0..len {
             let mut key = vec![b'k'; len];

@@ -1,4 +1,4 @@
-//! Seeks that decode several rows ahead return the same rows as single steps.
+//! Seeks that decode rows ahead return the same rows as single steps.
 
 use super::cursor::{Model, Random, change, check_row, plain};
 use crate::{
@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// Blocks are read in place and have pages of their own.
+/// Blocks are read in place.
 fn in_place() -> Settings {
     tests_quick::settings()
 }
@@ -32,7 +32,7 @@ fn loaded(settings: Settings, rows: u64) -> (Db, Tree, Model) {
     after.put(b"key00000", b"after").unwrap();
     let mut model = Model::new();
     for i in 0..rows {
-        // Permuted insertion spreads each run over the whole key range.
+        // Permuted, so that each run covers the whole key range.
         let (key, value) = (plain(i * 7 % rows * 2), vec![i as u8; 20 + i as usize % 90]);
         tree.put(&key, &value).unwrap();
         model.insert(key, value);
@@ -41,8 +41,8 @@ fn loaded(settings: Settings, rows: u64) -> (Db, Tree, Model) {
     (db, tree, model)
 }
 
-/// Seeks, then steps forward and back past the seek position. Returns the number of seeks that
-/// decoded rows ahead.
+/// Seeks, then steps forward and past the seek position. Returns the number of seeks that decoded
+/// rows ahead.
 fn range_over(cursor: &mut Cursor, model: &Model, random: &mut Random, seeks: usize) -> usize {
     let rows: Vec<_> = model.iter().collect();
     let mut in_batch = 0;
@@ -114,7 +114,6 @@ fn rows_are_shown_from_the_first_one_and_from_the_last() {
     visit(&mut tree.cursor(), true, 300, &mut 0, &rows);
     visit(&mut tree.cursor(), false, 300, &mut (rows.len() + 1), &rows);
     visit(&mut tree.cursor(), true, 3_000, &mut 0, &rows);
-    // The break value is returned unchanged.
     let flow = tree.cursor().try_for_each(|key, _| ControlFlow::Break(key.to_vec())).unwrap();
     assert_eq!(flow, ControlFlow::Break(rows[0].0.clone()));
     let no_row = |_: &[u8], _: &[u8]| -> ControlFlow<()> { panic!("there is none") };
@@ -149,7 +148,6 @@ fn a_cursor_stands_on_a_row_shown_lately_after_a_panic() {
     }
 }
 
-/// A cursor replays by its number of steps.
 #[test]
 fn rows_that_were_shown_count_as_steps() {
     let (_db, tree, model) = loaded(in_place(), 2_000);
@@ -174,8 +172,7 @@ fn who_went_on_before_finds_rows_decoded_with_the_first() {
         let (_db, tree, model) = loaded(settings, 5_000);
         let mut cursor = tree.cursor();
         let random = &mut Random(1, key);
-        // About a fifth of the seeks follow a short scan, others a reversal, and a few reach the
-        // end.
+        // A fifth of the seeks follow a short scan, others a reversal or reach the end.
         let in_batch = range_over(&mut cursor, &model, random, 600);
         assert!((300..540).contains(&in_batch), "{in_batch} of 600");
     }
@@ -202,7 +199,6 @@ fn rows_of_the_next_tree_end_a_range() {
             assert!(cursor.seek(last).unwrap() && cursor.key() == last.as_slice());
             assert!(!cursor.next().unwrap() && !cursor.is_on_row());
             assert!(cursor.prev().unwrap() && cursor.key() == last.as_slice());
-            // The first row found belongs to the next tree.
             assert!(!cursor.seek([last.as_slice(), b"x"].concat()).unwrap() && !cursor.is_on_row());
             assert!(cursor.prev().unwrap() && cursor.key() == last.as_slice());
         }
@@ -232,7 +228,6 @@ fn ranges_agree_with_a_model_whatever_the_rows_are() {
             refreshed.refresh();
             range_over(&mut refreshed, &model, random, 40);
             range_over(&mut tree.cursor(), &model, random, 10);
-            // A cursor at a snapshot older than the views.
             range_over(&mut kept, &of_kept, random, 10);
             if round % 6 == 0 {
                 (kept, of_kept) = (tree.cursor(), model.clone());
@@ -263,7 +258,6 @@ fn rows_of_memtables_have_their_places_among_those_decoded() {
             let in_batch = range_over(&mut tree.cursor(), &model, &mut Random(5, key), 600);
             assert!((100..540).contains(&in_batch), "{in_batch} of 600");
         }
-        // Start at each row in turn.
         let (rows, mut cursor) = (model.iter().collect::<Vec<_>>(), tree.cursor());
         for (i, (key, _)) in rows.iter().enumerate() {
             let mut is_there = cursor.seek(key).unwrap();
@@ -275,8 +269,7 @@ fn rows_of_memtables_have_their_places_among_those_decoded() {
     }
 }
 
-/// Decoded rows stay valid past single memtable rows, in both directions. Many memtable rows force
-/// a full merge.
+/// Decoded rows stay valid past a few memtable rows; many force a full merge.
 #[test]
 fn rows_decoded_go_on_after_one_of_a_memtable() {
     let (_db, tree, mut model) = loaded(Settings { memtable_bytes: Some(1 << 20), ..in_place() }, 5_000);
@@ -287,12 +280,12 @@ fn rows_decoded_go_on_after_one_of_a_memtable() {
     // Between rows; replacing one; nine in a row.
     [1_011, 3_020].into_iter().chain(5_000..5_009).for_each(|i| put(&mut model, i));
     let rows: Vec<_> = model.iter().collect();
-    // Start of a range, its last memtable row, and whether the next row is a decoded one.
+    // Start, last memtable row, and whether the next row is a decoded one.
     for (from, of_memtable, is_met) in [(1_000, 1_011, true), (3_000, 3_020, true), (4_990, 5_008, false)] {
         let mut cursor = tree.cursor();
         let mut at = rows.partition_point(|(k, _)| **k < plain(from)) + 1;
         for _ in 0..2 {
-            // Train the seek to expect that many rows.
+            // Train the seek to read ahead.
             assert!(cursor.seek(plain(from)).unwrap());
             (0..30).for_each(|_| assert!(cursor.next().unwrap()));
         }
@@ -316,7 +309,6 @@ fn rows_decoded_go_on_after_one_of_a_memtable() {
             check_row(&cursor, (is_there, forward), &rows);
         }
     }
-    // The seek leads to a memtable row.
     let mut cursor = tree.cursor();
     assert!(cursor.seek(plain(2_000)).unwrap());
     (0..20).for_each(|_| assert!(cursor.next().unwrap()));
@@ -334,7 +326,6 @@ fn rows_decoded_go_on_after_one_of_a_memtable() {
     check_row(&cursor, (true, at - 1), &rows);
 }
 
-/// Views with newer versions than the snapshot and without rows deleted since.
 #[test]
 fn older_snapshots_see_their_own_rows() {
     for settings in [in_place(), cached()] {
@@ -356,7 +347,7 @@ fn older_snapshots_see_their_own_rows() {
     }
 }
 
-/// A memtable with only range tombstones is no scan source but still applies.
+/// A memtable with only range tombstones is no scan source.
 #[test]
 fn range_tombstones_in_a_memtable_delete_rows() {
     let (_db, tree, mut model) = loaded(in_place(), 2_000);
@@ -425,8 +416,7 @@ fn a_tombstone_is_not_taken_for_a_row() {
     }
 }
 
-/// Partitions that share one run: rows past a partition's end belong to the next partition, which
-/// may have newer versions.
+/// Rows past a partition's end belong to the next partition, which may have newer versions.
 #[test]
 fn a_shared_run_is_not_read_past_the_end_of_a_partition() {
     for compression in [Compression::None, Compression::Lz4] {
@@ -484,13 +474,13 @@ fn a_shared_run_is_not_read_past_the_end_of_a_partition() {
                     assert!(cursor.next().unwrap());
                 }
             }
-            // Train the next seek to expect that many rows.
+            // Train the next seek to read ahead.
             (6..steps).for_each(|_| assert!(cursor.next().unwrap()));
         }
     }
 }
 
-/// One long scan must not make later short seeks read ahead.
+/// Short seeks after one long scan must not read ahead.
 #[test]
 fn who_goes_no_further_any_more_has_no_rows_decoded() {
     for settings in [in_place(), cached()] {
@@ -508,7 +498,7 @@ fn who_goes_no_further_any_more_has_no_rows_decoded() {
     }
 }
 
-/// A cursor that switches to a new read state amid decoded rows continues with the same rows.
+/// A switch of the read state amid decoded rows changes no row.
 #[test]
 fn going_over_to_another_state_changes_no_row() {
     for settings in [in_place(), cached()] {

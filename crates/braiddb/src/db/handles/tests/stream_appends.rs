@@ -1,4 +1,4 @@
-//! Appends to streams, and pieces that are moved during reads and appends.
+//! Appends to streams, and pieces moved during reads and appends.
 
 use super::streams::{blob_files, bytes, check, pieces, tree};
 use crate::{
@@ -48,7 +48,6 @@ fn appends_make_what_they_should_of_every_kind_of_value() {
     assert!(db.verify().unwrap().problems.is_empty());
 }
 
-/// Short appends are joined into longer pieces.
 #[test]
 fn short_appends_are_joined() {
     let vfs = mem();
@@ -68,7 +67,7 @@ fn short_appends_are_joined() {
     assert!(pieces(&db, &t, b"k").len() <= 2 * 30_000 / 1024 + 12, "{:?}", pieces(&db, &t, b"k"));
     let written = db.stats().blob_bytes_written - before;
     assert!(written < 14 * 30_000 + 1500 * 100, "{written} bytes");
-    // Appends of decreasing length.
+    // Decreasing lengths.
     let mut expected = Vec::new();
     for len in (1..256_usize).rev() {
         let more = bytes(len, len as u64);
@@ -105,21 +104,21 @@ fn a_stream_may_be_merged_into() {
     assert_eq!(tx.get(&t, b"k").unwrap().as_deref(), Some(expected.as_slice()));
     tx.commit().unwrap();
     check(&t, b"k", &expected);
-    // In a batch it is refused.
+    // In a batch.
     let mut batch = db.batch();
     batch.put_stream(t.write_stream(b"k", value.as_slice()).unwrap()).merge(&t, b"k", &append, b"end");
     assert!(matches!(db.write(batch, Durability::Buffered), Err(Error::InvalidArgument(_))));
     check(&t, b"k", &expected);
 }
 
-/// A reader switches to each new state: its pieces move, and it pins no removed file.
+/// A reader switches to each new state and pins no removed file.
 #[test]
 fn a_slow_reader_goes_on_while_its_pieces_are_moved() {
     let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     let t = tree(&db);
     let value = bytes(60_000, 1);
-    // Each file holds pieces of both streams; the other one is then deleted.
+    // Each file holds pieces of both streams.
     let (mut one, mut other) = (t.stream_writer(b"1").unwrap(), t.stream_writer(b"2").unwrap());
     for part in value.chunks(256) {
         one.write_all(part).unwrap();
@@ -158,7 +157,7 @@ fn a_slow_reader_goes_on_while_its_pieces_are_moved() {
     assert!(sum < 120_000, "{sum}");
 }
 
-/// An append whose files are released before it pins them finds the latest version.
+/// An append whose files are released before it pins them.
 #[test]
 fn what_was_let_go_of_cannot_be_kept_any_more() {
     let vfs = mem();
@@ -175,7 +174,7 @@ fn what_was_let_go_of_cannot_be_kept_any_more() {
     let old = find();
     let mut kept = PendingBlobs::new(db.engine());
     assert!(kept.pin(&old));
-    // A pinned file stays, whatever happens to the key.
+    // A pinned file stays.
     t.put_stream(b"k", &value[..19_000]).unwrap();
     db.compact().unwrap();
     let first = blob_files(&vfs);
@@ -187,7 +186,7 @@ fn what_was_let_go_of_cannot_be_kept_any_more() {
     assert!(PendingBlobs::new(db.engine()).pin(&find()));
 }
 
-/// A reference to a missing file is damage; the append must not retry forever.
+/// The append must not retry forever.
 #[test]
 fn an_append_to_a_stream_without_its_file_is_refused() {
     let vfs = mem();
@@ -202,7 +201,6 @@ fn an_append_to_a_stream_without_its_file_is_refused() {
     assert!(refused.is_corruption() && refused.to_string().contains("missing"), "{refused}");
 }
 
-/// Versions that share pieces move them once.
 #[test]
 fn shared_pieces_are_moved_once() {
     let vfs = mem();
@@ -229,7 +227,6 @@ fn shared_pieces_are_moved_once() {
         t.put(b"3", [round]).unwrap();
         db.compact().unwrap();
     }
-    // The pieces of three versions, once.
     let left: u64 = blob_files(&vfs).iter().map(|(_, len)| len).sum();
     assert!(left < 70_000, "{left}");
     for (snapshot, expected) in &snapshots {
@@ -238,7 +235,6 @@ fn shared_pieces_are_moved_once() {
     check(&t, b"1", &expected);
 }
 
-/// Concurrent appends while files are removed and moved.
 #[test]
 fn appends_of_many_threads_lose_nothing_while_files_are_moved() {
     const THREADS: u8 = 3;
@@ -252,7 +248,7 @@ fn appends_of_many_threads_lose_nothing_while_files_are_moved() {
         chunk.extend(bytes(usize::from(len), u64::from(writer) << 16 | u64::from(number)));
         chunk
     }
-    /// Returns the number of chunks per writer; all are whole and in order.
+    /// Chunks per writer, whole and in order.
     fn counts(value: &[u8]) -> [u16; THREADS as usize] {
         let mut counts = [0; THREADS as usize];
         let mut rest = value;

@@ -1,4 +1,4 @@
-//! Streams: round trips from all places; abandoned streams leave no data.
+//! Streams: round trips, and no data left of abandoned ones.
 
 use crate::{
     base::{Content, EntryKind, Error},
@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-/// Incompressible bytes without repetition.
+/// Incompressible bytes.
 pub fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = |_| {
@@ -30,7 +30,7 @@ pub fn bytes(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(next).collect()
 }
 
-/// A reader of short, interrupted reads that ends as configured.
+/// Returns short and interrupted reads.
 pub struct Odd<'a> {
     bytes: &'a [u8],
     calls: usize,
@@ -73,7 +73,7 @@ pub fn tree(db: &Db) -> Tree {
     db.tree("t").unwrap()
 }
 
-/// Returns the piece lengths of a value; empty if it is inline.
+/// Piece lengths; empty if the value is inline.
 pub fn pieces(db: &Db, tree: &Tree, key: &[u8]) -> Vec<u64> {
     let key = crate::db::engine::key::KeyBuf::of(tree.state(), key).unwrap();
     let state = db.engine().cell.state.load_full();
@@ -167,8 +167,7 @@ fn replayed_streams_come_back() {
     assert!(again.verify().unwrap().problems.is_empty());
 }
 
-/// A kill amid a stream leaves files of its own, which the next open removes, and parts of shared
-/// files, which are reclaimed.
+/// Abandoned files are removed at open, and parts of shared files reclaimed.
 #[test]
 fn a_kill_in_the_middle_leaves_nothing_that_reclaim_does_not_find() {
     let faults = FaultVfs::new(Path::new(DIR));
@@ -201,7 +200,7 @@ fn a_kill_in_the_middle_leaves_nothing_that_reclaim_does_not_find() {
         tree(&again).put(b"other", [round]).unwrap();
         again.compact().unwrap();
     }
-    // A file half full of live data is not worth moving, and one may be open.
+    // Half of a live file is not worth moving, and one may be open.
     let left: u64 = blob_files(&after).iter().map(|(_, len)| len).sum();
     assert!(left < 2 * 26_000 + (16 << 10), "{left} bytes are left of {before}");
     check(&tree(&again), b"live", &value);
@@ -245,7 +244,6 @@ fn readers_that_fail_or_panic_leave_nothing_behind() {
     drop(tx);
     assert_eq!(t.get(b"k").unwrap(), None);
     assert_eq!(blob_files(&vfs), []);
-    // The database is unharmed.
     t.put_stream(b"k", Odd::new(&value, End::Eof)).unwrap();
     check(&t, b"k", &value);
 }
@@ -327,7 +325,7 @@ fn transactions_see_their_own_streams_and_others_do_not() {
     assert_eq!(tx.iter(&t).next().unwrap().unwrap().1, &both);
     tx.commit().unwrap();
     check(&t, b"k", &both);
-    // The reader of an uncommitted stream outlives its transaction.
+    // The reader outlives its transaction.
     t.delete(b"k").unwrap();
     db.compact().unwrap();
     let mut all = Vec::new();
@@ -364,7 +362,7 @@ fn batches_commit_streams_with_all_else() {
     check(&t, b"k", &value);
     t.delete(b"k").unwrap();
     db.compact().unwrap();
-    // A cloned batch can be written again: its blobs are pinned.
+    // A cloned batch pins its blobs.
     db.write(again, Durability::Sync).unwrap();
     db.compact().unwrap();
     check(&t, b"k", &value);
@@ -412,7 +410,7 @@ fn readers_of_streams_expire() {
     assert!(expired.downcast::<Error>().unwrap().is_reader_expired());
 }
 
-/// Short durable commits do not sync the blobs of an unfinished stream.
+/// Short durable commits do not sync an unfinished stream.
 #[test]
 fn others_commits_leave_a_stream_alone() {
     use crate::platform::fault_vfs::Operation;
@@ -432,7 +430,7 @@ fn others_commits_leave_a_stream_alone() {
     batch.put(&t, b"small", b"x");
     db.write(batch, Durability::Sync).unwrap();
     assert_eq!(synced(), 0);
-    // Once a commit refers to the blobs, the next sync includes them.
+    // The next sync includes the committed blobs.
     writer.commit_with(Durability::Buffered).unwrap();
     assert_eq!(synced(), 0);
     db.sync().unwrap();
@@ -446,7 +444,6 @@ fn others_commits_leave_a_stream_alone() {
     assert!(synced() > before);
 }
 
-/// A stream above the value limit is refused early and leaves no data.
 #[test]
 fn what_is_too_long_is_refused() {
     let vfs = mem();
@@ -468,8 +465,7 @@ fn what_is_too_long_is_refused() {
     assert!(refused.to_string().contains("longer than 4294967295 bytes"), "{refused}");
 }
 
-/// Regression: an unreadable reference ended log replay, and stopped writes once flushed. It must
-/// fail only its reads.
+/// Regression: an unreadable reference ended log replay, and writes once flushed.
 #[test]
 fn references_that_cannot_be_understood_are_no_end_of_the_log() {
     let vfs = mem();

@@ -22,7 +22,7 @@ fn database() -> (Db, Tree) {
     (db, tree)
 }
 
-/// With background threads, as in production.
+/// With background threads.
 fn threaded() -> (Db, Tree) {
     let db = open(Settings { background_threads: 1, ..small(&mem()) }).unwrap();
     let tree = db.tree("t").unwrap();
@@ -46,8 +46,7 @@ fn rows(pairs: impl Iterator<Item = Result<(crate::db::Key, crate::db::Value)>>)
     pairs.map(|pair| pair.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
 }
 
-/// Random writes, range deletes and savepoints in a transaction. Scans in both directions equal a
-/// model, and so does the tree after the commit.
+/// Scans in both directions, and the tree after the commit, equal a model.
 #[test]
 fn a_transaction_sees_its_own_writes_in_both_directions() {
     for seed in 0..60 {
@@ -102,7 +101,7 @@ fn a_transaction_sees_its_own_writes_in_both_directions() {
                     part.cloned().collect::<Rows>()
                 );
             }
-            // Alternate between both ends: each row appears once.
+            // Alternate between both ends.
             let mut iter = tx.iter(&tree);
             let (mut front, mut back) = (Vec::new(), Vec::new());
             loop {
@@ -124,7 +123,6 @@ fn a_transaction_sees_its_own_writes_in_both_directions() {
     }
 }
 
-/// Writes during an iteration are visible only ahead of its position.
 #[test]
 fn an_iteration_sees_writes_that_come_while_it_goes_on() {
     let (db, tree) = database();
@@ -147,7 +145,7 @@ fn an_iteration_sees_writes_that_come_while_it_goes_on() {
     assert!(tx.first(&tree).unwrap().is_none());
 }
 
-/// Checks each kind of read against each kind of concurrent write for a conflict.
+/// Each kind of read against each kind of concurrent write.
 #[test]
 fn a_commit_is_refused_if_what_was_read_was_written() {
     type Read = fn(&Transaction, &Tree);
@@ -162,7 +160,7 @@ fn a_commit_is_refused_if_what_was_read_was_written() {
         ("the first", |tx, t| assert!(tx.first(t).unwrap().is_some())),
         ("the last", |tx, t| assert!(tx.last(t).unwrap().is_some())),
     ];
-    // Keys 0, 2, 4 to 38 exist. Each row lists the reads that the write conflicts with.
+    // Keys 0, 2, 4 to 38 exist. Each row marks the conflicting reads.
     let writes: &[(&str, Write, [bool; 8])] = &[
         ("put 10", |_, t| _ = t.put(key(10), b"x").unwrap(), [true, false, false, false, false, false, false, false]),
         ("put 11", |_, t| _ = t.put(key(11), b"x").unwrap(), [false, true, false, false, false, false, false, false]),
@@ -187,7 +185,7 @@ fn a_commit_is_refused_if_what_was_read_was_written() {
         ("delete from 12 to 20", |_, t| _ = t.delete_range(key(12)..key(20)).unwrap(), [false; 8]),
         ("drop the tree", |db, _| db.drop_tree("t").unwrap(), [true; 8]),
     ];
-    // The commit is found in the window, in a memtable, in a flushed run or after a merge.
+    // Find the commit in the window, a memtable, a run or after a merge.
     for way in 0..5 {
         for (write_name, write, refuses) in writes {
             for ((read_name, read), refused) in reads.iter().zip(refuses) {
@@ -222,7 +220,7 @@ fn a_commit_is_refused_if_what_was_read_was_written() {
     }
 }
 
-/// Commits enough to push older commits out of the window.
+/// Pushes older commits out of the window.
 fn outlive_window(db: &Db, tree: &Tree) {
     let bytes = db.engine().settings.window_bytes();
     let long = vec![7; 20_000];
@@ -232,7 +230,7 @@ fn outlive_window(db: &Db, tree: &Tree) {
     assert!(!db.engine().commits.window.reaches(db.stats().last_sequence - 2 * bytes as u64 / 20_000));
 }
 
-/// The last trace of a change may be a tombstone, which must be found.
+/// The only trace of a change may be a tombstone.
 #[test]
 fn a_key_that_came_and_went_is_a_change() {
     for compacts in [false, true] {
@@ -276,7 +274,6 @@ fn blind_writes_and_own_writes_do_not_conflict() {
     assert_eq!(reader.commit().unwrap(), second);
 }
 
-/// A leaked iterator still counts as a read.
 #[test]
 fn a_forgotten_iterator_counts() {
     let (db, tree) = database();
@@ -290,7 +287,6 @@ fn a_forgotten_iterator_counts() {
     assert!(tx.commit().unwrap_err().is_conflict());
 }
 
-/// Repeated reads of a key take no more memory. Above the limit nothing is committed.
 #[test]
 fn a_transaction_has_bounds() {
     let (db, tree) = database();
@@ -321,7 +317,7 @@ fn a_transaction_has_bounds() {
     assert!(matches!(tx.get(&other, b"k"), Err(Error::InvalidArgument(_))));
 }
 
-/// Undo records count toward the limit once per key and savepoint, until the rollback.
+/// Undo records count once per key and savepoint, until the rollback.
 #[test]
 fn savepoints_count_and_are_bounded() {
     let (db, tree) = database();
@@ -361,7 +357,7 @@ fn savepoints_count_and_are_bounded() {
     assert!(matches!(refused, Some(Error::TransactionTooLarge { .. })), "{refused:?}");
 }
 
-/// Two transactions of one commit group: the second is checked against the first.
+/// The second is checked against the first.
 #[test]
 fn transactions_of_one_group_are_checked_against_each_other() {
     let (db, tree) = threaded();
@@ -414,7 +410,7 @@ fn updates_of_one_counter_lose_nothing() {
             thread.join().unwrap();
         }
         assert_eq!(tree.get(b"n").unwrap().as_deref(), Some(&(THREADS * EACH).to_le_bytes()[..]));
-        // After idle commits the window is closed; the next update reopens it.
+        // Idle commits close the window; the next update reopens it.
         for number in 0..5000 {
             tree.put(key(number), b"").unwrap();
         }
@@ -428,12 +424,12 @@ fn updates_of_one_counter_lose_nothing() {
     });
 }
 
-/// Regression: a commit entered the window, the log had no space, and its number was reused. A
-/// checker that had already seen the number missed the other commit.
+/// Regression: a commit entered the window, the log was full, and its number was reused. Checks
+/// that had seen the number missed the other commit.
 #[test]
 fn a_commit_that_finds_no_room_leaves_no_number_behind() {
     let vfs = FaultVfs::new(Path::new(DIR));
-    // A log large enough that only runs are refused.
+    // Large enough that only runs are refused.
     let db = open(Settings { log_segment_bytes: 1 << 20, ..small(&fault(&vfs)) }).unwrap();
     let tree = db.tree("t").unwrap();
     let held_up = db.begin().unwrap();
@@ -451,7 +447,7 @@ fn a_commit_that_finds_no_room_leaves_no_number_behind() {
     assert!(tree.get(b"mine").unwrap().is_none());
 }
 
-/// After an exclusive commit is applied, the only possible error is an unknown outcome.
+/// After it is applied, the only possible error is an unknown outcome.
 #[test]
 fn an_exclusive_commit_whose_sync_fails_is_unknown() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -466,7 +462,7 @@ fn an_exclusive_commit_whose_sync_fails_is_unknown() {
     assert!(matches!(tree.put(b"k", b"w"), Err(Error::ReadOnly { .. })));
 }
 
-/// An error of the closure ends the update and commits nothing.
+/// An error of the closure ends the update.
 #[test]
 fn an_update_ends_with_an_error_of_its_own() {
     let (db, tree) = database();
@@ -494,7 +490,7 @@ fn an_update_ends_with_an_error_of_its_own() {
     assert_eq!((calls, db.stats().transaction_retries, db.stats().transaction_conflicts), (1001, 1000, 1001));
 }
 
-/// Other commits wait for an open exclusive transaction, which commits despite its reads.
+/// Other commits wait, and the transaction commits despite its reads.
 #[test]
 fn an_exclusive_transaction_has_others_wait() {
     let (db, tree) = threaded();
@@ -535,7 +531,7 @@ fn an_exclusive_transaction_has_others_wait() {
     });
 }
 
-/// A close ends both the waiting commits and the exclusive transaction.
+/// A close ends waiting commits and the exclusive transaction.
 #[test]
 fn closing_does_not_wait_for_an_exclusive_transaction() {
     let (db, tree) = threaded();
@@ -553,7 +549,7 @@ fn closing_does_not_wait_for_an_exclusive_transaction() {
     });
 }
 
-/// Large values of a transaction go to blob files; those of a failed commit are freed.
+/// Large values go to blob files; a failed commit frees them.
 #[test]
 fn large_values_and_trees_of_many_values() {
     let (db, tree) = database();
@@ -570,7 +566,7 @@ fn large_values_and_trees_of_many_values() {
     tx.commit_with(Durability::Sync).unwrap();
     assert_eq!(tree.get(b"large").unwrap().as_deref(), Some(large.as_slice()));
     assert_eq!(rows(many.iter()).len(), 2);
-    // Absent pairs and scans of a key's pairs are conflict-checked.
+    // Absent pairs and scans conflict.
     let (a, b) = (db.begin().unwrap(), db.begin().unwrap());
     assert!(!a.contains_value(&many, b"k", b"9").unwrap());
     assert_eq!(b.values(&many, b"l").count(), 1);
@@ -588,8 +584,8 @@ fn large_values_and_trees_of_many_values() {
     assert!(tx.commit().unwrap_err().is_conflict());
 }
 
-/// Regression: a commit entered the window, but the log had no space for it. Each retry then
-/// conflicted with the rejected commit, forever.
+/// Regression: a commit entered the window, but the log was full. Retries conflicted with it
+/// forever.
 #[test]
 fn a_commit_that_the_log_finds_no_room_for_conflicts_with_nobody() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -618,8 +614,7 @@ fn a_commit_that_the_log_finds_no_room_for_conflicts_with_nobody() {
     held_up.commit().unwrap();
 }
 
-/// Regression: numbers of commits rejected by a full log looked like missing commits to a restore
-/// from the archive, which stopped there.
+/// Regression: numbers rejected by a full log looked like missing commits to a restore.
 #[test]
 fn commits_that_the_log_finds_no_room_for_are_no_gap_in_the_archive() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -646,7 +641,7 @@ fn commits_that_the_log_finds_no_room_for_are_no_gap_in_the_archive() {
         assert_eq!(refused, 3);
         vfs.heal();
     }
-    // The rejected numbers are logged before the close; the next open continues after them.
+    // Rejected numbers are logged before the close.
     db.flush().unwrap();
     drop(tree);
     db.close().unwrap();

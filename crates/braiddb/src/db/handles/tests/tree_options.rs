@@ -1,4 +1,4 @@
-//! Options of an existing tree: requested again and changed.
+//! Options of an existing tree.
 //!
 //! Regression: `tree_with` ignored options that differ from the tree's.
 
@@ -44,7 +44,6 @@ fn tree_with_other_options_than_the_trees_is_refused_and_names_them() {
         for part in ["ttl is 60s, not none", "blob threshold is 100 bytes, not none", "compression is None, not none"] {
             assert!(reason.contains(part), "{reason}");
         }
-        // The same options, none, and an open without creation.
         assert_eq!(db.tree_with("all", all()).unwrap().options(), all());
         assert_eq!(db.tree("all").unwrap().options(), all());
         assert_eq!(db.open_tree("all").unwrap().options(), all());
@@ -80,7 +79,6 @@ fn set_options_applies_to_what_is_written_from_then_on() {
     let is_set = |change: &&&Change| matches!(change, Change::SetTreeOptions { options, .. } if *options == all());
     assert_eq!(changes.iter().filter(is_set).count(), 1, "{changes:?}");
     assert!(!changes.iter().any(|change| matches!(change, Change::CreateTree { .. })), "{changes:?}");
-    // Followers, checkpoints, renames and reopened databases have the options.
     follower.refresh().unwrap();
     assert_eq!(follower.db().open_tree("t").unwrap().options(), all());
     db.checkpoint("/copy").unwrap();

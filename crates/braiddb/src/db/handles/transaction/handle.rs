@@ -46,7 +46,7 @@ use std::{
 
 #[derive(Debug)]
 enum Isolation {
-    /// Others may commit; conflicts are found at commit.
+    /// Conflicts are found at commit.
     Optimistic { _window_guard: ConflictWindowGuard },
     /// All other commits wait.
     Exclusive { right: Exclusive },
@@ -54,22 +54,21 @@ enum Isolation {
 
 /// Reads and writes that commit atomically and in isolation.
 ///
-/// A transaction reads the snapshot of its begin plus its own writes, which are invisible to others
-/// before the commit. Dropping it discards its writes.
+/// Reads see the snapshot of the begin plus the transaction's own writes. Others see these only
+/// after the commit. Dropping the transaction discards them.
 ///
-/// - Transactions of [`Db::begin`] are optimistic and **serializable**. They never wait. The commit
-///   checks all keys and ranges read, absent keys included. If another commit changed any of them,
-///   the commit fails with an error for which [`Error::is_conflict`] holds; [`Db::update`] retries
-///   by itself. Blind writes never conflict, and a read-only transaction always succeeds.
-/// - Transactions of [`Db::begin_exclusive`] never conflict: other commits wait, for a bounded
-///   time. [`Db::revoke_exclusive`] ends a leaked one.
+/// - [`Db::begin`] is optimistic and **serializable**. It never waits. The commit checks all keys
+///   and ranges read, absent keys included. If another commit changed any, it fails with an error
+///   for which [`Error::is_conflict`] holds; [`Db::update`] retries. Blind writes and read-only
+///   transactions never conflict.
+/// - [`Db::begin_exclusive`] never conflicts: other commits wait, for a bounded time.
 ///
-/// A transaction may move to another thread. A write outside the transaction is a separate commit,
-/// with which the transaction may conflict; inside the closure of [`Db::update`] it is refused.
+/// A transaction may move to another thread. A write outside it is a separate commit, with which it
+/// may conflict; the closure of [`Db::update`] refuses such writes.
 ///
 /// A transaction pins old versions, as a snapshot does. After [`crate::Builder::reader_age_max`],
-/// if set, its reads and its commit fail with [`Error::ReaderExpired`], unless it writes nothing.
-/// Its reads and writes may use half of the database's memory; then calls fail with
+/// if set, reads and the commit of writes fail with [`Error::ReaderExpired`]. Recorded reads and
+/// writes may use half of the database's memory, then calls fail with
 /// [`Error::TransactionTooLarge`].
 ///
 /// ```
@@ -93,12 +92,11 @@ pub struct Transaction {
     isolation: Isolation,
     reads: RefCell<ReadSet>,
     writes: RefCell<Overlay>,
-    /// Trees written to, sorted by id.
+    /// Sorted by id.
     trees: RefCell<Vec<Arc<TreeState>>>,
-    /// Blobs written or referenced by its streams.
     pub(in crate::db) streams: RefCell<PendingBlobs>,
     bytes_max: usize,
-    /// Set if a read or write could not be recorded: the transaction cannot commit.
+    /// Set if a read or write was not recorded: then no commit is possible.
     failed: Cell<bool>,
 }
 
@@ -137,12 +135,12 @@ impl Transaction {
         }
     }
 
-    /// Returns the sequence number of the last visible commit.
+    /// Returns the sequence number of its snapshot.
     pub fn sequence(&self) -> SequenceNumber {
         self.hold.sequence()
     }
 
-    /// Returns its snapshot, without its own writes. The commit does not check reads through it.
+    /// Returns its snapshot, without its own writes. The commit does not check these reads.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::held(&self.db, self.hold.clone())
     }
@@ -163,7 +161,6 @@ impl Transaction {
         &self.writes
     }
 
-    /// Fails if the tree belongs to another database or was dropped.
     #[inline]
     pub(in crate::db) fn check_tree(&self, db: &Db, tree: &TreeState) -> Result<()> {
         if !Arc::ptr_eq(db.engine(), self.db.engine()) {
@@ -172,8 +169,8 @@ impl Transaction {
         tree.check()
     }
 
-    /// Fails if the recorded reads and writes exceed the memory limit. An unrecorded read could not
-    /// be checked, so the transaction can no longer commit.
+    /// Fails above the memory limit. Unrecorded reads cannot be checked, so no commit is possible
+    /// then.
     #[inline]
     pub(in crate::db) fn check_size(&self) -> Result<()> {
         let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes();
@@ -186,7 +183,7 @@ impl Transaction {
         Err(Error::TransactionTooLarge { bytes, bytes_max: self.bytes_max })
     }
 
-    /// Returns the transaction's own write of `key`; if there is none, records a read of `key`.
+    /// Returns the own write of `key`, or records a read of `key`.
     #[inline]
     fn own(&self, key: &[u8]) -> Result<Option<Option<Vec<u8>>>> {
         let written = {
@@ -201,7 +198,6 @@ impl Transaction {
         Ok(None)
     }
 
-    /// Returns the value of a write; `None` for a deletion.
     pub(in crate::db) fn resolve(&self, key: &[u8], written: Written) -> Result<Option<Vec<u8>>> {
         match written {
             Written::Value(value) => Ok(Some(value)),
@@ -222,7 +218,6 @@ impl Transaction {
         }
     }
 
-    /// Records a read of `key`.
     #[inline]
     pub(in crate::db) fn note_key(&self, key: &[u8]) -> Result<()> {
         if let Some(reads) = self.reads() {
@@ -242,8 +237,8 @@ impl Transaction {
         }
     }
 
-    /// Returns the value of `key` and its version. The transaction's own writes have no version
-    /// until the commit: see [`Db::version_of`].
+    /// Returns the value of `key` and its version. Own writes have none until the commit: see
+    /// [`Db::version_of`].
     pub fn get_versioned(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<Version>)>> {
         self.check_tree(tree.db(), tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
@@ -279,14 +274,13 @@ impl Transaction {
         }
     }
 
-    /// Iterates over the pairs with keys in `range`, in order, from both ends. Includes later
-    /// writes of this transaction ahead of its position.
+    /// Iterates over pairs with keys in `range`. Includes later own writes ahead of its position.
     pub fn range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> TransactionIter<'_> {
         let (start, end) = user_bounds(tree.state().id, &range);
         TransactionIter::new(self, tree.db(), tree.state(), start, end)
     }
 
-    /// Iterates over the pairs with keys that begin with `prefix`, in order.
+    /// Iterates over pairs with keys that begin with `prefix`.
     pub fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> TransactionIter<'_> {
         let mut start = Vec::new();
         internal_key(tree.state().id, prefix.as_ref(), &mut start);
@@ -294,17 +288,17 @@ impl Transaction {
         TransactionIter::new(self, tree.db(), tree.state(), start, end)
     }
 
-    /// Iterates over all pairs of a tree, in order.
+    /// Iterates over all pairs.
     pub fn iter(&self, tree: &Tree) -> TransactionIter<'_> {
         self.prefix(tree, b"")
     }
 
-    /// Returns the first pair of a tree.
+    /// Returns the first pair.
     pub fn first(&self, tree: &Tree) -> Result<Option<(Key, Value)>> {
         self.iter(tree).next().transpose()
     }
 
-    /// Returns the last pair of a tree.
+    /// Returns the last pair.
     pub fn last(&self, tree: &Tree) -> Result<Option<(Key, Value)>> {
         self.iter(tree).next_back().transpose()
     }
@@ -314,7 +308,7 @@ impl Transaction {
         self.values_range::<&[u8]>(tree, key, ..)
     }
 
-    /// Iterates over the pairs of `key` with values in `range`, by value.
+    /// Iterates over the pairs of `key` with values in `range`.
     pub fn values_range<V: AsRef<[u8]>>(
         &self,
         tree: &MultiTree,
@@ -325,7 +319,7 @@ impl Transaction {
         MultiTransactionIter::new(TransactionIter::new(self, tree.db(), tree.state(), start, Some(end)))
     }
 
-    /// Iterates over the pairs of a multi-tree with keys in `range`, by key and value.
+    /// Iterates over the pairs with keys in `range`, by key and value.
     pub fn pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> MultiTransactionIter<'_> {
         let (start, end) = bounds_of_keys(tree.state().id, &range);
         MultiTransactionIter::new(TransactionIter::new(self, tree.db(), tree.state(), start, end))
@@ -336,8 +330,8 @@ impl Transaction {
         self.contains_key(&self.pair(tree, key.as_ref(), value.as_ref())?)
     }
 
-    /// Returns the number of values of `key`: see [`MultiTree::count`]. Counts as a read of all of
-    /// them, absent ones included.
+    /// Counts the values of `key`: see [`MultiTree::count`]. Reads all of them, absent ones
+    /// included.
     pub fn count(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<u64> {
         self.check_tree(tree.db(), tree.state())?;
         check_key(key.as_ref())?;
@@ -345,7 +339,6 @@ impl Transaction {
         self.count_between(tree.state(), &start, &end)
     }
 
-    /// Counts the keys of `start..end`, own writes included. Records a read of the whole range.
     pub(in crate::db) fn count_between(&self, tree: &Arc<TreeState>, start: &[u8], end: &[u8]) -> Result<u64> {
         self.hold.check()?;
         if start >= end {
@@ -402,14 +395,12 @@ impl Transaction {
         Ok(())
     }
 
-    /// Fails if `added` more bytes would exceed the memory limit.
     pub(in crate::db) fn make_room(&self, added: usize) -> Result<()> {
         let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes() + added;
         if bytes > self.bytes_max { self.refuse_size(bytes) } else { Ok(()) }
     }
 
-    /// Records `operand` for a merge function: see [`Tree::merge`]. This is not a read, so other
-    /// writes of the key do not conflict.
+    /// Records a merge: see [`Tree::merge`]. This is not a read, so other writes do not conflict.
     pub fn merge(
         &self,
         tree: &Tree,
@@ -433,8 +424,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Sets the value of `key`: see [`Tree::put`]. [`Transaction::put_keep_ttl`] keeps the expiry
-    /// time of the previous value.
+    /// Sets the value of `key`: see [`Tree::put`].
     pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
@@ -474,13 +464,13 @@ impl Transaction {
         Ok(())
     }
 
-    /// Adds `value` to the values of `key`.
+    /// Adds a value to `key`.
     pub fn add(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let pair = self.pair(tree, key.as_ref(), value.as_ref())?;
         self.write(tree.state(), &pair, Written::Value(Vec::new()))
     }
 
-    /// Removes `value` from the values of `key`; it may be absent.
+    /// Removes a value of `key`, which may be absent.
     pub fn remove(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let pair = self.pair(tree, key.as_ref(), value.as_ref())?;
         self.write(tree.state(), &pair, Written::Gone)
@@ -494,7 +484,7 @@ impl Transaction {
         self.delete_between(tree.state(), start.to_vec(), end.to_vec())
     }
 
-    /// Stores an application cursor with the commit: see
+    /// Sets the application cursor: see
     /// [`crate::db::handles::batch::Batch::set_application_cursor`].
     pub fn set_application_cursor(&self, cursor: impl AsRef<[u8]>) -> Result<()> {
         check_cursor(cursor.as_ref())?;
@@ -507,8 +497,8 @@ impl Transaction {
         self.writes.borrow_mut().savepoint()
     }
 
-    /// Undoes all writes since `savepoint`, which stays valid; later savepoints do not. Reads since
-    /// then are still checked at commit.
+    /// Undoes all writes since `savepoint`, which stays valid; later ones do not. Reads since then
+    /// are still checked.
     pub fn roll_back_to(&self, savepoint: Savepoint) -> Result<()> {
         if self.writes.borrow_mut().roll_back_to(savepoint) {
             return Ok(());
@@ -528,10 +518,10 @@ impl Transaction {
         self.writes.borrow().is_empty()
     }
 
-    /// Commits atomically at one sequence number, with the database's durability. A read-only
-    /// transaction returns the sequence number of its snapshot.
+    /// Commits atomically with the database's durability. A read-only transaction returns its
+    /// snapshot's sequence number.
     ///
-    /// After an error nothing was or will be applied, unless [`Error::is_commit_unknown`] holds.
+    /// After an error nothing is or will be applied, unless [`Error::is_commit_unknown`] holds.
     pub fn commit(self) -> Result<SequenceNumber> {
         let durability = self.db.engine().settings.durability;
         self.commit_with(durability)
@@ -568,8 +558,8 @@ impl Transaction {
             }
             Isolation::Exclusive { right } => {
                 let engine = db.engine();
-                // Keep the database open: once applied, the only possible error is an unknown
-                // outcome.
+                // Once applied, the only possible error is an unknown outcome, so keep the database
+                // open.
                 let _inside = engine.health.enter_past_closing()?;
                 let condition = CommitCondition::Exclusive(right.ticket());
                 streams.iter().try_for_each(|stream| stream.make_ready(durability))?;

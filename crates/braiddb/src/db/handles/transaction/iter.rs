@@ -1,4 +1,4 @@
-//! Range scans of a transaction: rows of its snapshot merged with its own writes.
+//! Range scans of a transaction: its snapshot merged with its own writes.
 
 use super::handle::Transaction;
 use crate::{
@@ -15,14 +15,13 @@ use std::{
     sync::Arc,
 };
 
-/// One end of a range and its progress.
 #[derive(Debug)]
 struct Side {
     is_forward: bool,
     cursor: Option<Box<Cursor>>,
-    /// True if the cursor is on a row that was not yielded yet.
+    /// The cursor is on a row not yielded yet.
     is_on_row: bool,
-    /// Last key yielded by this end.
+    /// Last key yielded.
     at: Vec<u8>,
     has_begun: bool,
     slot: Option<RangeSlot>,
@@ -34,10 +33,9 @@ enum Next {
     Own(Vec<u8>, Written),
 }
 
-/// Pairs in key order, from both ends, including the transaction's own writes. Later writes appear
-/// if they are ahead of its position. All keys passed count as read. After an error about one
-/// value, such as a failed merge function, the next call continues with the next record. Any other
-/// error ends the iterator.
+/// Pairs in key order from both ends, with the transaction's own writes, also later ones ahead of
+/// its position. All keys passed count as read. An error about one value skips that record; any
+/// other ends the iterator.
 pub struct TransactionIter<'t> {
     transaction: &'t Transaction,
     tree: Arc<TreeState>,
@@ -97,13 +95,12 @@ impl<'t> TransactionIter<'t> {
         }
     }
 
-    /// Returns the next row of an end. The outer error ends the iterator; the inner one concerns
-    /// that row only.
+    /// The outer error ends the iterator; the inner one concerns one row.
     fn advance(&mut self, is_forward: bool) -> Result<Option<Result<(Key, Value)>>> {
         self.transaction.hold().check()?;
         let TransactionIter { transaction, tree, start, end, front, back, .. } = self;
         let (side, other) = if is_forward { (front, back) } else { (back, front) };
-        // Exclude rows that the other end has yielded.
+        // Exclude rows yielded by the other end.
         let (start, end) = match (is_forward, other.has_begun) {
             (_, false) => (start.as_slice(), end.as_slice()),
             (true, true) => (start.as_slice(), other.at.as_slice()),
@@ -155,12 +152,11 @@ impl Side {
         Ok(())
     }
 
-    /// Returns true if `key` is within the remaining range.
     fn is_within(&self, key: &[u8], start: &[u8], end: &[u8], is_start_shown: bool) -> bool {
         if self.is_forward { key < end } else { key > start || (key == start && !is_start_shown) }
     }
 
-    /// Skips stored rows that the transaction deleted or overwrote.
+    /// Skips rows that the transaction deleted or overwrote.
     fn skip_hidden(&mut self, transaction: &Transaction, start: &[u8], end: &[u8], is_start_shown: bool) -> Result<()> {
         while self.is_on_row {
             let writes = transaction.writes().borrow();
@@ -187,7 +183,7 @@ impl Side {
         Ok(())
     }
 
-    /// Returns the next row: the stored row at the cursor, or an own write.
+    /// Returns the stored row at the cursor or an own write.
     fn next(&self, transaction: &Transaction, start: &[u8], end: &[u8], is_start_shown: bool) -> Next {
         let stored = self.cursor.as_ref().filter(|_| self.is_on_row).map(|cursor| cursor.internal_key());
         let stored = stored.filter(|key| self.is_within(key, start, end, is_start_shown));
@@ -212,7 +208,7 @@ impl Side {
         }
     }
 
-    /// Records the range read: up to the yielded key, or all of it.
+    /// Records the range read, up to `key` or to the end.
     fn note(&self, transaction: &Transaction, start: &[u8], end: &[u8], key: Option<&[u8]>) -> Result<()> {
         let (Some(reads), Some(slot)) = (transaction.reads(), self.slot) else { return Ok(()) };
         let mut reads = reads.borrow_mut();
@@ -252,7 +248,7 @@ impl DoubleEndedIterator for TransactionIter<'_> {
 
 impl std::iter::FusedIterator for TransactionIter<'_> {}
 
-/// Pairs of a multi-tree, including the transaction's own writes.
+/// Pairs of a multi-tree, with the transaction's own writes.
 pub struct MultiTransactionIter<'t>(TransactionIter<'t>);
 
 impl std::fmt::Debug for MultiTransactionIter<'_> {

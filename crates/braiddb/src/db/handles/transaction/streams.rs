@@ -17,9 +17,8 @@ use crate::{
 use std::{io::Read, ops::Range};
 
 impl Transaction {
-    /// Sets the value of `key` to the contents of `reader`, in constant memory: see
-    /// [`Tree::put_stream`]. Blobs are written immediately; their space is freed if the transaction
-    /// does not commit.
+    /// Sets the value of `key` to the contents of `reader`: see [`Tree::put_stream`]. Writes blobs
+    /// now and frees them if the transaction does not commit.
     pub fn put_stream(&self, tree: &Tree, key: impl AsRef<[u8]>, reader: impl Read) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         let mut writer = tree.stream_writer(&key)?;
@@ -29,8 +28,7 @@ impl Transaction {
         self.write_placed(tree, &KeyBuf::of(tree.state(), key.as_ref())?, placed, pending)
     }
 
-    /// Appends the contents of `reader` to the value of `key`; an absent value counts as empty.
-    /// Counts as a read of the key: see [`Tree::append_stream`].
+    /// Appends the contents of `reader`, which reads the key: see [`Tree::append_stream`].
     pub fn append_stream(&self, tree: &Tree, key: impl AsRef<[u8]>, reader: impl Read) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         let mut writer = tree.stream_writer(&key)?;
@@ -71,7 +69,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Decodes an own write and its expiry time; `None` if it has expired.
+    /// Decodes an own write; `None` if it has expired.
     fn placed(&self, kind: EntryKind, value: &[u8]) -> Result<Option<(Base, Option<u64>)>> {
         let blobs = &self.db().engine().storage.blobs;
         let content = Content::of(kind, value).ok_or_else(|| blobs.misunderstood())?;
@@ -85,7 +83,6 @@ impl Transaction {
         Ok(Some((base, content.expires_us)))
     }
 
-    /// Reads an own write whole.
     pub(in crate::db) fn read_placed(&self, kind: EntryKind, value: &[u8]) -> Result<Option<Vec<u8>>> {
         match self.placed(kind, value)? {
             None => Ok(None),
@@ -94,7 +91,7 @@ impl Transaction {
         }
     }
 
-    /// Replaces an own write in blob files by its value in memory.
+    /// Moves an own write from blob files into memory.
     pub(in crate::db) fn take_into_memory(&self, key: &KeyBuf) -> Result<()> {
         let own = self.writes().borrow().get(key).cloned();
         if let Some(written @ Written::Placed(_, _, len)) = own {
@@ -106,7 +103,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Opens the value of `key` for reading in parts: see [`Tree::stream`].
+    /// Opens a value for reading in parts.
     pub fn stream(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<StreamReader>> {
         self.check_tree(tree.db(), tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
@@ -136,7 +133,7 @@ impl Transaction {
         }
     }
 
-    /// Reads a byte range of the value of `key`, clipped to the value's length.
+    /// Reads a byte range, clipped to the value's length.
     pub fn read_range(&self, tree: &Tree, key: impl AsRef<[u8]>, range: Range<u64>) -> Result<Option<Vec<u8>>> {
         self.stream(tree, key)?.map(|mut stream| stream.read_range(range)).transpose()
     }
