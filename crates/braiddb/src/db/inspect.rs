@@ -90,7 +90,6 @@ fn unknown_kind(path: &Path) -> Error {
     ))
 }
 
-/// Returns the number in a file's name; 0 if it has none.
 fn number_of(path: &Path) -> u64 {
     let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
     stem.trim_start_matches("MANIFEST-").parse().unwrap_or(0)

@@ -4,13 +4,13 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `n` + tree name | version u8 = 1, tree id u32, flags u8 (bit 0: multi-tree), compression u8 (255: the default), blob threshold varint (0: the default), and if values expire: after how many microseconds (varint) |
+//! | `n` + tree name | version u8 = 1, tree id u32, flags u8 (bit 0: multi-tree), compression u8 (255: default), blob threshold varint (0: default), time to live in microseconds (varint; absent: none) |
 //! | `i` | the next tree id, u32; ids below it are never used again |
 //! | `c` | the application cursor |
-//! | `d` + id (u32, big endian) | a dropped tree, for log readers: its value of `n` and its name; removed once the log no longer reaches back to it |
+//! | `d` + id (u32, big endian) | a dropped tree: its value of `n` and its name; kept as long as the log reaches back to it |
 //! | `g` | data that the log lacks: see `wal_bypass.rs` |
 //! | `r` | retention of the log: bytes (varint), microseconds (varint) |
-//! | `f` + name | number of the application's merge function of this name, u64 |
+//! | `f` + name | number of the application's merge function, u64 |
 
 use super::{
     settings::TreeOptions,
@@ -30,10 +30,8 @@ use std::{
     time::Duration,
 };
 
-/// Maximum bytes of a tree name.
 const MAX_NAME_LEN: usize = 1024;
 
-/// The state of a tree, shared by all its handles.
 #[derive(Debug)]
 pub struct TreeState {
     pub id: TreeId,
@@ -46,7 +44,6 @@ pub struct TreeState {
 }
 
 impl TreeState {
-    /// Fails if the tree was dropped.
     #[inline]
     pub fn check(&self) -> Result<()> {
         if self.dropped.load(Ordering::Acquire) {
@@ -70,12 +67,10 @@ impl TreeState {
         Error::InvalidArgument(format!("the tree {:?} is another database's", self.name.read()))
     }
 
-    /// Encodes the catalog value of the tree.
     pub fn encode(&self) -> Vec<u8> {
         self.encode_with(self.options.get())
     }
 
-    /// Encodes the catalog value of the tree with other options.
     pub fn encode_with(&self, options: TreeOptions) -> Vec<u8> {
         let mut out = vec![1];
         out.extend_from_slice(&self.id.0.to_le_bytes());
@@ -88,8 +83,7 @@ impl TreeState {
         out
     }
 
-    /// Decodes the tree of a catalog entry, without a database. Returns `None` if the entry is
-    /// invalid.
+    /// Decodes a catalog entry, without a database.
     pub fn decode(name: &[u8], value: &[u8]) -> Option<TreeState> {
         let mut reader = ByteReader::new(value);
         if reader.u8()? != 1 {
@@ -113,17 +107,14 @@ impl TreeState {
     }
 }
 
-/// The record of a dropped tree.
 #[derive(Clone, Debug)]
 pub struct DroppedTree {
     pub name: String,
     pub multi: bool,
-    /// The commit that dropped it.
     pub sequence: SequenceNumber,
 }
 
 impl DroppedTree {
-    /// Encodes the catalog value of a dropped tree.
     pub fn encode(tree: &TreeState) -> Vec<u8> {
         let (mut out, state) = (Vec::new(), tree.encode());
         put_bytes(&mut out, &state);
@@ -131,7 +122,6 @@ impl DroppedTree {
         out
     }
 
-    /// Decodes a dropped tree and its id.
     pub fn decode(value: &[u8], sequence: SequenceNumber) -> Option<(TreeId, DroppedTree)> {
         let mut reader = ByteReader::new(value);
         let state = reader.bytes()?;
@@ -145,15 +135,14 @@ impl DroppedTree {
 pub struct Catalog {
     /// The next tree's id. A change of trees holds this from before its commit until after it.
     pub next_id: Mutex<u32>,
-    /// The trees by name. Never held during a commit, so that a lookup does not wait for the
-    /// creation of another tree.
+    /// Never held during a commit, so that a lookup does not wait for the creation of another tree.
     pub by_name: RwLock<BTreeMap<String, Arc<TreeState>>>,
     /// For jobs, which must not wait for a change that commits.
     pub compressions: RwLock<BTreeMap<TreeId, Compression>>,
     /// Recently dropped trees, for log readers. Changes require `next_id`.
     pub dropped: RwLock<BTreeMap<TreeId, DroppedTree>>,
-    /// Number of trees dropped since the open. Incremented after the tree is marked and before the
-    /// commit that deletes its contents.
+    /// Trees dropped since the open. Incremented after the tree is marked and before the commit
+    /// that deletes its contents.
     pub drops: AtomicU64,
 }
 
@@ -183,14 +172,12 @@ impl Catalog {
         self.by_name.read().get(name).cloned()
     }
 
-    /// Returns the name of a tree that is not dropped.
     pub fn name_of(&self, id: TreeId) -> Option<String> {
         let trees = self.by_name.read();
         trees.values().find(|tree| tree.id == id).map(|tree| tree.name.read().clone())
     }
 }
 
-/// Returns the internal key of a catalog entry.
 pub fn catalog_key(tag: u8, name: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(5 + name.len());
     internal_key(TreeId::CATALOG, &[tag], &mut key);
@@ -198,7 +185,6 @@ pub fn catalog_key(tag: u8, name: &[u8]) -> Vec<u8> {
     key
 }
 
-/// Fails if the name is invalid for a tree.
 pub fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > MAX_NAME_LEN {
         return Err(Error::InvalidArgument(format!(

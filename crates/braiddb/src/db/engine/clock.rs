@@ -1,14 +1,13 @@
 //! The database's clock, by which values expire.
 //!
 //! It follows the wall clock, but never goes back while the database is open. When the wall clock
-//! is set back, the database's clock continues at the rate of the monotonic clock. So no expired
-//! record reappears. An open begins at the wall clock, or at the time of the log's last commit if
-//! that is later. So a machine that lost its clock does not go back by years.
+//! is set back, it continues at the rate of the monotonic clock, so no expired record reappears. An
+//! open begins at the wall clock or at the log's last commit, whichever is later. So a machine that
+//! lost its clock does not go back by years.
 
 use crate::platform::Runtime;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// A moment by both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// Nanoseconds of the monotonic clock, at most some milliseconds late.
@@ -38,7 +37,6 @@ fn in_us(ns: u64) -> i64 {
 }
 
 impl Clock {
-    /// Begins a clock now, but not before `floor_us`.
     pub fn new(runtime: &dyn Runtime, floor_us: u64, noted_ahead_us: u64) -> Clock {
         let now_ns = runtime.monotonic_coarse_ns();
         let floor_us = i64::try_from(floor_us).unwrap_or(i64::MAX).saturating_sub(in_us(now_ns));

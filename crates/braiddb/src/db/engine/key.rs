@@ -7,7 +7,6 @@ use crate::{
 };
 use std::ops::Deref;
 
-/// Bytes of a tree id before a user key.
 pub const TREE_ID_LEN: usize = 4;
 
 /// Internal keys up to this length are on the stack.
@@ -22,7 +21,6 @@ pub struct KeyBuf {
 }
 
 impl KeyBuf {
-    /// Builds the key of `user_key` in `tree`, of any length.
     #[inline]
     pub fn new(tree: TreeId, user_key: &[u8]) -> KeyBuf {
         let mut key = KeyBuf::empty();
@@ -70,7 +68,6 @@ impl KeyBuf {
         Ok(LookupKey::of_parts(self, tree.id.first_key(), user_key))
     }
 
-    /// Sets the key of `user_key` in `tree`.
     #[inline(always)]
     pub fn set_in(&mut self, tree: TreeId, user_key: &[u8]) {
         let len = TREE_ID_LEN + user_key.len();
@@ -86,7 +83,6 @@ impl KeyBuf {
         self.len = len;
     }
 
-    /// Sets an internal key.
     pub fn set(&mut self, internal: &[u8]) {
         if internal.len() <= SHORT {
             self.short[..internal.len()].copy_from_slice(internal);
@@ -107,7 +103,6 @@ impl Deref for KeyBuf {
     }
 }
 
-/// Fails if a key is too long.
 #[inline]
 pub fn check_key(key: &[u8]) -> Result<()> {
     if key.len() > limits::MAX_KEY_LEN {

@@ -1,11 +1,8 @@
 //! Resources that databases of one process share: memory, the block cache and threads. A database
 //! that shares nothing has its own.
 //!
-//! # Memory
-//!
-//! There is one budget. Memtables, open files, loads and jobs of all databases are subtracted from
-//! it, and the block cache gets the remainder, at least an eighth. Memtables are counted to the
-//! chunk, where chunks are handed out.
+//! Memtables, open files, loads and jobs of all databases are subtracted from one budget, and the
+//! block cache gets the remainder, at least an eighth.
 //!
 //! A memtable may have an eighth of the budget. With many written databases, none might ever be
 //! full. So when all active memtables exceed a quarter, the largest are frozen. With `n` databases
@@ -39,16 +36,16 @@ use std::{
 /// The block cache has at least this part of the budget.
 const CACHE_SHARE_MIN: usize = 8;
 
-/// Active memtables may together have the bytes of this many full ones.
+/// Maximum of all active memtables together, in full memtables.
 const ACTIVE_MAX: usize = 2;
 
-/// Frozen memtables may together have the bytes of this many full ones.
+/// Maximum of all frozen memtables together, in full memtables.
 const WAITING_MAX: usize = 4;
 
-/// The same for all memtables; above it all commits are throttled.
+/// In full memtables; above it all commits are throttled.
 const TAKEN_MAX: usize = ACTIVE_MAX + WAITING_MAX;
 
-/// After a check, active memtables must grow by this part of their limit before the next check.
+/// The next check comes after active memtables have grown by this part of their limit.
 const GROWTH_PART: usize = 16;
 
 /// Delay of a commit for each full memtable above [`TAKEN_MAX`].
@@ -56,21 +53,15 @@ const SLEEP_US: usize = 20_000;
 const SLEEP_US_MIN: u64 = 1_000;
 const SLEEP_US_MAX: u64 = 50_000;
 
-/// The shared resources.
 #[derive(Debug)]
 pub struct Common {
     pub cache: Arc<BlockCache>,
-    /// Chunks of freed memtables, for the next ones.
     pub chunk_pool: Arc<ChunkPool>,
     pub pool: ThreadPool,
-    /// The shared budget of open files, if it is not the process's.
     pub open_files: OnceLock<Arc<OpenFiles>>,
     memory: usize,
-    /// Number of merge threads.
     mergers: usize,
-    /// Default size of a full memtable.
     memtable_bytes: usize,
-    /// Whether it may have more than one database.
     is_shared: bool,
     totals: Totals,
     /// If memtables exceed this, a check is due.
@@ -79,7 +70,6 @@ pub struct Common {
     last_id: AtomicU64,
 }
 
-/// Bytes that all databases use, and the number of databases with frozen memtables.
 #[derive(Debug, Default)]
 struct Totals {
     frozen: AtomicUsize,
@@ -88,7 +78,7 @@ struct Totals {
     waiting: AtomicUsize,
 }
 
-/// A database's part of the resources. Its drop returns them.
+/// A database's part of the resources. The drop returns them.
 #[derive(Debug)]
 pub struct TenantQuota {
     pub common: Arc<Common>,
@@ -99,8 +89,7 @@ pub struct TenantQuota {
 }
 
 impl Common {
-    /// Returns the settings of a database to open: with the shared resources that they name, or its
-    /// own.
+    /// Adds the resources to a database's settings: the shared ones that they name, or its own.
     pub fn of(settings: Settings) -> Settings {
         if let Some(SharedRuntime(common)) = settings.shared.clone().filter(|shared| shared.0.is_shared) {
             let (memory, background_threads) = (common.memory, common.mergers);
@@ -112,7 +101,6 @@ impl Common {
         Settings { shared: Some(SharedRuntime(Arc::new(own))), ..settings }.with_open_files(None)
     }
 
-    /// With `memory` bytes, and `mergers` merge threads once they are started.
     pub fn new(
         memory: usize,
         mergers: usize,
@@ -141,17 +129,16 @@ impl Common {
         if self.mergers > 0 { self.pool.start(self.flushers(), self.mergers) } else { Ok(()) }
     }
 
-    /// Number of flush threads. A second one keeps a database from waiting for two others' flushes.
+    /// A second flush thread keeps a database from waiting for two others' flushes.
     fn flushers(&self) -> usize {
         if self.is_shared { 2 } else { 1 }
     }
 
-    /// Returns the open databases.
     pub fn databases(&self) -> Vec<Arc<Engine>> {
         self.databases.lock().values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Bytes in use or soon in use by everything but the cache.
+    /// Bytes of all but the cache, now or soon.
     fn reserved_bytes(&self) -> usize {
         let frozen = self.totals.frozen.load(Relaxed);
         let active = self.active_bytes();
@@ -159,22 +146,19 @@ impl Common {
         let memtable = self.memtable_bytes;
         let memtables = frozen + memtable.max(active + self.chunk_pool.bytes());
         let reserved = memtables.max(2 * memtable) + self.totals.resident.load(Relaxed);
-        // Working memory of flushes and merges.
         let threads = if self.mergers > 0 { self.mergers + self.flushers() } else { 0 };
         reserved + job_bytes_of(self.memory, threads) + self.totals.lent.load(Relaxed)
     }
 
-    /// Whether it is for several databases.
     pub fn is_shared(&self) -> bool {
         self.is_shared
     }
 
-    /// Returns the bytes that may still be used before the cache has only its minimum.
+    /// Returns the bytes available before the cache has only its minimum.
     pub fn spare_bytes(&self) -> usize {
         (self.memory - self.memory / CACHE_SHARE_MIN).saturating_sub(self.reserved_bytes())
     }
 
-    /// Gives the remaining budget to the cache.
     fn share_memory(&self) {
         let reserved = self.reserved_bytes();
         self.cache.set_capacity(self.memory.saturating_sub(reserved).max(self.memory / CACHE_SHARE_MIN));
@@ -186,8 +170,8 @@ impl Common {
         }
     }
 
-    /// Estimates the bytes of a database's next memtable, given those of the last. With many
-    /// databases, memtables are frozen long before they are full.
+    /// Estimates the bytes of a database's next memtable. With many databases, memtables are frozen
+    /// long before they are full.
     pub fn likely_memtable_bytes(&self, settings: &Settings, before_bytes: usize) -> usize {
         if !self.is_shared {
             return settings.memtable_bytes();
@@ -196,7 +180,7 @@ impl Common {
         share.max(2 * before_bytes).min(settings.memtable_bytes())
     }
 
-    /// Bytes of memtables that are not frozen: active ones, and flushed ones that are still read.
+    /// Includes flushed memtables that are still read.
     fn active_bytes(&self) -> usize {
         self.chunk_pool.taken_bytes().saturating_sub(self.totals.frozen.load(Relaxed))
     }
@@ -244,7 +228,7 @@ impl Common {
     }
 
     /// Returns the maximum bytes of one database's frozen memtables. Without sharing, that is the
-    /// budget that all else and the cache's minimum leave, but at least one and a half memtables.
+    /// unused budget, but at least one and a half memtables.
     pub fn waiting_bytes_max(&self) -> usize {
         if self.is_shared {
             return WAITING_MAX * self.memtable_bytes / self.totals.waiting.load(Relaxed).max(1);
@@ -253,7 +237,7 @@ impl Common {
         all.saturating_sub(self.reserved_bytes()).max(self.memtable_bytes + self.memtable_bytes / 2)
     }
 
-    /// Returns pooled chunks to the system if no database has used any since `quiet_since_ns`.
+    /// Returns pooled chunks to the system if all databases are quiet since `quiet_since_ns`.
     pub fn trim(&self, quiet_since_ns: u64) {
         let is_quiet = |engine: &Arc<Engine>| {
             engine.maintenance.work.try_lock().is_some_and(|work| work.idle && work.quiet_since_ns <= quiet_since_ns)
@@ -263,25 +247,21 @@ impl Common {
         }
     }
 
-    /// Returns the bytes of memtables, pooled chunks, cache and open files.
     pub fn memory_bytes(&self) -> u64 {
         let memtables = self.memtable_bytes_taken();
         memtables + (self.cache.usage_bytes() + self.totals.resident.load(Relaxed)) as u64
     }
 
-    /// Returns the bytes of all databases' memtables and of pooled chunks.
     pub fn memtable_bytes_taken(&self) -> u64 {
         (self.chunk_pool.taken_bytes() + self.chunk_pool.bytes()) as u64
     }
 
-    /// Returns the budget in bytes.
     pub fn memory(&self) -> usize {
         self.memory
     }
 }
 
 impl TenantQuota {
-    /// The quota of a new database.
     pub fn new(common: Arc<Common>) -> TenantQuota {
         let id = common.last_id.fetch_add(1, Relaxed);
         TenantQuota { common, id, frozen: 0.into(), resident: 0.into(), lent: 0.into() }
@@ -308,18 +288,16 @@ impl Drop for TenantQuota {
     }
 }
 
-/// Updates a total. Concurrent updates make it wrong for a moment.
+/// Concurrent updates make the total wrong for a moment.
 fn change(total: &AtomicUsize, before: usize, now: usize) {
     total.fetch_add(now.wrapping_sub(before), Relaxed);
 }
 
 impl Engine {
-    /// Lists the database among those that share its resources.
     pub fn enter_common(self: &Arc<Engine>) {
         self.tenant.common.databases.lock().insert(self.tenant.id, Arc::downgrade(self));
     }
 
-    /// Starts its background work, if there are threads.
     pub fn start_workers(self: &Arc<Engine>) -> Result<()> {
         let TenantQuota { common, id, .. } = &self.tenant;
         let engine = Arc::downgrade(self);
@@ -344,8 +322,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends background work and releases the directory's lock. Called once at the close, after
-    /// calls are refused.
+    /// Ends background work and releases the directory's lock. Called once, after calls are
+    /// refused.
     pub fn stop(&self) {
         let TenantQuota { common, id, .. } = &self.tenant;
         common.pool.leave(*id);
@@ -357,19 +335,18 @@ impl Engine {
         *self.health.lock.lock() = None;
     }
 
-    /// Divides the budget again after a change of the open files.
     pub fn share_memory(&self, files: &crate::version::FileSet) {
         self.tenant.set_resident(files.resident_bytes());
         self.share_memory_again();
     }
 
-    /// Divides the budget again; the open files are the same.
+    /// Divides the budget again.
     pub fn share_memory_again(&self) {
         self.tenant.set_frozen(self.cell.state.load().frozen.iter().map(|memtable| memtable.bytes()).sum());
         self.tenant.common.share_memory();
     }
 
-    /// Sets its usage to zero: its successor has taken over its memory.
+    /// Called when a successor has taken over its memory.
     pub fn leave_memory_to_others(&self) {
         self.tenant.set_frozen(0);
         self.tenant.set_resident(0);
@@ -382,8 +359,8 @@ impl Engine {
         self.share_memory_again();
     }
 
-    /// Requests freezes of the largest active memtables of all databases; freezes its own at once.
-    /// The caller holds `write`.
+    /// Requests freezes of the largest active memtables; freezes its own at once. The caller holds
+    /// `write`.
     #[cold]
     pub fn freeze_largest(&self) -> Result<()> {
         let sleep_us = self.tenant.common.make_room();
@@ -399,8 +376,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Freezes the active memtable if that was requested, unless a writer is active. Returns
-    /// whether it did.
+    /// Freezes the active memtable on request, unless a writer is active. Returns whether it did.
     pub fn freeze_if_asked(&self) -> bool {
         if !self.cell.is_to_freeze.load(Relaxed) || self.health.check_writable().is_err() {
             return false;
@@ -408,14 +384,14 @@ impl Engine {
         let Some(_write) = self.commits.write.try_lock() else { return false };
         self.cell.is_to_freeze.store(false, Relaxed);
         if !self.cell.state.load().frozen.is_empty() {
-            // The frozen memtable must be flushed first; later writes request the freeze again.
+            // A flush must come first; later writes request the freeze again.
             return false;
         }
         self.freeze();
         true
     }
 
-    /// Without threads, does the freezes and flushes that other databases were asked for.
+    /// Without threads, does the requested freezes of other databases.
     pub fn work_for_others(&self) {
         if !self.tenant.common.is_shared {
             return;
@@ -445,7 +421,7 @@ mod tests {
         let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::new());
         let common = Arc::new(Common::new(256 * MIB, 2, &runtime, 16 * MIB, false));
         let member = TenantQuota::new(Arc::clone(&common));
-        // The budget without an eighth for the cache, two memtables, and 48 MiB for three threads.
+        // Minus an eighth for the cache, two memtables, and 48 MiB for three threads.
         assert_eq!(common.waiting_bytes_max(), (256 - 32 - 32 - 48) * MIB);
         member.set_resident(118 * MIB);
         assert_eq!(common.waiting_bytes_max(), 26 * MIB);

@@ -20,7 +20,6 @@ impl std::fmt::Debug for Hold {
 }
 
 impl Hold {
-    /// Pins the versions visible now.
     pub fn now(engine: &Arc<Engine>, kind: ReaderKind) -> Hold {
         let held = engine.readers.snapshots.acquire(kind, || {
             let now = engine.now();

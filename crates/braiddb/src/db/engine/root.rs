@@ -2,19 +2,24 @@
 //!
 //! # Concurrency
 //!
-//! - *Readers* take no lock. They load [`StateCell::state`] and then the visible sequence number (INVARIANT R1, `read/state.rs`).
-//! - *Writers* queue in [`CommitPipeline::queue`]. The leader of a group holds `write`; it alone numbers, logs, inserts,
-//!   publishes, and freezes the active memtable.
-//! - *Jobs* (flush, fold, merge) work without a lock. They hold [`Storage::disk`] to install a result: one edit at a time.
-//! - [`StateCell::change`] is held while a new read state is made from the present one, by leaders and jobs.
-//! - *Callers that change files* hold [`Health::gate`] shared; the close takes it exclusively (INVARIANT E1).
-//! - *Transactions* are validated by the leader against [`CommitPipeline::window`]. While an exclusive transaction is open,
-//!   each other commit waits outside the queue, for a bounded time; the exclusive one commits without the queue.
-//! - *Panics* poison the database and harm nothing else. Commits, edits and jobs run in [`Engine::catch_panic`], the first
-//!   two while `write` or `disk` is held: the next holder finds the database poisoned and leaves half-done changes alone.
-//!   Readers load only states that were published whole, so they continue.
+//! - *Readers* take no lock. They load [`StateCell::state`] and then the visible sequence number
+//!   (INVARIANT R1, `read/state.rs`).
+//! - *Writers* queue in [`CommitPipeline::queue`]. The leader of a group holds `write`; it alone
+//!   numbers, logs, inserts, publishes, and freezes the active memtable.
+//! - *Jobs* (flush, fold, merge) work without a lock. They hold [`Storage::disk`] to install a
+//!   result: one edit at a time.
+//! - [`StateCell::change`] is held while a new read state is made, by leaders and jobs.
+//! - *Callers that change files* hold [`Health::gate`] shared; the close takes it exclusively
+//!   (INVARIANT E1).
+//! - *Transactions* are validated by the leader against [`CommitPipeline::window`]. An exclusive
+//!   one makes all other commits wait (INVARIANT X1, `write/conflict_window.rs`).
+//! - *Panics* poison the database and harm nothing else. Commits, edits and jobs run in
+//!   [`Engine::catch_panic`], the first two under `write` or `disk`: the next holder finds the
+//!   database poisoned and leaves half-done changes alone. Readers load only states published
+//!   whole.
 //!
-//! INVARIANT E2 (lock order): `gate`, the catalog's lock, `write`, `disk`, `change`. `work` is a leaf.
+//! INVARIANT E2 (lock order): `gate`, the catalog's lock, `write`, `disk`, `change`. `work` is a
+//! leaf.
 
 use super::{
     catalog::Catalog,
@@ -47,12 +52,10 @@ use std::{
     sync::Arc,
 };
 
-/// An open database, shared by all its handles.
 pub struct Engine {
     pub dir: PathBuf,
     pub settings: Settings,
     pub clock: Clock,
-    /// The database's quota of the shared memory and threads.
     pub tenant: TenantQuota,
     pub catalog: Catalog,
     pub functions: Arc<MergeFunctions>,
@@ -119,7 +122,7 @@ impl Engine {
         self.signal_work();
     }
 
-    /// Installs a version, together with a change of the memtables.
+    /// Installs a version.
     pub fn publish_version(&self, version: Version, memtables: Memtables<'_>, files: &FileSet) {
         let _change = self.cell.change.lock();
         let old = self.cell.state.load_full();
@@ -141,7 +144,7 @@ impl Engine {
         self.share_memory(files);
     }
 
-    /// Freezes the active memtable. The caller holds `write`.
+    /// The caller holds `write`.
     pub fn freeze(&self) {
         let _change = self.cell.change.lock();
         let old = self.cell.state.load_full();
@@ -161,7 +164,6 @@ impl Engine {
         self.share_memory_again();
     }
 
-    /// Returns the present state.
     #[inline(always)]
     pub fn present_state(&self) -> Result<Guard<Arc<ReadState>>> {
         let state = self.cell.state.load();
@@ -172,8 +174,8 @@ impl Engine {
         Ok(state)
     }
 
-    /// Returns the state and the sequence number to read at: those of the hold, or the latest.
-    /// Fails if the hold has expired. A reader that changes to another state calls this again.
+    /// Returns the state and the sequence number to read at. Fails if the hold has expired. A
+    /// reader that changes to another state calls this again.
     #[inline(always)]
     pub fn state_for(&self, hold: Option<&Hold>) -> Result<(Guard<Arc<ReadState>>, SequenceNumber)> {
         // INVARIANT R1: the state first, either way. See `SnapshotList` for holds.
@@ -184,7 +186,6 @@ impl Engine {
         }
     }
 
-    /// Returns nanoseconds of the runtime's clock.
     pub fn now_ns(&self) -> u64 {
         self.settings.runtime.monotonic_ns()
     }

@@ -10,8 +10,7 @@ use std::fmt::Display;
 /// Minimum memory of a database, in bytes: below the smallest memtable and a cache.
 pub const MEMORY_MIN: usize = 64 << 10;
 
-/// Maximum merge threads. More than the processors are useless, and a process may fail to start
-/// them.
+/// Maximum merge threads. More than the processors are useless, and may fail to start.
 pub const BACKGROUND_THREADS_MAX: usize = 1024;
 
 const MEMTABLE_BYTES_MIN: usize = 1 << 10;
@@ -26,7 +25,6 @@ const LOG_SEGMENT_BYTES_MAX: u64 = 1 << 40;
 /// Minimum budget of open files. This many threads can read at once.
 pub const OPEN_FILES_MIN: usize = 4;
 
-/// Fails with the option's name, value and range if the value is out of range.
 pub fn check_range<N: PartialOrd + Display + Copy>(name: &str, value: N, least: N, most: N) -> Result<()> {
     if (least..=most).contains(&value) {
         return Ok(());
@@ -35,7 +33,6 @@ pub fn check_range<N: PartialOrd + Display + Copy>(name: &str, value: N, least: 
 }
 
 impl Settings {
-    /// Fails if an option is out of its range.
     pub fn check(&self) -> Result<()> {
         self.compression.check()?;
         if self.shared.is_none() {

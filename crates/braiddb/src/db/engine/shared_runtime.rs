@@ -14,10 +14,9 @@ use std::{path::Path, sync::Arc};
 /// Resources that databases share if they are opened with it ([`crate::Builder::shared_runtime`]):
 /// a memory budget, a block cache and threads.
 ///
-/// An idle open database then costs some descriptors, little memory, and no thread. Threads serve
-/// the databases in turn, so a busy one delays the others by at most one job. Unused memory is
-/// available to all, and each writer waits only for flushes of its own database. It lives as long
-/// as a handle, or a database opened with it. Cheap to clone.
+/// An idle open database then needs some descriptors, little memory, and no thread. Threads serve
+/// the databases in turn, so a busy one delays the others by at most one job. Each writer waits
+/// only for flushes of its own database. Cheap to clone.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -56,13 +55,13 @@ pub struct SharedRuntimeBuilder {
 pub struct SharedRuntimeStats {
     /// Open databases, and states of followers.
     pub databases: usize,
-    /// Its threads: merge threads, two flush threads, one for logs and one that removes files.
+    /// Its threads.
     pub threads: usize,
     /// The budget, in bytes.
     pub memory: usize,
-    /// Bytes of memtables, cache and indexes of all databases.
+    /// Bytes of memtables, cache and indexes.
     pub memory_bytes: u64,
-    /// Bytes of memtables and of pooled memory for the next ones.
+    /// Bytes of memtables, with pooled memory.
     pub memtable_bytes: u64,
     /// Bytes of the block cache.
     pub cache_bytes: u64,
@@ -84,7 +83,7 @@ impl SharedRuntime {
         SharedRuntime::builder().memory(bytes).build()
     }
 
-    /// Returns the present use. Takes time in proportion to the number of open databases.
+    /// Returns the present use, in time proportional to the number of open databases.
     pub fn stats(&self) -> SharedRuntimeStats {
         let common = &self.0;
         let cache = common.cache.stats();
@@ -103,37 +102,36 @@ impl SharedRuntime {
 
 impl SharedRuntimeBuilder {
     /// Sets the memory for memtables, cache and indexes of all databases, in bytes; 256 MiB by
-    /// default, at least 64 KiB. The memory of a single operation (a large value, a batch) comes on
-    /// top.
+    /// default, at least 64 KiB. A large value or a batch needs its own memory on top.
     pub fn memory(mut self, bytes: usize) -> SharedRuntimeBuilder {
         self.memory = bytes;
         self
     }
 
-    /// Sets the number of merge threads; 2 by default, at most 1024. Two more threads flush, one
-    /// prepares log segments, and one removes files. With 0 there are no threads, and the
-    /// committing thread does all this work.
+    /// Sets the number of merge threads; 2 by default, at most 1024. Four more threads flush (two),
+    /// prepare log segments and remove files. With 0 there are none, and the committing thread does
+    /// the work.
     pub fn background_threads(mut self, threads: usize) -> SharedRuntimeBuilder {
         self.background_threads = threads;
         self
     }
 
-    /// Sets the maximum of open tables of all databases: see [`crate::Builder::open_files_max`],
-    /// which then has no effect. By default the databases share the budget of the process.
+    /// Sets the maximum of open tables of all databases, instead of
+    /// [`crate::Builder::open_files_max`]. By default they share the budget of the process.
     pub fn open_files_max(mut self, files: usize) -> SharedRuntimeBuilder {
         self.open_files_max = Some(files);
         self
     }
 
-    /// Sets the clock and the source of threads; the system's by default. Each database keeps the
-    /// runtime that it is opened with.
+    /// Sets the clock and the source of threads; the system's by default. Each database keeps its
+    /// own.
     pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> SharedRuntimeBuilder {
         self.runtime = runtime;
         self
     }
 
-    /// Starts the threads. Fails if the system cannot start one, and with `InvalidArgument` for an
-    /// option out of its range.
+    /// Starts the threads. Fails if the system cannot, or with `InvalidArgument` for an option out
+    /// of range.
     pub fn build(self) -> Result<SharedRuntime> {
         check_range("memory", self.memory, MEMORY_MIN, MEMORY_MAX)?;
         check_range("background_threads", self.background_threads, 0, BACKGROUND_THREADS_MAX)?;

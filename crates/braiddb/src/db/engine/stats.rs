@@ -9,7 +9,6 @@ use crate::{
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The database's counters.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub commits: AtomicU64,
@@ -51,17 +50,14 @@ impl Counters {
         self.user_bytes.store(self.user_bytes.load(Ordering::Relaxed) + user_bytes, Ordering::Relaxed);
     }
 
-    /// Counts a conflict of a transaction.
     pub fn note_conflict(&self) {
         self.conflicts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a retry of a transaction.
     pub fn note_retry(&self) {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a writer's wait for a flush.
     pub fn note_stall(&self, ns: u64) {
         self.stalls.fetch_add(1, Ordering::Relaxed);
         self.stall_ns_max.fetch_max(ns, Ordering::Relaxed);
@@ -104,20 +100,19 @@ pub struct PartitionStats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReaderStats {
-    /// Kind of the reader. A reader made from a snapshot or a transaction counts as part of it.
+    /// Kind of the reader. A reader made from a snapshot or a transaction is part of it.
     pub kind: ReaderKind,
     /// The last commit that it sees.
     pub sequence: SequenceNumber,
     /// Its age, in microseconds.
     pub age_us: u64,
-    /// Batches committed since. It pins at most one old version of each key that they wrote.
+    /// Batches committed since. It pins at most one old version of each key in them.
     pub commits_behind: u64,
-    /// Garbage entries that merges are known to have kept for this reader, perhaps also for others.
-    /// Only the last whole merge of each partition counts, and only while all readers of that time
-    /// remain. So zero means little.
+    /// Garbage that merges are known to have kept for this reader, perhaps also for others, in
+    /// entries. Later garbage is unknown, so zero means little.
     pub dead_entries_held: u64,
-    /// Whether it exceeded its maximum age: it pins no entries any more, and its next use fails. A
-    /// cursor or an iterator pins the files that it was reading until then.
+    /// Whether it exceeded its maximum age: it pins no entries, and its next use fails. A cursor or
+    /// an iterator pins its files until then.
     pub is_expired: bool,
 }
 
@@ -131,14 +126,13 @@ pub struct Stats {
     pub user_bytes_written: u64,
     /// Bytes written to the log.
     pub log_bytes_written: u64,
-    /// Open tables and retained log segments, of all databases with the same budget of open files.
+    /// Open tables and retained log segments, of all databases with the same budget.
     pub open_files: usize,
-    /// Maximum of `open_files`: see [`crate::Builder::open_files_max`]. 0 if there is no limit.
+    /// Maximum of `open_files`, 0 for no limit: see [`crate::Builder::open_files_max`].
     pub open_files_max: usize,
-    /// Times that a read had to reopen a file, counted over the same databases.
+    /// Reads that had to reopen a file, in the same databases.
     pub file_reopenings: u64,
-    /// Bytes of log segments retained beyond recovery's needs: see
-    /// [`crate::Builder::log_retention`].
+    /// Bytes of log segments beyond recovery's needs: see [`crate::Builder::log_retention`].
     pub log_kept_bytes: u64,
     /// Bytes written to runs.
     pub run_bytes_written: u64,
@@ -150,18 +144,15 @@ pub struct Stats {
     pub manifest_bytes_written: u64,
     /// Bytes of all files of the database.
     pub disk_bytes: u64,
-    /// Bytes of the reserve for a full disk, part of `disk_bytes`: see
-    /// [`crate::Builder::disk_reserve`].
+    /// Present bytes of the reserve, part of `disk_bytes`: see [`crate::Builder::disk_reserve`].
     pub disk_reserve_bytes: u64,
-    /// Bytes of the whole reserve. If `disk_reserve_bytes` is less, it is in use, and only writes
-    /// that free space are accepted.
+    /// Bytes of the whole reserve. While it has less, only writes that free space are accepted.
     pub disk_reserve_bytes_whole: u64,
     /// Bytes of memtables, cache and indexes.
     pub memory_bytes: u64,
-    /// Bytes of memtables and of pooled memory for the next ones.
+    /// Bytes of memtables, with pooled memory.
     pub memtable_bytes: u64,
-    /// A memtable with this many bytes is flushed. A batch should be smaller: on a full disk, the
-    /// flush of a larger one may find no space.
+    /// Size of a full memtable, in bytes. A larger batch may find no space on a full disk.
     pub memtable_bytes_max: u64,
     /// Bytes of the block cache.
     pub cache_bytes: u64,
@@ -171,17 +162,17 @@ pub struct Stats {
     pub cache_misses: u64,
     /// Blocks checked to be read in place.
     pub blocks_in_place: u64,
-    /// Whether tables bypass the page cache: see [`crate::Builder::direct_io`]. True if requested
-    /// and no file has refused it.
+    /// Whether tables bypass the page cache: requested ([`crate::Builder::direct_io`]) and never
+    /// refused.
     pub direct_io: bool,
-    /// The system's error for the first file that refused direct I/O.
+    /// The first refusal of direct I/O.
     pub direct_io_refused: Option<String>,
-    /// Method of concurrent reads, as `multi_get` makes them for data on disk.
+    /// Method of concurrent reads from disk, as `multi_get` makes them.
     pub batch_reads: BatchReads,
-    /// On Linux, the reason why io_uring is not used.
+    /// Why io_uring is not used, on Linux.
     pub io_uring_refused: Option<String>,
-    /// The limit for background writes ([`crate::Builder::rate_limiter`]) and its statistics, for
-    /// all databases that share it; zeros without one.
+    /// The background write limit ([`crate::Builder::rate_limiter`]), for all databases that share
+    /// it.
     pub rate_limiter: RateLimiterStats,
     /// Device flushes of the log.
     pub syncs: u64,
@@ -189,16 +180,15 @@ pub struct Stats {
     pub flushes: u64,
     /// Merges of runs.
     pub merges: u64,
-    /// Merges of unindexed runs into one unindexed run.
+    /// Merges of unindexed runs into one.
     pub loose_merges: u64,
-    /// Expired values that flushes and merges replaced by tombstones. Runs dropped whole do not
-    /// count.
+    /// Expired values that flushes and merges replaced by tombstones, without runs dropped whole.
     pub expired: u64,
     /// Folds of unindexed runs into views, and views rebuilt.
     pub folds: u64,
     /// Damaged views set aside.
     pub views_healed: u64,
-    /// Hash indexes built for views that many gets searched, or for their replacements.
+    /// Hash indexes built for frequently searched views, or for their replacements.
     pub hash_indexes: u64,
     /// Bytes of hash indexes, part of `memory_bytes`.
     pub hash_index_bytes: u64,
@@ -218,22 +208,22 @@ pub struct Stats {
     pub pressure_per_mille: u64,
     /// Log records replayed at the open.
     pub recovered_records: u64,
-    /// The torn or damaged tail found in the log at the open: file, offset, and last commit before
-    /// it. A record torn by a crash and a durable record damaged later look the same.
+    /// The torn or damaged tail of the log at the open: file, offset, and last commit before it. A
+    /// record torn by a crash and a durable record damaged later look the same.
     pub log_tail_note: Option<String>,
     /// Statistics of the scrubber: see [`crate::Builder::scrub`].
     pub scrub: ScrubStats,
-    /// Snapshots, cursors, iterators and transactions in use, without expired ones. A reader made
-    /// from a snapshot or a transaction counts as part of it.
+    /// Unexpired snapshots, cursors, iterators and transactions. A reader made from a snapshot or a
+    /// transaction is part of it.
     pub snapshots: usize,
     /// The sequence number of the oldest.
     pub oldest_snapshot: Option<u64>,
     /// Its age, in microseconds.
     pub oldest_snapshot_age_us: Option<u64>,
-    /// The oldest readers above [`crate::Builder::reader_age_warn`], at most 8, and after them at
-    /// most 8 expired readers that still exist.
+    /// At most 8 oldest readers above [`crate::Builder::reader_age_warn`], then at most 8 expired
+    /// ones.
     pub overstaying: Vec<ReaderStats>,
-    /// Garbage entries known to be kept for readers: see [`ReaderStats::dead_entries_held`].
+    /// The sum of [`ReaderStats::dead_entries_held`], each entry once.
     pub dead_entries_held: u64,
     /// Readers that have expired: see [`crate::Builder::reader_age_max`].
     pub readers_expired: u64,
@@ -243,7 +233,7 @@ pub struct Stats {
     pub frozen_memtables: usize,
     /// The reason why the database refuses writes, if it does.
     pub failure: Option<String>,
-    /// Damaged partitions, which are not merged, with the damage.
+    /// Damaged partitions, which are not merged, and the damage.
     pub damaged_partitions: Vec<String>,
     /// Runs of an earlier format version: see [`crate::Db::upgrade`].
     pub older_runs: u64,

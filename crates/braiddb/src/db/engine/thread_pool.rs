@@ -1,9 +1,9 @@
 //! Background threads, for one database or for many.
 //!
 //! Each thread has a role. It serves the databases with work of its role in turn, one job at a
-//! time. A merge thread prefers the database with the fewest running merges. So however much work
-//! one database has, the others come next. A database is queued when it is called, after each of
-//! its jobs, and when its next check is due.
+//! time; a merge thread prefers the database with the fewest running merges. So a busy database
+//! does not delay the others. A database is queued by a call, after each of its jobs, and when its
+//! next check is due.
 //!
 //! INVARIANT: no call is lost. A call during a database's turn queues it again.
 //!
@@ -25,7 +25,6 @@ const LOOKS_NS: u64 = 100_000_000;
 /// Maximum sleep of a thread while a check is due later.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
 
-/// The work of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Flushes. No merge delays them.
@@ -34,20 +33,19 @@ pub enum Role {
     Logger,
     /// All other work.
     Merger,
-    /// Closes and removes files, which no thread waits for. Only `call_cleaner` wakes it.
+    /// Closes and removes files, only after `call_cleaner`.
     Cleaner,
-    /// All work: for the calling thread, if there are no threads or the caller waits.
+    /// The calling thread, if there are no threads or the caller waits.
     All,
 }
 
 const ROLES: [Role; 4] = [Role::Flusher, Role::Logger, Role::Merger, Role::Cleaner];
 
-/// The result of a database's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobResult {
     /// It did a job, and there may be more.
     Again,
-    /// No work; check again after this many nanoseconds.
+    /// Check again after this many nanoseconds.
     Rest(u64),
     /// No work until the next call.
     Done,
@@ -55,13 +53,12 @@ pub enum JobResult {
     Over,
 }
 
-/// A source of background work.
 pub trait Worker: Send + Sync {
-    /// Does at most one job, and calls `found` before it, so that other threads may look for more.
+    /// Does at most one job. Calls `found` before it, so that other threads look for more.
     fn run_job(&self, role: Role, found: &dyn Fn()) -> JobResult;
 }
 
-/// The threads and the queues. The drop ends the threads.
+/// The drop ends the threads.
 pub struct ThreadPool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -91,26 +88,21 @@ struct Member {
     is_leaving: bool,
 }
 
-/// A database's state for one role.
 #[derive(Default)]
 struct Place {
     is_ready: bool,
     due_ns: Option<u64>,
-    /// Threads that serve it now.
     running: usize,
-    /// Whether it was called meanwhile.
     is_called: bool,
     is_over: bool,
 }
 
 impl ThreadPool {
-    /// A pool without threads.
     pub fn new(runtime: Arc<dyn Runtime>) -> ThreadPool {
         let shared = Shared { runtime, state: Mutex::default(), wake: Default::default(), left: Condvar::new() };
         ThreadPool { shared: Arc::new(shared), threads: Mutex::default() }
     }
 
-    /// Starts the threads: `flushers`, one for logs, `mergers`, and one cleaner.
     pub fn start(&self, flushers: usize, mergers: usize) -> io::Result<()> {
         let roles = [(Role::Flusher, flushers), (Role::Logger, 1), (Role::Merger, mergers), (Role::Cleaner, 1)];
         for (role, count) in roles {
@@ -124,7 +116,6 @@ impl ThreadPool {
         Ok(())
     }
 
-    /// Returns the number of threads.
     pub fn threads(&self) -> usize {
         self.threads.lock().len()
     }
@@ -136,7 +127,7 @@ impl ThreadPool {
         self.call(id);
     }
 
-    /// Queues a database for all roles except the cleaner.
+    /// Queues a database for all roles but the cleaner.
     pub fn call(&self, id: u64) {
         let mut state = self.shared.state.lock();
         for role in ROLES.into_iter().filter(|role| *role != Role::Cleaner) {
@@ -165,14 +156,13 @@ impl ThreadPool {
         }
     }
 
-    /// Ends the threads, and waits for them.
     pub fn end(&self) {
         self.shared.state.lock().is_over = true;
         for wake in &self.shared.wake {
             wake.notify_all();
         }
         for handle in std::mem::take(&mut *self.threads.lock()) {
-            // The last handle may be dropped by one of these threads.
+            // The caller may be one of these threads.
             if handle.thread().id() != thread::current().id() && handle.join().is_err() {
                 tracing::error!("a background thread has panicked");
             }
@@ -205,14 +195,12 @@ impl Role {
 }
 
 impl Shared {
-    /// Queues a database, and wakes a thread.
     fn call(&self, state: &mut State, id: u64, role: Role) {
         if state.call(id, role) {
             self.wake[role as usize].notify_one();
         }
     }
 
-    /// The loop of a thread.
     fn work(&self, role: Role) {
         if matches!(role, Role::Merger | Role::Cleaner) {
             self.runtime.give_way();
@@ -226,8 +214,7 @@ impl Shared {
                 continue;
             };
             drop(state);
-            // Without the lock, here and below: dropping the last handle of a database may call
-            // this pool.
+            // Without the lock: dropping the last handle of a database may call this pool.
             let run_job =
                 worker.upgrade().map_or(JobResult::Over, |worker| worker.run_job(role, &|| self.offer(role, id)));
             state = self.state.lock();
@@ -247,7 +234,7 @@ impl Shared {
         }
     }
 
-    /// Wakes another merge thread, in case there is more than one job.
+    /// Lets another merge thread look for a second job.
     fn offer(&self, role: Role, id: u64) {
         if role == Role::Merger && self.state.lock().call(id, role) {
             self.wake[role as usize].notify_one();
@@ -256,7 +243,7 @@ impl Shared {
 }
 
 impl State {
-    /// Queues a database, or notes the call if it has its turn. Returns whether it is newly queued.
+    /// Queues a database, or notes the call during its turn. Returns whether it is newly queued.
     fn call(&mut self, id: u64, role: Role) -> bool {
         let Some(member) = self.members.get_mut(&id).filter(|member| !member.is_leaving) else { return false };
         let place = &mut member.places[role as usize];
@@ -276,7 +263,6 @@ impl State {
         true
     }
 
-    /// Queues the databases whose check is due.
     fn call_due(&mut self, role: Role, now_ns: u64) {
         while let Some(&(due_ns, id)) = self.due[role as usize].first() {
             if due_ns > now_ns {
@@ -288,7 +274,6 @@ impl State {
         }
     }
 
-    /// Takes the next database from the queue.
     fn take(&mut self, role: Role) -> Option<(u64, Weak<dyn Worker>)> {
         let members = &self.members;
         let running = |id: &u64| members.get(id).map_or(0, |member| member.places[role as usize].running);
@@ -304,7 +289,6 @@ impl State {
         Some((id, Weak::clone(&member.worker)))
     }
 
-    /// Ends a turn.
     fn finish(&mut self, role: Role, id: u64, run_job: JobResult, now_ns: u64) {
         let Some(member) = self.members.get_mut(&id) else { return };
         let is_leaving = member.is_leaving;
@@ -330,7 +314,6 @@ impl State {
         }
     }
 
-    /// Removes a database from the queue.
     fn remove(&mut self, id: u64, role: Role) {
         let Some(member) = self.members.get_mut(&id) else { return };
         let place = &mut member.places[role as usize];
@@ -343,7 +326,7 @@ impl State {
     }
 }
 
-/// Returns the end of a pause that begins now. Long pauses end together.
+/// Long pauses end together.
 fn due_at(now_ns: u64, pause_ns: u64) -> u64 {
     let due_ns = now_ns.saturating_add(pause_ns);
     if pause_ns <= LOOKS_NS { due_ns } else { due_ns.checked_next_multiple_of(LOOKS_NS).unwrap_or(due_ns) }

@@ -1,8 +1,8 @@
 //! Options of a tree in use, and their changes.
 //!
-//! The options are in the tree's catalog entry, and a change is a commit that rewrites the entry.
-//! So it is durable and atomic, and followers, dumps, backups and log readers receive it. After the
-//! commit, the tree's handles use the new options. A concurrent write uses the old or the new ones.
+//! A change is a commit that rewrites the tree's catalog entry. So it is durable and atomic, and
+//! followers, dumps, backups and log readers receive it. A concurrent write uses the old or the new
+//! options.
 
 use super::{catalog::TreeState, settings::TreeOptions};
 use crate::{
@@ -15,12 +15,10 @@ use std::{
     time::Duration,
 };
 
-/// Returns a duration in microseconds.
 pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Marks a tree with the database's compression.
 const DEFAULT_COMPRESSION: u8 = 255;
 
 /// The options of a tree in use. Each option is atomic by itself, since none depends on another.
@@ -49,7 +47,6 @@ impl LiveOptions {
         live
     }
 
-    /// Returns the time to live of values put into the tree, in microseconds.
     #[inline(always)]
     pub fn ttl_us(&self) -> Option<u64> {
         match self.ttl_us.load(Relaxed) {
@@ -58,13 +55,11 @@ impl LiveOptions {
         }
     }
 
-    /// Returns the tree's own blob threshold, in bytes.
     #[inline(always)]
     pub fn blob_threshold(&self) -> Option<usize> {
         Some(self.blob_threshold.load(Relaxed)).filter(|&threshold| threshold > 0)
     }
 
-    /// Returns all options.
     pub fn get(&self) -> TreeOptions {
         TreeOptions {
             compression: Compression::from_byte(self.compression.load(Relaxed)),
@@ -81,7 +76,6 @@ impl LiveOptions {
     }
 }
 
-/// Fails if a tree cannot have these options.
 pub fn check_options(name: &str, options: &TreeOptions) -> Result<()> {
     if options.ttl.is_some_and(|ttl| micros(ttl) == 0) {
         let reason = format!("values of the tree {name:?} would expire at once: its ttl is less than a microsecond");
@@ -90,7 +84,7 @@ pub fn check_options(name: &str, options: &TreeOptions) -> Result<()> {
     options.compression.map_or(Ok(()), Compression::check)
 }
 
-/// Fails if the options of a tree differ from `wanted`; the error names each difference.
+/// The error names each difference.
 pub fn check_same(tree: &TreeState, wanted: TreeOptions) -> Result<()> {
     // In their stored form.
     let (stored, wanted) = (tree.options.get(), LiveOptions::new(wanted).get());

@@ -1,14 +1,11 @@
-//! Wakes watchers of the log when there are new commits.
-//!
-//! # Concurrency
+//! Wakes watchers of the log at new commits.
 //!
 //! Watchers read the log's files by themselves; a writer only wakes sleeping watchers. It finds
-//! them by one relaxed load, while it holds `write` and after its commit is visible. A watcher
-//! increments the count, takes `write` for a moment, and looks for news before it sleeps. If the
-//! writer held `write` before that, the watcher sees its commit; otherwise the writer sees the
-//! watcher. So no wake-up is lost, though the load is relaxed. A log sync or a flush does not hold
-//! `write`; it has a fence between its work and the load, and a watcher has one between its
-//! increment and its look for news.
+//! them by one relaxed load, under `write` and after its commit is visible. A watcher increments
+//! the count, takes `write` for a moment, and looks for news before it sleeps. If the writer held
+//! `write` before that, the watcher sees its commit; otherwise the writer sees the watcher. So no
+//! wake-up is lost. A log sync or a flush does not hold `write`: it has a fence between its work
+//! and the load, and a watcher has one between its increment and its look.
 
 use super::root::Engine;
 use parking_lot::{Condvar, Mutex};
@@ -17,15 +14,14 @@ use std::{
     time::Duration,
 };
 
-/// Maximum sleep. Each relevant event wakes the watchers, so this only bounds the wait for `write`.
-/// Tests sleep longer, to detect a lost wake-up.
+/// Maximum sleep. Every relevant event wakes the watchers. Tests sleep longer, to detect a lost
+/// wake-up.
 const WAIT_MAX: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 1 });
 
 /// Watchers that sleep until the next commit.
 #[derive(Debug, Default)]
 pub struct Watches {
     waiting: AtomicUsize,
-    /// Counts the events that may wake a watcher.
     calls: Mutex<u64>,
     called: Condvar,
 }
@@ -54,15 +50,14 @@ impl Watches {
 }
 
 impl Engine {
-    /// Sleeps until a commit, a sync, the end of a watcher, or for `pause`. Returns at once if
-    /// `is_news` returns true after this watcher is counted.
+    /// Sleeps until a commit, a sync, the end of a watcher, or for `pause`; not if `is_news`
+    /// returns true after this watcher is counted.
     pub fn wait_for_commits(&self, pause: Duration, is_news: impl Fn() -> bool) {
         let watches = &self.log.watches;
         let seen = *watches.calls.lock();
         watches.waiting.fetch_add(1, Ordering::SeqCst);
         let pause = pause.min(WAIT_MAX);
-        // INVARIANT: take `write` after the increment. A watcher that does not get it in time has
-        // waited.
+        // After the increment: see the module header. Without `write` in time, the wait is over.
         let had_turn = self.commits.write.try_lock_for(pause).is_some();
         fence(Ordering::SeqCst);
         if had_turn && !is_news() {

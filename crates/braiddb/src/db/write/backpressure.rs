@@ -1,5 +1,5 @@
-//! Backpressure in the commit pipeline: throttles writers, and stops them while no memtable may be
-//! frozen. See [`Pressure`](crate::db::engine::parts::pressure::Pressure).
+//! Throttles writers, and stops them while no memtable may be frozen. See
+//! [`Pressure`](crate::db::engine::parts::pressure::Pressure).
 
 use crate::{
     db::engine::{parts::pressure::FROZEN_MAX, root::Engine, thread_pool::RETRY_NS_MIN},
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Measures the pressure of a new state. The caller holds `change`, and not `work`.
+    /// The caller holds `change`, and not `work`.
     pub fn measure_pressure(&self, state: &ReadState) {
         let work = self.maintenance.work.lock();
         let dead = self.dead_to_limit(state, &work);
@@ -22,13 +22,11 @@ impl Engine {
         });
     }
 
-    /// Maximum bytes of memtables that await their flush. Databases with shared memory divide
-    /// theirs.
+    /// Databases with shared memory divide their limit.
     fn waiting_bytes_max(&self) -> usize {
         (FROZEN_MAX * self.settings.memtable_bytes()).min(self.tenant.common.waiting_bytes_max())
     }
 
-    /// Returns whether a flush must come before the next freeze.
     fn is_full(&self) -> bool {
         let state = self.cell.state.load();
         let waiting = || state.frozen.iter().map(|memtable| memtable.bytes_used()).sum::<usize>();
@@ -64,8 +62,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Flushes in this thread, or waits for flushes by other callers, until a memtable may be
-    /// frozen.
     fn flush_inline(&self) -> crate::base::Result<()> {
         // Retry even after a full disk: there may be space by now.
         {
@@ -84,7 +80,7 @@ impl Engine {
                 return Ok(());
             }
             self.health.check_writable()?;
-            // If no flush found the disk full, another thread has filled the room again: repeat.
+            // Otherwise another thread has filled the room again: repeat.
             if is_disk_full {
                 return Err(self.disk_full());
             }

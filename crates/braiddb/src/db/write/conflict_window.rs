@@ -1,8 +1,8 @@
 //! Transactions in the commit pipeline: the conflict window, validation in advance, exclusivity.
 //!
 //! While an exclusive transaction is open, no other caller commits. The right to commit belongs to
-//! the transaction's ticket, not to a thread: a transaction may move between threads. It commits
-//! without the queue.
+//! its ticket, not to a thread: a transaction may move between threads. It commits without the
+//! queue.
 //!
 //! INVARIANT X1: no commit waits in the queue for an exclusive transaction. Each caller waits in
 //! its own thread, in [`Engine::heed_notices`], for at most `exclusive_wait_ns`. A leader that
@@ -27,12 +27,11 @@ use std::{
     time::Duration,
 };
 
-/// Keeps the conflict window open for one transaction.
 #[derive(Debug)]
 pub struct ConflictWindowGuard(Arc<Engine>);
 
 impl ConflictWindowGuard {
-    /// Call this before taking the snapshot, so that the window notes all later commits.
+    /// Call this before taking the snapshot, so that the window has all later commits.
     pub fn new(engine: &Arc<Engine>) -> ConflictWindowGuard {
         if !engine.commits.window.join() {
             let write = engine.commits.write.lock();
@@ -48,7 +47,6 @@ impl Drop for ConflictWindowGuard {
     }
 }
 
-/// The exclusive right to commit.
 #[derive(Debug)]
 pub struct Exclusive {
     engine: Arc<Engine>,
@@ -85,7 +83,7 @@ impl Drop for Exclusive {
 }
 
 impl Engine {
-    /// Ends the open exclusive transaction and wakes waiting commits. Returns whether one was open.
+    /// Ends the open exclusive transaction. Returns whether one was open.
     pub(in crate::db) fn end_exclusive(&self, write: &mut WriteState) -> bool {
         let was_open = write.exclusive.take().is_some();
         self.commits.exclusivity.notices.fetch_and(!NOTICE_EXCLUSIVE, Ordering::Relaxed);
@@ -93,8 +91,8 @@ impl Engine {
         was_open
     }
 
-    /// Slow path of a commit: waits for an exclusive transaction to end, and refuses a write that
-    /// bypasses the transaction of `Db::update`. `since_ns` is when the commit began to wait.
+    /// Waits for an exclusive transaction to end, and refuses a write that bypasses the transaction
+    /// of `Db::update`. `since_ns` is when the commit began to wait.
     #[cold]
     pub fn heed_notices(&self, since_ns: &mut Option<u64>) -> Result<()> {
         self.check_outside_update()?;
@@ -105,7 +103,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the lock `write` once no exclusive transaction is open.
     pub fn await_no_exclusive(&self) -> Result<MutexGuard<'_, WriteState>> {
         let mut since_ns = None;
         let mut write = self.commits.write.lock();
@@ -115,8 +112,8 @@ impl Engine {
         Ok(write)
     }
 
-    /// Waits once until an exclusive transaction ends or expires. Fails after `exclusive_wait_ns`
-    /// in all, and once the database is closed.
+    /// Waits once, until an exclusive transaction ends or expires. Fails after `exclusive_wait_ns`
+    /// in all.
     fn await_exclusive(&self, write: &mut MutexGuard<'_, WriteState>, since_ns: &mut Option<u64>) -> Result<()> {
         self.health.check_writable()?;
         let now_ns = self.now_ns();
@@ -147,14 +144,12 @@ impl Engine {
         }
     }
 
-    /// Wakes the callers that wait for an exclusive transaction: the database is closing.
     pub fn wake_leaders(&self) {
-        // A caller that holds the lock either waits by now and is notified, or will see the close.
+        // A caller with this lock either waits by now and is notified, or will see the close.
         drop(self.commits.write.lock());
         self.commits.exclusivity.ended.notify_all();
     }
 
-    /// Commits for the exclusive transaction with this ticket.
     pub fn commit_alone(
         &self,
         ticket: u64,
@@ -182,7 +177,7 @@ impl Engine {
         let validation = match (check.look_ahead(&self.commits.window), check.held) {
             (Validation::TooOld, Some(held)) => self.healing(|| {
                 // Load the state after `visible`, so that it has those commits. Check the hold
-                // after that, so that no merge dropped their traces from it.
+                // after that, so that no merge dropped their traces.
                 let visible = self.readers.snapshots.visible();
                 let state = self.cell.state.load_full();
                 self.check_held(&held)?;

@@ -23,39 +23,35 @@ use std::{
     time::Duration,
 };
 
-/// Maximum repetitions of a compaction that merged nothing on a full disk while background jobs
-/// occupied the space.
+/// Maximum repetitions of a compaction while background jobs occupy the space.
 const COMPACT_TRIES: u32 = 4;
 
 /// Volumes below this size limit the sizes of memtables, log segments and partitions.
 const SMALL_VOLUME_BYTES: u64 = 2 << 30;
 
-/// Divisors of a volume's size. The first three give the maximum sizes of partitions, memtables and
-/// log segments on a small volume; the last gives the maximum reserve of any volume.
+/// Divisors of a volume's size, for the maximum sizes of partitions, memtables and log segments on
+/// a small volume, and of the reserve on any volume.
 const PARTITIONS_OF_VOLUME: u64 = 16;
 const MEMTABLES_OF_VOLUME: u64 = 32;
 const SEGMENTS_OF_VOLUME: u64 = 64;
 const RESERVES_OF_VOLUME: u64 = 8;
 
-/// Minimum sizes on a small volume, in bytes.
 const PARTITION_BYTES_LEAST: u64 = 512 << 10;
 const MEMTABLE_BYTES_LEAST: u64 = 128 << 10;
 const SEGMENT_BYTES_LEAST: u64 = 64 << 10;
 
-/// Maximum trees to separate in a partition on a full disk. More trees would make more small files
-/// than the merges free.
+/// Maximum trees to separate in a partition. More would make more small files than the merges free.
 const TREES_PARTED_MAX: usize = 16;
 
-/// Bytes of the maximum reserve beyond a memtable and a log segment.
+/// Bytes of the reserve beyond a memtable and a log segment.
 const RESERVE_BYTES_SPARE: u64 = 1 << 20;
 
-/// The reserve has this many bytes, plus the length of the log, plus this part of the data.
+/// The reserve has this many bytes, the length of the log, and this part of the data.
 const RESERVE_BYTES_BASE: u64 = 512 << 10;
 const RESERVE_PART_OF_DATA: u64 = 64;
 
 impl Settings {
-    /// Adapts the settings to the volume of `dir`: on a small volume, a reserve suffices only for
-    /// small memtables and partitions.
+    /// On a small volume, a reserve suffices only for small memtables and partitions.
     pub(in crate::db) fn for_volume(self, dir: &Path) -> Settings {
         let volume_bytes = self.vfs.total_space(dir).ok().flatten();
         let Some(volume) = volume_bytes.filter(|bytes| *bytes < SMALL_VOLUME_BYTES) else {
@@ -75,8 +71,7 @@ impl Settings {
     }
 }
 
-/// Returns whether a group only deletes. Catalog entries are ignored, except those that create a
-/// tree.
+/// Whether a group only deletes. Catalog entries are ignored, except new trees.
 fn frees_space(group: &[u8]) -> bool {
     let mut frees = true;
     let decoded = decode_group(group, |_, op| {
@@ -91,14 +86,12 @@ fn frees_space(group: &[u8]) -> bool {
 }
 
 impl PreparedBatch {
-    /// Returns whether the batch only deletes.
     pub(in crate::db) fn frees_space(&self) -> bool {
         frees_space(self.bytes())
     }
 }
 
 impl Engine {
-    /// Returns the present target size of the reserve.
     fn reserve_wanted(&self) -> Wanted {
         if let Some(bytes) = self.settings.disk_reserve {
             return Wanted { bytes, is_asked_for: true };
@@ -118,12 +111,11 @@ impl Engine {
         Wanted { bytes: (RESERVE_BYTES_BASE + log + data / RESERVE_PART_OF_DATA).min(most), is_asked_for: false }
     }
 
-    /// Refills the reserve if the disk has room. Returns whether it is whole, or there is none.
     pub(in crate::db) fn keep_reserve(&self) -> bool {
         self.keep_reserve_after(false)
     }
 
-    /// Like [`Engine::keep_reserve`], after an operation that may have freed space.
+    /// Refills the reserve if the disk has room. Returns whether it is whole, or there is none.
     pub(in crate::db) fn keep_reserve_after(&self, is_space_back: bool) -> bool {
         if self.health.check_writable().is_err() {
             return true;
@@ -144,8 +136,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Throttles a writer by the present pressure. Refuses writes that need space while the reserve
-    /// is in use.
+    /// Throttles a writer. Refuses writes that need space while the reserve is in use.
     pub(in crate::db) fn feel_pressure(&self, batch: &PreparedBatch) -> Result<()> {
         if self.maintenance.pressure.is_refusing() && !batch.frees_space() {
             self.refuse_on_full_disk()?;
@@ -155,8 +146,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Retries a failed append with blocks of the reserve, if the disk was full and the group only
-    /// deletes.
+    /// Retries a failed append of deletes with blocks of the reserve, if the disk was full.
     #[cold]
     pub(in crate::db) fn log_with_reserve(
         &self,
@@ -179,9 +169,8 @@ impl Engine {
         done
     }
 
-    /// Frees the log segments that were begun with blocks of the reserve, by a flush: each takes 64
-    /// KiB, but its entries make a small run. Otherwise processes that open the database, delete
-    /// and exit would use up the reserve.
+    /// Flushes, to free log segments begun with blocks of the reserve. Otherwise processes that
+    /// open the database, delete and exit would use up the reserve.
     pub(in crate::db) fn shorten_log_on_full_disk(&self) -> Result<()> {
         if !self.storage.reserve.is_used() {
             return Ok(());
@@ -197,19 +186,17 @@ impl Engine {
         Ok(())
     }
 
-    /// The error of a job that found no space.
     pub(in crate::db) fn disk_full(&self) -> Error {
         Error::DiskFull { path: self.dir.clone(), reason: NoSpace::Disk }
     }
 
-    /// Returns whether to retry the deletes of a group that found no space without its other
-    /// requests. If so, the reserve is in use from now on, and refuses other writes.
+    /// Returns whether to retry the deletes of a mixed group alone, on a full disk. Then the
+    /// reserve is used, and new writes are refused.
     pub(in crate::db) fn is_to_part(&self, group: &[Request]) -> bool {
         let frees = group.iter().filter(|request| request.batch.frees_space()).count();
         (1..group.len()).contains(&frees) && (self.release(Stage::Log) || self.storage.reserve.is_used())
     }
 
-    /// Releases a part of the reserve. Returns whether there was any.
     pub(in crate::db) fn release(&self, stage: Stage) -> bool {
         let is_released = self.storage.reserve.release(stage);
         if is_released {
@@ -218,9 +205,9 @@ impl Engine {
         is_released
     }
 
-    /// Runs a job that makes files. If the disk is full, it runs again after each step that may
-    /// free space: removing files that merges replaced, removing spare log segments, and releasing
-    /// the reserve if `stage` allows it.
+    /// Runs a job that makes files. On a full disk it is repeated after each step that may free
+    /// space: removing replaced files, removing spare log segments, and releasing the reserve of
+    /// `stage`.
     pub(in crate::db) fn with_space(&self, stage: Option<Stage>, job: impl Fn() -> Result<()>) -> Result<()> {
         let is_full = |done: &Result<()>| done.as_ref().is_err_and(Error::is_disk_full);
         let gone = self.storage.table.deferred_close.gone();
@@ -242,8 +229,8 @@ impl Engine {
         done
     }
 
-    /// Merges each of these partitions wholly. On a full disk a partition is merged in parts; if
-    /// that fails too, it waits for space that the other merges free.
+    /// Merges these partitions wholly, or on a full disk in parts. A partition without space waits
+    /// for space that the other merges free.
     pub(in crate::db) fn compact_each(&self, mut ids: Vec<u64>) -> Result<()> {
         let _in_use = self.storage.reserve.begin();
         let mut tries_left = COMPACT_TRIES;
@@ -270,7 +257,6 @@ impl Engine {
             }
             match full.filter(|_| !refused.is_empty()) {
                 None => return Ok(()),
-                // No merge succeeded, so none freed space.
                 Some(error) if !is_any_merged && tries_left == 0 => return Err(error),
                 Some(_) => {
                     // Concurrent background jobs may occupy the space, and free it when they end.
@@ -282,7 +268,6 @@ impl Engine {
         }
     }
 
-    /// Waits for running flushes and merges, for at most five seconds.
     fn wait_for_jobs(&self) {
         let mut work = self.maintenance.work.lock();
         for _ in 0..500 {
@@ -293,8 +278,8 @@ impl Engine {
         }
     }
 
-    /// Runs the jobs due after a compaction. All partitions are merged by then, so a full disk that
-    /// delays a view is no failure.
+    /// Runs the jobs due after a compaction. All partitions are merged, so a full disk only delays
+    /// views.
     pub(in crate::db) fn settle_after_compaction(&self, jobs_max: usize) -> Result<()> {
         match self.run_until_settled(jobs_max) {
             Err(error) if error.is_disk_full() => {
@@ -305,7 +290,6 @@ impl Engine {
         }
     }
 
-    /// Merges a partition wholly, once no other job works on it.
     pub fn compact_partition(&self, id: u64) -> Result<()> {
         self.compact_by(id, |partition| self.whole_merge(partition))
     }
@@ -314,10 +298,10 @@ impl Engine {
         self.cell.state.load().version.partitions.iter().find(|p| p.id == id).map(Arc::clone)
     }
 
-    /// Merges a partition in parts and installs each part before the next, so that each frees space
-    /// for the next. A partition with several trees is first cut between trees: runs of a tree
-    /// written in key order would all reach into the next tree if it received writes meanwhile.
-    /// Returns the partitions that found no space, and whether any part was merged.
+    /// Merges a partition in parts, and installs each before the next, so that each frees space for
+    /// the next. Trees are first cut apart: runs of a tree written in key order would all reach
+    /// into the next tree if it received writes meanwhile. Returns the partitions without space,
+    /// and whether any part was merged.
     fn compact_in_parts(&self, whole: &Partition) -> Result<(BTreeSet<u64>, bool)> {
         let (start, end) = (&whole.layout.start, &whole.layout.end);
         let (mut merged, mut stuck) = (BTreeSet::new(), BTreeSet::new());
@@ -325,8 +309,7 @@ impl Engine {
             let state = self.cell.state.load_full();
             let is_inside =
                 |p: &Partition| p.layout.start >= *start && end.as_ref().is_none_or(|end| p.layout.start < *end);
-            // Begin at the end: the newest tree, such as an import's progress notes, is often
-            // small.
+            // From the end: the newest tree, such as an import's progress notes, is often small.
             let is_next = |p: &&Arc<Partition>| is_inside(p) && !merged.contains(&p.id) && !stuck.contains(&p.id);
             let Some(next) = state.version.partitions.iter().rev().find(is_next).map(Arc::clone) else { break };
             drop(state);
@@ -345,7 +328,6 @@ impl Engine {
             if is_cut {
                 continue;
             }
-            // The freed space may suffice for the partitions that found none.
             stuck.clear();
             let state = self.cell.state.load();
             merged.extend(state.version.partitions.iter().find(|p| p.layout.start == next.layout.start).map(|p| p.id));
@@ -353,7 +335,7 @@ impl Engine {
         Ok((stuck, !merged.is_empty()))
     }
 
-    /// Returns where the last tree with keys in a partition begins, unless it is the only one.
+    /// Returns the begin of the last tree in a partition, unless it is the only one.
     fn last_tree_of(&self, partition: &Partition) -> Option<Vec<u8>> {
         let (start, end) = (&partition.layout.start, &partition.layout.end);
         let is_inside = |at: &Vec<u8>| at > start && end.as_ref().is_none_or(|end| at < end);
@@ -371,8 +353,8 @@ impl Engine {
         begins.iter().filter(reaches).max().cloned()
     }
 
-    /// Carries out a plan. If a merge of the whole partition finds no space, it separates the trees
-    /// or merges only the first keys.
+    /// Carries out a plan. If a whole merge finds no space, it separates the trees or merges only
+    /// the first keys.
     pub(in crate::db) fn run_partition_or_prefix(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
         let stage = self.stage_of(partition);
         let done = self.run_partition(partition, plan, stage);
@@ -390,9 +372,9 @@ impl Engine {
         }
     }
 
-    /// Returns the part of the reserve that a background merge of this partition may use. There is
-    /// none unless the merge drops more than a tenth of the entries, or the partition has too many
-    /// unindexed runs: each takes whole disk blocks, and deletes on a full disk make many.
+    /// Returns the part of the reserve for a background merge. Usually there is none unless the
+    /// merge drops more than a tenth of the entries, or there are too many unindexed runs: each
+    /// takes whole disk blocks.
     pub(in crate::db) fn stage_of(&self, partition: &Arc<Partition>) -> Option<Stage> {
         let is_worth_it = || partition.counts().is_some_and(|(entries, dead)| dead.saturating_mul(10) > entries);
         let is_crowded = partition.layout.loose.len() > self.settings.loose_runs;
@@ -400,7 +382,7 @@ impl Engine {
     }
 }
 
-/// Runs `open`, and on a full disk repeats it with blocks of the reserve in `dir`.
+/// Runs `open`, on a full disk with blocks of the reserve in `dir`.
 pub(in crate::db) fn open_with_reserve<T>(settings: &Settings, dir: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
     let mut done = open();
     while let Err(error) = &done {
@@ -412,7 +394,6 @@ pub(in crate::db) fn open_with_reserve<T>(settings: &Settings, dir: &Path, open:
     done
 }
 
-/// Releases a part of the reserve of a closed database. Returns whether there was any.
 fn release_to_open(settings: &Settings, dir: &Path) -> bool {
     let lock = settings.vfs.lock(&dir.join(crate::db::files::names::LOCK_NAME), &settings.runtime.process_name());
     let Ok(Ok(_lock)) = lock else { return false };

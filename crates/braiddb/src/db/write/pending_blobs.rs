@@ -1,4 +1,4 @@
-//! Blob files of a commit that is not made yet.
+//! Pins the blob files of a commit before it is made.
 
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
@@ -15,18 +15,13 @@ use std::{
 };
 
 /// Pins the blob files of a pending commit: files written for it, and older files that it refers
-/// to.
-///
-/// The drop settles the pins. Without a commit, the written data is garbage: files with nothing
-/// else are removed at once, and merges move the live data out of files that are less than half
-/// live.
+/// to. Without a commit, the drop leaves the written data as garbage: files with nothing else are
+/// removed, and merges move live data out of files that are less than half live.
 #[derive(Debug)]
 pub struct PendingBlobs {
     engine: Arc<Engine>,
     files: BTreeSet<FileNumber>,
-    /// The files written for this commit.
     written: BTreeSet<FileNumber>,
-    /// The commit, or 0.
     sequence: AtomicU64,
 }
 
@@ -40,7 +35,6 @@ impl PendingBlobs {
         }
     }
 
-    /// Returns whether the files belong to this database.
     pub fn is_of(&self, engine: &Arc<Engine>) -> bool {
         Arc::ptr_eq(&self.engine, engine)
     }
@@ -59,8 +53,7 @@ impl PendingBlobs {
         Ok(blob)
     }
 
-    /// Pins the files of existing pieces. Returns false if one was removed in the meantime: see
-    /// [`crate::db::files::blob_store::BlobStore::pin`].
+    /// Pins the files of existing pieces, as [`crate::db::files::blob_store::BlobStore::pin`] does.
     pub fn pin(&mut self, pieces: &Pieces) -> bool {
         let is_new = |number: &FileNumber| !self.files.contains(number);
         let new: BTreeSet<FileNumber> = pieces.list.iter().map(|piece| piece.file).filter(is_new).collect();
@@ -71,7 +64,6 @@ impl PendingBlobs {
         are_known
     }
 
-    /// Takes over the pins of `other`.
     pub fn absorb(&mut self, mut other: PendingBlobs) {
         self.written.append(&mut other.written);
         for number in std::mem::take(&mut other.files) {
@@ -81,23 +73,22 @@ impl PendingBlobs {
         }
     }
 
-    /// Syncs the files of the bulk lane. Like any failed sync, a failure poisons the database.
+    /// Syncs the files of the bulk lane. A failure poisons the database.
     pub fn sync(&self) -> Result<()> {
         let _inside = self.engine.health.enter_past_closing()?;
         self.engine.storage.blobs.sync_bulk(&self.files).inspect_err(|e| self.engine.poison(e))
     }
 
-    /// Call this before the commit: makes the blobs as durable as the commit will be.
+    /// Before the commit, makes the blobs as durable as it will be.
     pub fn make_ready(&self, durability: Durability) -> Result<()> {
         if !self.written.is_empty() && durability == Durability::Sync {
-            // Here and not in the log's sync, so that no other commit waits for it.
+            // Not in the log's sync, where other commits would wait for it.
             self.sync()?;
         }
         self.engine.storage.blobs.need(&self.files);
         Ok(())
     }
 
-    /// Records the commit that refers to the files.
     pub fn committed(&self, sequence: SequenceNumber) {
         self.sequence.fetch_max(sequence, Ordering::AcqRel);
     }

@@ -1,9 +1,8 @@
 //! Writes a value piece by piece, to be committed later.
 //!
-//! The bytes gather in memory until they make a piece, which goes to a blob file. The first pieces
-//! are short, so that streams of moderate length take little memory. Later pieces are longer, so
-//! that the list of a long stream stays short: 1072 pieces for 4 GiB, in about 25 KiB. A value that
-//! never fills a piece is an ordinary value, in the entry or in one blob.
+//! Full pieces go to a blob file. The first pieces are short, so that streams of moderate length
+//! take little memory. Later pieces are longer, so that the list of a long stream stays short: 1072
+//! pieces for 4 GiB, in about 25 KiB. A value that never fills a piece is an ordinary value.
 //!
 //! **Appends.** The new list is the old list and the new pieces. If the appended bytes are less
 //! than a piece, the last old pieces that are at most twice as long as the bytes after them are
@@ -31,16 +30,13 @@ const SHORT_PIECES: usize = 64;
 /// Length of a long piece, in short pieces.
 const LONG_PIECE: usize = 4;
 
-/// Bytes written between syncs. It limits what remains for the sync at the commit.
+/// Bytes between syncs. Limits the work of the sync at the commit.
 const SYNC_BYTES: u64 = 16 << 20;
 
-/// Minimum growth of the buffer, in bytes.
 const ROOM_MIN: usize = 8 << 10;
 
-/// A value in the form that its entry stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// Kind and value of the entry.
     pub kind: EntryKind,
     pub value: Vec<u8>,
     /// Length of the user's value.
@@ -65,7 +61,6 @@ impl Placed {
     }
 }
 
-/// The value before an append.
 #[derive(Debug)]
 pub enum Base {
     Value(Vec<u8>),
@@ -81,7 +76,6 @@ impl Base {
     }
 }
 
-/// A value that is being written.
 #[derive(Debug)]
 pub struct PieceWriter {
     engine: Arc<Engine>,
@@ -89,7 +83,6 @@ pub struct PieceWriter {
     compression: Compression,
     threshold: usize,
     pieces: Pieces,
-    /// Total length of `pieces`.
     written: u64,
     /// Its first `filled` bytes are the data after the last piece.
     buffer: Vec<u8>,
@@ -100,7 +93,7 @@ pub struct PieceWriter {
 }
 
 impl PieceWriter {
-    /// Begins a value for the internal key `key`.
+    /// Begins a value for an internal key.
     pub fn new(engine: &Arc<Engine>, key: KeyBuf, options: &TreeOptions) -> PieceWriter {
         PieceWriter {
             engine: Arc::clone(engine),
@@ -117,7 +110,6 @@ impl PieceWriter {
         }
     }
 
-    /// Bytes written so far.
     pub fn len(&self) -> u64 {
         self.written + self.filled as u64
     }
@@ -127,12 +119,11 @@ impl PieceWriter {
         if self.pieces.list.len() < SHORT_PIECES { short } else { LONG_PIECE * short }
     }
 
-    /// Maximum length of a value.
     fn len_max(&self) -> u64 {
         self.engine.settings.stream_len_max
     }
 
-    /// Appends bytes. After a failure all calls fail.
+    /// After a failure all calls fail.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let room = self.room(bytes.len())?;
@@ -145,7 +136,7 @@ impl PieceWriter {
         Ok(())
     }
 
-    /// Appends all bytes of a reader. Returns its error, or an error if it panics.
+    /// Appends all bytes of a reader. Returns its error, even if it panics.
     pub fn read_from(&mut self, reader: &mut dyn Read) -> Result<()> {
         let done = self.try_read_from(reader);
         self.has_failed |= done.is_err();
@@ -158,8 +149,7 @@ impl PieceWriter {
             let mut probe = [0];
             // At the maximum length, the reader must have no more bytes.
             let room = if is_full { &mut probe[..] } else { self.room(piece_len)? };
-            // The reader is the caller's code. No lock is held, and a panic can break only the
-            // reader.
+            // The caller's code: no lock is held, and a panic can break only the reader.
             let read = catch_unwind(AssertUnwindSafe(|| reader.read(room)));
             match read.unwrap_or_else(|panic| Err(io::Error::other(told(&*panic)))) {
                 Ok(0) => return Ok(()),
@@ -173,7 +163,7 @@ impl PieceWriter {
         }
     }
 
-    /// Returns the free end of the buffer, at most `wanted` bytes and never empty.
+    /// Returns the free end of the buffer, at most `wanted` bytes and at least one.
     fn room(&mut self, wanted: usize) -> Result<&mut [u8]> {
         self.check_not_failed()?;
         if self.filled == self.piece_len() {
@@ -220,13 +210,12 @@ impl PieceWriter {
         Ok(())
     }
 
-    /// Writes the last piece, if there are pieces before it.
     fn finish_pieces(&mut self) -> Result<()> {
         self.check_not_failed()?;
         if !self.pieces.list.is_empty() && self.filled > 0 { self.write_piece(Lane::Bulk) } else { Ok(()) }
     }
 
-    /// Returns the entry's value, and pins on the files that it refers to.
+    /// Returns the entry's value, and pins on its files.
     pub fn finish(mut self) -> Result<(Placed, PendingBlobs)> {
         self.finish_pieces()?;
         if self.pieces.list.is_empty() {
@@ -239,7 +228,6 @@ impl PieceWriter {
         Ok((Placed::pieces(&self.pieces), self.pending))
     }
 
-    /// Ends the value, for [`Tail::onto`].
     pub fn into_tail(mut self) -> Result<(Tail, PendingBlobs)> {
         self.finish_pieces()?;
         self.buffer.truncate(self.filled);
@@ -267,8 +255,7 @@ impl Tail {
         self.pieces.len() + self.short.len() as u64
     }
 
-    /// Returns the value that begins with `base`. The caller has pinned the files of `base` in
-    /// `pending`.
+    /// Returns the value that begins with `base`, whose files are pinned in `pending`.
     pub fn onto(&self, base: Option<Base>, pending: &mut PendingBlobs) -> Result<Placed> {
         if base.as_ref().map_or(0, Base::len) + self.len() > self.engine.settings.stream_len_max {
             return Err(too_long());
@@ -298,7 +285,7 @@ impl Tail {
     }
 
     /// Removes the last pieces that are at most twice as long as the bytes after them, and returns
-    /// their bytes with `bytes` behind them.
+    /// all these bytes.
     fn join_end(&self, list: &mut Pieces, mut bytes: Vec<u8>, len_max: usize) -> Result<Vec<u8>> {
         let fits = |last: u64, len: u64| last <= 2 * len && last + len <= len_max as u64;
         while let Some(last) = list.list.pop_if(|last| fits(last.len, bytes.len() as u64)) {

@@ -1,8 +1,8 @@
 //! The commit pipeline: from a prepared batch to a published, durable commit.
 //!
 //! Many threads commit at the same time. Log, memtable and visible sequence number must agree on
-//! one order, and one append and one sync should serve many commits. So the first waiting caller
-//! leads: it commits a group of requests under the lock `write`, and the others wait.
+//! one order, and one append and one sync should serve many commits. So one caller leads: it
+//! commits a group of queued requests under the lock `write`, and the others wait.
 //!
 //! # Stages
 //!
@@ -56,35 +56,31 @@ use crate::{
 use arc_swap::Guard;
 use std::sync::{Arc, atomic::Ordering};
 
-/// Maximum bytes of a batch without its blobs. A group with such a batch still fits into a log
-/// record.
+/// Maximum bytes of a batch without its blobs, so that a group fits into a log record.
 const BATCH_BYTES_MAX: usize = 1 << 31;
 
-/// Maximum number of times a commit is validated again because the window was too short.
+/// Maximum repetitions of a validation whose window was too short.
 const CHECKS_MAX: usize = 64;
 
-/// Maximum number of rejected sequence numbers to log as no-ops.
+/// Maximum rejected sequence numbers to log as no-ops. More remain a gap.
 const REFUSED_TOLD_MAX: u64 = 1 << 24;
 
 /// A commit group takes no further request once it exceeds this many bytes.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
-/// Precondition of a commit.
 #[derive(Debug)]
 pub enum CommitCondition {
     None,
-    /// Commits if no later commit has written the reads.
+    /// If no later commit has written the reads.
     Unchanged(Box<Check>),
-    /// Commits for the exclusive transaction with this ticket.
+    /// By the exclusive transaction with this ticket.
     Exclusive(u64),
 }
 
-/// The error of a transaction that conflicted with a commit.
 pub fn changed() -> Error {
     Error::conflict("what it has read was written by another since")
 }
 
-/// The error of a transaction that cannot be validated any more.
 pub fn outlived() -> Error {
     Error::conflict(
         "so much was committed meanwhile that it is not known any more whether what it has read is still so",
@@ -92,14 +88,12 @@ pub fn outlived() -> Error {
 }
 
 impl Engine {
-    /// Commits a prepared batch to trees that no other caller can drop. `Ok` means what
-    /// `durability` promises.
+    /// Commits to trees that no other caller can drop. `Ok` means what `durability` promises.
     pub fn commit(&self, batch: PreparedBatch, durability: Durability) -> Result<SequenceNumber> {
         self.commit_checked(batch, durability, CommitCondition::None, || Ok(()))
     }
 
-    /// Commits a prepared batch under `condition`, if `check_trees` finds its trees not dropped at
-    /// the time of the commit.
+    /// Commits a batch, unless `check_trees` finds that one of its trees was dropped.
     pub fn commit_checked(
         &self,
         batch: PreparedBatch,
@@ -197,7 +191,7 @@ impl Engine {
         leave_marker(&*self.storage.table.vfs, &self.dir);
     }
 
-    /// Commits a group, except requests older than the last tree drop and requests with conflicts.
+    /// Commits a group, except requests with conflicts or from before the last tree drop.
     fn commit_group(&self, group: &mut [Request], answer: &mut dyn FnMut(Result<Answer>)) {
         let mut write = self.commits.write.lock();
         if write.exclusive.is_some() && !self.health.closing.load(Ordering::Acquire) {
@@ -238,8 +232,7 @@ impl Engine {
         }
     }
 
-    /// Validates the requests of a group in order, each against all commits before it, and notes
-    /// their writes in the window.
+    /// Validates the requests in order, and notes their writes in the window.
     #[cold]
     fn admit(&self, mut last: SequenceNumber, group: &mut [Request], drops: u64) {
         self.commits.window.close_if_idle();
@@ -260,8 +253,8 @@ impl Engine {
         }
     }
 
-    /// Commits the requests of a group that saw `drops` trees dropped and have no conflicts.
-    /// Returns the first one's number and the log's end.
+    /// Commits the valid requests that saw `drops` trees dropped. Returns the first one's number
+    /// and the log's end.
     pub(in crate::db) fn try_commit_group(
         &self,
         write: &mut WriteState,
@@ -269,7 +262,7 @@ impl Engine {
         drops: u64,
     ) -> Result<Committed> {
         self.health.check_writable()?;
-        // INVARIANT C1: both can fail, so they come before `admit`.
+        // INVARIANT C1: all three can fail, so they come before `admit`.
         let is_logged = self.prepare_for(write, group)?;
         let state = self.make_room()?;
         let wal = self.log.wal.as_ref().ok_or(Error::Closed)?;
@@ -292,7 +285,7 @@ impl Engine {
             }
         };
         let first_sequence = *last_sequence + 1;
-        // INVARIANT C1: all three can fail, so they come before `admit`.
+        // Also if the log rejects the group (INVARIANT C1).
         *last_sequence += count;
         let header = GroupHeader {
             first_sequence,
@@ -303,8 +296,8 @@ impl Engine {
             true => log(wal, &header, payload, refused)
                 .or_else(|e| self.log_with_reserve(wal, payload, || log(wal, &header, payload, refused), e))
                 .inspect_err(|e| match e.is_disk_full() {
-                    // No commit has these numbers, but the window may hold notes under them. A
-                    // transaction that begins now must take a later snapshot.
+                    // No commit has these numbers, but the window may. New transactions need later
+                    // snapshots.
                     true => {
                         note_refused(refused, first_sequence, *last_sequence);
                         self.readers.snapshots.publish(*last_sequence);
@@ -315,8 +308,8 @@ impl Engine {
         };
         if !is_logged {
             *unlogged = *last_sequence;
-            // Before the commits are visible: a thread that makes durable what it has read must
-            // know that the log lacks them.
+            // Before the commits are visible: a thread that makes its reads durable must know that
+            // the log lacks them.
             self.commits.unlogged.store(*last_sequence, Ordering::Release);
         }
         insert(&state.active, &self.functions, payload, first_sequence);
@@ -324,7 +317,6 @@ impl Engine {
             self.readers.snapshots.publish(*last_sequence);
         }
         self.counters.note_commits(count, user_bytes);
-        // Under `write`: see `Watches`.
         self.log.watches.wake_if_waiting();
         if wal.take_call_for_next() {
             self.signal_work();
@@ -332,8 +324,8 @@ impl Engine {
         Ok(Committed { sequence: first_sequence, lsn })
     }
 
-    /// Logs the rejected sequence numbers as no-ops before the log is archived to its end, so that
-    /// the next open continues after them. On a full disk they remain a gap.
+    /// Logs the rejected numbers as no-ops, before the log is archived to its end. So the next open
+    /// continues after them. On a full disk they remain a gap.
     pub(in crate::db) fn tell_of_refused(&self) -> Result<()> {
         let mut write = self.commits.write.lock();
         let Some(wal) = self.log.wal.as_ref().filter(|_| write.unlogged == 0) else { return Ok(()) };
@@ -343,17 +335,16 @@ impl Engine {
         }
     }
 
-    /// Returns `commit`, or if the log rejected it and has no no-op for it yet, the last commit
-    /// before the rejected numbers. A crash gives those numbers to other commits, which a watcher
-    /// that resumes from here must not miss.
+    /// Returns `commit`, or the last commit before the rejected numbers if it is one of those.
+    /// After a crash other commits get these numbers, and a watcher that resumes from here must not
+    /// miss them.
     pub(in crate::db) fn before_refused(&self, commit: SequenceNumber) -> SequenceNumber {
         let refused = self.commits.write.lock().refused;
         refused.filter(|(first, last)| (*first..=*last).contains(&commit)).map_or(commit, |(first, _)| first - 1)
     }
 
-    /// Returns a state whose active memtable has room. Freezes the active memtable if it is full or
-    /// if databases share memory above the high-water mark; waits while too many memtables await
-    /// their flush. The memtable remains active while the caller holds `write`.
+    /// Returns a state with room in its active memtable, which remains active while the caller
+    /// holds `write`. May freeze a memtable, and waits while too many await their flush.
     fn make_room(&self) -> Result<Guard<Arc<ReadState>>> {
         let state = self.cell.state.load();
         if state.active.bytes_used() < self.settings.memtable_bytes() {
@@ -371,8 +362,7 @@ impl Engine {
     }
 }
 
-/// Appends a group, preceded by no-ops for rejected numbers: a reader of the log must find no gap
-/// there.
+/// Appends a group, after no-ops for rejected numbers: log readers must find no gap there.
 fn log(
     wal: &Wal,
     header: &GroupHeader,
@@ -383,7 +373,7 @@ fn log(
     wal.append(header, payload)
 }
 
-/// Notes numbers that no commit has, for [`tell`]. Drops an earlier range that is not adjacent.
+/// Notes rejected numbers for [`tell`]. An earlier range that is not adjacent is lost.
 pub(in crate::db) fn note_refused(
     refused: &mut Option<(SequenceNumber, SequenceNumber)>,
     first: SequenceNumber,
@@ -393,11 +383,10 @@ pub(in crate::db) fn note_refused(
     *refused = Some((before.map_or(first, |(start, _)| start), last));
 }
 
-/// Logs the rejected numbers as no-ops. Must not run between commits without WAL and their marker:
-/// a reader that has seen these no-ops would not notice the missing commits.
+/// Logs the rejected numbers as no-ops. Not between commits without WAL and their marker: a log
+/// reader that has seen the no-ops would not notice the missing commits.
 fn tell(wal: &Wal, commit_time_us: u64, refused: &mut Option<(SequenceNumber, SequenceNumber)>) -> Result<()> {
     if let Some((first_sequence, last_sequence)) = *refused {
-        // The numbers beyond the limit remain a gap.
         let len = (last_sequence - first_sequence + 1).min(REFUSED_TOLD_MAX);
         let header = GroupHeader { first_sequence, last_sequence: first_sequence + len - 1, commit_time_us };
         wal.append(&header, &vec![NOTHING; len as usize])?;

@@ -5,8 +5,8 @@
 //! thread. So each thread lists the databases whose closures it runs, and its direct commits to
 //! them fail.
 //!
-//! Commits read that list only while a closure runs in the database. The count of closures shares a
-//! word with the flag of exclusive transactions, which each commit loads anyway.
+//! Commits read that list only while a closure runs in the database: its count shares a word with
+//! the flag of exclusive transactions, which each commit loads anyway.
 
 use crate::{
     base::{Error, Result},
@@ -19,7 +19,7 @@ use std::{
 };
 
 std::thread_local! {
-    /// Addresses of the engines whose closures this thread runs, the innermost last.
+    /// Engines whose closures this thread runs, the innermost last.
     static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
     /// Whether this thread makes an intended separate commit.
     static IS_MEANT: Cell<bool> = const { Cell::new(false) };
@@ -46,7 +46,7 @@ impl Drop for UpdateScope<'_> {
     }
 }
 
-/// Runs `work`, whose commits are separate on purpose: another transaction, or a new tree.
+/// Runs `work` with intended separate commits: another transaction, or a new tree.
 pub fn meant<R>(work: impl FnOnce() -> R) -> R {
     struct Before(bool);
     impl Drop for Before {
@@ -59,7 +59,6 @@ pub fn meant<R>(work: impl FnOnce() -> R) -> R {
 }
 
 impl Engine {
-    /// Fails inside the closure of `Db::update`, on its thread.
     pub fn check_outside_update(&self) -> Result<()> {
         let address = ptr::from_ref(self).addr();
         if IS_MEANT.get() || !RUNNING.with_borrow(|running| running.contains(&address)) {

@@ -1,15 +1,15 @@
 //! Commits without WAL ([`crate::Durability::None`]).
 //!
-//! They become durable when they are flushed. A memtable has the entries of all trees in commit
-//! order, and its flush is one edit. So the manifest always leads to all commits up to some commit,
-//! the application cursor included, and to nothing later.
+//! A flush makes them durable. A memtable has the entries of all trees in commit order, and its
+//! flush is one edit. So the manifest always leads to all commits up to some commit, and to nothing
+//! later.
 //!
 //! A logged commit must not survive a crash that loses an earlier commit without WAL. So the first
 //! logged commit waits until those are flushed. Between them the log gets a [`Marker`] that shows
 //! watchers what the log lacks. (After a crash in between, the next epoch's first number shows it.)
 //!
 //! The manifest reserves the numbers before their use: a flush may make some of them durable, and a
-//! watcher of the log must find higher numbers after a crash.
+//! watcher must find higher numbers after a crash.
 
 use crate::{
     base::{EntryKind, MAX_SEQUENCE, Result, SequenceNumber, TreeId},
@@ -36,8 +36,7 @@ use std::{
 /// Sequence numbers reserved by one manifest edit.
 const RESERVED_AT_ONCE: u64 = 1 << 20;
 
-/// Describes data that the log lacks. It is stored in the catalog under its own key, and each
-/// marker replaces the one before; only readers of the log use it.
+/// Describes data that the log lacks. Stored under one catalog key; only log readers use it.
 ///
 /// | field | |
 /// |---|---|
@@ -72,7 +71,6 @@ impl Marker {
         out
     }
 
-    /// Returns `None` if the bytes are not a marker.
     pub fn decode(bytes: &[u8]) -> Option<Marker> {
         let mut reader = ByteReader::new(bytes);
         if reader.u8()? != 1 {
@@ -94,7 +92,7 @@ impl Marker {
         reader.is_at_end().then_some(marker)
     }
 
-    /// Adds the marker to a batch. A batch has at most one.
+    /// A batch has at most one.
     pub fn add_to(&self, batch: &mut RawBatch) {
         batch.push(EntryKind::Value, &[&catalog_key(b'g', b"")], &self.encode());
     }
@@ -106,8 +104,7 @@ impl Marker {
     }
 }
 
-/// Returns the last commit without WAL before a logged operation, if the operation is such a
-/// marker; else 0.
+/// Returns the last commit without WAL before such a marker; 0 for other operations.
 pub fn unlogged_before(operation: &Operation<'_>) -> SequenceNumber {
     const KEY: [u8; 5] = [0, 0, 0, 0, b'g'];
     match operation.key == KEY {
@@ -125,7 +122,7 @@ pub fn tells_of_load(operation: &Operation<'_>) -> bool {
 }
 
 impl Engine {
-    /// Prepares the engine for a group, and returns whether the group goes to the log.
+    /// Prepares for a group, and returns whether it goes to the log.
     #[inline]
     pub(in crate::db) fn prepare_for(&self, write: &mut WriteState, group: &[Request]) -> Result<bool> {
         if write.has_unstored_tag {
@@ -145,7 +142,6 @@ impl Engine {
         Ok(true)
     }
 
-    /// Reserves the next numbers in the manifest.
     #[cold]
     fn reserve_numbers(&self, write: &mut WriteState, needed: SequenceNumber) -> Result<()> {
         let up_to = needed.saturating_add(RESERVED_AT_ONCE).min(MAX_SEQUENCE);
@@ -154,15 +150,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Flushes the commits without WAL, and logs a marker for them.
     #[cold]
     fn flush_unlogged(&self, write: &mut WriteState) -> Result<()> {
         self.wait_for_flush()?;
         self.freeze();
         self.run_flushes(u64::MAX)?;
         let unlogged = std::mem::take(&mut write.unlogged);
-        // The marker covers all numbers up to there. A log reader must reach it from before the
-        // commits without WAL, so no no-ops may come between.
+        // The marker covers all rejected numbers up to there. No no-ops may come between it and the
+        // commits without WAL.
         write.refused = None;
         let marked = self.commit_marker(write, &Marker::Unlogged(unlogged));
         if marked.is_err() {
@@ -175,25 +170,24 @@ impl Engine {
         self.commit_own(write, marker.batch()?)
     }
 
-    /// Stores the tag drawn at the open, in a commit before the first commit that has the tag.
+    /// Stores the tag drawn at the open, before the first commit that has it.
     #[cold]
     fn store_tag(&self, write: &mut WriteState) -> Result<()> {
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&catalog_key(VERSION_TAGS, b"")], &self.commits.versions.encode());
         let batch = batch.prepare()?;
-        // First, because the commit below would store the tag again.
+        // First, or the commit below would recurse.
         write.has_unstored_tag = false;
         self.commit_own(write, batch).inspect_err(|_| write.has_unstored_tag = true)
     }
 
-    /// Ends the log at the close. A tag that no commit has stored is lost: without the mark of a
-    /// clean close, the next open draws another.
+    /// Ends the log at the close. If no commit has stored the tag, the log gets no mark of a clean
+    /// close, so that the next open draws another.
     pub(in crate::db) fn note_end(&self, wal: &Wal) -> Result<()> {
         let has_unstored_tag = self.commits.write.lock().has_unstored_tag;
         if has_unstored_tag { wal.note_durable() } else { wal.note_closed() }
     }
 
-    /// Commits a batch of the engine's own before the leader's group.
     fn commit_own(&self, write: &mut WriteState, batch: PreparedBatch) -> Result<()> {
         let drops = self.catalog.drops.load(Ordering::Acquire);
         let mut request = Request { batch, drops, is_unlogged: false, check: None, validation: Validation::Unchanged };
@@ -208,12 +202,11 @@ impl Engine {
         self.commit_marker(write, marker)
     }
 
-    /// Returns whether commits without WAL await their flush.
+    /// Whether commits without WAL await their flush.
     pub(in crate::db) fn has_unlogged(&self) -> bool {
         self.commits.unlogged.load(Ordering::Acquire) > self.storage.flushed.load(Ordering::Acquire)
     }
 
-    /// Makes all commits up to `sequence` durable.
     pub(in crate::db) fn make_durable(&self, sequence: SequenceNumber) -> Result<()> {
         self.health.check_writable()?;
         if self.storage.flushed.load(Ordering::Acquire) >= sequence {
@@ -225,7 +218,7 @@ impl Engine {
         self.log.wal.as_ref().map_or(Ok(()), |wal| self.sync_to(wal.end_lsn()))
     }
 
-    /// Returns the last commit in memory that stored this application cursor.
+    /// Returns the last commit in memory with this application cursor.
     pub(in crate::db) fn commit_of_cursor(&self, cursor: &[u8]) -> Option<SequenceNumber> {
         let key = catalog_key(b'c', b"");
         let state = self.cell.state.load_full();
@@ -233,7 +226,6 @@ impl Engine {
     }
 }
 
-/// Finds the newest version of a key in a memtable with this value.
 fn find_value(memtable: &Arc<Memtable>, key: &[u8], value: &[u8]) -> Option<SequenceNumber> {
     let mut scan = memtable.scan_from(key);
     while scan.advance() && scan.entry().key == key {

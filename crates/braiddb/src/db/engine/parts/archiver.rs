@@ -21,13 +21,11 @@ pub struct Archiver {
     pub(in crate::db) end: Mutex<Option<ArchiveEnd>>,
     /// Gaps found since the open that no call has returned yet.
     pub(in crate::db) unreported: Mutex<Vec<ArchiveGap>>,
-    /// Segments that both the log and the archive have.
     pub(in crate::db) known: Mutex<BTreeSet<FileNumber>>,
     /// The archive has every logged commit up to this one.
     pub(in crate::db) archived: AtomicU64,
 }
 
-/// The end of an archive.
 #[derive(Debug)]
 pub(in crate::db) struct ArchiveEnd {
     /// The last commit in the archive or in a noted gap; `None` in an archive without segments.

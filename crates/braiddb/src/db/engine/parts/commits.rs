@@ -1,6 +1,4 @@
-//! State of the commit pipeline: queue, sequence numbers, conflict window, exclusive transactions.
-//!
-//! The leader of a commit group holds `write`; it alone numbers, logs, inserts and publishes.
+//! State of the commit pipeline. See `write/pipeline.rs` for its stages and invariants.
 
 use crate::{
     base::{Result, SequenceNumber},
@@ -14,7 +12,6 @@ use std::{
     thread::Thread,
 };
 
-/// The commit pipeline's state.
 #[derive(Debug)]
 pub struct CommitPipeline {
     pub queue: CommitQueue<Request, Result<Answer>>,
@@ -22,14 +19,12 @@ pub struct CommitPipeline {
     /// Writes of recent commits; transactions are validated against it.
     pub window: Window,
     pub exclusivity: Exclusivity,
-    /// Makes the versions of commits.
     pub versions: VersionTags,
     /// The last commit without WAL.
     pub unlogged: AtomicU64,
 }
 
 impl CommitPipeline {
-    /// Creates the pipeline of a database whose last commit is `last_sequence`.
     pub fn new(
         last_sequence: SequenceNumber,
         window_bytes: usize,
@@ -58,7 +53,6 @@ impl CommitPipeline {
     }
 }
 
-/// A queued batch.
 #[derive(Debug, Default)]
 pub struct Request {
     pub batch: PreparedBatch,
@@ -67,27 +61,21 @@ pub struct Request {
     pub drops: u64,
     /// Whether it may skip the WAL.
     pub is_unlogged: bool,
-    /// Reads to validate.
     pub check: Option<Box<Check>>,
-    /// Result of the check, by the leader.
     pub validation: Validation,
 }
 
-/// Position of a committed batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Committed {
     pub sequence: SequenceNumber,
     pub lsn: u64,
 }
 
-/// Result of a request.
 #[derive(Debug)]
 pub enum Answer {
     Committed(Committed),
-    /// A tree was dropped since the check of the request's trees, or the leader found an exclusive
-    /// transaction: submit it again.
+    /// Submit again: a tree was dropped since the check, or an exclusive transaction is open.
     Retry(Request),
-    /// A conflict.
     Changed,
     /// The conflict window does not reach back far enough.
     TooOld(Request),
@@ -97,12 +85,11 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct WriteState {
     pub last_sequence: SequenceNumber,
-    /// First and last of the rejected sequence numbers that the log has no no-ops for yet.
+    /// First and last of the rejected sequence numbers without no-ops in the log.
     pub refused: Option<(SequenceNumber, SequenceNumber)>,
     pub payload: Vec<u8>,
     /// The open exclusive transaction: all other commits wait.
     pub exclusive: Option<ExclusiveOwner>,
-    /// The ticket of the last exclusive transaction.
     pub exclusive_tickets: u64,
     /// The last commit without WAL, if no logged commit followed; else 0.
     pub unlogged: SequenceNumber,
@@ -114,19 +101,16 @@ pub struct WriteState {
     pub holds_back: bool,
 }
 
-/// An open exclusive transaction.
 #[derive(Clone, Debug)]
 pub struct ExclusiveOwner {
     /// Unique number of the transaction.
     pub ticket: u64,
-    /// Its begin, by the runtime's clock.
     pub began_ns: u64,
     /// The thread that began it. For messages only: the transaction may have moved since.
     pub began_by: Thread,
 }
 
 impl ExclusiveOwner {
-    /// Describes the thread that began it.
     pub fn describe_thread(&self) -> String {
         match (self.began_by.id() == std::thread::current().id(), self.began_by.name()) {
             (true, _) => "this thread".to_owned(),

@@ -13,7 +13,7 @@ const NEW_ENTRIES_MIN: u64 = 256;
 const SUPERSEDING_MOST: u64 = 2000;
 
 /// The share of recent entries that superseded another, in thousandths. Also the entries of each
-/// partition after its last merge for the limit: no other such merge before that number changes.
+/// partition after its last merge for the limit: none follows before that number changes.
 #[derive(Debug, Default)]
 pub struct GarbageLimit {
     pub(in crate::db) per_mille: AtomicU64,

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The health of a database.
 ///
-/// INVARIANT E1: a caller that changes files holds `gate` shared. The close takes it exclusively before it gives up the directory's
-/// lock, so nothing is written afterwards.
+/// INVARIANT E1: a caller that changes files holds `gate` shared. The close takes it exclusively
+/// before it releases the directory's lock, so nothing is written afterwards.
 #[derive(Debug, Default)]
 pub struct Health {
     is_read_only: bool,
@@ -18,7 +18,6 @@ pub struct Health {
     /// Set if the close made room for a follower's newer state.
     pub is_superseded: AtomicBool,
     pub gate: RwLock<()>,
-    /// The first reason why writes are refused.
     failure: Mutex<Option<String>>,
     failed: AtomicBool,
     /// The lock on the directory; `None` if the database is read-only or closed.
@@ -26,7 +25,6 @@ pub struct Health {
 }
 
 impl Health {
-    /// The health of a database that was just opened.
     pub fn new(is_read_only: bool, lock: Option<Box<dyn FileLock>>) -> Health {
         Health { is_read_only, lock: Mutex::new(lock), ..Health::default() }
     }
@@ -52,25 +50,25 @@ impl Health {
         Err(Error::ReadOnly { reason: self.failure().unwrap_or_default() })
     }
 
-    /// Returns whether the database is poisoned.
     #[inline]
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Returns the reason why the database is poisoned, if it is and the close is not the reason.
+    /// Returns the reason of the poisoning, unless it was the close.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
     }
 
-    /// Enters the gate; fails if the database is closed. A thread must not enter twice: a closing thread may wait in between.
+    /// Enters the gate. A thread must not enter twice: a closing thread may wait in between.
     pub fn enter(&self) -> Result<RwLockReadGuard<'_, ()>> {
         let inside = self.gate.read();
         self.check_open()?;
         Ok(inside)
     }
 
-    /// Enters the gate past a closing thread, which may itself wait for a thread that waits for the caller.
+    /// Enters the gate past a closing thread, which may wait for a thread that waits for the
+    /// caller.
     pub fn enter_past_closing(&self) -> Result<RwLockReadGuard<'_, ()>> {
         let inside = self.gate.read_recursive();
         self.check_open()?;
@@ -88,8 +86,8 @@ impl Health {
         Err(if self.is_superseded.load(Ordering::Acquire) { Error::Superseded } else { Error::Closed })
     }
 
-    /// Refuses writes from now on. The first reason is kept and logged. Work that the close ended (`is_closed`) leaves no reason, so
-    /// that a real failure during the close is still recorded; calls then fail with `Closed`.
+    /// Refuses writes from now on. The first reason is kept and logged. Work ended by the close
+    /// (`is_closed`) leaves no reason, so that a real failure during the close is still recorded.
     pub fn poison(&self, reason: &str, is_closed: bool) {
         let mut failure = self.failure.lock();
         if failure.is_none() && !is_closed {

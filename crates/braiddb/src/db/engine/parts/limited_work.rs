@@ -7,7 +7,6 @@ use crate::{
 };
 use std::sync::{Arc, atomic::AtomicBool};
 
-/// Table contexts that throttle writes.
 #[derive(Debug)]
 pub struct LimitedWork {
     pub(in crate::db) flushes: TableContext,
@@ -18,7 +17,6 @@ pub struct LimitedWork {
 }
 
 impl LimitedWork {
-    /// Returns `None` if nothing is throttled.
     pub fn new(settings: &Settings, table: &TableContext) -> Option<LimitedWork> {
         let (limits, pace) = (limits(settings), pace(settings));
         if limits.is_none() && pace.is_none() {
@@ -44,21 +42,19 @@ impl LimitedWork {
         }
     }
 
-    /// Notes a user's wait for the device.
     pub fn note_latency(&self, ns: u64) {
         if let Some(limits) = &self.limits {
             limits.limiter.note_latency(ns);
         }
     }
 
-    /// Returns whether the limiter uses latencies.
     pub fn goes_by_latency(&self) -> bool {
         self.limits.as_ref().is_some_and(|limits| limits.limiter.goes_by_latency())
     }
 }
 
-/// Returns the pace of merges, if there are fewer processors than threads: one of the application,
-/// one that flushes, and the merge threads. A rate limiter takes its place.
+/// Throttles merges if there are fewer processors than threads: one of the application, one that
+/// flushes, and the merge threads. A rate limiter takes its place.
 fn pace(settings: &Settings) -> Option<Arc<Pace>> {
     let wanted = 2 + settings.background_threads;
     let is_short = settings.runtime.shared_processors().is_some_and(|processors| processors < wanted);

@@ -5,20 +5,18 @@ use crate::base::{FileNumber, SequenceNumber};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// The background work of a database.
 #[derive(Debug, Default)]
 pub struct Maintenance {
     pub work: Mutex<WorkState>,
     pub work_changed: Condvar,
     pub pressure: Pressure,
     pub garbage_limit: GarbageLimit,
-    /// Held by the thread that builds hash indexes, so that no other reserves the same memory. Maps partitions to their last
-    /// check while idle.
+    /// Held by the thread that builds hash indexes, so that no other reserves the same memory.
+    /// Contains the last check of each partition while idle.
     pub indexing: Mutex<HashMap<u64, Look>>,
     pub scrubber: Scrubber,
 }
 
-/// State that the workers share.
 #[derive(Debug, Default)]
 pub struct WorkState {
     pub flushing: bool,
@@ -32,8 +30,8 @@ pub struct WorkState {
     pub older_blobs: Option<BTreeSet<FileNumber>>,
     /// Blob files with an unreadable value, which cannot be moved. They remain.
     pub unmovable_blobs: BTreeSet<FileNumber>,
-    /// Bytes of each partition that a split could not cut. The next attempt comes after it has
-    /// grown by half.
+    /// Bytes of each partition that could not be split. The next attempt comes after growth by
+    /// half.
     pub unsplit: BTreeMap<u64, u64>,
     /// Partitions whose merge failed for good (damaged input); skipped until the next open.
     pub failed: BTreeMap<u64, String>,

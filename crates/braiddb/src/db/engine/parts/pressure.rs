@@ -4,9 +4,8 @@
 //! their limit, and garbage above its limit. Damaged partitions do not count: merges skip them.
 //!
 //! From 500 on writers get a pace, the minimum time for each byte, in units of the time to flush a
-//! byte. A writer's own work counts towards it. With two of three frozen memtables, writers are as
-//! fast as the flush: it always has work, and they never wait for it. With three, they are a third
-//! as fast.
+//! byte. With two of three frozen memtables, writers are as fast as the flush: it always has work,
+//! and they never wait for it. With three, they are a third as fast.
 
 use crate::{
     db::engine::stats::Counters,
@@ -18,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 #[cfg(test)]
 mod tests;
 
-/// Maximum frozen memtables. At this number writers wait for a flush.
+/// Maximum frozen memtables; then writers wait for a flush.
 pub const FROZEN_MAX: usize = 3;
 
 /// Unindexed runs of a partition at full pressure.
@@ -27,22 +26,22 @@ const LOOSE_FULL: usize = 32;
 /// Unindexed runs up to which no writer is throttled.
 const LOOSE_FREE: usize = 16;
 
-/// Minimum share of the time for merges, while no partition exceeds its limit of unindexed runs. At
-/// [`LOOSE_FREE`] it is the whole time.
+/// Minimum share of the time for merges. It grows with the unindexed runs above their limit, to the
+/// whole time at [`LOOSE_FREE`].
 const MERGING_PER_MILLE_MIN: u64 = 400;
 
 /// Garbage in thousandths of its limit, for the minimum and the whole share of merges.
 const DEAD_CALM: u64 = 900;
 const DEAD_FULL: u64 = 1050;
 
-/// Garbage in thousandths of its limit, where throttling begins and where pressure is full.
+/// Garbage in thousandths of its limit, where throttling begins, and at full pressure.
 const DEAD_FREE: u64 = 1100;
 const DEAD_MOST: u64 = 1400;
 
-/// Shorter delays are accumulated.
+/// Shorter delays accumulate.
 const SLEEP_NS_MIN: u64 = 200_000;
 
-/// A writer that was too slow may catch up for at most this time.
+/// Time that a slow writer may catch up.
 const CREDIT_NS_MAX: u64 = 1_000_000;
 
 /// Maximum length of one sleep.
@@ -51,12 +50,10 @@ const SLEEP_NS_MAX: u64 = 5_000_000;
 /// Maximum debt. Without it, later writers would pay for large or concurrent commits.
 const DEBT_NS_MAX: u64 = 10 * SLEEP_NS_MAX;
 
-/// The present pressure, and the cost of flushes.
 #[derive(Debug)]
 pub struct Pressure {
-    /// From 0 to 1000.
     per_mille: AtomicU64,
-    /// Unindexed runs of the partition with most of them.
+    /// Maximum unindexed runs of a partition.
     loose: AtomicUsize,
     /// Garbage in thousandths of its limit; 0 without a limit.
     dead: AtomicU64,
@@ -64,7 +61,7 @@ pub struct Pressure {
     pace: AtomicU64,
     /// Nanoseconds to flush a byte, times 1024: a moving average.
     flush_cost: AtomicU64,
-    /// Time for the bytes written since the last look at the clock.
+    /// Time for the bytes since the last look at the clock.
     owed_ns: AtomicU64,
     /// The time when earlier bytes are due.
     due_ns: AtomicU64,
@@ -88,8 +85,8 @@ impl Default for Pressure {
 }
 
 impl Pressure {
-    /// Measures a new state. `waiting_bytes_max` is the limit of frozen memtables, `dead` the
-    /// garbage in thousandths of its limit. Merges skip the partitions that are `given_up`.
+    /// Measures a new state. `dead` is in thousandths of its limit. Merges skip partitions that are
+    /// `given_up`.
     pub fn measure(&self, state: &ReadState, waiting_bytes_max: usize, dead: u64, given_up: impl Fn(u64) -> bool) {
         let frozen = state.frozen.iter().map(|m| m.bytes_used()).sum::<usize>() as u64;
         let by_memtables = (frozen * 1000 / (waiting_bytes_max as u64).max(1)).min(1000);
@@ -106,18 +103,15 @@ impl Pressure {
         self.pace.store(pace_of_memtables(by_memtables).max(pace_of_merges(by_merges)).max(least), Ordering::Relaxed);
     }
 
-    /// Returns whether a commit may skip all checks of the pressure.
     #[inline(always)]
     pub fn is_calm(&self) -> bool {
         self.pace.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns whether only commits that free space are accepted.
     pub fn is_refusing(&self) -> bool {
         self.is_refusing.load(Ordering::Acquire)
     }
 
-    /// Starts or ends the refusal of commits that need space.
     pub fn set_refusing(&self, is_refusing: bool) {
         self.is_refusing.store(is_refusing, Ordering::Release);
         if is_refusing {
@@ -125,20 +119,17 @@ impl Pressure {
         }
     }
 
-    /// Learns the cost of a flush.
     pub fn note_flush(&self, bytes: u64, took_ns: u64) {
         let cost = (took_ns << 10) / bytes.max(1);
         let old = self.flush_cost.load(Ordering::Relaxed);
         self.flush_cost.store((old * 3 + cost.clamp(1 << 10, 1000 << 10)) / 4, Ordering::Relaxed);
     }
 
-    /// Returns the pressure, from 0 to 1000.
     pub fn per_mille(&self) -> u64 {
         self.per_mille.load(Ordering::Relaxed)
     }
 
-    /// Returns the share of the time for merges, in thousandths. `loose_max` limits a partition's
-    /// unindexed runs.
+    /// Returns the share of the time for merges, in thousandths.
     pub fn share_of_merges(&self, loose_max: usize) -> u64 {
         let free = LOOSE_FREE.saturating_sub(loose_max).max(1) as u64;
         let more = (self.loose.load(Ordering::Relaxed).saturating_sub(loose_max) as u64).min(free);

@@ -4,7 +4,7 @@ use crate::base::FileNumber;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The scrubber's position and statistics.
+/// Position and statistics of the scrubber.
 #[derive(Debug, Default)]
 pub struct Scrubber {
     pub(in crate::db) at: Mutex<Place>,
@@ -18,7 +18,6 @@ pub struct Scrubber {
 pub(in crate::db) struct Place {
     /// The next file, or the first one with a higher number.
     pub(in crate::db) number: FileNumber,
-    /// The next unit in it.
     pub(in crate::db) unit: usize,
     /// No read before this time.
     pub(in crate::db) not_before_ns: u64,

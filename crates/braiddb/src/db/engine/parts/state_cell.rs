@@ -5,10 +5,9 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::{Arc, atomic::AtomicBool};
 
-/// The present read state in two forms.
+/// The present read state, for all readers and for the fast path of gets.
 pub struct StateCell {
     pub state: ArcSwap<ReadState>,
-    /// The same state for the fast path of gets.
     pub fast_state: HazardCell<ReadState>,
     /// Held while a new state is made from the present one, by commit leaders and jobs alike.
     pub change: Mutex<()>,
@@ -17,7 +16,6 @@ pub struct StateCell {
 }
 
 impl StateCell {
-    /// A cell that holds `state`.
     pub fn new(state: ReadState) -> StateCell {
         let state = Arc::new(state);
         StateCell {
@@ -38,7 +36,6 @@ impl StateCell {
 /// Change of the memtables with a new version.
 #[derive(Clone, Copy, Debug)]
 pub enum Memtables<'a> {
-    /// No change.
     Same,
     /// This memtable is now in the version's runs.
     Flushed(&'a Arc<Memtable>),

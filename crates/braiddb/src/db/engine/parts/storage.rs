@@ -1,4 +1,4 @@
-//! Files of a database and the edits that change them.
+//! Files of an open database, and the edits that change them.
 
 use super::limited_work::LimitedWork;
 use crate::{
@@ -17,11 +17,9 @@ use std::{
     },
 };
 
-/// The files of an open database.
 #[derive(Debug)]
 pub struct Storage {
     pub disk: Mutex<DiskState>,
-    /// The next file number.
     pub next_file: Arc<AtomicU64>,
     pub table: TableContext,
     /// Table contexts of flushes and merges, if their writes are throttled.
@@ -29,7 +27,6 @@ pub struct Storage {
     pub blobs: BlobStore,
     /// Blob files pinned while the database is restored.
     pub held_blobs: Mutex<BTreeSet<FileNumber>>,
-    /// Disk blocks set aside for a full disk.
     pub reserve: Reserve,
     /// All commits up to this one are in runs, by a durable edit.
     pub flushed: AtomicU64,
@@ -38,7 +35,6 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Returns a fresh file number.
     pub fn new_file_number(&self) -> u64 {
         self.next_file.fetch_add(1, Ordering::Relaxed)
     }
