@@ -26,8 +26,8 @@ pub enum Update {
     Keep,
     /// Sets this value, with the tree's default expiry ([`crate::TreeOptions::ttl`]).
     Put(Vec<u8>),
-    /// Sets this value and keeps the previous value's expiry, if there is one. For an absent key,
-    /// acts as [`Update::Put`].
+    /// Sets this value and keeps the previous expiry time, or that there is none. For an absent
+    /// key, acts as [`Update::Put`].
     PutKeepTtl(Vec<u8>),
     /// Sets this value with a time to live: see [`Tree::put_with_ttl`].
     PutWithTtl(Vec<u8>, Duration),
@@ -123,8 +123,8 @@ impl Tree {
         Ok(before)
     }
 
-    /// Runs [`Tree::fetch_update`] with the value's expiry time by the wall clock; `None` if it
-    /// never expires. A merged value has the expiry time of the value beneath.
+    /// Runs [`Tree::fetch_update`] and also passes the expiry time by the wall clock; `None` if the
+    /// value never expires. A merged value has the expiry time of the value beneath.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -161,7 +161,7 @@ impl Tree {
         Ok(before)
     }
 
-    /// Sets the value of `key` and keeps the previous value's expiry, or that it has none. For an
+    /// Sets the value of `key` and keeps the previous expiry time, or that there is none. For an
     /// absent key, acts as [`Tree::put`]. Atomic; reads the key.
     pub fn put_keep_ttl(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
         let internal = KeyBuf::of(self.state(), key.as_ref())?;

@@ -16,7 +16,7 @@ use crate::{
 };
 use std::{ops::RangeBounds, sync::Arc};
 
-/// Returns a cached count up to the same key with `end` as its last byte.
+/// Returns the cached count of keys between `start` and `start` with the last byte `end`.
 #[inline]
 pub(in crate::db) fn count_kept(db: &Db, start: &[u8], end: u8, hold: Option<&Hold>) -> Result<Option<u64>> {
     let engine = db.engine();
@@ -26,7 +26,7 @@ pub(in crate::db) fn count_kept(db: &Db, start: &[u8], end: u8, hold: Option<&Ho
     Ok(read::count_kept(&state, start, end, snapshot).unwrap_or_default())
 }
 
-/// Counts internal keys of one tree.
+/// Counts internal keys of one tree exactly.
 pub(in crate::db) fn count(
     db: &Db,
     tree: &Arc<TreeState>,

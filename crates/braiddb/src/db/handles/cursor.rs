@@ -1,5 +1,4 @@
 //! Cursors: borrowed rows in either direction at one snapshot.
-//!
 //! A position is a key plus a number of steps, since a snapshot never changes. After a damaged view
 //! or in a superseded read state, the cursor reopens on the latest state and replays its position.
 
@@ -21,7 +20,7 @@ use crate::{
 };
 use std::{cell::OnceCell, fmt, ops::ControlFlow, sync::Arc};
 
-/// Steps between checks for a newer read state, and maximum steps of a replay.
+/// Steps between checks for a newer read state; also the maximum steps of a replay.
 const STEPS_PER_LOOK: u64 = 1024;
 /// Maximum retries of a read after a damaged view.
 const HEAL_TRIES: usize = 64;
@@ -37,12 +36,10 @@ enum Place {
 
 #[derive(Debug)]
 struct Origin {
-    /// First row at or after `key`, or else last row before it.
     is_forward: bool,
     key: KeyBuf,
     /// The largest tree id has no end key: start at the last row of all.
     is_end: bool,
-    /// Rows moved forward, or backward if negative.
     steps: i64,
 }
 
@@ -94,7 +91,6 @@ impl Cursor {
         Cursor { is_gone, ..Cursor::new(db, tree, hold) }
     }
 
-    /// The tree is known to exist.
     pub(in crate::db) fn new(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
         let engine = db.engine();
         let hold = hold.unwrap_or_else(|| Hold::now(engine, ReaderKind::Cursor));
@@ -176,7 +172,7 @@ impl Cursor {
 
     /// Calls `visit` with the current and all later rows until it breaks, and returns its last
     /// result. The cursor stays on the row that broke; otherwise it is after the last. A new
-    /// cursor, or one before the first row, starts there.
+    /// cursor, or one before the first row, starts at the first row.
     ///
     /// Equivalent to [`Cursor::row`] and [`Cursor::next`] in turn, but faster. An error may follow
     /// visited rows; if it concerns one value ([`Error::MergeFailed`]), [`Cursor::next`] continues
@@ -310,9 +306,8 @@ impl Cursor {
         Ok((&entry.key[TREE_ID_LEN..], value))
     }
 
-    /// Returns the expiry time of the current value by the wall clock; `None` if it never expires.
-    /// [`crate::Tree::put_until`] copies the value with it. A merged value over an expiring one
-    /// changes when that one expires. Panics if there is no row.
+    /// Returns the expiry time of the current value by the wall clock, which for a merged value is
+    /// that of the value beneath. Panics if there is no row.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -339,7 +334,6 @@ impl Cursor {
 
     pub(in crate::db) fn expires_us(&self) -> Result<Option<u64>> {
         assert!(self.is_on_row(), "the cursor stands on no row");
-        // Rows decoded ahead do not expire.
         if self.scan.is_ahead() {
             return Ok(None);
         }
@@ -382,7 +376,6 @@ impl Cursor {
         self.scan.reset(&self.state, self.hold.sequence());
     }
 
-    /// Counts later decoded rows whose user keys begin with `prefix`.
     pub(in crate::db) fn rows_after_with(&self, prefix: &[u8]) -> u32 {
         self.scan.rows_after(|key| key[TREE_ID_LEN..].starts_with(prefix))
     }
@@ -492,7 +485,6 @@ impl Cursor {
         self.arrive(true, moved).map(|_| ())
     }
 
-    /// Finishes a move, with recovery if it failed.
     #[inline]
     fn arrive(&mut self, is_forward: bool, moved: Result<()>) -> Result<bool> {
         if let Err(e) = moved {
@@ -527,7 +519,6 @@ impl Cursor {
         Ok(())
     }
 
-    /// Moves to the origin and repeats the steps.
     fn replay(&mut self) -> Result<()> {
         // Pin once for the whole seek: nested pins are free.
         let _guard = crossbeam_epoch::pin();
@@ -592,7 +583,6 @@ impl Cursor {
         let now_us = self.hold.held().taken_us;
         let e = match engine.resolve(&self.state, Unresolved::of(&entry), now_us) {
             Ok(Some(value)) => return Ok(value),
-            // Moves skip expired rows.
             Ok(None) => Error::corruption(&engine.dir, 0, "a row was shown that has expired"),
             Err(e) => e,
         };

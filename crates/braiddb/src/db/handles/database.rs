@@ -148,7 +148,8 @@ impl Db {
         }
         let Some(options) = create else { return Err(Error::NotFound(format!("there is no tree {name:?}"))) };
         check_options(name, &options)?;
-        // Wait before locking the catalog: others may use it.
+        // Wait before locking the catalog, or waiters on that lock would time out one after
+        // another.
         drop(engine.await_no_exclusive()?);
         let mut last_id = engine.catalog.next_id.lock();
         if let Some(tree) = engine.catalog.find(name) {

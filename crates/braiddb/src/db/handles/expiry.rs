@@ -1,8 +1,8 @@
 //! Values that expire.
 //!
-//! An entry stores its expiry time, by the database's clock. Then reads skip it, and flushes and
-//! merges treat it as a tombstone once no reader can see it. A snapshot compares with the time at
-//! which it was taken, so its view never changes.
+//! An entry stores its expiry time, by the database's clock. From then on reads skip it, and
+//! flushes and merges treat it as a tombstone once no reader can see it. A snapshot compares with
+//! the time at which it was taken, so its view never changes.
 
 use super::{batch::Batch, snapshot::Snapshot, transaction::handle::Transaction, tree::Tree};
 use crate::{
@@ -23,7 +23,7 @@ pub fn since_1970(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, micros)
 }
 
-/// Apparent clock lead in microseconds to ignore, because the clock is read first.
+/// Apparent clock lead to ignore, in microseconds: the clock is read first.
 const NOISE_US: u64 = 1000;
 
 impl Engine {
@@ -50,7 +50,7 @@ fn expiring(value: &[u8], expires_us: u64) -> Vec<u8> {
     entry
 }
 
-/// Operands cannot expire.
+/// Merge operands cannot expire.
 pub fn check_can_merge(tree: &TreeState) -> Result<()> {
     if tree.options.ttl_us().is_some() {
         let reason =

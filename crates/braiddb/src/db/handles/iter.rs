@@ -56,8 +56,8 @@ pub(in crate::db) fn is_of_one_record(error: &Error) -> bool {
 
 /// Pairs in key order from both ends, at one snapshot.
 ///
-/// An error about one value ([`Error::MergeFailed`], a damaged large value) skips that record; any
-/// other ends the iterator.
+/// After an error about one value ([`Error::MergeFailed`], a damaged large value) the next call
+/// continues; any other error ends the iterator.
 ///
 /// Pairs are copied; a [`Cursor`] is faster.
 pub struct Iter {

@@ -58,15 +58,14 @@ impl Db {
     /// | name | effect | absent value counts as | operand |
     /// |---|---|---|---|
     /// | `add` | adds little-endian 64-bit two's complement integers, wrapping | 0 | 8 bytes |
-    /// | `max`, `min` | keeps the greater, lesser byte string | less, greater than all | any bytes
-    /// |
+    /// | `max`, `min` | keeps the greater, lesser bytes | less, greater than all | any bytes |
     /// | `append` | appends bytes | empty | any bytes |
     /// | `union` | unites sets | the empty set | set of [`crate::encode_set`] |
     /// | `json_merge_patch` | applies a JSON Merge Patch, RFC 7396 (feature `json`) | null | JSON |
     ///
-    /// A merge does not read the existing value. If the function cannot apply to it, each read of
-    /// the key fails with [`Error::MergeFailed`] until a put or delete. Fails with `NotFound` for
-    /// other names.
+    /// A merge does not read the existing value. If the function cannot change that value, each
+    /// read of the key fails with [`Error::MergeFailed`] until a put or delete. Other names fail
+    /// with `NotFound`.
     pub fn merge_function(&self, name: &str) -> Result<MergeFunctionHandle> {
         let engine = self.engine();
         engine.health.check_open()?;
@@ -85,7 +84,8 @@ impl Db {
         }
         // The first use assigns a number to the function.
         let _inside = engine.health.enter()?;
-        // Wait before locking the catalog: others may use it.
+        // Wait before locking the catalog, or waiters on that lock would time out one after
+        // another.
         drop(engine.await_no_exclusive()?);
         let _change = engine.catalog.next_id.lock();
         if let Some((number, _)) = engine.functions.number(name) {

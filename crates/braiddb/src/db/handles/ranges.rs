@@ -251,7 +251,7 @@ impl Engine {
             };
             let rest = Span { start: next.clone(), end: part.end.clone() };
             let seen = Span { start: part.start.clone(), end: Some(next) };
-            // Inexact by some tens of entries per run boundary.
+            // The run boundaries are known to some tens of entries only.
             let (seen, rest) =
                 (self.size_of(state, &seen)?.entries.max(found.keys), self.size_of(state, &rest)?.entries);
             estimate.keys += found.keys + share(rest, found.keys, seen);
@@ -294,7 +294,7 @@ impl Engine {
         })
     }
 
-    /// Returns keys that divide a span into about equal bytes, without its start.
+    /// Returns keys that divide a span into parts of about equal bytes, without its start.
     fn points(&self, span: &Span, parts: usize) -> Result<Vec<Vec<u8>>> {
         let samples = self.samples(span, parts)?;
         let all: u64 = samples.iter().map(|(_, bytes)| bytes).sum();
@@ -310,7 +310,7 @@ impl Engine {
         Ok(points)
     }
 
-    /// Returns internal keys that divide a range into at most `max` parts of about `bytes`.
+    /// Returns internal keys that divide a range into at most `max` parts of about `bytes` each.
     pub(in crate::db) fn points_every(
         &self,
         start: &[u8],
@@ -383,13 +383,13 @@ impl Tree {
         Ok(points.iter().map(|key| key.get(4..).unwrap_or_default().to_vec()).collect())
     }
 
-    /// Exports a range at the latest snapshot as new tables `000001.table` and so on in `dir`, for
-    /// [`Tree::ingest`] into this tree. For another tree, build tables with its
-    /// [`Tree::table_spec`]. Removes them on failure.
+    /// Exports a range at the latest snapshot as new tables in `dir`, `000001.table` and so on, for
+    /// [`Tree::ingest`] into this tree; another tree needs its own [`Tree::table_spec`]. Removes
+    /// them on failure.
     ///
     /// Records keep their expiry time; expired ones are omitted. Fails with `InvalidArgument` at
-    /// merge operands above an expiring value (see [`Tree::put_with_ttl`]), which a table cannot
-    /// hold.
+    /// merge operands above an expiring value, which a table cannot hold (see
+    /// [`Tree::put_with_ttl`]).
     pub fn export_tables<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
@@ -444,8 +444,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Deletes all keys outside `range` in one commit, in constant time. Removes files without live
-    /// keys unread.
+    /// Deletes all keys outside `range` in one commit, in constant time. Files without remaining
+    /// keys are removed unread.
     pub fn clip<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<SequenceNumber> {
         let bound = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let mut batch = Batch::default();

@@ -13,13 +13,13 @@ use crate::{
 use std::sync::atomic::Ordering;
 
 impl Db {
-    /// Archives every commit so far and returns the last one. Without this call the
-    /// [archive](crate::Builder::log_archive) grows when a log segment is full and at close. Fails
-    /// with `InvalidArgument` without a log archive.
+    /// Archives every commit so far and returns the last one. By itself, the
+    /// [archive](crate::Builder::log_archive) grows only when a log segment is full and at close.
+    /// Fails with `InvalidArgument` without a log archive.
     ///
-    /// Fails with [`Error::ArchiveGap`] if unreported commits are missing: the database was written
-    /// without the archive, or commits bypassed the log. All others are archived, and the next call
-    /// succeeds. Earlier backups cannot be restored past the gap: take a new full backup.
+    /// Fails with [`Error::ArchiveGap`], once per gap, if commits are missing: the database was
+    /// written without the archive, or commits bypassed the log. All others are archived. Earlier
+    /// backups cannot be restored past the gap: take a new full backup.
     pub fn archive_now(&self) -> Result<SequenceNumber> {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
@@ -42,8 +42,9 @@ impl Db {
         Ok(visible.max(archiver.archived.load(Ordering::Acquire)))
     }
 
-    /// Returns a random number that backups name ([`crate::BackupInfo::incarnation`]). A restored,
-    /// loaded or checkpointed database gets a new one.
+    /// Returns the random number by which backups name this database
+    /// ([`crate::BackupInfo::incarnation`]). Restored, loaded or checkpointed databases get a new
+    /// one.
     pub fn incarnation(&self) -> u64 {
         self.engine().log.incarnation
     }

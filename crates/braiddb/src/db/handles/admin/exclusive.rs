@@ -3,8 +3,8 @@
 use crate::{base::Result, db::handles::database::Db};
 
 impl Db {
-    /// Revokes the commit right of the open exclusive transaction; false if there is none. The
-    /// transaction stays readable, but its commit fails with a conflict
+    /// Revokes the commit right of the open exclusive transaction; returns false if there is none.
+    /// The transaction stays readable, but its commit fails with a conflict
     /// ([`crate::Error::is_conflict`]).
     ///
     /// For a transaction that was leaked or whose thread is stuck. Otherwise, waiting commits fail

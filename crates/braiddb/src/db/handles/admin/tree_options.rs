@@ -39,7 +39,8 @@ impl Tree {
         let (engine, state) = (self.db().engine(), self.state());
         let _inside = engine.health.enter()?;
         engine.health.check_writable()?;
-        // Wait before locking the catalog, as for all changes of trees.
+        // Wait before locking the catalog, or waiters on that lock would time out one after
+        // another.
         drop(engine.await_no_exclusive()?);
         check_options(&state.name.read(), &options)?;
         let _change = engine.catalog.next_id.lock();

@@ -31,7 +31,7 @@ impl Db {
     }
 
     /// Rewrites all files of earlier format versions, during normal operation. Older builds cannot
-    /// open the database before or after. An idle database upgrades itself, except for older log
+    /// open the database, before or after. An idle database upgrades itself, except for older log
     /// segments, which the next flush removes.
     ///
     /// Takes time linear in the partitions with older files, and space for one more partition.

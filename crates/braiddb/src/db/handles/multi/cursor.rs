@@ -16,12 +16,11 @@ use crate::{
 };
 use std::cell::RefCell;
 
-/// Maximum backoff of lookahead: 2^4 - 1 keys without it.
+/// Maximum backoff of lookahead: it is skipped for up to 2^4 - 1 keys.
 const PAUSE_SHIFT_MAX: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// On the row of the inner cursor, if any.
     There,
     /// Just before that row, after the values of a key.
     Before,
@@ -191,7 +190,6 @@ impl MultiCursor {
         Ok(self.arrive_within(is_there, is_forward))
     }
 
-    /// Returns true if a value of the current key was found.
     #[inline]
     fn arrive_within(&mut self, is_there: bool, is_forward: bool) -> bool {
         let is_within = is_there && self.is_within_key();

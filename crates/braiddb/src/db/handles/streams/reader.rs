@@ -38,7 +38,8 @@ enum Source {
     Own { pieces: Pieces, starts: Vec<u64>, _pending: PendingBlobs },
 }
 
-/// Reads a value at one snapshot. Uses about 1 MiB of memory for a value in blob files.
+/// Reads a value at one snapshot through [`Read`] and [`Seek`]. Uses about 1 MiB of memory for a
+/// value in blob files.
 ///
 /// Pins old versions, as a snapshot does, and the files it read last, so drop idle readers. When it
 /// expires, reads fail with an [`io::Error`] around [`crate::Error::ReaderExpired`].
@@ -234,8 +235,7 @@ impl StreamReader {
         }
     }
 
-    /// Switches to the latest state: pieces may have moved, and the old state would pin removed
-    /// files.
+    /// Switches to the latest state: pieces may have moved, and the old state pins removed files.
     fn go_over(&mut self) -> Result<()> {
         let engine = self.db.engine();
         let is_open = engine.health.check_open();

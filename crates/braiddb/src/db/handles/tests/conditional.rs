@@ -81,7 +81,6 @@ fn conditions_are_kept() {
     assert!(tree.fetch_update(b"k", |_| Update::Delete).unwrap().is_some());
     assert_eq!(get(), None);
     assert!(matches!(tree.put_if_absent(vec![0; 70_000], b""), Err(Error::InvalidArgument(_))));
-    // A recreated record has a new version.
     let again = tree.put_if_absent(b"k", b"1").unwrap().unwrap();
     assert!(again > first && tree.put_if_version(b"k", b"", first).unwrap().is_none());
 }

@@ -35,7 +35,6 @@ fn check(db: &Db, tree: &Tree, keys: &BTreeSet<u32>) {
     assert_eq!(tree.iter().count() as u64, all);
 }
 
-/// Error of the estimate in percent.
 fn error_percent(tree: &Tree, keys: &BTreeSet<u32>) -> u64 {
     100 * tree.len_estimate().unwrap().abs_diff(keys.len() as u64) / (keys.len() as u64).max(1)
 }
@@ -45,7 +44,6 @@ fn a_hundred_puts_of_one_key_are_one_key() {
     let db = open(small(&mem())).unwrap();
     let tree = db.tree("t").unwrap();
     assert_eq!((tree.len_estimate().unwrap(), tree.is_empty().unwrap()), (0, true));
-    // Keeps all versions.
     let mut snapshots = Vec::new();
     for _ in 0..100 {
         tree.put(b"k", b"v").unwrap();
@@ -79,7 +77,6 @@ fn counts_are_exact_and_estimates_within_their_bounds() {
     check(&db, &tree, &keys);
     db.compact().unwrap();
     check(&db, &tree, &keys);
-    // Above the views, in memory and in an unindexed run.
     for round in 0..2 {
         for number in (round..3000).step_by(7) {
             tree.put(key(number), b"newer").unwrap();
@@ -200,7 +197,6 @@ fn a_transaction_counts_its_own_writes() {
     tx.add(&pairs, key(1), key(99)).unwrap();
     assert_eq!(tx.count_pairs::<&[u8]>(&pairs, ..).unwrap(), 11);
     assert_eq!(tx.snapshot().count_pairs::<&[u8]>(&pairs, ..).unwrap(), 10);
-    // Counting is a read.
     tree.put(key(6), b"by another").unwrap();
     assert!(tx.commit().unwrap_err().is_conflict());
 }

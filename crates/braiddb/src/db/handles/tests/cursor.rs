@@ -33,7 +33,6 @@ impl Random {
         (self.1)(number)
     }
 
-    /// Sometimes large enough for a blob.
     pub(in crate::db) fn value(&mut self, blobs: bool) -> Vec<u8> {
         let len = if blobs && self.below(40) == 0 { 9_000 } else { 5 + self.below(60) };
         (0..len).map(|i| (self.0 >> (i % 8)) as u8).collect()
@@ -341,7 +340,6 @@ fn many_keys_are_found_where_a_view_is_opened_meanwhile() {
     db.compact().unwrap();
     let (engine, looks) = (db.engine(), std::cell::Cell::new(0));
     for opened_at in 0..80 {
-        // Runs as just written, with no view open.
         let version = FileSet::new(&engine.dir, &engine.storage.table)
             .version(engine.storage.disk.lock().manifest.layout(), None)
             .unwrap();

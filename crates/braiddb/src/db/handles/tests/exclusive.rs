@@ -106,7 +106,6 @@ fn many_writers_behind_a_leaked_exclusive_transaction_fail_after_one_bound() {
         spawn(move || sender.send(tree.put([writer], b"")));
     }
     for _ in 0..16 {
-        // Sixteen limits in sequence take eight seconds.
         let refused = receiver.recv_timeout(Duration::from_secs(6)).expect("all are refused after about one bound");
         assert!(matches!(refused, Err(Error::ExclusiveOpen { .. })), "{refused:?}");
     }
@@ -122,12 +121,10 @@ fn revoked_exclusive_transaction_conflicts_and_ends_no_other() {
     tree.put(b"k", b"another").unwrap();
     let next = db.begin_exclusive().unwrap();
     assert!(revoked.commit().unwrap_err().is_conflict());
-    // The next transaction keeps its right, ...
     assert!(matches!(tree.put(b"k", b"late"), Err(Error::ExclusiveOpen { .. })));
     next.put(&tree, b"l", b"").unwrap();
     next.commit().unwrap();
     assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"another"[..]));
-    // ... also if the revoked one is dropped.
     let revoked = db.begin_exclusive().unwrap();
     db.revoke_exclusive().unwrap();
     let next = db.begin_exclusive().unwrap();

@@ -512,7 +512,6 @@ fn clocks_that_jump() {
     clock.set_wall(0);
     clock.advance(1);
     assert!(!is_there(&db, &tree, b"k"));
-    // Times to live and reported times stay correct.
     tree.put_with_ttl(b"m", b"v", seconds(10)).unwrap();
     tree.put_until(b"n", b"v", UNIX_EPOCH + seconds(1010)).unwrap();
     for key in [b"m", b"n"] {
@@ -522,7 +521,6 @@ fn clocks_that_jump() {
     assert!(is_there(&db, &tree, b"m") && is_there(&db, &tree, b"n"));
     clock.advance(2000);
     assert!(!is_there(&db, &tree, b"m") && !is_there(&db, &tree, b"n"));
-    // An open continues from the database's time.
     tree.put_with_ttl(b"o", b"v", seconds(100)).unwrap();
     drop((db, tree));
     let db = open(settings(&clock, &vfs)).unwrap();

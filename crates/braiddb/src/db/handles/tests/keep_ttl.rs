@@ -47,7 +47,6 @@ fn put_keep_ttl_keeps_the_end_of_the_value_before() {
         let all = |place: &str| {
             assert_eq!(found(&tree, b"own"), (b"2".to_vec(), at(1010)), "{place}");
             assert_eq!(found(&tree, b"plain"), (b"2".to_vec(), by_tree), "{place}");
-            // An expired value has no expiry time to keep.
             assert_eq!(found(&tree, b"past"), (b"2".to_vec(), later), "{place}");
             assert_eq!(found(&tree, b"new"), (b"2".to_vec(), later), "{place}");
         };
@@ -57,7 +56,6 @@ fn put_keep_ttl_keeps_the_end_of_the_value_before() {
         db.update(|tx| {
             for key in [&b"own"[..], b"past", b"plain", b"new"] {
                 tx.put_keep_ttl(&tree, key, b"3")?;
-                // Over its own write.
                 tx.put_keep_ttl(&tree, key, b"2")?;
             }
             tx.delete(&tree, b"new")?;

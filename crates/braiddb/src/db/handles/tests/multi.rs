@@ -197,7 +197,6 @@ fn check_cursor(tree: &MultiTree, pairs: &Pairs, random: &mut Random, values: u6
     assert!(found.iter().map(|(_, value)| value).eq(expected.iter().rev()));
 }
 
-/// One step from the current pair.
 fn step_cursor(cursor: &mut MultiCursor, pairs: &Pairs, way: u64) {
     let at = (cursor.key().to_vec(), cursor.value().to_vec());
     let after = pairs.range((Bound::Excluded(&at), Bound::Unbounded)).next();
@@ -288,7 +287,6 @@ fn a_count_of_settled_data_costs_its_ends() {
     db.compact().unwrap();
     db.flush().unwrap();
     let resident = || db.engine().storage.disk.lock().files.resident_bytes();
-    // Opens the view.
     assert_eq!(tree.count(b"none").unwrap(), 0);
     let before = resident();
     for _ in 0..2 {
@@ -340,7 +338,6 @@ fn count_kept_in_view_is_not_used_for_another_snapshot() {
     }
     assert_eq!(before.count(&tree, b"much").unwrap(), 5000);
     assert_eq!(tree.count(b"much").unwrap(), 8000);
-    // First a single run, later a view of several.
     let (mut values, mut is_of_view) = (8000, false);
     while !is_of_view {
         assert!(values < 16_000, "no view of several runs was made");

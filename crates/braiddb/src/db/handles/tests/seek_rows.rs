@@ -216,7 +216,6 @@ fn ranges_agree_with_a_model_whatever_the_rows_are() {
         let mut of_kept = model.clone();
         for round in 0..25 {
             change(&db, &tree, &mut model, random, seed % 2 == 1);
-            // Expiring values are not decoded ahead.
             for _ in 0..random.below(4) {
                 let key = random.key();
                 tree.put_with_ttl(&key, b"for an hour", Duration::from_secs(3600)).unwrap();
@@ -277,7 +276,6 @@ fn rows_decoded_go_on_after_one_of_a_memtable() {
         tree.put(plain(i), b"of a memtable").unwrap();
         model.insert(plain(i), b"of a memtable".to_vec());
     };
-    // Between rows; replacing one; nine in a row.
     [1_011, 3_020].into_iter().chain(5_000..5_009).for_each(|i| put(&mut model, i));
     let rows: Vec<_> = model.iter().collect();
     // Start, last memtable row, and whether the next row is a decoded one.
@@ -314,7 +312,6 @@ fn rows_decoded_go_on_after_one_of_a_memtable() {
     (0..20).for_each(|_| assert!(cursor.next().unwrap()));
     assert!(cursor.seek(plain(1_011)).unwrap() && cursor.key() == plain(1_011).as_slice() && !cursor.is_in_batch());
     assert!(cursor.next().unwrap() && cursor.key() == plain(1_012).as_slice() && cursor.is_in_batch());
-    // Backward.
     let mut cursor = tree.cursor();
     let mut at = rows.partition_point(|(k, _)| **k < plain(1_040));
     assert!(cursor.seek_before(plain(1_040)).unwrap());
@@ -377,7 +374,6 @@ fn seeks_are_counted_once_whichever_way_they_go() {
         only.reads()
     };
     let mut counts = Vec::new();
-    // Single rows, rows decoded ahead, and backward.
     for (steps, is_backward) in [(0, false), (20, false), (0, true)] {
         let (mut cursor, before, mut in_batch) = (tree.cursor(), reads(), 0);
         for i in 1..2_900 {

@@ -67,7 +67,6 @@ fn short_appends_are_joined() {
     assert!(pieces(&db, &t, b"k").len() <= 2 * 30_000 / 1024 + 12, "{:?}", pieces(&db, &t, b"k"));
     let written = db.stats().blob_bytes_written - before;
     assert!(written < 14 * 30_000 + 1500 * 100, "{written} bytes");
-    // Decreasing lengths.
     let mut expected = Vec::new();
     for len in (1..256_usize).rev() {
         let more = bytes(len, len as u64);
@@ -94,7 +93,6 @@ fn a_stream_may_be_merged_into() {
     t.append_stream(b"k", b"!".as_slice()).unwrap();
     expected.push(b'!');
     check(&t, b"k", &expected);
-    // In one transaction.
     let tx = db.begin().unwrap();
     tx.put_stream(&t, b"k", value.as_slice()).unwrap();
     tx.merge(&t, b"k", &append, b"end").unwrap();
@@ -104,7 +102,6 @@ fn a_stream_may_be_merged_into() {
     assert_eq!(tx.get(&t, b"k").unwrap().as_deref(), Some(expected.as_slice()));
     tx.commit().unwrap();
     check(&t, b"k", &expected);
-    // In a batch.
     let mut batch = db.batch();
     batch.put_stream(t.write_stream(b"k", value.as_slice()).unwrap()).merge(&t, b"k", &append, b"end");
     assert!(matches!(db.write(batch, Durability::Buffered), Err(Error::InvalidArgument(_))));
@@ -174,7 +171,6 @@ fn what_was_let_go_of_cannot_be_kept_any_more() {
     let old = find();
     let mut kept = PendingBlobs::new(db.engine());
     assert!(kept.pin(&old));
-    // A pinned file stays.
     t.put_stream(b"k", &value[..19_000]).unwrap();
     db.compact().unwrap();
     let first = blob_files(&vfs);
@@ -186,7 +182,7 @@ fn what_was_let_go_of_cannot_be_kept_any_more() {
     assert!(PendingBlobs::new(db.engine()).pin(&find()));
 }
 
-/// The append must not retry forever.
+/// Damage, which the append must not retry forever.
 #[test]
 fn an_append_to_a_stream_without_its_file_is_refused() {
     let vfs = mem();
@@ -272,7 +268,6 @@ fn appends_of_many_threads_lose_nothing_while_files_are_moved() {
             scope.spawn(move || {
                 for number in 0..APPENDS {
                     t.append_stream(b"k", chunk(writer, number).as_slice()).unwrap();
-                    // Garbage between live data.
                     t.put_stream(b"other", bytes(2000, u64::from(number)).as_slice()).unwrap();
                 }
                 done.fetch_add(1, std::sync::atomic::Ordering::SeqCst);

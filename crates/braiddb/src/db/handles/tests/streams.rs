@@ -129,7 +129,6 @@ fn streams_of_all_lengths_come_back_through_flush_merge_and_reopening() {
     assert_eq!(pieces(&db, &t, b"key2"), Vec::<u64>::new(), "below the threshold");
     assert_eq!(pieces(&db, &t, b"key3"), [256]);
     assert_eq!(pieces(&db, &t, b"key5"), [256, 255]);
-    // 64 short pieces, then longer ones.
     assert_eq!(pieces(&db, &t, b"key9")[62..], [256, 256, 1]);
     assert_eq!(pieces(&db, &t, b"key11")[63..66], [256, 1024, 1024]);
     let check_all = |db: &Db| {

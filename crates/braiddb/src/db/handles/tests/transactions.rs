@@ -22,7 +22,6 @@ fn database() -> (Db, Tree) {
     (db, tree)
 }
 
-/// With background threads.
 fn threaded() -> (Db, Tree) {
     let db = open(Settings { background_threads: 1, ..small(&mem()) }).unwrap();
     let tree = db.tree("t").unwrap();
@@ -101,7 +100,6 @@ fn a_transaction_sees_its_own_writes_in_both_directions() {
                     part.cloned().collect::<Rows>()
                 );
             }
-            // Alternate between both ends.
             let mut iter = tx.iter(&tree);
             let (mut front, mut back) = (Vec::new(), Vec::new());
             loop {
@@ -357,7 +355,6 @@ fn savepoints_count_and_are_bounded() {
     assert!(matches!(refused, Some(Error::TransactionTooLarge { .. })), "{refused:?}");
 }
 
-/// The second is checked against the first.
 #[test]
 fn transactions_of_one_group_are_checked_against_each_other() {
     let (db, tree) = threaded();
@@ -566,7 +563,6 @@ fn large_values_and_trees_of_many_values() {
     tx.commit_with(Durability::Sync).unwrap();
     assert_eq!(tree.get(b"large").unwrap().as_deref(), Some(large.as_slice()));
     assert_eq!(rows(many.iter()).len(), 2);
-    // Absent pairs and scans conflict.
     let (a, b) = (db.begin().unwrap(), db.begin().unwrap());
     assert!(!a.contains_value(&many, b"k", b"9").unwrap());
     assert_eq!(b.values(&many, b"l").count(), 1);
@@ -594,7 +590,6 @@ fn a_commit_that_the_log_finds_no_room_for_conflicts_with_nobody() {
     let (tree, other) = (db.tree("t").unwrap(), db.tree("other").unwrap());
     let count = |tree: &Tree| {
         tree.fetch_update(b"k", |value| {
-            // Incompressible bytes.
             let from = value.map_or(0, |value| value[0]);
             Update::Put((0..200_u64).map(|at| if at == 0 { from + 1 } else { mix(at) as u8 }).collect())
         })

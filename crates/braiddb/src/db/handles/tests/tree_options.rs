@@ -73,7 +73,6 @@ fn set_options_applies_to_what_is_written_from_then_on() {
     assert!(end(&db, b"before").is_none() && end(&db, b"after").is_some());
     assert!(db.stats().blob_bytes_written > 0, "150 bytes are above the new threshold");
     assert!(matches!(tree.merge(b"k", &db.merge_function("append").unwrap(), b""), Err(Error::InvalidArgument(_))));
-    // Watchers see a change and no new tree.
     let sets: Vec<_> = std::iter::from_fn(|| watcher.try_next().unwrap()).collect();
     let changes: Vec<&Change> = sets.iter().flat_map(|set| &set.changes).collect();
     let is_set = |change: &&&Change| matches!(change, Change::SetTreeOptions { options, .. } if *options == all());

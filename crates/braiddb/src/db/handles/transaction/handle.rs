@@ -46,9 +46,7 @@ use std::{
 
 #[derive(Debug)]
 enum Isolation {
-    /// Conflicts are found at commit.
     Optimistic { _window_guard: ConflictWindowGuard },
-    /// All other commits wait.
     Exclusive { right: Exclusive },
 }
 
@@ -140,7 +138,7 @@ impl Transaction {
         self.hold.sequence()
     }
 
-    /// Returns its snapshot, without its own writes. The commit does not check these reads.
+    /// Returns its snapshot, without its own writes. The commit does not check reads through it.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::held(&self.db, self.hold.clone())
     }
@@ -169,8 +167,7 @@ impl Transaction {
         tree.check()
     }
 
-    /// Fails above the memory limit. Unrecorded reads cannot be checked, so no commit is possible
-    /// then.
+    /// Fails above the memory limit, and forbids a commit: unrecorded reads cannot be checked.
     #[inline]
     pub(in crate::db) fn check_size(&self) -> Result<()> {
         let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes();
@@ -330,8 +327,7 @@ impl Transaction {
         self.contains_key(&self.pair(tree, key.as_ref(), value.as_ref())?)
     }
 
-    /// Counts the values of `key`: see [`MultiTree::count`]. Reads all of them, absent ones
-    /// included.
+    /// Counts the values of `key`: see [`MultiTree::count`]. Counts as a read of all of them.
     pub fn count(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<u64> {
         self.check_tree(tree.db(), tree.state())?;
         check_key(key.as_ref())?;
@@ -497,8 +493,8 @@ impl Transaction {
         self.writes.borrow_mut().savepoint()
     }
 
-    /// Undoes all writes since `savepoint`, which stays valid; later ones do not. Reads since then
-    /// are still checked.
+    /// Undoes all writes since `savepoint` and invalidates later savepoints. Reads since then are
+    /// still checked.
     pub fn roll_back_to(&self, savepoint: Savepoint) -> Result<()> {
         if self.writes.borrow_mut().roll_back_to(savepoint) {
             return Ok(());

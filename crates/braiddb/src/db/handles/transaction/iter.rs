@@ -33,9 +33,9 @@ enum Next {
     Own(Vec<u8>, Written),
 }
 
-/// Pairs in key order from both ends, with the transaction's own writes, also later ones ahead of
-/// its position. All keys passed count as read. An error about one value skips that record; any
-/// other ends the iterator.
+/// Pairs in key order from both ends, with the transaction's own writes. Later writes appear ahead
+/// of its position. All keys passed count as read. After an error about one value the next call
+/// continues; any other error ends the iterator.
 pub struct TransactionIter<'t> {
     transaction: &'t Transaction,
     tree: Arc<TreeState>,

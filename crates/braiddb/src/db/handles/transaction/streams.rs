@@ -28,7 +28,7 @@ impl Transaction {
         self.write_placed(tree, &KeyBuf::of(tree.state(), key.as_ref())?, placed, pending)
     }
 
-    /// Appends the contents of `reader`, which reads the key: see [`Tree::append_stream`].
+    /// Appends the contents of `reader`: see [`Tree::append_stream`]. Counts as a read of the key.
     pub fn append_stream(&self, tree: &Tree, key: impl AsRef<[u8]>, reader: impl Read) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         let mut writer = tree.stream_writer(&key)?;
