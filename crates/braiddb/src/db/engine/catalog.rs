@@ -35,7 +35,6 @@ const MAX_NAME_LEN: usize = 1024;
 #[derive(Debug)]
 pub struct TreeState {
     pub id: TreeId,
-    /// Incarnation of the tree's database.
     pub home: u64,
     pub name: RwLock<String>,
     pub multi: bool,
@@ -61,7 +60,6 @@ impl TreeState {
         self.check()
     }
 
-    /// The error of a tree that is used with another database.
     #[cold]
     pub fn another_database(&self) -> Error {
         Error::InvalidArgument(format!("the tree {:?} is another database's", self.name.read()))
@@ -130,14 +128,13 @@ impl DroppedTree {
     }
 }
 
-/// The trees, cached.
 #[derive(Debug)]
 pub struct Catalog {
     /// The next tree's id. A change of trees holds this from before its commit until after it.
     pub next_id: Mutex<u32>,
     /// Never held during a commit, so that a lookup does not wait for the creation of another tree.
     pub by_name: RwLock<BTreeMap<String, Arc<TreeState>>>,
-    /// For jobs, which must not wait for a change that commits.
+    /// Separate, so that jobs do not wait for a change that commits.
     pub compressions: RwLock<BTreeMap<TreeId, Compression>>,
     /// Recently dropped trees, for log readers. Changes require `next_id`.
     pub dropped: RwLock<BTreeMap<TreeId, DroppedTree>>,

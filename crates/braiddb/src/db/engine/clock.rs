@@ -20,13 +20,12 @@ pub struct Moment {
 pub struct Clock {
     /// Maximum lead seen of the wall clock over the monotonic clock.
     ahead_us: AtomicI64,
-    /// Time of the last reading of the wall clock.
     looked_ns: AtomicU64,
-    /// The lead over the wall clock that the manifest records, in microseconds.
+    /// The lead that the manifest records, in microseconds.
     pub noted_ahead_us: AtomicU64,
 }
 
-/// Returns the lead of the wall clock; less if the thread is delayed between the two readings.
+/// Less if the thread is delayed between the two readings.
 fn ahead_us(runtime: &dyn Runtime) -> i64 {
     let wall_us = i64::try_from(runtime.unix_time_us()).unwrap_or(i64::MAX);
     wall_us.saturating_sub(in_us(runtime.monotonic_coarse_ns()))

@@ -9,10 +9,9 @@ use std::ops::Deref;
 
 pub const TREE_ID_LEN: usize = 4;
 
-/// Internal keys up to this length are on the stack.
 const SHORT: usize = 64;
 
-/// An internal key. Short ones, nearly all, need no allocation.
+/// An internal key, without an allocation if it is short.
 #[derive(Clone, Debug)]
 pub struct KeyBuf {
     len: usize,
@@ -34,7 +33,6 @@ impl KeyBuf {
         KeyBuf { len: 0, short: [0; SHORT], long: Vec::new() }
     }
 
-    /// Concatenates the pieces; the first begins with the tree's id.
     #[inline(always)]
     pub fn of_pieces<const N: usize>(pieces: &[&[u8]; N]) -> KeyBuf {
         let mut key = KeyBuf { len: pieces.iter().map(|piece| piece.len()).sum(), short: [0; SHORT], long: Vec::new() };
@@ -50,8 +48,7 @@ impl KeyBuf {
         key
     }
 
-    /// Builds the key of `user_key` in an open tree. Fails if the tree was dropped, or the key is
-    /// too long.
+    /// Fails if the tree was dropped, or the key is too long.
     #[inline]
     pub fn of(tree: &TreeState, user_key: &[u8]) -> Result<KeyBuf> {
         tree.check()?;
@@ -59,7 +56,7 @@ impl KeyBuf {
         Ok(KeyBuf::new(tree.id, user_key))
     }
 
-    /// Sets the key of `user_key` in an open tree, for a lookup. Fails as [`KeyBuf::of`] does.
+    /// For a lookup. Fails as [`KeyBuf::of`] does.
     #[inline(always)]
     pub fn seek_of<'k>(&'k mut self, tree: &TreeState, user_key: &'k [u8]) -> Result<LookupKey<'k>> {
         tree.check()?;

@@ -1,5 +1,5 @@
-//! Resources that databases of one process share: memory, the block cache and threads. A database
-//! that shares nothing has its own.
+//! Resources that databases share: memory, the block cache and threads. A database that shares
+//! nothing has its own.
 //!
 //! Memtables, open files, loads and jobs of all databases are subtracted from one budget, and the
 //! block cache gets the remainder, at least an eighth.
@@ -7,9 +7,8 @@
 //! A memtable may have an eighth of the budget. With many written databases, none might ever be
 //! full. So when all active memtables exceed a quarter, the largest are frozen. With `n` databases
 //! that have frozen memtables, each may have an `n`th of half the budget in them; then its writers
-//! wait for its own flush. Only if all memtables still exceed three quarters, each commit is
-//! throttled by some milliseconds. Memtables that a full disk keeps from being flushed do not count
-//! for that.
+//! wait for its own flush. Above three quarters for all memtables, commits are throttled, unless a
+//! full disk prevents the flushes.
 
 use super::{
     root::Engine,
@@ -36,19 +35,17 @@ use std::{
 /// The block cache has at least this part of the budget.
 const CACHE_SHARE_MIN: usize = 8;
 
-/// Maximum of all active memtables together, in full memtables.
 const ACTIVE_MAX: usize = 2;
 
-/// Maximum of all frozen memtables together, in full memtables.
 const WAITING_MAX: usize = 4;
 
 /// In full memtables; above it all commits are throttled.
 const TAKEN_MAX: usize = ACTIVE_MAX + WAITING_MAX;
 
-/// The next check comes after active memtables have grown by this part of their limit.
+/// The next check comes after growth by this part of the limit.
 const GROWTH_PART: usize = 16;
 
-/// Delay of a commit for each full memtable above [`TAKEN_MAX`].
+/// Delay of a commit for each full memtable too many.
 const SLEEP_US: usize = 20_000;
 const SLEEP_US_MIN: u64 = 1_000;
 const SLEEP_US_MAX: u64 = 50_000;
@@ -78,7 +75,6 @@ struct Totals {
     waiting: AtomicUsize,
 }
 
-/// A database's part of the resources. The drop returns them.
 #[derive(Debug)]
 pub struct TenantQuota {
     pub common: Arc<Common>,
@@ -89,7 +85,7 @@ pub struct TenantQuota {
 }
 
 impl Common {
-    /// Adds the resources to a database's settings: the shared ones that they name, or its own.
+    /// Adds the resources: the shared ones that the settings name, or its own.
     pub fn of(settings: Settings) -> Settings {
         if let Some(SharedRuntime(common)) = settings.shared.clone().filter(|shared| shared.0.is_shared) {
             let (memory, background_threads) = (common.memory, common.mergers);
@@ -138,11 +134,9 @@ impl Common {
         self.databases.lock().values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Bytes of all but the cache, now or soon.
     fn reserved_bytes(&self) -> usize {
         let frozen = self.totals.frozen.load(Relaxed);
         let active = self.active_bytes();
-        // Room for one active memtable to fill, and for another while it is flushed.
         let memtable = self.memtable_bytes;
         let memtables = frozen + memtable.max(active + self.chunk_pool.bytes());
         let reserved = memtables.max(2 * memtable) + self.totals.resident.load(Relaxed);
@@ -154,7 +148,7 @@ impl Common {
         self.is_shared
     }
 
-    /// Returns the bytes available before the cache has only its minimum.
+    /// Bytes available before the cache has only its minimum.
     pub fn spare_bytes(&self) -> usize {
         (self.memory - self.memory / CACHE_SHARE_MIN).saturating_sub(self.reserved_bytes())
     }
@@ -170,8 +164,7 @@ impl Common {
         }
     }
 
-    /// Estimates the bytes of a database's next memtable. With many databases, memtables are frozen
-    /// long before they are full.
+    /// With many databases, memtables are frozen long before they are full.
     pub fn likely_memtable_bytes(&self, settings: &Settings, before_bytes: usize) -> usize {
         if !self.is_shared {
             return settings.memtable_bytes();
@@ -180,19 +173,16 @@ impl Common {
         share.max(2 * before_bytes).min(settings.memtable_bytes())
     }
 
-    /// Includes flushed memtables that are still read.
     fn active_bytes(&self) -> usize {
         self.chunk_pool.taken_bytes().saturating_sub(self.totals.frozen.load(Relaxed))
     }
 
-    /// Returns whether all memtables together are above the high-water mark.
+    /// Whether all memtables together are above the high-water mark.
     #[inline]
     pub fn is_crowded(&self) -> bool {
         self.chunk_pool.taken_bytes() > self.alarm_at.load(Relaxed)
     }
 
-    /// Requests freezes of the largest active memtables. Returns the delay of a commit in
-    /// microseconds.
     fn make_room(&self) -> u64 {
         let most = ACTIVE_MAX * self.memtable_bytes;
         let (mut candidates, mut active, mut stuck) = (Vec::new(), 0, 0);
@@ -219,7 +209,7 @@ impl Common {
             engine.signal_work();
         }
         let (taken, taken_max) = (self.chunk_pool.taken_bytes(), TAKEN_MAX * self.memtable_bytes + stuck);
-        // No check at each commit until the requests are done, or if they cannot be done.
+        // No check at each commit until the requests are done.
         self.alarm_at.store((taken + most / GROWTH_PART).min(taken_max), Relaxed);
         match taken.checked_sub(taken_max) {
             None | Some(0) => 0,
@@ -227,8 +217,8 @@ impl Common {
         }
     }
 
-    /// Returns the maximum bytes of one database's frozen memtables. Without sharing, that is the
-    /// unused budget, but at least one and a half memtables.
+    /// Maximum bytes of one database's frozen memtables. Without sharing, the unused budget, but at
+    /// least one and a half memtables.
     pub fn waiting_bytes_max(&self) -> usize {
         if self.is_shared {
             return WAITING_MAX * self.memtable_bytes / self.totals.waiting.load(Relaxed).max(1);
@@ -288,7 +278,6 @@ impl Drop for TenantQuota {
     }
 }
 
-/// Concurrent updates make the total wrong for a moment.
 fn change(total: &AtomicUsize, before: usize, now: usize) {
     total.fetch_add(now.wrapping_sub(before), Relaxed);
 }
@@ -322,8 +311,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends background work and releases the directory's lock. Called once, after calls are
-    /// refused.
+    /// Called once, after calls are refused. Releases the directory's lock.
     pub fn stop(&self) {
         let TenantQuota { common, id, .. } = &self.tenant;
         common.pool.leave(*id);
@@ -340,13 +328,12 @@ impl Engine {
         self.share_memory_again();
     }
 
-    /// Divides the budget again.
     pub fn share_memory_again(&self) {
         self.tenant.set_frozen(self.cell.state.load().frozen.iter().map(|memtable| memtable.bytes()).sum());
         self.tenant.common.share_memory();
     }
 
-    /// Called when a successor has taken over its memory.
+    /// A successor has taken over its memory.
     pub fn leave_memory_to_others(&self) {
         self.tenant.set_frozen(0);
         self.tenant.set_resident(0);
@@ -359,7 +346,7 @@ impl Engine {
         self.share_memory_again();
     }
 
-    /// Requests freezes of the largest active memtables; freezes its own at once. The caller holds
+    /// Requests freezes of the largest active memtables, and does its own. The caller holds
     /// `write`.
     #[cold]
     pub fn freeze_largest(&self) -> Result<()> {
@@ -376,7 +363,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Freezes the active memtable on request, unless a writer is active. Returns whether it did.
+    /// Freezes the active memtable on request, unless a writer is active.
     pub fn freeze_if_asked(&self) -> bool {
         if !self.cell.is_to_freeze.load(Relaxed) || self.health.check_writable().is_err() {
             return false;
@@ -384,7 +371,6 @@ impl Engine {
         let Some(_write) = self.commits.write.try_lock() else { return false };
         self.cell.is_to_freeze.store(false, Relaxed);
         if !self.cell.state.load().frozen.is_empty() {
-            // A flush must come first; later writes request the freeze again.
             return false;
         }
         self.freeze();
@@ -421,11 +407,9 @@ mod tests {
         let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::new());
         let common = Arc::new(Common::new(256 * MIB, 2, &runtime, 16 * MIB, false));
         let member = TenantQuota::new(Arc::clone(&common));
-        // Minus an eighth for the cache, two memtables, and 48 MiB for three threads.
         assert_eq!(common.waiting_bytes_max(), (256 - 32 - 32 - 48) * MIB);
         member.set_resident(118 * MIB);
         assert_eq!(common.waiting_bytes_max(), 26 * MIB);
-        // A frozen memtable does not reduce its own limit.
         member.set_frozen(26 * MIB);
         assert_eq!(
             common.waiting_bytes_max(),

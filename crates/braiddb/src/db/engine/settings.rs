@@ -15,8 +15,8 @@ use std::{
 /// When a commit returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Durability {
-    /// When the commit survives a crash of the process or the operating system, and a power failure
-    /// (if the device honours flushes). Costs one device flush, shared by all waiting commits.
+    /// When it survives a crash of the process or the system, and a power failure (if the device
+    /// honours flushes). Costs one device flush, shared by all waiting commits.
     #[default]
     Sync,
     /// When it survives a crash of the process. A crash of the system may lose the last of these
@@ -25,9 +25,8 @@ pub enum Durability {
     /// When it is in memory, without WAL. A flush makes it durable: [`crate::Db::flush_to`],
     /// [`crate::Db::flush`], a full memtable, or the close.
     ///
-    /// A crash, even of the process alone, loses the last of these commits, never one without all
-    /// later ones. After it, all trees have the contents of the commit whose cursor
-    /// [`crate::Db::application_cursor`] returns.
+    /// Any crash loses the last of these commits, never one without all later ones. After it, all
+    /// trees match the commit whose cursor [`crate::Db::application_cursor`] returns.
     ///
     /// A commit with another durability flushes these first: avoid frequent changes between the
     /// two.
@@ -35,22 +34,20 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// Returns the durability of a catalog change that commits with `self` may follow.
     pub(in crate::db) fn of_catalog(self) -> Durability {
         if self == Durability::None { Durability::None } else { Durability::Buffered }
     }
 }
 
-/// Options of a tree; `None` is the database's default. [`crate::Tree::set_options`] changes them
-/// later.
+/// Options of a tree; `None` is the database's. [`crate::Tree::set_options`] changes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeOptions {
     /// Compression of its blocks and blobs.
     pub compression: Option<Compression>,
     /// Values of at least this many bytes go to blob files. Empty values never do.
     pub blob_threshold: Option<usize>,
-    /// Time to live of its values, unless a put sets its own ([`crate::Tree::put_with_ttl`]). A
-    /// tree with a `ttl` has no merge functions, and is no multi-tree.
+    /// Time to live of its values, unless [`crate::Tree::put_with_ttl`] sets another. Excludes
+    /// merge functions and multi-trees.
     pub ttl: Option<Duration>,
 }
 
@@ -59,10 +56,10 @@ const PARTITION_BYTES_MIN: u64 = 4 << 10;
 
 const PARTITION_BYTES_SMALL: u64 = 128 << 20;
 
-/// Range of the default size of a partition.
+/// Maximum default size of a partition.
 const PARTITION_BYTES_LARGE: u64 = 256 << 20;
 
-/// Size of a split partition while garbage has a limit.
+/// Size of a partition while garbage has a limit.
 const PARTITION_BYTES_LIMITED: u64 = 64 << 20;
 
 #[derive(Clone, Debug)]
@@ -78,51 +75,42 @@ pub struct Settings {
     pub partition_bytes: Option<u64>,
     pub loose_runs: usize,
     pub fold_bytes_per_entry: u64,
-    /// Maximum garbage under write load, in per cent of all entries.
     pub dead_percent: Option<u64>,
     pub log_segment_bytes: u64,
     pub block_bytes: usize,
     pub blob_threshold: usize,
     pub blob_file_bytes: u64,
-    /// Maximum bytes of a streamed value; lower only in tests.
     pub stream_len_max: u64,
     pub key_blocks: KeyBlocks,
     pub hash_index_after: u64,
     pub read_in_place: bool,
     pub direct_io: bool,
     pub merge_functions: Vec<(String, Arc<dyn MergeFunction>)>,
-    /// Retention of the log; `None` keeps the last setting.
+    /// `None` keeps the last setting.
     pub log_retention_bytes: Option<u64>,
     pub log_retention_age_us: Option<u64>,
     /// `u64::MAX` for never, here and in the next.
     pub reader_age_warn_ns: u64,
     pub reader_age_max_ns: u64,
-    /// Maximum wait of a commit for an exclusive transaction; `u64::MAX` for no limit.
     pub exclusive_wait_ns: u64,
     pub log_archive: Option<PathBuf>,
-    /// Bytes of the reserve; `None`: by the sizes of volume and data.
+    /// `None`: by the sizes of volume and data.
     pub disk_reserve: Option<u64>,
-    /// Bytes of the volume, if known. Set at the open.
     pub volume_bytes: Option<u64>,
-    /// During a restore the directory is incomplete, and no blob file is removed.
+    /// The directory is incomplete, and no blob file is removed.
     pub is_restoring: bool,
-    /// Maximum open tables; `None`: the share of the process's budget.
     pub open_files_max: Option<usize>,
     pub rate_limiter: Option<Arc<RateLimiter>>,
-    /// Read rate of the scrubber; 0 disables it.
     pub scrub_bytes_per_second: u64,
-    /// `None` before the open, or without a limit.
     pub open_files: Option<Arc<OpenFiles>>,
     pub vfs: Arc<dyn Vfs>,
     pub runtime: Arc<dyn Runtime>,
-    /// Always set in an open database, if only for itself.
+    /// Always set in an open database.
     pub shared: Option<SharedRuntime>,
 }
 
-/// Minimum bytes of a write to a run.
 const RUN_WRITE_BYTES_MIN: usize = 64 << 10;
 
-/// The memtable size never makes a log segment shorter.
 const LOG_SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
 const WINDOW_BYTES_MIN: usize = 256 << 10;
@@ -131,17 +119,16 @@ const WINDOW_BYTES_MAX: usize = 16 << 20;
 const PIECE_BYTES_MIN: u64 = 256;
 const PIECE_BYTES_MAX: u64 = 1 << 20;
 
-/// A blob file has room for this many pieces, unless it is very small.
+/// Minimum pieces of a blob file, unless it is very small.
 const PIECES_PER_FILE_MIN: u64 = 64;
 
-/// Approximate memory of a flush or merge thread: input, unwritten output, fragmentation of the
-/// heap. Measured: 40 to 60 MB with three threads.
+/// Memory of a flush or merge thread: input, unwritten output, fragmentation of the heap. Three
+/// threads took 40 to 60 MB.
 const JOB_BYTES: usize = 16 << 20;
 
 /// Maximum share of the budget for all threads, in per cent.
 const JOBS_PERCENT_MAX: usize = 37;
 
-/// Returns the bytes that `threads` threads work with, for a budget of `memory` bytes.
 pub fn job_bytes_of(memory: usize, threads: usize) -> usize {
     (threads * JOB_BYTES).min(memory / 100 * JOBS_PERCENT_MAX)
 }
@@ -150,14 +137,12 @@ pub fn memtable_bytes_of(memory: usize) -> usize {
     (memory / 8).clamp(1 << 20, 256 << 20)
 }
 
-/// Tables and retained log segments may be closed between reads.
 fn may_be_closed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| ["run", "view", "blob", "wal"].iter().any(|known| extension == *known))
 }
 
 impl Settings {
-    /// Makes tables count towards a budget of open files: the shared one, its own, or the
-    /// process's.
+    /// Makes tables count towards a budget of open files.
     pub(in crate::db) fn with_open_files(self, shared: Option<&Arc<OpenFiles>>) -> Settings {
         if self.open_files.is_some() {
             return self;
@@ -170,7 +155,7 @@ impl Settings {
                 None => return self,
             },
         };
-        // A reader beside the owner must expect that any file is removed.
+        // Beside its owner, any file may be removed.
         let vfs = BudgetedVfs::new(Arc::clone(&self.vfs), Arc::clone(&budget), may_be_closed, self.read_only);
         Settings { vfs: Arc::new(vfs), open_files: Some(budget), ..self }
     }
@@ -183,14 +168,14 @@ impl Settings {
         (self.blob_file_bytes / PIECES_PER_FILE_MIN).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) as usize
     }
 
-    /// Half a memtable, and at most the option's value. A segment is freed once all its commits are
-    /// flushed, so long segments hold space longer.
+    /// Half a memtable, at most the option's value. Its last commit's flush frees a segment, so
+    /// long segments hold space longer.
     pub fn log_segment_bytes(&self) -> u64 {
         let by_memtable = (self.memtable_bytes() as u64 / 2).max(LOG_SEGMENT_BYTES_MIN);
         self.log_segment_bytes.min(by_memtable)
     }
 
-    /// With enough memory a huge page: then the system keeps and maps the file in huge pages.
+    /// If possible a huge page: then the system keeps and maps the file in huge pages.
     pub fn run_write_bytes(&self) -> usize {
         let by_memory = (self.memory / 32).max(1).ilog2();
         (1 << by_memory).clamp(RUN_WRITE_BYTES_MIN, HUGE_PAGE_BYTES)
@@ -204,14 +189,13 @@ impl Settings {
         (self.memory / 64).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
     }
 
-    /// Maximum bytes of one transaction's reads and writes.
     pub fn transaction_bytes_max(&self) -> usize {
         self.memory / 2
     }
 
-    /// Returns the size at which a partition is split. A split rewrites the partition, so large is
-    /// better. But meanwhile flushes add runs that readers merge; the maximum allows about 16. With
-    /// a limit on garbage, whole merges are frequent, and each needs the partition's space twice.
+    /// Splits are expensive, so large is better. But meanwhile flushes add runs that readers merge;
+    /// the maximum allows about 16. With a limit on garbage, whole merges need the partition's
+    /// space twice.
     pub fn partition_bytes(&self) -> u64 {
         let by_memory = match self.dead_percent {
             Some(_) => PARTITION_BYTES_LIMITED.max(self.memtable_bytes() as u64),
@@ -221,5 +205,5 @@ impl Settings {
     }
 }
 
-/// Exceeds any machine's memory, and leaves headroom for arithmetic.
+/// Leaves headroom for arithmetic.
 pub(in crate::db) const MEMORY_MAX: usize = usize::MAX >> 8;

@@ -35,7 +35,6 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counters of a database whose open replayed `records` log records.
     pub fn after_recovery(records: u64, tail_note: Option<String>) -> Counters {
         Counters {
             recovered_records: AtomicU64::new(records),
@@ -44,7 +43,7 @@ impl Counters {
         }
     }
 
-    /// Counts commits. The caller holds `write`, so this needs no locked instruction.
+    /// The caller holds `write`, so this needs no locked instruction.
     pub fn note_commits(&self, commits: u64, user_bytes: u64) {
         self.commits.store(self.commits.load(Ordering::Relaxed) + commits, Ordering::Relaxed);
         self.user_bytes.store(self.user_bytes.load(Ordering::Relaxed) + user_bytes, Ordering::Relaxed);
@@ -100,7 +99,7 @@ pub struct PartitionStats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReaderStats {
-    /// Kind of the reader. A reader made from a snapshot or a transaction is part of it.
+    /// Kind of the reader. Readers made from a snapshot or a transaction are part of it.
     pub kind: ReaderKind,
     /// The last commit that it sees.
     pub sequence: SequenceNumber,
@@ -108,15 +107,14 @@ pub struct ReaderStats {
     pub age_us: u64,
     /// Batches committed since. It pins at most one old version of each key in them.
     pub commits_behind: u64,
-    /// Garbage that merges are known to have kept for this reader, perhaps also for others, in
-    /// entries. Later garbage is unknown, so zero means little.
+    /// Garbage entries that past merges kept for this reader, perhaps also for others.
     pub dead_entries_held: u64,
-    /// Whether it exceeded its maximum age: it pins no entries, and its next use fails. A cursor or
-    /// an iterator pins its files until then.
+    /// Whether it exceeded its maximum age. It pins no entries, but a cursor or an iterator pins
+    /// its files until its next use, which fails.
     pub is_expired: bool,
 }
 
-/// Activity of a database since its open, and its contents.
+/// Statistics since the open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -126,13 +124,13 @@ pub struct Stats {
     pub user_bytes_written: u64,
     /// Bytes written to the log.
     pub log_bytes_written: u64,
-    /// Open tables and retained log segments, of all databases with the same budget.
+    /// Open tables and retained log segments, in all databases with the same budget.
     pub open_files: usize,
-    /// Maximum of `open_files`, 0 for no limit: see [`crate::Builder::open_files_max`].
+    /// Maximum of `open_files`, or 0: see [`crate::Builder::open_files_max`].
     pub open_files_max: usize,
-    /// Reads that had to reopen a file, in the same databases.
+    /// Files that a read had to reopen.
     pub file_reopenings: u64,
-    /// Bytes of log segments beyond recovery's needs: see [`crate::Builder::log_retention`].
+    /// Bytes of retained log segments: see [`crate::Builder::log_retention`].
     pub log_kept_bytes: u64,
     /// Bytes written to runs.
     pub run_bytes_written: u64,
@@ -144,7 +142,7 @@ pub struct Stats {
     pub manifest_bytes_written: u64,
     /// Bytes of all files of the database.
     pub disk_bytes: u64,
-    /// Present bytes of the reserve, part of `disk_bytes`: see [`crate::Builder::disk_reserve`].
+    /// Present bytes of the reserve: see [`crate::Builder::disk_reserve`].
     pub disk_reserve_bytes: u64,
     /// Bytes of the whole reserve. While it has less, only writes that free space are accepted.
     pub disk_reserve_bytes_whole: u64,
@@ -152,7 +150,7 @@ pub struct Stats {
     pub memory_bytes: u64,
     /// Bytes of memtables, with pooled memory.
     pub memtable_bytes: u64,
-    /// Size of a full memtable, in bytes. A larger batch may find no space on a full disk.
+    /// Bytes of a full memtable. A larger batch may find no space on a full disk.
     pub memtable_bytes_max: u64,
     /// Bytes of the block cache.
     pub cache_bytes: u64,
@@ -162,17 +160,15 @@ pub struct Stats {
     pub cache_misses: u64,
     /// Blocks checked to be read in place.
     pub blocks_in_place: u64,
-    /// Whether tables bypass the page cache: requested ([`crate::Builder::direct_io`]) and never
-    /// refused.
+    /// Whether tables bypass the page cache: see [`crate::Builder::direct_io`].
     pub direct_io: bool,
     /// The first refusal of direct I/O.
     pub direct_io_refused: Option<String>,
-    /// Method of concurrent reads from disk, as `multi_get` makes them.
+    /// Method of concurrent reads, as `multi_get` makes them.
     pub batch_reads: BatchReads,
     /// Why io_uring is not used, on Linux.
     pub io_uring_refused: Option<String>,
-    /// The background write limit ([`crate::Builder::rate_limiter`]), for all databases that share
-    /// it.
+    /// The background write limit: see [`crate::Builder::rate_limiter`].
     pub rate_limiter: RateLimiterStats,
     /// Device flushes of the log.
     pub syncs: u64,
@@ -182,13 +178,13 @@ pub struct Stats {
     pub merges: u64,
     /// Merges of unindexed runs into one.
     pub loose_merges: u64,
-    /// Expired values that flushes and merges replaced by tombstones, without runs dropped whole.
+    /// Expired values that flushes and merges dropped one by one.
     pub expired: u64,
     /// Folds of unindexed runs into views, and views rebuilt.
     pub folds: u64,
     /// Damaged views set aside.
     pub views_healed: u64,
-    /// Hash indexes built for frequently searched views, or for their replacements.
+    /// Hash indexes built.
     pub hash_indexes: u64,
     /// Bytes of hash indexes, part of `memory_bytes`.
     pub hash_index_bytes: u64,
@@ -204,26 +200,25 @@ pub struct Stats {
     pub stalls: u64,
     /// The longest of these waits, in microseconds.
     pub stall_us_max: u64,
-    /// Present backpressure, from 0 to 1000; writers are throttled from 500 on.
+    /// Backpressure, from 0 to 1000; writers are throttled from 500 on.
     pub pressure_per_mille: u64,
     /// Log records replayed at the open.
     pub recovered_records: u64,
-    /// The torn or damaged tail of the log at the open: file, offset, and last commit before it. A
-    /// record torn by a crash and a durable record damaged later look the same.
+    /// The damaged tail of the log at the open: file, offset, last commit before it. A record torn
+    /// by a crash and a durable record damaged later look the same.
     pub log_tail_note: Option<String>,
     /// Statistics of the scrubber: see [`crate::Builder::scrub`].
     pub scrub: ScrubStats,
-    /// Unexpired snapshots, cursors, iterators and transactions. A reader made from a snapshot or a
-    /// transaction is part of it.
+    /// Unexpired readers. Those made from a snapshot or a transaction are part of it.
     pub snapshots: usize,
     /// The sequence number of the oldest.
     pub oldest_snapshot: Option<u64>,
     /// Its age, in microseconds.
     pub oldest_snapshot_age_us: Option<u64>,
-    /// At most 8 oldest readers above [`crate::Builder::reader_age_warn`], then at most 8 expired
-    /// ones.
+    /// The oldest readers above [`crate::Builder::reader_age_warn`], then expired ones; at most 8
+    /// of each.
     pub overstaying: Vec<ReaderStats>,
-    /// The sum of [`ReaderStats::dead_entries_held`], each entry once.
+    /// Garbage entries known to be kept for readers.
     pub dead_entries_held: u64,
     /// Readers that have expired: see [`crate::Builder::reader_age_max`].
     pub readers_expired: u64,
@@ -231,7 +226,7 @@ pub struct Stats {
     pub last_sequence: u64,
     /// Memtables that await their flush.
     pub frozen_memtables: usize,
-    /// The reason why the database refuses writes, if it does.
+    /// The reason why the database refuses writes.
     pub failure: Option<String>,
     /// Damaged partitions, which are not merged, and the damage.
     pub damaged_partitions: Vec<String>,
@@ -319,7 +314,6 @@ fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// Returns the bytes of all views' hash indexes.
 pub fn hash_index_bytes(version: &Version) -> u64 {
     let views = version.partitions.iter().flat_map(|partition| partition.open_views());
     views.map(|(view, _)| view.hash_index_bytes() as u64).sum()

@@ -21,7 +21,7 @@ pub fn micros(duration: Duration) -> u64 {
 
 const DEFAULT_COMPRESSION: u8 = 255;
 
-/// The options of a tree in use. Each option is atomic by itself, since none depends on another.
+/// Each option is atomic by itself, since none depends on another.
 pub struct LiveOptions {
     /// 0: values do not expire.
     ttl_us: AtomicU64,
@@ -84,9 +84,7 @@ pub fn check_options(name: &str, options: &TreeOptions) -> Result<()> {
     options.compression.map_or(Ok(()), Compression::check)
 }
 
-/// The error names each difference.
 pub fn check_same(tree: &TreeState, wanted: TreeOptions) -> Result<()> {
-    // In their stored form.
     let (stored, wanted) = (tree.options.get(), LiveOptions::new(wanted).get());
     let mut differences = Vec::new();
     let mut compare = |option: &str, stored: Option<String>, wanted: Option<String>| {

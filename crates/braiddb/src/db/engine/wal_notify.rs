@@ -18,7 +18,6 @@ use std::{
 /// wake-up.
 const WAIT_MAX: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 1 });
 
-/// Watchers that sleep until the next commit.
 #[derive(Debug, Default)]
 pub struct Watches {
     waiting: AtomicUsize,
@@ -27,7 +26,7 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Wakes sleeping watchers, if any. The caller holds `write`.
+    /// The caller holds `write`.
     #[inline]
     pub fn wake_if_waiting(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
@@ -35,7 +34,7 @@ impl Watches {
         }
     }
 
-    /// Wakes sleeping watchers, if any. For callers without `write`.
+    /// For callers without `write`.
     pub fn wake_if_waiting_anywhere(&self) {
         fence(Ordering::SeqCst);
         self.wake_if_waiting();

@@ -47,7 +47,7 @@ impl Engine {
         while self.is_full() {
             self.health.check_writable()?;
             if let Some(refused_at_ns) = work.flush_refused_at_ns {
-                // The disk is full: request an early retry, and fail this write.
+                // Request an early retry, and fail this write.
                 let soon_ns = refused_at_ns + RETRY_NS_MIN;
                 work.flush_not_before_ns = work.flush_not_before_ns.min(soon_ns);
                 work.merge_not_before_ns = work.merge_not_before_ns.min(soon_ns);
@@ -63,7 +63,7 @@ impl Engine {
     }
 
     fn flush_inline(&self) -> crate::base::Result<()> {
-        // Retry even after a full disk: there may be space by now.
+        // There may be space by now.
         {
             let mut work = self.maintenance.work.lock();
             (work.flush_not_before_ns, work.merge_not_before_ns) = (0, 0);

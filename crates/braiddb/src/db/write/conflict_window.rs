@@ -31,7 +31,7 @@ use std::{
 pub struct ConflictWindowGuard(Arc<Engine>);
 
 impl ConflictWindowGuard {
-    /// Call this before taking the snapshot, so that the window has all later commits.
+    /// Before taking the snapshot, so that the window has all later commits.
     pub fn new(engine: &Arc<Engine>) -> ConflictWindowGuard {
         if !engine.commits.window.join() {
             let write = engine.commits.write.lock();
@@ -54,7 +54,7 @@ pub struct Exclusive {
 }
 
 impl Exclusive {
-    /// Waits for the current owner to end. Fails after `exclusive_wait_ns`.
+    /// Fails after `exclusive_wait_ns`.
     pub fn new(engine: &Arc<Engine>) -> Result<Exclusive> {
         engine.health.check_writable()?;
         let mut write = engine.await_no_exclusive()?;
@@ -75,7 +75,7 @@ impl Exclusive {
 impl Drop for Exclusive {
     fn drop(&mut self) {
         let mut write = self.engine.commits.write.lock();
-        // If the right was revoked, another transaction may own it by now.
+        // After a revocation, another transaction may own the right.
         if write.exclusive.as_ref().is_some_and(|owner| owner.ticket == self.ticket) {
             self.engine.end_exclusive(&mut write);
         }
@@ -83,7 +83,6 @@ impl Drop for Exclusive {
 }
 
 impl Engine {
-    /// Ends the open exclusive transaction. Returns whether one was open.
     pub(in crate::db) fn end_exclusive(&self, write: &mut WriteState) -> bool {
         let was_open = write.exclusive.take().is_some();
         self.commits.exclusivity.notices.fetch_and(!NOTICE_EXCLUSIVE, Ordering::Relaxed);
@@ -92,7 +91,7 @@ impl Engine {
     }
 
     /// Waits for an exclusive transaction to end, and refuses a write that bypasses the transaction
-    /// of `Db::update`. `since_ns` is when the commit began to wait.
+    /// of `Db::update`.
     #[cold]
     pub fn heed_notices(&self, since_ns: &mut Option<u64>) -> Result<()> {
         self.check_outside_update()?;
@@ -121,7 +120,6 @@ impl Engine {
         let waited_ns = now_ns.saturating_sub(*since_ns.get_or_insert(now_ns));
         let Some(owner) = &write.exclusive else { return Ok(()) };
         let left_ns = self.settings.exclusive_wait_ns.saturating_sub(waited_ns);
-        // An expired transaction can never commit.
         let expires_ns = self.settings.reader_age_max_ns.saturating_sub(now_ns.saturating_sub(owner.began_ns));
         if expires_ns == 0 {
             self.end_exclusive(write);
@@ -177,7 +175,7 @@ impl Engine {
         let validation = match (check.look_ahead(&self.commits.window), check.held) {
             (Validation::TooOld, Some(held)) => self.healing(|| {
                 // Load the state after `visible`, so that it has those commits. Check the hold
-                // after that, so that no merge dropped their traces.
+                // last, so that no merge dropped their traces.
                 let visible = self.readers.snapshots.visible();
                 let state = self.cell.state.load_full();
                 self.check_held(&held)?;

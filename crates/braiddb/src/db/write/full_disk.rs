@@ -23,10 +23,8 @@ use std::{
     time::Duration,
 };
 
-/// Maximum repetitions of a compaction while background jobs occupy the space.
 const COMPACT_TRIES: u32 = 4;
 
-/// Volumes below this size limit the sizes of memtables, log segments and partitions.
 const SMALL_VOLUME_BYTES: u64 = 2 << 30;
 
 /// Divisors of a volume's size, for the maximum sizes of partitions, memtables and log segments on
@@ -40,7 +38,7 @@ const PARTITION_BYTES_LEAST: u64 = 512 << 10;
 const MEMTABLE_BYTES_LEAST: u64 = 128 << 10;
 const SEGMENT_BYTES_LEAST: u64 = 64 << 10;
 
-/// Maximum trees to separate in a partition. More would make more small files than the merges free.
+/// More would make more small files than the merges free.
 const TREES_PARTED_MAX: usize = 16;
 
 /// Bytes of the reserve beyond a memtable and a log segment.
@@ -71,7 +69,7 @@ impl Settings {
     }
 }
 
-/// Whether a group only deletes. Catalog entries are ignored, except new trees.
+/// Whether a group only deletes. Catalog entries do not count, except new trees.
 fn frees_space(group: &[u8]) -> bool {
     let mut frees = true;
     let decoded = decode_group(group, |_, op| {
@@ -115,7 +113,7 @@ impl Engine {
         self.keep_reserve_after(false)
     }
 
-    /// Refills the reserve if the disk has room. Returns whether it is whole, or there is none.
+    /// Refills the reserve. Returns whether it is whole, or there is none.
     pub(in crate::db) fn keep_reserve_after(&self, is_space_back: bool) -> bool {
         if self.health.check_writable().is_err() {
             return true;
@@ -128,7 +126,6 @@ impl Engine {
         is_whole
     }
 
-    /// Fails while the reserve is in use.
     pub(in crate::db) fn refuse_on_full_disk(&self) -> Result<()> {
         if self.maintenance.pressure.is_refusing() && !self.keep_reserve() {
             return Err(Error::DiskFull { path: self.dir.clone(), reason: NoSpace::Reserved });
@@ -136,7 +133,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Throttles a writer. Refuses writes that need space while the reserve is in use.
+    /// Throttles a writer. Refuses one that needs space while the reserve is in use.
     pub(in crate::db) fn feel_pressure(&self, batch: &PreparedBatch) -> Result<()> {
         if self.maintenance.pressure.is_refusing() && !batch.frees_space() {
             self.refuse_on_full_disk()?;
@@ -146,7 +143,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Retries a failed append of deletes with blocks of the reserve, if the disk was full.
+    /// Retries a failed append of deletes with blocks of the reserve.
     #[cold]
     pub(in crate::db) fn log_with_reserve(
         &self,
@@ -163,14 +160,13 @@ impl Engine {
         while done.as_ref().is_err_and(Error::is_disk_full) && (wal.trim_spares() > 0 || self.release(Stage::Log)) {
             done = append();
         }
-        // The flush of a few deletes takes less space than the log segments that it frees.
         self.cell.is_to_freeze.store(true, Ordering::Relaxed);
         self.signal_work();
         done
     }
 
-    /// Flushes, to free log segments begun with blocks of the reserve. Otherwise processes that
-    /// open the database, delete and exit would use up the reserve.
+    /// Flushes, to free log segments in blocks of the reserve. Otherwise processes that open,
+    /// delete and exit would use it up.
     pub(in crate::db) fn shorten_log_on_full_disk(&self) -> Result<()> {
         if !self.storage.reserve.is_used() {
             return Ok(());
@@ -190,8 +186,7 @@ impl Engine {
         Error::DiskFull { path: self.dir.clone(), reason: NoSpace::Disk }
     }
 
-    /// Returns whether to retry the deletes of a mixed group alone, on a full disk. Then the
-    /// reserve is used, and new writes are refused.
+    /// Whether to retry the deletes of a mixed group alone. Then the reserve is in use.
     pub(in crate::db) fn is_to_part(&self, group: &[Request]) -> bool {
         let frees = group.iter().filter(|request| request.batch.frees_space()).count();
         (1..group.len()).contains(&frees) && (self.release(Stage::Log) || self.storage.reserve.is_used())
@@ -205,9 +200,8 @@ impl Engine {
         is_released
     }
 
-    /// Runs a job that makes files. On a full disk it is repeated after each step that may free
-    /// space: removing replaced files, removing spare log segments, and releasing the reserve of
-    /// `stage`.
+    /// Repeats a job on a full disk after each step that may free space: removing replaced files,
+    /// removing spare log segments, and releasing the reserve of `stage`.
     pub(in crate::db) fn with_space(&self, stage: Option<Stage>, job: impl Fn() -> Result<()>) -> Result<()> {
         let is_full = |done: &Result<()>| done.as_ref().is_err_and(Error::is_disk_full);
         let gone = self.storage.table.deferred_close.gone();
@@ -229,8 +223,8 @@ impl Engine {
         done
     }
 
-    /// Merges these partitions wholly, or on a full disk in parts. A partition without space waits
-    /// for space that the other merges free.
+    /// Merges these partitions wholly, or on a full disk in parts. Partitions without space wait
+    /// for the space that the other merges free.
     pub(in crate::db) fn compact_each(&self, mut ids: Vec<u64>) -> Result<()> {
         let _in_use = self.storage.reserve.begin();
         let mut tries_left = COMPACT_TRIES;
@@ -259,7 +253,6 @@ impl Engine {
                 None => return Ok(()),
                 Some(error) if !is_any_merged && tries_left == 0 => return Err(error),
                 Some(_) => {
-                    // Concurrent background jobs may occupy the space, and free it when they end.
                     tries_left = if is_any_merged { COMPACT_TRIES } else { tries_left - 1 };
                     self.wait_for_jobs();
                     ids = refused;
@@ -278,8 +271,7 @@ impl Engine {
         }
     }
 
-    /// Runs the jobs due after a compaction. All partitions are merged, so a full disk only delays
-    /// views.
+    /// All partitions are merged by then, so a full disk only delays views.
     pub(in crate::db) fn settle_after_compaction(&self, jobs_max: usize) -> Result<()> {
         match self.run_until_settled(jobs_max) {
             Err(error) if error.is_disk_full() => {
@@ -298,10 +290,10 @@ impl Engine {
         self.cell.state.load().version.partitions.iter().find(|p| p.id == id).map(Arc::clone)
     }
 
-    /// Merges a partition in parts, and installs each before the next, so that each frees space for
-    /// the next. Trees are first cut apart: runs of a tree written in key order would all reach
-    /// into the next tree if it received writes meanwhile. Returns the partitions without space,
-    /// and whether any part was merged.
+    /// Merges a partition in parts, each installed before the next, so that it frees space. Trees
+    /// are first cut apart: runs of a tree written in key order would all reach into the next tree
+    /// if it received writes meanwhile. Returns the partitions without space, and whether any part
+    /// was merged.
     fn compact_in_parts(&self, whole: &Partition) -> Result<(BTreeSet<u64>, bool)> {
         let (start, end) = (&whole.layout.start, &whole.layout.end);
         let (mut merged, mut stuck) = (BTreeSet::new(), BTreeSet::new());
@@ -309,7 +301,7 @@ impl Engine {
             let state = self.cell.state.load_full();
             let is_inside =
                 |p: &Partition| p.layout.start >= *start && end.as_ref().is_none_or(|end| p.layout.start < *end);
-            // From the end: the newest tree, such as an import's progress notes, is often small.
+            // From the end: the newest tree is often small.
             let is_next = |p: &&Arc<Partition>| is_inside(p) && !merged.contains(&p.id) && !stuck.contains(&p.id);
             let Some(next) = state.version.partitions.iter().rev().find(is_next).map(Arc::clone) else { break };
             drop(state);
@@ -335,7 +327,6 @@ impl Engine {
         Ok((stuck, !merged.is_empty()))
     }
 
-    /// Returns the begin of the last tree in a partition, unless it is the only one.
     fn last_tree_of(&self, partition: &Partition) -> Option<Vec<u8>> {
         let (start, end) = (&partition.layout.start, &partition.layout.end);
         let is_inside = |at: &Vec<u8>| at > start && end.as_ref().is_none_or(|end| at < end);
@@ -353,8 +344,7 @@ impl Engine {
         begins.iter().filter(reaches).max().cloned()
     }
 
-    /// Carries out a plan. If a whole merge finds no space, it separates the trees or merges only
-    /// the first keys.
+    /// If a whole merge finds no space, it separates the trees or merges only the first keys.
     pub(in crate::db) fn run_partition_or_prefix(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
         let stage = self.stage_of(partition);
         let done = self.run_partition(partition, plan, stage);
@@ -372,9 +362,8 @@ impl Engine {
         }
     }
 
-    /// Returns the part of the reserve for a background merge. Usually there is none unless the
-    /// merge drops more than a tenth of the entries, or there are too many unindexed runs: each
-    /// takes whole disk blocks.
+    /// The part of the reserve for a background merge: usually none, unless it drops more than a
+    /// tenth of the entries, or there are too many unindexed runs. Each takes whole disk blocks.
     pub(in crate::db) fn stage_of(&self, partition: &Arc<Partition>) -> Option<Stage> {
         let is_worth_it = || partition.counts().is_some_and(|(entries, dead)| dead.saturating_mul(10) > entries);
         let is_crowded = partition.layout.loose.len() > self.settings.loose_runs;

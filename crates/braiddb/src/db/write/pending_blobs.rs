@@ -39,7 +39,6 @@ impl PendingBlobs {
         Arc::ptr_eq(&self.engine, engine)
     }
 
-    /// Writes a value or a piece of a value.
     pub fn write(&mut self, lane: Lane, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         let _inside = self.engine.health.enter()?;
         self.engine.health.check_writable()?;
@@ -47,7 +46,6 @@ impl PendingBlobs {
         let blob = self.engine.storage.blobs.write_to(lane, key, value, compression)?;
         self.written.insert(blob.file);
         if !self.files.insert(blob.file) {
-            // One pin for each file is enough.
             self.engine.storage.blobs.settle(&[blob.file], None);
         }
         Ok(blob)

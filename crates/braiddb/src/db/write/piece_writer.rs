@@ -1,15 +1,14 @@
 //! Writes a value piece by piece, to be committed later.
 //!
 //! Full pieces go to a blob file. The first pieces are short, so that streams of moderate length
-//! take little memory. Later pieces are longer, so that the list of a long stream stays short: 1072
-//! pieces for 4 GiB, in about 25 KiB. A value that never fills a piece is an ordinary value.
+//! take little memory; later ones are longer, so that the list stays short: 1072 pieces for 4 GiB,
+//! in about 25 KiB. A value that never fills a piece is an ordinary value.
 //!
-//! **Appends.** The new list is the old list and the new pieces. If the appended bytes are less
-//! than a piece, the last old pieces that are at most twice as long as the bytes after them are
-//! rewritten together with those, up to the length of a long piece. So each rewrite moves a byte
-//! into a piece at least half as long again: at most 38 rewrites, however short the appends. Each
-//! short piece at the end is more than twice as long as the next: there are at most 23, and any two
-//! neighbours among the others make a long piece or more.
+//! **Appends.** The new list is the old list and the new pieces. A short append rewrites the last
+//! old pieces that are at most twice as long as the bytes after them, up to the length of a long
+//! piece. So each rewrite moves a byte into a piece at least half as long again: at most 38
+//! rewrites. Each short piece at the end is more than twice as long as the next: there are at most
+//! 23. Any two neighbours among the others make a long piece or more.
 
 use super::pending_blobs::PendingBlobs;
 use crate::{
@@ -24,7 +23,6 @@ use std::{
     sync::Arc,
 };
 
-/// Number of short pieces before the long ones.
 const SHORT_PIECES: usize = 64;
 
 /// Length of a long piece, in short pieces.
@@ -53,7 +51,7 @@ impl Placed {
         Placed { kind, value, len: pieces.len() }
     }
 
-    /// Adds the expiry time of the old value.
+    /// With the expiry time of the old value.
     pub fn expiring(self, expires_us: Option<u64>) -> Placed {
         let mut room = Vec::new();
         let (kind, value) = Content { kind: self.kind, value: &self.value, expires_us }.entry(&mut room);
@@ -84,7 +82,7 @@ pub struct PieceWriter {
     threshold: usize,
     pieces: Pieces,
     written: u64,
-    /// Its first `filled` bytes are the data after the last piece.
+    /// The first `filled` bytes follow the last piece.
     buffer: Vec<u8>,
     filled: usize,
     pending: PendingBlobs,
@@ -93,7 +91,6 @@ pub struct PieceWriter {
 }
 
 impl PieceWriter {
-    /// Begins a value for an internal key.
     pub fn new(engine: &Arc<Engine>, key: KeyBuf, options: &TreeOptions) -> PieceWriter {
         PieceWriter {
             engine: Arc::clone(engine),
@@ -136,7 +133,7 @@ impl PieceWriter {
         Ok(())
     }
 
-    /// Appends all bytes of a reader. Returns its error, even if it panics.
+    /// Returns the reader's error, even if it panics.
     pub fn read_from(&mut self, reader: &mut dyn Read) -> Result<()> {
         let done = self.try_read_from(reader);
         self.has_failed |= done.is_err();
@@ -149,7 +146,7 @@ impl PieceWriter {
             let mut probe = [0];
             // At the maximum length, the reader must have no more bytes.
             let room = if is_full { &mut probe[..] } else { self.room(piece_len)? };
-            // The caller's code: no lock is held, and a panic can break only the reader.
+            // No lock is held, and a panic can break only the reader.
             let read = catch_unwind(AssertUnwindSafe(|| reader.read(room)));
             match read.unwrap_or_else(|panic| Err(io::Error::other(told(&*panic)))) {
                 Ok(0) => return Ok(()),
@@ -163,7 +160,7 @@ impl PieceWriter {
         }
     }
 
-    /// Returns the free end of the buffer, at most `wanted` bytes and at least one.
+    /// Returns free space in the buffer, at most `wanted` bytes and at least one.
     fn room(&mut self, wanted: usize) -> Result<&mut [u8]> {
         self.check_not_failed()?;
         if self.filled == self.piece_len() {
@@ -237,16 +234,14 @@ impl PieceWriter {
     }
 }
 
-/// Bytes to append to a value.
 #[derive(Debug)]
 pub struct Tail {
     engine: Arc<Engine>,
     key: KeyBuf,
     compression: Compression,
     threshold: usize,
-    /// All bytes, if they make at least a piece.
+    /// Either this has all bytes, or `short`.
     pieces: Pieces,
-    /// Otherwise all bytes.
     short: Vec<u8>,
 }
 
@@ -265,7 +260,6 @@ impl Tail {
             Some(Base::Value(value)) => (Pieces::default(), value),
             Some(Base::Pieces(pieces)) => (pieces, Vec::new()),
         };
-        // A whole value may be empty, a piece may not.
         list.list.retain(|piece| piece.len > 0);
         let long = LONG_PIECE * self.engine.settings.piece_bytes();
         let mut lane = Lane::Bulk;

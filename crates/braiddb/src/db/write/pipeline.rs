@@ -56,7 +56,7 @@ use crate::{
 use arc_swap::Guard;
 use std::sync::{Arc, atomic::Ordering};
 
-/// Maximum bytes of a batch without its blobs, so that a group fits into a log record.
+/// A group with a batch of this size fits into a log record.
 const BATCH_BYTES_MAX: usize = 1 << 31;
 
 /// Maximum repetitions of a validation whose window was too short.
@@ -65,7 +65,6 @@ const CHECKS_MAX: usize = 64;
 /// Maximum rejected sequence numbers to log as no-ops. More remain a gap.
 const REFUSED_TOLD_MAX: u64 = 1 << 24;
 
-/// A commit group takes no further request once it exceeds this many bytes.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -93,7 +92,7 @@ impl Engine {
         self.commit_checked(batch, durability, CommitCondition::None, || Ok(()))
     }
 
-    /// Commits a batch, unless `check_trees` finds that one of its trees was dropped.
+    /// Fails if `check_trees` finds that a tree was dropped.
     pub fn commit_checked(
         &self,
         batch: PreparedBatch,
@@ -166,7 +165,6 @@ impl Engine {
         }
     }
 
-    /// Makes everything logged before `lsn` survive a power failure.
     pub fn sync_to(&self, lsn: u64) -> Result<()> {
         let Some(wal) = &self.log.wal else { return Ok(()) };
         let timed = self.storage.limited.as_ref().filter(|limited| limited.goes_by_latency());
@@ -296,7 +294,7 @@ impl Engine {
             true => log(wal, &header, payload, refused)
                 .or_else(|e| self.log_with_reserve(wal, payload, || log(wal, &header, payload, refused), e))
                 .inspect_err(|e| match e.is_disk_full() {
-                    // No commit has these numbers, but the window may. New transactions need later
+                    // The window may have notes under these numbers, so new transactions need later
                     // snapshots.
                     true => {
                         note_refused(refused, first_sequence, *last_sequence);
@@ -324,8 +322,8 @@ impl Engine {
         Ok(Committed { sequence: first_sequence, lsn })
     }
 
-    /// Logs the rejected numbers as no-ops, before the log is archived to its end. So the next open
-    /// continues after them. On a full disk they remain a gap.
+    /// Logs the rejected numbers as no-ops before the end of the log is archived, so that the next
+    /// open continues after them.
     pub(in crate::db) fn tell_of_refused(&self) -> Result<()> {
         let mut write = self.commits.write.lock();
         let Some(wal) = self.log.wal.as_ref().filter(|_| write.unlogged == 0) else { return Ok(()) };
@@ -335,9 +333,9 @@ impl Engine {
         }
     }
 
-    /// Returns `commit`, or the last commit before the rejected numbers if it is one of those.
-    /// After a crash other commits get these numbers, and a watcher that resumes from here must not
-    /// miss them.
+    /// Returns the last commit before the rejected numbers if `commit` is one of them. After a
+    /// crash other commits get these numbers, and a watcher that resumes from here must not miss
+    /// them.
     pub(in crate::db) fn before_refused(&self, commit: SequenceNumber) -> SequenceNumber {
         let refused = self.commits.write.lock().refused;
         refused.filter(|(first, last)| (*first..=*last).contains(&commit)).map_or(commit, |(first, _)| first - 1)
@@ -373,7 +371,7 @@ fn log(
     wal.append(header, payload)
 }
 
-/// Notes rejected numbers for [`tell`]. An earlier range that is not adjacent is lost.
+/// Loses an earlier range that is not adjacent.
 pub(in crate::db) fn note_refused(
     refused: &mut Option<(SequenceNumber, SequenceNumber)>,
     first: SequenceNumber,

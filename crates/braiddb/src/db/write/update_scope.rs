@@ -19,7 +19,6 @@ use std::{
 };
 
 std::thread_local! {
-    /// Engines whose closures this thread runs, the innermost last.
     static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
     /// Whether this thread makes an intended separate commit.
     static IS_MEANT: Cell<bool> = const { Cell::new(false) };

@@ -33,7 +33,6 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// Sequence numbers reserved by one manifest edit.
 const RESERVED_AT_ONCE: u64 = 1 << 20;
 
 /// Describes data that the log lacks. Stored under one catalog key; only log readers use it.
@@ -46,9 +45,7 @@ const RESERVED_AT_ONCE: u64 = 1 << 20;
 /// | a range | tree id (u32), first user key (bytes), whether there is an end (u8: 0, 1), end (bytes) |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Marker {
-    /// All commits after the last logged one, up to this one.
     Unlogged(SequenceNumber),
-    /// Keys of a tree, from the first up to the second.
     Range(TreeId, Vec<u8>, Option<Vec<u8>>),
 }
 
@@ -104,7 +101,7 @@ impl Marker {
     }
 }
 
-/// Returns the last commit without WAL before such a marker; 0 for other operations.
+/// Returns the last commit without WAL before a marker; 0 for other operations.
 pub fn unlogged_before(operation: &Operation<'_>) -> SequenceNumber {
     const KEY: [u8; 5] = [0, 0, 0, 0, b'g'];
     match operation.key == KEY {
@@ -116,13 +113,13 @@ pub fn unlogged_before(operation: &Operation<'_>) -> SequenceNumber {
     }
 }
 
-/// Returns whether a logged operation announces a load without WAL.
+/// Whether a logged operation announces a load without WAL.
 pub fn tells_of_load(operation: &Operation<'_>) -> bool {
     operation.key == [0, 0, 0, 0, b'g'] && matches!(Marker::decode(operation.value), Some(Marker::Range(..)))
 }
 
 impl Engine {
-    /// Prepares for a group, and returns whether it goes to the log.
+    /// Returns whether the group goes to the log.
     #[inline]
     pub(in crate::db) fn prepare_for(&self, write: &mut WriteState, group: &[Request]) -> Result<bool> {
         if write.has_unstored_tag {
@@ -156,8 +153,8 @@ impl Engine {
         self.freeze();
         self.run_flushes(u64::MAX)?;
         let unlogged = std::mem::take(&mut write.unlogged);
-        // The marker covers all rejected numbers up to there. No no-ops may come between it and the
-        // commits without WAL.
+        // The marker covers the rejected numbers too. No no-ops may come between it and the commits
+        // without WAL.
         write.refused = None;
         let marked = self.commit_marker(write, &Marker::Unlogged(unlogged));
         if marked.is_err() {
@@ -181,8 +178,8 @@ impl Engine {
         self.commit_own(write, batch).inspect_err(|_| write.has_unstored_tag = true)
     }
 
-    /// Ends the log at the close. If no commit has stored the tag, the log gets no mark of a clean
-    /// close, so that the next open draws another.
+    /// Ends the log at the close. If no commit has stored the tag, the next open must draw another,
+    /// so the log gets no mark of a clean close.
     pub(in crate::db) fn note_end(&self, wal: &Wal) -> Result<()> {
         let has_unstored_tag = self.commits.write.lock().has_unstored_tag;
         if has_unstored_tag { wal.note_durable() } else { wal.note_closed() }
@@ -194,7 +191,6 @@ impl Engine {
         self.try_commit_group(write, slice::from_mut(&mut request), drops).map(|_| ())
     }
 
-    /// Flushes pending commits without WAL, then logs a marker.
     pub(in crate::db) fn log_marker(&self, write: &mut WriteState, marker: &Marker) -> Result<()> {
         if write.unlogged > 0 {
             self.flush_unlogged(write)?;
@@ -202,7 +198,6 @@ impl Engine {
         self.commit_marker(write, marker)
     }
 
-    /// Whether commits without WAL await their flush.
     pub(in crate::db) fn has_unlogged(&self) -> bool {
         self.commits.unlogged.load(Ordering::Acquire) > self.storage.flushed.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! State of the log archive: its end, and the gaps and segments known so far.
+//! State of the log archive.
 
 use crate::{
     base::{FileNumber, SequenceNumber},

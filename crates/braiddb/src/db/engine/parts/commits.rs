@@ -16,11 +16,9 @@ use std::{
 pub struct CommitPipeline {
     pub queue: CommitQueue<Request, Result<Answer>>,
     pub write: Mutex<WriteState>,
-    /// Writes of recent commits; transactions are validated against it.
     pub window: Window,
     pub exclusivity: Exclusivity,
     pub versions: VersionTags,
-    /// The last commit without WAL.
     pub unlogged: AtomicU64,
 }
 
@@ -59,7 +57,6 @@ pub struct Request {
     /// Number of trees dropped when the batch's trees were last checked (INVARIANT C3,
     /// `pipeline.rs`).
     pub drops: u64,
-    /// Whether it may skip the WAL.
     pub is_unlogged: bool,
     pub check: Option<Box<Check>>,
     pub validation: Validation,
@@ -81,14 +78,12 @@ pub enum Answer {
     TooOld(Request),
 }
 
-/// State that only the leader changes.
 #[derive(Debug)]
 pub struct WriteState {
     pub last_sequence: SequenceNumber,
     /// First and last of the rejected sequence numbers without no-ops in the log.
     pub refused: Option<(SequenceNumber, SequenceNumber)>,
     pub payload: Vec<u8>,
-    /// The open exclusive transaction: all other commits wait.
     pub exclusive: Option<ExclusiveOwner>,
     pub exclusive_tickets: u64,
     /// The last commit without WAL, if no logged commit followed; else 0.
@@ -103,10 +98,9 @@ pub struct WriteState {
 
 #[derive(Clone, Debug)]
 pub struct ExclusiveOwner {
-    /// Unique number of the transaction.
     pub ticket: u64,
     pub began_ns: u64,
-    /// The thread that began it. For messages only: the transaction may have moved since.
+    /// For messages only: the transaction may have moved since.
     pub began_by: Thread,
 }
 
@@ -120,17 +114,15 @@ impl ExclusiveOwner {
     }
 }
 
-/// Set in [`Exclusivity::notices`] while an exclusive transaction is open.
 pub const NOTICE_EXCLUSIVE: usize = 1;
 
-/// Added to [`Exclusivity::notices`] for each closure of `Db::update` that runs.
 pub const NOTICE_UPDATE: usize = 2;
 
-/// State that commits check first, without `write`.
+/// State that commits check without `write`.
 #[derive(Debug, Default)]
 pub struct Exclusivity {
-    /// Zero in the common case: the fast path of a commit loads only this.
+    /// Zero in the common case. `NOTICE_EXCLUSIVE` flags an exclusive transaction, and each closure
+    /// of `Db::update` adds `NOTICE_UPDATE`.
     pub notices: AtomicUsize,
-    /// Notified when an exclusive transaction ends, and when the database closes.
     pub ended: Condvar,
 }

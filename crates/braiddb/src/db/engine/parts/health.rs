@@ -20,7 +20,7 @@ pub struct Health {
     pub gate: RwLock<()>,
     failure: Mutex<Option<String>>,
     failed: AtomicBool,
-    /// The lock on the directory; `None` if the database is read-only or closed.
+    /// `None` if the database is read-only or closed.
     pub lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
@@ -29,7 +29,6 @@ impl Health {
         Health { is_read_only, lock: Mutex::new(lock), ..Health::default() }
     }
 
-    /// Fails if the database is closed, read-only or poisoned.
     #[inline]
     pub fn check_writable(&self) -> Result<()> {
         let closing = self.closing.load(Ordering::Acquire);
@@ -75,7 +74,6 @@ impl Health {
         Ok(inside)
     }
 
-    /// Fails if the database is closed.
     #[inline]
     pub fn check_open(&self) -> Result<()> {
         if self.closing.load(Ordering::Acquire) { self.refuse_to_read() } else { Ok(()) }

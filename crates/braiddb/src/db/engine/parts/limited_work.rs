@@ -71,7 +71,6 @@ fn limits(settings: &Settings) -> Option<Limits> {
     })
 }
 
-/// Wraps the file system to measure latencies, if the limiter uses them.
 pub fn timed(vfs: Arc<dyn Vfs>, settings: &Settings) -> Arc<dyn Vfs> {
     match limits(settings).filter(|limits| limits.limiter.goes_by_latency()) {
         Some(limits) => Arc::new(ThrottledVfs::timing(&vfs, limits)),

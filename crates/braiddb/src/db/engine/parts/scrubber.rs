@@ -4,7 +4,6 @@ use crate::base::FileNumber;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Position and statistics of the scrubber.
 #[derive(Debug, Default)]
 pub struct Scrubber {
     pub(in crate::db) at: Mutex<Place>,

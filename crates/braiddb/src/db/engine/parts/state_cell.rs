@@ -1,17 +1,17 @@
-//! The present read state, and the right to replace it.
+//! The present read state.
 
 use crate::{memtable::Memtable, platform::HazardCell, read::ReadState};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::{Arc, atomic::AtomicBool};
 
-/// The present read state, for all readers and for the fast path of gets.
+/// The state, for all readers and for the fast path of gets.
 pub struct StateCell {
     pub state: ArcSwap<ReadState>,
     pub fast_state: HazardCell<ReadState>,
-    /// Held while a new state is made from the present one, by commit leaders and jobs alike.
+    /// Held by leaders and jobs while they make a new state.
     pub change: Mutex<()>,
-    /// Set if the active memtable must freeze to make room for another database.
+    /// The active memtable must freeze to make room for another database.
     pub is_to_freeze: AtomicBool,
 }
 
@@ -33,11 +33,9 @@ impl StateCell {
     }
 }
 
-/// Change of the memtables with a new version.
 #[derive(Clone, Copy, Debug)]
 pub enum Memtables<'a> {
     Same,
-    /// This memtable is now in the version's runs.
     Flushed(&'a Arc<Memtable>),
     /// Later commits go to a fresh memtable. The caller holds `write`.
     Fresh,
