@@ -1,4 +1,4 @@
-//! Shared by tests of the database: small databases, and their files.
+//! Small databases and file systems for tests.
 
 use super::{Db, Durability, Settings, Tree};
 use crate::{
@@ -19,12 +19,10 @@ use std::{
     time::Duration,
 };
 
-/// The directory of the database.
 pub const DIR: &str = "/db";
 
 pub const SECOND_NS: u64 = 1_000_000_000;
 
-/// A clock that only moves by calls.
 #[derive(Debug)]
 pub struct Clock {
     now_ns: AtomicU64,
@@ -45,7 +43,6 @@ impl Clock {
         self.now_ns.fetch_add(ns, Ordering::SeqCst);
     }
 
-    /// Sets the lead of the wall clock over the monotonic one.
     pub fn set_wall(&self, ahead_us: i64) {
         self.wall_ahead_us.store(ahead_us, Ordering::SeqCst);
     }
@@ -76,17 +73,17 @@ pub fn mem() -> Arc<dyn Vfs> {
     Arc::new(MemVfs::new())
 }
 
-/// A file system in memory that maps runs, so that they are read in place.
+/// Maps runs, so that they are read in place.
 pub fn mapped() -> Arc<dyn Vfs> {
     Arc::new(MemVfs::mapped(".run"))
 }
 
-/// A file system with injected failures.
+/// With injected failures.
 pub fn fault(vfs: &FaultVfs) -> Arc<dyn Vfs> {
     Arc::new(vfs.clone())
 }
 
-/// Settings of a small database that works inline. Tests state how theirs differ.
+/// Work is inline.
 pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
     Settings {
         memory: 4 << 20,

@@ -59,7 +59,7 @@ fn a_merge_of_a_shared_run_keeps_what_a_snapshot_sees_before_a_range_delete() {
         let text = std::str::from_utf8(&partitions[1].first_key[4..]).unwrap();
         format!("{text:0<6}").parse().unwrap()
     });
-    // Makes a segment of the shared run's own view begin where the partition does.
+    // A segment of the shared run's own view begins where the partition does.
     for i in first - 32..first {
         tree.put(key(i), b"other").unwrap();
     }
@@ -156,7 +156,6 @@ fn a_manifest_that_finds_no_space_to_be_rewritten_can_be_tried_again() {
 fn compacting_merges_what_is_left_after_covered_runs_have_gone() {
     let db = open(Settings { partition_bytes: Some(1 << 30), ..small(&mem()) }).unwrap();
     let tree = db.tree("t").unwrap();
-    // The catalog's entries are in their own run.
     db.flush().unwrap();
     for (from, to) in [(0, 100u32), (200, 300), (300, 400)] {
         for i in from..to {
@@ -172,7 +171,6 @@ fn compacting_merges_what_is_left_after_covered_runs_have_gone() {
     assert_eq!(tree.iter().count(), 200);
 }
 
-/// A thousand incompressible bytes.
 fn noise(seed: u32) -> Vec<u8> {
     let mut state = u64::from(seed) + 1;
     let mut next = || {
@@ -252,8 +250,8 @@ fn threads_that_flush_for_each_other_never_take_a_busy_flush_for_a_full_disk() {
     assert_eq!(tree.iter().count(), 4_000);
 }
 
-/// A put that had checked the tree before the drop got a number above the range delete, and
-/// remained forever.
+/// A put checked its tree before the drop, got a number above the range delete, and remained
+/// forever.
 #[test]
 fn a_commit_into_a_tree_that_is_dropped_by_its_turn_is_refused_as_a_whole() {
     let db = open(small(&mem())).unwrap();
@@ -264,7 +262,6 @@ fn a_commit_into_a_tree_that_is_dropped_by_its_turn_is_refused_as_a_whole() {
         batch.push(crate::base::EntryKind::Value, &[&state.id.first_key(), b"k"], b"v");
     }
     let prepared = batch.prepare().unwrap();
-    // Drops the tree between the check and the leader's turn.
     let looks = std::cell::Cell::new(0);
     let drop_after_look = || {
         tree.state().check()?;
@@ -277,7 +274,6 @@ fn a_commit_into_a_tree_that_is_dropped_by_its_turn_is_refused_as_a_whole() {
     assert!(error.is_not_found() && looks.get() == 1, "{error}");
     assert_eq!(other.get(b"k").unwrap(), None, "nothing of the batch is applied");
     assert_eq!(db.stats().last_sequence, before.last_sequence + 1, "only the drop");
-    // A batch without a dropped tree succeeds.
     let mut batch = crate::commit::RawBatch::default();
     batch.push(crate::base::EntryKind::Value, &[&other.state().id.first_key(), b"k"], b"v");
     let prepared = batch.prepare().unwrap();
@@ -292,8 +288,7 @@ fn a_commit_into_a_tree_that_is_dropped_by_its_turn_is_refused_as_a_whole() {
     assert_eq!(other.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }
 
-/// One key had more versions, each pinned by a snapshot, than a run has blocks. The flush failed
-/// and poisoned the database.
+/// One key had more versions, pinned by snapshots, than a run has blocks. The flush failed.
 #[test]
 fn more_versions_of_a_key_than_a_run_holds_are_kept_in_several() {
     let settings = Settings {
@@ -325,8 +320,6 @@ fn more_versions_of_a_key_than_a_run_holds_are_kept_in_several() {
         let keys: Vec<u8> = snapshots[900].iter(&tree).rev().map(|p| p.unwrap().0[0]).collect();
         assert_eq!(keys, b"zka");
     };
-    // The flush finds mostly garbage, and a merge follows, which must keep all versions for the
-    // snapshots.
     db.flush().unwrap();
     let stats = db.stats();
     assert_eq!((stats.partitions[0].loose.len(), stats.merges), (2, 1), "{stats:?}");
@@ -342,8 +335,8 @@ fn more_versions_of_a_key_than_a_run_holds_are_kept_in_several() {
     assert!(stats.failure.is_none() && entries < 10, "{stats:?}");
 }
 
-/// The sync of blobs in a flush failed, and left no marker. After the next open the pages were
-/// clean, so a sync did nothing, and all counted as durable.
+/// A sync of blobs failed without a marker. After the next open the pages were clean, so a sync did
+/// nothing, and all counted as durable.
 #[test]
 fn a_flush_whose_sync_of_blobs_fails_leaves_word_of_it() {
     let value = noise(7).repeat(3);
@@ -353,7 +346,6 @@ fn a_flush_whose_sync_of_blobs_fails_leaves_word_of_it() {
         db.tree("t").unwrap().put(b"key", &value).unwrap();
         (db, vfs.journal().len())
     };
-    // Count the syncs of a flush before that of the blobs.
     let vfs = FaultVfs::new(Path::new(DIR));
     let (db, before) = put(&vfs);
     db.flush().unwrap();
@@ -408,7 +400,6 @@ fn a_partition_that_cannot_be_split_is_not_rewritten_at_each_flush() {
     let written = db.stats().run_bytes_written;
     assert!(written < 5 * (256 << 10), "{written} bytes written in 24 small flushes");
     assert_eq!(db.stats().partitions.len(), 1);
-    // After it has grown, the split is tried again and finds a place to cut.
     tree.put(b"b", [7; 256 << 10]).unwrap();
     db.flush().unwrap();
     tree.put(b"c", b"").unwrap();
@@ -417,7 +408,7 @@ fn a_partition_that_cannot_be_split_is_not_rewritten_at_each_flush() {
     assert_eq!(tree.iter().count(), 27);
 }
 
-/// The unindexed runs of a damaged partition accumulated, and throttled all writers forever.
+/// The unindexed runs of a damaged partition throttled all writers forever.
 #[test]
 fn a_damaged_partition_slows_nobody_and_is_told_of() {
     let vfs = mem();
@@ -448,7 +439,7 @@ fn a_damaged_partition_slows_nobody_and_is_told_of() {
         }
         db.flush().unwrap();
     };
-    // Continue until a job finds the damage, at the latest the split of the partition; then go on.
+    // Until a job finds the damage; then some more.
     let mut rounds = 0..500u32;
     rounds.by_ref().take_while(|_| db.stats().damaged_partitions.is_empty()).for_each(overwrite_some);
     rounds.take(40).for_each(overwrite_some);
@@ -460,7 +451,7 @@ fn a_damaged_partition_slows_nobody_and_is_told_of() {
     assert!(notes.iter().any(|note| note.contains("not merged any more")), "{notes:?}");
 }
 
-/// Each read after a range delete rebuilt the memtable's set of range tombstones.
+/// Each read after a range delete rebuilt the memtable's set of them.
 #[test]
 fn range_deletes_between_reads_take_no_quadratic_time() {
     let settings =
@@ -478,8 +469,8 @@ fn range_deletes_between_reads_take_no_quadratic_time() {
     assert!(took.as_secs() < 8, "30,000 range deletes and reads took {took:?}");
 }
 
-/// A split cuts by the bytes of the open run. These began at 0 again when a run was cut at its
-/// maximum blocks.
+/// A split cuts by the bytes of the open run. These began at 0 again when a run had its maximum
+/// blocks.
 #[test]
 fn a_partition_whose_runs_are_cut_by_blocks_is_split() {
     let settings = Settings {
@@ -507,9 +498,8 @@ fn a_partition_whose_runs_are_cut_by_blocks_is_split() {
     assert!(stats.partitions.len() > 1, "{bytes} bytes in one partition of at most {} bytes", 8 << 20);
 }
 
-/// Only file bytes decide that a partition is too large, but runs are cut by uncompressed blocks.
-/// So compressible data made more runs than a view can have. The merge failed and poisoned the
-/// database, at each open again.
+/// File bytes decide when to split a partition, but uncompressed blocks decide when to cut a run.
+/// So compressible data made more runs than a view can have, and each merge failed.
 #[test]
 fn data_that_packs_well_does_not_latch_the_database() {
     let settings = Settings {
@@ -534,8 +524,7 @@ fn data_that_packs_well_does_not_latch_the_database() {
     assert_eq!(db.stats().failure, None);
 }
 
-/// Trees of different databases have the same ids: calls with a foreign tree wrote to and read from
-/// the wrong tree.
+/// Trees of different databases have the same ids: calls with a foreign tree used the wrong tree.
 #[test]
 fn a_tree_of_another_database_is_refused() {
     let (one, two) = (open(small(&mem())).unwrap(), open(small(&mem())).unwrap());

@@ -76,12 +76,12 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Refuses writes from now on: the state on disk is unknown. The first reason is kept.
+    /// Refuses writes from now on: the state on disk is unknown.
     pub fn poison(&self, reason: &Error) {
         self.poison_for(&reason.to_string(), matches!(reason, Error::Closed));
     }
 
-    /// Calls `work`. A panic poisons the database, and its message is returned.
+    /// A panic poisons the database, and its message is returned.
     pub fn catch_panic<R>(&self, what: &str, work: impl FnOnce() -> R) -> std::result::Result<R, String> {
         // Unwind safe: writers check for poison first, and readers load only states published
         // whole.
@@ -99,13 +99,12 @@ impl Engine {
         self.signal_work();
     }
 
-    /// Wakes threads that wait for work or for its completion. The caller may hold any lock.
+    /// Wakes threads that wait for work or its completion. The caller may hold any lock.
     pub fn signal_work(&self) {
         self.tenant.common.pool.call(self.tenant.id);
         self.maintenance.work_changed.notify_all();
     }
 
-    /// Returns a new memtable, after one that had `before_bytes` when it was frozen.
     pub fn new_memtable(settings: &Settings, before_bytes: usize) -> Arc<Memtable> {
         let common = settings.common();
         let options = MemtableOptions::for_capacity(settings.memtable_bytes());
@@ -122,7 +121,6 @@ impl Engine {
         self.signal_work();
     }
 
-    /// Installs a version.
     pub fn publish_version(&self, version: Version, memtables: Memtables<'_>, files: &FileSet) {
         let _change = self.cell.change.lock();
         let old = self.cell.state.load_full();
@@ -174,8 +172,8 @@ impl Engine {
         Ok(state)
     }
 
-    /// Returns the state and the sequence number to read at. Fails if the hold has expired. A
-    /// reader that changes to another state calls this again.
+    /// Returns the state and sequence number to read at. Fails if the hold has expired. A reader
+    /// that changes to another state calls this again.
     #[inline(always)]
     pub fn state_for(&self, hold: Option<&Hold>) -> Result<(Guard<Arc<ReadState>>, SequenceNumber)> {
         // INVARIANT R1: the state first, either way. See `SnapshotList` for holds.

@@ -11,12 +11,12 @@ use crate::{
 };
 use std::{path::Path, sync::Arc};
 
-/// Resources that databases share if they are opened with it ([`crate::Builder::shared_runtime`]):
-/// a memory budget, a block cache and threads.
+/// Resources that databases share if they are opened with it: a memory budget, a block cache and
+/// threads. See [`crate::Builder::shared_runtime`]. Cheap to clone.
 ///
 /// An idle open database then needs some descriptors, little memory, and no thread. Threads serve
 /// the databases in turn, so a busy one delays the others by at most one job. Each writer waits
-/// only for flushes of its own database. Cheap to clone.
+/// only for flushes of its own database.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -72,13 +72,13 @@ pub struct SharedRuntimeStats {
 }
 
 impl SharedRuntime {
-    /// Returns a builder, for options other than the defaults.
+    /// Returns a builder with default options.
     pub fn builder() -> SharedRuntimeBuilder {
         let runtime = Arc::new(SystemRuntime::new());
         SharedRuntimeBuilder { memory: 256 << 20, background_threads: 2, open_files_max: None, runtime }
     }
 
-    /// Builds a runtime with a budget of `bytes` and default options.
+    /// Builds a runtime with a budget of `bytes`.
     pub fn with_memory(bytes: usize) -> Result<SharedRuntime> {
         SharedRuntime::builder().memory(bytes).build()
     }
@@ -101,30 +101,29 @@ impl SharedRuntime {
 }
 
 impl SharedRuntimeBuilder {
-    /// Sets the memory for memtables, cache and indexes of all databases, in bytes; 256 MiB by
-    /// default, at least 64 KiB. A large value or a batch needs its own memory on top.
+    /// Sets the memory for memtables, cache and indexes, in bytes; 256 MiB by default, at least 64
+    /// KiB. A large value or a batch needs its own memory on top.
     pub fn memory(mut self, bytes: usize) -> SharedRuntimeBuilder {
         self.memory = bytes;
         self
     }
 
     /// Sets the number of merge threads; 2 by default, at most 1024. Four more threads flush (two),
-    /// prepare log segments and remove files. With 0 there are none, and the committing thread does
-    /// the work.
+    /// prepare log segments and remove files. With 0 there are none: the committing thread does the
+    /// work.
     pub fn background_threads(mut self, threads: usize) -> SharedRuntimeBuilder {
         self.background_threads = threads;
         self
     }
 
-    /// Sets the maximum of open tables of all databases, instead of
-    /// [`crate::Builder::open_files_max`]. By default they share the budget of the process.
+    /// Sets the maximum of open tables, instead of [`crate::Builder::open_files_max`]. By default
+    /// the databases share the budget of the process.
     pub fn open_files_max(mut self, files: usize) -> SharedRuntimeBuilder {
         self.open_files_max = Some(files);
         self
     }
 
-    /// Sets the clock and the source of threads; the system's by default. Each database keeps its
-    /// own.
+    /// Sets the clock and the source of threads; each database keeps its own.
     pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> SharedRuntimeBuilder {
         self.runtime = runtime;
         self

@@ -2,8 +2,7 @@
 //!
 //! Each thread has a role. It serves the databases with work of its role in turn, one job at a
 //! time; a merge thread prefers the database with the fewest running merges. So a busy database
-//! does not delay the others. A database is queued by a call, after each of its jobs, and when its
-//! next check is due.
+//! does not delay the others. A call, a finished job, or a due check queues a database.
 //!
 //! INVARIANT: no call is lost. A call during a database's turn queues it again.
 //!
@@ -31,7 +30,6 @@ pub enum Role {
     Flusher,
     /// Prepares the log's next segment. No flush delays it.
     Logger,
-    /// All other work.
     Merger,
     /// Closes and removes files, only after `call_cleaner`.
     Cleaner,
@@ -43,18 +41,15 @@ const ROLES: [Role; 4] = [Role::Flusher, Role::Logger, Role::Merger, Role::Clean
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobResult {
-    /// It did a job, and there may be more.
     Again,
     /// Check again after this many nanoseconds.
     Rest(u64),
-    /// No work until the next call.
     Done,
-    /// No work ever again.
     Over,
 }
 
 pub trait Worker: Send + Sync {
-    /// Does at most one job. Calls `found` before it, so that other threads look for more.
+    /// Does at most one job. Calls `found` first, so that other threads look for more.
     fn run_job(&self, role: Role, found: &dyn Fn()) -> JobResult;
 }
 
@@ -69,7 +64,7 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes threads of each role: a database is queued.
     wake: [Condvar; ROLES.len()],
-    /// Notified after each turn, for a leaving database.
+    /// Notified after each turn, for [`ThreadPool::leave`].
     left: Condvar,
 }
 
@@ -120,14 +115,13 @@ impl ThreadPool {
         self.threads.lock().len()
     }
 
-    /// Adds `worker` under the name `id`.
     pub fn join(&self, id: u64, worker: Weak<dyn Worker>) {
         let member = Member { worker, places: Default::default(), is_leaving: false };
         self.shared.state.lock().members.insert(id, member);
         self.call(id);
     }
 
-    /// Queues a database for all roles but the cleaner.
+    /// For all roles but the cleaner.
     pub fn call(&self, id: u64) {
         let mut state = self.shared.state.lock();
         for role in ROLES.into_iter().filter(|role| *role != Role::Cleaner) {
@@ -135,12 +129,11 @@ impl ThreadPool {
         }
     }
 
-    /// Queues a database whose files await their close.
     pub fn call_cleaner(&self, id: u64) {
         self.shared.call(&mut self.shared.state.lock(), id, Role::Cleaner);
     }
 
-    /// Removes a database, and waits for its running jobs.
+    /// Waits for running jobs.
     pub fn leave(&self, id: u64) {
         let mut state = self.shared.state.lock();
         for role in ROLES {
@@ -335,5 +328,4 @@ fn due_at(now_ns: u64, pause_ns: u64) -> u64 {
 #[cfg(test)]
 mod tests;
 
-/// Delay of a retry that a writer requests.
 pub const RETRY_NS_MIN: u64 = 50_000_000;

@@ -26,8 +26,8 @@ const LOOSE_FULL: usize = 32;
 /// Unindexed runs up to which no writer is throttled.
 const LOOSE_FREE: usize = 16;
 
-/// Minimum share of the time for merges. It grows with the unindexed runs above their limit, to the
-/// whole time at [`LOOSE_FREE`].
+/// Minimum share of the time for merges. It grows with the unindexed runs, to the whole time at
+/// [`LOOSE_FREE`].
 const MERGING_PER_MILLE_MIN: u64 = 400;
 
 /// Garbage in thousandths of its limit, for the minimum and the whole share of merges.
@@ -44,10 +44,9 @@ const SLEEP_NS_MIN: u64 = 200_000;
 /// Time that a slow writer may catch up.
 const CREDIT_NS_MAX: u64 = 1_000_000;
 
-/// Maximum length of one sleep.
 const SLEEP_NS_MAX: u64 = 5_000_000;
 
-/// Maximum debt. Without it, later writers would pay for large or concurrent commits.
+/// Maximum debt. Without it, later writers would pay for large commits.
 const DEBT_NS_MAX: u64 = 10 * SLEEP_NS_MAX;
 
 #[derive(Debug)]
@@ -63,7 +62,6 @@ pub struct Pressure {
     flush_cost: AtomicU64,
     /// Time for the bytes since the last look at the clock.
     owed_ns: AtomicU64,
-    /// The time when earlier bytes are due.
     due_ns: AtomicU64,
     /// Set while the reserve is in use. Then `pace` is never 0, so that each commit checks this.
     is_refusing: AtomicBool,
@@ -85,8 +83,7 @@ impl Default for Pressure {
 }
 
 impl Pressure {
-    /// Measures a new state. `dead` is in thousandths of its limit. Merges skip partitions that are
-    /// `given_up`.
+    /// `dead` is in thousandths of its limit. Merges skip partitions that are `given_up`.
     pub fn measure(&self, state: &ReadState, waiting_bytes_max: usize, dead: u64, given_up: impl Fn(u64) -> bool) {
         let frozen = state.frozen.iter().map(|m| m.bytes_used()).sum::<usize>() as u64;
         let by_memtables = (frozen * 1000 / (waiting_bytes_max as u64).max(1)).min(1000);
@@ -129,7 +126,6 @@ impl Pressure {
         self.per_mille.load(Ordering::Relaxed)
     }
 
-    /// Returns the share of the time for merges, in thousandths.
     pub fn share_of_merges(&self, loose_max: usize) -> u64 {
         let free = LOOSE_FREE.saturating_sub(loose_max).max(1) as u64;
         let more = (self.loose.load(Ordering::Relaxed).saturating_sub(loose_max) as u64).min(free);

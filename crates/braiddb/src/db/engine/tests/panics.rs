@@ -30,7 +30,6 @@ fn key(thread: u32, i: u32) -> Vec<u8> {
     [thread, i].map(u32::to_be_bytes).concat()
 }
 
-/// Puts until one fails. Returns the number of acknowledged puts, and the error.
 fn put_until_refused(db: &Db, thread: u32) -> (u32, Error) {
     let tree = db.tree("t").unwrap();
     for i in 0..1_000_000 {
@@ -41,7 +40,6 @@ fn put_until_refused(db: &Db, thread: u32) -> (u32, Error) {
     unreachable!("the panic comes before")
 }
 
-/// Checks the promises after a panic: see the module header.
 fn check_contained(vfs: &FaultVfs, db: Db, acknowledged: &[u32]) {
     let tree = db.tree("t").unwrap();
     for (thread, &count) in acknowledged.iter().enumerate() {
@@ -57,7 +55,7 @@ fn check_contained(vfs: &FaultVfs, db: Db, acknowledged: &[u32]) {
     assert!(db.stats().failure.is_some());
     drop(tree);
     bounded("close", move || db.close()).unwrap();
-    // Unsynced writes of an abandoned thread remain: the power did not fail.
+    // Unsynced writes remain: the power did not fail.
     let vfs = FaultVfs::of_files(Path::new(DIR), &vfs.files());
     let db = open(&vfs, 0);
     let tree = db.tree("t").unwrap();
@@ -147,7 +145,6 @@ fn a_panic_of_a_compaction_asked_for_is_contained() {
     check_contained(&vfs, db, &[50]);
 }
 
-/// All members of a group whose leader panics get an answer.
 #[test]
 fn members_of_a_group_whose_commit_panics_are_told_that_its_outcome_is_unknown() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -160,7 +157,6 @@ fn members_of_a_group_whose_commit_panics_are_told_that_its_outcome_is_unknown()
             std::thread::spawn(move || put_until_refused(&db, thread))
         })
         .collect();
-    // One thread leads and waits for the lock; the others queue behind it.
     std::thread::sleep(Duration::from_millis(200));
     vfs.panic_at(Operation::Write, ".wal");
     drop(write);
@@ -173,15 +169,14 @@ fn members_of_a_group_whose_commit_panics_are_told_that_its_outcome_is_unknown()
     check_contained(&vfs, db, &[0; 6]);
 }
 
-/// Work that a close ended with `Closed` left that as the reason. A real failure of other work in
-/// the same close was neither kept nor logged, and the close succeeded.
+/// Work that a close ended with `Closed` left that as the reason. A later real failure was neither
+/// kept nor logged, and the close succeeded.
 #[test]
 fn close_with_failure_behind_ended_work_returns_the_failure() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(&vfs, 0);
     db.tree("t").unwrap().put(b"a", b"b").unwrap();
     let engine = std::sync::Arc::clone(db.engine());
-    // The close waits for work inside the gate.
     let inside = engine.health.enter().unwrap();
     let closing = std::thread::spawn(move || db.close());
     bounded("the refusal of calls", {

@@ -1,5 +1,4 @@
-//! Databases that share memory, cache and threads stay within the budget and do not disturb each
-//! other.
+//! Databases with shared resources stay within the budget and do not disturb each other.
 
 #![expect(clippy::disallowed_methods, reason = "tests of threads")]
 
@@ -16,7 +15,7 @@ use crate::{
 };
 use std::{io, path::Path, sync::Arc, time::Duration};
 
-/// A memtable may have 1 MiB, and all active ones together 2 MiB.
+/// A memtable may have 1 MiB, and all active ones 2 MiB.
 const MEMORY: usize = 8 << 20;
 
 const ACTIVE_MAX: u64 = 2 << 20;
@@ -25,7 +24,6 @@ fn shared(background_threads: usize) -> SharedRuntime {
     SharedRuntime::builder().memory(MEMORY).background_threads(background_threads).build().unwrap()
 }
 
-/// Opens a database of default sizes on its own disk.
 fn open(shared: &SharedRuntime, vfs: &Arc<dyn Vfs>) -> Db {
     let settings = Settings {
         memtable_bytes: None,
@@ -48,7 +46,6 @@ fn put(db: &Db, range: std::ops::Range<u32>) {
     }
 }
 
-/// Checks that exactly the first `count` keys exist.
 fn check(db: &Db, count: u32) {
     let tree = db.tree("t").unwrap();
     assert_eq!(tree.iter().inspect(|row| assert!(row.is_ok())).count() as u32, count);
@@ -57,8 +54,7 @@ fn check(db: &Db, count: u32) {
     }
 }
 
-/// Writes to twenty databases that never fill a memtable. The largest memtables are flushed, so all
-/// stay within their limit. Reopens each database and checks it.
+/// None of the databases fills a memtable; the largest must be flushed.
 fn write_to_many(background_threads: usize) {
     let shared = shared(background_threads);
     let disks: Vec<Arc<dyn Vfs>> = (0..20).map(|_| mem()).collect();
@@ -66,12 +62,11 @@ fn write_to_many(background_threads: usize) {
     let mut most = 0;
     for round in 0..60 {
         for (index, db) in (0..).zip(&dbs) {
-            // Some databases get more writes.
             put(db, round * (index + 10)..(round + 1) * (index + 10));
             most = most.max(shared.0.chunk_pool.taken_bytes() as u64);
         }
     }
-    // Frozen memtables, and the last chunks of the largest active ones, come on top.
+    // Plus frozen memtables, and the last chunks of active ones.
     let most_waiting = if background_threads > 0 { 2 * ACTIVE_MAX } else { ACTIVE_MAX / 2 };
     assert!(most < ACTIVE_MAX + ACTIVE_MAX / 8 + most_waiting, "memtables took {most} bytes");
     let flushed = dbs.iter().filter(|db| db.stats().flushes > 0).count();
@@ -114,7 +109,6 @@ fn what_one_database_leaves_of_the_cache_another_has() {
         check(db, 30_000);
         check(db, 30_000);
     }
-    // There is room for one of the databases, not for both.
     let misses_of_second = || {
         let before = shared.stats().cache_misses;
         check(&second, 30_000);
@@ -131,7 +125,7 @@ fn what_one_database_leaves_of_the_cache_another_has() {
     assert_eq!(shared.stats().databases, 1);
 }
 
-/// A database on a full disk keeps its memtables; the others still write without limit.
+/// A database on a full disk keeps its memtables; the others still write.
 #[test]
 fn a_database_that_cannot_flush_does_not_hold_the_others_up() {
     for background_threads in [0, 1] {
@@ -174,7 +168,6 @@ fn a_panic_in_one_database_leaves_the_threads_to_the_others() {
     bounded("the other", move || {
         put(&other, 0..50_000);
         check(&other, 50_000);
-        // The threads did this without a call.
         assert!(other.stats().flushes > 0);
     });
     assert_eq!(shared.stats().threads, 5);
@@ -212,8 +205,7 @@ fn readers_beside_the_owner_share_too() {
     check(&follower.db(), 30_000);
     let reader = Db::open_with(Settings { read_only: true, ..settings() }, Path::new("/db")).unwrap();
     check(&reader, 30_000);
-    // The owner, the follower's present state, and the reader. The earlier state may be dropped
-    // later.
+    // The owner, the follower, the reader, and perhaps an earlier state.
     assert!((3..=4).contains(&shared.stats().databases), "{:?}", shared.stats());
     assert!(shared.stats().memory_bytes <= MEMORY as u64);
     drop((reader, follower));

@@ -1,4 +1,4 @@
-//! Scans of views, unindexed runs and memtables whose rows alternate in all patterns.
+//! Scans of views, unindexed runs and memtables whose rows alternate.
 
 use crate::{
     codec::Compression,
@@ -11,20 +11,19 @@ use crate::{
 };
 use std::{path::Path, sync::Arc};
 
-/// Many keys with a common prefix longer than one comparison.
+/// Keys with a common prefix longer than one comparison.
 fn alike(number: u64) -> Vec<u8> {
     format!("{:04}/the same in all of them/{}", number / 7, number % 7).into_bytes()
 }
 
-/// Keys that are prefixes of others, with bytes from both ends of the range.
 fn nested(number: u64) -> Vec<u8> {
     let mut key = (number / 24).to_be_bytes()[6..].to_vec();
     key.extend((0..number % 24).map(|i| if number.is_multiple_of(2) || i < 3 { 0xff } else { 0 }));
     key
 }
 
-/// Regions as long as two segments. Keys share a prefix within a region, of the same length in all.
-/// So scans go from one region to the next while batches have rows of one source alone.
+/// Each region has a prefix of its own, of the same length, so that scans change regions while a
+/// batch has rows of one source alone.
 fn regions(number: u64) -> Vec<u8> {
     let mut key = scattered(number / 64);
     key.extend([(number % 64 * 4) as u8, 0xff]);
@@ -53,7 +52,6 @@ fn check_scan(tree: &Tree, model: &Model) {
     assert!(rows == backward, "a scan shows other rows backward than forward");
 }
 
-/// Deletes or overwrites keys or blocks of keys at regular distances.
 fn change_in_turns(tree: &Tree, model: &mut Model, random: &mut Random, keys: &[Vec<u8>], has_blobs: bool) {
     let (step, block) = ([1, 2, 3, 10, 40][random.below(5) as usize], [1, 1, 5, 50][random.below(4) as usize]);
     let (phase, deletes) = (random.below(step) as usize, [10, 5, 0][random.below(3) as usize]);
@@ -77,7 +75,6 @@ fn rows_of_sources_that_take_turns_are_shown_once_and_in_order() {
     let mut most_loose = 0;
     for (seed, shape) in (0..16).zip(shapes.into_iter().cycle()) {
         let random = &mut Random(seed, shape);
-        // Every other time, runs are read in place.
         let (vfs, compression) = if seed % 2 == 0 { (mem(), Compression::Lz4) } else { (mapped(), Compression::None) };
         let partition_bytes = Some([32 << 10, 1 << 30][(seed / 3 % 2) as usize]);
         let settings = Settings {
@@ -121,13 +118,12 @@ fn rows_of_sources_that_take_turns_are_shown_once_and_in_order() {
     assert!(most_loose > 2, "{most_loose} loose runs are too few for the test");
 }
 
-/// A cursor scans a region, then one with a common prefix of the same length but other bytes, then
-/// the first again. One source still has rows of the second region when the other reaches the
-/// first.
+/// Of two regions with prefixes of the same length, one source still has rows when the other source
+/// reaches the next region.
 #[test]
 fn regions_that_have_as_much_in_common_are_told_apart() {
     let key = |region: &str, place: [u8; 2]| [region.as_bytes(), &place].concat();
-    // About the rows of a region, so that segments end where regions do.
+    // So that segments end where regions do.
     for rows in 120..=136u8 {
         let settings = Settings { memtable_bytes: Some(1 << 20), partition_bytes: Some(1 << 30), ..small(&mapped()) };
         let db = open(Settings { compression: Compression::None, ..settings }).unwrap();
@@ -143,7 +139,6 @@ fn regions_that_have_as_much_in_common_are_told_apart() {
         db.compact().unwrap();
         for region in ["region a", "region b"] {
             (0..rows).step_by(2).for_each(|place| put(key(region, [0x10 + place, 1])));
-            // Before and after all rows of the run in this region.
             (0..100).for_each(|place| put(key(region, [0, place])));
             (0..100).for_each(|place| put(key(region, [0xff, place])));
         }
@@ -172,7 +167,6 @@ fn regions_that_have_as_much_in_common_are_told_apart() {
     }
 }
 
-/// Damages a byte in a block of the run with most rows.
 fn damage_middle_of_largest_run(vfs: &Arc<dyn Vfs>) {
     let files = vfs.list(Path::new(DIR)).unwrap();
     let runs = files.iter().filter(|file| file.name.ends_with(".run"));
@@ -184,7 +178,7 @@ fn damage_middle_of_largest_run(vfs: &Arc<dyn Vfs>) {
     file.write_at(&[byte[0] ^ 1], middle).unwrap();
 }
 
-/// The step that reaches the damaged rows reports them, although rows are decoded long before.
+/// Rows are decoded ahead, but only the step that reaches the damaged ones reports them.
 #[test]
 fn damage_further_on_is_told_of_when_a_scan_comes_there() {
     let row = |i: u32| (format!("key{i:06}").into_bytes(), vec![i as u8; 40]);
@@ -214,7 +208,6 @@ fn damage_further_on_is_told_of_when_a_scan_comes_there() {
             tree.delete(row(i).0).unwrap();
         }
         let numbers: Vec<u32> = if forward { (0..4_000).collect() } else { (0..4_000).rev().collect() };
-        // A scan reads deleted rows too.
         let is_damaged = |&&i: &&u32| !is_deleted(i) && tree.get(row(i).0).is_err();
         let damaged = numbers.iter().position(|i| is_damaged(&i)).expect("a row is damaged");
         let expected: Vec<_> = numbers[..damaged].iter().copied().filter(|&i| !is_deleted(i)).collect();

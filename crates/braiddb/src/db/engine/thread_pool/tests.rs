@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-/// A worker with `left` jobs of the duration `takes`. Counts its concurrent jobs.
+/// Has `left` jobs of the duration `takes`. Counts its concurrent jobs.
 struct Busy {
     left: AtomicUsize,
     takes: Duration,
@@ -62,7 +62,6 @@ fn join(pool: &ThreadPool, id: u64, worker: &Arc<impl Worker + 'static>) {
     pool.join(id, worker);
 }
 
-/// Waits for a condition, for at most a minute.
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -91,7 +90,7 @@ fn who_has_much_to_do_keeps_nobody_waiting_for_long() {
         join(&pool, id, other);
     }
     wait_until("the others have done theirs", || others.iter().all(|other| other.left.load(Ordering::SeqCst) == 0));
-    // Ten workers have thirty jobs in all. The busy one is one of eleven in the queue.
+    // Ten workers have thirty jobs; the busy one is one of eleven.
     let meanwhile = busy.turns.load(Ordering::SeqCst) - before;
     assert!(meanwhile < 20, "the busy one had {meanwhile} turns meanwhile");
 }
@@ -204,7 +203,7 @@ fn whoever_is_gone_without_leaving_is_forgotten() {
     drop(busy);
     pool.call(3);
     wait_until("all lines are empty", || pool.shared.state.lock().ready.iter().all(VecDeque::is_empty));
-    // The last owner may be a pool thread, which cannot wait for itself.
+    // The last owner may be a pool thread.
     pool.end();
     assert_eq!(pool.threads(), 0);
 }

@@ -1,4 +1,4 @@
-//! Scans of memtables with alternating rows, against a model: any sequence numbers and snapshots.
+//! Scans of memtables with alternating rows, against a model.
 
 use crate::{
     base::{Cursor, EntryKind, SequenceNumber, TreeId},
@@ -22,7 +22,7 @@ impl Chance {
     }
 }
 
-/// Keys of three shapes: with distinct prefixes, with common ones, and with keys that are prefixes.
+/// Keys with distinct prefixes, with a common one, and keys that are prefixes.
 fn key(shape: u64, number: u64) -> Vec<u8> {
     match shape {
         0 => number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec(),
@@ -42,7 +42,7 @@ fn empty_version() -> Arc<Version> {
     Arc::new(FileSet::new(Path::new("/db"), &context).version(&layout, None).unwrap())
 }
 
-/// Memtables, newest first, and their entries. Sequence numbers are mixed unless `in_turn`.
+/// Newest first. Sequence numbers are mixed unless `in_turn`.
 fn memtables(chance: &mut Chance, shape: u64, in_turn: bool) -> (Vec<Arc<Memtable>>, Versions, SequenceNumber) {
     let count = 1 + chance.below(4);
     let make = || Memtable::new(MemtableOptions { arena_chunk_bytes: 4096, filter_bytes: 1024, chunk_pool: None });
@@ -67,7 +67,6 @@ fn memtables(chance: &mut Chance, shape: u64, in_turn: bool) -> (Vec<Arc<Memtabl
     (memtables, versions, entries)
 }
 
-/// The rows that a snapshot sees.
 fn rows(versions: &Versions, snapshot: SequenceNumber) -> Vec<(Vec<u8>, EntryKind, Vec<u8>)> {
     let newest = versions.iter().filter_map(|(key, versions)| {
         let (_, (kind, value)) = versions.range(..=snapshot).next_back()?;
@@ -154,6 +153,5 @@ fn memtables_that_take_turns_are_shown_as_one() {
             ahead[(seed % 6) as usize] += walk(&mut cursor, &rows, chance, shape);
         }
     }
-    // For all shapes and ages, many rows are decoded ahead.
     assert!(ahead.iter().all(|&rows| rows > 5_000), "{ahead:?}");
 }

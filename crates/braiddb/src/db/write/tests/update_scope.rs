@@ -15,8 +15,7 @@ fn database() -> (Db, Tree) {
     (db, tree)
 }
 
-/// A put meant for the transaction took effect at once, even without a commit, and again at each
-/// retry.
+/// A put meant for the transaction took effect at once, and again at each retry.
 #[test]
 fn write_past_the_transaction_inside_an_update_is_refused() {
     let (db, tree) = database();
@@ -43,7 +42,6 @@ fn write_past_the_transaction_inside_an_update_is_refused() {
     }
     assert!(tree.first().unwrap().is_none(), "nothing was written");
     assert_eq!(db.stats().commits, before);
-    // Outside of the closure, puts work, and so does the transaction.
     tree.put(b"k", b"v").unwrap();
     db.update(|tx| tx.put(&tree, b"l", b"w")).unwrap();
     assert_eq!(tree.iter().count(), 2);
@@ -60,13 +58,11 @@ fn separate_transactions_and_new_trees_inside_an_update_are_allowed() {
         own.put(&tree, b"own", b"")?;
         own.commit()?;
         db.update(|inner| inner.put(&tree, b"inner", b""))?;
-        // Other databases are independent.
         other_tree.put(b"k", b"")?;
         other_db.update(|inner| {
             assert!(tree.put(b"k", b"").is_err());
             inner.put(&other_tree, b"l", b"")
         })?;
-        // The inner closures have ended, this one has not.
         assert!(tree.put(b"k", b"").is_err());
         tx.put(&tree, b"outer", b"")
     })

@@ -16,7 +16,6 @@ use std::{
     time::Duration,
 };
 
-/// Commits to two trees, with the number as cursor.
 fn commit(db: &Db, number: u64, durability: Durability) -> u64 {
     let (a, b) = (db.tree("a").unwrap(), db.tree("b").unwrap());
     let mut batch = db.batch();
@@ -30,7 +29,7 @@ fn cursor(db: &Db) -> u64 {
     db.application_cursor().unwrap().map_or(0, |cursor| u64::from_le_bytes(cursor.try_into().unwrap()))
 }
 
-/// Checks that both trees have exactly the commits up to the cursor, and returns it.
+/// Returns the cursor, after checking that both trees match it.
 fn check(db: &Db) -> u64 {
     let last = cursor(db);
     if last == 0 {
@@ -64,7 +63,6 @@ fn a_killed_process_leaves_what_was_flushed_and_that_is_whole() {
             let after = open(small(&fault(&killed(&vfs)))).unwrap();
             let survived = check(&after);
             assert!(survived >= last && survived <= number);
-            // No number is used again.
             assert!(commit(&after, survived + 1, Durability::Buffered) > highest);
             assert_eq!(check(&after), survived + 1);
             last = survived;
@@ -72,7 +70,7 @@ fn a_killed_process_leaves_what_was_flushed_and_that_is_whole() {
     }
     assert!(last > 500, "{last}");
     assert!(db.stats().log_bytes_written < 1000, "nothing went to the log");
-    // Flushed commits and a clean close survive a crash; later commits may be lost.
+    // Flushed commits and a clean close survive; later commits may be lost.
     db.flush_to(1990_u64.to_le_bytes()).unwrap();
     assert!(check(&open(small(&fault(&killed(&vfs)))).unwrap()) >= 1990);
     commit(&db, 2001, Durability::None);
@@ -162,7 +160,6 @@ fn an_application_cursor_may_have_64_kib_and_goes_with_a_transaction() {
     assert_eq!(db.application_cursor().unwrap().as_deref(), Some(&b"t"[..]));
 }
 
-/// Announces each call, and then takes a while.
 #[derive(Debug)]
 struct Slow(Mutex<mpsc::Sender<()>>);
 
@@ -175,9 +172,9 @@ impl MergeFunction for Slow {
     }
 }
 
-/// The cursor is inserted into the memtable before its commit's other entries, and was found during
-/// the insertion. The engine did not know yet that the log lacks the commit. So it synced only the
-/// log, and a kill lost data that was reported as durable.
+/// The cursor was found before its commit's other entries were inserted. The engine did not know
+/// yet that the log lacks the commit, and synced only the log. A kill lost data reported as
+/// durable.
 #[test]
 fn a_cursor_that_is_found_while_its_commit_is_being_inserted_is_made_durable() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -202,8 +199,8 @@ fn a_cursor_that_is_found_while_its_commit_is_being_inserted_is_made_durable() {
     assert_eq!(after.tree("a").unwrap().get(b"key").unwrap().as_deref(), Some(&b"after"[..]));
 }
 
-/// The log had no space for the marker of commits without WAL, and logged a no-op with its number
-/// later. A watcher read past the missing commits without notice.
+/// The log had no space for a marker, and logged a no-op with its number later. A watcher read past
+/// the missing commits without notice.
 #[test]
 fn a_marker_that_finds_no_room_hides_no_gap() {
     let vfs = FaultVfs::new(Path::new(DIR));

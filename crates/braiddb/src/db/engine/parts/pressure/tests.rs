@@ -3,11 +3,9 @@
 use super::*;
 use std::{io, thread::JoinHandle};
 
-/// A runtime with a manual clock.
 #[derive(Debug, Default)]
 struct Clock {
     now_ns: AtomicU64,
-    /// Excess of each sleep.
     oversleep_ns: u64,
     longest_sleep_us: AtomicU64,
 }
@@ -34,8 +32,7 @@ impl Runtime for Clock {
     }
 }
 
-/// Nanoseconds a byte of 1000 commits of 10,000 bytes. The writer alone needs `own_cost` a byte, a
-/// flush 10. The pressure is by memtables.
+/// Nanoseconds a byte of commits whose writer needs `own_cost` a byte, and a flush 10.
 fn taken(clock: &Clock, per_mille: u64, own_cost: u64) -> u64 {
     let (pressure, counters) = (Pressure::default(), Counters::default());
     pressure.pace.store(pace_of_memtables(per_mille), Ordering::Relaxed);
