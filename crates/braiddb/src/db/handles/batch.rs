@@ -33,7 +33,6 @@ pub struct Batch {
     raw: RawBatch,
     /// Sorted by id.
     trees: Vec<Arc<TreeState>>,
-    /// Pending blobs that it refers to.
     streams: Vec<Arc<PendingBlobs>>,
 }
 
@@ -97,7 +96,7 @@ impl Batch {
             }
         }
         let (start, end) = user_bounds(tree.state().id, &range);
-        // The largest tree id has no end key; it is never assigned.
+        // Only the largest tree id, never assigned, has no end.
         if let Some(end) = end
             && start < end
         {
@@ -148,7 +147,7 @@ impl Batch {
         self.raw.len()
     }
 
-    /// Returns true if the batch has no writes.
+    /// Returns true if empty.
     pub fn is_empty(&self) -> bool {
         self.raw.len() == 0
     }

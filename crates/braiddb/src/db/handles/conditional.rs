@@ -185,7 +185,7 @@ impl Tree {
         })
     }
 
-    /// Writes the result of `decide`, which reads the key, and repeats both on a conflict.
+    /// Repeats `decide`, which reads the key, after each conflict.
     fn update_from(&self, internal: &KeyBuf, mut decide: impl FnMut() -> Result<Update>) -> Result<Option<Version>> {
         let engine = self.db().engine();
         engine.health.check_writable()?;
@@ -204,7 +204,7 @@ impl Tree {
                 Update::Keep => return Ok(None),
                 Update::Put(value) => put(&value, engine.default_expiry(self.state())),
                 Update::PutKeepTtl(value) => {
-                    // A write of the key since `decide` makes the commit conflict.
+                    // A later write makes the commit conflict.
                     let end = engine.get_unresolved(internal, None)?.map(|found| found.expires_us);
                     put(&value, end.unwrap_or_else(|| engine.default_expiry(self.state())));
                 }

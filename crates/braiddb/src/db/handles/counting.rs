@@ -26,7 +26,6 @@ pub(in crate::db) fn count_kept(db: &Db, start: &[u8], end: u8, hold: Option<&Ho
     Ok(read::count_kept(&state, start, end, snapshot).unwrap_or_default())
 }
 
-/// Counts internal keys of one tree exactly.
 pub(in crate::db) fn count(
     db: &Db,
     tree: &Arc<TreeState>,
@@ -72,7 +71,7 @@ fn count_within(
     (start, end): (Vec<u8>, Option<Vec<u8>>),
     hold: Option<&Hold>,
 ) -> Result<u64> {
-    // The largest tree id has no end key; it is never assigned.
+    // Only the largest tree id, never assigned, has no end.
     let Some(end) = end else { return Ok(0) };
     count(db, tree, &start, &end, hold)
 }

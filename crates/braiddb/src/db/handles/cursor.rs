@@ -436,7 +436,7 @@ impl Cursor {
         self.engine().health.check_open().inspect_err(|_| self.let_go())
     }
 
-    /// Releases the state if the hold has expired. Call it after loading the state.
+    /// Releases the state if the hold has expired. Call after loading the state.
     #[inline]
     fn check_hold(&mut self) -> Result<()> {
         self.hold.check().inspect_err(|_| self.let_go())

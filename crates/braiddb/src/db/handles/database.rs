@@ -168,7 +168,7 @@ impl Db {
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&catalog_key(b'n', name.as_bytes())], &tree.encode());
         batch.push(EntryKind::Value, &[&catalog_key(b'i', b"")], &next_id.to_le_bytes());
-        // The log has no holes: a later durable commit to the tree makes this one durable too.
+        // A later durable commit makes this one durable: the log has no holes.
         meant(|| engine.commit(batch.prepare()?, engine.settings.durability.of_catalog()))?;
         *last_id = next_id;
         if let Some(compression) = options.compression {
@@ -205,13 +205,11 @@ impl Db {
         Transaction::optimistic(self)
     }
 
-    /// Begins a transaction that never conflicts: all other commits wait until it ends. It may move
-    /// to another thread.
+    /// Begins a transaction that never conflicts: all other commits wait for its end.
     ///
     /// Waiting commits, and this call, fail with [`Error::ExclusiveOpen`] after
     /// [`crate::Builder::exclusive_wait_max`] (default: 30 seconds). So do commits of its own
-    /// thread outside the transaction, with a logged warning. [`Db::revoke_exclusive`] ends a
-    /// leaked one.
+    /// thread outside it, with a warning. [`Db::revoke_exclusive`] ends a leaked one.
     pub fn begin_exclusive(&self) -> Result<Transaction> {
         Transaction::exclusive(self)
     }
@@ -251,8 +249,8 @@ impl Db {
         self.engine().flush_all()
     }
 
-    /// Compacts everything into as few runs as possible, without garbage except versions pinned by
-    /// snapshots.
+    /// Compacts everything into as few runs as possible, keeping only live data and pinned
+    /// versions.
     pub fn compact(&self) -> Result<()> {
         let _inside = self.engine().health.enter()?;
         self.engine().flush_all()?;

@@ -33,12 +33,11 @@ impl Engine {
         if ahead_us < NOISE_US { 0 } else { ahead_us }
     }
 
-    /// Converts from the wall clock to the database's clock.
     pub(in crate::db) fn expiry_at(&self, time: SystemTime) -> u64 {
         since_1970(time).saturating_add(self.ahead_us())
     }
 
-    /// Converts to the current wall clock; `None` if out of range.
+    /// `None` if out of range.
     pub(in crate::db) fn wall_time(&self, us: u64) -> Option<SystemTime> {
         UNIX_EPOCH.checked_add(Duration::from_micros(us.saturating_sub(self.ahead_us())))
     }
@@ -50,7 +49,6 @@ fn expiring(value: &[u8], expires_us: u64) -> Vec<u8> {
     entry
 }
 
-/// Merge operands cannot expire.
 pub fn check_can_merge(tree: &TreeState) -> Result<()> {
     if tree.options.ttl_us().is_some() {
         let reason =
@@ -69,7 +67,6 @@ impl Engine {
         tree.options.ttl_us().map(|ttl_us| self.now().us.saturating_add(ttl_us))
     }
 
-    /// `None` if the value never expires.
     #[inline]
     pub fn with_default_expiry(&self, tree: &TreeState, value: &[u8]) -> Option<Vec<u8>> {
         self.default_expiry(tree).map(|expires_us| expiring(value, expires_us))
@@ -232,7 +229,6 @@ impl Transaction {
         }
     }
 
-    /// Operands expire with the value beneath them.
     pub(in crate::db) fn end_of(&self, key: &[u8], written: &Written) -> Result<Option<u64>> {
         match written {
             Written::Placed(kind, value, _) => Ok(Content::of(*kind, value).and_then(|content| content.expires_us)),
@@ -257,7 +253,6 @@ impl Transaction {
         )
     }
 
-    /// Compares with the time of the transaction's snapshot.
     pub(in crate::db) fn is_expired(&self, written: &Written) -> bool {
         let Written::Placed(kind, value, _) = written else { return false };
         let expires_us = Content::of(*kind, value).and_then(|content| content.expires_us);

@@ -8,7 +8,6 @@ use crate::{
 use std::sync::Arc;
 
 impl Engine {
-    /// Also finds trees that were dropped shortly before.
     fn name_of_tree(&self, id: TreeId) -> String {
         let named =
             self.catalog.by_name.read().values().find(|tree| tree.id == id).map(|tree| tree.name.read().clone());
@@ -29,9 +28,9 @@ impl Engine {
 }
 
 impl Db {
-    /// Reads all records with pending merge operands at the latest snapshot and returns their
-    /// number. Calls `found` with the error of each failing one ([`Error::MergeFailed`] names tree
-    /// and key); a put or delete repairs it. Scans all trees.
+    /// Reads all records with pending merge operands and returns their number. Calls `found` with
+    /// the error of each failing one ([`Error::MergeFailed`] names tree and key); a put or delete
+    /// repairs it. Scans all trees at one snapshot.
     ///
     /// Damage ends the scan of its tree only; the first error is returned at the end.
     ///

@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-/// Converts a user range to internal keys, start inclusive, end exclusive.
+/// Internal keys: inclusive start, exclusive end.
 pub fn user_bounds<K: AsRef<[u8]>>(tree: TreeId, range: &impl RangeBounds<K>) -> (Vec<u8>, Option<Vec<u8>>) {
     let with = |key: &[u8], after: bool| {
         let mut out = Vec::with_capacity(TREE_ID_LEN + key.len() + 1);
@@ -110,7 +110,7 @@ impl Iter {
         Iter::over(db, tree, start, end, hold)
     }
 
-    /// Returns true if the new row is within the bounds and was not yielded by the other end.
+    /// Returns true if the row is within bounds and was not yielded by the other end.
     fn advance(&mut self, forward: bool) -> Result<bool> {
         let new_cursor = || Box::new(Cursor::new(&self.db, &self.tree, Some(self.hold.clone())));
         let is_there = match (forward, &mut self.front, &mut self.back) {

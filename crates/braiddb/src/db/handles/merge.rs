@@ -1,4 +1,4 @@
-//! Merge functions: lookup and application.
+//! Merge functions.
 
 use super::{batch::Batch, database::Db, expiry::check_can_merge, tree::Tree};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Maximum length of a merge function's name in bytes.
+/// Maximum bytes of a merge function's name.
 const MAX_NAME_LEN: usize = 256;
 
 /// A merge function of a database, for [`Tree::merge`]. Cheap to clone.
@@ -82,10 +82,9 @@ impl Db {
         if name.is_empty() || name.len() > MAX_NAME_LEN {
             return Err(Error::InvalidArgument(format!("a merge function's name has 1 to {MAX_NAME_LEN} bytes")));
         }
-        // The first use assigns a number to the function.
+        // The first use assigns a number.
         let _inside = engine.health.enter()?;
-        // Wait before locking the catalog, or waiters on that lock would time out one after
-        // another.
+        // Wait before locking the catalog: see `Db::open_or_create`.
         drop(engine.await_no_exclusive()?);
         let _change = engine.catalog.next_id.lock();
         if let Some((number, _)) = engine.functions.number(name) {
@@ -94,7 +93,7 @@ impl Db {
         let number = engine.functions.next_number();
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&catalog_key(b'f', name.as_bytes())], &number.to_le_bytes());
-        // The log has no holes: a later durable commit makes this one durable too.
+        // A later durable commit makes this one durable: the log has no holes.
         meant(|| engine.commit(batch.prepare()?, engine.settings.durability.of_catalog()))?;
         engine.functions.add(number, name, Some(Arc::clone(&own.1)));
         Ok(handle(number))

@@ -56,7 +56,7 @@ pub struct RangeEstimate {
     pub bytes: u64,
 }
 
-/// Internal keys; no end means past the last tree.
+/// Internal keys; no end is past the last tree.
 struct Span {
     start: Vec<u8>,
     end: Option<Vec<u8>>,
@@ -91,7 +91,7 @@ impl Span {
         all[all.len().min(state.version.find(&self.start))..].iter().take_while(|p| self.is_before_end(&p.layout.start))
     }
 
-    /// Exact to some tens of entries.
+    /// Exact to tens of entries.
     fn entries_of(&self, handle: &RunHandle) -> Result<u64> {
         let meta = handle.run().meta();
         let is_outside = meta.largest < self.start || !self.is_before_end(&meta.smallest);
@@ -112,7 +112,7 @@ fn share(whole: u64, part: u64, all: u64) -> u64 {
     u64::try_from(u128::from(whole) * u128::from(part) / u128::from(all.max(1))).unwrap_or(u64::MAX)
 }
 
-/// Includes the large values that the run refers to.
+/// Includes large values.
 fn bytes_of(handle: &RunHandle) -> u64 {
     let meta = handle.run().meta();
     meta.file_bytes + meta.blob_uses.iter().map(|used| used.bytes).sum::<u64>()
@@ -172,13 +172,12 @@ fn settled_keys(partition: &Partition, span: &Span) -> Result<Option<u64>> {
 }
 
 fn surveyed(state: &ReadState, span: &Span, now: (SequenceNumber, u64), keys_max: u64) -> Result<Survey> {
-    // The largest tree id has no end key; it is never assigned.
+    // Only the largest tree id, never assigned, has no end.
     let Some(end) = &span.end else { return Ok(Survey::default()) };
     read::survey(state, &span.start, end, now.0, now.1, keys_max)
 }
 
 impl Engine {
-    /// Includes garbage.
     fn size_of(&self, state: &ReadState, span: &Span) -> Result<Size> {
         let mut size = in_memory(state, span);
         for partition in span.partitions(state) {
@@ -209,7 +208,6 @@ impl Engine {
         })
     }
 
-    /// Adds the keys of settled partitions and returns the other spans.
     fn unsettled(&self, state: &ReadState, span: &Span, estimate: &mut RangeEstimate) -> Result<Vec<Span>> {
         let mut left: Vec<Span> = Vec::new();
         for partition in span.partitions(state) {
@@ -230,7 +228,6 @@ impl Engine {
         Ok(left)
     }
 
-    /// Adds keys extrapolated from samples.
     fn estimate_by_surveys(
         &self,
         state: &ReadState,
@@ -251,7 +248,6 @@ impl Engine {
             };
             let rest = Span { start: next.clone(), end: part.end.clone() };
             let seen = Span { start: part.start.clone(), end: Some(next) };
-            // The run boundaries are known to some tens of entries only.
             let (seen, rest) =
                 (self.size_of(state, &seen)?.entries.max(found.keys), self.size_of(state, &rest)?.entries);
             estimate.keys += found.keys + share(rest, found.keys, seen);
@@ -266,7 +262,7 @@ impl Engine {
         span.partitions(state).map(|partition| SEGMENT_ENTRIES * partition.all_runs().count() as u64).sum()
     }
 
-    /// Returns sorted keys, each with the approximate bytes up to the next.
+    /// Returns sorted keys and the approximate bytes after each.
     fn samples(&self, span: &Span, parts: usize) -> Result<Vec<(Vec<u8>, u64)>> {
         self.healing(|| {
             let state = self.present_state()?;
@@ -294,7 +290,7 @@ impl Engine {
         })
     }
 
-    /// Returns keys that divide a span into parts of about equal bytes, without its start.
+    /// Keys that divide a span into about equal bytes, without its start.
     fn points(&self, span: &Span, parts: usize) -> Result<Vec<Vec<u8>>> {
         let samples = self.samples(span, parts)?;
         let all: u64 = samples.iter().map(|(_, bytes)| bytes).sum();
@@ -310,7 +306,7 @@ impl Engine {
         Ok(points)
     }
 
-    /// Returns internal keys that divide a range into at most `max` parts of about `bytes` each.
+    /// Keys that divide a range into at most `max` parts of about `bytes`.
     pub(in crate::db) fn points_every(
         &self,
         start: &[u8],

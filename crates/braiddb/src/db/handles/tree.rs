@@ -100,7 +100,6 @@ impl Tree {
         self.db.engine().get_now(self.state.id, key, |value| read(&value))
     }
 
-    /// Fails if the tree was dropped or the key is too long.
     #[inline(always)]
     fn checked<'k>(&self, key: &'k [u8]) -> Result<&'k [u8]> {
         self.state.check()?;

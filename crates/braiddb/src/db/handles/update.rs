@@ -9,7 +9,7 @@ use crate::{
 /// Maximum retries after a conflict.
 const RETRIES_MAX: u32 = 1000;
 
-/// Maximum retries of an expired transaction: slow work must not loop forever.
+/// Maximum retries after expiry: slow work must not loop forever.
 const EXPIRIES_MAX: u32 = 3;
 
 /// Retries without a pause.

@@ -61,7 +61,6 @@ impl Db {
         archive_gaps::list(&*archiver.vfs, &archiver.dir)
     }
 
-    /// Applies logged commits under their original sequence numbers.
     pub(crate) fn apply_logged(&self, first: SequenceNumber, batches: &[&[u8]]) -> Result<()> {
         let engine = self.engine();
         let _inside = engine.health.enter()?;

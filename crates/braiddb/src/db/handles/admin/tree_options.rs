@@ -39,8 +39,7 @@ impl Tree {
         let (engine, state) = (self.db().engine(), self.state());
         let _inside = engine.health.enter()?;
         engine.health.check_writable()?;
-        // Wait before locking the catalog, or waiters on that lock would time out one after
-        // another.
+        // Wait before locking the catalog: see `Db::open_or_create`.
         drop(engine.await_no_exclusive()?);
         check_options(&state.name.read(), &options)?;
         let _change = engine.catalog.next_id.lock();

@@ -68,7 +68,7 @@ impl Db {
             wal.trim_spares();
         }
         engine.remove_leftovers()?;
-        // Readers pin older files that remain.
+        // Readers pin remaining files.
         engine.storage.table.deferred_close.work_through();
         drop(inside);
         Ok(UpgradeReport { before, left: self.older_files()? })

@@ -1,7 +1,7 @@
 //! Cursors over multi-trees: borrowed pairs in key and value order.
 //!
-//! Wraps a cursor over entries and splits each into key and value. Consecutive pairs of one key
-//! share their first bytes, so the split is reused.
+//! Splits each entry into key and value. Pairs of one key share their first bytes, so the split is
+//! reused.
 
 use super::tree::{MultiTree, TERMINATOR, bounds_of, is_split_at, no_pair, pair_key, split, unescape};
 use crate::{
@@ -22,9 +22,9 @@ const PAUSE_SHIFT_MAX: u32 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     There,
-    /// Just before that row, after the values of a key.
+    /// Before that row, after a key's values.
     Before,
-    /// Just after that row: before a key's values, or after them at their last row.
+    /// After that row: before a key's values, or after the last.
     After,
 }
 
@@ -119,7 +119,6 @@ impl MultiCursor {
         self.pause = (1 << self.vain_looks) - 1;
     }
 
-    /// Moves to the next pair if it is known to have the same key.
     #[inline]
     fn step_within(&mut self) -> bool {
         let is_there = self.sure > 0 && self.cursor.step_ahead();
@@ -140,7 +139,7 @@ impl MultiCursor {
 
     #[inline]
     fn enter_key(&mut self) -> Result<()> {
-        // Keys often have the same length as the previous one.
+        // Consecutive keys often have equal lengths.
         if is_split_at(self.cursor.key(), self.front_len) {
             self.is_escaped = false;
             return Ok(());
@@ -172,7 +171,7 @@ impl MultiCursor {
         self.arrive(is_there, is_forward)
     }
 
-    /// Seeks within `key`. The last `end_len` bytes of `internal` do not belong to the key.
+    /// The last `end_len` bytes of `internal` do not belong to the key.
     fn begin_within(&mut self, key: &[u8], is_forward: bool, internal: &[u8], end_len: usize) -> Result<bool> {
         let escaped = &internal[TREE_ID_LEN..internal.len() - end_len];
         self.is_escaped = escaped.len() != key.len();
@@ -213,13 +212,13 @@ impl MultiCursor {
         self.begin_at(false, &bounds_of(self.tree, key.as_ref()).0)
     }
 
-    /// Moves to the first pair of `key` with a value at or after `value`.
+    /// Moves to the first value of `key` at or after `value`.
     pub fn seek_value(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         let (key, value) = (key.as_ref(), value.as_ref());
         self.begin_within(key, true, &pair_key(self.tree, key, value), TERMINATOR.len() + value.len())
     }
 
-    /// Moves to the last pair of `key` with a value before `value`.
+    /// Moves to the last value of `key` before `value`.
     pub fn seek_value_before(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         let (key, value) = (key.as_ref(), value.as_ref());
         self.begin_within(key, false, &pair_key(self.tree, key, value), TERMINATOR.len() + value.len())
@@ -315,7 +314,6 @@ impl MultiCursor {
 
     /// Moves to the first pair of the next key.
     pub fn next_key(&mut self) -> Result<bool> {
-        // If the key has one value, this is the next pair.
         if !self.is_on_pair() || !self.next_value()? {
             return self.next();
         }

@@ -165,8 +165,8 @@ pub(in crate::db) fn bounds_of_values<V: AsRef<[u8]>>(
     (start, end)
 }
 
-/// A tree with many sorted values per key, without duplicates. Clones are cheap and shared across
-/// threads. Reads see the latest commit.
+/// A tree with many sorted, distinct values per key. Clones are cheap and shared across threads.
+/// Reads see the latest commit.
 ///
 /// Keys and values have up to 64 KiB each. A million values of one key cost the same as a million
 /// keys.
@@ -254,7 +254,6 @@ impl MultiTree {
         self.db.engine().contains(&self.checked_pair(key, value)?, hold)
     }
 
-    /// Fails if the tree was dropped or a part is too long.
     #[inline]
     pub(in crate::db) fn checked_pair(&self, key: &[u8], value: &[u8]) -> Result<KeyBuf> {
         self.state.check()?;

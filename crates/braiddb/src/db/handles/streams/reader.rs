@@ -1,4 +1,4 @@
-//! Reads a value in parts, from any position.
+//! Reads a value in parts.
 
 use crate::{
     base::{Content, EntryKind, Error, Result},
@@ -30,11 +30,8 @@ pub struct Found {
 }
 
 enum Source {
-    /// The whole value in memory.
     Whole(Vec<u8>),
-    /// Pieces of a committed entry, and their offsets.
     Stored { hold: Hold, key: KeyBuf, state: Arc<ReadState>, pieces: Pieces, starts: Vec<u64> },
-    /// Pieces of an uncommitted transaction.
     Own { pieces: Pieces, starts: Vec<u64>, _pending: PendingBlobs },
 }
 
@@ -115,7 +112,7 @@ impl Engine {
         })
     }
 
-    /// Finds a value and pins the files of its pieces, so that a commit may refer to them.
+    /// Pins the files of the value's pieces, so that a commit may refer to them.
     pub fn find_and_pin(
         &self,
         key: &[u8],
@@ -131,7 +128,7 @@ impl Engine {
             if is_pinned {
                 return Ok(Some((base, expires_us)));
             }
-            // The state without the released file was published first, so it must differ.
+            // The state without the released file was published before its release.
             if Arc::ptr_eq(&self.cell.state.load(), &state) {
                 return Err(Error::corruption(&self.dir, 0, "a blob file is missing that an entry refers to"));
             }
@@ -165,7 +162,6 @@ impl StreamReader {
         StreamReader::over(db, value.len() as u64, Source::Whole(value))
     }
 
-    /// The files of `pieces` are pinned as pending.
     pub(in crate::db) fn own(db: &Db, pieces: Pieces, pending: PendingBlobs) -> StreamReader {
         let (len, starts) = (pieces.len(), starts_of(&pieces));
         StreamReader::over(db, len, Source::Own { pieces, starts, _pending: pending })
@@ -180,7 +176,7 @@ impl StreamReader {
         self.len
     }
 
-    /// Returns true if the value is empty.
+    /// Returns true if empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -199,7 +195,7 @@ impl StreamReader {
         Ok(part)
     }
 
-    /// Returns at least one byte from `at`, which must be before the end.
+    /// Returns at least one byte; `at` is before the end.
     fn bytes_at(&mut self, at: u64) -> Result<&[u8]> {
         let buffered = self.buffer_at..self.buffer_at + self.buffer.len() as u64;
         let is_whole = matches!(self.source, Source::Whole(_));
@@ -222,12 +218,11 @@ impl StreamReader {
         };
         let index = starts.partition_point(|start| *start <= at).saturating_sub(1);
         let (Some(piece), Some(start)) = (pieces.list.get(index), starts.get(index)) else { return Ok(()) };
-        // Read whole chunks: part of one costs as much.
+        // Part of a chunk costs as much.
         let from = (at - start) / BLOB_CHUNK_LEN as u64 * BLOB_CHUNK_LEN as u64;
         let part = from..(from + self.ahead).min(piece.len);
         self.buffer = self.db.engine().storage.blobs.file(piece.file)?.read_range(piece, part)?;
         self.buffer_at = start + from;
-        // Each read must make progress.
         if self.buffer_at + self.buffer.len() as u64 <= at {
             Err(self.db.engine().storage.blobs.misunderstood())
         } else {

@@ -38,7 +38,6 @@ use std::{
     sync::Arc,
 };
 
-/// Commits operations that refer to pending blobs: see [`commit`].
 pub(in crate::db) fn commit_streams(
     db: &Db,
     raw: RawBatch,
@@ -56,7 +55,7 @@ pub(in crate::db) fn commit_streams(
     let committed = commit(db, raw, trees, durability, condition);
     let sequence = match &committed {
         Ok(sequence) => Some(*sequence),
-        // The commit has a sequence number, although the caller does not learn it.
+        // The commit has a number, although the caller does not learn it.
         Err(e) if e.is_commit_unknown() => Some(db.engine().readers.snapshots.visible()),
         Err(_) => None,
     };
@@ -87,7 +86,7 @@ impl PendingStream {
         self.placed.len
     }
 
-    /// Returns true if the value is empty.
+    /// Returns true if empty.
     pub fn is_empty(&self) -> bool {
         self.placed.len == 0
     }
@@ -137,7 +136,7 @@ impl StreamWriter {
         self.pieces.len()
     }
 
-    /// Returns true if nothing was written.
+    /// Returns true if empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -9,7 +9,7 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// Versions survive flushes, merges and reopening, and change with each write.
+/// A version changes only with a write.
 #[test]
 fn a_version_lasts_as_long_as_the_record_is_not_written() {
     let vfs = mem();
@@ -134,7 +134,6 @@ fn conditions_hold_between_threads() {
     });
 }
 
-/// An update that always conflicts with itself gives up.
 #[test]
 fn an_update_that_is_in_its_own_way_ends() {
     let db = open(small(&mem())).unwrap();

@@ -15,7 +15,6 @@ fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// Checks exact counts and the bounds of estimates.
 fn check(db: &Db, tree: &Tree, keys: &BTreeSet<u32>) {
     let ranges = [(0, u32::MAX), (0, 10), (500, 1500), (900, 901), (1500, 9000), (40_000, 50_000)];
     let (snapshot, tx) = (db.snapshot(), db.begin().unwrap());
@@ -133,7 +132,6 @@ fn estimates_of_many_entries_are_near_where_most_of_them_are_dead() {
     tree.bulk_load((0..20_000).map(|number| (key(number), b"v"))).unwrap();
     assert_eq!(tree.len_estimate().unwrap(), 20_000, "it is settled");
     let keeps = db.snapshot();
-    // Of every ten keys, delete five and overwrite three.
     let mut batch = db.batch();
     for number in 0..20_000 {
         match number % 10 {

@@ -15,7 +15,6 @@ use std::{collections::BTreeMap, path::Path};
 
 pub(in crate::db) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Random numbers and key format.
 pub(in crate::db) struct Random(pub(in crate::db) u64, pub(in crate::db) fn(u64) -> Vec<u8>);
 
 pub(in crate::db) fn plain(number: u64) -> Vec<u8> {
@@ -39,7 +38,7 @@ impl Random {
     }
 }
 
-/// Random changes, over all kinds of files.
+/// Leaves rows in all kinds of files.
 pub(in crate::db) fn change(db: &Db, tree: &Tree, model: &mut Model, random: &mut Random, blobs: bool) {
     for _ in 0..1 + random.below(400) {
         match random.below(20) {
@@ -69,7 +68,6 @@ pub(in crate::db) fn change(db: &Db, tree: &Tree, model: &mut Model, random: &mu
     }
 }
 
-/// Random walk with long runs and turns.
 pub(in crate::db) fn walk(cursor: &mut Cursor, model: &Model, random: &mut Random) {
     let rows: Vec<_> = model.iter().collect();
     // 0 before the first row, `rows.len() + 1` after the last.
@@ -143,7 +141,6 @@ fn cursors_and_lookups_of_many_keys_agree_with_a_model() {
             refreshed.refresh();
             walk(&mut refreshed, &model, random);
             check_gets(&tree, &model, random);
-            // A cursor at an old snapshot.
             if let Some((cursor, model)) = &mut kept {
                 walk(cursor, model, random);
             }
@@ -229,7 +226,7 @@ fn a_cursor_reads_a_tree_that_is_dropped_later_until_it_is_refreshed() {
     assert!(cursor.next().is_err() && tree.cursor().seek([1]).is_err());
 }
 
-/// Blocks of rows decoded ahead survive eviction until the cursor moves on.
+/// Decoded rows survive eviction.
 #[test]
 fn rows_decoded_ahead_stay_while_all_else_is_evicted() {
     let vfs = mem();
@@ -268,7 +265,7 @@ fn rows_decoded_ahead_stay_while_all_else_is_evicted() {
     }
 }
 
-/// A damaged view far ahead: the cursor reopens and continues.
+/// The cursor reopens and continues.
 #[test]
 fn a_cursor_goes_on_where_it_was_when_a_view_is_damaged_further_on() {
     let row = |i: u64| (format!("key{i:06}").into_bytes(), vec![i as u8; 40]);
@@ -363,6 +360,5 @@ fn many_keys_are_found_where_a_view_is_opened_meanwhile() {
             assert!(found.is_some(), "opened at look {opened_at}");
         }
     }
-    // Each key was read before its position lookup.
     assert!(looks.get() >= GROUP_KEYS, "{} looks: there were none in between", looks.get());
 }

@@ -329,7 +329,7 @@ fn a_damaged_view_heals_and_reads_go_on() {
     assert!(db.verify().unwrap().problems.is_empty());
 }
 
-/// Counts key comparisons and cache reads over eight runs.
+/// Key comparisons and cache reads over eight runs.
 #[test]
 fn over_eight_runs_a_get_compares_once_and_a_step_never() {
     use crate::view::{key_comparisons, segments_read};
@@ -483,7 +483,6 @@ fn a_shared_run_that_one_partition_has_let_go_of_is_left_by_the_others() {
     };
     let shared = db.stats().partitions[0].loose.last().unwrap().number;
     assert_eq!(readers(shared), count);
-    // Fill all but the last partition until they are merged.
     let first_key = db.stats().partitions[count - 1].first_key[4..].to_vec();
     let last: u64 = String::from_utf8(first_key).unwrap().parse().unwrap();
     for round in 3..6 {

@@ -26,8 +26,7 @@ fn spawn<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> JoinHa
     std::thread::spawn(work)
 }
 
-/// Regression: the commit right belonged to a thread. After a move, as in async tasks, puts of the
-/// first thread were refused.
+/// Regression: after a move to another thread, puts of the first one were refused.
 #[test]
 fn exclusive_transaction_moved_to_another_thread_has_the_first_thread_wait() {
     let (db, tree) = database(u64::MAX);
@@ -68,7 +67,7 @@ fn put_beside_the_own_exclusive_transaction_fails_after_the_bound() {
                 let error = refused.unwrap_err();
                 assert!(matches!(error, Error::ExclusiveOpen { .. }) && error.is_retryable(), "{error}");
             }
-            // Reads and lookups of existing trees do not wait.
+            // Reads do not wait.
             assert!(db.tree("t").unwrap().get(b"k").unwrap().is_none());
             exclusive.put(&tree, b"k", b"owner").unwrap();
             exclusive.commit().unwrap();

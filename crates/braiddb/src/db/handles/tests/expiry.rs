@@ -31,7 +31,6 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Reads all rows in each way.
 fn contents(db: &Db, tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
     let rows: Vec<_> = tree.iter().map(|row| row.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
     let mut back: Vec<_> = tree.iter().rev().map(|row| row.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
@@ -51,7 +50,6 @@ fn contents(db: &Db, tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
     rows
 }
 
-/// Checks a key in each way.
 fn is_there(db: &Db, tree: &Tree, key: &[u8]) -> bool {
     let there = tree.contains(key).unwrap();
     let snapshot = db.snapshot();
@@ -68,7 +66,7 @@ fn is_there(db: &Db, tree: &Tree, key: &[u8]) -> bool {
     there
 }
 
-/// Runs `check` on data in a memtable, a run and a merged run.
+/// In a memtable, a run and a merged run.
 fn in_each_place(check: impl Fn(&Arc<Clock>, &Db, &Tree, &dyn Fn(&Db))) {
     let places: [&dyn Fn(&Db); 3] = [&|_| {}, &|db| db.flush().unwrap(), &|db| db.compact().unwrap()];
     for place in places {
@@ -334,7 +332,7 @@ fn space_comes_back_where_nothing_is_committed() {
 #[test]
 fn what_little_has_expired_goes_in_time() {
     let (clock, db, tree) = world();
-    // With two catalog entries, 100 entries of which one expires.
+    // 100 entries with the catalog's two; one expires.
     for number in 0..97_u32 {
         tree.put(number.to_be_bytes(), [7; 50]).unwrap();
     }
@@ -406,7 +404,6 @@ fn large_values_that_expire_stand_in_blob_files() {
         clock.advance(10 * SECOND_NS);
         assert!(!is_there(db, tree, b"k") && is_there(db, tree, b"l"));
         assert!(tree.stream(b"k").unwrap().is_none() && before.stream(tree, b"k").unwrap().is_some());
-        // Keeps the expiry time, or starts a new one for an expired value.
         tree.append_stream(b"k", &b"more"[..]).unwrap();
         tree.append_stream(b"l", &b"more"[..]).unwrap();
         assert_eq!(tree.get_with_expiry(b"l").unwrap().map(|found| found.1), Some(Some(UNIX_EPOCH + seconds(1020))));
@@ -431,7 +428,6 @@ fn runs_that_have_expired_wholly_are_not_read() {
     clock.advance(10 * SECOND_NS);
     db.compact().unwrap();
     assert_eq!((db.stats().expired, entries(&db)), (0, 3));
-    // A run that hides older entries is merged with them.
     tree.put_with_ttl(b"a", b"new", seconds(10)).unwrap();
     db.flush().unwrap();
     clock.advance(10 * SECOND_NS);
@@ -470,7 +466,7 @@ fn a_cursor_among_expired_rows_keeps_its_place_when_they_go() {
         assert_eq!(ahead.key(), (3 * number).to_be_bytes());
         assert_eq!(back.key(), (8997 - 3 * number).to_be_bytes());
         if number == 500 {
-            // At most 1024 steps later the cursors switch states.
+            // The cursors switch states within 1024 steps.
             db.compact().unwrap();
         }
     }
@@ -504,11 +500,10 @@ fn clocks_that_jump() {
     let tree = db.tree("t").unwrap();
     tree.put_with_ttl(b"k", b"v", seconds(100)).unwrap();
     tree.put_with_ttl(b"l", b"v", seconds(9000)).unwrap();
-    // One hour ahead: values expire, ...
     clock.set_wall(3600 * 1_000_000);
     clock.advance(1);
     assert!(!is_there(&db, &tree, b"k") && is_there(&db, &tree, b"l"));
-    // ... and do not return when the clock is corrected.
+    // Expired values do not return when the clock is corrected.
     clock.set_wall(0);
     clock.advance(1);
     assert!(!is_there(&db, &tree, b"k"));

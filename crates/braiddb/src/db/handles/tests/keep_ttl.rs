@@ -90,7 +90,6 @@ fn fetch_update_can_keep_the_end_and_see_it() {
     assert_eq!(seen, [Some((b"1+".to_vec(), at(1010))), Some((b"1".to_vec(), None)), None]);
     assert_eq!(found(&tree, b"a"), (b"1++".to_vec(), at(1010)));
     assert_eq!((found(&tree, b"b").1, found(&tree, b"c").1), (None, None));
-    // Documented: `Put` removes the expiry time.
     tree.fetch_update(b"a", |value| Update::Put(more(value))).unwrap();
     assert_eq!(found(&tree, b"a").1, None);
     clock.advance(100 * SECOND_NS);

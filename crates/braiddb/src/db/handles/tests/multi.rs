@@ -37,7 +37,7 @@ fn values_of(pairs: &Pairs, key: &[u8]) -> Vec<Vec<u8>> {
     pairs.iter().filter(|(of, _)| of == key).map(|(_, value)| value.clone()).collect()
 }
 
-/// Random changes, over all kinds of files.
+/// Leaves pairs in all kinds of files.
 fn change(db: &Db, tree: &MultiTree, pairs: &mut Pairs, random: &mut Random, values: u64) {
     for _ in 0..1 + random.below(300) {
         let key = KEYS[random.below(KEYS.len() as u64) as usize].to_vec();
@@ -299,7 +299,6 @@ fn a_count_of_settled_data_costs_its_ends() {
     let read = segments_read();
     assert_eq!(tree.count(7u32.to_be_bytes()).unwrap(), 1);
     assert!(segments_read() - read <= 6, "{} segments", segments_read() - read);
-    // Newer entries are looked up one by one.
     tree.remove(b"much", 1u32.wrapping_mul(0x9e37_79b9).to_be_bytes()).unwrap();
     tree.remove(b"much", b"none").unwrap();
     tree.add(b"much", 2u32.wrapping_mul(0x9e37_79b9).to_be_bytes()).unwrap();
@@ -308,7 +307,6 @@ fn a_count_of_settled_data_costs_its_ends() {
     let read = segments_read();
     assert_eq!(tree.count(b"much").unwrap(), 27_001);
     assert!(segments_read() - read <= 16, "{} segments", segments_read() - read);
-    // Range-deleted data is not read.
     tree.remove_all(b"much").unwrap();
     tree.add(b"much", b"again").unwrap();
     let read = segments_read();
@@ -316,7 +314,7 @@ fn a_count_of_settled_data_costs_its_ends() {
     assert!(segments_read() - read <= 6, "{} segments", segments_read() - read);
 }
 
-/// A cached count needs a reader that sees the whole view, and no newer entry above it.
+/// A cached count needs a reader of the whole view, and no newer entries.
 #[test]
 fn count_kept_in_view_is_not_used_for_another_snapshot() {
     let db = open(Settings { partition_bytes: Some(1 << 30), memtable_bytes: Some(2 << 20), ..small(&mem()) }).unwrap();
@@ -352,14 +350,12 @@ fn count_kept_in_view_is_not_used_for_another_snapshot() {
     }
 }
 
-/// Whether the first partition has a view, and its unindexed runs.
 fn layout(db: &Db) -> (bool, usize) {
     let (state, _) = db.engine().state_for(None).unwrap();
     let partition = &state.version.partitions[0];
     (partition.view.is_some(), partition.apart.len())
 }
 
-/// A count conflicts with another value of the same key, not with other keys.
 #[test]
 fn counts_of_transactions_are_checked() {
     let db = open(small(&mem())).unwrap();
@@ -384,7 +380,6 @@ fn counts_of_transactions_are_checked() {
         assert_eq!(tx.count(&tree, b"k").unwrap(), before);
         assert_eq!(tx.commit().is_err_and(|e| e.is_conflict()), is_conflict);
     }
-    // The absence in a range is read too.
     let tx = db.begin().unwrap();
     assert_eq!(tx.values_range(&tree, b"new", &b"a"[..]..&b"c"[..]).count(), 0);
     tx.put(&other, b"count", b"").unwrap();

@@ -15,12 +15,11 @@ use std::{
     time::Duration,
 };
 
-/// Blocks are read in place.
 fn in_place() -> Settings {
     tests_quick::settings()
 }
 
-/// Blocks are read through the cache, in many small partitions.
+/// Reads through the cache, in many small partitions.
 fn cached() -> Settings {
     small(&mem())
 }
@@ -41,8 +40,7 @@ fn loaded(settings: Settings, rows: u64) -> (Db, Tree, Model) {
     (db, tree, model)
 }
 
-/// Seeks, then steps forward and past the seek position. Returns the number of seeks that decoded
-/// rows ahead.
+/// Returns the number of seeks that decoded rows ahead.
 fn range_over(cursor: &mut Cursor, model: &Model, random: &mut Random, seeks: usize) -> usize {
     let rows: Vec<_> = model.iter().collect();
     let mut in_batch = 0;
@@ -74,7 +72,7 @@ fn range_over(cursor: &mut Cursor, model: &Model, random: &mut Random, seeks: us
     in_batch
 }
 
-/// Compares the next `steps` rows from position `at` with `rows`, in two calls.
+/// Visits `steps` rows from `at`, in two calls.
 fn visit(cursor: &mut Cursor, forward: bool, steps: usize, at: &mut usize, rows: &[(&Vec<u8>, &Vec<u8>)]) {
     for steps in [steps / 3, steps - steps / 3] {
         let is_on_row = (1..=rows.len()).contains(at);
@@ -161,7 +159,6 @@ fn rows_that_were_shown_count_as_steps() {
     }
 }
 
-/// Keys on rows, between rows and past the last.
 fn key(number: u64) -> Vec<u8> {
     plain(number * 5)
 }
@@ -172,7 +169,7 @@ fn who_went_on_before_finds_rows_decoded_with_the_first() {
         let (_db, tree, model) = loaded(settings, 5_000);
         let mut cursor = tree.cursor();
         let random = &mut Random(1, key);
-        // A fifth of the seeks follow a short scan, others a reversal or reach the end.
+        // Some seeks follow a short scan or a reversal, or reach the end.
         let in_batch = range_over(&mut cursor, &model, random, 600);
         assert!((300..540).contains(&in_batch), "{in_batch} of 600");
     }
@@ -235,7 +232,6 @@ fn ranges_agree_with_a_model_whatever_the_rows_are() {
     }
 }
 
-/// Memtable rows before, between and in place of partition rows.
 #[test]
 fn rows_of_memtables_have_their_places_among_those_decoded() {
     for settings in [in_place(), cached()] {
@@ -278,12 +274,11 @@ fn rows_decoded_go_on_after_one_of_a_memtable() {
     };
     [1_011, 3_020].into_iter().chain(5_000..5_009).for_each(|i| put(&mut model, i));
     let rows: Vec<_> = model.iter().collect();
-    // Start, last memtable row, and whether the next row is a decoded one.
+    // Start, last memtable row, and whether a decoded row follows.
     for (from, of_memtable, is_met) in [(1_000, 1_011, true), (3_000, 3_020, true), (4_990, 5_008, false)] {
         let mut cursor = tree.cursor();
         let mut at = rows.partition_point(|(k, _)| **k < plain(from)) + 1;
         for _ in 0..2 {
-            // Train the seek to read ahead.
             assert!(cursor.seek(plain(from)).unwrap());
             (0..30).for_each(|_| assert!(cursor.next().unwrap()));
         }
@@ -357,7 +352,7 @@ fn range_tombstones_in_a_memtable_delete_rows() {
     }
 }
 
-/// Seek costs decide when an unindexed run is merged, so each seek counts once.
+/// Seek costs trigger merges of unindexed runs.
 #[test]
 fn seeks_are_counted_once_whichever_way_they_go() {
     let db = open(Settings { memtable_bytes: Some(1 << 20), partition_bytes: Some(1 << 30), ..cached() }).unwrap();
@@ -388,7 +383,6 @@ fn seeks_are_counted_once_whichever_way_they_go() {
     assert!(counts[0] > 0 && counts.iter().all(|count| *count == counts[0]), "{counts:?}");
 }
 
-/// A tombstone in an unindexed run hides nothing there and is no row.
 #[test]
 fn a_tombstone_is_not_taken_for_a_row() {
     let db = open(Settings { compression: Compression::None, ..cached() }).unwrap();
@@ -412,7 +406,7 @@ fn a_tombstone_is_not_taken_for_a_row() {
     }
 }
 
-/// Rows past a partition's end belong to the next partition, which may have newer versions.
+/// The next partition may have newer versions of rows past a partition's end.
 #[test]
 fn a_shared_run_is_not_read_past_the_end_of_a_partition() {
     for compression in [Compression::None, Compression::Lz4] {
@@ -470,7 +464,6 @@ fn a_shared_run_is_not_read_past_the_end_of_a_partition() {
                     assert!(cursor.next().unwrap());
                 }
             }
-            // Train the next seek to read ahead.
             (6..steps).for_each(|_| assert!(cursor.next().unwrap()));
         }
     }
@@ -494,7 +487,6 @@ fn who_goes_no_further_any_more_has_no_rows_decoded() {
     }
 }
 
-/// A switch of the read state amid decoded rows changes no row.
 #[test]
 fn going_over_to_another_state_changes_no_row() {
     for settings in [in_place(), cached()] {

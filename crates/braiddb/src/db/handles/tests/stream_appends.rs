@@ -108,7 +108,6 @@ fn a_stream_may_be_merged_into() {
     check(&t, b"k", &expected);
 }
 
-/// A reader switches to each new state and pins no removed file.
 #[test]
 fn a_slow_reader_goes_on_while_its_pieces_are_moved() {
     let vfs = mem();
@@ -133,7 +132,6 @@ fn a_slow_reader_goes_on_while_its_pieces_are_moved() {
     db.compact().unwrap();
     t.put(b"3", b"x").unwrap();
     db.compact().unwrap();
-    // The next read releases the old files.
     let mut some = vec![0; 2000];
     reader.read_exact(&mut some).unwrap();
     all.extend(some);
@@ -154,7 +152,6 @@ fn a_slow_reader_goes_on_while_its_pieces_are_moved() {
     assert!(sum < 120_000, "{sum}");
 }
 
-/// An append whose files are released before it pins them.
 #[test]
 fn what_was_let_go_of_cannot_be_kept_any_more() {
     let vfs = mem();
@@ -235,7 +232,7 @@ fn shared_pieces_are_moved_once() {
 fn appends_of_many_threads_lose_nothing_while_files_are_moved() {
     const THREADS: u8 = 3;
     const APPENDS: u16 = 60;
-    /// Writer, number, length, and that many bytes.
+    /// Writer, number, length, bytes.
     fn chunk(writer: u8, number: u16) -> Vec<u8> {
         let len = (u32::from(number) * 97 % 700 + 1) as u16;
         let mut chunk = vec![writer];
@@ -244,7 +241,6 @@ fn appends_of_many_threads_lose_nothing_while_files_are_moved() {
         chunk.extend(bytes(usize::from(len), u64::from(writer) << 16 | u64::from(number)));
         chunk
     }
-    /// Chunks per writer, whole and in order.
     fn counts(value: &[u8]) -> [u16; THREADS as usize] {
         let mut counts = [0; THREADS as usize];
         let mut rest = value;

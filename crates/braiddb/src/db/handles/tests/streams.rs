@@ -30,7 +30,6 @@ pub fn bytes(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(next).collect()
 }
 
-/// Returns short and interrupted reads.
 pub struct Odd<'a> {
     bytes: &'a [u8],
     calls: usize,
@@ -282,7 +281,6 @@ fn abandoned_streams_give_their_space_back() {
     assert_eq!(t.get(b"k").unwrap(), None);
 }
 
-/// Abandoning one stream keeps the files of another.
 #[test]
 fn one_stream_is_abandoned_while_another_goes_on() {
     let vfs = mem();
@@ -324,7 +322,6 @@ fn transactions_see_their_own_streams_and_others_do_not() {
     assert_eq!(tx.iter(&t).next().unwrap().unwrap().1, &both);
     tx.commit().unwrap();
     check(&t, b"k", &both);
-    // The reader outlives its transaction.
     t.delete(b"k").unwrap();
     db.compact().unwrap();
     let mut all = Vec::new();
@@ -361,7 +358,6 @@ fn batches_commit_streams_with_all_else() {
     check(&t, b"k", &value);
     t.delete(b"k").unwrap();
     db.compact().unwrap();
-    // A cloned batch pins its blobs.
     db.write(again, Durability::Sync).unwrap();
     db.compact().unwrap();
     check(&t, b"k", &value);
@@ -429,7 +425,6 @@ fn others_commits_leave_a_stream_alone() {
     batch.put(&t, b"small", b"x");
     db.write(batch, Durability::Sync).unwrap();
     assert_eq!(synced(), 0);
-    // The next sync includes the committed blobs.
     writer.commit_with(Durability::Buffered).unwrap();
     assert_eq!(synced(), 0);
     db.sync().unwrap();

@@ -45,7 +45,7 @@ fn rows(pairs: impl Iterator<Item = Result<(crate::db::Key, crate::db::Value)>>)
     pairs.map(|pair| pair.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
 }
 
-/// Scans in both directions, and the tree after the commit, equal a model.
+/// Scans in both directions equal a model.
 #[test]
 fn a_transaction_sees_its_own_writes_in_both_directions() {
     for seed in 0..60 {
@@ -143,7 +143,6 @@ fn an_iteration_sees_writes_that_come_while_it_goes_on() {
     assert!(tx.first(&tree).unwrap().is_none());
 }
 
-/// Each kind of read against each kind of concurrent write.
 #[test]
 fn a_commit_is_refused_if_what_was_read_was_written() {
     type Read = fn(&Transaction, &Tree);
@@ -218,7 +217,6 @@ fn a_commit_is_refused_if_what_was_read_was_written() {
     }
 }
 
-/// Pushes older commits out of the window.
 fn outlive_window(db: &Db, tree: &Tree) {
     let bytes = db.engine().settings.window_bytes();
     let long = vec![7; 20_000];
@@ -263,7 +261,6 @@ fn blind_writes_and_own_writes_do_not_conflict() {
     let (first, second) = (b.commit().unwrap(), a.commit().unwrap());
     assert!(first < second);
     assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"a"[..]));
-    // A read-only transaction never fails.
     let reader = db.begin().unwrap();
     assert!(reader.get(&tree, b"k").unwrap().is_some());
     tree.put(b"k", b"c").unwrap();
@@ -421,12 +418,11 @@ fn updates_of_one_counter_lose_nothing() {
     });
 }
 
-/// Regression: a commit entered the window, the log was full, and its number was reused. Checks
-/// that had seen the number missed the other commit.
+/// Regression: a full log rejected a commit after it entered the window, and its number was reused.
+/// Checks that had seen the number missed the second commit.
 #[test]
 fn a_commit_that_finds_no_room_leaves_no_number_behind() {
     let vfs = FaultVfs::new(Path::new(DIR));
-    // Large enough that only runs are refused.
     let db = open(Settings { log_segment_bytes: 1 << 20, ..small(&fault(&vfs)) }).unwrap();
     let tree = db.tree("t").unwrap();
     let held_up = db.begin().unwrap();
@@ -444,7 +440,6 @@ fn a_commit_that_finds_no_room_leaves_no_number_behind() {
     assert!(tree.get(b"mine").unwrap().is_none());
 }
 
-/// After it is applied, the only possible error is an unknown outcome.
 #[test]
 fn an_exclusive_commit_whose_sync_fails_is_unknown() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -459,7 +454,6 @@ fn an_exclusive_commit_whose_sync_fails_is_unknown() {
     assert!(matches!(tree.put(b"k", b"w"), Err(Error::ReadOnly { .. })));
 }
 
-/// An error of the closure ends the update.
 #[test]
 fn an_update_ends_with_an_error_of_its_own() {
     let (db, tree) = database();
@@ -473,7 +467,6 @@ fn an_update_ends_with_an_error_of_its_own() {
     assert!(error.is_aborted() && !error.is_retryable() && calls == 1, "{error}");
     assert_eq!(error.to_string(), "not today");
     assert!(tree.get(b"k").unwrap().is_none());
-    // An update that always conflicts gives up.
     let mut calls = 0;
     let conflict = db.update(|tx| {
         calls += 1;
@@ -487,7 +480,6 @@ fn an_update_ends_with_an_error_of_its_own() {
     assert_eq!((calls, db.stats().transaction_retries, db.stats().transaction_conflicts), (1001, 1000, 1001));
 }
 
-/// Other commits wait, and the transaction commits despite its reads.
 #[test]
 fn an_exclusive_transaction_has_others_wait() {
     let (db, tree) = threaded();
@@ -510,7 +502,7 @@ fn an_exclusive_transaction_has_others_wait() {
             spawn("tree", Box::new(move || drop(maker.tree("made").unwrap()))),
         ];
         assert!(receiver.recv_timeout(std::time::Duration::from_millis(50)).is_err(), "all wait");
-        // Reads and lookups of existing trees do not wait.
+        // Reads do not wait.
         assert_eq!(db.tree("t").unwrap().get(b"n").unwrap().as_deref(), Some(&b"0"[..]));
         assert_eq!(exclusive.get(&tree, b"n").unwrap().as_deref(), Some(&b"0"[..]));
         db.flush().unwrap();
@@ -528,7 +520,6 @@ fn an_exclusive_transaction_has_others_wait() {
     });
 }
 
-/// A close ends waiting commits and the exclusive transaction.
 #[test]
 fn closing_does_not_wait_for_an_exclusive_transaction() {
     let (db, tree) = threaded();
@@ -546,7 +537,6 @@ fn closing_does_not_wait_for_an_exclusive_transaction() {
     });
 }
 
-/// Large values go to blob files; a failed commit frees them.
 #[test]
 fn large_values_and_trees_of_many_values() {
     let (db, tree) = database();
@@ -580,8 +570,7 @@ fn large_values_and_trees_of_many_values() {
     assert!(tx.commit().unwrap_err().is_conflict());
 }
 
-/// Regression: a commit entered the window, but the log was full. Retries conflicted with it
-/// forever.
+/// Regression: retries of a commit rejected by a full log conflicted with its entry in the window.
 #[test]
 fn a_commit_that_the_log_finds_no_room_for_conflicts_with_nobody() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -626,7 +615,6 @@ fn commits_that_the_log_finds_no_room_for_are_no_gap_in_the_archive() {
             if refused == 3 {
                 break;
             }
-            // Incompressible bytes.
             let (k, value) = (key(1000 * round + n), mix(n).to_be_bytes().repeat(30));
             match tree.put(k, &value) {
                 Ok(_) => written.push((k.to_vec(), value)),
@@ -636,7 +624,6 @@ fn commits_that_the_log_finds_no_room_for_are_no_gap_in_the_archive() {
         assert_eq!(refused, 3);
         vfs.heal();
     }
-    // Rejected numbers are logged before the close.
     db.flush().unwrap();
     drop(tree);
     db.close().unwrap();

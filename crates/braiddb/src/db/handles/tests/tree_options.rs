@@ -91,7 +91,7 @@ fn set_options_applies_to_what_is_written_from_then_on() {
     assert_eq!(tree.options(), all());
     clock.advance(60 * SECOND_NS);
     assert_eq!(tree.iter().count(), 1);
-    // Back to the defaults: merges use the database's compression again.
+    // Merges use the database's compression again.
     tree.set_options(TreeOptions::default()).unwrap();
     tree.put(b"last", vec![7; 150]).unwrap();
     db.compact().unwrap();

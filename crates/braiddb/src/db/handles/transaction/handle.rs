@@ -1,4 +1,4 @@
-//! The transaction handle: reads, writes, savepoints and commit.
+//! The transaction handle.
 
 use super::iter::{MultiTransactionIter, TransactionIter};
 use crate::{
@@ -448,7 +448,7 @@ impl Transaction {
             }
         }
         let (start, end) = user_bounds(tree.state().id, &range);
-        // The largest tree id has no end key; it is never assigned.
+        // Only the largest tree id, never assigned, has no end.
         let end = end.unwrap_or_default();
         self.delete_between(tree.state(), start, end)
     }

@@ -19,9 +19,7 @@ use std::{
 struct Side {
     is_forward: bool,
     cursor: Option<Box<Cursor>>,
-    /// The cursor is on a row not yielded yet.
     is_on_row: bool,
-    /// Last key yielded.
     at: Vec<u8>,
     has_begun: bool,
     slot: Option<RangeSlot>,
@@ -68,7 +66,7 @@ impl<'t> TransactionIter<'t> {
         end: Option<Vec<u8>>,
     ) -> TransactionIter<'t> {
         let failed = transaction.check_tree(db, tree).and_then(|()| db.engine().health.check_open()).err();
-        // The largest tree id has no end key; it is never assigned.
+        // Only the largest tree id, never assigned, has no end.
         let end = end.unwrap_or_default();
         let is_done = end <= start;
         let (front, back) = (Side::new(true), Side::new(false));
@@ -140,7 +138,6 @@ impl<'t> TransactionIter<'t> {
 }
 
 impl Side {
-    /// Moves to the first row on first use.
     fn begin(&mut self, transaction: &Transaction, tree: &Arc<TreeState>, start: &[u8], end: &[u8]) -> Result<()> {
         if self.cursor.is_some() {
             return Ok(());
@@ -156,7 +153,6 @@ impl Side {
         if self.is_forward { key < end } else { key > start || (key == start && !is_start_shown) }
     }
 
-    /// Skips rows that the transaction deleted or overwrote.
     fn skip_hidden(&mut self, transaction: &Transaction, start: &[u8], end: &[u8], is_start_shown: bool) -> Result<()> {
         while self.is_on_row {
             let writes = transaction.writes().borrow();
@@ -183,7 +179,6 @@ impl Side {
         Ok(())
     }
 
-    /// Returns the stored row at the cursor or an own write.
     fn next(&self, transaction: &Transaction, start: &[u8], end: &[u8], is_start_shown: bool) -> Next {
         let stored = self.cursor.as_ref().filter(|_| self.is_on_row).map(|cursor| cursor.internal_key());
         let stored = stored.filter(|key| self.is_within(key, start, end, is_start_shown));
@@ -208,7 +203,7 @@ impl Side {
         }
     }
 
-    /// Records the range read, up to `key` or to the end.
+    /// Records the range read, up to `key` or the end.
     fn note(&self, transaction: &Transaction, start: &[u8], end: &[u8], key: Option<&[u8]>) -> Result<()> {
         let (Some(reads), Some(slot)) = (transaction.reads(), self.slot) else { return Ok(()) };
         let mut reads = reads.borrow_mut();

@@ -1,4 +1,4 @@
-//! Streams of transactions: blobs are written immediately and become visible at commit.
+//! Streams of transactions: blobs written before the commit.
 
 use super::handle::Transaction;
 use crate::{
@@ -42,7 +42,7 @@ impl Transaction {
                 let found = self.db().engine().find_and_pin(&key, Some(self.hold()), &mut pending)?;
                 found.map_or((None, None), |(base, expires_us)| (Some(base), expires_us))
             }
-            // This transaction already pins the files of its own write.
+            // This transaction pins the files of its own write.
             Some(Written::Placed(kind, value, _)) => {
                 let placed = self.placed(kind, &value)?;
                 placed.map_or((None, None), |(base, expires_us)| (Some(base), expires_us))
@@ -91,7 +91,6 @@ impl Transaction {
         }
     }
 
-    /// Moves an own write from blob files into memory.
     pub(in crate::db) fn take_into_memory(&self, key: &KeyBuf) -> Result<()> {
         let own = self.writes().borrow().get(key).cloned();
         if let Some(written @ Written::Placed(_, _, len)) = own {
