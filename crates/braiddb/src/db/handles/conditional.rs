@@ -43,7 +43,7 @@ impl Tree {
     }
 
     /// Sets the value of `key` if its version is still `expected`. Returns the new version, or
-    /// `None` if the version differs or the key is gone. Expiry is as for [`Tree::put`].
+    /// `None` if the version differs or is gone. Expiry is as for [`Tree::put`].
     pub fn put_if_version(
         &self,
         key: impl AsRef<[u8]>,

@@ -306,8 +306,8 @@ impl Cursor {
         Ok((&entry.key[TREE_ID_LEN..], value))
     }
 
-    /// Returns the expiry time of the current value by the wall clock, which for a merged value is
-    /// that of the value beneath. Panics if there is no row.
+    /// Returns the current value's expiry time by the wall clock, if any. A merged value has that
+    /// of the value beneath. Panics if there is no row.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {

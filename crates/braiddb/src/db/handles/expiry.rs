@@ -126,8 +126,8 @@ impl Tree {
         self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), self.db().engine().expiry_at(expires)))
     }
 
-    /// Returns the value of `key` and its expiry time, which for a merged value is that of the
-    /// value beneath.
+    /// Returns the value of `key` and its expiry time, if any. A merged value has that of the value
+    /// beneath.
     pub fn get_with_expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
         let key = KeyBuf::of(self.state(), key.as_ref())?;
         self.db().engine().get_with_expiry(&key, None)

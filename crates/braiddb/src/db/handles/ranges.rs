@@ -306,7 +306,7 @@ impl Engine {
         Ok(points)
     }
 
-    /// Keys that divide a range into at most `max` parts of about `bytes`.
+    /// Divides a range into at most `max` parts of about `bytes`.
     pub(in crate::db) fn points_every(
         &self,
         start: &[u8],

@@ -173,7 +173,7 @@ fn estimates_of_many_entries_are_near_where_most_of_them_are_dead() {
 
 #[test]
 fn a_transaction_counts_its_own_writes() {
-    // The clock does not move: a value without time to live expires at once.
+    // The clock does not move: zero time to live expires at once.
     let runtime = Clock::new() as Arc<dyn Runtime>;
     let db = open(Settings { runtime, ..small(&mem()) }).unwrap();
     let (tree, pairs) = (db.tree("t").unwrap(), db.multi_tree("m").unwrap());

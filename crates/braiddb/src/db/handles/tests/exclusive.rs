@@ -132,7 +132,7 @@ fn revoked_exclusive_transaction_conflicts_and_ends_no_other() {
     next.commit().unwrap();
 }
 
-/// Regression: a transaction refused by `reader_age_max` still blocked all writers.
+/// Regression: an expired transaction still blocked all writers.
 #[test]
 fn expired_exclusive_transaction_holds_up_nobody() {
     let clock = Clock::new();

@@ -18,7 +18,7 @@ use std::{io::Read, ops::Range};
 
 impl Transaction {
     /// Sets the value of `key` to the contents of `reader`: see [`Tree::put_stream`]. Writes blobs
-    /// now and frees them if the transaction does not commit.
+    /// now and frees them without a commit.
     pub fn put_stream(&self, tree: &Tree, key: impl AsRef<[u8]>, reader: impl Read) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         let mut writer = tree.stream_writer(&key)?;
