@@ -78,12 +78,12 @@ pub fn mapped() -> Arc<dyn Vfs> {
     Arc::new(MemVfs::mapped(".run"))
 }
 
-/// With injected failures.
+/// A file system with injected failures.
 pub fn fault(vfs: &FaultVfs) -> Arc<dyn Vfs> {
     Arc::new(vfs.clone())
 }
 
-/// Work is inline.
+/// Settings of a small database that works inline.
 pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
     Settings {
         memory: 4 << 20,

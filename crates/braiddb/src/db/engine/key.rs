@@ -48,7 +48,7 @@ impl KeyBuf {
         key
     }
 
-    /// Fails if the tree was dropped, or the key is too long.
+    /// Builds a key. Fails if the tree was dropped, or the key is too long.
     #[inline]
     pub fn of(tree: &TreeState, user_key: &[u8]) -> Result<KeyBuf> {
         tree.check()?;
@@ -56,7 +56,7 @@ impl KeyBuf {
         Ok(KeyBuf::new(tree.id, user_key))
     }
 
-    /// For a lookup. Fails as [`KeyBuf::of`] does.
+    /// Sets the key of a lookup. Fails as [`KeyBuf::of`] does.
     #[inline(always)]
     pub fn seek_of<'k>(&'k mut self, tree: &TreeState, user_key: &'k [u8]) -> Result<LookupKey<'k>> {
         tree.check()?;

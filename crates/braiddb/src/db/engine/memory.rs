@@ -7,8 +7,8 @@
 //! A memtable may have an eighth of the budget. With many written databases, none might ever be
 //! full. So when all active memtables exceed a quarter, the largest are frozen. With `n` databases
 //! that have frozen memtables, each may have an `n`th of half the budget in them; then its writers
-//! wait for its own flush. Above three quarters for all memtables, commits are throttled, unless a
-//! full disk prevents the flushes.
+//! wait for its own flush. Above three quarters for all memtables, each commit is throttled.
+//! Memtables that a full disk keeps from being flushed do not count.
 
 use super::{
     root::Engine,
@@ -35,8 +35,10 @@ use std::{
 /// The block cache has at least this part of the budget.
 const CACHE_SHARE_MIN: usize = 8;
 
+/// Maximum of all active memtables, in full memtables; above it the largest are frozen.
 const ACTIVE_MAX: usize = 2;
 
+/// Maximum of all frozen memtables, in full memtables.
 const WAITING_MAX: usize = 4;
 
 /// In full memtables; above it all commits are throttled.
@@ -61,7 +63,7 @@ pub struct Common {
     memtable_bytes: usize,
     is_shared: bool,
     totals: Totals,
-    /// If memtables exceed this, a check is due.
+    /// Bytes of memtables at which a check is due.
     alarm_at: AtomicUsize,
     databases: Mutex<BTreeMap<u64, Weak<Engine>>>,
     last_id: AtomicU64,
@@ -148,7 +150,7 @@ impl Common {
         self.is_shared
     }
 
-    /// Bytes available before the cache has only its minimum.
+    /// Returns the bytes available before the cache has only its minimum.
     pub fn spare_bytes(&self) -> usize {
         (self.memory - self.memory / CACHE_SHARE_MIN).saturating_sub(self.reserved_bytes())
     }
@@ -164,7 +166,7 @@ impl Common {
         }
     }
 
-    /// With many databases, memtables are frozen long before they are full.
+    /// Estimates the next memtable: with many databases, few become full.
     pub fn likely_memtable_bytes(&self, settings: &Settings, before_bytes: usize) -> usize {
         if !self.is_shared {
             return settings.memtable_bytes();
@@ -177,7 +179,7 @@ impl Common {
         self.chunk_pool.taken_bytes().saturating_sub(self.totals.frozen.load(Relaxed))
     }
 
-    /// Whether all memtables together are above the high-water mark.
+    /// Returns whether all memtables together are above the high-water mark.
     #[inline]
     pub fn is_crowded(&self) -> bool {
         self.chunk_pool.taken_bytes() > self.alarm_at.load(Relaxed)
@@ -217,8 +219,8 @@ impl Common {
         }
     }
 
-    /// Maximum bytes of one database's frozen memtables. Without sharing, the unused budget, but at
-    /// least one and a half memtables.
+    /// Returns the maximum bytes of one database's frozen memtables. Without sharing, the unused
+    /// budget, but at least one and a half memtables.
     pub fn waiting_bytes_max(&self) -> usize {
         if self.is_shared {
             return WAITING_MAX * self.memtable_bytes / self.totals.waiting.load(Relaxed).max(1);

@@ -1,4 +1,4 @@
-//! State that all handles of a database share: settings, catalog, clock, memory, threads, statistics.
+//! State that all handles share: settings, catalog, clock, memory, threads, statistics.
 
 pub mod catalog;
 pub mod clock;

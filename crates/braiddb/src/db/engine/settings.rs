@@ -25,8 +25,9 @@ pub enum Durability {
     /// When it is in memory, without WAL. A flush makes it durable: [`crate::Db::flush_to`],
     /// [`crate::Db::flush`], a full memtable, or the close.
     ///
-    /// Any crash loses the last of these commits, never one without all later ones. After it, all
-    /// trees match the commit whose cursor [`crate::Db::application_cursor`] returns.
+    /// A crash, even of the process alone, loses the last of these commits, never one without all
+    /// later ones. After it, all trees match the commit whose cursor
+    /// [`crate::Db::application_cursor`] returns.
     ///
     /// A commit with another durability flushes these first: avoid frequent changes between the
     /// two.
@@ -59,7 +60,7 @@ const PARTITION_BYTES_SMALL: u64 = 128 << 20;
 /// Maximum default size of a partition.
 const PARTITION_BYTES_LARGE: u64 = 256 << 20;
 
-/// Size of a partition while garbage has a limit.
+/// Size of a partition while garbage has a limit; at least a memtable.
 const PARTITION_BYTES_LIMITED: u64 = 64 << 20;
 
 #[derive(Clone, Debug)]
@@ -168,14 +169,15 @@ impl Settings {
         (self.blob_file_bytes / PIECES_PER_FILE_MIN).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) as usize
     }
 
-    /// Half a memtable, at most the option's value. Its last commit's flush frees a segment, so
+    /// Half a memtable, at most the option's value. A flush of its last commit frees a segment, so
     /// long segments hold space longer.
     pub fn log_segment_bytes(&self) -> u64 {
         let by_memtable = (self.memtable_bytes() as u64 / 2).max(LOG_SEGMENT_BYTES_MIN);
         self.log_segment_bytes.min(by_memtable)
     }
 
-    /// If possible a huge page: then the system keeps and maps the file in huge pages.
+    /// A huge page if there is memory for it: then the system keeps and maps the file in huge
+    /// pages.
     pub fn run_write_bytes(&self) -> usize {
         let by_memory = (self.memory / 32).max(1).ilog2();
         (1 << by_memory).clamp(RUN_WRITE_BYTES_MIN, HUGE_PAGE_BYTES)

@@ -55,7 +55,7 @@ pub struct SharedRuntimeBuilder {
 pub struct SharedRuntimeStats {
     /// Open databases, and states of followers.
     pub databases: usize,
-    /// Its threads.
+    /// Number of threads.
     pub threads: usize,
     /// The budget, in bytes.
     pub memory: usize,
@@ -108,9 +108,9 @@ impl SharedRuntimeBuilder {
         self
     }
 
-    /// Sets the number of merge threads; 2 by default, at most 1024. Four more threads flush (two),
-    /// prepare log segments and remove files. With 0 there are none: the committing thread does the
-    /// work.
+    /// Sets the number of merge threads; 2 by default, at most 1024. Two more threads flush, one
+    /// prepares log segments, one removes files. With 0 there are none: the committing thread does
+    /// the work.
     pub fn background_threads(mut self, threads: usize) -> SharedRuntimeBuilder {
         self.background_threads = threads;
         self

@@ -109,12 +109,12 @@ pub struct ReaderStats {
     pub commits_behind: u64,
     /// Garbage entries that past merges kept for this reader, perhaps also for others.
     pub dead_entries_held: u64,
-    /// Whether it exceeded its maximum age. It pins no entries, but a cursor or an iterator pins
+    /// True above its maximum age. It pins no entries, but a cursor or an iterator pins
     /// its files until its next use, which fails.
     pub is_expired: bool,
 }
 
-/// Statistics since the open.
+/// Statistics since the open, and present contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -126,11 +126,11 @@ pub struct Stats {
     pub log_bytes_written: u64,
     /// Open tables and retained log segments, in all databases with the same budget.
     pub open_files: usize,
-    /// Maximum of `open_files`, or 0: see [`crate::Builder::open_files_max`].
+    /// Maximum of `open_files`; 0 for no limit. See [`crate::Builder::open_files_max`].
     pub open_files_max: usize,
-    /// Files that a read had to reopen.
+    /// Times that a read had to reopen a file.
     pub file_reopenings: u64,
-    /// Bytes of retained log segments: see [`crate::Builder::log_retention`].
+    /// Bytes of log segments beyond recovery's needs: see [`crate::Builder::log_retention`].
     pub log_kept_bytes: u64,
     /// Bytes written to runs.
     pub run_bytes_written: u64,
@@ -160,7 +160,7 @@ pub struct Stats {
     pub cache_misses: u64,
     /// Blocks checked to be read in place.
     pub blocks_in_place: u64,
-    /// Whether tables bypass the page cache: see [`crate::Builder::direct_io`].
+    /// True if tables bypass the page cache: see [`crate::Builder::direct_io`].
     pub direct_io: bool,
     /// The first refusal of direct I/O.
     pub direct_io_refused: Option<String>,
@@ -178,7 +178,8 @@ pub struct Stats {
     pub merges: u64,
     /// Merges of unindexed runs into one.
     pub loose_merges: u64,
-    /// Expired values that flushes and merges dropped one by one.
+    /// Expired values that flushes and merges replaced by tombstones. Runs dropped whole do not
+    /// count.
     pub expired: u64,
     /// Folds of unindexed runs into views, and views rebuilt.
     pub folds: u64,

@@ -121,7 +121,7 @@ impl ThreadPool {
         self.call(id);
     }
 
-    /// For all roles but the cleaner.
+    /// Queues a database for all roles but the cleaner.
     pub fn call(&self, id: u64) {
         let mut state = self.shared.state.lock();
         for role in ROLES.into_iter().filter(|role| *role != Role::Cleaner) {

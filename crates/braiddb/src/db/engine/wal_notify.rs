@@ -26,7 +26,7 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// The caller holds `write`.
+    /// Wakes sleeping watchers. The caller holds `write`.
     #[inline]
     pub fn wake_if_waiting(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
@@ -34,7 +34,7 @@ impl Watches {
         }
     }
 
-    /// For callers without `write`.
+    /// Wakes sleeping watchers. For callers without `write`.
     pub fn wake_if_waiting_anywhere(&self) {
         fence(Ordering::SeqCst);
         self.wake_if_waiting();

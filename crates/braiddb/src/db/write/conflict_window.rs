@@ -31,7 +31,7 @@ use std::{
 pub struct ConflictWindowGuard(Arc<Engine>);
 
 impl ConflictWindowGuard {
-    /// Before taking the snapshot, so that the window has all later commits.
+    /// Call this before taking the snapshot, so that the window has all later commits.
     pub fn new(engine: &Arc<Engine>) -> ConflictWindowGuard {
         if !engine.commits.window.join() {
             let write = engine.commits.write.lock();

@@ -23,8 +23,10 @@ use std::{
     time::Duration,
 };
 
+/// Maximum repetitions of a compaction while background jobs occupy the space.
 const COMPACT_TRIES: u32 = 4;
 
+/// Smaller volumes limit the sizes of memtables, log segments and partitions.
 const SMALL_VOLUME_BYTES: u64 = 2 << 30;
 
 /// Divisors of a volume's size, for the maximum sizes of partitions, memtables and log segments on
@@ -69,7 +71,7 @@ impl Settings {
     }
 }
 
-/// Whether a group only deletes. Catalog entries do not count, except new trees.
+/// Returns whether a group only deletes. Catalog entries do not count, except new trees.
 fn frees_space(group: &[u8]) -> bool {
     let mut frees = true;
     let decoded = decode_group(group, |_, op| {
@@ -186,7 +188,7 @@ impl Engine {
         Error::DiskFull { path: self.dir.clone(), reason: NoSpace::Disk }
     }
 
-    /// Whether to retry the deletes of a mixed group alone. Then the reserve is in use.
+    /// Returns whether to retry the deletes of a mixed group alone. Then the reserve is in use.
     pub(in crate::db) fn is_to_part(&self, group: &[Request]) -> bool {
         let frees = group.iter().filter(|request| request.batch.frees_space()).count();
         (1..group.len()).contains(&frees) && (self.release(Stage::Log) || self.storage.reserve.is_used())
@@ -344,7 +346,8 @@ impl Engine {
         begins.iter().filter(reaches).max().cloned()
     }
 
-    /// If a whole merge finds no space, it separates the trees or merges only the first keys.
+    /// Carries out a plan. A whole merge without space is replaced by one that separates the trees or
+    /// merges only the first keys.
     pub(in crate::db) fn run_partition_or_prefix(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
         let stage = self.stage_of(partition);
         let done = self.run_partition(partition, plan, stage);
@@ -362,8 +365,9 @@ impl Engine {
         }
     }
 
-    /// The part of the reserve for a background merge: usually none, unless it drops more than a
-    /// tenth of the entries, or there are too many unindexed runs. Each takes whole disk blocks.
+    /// Returns the part of the reserve for a background merge. Usually there is none, unless it
+    /// drops range tombstones or more than a tenth of the entries, or there are too many unindexed
+    /// runs. Each takes whole disk blocks.
     pub(in crate::db) fn stage_of(&self, partition: &Arc<Partition>) -> Option<Stage> {
         let is_worth_it = || partition.counts().is_some_and(|(entries, dead)| dead.saturating_mul(10) > entries);
         let is_crowded = partition.layout.loose.len() > self.settings.loose_runs;

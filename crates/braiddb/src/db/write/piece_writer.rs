@@ -23,6 +23,7 @@ use std::{
     sync::Arc,
 };
 
+/// Number of short pieces before the long ones.
 const SHORT_PIECES: usize = 64;
 
 /// Length of a long piece, in short pieces.
@@ -51,7 +52,7 @@ impl Placed {
         Placed { kind, value, len: pieces.len() }
     }
 
-    /// With the expiry time of the old value.
+    /// Adds the expiry time of the old value.
     pub fn expiring(self, expires_us: Option<u64>) -> Placed {
         let mut room = Vec::new();
         let (kind, value) = Content { kind: self.kind, value: &self.value, expires_us }.entry(&mut room);

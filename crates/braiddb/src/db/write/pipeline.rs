@@ -65,14 +65,15 @@ const CHECKS_MAX: usize = 64;
 /// Maximum rejected sequence numbers to log as no-ops. More remain a gap.
 const REFUSED_TOLD_MAX: u64 = 1 << 24;
 
+/// A commit group takes no further request once it exceeds this many bytes.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
 pub enum CommitCondition {
     None,
-    /// If no later commit has written the reads.
+    /// Fails if a later commit has written the reads.
     Unchanged(Box<Check>),
-    /// By the exclusive transaction with this ticket.
+    /// Requires the exclusive transaction with this ticket.
     Exclusive(u64),
 }
 

@@ -20,7 +20,7 @@ use std::{
 
 std::thread_local! {
     static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-    /// Whether this thread makes an intended separate commit.
+    /// Set while this thread makes an intended separate commit.
     static IS_MEANT: Cell<bool> = const { Cell::new(false) };
 }
 

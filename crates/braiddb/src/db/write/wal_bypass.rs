@@ -1,8 +1,8 @@
 //! Commits without WAL ([`crate::Durability::None`]).
 //!
 //! A flush makes them durable. A memtable has the entries of all trees in commit order, and its
-//! flush is one edit. So the manifest always leads to all commits up to some commit, and to nothing
-//! later.
+//! flush is one edit. So the manifest always leads to all commits up to some commit, the
+//! application cursor included, and to nothing later.
 //!
 //! A logged commit must not survive a crash that loses an earlier commit without WAL. So the first
 //! logged commit waits until those are flushed. Between them the log gets a [`Marker`] that shows
@@ -33,6 +33,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+/// Sequence numbers reserved by one manifest edit.
 const RESERVED_AT_ONCE: u64 = 1 << 20;
 
 /// Describes data that the log lacks. Stored under one catalog key; only log readers use it.
@@ -42,7 +43,7 @@ const RESERVED_AT_ONCE: u64 = 1 << 20;
 /// | version | u8 = 1 |
 /// | kind | u8: 1 commits without WAL, 2 a range of a tree that changed without WAL |
 /// | unlogged | the last of those commits (varint) |
-/// | a range | tree id (u32), first user key (bytes), whether there is an end (u8: 0, 1), end (bytes) |
+/// | a range | tree id (u32), first user key (bytes), has an end (u8: 0, 1), its end (bytes) |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Marker {
     Unlogged(SequenceNumber),
@@ -113,7 +114,7 @@ pub fn unlogged_before(operation: &Operation<'_>) -> SequenceNumber {
     }
 }
 
-/// Whether a logged operation announces a load without WAL.
+/// Returns whether a logged operation announces a load without WAL.
 pub fn tells_of_load(operation: &Operation<'_>) -> bool {
     operation.key == [0, 0, 0, 0, b'g'] && matches!(Marker::decode(operation.value), Some(Marker::Range(..)))
 }

@@ -71,7 +71,8 @@ pub struct Committed {
 #[derive(Debug)]
 pub enum Answer {
     Committed(Committed),
-    /// Submit again: a tree was dropped since the check, or an exclusive transaction is open.
+    /// Submit again: a tree was dropped since the check, an exclusive transaction is open, or the
+    /// deletes of a mixed group are retried alone on a full disk.
     Retry(Request),
     Changed,
     /// The conflict window does not reach back far enough.
@@ -90,7 +91,7 @@ pub struct WriteState {
     pub unlogged: SequenceNumber,
     /// The manifest reserves the numbers up to this one.
     pub reserved: SequenceNumber,
-    /// Whether the open drew a tag for versions that no commit has stored yet.
+    /// The open drew a tag for versions that no commit has stored yet.
     pub has_unstored_tag: bool,
     /// Commits stay hidden until the runs that they announce are installed.
     pub holds_back: bool,

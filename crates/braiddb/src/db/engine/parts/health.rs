@@ -1,4 +1,4 @@
-//! Whether a database takes reads and writes: open, closing, closed, read-only, poisoned.
+//! The health of a database: open, closing, closed, read-only, poisoned.
 
 use crate::{
     base::{Error, Result},
@@ -7,7 +7,7 @@ use crate::{
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The health of a database.
+/// Decides if a database takes reads and writes.
 ///
 /// INVARIANT E1: a caller that changes files holds `gate` shared. The close takes it exclusively
 /// before it releases the directory's lock, so nothing is written afterwards.

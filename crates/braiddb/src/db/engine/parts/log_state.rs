@@ -9,6 +9,7 @@ pub struct LogState {
     pub wal: Option<Wal>,
     pub archiver: Option<Archiver>,
     pub watches: Watches,
-    /// A random number drawn at each creation, restore or salvage: watch tokens of another incarnation are refused.
+    /// A random number drawn at each creation, restore or salvage. Watch tokens of another
+    /// incarnation are refused.
     pub incarnation: u64,
 }

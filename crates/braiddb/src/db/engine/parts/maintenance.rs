@@ -20,7 +20,7 @@ pub struct Maintenance {
 pub struct WorkState {
     pub flushing: bool,
     pub busy: HashSet<u64>,
-    /// For each partition: garbage entries left by its last merge, and the snapshots of that time.
+    /// Garbage entries left by the last merge of each partition, and the snapshots of that time.
     pub held: BTreeMap<u64, (u64, Vec<SequenceNumber>)>,
     /// Blob files of mostly garbage, to be emptied by merges.
     pub sparse_blobs: BTreeSet<FileNumber>,

@@ -167,7 +167,7 @@ fn pace_of_memtables(per_mille: u64) -> u64 {
     }
 }
 
-/// From once to four times the flush time: a merge costs more than a flush.
+/// One to four times the flush time: a merge costs more than a flush.
 fn pace_of_merges(per_mille: u64) -> u64 {
     if per_mille <= 500 { 0 } else { 1000 + (per_mille - 500) * 6 }
 }

@@ -118,8 +118,8 @@ fn rows_of_sources_that_take_turns_are_shown_once_and_in_order() {
     assert!(most_loose > 2, "{most_loose} loose runs are too few for the test");
 }
 
-/// Of two regions with prefixes of the same length, one source still has rows when the other source
-/// reaches the next region.
+/// One source still has rows of a region when the other reaches the next one, whose prefix has the
+/// same length.
 #[test]
 fn regions_that_have_as_much_in_common_are_told_apart() {
     let key = |region: &str, place: [u8; 2]| [region.as_bytes(), &place].concat();
