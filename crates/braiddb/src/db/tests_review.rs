@@ -30,7 +30,6 @@ fn a_range_delete_up_to_an_overlong_key_does_no_harm() {
     let tree = db.tree("t").unwrap();
     tree.put(b"a", b"1").unwrap();
     tree.put(b"c", b"1").unwrap();
-    // Refused or done, the database must remain readable.
     let end = vec![b'b'; 300_000];
     let _ = tree.delete_range(b"a".to_vec()..end.clone());
     let _ = tree.delete_range(end..b"bz".to_vec());
@@ -439,7 +438,6 @@ fn a_damaged_partition_slows_nobody_and_is_told_of() {
         }
         db.flush().unwrap();
     };
-    // Until a job finds the damage; then some more.
     let mut rounds = 0..500u32;
     rounds.by_ref().take_while(|_| db.stats().damaged_partitions.is_empty()).for_each(overwrite_some);
     rounds.take(40).for_each(overwrite_some);

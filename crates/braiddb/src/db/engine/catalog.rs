@@ -1,16 +1,17 @@
-//! The catalog: tree 0, which names all others.
-//!
-//! Its user keys are a tag byte and a name:
+//! The catalog: tree 0, which names all others. Its user keys are a tag byte and a name:
 //!
 //! | key | value |
 //! |---|---|
-//! | `n` + tree name | version u8 = 1, tree id u32, flags u8 (bit 0: multi-tree), compression u8 (255: default), blob threshold varint (0: default), time to live in microseconds (varint; absent: none) |
+//! | `n` + tree name | the tree, see below |
 //! | `i` | the next tree id, u32; ids below it are never used again |
 //! | `c` | the application cursor |
-//! | `d` + id (u32, big endian) | a dropped tree: its value of `n` and its name; kept as long as the log reaches back to it |
+//! | `d` + id (u32, big endian) | a dropped tree, while the log has its entries: value of `n`, name |
 //! | `g` | data that the log lacks: see `wal_bypass.rs` |
 //! | `r` | retention of the log: bytes (varint), microseconds (varint) |
 //! | `f` + name | number of the application's merge function, u64 |
+//!
+//! A tree: version u8 = 1, id u32, flags u8 (bit 0: multi-tree), compression u8 (255: default),
+//! blob threshold varint (0: default), time to live in microseconds (varint; absent: none).
 
 use super::{
     settings::TreeOptions,

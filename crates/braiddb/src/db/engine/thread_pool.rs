@@ -21,7 +21,7 @@ use std::{
 /// Longer pauses end at a multiple of this, so that checks share a wake-up.
 const LOOKS_NS: u64 = 100_000_000;
 
-/// Maximum sleep of a thread while a check is due later.
+/// Maximum sleep while a check is due later.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,6 @@ struct Shared {
 struct State {
     members: HashMap<u64, Member>,
     ready: [VecDeque<u64>; ROLES.len()],
-    /// Times of the next checks, with database ids.
     due: [BTreeSet<(u64, u64)>; ROLES.len()],
     is_over: bool,
 }
@@ -319,7 +318,6 @@ impl State {
     }
 }
 
-/// Long pauses end together.
 fn due_at(now_ns: u64, pause_ns: u64) -> u64 {
     let due_ns = now_ns.saturating_add(pause_ns);
     if pause_ns <= LOOKS_NS { due_ns } else { due_ns.checked_next_multiple_of(LOOKS_NS).unwrap_or(due_ns) }

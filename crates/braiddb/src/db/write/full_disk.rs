@@ -40,10 +40,10 @@ const PARTITION_BYTES_LEAST: u64 = 512 << 10;
 const MEMTABLE_BYTES_LEAST: u64 = 128 << 10;
 const SEGMENT_BYTES_LEAST: u64 = 64 << 10;
 
-/// More would make more small files than the merges free.
+/// Maximum trees to separate in a partition. More would make more small files than the merges free.
 const TREES_PARTED_MAX: usize = 16;
 
-/// Bytes of the reserve beyond a memtable and a log segment.
+/// Bytes of the maximum reserve beyond a memtable and a log segment.
 const RESERVE_BYTES_SPARE: u64 = 1 << 20;
 
 /// The reserve has this many bytes, the length of the log, and this part of the data.

@@ -93,7 +93,7 @@ impl Engine {
         self.commit_checked(batch, durability, CommitCondition::None, || Ok(()))
     }
 
-    /// Fails if `check_trees` finds that a tree was dropped.
+    /// Commits a batch. Fails if `check_trees` finds that a tree was dropped.
     pub fn commit_checked(
         &self,
         batch: PreparedBatch,
@@ -372,7 +372,7 @@ fn log(
     wal.append(header, payload)
 }
 
-/// Loses an earlier range that is not adjacent.
+/// Notes rejected numbers for [`tell`]. Loses an earlier range that is not adjacent.
 pub(in crate::db) fn note_refused(
     refused: &mut Option<(SequenceNumber, SequenceNumber)>,
     first: SequenceNumber,
@@ -382,8 +382,8 @@ pub(in crate::db) fn note_refused(
     *refused = Some((before.map_or(first, |(start, _)| start), last));
 }
 
-/// Logs the rejected numbers as no-ops. Not between commits without WAL and their marker: a log
-/// reader that has seen the no-ops would not notice the missing commits.
+/// Logs the rejected numbers as no-ops. Do not call this between commits without WAL and their
+/// marker: a log reader that has seen the no-ops would not notice the missing commits.
 fn tell(wal: &Wal, commit_time_us: u64, refused: &mut Option<(SequenceNumber, SequenceNumber)>) -> Result<()> {
     if let Some((first_sequence, last_sequence)) = *refused {
         let len = (last_sequence - first_sequence + 1).min(REFUSED_TOLD_MAX);

@@ -5,8 +5,8 @@
 //! thread. So each thread lists the databases whose closures it runs, and its direct commits to
 //! them fail.
 //!
-//! Commits read that list only while a closure runs in the database: its count shares a word with
-//! the flag of exclusive transactions, which each commit loads anyway.
+//! Commits read the list only while a closure runs: the count of closures shares a word with the
+//! flag of exclusive transactions, which each commit loads anyway.
 
 use crate::{
     base::{Error, Result},

@@ -12,8 +12,8 @@ const NEW_ENTRIES_MIN: u64 = 256;
 /// Maximum share in thousandths. A tombstone counts twice: it and its victim are garbage.
 const SUPERSEDING_MOST: u64 = 2000;
 
-/// The share of recent entries that superseded another, in thousandths. Also the entries of each
-/// partition after its last merge for the limit: none follows before that number changes.
+/// The share of recent entries that superseded another, in thousandths. `merged` has the entries of
+/// each partition after its last major merge: no merge for the limit before they change.
 #[derive(Debug, Default)]
 pub struct GarbageLimit {
     pub(in crate::db) per_mille: AtomicU64,

@@ -3,9 +3,9 @@
 //! Pressure is the largest of three debts, from 0 to 1000: frozen memtables, unindexed runs above
 //! their limit, and garbage above its limit. Damaged partitions do not count: merges skip them.
 //!
-//! From 500 on writers get a pace, the minimum time for each byte, in units of the time to flush a
-//! byte. With two of three frozen memtables, writers are as fast as the flush: it always has work,
-//! and they never wait for it. With three, they are a third as fast.
+//! From 500 on writers get a pace: a minimum time for each byte, in units of the time to flush it.
+//! With two of three frozen memtables, writers are as fast as the flush: it always has work, and
+//! they never wait for it. With three, they are a third as fast.
 
 use crate::{
     db::engine::stats::Counters,
