@@ -334,9 +334,8 @@ impl Engine {
         }
     }
 
-    /// Returns the last commit before the rejected numbers if `commit` is one of them. After a
-    /// crash other commits get these numbers, and a watcher that resumes from here must not miss
-    /// them.
+    /// Returns `commit`, or the last commit before the rejected numbers if it is one of them. After
+    /// a crash other commits get these numbers, and a resuming watcher must not miss them.
     pub(in crate::db) fn before_refused(&self, commit: SequenceNumber) -> SequenceNumber {
         let refused = self.commits.write.lock().refused;
         refused.filter(|(first, last)| (*first..=*last).contains(&commit)).map_or(commit, |(first, _)| first - 1)
