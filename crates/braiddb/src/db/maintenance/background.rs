@@ -1,9 +1,10 @@
-//! Background work: which job is next, and the threads that do them.
+//! Background work: chooses the next job and runs it.
 //!
-//! A flush comes before all else; one runs at a time, and has a thread of its own, so that it never waits for a merge.
-//! Each partition is worked on by one job at a time, different partitions in parallel. Where there is nothing to do, threads wait until
-//! they are called, looking in now and then to see whether the database has become idle: then loose runs are folded whatever their number,
-//! so that dead entries are counted and their space comes back. Which database a thread works for is up to the crew (`pool.rs`).
+//! Flushes come first. At most one runs at a time, on its own thread, so it never waits for a
+//! merge. At most one job works on a partition; different partitions are merged in parallel. Idle
+//! threads sleep until woken and check periodically whether the database is idle. Then unindexed
+//! runs are folded whatever their number, which counts garbage and reclaims its space. The thread
+//! pool (`thread_pool.rs`) decides for which database a thread works.
 
 use super::upgrade::is_older;
 use crate::{
@@ -33,62 +34,64 @@ use std::{
 #[cfg(test)]
 mod tests;
 
-/// How long nothing must have been committed or flushed for the database to count as idle.
+/// Time without a commit or flush after which the database counts as idle.
 const IDLE_NS: u64 = 300_000_000;
 
-/// For how long, at least, memory is kept for the next memtables after the last commit or flush. To take it anew costs a tenth of what is written into it.
+/// Minimum time to keep preallocated memtable memory after the last commit or flush.
 const MEMORY_KEPT_NS: u64 = 10_000_000_000;
 
-/// The flusher looks so often whether it has become idle.
+/// Interval at which the flusher checks for idleness.
 const IDLE_LOOK_NS: u64 = 100_000_000;
 
-/// The most jobs that a compaction does after its merges, and four more for each partition.
+/// Maximum number of jobs after the merges of a compaction, plus four per partition.
 const SETTLE_JOBS_MIN: usize = 64;
 
-/// A database without work is looked at again after so long.
+/// Sleep between checks when there is no work.
 const PAUSE_NS: u64 = 1_000_000_000;
 
-/// The same, for merges, while nothing is committed.
+/// Sleep of merge threads between checks while idle.
 const LONG_PAUSE_NS: u64 = 10_000_000_000;
 
-/// After a full disk, jobs are tried again after so long.
+/// Delay before jobs are retried after a full disk.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// And for so long nothing is merged only because it lies in pieces.
+/// Time after a full disk in which no partition is merged only to reduce fragmentation.
 const CRAMPED_NS: u64 = 60_000_000_000;
 
-/// The most runs of a view in steady state. More would make its segment records longer, as more than 8 do; but with 8, a
-/// load writes a third more, and overwrites a quarter.
+/// Maximum runs of a view under load. More than 8 already lengthen its segment records, but with a
+/// maximum of 8 a load writes a third more and overwrites a quarter more.
 const VIEW_RUNS_MAX: usize = 24;
 
-/// The most that are left while nothing is committed: as many as the shortest records have room for.
+/// Maximum runs of a view while idle: the capacity of the shortest segment records.
 const VIEW_RUNS_MAX_IDLE: usize = 8;
 
-/// The most dead entries of a partition, in per cent.
+/// Maximum garbage entries of a partition, in percent.
 const DEAD_PERCENT_MAX: u64 = 40;
 
-/// The most dead entries of the database while nothing is committed, in per cent.
+/// Maximum garbage entries of the database while idle, in percent.
 const DEAD_PERCENT_MAX_IDLE: u64 = 10;
 
-/// If a hundredth of a partition has been expired for a day, it is let go of; what is more sooner, what is less later: ...
+/// Time after which a partition with 1 % expired entries is merged. A larger share is merged
+/// sooner, a smaller one later.
 const EXPIRED_HUNDREDTH_FOR_US_MAX: u64 = 24 * 3600 * 1_000_000;
 
-/// ... after a month at the latest. Even if each partition is merged for that, it is no burden.
+/// Time after which any expired entry is merged away. A merge of each partition once a month is
+/// cheap.
 const EXPIRED_FOR_US_MAX: u64 = 30 * 24 * 3600 * 1_000_000;
 
-/// A run of which partitions read less than this share, in per mille of its entries, is sparse.
+/// A run is sparse if partitions read less than this share of its entries, in per mille.
 const SPARSE_PER_MILLE: u64 = 600;
 
-/// The same while nothing is committed.
+/// [`SPARSE_PER_MILLE`] while idle.
 const SPARSE_PER_MILLE_IDLE: u64 = 800;
 
-/// A run that takes less than this part of a partition is never sparse: it is not worth a merge.
+/// A run smaller than this fraction of its partition (1/32) is never sparse: it is not worth a
+/// merge.
 const SPARSE_SHARE: u64 = 32;
 
-/// The same while nothing is committed.
+/// [`SPARSE_SHARE`] while idle.
 const SPARSE_SHARE_IDLE: u64 = 512;
 
-/// A piece of work.
 #[derive(Debug)]
 pub(super) enum Job {
     Flush,
@@ -96,10 +99,11 @@ pub(super) enum Job {
 }
 
 impl Engine {
-    /// Refuses all calls from now on, has those that change files end, and waits until they have.
+    /// Refuses further calls, interrupts those that change files, and waits until they return.
     pub fn refuse_calls(&self) {
         self.health.closing.store(true, Ordering::Release);
-        // Gets that would not look whether it is open find no state, and are refused on the other way.
+        // Fast-path gets do not check whether the database is open. Without a state they take the
+        // general path, which refuses them.
         self.cell.fast_state.retire();
         self.signal_work();
         self.wake_leaders();
@@ -107,22 +111,22 @@ impl Engine {
         drop(self.health.gate.write());
     }
 
-    /// Merges each partition into as few runs as can be.
+    /// Merges each partition into as few runs as possible.
     pub fn compact_all(&self) -> Result<()> {
         let _hurry = self.hurry();
         let deep = self.storage.reserve.begin_compaction();
         let ids: Vec<u64> = self.cell.state.load().version.partitions.iter().map(|p| p.id).collect();
         self.compact_each(ids)?;
-        // Others may write all the while: then there is always something left to do.
+        // The limit matters: under concurrent writes there is always another job.
         self.settle_after_compaction(SETTLE_JOBS_MIN + 4 * self.cell.state.load().version.partitions.len())?;
-        // The space is back when this returns, but for what readers hold.
+        // Releases the space before returning, except files that readers pin.
         self.storage.table.deferred_close.work_through();
         drop(deep);
         self.keep_reserve_after(true);
         Ok(())
     }
 
-    /// Carries out a plan for all of a partition, when no other job works on it.
+    /// Executes a plan for the whole partition, once no other job works on it.
     pub(in crate::db) fn compact_by(&self, id: u64, plan: impl Fn(&Partition) -> Plan) -> Result<()> {
         while !self.try_compact(id, &plan)? {
             let mut work = self.maintenance.work.lock();
@@ -131,7 +135,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The same; false while another job works on the partition.
+    /// Like `compact_by`, but returns false while another job works on the partition or work is
+    /// left.
     fn try_compact(&self, id: u64, plan: impl Fn(&Partition) -> Plan) -> Result<bool> {
         self.health.check_writable()?;
         let partition = {
@@ -144,7 +149,7 @@ impl Engine {
             Arc::clone(partition)
         };
         let plan = plan(&partition);
-        // Runs that can be let go of unread go first, and the others are merged by the next try.
+        // The first job only drops runs that need no reading; the next attempt merges the others.
         let is_step = !droppable_runs(&partition, self.readers.snapshots.strata()[0], self.expired_by_us()).is_empty();
         let is_empty = partition.all_runs().next().is_none();
         let indexed = self.partitions_with_hash_indexes();
@@ -157,7 +162,6 @@ impl Engine {
         Ok(!is_step)
     }
 
-    /// The plan by which all of a partition is merged.
     pub(in crate::db) fn whole_merge(&self, partition: &Partition) -> Plan {
         let metas = || partition.all_runs().map(|handle| handle.run().meta());
         let bytes: u64 = metas().map(|meta| meta.file_bytes).sum();
@@ -168,7 +172,7 @@ impl Engine {
         Plan::Major { inputs: metas().map(|meta| meta.number).collect() }
     }
 
-    /// Does all work that is due, in the calling thread.
+    /// Runs all due work in the calling thread.
     pub fn run_inline(&self) {
         self.keep_time();
         self.look_at_readers_if_due();
@@ -181,7 +185,8 @@ impl Engine {
         self.index_what_is_searched();
     }
 
-    /// Does work until nothing is left, folding whatever is loose, but no more than so many jobs.
+    /// Runs at most `jobs_max` jobs, until none is left. Folds unindexed runs whatever their
+    /// number.
     pub(in crate::db) fn run_until_settled(&self, jobs_max: usize) -> Result<()> {
         let mut jobs = 0;
         while jobs < jobs_max {
@@ -209,7 +214,8 @@ impl Engine {
             return None;
         }
         if role != Role::Flusher {
-            // Each partition keeps what is read for this, so that nothing is read under the lock.
+            // Compute and cache these counts before taking the lock, so that nothing is read under
+            // it.
             let state = self.cell.state.load_full();
             Shares::of(&state.version);
             for partition in &state.version.partitions {
@@ -251,7 +257,7 @@ impl Engine {
             idle,
             has_space: work.cramped_until_ns <= now_ns,
         };
-        // What is merged whole need not be folded before.
+        // A full merge makes a fold unnecessary.
         let deadest = if idle { self.choose_deadest(&state, &work) } else { self.choose_by_limit(&state, &work) };
         let chosen = deadest.or_else(|| self.choose(&state, &work, &options));
         let (partition, plan) = chosen.or_else(|| self.choose_older(&state, &work).filter(|_| idle))?;
@@ -259,7 +265,7 @@ impl Engine {
         Some(Job::Partition(partition, plan))
     }
 
-    /// The partition in most need: the one with the most loose runs among those with a plan.
+    /// Chooses the partition with the most unindexed runs among those with a plan.
     fn choose(&self, state: &ReadState, work: &WorkState, options: &PlanOptions) -> Option<(Arc<Partition>, Plan)> {
         let shares = Shares::of(&state.version);
         let mut best: Option<(usize, Arc<Partition>, Plan)> = None;
@@ -278,7 +284,8 @@ impl Engine {
         best.map(|(_, partition, plan)| (partition, plan))
     }
 
-    /// While nothing is committed and there is nothing better to do: a partition that has files of an earlier format version.
+    /// While idle, with no better work: chooses a partition with files of an earlier format
+    /// version.
     fn choose_older(&self, state: &ReadState, work: &WorkState) -> Option<(Arc<Partition>, Plan)> {
         let is_free = |p: &&Arc<Partition>| !work.busy.contains(&p.id) && !work.failed.contains_key(&p.id);
         let mut partitions = state.version.partitions.iter().filter(is_free);
@@ -286,8 +293,8 @@ impl Engine {
         Some((Arc::clone(partition), self.whole_merge(partition)))
     }
 
-    /// While nothing is committed: the partition whose merge gives back most, as long as too much is dead in all. Those that
-    /// are worked on count as if nothing in them were.
+    /// While idle: chooses the partition whose merge reclaims most, if the database has too much
+    /// garbage. Partitions with a running job count as free of garbage.
     fn choose_deadest(&self, state: &ReadState, work: &WorkState) -> Option<(Arc<Partition>, Plan)> {
         let shares = Shares::of(&state.version);
         let partitions = &state.version.partitions;
@@ -340,7 +347,7 @@ impl Engine {
         let counts = partition.counts().map(|(entries, dead)| {
             let counted = if partition.view.is_some() { &partition.runs[..] } else { oldest_apart(partition) };
             let expired = expired_entries(partition, counted, expired_by_us).min(entries);
-            // What is dead already may be so twice.
+            // An expired entry may already count as garbage; avoid counting it twice.
             let dead = dead
                 + (u128::from(entries.saturating_sub(dead)) * u128::from(expired) / u128::from(entries.max(1))) as u64;
             ViewShape { entries, dead }
@@ -373,7 +380,7 @@ impl Engine {
         }
     }
 
-    /// Where a partition of these runs can be cut, if it is too large.
+    /// Returns where to cut a partition of these runs, if it is too large.
     fn cut_of<'a>(&self, partition: &Partition, shapes: impl Iterator<Item = &'a RunShape> + Clone) -> Option<Vec<u8>> {
         let too_many = shapes.clone().map(|run| run.blocks).sum::<u64>() > PARTITION_BLOCKS_MAX;
         if !too_many && shapes.clone().map(|run| run.bytes).sum::<u64>() <= self.settings.partition_bytes() {
@@ -382,7 +389,7 @@ impl Engine {
         best_cut(key_ranges(partition, shapes)).map(<[u8]>::to_vec)
     }
 
-    /// Does a job; false if it could not be done now.
+    /// Runs a job. Returns false if it could not be done now.
     pub(super) fn run_job(&self, job: Job) -> bool {
         let indexed = self.partitions_with_hash_indexes();
         let result = match &job {
@@ -403,7 +410,7 @@ impl Engine {
         let done = match &result {
             Ok(()) => {
                 work.flush_not_before_ns = 0;
-                // That a flush has found space says nothing of a merge, which needs more.
+                // Only a successful merge ends the delay: a flush needs less space than a merge.
                 if !matches!(job, Job::Flush) {
                     work.merge_not_before_ns = 0;
                 }
@@ -413,7 +420,7 @@ impl Engine {
         };
         drop(work);
         if result.is_err() {
-            // The partition may have been given up.
+            // The job's failure may have excluded its partition from merging.
             let _change = self.cell.change.lock();
             self.measure_pressure(&self.cell.state.load());
         }
@@ -430,7 +437,7 @@ impl Engine {
         done
     }
 
-    /// Carries out a plan; a view found damaged on the way is set aside, and the partition planned anew.
+    /// Executes a plan. Sets a damaged view aside, so that the partition is planned again.
     pub(in crate::db) fn run_partition(
         &self,
         partition: &Arc<Partition>,
@@ -447,14 +454,14 @@ impl Engine {
         done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
     }
 
-    /// Decides what a failed job means; whether other jobs may go on.
+    /// Handles a failed job. Returns whether other jobs may continue.
     fn note_failure(&self, work: &mut WorkState, job: &Job, error: &Error) -> bool {
         self.counters.background_errors.fetch_add(1, Ordering::Relaxed);
         match (error, job) {
             (Error::Closed, _) => false,
             (Error::DiskFull { .. }, _) => {
                 tracing::warn!(%error, "background work waits for space");
-                // A flush may find what is too little for a merge.
+                // A flush may succeed with less space than a merge needs.
                 work.merge_not_before_ns = self.now_ns() + RETRY_NS;
                 if matches!(job, Job::Flush) {
                     work.flush_not_before_ns = work.merge_not_before_ns;
@@ -462,7 +469,7 @@ impl Engine {
                 work.cramped_until_ns = self.now_ns() + CRAMPED_NS;
                 false
             }
-            // What a job refuses to do it would refuse again, and nothing was lost by it.
+            // A retry would fail in the same way, and the job changed nothing.
             (Error::Corruption { .. } | Error::InvalidArgument(_), Job::Partition(partition, _)) => {
                 tracing::error!(%error, partition = partition.id, "a partition will not be merged");
                 work.failed.insert(partition.id, error.to_string());
@@ -475,7 +482,7 @@ impl Engine {
         }
     }
 
-    /// Gives back what is kept for the next memtables if none was needed for long.
+    /// Frees memory preallocated for memtables if none was needed for [`MEMORY_KEPT_NS`].
     pub(super) fn give_memory_back_if_due(&self) {
         let (idle, quiet_since_ns) = {
             let work = self.maintenance.work.lock();
@@ -487,9 +494,10 @@ impl Engine {
         }
     }
 
-    /// Notes whether anything was committed or flushed since the last look. Returns whether the database has just become idle.
+    /// Records whether anything was committed or flushed since the last check. Returns whether the
+    /// database just became idle.
     fn look_for_idleness(&self, work: &mut WorkState) -> bool {
-        // What waits for its flush waits for space: that is no rest.
+        // A frozen memtable waits for space: the database is not idle.
         let counters = &self.counters;
         let seen = counters.commits.load(Ordering::Relaxed) + counters.flushes.load(Ordering::Relaxed);
         if !self.cell.state.load().frozen.is_empty() {
@@ -510,8 +518,8 @@ impl Engine {
         false
     }
 
-    /// What is worth doing once when nothing is committed any more: spare segments are given back, and the log says that it is whole, so that
-    /// damage to its last record can be told from a torn end.
+    /// Runs once when the database becomes idle. Frees spare segments and records in the log that
+    /// it is complete, so that recovery distinguishes damage to its last record from a torn end.
     fn settle(&self) {
         let Some(wal) = &self.log.wal else { return };
         if self.health.check_writable().is_err() {
@@ -532,7 +540,7 @@ impl Engine {
         }
     }
 
-    /// Notes where a clock was set; later if the disk is full.
+    /// Records a change of the clock in the manifest; retries later if the disk is full.
     pub(super) fn keep_time(&self) {
         if self.health.check_writable().is_ok()
             && let Err(error) = self.note_time()
@@ -541,8 +549,8 @@ impl Engine {
         }
     }
 
-    /// Has a memtable flushed that has held a value for long that has expired: else, where little is committed, that would stay for
-    /// ever. Whether there was one.
+    /// Freezes a memtable that has held an expired value for a day. Otherwise, with few commits,
+    /// the value would stay forever. Returns whether it froze one.
     fn freeze_what_has_expired(&self) -> bool {
         let earliest = self.cell.state.load().active.earliest_expiry();
         if earliest == u64::MAX || self.health.check_writable().is_err() {
@@ -558,7 +566,7 @@ impl Engine {
     }
 }
 
-/// Where the runs of a partition begin and end in it, and how many bytes they have there.
+/// Returns the smallest and largest key and the bytes of each run within the partition.
 fn key_ranges<'a, 's>(
     partition: &'a Partition,
     shapes: impl Iterator<Item = &'s RunShape>,
@@ -572,12 +580,12 @@ fn key_ranges<'a, 's>(
     partition.all_runs().zip(shapes).map(range).collect()
 }
 
-/// The run that [`Partition::counts`] counts without a view.
+/// Returns the run that [`Partition::counts`] counts without a view.
 fn oldest_apart(partition: &Partition) -> &[Arc<RunHandle>] {
     partition.apart.last().map_or(&[], std::slice::from_ref)
 }
 
-/// About how many of the partition's entries in these runs have expired.
+/// Estimates how many entries of these runs within the partition have expired.
 fn expired_entries(partition: &Partition, runs: &[Arc<RunHandle>], expired_by_us: u64) -> u64 {
     let expired = |handle: &Arc<RunHandle>| {
         let expired = handle.run().meta().expiries.expired_by(expired_by_us);
@@ -586,7 +594,7 @@ fn expired_entries(partition: &Partition, runs: &[Arc<RunHandle>], expired_by_us
     runs.iter().map(expired).fold(0, u64::saturating_add)
 }
 
-/// How much of each run all partitions together read, in per mille.
+/// Share of each run that all partitions together read, in per mille.
 pub(in crate::db) struct Shares(HashMap<FileNumber, u64>);
 
 impl Shares {
@@ -600,7 +608,7 @@ impl Shares {
         Shares(shares)
     }
 
-    /// Rounding, and ranks that are exact to a segment only, may leave a whole run a little short.
+    /// The tolerance of 10 covers rounding, and ranks that are exact only to a segment.
     pub(in crate::db) fn total(&self, run: FileNumber) -> u64 {
         self.0.get(&run).map_or(1000, |share| share + 10)
     }
@@ -608,13 +616,12 @@ impl Shares {
 
 impl Worker for Engine {
     fn run_job(&self, role: Role, found: &dyn Fn()) -> JobResult {
-        // After a panic the database is latched, and there is no more work.
+        // After a panic the database is read-only and has no more work.
         self.catch_panic("a background thread", || self.work_once(role, found)).unwrap_or(JobResult::Over)
     }
 }
 
 impl Engine {
-    /// Does a job if there is one.
     fn work_once(&self, role: Role, found: &dyn Fn()) -> JobResult {
         if role == Role::Cleaner {
             return if self.storage.table.deferred_close.work() { JobResult::Again } else { JobResult::Done };
@@ -653,7 +660,7 @@ impl Engine {
         let is_soon = !idle || self.cell.is_to_freeze.load(Ordering::Relaxed);
         let look = match role {
             Role::Flusher if is_soon => IDLE_LOOK_NS,
-            // Whatever there is to be merged comes with a call, but for what has expired.
+            // New merge work wakes the thread; only expiry needs polling.
             Role::Merger if idle => LONG_PAUSE_NS,
             _ => PAUSE_NS,
         };

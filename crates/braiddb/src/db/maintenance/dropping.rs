@@ -1,4 +1,4 @@
-//! Trees that are dropped or renamed.
+//! Drops and renames trees.
 
 use crate::{
     base::{EntryKind, Error, Result},
@@ -15,7 +15,7 @@ use std::{
 };
 
 impl Engine {
-    /// Drops trees in one commit. The caller holds the catalog's lock.
+    /// Drops trees in one commit. The caller holds the catalog lock.
     pub(in crate::db) fn drop_all(&self, trees: &BTreeMap<&str, Arc<TreeState>>) -> Result<()> {
         let mut batch = RawBatch::default();
         for (name, tree) in trees {
@@ -27,7 +27,8 @@ impl Engine {
         self.remember_dropped(trees.values().map(AsRef::as_ref), &mut batch);
         let prepared = batch.prepare()?;
         let mark = |is_dropped| trees.values().for_each(|tree| tree.dropped.store(is_dropped, Ordering::Release));
-        // A commit that saw a tree before will find the count changed: none lands above the range delete.
+        // INVARIANT: mark the trees and bump the count before the commit. A commit that checked its
+        // trees earlier then sees the new count, so none lands above the range delete.
         mark(true);
         self.catalog.drops.fetch_add(1, Ordering::Release);
         let dropped = self.commit(prepared, self.settings.durability);

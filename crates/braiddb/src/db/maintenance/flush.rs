@@ -1,4 +1,4 @@
-//! Flushes: memtables are frozen, and written as runs.
+//! Flushes: freezes memtables and writes them as runs.
 
 use super::background::Job;
 use crate::{
@@ -14,15 +14,15 @@ impl Engine {
         self.run_flushes(u64::MAX)
     }
 
-    /// As [`Engine::flush_all`], but does not wait for what is committed meanwhile. Every commit up to the sequence number that this
-    /// gives is in runs then.
+    /// Flushes like [`Engine::flush_all`], without waiting for concurrent commits. Returns a
+    /// sequence number up to which all commits are in runs.
     pub fn flush_what_is_there(&self) -> Result<SequenceNumber> {
         let last = self.freeze_now()?;
         self.run_flushes(last)?;
         Ok(last)
     }
 
-    /// Freezes the active memtable; gives the last commit before that.
+    /// Freezes the active memtable. Returns the last commit before that.
     pub(super) fn freeze_now(&self) -> Result<SequenceNumber> {
         self.health.check_writable()?;
         self.look_at_readers();
@@ -32,8 +32,8 @@ impl Engine {
         Ok(self.readers.snapshots.visible())
     }
 
-    /// Flushes all frozen memtables with commits up to `last` alone, or waits until the workers have; and where there are none, does
-    /// what is due after that.
+    /// Flushes like `flush_frozen`. Without background threads, also runs the work that is then
+    /// due.
     pub(in crate::db) fn run_flushes(&self, last: SequenceNumber) -> Result<()> {
         self.flush_frozen(last)?;
         if self.settings.background_threads == 0 {
@@ -42,10 +42,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Flushes all frozen memtables with commits up to `last` alone, or waits until the workers have. The caller may have the right to
-    /// write.
+    /// Flushes all frozen memtables that only have commits up to `last`, or waits for the workers
+    /// to do so. The caller may hold the write lock.
     pub fn flush_frozen(&self, last: SequenceNumber) -> Result<()> {
-        // The oldest comes last.
+        // The last memtable is the oldest.
         while self.cell.state.load().frozen.last().is_some_and(|memtable| memtable.max_sequence() <= last) {
             self.health.check_writable()?;
             let mut work = self.maintenance.work.lock();

@@ -1,7 +1,8 @@
-//! A limit to what is dead while there are commits ([`crate::Builder::dead_percent`]).
+//! Limits garbage under write load ([`crate::Builder::dead_percent`]).
 //!
-//! Of what stands in views it is known how much is dead. Of what stands in runs outside of them it is estimated: merges and folds tell how many of the entries that
-//! were new to a view have superseded others. And a run that all partitions were flushed into stands there until the last of them has let it go.
+//! The garbage in views is known. In unindexed runs it is estimated: merges and folds record how
+//! many entries new to a view superseded others. A residue run, shared by several partitions, takes
+//! its space until the last of them releases it.
 
 use super::background::Shares;
 use crate::{
@@ -16,20 +17,20 @@ use std::{collections::BTreeMap, sync::Arc};
 mod tests;
 
 impl Engine {
-    /// How much is dead of what may be, in thousandths; 0 without a limit.
+    /// Returns the garbage relative to the limit, in per mille; 0 without a limit.
     pub fn dead_to_limit(&self, state: &ReadState, work: &WorkState) -> u64 {
         let Some(percent_max) = self.settings.dead_percent else { return 0 };
-        // What no merge gives back is nothing to wait for.
+        // Exclude partitions whose merge reclaims nothing, so that writers do not wait for them.
         let is_left = |partition: &Partition| self.is_left_alone(partition, work);
         self.estimate_dead(state, work, percent_max, is_left).per_mille * 100 / percent_max
     }
 
-    /// While there are commits: the partition whose merge gives back most, if too much is dead in all. Those that are worked on count as if nothing in them
-    /// were.
+    /// Under write load: chooses the partition whose merge reclaims most, if the database exceeds
+    /// its limit. Partitions with a running job count as free of garbage.
     pub(in crate::db) fn choose_by_limit(&self, state: &ReadState, work: &WorkState) -> Option<(Arc<Partition>, Plan)> {
         let percent_max = self.settings.dead_percent?;
         let partitions = &state.version.partitions;
-        // Before writers are slowed down for loose runs, these come first.
+        // Fold unindexed runs first, before their number throttles writers.
         let urgent = self.settings.loose_runs.max(2) * 3 / 2;
         if partitions.iter().any(|partition| partition.loose_weight() >= urgent) {
             return None;
@@ -40,7 +41,8 @@ impl Engine {
         Some((Arc::clone(partition), Plan::Major { inputs }))
     }
 
-    /// Whether a partition is not merged for the limit: since it cannot be, or has been and is as it was then.
+    /// Returns whether the limit skips a partition: its merges fail, or it is unchanged since its
+    /// last merge.
     fn is_left_alone(&self, partition: &Partition, work: &WorkState) -> bool {
         let is_as_merged =
             || self.maintenance.garbage_limit.merged.lock().get(&partition.id) == Some(&entries_of(partition));
@@ -70,7 +72,8 @@ impl Engine {
         estimate_dead(shapes.iter(), (percent_max, self.maintenance.garbage_limit.per_mille(), let_go))
     }
 
-    /// Learns from what became of a partition whose new entries went into its view, or were merged with all others.
+    /// Updates the estimate from a partition whose new entries were folded into its view or merged
+    /// with all others.
     pub(in crate::db) fn learn_superseding(&self, before: &Partition, plan: &Plan) {
         if self.settings.dead_percent.is_none() {
             return;
@@ -95,7 +98,7 @@ impl Engine {
     }
 }
 
-/// The entries of all runs of a partition, as far as they lie within it.
+/// Counts the entries of all runs within a partition.
 fn entries_of(partition: &Partition) -> u64 {
     let share = |handle| partition.share_per_mille(handle);
     partition.all_runs().map(|handle| handle.run().meta().entries * share(handle) / 1000).sum()

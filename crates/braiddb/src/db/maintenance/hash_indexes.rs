@@ -1,5 +1,5 @@
-//! Hash indexes for views that many gets search, for those that come in place of such views or beside them, and while the database rests for those that
-//! gets may come to.
+//! Builds hash indexes: for views that many gets search, for their successors and neighbours, and
+//! at idle time for views that gets may search.
 
 use crate::{
     base::Result,
@@ -13,25 +13,27 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// All hash indexes together take at most this part of the memory, and nothing of the cache's least share.
+/// All hash indexes together use at most 1/4 of the memory budget, and nothing of the cache's
+/// minimum.
 const MEMORY_SHARE: usize = 4;
-/// At least so many per cent of the blocks must be in memory, the system's included: else making the index would read them from the disk, and gets
-/// that do so would gain little.
+/// Minimum share of a view's blocks in memory, page cache included, in percent. Otherwise the build
+/// would read from disk, and gets that read from disk gain little.
 const IN_MEMORY_PERCENT_MIN: u64 = 90;
 
-/// After a flush indexes are made of so many entries: at a hundred nanoseconds each, that is some ten milliseconds.
+/// Maximum entries to index after a flush. At 100 ns each, this takes about 10 ms.
 const ENTRIES_AFTER_FLUSH_MAX: u64 = 128 << 10;
 
-/// Those made at rest leave as much of the memory for hash indexes that gets ask for.
+/// Limit at idle time: 1/8 of the memory. Half of the budget stays for views that gets request.
 const MEMORY_SHARE_AT_REST: usize = 2 * MEMORY_SHARE;
-/// Where there could be none, it is looked at again after so long at least and at most.
+/// Minimum and maximum delay before another attempt to index a partition.
 const PAUSE_NS_MIN: u64 = 10_000_000_000;
 const PAUSE_NS_MAX: u64 = 3_600_000_000_000;
-/// Views of fewer entries are searched quickly, and have an index only if gets ask for it.
+/// Minimum entries of a view to index at idle time. Smaller views are fast without an index and get
+/// one only on request.
 const ENTRIES_AT_REST_MIN: u64 = 2048;
 
 impl Engine {
-    /// Makes hash indexes for the views that want one.
+    /// Builds hash indexes for the views that requested one.
     pub fn index_what_is_searched(&self) {
         if !self.storage.table.trigger.take() {
             return;
@@ -48,16 +50,18 @@ impl Engine {
         self.take_back(lent);
     }
 
-    /// The partitions of which gets have used hash indexes, if the views there are now go: see [`Engine::index_what_came`].
+    /// Returns the partitions in which gets used hash indexes. See [`Engine::index_what_came`].
     pub fn partitions_with_hash_indexes(&self) -> Vec<u64> {
         let state = self.cell.state.load();
         let is_used = |partition: &&Arc<Partition>| partition.open_views().any(|(view, _)| view.has_used_hash_index());
         state.version.partitions.iter().filter(is_used).map(|partition| partition.id).collect()
     }
 
-    /// Makes hash indexes for views of these partitions that were never asked whether they inherit one: mostly those that have come just now. Gets would otherwise
-    /// search each of them some thousand times first, and then until a thread has time for it. Those that come next have one if these are used. After a flush
-    /// that is for runs that stand apart alone, and for so many entries that it does not hold up the next.
+    /// Builds hash indexes for new views of these partitions, so that they inherit the indexes of
+    /// the views they replace. Otherwise gets would first search each view some thousand times and
+    /// wait for a free thread. A view's successor inherits an index only if this one is used. After
+    /// a flush, only unindexed runs are considered, up to a maximum of entries that does not delay
+    /// the next flush.
     pub fn index_what_came(&self, partitions: &[u64], after_flush: bool) {
         if partitions.is_empty() {
             return;
@@ -70,7 +74,7 @@ impl Engine {
         for partition in state.version.partitions.iter().filter(|partition| partitions.contains(&partition.id)) {
             for handle in &partition.apart {
                 let entries = handle.run().meta().entries;
-                // A reader who comes by what is damaged tells of it.
+                // Skip a damaged view: a reader that meets it reports the error.
                 if entries <= entries_left
                     && self.is_room_for_hash_index(View::hash_index_bytes_of(entries), MEMORY_SHARE)
                     && let Ok(view) = handle.view()
@@ -89,20 +93,21 @@ impl Engine {
         self.take_back(lent);
     }
 
-    /// Makes the hash index of one view that nobody has searched yet, if nothing was committed lately and nothing is being merged; returns whether it did. So gets
-    /// that come after a load find it there. Each partition has that once, and again when it has twice as many entries: if the index was used, the views after it
-    /// inherit one. Where there can be none at the time, it is looked at again later, and each time after twice as long.
+    /// Builds the hash index of one view that no get has searched yet, if the database is idle.
+    /// Returns whether it did. Gets after a load then find an index. Each partition gets one this
+    /// way, and another when it has twice as many entries; a used index is inherited. A failed
+    /// attempt is repeated later, each time after twice the delay.
     pub fn index_at_rest(&self) -> bool {
-        // Of several databases one would take the memory of another, which may be read more.
+        // With shared memory, an index here could displace data of a busier database.
         if self.settings.hash_index_after == u64::MAX || self.tenant.common.is_shared() || !self.is_at_rest() {
             return false;
         }
-        // Whoever else makes some goes on with it.
+        // Another thread is already building indexes.
         let Some(mut looks) = self.maintenance.indexing.try_lock() else { return false };
         let (state, now_ns) = (self.cell.state.load_full(), self.now_ns());
         forget_others(&mut looks, &state.version.partitions);
         for partition in &state.version.partitions {
-            // A reader who comes by what is damaged tells of it.
+            // Skip a damaged view: a reader that meets it reports the error.
             let (Ok(()), Some((view, runs))) = (partition.open_main_view(), partition.main_view()) else { continue };
             let (entries, look) = (view.meta().entries, looks.entry(partition.id).or_default());
             if entries < ENTRIES_AT_REST_MIN
@@ -116,7 +121,7 @@ impl Engine {
                 return false;
             }
             let mut lent = 0;
-            // Where blocks have to be in the cache to be read, there is better use for its memory.
+            // If blocks must be cached to be read, the cache uses this memory better.
             let is_made = self.is_room_for_hash_index(View::hash_index_bytes_of(entries), MEMORY_SHARE_AT_REST)
                 && view.is_read_in_place(runs).unwrap_or(false)
                 && self.index_if_there_is_room(view, runs, &mut lent, &|| !self.is_at_rest());
@@ -131,18 +136,18 @@ impl Engine {
         false
     }
 
-    /// Whether nothing was committed lately, and nothing is flushed or merged.
+    /// Returns whether the database is idle, with no flush or merge running.
     fn is_at_rest(&self) -> bool {
         let work = self.maintenance.work.lock();
         work.idle && !work.flushing && work.busy.is_empty() && !self.health.closing.load(Ordering::Acquire)
     }
 
-    /// After a merge that a user asked for: what was made for the view before it is gone with that.
+    /// Allows another index at idle time after a requested merge: the old view's index is gone.
     pub fn look_again_at_rest(&self, partition: u64) {
         self.maintenance.indexing.lock().remove(&partition);
     }
 
-    /// Takes back what was lent, which counts as what open files have from now on.
+    /// Moves the reserved bytes to the account of open files.
     fn take_back(&self, lent: usize) {
         if lent > 0 {
             self.share_memory(&self.storage.disk.lock().files);
@@ -159,7 +164,8 @@ impl Engine {
         bytes <= self.tenant.common.spare_bytes() && self.hash_index_bytes_of_all() + bytes as u64 <= bytes_max
     }
 
-    /// Makes the hash index of a view, if its data is in memory. Returns whether it did. What it takes is taken from the cache before, and counted in `lent`.
+    /// Builds the hash index of a view whose data is in memory. Returns whether it did. Reserves
+    /// the bytes from the cache first and adds them to `lent`.
     fn index_if_there_is_room(
         &self,
         view: &View,
@@ -168,7 +174,7 @@ impl Engine {
         is_cancelled: &dyn Fn() -> bool,
     ) -> bool {
         let wanted = View::hash_index_bytes_of(view.meta().entries);
-        // A reader who comes by what is damaged tells of it.
+        // Skip a damaged view: a reader that meets it reports the error.
         if !self.is_room_for_hash_index(wanted, MEMORY_SHARE) || !is_in_memory(view, runs).unwrap_or(false) {
             return false;
         }
@@ -183,13 +189,13 @@ impl Engine {
         is_made
     }
 
-    /// What the hash indexes take of all databases that share the memory.
+    /// Returns the bytes of the hash indexes of all databases that share the memory.
     fn hash_index_bytes_of_all(&self) -> u64 {
         self.tenant.common.databases().iter().map(|engine| hash_index_bytes(&engine.cell.state.load().version)).sum()
     }
 }
 
-/// Forgets partitions that are gone, once there are many of them.
+/// Removes entries of dropped partitions once they are numerous.
 fn forget_others(looks: &mut HashMap<u64, Look>, partitions: &[Arc<Partition>]) {
     if looks.len() > 2 * partitions.len() + 16 {
         let present: HashSet<u64> = partitions.iter().map(|partition| partition.id).collect();
@@ -197,7 +203,7 @@ fn forget_others(looks: &mut HashMap<u64, Look>, partitions: &[Arc<Partition>]) 
     }
 }
 
-/// Whether the blocks of a view are in memory, but for a few.
+/// Returns whether at least [`IN_MEMORY_PERCENT_MIN`] percent of the view's blocks are in memory.
 fn is_in_memory(view: &View, runs: &[Arc<Run>]) -> Result<bool> {
     let (blocks, in_memory) = view.blocks_in_memory(runs)?;
     Ok(in_memory * 100 >= blocks * IN_MEMORY_PERCENT_MIN)

@@ -1,4 +1,4 @@
-//! Flushes, folds and merges put into force.
+//! Runs flushes, folds and merges and installs their results.
 
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber, TreeId},
@@ -26,18 +26,20 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// A partition that gets fewer bytes from a flush shares a run with its like.
+/// Default minimum of bytes from one flush for a partition to get its own run. Partitions with
+/// fewer share a residue run.
 const OWN_RUN_BYTES_MIN: u64 = 64 << 10;
 
-/// The same on the smallest volumes, and how many such runs a small one has room for.
+/// On small volumes the minimum is 1/1024 of the volume, but at least 8 KiB.
 const OWN_RUN_BYTES_LEAST: u64 = 8 << 10;
 const OWN_RUNS_OF_VOLUME: u64 = 1024;
 
-/// So much is noted of how far time is ahead of the wall clock; clocks that are corrected little by little have less.
+/// Minimum change of the clock's lead that is recorded. Gradual clock corrections stay below it.
 const TIME_AHEAD_US_MIN: u64 = 1_000_000;
 
-/// Into about how many parts a partition is split that has outgrown its size, by how many there are. With more, a database that
-/// grows is rewritten less often, and space comes back in smaller pieces; of large databases there should not be too many.
+/// Returns into about how many parts to split a full partition, given the number of partitions.
+/// More parts reduce rewriting in a growing database and reclaim space in smaller units, but a
+/// large database should not have too many partitions.
 fn parts_of_split(partitions: usize) -> u64 {
     match partitions {
         0..16 => 8,
@@ -46,16 +48,17 @@ fn parts_of_split(partitions: usize) -> u64 {
     }
 }
 
-/// Smaller parts would be little but the first page of their file.
+/// Minimum bytes of a part. A smaller part would be little more than the first page of its file.
 const PART_BYTES_MIN: u64 = 8 << 10;
 
-/// On a full disk, a part that is merged alone has at least this fraction of the reserve.
+/// On a full disk, a part merged alone has at least 1/4 of the reserve.
 const PARTS_OF_RESERVE: u64 = 4;
 
-/// What was moved is synced whenever it is so much, so that nobody else's sync has to see to much of it.
+/// Moved blob bytes after which a merge syncs them, so that no other thread's sync has to write
+/// many of them.
 const MOVED_BYTES_UNSYNCED_MAX: u64 = 16 << 20;
 
-/// Blobs that a merge moves out of files which are to be given up.
+/// Blobs that a merge moves out of files to be deleted.
 #[derive(Debug, Default)]
 struct Relocation {
     condemned: BTreeSet<FileNumber>,
@@ -64,10 +67,11 @@ struct Relocation {
 
 #[derive(Debug, Default)]
 struct Moved {
-    /// The files they were written to; each counts once as on its way.
+    /// Target files; each counts once as pending.
     files: BTreeSet<FileNumber>,
     bytes_unsynced: u64,
-    /// What was moved of this key, and where to. Versions of a stream share pieces; none is to be moved twice.
+    /// Blobs moved for the current key, old to new. Versions of a stream share pieces; each piece
+    /// is moved once.
     key: Vec<u8>,
     of_key: HashMap<BlobRef, BlobRef>,
 }
@@ -78,12 +82,12 @@ impl Engine {
         self.install(&mut self.storage.disk.lock(), changes, None)
     }
 
-    /// What an edit says of the time.
     fn time_change(&self) -> Change {
         Change::Time { now_us: self.now().us, ahead_us: self.ahead_us() }
     }
 
-    /// Has the manifest say how far time is ahead of the wall clock, if that has changed: a clock was set.
+    /// Records in the manifest how far time is ahead of the wall clock, if a change of the clock
+    /// altered it.
     pub fn note_time(&self) -> Result<()> {
         let noted_us = self.clock.noted_ahead_us.load(Ordering::Relaxed);
         if self.ahead_us().abs_diff(noted_us) < TIME_AHEAD_US_MIN {
@@ -92,12 +96,12 @@ impl Engine {
         self.install(&mut self.storage.disk.lock(), Vec::new(), None)
     }
 
-    /// The time by which no reader sees what had expired then.
+    /// Returns a time such that no reader sees values that expired by then.
     pub fn expired_by_us(&self) -> u64 {
         self.readers.snapshots.expired_by(self.now().us)
     }
 
-    /// How runs are written, where nothing else is asked for.
+    /// Returns the default options of runs.
     pub(in crate::db) fn run_options(&self) -> RunOptions {
         RunOptions {
             compression: self.settings.compression,
@@ -110,8 +114,8 @@ impl Engine {
         }
     }
 
-    /// Calls `work` with what jobs need, and `install` with what it has made. If either fails, the files made are removed,
-    /// unless it is not known whether they are in force.
+    /// Calls `work` with the job context and `install` with its result. If either fails, removes
+    /// the created files, unless it is unknown whether the edit that names them is durable.
     fn with_context<R>(
         &self,
         urgency: Urgency,
@@ -120,7 +124,7 @@ impl Engine {
         install: impl FnOnce(R) -> Result<()>,
     ) -> Result<()> {
         let created = Mutex::default();
-        // Before the work: readers who come later see nothing of what it leaves out.
+        // Read these before the work: later readers never see the versions that it drops.
         let (strata, expired_by_us) = (self.readers.snapshots.strata(), self.expired_by_us());
         let compressions = self.catalog.compressions.read().clone();
         let compression_of = move |tree: TreeId| -> Compression {
@@ -146,7 +150,7 @@ impl Engine {
             cancelled: &|| self.health.closing.load(Ordering::Acquire) || self.health.has_failed(),
         })
         .and_then(|made| {
-            // What runs refer to must be on disk before they are; the log behind them need not.
+            // Values must be on disk before runs refer to them; the log need not be.
             if let Some(relocation) = relocate {
                 self.storage.blobs.sync_bulk(&relocation.moved.lock().files)?;
             }
@@ -160,14 +164,14 @@ impl Engine {
         done
     }
 
-    /// A partition that gets fewer bytes from a flush shares a run with its like. A shared run takes its space until all of them are merged, so on a
-    /// small volume few are shared.
+    /// Returns the minimum bytes for an own run. A residue run takes its space until all its
+    /// partitions are merged, so a small volume has fewer of them.
     fn own_run_bytes_min(&self) -> u64 {
         let by_volume = self.settings.volume_bytes.map_or(u64::MAX, |volume| volume / OWN_RUNS_OF_VOLUME);
         by_volume.clamp(OWN_RUN_BYTES_LEAST, OWN_RUN_BYTES_MIN)
     }
 
-    /// Removes files that were made and are not in force.
+    /// Removes created files that no edit names.
     pub(in crate::db) fn remove_files(&self, paths: &[PathBuf]) {
         for path in paths {
             match self.storage.table.vfs.remove(path) {
@@ -179,7 +183,7 @@ impl Engine {
         }
     }
 
-    /// Moves a blob out of a file that is to be given up.
+    /// Moves a blob out of a file to be deleted.
     fn relocate_blob(&self, key: &[u8], blob: &BlobRef, relocation: &Relocation) -> Result<Option<BlobRef>> {
         if !relocation.condemned.contains(&blob.file) {
             return Ok(None);
@@ -193,7 +197,8 @@ impl Engine {
             return Ok(Some(*known));
         }
         let value = match self.storage.blobs.read_anew(blob) {
-            // One such value is no reason never to merge the partition again: its reference stays as it is.
+            // Keep the reference to an unreadable value: it must not block merges of the partition
+            // forever.
             Err(e) if e.is_corruption() || matches!(e, Error::Unsupported { .. }) => {
                 tracing::error!(error = %e, "a value that cannot be read stays in its blob file");
                 self.maintenance.work.lock().unmovable_blobs.insert(blob.file);
@@ -215,7 +220,8 @@ impl Engine {
         Ok(Some(new))
     }
 
-    /// Flushes the oldest frozen memtable; false if there is none. One flush at a time: the caller sees to it.
+    /// Flushes the oldest frozen memtable. Returns false if there is none. The caller ensures that
+    /// only one flush runs.
     pub fn flush_oldest(&self) -> Result<bool> {
         let state = self.cell.state.load_full();
         let Some(memtable) = state.frozen.last().cloned() else { return Ok(false) };
@@ -260,7 +266,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets go of the log segments of which everything is in runs.
+    /// Releases the log segments whose commits are all in runs.
     pub fn release_log(&self, wal: &Wal) -> Result<()> {
         self.sync_what_is_retained()?;
         self.archive_finished_or_warn();
@@ -279,15 +285,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes an edit and shows its version to readers. The new version's files are synced, and so is the directory.
+    /// Writes an edit and publishes its version. The caller has synced the version's files and the
+    /// directory.
     fn install(&self, disk: &mut DiskState, changes: Vec<Change>, flushed: Option<&Arc<Memtable>>) -> Result<()> {
         let memtables = flushed.map_or(Memtables::Same, Memtables::Flushed);
         let done = self.catch_panic("an edit", || self.try_install(disk, changes, memtables));
         done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
     }
 
-    /// The same, and what is committed from then on goes into a memtable that readers of the state before do not have. The caller has the
-    /// right to write.
+    /// Like `install`, but also switches to a new memtable, which readers of the old state do not
+    /// have. The caller holds the write lock.
     pub(in crate::db) fn install_with_fresh_memtable(&self, disk: &mut DiskState, changes: Vec<Change>) -> Result<()> {
         let done = self.catch_panic("an edit", || self.try_install(disk, changes, Memtables::Fresh));
         done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
@@ -295,7 +302,7 @@ impl Engine {
 
     fn try_install(&self, disk: &mut DiskState, mut changes: Vec<Change>, memtables: Memtables<'_>) -> Result<()> {
         self.check_not_failed()?;
-        // After the close, another opener may have the files.
+        // After the close, another process may own the files.
         self.health.check_open()?;
         changes.push(Change::NextFile(self.storage.next_file.load(Ordering::Relaxed)));
         let time = self.time_change();
@@ -305,7 +312,7 @@ impl Engine {
         changes.push(time);
         let edit = Edit::new(changes);
         let mut committed = disk.manifest.commit(&edit);
-        // An edit is small, and without it nothing comes back.
+        // An edit is small, and no space is reclaimed without it.
         if committed.as_ref().is_err_and(Error::is_disk_full) && self.release(Stage::Log) {
             committed = disk.manifest.commit(&edit);
         }
@@ -335,16 +342,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets go of blob files that nothing refers to, as every edit does.
+    /// Releases unreferenced blob files, as every edit does.
     pub fn reclaim_blobs(&self) {
-        // Who drops a stream may be inside already.
+        // The thread that drops a stream may already be inside a call.
         let Ok(_inside) = self.health.enter_past_closing() else { return };
         if self.health.check_writable().is_ok() {
             self.release_blobs(self.storage.disk.lock().manifest.layout());
         }
     }
 
-    /// Unused blob files go once the readers of all states up to now have gone.
+    /// Defers the removal of unused blob files until the readers of all states so far are gone.
     fn release_blobs(&self, layout: &Layout) {
         let released = self.storage.blobs.release_unused(layout);
         let sparse = self.storage.blobs.sparse_files(layout, &*self.storage.table.vfs);
@@ -364,7 +371,7 @@ impl Engine {
         });
     }
 
-    /// Carries out a plan for a partition, which no other job works on.
+    /// Executes a plan for a partition. The caller ensures that no other job works on it.
     pub fn run_plan(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
         let oldest = self.readers.snapshots.strata()[0];
         let dropped = compaction::droppable_runs(partition, oldest, self.expired_by_us());
@@ -372,7 +379,8 @@ impl Engine {
             return self.drop_runs(partition, &dropped);
         }
         let relocation = match plan {
-            // A moved blob is there twice until all partitions have moved theirs: no work for a full disk.
+            // A moved blob is stored twice until all partitions have moved theirs, which a full
+            // disk cannot afford.
             Plan::Fold | Plan::Rebuild | Plan::Cut { .. } | Plan::Prefix => Relocation::default(),
             _ => self.relocation(),
         };
@@ -382,7 +390,7 @@ impl Engine {
         done
     }
 
-    /// The blob files to be given up.
+    /// Returns the blob files to be deleted.
     fn relocation(&self) -> Relocation {
         let work = self.maintenance.work.lock();
         let mut condemned = work.sparse_blobs.clone();
@@ -408,7 +416,7 @@ impl Engine {
                 if *plan == Plan::Split {
                     return compaction::merge(context, partition, &all, Target::Parts(bytes));
                 }
-                // The disk has a reserve's space at most.
+                // The disk may have no more free space than the reserve.
                 let bytes = match self.storage.reserve.bytes() {
                     (_, 0) => bytes,
                     (_, whole) => bytes.min(whole / PARTS_OF_RESERVE).max(PART_BYTES_MIN),
@@ -474,7 +482,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes how many dead entries a merge of all runs has left: they are no reason to merge again before a snapshot goes.
+    /// Records how many garbage entries a full merge had to keep. They do not justify another merge
+    /// until a snapshot ends.
     fn note_held(&self, ids: &[u64], snapshots: &[SequenceNumber]) {
         let state = self.cell.state.load();
         let mut work = self.maintenance.work.lock();
@@ -487,7 +496,8 @@ impl Engine {
         }
     }
 
-    /// Lets go of runs that a range tombstone deletes wholly, or that have expired wholly. What is left of the view is braided anew by the next job.
+    /// Drops runs that are fully expired or fully covered by a range tombstone. The next job
+    /// rebuilds the view.
     fn drop_runs(&self, partition: &Partition, dropped: &BTreeSet<FileNumber>) -> Result<()> {
         let mut disk = self.storage.disk.lock();
         let current = disk.manifest.layout().partitions[&partition.id].clone();
@@ -500,7 +510,7 @@ impl Engine {
         self.install(&mut disk, vec![change], None)
     }
 
-    /// Takes a view as damaged, so that reads go by the runs' own views, and has it rebuilt.
+    /// Marks a view as damaged, so that reads use the runs' own views until it is rebuilt.
     pub fn note_damaged_view(&self, number: FileNumber, reason: &Error) -> Result<()> {
         let mut disk = self.storage.disk.lock();
         if disk.files.damaged_views().contains_key(&number) {
@@ -518,7 +528,7 @@ impl Engine {
     }
 }
 
-/// How large the parts of a partition shall be that is split: equal, and about so many in what a partition may have.
+/// Returns the size of the parts of a split: equal, about `parts` in the maximum of a partition.
 fn part_bytes(partition: &Partition, partition_bytes: u64, parts: u64) -> u64 {
     let share = |h: &Arc<RunHandle>| h.run().meta().file_bytes * partition.share_per_mille(h) / 1000;
     let bytes: u64 = partition.all_runs().map(share).sum();
@@ -526,11 +536,12 @@ fn part_bytes(partition: &Partition, partition_bytes: u64, parts: u64) -> u64 {
     let live = (u128::from(bytes) * u128::from(entries.saturating_sub(dead)) / u128::from(entries.max(1))) as u64;
     let part = (partition_bytes / parts).max(1);
     let parts = ((live + part / 2) / part).max(2);
-    // A little more, so that what was estimated too low makes no small part at the end.
+    // Add 1/16, so that an estimate that is too low leaves no small part at the end.
     (live / parts / 16 * 17).max(part / 2).max(PART_BYTES_MIN)
 }
 
-/// The partitions that get a run: those it was made for, and in place of one that was split meanwhile, its parts.
+/// Returns the partitions that get a run: those it was made for, with the parts of partitions that
+/// were split meanwhile.
 fn receivers(output: &FlushOutput, planned: &Version, layout: &Layout) -> Vec<u64> {
     let mut ids = BTreeSet::new();
     for id in &output.partitions {
@@ -551,7 +562,7 @@ fn receivers(output: &FlushOutput, planned: &Version, layout: &Layout) -> Vec<u6
     ids.into_iter().collect()
 }
 
-/// A part's runs, with the loose runs that flushes have added meanwhile.
+/// Sets a part's runs, with the unindexed runs that flushes added meanwhile.
 fn set_runs(id: u64, part: &MergePart, added: &[FileNumber], layout: &Layout) -> Change {
     let reaches = |number: &&FileNumber| {
         layout

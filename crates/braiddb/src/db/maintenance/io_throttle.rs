@@ -1,5 +1,5 @@
-//! Flushes and merges that write no faster than a [`RateLimiter`](crate::platform::RateLimiter) lets them, and merges that take no more of the time
-//! than they must where there are few processors.
+//! Limits the write rate of flushes and merges by a [`RateLimiter`](crate::platform::RateLimiter),
+//! and the CPU time of merges where processors are few.
 
 use crate::{
     db::engine::{parts::limited_work::timed, root::Engine, settings::Settings},
@@ -9,7 +9,7 @@ use crate::{
 use std::sync::{Arc, atomic::Ordering};
 
 impl Engine {
-    /// Nobody waits for the limit from now on, and no merge pauses: the database is to be closed, which may flush.
+    /// Ends all throttling before a close, which may flush.
     pub fn release_limited_work(&self) {
         if let Some(limits) = self.storage.limited.as_ref().and_then(|limited| limited.limits.as_ref()) {
             limits.released.store(true, Ordering::Release);
@@ -23,24 +23,24 @@ impl Engine {
         self.storage.limited.as_ref()?.pace.as_ref()
     }
 
-    /// Sets the pace of merges: a share of the time, in thousandths.
+    /// Sets the share of time that merges may use, in per mille.
     pub(in crate::db) fn set_pace(&self, per_mille: u64) {
         if let Some(pace) = self.pace() {
             pace.set_share(per_mille);
         }
     }
 
-    /// Whether a merge may begin beside so many others.
+    /// Returns whether a merge may start beside `others` running ones.
     pub(in crate::db) fn may_begin_merge(&self, others: usize) -> bool {
         self.pace().is_none_or(|pace| pace.may_begin(others))
     }
 
-    /// Merges take all of the time until what this gives is let go of.
+    /// Lifts the pace of merges until the guard is dropped.
     pub(in crate::db) fn hurry(&self) -> Option<Hurry> {
         self.pace().map(Pace::hurry)
     }
 
-    /// What new tables are written by.
+    /// Returns the context for writing tables.
     pub(in crate::db) fn table_for(&self, urgency: Urgency) -> &TableContext {
         match (&self.storage.limited, urgency) {
             (None, _) => &self.storage.table,
@@ -50,7 +50,7 @@ impl Engine {
     }
 }
 
-/// What tables need of the database.
+/// Returns the table context for these settings.
 pub(in crate::db) fn table_context(settings: &Settings) -> TableContext {
     let vfs = Arc::clone(&settings.vfs);
     TableContext {

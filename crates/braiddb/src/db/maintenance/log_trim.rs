@@ -1,4 +1,4 @@
-//! Trimming the log: segments that nothing needs go, spare ones are prepared.
+//! Trims the log: releases unneeded segments and prepares spare ones.
 
 use crate::{
     base::Result,
@@ -10,8 +10,8 @@ use crate::{
 pub(super) const LOG_SEGMENTS_MAX: usize = 3;
 
 impl Engine {
-    /// Has what old segments hold flushed, so that they can be used again, when there are many: else each opening of a
-    /// database that is seldom written would add one.
+    /// Flushes the contents of old segments so that they can be reused, if there are more than
+    /// [`LOG_SEGMENTS_MAX`]. Otherwise each open of a rarely written database would add one.
     pub fn trim_log(&self) -> Result<()> {
         let Some(wal) = self.log.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else {
             return Ok(());
@@ -20,7 +20,8 @@ impl Engine {
         self.release_log(wal)
     }
 
-    /// The same for the thread that flushes, which must not wait for a flush, nor for a writer who waits for one.
+    /// Like `trim_log`, for the flusher: it must not wait for a flush, or for a writer that waits
+    /// for one.
     pub(super) fn trim_log_as_flusher(&self) -> Result<()> {
         let Some(wal) = self.log.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else {
             return Ok(());
@@ -38,7 +39,8 @@ impl Engine {
         if self.cell.state.load().frozen.is_empty() { self.release_log(wal) } else { Ok(()) }
     }
 
-    /// Where all in the log is flushed, has it go on in a short segment, so that the long ones can go.
+    /// If the whole log is flushed, continues it in a short segment, so that the long ones can be
+    /// released.
     pub(super) fn shorten_log(&self, wal: &Wal) -> Result<()> {
         let state = self.cell.state.load();
         if !state.active.is_empty() || !state.frozen.is_empty() || !wal.go_on_in_short()? {
@@ -48,7 +50,7 @@ impl Engine {
         self.release_log(wal)
     }
 
-    /// Spares the next commits what the log can do beforehand.
+    /// Does log maintenance ahead of the next commits.
     pub(super) fn tidy_log(&self) {
         let Some(wal) = self.log.wal.as_ref().filter(|_| self.health.check_writable().is_ok()) else { return };
         if let Err(e) = wal.tidy() {
@@ -57,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// Has the log's next segments ready before a commit needs them, if enough is written that it will.
+    /// Prepares the log's next segments ahead of commits, if the write rate calls for them.
     pub(super) fn prepare_log(&self) {
         let Some(wal) = self.log.wal.as_ref().filter(|_| self.health.check_writable().is_ok()) else { return };
         let made = loop {
@@ -71,9 +73,9 @@ impl Engine {
         }
     }
 
-    /// What is to be done now and then, and the log's next segment.
+    /// Does the periodic work, and prepares the log's next segment.
     pub(super) fn look_after_log(&self) {
-        // Somebody may be about to need it.
+        // First, because a commit may soon need it.
         self.prepare_log();
         if let Err(error) = self.remove_leftovers() {
             tracing::warn!(%error, "a file that is not needed any more could not be removed; the next open will");

@@ -1,9 +1,9 @@
-//! The scrubber: reads files again while the program runs, so that damage is known before a read needs the bytes.
+//! The scrubber: rereads files in the background to detect damage before a read needs the bytes.
 //!
-//! A merge thread that has nothing else to do reads the next piece of the next run or view, checks it unit by unit past
-//! the cache, and rests for as long as the rate says. So merges come first, a close waits for one piece at most, and
-//! nothing counts as activity: no commit, no flush. A file is held during a piece only, so that it can go between two.
-//! A pass reads every run and every view of a partition once; values in blob files and the log are not read.
+//! An otherwise idle merge thread reads the next piece of a run or view, checks it past the cache,
+//! and sleeps as the rate demands. So merges come first, a close waits for at most one piece, and
+//! scrubbing never counts as activity. A file is pinned for one piece only, so it can be deleted
+//! between two. A pass reads every run and view once, but neither blob files nor the log.
 
 use crate::{
     base::{FileNumber, Result},
@@ -13,28 +13,28 @@ use crate::{
 };
 use std::sync::{Arc, atomic::Ordering};
 
-/// The most bytes of one piece, so that a close waits for no more. A view is one piece, whatever its length.
+/// Maximum bytes of a piece; a close may wait for one. A view is always one piece.
 const PIECE_BYTES: u64 = 256 << 10;
 
-/// After a pass, the next one begins after so long at the earliest.
+/// Minimum pause between passes.
 const BETWEEN_PASSES_NS: u64 = 10_000_000_000;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A file of the present state.
 enum Scrubbed {
     Run(Arc<Run>),
     View(Arc<View>),
 }
 
 impl Engine {
-    /// Reads the next piece if it is due. Gives how long to rest, in nanoseconds; `None` if nothing is scrubbed.
+    /// Reads the next piece if it is due. Returns how long to sleep, in nanoseconds; `None` if
+    /// scrubbing is off.
     pub(in crate::db) fn scrub_a_piece(&self) -> Option<u64> {
         let rate = self.settings.scrub_bytes_per_second;
         if rate == 0 || self.settings.read_only {
             return None;
         }
-        // One thread at a time.
+        // One thread scrubs at a time.
         let Some(mut at) = self.maintenance.scrubber.at.try_lock() else { return Some(SECOND_NS) };
         let now_ns = self.now_ns();
         if now_ns < at.not_before_ns {
@@ -64,7 +64,7 @@ impl Engine {
         Some(rest_ns)
     }
 
-    /// Reads all files now, from the first on.
+    /// Scrubs all files now.
     #[cfg(test)]
     pub fn scrub_from_the_start_for_tests(&self) {
         let passes = self.maintenance.scrubber.stats().passes;
@@ -75,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// The file of the lowest number from `number` on.
+    /// Returns the file with the lowest number at or above `number`.
     fn next_to_scrub(&self, number: FileNumber) -> Option<(FileNumber, Scrubbed)> {
         let state = self.cell.state.load_full();
         let partitions = &state.version.partitions;
@@ -88,7 +88,7 @@ impl Engine {
         [run, view].into_iter().flatten().min_by_key(|(number, _)| *number)
     }
 
-    /// Reads a piece of a file and moves on. Gives how many bytes were read.
+    /// Reads a piece of a file and advances `at`. Returns the bytes read.
     fn scrub_file(&self, file: &Scrubbed, at: &mut Place) -> Result<u64> {
         let (path, damaged, bytes, next) = match file {
             Scrubbed::Run(run) => {

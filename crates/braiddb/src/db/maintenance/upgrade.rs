@@ -1,10 +1,10 @@
-//! Files of earlier format versions, and how they go.
+//! Upgrades files of earlier format versions.
 //!
-//! A database that an earlier build has written opens at once, whatever its version: files are read as they are. What is written is of the present
-//! version: the log goes on in a new segment, and the manifest is written anew, with the first edit. Runs, views and blob files of earlier
-//! versions go as merges replace them. What merges have no reason to touch is merged for that reason alone: in the background while nothing is
-//! committed, one partition at a time, or all at once by [`Db::upgrade`]. Values are moved out of older blob files by the same merges that move
-//! them out of files that are mostly dead.
+//! A database of an earlier version opens at once: its files are read as they are. New files have
+//! the present version. The log continues in a new segment, and the first edit rewrites the
+//! manifest. Merges replace older runs, views and blob files. Partitions that need no other merge
+//! are merged for their version: one at a time while idle, or all by [`crate::Db::upgrade`]. The
+//! same merges move values out of older blob files.
 
 use crate::{
     base::{FileNumber, Result},
@@ -21,39 +21,39 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// Where a second header may stand: CURRENT has two slots.
+/// Possible offsets of a header; CURRENT has two slots.
 const SLOT_OFFSETS: [u64; 2] = [0, 4096];
 
 /// A file of an earlier format version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct OlderFile {
-    /// Its name in the database's directory.
+    /// File name in the database directory.
     pub name: String,
-    /// The version that its header tells.
+    /// Format version in its header.
     pub version: u32,
 }
 
-/// What became of the files of earlier format versions.
+/// Result of an upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UpgradeReport {
-    /// How many there were.
+    /// Number of older files before the upgrade.
     pub before: usize,
-    /// Those that are still there: segments of the log that are kept for who watches it, files that readers are reading, and blob files with a
-    /// damaged value.
+    /// Older files that remain: log segments retained for watchers, files pinned by readers, and
+    /// blob files with a damaged value.
     pub left: Vec<OlderFile>,
 }
 
 impl Engine {
-    /// The lowest version that a header of a file tells; `None` for what has none, or is gone.
+    /// Returns the lowest version in the headers of a file; `None` if it has none or is missing.
     pub(in crate::db) fn oldest_header(&self, path: &Path) -> Option<u32> {
         let file = self.storage.table.vfs.open(path, OpenMode::Read).ok()?;
         let versions = SLOT_OFFSETS.iter().filter_map(|&offset| {
             let mut bytes = [0; FILE_HEADER_LEN];
             let len = file.read_at(&mut bytes, offset).ok()?;
             let kind = FileKind::of_magic(&bytes[..len])?;
-            // In other files, what stands there is not looked at.
+            // Only CURRENT has a header at the second offset.
             let is_header = offset == 0 || kind == FileKind::Current;
             FileHeader::decode(kind, &bytes[..len], path, offset)
                 .ok()
@@ -63,7 +63,7 @@ impl Engine {
         versions.min()
     }
 
-    /// Looks which blob files are of an earlier version, if that was not done yet; values will be moved out of them.
+    /// Finds, once, the blob files of earlier versions. Merges then move values out of them.
     pub fn find_older_blobs(&self) {
         if self.maintenance.work.lock().older_blobs.is_some() {
             return;
@@ -79,7 +79,7 @@ impl Engine {
         self.maintenance.work.lock().older_blobs = Some(older);
     }
 
-    /// Merges each partition that has anything older; whether there was one.
+    /// Merges each partition with older files. Returns whether there was one.
     pub(in crate::db) fn merge_older(&self) -> Result<bool> {
         let _hurry = self.hurry();
         let state = self.cell.state.load_full();
@@ -93,7 +93,7 @@ impl Engine {
         Ok(!ids.is_empty())
     }
 
-    /// How many runs are of an earlier version.
+    /// Counts the runs of an earlier version.
     pub fn older_runs(state: &ReadState) -> u64 {
         let runs =
             state.version.partitions.iter().flat_map(|partition| partition.all_runs()).map(|handle| handle.run());
@@ -101,13 +101,14 @@ impl Engine {
         older.collect::<BTreeSet<_>>().len() as u64
     }
 
-    /// Whether nothing is merged for its version's sake any more, or not now.
+    /// Returns whether merges for an upgrade are allowed now.
     pub fn may_upgrade(&self) -> bool {
         !self.settings.is_restoring && !self.health.closing.load(Ordering::Acquire)
     }
 }
 
-/// Whether a partition has runs of an earlier version, or values in such blob files that can be moved.
+/// Returns whether a partition has runs of an earlier version, or movable values in older blob
+/// files.
 pub fn is_older(partition: &Partition, work: &WorkState) -> bool {
     let is_movable = |file: &FileNumber| !work.unmovable_blobs.contains(file);
     let older_blobs = work.older_blobs.as_ref();

@@ -1,4 +1,4 @@
-//! When a database is idle, and what its flusher then does about the log.
+//! Detection of idleness, and what the flusher then does with the log.
 
 use super::{super::log_trim::LOG_SEGMENTS_MAX, *};
 use crate::{
@@ -16,7 +16,7 @@ use std::{io, path::Path, sync::atomic::AtomicU64, thread::JoinHandle};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A clock that stands until it is moved.
+/// A clock that only moves when advanced.
 #[derive(Debug)]
 struct Stopped {
     now_ns: AtomicU64,
@@ -54,7 +54,7 @@ impl Runtime for Stopped {
     }
 }
 
-/// A database whose memtable holds all that the tests write, in short log segments.
+/// Opens a database with short log segments whose memtable holds all test data.
 fn world() -> (FaultVfs, Arc<Stopped>, Db) {
     let vfs = FaultVfs::new(Path::new("/db"));
     let clock = Stopped::new();
@@ -72,7 +72,7 @@ fn open_on(vfs: &FaultVfs, clock: &Arc<Stopped>) -> Db {
     open(settings).unwrap()
 }
 
-/// Puts until the log has so many segments; how many keys.
+/// Puts until the log has `segments` segments. Returns the number of keys.
 fn fill(db: &Db, segments: usize) -> u32 {
     let tree = db.tree("t").unwrap();
     let mut count = 0u32;
@@ -96,7 +96,7 @@ fn freeze(db: &Db) {
     db.engine().freeze();
 }
 
-/// A flush under way, which ends when this goes.
+/// A running flush; ends on drop.
 struct Flush<'a>(&'a Engine);
 
 impl<'a> Flush<'a> {
@@ -112,7 +112,7 @@ impl Drop for Flush<'_> {
     }
 }
 
-/// Whether the database has just become idle, and whether it is.
+/// Returns whether the database just became idle, and whether it is idle.
 fn look(db: &Db) -> (bool, bool) {
     let mut work = db.engine().maintenance.work.lock();
     let has_become = db.engine().look_for_idleness(&mut work);
@@ -161,7 +161,6 @@ fn memory_is_kept_for_the_next_memtables_until_none_was_needed_for_long() {
     assert!(kept() > 0, "nothing is kept");
     let look_after = |ns: u64| {
         clock.advance(ns);
-        // As a flusher and a logger do.
         if look(&db).0 {
             db.engine().settle();
         }
@@ -190,7 +189,7 @@ fn a_database_is_not_idle_while_a_memtable_waits_for_its_flush() {
     assert_eq!(look(&db), (false, false));
     clock.advance(IDLE_NS);
     assert_eq!(look(&db), (true, true));
-    // Nor is one any more that was.
+    // An idle database stops being idle on a commit.
     tree.put(b"k", b"v").unwrap();
     look(&db);
     clock.advance(IDLE_NS);
@@ -218,7 +217,7 @@ fn the_flusher_lets_go_of_segments_with_nothing_left_to_flush() {
     let (mut vfs, clock, db) = world();
     db.tree("t").unwrap().put(b"k", b"v").unwrap();
     db.flush().unwrap();
-    // Each opening begins a segment.
+    // Each open starts a segment.
     let opened: Vec<Db> = (0..LOG_SEGMENTS_MAX)
         .map(|_| {
             vfs = killed(&vfs);
@@ -297,11 +296,11 @@ fn the_flusher_waits_for_no_flush_and_freezes_no_more_meanwhile() {
 fn the_flusher_tries_again_after_a_full_disk_and_not_after_a_failed_sync() {
     let (vfs, clock, db) = world();
     fill(&db, LOG_SEGMENTS_MAX + 1);
-    // Twice: a job is tried again when spare segments of the log are gone.
+    // Twice: a job is retried after spare log segments are freed.
     vfs.fail(Operation::Create, 0, 2, io::ErrorKind::StorageFull);
     db.engine().trim_log_as_flusher().unwrap();
     assert_eq!((segments(&db), frozen(&db)), (LOG_SEGMENTS_MAX + 1, 1));
-    // Not before its time.
+    // Not before the delay ends.
     db.engine().trim_log_as_flusher().unwrap();
     assert_eq!((frozen(&db), db.stats().flushes), (1, 0));
     clock.advance(RETRY_NS);
@@ -328,14 +327,14 @@ fn a_merge_that_finds_no_space_does_not_keep_a_flush_waiting() {
     look(&db);
     clock.advance(IDLE_NS);
     assert_eq!(look(&db), (true, true));
-    // Twice: a job is tried again when spare segments of the log are gone.
+    // Twice: a job is retried after spare log segments are freed.
     vfs.fail(Operation::Create, 0, 2, io::ErrorKind::StorageFull);
     db.engine().run_inline();
     assert_eq!((runs(), db.stats().background_errors), (4, 1), "the merge was refused");
     tree.put(b"k", b"v").unwrap();
     freeze(&db);
     let flushes = db.stats().flushes;
-    // The flush has its file; the merge waits for its time, whatever flushes find.
+    // The flush has its file; its success does not end the delay of the merge.
     vfs.fail(Operation::Create, 1, u32::MAX, io::ErrorKind::StorageFull);
     db.engine().run_inline();
     assert_eq!((frozen(&db), db.stats().flushes, db.stats().background_errors), (0, flushes + 1, 1));
@@ -363,7 +362,7 @@ fn what_lies_in_pieces_is_merged_into_one_run_once_idle() {
     assert_eq!(runs(), [1]);
     assert_eq!(tree.range::<&[u8]>(..).count(), 800);
 
-    // What comes to it afterwards is less than it: that is folded, and not merged.
+    // New data is smaller than the partition: it is folded, not merged.
     (0..200).for_each(|row| put(4 * row, "a"));
     db.flush().unwrap();
     assert_eq!(look(&db), (false, false));

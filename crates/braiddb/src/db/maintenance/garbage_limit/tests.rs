@@ -1,4 +1,4 @@
-//! What is dead while there are commits, with a limit and without.
+//! Garbage under write load, with and without a limit.
 
 use crate::db::{
     Settings, Stats,
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 const ROWS: u64 = 6000;
 
-/// A number that looks random.
+/// Returns a pseudorandom number.
 fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,14 +21,13 @@ fn key(row: u64) -> Vec<u8> {
     format!("row{row:07}").into_bytes()
 }
 
-/// The entries of all run files.
 fn entries(stats: &Stats) -> u64 {
     let runs = stats.partitions.iter().flat_map(|partition| partition.runs.iter().chain(&partition.loose));
     runs.map(|run| (run.number, run.entries)).collect::<BTreeMap<_, _>>().values().sum()
 }
 
-/// Writes many times as much as there is, puts of rows chosen at random and now and then a delete. The most entries there were in runs after the first fifth, in
-/// per cent of what there is, and the bytes written to runs and views.
+/// Overwrites the data many times, with occasional deletes. Returns the maximum entries in runs
+/// after the first fifth, in percent of the live entries, and the bytes written to runs and views.
 fn overwritten(dead_percent: Option<u64>) -> (u64, u64) {
     let settings =
         Settings { memtable_bytes: Some(32 << 10), partition_bytes: Some(128 << 10), dead_percent, ..small(&mem()) };

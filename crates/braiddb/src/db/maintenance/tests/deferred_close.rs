@@ -1,4 +1,5 @@
-//! Who removes files: with threads, the one that is there for it; without, whoever lets go of them last.
+//! Which thread removes files: with background threads the cleaner, otherwise the one that drops
+//! the last reference.
 
 use crate::{
     db::{
@@ -13,7 +14,7 @@ use crate::{
 use parking_lot::Mutex;
 use std::{io, path::Path, sync::Arc, thread};
 
-/// Notes which thread removes runs, views and blob files.
+/// Records which thread removes runs, views and blob files.
 #[derive(Debug)]
 struct Noting {
     inner: Arc<dyn Vfs>,
@@ -33,7 +34,8 @@ impl VfsLayer for Noting {
     }
 }
 
-/// Those who have removed files: while a cursor holds what a compaction replaces, and when the cursor has gone in a thread of that name.
+/// Returns the threads that removed files: while a cursor pins the inputs of a compaction, and
+/// after it is dropped in another thread.
 fn removers(background_threads: usize) -> (Vec<String>, Vec<String>) {
     let vfs = Arc::new(Noting { inner: mem(), removers: Mutex::default() });
     let on = Arc::clone(&vfs) as Arc<dyn Vfs>;
@@ -41,7 +43,6 @@ fn removers(background_threads: usize) -> (Vec<String>, Vec<String>) {
     let tree = db.tree("t").unwrap();
     let fill = |with: u8| {
         for i in 0..2000u32 {
-            // Some are in blob files.
             tree.put(i.to_be_bytes(), vec![with; if i.is_multiple_of(50) { 300 } else { 30 }]).unwrap();
         }
         db.compact().unwrap();
@@ -54,7 +55,7 @@ fn removers(background_threads: usize) -> (Vec<String>, Vec<String>) {
     let before = std::mem::take(&mut *vfs.removers.lock());
     let reader = thread::Builder::new().name("reader".to_owned());
     reader.spawn(move || drop(cursor)).unwrap().join().unwrap();
-    // It may be at it.
+    // The cleaner may still be busy; this waits for it.
     db.compact().unwrap();
     let after = std::mem::take(&mut *vfs.removers.lock());
     (before, after)
@@ -68,21 +69,21 @@ fn no_reader_removes_a_file_where_there_is_a_thread_for_it() {
         let (before, after) = removers(2);
         assert!(!after.is_empty(), "the cursor held some");
         for name in before.iter().chain(&after) {
-            // Who compacts does not return before all has gone, so it may see to it itself.
+            // The compacting thread may remove files itself, since it waits until all are gone.
             assert_ne!(name, "reader");
             assert!(!name.starts_with("braiddb-merge") && !name.starts_with("braiddb-flush"), "{name}");
         }
     });
 }
 
-/// A disk that is full but for what waits to be removed is not full.
+/// Deferred removals free space before a job fails with a full disk.
 #[test]
 fn where_space_is_short_what_waits_goes_first() {
     for waits in [false, true] {
         let vfs = FaultVfs::new(Path::new(DIR));
         let db = open(Settings { background_threads: 0, ..small(&fault(&vfs)) }).unwrap();
         let tree = db.tree("t").unwrap();
-        // A thread that does not come by itself.
+        // A cleaner that never runs by itself.
         let deferred_close = Arc::clone(&db.engine().storage.table.deferred_close);
         deferred_close.defer(Arc::new(|| {}));
         for round in 0..3u32 {
@@ -97,7 +98,7 @@ fn where_space_is_short_what_waits_goes_first() {
             deferred_close.let_go(());
         }
         for job in [Db::flush, Db::compact] {
-            // Without anything that waits, spare segments of the log go, and the job is tried again all the same.
+            // With nothing deferred, spare log segments are freed instead, and the job is retried.
             let times = if waits { 1 } else { u32::MAX };
             vfs.fail(Operation::Create, 0, times, io::ErrorKind::StorageFull);
             let done = job(&db);
@@ -108,7 +109,7 @@ fn where_space_is_short_what_waits_goes_first() {
             if waits {
                 deferred_close.let_go(());
             } else {
-                // It is full no more.
+                // The disk has space again.
                 job(&db).unwrap();
             }
         }
@@ -116,7 +117,7 @@ fn where_space_is_short_what_waits_goes_first() {
     }
 }
 
-/// Whoever closes a database may remove its directory, or open it again elsewhere: nothing is done to files after that.
+/// After a close, the directory may be removed or opened elsewhere: no file may be touched.
 #[test]
 fn what_waits_is_gone_when_a_database_is_closed() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -124,7 +125,7 @@ fn what_waits_is_gone_when_a_database_is_closed() {
     let db = open(Settings { background_threads: 0, ..small(&on) }).unwrap();
     db.tree("t").unwrap().put("k", "v").unwrap();
     let deferred_close = Arc::clone(&db.engine().storage.table.deferred_close);
-    // A thread that does not come by itself.
+    // A cleaner that never runs by itself.
     deferred_close.defer(Arc::new(|| {}));
     let old = Path::new(DIR).join("000999.run");
     let handle = on.open(&old, OpenMode::CreateNew).unwrap();

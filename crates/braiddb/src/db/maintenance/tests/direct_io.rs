@@ -1,4 +1,4 @@
-//! Databases whose tables are read and written past the system's cache, on the real file system.
+//! Tables that bypass the page cache, on the real file system.
 
 use crate::{
     codec::Compression,
@@ -17,13 +17,12 @@ const PAGE_BYTES: usize = 4096;
 fn settings(io_uring: bool, compression: Compression) -> Settings {
     #[cfg(target_os = "linux")]
     let vfs: Arc<dyn Vfs> = Arc::new(SystemVfs::new().io_uring(io_uring));
-    // It has but one way to read, whatever is asked for.
     #[cfg(windows)]
     let vfs: Arc<dyn Vfs> = Arc::new((SystemVfs::new(), io_uring).0);
     Settings { direct_io: true, compression, block_bytes: 4096, ..small(&vfs) }
 }
 
-/// Whether the file system of a directory has such reads; says so if not.
+/// Returns whether the file system supports direct reads; prints the reason if not.
 fn is_direct(db: &Db) -> bool {
     let stats = db.stats();
     assert_eq!(stats.direct_io, stats.direct_io_refused.is_none());
@@ -33,7 +32,7 @@ fn is_direct(db: &Db) -> bool {
     stats.direct_io
 }
 
-/// The files of a directory whose names end so, each with the number of its pages in the system's cache.
+/// Returns the files with these extensions and the number of their pages in the page cache.
 #[cfg(target_os = "linux")]
 fn cached(dir: &Path, extensions: &[&str]) -> Vec<(String, usize)> {
     let vfs = SystemVfs::new();
@@ -52,7 +51,7 @@ fn pages_of(file: &dyn crate::platform::File) -> usize {
     (0..usize::try_from(len).unwrap()).step_by(PAGE_BYTES).filter(|&at| map.is_in_memory(at..at + 1)).count()
 }
 
-/// All ways to read are held against the model.
+/// Compares all ways to read with the model.
 fn check(tree: &Tree, model: &Model, random: &mut Random) {
     let mut rows = model.iter();
     for row in tree.iter() {
@@ -117,7 +116,7 @@ fn key(n: u32) -> Vec<u8> {
     format!("key{n:06}").into_bytes()
 }
 
-/// Rows that no compression makes small, some of them blobs.
+/// Writes incompressible rows, some of them blobs.
 fn fill(db: &Db, rows: u32) -> Tree {
     let tree = db.tree("t").unwrap();
     let mut random = Random(3, |n| n.to_be_bytes().to_vec());
@@ -154,7 +153,7 @@ fn tables_leave_no_page_in_the_systems_cache_and_the_rest_does() {
     let tables = cached(dir.path(), &[".run", ".view", ".blob"]);
     assert!(tables.iter().all(|(_, pages)| *pages == 0), "{tables:?}");
     assert!(cached(dir.path(), &["CURRENT"]).iter().any(|(_, pages)| *pages > 0), "that goes the usual way");
-    // And tables that are read the usual way are seen there, or this would show nothing.
+    // Control: tables read through the page cache show up there.
     db.close().unwrap();
     let db = Db::open_with(Settings { direct_io: false, ..settings(true, Compression::None) }, dir.path()).unwrap();
     assert_eq!(db.tree("t").unwrap().iter().count(), 20_000);
@@ -186,7 +185,7 @@ fn a_scan_reads_ahead_and_reads_at_once_are_taken_in_once() {
     assert_eq!(db.stats().cache_misses, all, "each block was read once, whoever read it");
 }
 
-/// What was read with others is checked as what is read alone.
+/// Blocks of a batched read are checked like single ones.
 #[test]
 fn a_damaged_block_is_told_of_by_whoever_needs_it_alone() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Trees that are dropped together.
+//! Dropping several trees at once.
 
 use crate::{
     base::Error,
@@ -14,7 +14,7 @@ fn names(range: std::ops::Range<u32>) -> Vec<String> {
     range.map(|number| format!("tree {number:03}")).collect()
 }
 
-/// A database with so many trees of three records each, whose commits are synced.
+/// Opens a database with synced commits and `trees` trees of three records each.
 fn database(vfs: &FaultVfs, trees: u32) -> Db {
     let roomy = Settings { memtable_bytes: Some(1 << 20), log_segment_bytes: 256 << 10, ..small(&fault(vfs)) };
     let db = open(Settings { durability: Durability::Sync, ..roomy }).unwrap();
@@ -27,7 +27,7 @@ fn database(vfs: &FaultVfs, trees: u32) -> Db {
     db
 }
 
-/// Each tree cost a sync of its own: ten thousand of them took 23 seconds.
+/// Regression: each tree took its own sync; ten thousand took 23 seconds.
 #[test]
 fn drop_trees_of_many_names_takes_one_commit_and_one_sync() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -44,7 +44,7 @@ fn drop_trees_of_many_names_takes_one_commit_and_one_sync() {
     assert!(matches!(handle.get([0]), Err(Error::NotFound(_))));
     let left: Vec<String> = db.trees().unwrap().into_iter().map(|tree| tree.name).collect();
     assert_eq!(left, names(190..200));
-    // Whatever a killed process leaves has them dropped; and a tree of an old name is a new one.
+    // The drop survives a kill, and a tree with an old name is a new tree.
     for reopened in [open(small(&fault(&killed(&vfs)))).unwrap(), db] {
         let left: Vec<String> = reopened.trees().unwrap().into_iter().map(|tree| tree.name).collect();
         assert_eq!(left, names(190..200));
@@ -73,7 +73,7 @@ fn drop_trees_that_the_log_has_no_room_for_drops_none() {
     let db = database(&vfs, 100);
     let handles: Vec<_> = names(0..100).iter().map(|name| db.open_tree(name).unwrap()).collect();
     vfs.fail(Operation::Create, 0, u32::MAX, io::ErrorKind::StorageFull);
-    // Until the segment of the log is full.
+    // Fill the log segment.
     let tree = &handles[0];
     let filled = (0..20_000_u32).find_map(|key| tree.put(key.to_be_bytes(), key.to_be_bytes().repeat(16)).err());
     assert!(filled.is_some_and(|e| e.is_disk_full()));

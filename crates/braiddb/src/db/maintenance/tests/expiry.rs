@@ -1,6 +1,6 @@
-//! Everything that moves records keeps when they expire: exactly, and not a record comes back.
+//! Everything that moves records keeps their exact expiry times, and no record returns.
 //!
-//! A table that was exported and taken in again had its records without their ends: sessions that had expired lived for ever.
+//! Regression: records of a table that was exported and ingested lost their expiry times.
 
 use crate::{
     base::Error,
@@ -24,10 +24,10 @@ fn at(second: u64) -> SystemTime {
     UNIX_EPOCH + seconds(second)
 }
 
-/// Keys, lengths of values, and the microsecond at which each expires.
+/// Keys, value lengths, and expiry times in microseconds.
 type Ends = Vec<(Vec<u8>, usize, Option<u128>)>;
 
-/// What a tree shows, with ends, read in each way there is; all must agree.
+/// Returns the rows of a tree with expiry times. All ways to read must agree.
 fn ends(db: &Db, tree: &Tree) -> Ends {
     let us = |time: Option<SystemTime>| time.map(|time| time.duration_since(UNIX_EPOCH).unwrap().as_micros());
     let (snapshot, tx, mut cursor) = (db.snapshot(), db.begin().unwrap(), tree.cursor());
@@ -48,7 +48,7 @@ fn ends(db: &Db, tree: &Tree) -> Ends {
     rows
 }
 
-/// Records that never expire, that do at odd microseconds, short and long, and that have.
+/// Writes records without expiry, with odd microseconds, short and long, and expired ones.
 fn fill(tree: &Tree) {
     tree.put(b"for ever", b"1").unwrap();
     tree.put_until(b"odd", b"22", at(1010) + Duration::from_micros(7)).unwrap();
@@ -58,7 +58,7 @@ fn fill(tree: &Tree) {
     tree.put_until(b"very late", b"4", UNIX_EPOCH + Duration::from_micros(u64::MAX >> 12)).unwrap();
 }
 
-/// What `fill` leaves once a second has gone by.
+/// Fills a tree and returns its rows one second later.
 fn filled(tree: &Tree, clock: &Clock) -> Ends {
     fill(tree);
     clock.advance(SECOND_NS);
@@ -91,7 +91,7 @@ fn export_and_ingest_keep_the_ends_of_records() {
         assert_eq!(ends(&db, &tree), []);
         tree.ingest(paths(&tables)).unwrap();
         assert_eq!(ends(&db, &tree), expected);
-        // And through a merge and a reopening.
+        // Also through a merge and a reopen.
         db.compact().unwrap();
         assert_eq!(ends(&db, &tree), expected);
         drop(tree);
@@ -149,7 +149,7 @@ fn tables_of_a_tree_with_a_ttl_keep_each_records_own_end() {
     clock.advance(2 * SECOND_NS);
     tree.ingest(paths(&tables)).unwrap();
     assert_eq!(ends(&db, &tree), before, "the load does not begin the time to live again");
-    // A table that is built for such a tree: its records live as long as the tree says.
+    // A table built for this tree gets the tree's ttl.
     let spec: TableSpec = tree.table_spec().unwrap().to_string().parse().unwrap();
     assert_eq!(spec, tree.table_spec().unwrap());
     let path = Path::new(DIR).join("built.table");
@@ -187,13 +187,13 @@ fn export_of_operands_above_a_value_that_expires_is_refused_by_name() {
     assert!(reason.contains("b\"n\"") && reason.contains("expires"), "{reason}");
     assert!(!vfs.list(Path::new(DIR)).unwrap().iter().any(|entry| entry.name.ends_with(".table")));
     clock.advance(10 * SECOND_NS);
-    // Now nothing is beneath.
+    // Now the operand has no base.
     assert_eq!(tree.get_with_expiry(b"n").unwrap().map(|(_, end)| end), Some(None));
     let tables = tree.export_tables::<&[u8]>(.., DIR).unwrap();
     assert_eq!(tables.iter().map(|table| table.records).sum::<u64>(), 2);
 }
 
-/// An append made one value of operands and of a value that expires, and forgot that it expires.
+/// Regression: an append to operands on an expiring value lost the expiry time.
 #[test]
 fn append_above_operands_on_a_value_that_expires_keeps_the_end() {
     let clock = Clock::new();
@@ -270,7 +270,7 @@ fn checkpoints_and_followers_have_the_ends_of_records() {
     assert_eq!(ends(&copy, &copy.open_tree("t").unwrap()), expected);
 }
 
-/// [`ends`] of a database that takes no transactions.
+/// Like [`ends`], for a database without transactions.
 fn ends_of_state(db: &Db) -> Ends {
     let tree = db.open_tree("t").unwrap();
     let mut cursor = tree.cursor();

@@ -1,4 +1,4 @@
-//! How flushes write their runs.
+//! Writes of flushes.
 
 use crate::{
     codec::Compression,
@@ -11,7 +11,7 @@ use crate::{
 use parking_lot::Mutex;
 use std::{io, path::Path, sync::Arc};
 
-/// Notes how long the longest write to a run is.
+/// Records the longest write to a run.
 #[derive(Clone, Debug)]
 struct Noting {
     inner: Arc<dyn Vfs>,

@@ -1,4 +1,4 @@
-//! Hash indexes come to views that gets search, are counted, and never tell anything out of date.
+//! Hash indexes: built for searched views, counted, and never stale.
 
 use crate::{
     codec::Compression,
@@ -38,7 +38,7 @@ fn check(tree: &Tree, expected: impl Fn(u32) -> String) {
     tree.multi_get_with(&keys, check).unwrap();
 }
 
-/// A database that has come to rest, and gets have made to want indexes.
+/// Opens an idle database whose gets have requested indexes.
 fn searched(settings: Settings) -> (Db, Tree) {
     let db = open(settings).unwrap();
     let tree = db.tree("rows").unwrap();
@@ -51,7 +51,7 @@ fn searched(settings: Settings) -> (Db, Tree) {
     (db, tree)
 }
 
-/// A database that reads files where they are mapped.
+/// Settings with uncompressed runs, read from mapped files.
 fn in_place() -> Settings {
     Settings { compression: Compression::None, memory: 64 << 20, ..small(&fault(&FaultVfs::new(Path::new(DIR)))) }
 }
@@ -136,7 +136,7 @@ fn there_are_none_where_they_are_not_wanted() {
 
 #[test]
 fn all_of_them_take_a_quarter_of_the_memory_at_most() {
-    // The cache holds all rows, but indexes of all of them would take more than a quarter.
+    // The cache holds all rows, but their indexes would exceed a quarter of the memory.
     let memory = 104 << 10;
     let db = open(Settings { memory, memtable_bytes: Some(4 << 10), ..small(&mem()) }).unwrap();
     let tree = db.tree("rows").unwrap();
@@ -156,7 +156,7 @@ fn all_of_them_take_a_quarter_of_the_memory_at_most() {
 
 #[test]
 fn there_are_none_where_the_cache_does_not_hold_the_data() {
-    // There would be room for the indexes, but rows take twice the cache.
+    // The indexes would fit, but the rows take twice the cache.
     let db = open(Settings { memory: 300 << 10, ..small(&mem()) }).unwrap();
     let tree = db.tree("rows").unwrap();
     for row in 0..ROWS {
@@ -181,7 +181,7 @@ fn what_the_system_has_in_memory_need_not_have_been_read() {
         load(&db.tree("rows").unwrap(), 1, "first");
         db.compact().unwrap();
         drop(db);
-        // Now nothing was written lately. One row is read, again and again.
+        // Without recent writes, read one row repeatedly.
         let db = open(settings).unwrap();
         let tree = db.tree("rows").unwrap();
         for _ in 0..ROWS {
@@ -195,7 +195,7 @@ fn what_the_system_has_in_memory_need_not_have_been_read() {
 
 #[test]
 fn who_was_refused_one_waits_longer_each_time() {
-    // Rows take twice the cache, so that there can be no index.
+    // Rows take twice the cache, which prevents an index.
     let db = open(Settings { memory: 300 << 10, partition_bytes: Some(4 << 20), ..small(&mem()) }).unwrap();
     let tree = db.tree("rows").unwrap();
     for row in 0..ROWS {
@@ -234,7 +234,7 @@ fn threads_of_the_background_are_woken_for_them() {
     });
 }
 
-/// Has indexes made as they are while the database rests; how many.
+/// Builds indexes as at idle time. Returns their number.
 fn rest(db: &Db) -> usize {
     db.engine().maintenance.work.lock().idle = true;
     let made = std::iter::repeat_with(|| db.engine().index_at_rest()).take_while(|&is_made| is_made).count();
@@ -243,7 +243,7 @@ fn rest(db: &Db) -> usize {
     made
 }
 
-/// A database of one partition with this many rows, of which nothing was read.
+/// Opens a database with one partition of `ROWS` rows and no reads.
 fn unread(settings: Settings) -> (Db, Tree) {
     let db = open(Settings { partition_bytes: Some(4 << 20), hash_index_after: 1 << 40, ..settings }).unwrap();
     let tree = db.tree("rows").unwrap();
@@ -257,18 +257,18 @@ fn at_rest_views_have_indexes_that_nobody_asked_for_once() {
     let (db, tree) = unread(in_place());
     assert_eq!((rest(&db), rest(&db)), (1, 0));
     assert!(db.stats().hash_index_bytes >= u64::from(ROWS) * 5);
-    // Nobody uses it, so the next view has none, though the database rests again.
+    // The index is unused, so the next view gets none at idle time.
     load(&tree, 1, "second");
     db.flush().unwrap();
     assert_eq!((rest(&db), db.stats().hash_index_bytes), (0, 0));
-    // With twice as many rows it is another matter.
+    // With twice as many rows, the partition gets another.
     for row in 0..2 * ROWS {
         tree.put(format!("more{row}"), "more").unwrap();
     }
     db.compact().unwrap();
     assert_eq!(rest(&db), 1);
     check(&tree, |row| format!("second{row}"));
-    // And one that was used has an heir, without a rest.
+    // A used index is inherited at once.
     load(&tree, 1000, "third");
     db.compact().unwrap();
     assert!(db.stats().hash_index_bytes > 0);
@@ -291,7 +291,7 @@ fn at_rest_there_are_none_where_they_cost_too_much() {
         assert_eq!((rest(&db), db.stats().hash_index_bytes), (0, 0), "{why}");
         check(&tree, |row| format!("first{row}"));
     }
-    // Of more and more memory an eighth is enough at some point, and not before.
+    // The index fits only from some memory size on.
     let made: Vec<_> = [72, 96, 136, 192, 256, 512]
         .map(|kilobytes| {
             let (db, _tree) = unread(Settings { memory: kilobytes << 10, memtable_bytes: Some(4 << 10), ..in_place() });
@@ -320,7 +320,7 @@ fn at_rest_there_are_none_beside_merges_but_after_those_that_a_user_asks_for() {
 fn at_rest_it_is_tried_again_after_pauses_that_grow() {
     let clock = Clock::new();
     let (db, _tree) = unread(Settings { runtime: clock.clone(), ..in_place() });
-    // Nothing can be had for a while.
+    // No memory is available for a while.
     let taken = db.engine().settings.memory;
     db.engine().reserve(taken, 0);
     assert_eq!(rest(&db), 0);

@@ -1,4 +1,4 @@
-//! Flushes and merges whose writes are limited.
+//! Throttled flushes and merges.
 
 use crate::{
     base::Result,
@@ -23,7 +23,7 @@ use std::{
 
 const RATE: u64 = 1 << 20;
 
-/// A clock that goes on when somebody waits, and by nothing else.
+/// A clock that only advances by waits.
 #[derive(Debug, Default)]
 struct Clock(AtomicU64);
 
@@ -52,7 +52,7 @@ fn settings(vfs: &Arc<dyn Vfs>, runtime: Arc<dyn Runtime>, limiter: &Arc<RateLim
     Settings { rate_limiter: Some(Arc::clone(limiter)), runtime, compression: Compression::None, ..small(vfs) }
 }
 
-/// Rows of some mebibytes in all.
+/// Writes a few MiB of rows.
 fn fill(db: &Db, rows: u32) {
     let tree = db.tree("t").unwrap();
     let mut random = Random(3, |n| n.to_be_bytes().to_vec());
@@ -61,7 +61,7 @@ fn fill(db: &Db, rows: u32) {
     }
 }
 
-/// All time that goes by is what was waited; so bytes by time are the limit, or something is written that does not wait for it.
+/// All time that passes is spent waiting, so bytes per time must equal the limit.
 #[test]
 fn flushes_and_merges_write_as_much_as_they_may() {
     let (vfs, clock, limiter) = (mem(), Arc::new(Clock::default()), Arc::new(RateLimiter::new(RATE)));
@@ -101,7 +101,7 @@ fn databases_share_a_limit() {
     assert!((0.9..1.1).contains(&share), "{share}");
 }
 
-/// Else it would wait for minutes.
+/// Otherwise it would wait for minutes.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test of threads")]
 fn closing_does_not_wait_for_the_limit() {
@@ -134,7 +134,8 @@ fn closing_does_not_wait_for_the_limit() {
     });
 }
 
-/// A system whose program has so many processors, and how long threads slept that merge, and those without a name.
+/// A runtime with a given number of processors that records the sleep of merge threads and of
+/// unnamed threads.
 #[derive(Debug)]
 struct Processors {
     system: SystemRuntime,
@@ -182,7 +183,7 @@ impl Runtime for Processors {
     }
 }
 
-/// Merges pause only where they would take a processor from the program, and not for who waits for them.
+/// Merges pause only on few processors, and not while a caller waits for them.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test of threads")]
 fn merges_pause_where_processors_are_few() {
@@ -198,7 +199,7 @@ fn merges_pause_where_processors_are_few() {
                 fill(&db, 500);
             }
             assert_eq!(runtime.mergers_slept_us.load(Ordering::Relaxed) > 0, has_few, "{count:?} processors");
-            // Commits all the while, or it would be idle.
+            // Commit continuously, so that the database is not idle.
             let stop = AtomicBool::new(false);
             thread::scope(|scope| {
                 let writer = thread::Builder::new().name("writer".to_owned());
@@ -210,7 +211,7 @@ fn merges_pause_where_processors_are_few() {
                     }
                 };
                 writer.spawn_scoped(scope, commit_all_the_while).unwrap();
-                // What is due is done by then, but for the merge of all.
+                // All due work is done by then, except the full merge.
                 while db.stats().partitions.iter().any(|partition| partition.loose.len() > 4) {
                     thread::yield_now();
                 }
@@ -225,7 +226,7 @@ fn merges_pause_where_processors_are_few() {
     }
 }
 
-/// One after the other only while there is something better to do, and not beside a limit of bytes.
+/// Merges pause only under load, and not beside a byte limit.
 #[test]
 fn merges_take_all_of_the_time_when_nothing_is_committed() {
     bounded("being idle", || {

@@ -1,4 +1,4 @@
-//! Tests of the room, each file of one behaviour.
+//! Tests of maintenance, one behavior per file.
 
 pub mod deferred_close;
 #[cfg(any(target_os = "linux", windows))]

@@ -1,4 +1,4 @@
-//! Loose runs that readers ask often are folded sooner than others.
+//! Unindexed runs that readers search often are folded sooner.
 
 use crate::{
     db::{
@@ -15,7 +15,7 @@ fn key(row: u32) -> Vec<u8> {
     format!("row{row:07}").into_bytes()
 }
 
-/// All rows in one run, and every third written anew in another.
+/// Opens a database with all rows in one run and every third rewritten in another.
 fn with_a_new_run(files: &Arc<dyn Vfs>) -> Db {
     let db = open(small(files)).unwrap();
     let tree = db.tree("rows").unwrap();
@@ -36,7 +36,7 @@ fn loose_runs_are_folded_once_reading_them_has_cost_as_much() {
         let db = with_a_new_run(&mem());
         let tree = db.tree("rows").unwrap();
         let loose = || db.stats().partitions.iter().map(|p| p.loose.len()).sum::<usize>();
-        // What the compaction left, and what is new.
+        // The compacted run and the new one.
         assert_eq!(loose(), 2);
         for row in 0..gets {
             tree.get(key(row % ROWS)).unwrap().unwrap();
@@ -46,7 +46,7 @@ fn loose_runs_are_folded_once_reading_them_has_cost_as_much() {
             assert!(cursor.seek(key(row * 7 % ROWS)).unwrap());
         }
         drop(cursor);
-        // Work that is due is done by whoever writes.
+        // Writers do the due work.
         tree.put("another", "value").unwrap();
         assert_eq!(loose() == 0, is_folded, "after {gets} gets and {seeks} seeks");
         assert_eq!(tree.get(key(3)).unwrap().as_deref(), Some(&[8; 20][..]));
@@ -75,7 +75,8 @@ fn gets_of_keys_that_a_loose_run_lacks_do_not_ask_it_in_the_process_that_wrote_i
     }
 }
 
-/// How many loose runs there are when the first are folded, of runs of eight rows; each of `place`, which is told the run and the row in it.
+/// Returns the number of unindexed runs at the first fold, for runs of eight rows; `place` maps run
+/// and row to a key.
 fn loose_when_folded(loaded: u32, place: impl Fn(u32, u32) -> u32) -> usize {
     let db = open(Settings { partition_bytes: Some(1 << 20), ..small(&mem()) }).unwrap();
     let tree = db.tree("rows").unwrap();
@@ -103,14 +104,14 @@ fn loose_when_folded(loaded: u32, place: impl Fn(u32, u32) -> u32) -> usize {
 
 #[test]
 fn runs_that_only_add_keys_at_an_end_are_folded_later() {
-    // `small` has four as the most. What was loaded is a loose run until the first fold, too.
+    // The limit of `small` is four. The loaded run also counts until the first fold.
     assert_eq!(loose_when_folded(0, |run, row| 8 * run + row), 10, "ascending");
     assert_eq!(loose_when_folded(64, |run, row| 64 + 8 * run + row), 10, "after what was loaded");
     assert_eq!(loose_when_folded(0, |run, row| 40 * row + run), 4, "each over all others");
     assert_eq!(loose_when_folded(640, |run, row| 8 * run + row), 4, "in order, over what was loaded");
 }
 
-/// A view that is lost would be made anew, so nobody would miss it; but that is not to be what a crash costs.
+/// A lost view would be rebuilt unnoticed; a crash must not cost that.
 #[test]
 fn views_survive_a_crash_as_they_were_noted() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -133,7 +134,7 @@ fn views_survive_a_crash_as_they_were_noted() {
     let (expected, views, mut flips) = (rows(&db), view_bytes(&db), 7_u32);
     assert!(views.iter().all(|&bytes| bytes > 0));
     for worst in [true, false, false, false] {
-        // What was not synced is gone, or some of it.
+        // Drop some or all of the unsynced data.
         let crashed = vfs.crashed(|| {
             flips = flips.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             !worst && flips >> 31 == 1

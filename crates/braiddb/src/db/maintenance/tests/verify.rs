@@ -1,4 +1,4 @@
-//! Verification lists each damaged unit once, with the tree and the keys that it affects, and goes on behind damage.
+//! Verification lists each damaged unit once, with its tree and keys, and continues past damage.
 
 use crate::{
     base::{EntryKind, EntryRef, Error},
@@ -25,7 +25,7 @@ fn verified(vfs: &FaultVfs) -> VerifyReport {
     verify_path(settings(vfs), Path::new(DIR), &VerifyOptions::default()).unwrap()
 }
 
-/// A closed database with a run of many blocks in tree "albums".
+/// Creates a closed database with a run of many blocks in tree "albums".
 fn database() -> FaultVfs {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(settings(&vfs)).unwrap();
@@ -55,7 +55,7 @@ fn texts(problems: &[VerifyProblem]) -> Vec<String> {
     problems.iter().map(ToString::to_string).collect()
 }
 
-/// The first damaged unit of a run ended its verification, and was listed twice, with the advice to run `verify`.
+/// Regression: the first damaged unit ended the run's verification, and was listed twice.
 #[test]
 fn verify_lists_each_damaged_block_once_with_tree_and_keys() {
     let vfs = database();
@@ -72,15 +72,15 @@ fn verify_lists_each_damaged_block_once_with_tree_and_keys() {
     let keys = report.problems[1].keys.as_ref().expect("keys of a data block");
     assert_eq!((keys.from.tree.as_deref(), keys.to.tree.as_deref()), (Some("albums"), Some("albums")));
     assert!(keys.from.key < keys.to.key && keys.to.key < 500_u32.to_be_bytes().to_vec());
-    // What was read is counted as in a sound database.
+    // Damaged files still count as read.
     assert_eq!(report.files, sound.files);
     assert!(report.bytes >= sound.bytes / 2);
-    // Without the catalog's entry, which the first block has, the tree has a number only.
+    // Without the catalog entry in the first block, only the tree's number is known.
     let report = verified(&damaged(&vfs, &run, &[200]));
     assert!(report.problems[0].keys.as_ref().is_some_and(|keys| keys.to.tree.is_none() && keys.to.tree_id > 0));
 }
 
-/// A missing run ended the verification.
+/// Regression: a missing run ended the verification.
 #[test]
 fn verify_of_missing_run_and_damaged_log_lists_both() {
     let vfs = database();
@@ -126,7 +126,7 @@ fn verify_without_current_or_manifest_goes_on() {
     }
 }
 
-/// A damaged tail was found sound, and so nobody knew that a durable commit was gone.
+/// Regression: a damaged tail was reported as sound, although a durable commit was lost.
 #[test]
 fn verify_reports_torn_tail_with_offset_and_last_commit() {
     let vfs = database();
@@ -144,7 +144,7 @@ fn verify_reports_torn_tail_with_offset_and_last_commit() {
     assert!(report.opens);
 }
 
-/// Operands that a built-in function can never apply ended every scan there, and were called sound.
+/// Regression: operands that a built-in function can never apply were reported as sound.
 #[test]
 fn verify_reports_operand_that_can_never_be_applied() {
     let value = encode_operands(Base::Beneath, 0, std::iter::once(Operand { function: 1, bytes: b"1" }));

@@ -1,4 +1,4 @@
-//! What all threads of a verification share: the findings, and what entries lead to.
+//! State that all threads of a verification share: findings, and values already read.
 
 use super::report::{AffectedKeys, ProblemKind, TreeKey, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport};
 use crate::{
@@ -21,19 +21,19 @@ use std::{
     },
 };
 
-/// The most problems that are listed. A database with more is lost as a whole, and the list is bounded.
+/// Maximum number of listed problems; bounds the memory of the report.
 const PROBLEMS_MAX: usize = 10_000;
 
-/// The most values that are known to have been read, so that each is read once: 16 MB. Of more, some are read again.
+/// Maximum number of values remembered as read (16 MB). Values beyond that may be read twice.
 const READ_VALUES_MAX: usize = 1 << 20;
 
-/// The number of the first merge function that is not built in.
+/// Smallest number of a user's merge function.
 const FIRST_OWN_FUNCTION: u64 = 64;
 
-/// Where values are read from.
+/// Opens a blob file.
 pub type OpenBlob = Box<dyn Fn(FileNumber) -> Result<Arc<BlobFile>> + Send + Sync>;
 
-/// Internal keys that a problem affects, before trees are named.
+/// Internal keys that a problem affects, before tree names are known.
 type InternalKeys = Option<(Vec<u8>, Vec<u8>)>;
 
 #[derive(Default)]
@@ -43,7 +43,7 @@ struct Findings {
     left_out: u64,
     notes: Vec<String>,
     files: BTreeSet<PathBuf>,
-    /// The names of trees, each with the commit that gave it.
+    /// Tree names, each with the commit that set it.
     trees: BTreeMap<TreeId, (SequenceNumber, String)>,
 }
 
@@ -79,7 +79,7 @@ impl Checker {
         self.options.threads
     }
 
-    /// Notes a problem, once.
+    /// Adds a problem, once.
     pub fn problem(&self, problem: VerifyProblem, keys: InternalKeys) {
         let mut findings = self.findings.lock();
         if !findings.seen.insert((problem.path.clone(), problem.offset, problem.kind.name())) {
@@ -93,24 +93,22 @@ impl Checker {
         }
     }
 
-    /// Notes what an error says.
+    /// Adds an error as a problem.
     pub fn error(&self, error: &Error, path: &Path) {
         self.problem(VerifyProblem::of(error, path), None);
     }
 
-    /// Notes a damaged unit of a file.
+    /// Adds a damaged unit of a file.
     pub fn unit(&self, path: &Path, unit: DamagedUnit) {
         let DamagedUnit { offset, len, detail, keys, unchecked_bytes } = unit;
         let problem = VerifyProblem::new(ProblemKind::Damaged, path, offset, len, detail);
         self.problem(VerifyProblem { unchecked_bytes, ..problem }, keys);
     }
 
-    /// Notes a missing file.
     pub fn missing(&self, path: &Path, detail: &str, keys: InternalKeys) {
         self.problem(VerifyProblem::new(ProblemKind::Missing, path, 0, 0, detail), keys);
     }
 
-    /// Returns whether a torn end of the log is among the problems.
     pub fn has_torn_tail(&self) -> bool {
         self.findings.lock().problems.iter().any(|(problem, _)| problem.kind == ProblemKind::TornTail)
     }
@@ -123,7 +121,7 @@ impl Checker {
         self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts a file of which so many bytes were read, and reports progress.
+    /// Counts a file and its bytes read, and reports progress.
     pub fn read(&self, path: &Path, bytes: u64) {
         self.findings.lock().files.insert(path.to_owned());
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -139,7 +137,7 @@ impl Checker {
         }
     }
 
-    /// Checks what an entry leads to: its values in blob files, and its operands. `path` and `offset` are where it stands.
+    /// Checks the blob values and operands of an entry at `path` and `offset`.
     pub fn entry(&self, entry: &EntryRef<'_>, path: &Path, offset: u64) {
         if let Some((TreeId::CATALOG, [b'n', name @ ..])) = split_internal_key(entry.key) {
             self.tree(name, entry);
@@ -215,7 +213,7 @@ impl Checker {
         }
     }
 
-    /// A blob file that cannot be opened is one problem, whatever refers to it.
+    /// Reports a blob file that cannot be opened as one problem, however many records refer to it.
     fn lost_blob(&self, number: FileNumber, path: &Path, error: &Error) {
         self.lost_blobs.lock().insert(number, ());
         match error {
@@ -231,7 +229,7 @@ impl Checker {
         }
     }
 
-    /// Takes over what another has found.
+    /// Moves the findings of another checker here.
     pub fn take(&self, other: &Checker) {
         let Findings { problems, files, .. } = std::mem::take(&mut *other.findings.lock());
         problems.into_iter().for_each(|(problem, keys)| self.problem(problem, keys));
@@ -240,7 +238,7 @@ impl Checker {
         self.progress();
     }
 
-    /// What was found, with the trees named.
+    /// Returns the report, with tree names filled in.
     pub fn finish(&self, opens: bool) -> VerifyReport {
         let Findings { problems, left_out, notes, files, trees, .. } = std::mem::take(&mut *self.findings.lock());
         let tree_key = |key: &[u8]| {

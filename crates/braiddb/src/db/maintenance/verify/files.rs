@@ -1,4 +1,4 @@
-//! Checks runs and views: whole and against one another where they are sound, unit by unit where they are not.
+//! Checks runs and views: as a whole and against each other if sound, otherwise unit by unit.
 
 use super::checker::Checker;
 use crate::{
@@ -17,35 +17,32 @@ use std::{
     },
 };
 
-/// A run to be checked.
 pub struct RunJob {
     pub number: FileNumber,
-    /// What the manifest knows of it, if there is a manifest.
+    /// Metadata from the manifest, if there is one.
     pub meta: Option<RunMeta>,
-    /// Its handle, of a database that is open.
+    /// Handle, if the database is open.
     pub handle: Option<Arc<RunHandle>>,
-    /// Whether its file is missing.
     pub is_missing: bool,
 }
 
-/// A view in a file of its own.
+/// A view in its own file.
 pub struct ViewJob {
     pub meta: ViewMeta,
-    /// The runs that it is of, by selector.
+    /// Its runs, by selector.
     pub runs: Vec<FileNumber>,
     pub bounds: Bounds,
-    /// The view, of a database that is open.
+    /// The open view, if the database is open.
     pub view: Option<Arc<View>>,
     pub is_missing: bool,
 }
 
-/// What the checks of files share.
 pub struct Files {
     pub checker: Arc<Checker>,
     pub table: TableContext,
     pub runs: Vec<RunJob>,
     pub views: Vec<ViewJob>,
-    /// The runs that were found sound.
+    /// Runs without problems.
     pub sound: Mutex<HashMap<FileNumber, Arc<Run>>>,
     pub next: AtomicUsize,
 }
@@ -58,7 +55,7 @@ fn verify_own_view(handle: &RunHandle) -> Result<()> {
 }
 
 impl Files {
-    /// Checks runs until there is none left that no thread has taken.
+    /// Checks runs until all are taken.
     pub fn check_runs(&self) {
         while let Some(job) = self.runs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             self.check_run(job);
@@ -95,7 +92,7 @@ impl Files {
         Arc::new(RunHandle::new(run, &self.table))
     }
 
-    /// Lists what is damaged in a run that is not sound, as `error` says.
+    /// Lists the damage of an unsound run; `error` is how it showed.
     fn walk_run(&self, job: &RunJob, error: &Error) {
         let path = FileSet::run_path(&self.checker.dir, job.number);
         let walked =
@@ -117,7 +114,7 @@ impl Files {
         }
     }
 
-    /// Lists damaged units; if there are none, the error that said that there is something wrong.
+    /// Lists damaged units, or `error` if there are none.
     fn list(&self, path: &std::path::Path, damaged: Vec<DamagedUnit>, error: &Error) {
         if damaged.is_empty() {
             self.checker.error(error, path);
@@ -125,7 +122,7 @@ impl Files {
         damaged.into_iter().for_each(|unit| self.checker.unit(path, unit));
     }
 
-    /// Checks a view, and against its runs if those are sound.
+    /// Checks a view, then compares it with its runs if they are sound.
     pub fn check_view(&self, job: &ViewJob) {
         let path = FileSet::view_path(&self.checker.dir, job.meta.number);
         if job.is_missing {

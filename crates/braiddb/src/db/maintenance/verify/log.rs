@@ -14,11 +14,12 @@ use crate::{
 };
 use std::{io, path::Path};
 
-/// A record at the log's end that is not whole is read so often again, with such a pause, before it counts: its writer may live.
+/// Number and interval of rereads of an incomplete last record before it counts: a live writer may
+/// still complete it.
 const TAIL_TRIES: usize = 4;
 const TAIL_PAUSE_US: u64 = 5_000;
 
-/// Checks the log; `visits` if what its records lead to is checked as well.
+/// Checks the log, and with `visits` also the values and operands of its records.
 pub fn check_log(checker: &Checker, vfs: &dyn Vfs, runtime: &dyn Runtime, bounds: &LogBounds, visits: bool) {
     let mut visitor = |path: &Path, offset: u64, info: &RecordInfo, payload: &[u8]| {
         if visits && info.last_sequence > bounds.flushed {
@@ -40,7 +41,7 @@ pub fn check_log(checker: &Checker, vfs: &dyn Vfs, runtime: &dyn Runtime, bounds
     list(checker, walked);
 }
 
-/// Whether a tail is still what it was after some time.
+/// Returns whether a damaged tail persists over all rereads.
 fn stays(vfs: &dyn Vfs, runtime: &dyn Runtime, checker: &Checker, bounds: &LogBounds, tail: &LogDamage) -> bool {
     (0..TAIL_TRIES).all(|_| {
         runtime.sleep_us(TAIL_PAUSE_US);
@@ -67,7 +68,7 @@ fn list(checker: &Checker, walked: WalkedLog) {
     }
 }
 
-/// Checks what the operations of a commit group lead to.
+/// Checks the values and operands of a commit group.
 fn visit_group(
     checker: &Checker,
     (path, offset): (&Path, u64),
@@ -87,7 +88,7 @@ fn visit_group(
     }
 }
 
-/// Checks CURRENT; gives the slot in force, if there is one.
+/// Checks CURRENT. Returns the slot in force, if any.
 pub fn check_current(checker: &Checker, vfs: &dyn Vfs) -> Result<Option<CurrentSlot>> {
     let path = checker.dir.join(CURRENT_NAME);
     let Some((slots, damaged)) = walk_current(vfs, &checker.dir)? else {
@@ -99,7 +100,8 @@ pub fn check_current(checker: &Checker, vfs: &dyn Vfs) -> Result<Option<CurrentS
     Ok(slots.into_iter().max_by_key(|slot| slot.generation))
 }
 
-/// Checks a manifest, of which so many bytes must be valid. The layout that it leads to, if it is whole.
+/// Checks a manifest whose first `synced_len` bytes must be valid. Returns its layout if it is
+/// complete.
 pub fn check_manifest(checker: &Checker, vfs: &dyn Vfs, number: u64, synced_len: u64) -> Result<Option<Layout>> {
     let path = checker.dir.join(manifest_name(number));
     let file = match vfs.open(&path, OpenMode::Read) {

@@ -1,7 +1,7 @@
-//! Verification: every file, every checksum, in one pass that goes on behind damage.
+//! Verification: reads every file, checks every checksum, and continues past damage.
 //!
-//! `report` has what is found, `checker` collects it, `files` checks runs, views and values, `log` the log, `whole` a
-//! database in a directory or an open one.
+//! `report` defines the findings and `checker` collects them. `files` checks runs, views and
+//! values, `log` checks the log, and `whole` an open or closed database.
 
 mod checker;
 mod files;

@@ -1,4 +1,4 @@
-//! What a verification finds.
+//! Results of a verification.
 
 use crate::{
     base::{Error, FileNumber},
@@ -11,51 +11,52 @@ use std::{
     sync::Arc,
 };
 
-/// What [`crate::Db::verify`] and [`crate::Db::verify_path`] have found.
+/// Result of [`crate::Db::verify`] and [`crate::Db::verify_path`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Files read, damaged ones and log segments included.
+    /// Number of files read, including damaged ones and log segments.
     pub files: u64,
-    /// Bytes read of them.
+    /// Bytes read.
     pub bytes: u64,
-    /// What is wrong, each damaged unit once: a data block, a page of a view, a chunk of a value, a record of the log or of the manifest,
-    /// a slot of CURRENT, a missing file. Empty if the database is sound.
+    /// Problems; empty if the database is sound. Each damaged unit is listed once: a data block,
+    /// view page, chunk of a value, record of the log or manifest, slot of CURRENT, or missing
+    /// file.
     pub problems: Vec<VerifyProblem>,
-    /// How many more problems there were, where there were too many to be listed.
+    /// Number of further problems beyond the maximum of the list.
     pub problems_left_out: u64,
-    /// What is odd but does no harm.
+    /// Harmless oddities.
     pub notes: Vec<String>,
     /// Whether the database opens as it is.
     pub opens: bool,
 }
 
 impl VerifyReport {
-    /// Whether nothing is wrong.
+    /// Returns true if no problem was found.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty() && self.problems_left_out == 0
     }
 }
 
-/// What is wrong.
+/// The kind of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// Bytes are not what was written.
+    /// Bytes differ from those written.
     Damaged,
     /// A file is missing.
     Missing,
-    /// The log ends with a torn or damaged record. A record that was being written when the process was killed or power failed looks the same
-    /// as a durable one that was damaged later.
+    /// The log ends with a torn or damaged record. A record cut off by a crash looks the same as a
+    /// durable one damaged later.
     TornTail,
     /// A record holds an operand that its built-in merge function can never apply.
     CannotApply,
-    /// The system could not read the file, or this build cannot.
+    /// The system or this build cannot read the file.
     Unreadable,
 }
 
 impl ProblemKind {
-    /// Its name in the output of `braid verify --json`.
+    /// Returns its name in the output of `braid verify --json`.
     pub fn name(self) -> &'static str {
         match self {
             ProblemKind::Damaged => "damaged",
@@ -67,7 +68,7 @@ impl ProblemKind {
     }
 }
 
-/// The kind of a database's file.
+/// The kind of a database file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum VerifiedFile {
@@ -83,12 +84,12 @@ pub enum VerifiedFile {
     View,
     /// A blob file.
     Blob,
-    /// The directory, or something else.
+    /// The directory, or another file.
     Other,
 }
 
 impl VerifiedFile {
-    /// Its name in the output of `braid verify --json`.
+    /// Returns its name in the output of `braid verify --json`.
     pub fn name(self) -> &'static str {
         match self {
             VerifiedFile::Current => "current",
@@ -106,47 +107,47 @@ impl VerifiedFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TreeKey {
-    /// The tree's name, if its catalog entry was read.
+    /// Tree name, if its catalog entry was read.
     pub tree: Option<String>,
-    /// The tree's number.
+    /// Tree number.
     pub tree_id: u32,
-    /// The key, as it stands in the tree; of a tree of many values, with its value.
+    /// Key in the tree; in a tree with many values per key, followed by the value.
     pub key: Vec<u8>,
 }
 
-/// The range of keys that a problem affects. No key outside is affected.
+/// Range of keys that a problem affects. No other key is affected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AffectedKeys {
-    /// The least.
+    /// Smallest key.
     pub from: TreeKey,
-    /// The greatest.
+    /// Largest key.
     pub to: TreeKey,
 }
 
-/// Something that is wrong: what, where, and which keys it affects.
+/// A problem: its kind, place and affected keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyProblem {
-    /// What is wrong.
+    /// Kind of the problem.
     pub kind: ProblemKind,
-    /// In which kind of file.
+    /// Kind of the file.
     pub file: VerifiedFile,
-    /// The number in the file's name, if it has one.
+    /// Number in the file name, if any.
     pub number: Option<FileNumber>,
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Where the damaged unit begins, in bytes.
+    /// Offset of the damaged unit, in bytes.
     pub offset: u64,
-    /// The length of the unit in bytes; 0 if it is not known, or the file is missing.
+    /// Length of the unit in bytes; 0 if unknown or if the file is missing.
     pub len: u64,
-    /// What was found there.
+    /// Description.
     pub detail: String,
-    /// The keys that it affects, where that is known.
+    /// Affected keys, if known.
     pub keys: Option<AffectedKeys>,
-    /// The last commit before it, in the log.
+    /// Last commit before the problem, in the log.
     pub last_commit: Option<u64>,
-    /// How many other bytes of the file could not be checked because of it.
+    /// Other bytes of the file that could not be checked because of it.
     pub unchecked_bytes: u64,
 }
 
@@ -167,7 +168,8 @@ impl VerifyProblem {
         }
     }
 
-    /// What an error is about. Its advice is left out: who reads this has done as it says.
+    /// Converts an error. Leaves out its advice, which a reader of this report has already
+    /// followed.
     pub(super) fn of(error: &Error, path: &Path) -> VerifyProblem {
         match error {
             Error::Corruption { path, offset, detail } => {
@@ -178,7 +180,7 @@ impl VerifyProblem {
     }
 }
 
-/// The kind and number of a file, by its name.
+/// Returns the kind and number of a file from its name.
 fn file_of(path: &Path) -> (VerifiedFile, Option<FileNumber>) {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if name == CURRENT_NAME {
@@ -206,7 +208,7 @@ impl fmt::Display for TreeKey {
     }
 }
 
-/// The most bytes of a key that a message shows.
+/// Maximum bytes of a key in a message.
 const SHOWN_KEY_BYTES: usize = 48;
 
 impl fmt::Display for VerifyProblem {
@@ -243,23 +245,23 @@ impl From<VerifyProblem> for Error {
     }
 }
 
-/// How far a verification has come.
+/// Progress of a verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyProgress {
     /// Bytes checked.
     pub bytes: u64,
-    /// About how many there are.
+    /// Estimated total bytes.
     pub bytes_total: u64,
     /// Problems found so far.
     pub problems: u64,
 }
 
-/// How to verify.
+/// Options of a verification.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct VerifyOptions {
-    /// How many files are read at once; 0 for as many as there are background threads, at most 4.
+    /// Number of files read in parallel; 0 for the number of background threads, at most 4.
     pub threads: usize,
     /// Called after each file, from several threads.
     pub progress: Option<Arc<dyn Fn(VerifyProgress) + Send + Sync>>,
@@ -272,13 +274,13 @@ impl fmt::Debug for VerifyOptions {
 }
 
 impl VerifyOptions {
-    /// Sets how many files are read at once.
+    /// Sets the number of files read in parallel.
     pub fn threads(mut self, threads: usize) -> VerifyOptions {
         self.threads = threads;
         self
     }
 
-    /// Has progress reported.
+    /// Sets a function that receives progress.
     pub fn progress(mut self, report: impl Fn(VerifyProgress) + Send + Sync + 'static) -> VerifyOptions {
         self.progress = Some(Arc::new(report));
         self

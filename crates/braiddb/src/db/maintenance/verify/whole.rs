@@ -1,4 +1,4 @@
-//! Verifies a database: an open one, or what is in a directory, whether it opens or not.
+//! Verifies an open database, or a directory whether it opens or not.
 
 use super::{
     checker::{Checker, OpenBlob},
@@ -31,13 +31,13 @@ use std::{
     },
 };
 
-/// A directory whose CURRENT goes on while it is read is read so often again before what was found counts.
+/// Maximum number of attempts while a writer changes CURRENT during verification.
 const TRIES: usize = 6;
 
-/// The most threads that are started where no number is given.
+/// Maximum threads if no number is given.
 const THREADS_MAX: usize = 4;
 
-/// Verifies the database in a directory, which need not open, and which another process may have open.
+/// Verifies the database in a directory. It need not open, and another process may have it open.
 pub fn verify_path(settings: Settings, dir: &Path, options: &VerifyOptions) -> Result<VerifyReport> {
     let settings = Common::of(Settings { read_only: true, create: false, ..settings });
     let names = settings.vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
@@ -49,7 +49,7 @@ pub fn verify_path(settings: Settings, dir: &Path, options: &VerifyOptions) -> R
     loop {
         let before = seen();
         let report = OnDisk::new(&settings, dir, options).verify()?;
-        // A writer has removed or recycled files meanwhile.
+        // Otherwise a writer removed or recycled files meanwhile: try again.
         if report.is_sound() || tries == TRIES || before == seen() {
             return Ok(report);
         }
@@ -57,7 +57,7 @@ pub fn verify_path(settings: Settings, dir: &Path, options: &VerifyOptions) -> R
     }
 }
 
-/// A database as it lies in a directory.
+/// A database in a directory.
 struct OnDisk<'a> {
     settings: &'a Settings,
     dir: &'a Path,
@@ -79,7 +79,7 @@ impl<'a> OnDisk<'a> {
         let names = vfs.list(self.dir).map_err(|e| Error::io("list", self.dir, e))?;
         let present: BTreeSet<String> = names.into_iter().map(|entry| entry.name).collect();
         let slot = check_current(&self.checker, vfs)?;
-        // Without CURRENT, the newest manifest says what there is, as far as it is whole.
+        // Without CURRENT, use the valid part of the newest manifest.
         let manifests = present.iter().filter_map(|name| numbered(name)).filter(|(_, kind)| *kind == "manifest");
         let newest = manifests.map(|(number, _)| (number, 0)).max();
         let manifest = slot.map(|slot| (slot.manifest, slot.manifest_len)).or(newest);
@@ -107,7 +107,7 @@ impl<'a> OnDisk<'a> {
     }
 }
 
-/// What the manifest says of the log.
+/// Returns the log bounds in the manifest.
 fn bounds_of(layout: &Layout) -> LogBounds {
     LogBounds {
         oldest_segment: (layout.oldest_segment > 0).then_some(layout.oldest_segment),
@@ -126,7 +126,7 @@ fn unlisted_runs(present: &BTreeSet<String>) -> Vec<RunJob> {
     runs.map(|(number, _)| RunJob { number, meta: None, handle: None, is_missing: false }).collect()
 }
 
-/// The files that a layout names.
+/// Returns the files that a layout names.
 fn jobs_of(layout: &Layout, present: &BTreeSet<String>) -> (Vec<RunJob>, Vec<ViewJob>) {
     let lacks =
         |path: &Path| path.file_name().and_then(|name| name.to_str()).is_none_or(|name| !present.contains(name));
@@ -151,7 +151,7 @@ fn with_threads(options: &VerifyOptions, settings: &Settings) -> VerifyOptions {
     VerifyOptions { threads, ..options.clone() }
 }
 
-/// Checks runs, several at once, and then views, which need the runs.
+/// Checks runs in parallel, then views, which need the runs.
 fn check_files(
     checker: &Arc<Checker>,
     table: &TableContext,
@@ -177,7 +177,7 @@ fn check_files(
         let files = Arc::clone(&files);
         match runtime.spawn("braiddb-verify", Box::new(move || files.check_runs())) {
             Ok(helper) => helpers.push(helper),
-            // Fewer threads take longer.
+            // Fewer threads only take longer.
             Err(error) => tracing::debug!(%error, "a thread that verifies could not be started"),
         }
     }
@@ -192,7 +192,8 @@ fn check_files(
 }
 
 impl Engine {
-    /// Reads every file and checks every checksum. Commits wait while the log's end is checked, nothing else waits.
+    /// Reads every file and checks every checksum. Commits wait only while the log's end is
+    /// checked.
     pub fn verify(self: &Arc<Self>, options: &VerifyOptions) -> Result<VerifyReport> {
         self.health.check_open()?;
         let engine = Arc::clone(self);
@@ -210,23 +211,24 @@ impl Engine {
         drop(check_files(&checker, &self.storage.table, runs, views, &self.settings.runtime));
         state.memtables().for_each(|memtable| check_memtable(&checker, memtable));
         self.verify_log(&checker)?;
-        // Of a read-only handle the walk above lists a torn record as a problem, but not a whole one whose value is missing.
+        // For a read-only handle, the log check above already lists a torn record, but not a
+        // complete record whose value is missing.
         let is_listed = self.log.wal.is_none() && checker.has_torn_tail();
         if let Some(note) = self.counters.log_tail_note.lock().clone().filter(|_| !is_listed) {
             checker.note(format!("when the database was opened: {note}"));
         }
         let given_up = |why: &String| format!("a damaged partition is not merged any more: {why}");
         self.maintenance.work.lock().failed.values().map(given_up).for_each(|note| checker.note(note));
-        // Whoever opened the database meanwhile may have changed files under our hands.
+        // A new owner of the directory may have changed files during the check.
         self.health.check_open()?;
         Ok(checker.finish(true))
     }
 
-    /// The files of a state, which stay open while it is held.
+    /// Returns the files of a state, which stay open while it is pinned.
     fn jobs(&self, state: &ReadState) -> Result<(Vec<RunJob>, Vec<ViewJob>)> {
         let names = self.storage.table.vfs.list(&self.dir).map_err(|e| Error::io("list", &self.dir, e))?;
         let present: BTreeSet<String> = names.into_iter().map(|entry| entry.name).collect();
-        // Beside a writer, files go that a state still reads.
+        // Beside a writer, a missing file is no problem: this state may still pin it.
         let lacks = |path: &Path| {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             self.log.wal.is_some() && !present.contains(name)
@@ -255,13 +257,14 @@ impl Engine {
                 let disk = self.storage.disk.lock();
                 (bounds_of(disk.manifest.layout()), disk.manifest.clone())
             };
-            // Beside a writer, the log has gone on: what this state has of it is in memory.
+            // Beside a writer that has moved on, check the memtables instead of the log.
             if !manifest.has_gone_on().unwrap_or(true) {
                 check_log(checker, vfs, runtime, &bounds, false);
             }
             return Ok(());
         };
-        // Commits wait, so that no record is seen half written; segments that go meanwhile are found where the log begins then.
+        // Commits wait, so that no record is read half written. If segments are released meanwhile,
+        // start again from the new beginning.
         let _write = self.commits.write.lock();
         loop {
             let oldest_segment = wal.segments().first().map(|segment| segment.number);
@@ -277,7 +280,7 @@ impl Engine {
     }
 }
 
-/// Checks what entries lead to that only the log has.
+/// Checks the values and operands of entries that only the log has.
 fn check_memtable(checker: &Checker, memtable: &Arc<Memtable>) {
     let mut scan = memtable.scan();
     while scan.advance() {
