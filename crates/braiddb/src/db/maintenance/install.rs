@@ -51,7 +51,7 @@ fn parts_of_split(partitions: usize) -> u64 {
 /// Minimum bytes of a part. A smaller part would be little more than the first page of its file.
 const PART_BYTES_MIN: u64 = 8 << 10;
 
-/// On a full disk, a part merged alone has at least 1/4 of the reserve.
+/// On a full disk, a part merged alone has at most 1/4 of the reserve.
 const PARTS_OF_RESERVE: u64 = 4;
 
 /// Moved blob bytes after which a merge syncs them, so that no other thread's sync has to write

@@ -1,17 +1,18 @@
-//! The log archive: finished segments of the log are kept for good, and the blob files that their records refer to; from a backup and
-//! them, any later state can be made again.
+//! The log archive: finished log segments and the blob files that their records refer to. A backup
+//! and the archive restore any later state.
 //!
-//! The archive of a database is a directory, with one directory in it for each of its lives (incarnations), in which file
-//! numbers are not used twice. A segment is **copied**: its file will be used again, or removed. Blob files are sealed and then
-//! linked, or copied where that cannot be.
+//! The archive has one directory per incarnation of the database, in which no file number is used
+//! twice. A segment is **copied**, because its file will be recycled or removed. Blob files are
+//! sealed and linked, or copied if they cannot be linked.
 //!
-//! **Order.** A segment is synced; the blob files that it refers to are archived; then the segment is, its header last. So a
-//! segment in the archive whose header is whole is whole itself, all it refers to is there, and recovery will never be without it. Only
-//! then does recovery do without the segment, and may what it refers to go: the log is let go of, and blob files are, no further than the
-//! archive reaches. Where the archive cannot be written the log grows, and nothing is lost.
+//! **Order.** Sync the segment, archive its blob files, then copy the segment, its header last.
+//! INVARIANT: an archived segment with a complete header is complete, its blob files are archived,
+//! and recovery always includes it. Recovery skips a segment, and its blob files are released, only
+//! once it is archived. If the archive is not writable, the log grows and nothing is lost.
 //!
-//! **Gaps.** Commits have consecutive numbers. So commits that are missing are found when the next ones are archived: those of a
-//! segment that is gone, and those that did not go through the log. The gap is noted (`archive_gaps.rs`), and the call returns it.
+//! **Gaps.** Commit numbers are consecutive, so missing commits show when the next ones are
+//! archived: those of a lost segment, or commits without WAL. The gap is recorded
+//! (`archive_gaps.rs`), and the call returns it.
 
 use super::new_directory::make_durably;
 use crate::{
@@ -42,26 +43,25 @@ use std::{
     },
 };
 
-/// So many segments of an archive are open at once, at most.
+/// Maximum open segments of an archive.
 const OPEN_SEGMENTS_MAX: usize = 16;
 
-/// So much is copied at once.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// A moment that a database is restored to.
+/// The target of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RestorePoint {
     /// Just after this commit.
     Version(SequenceNumber),
-    /// Just before the first commit that was made later than this, by the wall clock of then.
+    /// Just before the first commit later than this, by the wall clock at commit time.
     Time(SystemTime),
-    /// Just after the last commit that the archive holds.
+    /// Just after the last archived commit.
     Latest,
 }
 
 impl Archiver {
-    /// As the settings say. `life` is the database's incarnation.
+    /// Creates the archiver of incarnation `life`; `None` without an archive.
     pub fn new(settings: &Settings, life: u64) -> Result<Option<Archiver>> {
         let Some(dir) = settings.log_archive.as_ref().filter(|_| !settings.read_only) else { return Ok(None) };
         let dir = dir.join(life_name(life));
@@ -72,7 +72,7 @@ impl Archiver {
         Ok(Some(Archiver { vfs, dir, end, unreported, known, archived }))
     }
 
-    /// The end of the archive, as earlier openings have left it.
+    /// Returns the end of the archive left by earlier opens.
     fn find_end(&self) -> Result<ArchiveEnd> {
         let archive = LogArchive { vfs: Arc::clone(&self.vfs), dir: self.dir.clone() };
         let noted = archive_gaps::list(&*self.vfs, &self.dir)?.last().map(|gap| gap.last);
@@ -80,7 +80,7 @@ impl Archiver {
         for number in archive.segment_numbers()? {
             match wal::first_group(&*self.vfs, &wal::segment_path(&self.dir, number)) {
                 Ok((header, first)) => segments.push((header.epoch, header.start_lsn, number, first, header)),
-                // Unfinished or damaged: the next copy replaces an unfinished one, and a restore reports a damaged one.
+                // The next copy replaces an unfinished segment; a restore reports a damaged one.
                 Err(e) if e.is_corruption() => {}
                 Err(e) => return Err(e),
             }
@@ -101,7 +101,7 @@ impl Archiver {
         Ok(ArchiveEnd { reached: last.or(begins_after).max(noted) })
     }
 
-    /// Notes the commits that are missing before the commit `next`, before `next` is archived.
+    /// Records the commits missing before `next`. Call it before archiving `next`.
     fn note_gap_before(&self, end: &ArchiveEnd, next: SequenceNumber, now: SystemTime, reason: &str) -> Result<()> {
         match end.reached {
             Some(reached) if next > reached + 1 => self.note_gap(reached + 1..=next - 1, now, reason),
@@ -120,8 +120,8 @@ impl Archiver {
         Ok(())
     }
 
-    /// Looks for the segment: true if it is there, false if another one has its number, `None` if there is neither. What a
-    /// killed process has left of it is removed.
+    /// Returns true if the segment is archived, false if another has its number, `None` otherwise.
+    /// Removes an unfinished copy.
     fn has_segment(&self, segment: &FinishedSegment) -> Result<Option<bool>> {
         let path = wal::segment_path(&self.dir, segment.number);
         match wal::first_group(&*self.vfs, &path) {
@@ -135,7 +135,7 @@ impl Archiver {
         }
     }
 
-    /// Archives a blob file that does not change any more. False if there is none.
+    /// Archives a sealed blob file. Returns false if it does not exist.
     fn add_blob(&self, from: &Path, number: FileNumber) -> Result<bool> {
         let to = blob_path(&self.dir, number);
         let (wanted, len) = match file_identity(&*self.vfs, from) {
@@ -162,12 +162,11 @@ impl Archiver {
     }
 }
 
-/// The name of the directory for one life of the database.
 fn life_name(life: u64) -> String {
     format!("{life:016x}")
 }
 
-/// The file id of a blob file, and its length.
+/// Returns the file id and length of a blob file.
 fn file_identity(vfs: &dyn Vfs, path: &Path) -> Result<(FileId, u64)> {
     let file = vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
     let mut header = [0; FILE_HEADER_LEN];
@@ -176,8 +175,8 @@ fn file_identity(vfs: &dyn Vfs, path: &Path) -> Result<(FileId, u64)> {
     Ok((header.file_id, file.len().map_err(|e| Error::io("read", path, e))?))
 }
 
-/// Copies the first `used_len` bytes of a file into a new one of `len` bytes. The header is written when all else is synced: so a copy that
-/// has one is whole.
+/// Copies the first `used_len` bytes into a new file of `len` bytes. Writes the header after all
+/// else is synced, so a copy with a header is complete.
 fn copy_header_last(vfs: &dyn Vfs, from: &Path, to: &Path, header_len: u64, used_len: u64, len: u64) -> Result<()> {
     let source = vfs.open(from, OpenMode::Read).map_err(|e| Error::io("open", from, e))?;
     let file = vfs.open(to, OpenMode::CreateNew).map_err(|e| Error::output("create", to, e))?;
@@ -200,13 +199,13 @@ fn copy_header_last(vfs: &dyn Vfs, from: &Path, to: &Path, header_len: u64, used
 }
 
 impl Engine {
-    /// Which segments the log must not let go of yet, as of now.
+    /// Returns whether a segment is still to be archived, as of now.
     pub fn what_is_to_be_archived(&self) -> impl Fn(FileNumber) -> bool + use<> {
         let archived = self.log.archiver.as_ref().map(|archiver| archiver.known.lock().clone());
         move |number| archived.as_ref().is_some_and(|archived| !archived.contains(&number))
     }
 
-    /// Archives what earlier openings have left, before any of it may go.
+    /// Archives segments of earlier opens before any is released.
     pub fn archive_at_open(&self) -> Result<()> {
         if self.log.archiver.is_some() {
             self.storage.blobs.hold_until_archived(0);
@@ -214,15 +213,15 @@ impl Engine {
         self.archive_finished()
     }
 
-    /// As [`Engine::archive_finished`]; a failure is told, and the log is kept until it is archived.
+    /// Like [`Engine::archive_finished`], but logs a failure; the log is then kept.
     pub fn archive_finished_or_warn(&self) {
         if let Err(e) = self.archive_finished() {
             tracing::warn!(error = %e, "the log archive cannot be written: the log is kept and grows until it can");
         }
     }
 
-    /// Syncs the log where it is archived, before an edit that makes its commits durable in runs: a power failure would else take
-    /// them from the log alone, and leave a gap in the archive.
+    /// Syncs an archived log before an edit makes its commits durable in runs. Otherwise a power
+    /// failure could lose them from the log alone and leave a gap.
     pub(in crate::db) fn sync_for_archive(&self) -> Result<()> {
         match (&self.log.archiver, &self.log.wal) {
             (Some(_), Some(wal)) => self.sync_to(wal.end_lsn()),
@@ -230,7 +229,7 @@ impl Engine {
         }
     }
 
-    /// When the database is closed: archives all of the log.
+    /// Archives the whole log at close.
     pub fn archive_at_close(&self) -> Result<()> {
         let (Some(_), Some(wal)) = (&self.log.archiver, &self.log.wal) else { return Ok(()) };
         self.tell_of_refused()?;
@@ -240,11 +239,11 @@ impl Engine {
         self.archive_up_to(visible)
     }
 
-    /// Notes a gap if the archive does not reach to the commit `visible` although the log was archived: such commits did not go
-    /// through the log, or an opening without the archive wrote them.
+    /// Records a gap if the archive ends before `visible` although the log is archived: these
+    /// commits were without WAL, or an open without the archive wrote them.
     pub(in crate::db) fn archive_up_to(&self, visible: SequenceNumber) -> Result<()> {
         let Some(archiver) = &self.log.archiver else { return Ok(()) };
-        // The log may still take the numbers of commits that it refused.
+        // The log may still reuse the numbers of rejected commits.
         let visible = self.before_refused(visible);
         let mut end = archiver.end.lock();
         if let Some(end) = &mut *end {
@@ -259,7 +258,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Archives the segments that are finished and are not archived yet.
+    /// Archives finished segments.
     pub fn archive_finished(&self) -> Result<()> {
         let (Some(archiver), Some(wal)) = (&self.log.archiver, &self.log.wal) else { return Ok(()) };
         let mut end = archiver.end.lock();
@@ -288,7 +287,7 @@ impl Engine {
     }
 
     fn archive_segment(&self, archiver: &Archiver, segment: &FinishedSegment, end: &mut ArchiveEnd) -> Result<()> {
-        // What a power failure could still take away must not be known to the archive.
+        // The archive must not contain commits that a power failure could still undo.
         self.sync_to(segment.end_lsn)?;
         let commits = self.commits_of(archiver, segment, end)?;
         self.storage.blobs.seal(&commits.blobs)?;
@@ -308,11 +307,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads a segment, and notes the gaps before its commits and among them.
+    /// Reads a segment and records the gaps before and among its commits.
     fn commits_of(&self, archiver: &Archiver, segment: &FinishedSegment, end: &ArchiveEnd) -> Result<SegmentCommits> {
         let (header, _) = wal::first_group(&*self.storage.table.vfs, &segment.path)?;
         let now = moment_of(self.settings.runtime.unix_time_us());
-        // The archive begins here, if it has nothing yet.
+        // An empty archive begins here.
         let mut at = ArchiveEnd { reached: Some(end.reached.unwrap_or(header.previous_sequence)) };
         let mut commits = SegmentCommits { first: None, reached: at.reached, blobs: BTreeSet::new() };
         wal::read_groups(&*self.storage.table.vfs, &segment.path, segment.used_len, &mut |group, payload| {
@@ -327,7 +326,7 @@ impl Engine {
         Ok(commits)
     }
 
-    /// Notes the commits of a segment that cannot be archived any more as a gap.
+    /// Records the commits of a segment that can no longer be archived as a gap.
     fn give_up(
         &self,
         archiver: &Archiver,
@@ -345,47 +344,43 @@ impl Engine {
     }
 }
 
-/// The commits of a segment that is archived.
 struct SegmentCommits {
-    /// The first one.
     first: Option<SequenceNumber>,
-    /// The last commit in the segment or before it.
+    /// Last commit in the segment or before it.
     reached: Option<SequenceNumber>,
-    /// The blob files that they refer to.
     blobs: BTreeSet<FileNumber>,
 }
 
-/// The archive of one life of a database, to restore from.
+/// The archive of one incarnation, as the source of a restore.
 #[derive(Debug)]
 pub struct LogArchive {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
 }
 
-/// Takes batches, which have consecutive numbers from the given one on.
+/// Receives batches with consecutive numbers, and the first number.
 type Take<'a> = dyn FnMut(SequenceNumber, &[&[u8]]) -> Result<()> + 'a;
 
-/// What a walk through the archive is for.
 struct Walk<'a, 'b> {
     archive: &'a LogArchive,
     point: RestorePoint,
-    /// The last commit that was taken.
+    /// Last commit passed to `take`.
     last: SequenceNumber,
-    /// Whether it is known that the next commit is past the point.
+    /// Whether the next commit is known to be past the point.
     is_reached: bool,
     take: &'a mut Take<'b>,
 }
 
 impl LogArchive {
-    /// That of the life `life`, in the archive `dir`.
+    /// Opens the archive of incarnation `life` in `dir`.
     pub fn new(vfs: &Arc<dyn Vfs>, dir: &Path, life: u64) -> LogArchive {
         LogArchive { vfs: Arc::clone(vfs), dir: dir.join(life_name(life)) }
     }
 
-    /// The blob files that a batch refers to.
+    /// Returns the blob files that a batch refers to.
     pub fn blobs_of(batch: &[u8]) -> BTreeSet<FileNumber> {
         let mut blobs = BTreeSet::new();
-        // What cannot be understood is the reader's to find.
+        // Ignore malformed data here: reads report it.
         let _ = decode_group(batch, |_, operation| {
             let _ = visit_references(operation.kind, operation.value, |blob| {
                 blobs.insert(blob.file);
@@ -394,13 +389,13 @@ impl LogArchive {
         blobs
     }
 
-    /// The path of a blob file.
     pub fn blob_path(&self, number: FileNumber) -> PathBuf {
         blob_path(&self.dir, number)
     }
 
-    /// Shows the batches of all commits after `from` up to the point, with the number of the first of each group, and returns the last.
-    /// `ArchiveGap` if the archive lacks commits on the way, `BackupDamaged` if it is damaged there.
+    /// Passes the batches of all commits after `from` up to the point to `take`. Returns the last
+    /// commit. Fails with `ArchiveGap` if commits are missing before the point, `BackupDamaged` if
+    /// the archive is damaged there.
     pub fn walk(&self, from: SequenceNumber, point: RestorePoint, take: &mut Take<'_>) -> Result<SequenceNumber> {
         if point == RestorePoint::Version(from) {
             return Ok(from);
@@ -408,12 +403,13 @@ impl LogArchive {
         let oldest = self.first_segment(from)?;
         let input = RecoveryInput { oldest_segment: Some(oldest), durable_lsn: 0, flushed: from, is_to_sync: false };
         let mut walk = Walk { archive: self, point, last: from, is_reached: false, take };
-        // All of the archive's segments are looked at, and there may be more than may be open at once.
+        // The walk opens all segments; limit the descriptors.
         let budget = OpenFiles::new(OPEN_SEGMENTS_MAX);
         let vfs = BudgetedVfs::new(Arc::clone(&self.vfs), budget, |_| true, false);
         let walked = wal::recover(&vfs, &self.dir, &input, &mut |info, payload| walk.visit(info, payload));
         match walked {
-            // What comes after is no matter; the last segment names one that is not archived.
+            // Ignore errors past the point: the last segment names a successor that is not
+            // archived.
             _ if walk.is_reached => Ok(walk.last),
             Err(e) if !e.is_corruption() => Err(e),
             Err(e @ Error::BackupDamaged { .. }) => Err(e),
@@ -438,7 +434,7 @@ impl LogArchive {
         }
     }
 
-    /// Looks at what the archive has after the commit `last`, where a walk that began in the segment `oldest` came to its end.
+    /// Determines what follows commit `last`, where a walk from segment `oldest` ended.
     fn after(&self, last: SequenceNumber, oldest: FileNumber) -> Result<After> {
         let mut next: Option<SequenceNumber> = None;
         let (mut damaged, mut newest) = (None, None);
@@ -467,7 +463,7 @@ impl LogArchive {
         }
         let noted = archive_gaps::list(&*self.vfs, &self.dir)?.into_iter().find(|gap| gap.last > last);
         Ok(match (damaged, next, noted) {
-            // A gap that was noted is one whatever else is wrong.
+            // A recorded gap takes precedence over damage.
             (_, _, Some(gap)) if gap.first <= last + 1 => match next {
                 Some(_) => After::Gap(gap.last),
                 None => After::NotedGap(gap.last),
@@ -479,8 +475,8 @@ impl LogArchive {
         })
     }
 
-    /// Checks whether a killed process left this segment unfinished: the header is written last, so there are zeros in its place. Any other
-    /// header that cannot be read is damaged.
+    /// Returns whether a killed process left this segment unfinished: the header, written last, is
+    /// zero. Any other unreadable header is damage.
     fn is_unfinished(&self, path: &Path) -> Result<bool> {
         let file = self.vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
         let mut header = [0; SEGMENT_HEADER_LEN as usize];
@@ -488,7 +484,7 @@ impl LogArchive {
         Ok(header.iter().all(|byte| *byte == 0))
     }
 
-    /// The error of a restore that came to the commit `reached` and to a gap of at least the commits up to `last`.
+    /// Returns the error for a restore that reached `reached` and then a gap at least up to `last`.
     fn gap(&self, reached: SequenceNumber, last: SequenceNumber, reason: &str) -> Result<Error> {
         let noted = archive_gaps::list(&*self.vfs, &self.dir)?;
         let noted = noted.into_iter().find(|gap| gap.first <= reached + 1 && gap.last > reached);
@@ -515,7 +511,8 @@ impl LogArchive {
         Error::BackupDamaged { path: self.dir.clone(), detail }
     }
 
-    /// The last segment that has commits up to `from + 1`: what follows `from` stands in it, or after it.
+    /// Returns the last segment with commits up to `from + 1`; the commits after `from` are in it
+    /// or after it.
     fn first_segment(&self, from: SequenceNumber) -> Result<FileNumber> {
         let numbers = self.segment_numbers()?;
         if numbers.is_empty() {
@@ -536,7 +533,7 @@ impl LogArchive {
                     }
                     begins_after = begins_after.into_iter().chain([before]).min();
                 }
-                // A killed process has left it, or it is damaged: then the chain will miss it.
+                // Unfinished or damaged: the chain then shows the segment as missing.
                 Err(e) if e.is_corruption() => {}
                 Err(e) => return Err(e),
             }
@@ -554,19 +551,18 @@ impl LogArchive {
 
 /// The contents of an archive after a commit.
 enum After {
-    /// Nothing.
     Nothing,
-    /// A gap up to this commit, and later commits.
+    /// A gap up to this commit, then later commits.
     Gap(SequenceNumber),
-    /// A gap up to this commit, and nothing behind it.
+    /// A gap up to this commit, then nothing.
     NotedGap(SequenceNumber),
-    /// This segment, which is damaged.
+    /// This damaged segment.
     Damage(PathBuf),
-    /// The next commit, which the segments do not lead to.
+    /// A next commit that the chain of segments does not reach.
     Commits,
 }
 
-/// The error about a point that no archived commit reaches, where the archive itself is whole.
+/// Returns the error for a point past the end of a sound archive.
 fn not_in_archive(point: RestorePoint, last: SequenceNumber) -> Error {
     let asked = match point {
         RestorePoint::Version(version) => format!("commit {version} is not in the archive"),

@@ -1,10 +1,9 @@
-//! Where a database may be created.
+//! Decides where a database may be created.
 //!
-//! A database is created in a directory that is absent or empty, and of an absent path only the last level, unless parents
-//! were asked for ([`crate::Builder::create_parents`]). All checks come before anything is made, so an open that is refused
-//! leaves nothing behind. Two processes that create at once both pass, and the lock decides between them.
-//!
-//! A directory that holds a file of the engine is no new one: it is a database, or what is left of a creation that was cut short.
+//! The directory must be absent or empty; missing parents are created only with
+//! [`crate::Builder::create_parents`]. All checks precede any change, so a refused open leaves
+//! nothing behind. If two processes create at once, the lock decides. A directory with an engine
+//! file is not new: it is a database or an interrupted creation.
 
 use crate::{
     base::{Error, Result},
@@ -23,19 +22,19 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// A directory of this name is made by file systems, at their root.
+/// A directory that file systems create at their root.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// How the names of backups end, after their numbers.
 const BACKUP_SUFFIX: &str = ".backup";
 
-/// The length of the name of a directory in a log archive: a number in hexadecimal digits.
+/// Length of an incarnation directory's name, in hexadecimal digits.
 const LIFE_NAME_LEN: usize = 16;
 
-/// How far up a new directory is looked for to be inside of something: an archive keeps its files one level down.
+/// Levels above a new directory to check for archives and databases; an archive keeps its files one
+/// level down.
 const ANCESTORS_LOOKED_AT: usize = 2;
 
-/// Fails where no database can be opened or created. Makes nothing.
+/// Fails where no database can be opened or created. Changes nothing.
 pub fn check(settings: &Settings, dir: &Path) -> Result<()> {
     if dir.as_os_str().is_empty() {
         return Err(Error::InvalidArgument("the path of the database is empty: name a directory".to_owned()));
@@ -80,7 +79,6 @@ fn holds_backups(entries: &[DirEntry]) -> bool {
     entries.iter().any(|entry| entry.name.strip_suffix(BACKUP_SUFFIX).is_some_and(is_number))
 }
 
-/// A directory of these names holds a database.
 fn holds_database(entries: &[DirEntry]) -> bool {
     entries.iter().any(|entry| entry.name == CURRENT_NAME)
 }
@@ -92,7 +90,8 @@ fn refused(dir: &Path, why: &str) -> Error {
     ))
 }
 
-/// Files and directories that a new database may have beside it: the lock's, hidden ones, and what a file system makes.
+/// Returns whether a new database may lie beside an entry: the lock, hidden files, and
+/// `lost+found`.
 fn may_be_beside(name: &str) -> bool {
     name == LOCK_NAME || name == LOST_AND_FOUND || name.starts_with('.')
 }
@@ -121,12 +120,11 @@ fn is_log_archive(vfs: &dyn Vfs, dir: &Path, directories: &[String]) -> bool {
     directories.iter().filter(is_life).any(holds_log)
 }
 
-/// The directory above; the current one above a name alone, and none above a root.
+/// Returns the parent: the current directory for a bare name, none for a root.
 fn parent_of(dir: &Path) -> Option<&Path> {
     dir.parent().map(or_current)
 }
 
-/// What is above a name alone is the current directory.
 fn or_current(dir: &Path) -> &Path {
     if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
 }
@@ -139,12 +137,13 @@ fn check_parent(settings: &Settings, dir: &Path) -> Result<()> {
             parent.display(),
             dir.file_name().unwrap_or_default().display()
         ))),
-        // Whatever else is wrong with it is said where the directory is made.
+        // Creating the directory reports any other error.
         _ => Ok(()),
     }
 }
 
-/// Fails for a new directory inside backups, a log archive or another database, whose tools would take it for theirs.
+/// Refuses a new directory inside backups, a log archive or another database, whose tools would
+/// take its files for theirs.
 fn check_surroundings(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let above = dir.ancestors().skip(1).take(ANCESTORS_LOOKED_AT).map(or_current);
     for (level, above) in above.enumerate() {
@@ -161,7 +160,7 @@ fn check_surroundings(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails for a log archive in the database's own directory or in any other database's, or below a directory that is absent.
+/// Refuses a log archive inside any database or below a missing directory.
 fn check_archive(settings: &Settings, archive: &Path, dir: &Path) -> Result<()> {
     let vfs = &*settings.vfs;
     let owns = |place: &Path| vfs.list(place).is_ok_and(|entries| holds_database(&entries));
@@ -186,8 +185,8 @@ fn check_archive(settings: &Settings, archive: &Path, dir: &Path) -> Result<()> 
     }
 }
 
-/// Fails where a load, a restore, a salvage or a checkpoint must not make its database. Makes nothing; that the directory is empty
-/// is checked by [`super::new_directory`].
+/// Fails where a load, restore, salvage or checkpoint must not create a database. Changes nothing.
+/// [`super::new_directory`] checks that the directory is empty.
 pub fn check_new(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     match vfs.list(dir) {
         Ok(entries) if holds_backups(&entries) => return Err(refused(dir, "it holds backups")),
@@ -199,7 +198,7 @@ pub fn check_new(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     check_surroundings(vfs, dir)
 }
 
-/// A path without `.` and `..`, as far as that can be told by its names alone.
+/// Removes `.` and `..` from a path without reading the file system.
 fn cleaned(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for component in path.components() {

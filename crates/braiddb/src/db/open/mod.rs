@@ -1,4 +1,4 @@
-//! Opening: creation, recovery, retention of the log, and its archive.
+//! Opening: creation, recovery, log retention, and the log archive.
 
 pub mod archive;
 pub mod birthplace;

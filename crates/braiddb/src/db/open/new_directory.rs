@@ -1,9 +1,10 @@
-//! A directory that becomes a database: by a load, a restore, a salvage or a checkpoint.
+//! A directory in which a load, restore, salvage or checkpoint creates a database.
 //!
-//! First comes a **marker** (`RESTORING`), a file that names the operation, and its directory entry is synced. Then files are linked or
-//! copied, each synced; the directory is synced; the manifest is written, and CURRENT. The marker goes last. A directory with a marker
-//! never opens as a database, so a killed operation leaves nothing that looks like one, and [`remove_unfinished`] can remove it. An
-//! operation that fails removes the files that it made. The directory's lock is held meanwhile.
+//! First the **marker** (`RESTORING`) is written and synced. Then files are linked or copied and
+//! synced, the directory is synced, and manifest and CURRENT are written. The marker is removed
+//! last. A directory with a marker never opens as a database, so [`remove_unfinished`] can remove
+//! what a killed operation left. A failed operation removes its files. The directory is locked
+//! meanwhile.
 
 use super::birthplace;
 use crate::{
@@ -22,10 +23,10 @@ use std::{
     sync::Arc,
 };
 
-/// More bytes than any marker has.
+/// Exceeds the length of any marker, in bytes.
 const MARKER_LEN_MAX: usize = 64;
 
-/// What makes the database, as the marker names it.
+/// The operation that the marker names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// [`crate::Builder::load`].
@@ -41,7 +42,7 @@ pub enum Operation {
 impl Operation {
     const ALL: [Operation; 4] = [Operation::Load, Operation::Restore, Operation::Salvage, Operation::Checkpoint];
 
-    /// The operation's name. The marker holds it and a line feed.
+    /// Returns the name, which the marker holds with a line feed.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Load => "load",
@@ -52,23 +53,21 @@ impl Operation {
     }
 }
 
-/// So much is copied at once.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// A directory that is being made.
 pub struct NewDirectory {
     vfs: Arc<dyn Vfs>,
     runtime: Arc<dyn Runtime>,
     dir: PathBuf,
-    /// The files that were made, to be removed should it not be finished.
+    /// Created files, removed unless the operation finishes.
     made: Vec<PathBuf>,
     lock: Option<Box<dyn FileLock>>,
     is_finished: bool,
 }
 
 impl NewDirectory {
-    /// Begins one. `AlreadyExists` if there is a file in it, and if it is, or lies in, the directory of backups, of a log archive
-    /// or of another database.
+    /// Locks the directory. Fails with `AlreadyExists` if it has files, or if it is or lies in a
+    /// directory of backups, a log archive or another database.
     pub fn begin(vfs: &Arc<dyn Vfs>, runtime: &Arc<dyn Runtime>, dir: &Path) -> Result<NewDirectory> {
         birthplace::check_new(&**vfs, dir)?;
         make_durably(&**vfs, dir)?;
@@ -78,7 +77,7 @@ impl NewDirectory {
             Ok(lock) => lock,
             Err(owner) => return Err(Error::Locked { path: dir.to_owned(), owner }),
         };
-        // Once more: somebody else may have finished one just before.
+        // Another operation may have finished before the lock was taken.
         refuse_unless_empty(&**vfs, dir)?;
         Ok(NewDirectory {
             vfs: Arc::clone(vfs),
@@ -90,8 +89,8 @@ impl NewDirectory {
         })
     }
 
-    /// Gives a file that never changes a second name in the directory, or copies it where that cannot be. `is_wanted` fails when it is
-    /// to be given up. Tells how many bytes were copied.
+    /// Links an immutable file into the directory, or copies it if it cannot be linked. Stops when
+    /// `is_wanted` fails. Returns the bytes copied.
     pub fn link_or_copy(&mut self, from: &Path, name: &str, is_wanted: &dyn Fn() -> Result<()>) -> Result<u64> {
         is_wanted()?;
         let to = self.dir.join(name);
@@ -117,7 +116,7 @@ impl NewDirectory {
         Ok(len)
     }
 
-    /// A new file in the directory, which the caller fills and syncs.
+    /// Creates a file, which the caller fills and syncs.
     pub fn create(&mut self, name: &str) -> Result<Arc<dyn File>> {
         let path = self.dir.join(name);
         let file = self.vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::output("create", &path, e))?;
@@ -125,21 +124,22 @@ impl NewDirectory {
         Ok(file)
     }
 
-    /// Makes a database of the directory that is just what the layout says, with no log. It is a life of its own: records get
-    /// versions that no other database's have. All is synced when this returns.
+    /// Makes the directory a database with this layout and no log, in a new incarnation, so that
+    /// its record versions are unique. Syncs everything.
     pub fn make_database(&mut self, layout: &Layout) -> Result<()> {
         let mut layout = layout.clone();
         layout.incarnation = self.runtime.random_u64();
         (layout.oldest_segment, layout.durable_lsn, layout.epoch) = (0, 0, 0);
         self.made.push(self.dir.join(CURRENT_NAME));
         self.made.push(self.dir.join(crate::version::manifest_name(layout.next_file)));
-        // It syncs the directory, with all names, before CURRENT is made.
+        // Syncs the directory with all names before it writes CURRENT.
         Manifest::create(&self.vfs, &self.runtime, &self.dir, layout).map_err(Error::of_output)?;
         Ok(())
     }
 
-    /// Writes the marker: the directory does not open as a database before [`NewDirectory::mark_finished`]. To be called before any
-    /// other file is made; the marker survives a crash if any later file does.
+    /// Writes the marker, so that the directory does not open before
+    /// [`NewDirectory::mark_finished`]. Call it before creating any other file: the marker survives
+    /// a crash if any later file does.
     pub fn mark_unfinished(&mut self, operation: Operation) -> Result<()> {
         let path = self.dir.join(RESTORING_NAME);
         let file = self.create(RESTORING_NAME)?;
@@ -149,29 +149,29 @@ impl NewDirectory {
         self.vfs.sync_dir(&self.dir).map_err(|e| Error::output("sync", &self.dir, e))
     }
 
-    /// Gives up the lock, so that the database can be opened for restoring.
+    /// Releases the lock, so that the database can be opened for restoring.
     pub fn unlock(&mut self) {
         self.lock = None;
     }
 
-    /// Removes the marker: from now on the database opens.
+    /// Removes the marker. From now on the database opens.
     pub fn mark_finished(&mut self) -> Result<()> {
         let path = self.dir.join(RESTORING_NAME);
         self.vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
         self.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))
     }
 
-    /// Has all that is in the directory removed, should it not be kept: also what the database has made.
+    /// Makes an unfinished operation also remove the files that the database created.
     pub fn answer_for_all(&mut self) -> Result<()> {
         let entries = self.vfs.list(&self.dir).map_err(|e| Error::io("list", &self.dir, e))?;
         let paths = entries.into_iter().map(|entry| self.dir.join(entry.name));
-        // What was made first goes last: the lock's file, and what says that this is no database yet.
+        // Removal goes in reverse order, so the lock file and the marker go last.
         let others: Vec<PathBuf> = paths.filter(|path| !self.made.contains(path)).collect();
         self.made.extend(others);
         Ok(())
     }
 
-    /// Lets the database stay. Who does not call this has all of it removed.
+    /// Keeps the database. Otherwise the drop removes it.
     pub fn keep(mut self) {
         self.is_finished = true;
     }
@@ -180,7 +180,7 @@ impl NewDirectory {
 impl Drop for NewDirectory {
     fn drop(&mut self) {
         if !self.is_finished {
-            // From the last to the first: CURRENT goes before what it leads to, and the lock's file last.
+            // In reverse: CURRENT before the files that it leads to, and the lock file last.
             for path in self.made.iter().rev() {
                 match self.vfs.remove(path) {
                     Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -209,15 +209,15 @@ fn refuse_unless_empty(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     }
 }
 
-/// Says which operation has not finished the directory, and what to do; `None` if there is no marker.
+/// Describes the unfinished operation and the remedy; `None` without a marker.
 pub fn unfinished(vfs: &dyn Vfs, dir: &Path, entries: &[DirEntry]) -> Option<String> {
     entries.iter().find(|entry| entry.name == RESTORING_NAME)?;
     let marked = marked_operation(vfs, dir);
-    // A marker without a name is of an older version, or of a kill between its making and its writing.
+    // A marker without a name is of an older version, or of a kill before it was written.
     let operation = marked.map_or("load or restore", Operation::name);
     let advice = match marked {
         Some(Operation::Salvage | Operation::Checkpoint) => "remove the directory",
-        // `braid checkpoint --copy` is a load, too, and has no `--force`.
+        // `braid checkpoint --copy` is also a load, without `--force`.
         Some(Operation::Load) => {
             "repeat a `braid load` with --force, which removes what it left; after `braid checkpoint --copy`, remove the directory \
              and repeat it"
@@ -229,7 +229,6 @@ pub fn unfinished(vfs: &dyn Vfs, dir: &Path, entries: &[DirEntry]) -> Option<Str
     ))
 }
 
-/// The operation that the marker names, if it names one.
 fn marked_operation(vfs: &dyn Vfs, dir: &Path) -> Option<Operation> {
     let file = vfs.open(&dir.join(RESTORING_NAME), OpenMode::Read).ok()?;
     let mut text = [0; MARKER_LEN_MAX];
@@ -238,8 +237,8 @@ fn marked_operation(vfs: &dyn Vfs, dir: &Path) -> Option<Operation> {
     Operation::ALL.into_iter().find(|operation| operation.name().as_bytes() == text)
 }
 
-/// Removes what a killed operation left in `dir`. Returns false if there is no marker, and then changes nothing. `Locked` if the operation
-/// is still running; `AlreadyExists` if there is anything that it cannot have made.
+/// Removes the files of a killed operation. Returns false, without changes, if there is no marker.
+/// Fails with `Locked` if the operation is still running, `AlreadyExists` if there are other files.
 pub fn remove_unfinished(vfs: &dyn Vfs, runtime: &dyn Runtime, dir: &Path) -> Result<bool> {
     let entries = match vfs.list(dir) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -251,7 +250,7 @@ pub fn remove_unfinished(vfs: &dyn Vfs, runtime: &dyn Runtime, dir: &Path) -> Re
     let lock_path = dir.join(LOCK_NAME);
     let locked = vfs.lock(&lock_path, &runtime.process_name()).map_err(|e| Error::io("lock", &lock_path, e))?;
     let lock = locked.map_err(|owner| Error::Locked { path: dir.to_owned(), owner })?;
-    // Listed again: whoever had the lock may have finished just before.
+    // List again: the operation may have finished before the lock was taken.
     let entries = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
     if entries.iter().all(|entry| entry.name != RESTORING_NAME) {
         return Ok(false);
@@ -264,7 +263,7 @@ pub fn remove_unfinished(vfs: &dyn Vfs, runtime: &dyn Runtime, dir: &Path) -> Re
         )));
     }
     let is_last = |entry: &&DirEntry| [RESTORING_NAME, LOCK_NAME].contains(&entry.name.as_str());
-    // The marker goes after all that it marks, so that a kill in between leaves a marked directory.
+    // The marker goes after the files that it marks, so that a kill leaves a marked directory.
     for entry in entries.iter().filter(|entry| !is_last(entry)) {
         remove(vfs, &dir.join(&entry.name))?;
     }
@@ -285,7 +284,7 @@ fn is_engine_file(name: &str) -> bool {
         || numbered(name).is_some()
 }
 
-/// Creates a directory and its parents, so that they survive a crash.
+/// Creates a directory and its parents durably.
 pub fn make_durably(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let is_missing = |dir: &Path| vfs.list(dir).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
     let missing: Vec<&Path> = dir.ancestors().take_while(|dir| is_missing(dir)).collect();

@@ -1,11 +1,12 @@
-//! Opening: lock, CURRENT, manifest, files, log; then the new epoch, and serve.
+//! Opening a database.
 //!
-//! In order: take the lock; read CURRENT and the manifest; open the runs and views it names, and replay the log above
-//! what is flushed (side by side, where there are threads); sync every replayed segment; begin a new epoch and segment, and name it in the manifest; remove
-//! what nothing refers to. A crash at any step changes nothing that the next open could see.
+//! Order: take the lock; read CURRENT and the manifest; open runs and views while replaying the log
+//! above the flushed commits; sync the replayed segments; begin a new epoch and segment and name it
+//! in the manifest; remove unreferenced files. INVARIANT: a crash at any step changes nothing that
+//! the next open can observe.
 //!
-//! A database is born when its first log segment is written. Leftovers of a creation that did not get so far are
-//! swept away; but a directory that holds logs, runs, views or blobs and no CURRENT is damaged, never new.
+//! Creation completes with the first log segment. An earlier crash leaves files that are removed,
+//! but a directory with logs, runs, views or blobs and no CURRENT is damaged.
 
 use super::{
     birthplace,
@@ -68,22 +69,22 @@ use std::{
     },
 };
 
-/// The most log segments that are kept to be used again while there are commits: as much as two memtables.
+/// Maximum spare log segments under load: the size of two memtables.
 const LOG_SPARES_MAX: usize = 4;
 
-/// The database's time goes on from there: from that of the last edit, or of a commit since.
+/// Returns the minimum for the database's time: that of the last edit, or of a later commit.
 pub(in crate::db) fn time_floor(layout: &Layout, last_commit_us: u64) -> u64 {
-    // Commits tell the wall clock's time.
+    // Commits record wall clock time.
     let committed_us = last_commit_us.saturating_add(layout.time_ahead_us);
     if last_commit_us == 0 { layout.time_us } else { layout.time_us.max(committed_us) }
 }
 
-/// The highest number in the name of an engine file; 0 if there is none.
+/// Returns the highest number in a file name; 0 if there is none.
 pub(in crate::db) fn highest(names: &[DirEntry]) -> u64 {
     names.iter().filter_map(|e| numbered(&e.name)).map(|(number, _)| number).max().unwrap_or(0)
 }
 
-/// What a core is made of.
+/// The parts of an engine.
 pub struct Parts {
     pub settings: Settings,
     pub dir: PathBuf,
@@ -91,7 +92,7 @@ pub struct Parts {
     pub table: TableContext,
     pub state: ReadState,
     pub last_sequence: SequenceNumber,
-    /// The database's time is at least this.
+    /// Minimum of the database's time.
     pub floor_us: u64,
     pub disk: DiskState,
     pub wal: Option<Wal>,
@@ -108,11 +109,12 @@ pub struct Parts {
 }
 
 impl Engine {
-    /// Opens or creates the database in `dir`, to be written. For reading only, see [`crate::db::export::follower::Follower`].
+    /// Opens or creates the database in `dir` for writing. See
+    /// [`crate::db::export::follower::Follower`] for read-only opens.
     ///
-    /// With it comes what the catalog is to remember of the log's retention, once there are threads that make room for it.
-    ///
-    /// A full disk has no space for the log's next segment: then a part of the reserve is used.
+    /// Also returns a changed retention limit, to be stored in the catalog once background threads
+    /// can free memtables for that commit. If a full disk has no space for the next log segment,
+    /// part of the reserve is used.
     pub fn open(settings: Settings, dir: &Path) -> Result<(Arc<Engine>, Option<RetentionLimit>)> {
         settings.check()?;
         birthplace::check(&settings, dir)?;
@@ -185,12 +187,11 @@ impl Engine {
         }));
         engine.enter_common();
         engine.settle_after_open()?;
-        // It has had the time to end.
         drop(ahead);
         Ok((engine, is_new_retention.then_some(retention)))
     }
 
-    /// The core that has these parts.
+    /// Creates the engine.
     pub fn assemble(parts: Parts) -> Engine {
         let Parts { settings, dir, lock, table, state, last_sequence, floor_us, disk, .. } = parts;
         let layout = disk.manifest.layout();
@@ -224,7 +225,7 @@ impl Engine {
         }
     }
 
-    /// Sweeps up what a crash left behind, and shares out the memory.
+    /// Removes leftovers of a crash and divides the memory.
     fn settle_after_open(&self) -> Result<()> {
         if self.settings.is_restoring {
             *self.storage.held_blobs.lock() = self.storage.blobs.pin_all();
@@ -232,7 +233,8 @@ impl Engine {
         self.archive_at_open()?;
         let disk = self.storage.disk.lock();
         self.find_orphans(disk.manifest.layout(), disk.manifest.number())?;
-        // To remove a large file can take a millisecond and more: threads, if there are any, do so later.
+        // Removing a large file can take over a millisecond: background threads, if any, do it
+        // later.
         if self.settings.background_threads == 0 {
             self.remove_leftovers()?;
         }
@@ -243,8 +245,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes the files of before that nothing refers to. Those that cannot be removed are left to the next open, and those that
-    /// it has not come to when the database is closed.
+    /// Removes unreferenced files of earlier opens. The next open retries failures, and files not
+    /// reached before the close.
     pub fn remove_leftovers(&self) -> Result<()> {
         let leftovers = std::mem::take(&mut *self.storage.leftovers.lock());
         let mut result = Ok(());
@@ -253,7 +255,7 @@ impl Engine {
                 break;
             }
             match self.storage.table.vfs.remove(&path) {
-                // A reader of an earlier handle, closed by now, was the last of its file and has removed it.
+                // A reader of an earlier, closed handle removed the file with its last reference.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 done => result = result.and(done.map_err(|e| Error::io("remove", &path, e))),
             }
@@ -261,7 +263,7 @@ impl Engine {
         result
     }
 
-    /// Finds runs, views and manifests that nothing refers to, and removes such blobs.
+    /// Lists unreferenced runs, views and manifests, and removes unreferenced blobs.
     fn find_orphans(&self, layout: &Layout, manifest: u64) -> Result<()> {
         let vfs = &self.storage.table.vfs;
         let views: Vec<u64> = layout.partitions.values().filter_map(|p| p.view.as_ref().map(|v| v.number)).collect();
@@ -276,7 +278,7 @@ impl Engine {
                 self.storage.leftovers.lock().push(self.dir.join(&entry.name));
             }
         }
-        // Blobs whose commit did not survive are neither referred to nor on their way.
+        // Blobs whose commit did not survive are neither referenced nor pending.
         drop(self.storage.blobs.release_unused(layout));
         Ok(())
     }
@@ -295,7 +297,7 @@ fn take_lock(settings: &Settings, dir: &Path) -> Result<Box<dyn FileLock>> {
     }
 }
 
-/// Refuses a directory that a load, restore, salvage or checkpoint has not finished: it is no database yet.
+/// Refuses the directory of an unfinished load, restore, salvage or checkpoint.
 pub(in crate::db) fn refuse_unfinished(settings: &Settings, dir: &Path, names: &[DirEntry]) -> Result<()> {
     if !settings.is_restoring
         && let Some(reason) = unfinished(&*settings.vfs, dir, names)
@@ -335,7 +337,7 @@ fn create_manifest(settings: &Settings, dir: &Path, leftovers: &[String]) -> Res
         let path = dir.join(name);
         settings.vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
     }
-    // The directory itself must survive a power failure before anything in it is promised to.
+    // The directory must survive a power failure before its contents are promised to.
     if let Some(parent) = dir.parent() {
         settings.vfs.sync_dir(parent).map_err(|e| Error::io("sync", parent, e))?;
     }
@@ -375,13 +377,13 @@ fn open_blobs(
 
 fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::version::Version>) -> ReadState {
     let mut memtables = replayed.memtables.clone();
-    // The last one goes on taking writes; the others wait for their flush.
+    // The last memtable takes writes; the others wait for their flush.
     let active = memtables.pop().unwrap_or_else(|| Engine::new_memtable(settings, 0));
     memtables.reverse();
     ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) }
 }
 
-/// The merge functions that are built in. Fails if one of the application's own has the name of another.
+/// Returns the merge functions. Fails if the application reuses a name.
 pub(in crate::db) fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
     let functions = MergeFunctions::built_in();
     let own = &settings.merge_functions;
@@ -395,7 +397,8 @@ pub(in crate::db) fn known_functions(settings: &Settings) -> Result<MergeFunctio
     Ok(functions)
 }
 
-/// Sets aside the view that an error is about, and goes by its runs' own views; any other error is returned.
+/// Sets aside the damaged view that `error` names; reads then use its runs' own views. Returns any
+/// other error.
 fn heal_at_open(error: Error, files: &mut FileSet, state: &mut ReadState, layout: &Layout) -> Result<()> {
     let Some(number) = damaged_view(&error).filter(|number| !files.damaged_views().contains_key(number)) else {
         return Err(error);
@@ -453,7 +456,7 @@ pub(in crate::db) fn load_catalog(
     Ok((catalog, retention, versions))
 }
 
-/// Copies the log's torn or damaged tail, if it has one, before the open ends the log in front of it.
+/// Copies a torn or damaged tail before the open cuts it off the log.
 fn keep_cut_tail(settings: &Settings, dir: &Path, outcome: &RecoveryOutcome) {
     if let Some(tail) = &outcome.cut_tail {
         let kept = cut_tails::keep(&*settings.vfs, dir, tail);
@@ -461,7 +464,8 @@ fn keep_cut_tail(settings: &Settings, dir: &Path, outcome: &RecoveryOutcome) {
     }
 }
 
-/// Draws a tag for the versions of what is committed from now on, unless the log was closed cleanly. Returns whether it did.
+/// Draws a version tag for later commits, unless the log was closed cleanly. Returns whether it
+/// did.
 fn draw_tag(
     settings: &Settings,
     outcome: &RecoveryOutcome,
@@ -475,7 +479,7 @@ fn draw_tag(
     is_needed
 }
 
-/// Makes what was replayed durable and begins a new epoch of the log.
+/// Makes the replayed log durable and begins a new epoch.
 fn begin_epoch(
     settings: &Settings,
     dir: &Path,
@@ -488,7 +492,7 @@ fn begin_epoch(
     let vfs = &settings.vfs;
     let marker = dir.join(SYNC_FAILED_NAME);
     let rewrite = vfs.open(&marker, OpenMode::Read).is_ok();
-    // Blobs first: once the new epoch is there, all that was replayed counts as durable.
+    // Blobs first: in the new epoch, everything replayed counts as durable.
     blobs.sync_replayed(rewrite)?;
     let start = outcome.sync_replayed(rewrite)?;
     let context = WalContext {
@@ -499,7 +503,7 @@ fn begin_epoch(
         pre_sync: blobs.sync_hook(),
     };
     let segment_len = settings.log_segment_bytes();
-    // The archive tells segments apart by their numbers: with one, no file is used again under its number.
+    // The archive identifies segments by number, so it forbids recycling their files.
     let spares_max = if settings.log_archive.is_some() { 0 } else { LOG_SPARES_MAX };
     let mut options = WalOptions { segment_len, spares_max, ..Default::default() };
     if settings.compression == Compression::None {
@@ -520,7 +524,7 @@ fn begin_epoch(
     Ok(wal)
 }
 
-/// The application cursor's internal key.
+/// Returns the internal key of the application cursor.
 pub fn application_cursor_key() -> Vec<u8> {
     catalog_key(b'c', b"")
 }

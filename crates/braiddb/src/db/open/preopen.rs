@@ -1,4 +1,4 @@
-//! The files of a database, opened by a second thread while the log is replayed.
+//! Opens a database's files on a second thread during replay.
 
 use crate::{
     base::Result,
@@ -16,10 +16,10 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Fewer runs are opened before a thread has begun.
+/// Minimum runs for a thread to pay off.
 const RUNS_MIN: usize = 8;
 
-/// Open files, and the version that is made of them, if it could be.
+/// Open files, and the version built from them.
 pub struct Opened {
     pub files: FileSet,
     pub version: Result<Version>,
@@ -33,13 +33,12 @@ impl Opened {
         Opened { files, version }
     }
 
-    /// The same, unless there is no version.
+    /// Returns the error if there is no version.
     pub fn checked(self) -> Result<Opened> {
         Ok(Opened { version: Ok(self.version?), ..self })
     }
 }
 
-/// The second thread.
 pub struct FilesAhead {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -49,13 +48,13 @@ struct Shared {
     dir: PathBuf,
     table: TableContext,
     layout: Layout,
-    /// Whether somebody has begun to open them.
+    /// Whether a thread has begun to open the files.
     is_begun: AtomicBool,
     opened: Mutex<Option<Opened>>,
 }
 
 impl Shared {
-    /// Opens them, unless somebody has begun to.
+    /// Opens the files, once.
     fn open(&self) {
         if !self.is_begun.swap(true, Ordering::Relaxed) {
             let now = Opened::now(&self.dir, &self.table, &self.layout);
@@ -65,7 +64,7 @@ impl Shared {
 }
 
 impl FilesAhead {
-    /// Starts it; `None` if there is little to do for it, or no thread to be had.
+    /// Starts the thread; `None` if there are few runs or no thread is available.
     pub fn start(runtime: &dyn Runtime, dir: &Path, table: &TableContext, layout: &Layout) -> Option<FilesAhead> {
         if layout.runs.len() < RUNS_MIN {
             return None;
@@ -78,7 +77,7 @@ impl FilesAhead {
         Some(FilesAhead { shared, thread: Some(thread) })
     }
 
-    /// Waits for it, or does what it has not begun.
+    /// Waits for the thread, or opens the files if it has not begun.
     pub fn finish(mut self) -> Opened {
         self.shared.open();
         if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
@@ -89,7 +88,7 @@ impl FilesAhead {
 }
 
 impl Drop for FilesAhead {
-    /// Nobody opens files once who has the directory locked has gone.
+    /// No file may be opened after the directory's lock is released.
     fn drop(&mut self) {
         self.shared.is_begun.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -114,7 +113,7 @@ mod tests {
         db.tree("t").unwrap().iter().inspect(|row| assert!(row.is_ok())).count() as u64
     }
 
-    /// A database of so many rows after a kill.
+    /// Creates a database of `rows` rows after a kill.
     fn of_rows(rows: u64) -> FaultVfs {
         let vfs = FaultVfs::new(Path::new(DIR));
         let db = open(settings(&vfs, &GatedRuntime::new(), 0)).unwrap();
@@ -158,7 +157,7 @@ mod tests {
         }
     }
 
-    /// What a thread that is late has not begun is done by who needs it.
+    /// Files that a late thread has not begun to open are opened by the caller.
     #[test]
     fn files_are_opened_once_whoever_comes_first() {
         let (vfs, runtime) = (of_rows(4_000), GatedRuntime::new());
@@ -180,7 +179,7 @@ mod tests {
             read.push(vfs.bytes_read("run") - from);
         }
         assert!(read[0] > 0 && read[0] == read[1], "{read:?}: opened more than once");
-        // Let go of unfinished, none is opened any more.
+        // After the drop, a late thread opens nothing.
         let gate = runtime.hold_back();
         let ahead = FilesAhead::start(&*runtime, Path::new(DIR), &db.engine().storage.table, &layout).unwrap();
         let shared = Arc::clone(&ahead.shared);

@@ -1,10 +1,10 @@
-//! Replay: the log's records above what is flushed go into memtables again.
+//! Replay: inserts the log's records above the flushed commits into memtables.
 //!
-//! A record counts only with the values it refers to. Those of a record that is known to be durable were synced before
-//! it was: that their file is there and long enough is enough, and damage is the reader's to find. Of the records past
-//! that, which a power failure may have kept without their values, every value is read, and the first that is not
-//! whole ends the log. How far the log is known to be durable stands at its end; so the values are read after the
-//! walk, and should one be bad, the log is walked once more, to end there.
+//! A record counts only with its values. Values of a durable record were synced before it, so a
+//! check of their files' presence and length suffices; reads report damage. Values of later records
+//! may be lost in a power failure: all are read, and the first bad one ends the log. The durable
+//! position is at the log's end, so values are read after the walk. If one is bad, a second walk
+//! ends there.
 
 use crate::{
     base::{EntryKind, FileNumber, Result, SequenceNumber},
@@ -27,34 +27,31 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes by which a memtable grows between two requests to prepare memory for it.
+/// Memtable growth between two wakeups of the prefault thread, in bytes.
 const TOLD_EACH_BYTES: usize = 512 << 10;
 
-/// What replay has found.
 pub struct Replayed {
     pub memtables: Vec<Arc<Memtable>>,
     pub last_sequence: SequenceNumber,
     pub records: u64,
-    /// The latest time of a commit by the wall clock, in microseconds since 1970; 0 if the log has none.
+    /// Latest wall clock time of a commit, in microseconds since 1970; 0 if the log has none.
     pub last_commit_us: u64,
-    /// The blob files that it refers to.
     pub blob_files: BTreeSet<FileNumber>,
-    /// Whether something was to come past the log right after the last record.
+    /// Whether a bulk load was announced by the last record.
     pub load_is_next: bool,
-    /// Whether there is a record that follows where something was to come past the log.
+    /// Whether a record follows the announcement of a bulk load.
     pub is_past_load: bool,
     pub outcome: RecoveryOutcome,
-    /// Who got memory ready. It may be busy with that for a while yet.
+    /// The prefault thread, which may still be running.
     pub ahead: Option<ChunksAhead>,
 }
 
-/// A record that cannot count, and why.
 struct Unusable {
     lsn: Lsn,
     reason: String,
 }
 
-/// Replays the log; `is_to_sync` if it is then made durable.
+/// Replays the log. With `is_to_sync`, the caller then makes it durable.
 pub fn replay(
     settings: &Settings,
     dir: &Path,
@@ -64,7 +61,7 @@ pub fn replay(
     is_to_sync: bool,
 ) -> Result<Replayed> {
     let mut walk = Walk::new(settings, layout, blobs, functions);
-    // Who follows a writer keeps few memtables, and has nobody who gives memory back.
+    // A follower has few memtables, and no thread that would free the memory.
     walk.gets_memory_ready = is_to_sync
         && settings.background_threads > 0
         && MemtableOptions::for_capacity(settings.memtable_bytes()).is_of_huge_chunks();
@@ -104,26 +101,26 @@ pub(in crate::db) struct Walk<'a> {
     layout: &'a Layout,
     blobs: &'a BlobStore,
     functions: &'a MergeFunctions,
-    /// Those that are full, oldest first.
+    /// Full memtables, oldest first.
     pub memtables: Vec<Arc<Memtable>>,
     pub memtable: Arc<Memtable>,
-    /// Whether a thread is to get memory for memtables ready, once there is more than a little to be replayed.
+    /// Whether to start a prefault thread after the first growth step.
     gets_memory_ready: bool,
     ahead: Option<ChunksAhead>,
-    /// How many bytes the memtable has when that thread is told again.
+    /// Memtable size at the next wakeup, in bytes.
     told_at: usize,
     pub records: u64,
     pub last_commit_us: u64,
     pub last_sequence: SequenceNumber,
-    /// Whether something was to come past the log right after the last record.
+    /// Whether a bulk load was announced by the last record.
     pub load_is_next: bool,
-    /// Whether a record was taken that follows where something was to come past the log.
+    /// Whether a record follows the announcement of a bulk load.
     pub is_past_load: bool,
-    /// The values that records refer to, each with where the first record stands that does, in log order. What that one needs, any
-    /// later one has: of a stream that is appended to, each version refers to nearly all that the one before did.
+    /// Values, each with its first record, in log order. Later versions of an appended stream
+    /// repeat earlier references.
     references: Vec<(Lsn, BlobRef)>,
     known: HashSet<BlobRef>,
-    /// The blob files they stand in, and the last sequence number that refers to each.
+    /// Their blob files, and the last sequence number that refers to each.
     pub files: BTreeMap<FileNumber, SequenceNumber>,
 }
 
@@ -155,12 +152,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// One that goes on where another has ended.
+    /// Continues a walk.
     pub fn going_on(self, memtable: Arc<Memtable>, last_sequence: SequenceNumber, load_is_next: bool) -> Walk<'a> {
         Walk { memtable, last_sequence, load_is_next, ..self }
     }
 
-    /// Walks to the end of the log, or to a record that is known not to count.
+    /// Walks to the end of the log or to `end`.
     fn run(&mut self, dir: &Path, end: Option<Unusable>, is_to_sync: bool) -> Result<RecoveryOutcome> {
         let settings = self.settings;
         let input = RecoveryInput {
@@ -180,7 +177,7 @@ impl<'a> Walk<'a> {
         wal::recover_with(&*settings.vfs, dir, &input, helper, &mut visitor)
     }
 
-    /// Takes a record, unless it cannot count.
+    /// Replays a record, or ends the log there.
     pub fn visit(&mut self, info: &RecordInfo, payload: &[u8]) -> Result<Visit> {
         self.records += 1;
         let flushed = self.layout.flushed;
@@ -198,17 +195,17 @@ impl<'a> Walk<'a> {
                         references.push((info.lsn, *blob));
                     }
                 };
-                // What cannot be understood is the reader's to find: the record is as it was written.
+                // Ignore malformed values: the record is as written, and reads report them.
                 let _ = visit_references(op.kind, op.value, visit);
             }
         });
-        // Before anything of it is applied: a part of a record never counts.
+        // Check before applying anything: no part of a record may count alone.
         if batches != Some(info.last_sequence - info.first_sequence + 1) {
             let reason = "the record's checksum matches but its contents cannot be understood";
             return Ok(Visit::EndHere(reason.to_owned()));
         }
         if stands_on > flushed {
-            // Who follows the log beside its writer has an older manifest than that of the flush.
+            // Beside a writer, a follower may have a manifest older than the flush.
             return Ok(Visit::EndHere(format!("it stands on commit {stands_on}, which is in no log and not in runs")));
         }
         for (_, reference) in &references {
@@ -240,7 +237,7 @@ impl<'a> Walk<'a> {
         Ok(Visit::Taken)
     }
 
-    /// Sees to it that there is a memtable that is not full.
+    /// Replaces a full memtable.
     fn make_room(&mut self) {
         let used = self.memtable.bytes_used();
         if used >= self.settings.memtable_bytes() {
@@ -256,7 +253,7 @@ impl<'a> Walk<'a> {
                 None if self.gets_memory_ready => {
                     let common = self.settings.common();
                     self.ahead = ChunksAhead::start(&*self.settings.runtime, &common.chunk_pool);
-                    // Once is enough to have been refused.
+                    // Do not retry after a refusal.
                     self.gets_memory_ready = false;
                 }
                 None => {}
@@ -264,7 +261,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The first record with a value that is not whole, of those not known to be durable.
+    /// Returns the first record past the durable position with a bad value.
     fn first_unusable(&self, durable_lsn: Lsn) -> Result<Option<Unusable>> {
         for (lsn, reference) in self.references.iter().filter(|(lsn, _)| *lsn >= durable_lsn) {
             if !self.blobs.is_complete(reference)? {
@@ -275,7 +272,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Inserts what an operation says, and notes the blob files that it refers to.
+/// Inserts an operation and notes its blob files.
 fn insert(
     memtable: &Memtable,
     writer: &mut MemtableWriter<'_>,
@@ -284,7 +281,7 @@ fn insert(
     op: &Operation<'_>,
     sequence: SequenceNumber,
 ) {
-    // Those that cannot be understood were refused before.
+    // Malformed operations were refused before.
     let _ = visit_references(op.kind, op.value, |blob| {
         files.insert(blob.file, sequence);
     });
@@ -307,13 +304,12 @@ mod tests {
     use super::*;
     use crate::db::tests_common::{mem, open, small};
 
-    /// A group's only operation has the number of its batch, which need not be the first.
     #[test]
     fn the_only_operation_of_a_group_has_the_number_of_its_batch() {
         let db = open(small(&mem())).unwrap();
         let engine = db.engine();
         let key = [0, 0, 0, 9, b'k'];
-        // Two batches without operations, and one with a value of a byte.
+        // Two empty batches, then one with a single value.
         let payload = [&[0, 0, 2, EntryKind::Value as u8, 5][..], &key, &[1, b'v']].concat();
         let info =
             RecordInfo { epoch: 1, lsn: 0, end_lsn: 99, first_sequence: 10, last_sequence: 12, commit_time_us: 0 };

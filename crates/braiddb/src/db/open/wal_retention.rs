@@ -1,14 +1,10 @@
-//! How much of the log a database keeps for those who watch it, and what it keeps for the log's sake.
+//! Retention of the log for watchers, and of blob files for the log.
 //!
-//! **Remembered.** The limits stand in the catalog, so that who opens the database for something else does not throw away what a
-//! watcher is to come back to.
-//!
-//! **Blobs.** A record of the log may refer to blob files. A file may go only when the last commit that refers to it, which is known
-//! of each, is not above the log's floor any more. After a restart what is retained is read for that, if there are blob files at
-//! all; a retained segment that refers to one which is gone is not kept, nor is any before it.
-//!
-//! **Synced.** What becomes retained is synced before the edit by which recovery does without it: so nothing of it is lost later, as
-//! long as the limits stand.
+//! **Limits** are stored in the catalog, so that an open without them does not drop segments that a
+//! watcher needs. **Blobs.** A blob file is removable once the last commit that refers to it is at
+//! or below the log's floor. After a restart the retained segments are read for these commits, if
+//! there are blob files. A segment with a missing blob file is dropped, with all segments before
+//! it. **Sync.** Segments are synced before the edit that makes them retained only.
 
 use crate::{
     base::{EntryKind, FileNumber, Result, SequenceNumber, TreeId},
@@ -28,7 +24,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// The limits that hold from now on, and whether others are remembered.
+/// Returns the limits in force, and whether they differ from the stored ones.
 pub fn limits(settings: &Settings, remembered: Option<RetentionLimit>) -> (RetentionLimit, bool) {
     let before = remembered.unwrap_or_default();
     let bytes = settings.log_retention_bytes.unwrap_or(before.bytes);
@@ -37,7 +33,6 @@ pub fn limits(settings: &Settings, remembered: Option<RetentionLimit>) -> (Reten
     (now, now != before)
 }
 
-/// The limits as the catalog has them.
 pub fn encode(limit: RetentionLimit) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, limit.bytes);
@@ -45,15 +40,14 @@ pub fn encode(limit: RetentionLimit) -> Vec<u8> {
     out
 }
 
-/// The limits of a catalog entry.
 pub fn decode(bytes: &[u8]) -> Option<RetentionLimit> {
     let mut reader = ByteReader::new(bytes);
     let limit = RetentionLimit { bytes: reader.varint()?, age_us: reader.varint()? };
     reader.is_at_end().then_some(limit)
 }
 
-/// Has the blob files stay that these segments, which are in log order, refer to. Returns how many of the first cannot be kept, since what they refer to is gone,
-/// or they do not hold together.
+/// Retains the blob files of these segments (in log order). Returns how many leading segments
+/// cannot be kept, because blob files are missing or the log is broken.
 pub fn hold_blobs(blobs: &BlobStore, segments: &[Arc<Segment>]) -> Result<usize> {
     if !blobs.has_files() {
         return Ok(0);
@@ -78,15 +72,15 @@ pub fn hold_blobs(blobs: &BlobStore, segments: &[Arc<Segment>]) -> Result<usize>
 }
 
 impl Engine {
-    /// Has the catalog remember the limits.
+    /// Stores the limits in the catalog.
     pub(in crate::db) fn remember_retention(&self, limit: RetentionLimit) -> Result<()> {
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&catalog_key(b'r', b"")], &encode(limit));
         self.commit(batch.prepare()?, self.settings.durability.of_catalog()).map(|_| ())
     }
 
-    /// Has the catalog remember a tree that is dropped, as long as the log may tell of it, and forget those that it tells of no more. The caller
-    /// holds the catalog's lock.
+    /// Stores dropped trees in the catalog while the log may mention them, and removes others. The
+    /// caller holds the catalog lock.
     pub(in crate::db) fn remember_dropped<'a>(&self, trees: impl Iterator<Item = &'a TreeState>, batch: &mut RawBatch) {
         let key = |id: TreeId| catalog_key(b'd', &id.0.to_be_bytes());
         let floor = self.log.wal.as_ref().map_or(0, Wal::floor);
@@ -99,8 +93,8 @@ impl Engine {
         }
     }
 
-    /// Before an edit by which recovery needs less of the log: syncs what is to be retained, or archived. Else a crash could keep what is in
-    /// runs and lose what tells of it.
+    /// Syncs the retained or archived log before an edit shortens recovery. Otherwise a crash could
+    /// keep the runs and lose the log of their commits.
     pub(in crate::db) fn sync_what_is_retained(&self) -> Result<()> {
         match self.log.wal.as_ref().filter(|wal| wal.retention().is_on() || self.log.archiver.is_some()) {
             Some(wal) => self.sync_to(wal.end_lsn()),
@@ -108,13 +102,13 @@ impl Engine {
         }
     }
 
-    /// What blob files hold for the log's sake alone: see [`BlobStore::held_bytes`].
+    /// Returns the blob bytes retained for the log alone: see [`BlobStore::held_bytes`].
     pub(in crate::db) fn held_beside_log(&self, disk: &DiskState) -> Vec<(SequenceNumber, u64)> {
         let is_on = self.log.wal.as_ref().is_some_and(|wal| wal.retention().is_on());
         if is_on { self.storage.blobs.held_bytes(disk.manifest.layout(), &*self.storage.table.vfs) } else { Vec::new() }
     }
 
-    /// After such an edit: lets go of what nobody needs and the limits do not keep.
+    /// After the edit, releases segments that neither recovery nor the limits need.
     pub(in crate::db) fn release_segments(
         &self,
         wal: &Wal,

@@ -1,4 +1,4 @@
-//! Merge functions in use: operands are written without a look at the value, and the value is made of them when it is read.
+//! Merge functions: operands are written without reading the value and applied on read.
 
 use super::point_read::Unresolved;
 use crate::{
@@ -10,8 +10,8 @@ use crate::{
     read::{self, ReadState},
 };
 
-/// Inserts operands. Those of functions that are quick are applied at once, where the memtable knows what is beneath: so a
-/// record that is counted in again and again has one of them, and not as many as there are counts.
+/// Inserts operands. Applies those of cheap functions at once if the memtable knows the base, so
+/// that a counter does not accumulate operands.
 #[cold]
 pub fn insert_operands(
     memtable: &Memtable,
@@ -27,7 +27,7 @@ pub fn insert_operands(
     }
 }
 
-/// What can be inserted in the place of operands.
+/// Returns an entry to insert in place of operands.
 fn applied(
     memtable: &Memtable,
     functions: &MergeFunctions,
@@ -60,8 +60,8 @@ fn applied(
 }
 
 impl Engine {
-    /// The value that operands make of the value beneath them at a snapshot, and when the value beneath expires. `entry` was
-    /// found in `state`, and everything else is looked up there.
+    /// Applies operands to their base at a snapshot. Returns the value and the base's expiry time.
+    /// All lookups use `state`, in which `entry` was found.
     #[cold]
     pub fn merged(&self, state: &ReadState, entry: &FoundOperands, now_us: u64) -> Result<(Vec<u8>, Option<u64>)> {
         let FoundOperands { key, sequence, operands } = entry;
@@ -106,17 +106,17 @@ impl Engine {
     }
 }
 
-/// All operands of a key, as one list, and what is beneath them.
+/// All operands of a key as one list, and their base.
 #[derive(Debug)]
 pub struct Pile {
-    /// The value of an entry that stands for all of them.
+    /// Value of an entry equivalent to all of them.
     pub operands: Vec<u8>,
-    /// The entry that they change, and its commit.
+    /// The base entry and its commit.
     pub beneath: Option<(SequenceNumber, Unresolved)>,
 }
 
 impl Pile {
-    /// The same list where nothing is beneath it.
+    /// Returns the same list without a base.
     pub fn on_nothing(&self) -> Result<Vec<u8>> {
         let misunderstood = || Error::InvalidArgument("operands that cannot be understood".to_owned());
         let operands = Operands::decode(&self.operands).ok_or_else(misunderstood)?;
@@ -124,7 +124,8 @@ impl Pile {
     }
 }
 
-/// The operands that are piled up on a key, without a look at what they make of it. `entry` was found in `state`, and so is all else.
+/// Collects a key's operands without applying them. All lookups use `state`, in which `entry` was
+/// found.
 #[cold]
 pub fn pile_up(engine: &Engine, state: &ReadState, entry: &FoundOperands) -> Result<Pile> {
     let user_key = entry.key.get(TREE_ID_LEN..).unwrap_or_default();
@@ -155,18 +156,15 @@ pub fn pile_up(engine: &Engine, state: &ReadState, entry: &FoundOperands) -> Res
     Ok(Pile { operands: piled, beneath })
 }
 
-/// Operands that were found for a key.
 #[derive(Clone, Debug)]
 pub struct FoundOperands {
-    /// The internal key.
     pub key: Vec<u8>,
-    /// The commit that they stand for, and the value of their entry.
+    /// Commit of the entry, and its value.
     pub sequence: SequenceNumber,
     pub operands: Vec<u8>,
 }
 
 impl FoundOperands {
-    /// Those of an entry.
     pub fn of(entry: &EntryRef<'_>) -> FoundOperands {
         FoundOperands { key: entry.key.to_vec(), sequence: entry.sequence, operands: entry.value.to_vec() }
     }

@@ -1,4 +1,4 @@
-//! Point reads of the core, and the healing of views that they find damaged.
+//! Point reads, and the repair of damaged views that they find.
 
 use super::merge_operands::FoundOperands;
 use crate::{
@@ -18,38 +18,33 @@ use crate::{
 use crossbeam_epoch::Guard;
 use std::{borrow::Cow, cell::OnceCell, sync::Arc};
 
-/// How often one read tries again after a damaged view was set aside.
+/// Maximum retries of a read after damaged views were set aside.
 const HEAL_TRIES: usize = 64;
 
-/// What an entry holds, when its value is not simply there.
+/// The contents of an entry that may need further reads.
 #[derive(Debug)]
 pub struct Unresolved {
     what: What,
-    /// From then on there is none.
+    /// Time of expiry.
     expires_us: Option<u64>,
 }
 
 #[derive(Debug)]
 enum What {
-    /// It is, after all.
     Value(Vec<u8>),
-    /// A reference to where it stands.
     Blob(Vec<u8>),
-    /// A list of the pieces that it stands in.
     Stream(Vec<u8>),
-    /// What is to be done to what is beneath.
     Operands(FoundOperands),
-    /// Nothing that can be understood.
+    /// Malformed contents.
     Nonsense,
 }
 
 impl Unresolved {
-    /// When it expires, if it does.
     pub fn expires_us(&self) -> Option<u64> {
         self.expires_us
     }
 
-    /// What an entry holds.
+    /// Returns the contents of an entry.
     pub fn of(entry: &EntryRef<'_>) -> Unresolved {
         let Some(content) = Content::of(entry.kind, entry.value) else {
             return Unresolved { what: What::Nonsense, expires_us: None };
@@ -64,18 +59,16 @@ impl Unresolved {
     }
 }
 
-/// A value that is not simply there, and what is known of it.
+/// A value and its metadata.
 #[derive(Debug)]
 pub struct Resolved {
-    /// The value.
     pub value: BlobValue,
-    /// The commit that wrote it.
+    /// Commit that wrote it.
     pub sequence: SequenceNumber,
-    /// When it expires, in microseconds since 1970. Of a value that is made of operands: when the value beneath them does.
+    /// Expiry in microseconds since 1970; for merged operands, that of the base.
     pub expires_us: Option<u64>,
 }
 
-/// Whether an entry has expired by a time.
 #[inline]
 pub fn has_expired(entry: &EntryRef<'_>, now_us: u64) -> bool {
     entry.kind == EntryKind::Expiring
@@ -83,16 +76,16 @@ pub fn has_expired(entry: &EntryRef<'_>, now_us: u64) -> bool {
 }
 
 impl Engine {
-    /// Shows the value that a key of a tree has now to `read`. A large value, which was read for this call, is the reader's own.
+    /// Passes the latest value of a key to `read`. A large value is passed owned.
     #[inline]
     pub fn get_now<R>(&self, tree: TreeId, key: &[u8], read: impl FnOnce(Cow<'_, [u8]>) -> R) -> Result<Option<R>> {
         if let Some(state) = self.cell.fast_state.borrow() {
-            // The state comes first, as in `state_for`.
+            // State before sequence number, as in `state_for`.
             let at = || self.readers.snapshots.visible();
             let answer = read::fast_get(&state, (tree.first_key(), key), whole_key, at, || self.storage.table.moment());
             #[cfg(test)]
             super::tests::fast_path::note(&answer);
-            // Once the database refuses calls there is no state to borrow; who has one was there before.
+            // After a close there is no state to borrow; a borrow means that the read began before.
             match answer {
                 FastGet::Value(value) => return Ok(Some(read(Cow::Borrowed(value)))),
                 FastGet::Absent => return Ok(None),
@@ -102,14 +95,15 @@ impl Engine {
         self.get_slow(tree, key, read)
     }
 
-    /// [`Engine::get_now`] of what is not known at once; a function of its own, since with it the other has not registers enough.
+    /// General path of [`Engine::get_now`]; separate because inlining costs the fast path
+    /// registers.
     #[inline(never)]
     fn get_slow<R>(&self, tree: TreeId, key: &[u8], read: impl FnOnce(Cow<'_, [u8]>) -> R) -> Result<Option<R>> {
         let whole = KeyBuf::new(tree, key);
         self.get(LookupKey::of_parts(&whole, tree.first_key(), key), None, read)
     }
 
-    /// Shows the value of an internal key at a snapshot, or now, to `read`, as [`Engine::get_now`] does.
+    /// Passes the value of an internal key at a snapshot, or the latest one, to `read`.
     #[inline]
     pub fn get<R>(
         &self,
@@ -120,7 +114,7 @@ impl Engine {
         self.get_with(key, snapshot, false, |value, _| read(value))
     }
 
-    /// [`Engine::get`] for who wants to know which commit wrote it as well.
+    /// [`Engine::get`] that also passes the commit that wrote the value.
     #[inline]
     pub fn get_entry<R>(
         &self,
@@ -131,7 +125,7 @@ impl Engine {
         self.get_with(key, snapshot, true, read)
     }
 
-    /// The same; which commit it was is told only `with_sequence`.
+    /// Passes the commit only with `with_sequence`.
     #[inline(always)]
     fn get_with<R>(
         &self,
@@ -154,7 +148,7 @@ impl Engine {
                         return Ok(plain.map(|value| read(Cow::Borrowed(value), entry.sequence)));
                     }
                 }
-                // What is left takes long anyway, and is done once more from the start.
+                // Other kinds are slow anyway: start again on the general path.
                 _ => {}
             }
         }
@@ -164,7 +158,7 @@ impl Engine {
         }))
     }
 
-    /// What an entry that expires holds for a reader of this time: a value, or none any more. `None` if that is not simply there.
+    /// Returns an expiring entry's value at `now_us`, if any; `None` if it needs further reads.
     fn plain_by<'e>(&self, entry: &EntryRef<'e>, now_us: u64) -> Option<Option<&'e [u8]>> {
         let content = Content::of(entry.kind, entry.value)?;
         if content.expires_us.is_some_and(|expires_us| expires_us <= now_us) {
@@ -173,11 +167,11 @@ impl Engine {
         (content.kind == EntryKind::Value).then_some(Some(content.value))
     }
 
-    /// [`Engine::get`] of a large value, and of whatever must be healed first.
+    /// [`Engine::get`] of large values, and after damage to a view.
     #[cold]
     pub fn get_unresolved(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<Resolved>> {
         self.healing(|| {
-            // The state stays until a blob has been read.
+            // Keep the state until the blob is read.
             let (state, at) = self.state_for(snapshot)?;
             let (found, sequence) = {
                 let guard = crossbeam_epoch::pin();
@@ -191,17 +185,17 @@ impl Engine {
         })
     }
 
-    /// The time by which values have expired for a reader: when it was taken, or now.
+    /// Returns the time that decides expiry: the reader's creation, or now.
     pub fn time_of(&self, snapshot: Option<&Hold>) -> u64 {
         snapshot.map_or_else(|| self.now().us, |hold| hold.held().taken_us)
     }
 
-    /// The value of an entry that was found in `state`; `None` if it has expired by `now_us`.
+    /// Returns the value of an entry found in `state`; `None` if expired.
     pub fn resolve(&self, state: &ReadState, found: Unresolved, now_us: u64) -> Result<Option<BlobValue>> {
         Ok(self.resolve_with_end(state, found, now_us)?.map(|(value, _)| value))
     }
 
-    /// [`Engine::resolve`], and when the value expires: see [`Resolved::expires_us`].
+    /// [`Engine::resolve`] with the expiry time: see [`Resolved::expires_us`].
     pub fn resolve_with_end(
         &self,
         state: &ReadState,
@@ -227,7 +221,7 @@ impl Engine {
         Ok(Some((value, found.expires_us)))
     }
 
-    /// Whether an internal key has a value at a snapshot, or now.
+    /// Returns whether an internal key has a value at a snapshot, or now.
     pub fn contains(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<bool> {
         self.health.check_open()?;
         self.healing(|| {
@@ -239,7 +233,7 @@ impl Engine {
         })
     }
 
-    /// Shows the values of many keys of a tree to `read`, all at a snapshot, or now.
+    /// Passes the values of many keys, all at one snapshot, to `read`.
     pub fn multi_get<K: AsRef<[u8]>>(
         self: &Arc<Self>,
         tree: TreeId,
@@ -257,7 +251,7 @@ impl Engine {
             let hold = Hold::now(self, ReaderKind::MultiGet);
             return self.get_group_healing(tree, keys, Some(&hold), &mut read);
         }
-        // Several states are read from: what is seen now must stay.
+        // The groups may use different states, so pin the versions.
         let hold = if snapshot.is_none() { Some(Hold::now(self, ReaderKind::MultiGet)) } else { None };
         let snapshot = snapshot.or(hold.as_ref());
         for (group, keys) in keys.chunks(GROUP_KEYS).enumerate() {
@@ -270,8 +264,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Shows the values of a group of keys as they are in one state, at a snapshot or now, if nearly all are known at once
-    /// ([`read::fast_get_many`]) and all are plain. If it returns `false` it has shown nothing.
+    /// Fast path: passes a group's values from one state to `read` if nearly all are found by
+    /// [`read::fast_get_many`] and all are plain. On `false` it has passed nothing.
     #[inline(always)]
     fn fast_get_group(
         &self,
@@ -281,7 +275,7 @@ impl Engine {
         read: &mut impl FnMut(usize, Option<&[u8]>),
     ) -> bool {
         let Some(state) = self.cell.fast_state.borrow() else { return false };
-        // The state comes first, as in `state_for`.
+        // State before sequence number, as in `state_for`.
         let at = match snapshot {
             None => self.readers.snapshots.visible(),
             Some(hold) if hold.check().is_ok() => hold.sequence(),
@@ -303,8 +297,8 @@ impl Engine {
         true
     }
 
-    /// Puts the values of those keys of a group whose bits are set into their places, as the state has them. `false` if that takes more than a look:
-    /// they are not plain values, or something is damaged.
+    /// Looks up the keys whose bits are set in `others`. Returns `false` if a value is not plain or
+    /// something is damaged.
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "they are those of the one call that there is")]
     fn get_remaining<'g>(
@@ -317,7 +311,7 @@ impl Engine {
         values: &mut [Option<&'g [u8]>; GROUP_KEYS],
         guard: &'g OnceCell<Guard>,
     ) -> bool {
-        // It may be that of nothing, which comes after readers are refused: the other way tells of that.
+        // The empty state follows a close or supersession; the general path reports the error.
         if state.version.partitions.is_empty() {
             return false;
         }
@@ -325,7 +319,7 @@ impl Engine {
         let mut lookups = [Lookup::default(); GROUP_KEYS];
         let whole = internal(tree, (0..keys.len()).filter(is_other).map(|place| keys[place]), &mut lookups);
         self.prepare(state, &whole, &mut lookups);
-        // Not before, as what others evict cannot be used again meanwhile.
+        // Pin late: a pin keeps evicted memory from being reused.
         let guard = guard.get_or_init(crossbeam_epoch::pin);
         let places = values.iter_mut().enumerate().filter(|(place, _)| is_other(place));
         for ((_, value), (key, lookup)) in places.zip(whole.iter().zip(&lookups)) {
@@ -338,7 +332,8 @@ impl Engine {
         true
     }
 
-    /// Shows the values of a group of keys, in other states as well if a damaged view is met: what is seen must stay, so there is a snapshot.
+    /// Passes the values of a group. May continue in another state after damage, so it needs a
+    /// snapshot.
     #[inline(never)]
     fn get_group_healing(
         &self,
@@ -353,7 +348,7 @@ impl Engine {
         self.healing(|| self.get_group(&whole, lookups, &mut next, snapshot, read))
     }
 
-    /// Shows the values of the keys from `next` on, and counts it up.
+    /// Passes the values from `next` on, and advances it.
     fn get_group(
         &self,
         keys: &[KeyBuf],
@@ -383,7 +378,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Gets keys ready, and reads what of them is not in memory, at once: pages of views first, then the blocks that those lead to.
+    /// Reads the missing view pages of all keys at once, then the missing blocks.
     fn prepare(&self, state: &ReadState, keys: &[KeyBuf], lookups: &mut [Lookup; GROUP_KEYS]) {
         for _ in 0..2 {
             let mut misses = Vec::new();
@@ -408,9 +403,9 @@ impl Engine {
         read()
     }
 
-    /// Sets aside the view that an error is about; any other error is returned.
+    /// Sets aside the damaged view that `error` names; returns any other error.
     pub fn heal(&self, error: Error) -> Result<()> {
-        // Whoever opened the database since may have removed what was to be read.
+        // After a close, a new owner may have removed the file.
         self.health.check_open()?;
         match damaged_view(&error) {
             Some(number) => self.note_damaged_view(number, &error),
@@ -419,7 +414,7 @@ impl Engine {
     }
 }
 
-/// The keys of a group as they are, in `room`. Fails if one is too long.
+/// Collects a group's keys in `room`. Fails if one is too long.
 #[inline(always)]
 fn checked<'r, 'k, K: AsRef<[u8]>>(keys: &'k [K], room: &'r mut [&'k [u8]; GROUP_KEYS]) -> Result<&'r [&'k [u8]]> {
     for (key, place) in keys.iter().zip(&mut *room) {
@@ -429,13 +424,12 @@ fn checked<'r, 'k, K: AsRef<[u8]>>(keys: &'k [K], room: &'r mut [&'k [u8]; GROUP
     Ok(room.get(..keys.len()).unwrap_or(room))
 }
 
-/// An internal key, as few of a group are needed.
 #[inline(never)]
 fn whole_key(tree: [u8; 4], key: &[u8]) -> KeyBuf {
     KeyBuf::of_pieces(&[&tree, key])
 }
 
-/// The internal keys of a group, and what is known of them.
+/// Returns the internal keys of a group and fills `lookups`.
 fn internal<'k>(tree: TreeId, keys: impl Iterator<Item = &'k [u8]>, lookups: &mut [Lookup; GROUP_KEYS]) -> Vec<KeyBuf> {
     let mut internal = Vec::with_capacity(GROUP_KEYS);
     for (key, lookup) in keys.zip(lookups) {

@@ -1,10 +1,10 @@
-//! Readers that stay for too long: who they are, what they hold back, and how they are made to go.
+//! Long-lived readers: reporting and expiry.
 //!
-//! A reader is a snapshot, a cursor, an iterator or a transaction, with all that was made of it. It holds one sequence number, and
-//! with that all versions that were newest then. What that costs depends on what is written meanwhile; who forgets to let
-//! go of one notices only that space does not come back. So readers are looked at about once a second by a background thread (where
-//! there is none, by commits), and by whoever flushes or compacts: those that are older than one limit are named, once each, and those
-//! older than another expire. How that stays safe is told at [`crate::commit::SnapshotList`].
+//! A reader (snapshot, cursor, iterator or transaction, with its derivatives) pins the versions
+//! visible at its sequence number, so space does not come back. About once a second a background
+//! thread, or commits if there is none, checks for old readers; so do flushes and compactions.
+//! Readers older than one limit are logged once; those older than another expire.
+//! [`crate::commit::SnapshotList`] explains why this is safe.
 
 use crate::{
     base::{Error, ReaderKind, Result, SequenceNumber},
@@ -13,14 +13,13 @@ use crate::{
 };
 use std::{sync::atomic::Ordering, time::Duration};
 
-/// How many readers [`crate::db::engine::stats::Stats`] lists at most, and as many that have expired.
+/// Maximum readers listed in [`crate::db::engine::stats::Stats`], and maximum expired ones.
 const LISTED_MAX: usize = 8;
 
-/// Readers are looked at so often, or more often where a limit is short: about so many times before it is reached.
+/// Check interval; with a short limit, 1/8 of the limit.
 const LOOK_NS: u64 = 1_000_000_000;
 const LOOKS_PER_LIMIT: u64 = 8;
 
-/// What the statistics say of readers.
 #[derive(Debug, Default)]
 pub struct ReaderSummary {
     pub count: usize,
@@ -31,19 +30,18 @@ pub struct ReaderSummary {
 }
 
 impl Engine {
-    /// The present moment.
     #[inline]
     pub fn now(&self) -> Moment {
         self.clock.now(&*self.settings.runtime)
     }
 
-    /// The clock by which readers grow old.
+    /// Returns the coarse clock for the age of readers.
     #[inline]
     pub fn coarse_now_ns(&self) -> u64 {
         self.settings.runtime.monotonic_coarse_ns()
     }
 
-    /// Fails if a reader has expired. The state that is to be read from must have been loaded before.
+    /// Fails if a reader has expired. INVARIANT: load the state to read from before this check.
     #[inline]
     pub fn check_held(&self, held: &Held) -> Result<()> {
         if self.readers.snapshots.is_expired(held) { Err(self.expired(held)) } else { Ok(()) }
@@ -58,15 +56,15 @@ impl Engine {
         }
     }
 
-    /// Looks at the readers if that was not done lately.
+    /// Checks readers if the interval has passed.
     pub fn look_at_readers_if_due(&self) {
         if self.coarse_now_ns() >= self.readers.next_reader_look_ns.load(Ordering::Relaxed) {
             self.look_at_readers();
         }
     }
 
-    /// Tells of readers that have grown old, and has those expire that are too old. Takes time in proportion to how many
-    /// have grown old.
+    /// Logs old readers and expires those beyond the limit. Time is proportional to the number of
+    /// old readers.
     pub fn look_at_readers(&self) {
         let (warn_ns, max_ns) = (self.settings.reader_age_warn_ns, self.settings.reader_age_max_ns);
         let now_ns = self.coarse_now_ns();
@@ -92,7 +90,7 @@ impl Engine {
         }
         if !looked.expired.is_empty() {
             self.counters.readers_expired.fetch_add(looked.expired.len() as u64, Ordering::Relaxed);
-            // What they held can be merged away.
+            // Versions that they pinned can now be merged away.
             self.signal_work();
         }
     }
@@ -108,7 +106,7 @@ impl Engine {
         }
     }
 
-    /// What the statistics say of readers now.
+    /// Returns the statistics of readers.
     pub fn reader_summary(&self) -> ReaderSummary {
         let now_ns = self.coarse_now_ns();
         let (count, oldest) = self.readers.snapshots.in_use();
@@ -132,11 +130,11 @@ impl Engine {
     }
 }
 
-/// How many dead entries the last whole merges of partitions had to leave for readers that are still there; for one of them,
-/// if one is given, with others perhaps.
+/// Counts the garbage entries that the last full merges kept for readers that still exist, or for
+/// `reader`, perhaps with others.
 fn dead_held(work: &WorkState, strata: &[SequenceNumber], reader: Option<SequenceNumber>) -> u64 {
     let is_held = |(_, kept): &&(u64, Vec<SequenceNumber>)| {
-        // The last is what was visible then, for which nothing dead is kept.
+        // The last one was the latest commit then; it keeps no garbage.
         let Some((_, readers)) = kept.split_last() else { return false };
         let are_there = !readers.is_empty() && readers.iter().all(|s| strata.binary_search(s).is_ok());
         are_there && reader.is_none_or(|reader| readers.binary_search(&reader).is_ok())

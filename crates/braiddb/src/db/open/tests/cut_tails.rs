@@ -1,4 +1,4 @@
-//! The log's tail after a kill: noted by read-only opens, kept by the first opening for writing.
+//! The log's tail after a kill: reported by read-only opens, kept by the first open for writing.
 
 use crate::{
     db::{
@@ -13,7 +13,7 @@ fn durable(vfs: &FaultVfs) -> Settings {
     Settings { durability: Durability::Sync, runtime: Clock::new(), ..small(&fault(vfs)) }
 }
 
-/// A database with durable commits, as a killed process leaves it; the last of them has the value `last`.
+/// Creates a database with durable commits as a kill leaves it; the last value is `last`.
 fn left_by_a_kill() -> FaultVfs {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(durable(&vfs)).unwrap();
@@ -25,7 +25,7 @@ fn left_by_a_kill() -> FaultVfs {
     killed(&vfs)
 }
 
-/// The segment that holds some bytes, and where.
+/// Returns the segment and offset of some bytes.
 fn place_of(vfs: &FaultVfs, bytes: &[u8]) -> (PathBuf, usize) {
     let files = vfs.files();
     let logs = files.iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "wal"));
@@ -47,15 +47,15 @@ fn names(vfs: &FaultVfs) -> Vec<String> {
     vfs.list(Path::new(DIR)).unwrap().into_iter().map(|entry| entry.name).collect()
 }
 
-/// A flipped bit in the last durable record of a killed process's log: the commit was gone, and read-only opens, which
-/// are all that `stats` and `verify` use, knew nothing of it.
+/// Regression: a flipped bit in the last durable record lost the commit, and read-only opens did
+/// not report it.
 #[test]
 fn read_only_open_notes_each_flipped_bit_of_the_last_durable_record() {
     let vfs = left_by_a_kill();
     assert_eq!(read_only(&vfs).stats().log_tail_note, None);
     let (path, at) = place_of(&vfs, b"last durable value");
     let end = at + b"last durable value".len();
-    // The key and the record's header, whose length is not known here, stand before the value.
+    // Search backward for the record header.
     let begin =
         vfs.read(&path)[..at].windows(2).rposition(|magic| magic[0] == 0xf9 && magic[1] & 0xf8 == 0xb0).unwrap();
     for bit in 8 * begin..8 * end {
@@ -68,7 +68,7 @@ fn read_only_open_notes_each_flipped_bit_of_the_last_durable_record() {
     }
 }
 
-/// A command warned that the cut tail is kept in a file, and removed that file by the clean close at its own end.
+/// Regression: a command kept the cut tail in a file, then removed it at its own clean close.
 #[test]
 fn close_of_the_open_that_cut_a_tail_keeps_the_copy_until_the_next_clean_close() {
     let vfs = left_by_a_kill();
@@ -84,7 +84,7 @@ fn close_of_the_open_that_cut_a_tail_keeps_the_copy_until_the_next_clean_close()
     assert_eq!(copies(), 0);
 }
 
-/// The first opening for writing ended the log before the damaged record, and nothing was left of it.
+/// Regression: the first open for writing discarded the damaged record.
 #[test]
 fn open_for_writing_keeps_the_cut_tail_until_a_clean_close() {
     let vfs = left_by_a_kill();
@@ -106,7 +106,7 @@ fn open_for_writing_keeps_the_cut_tail_until_a_clean_close() {
     assert_eq!(read_only(&again).stats().log_tail_note, None);
 }
 
-/// Zeros, and bytes of an earlier life of a recycled segment, are no damage.
+/// Zeros and stale bytes of a recycled segment are no damage.
 #[test]
 fn stale_bytes_of_a_recycled_segment_are_not_noted() {
     let vfs = FaultVfs::new(Path::new(DIR));

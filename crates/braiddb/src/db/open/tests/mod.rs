@@ -1,4 +1,4 @@
-//! Tests of the room, each file of one behaviour.
+//! Tests of opening, one behavior per file.
 
 pub mod cut_tails;
 pub mod open;

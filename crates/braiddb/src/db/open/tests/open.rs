@@ -1,4 +1,4 @@
-//! What opening a database reads of its blobs, and what it makes of damage to them.
+//! Reads of blobs on open, and handling of damaged blobs.
 
 use crate::{
     base::{Error, Result},
@@ -44,7 +44,7 @@ fn settings(vfs: &FaultVfs, blob_file_bytes: u64) -> Settings {
     }
 }
 
-/// The files as a killed process leaves them: all that was written, synced or not.
+/// Returns the files after a kill, synced or not.
 fn killed(files: &BTreeMap<PathBuf, Vec<u8>>) -> FaultVfs {
     FaultVfs::of_files(Path::new(DIR), files)
 }
@@ -60,7 +60,7 @@ fn opening_reads_no_value_that_is_known_to_be_durable() {
     let again = killed(&vfs.files());
     let reopened = open(&again).unwrap();
     let read = again.bytes_read("blob");
-    // Only the last commit's sync is told of by no later record.
+    // Only the last commit's sync is not confirmed by a later record.
     assert!((1 << 20..3 << 20).contains(&read), "{read} bytes of blobs read after a kill");
     assert_eq!(reopened.tree("t").unwrap().get([63]).unwrap().map(|v| v.len()), Some(1 << 20));
     drop(tree);
@@ -72,7 +72,7 @@ fn opening_reads_no_value_that_is_known_to_be_durable() {
     assert_eq!(reopened.tree("t").unwrap().iter().count(), 64);
 }
 
-/// Readers outlive a close, and whoever reads a file last removes it: an open that had listed it failed.
+/// Regression: an open failed when a reader of a closed handle removed a listed file.
 #[test]
 fn an_orphan_that_is_gone_already_is_no_error() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -86,7 +86,7 @@ fn an_orphan_that_is_gone_already_is_no_error() {
     }
 }
 
-/// Where there are threads, one of them removes what is left of before; who opens does not wait for it.
+/// With background threads, one of them removes leftovers; the open does not wait.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test of threads")]
 fn orphans_are_removed_by_a_thread_and_one_that_cannot_be_is_left_to_the_next_open() {
@@ -116,7 +116,7 @@ fn orphans_are_removed_by_a_thread_and_one_that_cannot_be_is_left_to_the_next_op
     }
 }
 
-/// Log segments of before may still be there when much has been written since, and when that is killed.
+/// Leftover log segments may survive many writes and a kill.
 #[test]
 fn log_segments_that_are_left_over_change_nothing() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -147,8 +147,8 @@ fn log_segments_that_are_left_over_change_nothing() {
     }
 }
 
-/// A database killed after two synced commits and three that were not, each with a value of its own byte in a file of
-/// its own. The value of `damaged` is damaged.
+/// Creates a database killed after two synced commits and three others, each with a value in its
+/// own file; corrupts one value.
 fn with_damaged_value(damaged: u8) -> FaultVfs {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open_with(&vfs, 10_000).unwrap();
@@ -187,8 +187,8 @@ fn the_first_bad_value_past_what_is_durable_ends_the_log() {
     }
 }
 
-/// A read-only open took the record, which is whole itself, for one that a living writer had just finished: the commit was gone, and
-/// neither the statistics nor a verification of that handle said so.
+/// Regression: a read-only open took the record for one just written by a live writer and did not
+/// report the lost commit.
 #[test]
 fn read_only_open_notes_a_log_that_ends_before_a_missing_value() {
     for damaged in 3..=5u8 {
@@ -230,7 +230,7 @@ fn a_missing_blob_file_of_a_durable_commit_is_corruption() {
     assert!(matches!(error, Error::Corruption { .. }), "{error}");
 }
 
-/// Past a bad value the log has ended: what records there refer to need not be there.
+/// Past a bad value the log has ended; files of later records may be missing.
 #[test]
 fn files_that_only_records_past_the_end_refer_to_are_not_asked_for() {
     let mut files = with_damaged_value(3).files();
@@ -240,7 +240,7 @@ fn files_that_only_records_past_the_end_refer_to_are_not_asked_for() {
     assert_eq!(db.tree("t").unwrap().iter().count(), 2);
 }
 
-/// Notes what the system is asked to begin to write.
+/// Records requests to start writeback.
 #[derive(Clone, Debug)]
 struct Noting {
     inner: FaultVfs,
@@ -308,14 +308,14 @@ fn the_log_is_being_written_while_it_is_replayed_by_who_will_sync_it_and_by_nobo
     assert_eq!(asked_of(true), Vec::<PathBuf>::new());
 }
 
-/// Another limit of what is kept of the log is noted by a commit. That came before there were threads that flush, and where memtables were full it
-/// waited for them for ever.
+/// Regression: with full memtables, the commit that stores a new retention limit waited forever,
+/// because no flush thread had started.
 #[test]
 fn a_database_whose_memtables_are_full_opens_with_another_log_retention() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = tests_common::open(Settings { memtable_bytes: Some(1 << 20), ..small(&fault(&vfs)) }).unwrap();
     let tree = db.tree("t").unwrap();
-    // For some of these numbers, what is replayed last fills its memtable.
+    // For some numbers, the last replayed record fills its memtable.
     for number in 0..700_u32 {
         tree.put(number.to_be_bytes(), [7; 100]).unwrap();
         if number < 540 {

@@ -1,6 +1,7 @@
-//! Operands that a merge function cannot apply: refused where they are merged, and passed where they stand.
+//! Operands that a merge function cannot apply: refused on write, skipped on scans.
 //!
-//! "1" was taken as an operand of `add`, which adds numbers of 8 bytes. From then on each scan, export and dump ended at that record.
+//! Regression: `add` accepted "1", although it adds numbers of 8 bytes. Each scan, export and dump
+//! then ended there.
 
 use crate::{
     base::{Error, Result},
@@ -13,7 +14,7 @@ use crate::{
 };
 use std::{ops::ControlFlow, sync::Arc};
 
-/// The application's own: takes operands of one byte, fails on "f" and panics on "p".
+/// Takes operands of one byte, fails on "f" and panics on "p".
 #[derive(Debug)]
 struct Picky;
 
@@ -36,7 +37,6 @@ fn settings(vfs: &Arc<dyn Vfs>) -> Settings {
     Settings { merge_functions: vec![("picky".to_owned(), Arc::new(Picky))], ..small(vfs) }
 }
 
-/// The reason of an `InvalidArgument`.
 fn refused<T: std::fmt::Debug>(result: Result<T>) -> String {
     match result {
         Err(Error::InvalidArgument(reason)) => reason,
@@ -44,7 +44,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T>) -> String {
     }
 }
 
-/// Merges by a call, a batch and a transaction; all must refuse, for the same reason.
+/// Merges by call, batch and transaction; all must refuse for the same reason.
 fn all_refuse(db: &Db, tree: &Tree, function: &MergeFunctionHandle, operand: &[u8]) -> String {
     let reason = refused(tree.merge(b"k", function, operand));
     let mut batch = db.batch();
@@ -74,7 +74,7 @@ fn merge_of_an_operand_that_no_value_can_take_is_refused_with_a_reason() {
     says("picky", b"two", "it must be one byte");
     says("picky", b"panic", "it panicked: as asked");
     assert_eq!(tree.iter().count(), 0, "nothing was written");
-    // All others are taken.
+    // All others are accepted.
     for (name, operand) in [("add", vec![1; 8]), ("union", encode_set([b"a"])), ("json_merge_patch", b"{}".to_vec())] {
         tree.merge(name, &function(name), operand).unwrap();
     }
@@ -85,7 +85,7 @@ fn merge_of_an_operand_that_no_value_can_take_is_refused_with_a_reason() {
     assert_eq!(tree.iter().filter(Result::is_ok).count(), 7);
 }
 
-/// Ten good records, and among them records that fail, each in its own way: their keys.
+/// Writes ten good records and four that fail. Returns the keys of the latter.
 fn fill(db: &Db, tree: &Tree) -> [&'static [u8]; 4] {
     for number in 0..10_u8 {
         tree.put([b'0' + number], [number; 20]).unwrap();
@@ -99,7 +99,7 @@ fn fill(db: &Db, tree: &Tree) -> [&'static [u8]; 4] {
     [b"3 bad operand", b"5 bad value", b"7 fails", b"9 panics"]
 }
 
-/// Calls `check` with what was written in a memtable, in a run, and in one that was merged, by two handles.
+/// Calls `check` with the data in a memtable, a run and a merged run.
 fn in_each_place(check: impl Fn(&Db, &Tree, &[&[u8]])) {
     let places: [&dyn Fn(&Db); 3] = [&|_| {}, &|db| db.flush().unwrap(), &|db| db.compact().unwrap()];
     for place in places {
@@ -111,7 +111,7 @@ fn in_each_place(check: impl Fn(&Db, &Tree, &[&[u8]])) {
     }
 }
 
-/// The keys of records, and of those that failed in angle brackets; each error must name its tree.
+/// Returns the keys, failed ones in angle brackets; each error must name its tree.
 fn shown(rows: impl Iterator<Item = Result<(crate::db::Key, crate::db::Value)>>) -> Vec<String> {
     rows.map(|row| match row {
         Ok((key, _)) => key.escape_ascii().to_string(),
@@ -138,13 +138,13 @@ fn iterators_return_the_error_of_a_record_and_go_on_behind_it() {
         let tx = db.begin().unwrap();
         assert_eq!(shown(tx.iter(tree)), expected);
         assert_eq!(shown(tx.iter(tree).rev()), back);
-        // Where the operands are the transaction's own.
+        // Operands of the transaction itself.
         tx.put(tree, b"5 bad value", b"still no number").unwrap();
         tx.merge(tree, b"5 bad value", &db.merge_function("add").unwrap(), [1; 8]).unwrap();
         tx.merge(tree, b"9 panics", &db.merge_function("picky").unwrap(), b"f").unwrap();
         assert_eq!(shown(tx.iter(tree)), expected);
         assert_eq!(shown(tx.iter(tree).rev()), back);
-        // From both ends at once.
+        // From both ends.
         let mut both = tree.iter();
         let mut seen = Vec::new();
         while let Some(row) = both.next() {
@@ -215,7 +215,7 @@ fn check_merges_names_each_record_that_fails_and_a_put_mends_it() {
     });
 }
 
-/// A large value that cannot be read ended an iterator as well.
+/// Regression: an unreadable large value ended an iterator.
 #[test]
 fn iterator_after_a_damaged_large_value_goes_on_behind_it() {
     let vfs = mem();
@@ -230,7 +230,7 @@ fn iterator_after_a_damaged_large_value_goes_on_behind_it() {
     let dir = std::path::Path::new(crate::db::tests_common::DIR);
     let blobs = vfs.list(dir).unwrap().into_iter().find(|entry| entry.name.ends_with(".blob")).unwrap();
     let file = vfs.open(&dir.join(blobs.name), crate::platform::OpenMode::ReadWrite).unwrap();
-    // Somewhere in the values, which are compressed to little.
+    // Somewhere in the compressed values.
     let len = file.len().unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, len / 2).unwrap();

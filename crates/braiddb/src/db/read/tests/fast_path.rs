@@ -1,4 +1,4 @@
-//! Gets that are answered at once tell what all others do, and are what gets of a warm database are.
+//! The fast path of gets agrees with the general path and covers gets of warm data.
 
 use crate::{
     base::Error,
@@ -31,12 +31,11 @@ thread_local! {
     static ANSWERED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Called with what a get was answered at once.
 pub(in crate::db) fn note(answer: &FastGet<'_>) {
     ANSWERED.set(ANSWERED.get() + u64::from(*answer != FastGet::Unknown));
 }
 
-/// Keys of all the lengths that are hashed from words, and of some that are not.
+/// Returns keys of all lengths that are hashed by words, and others.
 pub(in crate::db) fn key(row: u64) -> Vec<u8> {
     let mut key = row.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec();
     key.extend((0..row % 24).map(|i| (row + i) as u8));
@@ -50,13 +49,13 @@ pub(in crate::db) fn settings() -> Settings {
         block_bytes: 4096,
         memory: 64 << 20,
         partition_bytes: Some(8 << 20),
-        // So that nothing is flushed by itself.
+        // Avoid automatic flushes.
         memtable_bytes: Some(4 << 20),
         ..small(&vfs)
     }
 }
 
-/// What is answered at once of a key.
+/// Returns the fast path's answer.
 fn quickly(db: &Db, tree: &Tree, key: &[u8]) -> Option<Option<Vec<u8>>> {
     let engine = db.engine();
     let parts = (tree.state().id.first_key(), key);
@@ -69,7 +68,7 @@ fn quickly(db: &Db, tree: &Tree, key: &[u8]) -> Option<Option<Vec<u8>>> {
     }
 }
 
-/// Looks each row up, those that are not there too, in both ways. Of how many the answer was there at once.
+/// Looks up all rows and absent ones on both paths. Returns the number of fast answers.
 fn check(db: &Db, tree: &Tree, model: &Model) -> u64 {
     let (snapshot, mut at_once) = (db.snapshot(), 0);
     for row in 0..ROWS + ROWS / 2 {
@@ -81,7 +80,7 @@ fn check(db: &Db, tree: &Tree, model: &Model) -> u64 {
         assert_eq!(tree.get_with(&key, |value| value.to_vec()).unwrap().as_deref(), expected, "row {row}");
         assert_eq!(snapshot.get(tree, &key).unwrap().as_deref(), expected, "row {row}");
         if let Some(answer) = quickly(db, tree, &key) {
-            // The other way may have had a block checked.
+            // The general path may have had a block checked.
             at_once += u64::from(was_at_once);
             assert_eq!(answer.as_deref(), expected, "row {row}");
         }
@@ -107,7 +106,7 @@ fn loaded_of(settings: Settings, value: impl Fn(u64) -> Vec<u8>) -> (Db, Tree, M
         model.insert(key(row), value);
     }
     db.compact().unwrap();
-    // Gets have indexes made.
+    // Gets request indexes.
     for _ in 0..2 {
         check(&db, &tree, &model);
         db.flush().unwrap();
@@ -116,7 +115,7 @@ fn loaded_of(settings: Settings, value: impl Fn(u64) -> Vec<u8>) -> (Db, Tree, M
     (db, tree, model)
 }
 
-/// Merges all, and waits, but not for ever, for the index that readers make wanted, and are answered by then.
+/// Compacts, then waits for the index.
 #[expect(clippy::disallowed_methods, reason = "a test of threads")]
 pub(in crate::db) fn compact_until_indexed(db: &Db) {
     db.compact().unwrap();
@@ -132,7 +131,7 @@ pub(in crate::db) fn compact_until_indexed(db: &Db) {
 fn nearly_all_gets_of_a_warm_database_are_answered_at_once() {
     let (db, tree, model) = loaded();
     let at_once = check(&db, &tree, &model);
-    // Some keys had no room in their buckets, and some blocks are longer than a page.
+    // Some keys overflow their buckets, and some blocks exceed a page.
     assert!(at_once > (ROWS + ROWS / 2) * 9 / 10, "{at_once}");
 }
 
@@ -149,7 +148,7 @@ fn none_is_answered_once_the_database_is_closed() {
 #[test]
 fn gets_of_rows_that_do_not_fill_pages_are_answered_at_once_too() {
     let long = Settings { blob_threshold: 64 << 10, memory: 128 << 20, memtable_bytes: Some(32 << 20), ..settings() };
-    // Some have a block alone, longer than a page.
+    // Some have their own block, longer than a page.
     let value = |row: u64| vec![row as u8; if row.is_multiple_of(50) { 6000 } else { 700 + row as usize % 700 }];
     for compression in [Compression::None, Compression::Lz4] {
         let (db, tree, model) = loaded_of(Settings { compression, ..long.clone() }, value);
@@ -161,7 +160,7 @@ fn gets_of_rows_that_do_not_fill_pages_are_answered_at_once_too() {
     }
 }
 
-/// A database whose partitions have views of several runs and nothing beside them, with indexes.
+/// Opens a database whose partitions have indexed views of several runs and no unindexed runs.
 fn loaded_with_views() -> (Db, Tree, Model) {
     let db = open(settings()).unwrap();
     let tree = db.tree("rows").unwrap();
@@ -192,7 +191,7 @@ fn loaded_with_views() -> (Db, Tree, Model) {
 
 #[test]
 fn runs_that_stand_apart_are_passed_over_if_their_filters_say_so() {
-    // Most rows stand in the only run of a partition without a view at first, and then in the view of several runs.
+    // Rows are first in the only run of a partition, then in a view of several runs.
     for has_view in [false, true] {
         let (db, tree, mut model) = if has_view { loaded_with_views() } else { loaded() };
         let is_apart =
@@ -217,13 +216,13 @@ fn runs_that_stand_apart_are_passed_over_if_their_filters_say_so() {
             db.flush().unwrap();
             assert!(is_apart());
             let at_once = check(&db, &tree, &model);
-            // Those in the runs, which have come beside indexes that are used, and the others; not the few that a filter takes for one of the runs'.
+            // Includes the runs beside used indexes; excludes false positives of their filters.
             assert!(at_once > (ROWS + ROWS / 2) * 9 / 10, "{at_once}");
             let touched = (0..ROWS).filter(is_touched);
             let told = touched.clone().filter(|&row| quickly(&db, &tree, &key(row)).is_some()).count() as u64;
             assert!(told > touched.count() as u64 * 9 / 10, "{told} of the newest run");
         }
-        // A range that was deleted may cover any key, and no filter tells.
+        // A range tombstone may cover any key; filters do not exclude it.
         let few: Vec<Vec<u8>> = model.keys().skip(1000).take(10).cloned().collect();
         tree.delete_range(few[0].clone()..few[9].clone()).unwrap();
         few[..9].iter().for_each(|key| drop(model.remove(key)));
@@ -253,7 +252,7 @@ fn memtables_are_asked_first() {
     let newer = db.tree("newer").unwrap();
     newer.put(key(2), b"of another tree").unwrap();
     check(&db, &tree, &model);
-    // Of what has no version in a memtable, the view still tells.
+    // The view still answers keys without a version in a memtable.
     db.compact().unwrap();
     for _ in 0..2 {
         check(&db, &tree, &model);
@@ -266,7 +265,7 @@ fn memtables_are_asked_first() {
     assert!(check(&db, &tree, &model) > ROWS);
     assert_eq!(quickly(&db, &tree, &key(2)), Some(Some(b"newest".to_vec())));
     assert_eq!(quickly(&db, &tree, &key(5)), Some(None));
-    // A range tombstone in a memtable is left to the other way.
+    // The general path handles range tombstones in memtables.
     tree.delete_range(key(8)..=key(8)).unwrap();
     model.remove(&key(8));
     assert_eq!(check(&db, &tree, &model), 0);
@@ -310,7 +309,7 @@ fn what_is_to_be_checked_again_is_left_to_the_other_way() {
     assert!(check(&db, &tree, &model) > (ROWS + ROWS / 2) * 9 / 10);
 }
 
-/// A get sees at least what had been committed when it began, whatever flushes, merges and indexes come to be meanwhile.
+/// A get sees at least the commits before it, despite concurrent flushes, merges and index builds.
 #[test]
 fn gets_beside_flushes_and_merges_never_see_what_is_past() {
     const KEYS: usize = 600;
@@ -349,7 +348,7 @@ fn gets_beside_flushes_and_merges_never_see_what_is_past() {
     assert!(answered.iter().sum::<u64>() > 0, "not one get was answered at once");
 }
 
-/// Who is shown a value may look up others meanwhile, and write; and what is shown stays.
+/// Callbacks may read and write; their value stays.
 #[test]
 fn a_get_within_a_get_sees_what_is_there() {
     let (db, tree, model) = loaded();
@@ -363,14 +362,14 @@ fn a_get_within_a_get_sees_what_is_there() {
         value.len()
     });
     assert_eq!(shown.unwrap(), Some(expected.len()));
-    // A reader that panics lets go of what it was shown.
+    // A panicking reader releases its value.
     let panics = AssertUnwindSafe(|| tree.get_with(key(8), |_| panic!("as a test does")));
     let panicked = catch_unwind(panics);
     assert!(panicked.is_err());
     assert!(db.engine().cell.fast_state.borrow().is_some());
 }
 
-/// A seek of one row reads an entry to see where its key belongs, and hands on what it has read if that is the row, or the one after it.
+/// A seek reads an entry for the position and returns it if it is the row or its successor.
 #[test]
 fn what_seeks_have_read_is_the_row_they_stand_on() {
     let db = open(settings()).unwrap();

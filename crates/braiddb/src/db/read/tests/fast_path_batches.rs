@@ -1,4 +1,4 @@
-//! Many gets that are answered at once tell what single ones do.
+//! Batched fast gets agree with single ones.
 
 use super::fast_path::{Model, ROWS, compact_until_indexed, key, loaded, loaded_with, settings};
 use crate::{
@@ -20,12 +20,11 @@ thread_local! {
     static ANSWERED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Called with how many keys of a group were known at once, if that was answered so.
 pub(in crate::db) fn note(known: u32) {
     ANSWERED.set(ANSWERED.get() + u64::from(known));
 }
 
-/// Looks keys up by one call, now and at a snapshot of now. Returns how many of them were known at once now.
+/// Looks up keys in one call, latest and at a snapshot. Returns the number of fast answers.
 fn check_keys(db: &Db, tree: &Tree, model: &Model, keys: &[Vec<u8>]) -> u64 {
     let expected = |key: &Vec<u8>| model.get(key).map(Vec::as_slice);
     let (snapshot, before) = (db.snapshot(), ANSWERED.get());
@@ -46,7 +45,7 @@ fn check_keys(db: &Db, tree: &Tree, model: &Model, keys: &[Vec<u8>]) -> u64 {
     answered
 }
 
-/// Looks each row up, with others, those that are not there too. Of how many the answer was there at once.
+/// Looks up all rows and absent ones in groups. Returns the number of fast answers.
 fn check_by(db: &Db, tree: &Tree, model: &Model, key: fn(u64) -> Vec<u8>, len: usize) -> u64 {
     let keys: Vec<_> = (0..ROWS + ROWS / 2).map(key).collect();
     keys.chunks(len).map(|keys| check_keys(db, tree, model, keys)).sum()
@@ -59,7 +58,7 @@ fn check(db: &Db, tree: &Tree, model: &Model) -> u64 {
     check_by(db, tree, model, key, 16)
 }
 
-/// Keys that begin alike, as all partitions then do.
+/// Keys with a common prefix, shared by all partitions.
 fn alike(row: u64) -> Vec<u8> {
     format!("rows{:012}", row * 7919 % 1_000_000).into_bytes()
 }
@@ -166,7 +165,7 @@ fn what_is_more_than_a_plain_value_is_left_to_the_other_way() {
     let add = db.merge_function("append").unwrap();
     for round in 0..3 {
         let long = vec![round; 9000];
-        // Of these groups, one has few that are more than plain, and others nothing else.
+        // One group has few values that are not plain, another only those.
         for row in (0..3).chain(100..160) {
             match row % 3 {
                 0 => tree.put_with_ttl(key(row), b"for a second", Duration::from_secs(1)).unwrap(),
@@ -204,7 +203,7 @@ fn what_is_to_be_checked_again_is_left_to_the_other_way() {
     assert!(check(&db, &tree, &model) > (ROWS + ROWS / 2) * 9 / 10);
 }
 
-/// A key that is too long is told of before anything of its group is shown.
+/// An overlong key fails before any value of its group is passed.
 #[test]
 fn keys_that_are_too_long_are_refused() {
     let (_db, tree, _model) = loaded();
@@ -218,7 +217,7 @@ fn keys_that_are_too_long_are_refused() {
     }
 }
 
-/// Who is shown a value may look up others meanwhile, and write; and what is shown stays, as does what is still to be.
+/// Callbacks may read and write; their value and later ones stay.
 #[test]
 fn lookups_within_a_lookup_see_what_is_there() {
     let (db, tree, model) = loaded();
@@ -255,14 +254,14 @@ fn lookups_within_a_lookup_see_what_is_there() {
         }
         assert!(db.engine().cell.fast_state.borrow().is_some());
     }
-    // A reader that panics lets go of what it was shown.
+    // A panicking reader releases its value.
     let panicked =
         catch_unwind(AssertUnwindSafe(|| tree.multi_get_with(&[key(1), key(2)], |_, _| panic!("as a test does"))));
     assert!(panicked.is_err());
     assert!(db.engine().cell.fast_state.borrow().is_some());
 }
 
-/// What was committed as one is seen as one, and no earlier than it had been committed, whatever becomes of the state meanwhile.
+/// A commit is seen whole and not before it is visible, despite state changes.
 #[test]
 fn what_is_written_together_is_seen_together() {
     const KEYS: u64 = 600;
@@ -320,8 +319,9 @@ fn what_is_written_together_is_seen_together() {
     }
 }
 
-/// A follower's state that was let go of ([`crate::db::engine::root::Engine`]'s `supersede`) between the look whether the database is open and the loan of the state: a
-/// state of nothing has no partitions. Here the database stays open, so the other way finds all.
+/// A superseded follower state ([`crate::db::engine::root::Engine`]'s `supersede`) may be borrowed
+/// after the open check: an empty state has no partitions. Here the database stays open, so the
+/// general path finds all.
 #[test]
 fn a_state_of_nothing_is_left_to_the_other_way() {
     let (db, tree, model) = loaded();

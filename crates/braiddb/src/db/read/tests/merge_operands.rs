@@ -1,4 +1,4 @@
-//! Tests of merge functions: through memtables, flushes, merges and reopenings, at every snapshot.
+//! Merge functions in memtables, flushes, merges and reopens, at every snapshot.
 
 use crate::{
     base::{EntryKind, Error},
@@ -12,7 +12,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Joins with a comma; fails on an operand "fail", panics on one "panic".
+/// Joins with commas; fails on "fail", panics on "panic".
 #[derive(Debug)]
 struct Join;
 
@@ -43,7 +43,7 @@ fn mix(mut x: u64) -> u64 {
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A database that is written to at random, and what it must hold, now and at each snapshot.
+/// A randomly written database and its model, latest and at snapshots.
 struct Case {
     vfs: Arc<dyn Vfs>,
     db: Option<Db>,
@@ -66,7 +66,6 @@ impl Case {
         self.db().tree("t").unwrap()
     }
 
-    /// What a merge makes of a value.
     fn merge(&mut self, key: Vec<u8>, function: &str, operand: &[u8]) {
         let before = self.model.get(&key).cloned();
         let after = match function {
@@ -82,7 +81,7 @@ impl Case {
         self.model.insert(key, after);
     }
 
-    /// Each key has a function of its own, so that values fit.
+    /// Each key has its own function, so that values fit.
     fn operand(&mut self, key: u64) -> (&'static str, Vec<u8>) {
         let value = self.below(1000);
         match key % 4 {
@@ -131,13 +130,13 @@ impl Case {
                 db.close().unwrap();
                 self.db = Some(open(settings(&self.vfs)).unwrap());
             }
-            // So that memtables fill up and runs are merged.
+            // Fill memtables and cause merges.
             38 => (0..60_u8).for_each(|n| drop(tree.put([b'z', n], [n; 200]).map(|_| ()))),
             _ => {}
         }
     }
 
-    /// A value that the key's function can go on from, sometimes one in a blob.
+    /// Returns a base for the key's function, sometimes a blob.
     fn base(&mut self, key: u64) -> Vec<u8> {
         match key % 4 {
             0 | 2 => number(self.below(100) as i64),
@@ -145,7 +144,7 @@ impl Case {
         }
     }
 
-    /// Several writes to few keys in one batch, or in a transaction that sees them.
+    /// Writes a few keys in one batch or transaction.
     fn together(&mut self) {
         let (db, tree) = (self.db(), self.tree());
         let in_transaction = self.below(2) == 0;
@@ -210,7 +209,7 @@ impl Case {
     }
 }
 
-/// Random writes, with flushes, merges and reopenings: each snapshot shows what it must, by every way to read.
+/// Random writes, flushes, merges and reopens: all reads match the model at each snapshot.
 #[test]
 fn merged_values_are_what_a_map_would_hold() {
     for seed in 0..80 {
@@ -236,7 +235,7 @@ fn newest_in_memory(db: &Db, tree: &Tree, key: &[u8]) -> (EntryKind, Vec<u8>) {
     (entry.kind, entry.value.to_vec())
 }
 
-/// A record that is counted in again and again does not become as long as the counting.
+/// A counter's record does not grow with the number of counts.
 #[test]
 fn counts_do_not_pile_up() {
     let db = open(small(&mem())).unwrap();
@@ -257,7 +256,7 @@ fn counts_do_not_pile_up() {
     assert_eq!((operands.iter().count(), operands.reach), (1, 99));
     db.flush().unwrap();
     counted(105);
-    // Over what the memtable knows, they are a value at once.
+    // With a base in the memtable, they become a value at once.
     tree.delete(b"n").unwrap();
     tree.merge(b"n", &add, number(7)).unwrap();
     assert_eq!(newest_in_memory(&db, &tree, b"n"), (EntryKind::Value, number(7)));
@@ -271,7 +270,8 @@ fn counts_do_not_pile_up() {
     assert!(entries <= 4, "one entry is left, and the catalog's: {entries}");
 }
 
-/// A function that fails or panics is told by name to who reads the key; its operands stay, and nothing else is hurt.
+/// A read names the failing or panicking function; its operands stay, and other keys are
+/// unaffected.
 #[test]
 fn failures_are_contained_and_named() {
     let vfs = mem();
@@ -292,7 +292,7 @@ fn failures_are_contained_and_named() {
             assert!(tree.contains(key).unwrap());
             if way == 0 { db.flush().unwrap() } else { db.compact().unwrap() }
         }
-        // Writing the key heals it.
+        // A new value repairs the key.
         tree.put(key, b"new").unwrap();
         assert_eq!(tree.get(key).unwrap().as_deref(), Some(&b"new"[..]));
     }
@@ -305,7 +305,7 @@ fn failures_are_contained_and_named() {
     tree.merge(b"j", &join, b"2").unwrap();
     drop((tree, join, add));
     db.close().unwrap();
-    // Without the function, the key cannot be read, and merges keep what it needs.
+    // Without the function the key is unreadable, but merges keep its operands.
     let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     assert!(matches!(db.merge_function("join"), Err(Error::NotFound(_))));
@@ -334,7 +334,7 @@ fn failures_are_contained_and_named() {
     assert!(tree.get(b"x").unwrap().is_none());
 }
 
-/// What each function that is built in does to no value, to one, and to what is not its own.
+/// Results of built-in functions without a value, with one, and with an unsuitable one.
 #[test]
 fn the_functions_that_are_built_in() {
     let db = open(small(&mem())).unwrap();
@@ -372,7 +372,7 @@ fn the_functions_that_are_built_in() {
     assert_eq!(decode_set(&encode_set(["x", "x"])).unwrap().len(), 1);
 }
 
-/// The examples of RFC 7396, appendix A, each also by way of two patches that were combined before they met a value.
+/// Examples of RFC 7396, appendix A, also as two patches combined before they meet a value.
 #[cfg(feature = "json")]
 #[test]
 fn json_merge_patches() {
@@ -403,7 +403,7 @@ fn json_merge_patches() {
         tree.merge(b"k", &patch, operand).unwrap();
         assert_eq!(get(), parse(expected.as_bytes()), "{value} by {operand}");
     }
-    // Any two patches on any value, one after the other, and combined by a flush before they meet it.
+    // Any two patches on any value, in turn and combined by a flush.
     let patches: Vec<&str> =
         cases.iter().map(|case| case.1).chain([r#"{"a":{"b":{"x":1}}}"#, r#"{"a":{"c":{}}}"#]).collect();
     for value in cases.iter().map(|case| case.0).chain([r#"{"a":{"b":{"c":1},"c":{"d":2}}}"#]) {
@@ -422,8 +422,8 @@ fn json_merge_patches() {
     assert!(tree.merge(b"k", &patch, "{").unwrap_err().to_string().contains("json_merge_patch"));
 }
 
-/// Operands from elsewhere may say that they reach as far back as a number can tell. The commit before that was taken for the one that they are of:
-/// a get found them again and again.
+/// Regression: for foreign operands with maximum reach, a get took the operands' own commit for the
+/// one beneath and looped forever.
 #[test]
 fn operands_that_reach_below_all_commits_have_nothing_beneath() {
     let db = open(small(&mem())).unwrap();

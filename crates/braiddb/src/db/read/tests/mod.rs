@@ -1,4 +1,4 @@
-//! Tests of the room, each file of one behaviour.
+//! Tests of reads, one behavior per file.
 
 pub mod failing_merges;
 pub mod fast_path;

@@ -1,5 +1,5 @@
-//! Tests of readers that stay for too long: that they are named, that they expire when they should and not before, that
-//! what they held comes back, and that none of them ever shows what is not so.
+//! Long-lived readers are reported, expire on time, release their versions, and never return wrong
+//! data.
 
 use crate::{
     base::{Error, ReaderKind, Result, SequenceNumber},
@@ -20,7 +20,6 @@ use std::{
     },
 };
 
-/// The limits of the tests' databases.
 const WARN_NS: u64 = 10 * SECOND_NS;
 const MAX_NS: u64 = 60 * SECOND_NS;
 
@@ -40,7 +39,7 @@ fn key(number: u64) -> [u8; 4] {
     (number as u32).to_be_bytes()
 }
 
-/// Gives so many keys the value `value`, in one commit.
+/// Writes `value` to `count` keys in one commit.
 fn write_all(db: &Db, tree: &Tree, count: u64, value: &[u8]) {
     let mut batch = db.batch();
     for number in 0..count {
@@ -49,7 +48,7 @@ fn write_all(db: &Db, tree: &Tree, count: u64, value: &[u8]) {
     db.write(batch, Durability::Buffered).unwrap();
 }
 
-/// The kind and the number that the error tells, of what must have expired.
+/// Returns the kind and number in an expiry error.
 #[track_caller]
 fn expired<R: Debug>(result: Result<R>) -> (ReaderKind, SequenceNumber) {
     let error = result.unwrap_err();
@@ -60,7 +59,6 @@ fn expired<R: Debug>(result: Result<R>) -> (ReaderKind, SequenceNumber) {
     }
 }
 
-/// Entries in all runs.
 fn entries(db: &Db) -> u64 {
     db.stats().partitions.iter().flat_map(|p| p.runs.iter().chain(&p.loose)).map(|run| run.entries).sum()
 }
@@ -121,12 +119,12 @@ fn every_kind_of_reader_expires_past_the_limit_and_not_at_it() {
     }
     assert_eq!(expired(tx.commit()), of(ReaderKind::Transaction));
     assert_eq!(tree.get(key(999)).unwrap(), None);
-    // What was decoded ahead may still be shown, and was so.
+    // Rows decoded before the expiry may still be returned.
     let rest: Vec<_> = begun.collect();
     let (last, before) = rest.split_last().unwrap();
     assert!(before.len() < 70 && before.iter().all(|row| &*row.as_ref().unwrap().1 == b"old"), "{}", before.len());
     assert!(last.as_ref().unwrap_err().is_reader_expired());
-    // What is taken now is young.
+    // New readers are young.
     own.refresh();
     assert!(own.seek(key(7)).unwrap());
     assert_eq!(own.value().unwrap(), b"new");
@@ -155,7 +153,7 @@ fn without_a_limit_nothing_expires_and_the_message_of_the_error_says_what_to_do(
     );
 }
 
-/// A cursor that is made new before each use is young, though nothing was committed and its number stays the same.
+/// A refreshed cursor is young, even without commits and with the same number.
 #[test]
 fn a_cursor_that_is_refreshed_does_not_grow_old_where_nothing_is_committed() {
     let (clock, db, tree) = world();
@@ -179,7 +177,7 @@ fn what_an_expired_reader_held_is_merged_away() {
     db.compact().unwrap();
     assert_eq!((entries(&db), db.stats().dead_entries_held), (600 + 2, 300), "and the catalog's");
     clock.advance(MAX_NS + 1);
-    // A flush looks at readers, and what is merged then knows that the snapshot holds nothing.
+    // A flush checks readers; the merge then ignores the snapshot.
     write_all(&db, &tree, 1, &[3; 40]);
     db.compact().unwrap();
     assert_eq!((entries(&db), db.stats().dead_entries_held), (300 + 2, 0));
@@ -187,7 +185,7 @@ fn what_an_expired_reader_held_is_merged_away() {
     assert_eq!(tree.get(key(1)).unwrap().as_deref(), Some(&[2; 40][..]));
 }
 
-/// A cursor cannot be made to let go of the files that it reads while it may be on a row of theirs; it does when it is told.
+/// An expired cursor keeps its files while it may be on a row, until its next call.
 #[test]
 fn an_expired_cursor_lets_go_of_its_files_when_it_is_told() {
     let (clock, db, tree) = world();
@@ -217,7 +215,7 @@ fn an_expired_cursor_lets_go_of_its_files_when_it_is_told() {
     assert_eq!(db.stats().overstaying, []);
 }
 
-/// Where a cursor looks for a newer state, it must ask whether that still has what it needs.
+/// A cursor that loads a newer state must check for expiry.
 #[test]
 fn a_cursor_that_looks_for_a_newer_state_finds_that_it_has_expired() {
     for forward in [true, false] {
@@ -226,7 +224,7 @@ fn a_cursor_that_looks_for_a_newer_state_finds_that_it_has_expired() {
         db.compact().unwrap();
         let mut cursor = tree.cursor();
         let step = |cursor: &mut Cursor| if forward { cursor.next() } else { cursor.prev() };
-        // So far that the next rows it decodes come after a look.
+        // Far enough that the next decoded rows follow a check.
         for _ in 0..1025 {
             assert!(step(&mut cursor).unwrap());
         }
@@ -247,7 +245,7 @@ fn a_cursor_that_looks_for_a_newer_state_finds_that_it_has_expired() {
     }
 }
 
-/// The same where a cursor begins anew since a view is damaged: it expires just when that was found out.
+/// The same for a cursor that restarts after damage to a view.
 #[test]
 fn a_cursor_that_heals_finds_that_it_has_expired() {
     let vfs = mem();
@@ -298,7 +296,7 @@ fn damage_view(vfs: &Arc<dyn Vfs>) {
     file.write_at(&[byte[0] ^ 1], damaged_at).unwrap();
 }
 
-/// Each group of keys is looked up in the state of then.
+/// Each group of keys uses the state at its lookup.
 #[test]
 fn a_lookup_of_many_keys_expires_between_its_groups() {
     let (clock, db, tree) = world();
@@ -349,12 +347,12 @@ fn a_transaction_that_has_expired_is_not_committed_unless_it_writes_nothing() {
     clock.advance(MAX_NS + 1);
     db.engine().look_at_readers();
     expired(alone.commit());
-    // Others are not kept waiting.
+    // Other threads do not wait.
     tree.put(key(2), b"later").unwrap();
 }
 
-/// A key that came and went leaves a tombstone, which merges keep for readers of before alone. Who is no such reader any more
-/// must not be told that nothing has changed.
+/// Merges keep the tombstone of a deleted key only for older readers. An expired reader must not
+/// conclude that the key is unchanged.
 #[test]
 fn a_check_of_what_is_stored_asks_whether_it_is_still_held() {
     let (clock, db, tree) = world();
@@ -428,7 +426,7 @@ fn the_statistics_name_the_oldest_readers() {
     clock.advance(SECOND_NS);
     let of_cursor = (ReaderKind::Cursor, 1, 10, 1, 200, false);
     assert_eq!(told(&db), [(ReaderKind::Snapshot, 0, 11, 2, 200, false), of_cursor]);
-    // The snapshot expires; the cursor still holds the number above.
+    // The snapshot expires; the cursor still pins the number above.
     clock.advance(MAX_NS - 11 * SECOND_NS + 1);
     db.flush().unwrap();
     let of_cursor = (ReaderKind::Cursor, 1, 59, 1, 100, false);
@@ -443,7 +441,7 @@ fn the_statistics_name_the_oldest_readers() {
     assert_eq!((stats.snapshots, stats.oldest_snapshot_age_us, stats.overstaying.len()), (0, None, 0));
 }
 
-/// Calls a function with each event, as a text.
+/// Calls a function with each event's text.
 struct Listener<F>(F);
 
 impl<F: Fn(&str) + Send + Sync + 'static> Listener<F> {
@@ -496,7 +494,7 @@ fn each_reader_is_told_of_once_when_it_is_old_and_once_when_it_expires() {
         clock.advance(WARN_NS - 1);
         tree.put(b"k", b"v").unwrap();
         assert_eq!(take(), [""; 0]);
-        // Commits look, but not more often than once a second.
+        // Commits check readers at most once a second.
         clock.advance(1);
         tree.put(b"k", b"v").unwrap();
         assert_eq!(take(), [""; 0]);
@@ -521,7 +519,7 @@ fn each_reader_is_told_of_once_when_it_is_old_and_once_when_it_expires() {
     });
 }
 
-/// With threads, one of them looks, though nothing is read or written.
+/// With background threads, one checks readers without any calls.
 #[test]
 fn a_thread_looks_at_readers_where_there_are_threads() {
     bounded("the look", || {
@@ -532,7 +530,7 @@ fn a_thread_looks_at_readers_where_there_are_threads() {
         let snapshot = db.snapshot();
         clock.advance(MAX_NS + 1);
         while db.stats().readers_expired == 0 {
-            // It may have looked just before, and rest by this clock.
+            // The thread may have checked just before.
             clock.advance(SECOND_NS);
             std::thread::yield_now();
         }
@@ -540,24 +538,22 @@ fn a_thread_looks_at_readers_where_there_are_threads() {
     });
 }
 
-/// Keys of the race.
 const KEYS: u64 = 1400;
-/// A commit of it writes each so many-th key: which ones follows from its number.
+/// Each commit writes every 50th key, from an offset given by its number.
 const STRIDE: u64 = 50;
 
-/// What commit `number` of the race, and those before it, have left of a key: a value, short or in a blob, or nothing.
+/// Returns a key's value after commit `number`: short, in a blob, or none.
 fn left(number: u64, of_key: u64) -> Option<Vec<u8>> {
     let wrote = number - (number + STRIDE - of_key % STRIDE) % STRIDE;
     let value = [wrote.to_be_bytes(), of_key.to_be_bytes()].concat();
     (!(wrote + of_key).is_multiple_of(3)).then(|| value.repeat(if of_key.is_multiple_of(7) { 20 } else { 2 }))
 }
 
-/// What the threads of the race share.
 struct Race {
     clock: Arc<Clock>,
     db: Db,
     tree: Tree,
-    /// The number of the commit with the sequence number zero, if there were one.
+    /// Number of the commit that would have sequence number zero.
     first: u64,
     is_over: AtomicBool,
     answers: AtomicU64,
@@ -580,7 +576,7 @@ impl Race {
         Race { clock, db, tree, first, is_over, answers, refusals }
     }
 
-    /// Commits of one thread, each after the other; merges between them.
+    /// Commits on one thread, with merges in between.
     fn write(&self, commits: u64) {
         for number in STRIDE + 1..=STRIDE + commits {
             let mut batch = self.db.batch();
@@ -593,7 +589,7 @@ impl Race {
             let sequence = self.db.write(batch, Durability::Buffered).unwrap();
             assert_eq!(sequence + self.first, number);
             if number.is_multiple_of(3) {
-                // All expire, and what they held is dropped at once.
+                // All readers expire, and their versions are dropped at once.
                 self.clock.advance(SECOND_NS + 1);
                 self.db.compact().unwrap();
             }
@@ -605,12 +601,11 @@ impl Race {
         while !self.is_over.load(Ordering::Relaxed) {
             self.clock.advance(SECOND_NS * 2 / 3);
             self.db.engine().look_at_readers();
-            // For readers to get on.
             std::thread::yield_now();
         }
     }
 
-    /// Whether a reader may go on: an answer must be the right one, or that it has expired.
+    /// Returns whether a reader may continue: an answer must be right, or that it expired.
     #[track_caller]
     fn check<T: Debug + PartialEq>(&self, answer: Result<T>, expected: T) -> bool {
         match answer {
@@ -712,8 +707,8 @@ impl Race {
     }
 }
 
-/// Readers of all kinds race their own expiry, commits and merges: each answer is that of the commit it reads as of, or that
-/// the reader has expired.
+/// Readers race their expiry, commits and merges: each answer matches its snapshot, or reports the
+/// expiry.
 #[test]
 fn no_reader_that_races_its_expiry_ever_shows_what_is_not_so() {
     let commits = if cfg!(debug_assertions) { 400 } else { 2000 };
