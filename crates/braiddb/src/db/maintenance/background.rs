@@ -1,10 +1,8 @@
 //! Background work: chooses the next job and runs it.
 //!
-//! Flushes come first. At most one runs at a time, on its own thread, so it never waits for a
-//! merge. At most one job works on a partition; different partitions are merged in parallel. Idle
-//! threads sleep until woken and check periodically whether the database is idle. Then unindexed
-//! runs are folded whatever their number, which counts garbage and reclaims its space. The thread
-//! pool (`thread_pool.rs`) decides for which database a thread works.
+//! At most one flush runs at a time, on its own thread, so it never waits for a merge. At most one
+//! job works on a partition; different partitions are merged in parallel. While idle, unindexed
+//! runs are folded whatever their number, which counts garbage and reclaims its space.
 
 use super::upgrade::is_older;
 use crate::{
@@ -102,8 +100,8 @@ impl Engine {
     /// Refuses further calls, interrupts those that change files, and waits until they return.
     pub fn refuse_calls(&self) {
         self.health.closing.store(true, Ordering::Release);
-        // Fast-path gets do not check whether the database is open. Without a state they take the
-        // general path, which refuses them.
+        // Fast-path gets do not check for a close: without a state they take the general path,
+        // which does.
         self.cell.fast_state.retire();
         self.signal_work();
         self.wake_leaders();
@@ -111,7 +109,6 @@ impl Engine {
         drop(self.health.gate.write());
     }
 
-    /// Merges each partition into as few runs as possible.
     pub fn compact_all(&self) -> Result<()> {
         let _hurry = self.hurry();
         let deep = self.storage.reserve.begin_compaction();
@@ -172,7 +169,6 @@ impl Engine {
         Plan::Major { inputs: metas().map(|meta| meta.number).collect() }
     }
 
-    /// Runs all due work in the calling thread.
     pub fn run_inline(&self) {
         self.keep_time();
         self.look_at_readers_if_due();
@@ -257,7 +253,6 @@ impl Engine {
             idle,
             has_space: work.cramped_until_ns <= now_ns,
         };
-        // A full merge makes a fold unnecessary.
         let deadest = if idle { self.choose_deadest(&state, &work) } else { self.choose_by_limit(&state, &work) };
         let chosen = deadest.or_else(|| self.choose(&state, &work, &options));
         let (partition, plan) = chosen.or_else(|| self.choose_older(&state, &work).filter(|_| idle))?;
@@ -293,8 +288,8 @@ impl Engine {
         Some((Arc::clone(partition), self.whole_merge(partition)))
     }
 
-    /// While idle: chooses the partition whose merge reclaims most, if the database has too much
-    /// garbage. Partitions with a running job count as free of garbage.
+    /// While idle: chooses the partition whose merge reclaims most, if there is too much garbage.
+    /// Ignores partitions with a running job.
     fn choose_deadest(&self, state: &ReadState, work: &WorkState) -> Option<(Arc<Partition>, Plan)> {
         let shares = Shares::of(&state.version);
         let partitions = &state.version.partitions;
@@ -380,7 +375,6 @@ impl Engine {
         }
     }
 
-    /// Returns where to cut a partition of these runs, if it is too large.
     fn cut_of<'a>(&self, partition: &Partition, shapes: impl Iterator<Item = &'a RunShape> + Clone) -> Option<Vec<u8>> {
         let too_many = shapes.clone().map(|run| run.blocks).sum::<u64>() > PARTITION_BLOCKS_MAX;
         if !too_many && shapes.clone().map(|run| run.bytes).sum::<u64>() <= self.settings.partition_bytes() {
@@ -420,7 +414,6 @@ impl Engine {
         };
         drop(work);
         if result.is_err() {
-            // The job's failure may have excluded its partition from merging.
             let _change = self.cell.change.lock();
             self.measure_pressure(&self.cell.state.load());
         }
@@ -518,8 +511,8 @@ impl Engine {
         false
     }
 
-    /// Runs once when the database becomes idle. Frees spare segments and records in the log that
-    /// it is complete, so that recovery distinguishes damage to its last record from a torn end.
+    /// Runs when the database becomes idle. Frees spare segments, and marks the log complete, so
+    /// that damage to its last record differs from a torn end.
     fn settle(&self) {
         let Some(wal) = &self.log.wal else { return };
         if self.health.check_writable().is_err() {
@@ -549,8 +542,8 @@ impl Engine {
         }
     }
 
-    /// Freezes a memtable that has held an expired value for a day. Otherwise, with few commits,
-    /// the value would stay forever. Returns whether it froze one.
+    /// Freezes a memtable with a value expired for a day, which would otherwise stay forever.
+    /// Returns whether it did.
     fn freeze_what_has_expired(&self) -> bool {
         let earliest = self.cell.state.load().active.earliest_expiry();
         if earliest == u64::MAX || self.health.check_writable().is_err() {
@@ -566,7 +559,6 @@ impl Engine {
     }
 }
 
-/// Returns the smallest and largest key and the bytes of each run within the partition.
 fn key_ranges<'a, 's>(
     partition: &'a Partition,
     shapes: impl Iterator<Item = &'s RunShape>,
@@ -585,7 +577,6 @@ fn oldest_apart(partition: &Partition) -> &[Arc<RunHandle>] {
     partition.apart.last().map_or(&[], std::slice::from_ref)
 }
 
-/// Estimates how many entries of these runs within the partition have expired.
 fn expired_entries(partition: &Partition, runs: &[Arc<RunHandle>], expired_by_us: u64) -> u64 {
     let expired = |handle: &Arc<RunHandle>| {
         let expired = handle.run().meta().expiries.expired_by(expired_by_us);

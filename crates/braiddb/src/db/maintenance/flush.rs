@@ -8,7 +8,6 @@ use crate::{
 use std::time::Duration;
 
 impl Engine {
-    /// Flushes all memtables.
     pub fn flush_all(&self) -> Result<()> {
         self.freeze_now()?;
         self.run_flushes(u64::MAX)

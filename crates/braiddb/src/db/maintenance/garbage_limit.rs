@@ -25,8 +25,8 @@ impl Engine {
         self.estimate_dead(state, work, percent_max, is_left).per_mille * 100 / percent_max
     }
 
-    /// Under write load: chooses the partition whose merge reclaims most, if the database exceeds
-    /// its limit. Partitions with a running job count as free of garbage.
+    /// Under write load: chooses the partition whose merge reclaims most, above the limit. Ignores
+    /// partitions with a running job.
     pub(in crate::db) fn choose_by_limit(&self, state: &ReadState, work: &WorkState) -> Option<(Arc<Partition>, Plan)> {
         let percent_max = self.settings.dead_percent?;
         let partitions = &state.version.partitions;
@@ -98,7 +98,6 @@ impl Engine {
     }
 }
 
-/// Counts the entries of all runs within a partition.
 fn entries_of(partition: &Partition) -> u64 {
     let share = |handle| partition.share_per_mille(handle);
     partition.all_runs().map(|handle| handle.run().meta().entries * share(handle) / 1000).sum()

@@ -102,12 +102,10 @@ impl Engine {
         if self.settings.hash_index_after == u64::MAX || self.tenant.common.is_shared() || !self.is_at_rest() {
             return false;
         }
-        // Another thread is already building indexes.
         let Some(mut looks) = self.maintenance.indexing.try_lock() else { return false };
         let (state, now_ns) = (self.cell.state.load_full(), self.now_ns());
         forget_others(&mut looks, &state.version.partitions);
         for partition in &state.version.partitions {
-            // Skip a damaged view: a reader that meets it reports the error.
             let (Ok(()), Some((view, runs))) = (partition.open_main_view(), partition.main_view()) else { continue };
             let (entries, look) = (view.meta().entries, looks.entry(partition.id).or_default());
             if entries < ENTRIES_AT_REST_MIN
@@ -136,7 +134,6 @@ impl Engine {
         false
     }
 
-    /// Returns whether the database is idle, with no flush or merge running.
     fn is_at_rest(&self) -> bool {
         let work = self.maintenance.work.lock();
         work.idle && !work.flushing && work.busy.is_empty() && !self.health.closing.load(Ordering::Acquire)
@@ -174,7 +171,6 @@ impl Engine {
         is_cancelled: &dyn Fn() -> bool,
     ) -> bool {
         let wanted = View::hash_index_bytes_of(view.meta().entries);
-        // Skip a damaged view: a reader that meets it reports the error.
         if !self.is_room_for_hash_index(wanted, MEMORY_SHARE) || !is_in_memory(view, runs).unwrap_or(false) {
             return false;
         }
@@ -189,13 +185,11 @@ impl Engine {
         is_made
     }
 
-    /// Returns the bytes of the hash indexes of all databases that share the memory.
     fn hash_index_bytes_of_all(&self) -> u64 {
         self.tenant.common.databases().iter().map(|engine| hash_index_bytes(&engine.cell.state.load().version)).sum()
     }
 }
 
-/// Removes entries of dropped partitions once they are numerous.
 fn forget_others(looks: &mut HashMap<u64, Look>, partitions: &[Arc<Partition>]) {
     if looks.len() > 2 * partitions.len() + 16 {
         let present: HashSet<u64> = partitions.iter().map(|partition| partition.id).collect();
@@ -203,7 +197,6 @@ fn forget_others(looks: &mut HashMap<u64, Look>, partitions: &[Arc<Partition>]) 
     }
 }
 
-/// Returns whether at least [`IN_MEMORY_PERCENT_MIN`] percent of the view's blocks are in memory.
 fn is_in_memory(view: &View, runs: &[Arc<Run>]) -> Result<bool> {
     let (blocks, in_memory) = view.blocks_in_memory(runs)?;
     Ok(in_memory * 100 >= blocks * IN_MEMORY_PERCENT_MIN)

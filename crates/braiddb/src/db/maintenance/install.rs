@@ -37,9 +37,8 @@ const OWN_RUNS_OF_VOLUME: u64 = 1024;
 /// Minimum change of the clock's lead that is recorded. Gradual clock corrections stay below it.
 const TIME_AHEAD_US_MIN: u64 = 1_000_000;
 
-/// Returns into about how many parts to split a full partition, given the number of partitions.
-/// More parts reduce rewriting in a growing database and reclaim space in smaller units, but a
-/// large database should not have too many partitions.
+/// Returns the approximate number of parts of a split, given the number of partitions. More parts
+/// reduce rewriting as the database grows; large databases should not have too many.
 fn parts_of_split(partitions: usize) -> u64 {
     match partitions {
         0..16 => 8,
@@ -77,7 +76,6 @@ struct Moved {
 }
 
 impl Engine {
-    /// Writes an edit that changes no files.
     pub(in crate::db) fn put_into_force(&self, changes: Vec<Change>) -> Result<()> {
         self.install(&mut self.storage.disk.lock(), changes, None)
     }
@@ -101,7 +99,6 @@ impl Engine {
         self.readers.snapshots.expired_by(self.now().us)
     }
 
-    /// Returns the default options of runs.
     pub(in crate::db) fn run_options(&self) -> RunOptions {
         RunOptions {
             compression: self.settings.compression,
@@ -114,8 +111,8 @@ impl Engine {
         }
     }
 
-    /// Calls `work` with the job context and `install` with its result. If either fails, removes
-    /// the created files, unless it is unknown whether the edit that names them is durable.
+    /// Calls `work` with the job context and `install` with its result. On failure removes the
+    /// created files, unless the edit may be durable.
     fn with_context<R>(
         &self,
         urgency: Urgency,
@@ -164,14 +161,13 @@ impl Engine {
         done
     }
 
-    /// Returns the minimum bytes for an own run. A residue run takes its space until all its
-    /// partitions are merged, so a small volume has fewer of them.
+    /// Minimum bytes for an own run; lower on a small volume, since a residue run takes its space
+    /// until all its partitions are merged.
     fn own_run_bytes_min(&self) -> u64 {
         let by_volume = self.settings.volume_bytes.map_or(u64::MAX, |volume| volume / OWN_RUNS_OF_VOLUME);
         by_volume.clamp(OWN_RUN_BYTES_LEAST, OWN_RUN_BYTES_MIN)
     }
 
-    /// Removes created files that no edit names.
     pub(in crate::db) fn remove_files(&self, paths: &[PathBuf]) {
         for path in paths {
             match self.storage.table.vfs.remove(path) {
@@ -183,7 +179,6 @@ impl Engine {
         }
     }
 
-    /// Moves a blob out of a file to be deleted.
     fn relocate_blob(&self, key: &[u8], blob: &BlobRef, relocation: &Relocation) -> Result<Option<BlobRef>> {
         if !relocation.condemned.contains(&blob.file) {
             return Ok(None);
@@ -390,7 +385,6 @@ impl Engine {
         done
     }
 
-    /// Returns the blob files to be deleted.
     fn relocation(&self) -> Relocation {
         let work = self.maintenance.work.lock();
         let mut condemned = work.sparse_blobs.clone();

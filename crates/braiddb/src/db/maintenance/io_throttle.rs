@@ -30,7 +30,6 @@ impl Engine {
         }
     }
 
-    /// Returns whether a merge may start beside `others` running ones.
     pub(in crate::db) fn may_begin_merge(&self, others: usize) -> bool {
         self.pace().is_none_or(|pace| pace.may_begin(others))
     }
@@ -40,7 +39,6 @@ impl Engine {
         self.pace().map(Pace::hurry)
     }
 
-    /// Returns the context for writing tables.
     pub(in crate::db) fn table_for(&self, urgency: Urgency) -> &TableContext {
         match (&self.storage.limited, urgency) {
             (None, _) => &self.storage.table,
@@ -50,7 +48,6 @@ impl Engine {
     }
 }
 
-/// Returns the table context for these settings.
 pub(in crate::db) fn table_context(settings: &Settings) -> TableContext {
     let vfs = Arc::clone(&settings.vfs);
     TableContext {

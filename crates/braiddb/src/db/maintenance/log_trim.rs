@@ -10,8 +10,8 @@ use crate::{
 pub(super) const LOG_SEGMENTS_MAX: usize = 3;
 
 impl Engine {
-    /// Flushes the contents of old segments so that they can be reused, if there are more than
-    /// [`LOG_SEGMENTS_MAX`]. Otherwise each open of a rarely written database would add one.
+    /// Flushes old segments for reuse if there are more than [`LOG_SEGMENTS_MAX`]. Otherwise each
+    /// open of a rarely written database would add one.
     pub fn trim_log(&self) -> Result<()> {
         let Some(wal) = self.log.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else {
             return Ok(());
@@ -50,7 +50,6 @@ impl Engine {
         self.release_log(wal)
     }
 
-    /// Does log maintenance ahead of the next commits.
     pub(super) fn tidy_log(&self) {
         let Some(wal) = self.log.wal.as_ref().filter(|_| self.health.check_writable().is_ok()) else { return };
         if let Err(e) = wal.tidy() {
@@ -73,7 +72,6 @@ impl Engine {
         }
     }
 
-    /// Does the periodic work, and prepares the log's next segment.
     pub(super) fn look_after_log(&self) {
         // First, because a commit may soon need it.
         self.prepare_log();

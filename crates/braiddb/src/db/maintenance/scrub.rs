@@ -1,9 +1,8 @@
-//! The scrubber: rereads files in the background to detect damage before a read needs the bytes.
+//! The scrubber: rereads files in the background to detect damage early.
 //!
-//! An otherwise idle merge thread reads the next piece of a run or view, checks it past the cache,
-//! and sleeps as the rate demands. So merges come first, a close waits for at most one piece, and
-//! scrubbing never counts as activity. A file is pinned for one piece only, so it can be deleted
-//! between two. A pass reads every run and view once, but neither blob files nor the log.
+//! An otherwise idle merge thread reads one piece of a run or view past the cache, then sleeps as
+//! the rate demands. A close waits for at most one piece, and scrubbing never counts as activity. A
+//! file is pinned for one piece only. Blob files and the log are not scrubbed.
 
 use crate::{
     base::{FileNumber, Result},
@@ -34,7 +33,6 @@ impl Engine {
         if rate == 0 || self.settings.read_only {
             return None;
         }
-        // One thread scrubs at a time.
         let Some(mut at) = self.maintenance.scrubber.at.try_lock() else { return Some(SECOND_NS) };
         let now_ns = self.now_ns();
         if now_ns < at.not_before_ns {
@@ -64,7 +62,6 @@ impl Engine {
         Some(rest_ns)
     }
 
-    /// Scrubs all files now.
     #[cfg(test)]
     pub fn scrub_from_the_start_for_tests(&self) {
         let passes = self.maintenance.scrubber.stats().passes;
@@ -75,7 +72,6 @@ impl Engine {
         }
     }
 
-    /// Returns the file with the lowest number at or above `number`.
     fn next_to_scrub(&self, number: FileNumber) -> Option<(FileNumber, Scrubbed)> {
         let state = self.cell.state.load_full();
         let partitions = &state.version.partitions;

@@ -1,10 +1,9 @@
 //! Upgrades files of earlier format versions.
 //!
-//! A database of an earlier version opens at once: its files are read as they are. New files have
-//! the present version. The log continues in a new segment, and the first edit rewrites the
-//! manifest. Merges replace older runs, views and blob files. Partitions that need no other merge
-//! are merged for their version: one at a time while idle, or all by [`crate::Db::upgrade`]. The
-//! same merges move values out of older blob files.
+//! Older files are read as they are; new files have the present version. The log continues in a new
+//! segment, and the first edit rewrites the manifest. Merges replace older runs and views, and move
+//! values out of older blob files. Partitions that need no other merge are merged for this: one at
+//! a time while idle, or all by [`crate::Db::upgrade`].
 
 use crate::{
     base::{FileNumber, Result},
@@ -79,7 +78,6 @@ impl Engine {
         self.maintenance.work.lock().older_blobs = Some(older);
     }
 
-    /// Merges each partition with older files. Returns whether there was one.
     pub(in crate::db) fn merge_older(&self) -> Result<bool> {
         let _hurry = self.hurry();
         let state = self.cell.state.load_full();
@@ -93,7 +91,6 @@ impl Engine {
         Ok(!ids.is_empty())
     }
 
-    /// Counts the runs of an earlier version.
     pub fn older_runs(state: &ReadState) -> u64 {
         let runs =
             state.version.partitions.iter().flat_map(|partition| partition.all_runs()).map(|handle| handle.run());
@@ -101,7 +98,6 @@ impl Engine {
         older.collect::<BTreeSet<_>>().len() as u64
     }
 
-    /// Returns whether merges for an upgrade are allowed now.
     pub fn may_upgrade(&self) -> bool {
         !self.settings.is_restoring && !self.health.closing.load(Ordering::Acquire)
     }

@@ -43,7 +43,6 @@ use std::{
     },
 };
 
-/// Maximum open segments of an archive.
 const OPEN_SEGMENTS_MAX: usize = 16;
 
 const COPY_BYTES: u64 = 1 << 20;
@@ -72,7 +71,6 @@ impl Archiver {
         Ok(Some(Archiver { vfs, dir, end, unreported, known, archived }))
     }
 
-    /// Returns the end of the archive left by earlier opens.
     fn find_end(&self) -> Result<ArchiveEnd> {
         let archive = LogArchive { vfs: Arc::clone(&self.vfs), dir: self.dir.clone() };
         let noted = archive_gaps::list(&*self.vfs, &self.dir)?.last().map(|gap| gap.last);
@@ -166,7 +164,6 @@ fn life_name(life: u64) -> String {
     format!("{life:016x}")
 }
 
-/// Returns the file id and length of a blob file.
 fn file_identity(vfs: &dyn Vfs, path: &Path) -> Result<(FileId, u64)> {
     let file = vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
     let mut header = [0; FILE_HEADER_LEN];
@@ -229,7 +226,6 @@ impl Engine {
         }
     }
 
-    /// Archives the whole log at close.
     pub fn archive_at_close(&self) -> Result<()> {
         let (Some(_), Some(wal)) = (&self.log.archiver, &self.log.wal) else { return Ok(()) };
         self.tell_of_refused()?;
@@ -258,7 +254,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Archives finished segments.
     pub fn archive_finished(&self) -> Result<()> {
         let (Some(archiver), Some(wal)) = (&self.log.archiver, &self.log.wal) else { return Ok(()) };
         let mut end = archiver.end.lock();
@@ -311,7 +306,6 @@ impl Engine {
     fn commits_of(&self, archiver: &Archiver, segment: &FinishedSegment, end: &ArchiveEnd) -> Result<SegmentCommits> {
         let (header, _) = wal::first_group(&*self.storage.table.vfs, &segment.path)?;
         let now = moment_of(self.settings.runtime.unix_time_us());
-        // An empty archive begins here.
         let mut at = ArchiveEnd { reached: Some(end.reached.unwrap_or(header.previous_sequence)) };
         let mut commits = SegmentCommits { first: None, reached: at.reached, blobs: BTreeSet::new() };
         wal::read_groups(&*self.storage.table.vfs, &segment.path, segment.used_len, &mut |group, payload| {
@@ -364,7 +358,6 @@ type Take<'a> = dyn FnMut(SequenceNumber, &[&[u8]]) -> Result<()> + 'a;
 struct Walk<'a, 'b> {
     archive: &'a LogArchive,
     point: RestorePoint,
-    /// Last commit passed to `take`.
     last: SequenceNumber,
     /// Whether the next commit is known to be past the point.
     is_reached: bool,
@@ -372,12 +365,10 @@ struct Walk<'a, 'b> {
 }
 
 impl LogArchive {
-    /// Opens the archive of incarnation `life` in `dir`.
     pub fn new(vfs: &Arc<dyn Vfs>, dir: &Path, life: u64) -> LogArchive {
         LogArchive { vfs: Arc::clone(vfs), dir: dir.join(life_name(life)) }
     }
 
-    /// Returns the blob files that a batch refers to.
     pub fn blobs_of(batch: &[u8]) -> BTreeSet<FileNumber> {
         let mut blobs = BTreeSet::new();
         // Ignore malformed data here: reads report it.
@@ -484,7 +475,6 @@ impl LogArchive {
         Ok(header.iter().all(|byte| *byte == 0))
     }
 
-    /// Returns the error for a restore that reached `reached` and then a gap at least up to `last`.
     fn gap(&self, reached: SequenceNumber, last: SequenceNumber, reason: &str) -> Result<Error> {
         let noted = archive_gaps::list(&*self.vfs, &self.dir)?;
         let noted = noted.into_iter().find(|gap| gap.first <= reached + 1 && gap.last > reached);
@@ -549,7 +539,6 @@ impl LogArchive {
     }
 }
 
-/// The contents of an archive after a commit.
 enum After {
     Nothing,
     /// A gap up to this commit, then later commits.
@@ -562,7 +551,6 @@ enum After {
     Commits,
 }
 
-/// Returns the error for a point past the end of a sound archive.
 fn not_in_archive(point: RestorePoint, last: SequenceNumber) -> Error {
     let asked = match point {
         RestorePoint::Version(version) => format!("commit {version} is not in the archive"),

@@ -23,10 +23,8 @@ use std::{
     sync::Arc,
 };
 
-/// Exceeds the length of any marker, in bytes.
 const MARKER_LEN_MAX: usize = 64;
 
-/// The operation that the marker names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// [`crate::Builder::load`].
@@ -59,7 +57,6 @@ pub struct NewDirectory {
     vfs: Arc<dyn Vfs>,
     runtime: Arc<dyn Runtime>,
     dir: PathBuf,
-    /// Created files, removed unless the operation finishes.
     made: Vec<PathBuf>,
     lock: Option<Box<dyn FileLock>>,
     is_finished: bool,
@@ -116,7 +113,6 @@ impl NewDirectory {
         Ok(len)
     }
 
-    /// Creates a file, which the caller fills and syncs.
     pub fn create(&mut self, name: &str) -> Result<Arc<dyn File>> {
         let path = self.dir.join(name);
         let file = self.vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::output("create", &path, e))?;
@@ -284,7 +280,6 @@ fn is_engine_file(name: &str) -> bool {
         || numbered(name).is_some()
 }
 
-/// Creates a directory and its parents durably.
 pub fn make_durably(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let is_missing = |dir: &Path| vfs.list(dir).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
     let missing: Vec<&Path> = dir.ancestors().take_while(|dir| is_missing(dir)).collect();

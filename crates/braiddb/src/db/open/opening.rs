@@ -84,7 +84,6 @@ pub(in crate::db) fn highest(names: &[DirEntry]) -> u64 {
     names.iter().filter_map(|e| numbered(&e.name)).map(|(number, _)| number).max().unwrap_or(0)
 }
 
-/// The parts of an engine.
 pub struct Parts {
     pub settings: Settings,
     pub dir: PathBuf,
@@ -191,7 +190,6 @@ impl Engine {
         Ok((engine, is_new_retention.then_some(retention)))
     }
 
-    /// Creates the engine.
     pub fn assemble(parts: Parts) -> Engine {
         let Parts { settings, dir, lock, table, state, last_sequence, floor_us, disk, .. } = parts;
         let layout = disk.manifest.layout();
@@ -225,7 +223,6 @@ impl Engine {
         }
     }
 
-    /// Removes leftovers of a crash and divides the memory.
     fn settle_after_open(&self) -> Result<()> {
         if self.settings.is_restoring {
             *self.storage.held_blobs.lock() = self.storage.blobs.pin_all();
@@ -297,7 +294,6 @@ fn take_lock(settings: &Settings, dir: &Path) -> Result<Box<dyn FileLock>> {
     }
 }
 
-/// Refuses the directory of an unfinished load, restore, salvage or checkpoint.
 pub(in crate::db) fn refuse_unfinished(settings: &Settings, dir: &Path, names: &[DirEntry]) -> Result<()> {
     if !settings.is_restoring
         && let Some(reason) = unfinished(&*settings.vfs, dir, names)
@@ -409,7 +405,6 @@ fn heal_at_open(error: Error, files: &mut FileSet, state: &mut ReadState, layout
     Ok(())
 }
 
-/// Reads all trees from tree 0.
 pub(in crate::db) fn load_catalog(
     settings: &Settings,
     state: &ReadState,
@@ -524,7 +519,6 @@ fn begin_epoch(
     Ok(wal)
 }
 
-/// Returns the internal key of the application cursor.
 pub fn application_cursor_key() -> Vec<u8> {
     catalog_key(b'c', b"")
 }

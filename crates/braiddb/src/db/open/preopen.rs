@@ -19,21 +19,18 @@ use std::{
 /// Minimum runs for a thread to pay off.
 const RUNS_MIN: usize = 8;
 
-/// Open files, and the version built from them.
 pub struct Opened {
     pub files: FileSet,
     pub version: Result<Version>,
 }
 
 impl Opened {
-    /// Opens the files of a layout.
     pub fn now(dir: &Path, table: &TableContext, layout: &Layout) -> Opened {
         let mut files = FileSet::new(dir, table);
         let version = files.version(layout, None);
         Opened { files, version }
     }
 
-    /// Returns the error if there is no version.
     pub fn checked(self) -> Result<Opened> {
         Ok(Opened { version: Ok(self.version?), ..self })
     }
@@ -48,13 +45,11 @@ struct Shared {
     dir: PathBuf,
     table: TableContext,
     layout: Layout,
-    /// Whether a thread has begun to open the files.
     is_begun: AtomicBool,
     opened: Mutex<Option<Opened>>,
 }
 
 impl Shared {
-    /// Opens the files, once.
     fn open(&self) {
         if !self.is_begun.swap(true, Ordering::Relaxed) {
             let now = Opened::now(&self.dir, &self.table, &self.layout);

@@ -95,7 +95,6 @@ pub fn replay(
     })
 }
 
-/// One walk along the log.
 pub(in crate::db) struct Walk<'a> {
     settings: &'a Settings,
     layout: &'a Layout,
@@ -112,9 +111,7 @@ pub(in crate::db) struct Walk<'a> {
     pub records: u64,
     pub last_commit_us: u64,
     pub last_sequence: SequenceNumber,
-    /// Whether a bulk load was announced by the last record.
     pub load_is_next: bool,
-    /// Whether a record follows the announcement of a bulk load.
     pub is_past_load: bool,
     /// Values, each with its first record, in log order. Later versions of an appended stream
     /// repeat earlier references.
@@ -152,7 +149,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Continues a walk.
     pub fn going_on(self, memtable: Arc<Memtable>, last_sequence: SequenceNumber, load_is_next: bool) -> Walk<'a> {
         Walk { memtable, last_sequence, load_is_next, ..self }
     }
@@ -177,7 +173,6 @@ impl<'a> Walk<'a> {
         wal::recover_with(&*settings.vfs, dir, &input, helper, &mut visitor)
     }
 
-    /// Replays a record, or ends the log there.
     pub fn visit(&mut self, info: &RecordInfo, payload: &[u8]) -> Result<Visit> {
         self.records += 1;
         let flushed = self.layout.flushed;
@@ -237,7 +232,6 @@ impl<'a> Walk<'a> {
         Ok(Visit::Taken)
     }
 
-    /// Replaces a full memtable.
     fn make_room(&mut self) {
         let used = self.memtable.bytes_used();
         if used >= self.settings.memtable_bytes() {
@@ -272,7 +266,6 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Inserts an operation and notes its blob files.
 fn insert(
     memtable: &Memtable,
     writer: &mut MemtableWriter<'_>,
@@ -281,7 +274,6 @@ fn insert(
     op: &Operation<'_>,
     sequence: SequenceNumber,
 ) {
-    // Malformed operations were refused before.
     let _ = visit_references(op.kind, op.value, |blob| {
         files.insert(blob.file, sequence);
     });

@@ -72,7 +72,6 @@ pub fn hold_blobs(blobs: &BlobStore, segments: &[Arc<Segment>]) -> Result<usize>
 }
 
 impl Engine {
-    /// Stores the limits in the catalog.
     pub(in crate::db) fn remember_retention(&self, limit: RetentionLimit) -> Result<()> {
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&catalog_key(b'r', b"")], &encode(limit));

@@ -27,7 +27,6 @@ pub fn insert_operands(
     }
 }
 
-/// Returns an entry to insert in place of operands.
 fn applied(
     memtable: &Memtable,
     functions: &MergeFunctions,
@@ -159,7 +158,6 @@ pub fn pile_up(engine: &Engine, state: &ReadState, entry: &FoundOperands) -> Res
 #[derive(Clone, Debug)]
 pub struct FoundOperands {
     pub key: Vec<u8>,
-    /// Commit of the entry, and its value.
     pub sequence: SequenceNumber,
     pub operands: Vec<u8>,
 }

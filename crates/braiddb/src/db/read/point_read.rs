@@ -221,7 +221,6 @@ impl Engine {
         Ok(Some((value, found.expires_us)))
     }
 
-    /// Returns whether an internal key has a value at a snapshot, or now.
     pub fn contains(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<bool> {
         self.health.check_open()?;
         self.healing(|| {
@@ -348,7 +347,6 @@ impl Engine {
         self.healing(|| self.get_group(&whole, lookups, &mut next, snapshot, read))
     }
 
-    /// Passes the values from `next` on, and advances it.
     fn get_group(
         &self,
         keys: &[KeyBuf],
@@ -429,7 +427,6 @@ fn whole_key(tree: [u8; 4], key: &[u8]) -> KeyBuf {
     KeyBuf::of_pieces(&[&tree, key])
 }
 
-/// Returns the internal keys of a group and fills `lookups`.
 fn internal<'k>(tree: TreeId, keys: impl Iterator<Item = &'k [u8]>, lookups: &mut [Lookup; GROUP_KEYS]) -> Vec<KeyBuf> {
     let mut internal = Vec::with_capacity(GROUP_KEYS);
     for (key, lookup) in keys.zip(lookups) {

@@ -56,7 +56,6 @@ impl Engine {
         }
     }
 
-    /// Checks readers if the interval has passed.
     pub fn look_at_readers_if_due(&self) {
         if self.coarse_now_ns() >= self.readers.next_reader_look_ns.load(Ordering::Relaxed) {
             self.look_at_readers();
@@ -106,7 +105,6 @@ impl Engine {
         }
     }
 
-    /// Returns the statistics of readers.
     pub fn reader_summary(&self) -> ReaderSummary {
         let now_ns = self.coarse_now_ns();
         let (count, oldest) = self.readers.snapshots.in_use();

@@ -16,7 +16,6 @@ use std::{io, path::Path, sync::atomic::AtomicU64, thread::JoinHandle};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A clock that only moves when advanced.
 #[derive(Debug)]
 struct Stopped {
     now_ns: AtomicU64,
@@ -54,7 +53,6 @@ impl Runtime for Stopped {
     }
 }
 
-/// Opens a database with short log segments whose memtable holds all test data.
 fn world() -> (FaultVfs, Arc<Stopped>, Db) {
     let vfs = FaultVfs::new(Path::new("/db"));
     let clock = Stopped::new();
@@ -96,7 +94,6 @@ fn freeze(db: &Db) {
     db.engine().freeze();
 }
 
-/// A running flush; ends on drop.
 struct Flush<'a>(&'a Engine);
 
 impl<'a> Flush<'a> {
@@ -217,7 +214,6 @@ fn the_flusher_lets_go_of_segments_with_nothing_left_to_flush() {
     let (mut vfs, clock, db) = world();
     db.tree("t").unwrap().put(b"k", b"v").unwrap();
     db.flush().unwrap();
-    // Each open starts a segment.
     let opened: Vec<Db> = (0..LOG_SEGMENTS_MAX)
         .map(|_| {
             vfs = killed(&vfs);
@@ -300,7 +296,6 @@ fn the_flusher_tries_again_after_a_full_disk_and_not_after_a_failed_sync() {
     vfs.fail(Operation::Create, 0, 2, io::ErrorKind::StorageFull);
     db.engine().trim_log_as_flusher().unwrap();
     assert_eq!((segments(&db), frozen(&db)), (LOG_SEGMENTS_MAX + 1, 1));
-    // Not before the delay ends.
     db.engine().trim_log_as_flusher().unwrap();
     assert_eq!((frozen(&db), db.stats().flushes), (1, 0));
     clock.advance(RETRY_NS);
@@ -327,7 +322,6 @@ fn a_merge_that_finds_no_space_does_not_keep_a_flush_waiting() {
     look(&db);
     clock.advance(IDLE_NS);
     assert_eq!(look(&db), (true, true));
-    // Twice: a job is retried after spare log segments are freed.
     vfs.fail(Operation::Create, 0, 2, io::ErrorKind::StorageFull);
     db.engine().run_inline();
     assert_eq!((runs(), db.stats().background_errors), (4, 1), "the merge was refused");

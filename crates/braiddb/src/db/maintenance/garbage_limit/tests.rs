@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 
 const ROWS: u64 = 6000;
 
-/// Returns a pseudorandom number.
 fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

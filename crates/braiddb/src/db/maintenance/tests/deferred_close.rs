@@ -14,7 +14,6 @@ use crate::{
 use parking_lot::Mutex;
 use std::{io, path::Path, sync::Arc, thread};
 
-/// Records which thread removes runs, views and blob files.
 #[derive(Debug)]
 struct Noting {
     inner: Arc<dyn Vfs>,
@@ -55,7 +54,6 @@ fn removers(background_threads: usize) -> (Vec<String>, Vec<String>) {
     let before = std::mem::take(&mut *vfs.removers.lock());
     let reader = thread::Builder::new().name("reader".to_owned());
     reader.spawn(move || drop(cursor)).unwrap().join().unwrap();
-    // The cleaner may still be busy; this waits for it.
     db.compact().unwrap();
     let after = std::mem::take(&mut *vfs.removers.lock());
     (before, after)
@@ -83,7 +81,6 @@ fn where_space_is_short_what_waits_goes_first() {
         let vfs = FaultVfs::new(Path::new(DIR));
         let db = open(Settings { background_threads: 0, ..small(&fault(&vfs)) }).unwrap();
         let tree = db.tree("t").unwrap();
-        // A cleaner that never runs by itself.
         let deferred_close = Arc::clone(&db.engine().storage.table.deferred_close);
         deferred_close.defer(Arc::new(|| {}));
         for round in 0..3u32 {
@@ -109,7 +106,6 @@ fn where_space_is_short_what_waits_goes_first() {
             if waits {
                 deferred_close.let_go(());
             } else {
-                // The disk has space again.
                 job(&db).unwrap();
             }
         }
@@ -125,7 +121,6 @@ fn what_waits_is_gone_when_a_database_is_closed() {
     let db = open(Settings { background_threads: 0, ..small(&on) }).unwrap();
     db.tree("t").unwrap().put("k", "v").unwrap();
     let deferred_close = Arc::clone(&db.engine().storage.table.deferred_close);
-    // A cleaner that never runs by itself.
     deferred_close.defer(Arc::new(|| {}));
     let old = Path::new(DIR).join("000999.run");
     let handle = on.open(&old, OpenMode::CreateNew).unwrap();

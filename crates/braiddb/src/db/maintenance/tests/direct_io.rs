@@ -22,7 +22,6 @@ fn settings(io_uring: bool, compression: Compression) -> Settings {
     Settings { direct_io: true, compression, block_bytes: 4096, ..small(&vfs) }
 }
 
-/// Returns whether the file system supports direct reads; prints the reason if not.
 fn is_direct(db: &Db) -> bool {
     let stats = db.stats();
     assert_eq!(stats.direct_io, stats.direct_io_refused.is_none());
@@ -32,7 +31,6 @@ fn is_direct(db: &Db) -> bool {
     stats.direct_io
 }
 
-/// Returns the files with these extensions and the number of their pages in the page cache.
 #[cfg(target_os = "linux")]
 fn cached(dir: &Path, extensions: &[&str]) -> Vec<(String, usize)> {
     let vfs = SystemVfs::new();
@@ -51,7 +49,6 @@ fn pages_of(file: &dyn crate::platform::File) -> usize {
     (0..usize::try_from(len).unwrap()).step_by(PAGE_BYTES).filter(|&at| map.is_in_memory(at..at + 1)).count()
 }
 
-/// Compares all ways to read with the model.
 fn check(tree: &Tree, model: &Model, random: &mut Random) {
     let mut rows = model.iter();
     for row in tree.iter() {
@@ -199,7 +196,6 @@ fn a_damaged_block_is_told_of_by_whoever_needs_it_alone() {
         let runs: Vec<_> = SystemVfs::new().list(&path).unwrap();
         let largest = runs.iter().filter(|file| file.name.ends_with(".run")).max_by_key(|file| file.len).unwrap();
         let file = SystemVfs::new().open(&path.join(&largest.name), OpenMode::ReadWrite).unwrap();
-        // In the second or third block.
         let mut byte = [0];
         file.read_exact_at(&mut byte, 3 * 4096 + 2000).unwrap();
         file.write_at(&[byte[0] ^ 1], 3 * 4096 + 2000).unwrap();

@@ -14,7 +14,6 @@ fn names(range: std::ops::Range<u32>) -> Vec<String> {
     range.map(|number| format!("tree {number:03}")).collect()
 }
 
-/// Opens a database with synced commits and `trees` trees of three records each.
 fn database(vfs: &FaultVfs, trees: u32) -> Db {
     let roomy = Settings { memtable_bytes: Some(1 << 20), log_segment_bytes: 256 << 10, ..small(&fault(vfs)) };
     let db = open(Settings { durability: Durability::Sync, ..roomy }).unwrap();
@@ -73,7 +72,6 @@ fn drop_trees_that_the_log_has_no_room_for_drops_none() {
     let db = database(&vfs, 100);
     let handles: Vec<_> = names(0..100).iter().map(|name| db.open_tree(name).unwrap()).collect();
     vfs.fail(Operation::Create, 0, u32::MAX, io::ErrorKind::StorageFull);
-    // Fill the log segment.
     let tree = &handles[0];
     let filled = (0..20_000_u32).find_map(|key| tree.put(key.to_be_bytes(), key.to_be_bytes().repeat(16)).err());
     assert!(filled.is_some_and(|e| e.is_disk_full()));

@@ -24,7 +24,6 @@ fn at(second: u64) -> SystemTime {
     UNIX_EPOCH + seconds(second)
 }
 
-/// Keys, value lengths, and expiry times in microseconds.
 type Ends = Vec<(Vec<u8>, usize, Option<u128>)>;
 
 /// Returns the rows of a tree with expiry times. All ways to read must agree.
@@ -48,7 +47,6 @@ fn ends(db: &Db, tree: &Tree) -> Ends {
     rows
 }
 
-/// Writes records without expiry, with odd microseconds, short and long, and expired ones.
 fn fill(tree: &Tree) {
     tree.put(b"for ever", b"1").unwrap();
     tree.put_until(b"odd", b"22", at(1010) + Duration::from_micros(7)).unwrap();
@@ -58,7 +56,6 @@ fn fill(tree: &Tree) {
     tree.put_until(b"very late", b"4", UNIX_EPOCH + Duration::from_micros(u64::MAX >> 12)).unwrap();
 }
 
-/// Fills a tree and returns its rows one second later.
 fn filled(tree: &Tree, clock: &Clock) -> Ends {
     fill(tree);
     clock.advance(SECOND_NS);
@@ -91,7 +88,6 @@ fn export_and_ingest_keep_the_ends_of_records() {
         assert_eq!(ends(&db, &tree), []);
         tree.ingest(paths(&tables)).unwrap();
         assert_eq!(ends(&db, &tree), expected);
-        // Also through a merge and a reopen.
         db.compact().unwrap();
         assert_eq!(ends(&db, &tree), expected);
         drop(tree);
@@ -180,14 +176,12 @@ fn export_of_operands_above_a_value_that_expires_is_refused_by_name() {
     tree.put_until(b"n", 40_u64.to_le_bytes(), at(1010)).unwrap();
     tree.merge(b"n", &add, 2_u64.to_le_bytes()).unwrap();
     tree.merge(b"on nothing", &add, 2_u64.to_le_bytes()).unwrap();
-    // The value is 42 until then.
     let end = tree.get_with_expiry(b"n").unwrap().map(|(value, end)| (value.to_vec(), end));
     assert_eq!(end, Some((42_u64.to_le_bytes().to_vec(), Some(at(1010)))));
     let Err(Error::InvalidArgument(reason)) = tree.export_tables::<&[u8]>(.., DIR) else { panic!("it is refused") };
     assert!(reason.contains("b\"n\"") && reason.contains("expires"), "{reason}");
     assert!(!vfs.list(Path::new(DIR)).unwrap().iter().any(|entry| entry.name.ends_with(".table")));
     clock.advance(10 * SECOND_NS);
-    // Now the operand has no base.
     assert_eq!(tree.get_with_expiry(b"n").unwrap().map(|(_, end)| end), Some(None));
     let tables = tree.export_tables::<&[u8]>(.., DIR).unwrap();
     assert_eq!(tables.iter().map(|table| table.records).sum::<u64>(), 2);
@@ -270,7 +264,6 @@ fn checkpoints_and_followers_have_the_ends_of_records() {
     assert_eq!(ends(&copy, &copy.open_tree("t").unwrap()), expected);
 }
 
-/// Like [`ends`], for a database without transactions.
 fn ends_of_state(db: &Db) -> Ends {
     let tree = db.open_tree("t").unwrap();
     let mut cursor = tree.cursor();

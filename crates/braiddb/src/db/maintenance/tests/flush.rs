@@ -11,7 +11,6 @@ use crate::{
 use parking_lot::Mutex;
 use std::{io, path::Path, sync::Arc};
 
-/// Records the longest write to a run.
 #[derive(Clone, Debug)]
 struct Noting {
     inner: Arc<dyn Vfs>,

@@ -23,7 +23,6 @@ fn load(tree: &Tree, step: usize, text: &str) {
     }
 }
 
-/// Gets each row once, alone and with others, and as many that are not there.
 fn check(tree: &Tree, expected: impl Fn(u32) -> String) {
     for row in 0..ROWS {
         assert_eq!(tree.get(key(row)).unwrap().as_deref(), Some(expected(row).as_bytes()), "row {row}");
@@ -38,7 +37,6 @@ fn check(tree: &Tree, expected: impl Fn(u32) -> String) {
     tree.multi_get_with(&keys, check).unwrap();
 }
 
-/// Opens an idle database whose gets have requested indexes.
 fn searched(settings: Settings) -> (Db, Tree) {
     let db = open(settings).unwrap();
     let tree = db.tree("rows").unwrap();
@@ -51,7 +49,6 @@ fn searched(settings: Settings) -> (Db, Tree) {
     (db, tree)
 }
 
-/// Settings with uncompressed runs, read from mapped files.
 fn in_place() -> Settings {
     Settings { compression: Compression::None, memory: 64 << 20, ..small(&fault(&FaultVfs::new(Path::new(DIR)))) }
 }
@@ -234,7 +231,6 @@ fn threads_of_the_background_are_woken_for_them() {
     });
 }
 
-/// Builds indexes as at idle time. Returns their number.
 fn rest(db: &Db) -> usize {
     db.engine().maintenance.work.lock().idle = true;
     let made = std::iter::repeat_with(|| db.engine().index_at_rest()).take_while(|&is_made| is_made).count();
@@ -243,7 +239,6 @@ fn rest(db: &Db) -> usize {
     made
 }
 
-/// Opens a database with one partition of `ROWS` rows and no reads.
 fn unread(settings: Settings) -> (Db, Tree) {
     let db = open(Settings { partition_bytes: Some(4 << 20), hash_index_after: 1 << 40, ..settings }).unwrap();
     let tree = db.tree("rows").unwrap();

@@ -52,7 +52,6 @@ fn settings(vfs: &Arc<dyn Vfs>, runtime: Arc<dyn Runtime>, limiter: &Arc<RateLim
     Settings { rate_limiter: Some(Arc::clone(limiter)), runtime, compression: Compression::None, ..small(vfs) }
 }
 
-/// Writes a few MiB of rows.
 fn fill(db: &Db, rows: u32) {
     let tree = db.tree("t").unwrap();
     let mut random = Random(3, |n| n.to_be_bytes().to_vec());

@@ -31,7 +31,6 @@ fn scrubber_reports_damage_before_any_read() {
     let run = vfs.files().into_keys().rfind(|path| path.extension().is_some_and(|e| e == "run")).unwrap();
     let file = vfs.open(&run, OpenMode::ReadWrite).unwrap();
     file.write_at(&[0x55; 3], 300).unwrap();
-    // The next pass begins after ten seconds; a manual one need not wait.
     db.engine().scrub_from_the_start_for_tests();
     assert_eq!(db.stats().scrub.damaged_units, 1);
     assert!(db.stats().background_errors == 0);

@@ -15,7 +15,6 @@ fn key(row: u32) -> Vec<u8> {
     format!("row{row:07}").into_bytes()
 }
 
-/// Opens a database with all rows in one run and every third rewritten in another.
 fn with_a_new_run(files: &Arc<dyn Vfs>) -> Db {
     let db = open(small(files)).unwrap();
     let tree = db.tree("rows").unwrap();
@@ -36,7 +35,6 @@ fn loose_runs_are_folded_once_reading_them_has_cost_as_much() {
         let db = with_a_new_run(&mem());
         let tree = db.tree("rows").unwrap();
         let loose = || db.stats().partitions.iter().map(|p| p.loose.len()).sum::<usize>();
-        // The compacted run and the new one.
         assert_eq!(loose(), 2);
         for row in 0..gets {
             tree.get(key(row % ROWS)).unwrap().unwrap();
@@ -46,7 +44,6 @@ fn loose_runs_are_folded_once_reading_them_has_cost_as_much() {
             assert!(cursor.seek(key(row * 7 % ROWS)).unwrap());
         }
         drop(cursor);
-        // Writers do the due work.
         tree.put("another", "value").unwrap();
         assert_eq!(loose() == 0, is_folded, "after {gets} gets and {seeks} seeks");
         assert_eq!(tree.get(key(3)).unwrap().as_deref(), Some(&[8; 20][..]));

@@ -25,7 +25,6 @@ fn verified(vfs: &FaultVfs) -> VerifyReport {
     verify_path(settings(vfs), Path::new(DIR), &VerifyOptions::default()).unwrap()
 }
 
-/// Creates a closed database with a run of many blocks in tree "albums".
 fn database() -> FaultVfs {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(settings(&vfs)).unwrap();
@@ -72,7 +71,6 @@ fn verify_lists_each_damaged_block_once_with_tree_and_keys() {
     let keys = report.problems[1].keys.as_ref().expect("keys of a data block");
     assert_eq!((keys.from.tree.as_deref(), keys.to.tree.as_deref()), (Some("albums"), Some("albums")));
     assert!(keys.from.key < keys.to.key && keys.to.key < 500_u32.to_be_bytes().to_vec());
-    // Damaged files still count as read.
     assert_eq!(report.files, sound.files);
     assert!(report.bytes >= sound.bytes / 2);
     // Without the catalog entry in the first block, only the tree's number is known.

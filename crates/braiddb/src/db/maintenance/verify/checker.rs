@@ -30,7 +30,6 @@ const READ_VALUES_MAX: usize = 1 << 20;
 /// Smallest number of a user's merge function.
 const FIRST_OWN_FUNCTION: u64 = 64;
 
-/// Opens a blob file.
 pub type OpenBlob = Box<dyn Fn(FileNumber) -> Result<Arc<BlobFile>> + Send + Sync>;
 
 /// Internal keys that a problem affects, before tree names are known.
@@ -43,7 +42,6 @@ struct Findings {
     left_out: u64,
     notes: Vec<String>,
     files: BTreeSet<PathBuf>,
-    /// Tree names, each with the commit that set it.
     trees: BTreeMap<TreeId, (SequenceNumber, String)>,
 }
 
@@ -53,7 +51,6 @@ pub struct Checker {
     functions: MergeFunctions,
     findings: Mutex<Findings>,
     read_values: Mutex<HashSet<(FileNumber, u64)>>,
-    /// Blob files that cannot be opened.
     lost_blobs: Mutex<HashMap<FileNumber, ()>>,
     bytes: AtomicU64,
     bytes_total: AtomicU64,
@@ -79,7 +76,6 @@ impl Checker {
         self.options.threads
     }
 
-    /// Adds a problem, once.
     pub fn problem(&self, problem: VerifyProblem, keys: InternalKeys) {
         let mut findings = self.findings.lock();
         if !findings.seen.insert((problem.path.clone(), problem.offset, problem.kind.name())) {
@@ -93,12 +89,10 @@ impl Checker {
         }
     }
 
-    /// Adds an error as a problem.
     pub fn error(&self, error: &Error, path: &Path) {
         self.problem(VerifyProblem::of(error, path), None);
     }
 
-    /// Adds a damaged unit of a file.
     pub fn unit(&self, path: &Path, unit: DamagedUnit) {
         let DamagedUnit { offset, len, detail, keys, unchecked_bytes } = unit;
         let problem = VerifyProblem::new(ProblemKind::Damaged, path, offset, len, detail);
@@ -121,7 +115,6 @@ impl Checker {
         self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts a file and its bytes read, and reports progress.
     pub fn read(&self, path: &Path, bytes: u64) {
         self.findings.lock().files.insert(path.to_owned());
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -229,7 +222,6 @@ impl Checker {
         }
     }
 
-    /// Moves the findings of another checker here.
     pub fn take(&self, other: &Checker) {
         let Findings { problems, files, .. } = std::mem::take(&mut *other.findings.lock());
         problems.into_iter().for_each(|(problem, keys)| self.problem(problem, keys));
@@ -238,7 +230,6 @@ impl Checker {
         self.progress();
     }
 
-    /// Returns the report, with tree names filled in.
     pub fn finish(&self, opens: bool) -> VerifyReport {
         let Findings { problems, left_out, notes, files, trees, .. } = std::mem::take(&mut *self.findings.lock());
         let tree_key = |key: &[u8]| {

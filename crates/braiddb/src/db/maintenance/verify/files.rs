@@ -19,20 +19,16 @@ use std::{
 
 pub struct RunJob {
     pub number: FileNumber,
-    /// Metadata from the manifest, if there is one.
     pub meta: Option<RunMeta>,
-    /// Handle, if the database is open.
     pub handle: Option<Arc<RunHandle>>,
     pub is_missing: bool,
 }
 
-/// A view in its own file.
 pub struct ViewJob {
     pub meta: ViewMeta,
     /// Its runs, by selector.
     pub runs: Vec<FileNumber>,
     pub bounds: Bounds,
-    /// The open view, if the database is open.
     pub view: Option<Arc<View>>,
     pub is_missing: bool,
 }
@@ -42,12 +38,10 @@ pub struct Files {
     pub table: TableContext,
     pub runs: Vec<RunJob>,
     pub views: Vec<ViewJob>,
-    /// Runs without problems.
     pub sound: Mutex<HashMap<FileNumber, Arc<Run>>>,
     pub next: AtomicUsize,
 }
 
-/// Checks the view inside a run's file.
 fn verify_own_view(handle: &RunHandle) -> Result<()> {
     let view = handle.view()?;
     view.verify()?;
@@ -55,7 +49,6 @@ fn verify_own_view(handle: &RunHandle) -> Result<()> {
 }
 
 impl Files {
-    /// Checks runs until all are taken.
     pub fn check_runs(&self) {
         while let Some(job) = self.runs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             self.check_run(job);
@@ -92,7 +85,6 @@ impl Files {
         Arc::new(RunHandle::new(run, &self.table))
     }
 
-    /// Lists the damage of an unsound run; `error` is how it showed.
     fn walk_run(&self, job: &RunJob, error: &Error) {
         let path = FileSet::run_path(&self.checker.dir, job.number);
         let walked =
@@ -114,7 +106,6 @@ impl Files {
         }
     }
 
-    /// Lists damaged units, or `error` if there are none.
     fn list(&self, path: &std::path::Path, damaged: Vec<DamagedUnit>, error: &Error) {
         if damaged.is_empty() {
             self.checker.error(error, path);

@@ -41,7 +41,6 @@ pub fn check_log(checker: &Checker, vfs: &dyn Vfs, runtime: &dyn Runtime, bounds
     list(checker, walked);
 }
 
-/// Returns whether a damaged tail persists over all rereads.
 fn stays(vfs: &dyn Vfs, runtime: &dyn Runtime, checker: &Checker, bounds: &LogBounds, tail: &LogDamage) -> bool {
     (0..TAIL_TRIES).all(|_| {
         runtime.sleep_us(TAIL_PAUSE_US);
@@ -68,7 +67,6 @@ fn list(checker: &Checker, walked: WalkedLog) {
     }
 }
 
-/// Checks the values and operands of a commit group.
 fn visit_group(
     checker: &Checker,
     (path, offset): (&Path, u64),

@@ -27,7 +27,7 @@ pub struct VerifyReport {
     pub problems_left_out: u64,
     /// Harmless oddities.
     pub notes: Vec<String>,
-    /// Whether the database opens as it is.
+    /// Whether the database opens.
     pub opens: bool,
 }
 
@@ -180,7 +180,6 @@ impl VerifyProblem {
     }
 }
 
-/// Returns the kind and number of a file from its name.
 fn file_of(path: &Path) -> (VerifiedFile, Option<FileNumber>) {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if name == CURRENT_NAME {
@@ -208,7 +207,6 @@ impl fmt::Display for TreeKey {
     }
 }
 
-/// Maximum bytes of a key in a message.
 const SHOWN_KEY_BYTES: usize = 48;
 
 impl fmt::Display for VerifyProblem {

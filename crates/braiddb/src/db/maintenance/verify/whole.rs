@@ -34,7 +34,6 @@ use std::{
 /// Maximum number of attempts while a writer changes CURRENT during verification.
 const TRIES: usize = 6;
 
-/// Maximum threads if no number is given.
 const THREADS_MAX: usize = 4;
 
 /// Verifies the database in a directory. It need not open, and another process may have it open.
@@ -57,7 +56,6 @@ pub fn verify_path(settings: Settings, dir: &Path, options: &VerifyOptions) -> R
     }
 }
 
-/// A database in a directory.
 struct OnDisk<'a> {
     settings: &'a Settings,
     dir: &'a Path,
@@ -107,7 +105,6 @@ impl<'a> OnDisk<'a> {
     }
 }
 
-/// Returns the log bounds in the manifest.
 fn bounds_of(layout: &Layout) -> LogBounds {
     LogBounds {
         oldest_segment: (layout.oldest_segment > 0).then_some(layout.oldest_segment),
@@ -126,7 +123,6 @@ fn unlisted_runs(present: &BTreeSet<String>) -> Vec<RunJob> {
     runs.map(|(number, _)| RunJob { number, meta: None, handle: None, is_missing: false }).collect()
 }
 
-/// Returns the files that a layout names.
 fn jobs_of(layout: &Layout, present: &BTreeSet<String>) -> (Vec<RunJob>, Vec<ViewJob>) {
     let lacks =
         |path: &Path| path.file_name().and_then(|name| name.to_str()).is_none_or(|name| !present.contains(name));
@@ -224,7 +220,6 @@ impl Engine {
         Ok(checker.finish(true))
     }
 
-    /// Returns the files of a state, which stay open while it is pinned.
     fn jobs(&self, state: &ReadState) -> Result<(Vec<RunJob>, Vec<ViewJob>)> {
         let names = self.storage.table.vfs.list(&self.dir).map_err(|e| Error::io("list", &self.dir, e))?;
         let present: BTreeSet<String> = names.into_iter().map(|entry| entry.name).collect();
@@ -280,7 +275,6 @@ impl Engine {
     }
 }
 
-/// Checks the values and operands of entries that only the log has.
 fn check_memtable(checker: &Checker, memtable: &Arc<Memtable>) {
     let mut scan = memtable.scan();
     while scan.advance() {

@@ -13,7 +13,6 @@ fn durable(vfs: &FaultVfs) -> Settings {
     Settings { durability: Durability::Sync, runtime: Clock::new(), ..small(&fault(vfs)) }
 }
 
-/// Creates a database with durable commits as a kill leaves it; the last value is `last`.
 fn left_by_a_kill() -> FaultVfs {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(durable(&vfs)).unwrap();
@@ -25,7 +24,6 @@ fn left_by_a_kill() -> FaultVfs {
     killed(&vfs)
 }
 
-/// Returns the segment and offset of some bytes.
 fn place_of(vfs: &FaultVfs, bytes: &[u8]) -> (PathBuf, usize) {
     let files = vfs.files();
     let logs = files.iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "wal"));
@@ -77,7 +75,6 @@ fn close_of_the_open_that_cut_a_tail_keeps_the_copy_until_the_next_clean_close()
     let copies = || names(&damaged).into_iter().filter(|name| name.starts_with("LOG-TAIL-")).count();
     open(durable(&damaged)).unwrap().close().unwrap();
     assert_eq!(copies(), 1);
-    // A reader changes nothing.
     drop(read_only(&damaged));
     assert_eq!(copies(), 1);
     open(durable(&damaged)).unwrap().close().unwrap();
@@ -96,7 +93,6 @@ fn open_for_writing_keeps_the_cut_tail_until_a_clean_close() {
     let bytes = damaged.read(&Path::new(DIR).join(&kept));
     assert!(bytes.windows(17).any(|part| part == b"ast durable value"), "{}", bytes.escape_ascii());
     assert!(bytes.starts_with(b"torn or damaged tail of the log: "), "{}", bytes.escape_ascii());
-    // Another kill keeps it.
     let again = killed(&damaged);
     drop(db);
     let db = open(durable(&again)).unwrap();

@@ -44,7 +44,6 @@ fn settings(vfs: &FaultVfs, blob_file_bytes: u64) -> Settings {
     }
 }
 
-/// Returns the files after a kill, synced or not.
 fn killed(files: &BTreeMap<PathBuf, Vec<u8>>) -> FaultVfs {
     FaultVfs::of_files(Path::new(DIR), files)
 }
@@ -240,7 +239,6 @@ fn files_that_only_records_past_the_end_refer_to_are_not_asked_for() {
     assert_eq!(db.tree("t").unwrap().iter().count(), 2);
 }
 
-/// Records requests to start writeback.
 #[derive(Clone, Debug)]
 struct Noting {
     inner: FaultVfs,

@@ -74,7 +74,6 @@ fn merge_of_an_operand_that_no_value_can_take_is_refused_with_a_reason() {
     says("picky", b"two", "it must be one byte");
     says("picky", b"panic", "it panicked: as asked");
     assert_eq!(tree.iter().count(), 0, "nothing was written");
-    // All others are accepted.
     for (name, operand) in [("add", vec![1; 8]), ("union", encode_set([b"a"])), ("json_merge_patch", b"{}".to_vec())] {
         tree.merge(name, &function(name), operand).unwrap();
     }
@@ -111,7 +110,6 @@ fn in_each_place(check: impl Fn(&Db, &Tree, &[&[u8]])) {
     }
 }
 
-/// Returns the keys, failed ones in angle brackets; each error must name its tree.
 fn shown(rows: impl Iterator<Item = Result<(crate::db::Key, crate::db::Value)>>) -> Vec<String> {
     rows.map(|row| match row {
         Ok((key, _)) => key.escape_ascii().to_string(),
@@ -138,13 +136,11 @@ fn iterators_return_the_error_of_a_record_and_go_on_behind_it() {
         let tx = db.begin().unwrap();
         assert_eq!(shown(tx.iter(tree)), expected);
         assert_eq!(shown(tx.iter(tree).rev()), back);
-        // Operands of the transaction itself.
         tx.put(tree, b"5 bad value", b"still no number").unwrap();
         tx.merge(tree, b"5 bad value", &db.merge_function("add").unwrap(), [1; 8]).unwrap();
         tx.merge(tree, b"9 panics", &db.merge_function("picky").unwrap(), b"f").unwrap();
         assert_eq!(shown(tx.iter(tree)), expected);
         assert_eq!(shown(tx.iter(tree).rev()), back);
-        // From both ends.
         let mut both = tree.iter();
         let mut seen = Vec::new();
         while let Some(row) = both.next() {
@@ -230,7 +226,6 @@ fn iterator_after_a_damaged_large_value_goes_on_behind_it() {
     let dir = std::path::Path::new(crate::db::tests_common::DIR);
     let blobs = vfs.list(dir).unwrap().into_iter().find(|entry| entry.name.ends_with(".blob")).unwrap();
     let file = vfs.open(&dir.join(blobs.name), crate::platform::OpenMode::ReadWrite).unwrap();
-    // Somewhere in the compressed values.
     let len = file.len().unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, len / 2).unwrap();

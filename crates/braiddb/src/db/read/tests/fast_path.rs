@@ -49,13 +49,11 @@ pub(in crate::db) fn settings() -> Settings {
         block_bytes: 4096,
         memory: 64 << 20,
         partition_bytes: Some(8 << 20),
-        // Avoid automatic flushes.
         memtable_bytes: Some(4 << 20),
         ..small(&vfs)
     }
 }
 
-/// Returns the fast path's answer.
 fn quickly(db: &Db, tree: &Tree, key: &[u8]) -> Option<Option<Vec<u8>>> {
     let engine = db.engine();
     let parts = (tree.state().id.first_key(), key);
@@ -115,7 +113,6 @@ fn loaded_of(settings: Settings, value: impl Fn(u64) -> Vec<u8>) -> (Db, Tree, M
     (db, tree, model)
 }
 
-/// Compacts, then waits for the index.
 #[expect(clippy::disallowed_methods, reason = "a test of threads")]
 pub(in crate::db) fn compact_until_indexed(db: &Db) {
     db.compact().unwrap();
@@ -202,7 +199,6 @@ fn runs_that_stand_apart_are_passed_over_if_their_filters_say_so() {
                 })
             };
         for round in 1..=2u8 {
-            // Some in both rounds.
             let is_touched = |row: &u64| row % 16 == u64::from(round) || row.is_multiple_of(32);
             for row in (0..ROWS).filter(is_touched) {
                 if row % 3 == 0 {

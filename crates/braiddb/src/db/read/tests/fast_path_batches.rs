@@ -58,7 +58,6 @@ fn check(db: &Db, tree: &Tree, model: &Model) -> u64 {
     check_by(db, tree, model, key, 16)
 }
 
-/// Keys with a common prefix, shared by all partitions.
 fn alike(row: u64) -> Vec<u8> {
     format!("rows{:012}", row * 7919 % 1_000_000).into_bytes()
 }
@@ -254,7 +253,6 @@ fn lookups_within_a_lookup_see_what_is_there() {
         }
         assert!(db.engine().cell.fast_state.borrow().is_some());
     }
-    // A panicking reader releases its value.
     let panicked =
         catch_unwind(AssertUnwindSafe(|| tree.multi_get_with(&[key(1), key(2)], |_, _| panic!("as a test does"))));
     assert!(panicked.is_err());

@@ -12,7 +12,6 @@ use crate::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Joins with commas; fails on "fail", panics on "panic".
 #[derive(Debug)]
 struct Join;
 
@@ -43,7 +42,6 @@ fn mix(mut x: u64) -> u64 {
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A randomly written database and its model, latest and at snapshots.
 struct Case {
     vfs: Arc<dyn Vfs>,
     db: Option<Db>,
@@ -130,7 +128,6 @@ impl Case {
                 db.close().unwrap();
                 self.db = Some(open(settings(&self.vfs)).unwrap());
             }
-            // Fill memtables and cause merges.
             38 => (0..60_u8).for_each(|n| drop(tree.put([b'z', n], [n; 200]).map(|_| ()))),
             _ => {}
         }
@@ -144,7 +141,6 @@ impl Case {
         }
     }
 
-    /// Writes a few keys in one batch or transaction.
     fn together(&mut self) {
         let (db, tree) = (self.db(), self.tree());
         let in_transaction = self.below(2) == 0;
@@ -292,7 +288,6 @@ fn failures_are_contained_and_named() {
             assert!(tree.contains(key).unwrap());
             if way == 0 { db.flush().unwrap() } else { db.compact().unwrap() }
         }
-        // A new value repairs the key.
         tree.put(key, b"new").unwrap();
         assert_eq!(tree.get(key).unwrap().as_deref(), Some(&b"new"[..]));
     }

@@ -39,7 +39,6 @@ fn key(number: u64) -> [u8; 4] {
     (number as u32).to_be_bytes()
 }
 
-/// Writes `value` to `count` keys in one commit.
 fn write_all(db: &Db, tree: &Tree, count: u64, value: &[u8]) {
     let mut batch = db.batch();
     for number in 0..count {
@@ -48,7 +47,6 @@ fn write_all(db: &Db, tree: &Tree, count: u64, value: &[u8]) {
     db.write(batch, Durability::Buffered).unwrap();
 }
 
-/// Returns the kind and number in an expiry error.
 #[track_caller]
 fn expired<R: Debug>(result: Result<R>) -> (ReaderKind, SequenceNumber) {
     let error = result.unwrap_err();
@@ -124,7 +122,6 @@ fn every_kind_of_reader_expires_past_the_limit_and_not_at_it() {
     let (last, before) = rest.split_last().unwrap();
     assert!(before.len() < 70 && before.iter().all(|row| &*row.as_ref().unwrap().1 == b"old"), "{}", before.len());
     assert!(last.as_ref().unwrap_err().is_reader_expired());
-    // New readers are young.
     own.refresh();
     assert!(own.seek(key(7)).unwrap());
     assert_eq!(own.value().unwrap(), b"new");
@@ -224,7 +221,6 @@ fn a_cursor_that_looks_for_a_newer_state_finds_that_it_has_expired() {
         db.compact().unwrap();
         let mut cursor = tree.cursor();
         let step = |cursor: &mut Cursor| if forward { cursor.next() } else { cursor.prev() };
-        // Far enough that the next decoded rows follow a check.
         for _ in 0..1025 {
             assert!(step(&mut cursor).unwrap());
         }
@@ -347,7 +343,6 @@ fn a_transaction_that_has_expired_is_not_committed_unless_it_writes_nothing() {
     clock.advance(MAX_NS + 1);
     db.engine().look_at_readers();
     expired(alone.commit());
-    // Other threads do not wait.
     tree.put(key(2), b"later").unwrap();
 }
 
@@ -441,7 +436,6 @@ fn the_statistics_name_the_oldest_readers() {
     assert_eq!((stats.snapshots, stats.oldest_snapshot_age_us, stats.overstaying.len()), (0, None, 0));
 }
 
-/// Calls a function with each event's text.
 struct Listener<F>(F);
 
 impl<F: Fn(&str) + Send + Sync + 'static> Listener<F> {
@@ -530,7 +524,6 @@ fn a_thread_looks_at_readers_where_there_are_threads() {
         let snapshot = db.snapshot();
         clock.advance(MAX_NS + 1);
         while db.stats().readers_expired == 0 {
-            // The thread may have checked just before.
             clock.advance(SECOND_NS);
             std::thread::yield_now();
         }
@@ -553,7 +546,6 @@ struct Race {
     clock: Arc<Clock>,
     db: Db,
     tree: Tree,
-    /// Number of the commit that would have sequence number zero.
     first: u64,
     is_over: AtomicBool,
     answers: AtomicU64,
@@ -576,7 +568,6 @@ impl Race {
         Race { clock, db, tree, first, is_over, answers, refusals }
     }
 
-    /// Commits on one thread, with merges in between.
     fn write(&self, commits: u64) {
         for number in STRIDE + 1..=STRIDE + commits {
             let mut batch = self.db.batch();
@@ -622,7 +613,6 @@ impl Race {
         }
     }
 
-    /// Uses a reader of each kind until it expires.
     fn read(&self, mut seed: u64) {
         while !self.is_over.load(Ordering::Relaxed) {
             seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
