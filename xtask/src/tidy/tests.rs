@@ -285,3 +285,15 @@ fn this_tree_parses() {
     );
     assert!(source.tokens.last().is_some_and(|token| token.text == "}"));
 }
+
+#[test]
+fn phrases_of_the_old_language_are_refused_in_prose_only() {
+    let told = concat!("to", "ld");
+    finds(&engine("base/ids.rs", &format!("// The caller is {told} of it.\nfn f() {{}}\n")), &[(1, "language")]);
+    finds(&engine("base/ids.rs", &format!("/// Returns `{told}`.\nfn {told}() {{}}\n")), &[]);
+    finds(&engine("base/ids.rs", &format!("// Un{told}, {told}_once, re-{told}.\nfn f() {{}}\n")), &[]);
+    let texts = |text: String| check(&[], &[("docs/a.md".to_owned(), text)]);
+    finds(&texts(format!("Made {}.\n", concat!("an", "ew"))), &[(1, "language")]);
+    finds(&texts(format!("Runs `{0}`.\n\n```\n{0}\n```\n", concat!("an", "ew"))), &[]);
+    finds(&texts(format!("It {} of the file.\n", concat!("Lets ", "go"))), &[(1, "language")]);
+}
