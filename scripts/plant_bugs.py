@@ -2,6 +2,7 @@
 """Removes one safeguard at a time from a copy of the engine and reports which tests notice.
 
 usage: plant_bugs.py [NAME-PART...]
+       plant_bugs.py --check     checks that each plant's text occurs in the sources, in a second
 
 Each plant removes one sync, checksum or ordering. Its tests run in the given order until one fails. A
 plant that no test notices is reported as missed, and the exit status is 1. Tracked files are copied to
@@ -39,11 +40,11 @@ PLANTS = [
     ("log: the sync of a segment's header", "wal/segment.rs",
      "self.file.sync_bytes(&bytes, 0).map_err", f"{OK}.map_err", WAL, CRASHES),
     ("log: the sync of a durable commit", "wal/log.rs",
-     'segment.file.sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;', "let _ = &segment;", WAL, CRASHES),
+     'file.sync_data().map_err(|e| Error::io("sync", &path, e))?;', "let _ = (file, path);", WAL, CRASHES),
     ("log: the sync of values before the log", "wal/log.rs",
      "            pre_sync()?;\n", "            let _ = pre_sync;\n", WAL, CRASHES),
     ("log: the sync of what was replayed", "wal/recovery.rs",
-     'segment.file.sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;', "let _ = segment;", WAL, CRASHES),
+     'segment.file().sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;', "let _ = segment;", WAL, CRASHES),
     ("log: a payload's checksum", "wal/scan.rs",
      "payload_checksum(segment, offset, stored) == record.header.payload_checksum", "{ let _ = stored; true }", WAL, []),
     ("log: a segment header's checksum", "wal/format.rs",
@@ -56,9 +57,9 @@ PLANTS = [
      "let fits = last.start_lsn == follows && last.limit_lsn() == next.header.start_lsn;", "let fits = { let _ = (last, follows); true };", WAL, []),
     ("log: what stands past the end is looked for in later segments", "wal/recovery.rs",
      "if header.epoch == position.epoch && header.start_lsn >= position.lsn {", "if header.epoch == position.epoch && header.start_lsn == u64::MAX {", WAL, []),
-    ("log: what the second thread has found", "wal/early.rs",
-     "of_thread.found.lock().insert(look.header.number, beyond);",
-     "let _ = beyond; of_thread.found.lock().insert(look.header.number, Beyond::default());", WAL, []),
+    ("log: what the second thread has found", "wal/recovery_prefetch.rs",
+     "self.found.lock().insert(probe.header.number, beyond);",
+     "let _ = beyond; self.found.lock().insert(probe.header.number, Beyond::default());", WAL, []),
     ("log: only what was never written is passed over", "wal/scan.rs",
      "self.file.next_written(offset).map_err(io_error)?.unwrap_or(last)", "self.file.next_written(offset).map_err(io_error)?.map_or(last, |_| last)", WAL, []),
     ("system: what was never written is told rightly", "platform/os/posix/mapping.rs",
@@ -66,9 +67,9 @@ PLANTS = [
     ("runs: the sync of a run", "table/writer.rs",
      'file.sync_data().map_err(|e| Error::io("sync", &path, e))?;', "let _ = (&file, &path);", TABLES, CRASHES),
     ("runs: the sync of a view", "view/writer.rs",
-     'file.sync_data().map_err(|e| Error::io("sync", path, e))?;', "", ["db::tests_loose"], CRASHES),
+     'file.sync_data().map_err(|e| Error::io("sync", path, e))?;', "", ["db::maintenance::tests::unindexed_runs"], CRASHES),
     ("runs: the sync of names before a change of files is noted", "db/maintenance/install.rs",
-     'self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;', "", ["db::tests_flush", "db::tests_loose"], CRASHES),
+     'self.storage.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;', "", ["db::maintenance::tests::flush", "db::maintenance::tests::unindexed_runs"], CRASHES),
     ("runs: a unit's checksum", "table/format.rs",
      "if checksum(file_id, offset, &unit[8..]) != sum {", "if sum == 1 {", TABLES, []),
     ("runs: a footer's checksum", "table/tail.rs",
@@ -101,11 +102,11 @@ PLANTS = [
     ("CURRENT: a slot's checksum", "version/current.rs",
      "if checksum(header.file_id, offset, &bytes[..SLOT_LEN - 8]) != sum {", "if sum == 1 {", MANIFEST, []),
     ("directory: its own name", "db/open/opening.rs",
-     'settings.vfs.sync_dir(parent).map_err(|e| Error::io("sync", parent, e))?;', "let _ = parent;", ["db::tests_open"], CRASHES),
+     'settings.vfs.sync_dir(parent).map_err(|e| Error::io("sync", parent, e))?;', "let _ = parent;", ["db::open::tests"], CRASHES),
     ("loads: the sync of their names", "db/load/install.rs",
-     'self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;', "", ["db::tests_bulk"], CRASHES),
+     'self.storage.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;', "", ["db::load::tests"], CRASHES),
     ("files: what is removed is gone when a database is closed", "db/engine/memory.rs",
-     "self.table.deferred_close.finish();", "", ["deferred_close", "db::tests"], []),
+     "self.storage.table.deferred_close.finish();", "", ["deferred_close", "db::"], []),
 ]
 
 
@@ -138,7 +139,22 @@ def stages(engine, simulated):
         yield "simulated", ["--release", "-p", "braiddb-sim", "--test", "simulated", "--", name]
 
 
+def check():
+    """Fails unless each plant's original text stands exactly once in its file."""
+    wrong = 0
+    for name, file, present, *_ in PLANTS:
+        path = ROOT / SRC / file
+        count = path.read_text(encoding="utf-8").count(present) if path.exists() else 0
+        if count != 1:
+            wrong += 1
+            print(f"{name}: its text occurs {count} times in {file}")
+    print(f"{len(PLANTS) - wrong} of {len(PLANTS)} plants fit the sources")
+    sys.exit(1 if wrong else 0)
+
+
 def main():
+    if sys.argv[1:] == ["--check"]:
+        check()
     chosen = [plant for plant in PLANTS if (not sys.argv[1:] or any(part in plant[0] for part in sys.argv[1:]))]
     copy_tree()
     missed = []
@@ -148,7 +164,7 @@ def main():
         text = path.read_text()
         count = text.count(present)
         if count != 1:
-            sys.exit(f"{name}: what it takes out stands {count} times in {file}")
+            sys.exit(f"{name}: its text occurs {count} times in {file}")
         path.write_text(text.replace(present, planted))
         begun, noticed = time.monotonic(), None
         try:
