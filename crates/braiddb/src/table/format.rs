@@ -4,13 +4,12 @@
 //!
 //! ```text
 //! 0           file header, 64 bytes (`codec/header.rs`)
-//! 64          data blocks, one after the other, with zeros between units; `block.rs`
-//!             them where that has the next begin with a page
-//! keys        key chunks, one after the other, if there are any    units; `key_block.rs`
-//! tombstones  range tombstones, if there are any                   unit; below
+//! 64          data blocks; zeros where the next block starts a page units; `block.rs`
+//! keys        key chunks, if any                                   units; `key_block.rs`
+//! tombstones  range tombstones, if any                             unit; below
 //! index       block index and the run's properties                 unit; `tail.rs`
 //!             zeros up to a multiple of 4096, only before a view
-//! view        the embedded view, if there is one                   opaque; its checksum is in the footer
+//! view        the embedded view, if any                            its checksum is in the footer
 //! end - 144   footer                                               `tail.rs`
 //! ```
 //!

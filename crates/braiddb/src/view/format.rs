@@ -4,11 +4,12 @@
 //! view), or is a section of a run file at an offset that is a multiple of 4096. It consists of:
 //!
 //! ```text
-//! pages      segment records, in pages of 4096 bytes: as many records as fit into 4088 bytes, zeros, then the
-//!            page's checksum (u64, of its first 4088 bytes, with the file's id and the page's file offset)
-//! directory  a varint and so many bytes: the prefix that all separators but the first have in common; then for each
-//!            segment a byte of flags (entry count 1..=32, and 0x80 for a continuation segment), and unless it is a
-//!            continuation or the first: a varint and so many bytes, its separator without the prefix
+//! pages      segment records in pages of 4096 bytes: as many records as fit into 4088 bytes, zeros,
+//!            checksum (u64, over the first 4088 bytes, the file's id and the page's offset)
+//! directory  length (varint) and bytes of the prefix shared by all separators but the first; then
+//!            for each segment a byte: entry count 1..=32, plus 0x80 for a continuation segment;
+//!            if it is neither a continuation nor the first, also the length (varint) and bytes of
+//!            its separator without the prefix
 //! footer     96 bytes:
 //!    0..8    magic "BRAIDVFT"
 //!    8..16   entries

@@ -5,11 +5,12 @@
 //! and the entry, instead of the last anchor level, a segment record and the entry.
 //!
 //! ```text
-//! bucket     15 words, each of one key; 1 word with two more bits of each key's tag, and at the top 1 if keys had no room
-//! word       tag, block, place, from the high bits to the low; 0 if it is of no key
-//! block      counted through all runs, in each from the first that the view has of it
-//! place      where in the block the entry begins, if all words tell that; else its slot
-//! tag        as many bits of the hash as are left, never 0; and its two lowest bits, in the bucket's last word
+//! bucket  15 words of one key each; a last word with two more tag bits of each key, and its top bit
+//!         set if the bucket overflowed
+//! word    tag, block, place, from high bits to low; 0 if unused
+//! block   number counted through all runs, in each from the first block that the view refers to
+//! place   byte offset of the entry in its block if all words have one (direct offsets), else its slot
+//! tag     the remaining bits, from the key's hash, never 0; two more bits are in the last word
 //! ```
 //!
 //! Direct offsets (places in bytes) need blocks that are read in place and are at most a page long or have one entry,

@@ -10,8 +10,8 @@
 //! `d` changes it so:
 //!
 //! ```text
-//! t <= d   nothing: the lane lies in a part of the tree that was turned away from
-//! t >  d   the query's bit d is 1: lane i is the candidate, t = 255;  the bit is 0: t = d
+//! t <= d   nothing: the walk left this part of the tree
+//! t >  d   query bit d is 1: lane i is the candidate, t = 255;  bit d is 0: t = d
 //! ```
 //!
 //! This is the function `t -> if t <= a { t } else { c }` with `a = d` and `c = 255 or d`. Such
