@@ -3,6 +3,7 @@
 //! Each check takes sources and returns [`Finding`]s; `run.rs` runs the checks. `source.rs` and
 //! `tokens.rs` parse just enough Rust: comments, strings, use trees, braces.
 
+mod cited;
 mod islands;
 mod layers;
 mod rooms;

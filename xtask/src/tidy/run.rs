@@ -4,7 +4,7 @@
 //! unsafe check every Rust file; paths of a developer's machine are searched in every text file.
 
 use super::source::Source;
-use super::{islands, layers, rooms, shape, words};
+use super::{cited, islands, layers, rooms, shape, words};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -67,6 +67,7 @@ pub fn main(root: &Path, graph: bool) -> ExitCode {
 pub fn check(sources: &[Source], texts: &[(String, String)]) -> Vec<Finding> {
     let mut findings = layers::check(sources);
     findings.extend(rooms::check(sources));
+    findings.extend(cited::check(sources, texts));
     for source in sources {
         findings.extend(shape::check(source));
         findings.extend(words::check(source));

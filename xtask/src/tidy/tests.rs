@@ -297,3 +297,11 @@ fn phrases_of_the_old_language_are_refused_in_prose_only() {
     finds(&texts(format!("Runs `{0}`.\n\n```\n{0}\n```\n", concat!("an", "ew"))), &[]);
     finds(&texts(format!("It {} of the file.\n", concat!("Lets ", "go"))), &[(1, "language")]);
 }
+
+#[test]
+fn cited_files_exist() {
+    finds(&engine("base/ids.rs", "// See `base/ids.rs`, `ids.rs` and `rs`.\nfn f() {}\n"), &[]);
+    finds(&engine("base/ids.rs", "fn f() {}\n// See `base/gone.rs`.\n"), &[(2, "cited-file")]);
+    let text = ("docs/a.md".to_owned(), "See `wal/gone.rs`, not `gone.rs PATH`.\n".to_owned());
+    finds(&check(&[], &[text]), &[(1, "cited-file")]);
+}
