@@ -5,7 +5,7 @@ use super::rows::{Keys, is_of_row};
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub found: u64,
-    /// Sum of their numbers, which tells different sets of rows apart.
+    /// Sum of their numbers, different for different sets of rows.
     pub sum: u64,
     pub missed: u64,
     pub bytes: u64,

@@ -8,7 +8,7 @@
 //!   time.
 //! - *Split*: the partition is too large. If one key exceeds a partition, that gives one part;
 //!   retry after growth by half.
-//! - *Loose*: many unindexed runs with little data. A view is rewritten in full, so the fold waits
+//! - *`Loose`*: many unindexed runs with little data. A view is rewritten in full, so the fold waits
 //!   for more data.
 //! - *Fold*: enough new data, or reads of unindexed runs cost as much. No entry is rewritten.
 //! - *Major*, all runs, while idle: no run has much of the partition, so every range is spread over

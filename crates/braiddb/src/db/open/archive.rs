@@ -196,7 +196,7 @@ fn copy_header_last(vfs: &dyn Vfs, from: &Path, to: &Path, header_len: u64, used
 }
 
 impl Engine {
-    /// Returns whether a segment is still to be archived, as of now.
+    /// Returns whether a segment is still to be archived.
     pub fn what_is_to_be_archived(&self) -> impl Fn(FileNumber) -> bool + use<> {
         let archived = self.log.archiver.as_ref().map(|archiver| archiver.known.lock().clone());
         move |number| archived.as_ref().is_some_and(|archived| !archived.contains(&number))
