@@ -1,4 +1,4 @@
-//! Reasons why a file could not grow.
+//! Recognises a full disk, a quota or a size limit in a system error.
 
 use std::{io, path::Path};
 

@@ -1,4 +1,5 @@
-//! Eviction and reclamation: all state behind the cache's one lock, which only misses take.
+//! Reservation, eviction and reclamation: all state behind the cache's one lock, which only misses
+//! take.
 //!
 //! # Eviction
 //!

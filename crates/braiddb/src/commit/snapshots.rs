@@ -1,7 +1,7 @@
-//! The list of active readers, and the visible sequence number.
+//! The list of active readers and which of them have expired, and the visible sequence number.
 //!
-//! The commit leader publishes; readers load. Snapshots are taken under the list's lock, and so are
-//! the strata for a flush or merge: later snapshots are at or above the number published by then.
+//! The holder of the lock `write` publishes; readers load. Snapshots are taken under the list's
+//! lock, and so are the strata for a flush or merge: later snapshots are at or above the number published by then.
 //! Readers are listed in order of arrival, so also of sequence numbers and times.
 
 use crate::base::{ReaderKind, SequenceNumber};
@@ -101,7 +101,7 @@ impl SnapshotList {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Called only by the commit leader, with increasing numbers.
+    /// Called only under the lock `write`, with increasing numbers.
     pub fn publish(&self, sequence: SequenceNumber) {
         self.visible.store(sequence, Ordering::Release);
     }

@@ -1,6 +1,7 @@
 //! Watchers read the log's files by themselves ([`crate::wal::LogReader`]). INVARIANT W1: a watcher
 //! returns a commit only once it is visible and, by default, synced, so a crash never takes back a
-//! returned commit.
+//! returned commit. A token is checked against incarnation, visible commit and log when a watch
+//! resumes.
 
 use super::{
     change::{Change, ChangeSet, Gap},

@@ -1,4 +1,4 @@
-//! Throttles writers, and stops them while no memtable may be frozen. See
+//! Throttles writers, and stops them while no memtable may be frozen. The thresholds are in
 //! [`Pressure`](crate::db::engine::parts::pressure::Pressure).
 
 use crate::{

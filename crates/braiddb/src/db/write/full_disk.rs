@@ -1,4 +1,5 @@
-//! A full disk: which operations may use the reserve, which are refused, and when it is refilled.
+//! A full disk, once `base/no_space.rs` has recognised it: which operations may use the reserve,
+//! which are refused, and when it is refilled.
 //!
 //! Deletes, manifest edits, flushes, and merges that free space or that the user waits for retry
 //! with blocks of the [reserve](crate::db::files::reserve). From then on puts, loads and streams
