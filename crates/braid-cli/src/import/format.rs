@@ -133,7 +133,8 @@ impl RecordParser {
         }
     }
 
-    /// Appends what is wrong to `findings`. Returns `None` if the record is unusable.
+    /// Parses one record and appends each error to `findings`. Returns `None` if no record can be
+    /// stored.
     pub fn parse(&self, bytes: &[u8], place: &str, number: u64, findings: &mut Vec<Finding>) -> Option<Record> {
         let (value, json) = match self.format {
             Format::Jsonl => self.parse_json(bytes, findings)?,

@@ -1,7 +1,7 @@
 //! Import: a reader, several parsers and a writer, in parallel.
 //!
-//! INVARIANT: a batch holds records, their index entries and the progress record, so that the three
-//! always agree.
+//! INVARIANT: one atomic batch writes records, their index entries and the import's progress. After
+//! a crash the three agree.
 
 mod created;
 mod format;

@@ -1,7 +1,7 @@
-//! Canonical texts of JSON numbers, without rounding: equal numbers get equal texts.
+//! Converts JSON numbers to canonical text without rounding: equal numbers get equal text.
 //!
-//! A number is its significant digits and a power of ten. It is written out if that takes at most
-//! [`ZEROS_MAX`] extra zeros, else as `12e400` or `12e-400`.
+//! The text has plain decimal digits if that adds at most [`ZEROS_MAX`] zeros. Otherwise it is the
+//! significant digits and a power of ten: `12e400`, `12e-400`.
 
 const ZEROS_MAX: i64 = 40;
 
@@ -56,8 +56,8 @@ fn written(digits: &str, power: i64) -> Option<String> {
     })
 }
 
-/// Returns the number text in indexes of earlier versions: rounded to `f64`, except 64-bit
-/// integers.
+/// Returns the text that earlier versions stored in an index: 64-bit integers exactly, other
+/// numbers rounded to `f64`.
 pub fn rounded_number(text: &str) -> String {
     if text != "-0" && (text.parse::<u64>().is_ok() || text.parse::<i64>().is_ok()) {
         return text.to_owned();

@@ -1,9 +1,9 @@
-//! The pipeline: one reader thread, several parser threads, and the caller as the writer.
+//! Import in three stages: a reader thread, parser threads, and the calling thread, which writes.
 //!
-//! For each chunk, the reader queues a result channel for the writer, then the chunk for the
-//! parsers, so that the writer gets results in input order. Both queues are bounded, and so is
-//! memory. If the writer fails, it drops its queue: the reader's next send fails, and the parsers
-//! find their queue closed.
+//! The reader makes a channel for each chunk's result. It queues the channel's receiver for the
+//! writer and the chunk for the parsers. So the writer gets results in input order. Both queues are
+//! bounded, which bounds memory. A writer that fails drops its queue. The reader's next send then
+//! fails, and the parsers find their queue closed.
 
 use std::{
     io::{self, Read},
@@ -80,8 +80,8 @@ pub struct Parsing<'a> {
 
 type Parsed = Vec<ParsedRecord>;
 
-/// Runs until the input ends or `consume` fails. A reader's error is returned after all records
-/// before it were consumed.
+/// Passes all records of the input to `consume`, until it fails. If the reader fails, `consume` gets
+/// the records before the error, and the error is returned.
 pub fn run(
     source: RecordSource,
     first_number: u64,
@@ -134,7 +134,7 @@ fn read(
             Err(Stopped) => Ok(()),
         },
     };
-    // Fails only if the writer has stopped, which reports its own error.
+    // An error means that the writer has stopped; it returns its own error.
     let _ = sink.flush();
     result
 }
@@ -158,7 +158,7 @@ fn parse_chunks(chunks: &Mutex<Receiver<(Chunk, SyncSender<Parsed>)>>, parsing: 
         let began = Instant::now();
         let parsed = parse_chunk(&chunk, parsing);
         parsing.stages.parse.worked(began, chunk.records.len() as u64, chunk.byte_count() as u64);
-        // Fails only if the writer has stopped.
+        // An error means that the writer has stopped.
         let _ = sender.send(parsed);
     }
 }
