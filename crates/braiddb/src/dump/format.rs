@@ -106,7 +106,7 @@ impl Frame {
         let (stored, len, kind, compression) = (number(0..4), number(4..8), number(8..9), number(9..10));
         let (tree, zeros, sum, header_sum) = (number(10..14), number(14..16), number(16..24), number(24..32));
         if checksum(id, offset, &header[..24]) != header_sum {
-            return Err(bad("a frame's header does not have the checksum that it tells, or stands in another place"));
+            return Err(bad("a frame's header does not match its checksum, or is at another offset"));
         }
         // With a valid checksum, a newer build wrote this value.
         let newer = |what: String| Error::Unsupported {
@@ -137,7 +137,7 @@ impl Frame {
 
     pub fn unpack(self, id: FileId) -> Result<Vec<u8>> {
         if checksum(id, 0, &self.payload) != self.sum {
-            return Err(damaged(self.offset, "a frame's payload does not have the checksum that its header tells"));
+            return Err(damaged(self.offset, "a frame's payload does not match the checksum in its header"));
         }
         if self.compression == Compression::None {
             return Ok(self.payload);

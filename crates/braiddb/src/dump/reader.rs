@@ -87,11 +87,11 @@ impl<'a> FrameReader<'a> {
                 Some(None) => {}
                 Some(Some(item)) => {
                     let detail =
-                        format!("at byte {offset} it tells of something (item {item}) that this build does not know");
+                        format!("at byte {offset} it holds an item (kind {item}) that this build does not know");
                     let detail = format!("{detail}; use a newer build");
                     return Err(Error::Unsupported { path: "the dump".into(), detail });
                 }
-                None => return Err(damaged(offset, "what it tells of the database cannot be understood")),
+                None => return Err(damaged(offset, "its description of the database cannot be decoded")),
             }
         }
     }
@@ -100,9 +100,9 @@ impl<'a> FrameReader<'a> {
     pub fn end(&mut self, frame: Frame) -> Result<Totals> {
         let offset = frame.offset;
         let totals = Totals::decode(&frame.unpack(self.id)?);
-        let totals = totals.ok_or_else(|| damaged(offset, "what its end tells cannot be understood"))?;
+        let totals = totals.ok_or_else(|| damaged(offset, "its end frame cannot be decoded"))?;
         if totals.frames != self.frames || totals.chain != self.chain.finish() {
-            return Err(damaged(offset, "its frames are not those that its end tells of"));
+            return Err(damaged(offset, "its frames do not match the totals in its end frame"));
         }
         let after = self.offset;
         if self.fill(&mut [0])? > 0 {
@@ -114,6 +114,6 @@ impl<'a> FrameReader<'a> {
 
 impl Source {
     fn check(&self) -> std::result::Result<(), String> {
-        self.catalog.check().map_err(|what| format!("what it tells of the database cannot be: {what}"))
+        self.catalog.check().map_err(|what| format!("its description of the database is impossible: {what}"))
     }
 }

@@ -240,7 +240,7 @@ impl Planner<'_> {
             self.plan.runs[place].given = given;
             self.plan.last_sequence = self.plan.last_sequence.max(given);
             let run = &self.plan.runs[place];
-            let detail = "it is of a load, and nothing that can be read tells whether and when that was committed: \
+            let detail = "it belongs to a load, and no readable file shows whether and when that was committed: \
                           its records are taken for older than what was written since";
             let uncertain = loss(LossKind::Uncertain, &run.path, detail);
             let (from, to) =
@@ -251,7 +251,7 @@ impl Planner<'_> {
             return Ok(());
         }
         for number in std::mem::take(&mut self.missing) {
-            let detail = "the manifest names this run, and it is missing: a merge that a lost edit tells of may have \
+            let detail = "the manifest names this run, and it is missing: a merge that a lost edit records may have \
                           taken it in";
             self.losses.add(loss(LossKind::Uncertain, run_path(self.dir, number), detail));
         }

@@ -56,6 +56,6 @@ impl IndexTrigger {
 
 impl fmt::Debug for IndexTrigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Demand").field("is_raised", &self.is_raised).finish_non_exhaustive()
+        f.debug_struct("IndexTrigger").field("is_raised", &self.is_raised).finish_non_exhaustive()
     }
 }

@@ -170,7 +170,7 @@ impl Drop for ThreadPool {
 
 impl fmt::Debug for ThreadPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Crew").field("threads", &self.threads()).finish_non_exhaustive()
+        f.debug_struct("ThreadPool").field("threads", &self.threads()).finish_non_exhaustive()
     }
 }
 
