@@ -174,7 +174,7 @@ impl World {
     }
 
     /// Executes a random step. Calls `meanwhile` while it reads a range.
-    pub fn go_on(&self, open: &mut Open, epoch: u64, random: &mut Random, meanwhile: &mut dyn FnMut()) {
+    pub fn continue_one(&self, open: &mut Open, epoch: u64, random: &mut Random, meanwhile: &mut dyn FnMut()) {
         match random.below(24) {
             0..=3 => open.get(self, self.any(epoch, random)),
             4 => open.contains(self, self.any(epoch, random)),

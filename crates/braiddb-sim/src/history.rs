@@ -148,10 +148,10 @@ impl Wrong {
     }
 
     /// Returns the description with the involved records.
-    pub fn tell(&self, records: &[Record]) -> String {
+    pub fn report(&self, records: &[Record]) -> String {
         let mut text = self.text.clone();
-        let mut told = BTreeSet::new();
-        for index in self.involved.iter().filter(|index| told.insert(**index)) {
+        let mut seen = BTreeSet::new();
+        for index in self.involved.iter().filter(|index| seen.insert(**index)) {
             text.push_str(&format!("\n  {}", records[*index]));
         }
         text

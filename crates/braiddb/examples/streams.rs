@@ -184,7 +184,7 @@ fn commits(db: &Db, stop: &AtomicBool) -> Done<Vec<Duration>> {
     Ok(times)
 }
 
-fn tell(what: &str, mut times: Vec<Duration>) {
+fn report(what: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
     let at = |per_mille: usize| times.get(times.len() * per_mille / 1000).or(times.last()).copied().unwrap_or_default();
     println!(
@@ -206,7 +206,7 @@ fn measure_beside(dir: &Path, len: u64) -> Done {
         stop.store(true, Ordering::Relaxed);
         commits.join()
     });
-    tell("alone", alone.map_err(|_| "a thread panicked")??);
+    report("alone", alone.map_err(|_| "a thread panicked")??);
     stop.store(false, Ordering::Relaxed);
     let start = Instant::now();
     let beside = thread::scope(|scope| {
@@ -216,7 +216,7 @@ fn measure_beside(dir: &Path, len: u64) -> Done {
         put.map(|_| commits.join())
     });
     let took = start.elapsed();
-    tell("beside the stream", beside?.map_err(|_| "a thread panicked")??);
+    report("beside the stream", beside?.map_err(|_| "a thread panicked")??);
     println!("the stream: {:.0} MB/s", megabytes_per_s(len, took));
     Ok(())
 }

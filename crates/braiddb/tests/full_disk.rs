@@ -36,12 +36,12 @@ fn on_volume(mib: u32, order: &str, test: &str) {
     );
     let unshare = Command::new("unshare").args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]).output();
     let Ok(output) = unshare else { return eprintln!("SKIPPED: there is no unshare") };
-    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    if told.contains("no-mount") || told.contains("unshare:") {
+    let reported = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    if reported.contains("no-mount") || reported.contains("unshare:") {
         return eprintln!("SKIPPED: no file system can be mounted here");
     }
-    println!("{told}");
-    assert!(output.status.success() && told.contains("1 passed"), "{mib} MiB, keys {order}: {told}");
+    println!("{reported}");
+    assert!(output.status.success() && reported.contains("1 passed"), "{mib} MiB, keys {order}: {reported}");
 }
 
 /// A database on the small file system; which of its keys are there.
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    fn told(&self, when: &str) {
+    fn reported(&self, when: &str) {
         let stats = self.db.stats();
         let there = self.acknowledged.iter().filter(|is_there| **is_there).count();
         println!(
@@ -150,7 +150,7 @@ fn fill_delete_and_go_on(place: &Path, in_order: bool) {
     let mut world = World::open(place, in_order, Vec::new());
     for round in 0..3 {
         let stored = world.fill();
-        world.told("full");
+        world.reported("full");
         assert!(stored > 500, "only {stored} keys were stored in round {round}");
         world.check();
         if round > 0 {
@@ -159,13 +159,13 @@ fn fill_delete_and_go_on(place: &Path, in_order: bool) {
             drop(tree);
             db.close().unwrap();
             world = World::open(place, in_order, acknowledged);
-            world.told("opened");
+            world.reported("opened");
             assert!(world.db.verify().unwrap().problems.is_empty());
             world.check();
         }
         world.delete_half();
         world.db.compact().unwrap_or_else(|error| panic!("compact: {error}"));
-        world.told("compacted");
+        world.reported("compacted");
         world.check();
         world.wait_for_reserve();
     }

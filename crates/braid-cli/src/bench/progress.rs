@@ -23,7 +23,7 @@ impl Progress {
         self.every.unwrap_or(BAR_EVERY)
     }
 
-    pub fn tell(&mut self, operations: u64, elapsed: Duration) {
+    pub fn report(&mut self, operations: u64, elapsed: Duration) {
         if let Some(bar) = &self.bar {
             return bar.set_count(operations);
         }

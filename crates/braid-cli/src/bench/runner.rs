@@ -126,8 +126,9 @@ pub fn run<S: Store + Send>(
         control.start.wait();
         let fronts = threads.iter().filter(|thread| !thread.is_background).count();
         let done = || threads.iter().zip(&counters).filter(|(thread, _)| !thread.is_background);
-        let mut tell = |elapsed| progress(done().map(|(_, counter)| counter.0.load(Ordering::Relaxed)).sum(), elapsed);
-        watch(&control, &receiver, fronts, run, &mut tell);
+        let mut report =
+            |elapsed| progress(done().map(|(_, counter)| counter.0.load(Ordering::Relaxed)).sum(), elapsed);
+        watch(&control, &receiver, fronts, run, &mut report);
         let join = |handle: thread::ScopedJoinHandle<'_, Result<Report>>| {
             handle.join().unwrap_or_else(|_| Err(anyhow!("a benchmark thread panicked")))
         };
@@ -173,13 +174,15 @@ fn watch(
     endings: &mpsc::Receiver<bool>,
     mut fronts: usize,
     run: Run,
-    tell: &mut dyn FnMut(Duration),
+    report: &mut dyn FnMut(Duration),
 ) {
     let began = Instant::now();
-    let mut next_tell = run.progress_every;
+    let mut next_report = run.progress_every;
     while fronts > 0 {
-        let until =
-            run.duration.filter(|_| !control.stop.load(Ordering::Relaxed)).map_or(next_tell, |end| end.min(next_tell));
+        let until = run
+            .duration
+            .filter(|_| !control.stop.load(Ordering::Relaxed))
+            .map_or(next_report, |end| end.min(next_report));
         match endings.recv_timeout(until.saturating_sub(began.elapsed())) {
             Ok(is_background) => fronts -= usize::from(!is_background),
             Err(RecvTimeoutError::Disconnected) => break,
@@ -188,9 +191,9 @@ fn watch(
                 if run.duration.is_some_and(|end| elapsed >= end) {
                     control.stop.store(true, Ordering::Relaxed);
                 }
-                if elapsed >= next_tell {
-                    tell(elapsed);
-                    next_tell = elapsed + run.progress_every;
+                if elapsed >= next_report {
+                    report(elapsed);
+                    next_report = elapsed + run.progress_every;
                 }
             }
         }

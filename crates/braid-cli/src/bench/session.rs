@@ -131,7 +131,7 @@ impl Session<'_> {
             latencies: self.arguments.histogram,
             progress_every: progress.every(),
         };
-        runner::run(threads, stores, run, &mut |operations, elapsed| progress.tell(operations, elapsed))
+        runner::run(threads, stores, run, &mut |operations, elapsed| progress.report(operations, elapsed))
     }
 
     fn check(
@@ -205,7 +205,7 @@ impl Session<'_> {
         let after = db.stats().disk_bytes;
         let what = format!("{} before, {} after", show_bytes(before), show_bytes(after));
         let json = json!({"benchmark": name, "disk_bytes_before": before, "disk_bytes": after});
-        self.tell_once(name, took, &what, json, &[])
+        self.report_once(name, took, &what, json, &[])
     }
 
     fn stats(&mut self, name: &str) -> Result<()> {
@@ -225,10 +225,10 @@ impl Session<'_> {
         let began = Instant::now();
         let (problems, what) = self.database.verify()?;
         self.problems += problems.len();
-        self.tell_once(name, began.elapsed(), &what, json!({"benchmark": name}), &problems)
+        self.report_once(name, began.elapsed(), &what, json!({"benchmark": name}), &problems)
     }
 
-    fn tell_once(&self, name: &str, took: Duration, what: &str, mut json: Value, problems: &[String]) -> Result<()> {
+    fn report_once(&self, name: &str, took: Duration, what: &str, mut json: Value, problems: &[String]) -> Result<()> {
         let mut out = Stdout::new();
         if self.arguments.json {
             json["seconds"] = took.as_secs_f64().into();

@@ -26,11 +26,11 @@ pub fn salvage(arguments: &SalvageArguments) -> Result<u8> {
         format!("{from} is unchanged; {to} is not finished and does not open: remove it, and run the command again")
     });
     let bar = Bar::count(None, "salvage");
-    let mut tell = |progress: braiddb::SalvageProgress| bar.set_count(progress.records);
+    let mut report = |progress: braiddb::SalvageProgress| bar.set_count(progress.records);
     let options = SalvageOptions {
         keep_stale: arguments.keep_stale,
         stop_at_gap: arguments.stop_at_gap,
-        progress: Some(&mut tell),
+        progress: Some(&mut report),
     };
     let salvaged = making_directory(&arguments.to, || {
         Ok(builder(&arguments.open).salvage(&arguments.from, &arguments.to, options)?)

@@ -69,7 +69,7 @@ struct RawField<'a> {
 
 impl RawField<'_> {
     /// A list of ids continues in a new line without a comma.
-    fn go_on(&mut self, text: &[u8]) {
+    fn append(&mut self, text: &[u8]) {
         if self.keyword == b"DISCID" {
             self.text.push(b',');
         }
@@ -112,7 +112,7 @@ impl<'a> RawFile<'a> {
                 file.take_comment(&line[1..]);
             } else if let Some((keyword, text)) = split_keyword(line) {
                 match &mut segment {
-                    Some(open) if open.keyword == keyword => open.go_on(text),
+                    Some(open) if open.keyword == keyword => open.append(text),
                     _ => {
                         file.take_segment(segment.take(), findings);
                         segment = Some(RawField { keyword, text: text.to_vec() });
@@ -136,7 +136,7 @@ impl<'a> RawFile<'a> {
             Some(field) => {
                 findings.push(Finding::new(Dirt::RepeatedField, String::from_utf8_lossy(segment.keyword)));
                 if field.text != segment.text {
-                    field.go_on(&segment.text);
+                    field.append(&segment.text);
                 }
             }
         }

@@ -123,8 +123,8 @@ fn restore_to_commit_returns_its_state() {
     let commit = |output: &str| -> u64 { output.trim().rsplit(' ').next().unwrap().parse().unwrap() };
     place.ok("put db t key one");
     let first = commit(&place.ok("archive db archive"));
-    let told = place.ok(&format!("restore backups restored --archive archive --to {first}"));
-    assert!(told.contains(&format!("at commit {first}:")), "{told}");
+    let reported = place.ok(&format!("restore backups restored --archive archive --to {first}"));
+    assert!(reported.contains(&format!("at commit {first}:")), "{reported}");
     assert_eq!(place.ok("get restored t key"), "one\n");
     assert_eq!(place.ok("get restored t long").len(), 10_001);
     let before = place.ok(&format!("restore backups before --archive archive --to {}", first - 1));

@@ -163,9 +163,12 @@ fn bench_with_stats_interval_prints_progress() {
     let place = Workplace::new();
     let run = |more: &str| place.run(&format!("bench --num 300 --duration 0.5 --benchmarks fillrandom{more}")).stderr;
     assert_eq!(run(""), "");
-    let told = run(" --stats-interval 0.05");
-    assert!(told.lines().count() >= 1, "{told}");
-    assert!(told.lines().all(|line| line.starts_with("fillrandom: ") && line.contains("operations; ")), "{told}");
+    let reported = run(" --stats-interval 0.05");
+    assert!(reported.lines().count() >= 1, "{reported}");
+    assert!(
+        reported.lines().all(|line| line.starts_with("fillrandom: ") && line.contains("operations; ")),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -221,12 +224,12 @@ fn bench_with_wrong_answer_reports_it_and_exits_1() {
     place.ok("bench --db db --num 200 --benchmarks fillseq");
     // Give row 7 a value that no benchmark made.
     place.ok("put db bench 00000000000000073030303030303030 nonsense --keys hex");
-    for (benchmark, told) in
+    for (benchmark, reported) in
         [("readrandom", "belong to other keys"), ("readseq", "row 7"), ("verify", "not what was stored")]
     {
         let outcome = place.run(&format!("bench --db db --num 200 --benchmarks {benchmark}"));
         assert_eq!(outcome.code, 1, "{outcome:?}");
-        assert!(outcome.stdout.contains("  WRONG: ") && outcome.stdout.contains(told), "{outcome:?}");
+        assert!(outcome.stdout.contains("  WRONG: ") && outcome.stdout.contains(reported), "{outcome:?}");
     }
     let outcome = place.run("bench --db db --num 200 --benchmarks verify --json");
     assert!(outcome.code == 1 && outcome.stdout.contains("\"problems\":[\"bench: "), "{outcome:?}");
@@ -273,7 +276,7 @@ fn bench_read_without_rows_prints_note() {
 #[test]
 fn bench_with_invalid_arguments_exits_2() {
     let place = Workplace::new();
-    for (arguments, told) in [
+    for (arguments, reported) in [
         ("--benchmarks fillsq", "fillseq"),
         ("--benchmarks fillseq,,readseq", "fillseq"),
         ("--num 0", "--num"),
@@ -297,6 +300,6 @@ fn bench_with_invalid_arguments_exits_2() {
         ("--stats-interval=-1", "seconds"),
     ] {
         let message = place.fails(2, &format!("bench {arguments}"));
-        assert!(message.contains(told), "{arguments}: {message}");
+        assert!(message.contains(reported), "{arguments}: {message}");
     }
 }

@@ -24,7 +24,7 @@ fn write_input(place: &Workplace, records: u32) {
     place.write("in.jsonl", &lines);
 }
 
-fn told(output: &std::process::Output) -> String {
+fn reported(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
@@ -36,8 +36,8 @@ fn import_past_file_size_limit_names_limit_and_exits_4() {
     place.ok("create db");
     let script = format!("ulimit -f 1000; exec {BRAID} import db in.jsonl --tree t --key id --memory 8000000");
     let output = Command::new("sh").args(["-c", &script]).current_dir(place.path("")).output().unwrap();
-    assert_eq!(output.status.code(), Some(4), "{}", told(&output));
-    assert!(told(&output).contains("ulimit -f"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(4), "{}", reported(&output));
+    assert!(reported(&output).contains("ulimit -f"), "{}", reported(&output));
     place.ok("verify db");
 }
 
@@ -53,12 +53,12 @@ fn on_small_disk(place: &Workplace, mib: u32, script: &str) -> Option<String> {
     let mut unshare = Command::new("unshare");
     let unshare = unshare.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
     let output = unshare.current_dir(place.path("")).output().ok()?;
-    let told = told(&output);
-    if told.contains("no-mount") || told.contains("unshare:") {
+    let reported = reported(&output);
+    if reported.contains("no-mount") || reported.contains("unshare:") {
         return None;
     }
-    assert!(output.status.success(), "{told}");
-    Some(told)
+    assert!(output.status.success(), "{reported}");
+    Some(reported)
 }
 
 /// Nothing could be deleted on a full disk, even by the first process.
@@ -80,10 +80,10 @@ fn deletes_on_full_disk_by_each_process_succeed() {
          must 0 {BRAID} stats full/db\n\
          must 0 {BRAID} verify full/db"
     );
-    let Some(told) = on_small_disk(&place, 4, &script) else {
+    let Some(reported) = on_small_disk(&place, 4, &script) else {
         return eprintln!("SKIPPED: nothing can be mounted here");
     };
-    assert!(told.contains("disk reserve") && told.contains("sound"), "{told}");
+    assert!(reported.contains("disk reserve") && reported.contains("sound"), "{reported}");
 }
 
 /// Each process that deleted a record took 128 KiB of the reserve and never returned them: after
@@ -102,10 +102,10 @@ fn deletes_on_full_disk_by_many_processes_succeed() {
          done\n\
          must 0 {BRAID} verify full/db"
     );
-    let Some(told) = on_small_disk(&place, 8, &script) else {
+    let Some(reported) = on_small_disk(&place, 8, &script) else {
         return eprintln!("SKIPPED: nothing can be mounted here");
     };
-    assert!(told.contains("sound"), "{told}");
+    assert!(reported.contains("sound"), "{reported}");
 }
 
 /// `dump` and `salvage` to a full disk promised that writes resume by themselves. A failed backup
@@ -127,11 +127,11 @@ fn dump_and_backup_to_full_disk_name_output() {
          {BRAID} export db t -o full/out.jsonl && exit 1\n\
          true"
     );
-    let Some(told) = on_small_disk(&place, 1, &script) else {
+    let Some(reported) = on_small_disk(&place, 1, &script) else {
         return eprintln!("SKIPPED: nothing can be mounted here");
     };
-    assert!(told.contains("full/backups") && told.contains("is full"), "{told}");
-    assert!(!told.contains("resume"), "{told}");
+    assert!(reported.contains("full/backups") && reported.contains("is full"), "{reported}");
+    assert!(!reported.contains("resume"), "{reported}");
 }
 
 /// The message had neither the number of stored records nor the command to continue.

@@ -57,8 +57,8 @@ fn watch_reports_commits_without_wal_as_gap() {
     place.ok("watch db --keep 0");
     place.ok("compact db");
     place.ok("compact db");
-    let told = place.fails(1, "watch db --after 0");
-    assert!(told.contains("commits 1 to ") && told.contains("--keep"), "{told}");
+    let reported = place.fails(1, "watch db --after 0");
+    assert!(reported.contains("commits 1 to ") && reported.contains("--keep"), "{reported}");
 }
 
 /// A watch of a trimmed log silently started in the middle.

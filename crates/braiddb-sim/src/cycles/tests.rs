@@ -29,7 +29,7 @@ fn all(rows: &[(&str, &[u64])]) -> Step {
 
 fn judge(records: &[Record], finally: &[(&str, &[u64])]) -> Result<u64, String> {
     let finally = finally.iter().map(|(key, list)| ((0, key.as_bytes().to_vec()), encode(list))).collect();
-    check_lists(records, &finally, |_, _| true).map_err(|wrong| wrong.tell(records))
+    check_lists(records, &finally, |_, _| true).map_err(|wrong| wrong.report(records))
 }
 
 fn wrong(records: &[Record], finally: &[(&str, &[u64])]) -> String {
@@ -60,10 +60,13 @@ fn correct_history_passes() {
 #[test]
 fn history_with_lost_update_fails() {
     let add = |name, number| transaction(name, (0, 9), vec![get("a", &[]), put("a", &[number])]);
-    let told = wrong(&[add(1, 1), add(2, 2)], &[("a", &[2])]);
-    assert!(told.contains("an update was lost") && told.contains("T1.0") && told.contains("T2.0"), "{told}");
-    let told = wrong(&[add(1, 1)], &[]);
-    assert!(told.contains("1 in 0/\"a\" was committed, but is missing"), "{told}");
+    let reported = wrong(&[add(1, 1), add(2, 2)], &[("a", &[2])]);
+    assert!(
+        reported.contains("an update was lost") && reported.contains("T1.0") && reported.contains("T2.0"),
+        "{reported}"
+    );
+    let reported = wrong(&[add(1, 1)], &[]);
+    assert!(reported.contains("1 in 0/\"a\" was committed, but is missing"), "{reported}");
 }
 
 #[test]
@@ -71,8 +74,8 @@ fn history_with_write_skew_fails() {
     let both = || [get("a", &[]), get("b", &[])];
     let one = transaction(1, (0, 9), [&both()[..], &[put("a", &[1])]].concat());
     let other = transaction(2, (0, 9), [&both()[..], &[put("b", &[2])]].concat());
-    let told = wrong(&[one, other], &[("a", &[1]), ("b", &[2])]);
-    assert!(told.starts_with("a cycle (G2): [1] -rw 0/\"b\"-> [2] -rw 0/\"a\"-> [1]"), "{told}");
+    let reported = wrong(&[one, other], &[("a", &[1]), ("b", &[2])]);
+    assert!(reported.starts_with("a cycle (G2): [1] -rw 0/\"b\"-> [2] -rw 0/\"a\"-> [1]"), "{reported}");
 }
 
 #[test]
@@ -110,16 +113,19 @@ fn history_with_long_fork_fails() {
     let one = transaction(1, (0, 9), vec![get("a", &[]), put("a", &[1])]);
     let other = transaction(2, (0, 9), vec![get("b", &[]), put("b", &[2])]);
     let sees = |name, a: &[u64], b: &[u64]| transaction(name, (0, 9), vec![get("a", a), get("b", b)]);
-    let told = wrong(&[one, other, sees(3, &[1], &[]), sees(4, &[], &[2])], &[("a", &[1]), ("b", &[2])]);
-    assert!(told.starts_with("a cycle (G2)") && told.contains("T3.0") && told.contains("T4.0"), "{told}");
+    let reported = wrong(&[one, other, sees(3, &[1], &[]), sees(4, &[], &[2])], &[("a", &[1]), ("b", &[2])]);
+    assert!(
+        reported.starts_with("a cycle (G2)") && reported.contains("T3.0") && reported.contains("T4.0"),
+        "{reported}"
+    );
 }
 
 #[test]
 fn history_with_phantom_fails() {
     let one = transaction(1, (0, 9), vec![all(&[]), put("a", &[1])]);
     let other = transaction(2, (0, 9), vec![all(&[]), put("b", &[2])]);
-    let told = wrong(&[one.clone(), other], &[("a", &[1]), ("b", &[2])]);
-    assert!(told.starts_with("a cycle (G2): "), "{told}");
+    let reported = wrong(&[one.clone(), other], &[("a", &[1]), ("b", &[2])]);
+    assert!(reported.starts_with("a cycle (G2): "), "{reported}");
     let after = transaction(2, (0, 9), vec![all(&[("a", &[1])]), put("b", &[2])]);
     assert_eq!(judge(&[one, after], &[("a", &[1]), ("b", &[2])]), Ok(3));
 }
@@ -130,6 +136,9 @@ fn history_that_violates_real_time_order_fails() {
     let idle = transaction(3, (2, 3), vec![]);
     let stale = |began| transaction(2, (began, 9), vec![get("a", &[])]);
     assert!(judge(&[writer.clone(), idle.clone(), stale(4)], &[("a", &[1])]).is_ok());
-    let told = wrong(&[writer, idle, stale(6)], &[("a", &[1])]);
-    assert!(told.starts_with("a cycle (G-single, in real time): [1] -time-> -time-> [2] -rw 0/\"a\"-> [1]"), "{told}");
+    let reported = wrong(&[writer, idle, stale(6)], &[("a", &[1])]);
+    assert!(
+        reported.starts_with("a cycle (G-single, in real time): [1] -time-> -time-> [2] -rw 0/\"a\"-> [1]"),
+        "{reported}"
+    );
 }

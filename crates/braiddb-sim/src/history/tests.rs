@@ -36,7 +36,7 @@ fn first() -> Record {
 }
 
 fn wrong(records: &[Record], finally: &[(&str, &str)]) -> String {
-    check_replay(records, &holding(finally)).expect_err("the history must fail").tell(records)
+    check_replay(records, &holding(finally)).expect_err("the history must fail").report(records)
 }
 
 #[test]
@@ -59,23 +59,26 @@ fn correct_history_passes() {
     blind.kind = Kind::Blind;
     let records = [first(), committed(1, (2, 6), 1, 2, savepoint), refused, reader, blind];
     // Each answer is compared at the snapshot, and before the commit if there was one.
-    assert_eq!(check_replay(&records, &holding(&[("b", "0"), ("c", "1")])).map_err(|w| w.tell(&records)), Ok(12));
+    assert_eq!(check_replay(&records, &holding(&[("b", "0"), ("c", "1")])).map_err(|w| w.report(&records)), Ok(12));
 }
 
 #[test]
 fn history_with_lost_update_fails() {
     let one = committed(1, (2, 5), 1, 2, vec![get("a", Some("0")), put("a", "1")]);
     let other = committed(2, (2, 6), 1, 3, vec![get("a", Some("0")), put("a", "2")]);
-    let told = wrong(&[first(), one, other], &[("a", "2"), ("b", "0")]);
-    assert!(told.starts_with("at 2 this should give \"1\": get 0/\"a\" -> \"0\"") && told.contains("T1.0"), "{told}");
+    let reported = wrong(&[first(), one, other], &[("a", "2"), ("b", "0")]);
+    assert!(
+        reported.starts_with("at 2 this should give \"1\": get 0/\"a\" -> \"0\"") && reported.contains("T1.0"),
+        "{reported}"
+    );
 }
 
 #[test]
 fn history_with_write_skew_fails() {
     let one = committed(1, (2, 5), 1, 2, vec![get("a", Some("0")), get("b", Some("0")), put("a", "1")]);
     let other = committed(2, (2, 6), 1, 3, vec![get("a", Some("0")), get("b", Some("0")), put("b", "2")]);
-    let told = wrong(&[first(), one, other], &[("a", "1"), ("b", "2")]);
-    assert!(told.contains("get 0/\"a\" -> \"0\""), "{told}");
+    let reported = wrong(&[first(), one, other], &[("a", "1"), ("b", "2")]);
+    assert!(reported.contains("get 0/\"a\" -> \"0\""), "{reported}");
 }
 
 #[test]
@@ -84,8 +87,8 @@ fn history_with_aborted_read_fails() {
     dropped.outcome = Outcome::Dropped;
     let mut reader = committed(2, (3, 6), 1, 0, vec![get("a", Some("1"))]);
     reader.outcome = Outcome::Dropped;
-    let told = wrong(&[first(), dropped, reader], &[("a", "0"), ("b", "0")]);
-    assert!(told.starts_with("at 1 this should give \"0\""), "{told}");
+    let reported = wrong(&[first(), dropped, reader], &[("a", "0"), ("b", "0")]);
+    assert!(reported.starts_with("at 1 this should give \"0\""), "{reported}");
 }
 
 #[test]
@@ -93,8 +96,11 @@ fn history_with_long_fork_fails() {
     let one = committed(1, (2, 5), 1, 2, vec![put("a", "1")]);
     let other = committed(2, (2, 6), 1, 3, vec![put("b", "1")]);
     let sees = |name, a, b| committed(name, (3, 7), 2, 2, vec![get("a", Some(a)), get("b", Some(b))]);
-    let told = wrong(&[first(), one, other, sees(3, "1", "0"), sees(4, "0", "1")], &[("a", "1"), ("b", "1")]);
-    assert!(told.starts_with("at 2 this should give \"1\": get 0/\"a\" -> \"0\"") && told.contains("T4.0"), "{told}");
+    let reported = wrong(&[first(), one, other, sees(3, "1", "0"), sees(4, "0", "1")], &[("a", "1"), ("b", "1")]);
+    assert!(
+        reported.starts_with("at 2 this should give \"1\": get 0/\"a\" -> \"0\"") && reported.contains("T4.0"),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -103,8 +109,8 @@ fn history_with_phantom_fails() {
     let one = committed(1, (2, 5), 1, 2, vec![whole(), put("c", "1")]);
     let other = committed(2, (2, 6), 1, 3, vec![whole(), put("d", "1")]);
     let finally = [("a", "0"), ("b", "0"), ("c", "1"), ("d", "1")];
-    let told = wrong(&[first(), one.clone(), other], &finally);
-    assert!(told.starts_with("at 2 this should give \"c\"=\"1\" from the front"), "{told}");
+    let reported = wrong(&[first(), one.clone(), other], &finally);
+    assert!(reported.starts_with("at 2 this should give \"c\"=\"1\" from the front"), "{reported}");
     // A read that ended at the second row has not read the keys after it.
     let part = range("a", "z", &[Some(("a", "0")), Some(("b", "0"))]);
     let records = [first(), one, committed(2, (2, 6), 1, 3, vec![part, put("d", "1")])];

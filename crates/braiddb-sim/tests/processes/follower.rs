@@ -85,21 +85,25 @@ impl Expected {
     fn judge(&mut self, db: &Db, least: u64) {
         let found = children::read_all(db);
         let cursor = db.application_cursor().expect("the application cursor");
-        let told = cursor.map_or(0, |text| {
+        let reported = cursor.map_or(0, |text| {
             let text = String::from_utf8(text).expect("text");
             text.strip_prefix("0 ").and_then(|number| number.parse().ok()).expect("a writer's cursor")
         });
-        assert!(told + SILENT_STEPS_MAX >= self.done, "step {told} is older than step {}, seen before", self.done);
-        while self.done < told {
+        assert!(
+            reported + SILENT_STEPS_MAX >= self.done,
+            "step {reported} is older than step {}, seen before",
+            self.done
+        );
+        while self.done < reported {
             self.advance();
         }
         // A dropped tree sets no cursor.
         let is_silent = |number| matches!(self.writer.step(number), Step::DropTree(_));
-        let last = told + (1..SILENT_STEPS_MAX).take_while(|ahead| is_silent(told + ahead)).count() as u64;
+        let last = reported + (1..SILENT_STEPS_MAX).take_while(|ahead| is_silent(reported + ahead)).count() as u64;
         while self.done < last && found != self.contents {
             self.advance();
         }
-        assert!(found == self.contents, "after step {told}: {}", difference(&self.contents, &found));
+        assert!(found == self.contents, "after step {reported}: {}", difference(&self.contents, &found));
         assert!(self.done >= least || last >= least, "step {} is shown, and {least} were acknowledged", self.done);
     }
 }

@@ -43,15 +43,15 @@ fn killed_process_without_wal_leaves_state_of_its_cursor() {
             lines.join().expect("the reader of the pipe")
         });
         child.wait().expect("wait for the child");
-        let told = |kind: &str| -> Option<u64> {
+        let reported = |kind: &str| -> Option<u64> {
             lines.iter().rev().find_map(|line| line.strip_prefix(kind)?.trim().parse().ok())
         };
         assert!(
-            told("open").is_none_or(|cursor| cursor == before),
+            reported("open").is_none_or(|cursor| cursor == before),
             "the child began at cursor {:?}, not {before}",
-            told("open")
+            reported("open")
         );
-        let durable = told("durable").unwrap_or(before).max(before);
+        let durable = reported("durable").unwrap_or(before).max(before);
         promised += durable - before;
         let builder = numbered::builder(database).background_threads([0, 2][random.index(2)]);
         // Opens with either default durability; nothing is committed here.

@@ -54,11 +54,11 @@ impl Follower {
             token: db.watch(WatchOptions::new().unsynced(true))?.token(),
             cursor: 0,
         };
-        follower.read_anew(db)?;
+        follower.read_uncached(db)?;
         Ok(follower)
     }
 
-    fn read_anew(&mut self, db: &Db) -> Result<()> {
+    fn read_uncached(&mut self, db: &Db) -> Result<()> {
         for tree in db.trees()? {
             if let Some(at) = TREES.iter().position(|name| *name == tree.name) {
                 self.trees.insert(tree.id, at as u32);
@@ -231,12 +231,12 @@ fn follow(db: &Db, follower: &mut Follower, most: u64, is_kept: bool, seen: &See
         Ok(true) => Ok(()),
         Ok(false) => {
             assert!(!is_kept, "a gap, although the log had all commits and was retained");
-            follower.read_anew(db)
+            follower.read_uncached(db)
         }
         Err(Error::WatchTooOld { .. }) => {
             assert!(!is_kept, "too old, although the log had all commits and was retained");
             seen.too_old.add(1);
-            follower.read_anew(db)
+            follower.read_uncached(db)
         }
         Err(e) => Err(e),
     }

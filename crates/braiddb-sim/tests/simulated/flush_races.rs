@@ -192,13 +192,13 @@ fn watcher_during_load_is_shown_gap_after_installation() {
     let mut watcher = ok(db.watch(WatchOptions::new()));
     let (other_db, (sender, shown)) = (db.clone(), mpsc::channel());
     *hook.0.lock().expect("no panic while locked") = Some(Box::new(move || {
-        let told = ok(watcher.try_next()).map(|set| set.changes);
-        sender.send((other_db.snapshot().sequence(), told, watcher)).expect("the test waits for it");
+        let reported = ok(watcher.try_next()).map(|set| set.changes);
+        sender.send((other_db.snapshot().sequence(), reported, watcher)).expect("the test waits for it");
     }));
     ok(tree.bulk_load([(b"key", b"loaded")]));
-    let (meanwhile, told, mut watcher) = shown.recv().expect("a load writes the manifest");
+    let (meanwhile, reported, mut watcher) = shown.recv().expect("a load writes the manifest");
     assert_eq!(meanwhile, before, "the load is not visible yet");
-    assert!(told.is_none(), "{told:?}");
+    assert!(reported.is_none(), "{told:?}");
     let gap = ok(watcher.try_next()).expect("the gap is shown now");
     assert!(matches!(&gap.changes[..], [Change::Gap(Gap::Range { start, .. })] if start == b"key"), "{gap:?}");
     assert_eq!(ok(tree.get(b"key")).as_deref(), Some(&b"loaded"[..]));

@@ -79,8 +79,8 @@ impl Met {
         let records = world.into_records();
         // The checker without sequence numbers first.
         let bound =
-            check_lists(&records, &finally, is_list).map_err(|wrong| format!("lists: {}", wrong.tell(&records)));
-        let answers = check_replay(&records, &finally).map_err(|wrong| format!("replay: {}", wrong.tell(&records)));
+            check_lists(&records, &finally, is_list).map_err(|wrong| format!("lists: {}", wrong.report(&records)));
+        let answers = check_replay(&records, &finally).map_err(|wrong| format!("replay: {}", wrong.report(&records)));
         self.bound.add(bound?);
         self.answers.add(answers?);
         records.iter().for_each(|record| self.count(record));
@@ -163,7 +163,7 @@ impl Scheduler {
             2 => self.blind(|world, name, _| world.flood(name, true)),
             3 => self.blind(|world, name, _| world.flood(name, false)),
             4..=9 => self.blind(|world, name, random| world.write_blindly(name, epoch, random)),
-            _ => self.go_on(epoch),
+            _ => self.continue_one(epoch),
         }
     }
 
@@ -172,7 +172,7 @@ impl Scheduler {
         write(&self.world, (NOBODY, self.blind), &mut self.random);
     }
 
-    fn go_on(&mut self, epoch: u64) {
+    fn continue_one(&mut self, epoch: u64) {
         let Scheduler { world, random, threads, begun, blind } = self;
         let thread = random.index(threads.len());
         let (slot, number) = &mut threads[thread];
@@ -198,7 +198,7 @@ impl Scheduler {
                         _ => world.write_blindly((NOBODY, *blind), epoch, &mut other),
                     }
                 };
-                world.go_on(&mut open, epoch, random, &mut meanwhile);
+                world.continue_one(&mut open, epoch, random, &mut meanwhile);
                 *slot = Some((open, length));
             }
         }
@@ -213,15 +213,15 @@ impl Scheduler {
 
 /// The shortest wrong prefix and its error.
 fn shortest(seed: u64, wrong: String) -> String {
-    let (mut right, mut fails, mut told) = (0, 1 << 20, wrong);
+    let (mut right, mut fails, mut reported) = (0, 1 << 20, wrong);
     while right + 1 < fails {
         let middle = right + (fails - right) / 2;
         match Scheduler::judge(seed, middle, &Met::default()) {
             Ok(()) => right = middle,
-            Err(wrong) => (fails, told) = (middle, wrong),
+            Err(wrong) => (fails, reported) = (middle, wrong),
         }
     }
-    format!("wrong after {fails} operations: {told}")
+    format!("wrong after {fails} operations: {reported}")
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn run_freely(world: &World, name: (u64, u64), epoch: u64, random: &mut Random) 
     let kind = if random.chance(1, 30) { Kind::Exclusive } else { Kind::Optimistic };
     let mut open = world.begin(name, kind);
     for _ in 0..1 + random.below(6) {
-        world.go_on(&mut open, epoch, random, &mut || thread::yield_now());
+        world.continue_one(&mut open, epoch, random, &mut || thread::yield_now());
         if random.chance(1, 4) {
             thread::yield_now();
         }
@@ -380,7 +380,7 @@ fn queued(seed: u64, met: &Met) {
                     if number > 0 {
                         let mut open = world.begin((number, round), Kind::Optimistic);
                         for _ in 0..1 + random.below(4) {
-                            world.go_on(&mut open, epoch, &mut random, &mut || {});
+                            world.continue_one(&mut open, epoch, &mut random, &mut || {});
                         }
                         barrier.wait();
                         barrier.wait();
@@ -413,17 +413,17 @@ fn lead(world: &World, round: u64, epoch: u64, random: &mut Random, wait: impl F
     let is_whole = random.chance(1, 8);
     world.flood((NOBODY, round), is_whole);
     let mut open = world.begin((0, round), Kind::Exclusive);
-    world.go_on(&mut open, epoch, random, &mut || {});
+    world.continue_one(&mut open, epoch, random, &mut || {});
     wait();
     (0..20).for_each(|_| thread::yield_now());
-    world.go_on(&mut open, epoch, random, &mut || {});
-    world.go_on(&mut open, epoch, random, &mut || {});
+    world.continue_one(&mut open, epoch, random, &mut || {});
+    world.continue_one(&mut open, epoch, random, &mut || {});
     world.end(open, random.chance(7, 8));
 }
 
 fn take_over(world: &World, name: (u64, u64), epoch: u64, random: &mut Random) -> Open {
     let mut open = world.begin(name, Kind::Exclusive);
-    (0..4).for_each(|_| world.go_on(&mut open, epoch, random, &mut || {}));
+    (0..4).for_each(|_| world.continue_one(&mut open, epoch, random, &mut || {}));
     open
 }
 

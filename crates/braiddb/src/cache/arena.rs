@@ -462,7 +462,7 @@ impl Arena {
             let memory = chunk.load(Ordering::Relaxed);
             if !memory.is_null() {
                 // SAFETY: we own the count that was set above.
-                unsafe { let_go_of_chunk(memory) };
+                unsafe { release_chunk(memory) };
             }
         }
         for segment in self.segments.written() {
@@ -557,7 +557,7 @@ unsafe fn free_orphan(trailer: NonNull<Trailer>) {
         if chunk.is_null() {
             free_single(trailer);
         } else {
-            let_go_of_chunk(chunk);
+            release_chunk(chunk);
         }
     }
 }
@@ -565,7 +565,7 @@ unsafe fn free_orphan(trailer: NonNull<Trailer>) {
 /// # Safety
 ///
 /// The caller owns one of the chunk's orphan counts.
-unsafe fn let_go_of_chunk(memory: *mut u8) {
+unsafe fn release_chunk(memory: *mut u8) {
     // SAFETY: the chunk exists while there are counts.
     let before = unsafe { chunk_trailer(memory) }.orphans.fetch_sub(1, Ordering::Release);
     if before == 1 {

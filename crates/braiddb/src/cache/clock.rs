@@ -303,13 +303,13 @@ impl Clock {
     /// Moves singly allocated units of a frame's length into free frames, to shrink without losing
     /// them. Returns the number of examined units.
     fn move_overflow(&mut self, arena: &Arena) -> usize {
-        let mut looks = 0;
-        while looks < OVERFLOW_MOVES
+        let mut moves = 0;
+        while moves < OVERFLOW_MOVES
             && self.usage() > self.capacity + self.limbo_single_bytes
             && self.free.len() > 1
             && let Some(single) = self.overflow.pop_front()
         {
-            looks += 1;
+            moves += 1;
             let FrameInfo { file, unit, queue, has_fallen, .. } = *self.lists.info(single);
             let len = match queue {
                 // It is gone. If its number has another unit by now, that one may be moved instead.
@@ -338,7 +338,7 @@ impl Clock {
             self.lists.unlink(single);
             self.send_to_limbo(single);
         }
-        looks
+        moves
     }
 
     fn take_frame(&mut self, arena: &Arena) -> Option<u32> {
@@ -369,7 +369,7 @@ impl Clock {
     /// Stops early after examining `steps` units.
     fn evict_until(&mut self, arena: &Arena, available: isize, steps: usize) {
         // If all hot units are in use, evict cold ones even if there are few.
-        let mut hot_looks = (steps / 4).max(1);
+        let mut hot_steps = (steps / 4).max(1);
         for _ in 0..steps {
             if self.available() >= available {
                 return;
@@ -378,17 +378,17 @@ impl Clock {
             let hot = self.lists.oldest(Queue::Hot);
             let cold = self.lists.oldest(Queue::Cold).or_else(|| self.lists.oldest(Queue::Nursery));
             match (cold, hot) {
-                (_, Some(hot)) if cold.is_none() || (cold_bytes <= self.capacity / 5 && hot_looks > 0) => {
-                    hot_looks = hot_looks.saturating_sub(1);
-                    self.look_at_hot(arena, hot);
+                (_, Some(hot)) if cold.is_none() || (cold_bytes <= self.capacity / 5 && hot_steps > 0) => {
+                    hot_steps = hot_steps.saturating_sub(1);
+                    self.age_hot(arena, hot);
                 }
-                (Some(cold), _) => self.look_at_cold(arena, cold),
+                (Some(cold), _) => self.age_cold(arena, cold),
                 _ => return,
             }
         }
     }
 
-    fn look_at_hot(&mut self, arena: &Arena, frame: u32) {
+    fn age_hot(&mut self, arena: &Arena, frame: u32) {
         // SAFETY: frames in a queue are filled and not reclaimed.
         let (trailer, heat): (&Trailer, &Heat) = unsafe { (arena.trailer(frame).as_ref(), arena.heat(frame)) };
         let is_used = heat.get() == heat::TOUCHED || trailer.is_pinned();
@@ -397,7 +397,7 @@ impl Clock {
         self.lists.shift(frame, if is_used { Queue::Hot } else { Queue::Cold });
     }
 
-    fn look_at_cold(&mut self, arena: &Arena, frame: u32) {
+    fn age_cold(&mut self, arena: &Arena, frame: u32) {
         // SAFETY: frames in a queue are filled and not reclaimed.
         let (trailer, heat): (&Trailer, &Heat) = unsafe { (arena.trailer(frame).as_ref(), arena.heat(frame)) };
         // A pinned unit goes round, since use by the scan that loaded it must not make it hot.

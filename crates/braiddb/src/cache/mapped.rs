@@ -36,7 +36,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if let Some(map) = self.map.take() {
-            self.deferred_close.let_go(map);
+            self.deferred_close.drop_later(map);
         }
     }
 }

@@ -131,9 +131,9 @@ mod tests {
         for len in 0..100 {
             for at in (0..2000).step_by(97) {
                 let (prefix, rest) = (*bytes[at..].first_chunk().unwrap(), &bytes[at + 4..at + 4 + len]);
-                let is_told = matches!(len, 8..=12 | 16..=28);
+                let is_expected = matches!(len, 8..=12 | 16..=28);
                 let whole = hash64(&[&prefix, rest].concat());
-                assert_eq!(hash64_of_words(prefix, rest), is_told.then_some(whole), "{len} bytes");
+                assert_eq!(hash64_of_words(prefix, rest), is_expected.then_some(whole), "{len} bytes");
             }
         }
     }

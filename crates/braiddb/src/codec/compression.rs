@@ -27,7 +27,7 @@ impl Compression {
     }
 
     /// Returns the method, or LZ4 if this build lacks it.
-    pub(crate) fn or_what_there_is(self) -> Compression {
+    pub(crate) fn or_available(self) -> Compression {
         if self.is_readable() { self } else { Compression::Lz4 }
     }
 

@@ -111,7 +111,7 @@ impl MergeFunctions {
         let known = self.known(number);
         let Some(function) = &known.function else { return Ok(()) };
         let checked = catch_unwind(AssertUnwindSafe(|| function.check_operand(operand)));
-        let checked = checked.unwrap_or_else(|panic| Err(told(&*panic)));
+        let checked = checked.unwrap_or_else(|panic| Err(panic_text(&*panic)));
         checked.map_err(|reason| {
             Error::InvalidArgument(format!("the merge function {:?} cannot take the operand: {reason}", known.name))
         })
@@ -140,7 +140,7 @@ impl MergeFunctions {
             };
             let before = owned.as_deref().or(value);
             let applied = catch_unwind(AssertUnwindSafe(|| function.apply(key, before, bytes)));
-            owned = Some(applied.map_err(|panic| failed(told(&*panic)))?.map_err(failed)?);
+            owned = Some(applied.map_err(|panic| failed(panic_text(&*panic)))?.map_err(failed)?);
         }
         Ok(owned.unwrap_or_else(|| value.unwrap_or_default().to_vec()))
     }
@@ -179,7 +179,7 @@ impl MergeFunctions {
     }
 }
 
-fn told(panic: &(dyn Any + Send)) -> String {
+fn panic_text(panic: &(dyn Any + Send)) -> String {
     let message = panic.downcast_ref::<&str>().copied();
     let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("it panicked: {}", message.unwrap_or("without a message"))

@@ -11,4 +11,4 @@ pub use batch::{
     MERGED_INTO_EXPIRING, NOTHING, Operation, PreparedBatch, RawBatch, decode_batch, decode_group, split_group,
 };
 pub use queue::CommitQueue;
-pub use snapshots::{Held, Looked, Seen, SnapshotList};
+pub use snapshots::{AgedReaders, Held, Seen, SnapshotList};

@@ -144,7 +144,7 @@ impl<'a, T, R> Turn<'a, T, R> {
             }
             let waiter = self.members.pop_front().expect("one answer a request");
             waiter.slot.lock().1 = Some(answer);
-            waiter.tell(DONE);
+            waiter.report(DONE);
         });
         debug_assert!(own.is_some() && self.members.is_empty(), "one answer a request");
         own
@@ -152,7 +152,7 @@ impl<'a, T, R> Turn<'a, T, R> {
 }
 
 impl<T, R> Waiter<T, R> {
-    fn tell(&self, state: u8) {
+    fn report(&self, state: u8) {
         // Clone the handle: the thread may drop its request once the state is stored.
         let thread = self.thread.clone();
         self.state.store(state, Ordering::Release);
@@ -163,7 +163,7 @@ impl<T, R> Waiter<T, R> {
 impl<T, R> Drop for Turn<'_, T, R> {
     fn drop(&mut self) {
         for waiter in self.members.drain(..) {
-            waiter.tell(ABANDONED);
+            waiter.report(ABANDONED);
         }
         let mut state = self.queue.state.lock();
         if state.waiting.is_empty() {
@@ -172,6 +172,6 @@ impl<T, R> Drop for Turn<'_, T, R> {
         }
         let next = state.waiting.remove(0);
         drop(state);
-        next.tell(LEAD);
+        next.report(LEAD);
     }
 }

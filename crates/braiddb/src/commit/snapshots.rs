@@ -24,7 +24,7 @@ pub struct Held {
 #[derive(Debug)]
 struct Reader {
     kind: ReaderKind,
-    was_told_of: bool,
+    is_reported: bool,
     holds: usize,
     sequence: SequenceNumber,
     taken_ns: u64,
@@ -41,7 +41,7 @@ pub struct Seen {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Looked {
+pub struct AgedReaders {
     /// Readers that became older than the warning age, each reported once.
     pub overstaying: Vec<Seen>,
     pub expired: Vec<Seen>,
@@ -66,7 +66,7 @@ struct Readers {
 /// # Expiry
 ///
 /// An expired reader pins no versions, though its handles still exist. All readers taken before
-/// `expired_before_ns` have expired; that moment only increases. [`SnapshotList::look`] moves it
+/// `expired_before_ns` have expired; that moment only increases. [`SnapshotList::check_ages`] moves it
 /// under the list's lock; reads load it without the lock.
 ///
 /// INVARIANT E: a read that is not refused has a state with every version that it needs. The order:
@@ -74,7 +74,7 @@ struct Readers {
 /// 1. A read **loads the read state first**, then calls [`SnapshotList::is_expired`]. If not
 ///    expired, it reads from that state without another check. Before it moves to another state, it
 ///    loads that state and checks again.
-/// 2. `look` moves the moment, *then* [`SnapshotList::strata`] leaves the reader out; both under
+/// 2. `check_ages` moves the moment, *then* [`SnapshotList::strata`] leaves the reader out; both under
 ///    the lock.
 /// 3. A flush or merge takes the strata *before* it drops versions, and publishes the new state
 ///    *after*.
@@ -122,7 +122,7 @@ impl SnapshotList {
         readers.now_us = taken_us;
         let id = readers.next_id;
         readers.next_id += 1;
-        readers.by_id.insert(id, Reader { kind, was_told_of: false, holds: 1, sequence, taken_ns, taken_us });
+        readers.by_id.insert(id, Reader { kind, is_reported: false, holds: 1, sequence, taken_ns, taken_us });
         Held { id, sequence, taken_ns, taken_us }
     }
 
@@ -192,9 +192,9 @@ impl SnapshotList {
         old().take(count_max).map(|reader| reader.seen(false)).chain(expired).collect()
     }
 
-    /// Expires readers older than `age_max_ns`, and returns those that have reached `age_told_ns`,
+    /// Expires readers older than `age_max_ns`, and returns those that have reached `age_warn_ns`,
     /// each once.
-    pub fn look(&self, now_ns: u64, age_told_ns: u64, age_max_ns: u64) -> Looked {
+    pub fn check_ages(&self, now_ns: u64, age_warn_ns: u64, age_max_ns: u64) -> AgedReaders {
         let mut readers = self.readers.lock();
         readers.now_ns = readers.now_ns.max(now_ns);
         let now_ns = readers.now_ns;
@@ -202,17 +202,17 @@ impl SnapshotList {
         let expired_before = before.max(now_ns.saturating_sub(age_max_ns));
         // Before the lock is released: later strata leave these readers out.
         self.expired_before_ns.0.store(expired_before, Ordering::Release);
-        let mut looked = Looked::default();
+        let mut looked = AgedReaders::default();
         for reader in readers.by_id.values_mut() {
             let age_ns = now_ns.saturating_sub(reader.taken_ns);
             let is_expired = reader.taken_ns < expired_before;
-            if !is_expired && age_ns < age_told_ns {
+            if !is_expired && age_ns < age_warn_ns {
                 break;
             }
             if is_expired && reader.taken_ns >= before {
                 looked.expired.push(reader.seen(true));
-            } else if !is_expired && !reader.was_told_of {
-                reader.was_told_of = true;
+            } else if !is_expired && !reader.is_reported {
+                reader.is_reported = true;
                 looked.overstaying.push(reader.seen(false));
             }
         }

@@ -92,16 +92,16 @@ fn readers_taken_before_a_moment_expire_and_pin_nothing() {
     };
     let sequences = |seen: &[Seen]| seen.iter().map(|seen| (seen.sequence, seen.is_expired)).collect::<Vec<_>>();
     let [five, six, seven] = [100, 200, 300].map(acquire);
-    let looked = list.look(350, 200, 250);
+    let looked = list.check_ages(350, 200, 250);
     assert_eq!(sequences(&looked.overstaying), [(5, false)]);
     assert_eq!(
-        list.look(350, 200, 250),
-        Looked::default(),
+        list.check_ages(350, 200, 250),
+        AgedReaders::default(),
         "each is reported once, and an age at the limit is within it"
     );
-    let looked = list.look(351, 200, 250);
+    let looked = list.check_ages(351, 200, 250);
     assert_eq!((sequences(&looked.expired), sequences(&looked.overstaying)), (vec![(5, true)], vec![]));
-    assert_eq!(list.look(351, 200, 250), Looked::default());
+    assert_eq!(list.check_ages(351, 200, 250), AgedReaders::default());
     assert_eq!([five, six, seven].map(|held| list.is_expired(&held)), [true, false, false]);
     assert_eq!((list.strata(), list.in_use().0), (vec![6, 7, 8], 2));
     assert_eq!(sequences(&list.oldest(200, 9)), [(6, false), (5, true)]);
@@ -110,11 +110,11 @@ fn readers_taken_before_a_moment_expire_and_pin_nothing() {
     // reader.
     list.acquire_again(&five);
     list.release(&five);
-    list.look(340, 200, 1000);
+    list.check_ages(340, 200, 1000);
     assert!(list.is_expired(&five) && !list.is_expired(&six));
     assert_eq!(list.strata(), [6, 7, 8]);
     // A reader whose clock reading is older than the expiry of all others has not expired.
-    list.look(900, 1000, 0);
+    list.check_ages(900, 1000, 0);
     let late = list.acquire(ReaderKind::Snapshot, || (500, 0));
     assert!(list.is_expired(&seven) && !list.is_expired(&late));
     assert_eq!((late.taken_ns, list.strata()), (900, vec![8]));

@@ -164,19 +164,19 @@ pub fn deadest<'a>(shapes: impl Iterator<Item = &'a PartitionShape>, percent_max
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadEstimate {
-    /// Garbage share without `let_go`.
+    /// Garbage share without `released`.
     pub per_mille: u64,
-    /// Highest garbage share, if garbage with `let_go` exceeds the limit and that share half the
+    /// Highest garbage share, if garbage with `released` exceeds the limit and that share half the
     /// limit.
     pub deadest: Option<usize>,
 }
 
 /// Estimates garbage under write load, and selects the partition to merge. Unlike [`deadest`],
 /// `superseding_per_mille` of 1000 unindexed entries are assumed to supersede another (tombstones
-/// count twice). `let_go` counts entries in files that no partition reads any more.
+/// count twice). `released` counts entries in files that no partition reads any more.
 pub fn estimate_dead<'a>(
     shapes: impl Iterator<Item = &'a PartitionShape>,
-    (percent_max, superseding_per_mille, let_go): (u64, u64, u64),
+    (percent_max, superseding_per_mille, released): (u64, u64, u64),
 ) -> DeadEstimate {
     let (mut entries, mut dead) = (0, 0);
     let mut most = None;
@@ -194,7 +194,7 @@ pub fn estimate_dead<'a>(
         }
     }
     let per_mille = dead * 1000 / entries.max(1);
-    let is_too_much = (dead + let_go) * 100 > (entries + let_go) * percent_max;
+    let is_too_much = (dead + released) * 100 > (entries + released) * percent_max;
     DeadEstimate { per_mille, deadest: most.filter(|_| is_too_much).map(|(_, index)| index) }
 }
 

@@ -300,8 +300,8 @@ fn estimate_dead_under_write_load_counts_loose_runs() {
         counts: Some(ViewShape { entries, dead }),
         ..shape(&[entries], if loose > 0 { std::slice::from_ref(&loose) } else { &[] })
     };
-    let estimate = |shapes: &[PartitionShape], superseding: u64, let_go: u64| {
-        let DeadEstimate { per_mille, deadest } = estimate_dead(shapes.iter(), (10, superseding, let_go));
+    let estimate = |shapes: &[PartitionShape], superseding: u64, released: u64| {
+        let DeadEstimate { per_mille, deadest } = estimate_dead(shapes.iter(), (10, superseding, released));
         (per_mille, deadest)
     };
     assert_eq!(estimate(&[], 1000, 0), (0, None));

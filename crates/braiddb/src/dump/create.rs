@@ -145,7 +145,7 @@ impl Snapshot {
         let compression = options.compression;
         compression.check()?;
         let writer = Writer::begin(&mut out, &source, options)?;
-        let (catalog, mut writer) = writer.tell_source(&source, compression)?;
+        let (catalog, mut writer) = writer.write_source(&source, compression)?;
         let parts = DumpParts::new(&source, &catalog.trees, PART_BYTES);
         let packing = Packing { source: source.clone(), id: writer.id, compression };
         if threads == 0 {
@@ -168,12 +168,12 @@ struct Writer<'a, 'o> {
     sequence: SequenceNumber,
     last_tree: Option<u32>,
     progress: DumpProgress,
-    tell: Option<&'o mut dyn FnMut(DumpProgress)>,
+    report: Option<&'o mut dyn FnMut(DumpProgress)>,
     source: DumpSource,
     failing: u64,
-    tell_failing: Option<&'o mut dyn FnMut(&Error)>,
+    report_failing: Option<&'o mut dyn FnMut(&Error)>,
     gaps: u64,
-    tell_gap: Option<&'o mut dyn FnMut(&DumpGap)>,
+    report_gap: Option<&'o mut dyn FnMut(&DumpGap)>,
 }
 
 fn written(result: std::io::Result<()>) -> Result<()> {
@@ -196,27 +196,27 @@ impl<'a, 'o> Writer<'a, 'o> {
             sequence,
             last_tree: None,
             progress: DumpProgress::default(),
-            tell: options.progress,
+            report: options.progress,
             source: source.clone(),
             failing: 0,
-            tell_failing: options.failing,
+            report_failing: options.failing,
             gaps: 0,
-            tell_gap: options.skip_damaged,
+            report_gap: options.skip_damaged,
         })
     }
 
-    fn tell_source(
+    fn write_source(
         mut self,
         source: &DumpSource,
         compression: Compression,
     ) -> Result<(crate::db::DumpedCatalog, Self)> {
         let (time_us, ahead_us) = source.time_us();
-        let told = Source { incarnation: source.incarnation(), time_us, ahead_us, catalog: source.catalog()? };
-        for payload in told.encode() {
+        let source_facts = Source { incarnation: source.incarnation(), time_us, ahead_us, catalog: source.catalog()? };
+        for payload in source_facts.encode() {
             self.frame(&Frame::pack(FrameKind::Catalog, 0, self.id, compression, payload))?;
         }
-        self.totals.trees = told.catalog.trees.len() as u64;
-        Ok((told.catalog, self))
+        self.totals.trees = source_facts.catalog.trees.len() as u64;
+        Ok((source_facts.catalog, self))
     }
 
     fn frame(&mut self, frame: &Frame) -> Result<()> {
@@ -240,9 +240,9 @@ impl<'a, 'o> Writer<'a, 'o> {
             self.last_tree = Some(frame.tree);
             self.progress.trees += 1;
         }
-        if let Some(tell) = &mut self.tell {
+        if let Some(report) = &mut self.report {
             let Totals { records, bytes, .. } = self.totals;
-            tell(DumpProgress { records, bytes, dump_bytes: self.dump_bytes, ..self.progress });
+            report(DumpProgress { records, bytes, dump_bytes: self.dump_bytes, ..self.progress });
         }
         Ok(())
     }
@@ -250,14 +250,14 @@ impl<'a, 'o> Writer<'a, 'o> {
     fn note_failing(&mut self) {
         for gap in self.source.take_gaps() {
             self.gaps += 1;
-            if let Some(tell) = &mut self.tell_gap {
-                tell(&gap);
+            if let Some(report) = &mut self.report_gap {
+                report(&gap);
             }
         }
         for error in self.source.take_failing() {
             self.failing += 1;
-            if let Some(tell) = &mut self.tell_failing {
-                tell(&error);
+            if let Some(report) = &mut self.report_failing {
+                report(&error);
             }
         }
     }

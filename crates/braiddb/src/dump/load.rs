@@ -159,8 +159,8 @@ fn fill(
         if let Some(tree) = &mut present {
             tree.take(frame)?;
         }
-        if let Some(tell) = &mut options.progress {
-            tell(LoadProgress { dump_bytes: frames.offset(), trees });
+        if let Some(report) = &mut options.progress {
+            report(LoadProgress { dump_bytes: frames.offset(), trees });
         }
         frame = frames.next()?;
     }

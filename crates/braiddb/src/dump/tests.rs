@@ -268,8 +268,8 @@ fn load_of_dump_with_flipped_bit_fails_and_leaves_nothing() {
         let checked = check_dump(&mut flipped.as_slice()).unwrap_err();
         let loaded = load(&vfs, &flipped).unwrap_err();
         assert_eq!(checked.to_string(), loaded.to_string());
-        let is_told = checked.is_corruption() || (at < 8 && matches!(checked, Error::InvalidArgument(_)));
-        assert!(is_told, "byte {at}: {checked}");
+        let is_expected = checked.is_corruption() || (at < 8 && matches!(checked, Error::InvalidArgument(_)));
+        assert!(is_expected, "byte {at}: {checked}");
         assert!(is_nothing_left(&vfs), "byte {at}");
     }
     load(&vfs, &dumped).unwrap();
@@ -488,9 +488,9 @@ fn load_of_large_tree_uses_several_lanes() {
         tree.put(number.to_be_bytes(), b"changed").unwrap();
     }
     let mut seen = 0;
-    let mut tell = |progress: super::DumpProgress| seen = progress.records;
+    let mut report = |progress: super::DumpProgress| seen = progress.records;
     let mut dumped = Vec::new();
-    let options = DumpOptions { threads: Some(3), progress: Some(&mut tell), ..DumpOptions::default() };
+    let options = DumpOptions { threads: Some(3), progress: Some(&mut report), ..DumpOptions::default() };
     assert_eq!(db.dump(&mut dumped, options).unwrap().records, 60_000);
     assert_eq!(seen, 60_000);
     let options = LoadOptions { threads: Some(3), ..LoadOptions::default() };

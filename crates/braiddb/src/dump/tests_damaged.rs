@@ -47,8 +47,8 @@ fn dump_with_skipped_damage_names_gaps_and_loads() {
     let db = Db::open_with(settings(&vfs), Path::new(DIR)).unwrap();
     assert!(db.dump(&mut Vec::new(), DumpOptions::default()).unwrap_err().is_corruption());
     let (mut gaps, mut dump) = (Vec::new(), Vec::new());
-    let mut tell = |gap: &DumpGap| gaps.push(gap.clone());
-    let options = DumpOptions { threads: Some(0), skip_damaged: Some(&mut tell), ..DumpOptions::default() };
+    let mut report = |gap: &DumpGap| gaps.push(gap.clone());
+    let options = DumpOptions { threads: Some(0), skip_damaged: Some(&mut report), ..DumpOptions::default() };
     let report = db.dump(&mut dump, options).unwrap();
     let [block, value] = gaps.as_slice() else { panic!("{gaps:?}") };
     assert_eq!((report.gaps, value.from.as_slice()), (2, &b"large"[..]));

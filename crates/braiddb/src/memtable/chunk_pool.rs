@@ -23,7 +23,7 @@ pub struct ChunkPool {
 #[derive(Debug, Default)]
 struct State {
     kept: Vec<NonNull<u8>>,
-    lent: usize,
+    in_use: usize,
 }
 
 // SAFETY: the pool owns the chunks that it keeps, and never reads them.
@@ -90,7 +90,7 @@ impl ChunkPool {
     }
 
     fn is_full(&self, state: &State) -> bool {
-        state.lent + state.kept.len() >= self.chunks_max
+        state.in_use + state.kept.len() >= self.chunks_max
     }
 
     pub fn trim(&self) {
@@ -102,7 +102,7 @@ impl ChunkPool {
 
     pub(super) fn take(&self) -> NonNull<u8> {
         self.take_kept().unwrap_or_else(|| {
-            self.state.lock().lent += 1;
+            self.state.lock().in_use += 1;
             // SAFETY: the layout is not empty.
             let new = unsafe { pages::reserve(Self::LAYOUT) };
             NonNull::new(new).unwrap_or_else(|| handle_alloc_error(Self::LAYOUT))
@@ -112,7 +112,7 @@ impl ChunkPool {
     pub(super) fn take_kept(&self) -> Option<NonNull<u8>> {
         let mut state = self.state.lock();
         let kept = state.kept.pop()?;
-        state.lent += 1;
+        state.in_use += 1;
         Some(kept)
     }
 
@@ -122,7 +122,7 @@ impl ChunkPool {
     /// It came from [`ChunkPool::take`] or [`ChunkPool::take_kept`] of this pool and is not in use.
     pub(super) unsafe fn give_back(&self, chunk: NonNull<u8>) {
         let mut state = self.state.lock();
-        state.lent -= 1;
+        state.in_use -= 1;
         if !self.is_full(&state) {
             state.kept.push(chunk);
             return;

@@ -35,7 +35,7 @@ impl ChunksAhead {
         self.shared.changed.notify_one();
     }
 
-    pub fn go_on(&self) {
+    pub fn wake(&self) {
         self.shared.changed.notify_one();
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     /// follows.
     #[test]
     fn chunks_ahead_drop_ends_the_thread_at_any_moment() {
-        let (tell, told) = mpsc::channel();
+        let (report, reported) = mpsc::channel();
         let body = move || {
             let (system, pool) = (SystemRuntime::new(), Arc::new(ChunkPool::new(ChunkPool::LAYOUT.size())));
             for round in 0..if cfg!(miri) { 3 } else { 1_000 } {
@@ -87,10 +87,10 @@ mod tests {
                 unsafe { pool.give_back(chunk) };
                 pool.trim();
             }
-            tell.send(()).unwrap();
+            report.send(()).unwrap();
         };
         let thread = SystemRuntime::new().spawn("bounded", Box::new(body)).unwrap();
-        told.recv_timeout(Duration::from_secs(60)).expect("it ends each time");
+        reported.recv_timeout(Duration::from_secs(60)).expect("it ends each time");
         thread.join().unwrap();
     }
 
@@ -101,7 +101,7 @@ mod tests {
         let ahead = ChunksAhead::start(&SystemRuntime::new(), &pool).unwrap();
         let mut taken = Vec::new();
         while taken.len() < 3 {
-            ahead.go_on();
+            ahead.wake();
             assert!(pool.ready() <= 1);
             match pool.take_kept() {
                 Some(chunk) => taken.push(chunk),
@@ -109,7 +109,7 @@ mod tests {
             }
         }
         // The pool has lent all its chunks.
-        ahead.go_on();
+        ahead.wake();
         assert!(!pool.prepare() && pool.take_kept().is_none());
         drop(ahead);
         for chunk in taken {

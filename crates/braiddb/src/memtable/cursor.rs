@@ -215,7 +215,7 @@ impl MemtableCursor {
         self.current = self.copy.entries[lane].and_then(|newest| newest.visible_at(self.snapshot));
     }
 
-    pub fn go_on(&mut self, is_forward: bool) {
+    pub fn advance(&mut self, is_forward: bool) {
         if is_forward { self.settle_forward(self.copy.count) } else { self.settle_backward(0) }
     }
 
@@ -336,11 +336,11 @@ impl MemtableScan {
             }
         };
         let mut scan = MemtableScan { copy, ahead: LeafCopy::EMPTY, rank, current: None, _memtable: memtable };
-        scan.look_ahead();
+        scan.precheck();
         scan
     }
 
-    fn look_ahead(&mut self) {
+    fn precheck(&mut self) {
         let Some(next) = self.copy.leaf.and_then(|leaf| leaf.node().after()) else {
             self.ahead = LeafCopy::EMPTY;
             return;
@@ -364,7 +364,7 @@ impl MemtableScan {
                 return false;
             }
             std::mem::swap(&mut self.copy, &mut self.ahead);
-            self.look_ahead();
+            self.precheck();
             self.rank = 0;
         }
         self.current = self.copy.entries[self.rank];

@@ -39,7 +39,7 @@ impl Leaf<'_> {
         )
     }
 
-    fn new_strand(&self, index: usize) -> ScanBatch {
+    fn new_batch(&self, index: usize) -> ScanBatch {
         let batch = match self {
             Leaf::Memtable(_) => Batch::Entries(EntryBatch::default()),
             Leaf::Partition(_) => Batch::Rows(RowBatch::to_merge()),
@@ -70,7 +70,7 @@ impl Leaf<'_> {
         }
     }
 
-    fn go_on(&mut self, scan_batch: &mut ScanBatch, limits: &Limits<'_>) {
+    fn advance(&mut self, scan_batch: &mut ScanBatch, limits: &Limits<'_>) {
         match (self, &mut scan_batch.batch) {
             (Leaf::Memtable(cursor), Batch::Entries(batch)) => {
                 cursor.fill_next(limits.is_forward, batch);
@@ -96,7 +96,7 @@ impl Leaf<'_> {
             (Leaf::Memtable(cursor), _) => match next {
                 Some(lane) => cursor.go_to(lane),
                 None if beyond == Beyond::End => cursor.go_past(),
-                None => cursor.go_on(is_forward),
+                None => cursor.advance(is_forward),
             },
             (Leaf::Partition(source), Batch::Rows(batch)) => match next {
                 Some(lane) => source.go_to(batch.place(lane))?,
@@ -155,8 +155,8 @@ fn each(
 fn batch_for<'a>(leaf: &Leaf<'_>, scan_batches: &'a mut Vec<ScanBatch>, index: usize) -> &'a mut ScanBatch {
     match scan_batches.get(index) {
         Some(scan_batch) if leaf.suits(scan_batch) => {}
-        Some(_) => scan_batches[index] = leaf.new_strand(index),
-        None => scan_batches.push(leaf.new_strand(index)),
+        Some(_) => scan_batches[index] = leaf.new_batch(index),
+        None => scan_batches.push(leaf.new_batch(index)),
     }
     &mut scan_batches[index]
 }
@@ -190,16 +190,16 @@ pub fn begin(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger, prefix: 
 }
 
 /// Moves past the last merged row. On false there are no more, and [`leave`] must be called.
-pub fn go_on(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger, prefix: &[u8]) -> bool {
+pub fn advance(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger, prefix: &[u8]) -> bool {
     scan_batches.leave();
     while !scan_batches.is_on_row() {
-        if !scan_batches.may_go_on() {
+        if !scan_batches.may_continue() {
             return false;
         }
         let heads = scan_batches.heads();
         let is_filled = each(merge, &mut scan_batches.scan_batches, prefix, |leaf, scan_batch, limits| {
             if scan_batch.is_used_up() {
-                leaf.go_on(scan_batch, limits);
+                leaf.advance(scan_batch, limits);
                 scan_batch.begin(heads);
             }
             !scan_batch.is_used_up()

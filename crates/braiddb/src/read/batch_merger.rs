@@ -129,7 +129,7 @@ impl BatchMerger {
 
     /// Returns true if a batch has or may decode rows, and none is stopped by a row that cannot be
     /// decoded ahead.
-    pub fn may_go_on(&self) -> bool {
+    pub fn may_continue(&self) -> bool {
         let is_blocked = |s: &ScanBatch| s.items().is_empty() && matches!(s.batch.beyond(), Beyond::Row(_));
         self.scan_batches.iter().any(|s| !s.items().is_empty() || s.is_used_up())
             && !self.scan_batches.iter().any(is_blocked)
@@ -305,7 +305,7 @@ impl BatchMerger {
     fn merge_by_keys(&mut self) {
         let BatchMerger { scan_batches, heads, picks, picked, .. } = self;
         self.solo_rounds = 0;
-        while let Some(first) = first_strand(scan_batches, *heads) {
+        while let Some(first) = first_batch(scan_batches, *heads) {
             let Some(item) = scan_batches[first].first() else { break };
             for other in (0..scan_batches.len()).filter(|&other| other != first) {
                 let is_hidden = |of: Item| scan_batches[other].key(of) == scan_batches[first].key(item);
@@ -327,7 +327,7 @@ impl BatchMerger {
 }
 
 /// Returns the batch with the first row; for equal keys the newest.
-fn first_strand(scan_batches: &[ScanBatch], heads: Heads) -> Option<usize> {
+fn first_batch(scan_batches: &[ScanBatch], heads: Heads) -> Option<usize> {
     let firsts = (0..scan_batches.len()).filter_map(|index| Some((index, scan_batches[index].first()?)));
     let first = firsts.min_by(|&(a, x), &(b, y)| {
         let (a, b) = (&scan_batches[a], &scan_batches[b]);

@@ -32,7 +32,7 @@ impl Lookup {
         Lookup { hash: lookup_key.hash(), head: lookup_key.head(), ..Lookup::default() }
     }
 
-    fn anew(self) -> Lookup {
+    fn restart_from(self) -> Lookup {
         Lookup { hash: self.hash, head: self.head, ..Lookup::default() }
     }
 }
@@ -93,7 +93,7 @@ pub fn prepare<'a, K: Deref<Target = [u8]>>(
     let partitions = &state.version.partitions;
     let main_view = |lookup: &Lookup| partitions[lookup.partition].main_view();
     for (lookup, key) in lookups.iter_mut().zip(keys) {
-        *lookup = Lookup { partition: state.version.find_by_head(lookup.head, key), ..lookup.anew() };
+        *lookup = Lookup { partition: state.version.find_by_head(lookup.head, key), ..lookup.restart_from() };
         if let Some((view, _)) = main_view(lookup) {
             lookup.by_hash = view.prefetch_by_hash(lookup.hash);
             if !lookup.by_hash {
@@ -259,7 +259,7 @@ fn prepare_apart(
         true => Step::Unknown,
         false => Step::Leaf(view.find_leaf(key)),
     };
-    let go_on = |view: &View, step: Step| match step {
+    let advance = |view: &View, step: Step| match step {
         Step::Leaf(leaf) => view.segment_in_leaf(key, leaf).map_or(Step::Unknown, Step::Segment),
         step => step,
     };
@@ -275,10 +275,10 @@ fn prepare_apart(
     }
     for (handle, step) in partition.apart.iter().zip(apart) {
         if let (Step::Leaf(_), Some(view)) = (*step, handle.opened_view()) {
-            *step = go_on(view, *step);
+            *step = advance(view, *step);
         }
     }
-    match main.map(|view| go_on(view, main_step)) {
+    match main.map(|view| advance(view, main_step)) {
         Some(Step::Segment(segment)) => Some(segment),
         _ => segment,
     }

@@ -167,7 +167,7 @@ pub struct ScanCursor {
     merger: BatchMerger,
     prefix: [u8; 4],
     /// Consecutive failed attempts to decode ahead, and steps until the next one.
-    vain_attempts: u32,
+    misses: u32,
     pause: u32,
     /// Whether the last batch of one source met rows of others, and its rows before them.
     is_contested: bool,
@@ -194,7 +194,7 @@ impl ScanCursor {
             batch: Box::default(),
             merger: BatchMerger::default(),
             prefix: tree.first_key(),
-            vain_attempts: 0,
+            misses: 0,
             pause: 0,
             is_contested: false,
             alone_rows: 0,
@@ -406,10 +406,10 @@ impl ScanCursor {
             return Ok(());
         }
         if self.merger.is_on_row() {
-            return self.step_strands(forward);
+            return self.step_batch(forward);
         }
         let was_ahead = self.batch.is_on_row();
-        self.batch.go_on();
+        self.batch.advance();
         let may_fill =
             self.tombstones.is_empty() && (!was_ahead || self.batch.is_forward() == forward) && self.pause == 0;
         let may_be_alone = !self.is_contested && !self.begins_crowded && self.batch.aside(forward).is_none();
@@ -440,7 +440,7 @@ impl ScanCursor {
         self.batch.release();
         if goes_on {
             if ahead::begin(&mut self.merge, &mut self.merger, &self.prefix) {
-                return self.step_strands(forward);
+                return self.step_batch(forward);
             }
             self.is_contested = false;
             self.judge(false);
@@ -517,15 +517,15 @@ impl ScanCursor {
         self.batch.is_on_row()
     }
 
-    fn step_strands(&mut self, forward: bool) -> Result<()> {
+    fn step_batch(&mut self, forward: bool) -> Result<()> {
         if self.merger.is_forward() != forward {
-            return self.turn_from_strands(forward);
+            return self.leave_batch_merge(forward);
         }
         if self.merger.step(forward) {
             return Ok(());
         }
         let is_solo = self.merger.solo_rounds() >= SOLO_ROUNDS_MAX;
-        if !is_solo && ahead::go_on(&mut self.merge, &mut self.merger, &self.prefix) {
+        if !is_solo && ahead::advance(&mut self.merge, &mut self.merger, &self.prefix) {
             self.judge(true);
             return Ok(());
         }
@@ -535,7 +535,7 @@ impl ScanCursor {
         self.settle(forward)
     }
 
-    fn turn_from_strands(&mut self, forward: bool) -> Result<()> {
+    fn leave_batch_merge(&mut self, forward: bool) -> Result<()> {
         let key = self.merger.row().map(|(key, _)| key.to_vec()).unwrap_or_default();
         self.merger.release();
         if forward {
@@ -552,10 +552,10 @@ impl ScanCursor {
     /// After failed attempts, decoding ahead is tried less and less often.
     fn judge(&mut self, was_worth_it: bool) {
         if was_worth_it {
-            self.vain_attempts = 0;
+            self.misses = 0;
         } else {
-            self.vain_attempts = (self.vain_attempts + 1).min(PAUSE_SHIFT_MAX);
-            self.pause = 1 << self.vain_attempts;
+            self.misses = (self.misses + 1).min(PAUSE_SHIFT_MAX);
+            self.pause = 1 << self.misses;
         }
     }
 }

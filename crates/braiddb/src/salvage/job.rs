@@ -211,10 +211,10 @@ impl Job<'_, '_> {
         while let Some(record) = merge.take(&mut self.losses)? {
             keys += 1;
             if keys.is_multiple_of(KEYS_PER_TELL)
-                && let Some(tell) = &mut self.options.progress
+                && let Some(report) = &mut self.options.progress
             {
                 let file_bytes = self.plan.file_bytes;
-                tell(SalvageProgress { entries: merge.entries, records: target.records, file_bytes });
+                report(SalvageProgress { entries: merge.entries, records: target.records, file_bytes });
             }
             let Some(record) = record else { continue };
             let tree = split_internal_key(&record.key).map_or(0, |(tree, _)| tree.0);

@@ -89,7 +89,7 @@ impl RunSource {
             pending: None,
             range: 0,
         };
-        source.go_on(losses);
+        source.skip_to_intact(losses);
         Ok(Some(source))
     }
 
@@ -104,10 +104,10 @@ impl RunSource {
             last.extend_from_slice(entry.key);
         }
         self.slot += 1;
-        self.go_on(losses);
+        self.skip_to_intact(losses);
     }
 
-    fn go_on(&mut self, losses: &mut Losses) {
+    fn skip_to_intact(&mut self, losses: &mut Losses) {
         loop {
             if self.slot < self.count {
                 if self.counts() {

@@ -429,7 +429,7 @@ mod tests {
         let lens = [0, 1, 20, 63, 127, 128, 129, 200, 300, 16_383, 16_384, 20_000];
         let deltas = [0, 1, 64, 1 << 10, 1 << 20, 1 << 26, 1 << 27, 1 << 28, 1 << 34, 1 << 41, 1 << 60];
         let bytes: Vec<u8> = (0..20_000_u32).map(|i| (i * 7 % 251) as u8).collect();
-        let (mut told, mut others) = (0, 0);
+        let (mut reported, mut others) = (0, 0);
         for number in 0..lens.len() * lens.len() * deltas.len() * kinds.len() {
             let (key_len, rest) = (lens[number % lens.len()], number / lens.len());
             let (value_len, rest) = (lens[rest % lens.len()], rest / lens.len());
@@ -448,10 +448,10 @@ mod tests {
             for other in other_lens.into_iter().filter(|&len| len != key_len) {
                 assert_eq!(plain_at(block, offset, other), None, "{key_len} is not {other}");
             }
-            told += u32::from(found.is_some());
+            reported += u32::from(found.is_some());
             others += u32::from(found.is_none());
         }
-        assert!(told > 200 && others > 200, "{told} {others}");
+        assert!(reported > 200 && others > 200, "{reported} {others}");
     }
 
     #[test]
@@ -461,7 +461,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             state ^ state >> 31
         };
-        let mut told = 0;
+        let mut reported = 0;
         for _ in 0..200_000 {
             let (offset, key_len) = ((next() % 3) as usize, (next() % 24) as usize);
             let mut block: Vec<u8> = (0..next() % 60).map(|_| (next() >> 24) as u8).collect();
@@ -481,13 +481,13 @@ mod tests {
             match (found, known) {
                 (Some(found), known) => {
                     assert_eq!(known.map(|entry| (entry.key, entry.value)), Some(found), "{block:?}");
-                    told += 1;
+                    reported += 1;
                 }
                 (None, Some(_)) => assert!(lengths(&block[offset..block.len() - END_LEN]).is_none(), "{block:?}"),
                 (None, None) => {}
             }
         }
-        assert!(told > 50, "{told}");
+        assert!(reported > 50, "{reported}");
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub const OFFSET_BITS: u32 = PAGE_BYTES.trailing_zeros();
 impl Run {
     /// [`EntryOffset`]s can locate all entries of these blocks: they are uncompressed in a mapped
     /// file, and offsets are below a page's size.
-    pub fn has_spots(&self, mut blocks: RangeInclusive<u16>) -> bool {
+    pub fn has_offsets(&self, mut blocks: RangeInclusive<u16>) -> bool {
         let has_small_offsets = |block| self.note(block).len() as u64 <= PAGE_BYTES || self.note(block).mark() == 1;
         self.place.get().is_some() && blocks.all(|block| self.is_plain(block) && has_small_offsets(block))
     }

@@ -140,8 +140,8 @@ mod tests {
             assert_eq!((expiries.expired_by(999), expiries.expired_by(1000 + count)), (0, count));
             assert!(expiries.expired_by(1000) >= 1);
             for tenth in 1..10 {
-                let (real, told) = (count * tenth / 10, expiries.expired_by(1000 + count * tenth / 10));
-                assert!(told.abs_diff(real) <= count / 8 + 1, "{told} of {count} for {real}");
+                let (real, reported) = (count * tenth / 10, expiries.expired_by(1000 + count * tenth / 10));
+                assert!(reported.abs_diff(real) <= count / 8 + 1, "{reported} of {count} for {real}");
             }
         }
     }
@@ -150,8 +150,8 @@ mod tests {
     fn expired_by_with_key_patterns_is_approximate() {
         for step in [2, 3, 4, 8, 16, 64] {
             let expiries = counted((0..100_000).map(|n| if n % step == 0 { 1_000_000 + n } else { 10 }));
-            let (told, real) = (expiries.expired_by(1000), 100_000 - 100_000 / step);
-            assert!(told.abs_diff(real) < 9000, "{told} for {real}");
+            let (reported, real) = (expiries.expired_by(1000), 100_000 - 100_000 / step);
+            assert!(reported.abs_diff(real) < 9000, "{reported} for {real}");
         }
     }
 

@@ -586,7 +586,7 @@ impl Drop for Run {
             self.deferred_close.remove(&self.vfs, &self.path, file);
         } else {
             // Another process removes a follower's files.
-            self.deferred_close.let_go(file);
+            self.deferred_close.drop_later(file);
         }
     }
 }

@@ -306,9 +306,9 @@ impl Index {
             let padding = if is_padded { reader.varint()? } else { 0 };
             // With padding, a unit's end follows from its uncompressed length: see `unit`.
             let plain_len = (UNIT_HEADER_LEN + note.len()) as u64;
-            let is_told = !is_padded || note.len() == 0 || unit_len <= plain_len;
+            let is_expected = !is_padded || note.len() == 0 || unit_len <= plain_len;
             let is_fit = padding == 0 || (unit_len == plain_len && note.len() > 0 && padding < PAGE_BYTES);
-            if count == 0 || !is_told || !is_fit {
+            if count == 0 || !is_expected || !is_fit {
                 return None;
             }
             offset = offset.checked_add(unit_len)?.checked_add(padding).filter(|&end| end <= footer.keys_offset)?;

@@ -356,7 +356,7 @@ fn read_of_recently_written_value_skips_check() {
     let damaged = new.iter().filter(is_damaged).count();
     assert!(damaged > 0 && damaged < 100, "most, but not all, are not looked at so soon: {damaged}");
     let new = *new.iter().find(|reference| file.read(reference).is_ok()).unwrap();
-    assert!(file.read_anew(&new).unwrap_err().is_corruption());
+    assert!(file.read_uncached(&new).unwrap_err().is_corruption());
     let another = BlobFile::open(&fixture.reader(), fixture.dir.path(), 5).unwrap();
     assert!(another.read(&new).unwrap_err().is_corruption(), "who has not written it looks");
     assert!(file.read(&BlobRef { checksum: 1, ..new }).unwrap_err().is_corruption());
@@ -471,7 +471,7 @@ fn read_of_damaged_value_fails_at_first_and_after_time_span() {
     }
     assert!(file.read(&references[1]).unwrap_err().is_corruption());
     assert!(file.read(&references[0]).is_ok(), "it was checked a moment ago");
-    assert!(file.read_anew(&references[0]).unwrap_err().is_corruption());
+    assert!(file.read_uncached(&references[0]).unwrap_err().is_corruption());
     fixture.pass(LATER_NS);
     assert!(file.read(&references[0]).unwrap_err().is_corruption());
     assert!(file.read(&references[0]).unwrap_err().is_corruption());
@@ -572,8 +572,8 @@ fn blocks_in_memory_counts_page_cache() {
     for compression in [Compression::None, Compression::Lz4] {
         let (run, meta, _) = fixture.run(20_000, compression);
         let (all, path) = (u64::from(run.block_count()), run.path().to_owned());
-        let is_told = compression == Compression::None;
-        assert_eq!(run.blocks_in_memory(0..u16::MAX), if is_told { all } else { 0 }, "{compression:?}");
+        let is_expected = compression == Compression::None;
+        assert_eq!(run.blocks_in_memory(0..u16::MAX), if is_expected { all } else { 0 }, "{compression:?}");
         drop(run);
         let file = std::fs::File::open(&path).unwrap();
         file.sync_all().unwrap();
@@ -581,7 +581,7 @@ fn blocks_in_memory_counts_page_cache() {
         let run = Run::open(&fixture.reader(), &path, &meta).unwrap();
         // Near its index, which was just read.
         let left = run.blocks_in_memory(0..u16::MAX);
-        assert!(!is_told || left < all, "{left} of {all}");
+        assert!(!is_expected || left < all, "{left} of {all}");
         drop(run);
         std::fs::remove_file(&path).unwrap();
     }

@@ -30,8 +30,8 @@ impl Check {
     }
 
     /// Checks the window before the commit, so that little is left to check while others wait.
-    pub fn look_ahead(&mut self, window: &Window) -> Validation {
-        let (validation, upto) = window.look_ahead(&self.reads, self.upto);
+    pub fn precheck(&mut self, window: &Window) -> Validation {
+        let (validation, upto) = window.precheck(&self.reads, self.upto);
         if validation == Validation::Unchanged {
             self.upto = self.upto.max(upto);
         }
@@ -40,7 +40,7 @@ impl Check {
 
     /// `state` was loaded after commit `visible` was published, and the snapshot was held after
     /// that.
-    pub fn look_in(&mut self, state: &ReadState, visible: SequenceNumber) -> Result<Validation> {
+    pub fn check_state(&mut self, state: &ReadState, visible: SequenceNumber) -> Result<Validation> {
         for key in self.reads.keys() {
             if read::newest_sequence(state, key, visible)? > self.upto {
                 return Ok(Validation::Changed);

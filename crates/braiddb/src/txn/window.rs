@@ -172,7 +172,7 @@ impl Window {
     }
 
     /// Validates reads against commits after `upto`. For the leader.
-    pub fn look(&self, reads: &ReadSet, upto: SequenceNumber) -> Validation {
+    pub fn check(&self, reads: &ReadSet, upto: SequenceNumber) -> Validation {
         let pieces = self.pieces.lock();
         if !self.is_open() || upto < pieces.from {
             return Validation::TooOld;
@@ -182,7 +182,7 @@ impl Window {
     }
 
     /// Validates without the write lock; returns also the last commit checked.
-    pub fn look_ahead(&self, reads: &ReadSet, upto: SequenceNumber) -> (Validation, SequenceNumber) {
+    pub fn precheck(&self, reads: &ReadSet, upto: SequenceNumber) -> (Validation, SequenceNumber) {
         let mut pieces = self.pieces.lock();
         if !self.is_open() || upto < pieces.from {
             return (Validation::TooOld, upto);

@@ -268,11 +268,11 @@ impl Manifest {
 
     /// Whether another process changed CURRENT since this handle was opened read-only.
     pub fn has_gone_on(&self) -> Result<bool> {
-        Ok(self.look()? != self.current.seen())
+        Ok(self.poll()? != self.current.seen())
     }
 
     /// Opens CURRENT again, since another database may have replaced this one, as after a restore.
-    pub fn look(&self) -> Result<SeenCurrent> {
+    pub fn poll(&self) -> Result<SeenCurrent> {
         let current = Current::open(&*self.vfs, &self.dir, true)?;
         let missing = || Error::NotFound(format!("there is no database in {} any more", self.dir.display()));
         current.map(|current| current.seen()).ok_or_else(missing)

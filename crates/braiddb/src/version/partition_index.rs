@@ -101,7 +101,7 @@ mod tests {
         let near = partition_index.iter().flat_map(|&head| [head.wrapping_sub(1), head, head.saturating_add(1)]);
         let others = (0..200).map(|_| chance.next() >> (chance.next() % 64));
         let between = partition_index.windows(2).map(|pair| pair[0] + (pair[1] - pair[0]) / 2);
-        let (mut told, mut all) = (0, 0);
+        let (mut reported, mut all) = (0, 0);
         for head in near.chain(others).chain(between).chain([0, 1, u64::MAX]) {
             let less = partition_index.partition_point(|&other| other < head);
             assert_eq!(table.before(head), less);
@@ -112,10 +112,10 @@ mod tests {
                     is_first || (partition_index.get(less) != Some(&head) && found + 1 == less),
                     "{head} in {partition_index:?}: {found}"
                 );
-                told += 1;
+                reported += 1;
             }
         }
-        (told, all)
+        (reported, all)
     }
 
     #[test]
@@ -151,8 +151,9 @@ mod tests {
             partition_index[0] = 0;
             partition_index.sort_unstable();
             let table = PartitionIndex::new(partition_index);
-            let told = (0..1000).filter(|_| table.find(chance.next() % (len << 26)).is_some_and(|p| p < len as usize));
-            assert!(told.count() > 900, "{table:?}");
+            let reported =
+                (0..1000).filter(|_| table.find(chance.next() % (len << 26)).is_some_and(|p| p < len as usize));
+            assert!(reported.count() > 900, "{table:?}");
         }
     }
 }

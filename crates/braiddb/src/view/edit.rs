@@ -60,7 +60,7 @@ pub(crate) struct EditLane {
 pub(crate) struct Group {
     pub(crate) lanes: Vec<EditLane>,
     /// Some differences are unknown, so blind inserts are impossible.
-    pub(crate) is_untold: bool,
+    pub(crate) is_ambiguous: bool,
 }
 
 impl Group {
@@ -68,7 +68,7 @@ impl Group {
     /// unusable.
     pub(crate) fn insert_all(&mut self, entries: &[NewEntry], old: &mut PinnedReader) -> Result<bool> {
         for index in 0..entries.len() {
-            if self.is_untold || !self.insert(entries, index, old)? {
+            if self.is_ambiguous || !self.insert(entries, index, old)? {
                 return Ok(false);
             }
         }

@@ -388,7 +388,10 @@ impl Fold<'_> {
         };
         let separator = self.old.directory.anchors.separator(anchor);
         self.builder.writer.set_positions(cursors.into_iter());
-        if deletion != Deletion::Partial && !group.is_untold && self.edit_group(anchor, &separator, &group, deletion)? {
+        if deletion != Deletion::Partial
+            && !group.is_ambiguous
+            && self.edit_group(anchor, &separator, &group, deletion)?
+        {
             return Ok(after);
         }
         self.merge_group(anchor, first, separator, &group)?;
@@ -407,7 +410,7 @@ impl Fold<'_> {
         let entries = self.new.take(group.lanes.len() / 2 + 2, is_wanted)?;
         let has_more = self.new.peek().is_some_and(|(entry, _)| is_wanted(entry.key));
         if !has_more {
-            let mut edited = Group { lanes: group.lanes.clone(), is_untold: false };
+            let mut edited = Group { lanes: group.lanes.clone(), is_ambiguous: false };
             if deletion == Deletion::Whole {
                 edited.lanes.iter_mut().for_each(|lane| lane.lane.selector |= SELECTOR_STALE);
             }
@@ -466,7 +469,7 @@ fn take_apart(old: &View, runs: &[Arc<Run>], number: u32, segment: &Segment<'_>,
     let mut positions: Vec<Position> = (0..runs.len()).filter_map(|run| segment.cursor(run)).collect();
     let is_continuation = old.directory.is_continuation(number);
     let same_key = segment.same_key() | u32::from(is_continuation);
-    group.is_untold |= segment.base() == BASE_BISECT && segment.count() > 1;
+    group.is_ambiguous |= segment.base() == BASE_BISECT && segment.count() > 1;
     for index in 0..segment.count() {
         let run = segment.run(index);
         let position = positions.get_mut(run).ok_or_else(outside)?;

@@ -84,7 +84,7 @@ pub(crate) struct Part {
     pub(crate) blocks: (u16, u16),
     pub(crate) block_entries: u16,
     /// Entries can be read by their byte offsets.
-    pub(crate) has_spots: bool,
+    pub(crate) has_offsets: bool,
 }
 
 /// Position of an entry, with both slot and offset.
@@ -123,8 +123,8 @@ impl HashIndex {
         };
         let spans: Box<[Span]> = parts.iter().map(span).collect();
         let block_bits = bits(blocks.saturating_sub(1));
-        let has_spots = parts.iter().all(|part| part.has_spots);
-        let has_direct_offsets = has_spots && block_bits + OFFSET_BITS <= 32 - EXACT_TAG_BITS_MIN;
+        let has_offsets = parts.iter().all(|part| part.has_offsets);
+        let has_direct_offsets = has_offsets && block_bits + OFFSET_BITS <= 32 - EXACT_TAG_BITS_MIN;
         let (place_bits, tag_bits_min) =
             if has_direct_offsets { (OFFSET_BITS, EXACT_TAG_BITS_MIN) } else { (bits(slots.into()), TAG_BITS_MIN) };
         let position_bits = block_bits + place_bits;
@@ -360,8 +360,8 @@ mod tests {
     use super::*;
     use crate::codec::hash64;
 
-    fn parts(runs: usize, blocks: u16, block_entries: u16, has_spots: bool) -> Vec<Part> {
-        let part = |run: usize| Part { blocks: (run as u16 * 7, run as u16 * 7 + blocks), block_entries, has_spots };
+    fn parts(runs: usize, blocks: u16, block_entries: u16, has_offsets: bool) -> Vec<Part> {
+        let part = |run: usize| Part { blocks: (run as u16 * 7, run as u16 * 7 + blocks), block_entries, has_offsets };
         (0..runs).map(part).collect()
     }
 
@@ -369,12 +369,13 @@ mod tests {
     fn hash_index_after_insert_finds_key_or_full_bucket() {
         let shapes =
             [(1, 0, 1), (1, 65_535, 255), (3, 100, 27), (24, 8_000, 30), (32, 1, 1), (2, 8_000, 30), (1, 16_383, 255)];
-        for ((runs, blocks, entries), has_spots) in shapes.into_iter().flat_map(|shape| [(shape, false), (shape, true)])
+        for ((runs, blocks, entries), has_offsets) in
+            shapes.into_iter().flat_map(|shape| [(shape, false), (shape, true)])
         {
-            let parts = parts(runs, blocks.min(65_535 - 7 * runs as u16 + 7), entries, has_spots);
+            let parts = parts(runs, blocks.min(65_535 - 7 * runs as u16 + 7), entries, has_offsets);
             let keys = 5_000u64;
             let mut index = HashIndex::new(keys, &parts).unwrap();
-            assert_eq!(index.has_direct_offsets(), has_spots && (usize::from(blocks) + 1) * runs <= 1 << 16);
+            assert_eq!(index.has_direct_offsets(), has_offsets && (usize::from(blocks) + 1) * runs <= 1 << 16);
             let site = |key: u64| {
                 let part = parts[key as usize % runs];
                 let blocks = u64::from(part.blocks.1 - part.blocks.0) + 1;

@@ -31,7 +31,7 @@ impl View {
     /// Returns true if all blocks can be read in place. A hash index then has direct offsets unless
     /// there are too many blocks.
     pub fn is_read_in_place(&self, runs: &[Arc<Run>]) -> Result<bool> {
-        Ok(runs.iter().all(|run| run.is_mapped()) && self.parts(runs)?.iter().all(|part| part.has_spots))
+        Ok(runs.iter().all(|run| run.is_mapped()) && self.parts(runs)?.iter().all(|part| part.has_offsets))
     }
 
     fn parts(&self, runs: &[Arc<Run>]) -> Result<Vec<Part>> {
@@ -43,7 +43,7 @@ impl View {
             let end = run.advance(last, last_segment.lanes_of_run(index).count_ones());
             let blocks = (first.block, end.block.min(run.end().block.saturating_sub(1)).max(first.block));
             let block_entries = (blocks.0..=blocks.1).map(|block| run.block_entries(block)).max().unwrap_or(0);
-            Some(Part { blocks, block_entries, has_spots: run.has_spots(blocks.0..=blocks.1) })
+            Some(Part { blocks, block_entries, has_offsets: run.has_offsets(blocks.0..=blocks.1) })
         };
         let parts: Option<Vec<Part>> = runs.iter().enumerate().map(part).collect();
         parts.ok_or_else(|| self.corrupt_segment(0, "it lacks a run"))

@@ -95,14 +95,14 @@ impl<'a> Task for PrefetchEntry<'a, '_> {
                 run.prefetch_slot(cursor.block);
             }
         } else if let Ok((run, position)) = view.locate(runs, number, &segment, lane) {
-            return look_ahead(&runs[run], position);
+            return precheck(&runs[run], position);
         }
         None
     }
 }
 
 #[inline(always)]
-fn look_ahead(run: &Arc<Run>, position: Position) -> Option<CacheMiss<'_>> {
+fn precheck(run: &Arc<Run>, position: Position) -> Option<CacheMiss<'_>> {
     run.prefetch(position);
     run.is_absent(position.block).then_some(CacheMiss::Block(run, position.block))
 }
@@ -663,7 +663,7 @@ impl Drop for View {
         if self.obsolete.load(Relaxed) && self.meta.number != 0 {
             self.deferred_close.remove(&self.vfs, &self.path, file);
         } else {
-            self.deferred_close.let_go(file);
+            self.deferred_close.drop_later(file);
         }
     }
 }

@@ -259,7 +259,7 @@ impl RowBatch {
     }
 
     /// Forgets all rows; the next fill starts after the current one.
-    pub fn go_on(&mut self) {
+    pub fn advance(&mut self) {
         if self.lanes != 0 {
             self.from = Some(self.place(self.at));
             self.passed_rows = self.passed_rows.saturating_add(self.filled + 1 - self.lanes.count_ones());
@@ -373,7 +373,7 @@ impl RowBatch {
 
     /// Ends a scan and starts another; releases rows like [`RowBatch::release`].
     pub fn restart(&mut self) {
-        self.go_on();
+        self.advance();
         let is_seek_alone = self.begins_with_seek && self.passed_rows == 1;
         self.likely_rows = if is_seek_alone { 0 } else { self.passed_rows.min(LIKELY_ROWS_MAX) };
         self.release();
@@ -396,21 +396,21 @@ impl RowBatch {
         self.from = None;
         (self.rounds, self.passed_rows) = (0, 0);
         if self.is_pinning {
-            self.let_go();
+            self.unpin();
         }
         // A block in place may need another check by its next use.
         self.states.iter_mut().for_each(|state| state.rows = None);
     }
 
     pub fn release_runs(&mut self) {
-        self.release();
+        self.unpin();
         self.slots.clear();
         self.states.clear();
         self.runs = None;
     }
 
     #[cold]
-    fn let_go(&mut self) {
+    fn unpin(&mut self) {
         self.slots.clear();
         self.states.iter_mut().for_each(|state| *state = RunState::default());
         self.passed.clear();
@@ -516,7 +516,7 @@ impl RowBatch {
         self.passed.extend(state.pin.take());
         let pin = run.pin(block)?;
         // SAFETY: only the lifetime changes. `states` or `passed` keep the block, which does not
-        // move, until no row of it is left: `begin`, `let_go` and `set_runs` forget all rows before
+        // move, until no row of it is left: `begin`, `unpin` and `set_runs` forget all rows before
         // they release any block, and `state.rows` is replaced with its pin. Rows are lent no
         // longer than `self`.
         let rows = unsafe { std::mem::transmute::<Rows<'_>, Rows<'static>>(pin.rows()?) };

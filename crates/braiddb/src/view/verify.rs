@@ -115,8 +115,8 @@ impl Check<'_> {
         let same_key = order == Ordering::Equal;
         let decode = segment.differences()[lane];
         let is_continuation = self.view.directory.is_continuation(number);
-        let told_same = if lane == 0 { is_continuation } else { decode == SAME_KEY };
-        if told_same != same_key {
+        let claims_same = if lane == 0 { is_continuation } else { decode == SAME_KEY };
+        if claims_same != same_key {
             return bad("versions of a key are not told as such");
         }
         if lane > 0 && !same_key && segment.base() != BASE_BISECT {

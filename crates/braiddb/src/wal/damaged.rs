@@ -374,10 +374,10 @@ impl Walk<'_> {
         }
         // If only a seal is lost, the next segment begins right after it.
         let is_next = header.epoch == at.epoch && header.start_lsn.saturating_sub(at.lsn) <= SEAL_BYTES_MAX;
-        let is_known_to_go_on = is_next || self.input.durable_lsn > at.lsn;
+        let is_known_to_continue = is_next || self.input.durable_lsn > at.lsn;
         // If the log's begin is unknown, there may be old segments whose successors are gone.
         let is_begin_known = self.input.oldest_segment.is_some();
-        if is_begin_known && self.seal.is_none() && self.is_clean_end && !is_successor && !is_known_to_go_on {
+        if is_begin_known && self.seal.is_none() && self.is_clean_end && !is_successor && !is_known_to_continue {
             return Some("the log ends before it".to_owned());
         }
         None

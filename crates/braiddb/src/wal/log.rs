@@ -323,7 +323,7 @@ impl Wal {
             self.rest(&segment);
         }
         for segment in released {
-            self.let_go(&segment);
+            self.recycle(&segment);
         }
         count
     }
@@ -340,7 +340,7 @@ impl Wal {
     }
 
     /// Recycles a released segment, or removes it if a reader has it.
-    fn let_go(&self, segment: &Segment) {
+    fn recycle(&self, segment: &Segment) {
         let is_read = segment.readers.load(Ordering::Acquire) > 0;
         let (len, segment_len) = (segment.header.len, self.options.segment_len);
         let is_synced_often = self.is_synced_often.load(Ordering::Relaxed);
@@ -412,7 +412,7 @@ impl Wal {
     }
 
     /// Continues an idle, flushed log in a short segment, so that a longer one can be released.
-    pub fn go_on_in_short(&self) -> Result<bool> {
+    pub fn begin_short_segment(&self) -> Result<bool> {
         let short = FIRST_SEGMENT_LEN.min(self.options.segment_len);
         let mut tail = self.tail.lock();
         self.latch.check()?;
@@ -421,18 +421,18 @@ impl Wal {
         }
         self.next_len.store(short, Ordering::Relaxed);
         self.drop_ahead(&mut tail);
-        self.go_on_in_next(&mut tail, 0)?;
+        self.begin_next_segment(&mut tail, 0)?;
         Ok(true)
     }
 
     /// Ends the current segment unless it is empty, so that all earlier records are in finished
     /// segments.
-    pub fn go_on(&self) -> Result<()> {
+    pub fn begin_segment(&self) -> Result<()> {
         let mut tail = self.tail.lock();
         self.latch.check()?;
         if tail.offset > SEGMENT_HEADER_LEN {
             self.drop_ahead(&mut tail);
-            self.go_on_in_next(&mut tail, 0)?;
+            self.begin_next_segment(&mut tail, 0)?;
         }
         Ok(())
     }
@@ -544,15 +544,15 @@ impl Wal {
             if tail.prepared.is_none() && tail.offset + len + ending_len <= tail.segment.header.len {
                 return Ok(());
             }
-            self.go_on_in_next(tail, len)?;
+            self.begin_next_segment(tail, len)?;
         }
     }
 
-    fn go_on_in_next(&self, tail: &mut Tail, len: u64) -> Result<()> {
+    fn begin_next_segment(&self, tail: &mut Tail, len: u64) -> Result<()> {
         let Prepared { next, seal } = match &tail.prepared {
             Some(prepared) => prepared.clone(),
             None => {
-                let next = self.go_on_ahead(tail, len)?;
+                let next = self.begin_prepared(tail, len)?;
                 let next = next.map_or_else(|| self.next_segment(tail, len), Ok)?;
                 tail.prepared.insert(next).clone()
             }
@@ -703,10 +703,10 @@ impl Wal {
 }
 
 impl SegmentSource for Wal {
-    fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
+    fn with_segments<R>(&self, visit: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
         let segments = self.segments.lock();
         let retained = self.retained.lock();
-        look(&mut retained.segments.iter().chain(segments.iter()), retained.floor)
+        visit(&mut retained.segments.iter().chain(segments.iter()), retained.floor)
     }
 }
 

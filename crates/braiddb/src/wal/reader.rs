@@ -28,8 +28,8 @@ pub enum LogItem {
 }
 
 pub trait SegmentSource {
-    /// The segments, in log order, cannot be released during the call of `look`.
-    fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R;
+    /// The segments, in log order, cannot be released during the call of `visit`.
+    fn with_segments<R>(&self, visit: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R;
 }
 
 #[derive(Debug, Default)]
@@ -51,8 +51,8 @@ impl ClosedLog {
 }
 
 impl SegmentSource for ClosedLog {
-    fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
-        look(&mut self.segments.iter(), self.floor)
+    fn with_segments<R>(&self, visit: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
+        visit(&mut self.segments.iter(), self.floor)
     }
 }
 
@@ -144,7 +144,7 @@ impl LogReader {
             self.note_missing(items);
             bytes += self.read_segment(limit, bytes_max - bytes, items)?;
             let end = self.pin.end_lsn();
-            if bytes >= bytes_max || self.lsn() < end || !self.go_on(log, end)? {
+            if bytes >= bytes_max || self.lsn() < end || !self.enter_next_segment(log, end)? {
                 break;
             }
         }
@@ -225,7 +225,7 @@ impl LogReader {
 
     /// Moves to the segment after the current one, which ends at `end`. Returns false if there is
     /// none yet.
-    fn go_on(&mut self, log: &impl SegmentSource, end: Lsn) -> std::result::Result<bool, ReadError> {
+    fn enter_next_segment(&mut self, log: &impl SegmentSource, end: Lsn) -> std::result::Result<bool, ReadError> {
         let next = log.with_segments(|segments, floor| {
             let mut segments = segments;
             let next = Iterator::find(&mut segments, |segment| segment.header.start_lsn >= end);

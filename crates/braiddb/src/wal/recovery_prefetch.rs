@@ -171,14 +171,14 @@ mod tests {
         let prefetch = RecoveryPrefetch::start(&*late, segments(4), Vec::new()).unwrap();
         let shared = Arc::clone(&prefetch.shared);
         let (system, is_first) = (SystemRuntime::new(), Arc::new(AtomicBool::new(false)));
-        let told = Arc::clone(&is_first);
+        let reported = Arc::clone(&is_first);
         let opener = move || {
             let clock = SystemRuntime::new();
             let is_done = || shared.found.lock().len() == 3;
             while !is_done() && clock.monotonic_ns() < 20_000_000_000 {
                 thread::yield_now();
             }
-            told.store(is_done(), Ordering::Relaxed);
+            reported.store(is_done(), Ordering::Relaxed);
             gate.wait();
         };
         let opener = system.spawn("opener", Box::new(opener)).unwrap();

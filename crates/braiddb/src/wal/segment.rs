@@ -86,10 +86,10 @@ impl Segment {
     /// budget ([`crate::platform::BudgetedVfs`]). Returns `None` on failure.
     pub fn open_to_rest(&self, vfs: &dyn Vfs) -> Option<Arc<dyn File>> {
         let opened = vfs.open(&self.path, OpenMode::Read);
-        let told = |error: &io::Error| {
+        let reported = |error: &io::Error| {
             tracing::debug!(path = %self.path.display(), %error, "a log segment stays open for writing");
         };
-        opened.inspect_err(told).ok()
+        opened.inspect_err(reported).ok()
     }
 
     /// Returns the old file and mapping: drop them outside of locks, since it is slow.

@@ -111,10 +111,10 @@ fn reads_with_io_uring_denied_are_right() {
             println!("{what}: {text}");
             continue;
         }
-        let told: Vec<_> = text.lines().filter(|line| line.contains("refused: ")).collect();
-        assert_eq!(told.len(), 2, "{what}: {text}");
+        let reported: Vec<_> = text.lines().filter(|line| line.contains("refused: ")).collect();
+        assert_eq!(reported.len(), 2, "{what}: {text}");
         // A kernel without io_uring fails at the first call.
-        let fits = told.iter().all(|line| line.contains(reason) || line.contains("io_uring_setup"));
-        assert!(fits && told[0].ends_with(told[1].trim_start()), "{what}: {told:?}");
+        let fits = reported.iter().all(|line| line.contains(reason) || line.contains("io_uring_setup"));
+        assert!(fits && reported[0].ends_with(reported[1].trim_start()), "{what}: {told:?}");
     }
 }

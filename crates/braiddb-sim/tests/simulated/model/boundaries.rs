@@ -175,7 +175,7 @@ impl World<'_> {
         let policies = CrashPolicy::some(6, random.next_u64());
         let policy = policies[random.index(policies.len())];
         let image = self.disk.crash_image(self.disk.operations(), policy);
-        self.let_go();
+        self.released();
         (self.db, self.following) = (None, None);
         self.crashes += 1;
         self.seen.crashes.add(1);

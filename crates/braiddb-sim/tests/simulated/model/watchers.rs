@@ -180,11 +180,11 @@ impl World<'_> {
     fn resume(&mut self, watching: &mut Watching) -> Outcome<bool> {
         let bytes = watching.token.to_bytes();
         let token = ResumeToken::from_bytes(&bytes).said("a valid token")?;
-        let told = token.sequence();
-        let is_lost = told > self.last();
+        let reported = token.sequence();
+        let is_lost = reported > self.last();
         match self.db().watch(watching.options().resume(token)) {
             Ok(watcher) => {
-                ensure!(!is_lost, "it resumes after commit {told}, which a crash removed");
+                ensure!(!is_lost, "it resumes after commit {reported}, which a crash removed");
                 watching.watcher = Some(watcher);
                 Ok(true)
             }
@@ -237,18 +237,18 @@ impl World<'_> {
     }
 
     fn check_all_shown(&self, watching: &mut Watching) -> Outcome {
-        let told = watching.watcher.as_ref().expect("it was just asked").token();
+        let reported = watching.watcher.as_ref().expect("it was just asked").token();
         ensure!(
-            told.sequence() >= self.last_logged(),
+            reported.sequence() >= self.last_logged(),
             "shown up to commit {}, not {}",
-            told.sequence(),
+            reported.sequence(),
             self.last_logged()
         );
-        watching.token = told;
+        watching.token = reported;
         if watching.is_stale {
             return Ok(());
         }
-        watching.at = watching.at.max(self.synced_by(told.sequence()));
+        watching.at = watching.at.max(self.synced_by(reported.sequence()));
         let boundary = self.boundary(watching.at).ok_or("a commit that never existed was shown")?;
         for number in boundary.numbers.into_iter().flatten() {
             let Some(bounds) = watching.bounds_of(number) else { continue };
@@ -262,7 +262,7 @@ impl World<'_> {
                 watching.of,
                 found.len(),
                 expected.len(),
-                told.sequence(),
+                reported.sequence(),
                 wrong.map(|(key, value)| (short(key), short(value)))
             );
         }
@@ -271,7 +271,7 @@ impl World<'_> {
                 watching.pairs == **multi,
                 "the mirror of {:?} has other pairs, up to {}",
                 watching.of,
-                told.sequence()
+                reported.sequence()
             );
         }
         Ok(())
@@ -290,9 +290,9 @@ impl World<'_> {
             self.take_over(watching, set.sequence - 1);
         }
         if let Of::All = watching.of {
-            let told = if let Some(Gap::Commits { up_to }) = gap { before.max(*up_to) } else { before };
+            let reported = if let Some(Gap::Commits { up_to }) = gap { before.max(*up_to) } else { before };
             let is_logged = |b: &&super::boundaries::Boundary| b.source == Source::Log;
-            let mut after = self.boundaries.iter().filter(|b| b.sequence > told && b.sequence < set.sequence);
+            let mut after = self.boundaries.iter().filter(|b| b.sequence > reported && b.sequence < set.sequence);
             let missing = after.find(is_logged);
             ensure!(missing.is_none(), "the earlier commit {} was not shown", missing.map_or(0, |b| b.sequence));
         }

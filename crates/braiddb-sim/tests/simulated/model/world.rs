@@ -327,7 +327,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    pub fn let_go(&mut self) {
+    pub fn released(&mut self) {
         self.held.clear();
         self.snapshots.clear();
         self.multi_snapshots.clear();
@@ -338,7 +338,7 @@ impl<'a> World<'a> {
 
     pub fn reopen(&mut self, close: bool) -> Outcome {
         self.note_coverage()?;
-        self.let_go();
+        self.released();
         if let Some(db) = self.db.take()
             && close
         {

@@ -20,7 +20,7 @@ pub struct Moment {
 pub struct Clock {
     /// Maximum lead seen of the wall clock over the monotonic clock.
     ahead_us: AtomicI64,
-    looked_ns: AtomicU64,
+    checked_ns: AtomicU64,
     /// The lead that the manifest records, in microseconds.
     pub noted_ahead_us: AtomicU64,
 }
@@ -41,24 +41,24 @@ impl Clock {
         let floor_us = i64::try_from(floor_us).unwrap_or(i64::MAX).saturating_sub(in_us(now_ns));
         let ahead_us = ahead_us(runtime).max(floor_us);
         let noted_ahead_us = AtomicU64::new(noted_ahead_us);
-        Clock { ahead_us: AtomicI64::new(ahead_us), looked_ns: AtomicU64::new(now_ns), noted_ahead_us }
+        Clock { ahead_us: AtomicI64::new(ahead_us), checked_ns: AtomicU64::new(now_ns), noted_ahead_us }
     }
 
     #[inline]
     pub fn now(&self, runtime: &dyn Runtime) -> Moment {
         let ns = runtime.monotonic_coarse_ns();
         // Read the wall clock once for each tick of the coarse clock.
-        if self.looked_ns.load(Ordering::Relaxed) != ns {
-            self.look(runtime, ns);
+        if self.checked_ns.load(Ordering::Relaxed) != ns {
+            self.check(runtime, ns);
         }
         let us = in_us(ns).saturating_add(self.ahead_us.load(Ordering::Relaxed));
         Moment { ns, us: u64::try_from(us).unwrap_or(0) }
     }
 
     #[cold]
-    fn look(&self, runtime: &dyn Runtime, now_ns: u64) {
+    fn check(&self, runtime: &dyn Runtime, now_ns: u64) {
         self.ahead_us.fetch_max(ahead_us(runtime), Ordering::Relaxed);
-        self.looked_ns.store(now_ns, Ordering::Relaxed);
+        self.checked_ns.store(now_ns, Ordering::Relaxed);
     }
 }
 

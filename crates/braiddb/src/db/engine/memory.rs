@@ -73,7 +73,7 @@ pub struct Common {
 struct Totals {
     frozen: AtomicUsize,
     resident: AtomicUsize,
-    lent: AtomicUsize,
+    reserved_jobs: AtomicUsize,
     waiting: AtomicUsize,
 }
 
@@ -83,7 +83,7 @@ pub struct TenantQuota {
     pub id: u64,
     frozen: AtomicUsize,
     resident: AtomicUsize,
-    lent: AtomicUsize,
+    reserved_jobs: AtomicUsize,
 }
 
 impl Common {
@@ -143,7 +143,7 @@ impl Common {
         let memtables = frozen + memtable.max(active + self.chunk_pool.bytes());
         let reserved = memtables.max(2 * memtable) + self.totals.resident.load(Relaxed);
         let threads = if self.mergers > 0 { self.mergers + self.flushers() } else { 0 };
-        reserved + job_bytes_of(self.memory, threads) + self.totals.lent.load(Relaxed)
+        reserved + job_bytes_of(self.memory, threads) + self.totals.reserved_jobs.load(Relaxed)
     }
 
     pub fn is_shared(&self) -> bool {
@@ -256,7 +256,7 @@ impl Common {
 impl TenantQuota {
     pub fn new(common: Arc<Common>) -> TenantQuota {
         let id = common.last_id.fetch_add(1, Relaxed);
-        TenantQuota { common, id, frozen: 0.into(), resident: 0.into(), lent: 0.into() }
+        TenantQuota { common, id, frozen: 0.into(), resident: 0.into(), reserved_jobs: 0.into() }
     }
 
     fn set_resident(&self, bytes: usize) {
@@ -276,7 +276,7 @@ impl Drop for TenantQuota {
         self.common.databases.lock().remove(&self.id);
         self.set_frozen(0);
         self.set_resident(0);
-        change(&self.common.totals.lent, self.lent.load(Relaxed), 0);
+        change(&self.common.totals.reserved_jobs, self.reserved_jobs.load(Relaxed), 0);
     }
 }
 
@@ -343,8 +343,8 @@ impl Engine {
 
     /// Withdraws `more` bytes from the cache, and returns `less`.
     pub fn reserve(&self, more: usize, less: usize) {
-        self.tenant.lent.fetch_add(more.wrapping_sub(less), Relaxed);
-        self.tenant.common.totals.lent.fetch_add(more.wrapping_sub(less), Relaxed);
+        self.tenant.reserved_jobs.fetch_add(more.wrapping_sub(less), Relaxed);
+        self.tenant.common.totals.reserved_jobs.fetch_add(more.wrapping_sub(less), Relaxed);
         self.share_memory_again();
     }
 

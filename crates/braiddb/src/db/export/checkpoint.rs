@@ -101,7 +101,7 @@ impl Db {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
         let image = loop {
-            let flushed = engine.flush_what_is_there()?;
+            let flushed = engine.flush_committed()?;
             match engine.take_image(flushed)? {
                 Some(image) => break image,
                 // A bulk load was installed after commits that are not flushed yet.

@@ -45,9 +45,9 @@ use std::{
 };
 
 /// Maximum retries while CURRENT is unchanged.
-const TRIES_IN_VAIN: u32 = 6;
+const FRUITLESS_MAX: u32 = 6;
 /// Maximum retries while CURRENT is unchanged, after [`TRY_FOR_NS`].
-const TRIES_IN_VAIN_LATE: u32 = 2;
+const FRUITLESS_MAX_LATE: u32 = 2;
 /// First pause, doubled by each retry, and time until the database counts as busy.
 const PAUSE_US: u64 = 500;
 const TRY_FOR_NS: u64 = 20_000_000_000;
@@ -222,7 +222,7 @@ impl Drop for Follower {
 #[derive(Default)]
 struct Effort {
     retries: u32,
-    in_vain: u32,
+    fruitless: u32,
 }
 
 impl Effort {
@@ -238,17 +238,17 @@ impl Effort {
         stands_still: bool,
     ) -> Result<()> {
         self.retries += 1;
-        self.in_vain = if stands_still { self.in_vain + 1 } else { 0 };
+        self.fruitless = if stands_still { self.fruitless + 1 } else { 0 };
         let took_ns = settings.runtime.monotonic_ns().saturating_sub(started_ns);
         let has_time = took_ns < TRY_FOR_NS;
-        if self.in_vain >= if has_time { TRIES_IN_VAIN } else { TRIES_IN_VAIN_LATE } {
+        if self.fruitless >= if has_time { FRUITLESS_MAX } else { FRUITLESS_MAX_LATE } {
             return Err(error);
         }
-        if !has_time && self.in_vain == 0 && self.retries > TRIES_IN_VAIN_LATE {
+        if !has_time && self.fruitless == 0 && self.retries > FRUITLESS_MAX_LATE {
             return Err(Error::too_busy(dir, self.retries, Duration::from_nanos(took_ns), error));
         }
         tracing::debug!(%error, "the writer was in the way of a follower, which tries again");
-        settings.runtime.sleep_us(PAUSE_US << self.in_vain);
+        settings.runtime.sleep_us(PAUSE_US << self.fruitless);
         Ok(())
     }
 }
@@ -280,9 +280,9 @@ impl Inner {
         let before = self.current.read().clone();
         let mut seen = None;
         let made = loop {
-            match following.go_on(settings, dir, table, &before) {
+            match following.advance(settings, dir, table, &before) {
                 Err(e) => {
-                    let now = match following.manifest.look() {
+                    let now = match following.manifest.poll() {
                         Err(e) if e.is_not_found() => return Err(e),
                         // CURRENT may be read while a slot is being written.
                         looked => looked.ok(),
@@ -363,7 +363,7 @@ impl Following {
     }
 
     /// Makes the next state, if there is news. Unchanged after an error, apart from opened files.
-    fn go_on(&mut self, settings: &Settings, dir: &Path, table: &TableContext, before: &Db) -> Result<Made> {
+    fn advance(&mut self, settings: &Settings, dir: &Path, table: &TableContext, before: &Db) -> Result<Made> {
         // The user may have closed it.
         self.has_news |= before.engine().health.check_open().is_err();
         let before = &before.engine().storage.blobs;
@@ -590,11 +590,11 @@ impl Engine {
     fn supersede(&self) {
         self.health.is_superseded.store(true, Ordering::Release);
         self.refuse_calls();
-        self.readers.snapshots.look(self.coarse_now_ns(), u64::MAX, 0);
+        self.readers.snapshots.check_ages(self.coarse_now_ns(), u64::MAX, 0);
         let nothing = Arc::new(ReadState::empty());
         self.cell.state.store(Arc::clone(&nothing));
         self.cell.fast_state.replace(nothing);
         self.storage.disk.lock().files = FileSet::new(&self.dir, &self.storage.table);
-        self.storage.blobs.let_go_of_all();
+        self.storage.blobs.release_all();
     }
 }

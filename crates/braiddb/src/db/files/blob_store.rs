@@ -122,7 +122,7 @@ impl BlobStore {
         numbers.into_iter().try_for_each(|number| self.file(*number).map(|_| ()))
     }
 
-    pub fn let_go_of_all(&self) {
+    pub fn release_all(&self) {
         *self.files.lock() = Files::default();
     }
 
@@ -328,8 +328,8 @@ impl BlobStore {
     }
 
     /// Reads and verifies the value, ignoring earlier reads.
-    pub fn read_anew(&self, blob: &BlobRef) -> Result<Vec<u8>> {
-        self.file(blob.file)?.read_anew(blob)
+    pub fn read_uncached(&self, blob: &BlobRef) -> Result<Vec<u8>> {
+        self.file(blob.file)?.read_uncached(blob)
     }
 
     pub fn verify(&self, blob: &BlobRef) -> Result<()> {

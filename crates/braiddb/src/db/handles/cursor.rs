@@ -433,17 +433,17 @@ impl Cursor {
     /// Releases the state if the database is closed or superseded.
     #[inline]
     fn check_open(&mut self) -> Result<()> {
-        self.engine().health.check_open().inspect_err(|_| self.let_go())
+        self.engine().health.check_open().inspect_err(|_| self.release())
     }
 
     /// Releases the state if the hold has expired. Call after loading the state.
     #[inline]
     fn check_hold(&mut self) -> Result<()> {
-        self.hold.check().inspect_err(|_| self.let_go())
+        self.hold.check().inspect_err(|_| self.release())
     }
 
     #[cold]
-    fn let_go(&mut self) {
+    fn release(&mut self) {
         self.place = Place::Fresh;
         self.state = Arc::new(ReadState::empty());
         self.scan.reset(&self.state, self.hold.sequence());
@@ -460,7 +460,7 @@ impl Cursor {
         self.blob.take();
         self.check_open()?;
         if self.origin.steps.unsigned_abs() >= STEPS_PER_LOOK {
-            self.look()?;
+            self.follow_state()?;
         } else {
             self.check_hold()?;
         }
@@ -472,10 +472,10 @@ impl Cursor {
 
     /// Saves the current key as origin and switches to the latest state.
     #[cold]
-    fn look(&mut self) -> Result<()> {
+    fn follow_state(&mut self) -> Result<()> {
         self.origin.key.set(self.scan.entry().key);
         (self.origin.is_forward, self.origin.is_end, self.origin.steps) = (true, false, 0);
-        let state = self.engine().present_state().inspect_err(|_| self.let_go())?;
+        let state = self.engine().present_state().inspect_err(|_| self.release())?;
         let state = (!Arc::ptr_eq(&state, &self.state)).then(|| Arc::clone(&state));
         self.check_hold()?;
         let Some(state) = state else { return Ok(()) };
@@ -553,7 +553,7 @@ impl Cursor {
     }
 
     #[cfg(test)]
-    pub(in crate::db) fn begin_anew(&mut self) -> Result<()> {
+    pub(in crate::db) fn restart(&mut self) -> Result<()> {
         self.state = self.engine().cell.state.load_full();
         self.scan = ScanCursor::new(&self.state, self.hold.sequence(), self.tree.id);
         let moved = self.replay();

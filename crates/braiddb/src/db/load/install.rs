@@ -170,7 +170,7 @@ impl Engine {
         self.wait_for_flush()?;
         // Holds back visibility: a watcher must not see the marker before the runs.
         write.holds_back = true;
-        self.tell_of_load(write, range)?;
+        self.mark_load(write, range)?;
         self.sync_log()?;
         let sequence = write.last_sequence + 1;
         write.last_sequence = sequence;
@@ -200,7 +200,7 @@ impl Engine {
 
     /// Logs that the range changes without WAL. Flushes commits without WAL first, so that no crash
     /// keeps the load and loses them.
-    fn tell_of_load(&self, write: &mut WriteState, (first, last): &(Vec<u8>, Vec<u8>)) -> Result<()> {
+    fn mark_load(&self, write: &mut WriteState, (first, last): &(Vec<u8>, Vec<u8>)) -> Result<()> {
         let (Some((tree, start)), Some((_, end))) = (split_internal_key(first), split_internal_key(last)) else {
             return Ok(());
         };

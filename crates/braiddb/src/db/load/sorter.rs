@@ -52,19 +52,19 @@ impl std::fmt::Debug for BulkOptions<'_> {
 }
 
 #[derive(Debug)]
-struct Lent {
+struct CacheReservation {
     engine: Arc<Engine>,
     bytes: usize,
 }
 
-impl Lent {
-    fn new(engine: &Arc<Engine>, bytes: usize) -> Lent {
+impl CacheReservation {
+    fn new(engine: &Arc<Engine>, bytes: usize) -> CacheReservation {
         engine.reserve(bytes, 0);
-        Lent { engine: Arc::clone(engine), bytes }
+        CacheReservation { engine: Arc::clone(engine), bytes }
     }
 }
 
-impl Drop for Lent {
+impl Drop for CacheReservation {
     fn drop(&mut self) {
         self.engine.reserve(0, self.bytes);
     }
@@ -173,7 +173,7 @@ pub struct Sorter<'a> {
     spiller: Option<Spiller>,
     done: BulkProgress,
     progress: Option<&'a mut dyn FnMut(BulkProgress)>,
-    _lent: Lent,
+    _reservation: CacheReservation,
 }
 
 impl std::fmt::Debug for Sorter<'_> {
@@ -193,7 +193,7 @@ impl<'a> Sorter<'a> {
             spiller: Some(spiller),
             done: BulkProgress::default(),
             progress: options.progress,
-            _lent: Lent::new(engine, memory),
+            _reservation: CacheReservation::new(engine, memory),
         }
     }
 

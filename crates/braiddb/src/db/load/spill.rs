@@ -264,17 +264,17 @@ fn work(place: &SpillPlace, full_from: &Mutex<Receiver<(u64, Buffer)>>, written_
     loop {
         let Ok((number, mut buffer)) = full_from.lock().recv() else { return };
         // Reports to the waiting thread even after a panic.
-        let mut told = Told { to: written_to, what: Some(Err(panicked())) };
-        told.what = Some(place.spill(number, &mut buffer).map(|spill| (spill, buffer)));
+        let mut reply = Reply { to: written_to, what: Some(Err(panicked())) };
+        reply.what = Some(place.spill(number, &mut buffer).map(|spill| (spill, buffer)));
     }
 }
 
-struct Told<'a> {
+struct Reply<'a> {
     to: &'a SyncSender<Written>,
     what: Option<Written>,
 }
 
-impl Drop for Told<'_> {
+impl Drop for Reply<'_> {
     fn drop(&mut self) {
         if let Some(what) = self.what.take() {
             // Without a receiver, dropping the result removes the spill.

@@ -54,7 +54,7 @@ const LONG_PAUSE_NS: u64 = 10_000_000_000;
 const RETRY_NS: u64 = 1_000_000_000;
 
 /// Time after a full disk in which no partition is merged only to reduce fragmentation.
-const CRAMPED_NS: u64 = 60_000_000_000;
+const NO_SPACE_PAUSE_NS: u64 = 60_000_000_000;
 
 /// Maximum runs of a view under load. More than 8 already lengthen its segment records, but with a
 /// maximum of 8 a load writes a third more and overwrites a quarter more.
@@ -154,8 +154,8 @@ impl Engine {
         self.maintenance.work.lock().busy.remove(&id);
         self.signal_work();
         done?;
-        self.look_again_at_rest(id);
-        self.index_what_came(&indexed, false);
+        self.reset_index_pause(id);
+        self.index_new_runs(&indexed, false);
         Ok(!is_step)
     }
 
@@ -171,14 +171,14 @@ impl Engine {
 
     pub fn run_inline(&self) {
         self.keep_time();
-        self.look_at_readers_if_due();
+        self.check_readers_if_due();
         self.prepare_log();
         while let Some(job) = self.next_job(Role::All, false) {
             if !self.run_job(job) {
                 break;
             }
         }
-        self.index_what_is_searched();
+        self.index_searched();
     }
 
     /// Runs at most `jobs_max` jobs, until none is left. Folds unindexed runs whatever their
@@ -251,7 +251,7 @@ impl Engine {
             expired_for_us_max: EXPIRED_FOR_US_MAX,
             expired_hundredth_for_us_max: EXPIRED_HUNDREDTH_FOR_US_MAX,
             idle,
-            has_space: work.cramped_until_ns <= now_ns,
+            has_space: work.no_space_until_ns <= now_ns,
         };
         let deadest = if idle { self.choose_deadest(&state, &work) } else { self.choose_by_limit(&state, &work) };
         let chosen = deadest.or_else(|| self.choose(&state, &work, &options));
@@ -425,7 +425,7 @@ impl Engine {
             self.keep_reserve_after(true);
         }
         if done {
-            self.index_what_came(&indexed, matches!(job, Job::Flush));
+            self.index_new_runs(&indexed, matches!(job, Job::Flush));
         }
         done
     }
@@ -459,7 +459,7 @@ impl Engine {
                 if matches!(job, Job::Flush) {
                     work.flush_not_before_ns = work.merge_not_before_ns;
                 }
-                work.cramped_until_ns = self.now_ns() + CRAMPED_NS;
+                work.no_space_until_ns = self.now_ns() + NO_SPACE_PAUSE_NS;
                 false
             }
             // A retry would fail in the same way, and the job changed nothing.
@@ -489,7 +489,7 @@ impl Engine {
 
     /// Records whether anything was committed or flushed since the last check. Returns whether the
     /// database just became idle.
-    fn look_for_idleness(&self, work: &mut WorkState) -> bool {
+    fn detect_idle(&self, work: &mut WorkState) -> bool {
         // A frozen memtable waits for space: the database is not idle.
         let counters = &self.counters;
         let seen = counters.commits.load(Ordering::Relaxed) + counters.flushes.load(Ordering::Relaxed);
@@ -544,7 +544,7 @@ impl Engine {
 
     /// Freezes a memtable with a value expired for a day, which would otherwise stay forever.
     /// Returns whether it did.
-    fn freeze_what_has_expired(&self) -> bool {
+    fn freeze_expired(&self) -> bool {
         let earliest = self.cell.state.load().active.earliest_expiry();
         if earliest == u64::MAX || self.health.check_writable().is_err() {
             return false;
@@ -621,7 +621,7 @@ impl Engine {
             return JobResult::Over;
         }
         if role == Role::Merger {
-            self.index_what_is_searched();
+            self.index_searched();
         }
         if let Some(job) = self.next_job(role, false) {
             found();
@@ -632,16 +632,16 @@ impl Engine {
             return JobResult::Again;
         }
         let scrub_ns = if role == Role::Merger { self.scrub_a_piece() } else { None };
-        if role == Role::Flusher && (self.freeze_if_asked() || self.freeze_what_has_expired()) {
+        if role == Role::Flusher && (self.freeze_if_asked() || self.freeze_expired()) {
             return JobResult::Again;
         }
-        if role == Role::Flusher && self.look_for_idleness(&mut self.maintenance.work.lock()) {
+        if role == Role::Flusher && self.detect_idle(&mut self.maintenance.work.lock()) {
             self.settle();
             self.signal_work();
             return JobResult::Again;
         }
         if role == Role::Logger {
-            self.look_after_log();
+            self.maintain_log();
         }
         let (retry_at_ns, idle) = {
             let work = self.maintenance.work.lock();
@@ -649,13 +649,13 @@ impl Engine {
         };
         let until_retry = retry_at_ns.saturating_sub(self.now_ns());
         let is_soon = !idle || self.cell.is_to_freeze.load(Ordering::Relaxed);
-        let look = match role {
+        let idle_pause = match role {
             Role::Flusher if is_soon => IDLE_LOOK_NS,
             // New merge work wakes the thread; only expiry needs polling.
             Role::Merger if idle => LONG_PAUSE_NS,
             _ => PAUSE_NS,
         };
-        let rest = if until_retry > 0 { until_retry.min(PAUSE_NS) } else { look };
+        let rest = if until_retry > 0 { until_retry.min(PAUSE_NS) } else { idle_pause };
         JobResult::Rest(scrub_ns.map_or(rest, |scrub| rest.min(scrub)))
     }
 }

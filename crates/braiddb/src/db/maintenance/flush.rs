@@ -15,7 +15,7 @@ impl Engine {
 
     /// Flushes like [`Engine::flush_all`], without waiting for concurrent commits. Returns a
     /// sequence number up to which all commits are in runs.
-    pub fn flush_what_is_there(&self) -> Result<SequenceNumber> {
+    pub fn flush_committed(&self) -> Result<SequenceNumber> {
         let last = self.freeze_now()?;
         self.run_flushes(last)?;
         Ok(last)
@@ -24,7 +24,7 @@ impl Engine {
     /// Freezes the active memtable. Returns the last commit before that.
     pub(super) fn freeze_now(&self) -> Result<SequenceNumber> {
         self.health.check_writable()?;
-        self.look_at_readers();
+        self.check_readers();
         let _write = self.commits.write.lock();
         self.wait_for_flush()?;
         self.freeze();

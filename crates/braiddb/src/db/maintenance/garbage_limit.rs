@@ -68,8 +68,8 @@ impl Engine {
         let runs = state.version.partitions.iter().flat_map(|partition| partition.all_runs());
         let metas: BTreeMap<_, _> =
             runs.map(|handle| (handle.run().meta().number, handle.run().meta().entries)).collect();
-        let let_go = metas.iter().map(|(&run, entries)| entries * (1000 - shares.total(run).min(1000)) / 1000).sum();
-        estimate_dead(shapes.iter(), (percent_max, self.maintenance.garbage_limit.per_mille(), let_go))
+        let released = metas.iter().map(|(&run, entries)| entries * (1000 - shares.total(run).min(1000)) / 1000).sum();
+        estimate_dead(shapes.iter(), (percent_max, self.maintenance.garbage_limit.per_mille(), released))
     }
 
     /// Updates the estimate from a partition whose new entries were folded into its view or merged

@@ -3,7 +3,7 @@
 
 use crate::{
     base::Result,
-    db::engine::{parts::index_look::Look, root::Engine, stats::hash_index_bytes},
+    db::engine::{parts::index_attempt::IndexAttempt, root::Engine, stats::hash_index_bytes},
     table::Run,
     version::Partition,
     view::View,
@@ -34,23 +34,23 @@ const ENTRIES_AT_REST_MIN: u64 = 2048;
 
 impl Engine {
     /// Builds hash indexes for the views that requested one.
-    pub fn index_what_is_searched(&self) {
+    pub fn index_searched(&self) {
         if !self.storage.table.trigger.take() {
             return;
         }
         let _indexing = self.maintenance.indexing.lock();
         let state = self.cell.state.load_full();
         let views = state.version.partitions.iter().flat_map(|partition| partition.open_views());
-        let mut lent = 0;
+        let mut reserved = 0;
         for (view, runs) in views.filter(|(view, _)| view.wants_hash_index()) {
-            if !self.index_if_there_is_room(view, runs, &mut lent, &|| self.is_closing()) {
+            if !self.index_if_there_is_room(view, runs, &mut reserved, &|| self.is_closing()) {
                 view.refuse_hash_index();
             }
         }
-        self.take_back(lent);
+        self.take_back(reserved);
     }
 
-    /// Returns the partitions in which gets used hash indexes. See [`Engine::index_what_came`].
+    /// Returns the partitions in which gets used hash indexes. See [`Engine::index_new_runs`].
     pub fn partitions_with_hash_indexes(&self) -> Vec<u64> {
         let state = self.cell.state.load();
         let is_used = |partition: &&Arc<Partition>| partition.open_views().any(|(view, _)| view.has_used_hash_index());
@@ -62,14 +62,14 @@ impl Engine {
     /// wait for a free thread. A view's successor inherits an index only if this one is used. After
     /// a flush, only unindexed runs are considered, up to a maximum of entries that does not delay
     /// the next flush.
-    pub fn index_what_came(&self, partitions: &[u64], after_flush: bool) {
+    pub fn index_new_runs(&self, partitions: &[u64], after_flush: bool) {
         if partitions.is_empty() {
             return;
         }
         let indexing =
             if after_flush { self.maintenance.indexing.try_lock() } else { Some(self.maintenance.indexing.lock()) };
         let Some(_indexing) = indexing else { return };
-        let (state, mut lent) = (self.cell.state.load_full(), 0);
+        let (state, mut reserved) = (self.cell.state.load_full(), 0);
         let mut entries_left = if after_flush { ENTRIES_AFTER_FLUSH_MAX } else { u64::MAX };
         for partition in state.version.partitions.iter().filter(|partition| partitions.contains(&partition.id)) {
             for handle in &partition.apart {
@@ -79,7 +79,7 @@ impl Engine {
                     && self.is_room_for_hash_index(View::hash_index_bytes_of(entries), MEMORY_SHARE)
                     && let Ok(view) = handle.view()
                     && view.may_inherit_hash_index()
-                    && self.index_if_there_is_room(view, handle.alone(), &mut lent, &|| self.is_closing())
+                    && self.index_if_there_is_room(view, handle.alone(), &mut reserved, &|| self.is_closing())
                 {
                     entries_left -= entries;
                 }
@@ -87,10 +87,10 @@ impl Engine {
             if let Some(view) = partition.view.as_ref().filter(|_| !after_flush)
                 && view.may_inherit_hash_index()
             {
-                self.index_if_there_is_room(view, &partition.view_runs, &mut lent, &|| self.is_closing());
+                self.index_if_there_is_room(view, &partition.view_runs, &mut reserved, &|| self.is_closing());
             }
         }
-        self.take_back(lent);
+        self.take_back(reserved);
     }
 
     /// Builds the hash index of one view that no get has searched yet, if the database is idle.
@@ -107,10 +107,10 @@ impl Engine {
         forget_others(&mut looks, &state.version.partitions);
         for partition in &state.version.partitions {
             let (Ok(()), Some((view, runs))) = (partition.open_main_view(), partition.main_view()) else { continue };
-            let (entries, look) = (view.meta().entries, looks.entry(partition.id).or_default());
+            let (entries, attempt) = (view.meta().entries, looks.entry(partition.id).or_default());
             if entries < ENTRIES_AT_REST_MIN
-                || entries < 2 * look.entries
-                || now_ns < look.again_ns
+                || entries < 2 * attempt.entries
+                || now_ns < attempt.again_ns
                 || view.hash_index_bytes() > 0
             {
                 continue;
@@ -118,18 +118,18 @@ impl Engine {
             if !self.is_at_rest() {
                 return false;
             }
-            let mut lent = 0;
+            let mut reserved = 0;
             // If blocks must be cached to be read, the cache uses this memory better.
             let is_made = self.is_room_for_hash_index(View::hash_index_bytes_of(entries), MEMORY_SHARE_AT_REST)
                 && view.is_read_in_place(runs).unwrap_or(false)
-                && self.index_if_there_is_room(view, runs, &mut lent, &|| !self.is_at_rest());
+                && self.index_if_there_is_room(view, runs, &mut reserved, &|| !self.is_at_rest());
             if is_made {
-                look.entries = entries;
-                self.take_back(lent);
+                attempt.entries = entries;
+                self.take_back(reserved);
                 return true;
             }
-            look.pause_ns = (2 * look.pause_ns).clamp(PAUSE_NS_MIN, PAUSE_NS_MAX);
-            look.again_ns = now_ns.saturating_add(look.pause_ns);
+            attempt.pause_ns = (2 * attempt.pause_ns).clamp(PAUSE_NS_MIN, PAUSE_NS_MAX);
+            attempt.again_ns = now_ns.saturating_add(attempt.pause_ns);
         }
         false
     }
@@ -140,15 +140,15 @@ impl Engine {
     }
 
     /// Allows another index at idle time after a requested merge: the old view's index is gone.
-    pub fn look_again_at_rest(&self, partition: u64) {
+    pub fn reset_index_pause(&self, partition: u64) {
         self.maintenance.indexing.lock().remove(&partition);
     }
 
     /// Moves the reserved bytes to the account of open files.
-    fn take_back(&self, lent: usize) {
-        if lent > 0 {
+    fn take_back(&self, reserved: usize) {
+        if reserved > 0 {
             self.share_memory(&self.storage.disk.lock().files);
-            self.reserve(0, lent);
+            self.reserve(0, reserved);
         }
     }
 
@@ -162,12 +162,12 @@ impl Engine {
     }
 
     /// Builds the hash index of a view whose data is in memory. Returns whether it did. Reserves
-    /// the bytes from the cache first and adds them to `lent`.
+    /// the bytes from the cache first and adds them to `reserved`.
     fn index_if_there_is_room(
         &self,
         view: &View,
         runs: &[Arc<Run>],
-        lent: &mut usize,
+        reserved: &mut usize,
         is_cancelled: &dyn Fn() -> bool,
     ) -> bool {
         let wanted = View::hash_index_bytes_of(view.meta().entries);
@@ -177,7 +177,7 @@ impl Engine {
         self.reserve(wanted, 0);
         let is_made = view.make_hash_index(runs, is_cancelled).unwrap_or(false);
         if is_made {
-            *lent += wanted;
+            *reserved += wanted;
             self.counters.hash_indexes.fetch_add(1, Ordering::Relaxed);
         } else {
             self.reserve(0, wanted);
@@ -190,7 +190,7 @@ impl Engine {
     }
 }
 
-fn forget_others(looks: &mut HashMap<u64, Look>, partitions: &[Arc<Partition>]) {
+fn forget_others(looks: &mut HashMap<u64, IndexAttempt>, partitions: &[Arc<Partition>]) {
     if looks.len() > 2 * partitions.len() + 16 {
         let present: HashSet<u64> = partitions.iter().map(|partition| partition.id).collect();
         looks.retain(|id, _| present.contains(id));

@@ -191,7 +191,7 @@ impl Engine {
         if let Some(known) = moved.of_key.get(blob) {
             return Ok(Some(*known));
         }
-        let value = match self.storage.blobs.read_anew(blob) {
+        let value = match self.storage.blobs.read_uncached(blob) {
             // Keep the reference to an unreadable value: it must not block merges of the partition
             // forever.
             Err(e) if e.is_corruption() || matches!(e, Error::Unsupported { .. }) => {
@@ -233,12 +233,12 @@ impl Engine {
     }
 
     fn install_flush(&self, memtable: &Arc<Memtable>, planned: &Version, outputs: Vec<FlushOutput>) -> Result<()> {
-        self.sync_what_is_retained()?;
+        self.sync_retained()?;
         self.sync_for_archive()?;
         self.archive_finished_or_warn();
         let mut disk = self.storage.disk.lock();
         let flushed = memtable.max_sequence();
-        let is_to_be_archived = self.what_is_to_be_archived();
+        let must_archive = self.segments_to_archive();
         let mut changes = Vec::new();
         for output in &outputs {
             self.counters.run_bytes.fetch_add(output.run.file_bytes, Ordering::Relaxed);
@@ -248,7 +248,7 @@ impl Engine {
             }
         }
         changes.push(Change::Flushed(flushed));
-        let oldest_segment = self.log.wal.as_ref().map_or(0, |wal| wal.oldest_needed_by(flushed, &is_to_be_archived));
+        let oldest_segment = self.log.wal.as_ref().map_or(0, |wal| wal.oldest_needed_by(flushed, &must_archive));
         if let Some(wal) = &self.log.wal {
             changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
         }
@@ -263,12 +263,12 @@ impl Engine {
 
     /// Releases the log segments whose commits are all in runs.
     pub fn release_log(&self, wal: &Wal) -> Result<()> {
-        self.sync_what_is_retained()?;
+        self.sync_retained()?;
         self.archive_finished_or_warn();
         let mut disk = self.storage.disk.lock();
         let layout = disk.manifest.layout();
-        let (flushed, is_to_be_archived) = (layout.flushed, self.what_is_to_be_archived());
-        let oldest_segment = wal.oldest_needed_by(flushed, &is_to_be_archived);
+        let (flushed, must_archive) = (layout.flushed, self.segments_to_archive());
+        let oldest_segment = wal.oldest_needed_by(flushed, &must_archive);
         if oldest_segment == layout.oldest_segment {
             return Ok(());
         }

@@ -43,7 +43,7 @@ impl Engine {
     /// released.
     pub(super) fn shorten_log(&self, wal: &Wal) -> Result<()> {
         let state = self.cell.state.load();
-        if !state.active.is_empty() || !state.frozen.is_empty() || !wal.go_on_in_short()? {
+        if !state.active.is_empty() || !state.frozen.is_empty() || !wal.begin_short_segment()? {
             return Ok(());
         }
         drop(state);
@@ -72,7 +72,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn look_after_log(&self) {
+    pub(super) fn maintain_log(&self) {
         // First, because a commit may soon need it.
         self.prepare_log();
         if let Err(error) = self.remove_leftovers() {
@@ -80,7 +80,7 @@ impl Engine {
         }
         self.keep_time();
         self.give_memory_back_if_due();
-        self.look_at_readers_if_due();
+        self.check_readers_if_due();
         self.tidy_log();
         self.keep_reserve();
     }

@@ -197,7 +197,7 @@ fn copy_header_last(vfs: &dyn Vfs, from: &Path, to: &Path, header_len: u64, used
 
 impl Engine {
     /// Returns whether a segment is still to be archived.
-    pub fn what_is_to_be_archived(&self) -> impl Fn(FileNumber) -> bool + use<> {
+    pub fn segments_to_archive(&self) -> impl Fn(FileNumber) -> bool + use<> {
         let archived = self.log.archiver.as_ref().map(|archiver| archiver.known.lock().clone());
         move |number| archived.as_ref().is_some_and(|archived| !archived.contains(&number))
     }
@@ -228,8 +228,8 @@ impl Engine {
 
     pub fn archive_at_close(&self) -> Result<()> {
         let (Some(_), Some(wal)) = (&self.log.archiver, &self.log.wal) else { return Ok(()) };
-        self.tell_of_refused()?;
-        wal.go_on()?;
+        self.log_refused()?;
+        wal.begin_segment()?;
         let visible = self.readers.snapshots.visible();
         self.archive_finished()?;
         self.archive_up_to(visible)

@@ -14,7 +14,7 @@ use crate::{
         engine::{root::Engine, settings::Settings},
         files::blob_store::BlobStore,
         read::merge_operands::insert_operands,
-        write::wal_bypass::{tells_of_load, unlogged_before},
+        write::wal_bypass::{marks_load, unlogged_before},
     },
     memtable::{ChunksAhead, Memtable, MemtableOptions, MemtableWriter},
     table::blob::{BlobRef, blob_path, visit_references},
@@ -28,7 +28,7 @@ use std::{
 };
 
 /// Memtable growth between two wakeups of the prefault thread, in bytes.
-const TOLD_EACH_BYTES: usize = 512 << 10;
+const REPORT_EACH_BYTES: usize = 512 << 10;
 
 pub struct Replayed {
     pub memtables: Vec<Arc<Memtable>>,
@@ -62,7 +62,7 @@ pub fn replay(
 ) -> Result<Replayed> {
     let mut walk = Walk::new(settings, layout, blobs, functions);
     // A follower has few memtables, and no thread that would free the memory.
-    walk.gets_memory_ready = is_to_sync
+    walk.prepares_memory = is_to_sync
         && settings.background_threads > 0
         && MemtableOptions::for_capacity(settings.memtable_bytes()).is_of_huge_chunks();
     let mut outcome = walk.run(dir, None, is_to_sync)?;
@@ -104,10 +104,10 @@ pub(in crate::db) struct Walk<'a> {
     pub memtables: Vec<Arc<Memtable>>,
     pub memtable: Arc<Memtable>,
     /// Whether to start a prefault thread after the first growth step.
-    gets_memory_ready: bool,
+    prepares_memory: bool,
     ahead: Option<ChunksAhead>,
     /// Memtable size at the next wakeup, in bytes.
-    told_at: usize,
+    report_at: usize,
     pub records: u64,
     pub last_commit_us: u64,
     pub last_sequence: SequenceNumber,
@@ -135,9 +135,9 @@ impl<'a> Walk<'a> {
             functions,
             memtables: Vec::new(),
             memtable: Engine::new_memtable(settings, 0),
-            gets_memory_ready: false,
+            prepares_memory: false,
             ahead: None,
-            told_at: TOLD_EACH_BYTES,
+            report_at: REPORT_EACH_BYTES,
             records: 0,
             last_commit_us: 0,
             last_sequence: layout.flushed,
@@ -184,7 +184,7 @@ impl<'a> Walk<'a> {
             first.get_or_insert((batch, op));
             if info.first_sequence + batch > flushed {
                 stands_on = stands_on.max(unlogged_before(&op));
-                is_before_load |= tells_of_load(&op);
+                is_before_load |= marks_load(&op);
                 let visit = |blob: &BlobRef| {
                     if !self.known.contains(blob) {
                         references.push((info.lsn, *blob));
@@ -238,17 +238,17 @@ impl<'a> Walk<'a> {
             let next = Engine::new_memtable(self.settings, used);
             let full = std::mem::replace(&mut self.memtable, next);
             self.memtables.push(full);
-            self.told_at = 0;
+            self.report_at = 0;
         }
-        if used >= self.told_at {
-            self.told_at += TOLD_EACH_BYTES;
+        if used >= self.report_at {
+            self.report_at += REPORT_EACH_BYTES;
             match &self.ahead {
-                Some(ahead) => ahead.go_on(),
-                None if self.gets_memory_ready => {
+                Some(ahead) => ahead.wake(),
+                None if self.prepares_memory => {
                     let common = self.settings.common();
                     self.ahead = ChunksAhead::start(&*self.settings.runtime, &common.chunk_pool);
                     // Do not retry after a refusal.
-                    self.gets_memory_ready = false;
+                    self.prepares_memory = false;
                 }
                 None => {}
             }

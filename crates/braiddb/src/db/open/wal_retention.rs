@@ -94,7 +94,7 @@ impl Engine {
 
     /// Syncs the retained or archived log before an edit shortens recovery. Otherwise a crash could
     /// keep the runs and lose the log of their commits.
-    pub(in crate::db) fn sync_what_is_retained(&self) -> Result<()> {
+    pub(in crate::db) fn sync_retained(&self) -> Result<()> {
         match self.log.wal.as_ref().filter(|wal| wal.retention().is_on() || self.log.archiver.is_some()) {
             Some(wal) => self.sync_to(wal.end_lsn()),
             None => Ok(()),

@@ -56,20 +56,20 @@ impl Engine {
         }
     }
 
-    pub fn look_at_readers_if_due(&self) {
-        if self.coarse_now_ns() >= self.readers.next_reader_look_ns.load(Ordering::Relaxed) {
-            self.look_at_readers();
+    pub fn check_readers_if_due(&self) {
+        if self.coarse_now_ns() >= self.readers.next_reader_check_ns.load(Ordering::Relaxed) {
+            self.check_readers();
         }
     }
 
     /// Logs old readers and expires those beyond the limit. Time is proportional to the number of
     /// old readers.
-    pub fn look_at_readers(&self) {
+    pub fn check_readers(&self) {
         let (warn_ns, max_ns) = (self.settings.reader_age_warn_ns, self.settings.reader_age_max_ns);
         let now_ns = self.coarse_now_ns();
         let pause_ns = (warn_ns.min(max_ns) / LOOKS_PER_LIMIT).min(LOOK_NS);
-        self.readers.next_reader_look_ns.store(now_ns.saturating_add(pause_ns), Ordering::Relaxed);
-        let looked = self.readers.snapshots.look(now_ns, warn_ns, max_ns);
+        self.readers.next_reader_check_ns.store(now_ns.saturating_add(pause_ns), Ordering::Relaxed);
+        let looked = self.readers.snapshots.check_ages(now_ns, warn_ns, max_ns);
         if !looked.overstaying.is_empty() {
             let strata = self.readers.snapshots.strata();
             for seen in &looked.overstaying {

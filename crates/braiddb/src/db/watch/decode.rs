@@ -89,7 +89,7 @@ pub struct Decoder<'a> {
     pub engine: &'a Arc<Engine>,
     pub filter: &'a Filter,
     pub trees: &'a mut Trees,
-    pub told: SequenceNumber,
+    pub delivered: SequenceNumber,
 }
 
 impl Decoder<'_> {
@@ -160,7 +160,7 @@ impl Decoder<'_> {
 
     fn gap(&mut self, marker: &Marker) -> Option<Change> {
         match marker {
-            Marker::Unlogged(up_to) if *up_to <= self.told => None,
+            Marker::Unlogged(up_to) if *up_to <= self.delivered => None,
             Marker::Unlogged(up_to) => Some(Change::Gap(Gap::Commits { up_to: *up_to })),
             Marker::Range(tree, start, end) => {
                 let is_multi = self.trees.get(self.engine, *tree).is_some_and(|known| known.multi);
@@ -280,7 +280,7 @@ impl Decoder<'_> {
         };
         if !are_there {
             let floor = self.engine.storage.flushed.load(std::sync::atomic::Ordering::Acquire);
-            return Err(Error::WatchTooOld { after: self.told, floor });
+            return Err(Error::WatchTooOld { after: self.delivered, floor });
         }
         Ok(LoggedStream { engine: Arc::clone(self.engine), pieces, _files: files })
     }

@@ -163,7 +163,7 @@ pub struct Watcher {
     reader: LogReader,
     pending: VecDeque<Pending>,
     trees: Trees,
-    told: SequenceNumber,
+    delivered: SequenceNumber,
     token: ResumeToken,
     synced_at_ns: Option<u64>,
     is_stopped: Arc<AtomicBool>,
@@ -171,7 +171,7 @@ pub struct Watcher {
 
 impl fmt::Debug for Watcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watcher").field("filter", &self.filter).field("told", &self.told).finish_non_exhaustive()
+        f.debug_struct("Watcher").field("filter", &self.filter).field("told", &self.delivered).finish_non_exhaustive()
     }
 }
 
@@ -255,10 +255,10 @@ impl Watcher {
             (Some(wal), None) => wal.reader_at_end(),
             _ => source.reader_after(after.unwrap_or(visible))?,
         };
-        let told = after.unwrap_or_else(|| reader.last_sequence());
+        let delivered = after.unwrap_or_else(|| reader.last_sequence());
         let token = match start {
             Start::Resume(from) => from,
-            _ => source.first_token(told, &reader, is_unsynced)?,
+            _ => source.first_token(delivered, &reader, is_unsynced)?,
         };
         Ok(Watcher {
             db: db.clone(),
@@ -268,7 +268,7 @@ impl Watcher {
             reader,
             pending: VecDeque::new(),
             trees: Trees::default(),
-            told,
+            delivered,
             token,
             synced_at_ns: None,
             is_stopped: Arc::default(),
@@ -375,7 +375,7 @@ impl Watcher {
         let read = self.reader.read(&self.source, limit, READ_AHEAD_BYTES, &mut items);
         if items.is_empty() {
             read.map_err(|e| self.too_old(e))?;
-            if gap <= self.told || limit < end || self.reader.lsn() < end {
+            if gap <= self.delivered || limit < end || self.reader.lsn() < end {
                 return Ok(false);
             }
             self.reader.pass(gap);
@@ -392,7 +392,7 @@ impl Watcher {
 
     fn too_old(&self, error: ReadError) -> Error {
         match error {
-            ReadError::Gone(Gone { floor }) => Error::WatchTooOld { after: self.told, floor },
+            ReadError::Gone(Gone { floor }) => Error::WatchTooOld { after: self.delivered, floor },
             ReadError::Failed(error) => error,
         }
     }
@@ -410,7 +410,7 @@ impl Watcher {
     }
 
     fn show_first(&mut self, engine: &Arc<Engine>) -> Result<Option<ChangeSet>> {
-        let Watcher { pending, filter, trees, told, .. } = self;
+        let Watcher { pending, filter, trees, delivered, .. } = self;
         let Some(first) = pending.front_mut() else { return Ok(None) };
         let sequence = first.sequence();
         let (changes, time_us) = match first {
@@ -421,8 +421,8 @@ impl Watcher {
                 let Some(len) = len else {
                     return Err(Error::corruption(&engine.dir, 0, "a record of the log cannot be understood"));
                 };
-                let is_new = sequence > *told;
-                let mut decoder = Decoder { engine, filter, trees, told: *told };
+                let is_new = sequence > *delivered;
+                let mut decoder = Decoder { engine, filter, trees, delivered: *delivered };
                 let changes = if is_new { decoder.changes(&operations)? } else { Vec::new() };
                 *at += len;
                 (changes, Some(info.commit_time_us))
@@ -450,8 +450,8 @@ impl Watcher {
         if is_done {
             self.pending.pop_front();
         }
-        if shown > self.told {
-            self.told = shown;
+        if shown > self.delivered {
+            self.delivered = shown;
             let (incarnation, is_synced) = (engine.log.incarnation, !self.is_unsynced);
             self.token = ResumeToken { incarnation, sequence: shown, epoch, lsn, is_synced };
         }
@@ -497,25 +497,25 @@ impl Source {
         }
     }
 
-    /// Creates the token of a watcher that starts after `told`. It must be refused if a crash takes
+    /// Creates the token of a watcher that starts after `delivered`. It must be refused if a crash takes
     /// back this commit, so everything up to it is synced first, unless the watcher is unsynced.
-    fn first_token(&self, told: SequenceNumber, reader: &LogReader, is_unsynced: bool) -> Result<ResumeToken> {
+    fn first_token(&self, delivered: SequenceNumber, reader: &LogReader, is_unsynced: bool) -> Result<ResumeToken> {
         let engine = &self.engine;
         let mut is_synced = self.limit(false) >= self.limit(true) && (self.closed.is_some() || !engine.has_unlogged());
         if engine.log.wal.is_some() && !is_unsynced && !is_synced && engine.health.check_writable().is_ok() {
             let _inside = engine.health.enter()?;
-            engine.make_durable(told)?;
+            engine.make_durable(delivered)?;
             is_synced = true;
         }
         let incarnation = engine.log.incarnation;
         let (epoch, lsn) = (u64::from(reader.epoch()), reader.lsn());
         if is_synced {
-            return Ok(ResumeToken { incarnation, sequence: told, epoch, lsn, is_synced: true });
+            return Ok(ResumeToken { incarnation, sequence: delivered, epoch, lsn, is_synced: true });
         }
         // The commit's place in the log is unknown, so the token requires the whole log.
         let last_epoch = self.with_segments(|segments, _| segments.last().map(|segment| segment.header.epoch));
         let (epoch, lsn) = (last_epoch.map_or(epoch, u64::from), self.limit(true));
-        Ok(ResumeToken { incarnation, sequence: told, epoch, lsn, is_synced: false })
+        Ok(ResumeToken { incarnation, sequence: delivered, epoch, lsn, is_synced: false })
     }
 
     fn gap_end(&self) -> SequenceNumber {
@@ -568,11 +568,11 @@ fn check_reached(commit: SequenceNumber, last: SequenceNumber) -> Result<()> {
 }
 
 impl SegmentSource for Source {
-    fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
+    fn with_segments<R>(&self, visit: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
         match (&self.engine.log.wal, &self.closed) {
-            (Some(wal), _) => wal.with_segments(look),
-            (None, Some(closed)) => closed.with_segments(look),
-            (None, None) => look(&mut std::iter::empty(), SequenceNumber::MAX),
+            (Some(wal), _) => wal.with_segments(visit),
+            (None, Some(closed)) => closed.with_segments(visit),
+            (None, None) => visit(&mut std::iter::empty(), SequenceNumber::MAX),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! queue.
 //!
 //! INVARIANT X1: no commit waits in the queue for an exclusive transaction. Each caller waits in
-//! its own thread, in [`Engine::heed_notices`], for at most `exclusive_wait_ns`. A leader that
+//! its own thread, in [`Engine::apply_notices`], for at most `exclusive_wait_ns`. A leader that
 //! finds an exclusive transaction returns its whole group to that wait. So a transaction that never
 //! ends cannot delay a commit for longer.
 
@@ -93,7 +93,7 @@ impl Engine {
     /// Waits for an exclusive transaction to end, and refuses a write that bypasses the transaction
     /// of `Db::update`.
     #[cold]
-    pub fn heed_notices(&self, since_ns: &mut Option<u64>) -> Result<()> {
+    pub fn apply_notices(&self, since_ns: &mut Option<u64>) -> Result<()> {
         self.check_outside_update()?;
         let mut write = self.commits.write.lock();
         while write.exclusive.is_some() {
@@ -168,18 +168,18 @@ impl Engine {
     }
 
     /// Validates the reads as far as possible without delaying other commits.
-    pub fn look_ahead(&self, check: &mut Check) -> Result<()> {
+    pub fn precheck(&self, check: &mut Check) -> Result<()> {
         if check.upto >= self.readers.snapshots.visible() {
             return Ok(());
         }
-        let validation = match (check.look_ahead(&self.commits.window), check.held) {
+        let validation = match (check.precheck(&self.commits.window), check.held) {
             (Validation::TooOld, Some(held)) => self.healing(|| {
                 // Load the state after `visible`, so that it has those commits. Check the hold
                 // last, so that no merge dropped their traces.
                 let visible = self.readers.snapshots.visible();
                 let state = self.cell.state.load_full();
                 self.check_held(&held)?;
-                check.look_in(&state, visible)
+                check.check_state(&state, visible)
             })?,
             (validation, _) => validation,
         };

@@ -137,7 +137,7 @@ impl Engine {
     }
 
     /// Throttles a writer. Refuses one that needs space while the reserve is in use.
-    pub(in crate::db) fn feel_pressure(&self, batch: &PreparedBatch) -> Result<()> {
+    pub(in crate::db) fn check_pressure(&self, batch: &PreparedBatch) -> Result<()> {
         if self.maintenance.pressure.is_refusing() && !batch.frees_space() {
             self.refuse_on_full_disk()?;
         }

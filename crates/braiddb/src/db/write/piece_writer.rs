@@ -149,7 +149,7 @@ impl PieceWriter {
             let room = if is_full { &mut probe[..] } else { self.room(piece_len)? };
             // No lock is held, and a panic can break only the reader.
             let read = catch_unwind(AssertUnwindSafe(|| reader.read(room)));
-            match read.unwrap_or_else(|panic| Err(io::Error::other(told(&*panic)))) {
+            match read.unwrap_or_else(|panic| Err(io::Error::other(panic_text(&*panic)))) {
                 Ok(0) => return Ok(()),
                 Ok(_) if is_full => return Err(too_long()),
                 Ok(count) if count <= room.len() => self.filled += count,
@@ -284,7 +284,7 @@ impl Tail {
     fn join_end(&self, list: &mut Pieces, mut bytes: Vec<u8>, len_max: usize) -> Result<Vec<u8>> {
         let fits = |last: u64, len: u64| last <= 2 * len && last + len <= len_max as u64;
         while let Some(last) = list.list.pop_if(|last| fits(last.len, bytes.len() as u64)) {
-            let mut joined = self.engine.storage.blobs.read_anew(&last)?;
+            let mut joined = self.engine.storage.blobs.read_uncached(&last)?;
             joined.extend_from_slice(&bytes);
             bytes = joined;
         }
@@ -296,7 +296,7 @@ fn too_long() -> Error {
     Error::InvalidArgument(format!("a value would be longer than {} bytes", limits::MAX_VALUE_LEN))
 }
 
-fn told(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let message = panic.downcast_ref::<&str>().copied();
     let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("the reader of a stream panicked: {}", message.unwrap_or("without a message"))

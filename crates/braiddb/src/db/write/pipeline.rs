@@ -7,8 +7,8 @@
 //! # Stages
 //!
 //! - Prepare, in the caller's thread: `commit_checked` checks the batch's length and throttles
-//!   (`feel_pressure`). `submit` waits for an exclusive transaction to end (`heed_notices`), checks
-//!   the trees, validates the reads in advance (`look_ahead`), and queues the request.
+//!   (`check_pressure`). `submit` waits for an exclusive transaction to end (`apply_notices`), checks
+//!   the trees, validates the reads in advance (`precheck`), and queues the request.
 //! - Prepare, by the leader: `commit_group` takes `write` and calls `try_commit_group`.
 //!   `prepare_for` decides if the group goes to the log. `make_room` freezes a full memtable.
 //! - Validate: `admit` checks each request's reads against earlier commits, those of the group
@@ -63,7 +63,7 @@ const BATCH_BYTES_MAX: usize = 1 << 31;
 const CHECKS_MAX: usize = 64;
 
 /// Maximum rejected sequence numbers to log as no-ops. More remain a gap.
-const REFUSED_TOLD_MAX: u64 = 1 << 24;
+const REFUSED_LOGGED_MAX: u64 = 1 << 24;
 
 /// A commit group takes no further request once it exceeds this many bytes.
 const GROUP_BYTES_MAX: usize = 1 << 20;
@@ -110,7 +110,7 @@ impl Engine {
             return Err(Error::InvalidArgument(format!("a batch of {len} bytes; the most is {BATCH_BYTES_MAX}")));
         }
         if !self.maintenance.pressure.is_calm() {
-            self.feel_pressure(&batch)?;
+            self.check_pressure(&batch)?;
         }
         let is_unlogged = durability == Durability::None;
         let committed = match condition {
@@ -140,13 +140,13 @@ impl Engine {
         let mut checks = 0;
         loop {
             if self.commits.exclusivity.notices.load(Ordering::Relaxed) != 0 {
-                self.heed_notices(&mut waits_since_ns)?;
+                self.apply_notices(&mut waits_since_ns)?;
             }
             // INVARIANT C3: a drop after this load changes the count.
             request.drops = self.catalog.drops.load(Ordering::Acquire);
             check_trees()?;
             if let Some(check) = &mut request.check {
-                self.look_ahead(check)?;
+                self.precheck(check)?;
             }
             let size_bytes = |request: &Request| request.batch.bytes().len();
             let commit = |group: &mut [Request], answer: &mut dyn FnMut(_)| self.commit_group(group, answer);
@@ -239,7 +239,7 @@ impl Engine {
             if let Some(check) = &request.check {
                 request.validation = match check.upto == last {
                     true => Validation::Unchanged,
-                    false => self.commits.window.look(&check.reads, check.upto),
+                    false => self.commits.window.check(&check.reads, check.upto),
                 };
                 if request.validation != Validation::Unchanged {
                     continue;
@@ -325,12 +325,12 @@ impl Engine {
 
     /// Logs the rejected numbers as no-ops before the end of the log is archived, so that the next
     /// open continues after them.
-    pub(in crate::db) fn tell_of_refused(&self) -> Result<()> {
+    pub(in crate::db) fn log_refused(&self) -> Result<()> {
         let mut write = self.commits.write.lock();
         let Some(wal) = self.log.wal.as_ref().filter(|_| write.unlogged == 0) else { return Ok(()) };
-        match tell(wal, self.settings.runtime.unix_time_us(), &mut write.refused) {
+        match report(wal, self.settings.runtime.unix_time_us(), &mut write.refused) {
             Err(e) if e.is_disk_full() => Ok(()),
-            told => told.inspect_err(|e| self.poison(e)),
+            outcome => outcome.inspect_err(|e| self.poison(e)),
         }
     }
 
@@ -367,11 +367,11 @@ fn log(
     payload: &[u8],
     refused: &mut Option<(SequenceNumber, SequenceNumber)>,
 ) -> Result<Lsn> {
-    tell(wal, header.commit_time_us, refused)?;
+    report(wal, header.commit_time_us, refused)?;
     wal.append(header, payload)
 }
 
-/// Notes rejected numbers for [`tell`]. Loses an earlier range that is not adjacent.
+/// Notes rejected numbers for [`report`]. Loses an earlier range that is not adjacent.
 pub(in crate::db) fn note_refused(
     refused: &mut Option<(SequenceNumber, SequenceNumber)>,
     first: SequenceNumber,
@@ -383,9 +383,9 @@ pub(in crate::db) fn note_refused(
 
 /// Logs the rejected numbers as no-ops. Do not call this between commits without WAL and their
 /// marker: a log reader that has seen the no-ops would not notice the missing commits.
-fn tell(wal: &Wal, commit_time_us: u64, refused: &mut Option<(SequenceNumber, SequenceNumber)>) -> Result<()> {
+fn report(wal: &Wal, commit_time_us: u64, refused: &mut Option<(SequenceNumber, SequenceNumber)>) -> Result<()> {
     if let Some((first_sequence, last_sequence)) = *refused {
-        let len = (last_sequence - first_sequence + 1).min(REFUSED_TOLD_MAX);
+        let len = (last_sequence - first_sequence + 1).min(REFUSED_LOGGED_MAX);
         let header = GroupHeader { first_sequence, last_sequence: first_sequence + len - 1, commit_time_us };
         wal.append(&header, &vec![NOTHING; len as usize])?;
         *refused = None;

@@ -115,7 +115,7 @@ pub fn unlogged_before(operation: &Operation<'_>) -> SequenceNumber {
 }
 
 /// Returns whether a logged operation announces a load without WAL.
-pub fn tells_of_load(operation: &Operation<'_>) -> bool {
+pub fn marks_load(operation: &Operation<'_>) -> bool {
     operation.key == [0, 0, 0, 0, b'g'] && matches!(Marker::decode(operation.value), Some(Marker::Range(..)))
 }
 

@@ -320,19 +320,19 @@ mod tests {
     fn read_failure_is_reported_once_and_next_read_succeeds() {
         for fails in 0..8 {
             let (_, file, bytes) = world(fails, true);
-            let mut told = 0;
+            let mut reported = 0;
             for offset in [0, 0, 2, 2, 0, 0].map(|piece| piece * PIECE_BYTES) {
                 let mut buf = vec![0; 2 * PIECE_BYTES];
                 match file.read_exact_at(&mut buf, offset as u64) {
                     Ok(()) => assert!(buf == bytes[offset..offset + buf.len()]),
                     Err(error) => {
                         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-                        told += 1;
+                        reported += 1;
                     }
                 }
             }
             // The failure of an unneeded prefetch is not reported.
-            assert!(told == 1 || (told == 0 && fails > 1), "{told} of read {fails}");
+            assert!(reported == 1 || (reported == 0 && fails > 1), "{reported} of read {fails}");
         }
     }
 }

@@ -106,9 +106,9 @@ impl WriteBehind {
 
     /// Waits until the queue is empty. Returns the first failure since the start.
     pub fn settle(&self) -> io::Result<()> {
-        let (to, told) = mpsc::sync_channel(1);
+        let (to, reported) = mpsc::sync_channel(1);
         self.note(Job::Tell(to))?;
-        told.recv().map_err(|_| died())?;
+        reported.recv().map_err(|_| died())?;
         self.shared.check()
     }
 

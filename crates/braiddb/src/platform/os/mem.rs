@@ -42,7 +42,7 @@ pub struct MemVfs {
     /// The owner of each held lock.
     held: Arc<Mutex<BTreeMap<PathBuf, String>>>,
     /// The suffix of file names that may be mapped.
-    lent: Option<&'static str>,
+    borrowed_suffix: Option<&'static str>,
 }
 
 impl fmt::Debug for MemVfs {
@@ -59,11 +59,11 @@ impl MemVfs {
         MemVfs::default()
     }
 
-    /// Like [`MemVfs::new`], but files whose names end in `lent` can be mapped
+    /// Like [`MemVfs::new`], but files whose names end in `borrowed_suffix` can be mapped
     /// ([`File::map_for_reading`]) while no writable handle exists. Closing the last writable
     /// handle copies the file into one buffer.
-    pub fn mapped(lent: &'static str) -> MemVfs {
-        MemVfs { lent: Some(lent), ..MemVfs::default() }
+    pub fn mapped(borrowed_suffix: &'static str) -> MemVfs {
+        MemVfs { borrowed_suffix: Some(borrowed_suffix), ..MemVfs::default() }
     }
 
     fn file(&self, path: &Path) -> io::Result<Arc<MemFile>> {
@@ -123,8 +123,9 @@ impl Vfs for MemVfs {
         if writable {
             file.writers.fetch_add(1, Ordering::Relaxed);
         }
-        let is_lent = self.lent.is_some_and(|end| path.as_os_str().as_encoded_bytes().ends_with(end.as_bytes()));
-        Ok(Arc::new(MemHandle { file, writable, is_lent }))
+        let is_borrowed =
+            self.borrowed_suffix.is_some_and(|end| path.as_os_str().as_encoded_bytes().ends_with(end.as_bytes()));
+        Ok(Arc::new(MemHandle { file, writable, is_borrowed }))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
@@ -394,7 +395,7 @@ impl fmt::Debug for MemHandle {
 struct MemHandle {
     file: Arc<MemFile>,
     writable: bool,
-    is_lent: bool,
+    is_borrowed: bool,
 }
 
 impl Drop for MemHandle {
@@ -402,7 +403,7 @@ impl Drop for MemHandle {
         // AcqRel: the writes through all handles happen before the last close.
         let is_last = self.writable && self.file.writers.fetch_sub(1, Ordering::AcqRel) == 1;
         // If no name and no other handle refers to the file, it is freed now.
-        if is_last && self.is_lent && Arc::strong_count(&self.file) > 1 {
+        if is_last && self.is_borrowed && Arc::strong_count(&self.file) > 1 {
             self.file.contents.write().put_together();
         }
     }

@@ -295,9 +295,9 @@ mod tests {
     /// Looks up the flags of the map that contains the address.
     #[cfg(all(target_os = "linux", not(miri)))]
     fn asks_for_huge_pages(memory: *const u8) -> bool {
-        let told = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let reported = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let mut is_there = false;
-        for line in told.lines() {
+        for line in reported.lines() {
             let range = line.split(' ').next().and_then(|range| range.split_once('-'));
             let bounds = range.map(|(a, b)| [a, b].map(|n| usize::from_str_radix(n, 16).ok()));
             if let Some([Some(start), Some(end)]) = bounds {

@@ -61,7 +61,7 @@ impl DeferredClose {
     }
 
     /// Drops a handle that may be the last one of a file.
-    pub fn let_go(&self, handle: impl Any + Send) {
+    pub fn drop_later(&self, handle: impl Any + Send) {
         self.take(Waste { file: None, _handle: Box::new(handle) });
     }
 
@@ -162,7 +162,7 @@ mod tests {
         }));
         give();
         assert_eq!(seen(), (1, 1, 1));
-        deferred_close.let_go(Handle(Arc::clone(&gone), MemVfs::new()));
+        deferred_close.drop_later(Handle(Arc::clone(&gone), MemVfs::new()));
         assert_eq!(seen(), (1, 1, 1), "who was woken once sees to all");
         deferred_close.work();
         assert_eq!(seen(), (3, 1, 0));
@@ -181,18 +181,18 @@ mod tests {
             fn drop(&mut self) {
                 self.2.fetch_add(1, Ordering::Relaxed);
                 if self.1 > 0 {
-                    self.0.let_go(Chain(Arc::clone(&self.0), self.1 - 1, Arc::clone(&self.2)));
+                    self.0.drop_later(Chain(Arc::clone(&self.0), self.1 - 1, Arc::clone(&self.2)));
                 }
             }
         }
         let (deferred_close, gone) = (Arc::new(DeferredClose::default()), Arc::new(AtomicUsize::new(0)));
         deferred_close.defer(Arc::new(|| {}));
-        deferred_close.let_go(Chain(Arc::clone(&deferred_close), DEPTH_MAX - 1, Arc::clone(&gone)));
+        deferred_close.drop_later(Chain(Arc::clone(&deferred_close), DEPTH_MAX - 1, Arc::clone(&gone)));
         deferred_close.work();
         assert_eq!(gone.load(Ordering::Relaxed), 1, "others come between");
         deferred_close.work_through();
         assert_eq!((gone.load(Ordering::Relaxed), deferred_close.gone()), (DEPTH_MAX, DEPTH_MAX as u64));
-        deferred_close.let_go(Chain(Arc::clone(&deferred_close), 20, Arc::clone(&gone)));
+        deferred_close.drop_later(Chain(Arc::clone(&deferred_close), 20, Arc::clone(&gone)));
         deferred_close.finish();
         assert_eq!(gone.load(Ordering::Relaxed), DEPTH_MAX + 21);
     }

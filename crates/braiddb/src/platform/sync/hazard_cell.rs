@@ -95,7 +95,7 @@ pub struct HazardCell<T> {
 struct Held<T> {
     present: Arc<T>,
     /// False after [`HazardCell::retire`].
-    is_lent: bool,
+    is_owned_by_cell: bool,
     /// Replaced values in use at the last scan.
     replaced: Vec<Arc<T>>,
 }
@@ -114,14 +114,14 @@ impl<T> HazardCell<T> {
     /// Creates a cell with its first value.
     pub fn new(value: Arc<T>) -> HazardCell<T> {
         let present = AtomicPtr::new(Arc::as_ptr(&value).cast_mut());
-        let held = Mutex::new(Held { present: value, is_lent: true, replaced: Vec::new() });
+        let held = Mutex::new(Held { present: value, is_owned_by_cell: true, replaced: Vec::new() });
         HazardCell { present, is_awaited: AtomicBool::new(false), held }
     }
 
     /// Replaces the value. The old one is dropped now, or when its last reader ends.
     pub fn replace(&self, value: Arc<T>) {
         let mut held = self.held.lock();
-        if held.is_lent {
+        if held.is_owned_by_cell {
             self.present.store(Arc::as_ptr(&value).cast_mut(), Ordering::Release);
         }
         let old = std::mem::replace(&mut held.present, value);
@@ -137,7 +137,7 @@ impl<T> HazardCell<T> {
     /// Refuses all later borrows, also after replacements.
     pub fn retire(&self) {
         let mut held = self.held.lock();
-        held.is_lent = false;
+        held.is_owned_by_cell = false;
         self.present.store(ptr::null_mut(), Ordering::Release);
     }
 
@@ -177,13 +177,13 @@ impl<T> HazardCell<T> {
         barrier::light(slot.is_one_sided);
         let is_replaced = !ptr::eq(self.present.load(Ordering::Relaxed), value);
         if is_replaced && self.is_awaited.load(Ordering::Relaxed) {
-            self.let_go();
+            self.release();
         }
     }
 
     /// Drops unused values.
     #[cold]
-    fn let_go(&self) {
+    fn release(&self) {
         let mut held = self.held.lock();
         let mut unused = held.take_unused();
         self.is_awaited.store(!held.replaced.is_empty(), Ordering::Relaxed);

@@ -140,12 +140,12 @@ impl BlobFile {
         match self.read_in_place(reference) {
             Ok(Some(value)) => Ok(BlobValue::InPlace(value)),
             // The map may be wrong where the file is right; if not, this read reports the error.
-            Ok(None) | Err(_) => self.read_anew(reference).map(BlobValue::Owned),
+            Ok(None) | Err(_) => self.read_uncached(reference).map(BlobValue::Owned),
         }
     }
 
     /// Checks the value even if it was checked recently.
-    pub fn read_anew(&self, reference: &BlobRef) -> Result<Vec<u8>> {
+    pub fn read_uncached(&self, reference: &BlobRef) -> Result<Vec<u8>> {
         let mut value = Vec::new();
         self.read_streaming(reference, &mut |bytes| {
             value.extend_from_slice(bytes);
@@ -262,7 +262,7 @@ impl BlobFile {
         let len = window.file_len;
         let mut offset = FILE_HEADER_LEN as u64;
         let mut hole = offset;
-        let tell_hole = |range: Range<u64>, visitor: &mut dyn FnMut(ScanItem) -> Result<()>| {
+        let visit_hole = |range: Range<u64>, visitor: &mut dyn FnMut(ScanItem) -> Result<()>| {
             if range.is_empty() { Ok(()) } else { visitor(ScanItem::Hole { range }) }
         };
         while offset < len {
@@ -270,7 +270,7 @@ impl BlobFile {
                 offset += RECORD_ALIGN;
                 continue;
             };
-            tell_hole(hole..offset, visitor)?;
+            visit_hole(hole..offset, visitor)?;
             let reference = BlobRef {
                 file: self.number,
                 offset,
@@ -288,7 +288,7 @@ impl BlobFile {
             offset = (offset + header.stored_len).next_multiple_of(RECORD_ALIGN);
             hole = offset;
         }
-        tell_hole(hole..len, visitor)
+        visit_hole(hole..len, visitor)
     }
 
     fn bad(&self, offset: u64, detail: &str) -> Error {
@@ -396,7 +396,7 @@ impl Drop for BlobFile {
         if self.obsolete.load(Ordering::Acquire) {
             self.deferred_close.remove(&self.vfs, &self.path, file);
         } else {
-            self.deferred_close.let_go(file);
+            self.deferred_close.drop_later(file);
         }
     }
 }

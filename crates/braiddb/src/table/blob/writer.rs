@@ -406,7 +406,7 @@ struct Packed<'a> {
 
 impl<'a> Packed<'a> {
     fn new(value: &'a [u8], compression: Compression) -> Packed<'a> {
-        let compression = compression.or_what_there_is();
+        let compression = compression.or_available();
         let mut chunks = Vec::with_capacity(value.len().div_ceil(BLOB_CHUNK_LEN));
         // So that incompressible values are not copied.
         let mut copy: Option<Vec<u8>> = None;

@@ -51,7 +51,7 @@ fn plain_rows(seed: u64) -> (World, ViewCursor, Vec<Vec<u8>>) {
 fn pass(cursor: &mut ViewCursor, batch: &mut RowBatch, rows: usize) {
     for _ in 0..rows {
         if !batch.step(true) {
-            batch.go_on();
+            batch.advance();
             cursor.fill(true, batch);
             assert!(batch.is_on_row());
         }

@@ -47,7 +47,7 @@ const OFTEN_SYNCED_LEN: u64 = 256 << 10;
 const WRITTEN_LEN_MAX: u64 = 4 << 20;
 
 /// The next segment to be made ahead.
-struct Outlook {
+struct NextSegmentPlan {
     /// Start of the previous segment, since its number may be reused.
     follows: Lsn,
     header: SegmentHeader,
@@ -79,11 +79,11 @@ impl Wal {
     /// Returns whether it made one: the background thread then calls again.
     pub fn prepare_next(&self) -> Result<bool> {
         self.latch.check()?;
-        let Outlook { follows, mut header, usual_len, .. } = match self.outlook() {
+        let NextSegmentPlan { follows, mut header, usual_len, .. } = match self.next_segment_plan() {
             Some(_) if self.options.spares_max == 0 => return Ok(false),
             None => return Ok(false),
-            Some(outlook) if outlook.is_synced => return self.prepare_spare(),
-            Some(outlook) => outlook,
+            Some(next_segment_plan) if next_segment_plan.is_synced => return self.prepare_spare(),
+            Some(next_segment_plan) => next_segment_plan,
         };
         let spare = self.spares.lock().pop();
         let counter = if spare.is_some() { &self.segments_recycled } else { &self.segments_created };
@@ -110,7 +110,7 @@ impl Wal {
         Ok(true)
     }
 
-    fn outlook(&self) -> Option<Outlook> {
+    fn next_segment_plan(&self) -> Option<NextSegmentPlan> {
         let tail = self.tail.lock();
         let durable_lsn = self.durable_lsn();
         if tail.calls_at < u64::MAX || tail.prepared.is_some() {
@@ -143,12 +143,12 @@ impl Wal {
             Some(last) => following_len(last.header.len, &self.options),
             None => self.next_len.load(Ordering::Relaxed),
         };
-        Some(Outlook { follows: last.start_lsn, header, usual_len, is_synced })
+        Some(NextSegmentPlan { follows: last.start_lsn, header, usual_len, is_synced })
     }
 
     /// Takes the segment made ahead, if it suits a record of up to `len` bytes, and fills the
     /// current one. An unsuitable segment becomes a spare.
-    pub(super) fn go_on_ahead(&self, tail: &mut Tail, len: u64) -> Result<Option<Prepared>> {
+    pub(super) fn begin_prepared(&self, tail: &mut Tail, len: u64) -> Result<Option<Prepared>> {
         let Some(next) = tail.ahead.front().cloned() else { return Ok(None) };
         let has_room = next.header.len >= SEGMENT_HEADER_LEN + len + SEAL_LEN_MAX;
         let is_current = next.header.durable_lsn == self.durable_lsn();

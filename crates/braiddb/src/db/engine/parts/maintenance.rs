@@ -1,6 +1,6 @@
 //! State of flushes, merges and other background work.
 
-use super::{garbage_limit::GarbageLimit, index_look::Look, pressure::Pressure, scrubber::Scrubber};
+use super::{garbage_limit::GarbageLimit, index_attempt::IndexAttempt, pressure::Pressure, scrubber::Scrubber};
 use crate::base::{FileNumber, SequenceNumber};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -12,7 +12,7 @@ pub struct Maintenance {
     pub pressure: Pressure,
     pub garbage_limit: GarbageLimit,
     /// Also keeps two threads from reserving the same memory for hash indexes.
-    pub indexing: Mutex<HashMap<u64, Look>>,
+    pub indexing: Mutex<HashMap<u64, IndexAttempt>>,
     pub scrubber: Scrubber,
 }
 
@@ -37,7 +37,7 @@ pub struct WorkState {
     /// Set when a flush or a merge finds the disk full.
     pub merge_not_before_ns: u64,
     /// No optional work before this time, after a full disk.
-    pub cramped_until_ns: u64,
+    pub no_space_until_ns: u64,
     /// Time of the last flush, if it found no space.
     pub flush_refused_at_ns: Option<u64>,
     pub idle: bool,

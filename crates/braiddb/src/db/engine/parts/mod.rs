@@ -4,7 +4,7 @@ pub mod archiver;
 pub mod commits;
 pub mod garbage_limit;
 pub mod health;
-pub mod index_look;
+pub mod index_attempt;
 pub mod limited_work;
 pub mod log_state;
 pub mod maintenance;

@@ -8,12 +8,12 @@ use std::sync::atomic::AtomicU64;
 pub struct Readers {
     pub snapshots: SnapshotList,
     /// The time of the next check for readers that pin too much, in nanoseconds.
-    pub next_reader_look_ns: AtomicU64,
+    pub next_reader_check_ns: AtomicU64,
 }
 
 impl Readers {
     /// No readers; the last commit is `last_sequence`.
     pub fn new(last_sequence: SequenceNumber) -> Readers {
-        Readers { snapshots: SnapshotList::new(last_sequence), next_reader_look_ns: AtomicU64::new(0) }
+        Readers { snapshots: SnapshotList::new(last_sequence), next_reader_check_ns: AtomicU64::new(0) }
     }
 }

@@ -250,7 +250,7 @@ fn follower_of_concurrent_writer_sees_one_commit_without_errors() {
     let settings = Settings { background_threads: 2, compression: Compression::None, ..small(&vfs) };
     let owner = open(settings.clone()).unwrap();
     let (tree, done) = (owner.tree("t").unwrap(), AtomicBool::new(false));
-    let told = AtomicU64::new(0);
+    let reported = AtomicU64::new(0);
     let commit = |number: u64| {
         let mut batch = owner.batch();
         for slot in 0..16u64 {
@@ -259,7 +259,7 @@ fn follower_of_concurrent_writer_sees_one_commit_without_errors() {
             batch.put(&tree, slot.to_be_bytes(), &value).put(&tree, key, &value);
         }
         owner.write(batch, Durability::Buffered).unwrap();
-        told.store(number, Ordering::SeqCst);
+        reported.store(number, Ordering::SeqCst);
     };
     commit(1);
     let follower = follow(Settings { background_threads: 0, ..settings }).unwrap();
@@ -275,7 +275,7 @@ fn follower_of_concurrent_writer_sees_one_commit_without_errors() {
         });
         let mut last = 0;
         while !done.load(Ordering::SeqCst) {
-            let least = told.load(Ordering::SeqCst);
+            let least = reported.load(Ordering::SeqCst);
             follower.refresh().unwrap();
             let db = follower.db();
             let tree = db.open_tree("t").unwrap();

@@ -29,8 +29,8 @@ impl Db {
         };
         // All earlier commits are in the log.
         let visible = engine.readers.snapshots.visible();
-        engine.tell_of_refused()?;
-        wal.go_on()?;
+        engine.log_refused()?;
+        wal.begin_segment()?;
         engine.archive_finished()?;
         engine.archive_up_to(visible)?;
         let gap = archiver.unreported.lock().pop();

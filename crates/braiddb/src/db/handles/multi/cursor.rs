@@ -67,7 +67,7 @@ pub struct MultiCursor {
     /// Number of next rows known to have the same key.
     sure: u32,
     /// Consecutive failed lookaheads, and keys to pass before the next.
-    vain_looks: u32,
+    misses: u32,
     pause: u32,
     /// Last key counted, and its values.
     counted: RefCell<Option<(Vec<u8>, u64)>>,
@@ -90,7 +90,7 @@ impl MultiCursor {
             unescaped: Vec::new(),
             is_escaped: false,
             sure: 0,
-            vain_looks: 0,
+            misses: 0,
             pause: 0,
             counted: RefCell::default(),
         }
@@ -103,7 +103,7 @@ impl MultiCursor {
         if is_there {
             self.enter_key()?;
             if is_forward && self.pause == 0 {
-                self.look_ahead();
+                self.skip_missing();
             } else {
                 self.pause = self.pause.saturating_sub(1);
             }
@@ -112,11 +112,11 @@ impl MultiCursor {
     }
 
     /// Backs off where keys have one value.
-    fn look_ahead(&mut self) {
+    fn skip_missing(&mut self) {
         let front = &self.cursor.key()[..self.front_len];
         self.sure = self.cursor.rows_after_with(front);
-        self.vain_looks = if self.sure > 0 { 0 } else { (self.vain_looks + 1).min(PAUSE_SHIFT_MAX) };
-        self.pause = (1 << self.vain_looks) - 1;
+        self.misses = if self.sure > 0 { 0 } else { (self.misses + 1).min(PAUSE_SHIFT_MAX) };
+        self.pause = (1 << self.misses) - 1;
     }
 
     #[inline]

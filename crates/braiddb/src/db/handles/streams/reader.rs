@@ -257,7 +257,7 @@ impl StreamReader {
     }
 }
 
-fn told(error: Error) -> io::Error {
+fn to_io_error(error: Error) -> io::Error {
     io::Error::other(error)
 }
 
@@ -266,7 +266,7 @@ impl Read for StreamReader {
         if buf.is_empty() || self.position >= self.len {
             return Ok(0);
         }
-        let bytes = self.bytes_at(self.position).map_err(told)?;
+        let bytes = self.bytes_at(self.position).map_err(to_io_error)?;
         let count = bytes.len().min(buf.len());
         buf[..count].copy_from_slice(&bytes[..count]);
         self.position += count as u64;

@@ -486,10 +486,10 @@ fn a_cursor_that_begins_anew_counts_the_rows_that_are_there() {
     for _ in 0..100 {
         assert!(cursor.next().unwrap());
     }
-    cursor.begin_anew().unwrap();
+    cursor.restart().unwrap();
     assert_eq!(cursor.key(), 300_u32.to_be_bytes());
     db.compact().unwrap();
-    cursor.begin_anew().unwrap();
+    cursor.restart().unwrap();
     assert_eq!(cursor.key(), 300_u32.to_be_bytes());
 }
 

@@ -140,7 +140,7 @@ fn a_cursor_stands_on_a_row_shown_lately_after_a_panic() {
             let mut at = rows.partition_point(|(k, _)| **k <= key);
             assert!((panics_at.saturating_sub(32) + 1..=panics_at + 1).contains(&at), "{at} after {panics_at}");
             visit(&mut cursor, true, 50, &mut at, &rows);
-            cursor.begin_anew().unwrap();
+            cursor.restart().unwrap();
             check_row(&cursor, (true, at), &rows);
         }
     }
@@ -154,7 +154,7 @@ fn rows_that_were_shown_count_as_steps() {
     assert!(cursor.seek(rows[500].0).unwrap());
     for (forward, steps) in [(true, 77), (false, 20), (true, 300), (false, 40)] {
         visit(&mut cursor, forward, steps, &mut at, &rows);
-        cursor.begin_anew().unwrap();
+        cursor.restart().unwrap();
         check_row(&cursor, (true, at), &rows);
     }
 }

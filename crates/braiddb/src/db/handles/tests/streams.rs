@@ -396,7 +396,7 @@ fn readers_of_streams_expire() {
     t.put_stream(b"k", bytes(40_000, 1).as_slice()).unwrap();
     let mut reader = t.stream(b"k").unwrap().unwrap();
     let read = |_| {
-        db.engine().look_at_readers();
+        db.engine().check_readers();
         reader.rewind().unwrap();
         io::copy(&mut reader, &mut io::sink()).err()
     };

@@ -335,10 +335,10 @@ pub fn each_failure(mut body: impl FnMut(Operation, io::ErrorKind, u32) -> bool)
 
 /// After a kill the load is there whole or, unless it returned success, only the one earlier
 /// record.
-pub fn check_after_kill(vfs: &FaultVfs, all: usize, is_done: bool, told: &str) {
+pub fn check_after_kill(vfs: &FaultVfs, all: usize, is_done: bool, reported: &str) {
     let db = open(small(&fault(&killed(vfs)))).unwrap();
     let len = contents(&db.tree("t").unwrap()).len();
-    assert!(len == all || (len == 1 && !is_done), "{told}: {len}");
+    assert!(len == all || (len == 1 && !is_done), "{reported}: {len}");
     assert!(db.verify().unwrap().problems.is_empty());
 }
 
@@ -373,12 +373,12 @@ fn check_each_failure(threads: usize) {
             }
             Err(Error::CommitUnknown { .. } | Error::ReadOnly { .. }) => {}
             Err(e) => {
-                let told = format!("{operation:?} {kind:?} {after}: {e}");
-                assert_eq!(contents(&tree).len(), 1, "{told}");
+                let reported = format!("{operation:?} {kind:?} {after}: {e}");
+                assert_eq!(contents(&tree).len(), 1, "{reported}");
                 if db.stats().failure.is_none() {
-                    assert!(db.stats().disk_bytes < before + 20_000, "{told}");
+                    assert!(db.stats().disk_bytes < before + 20_000, "{reported}");
                     tree.bulk_load(records(0..600, 1)).unwrap();
-                    assert_eq!(contents(&tree).len(), 600, "{told}");
+                    assert_eq!(contents(&tree).len(), 600, "{reported}");
                 }
             }
         }
@@ -446,15 +446,15 @@ fn unsorted_load_in_little_memory_keeps_last_record_of_each_key() {
         tree.put(key(1), b"old").unwrap();
         // With little memory, more spills than the fan-in.
         let all = || records(shuffled(12_000), 1).chain(records((0..12_000).step_by(5), 2)).chain(records(3..4, 3));
-        let mut told: Vec<BulkProgress> = Vec::new();
-        let mut progress = |progress| told.push(progress);
+        let mut reported: Vec<BulkProgress> = Vec::new();
+        let mut progress = |progress| reported.push(progress);
         let options = BulkOptions { memory, progress: Some(&mut progress) };
         let loaded = tree.bulk_load_unsorted(all(), options).unwrap();
         assert_eq!(loaded.records, 12_000);
-        let last = *told.last().unwrap();
+        let last = *reported.last().unwrap();
         assert_eq!((last.records_read, last.records_written), (14_401, 12_000));
         assert_eq!(last.spilled_bytes > 0, memory != Some(4 << 20));
-        assert!(told.is_sorted_by_key(|p| (p.records_read, p.records_written, p.spilled_bytes)));
+        assert!(reported.is_sorted_by_key(|p| (p.records_read, p.records_written, p.spilled_bytes)));
         check(&db, &all().collect());
         let listed: usize = db.stats().partitions.iter().map(|p| p.loose.len() + p.runs.len()).sum();
         assert!(files(&vfs, ".run") <= listed, "spills are gone");
@@ -503,14 +503,14 @@ fn bulk_load_is_a_gap_for_watchers_and_visible_to_followers() {
     follower.refresh().unwrap();
     assert_eq!(contents(&follower.db().open_tree("t").unwrap()), contents(&tree));
     for mut watcher in [watcher, db.watch(WatchOptions::new().resume(start)).unwrap()] {
-        let told = watcher.next().unwrap().unwrap();
+        let reported = watcher.next().unwrap().unwrap();
         let is_gap = |change: &Change| match change {
             Change::Gap(Gap::Range { start, end, .. }) => {
                 *start <= key(5) && end.as_ref().is_none_or(|end| *end > key(899))
             }
             _ => false,
         };
-        assert!(told.changes.iter().any(is_gap), "{told:?}");
+        assert!(reported.changes.iter().any(is_gap), "{reported:?}");
         let after = watcher.next().unwrap().unwrap();
         assert!(after.sequence > number && matches!(after.changes[..], [Change::Put { .. }]), "{after:?}");
     }
@@ -528,12 +528,12 @@ fn bulk_load_of_pairs_is_a_gap_of_user_keys() {
     loader.add(b"a\0b", b"1").unwrap();
     loader.add(b"a\0b", b"2").unwrap();
     loader.finish().unwrap();
-    for (mut watcher, is_told) in [(all, true), (some, true), (none, false)] {
+    for (mut watcher, is_expected) in [(all, true), (some, true), (none, false)] {
         let gap = watcher.try_next().unwrap().map(|set| match &set.changes[..] {
             [Change::Gap(Gap::Range { start, end, .. })] => (start.clone(), end.clone()),
             other => panic!("{other:?}"),
         });
-        assert_eq!(gap, is_told.then(|| (b"a\0b".to_vec(), Some(b"a\0b\0".to_vec()))));
+        assert_eq!(gap, is_expected.then(|| (b"a\0b".to_vec(), Some(b"a\0b\0".to_vec()))));
     }
 }
 

@@ -115,17 +115,17 @@ fn ingest_of_invalid_table_fails_and_leaves_nothing() {
     };
     let before = names();
     let own_run = PathBuf::from(DIR).join(&before[0]);
-    let told = |paths: &[&Path], words: &str| {
+    let reported = |paths: &[&Path], words: &str| {
         let error = tree.ingest(paths).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(names(), before, "{words}");
         error
     };
-    told(&[&a.path, &b.path], "overlap");
-    told(&[&a.path, &a.path], "overlap");
-    told(&[&a.path, &foreign.path], "another tree");
-    told(&[&own_run], "a run of a database");
-    told(&[&a.path, Path::new("/db/none")], "none");
+    reported(&[&a.path, &b.path], "overlap");
+    reported(&[&a.path, &a.path], "overlap");
+    reported(&[&a.path, &foreign.path], "another tree");
+    reported(&[&own_run], "a run of a database");
+    reported(&[&a.path, Path::new("/db/none")], "none");
     assert!(build(&vfs, "d", &spec, 5..5, 1).is_err());
     assert!(build(&vfs, "a", &spec, 0..1, 1).is_err(), "it exists");
     let mut builder =

@@ -110,9 +110,9 @@ impl Drop for Flush<'_> {
 }
 
 /// Returns whether the database just became idle, and whether it is idle.
-fn look(db: &Db) -> (bool, bool) {
+fn probe(db: &Db) -> (bool, bool) {
     let mut work = db.engine().maintenance.work.lock();
-    let has_become = db.engine().look_for_idleness(&mut work);
+    let has_become = db.engine().detect_idle(&mut work);
     (has_become, work.idle)
 }
 
@@ -120,18 +120,18 @@ fn look(db: &Db) -> (bool, bool) {
 fn a_database_is_idle_once_nothing_was_committed_for_a_while() {
     let (_, clock, db) = world();
     let tree = db.tree("t").unwrap();
-    assert_eq!(look(&db), (false, false));
+    assert_eq!(probe(&db), (false, false));
     clock.advance(IDLE_NS - 1);
-    assert_eq!(look(&db), (false, false));
+    assert_eq!(probe(&db), (false, false));
     clock.advance(1);
-    assert_eq!(look(&db), (true, true));
-    assert_eq!(look(&db), (false, true), "it has become so once");
+    assert_eq!(probe(&db), (true, true));
+    assert_eq!(probe(&db), (false, true), "it has become so once");
     tree.put(b"k", b"v").unwrap();
-    assert_eq!(look(&db), (false, false));
+    assert_eq!(probe(&db), (false, false));
     clock.advance(IDLE_NS);
-    assert_eq!(look(&db), (true, true));
+    assert_eq!(probe(&db), (true, true));
     db.flush().unwrap();
-    assert_eq!(look(&db), (false, false), "what a flush leaves behind is looked at as well");
+    assert_eq!(probe(&db), (false, false), "what a flush leaves behind is looked at as well");
 }
 
 #[test]
@@ -158,14 +158,14 @@ fn memory_is_kept_for_the_next_memtables_until_none_was_needed_for_long() {
     assert!(kept() > 0, "nothing is kept");
     let look_after = |ns: u64| {
         clock.advance(ns);
-        if look(&db).0 {
+        if probe(&db).0 {
             db.engine().settle();
         }
-        db.engine().look_after_log();
+        db.engine().maintain_log();
     };
     look_after(0);
     look_after(MEMORY_KEPT_NS - 1);
-    assert!(kept() > 0 && look(&db).1, "it is idle, but not for long");
+    assert!(kept() > 0 && probe(&db).1, "it is idle, but not for long");
     fill();
     look_after(0);
     look_after(MEMORY_KEPT_NS - 1);
@@ -178,21 +178,21 @@ fn memory_is_kept_for_the_next_memtables_until_none_was_needed_for_long() {
 fn a_database_is_not_idle_while_a_memtable_waits_for_its_flush() {
     let (_, clock, db) = world();
     let tree = db.tree("t").unwrap();
-    look(&db);
+    probe(&db);
     freeze(&db);
     clock.advance(100 * SECOND_NS);
-    assert_eq!(look(&db), (false, false));
+    assert_eq!(probe(&db), (false, false));
     db.engine().run_flushes(u64::MAX).unwrap();
-    assert_eq!(look(&db), (false, false));
+    assert_eq!(probe(&db), (false, false));
     clock.advance(IDLE_NS);
-    assert_eq!(look(&db), (true, true));
+    assert_eq!(probe(&db), (true, true));
     // An idle database stops being idle on a commit.
     tree.put(b"k", b"v").unwrap();
-    look(&db);
+    probe(&db);
     clock.advance(IDLE_NS);
-    assert_eq!(look(&db), (true, true));
+    assert_eq!(probe(&db), (true, true));
     freeze(&db);
-    assert_eq!(look(&db), (false, false));
+    assert_eq!(probe(&db), (false, false));
 }
 
 #[test]
@@ -319,9 +319,9 @@ fn a_merge_that_finds_no_space_does_not_keep_a_flush_waiting() {
     }
     let runs = || db.stats().partitions.iter().map(|p| p.runs.len() + p.loose.len()).sum::<usize>();
     clock.advance(IDLE_NS);
-    look(&db);
+    probe(&db);
     clock.advance(IDLE_NS);
-    assert_eq!(look(&db), (true, true));
+    assert_eq!(probe(&db), (true, true));
     vfs.fail(Operation::Create, 0, 2, io::ErrorKind::StorageFull);
     db.engine().run_inline();
     assert_eq!((runs(), db.stats().background_errors), (4, 1), "the merge was refused");
@@ -349,9 +349,9 @@ fn what_lies_in_pieces_is_merged_into_one_run_once_idle() {
     assert_eq!(runs(), [4]);
     db.engine().run_inline();
     assert_eq!(runs(), [4], "it is not idle yet");
-    assert_eq!(look(&db), (false, false));
+    assert_eq!(probe(&db), (false, false));
     clock.advance(IDLE_NS);
-    assert_eq!(look(&db), (true, true));
+    assert_eq!(probe(&db), (true, true));
     db.engine().run_inline();
     assert_eq!(runs(), [1]);
     assert_eq!(tree.range::<&[u8]>(..).count(), 800);
@@ -359,9 +359,9 @@ fn what_lies_in_pieces_is_merged_into_one_run_once_idle() {
     // New data is smaller than the partition: it is folded, not merged.
     (0..200).for_each(|row| put(4 * row, "a"));
     db.flush().unwrap();
-    assert_eq!(look(&db), (false, false));
+    assert_eq!(probe(&db), (false, false));
     clock.advance(IDLE_NS);
-    assert_eq!(look(&db), (true, true));
+    assert_eq!(probe(&db), (true, true));
     db.engine().run_inline();
     assert_eq!(runs(), [2]);
 }

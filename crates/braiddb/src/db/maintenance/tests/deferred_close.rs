@@ -92,7 +92,7 @@ fn where_space_is_short_what_waits_goes_first() {
         db.compact().unwrap();
         tree.put("more", "v").unwrap();
         if waits {
-            deferred_close.let_go(());
+            deferred_close.drop_later(());
         }
         for job in [Db::flush, Db::compact] {
             // With nothing deferred, spare log segments are freed instead, and the job is retried.
@@ -104,7 +104,7 @@ fn where_space_is_short_what_waits_goes_first() {
             vfs.heal();
             assert!(waits || done.err().unwrap().is_disk_full());
             if waits {
-                deferred_close.let_go(());
+                deferred_close.drop_later(());
             } else {
                 job(&db).unwrap();
             }

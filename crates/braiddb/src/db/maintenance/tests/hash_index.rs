@@ -208,7 +208,7 @@ fn who_was_refused_one_waits_longer_each_time() {
                 tree.get(key(gets as u32 % ROWS)).unwrap();
                 gets += 1;
             }
-            db.engine().index_what_is_searched();
+            db.engine().index_searched();
             assert_eq!(db.stats().hash_indexes, 0);
             gets
         })

@@ -76,11 +76,11 @@ fn flushes_and_merges_write_as_much_as_they_may() {
     assert!(bytes > 10 * RATE, "{bytes} are too few");
     let share = bytes as f64 / seconds / RATE as f64;
     assert!((0.9..1.1).contains(&share), "{share} of the limit: {bytes} bytes in {seconds} s");
-    let told = stats.rate_limiter;
-    assert_eq!(told, limiter.stats());
-    assert!(told.flush_bytes > RATE && told.merge_bytes > RATE, "{told:?}");
-    assert!((told.flush_bytes + told.merge_bytes).abs_diff(bytes) < bytes / 20, "{told:?}, {bytes}");
-    assert!(told.waited_ns.abs_diff(clock.monotonic_ns() - began_ns) < 1_000_000_000);
+    let reported = stats.rate_limiter;
+    assert_eq!(reported, limiter.stats());
+    assert!(reported.flush_bytes > RATE && reported.merge_bytes > RATE, "{reported:?}");
+    assert!((reported.flush_bytes + reported.merge_bytes).abs_diff(bytes) < bytes / 20, "{reported:?}, {bytes}");
+    assert!(reported.waited_ns.abs_diff(clock.monotonic_ns() - began_ns) < 1_000_000_000);
     assert!(db.verify().unwrap().problems.is_empty());
 }
 

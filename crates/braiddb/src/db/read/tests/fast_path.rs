@@ -215,8 +215,8 @@ fn runs_that_stand_apart_are_passed_over_if_their_filters_say_so() {
             // Includes the runs beside used indexes; excludes false positives of their filters.
             assert!(at_once > (ROWS + ROWS / 2) * 9 / 10, "{at_once}");
             let touched = (0..ROWS).filter(is_touched);
-            let told = touched.clone().filter(|&row| quickly(&db, &tree, &key(row)).is_some()).count() as u64;
-            assert!(told > touched.count() as u64 * 9 / 10, "{told} of the newest run");
+            let reported = touched.clone().filter(|&row| quickly(&db, &tree, &key(row)).is_some()).count() as u64;
+            assert!(reported > touched.count() as u64 * 9 / 10, "{reported} of the newest run");
         }
         // A range tombstone may cover any key; filters do not exclude it.
         let few: Vec<Vec<u8>> = model.keys().skip(1000).take(10).cloned().collect();

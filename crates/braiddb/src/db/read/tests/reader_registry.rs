@@ -264,7 +264,7 @@ fn a_cursor_that_heals_finds_that_it_has_expired() {
         move |event: &str| {
             if event.contains("a view is damaged") {
                 clock.advance(MAX_NS + 1);
-                engine.readers.snapshots.look(clock.monotonic_ns(), WARN_NS, MAX_NS);
+                engine.readers.snapshots.check_ages(clock.monotonic_ns(), WARN_NS, MAX_NS);
                 has_expired.store(true, Ordering::Relaxed);
             }
         }
@@ -341,7 +341,7 @@ fn a_transaction_that_has_expired_is_not_committed_unless_it_writes_nothing() {
     let alone = db.begin_exclusive().unwrap();
     alone.put(&tree, key(2), b"mine").unwrap();
     clock.advance(MAX_NS + 1);
-    db.engine().look_at_readers();
+    db.engine().check_readers();
     expired(alone.commit());
     tree.put(key(2), b"later").unwrap();
 }
@@ -362,10 +362,10 @@ fn a_check_of_what_is_stored_asks_whether_it_is_still_held() {
     for number in 0..2 * bytes / 20_000 {
         tree.put([&[7; 20_000][..], &key(number as u64)].concat(), b"").unwrap();
     }
-    assert_eq!(check.look_ahead(&db.engine().commits.window), Validation::TooOld);
+    assert_eq!(check.precheck(&db.engine().commits.window), Validation::TooOld);
     clock.advance(MAX_NS + 1);
     db.compact().unwrap();
-    expired(db.engine().look_ahead(&mut check));
+    expired(db.engine().precheck(&mut check));
 }
 
 #[test]
@@ -410,27 +410,27 @@ fn the_statistics_name_the_oldest_readers() {
     assert_eq!(stats.oldest_snapshot_age_us, Some((WARN_NS - 1) / 1000));
     assert_eq!(stats.dead_entries_held, 200);
     clock.advance(1);
-    let told = |db: &Db| -> Vec<_> {
+    let reported = |db: &Db| -> Vec<_> {
         let readers = db.stats().overstaying;
-        let told = |r: &crate::db::ReaderStats| {
+        let reported = |r: &crate::db::ReaderStats| {
             (r.kind, r.sequence - first, r.age_us / 1_000_000, r.commits_behind, r.dead_entries_held, r.is_expired)
         };
-        readers.iter().map(told).collect()
+        readers.iter().map(reported).collect()
     };
-    assert_eq!(told(&db), [(ReaderKind::Snapshot, 0, 10, 2, 200, false)]);
+    assert_eq!(reported(&db), [(ReaderKind::Snapshot, 0, 10, 2, 200, false)]);
     clock.advance(SECOND_NS);
     let of_cursor = (ReaderKind::Cursor, 1, 10, 1, 200, false);
-    assert_eq!(told(&db), [(ReaderKind::Snapshot, 0, 11, 2, 200, false), of_cursor]);
+    assert_eq!(reported(&db), [(ReaderKind::Snapshot, 0, 11, 2, 200, false), of_cursor]);
     // The snapshot expires; the cursor still pins the number above.
     clock.advance(MAX_NS - 11 * SECOND_NS + 1);
     db.flush().unwrap();
     let of_cursor = (ReaderKind::Cursor, 1, 59, 1, 100, false);
-    assert_eq!(told(&db), [of_cursor, (ReaderKind::Snapshot, 0, 60, 2, 0, true)]);
+    assert_eq!(reported(&db), [of_cursor, (ReaderKind::Snapshot, 0, 60, 2, 0, true)]);
     assert_eq!((db.stats().oldest_snapshot, db.stats().readers_expired), (Some(first + 1), 1));
     drop(cursor);
     let many: Vec<Snapshot> = (0..50).map(|_| db.snapshot()).collect();
     clock.advance(WARN_NS);
-    assert_eq!((told(&db).len(), db.stats().snapshots), (9, 50));
+    assert_eq!((reported(&db).len(), db.stats().snapshots), (9, 50));
     drop((many, snapshot, _of_snapshot));
     let stats = db.stats();
     assert_eq!((stats.snapshots, stats.oldest_snapshot_age_us, stats.overstaying.len()), (0, None, 0));
@@ -473,17 +473,17 @@ impl<F: Fn(&str) + Send + Sync + 'static> tracing::Subscriber for Listener<F> {
 #[test]
 fn each_reader_is_told_of_once_when_it_is_old_and_once_when_it_expires() {
     let (clock, db, tree) = world();
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::new(Mutex::new(Vec::new()));
     let of_readers = {
-        let told = Arc::clone(&told);
+        let reported = Arc::clone(&reported);
         move |event: &str| {
             if event.contains("a reader has") {
-                told.lock().unwrap().push(event.trim_end().to_owned());
+                reported.lock().unwrap().push(event.trim_end().to_owned());
             }
         }
     };
     tracing::subscriber::with_default(Listener::new(of_readers), || {
-        let take = || std::mem::take(&mut *told.lock().unwrap());
+        let take = || std::mem::take(&mut *reported.lock().unwrap());
         let _snapshot = db.snapshot();
         clock.advance(WARN_NS - 1);
         tree.put(b"k", b"v").unwrap();
@@ -591,7 +591,7 @@ impl Race {
     fn expire(&self) {
         while !self.is_over.load(Ordering::Relaxed) {
             self.clock.advance(SECOND_NS * 2 / 3);
-            self.db.engine().look_at_readers();
+            self.db.engine().check_readers();
             std::thread::yield_now();
         }
     }

@@ -46,7 +46,7 @@ fn all(watcher: &mut Watcher) -> Vec<ChangeSet> {
     shown
 }
 
-fn told(sets: &[ChangeSet]) -> Vec<String> {
+fn delivered(sets: &[ChangeSet]) -> Vec<String> {
     sets.iter().map(|set| set.changes.iter().map(line).collect::<Vec<_>>().join("; ")).collect()
 }
 
@@ -142,15 +142,15 @@ fn watcher_returns_every_kind_of_change_also_after_reopen() {
     let start = db.watch(WatchOptions::new()).unwrap().token();
     let mut live = db.watch(WatchOptions::new()).unwrap();
     do_everything(&db);
-    assert_eq!(told(&all(&mut live)), EVERYTHING);
+    assert_eq!(delivered(&all(&mut live)), EVERYTHING);
     // From the log alone.
     db.compact().unwrap();
-    assert_eq!(told(&all(&mut db.watch(WatchOptions::new().resume(start)).unwrap())), EVERYTHING);
+    assert_eq!(delivered(&all(&mut db.watch(WatchOptions::new().resume(start)).unwrap())), EVERYTHING);
     db.close().unwrap();
     for read_only in [true, false] {
         let db = open(Settings { read_only, ..small(&vfs) }).unwrap();
         let mut again = db.watch(WatchOptions::new().resume(start)).unwrap();
-        assert_eq!(told(&all(&mut again)), EVERYTHING, "read only: {read_only}");
+        assert_eq!(delivered(&all(&mut again)), EVERYTHING, "read only: {read_only}");
     }
 }
 
@@ -165,7 +165,7 @@ fn watcher_after_read_error_returns_each_commit_once() {
     for i in 0..120u8 {
         tree.put([i], vec![i; 250]).unwrap();
     }
-    let expected = told(&all(&mut db.watch(WatchOptions::new().resume(start)).unwrap()));
+    let expected = delivered(&all(&mut db.watch(WatchOptions::new().resume(start)).unwrap()));
     assert_eq!(expected.len(), EVERYTHING.len() + 121);
     let mut errors = 0;
     for (operation, times) in [(Operation::Open, 1), (Operation::Read, 1), (Operation::Read, 3)] {
@@ -185,7 +185,11 @@ fn watcher_after_read_error_returns_each_commit_once() {
             }
             let to_come = vfs.failures_to_come();
             vfs.heal();
-            assert!(told(&shown) == expected, "{times} of {operation:?} fail after {after}: {:?}", told(&shown));
+            assert!(
+                delivered(&shown) == expected,
+                "{times} of {operation:?} fail after {after}: {:?}",
+                delivered(&shown)
+            );
             if to_come == times {
                 break;
             }
@@ -209,8 +213,8 @@ fn watcher_of_tree_and_prefix_returns_only_their_changes() {
     let last = b.put(b"k2", b"4").unwrap();
     db.drop_tree("a").unwrap();
     let expected = ["a: k1 = 1", "a: l = 3", "a: none of a to k5", "a: none of l to ..", "a: dropped"];
-    assert_eq!(told(&all(&mut of_tree)), expected);
-    assert_eq!(told(&all(&mut of_prefix)), ["a: k1 = 1", "a: none of k to k5", "a: dropped"]);
+    assert_eq!(delivered(&all(&mut of_tree)), expected);
+    assert_eq!(delivered(&all(&mut of_prefix)), ["a: k1 = 1", "a: none of k to k5", "a: dropped"]);
     assert!(of_prefix.token().sequence() > last, "what is not shown is passed over");
     assert!(matches!(db.watch(WatchOptions::new().prefix(b"k")), Err(Error::InvalidArgument(_))));
 }
@@ -493,15 +497,15 @@ fn first_token_after_crash_is_durable_or_refused() {
                 put(&db, &[number], b"new");
             }
             let resumed = db.watch(WatchOptions::new().resume(token));
-            let told = format!("unsynced {is_unsynced}, after {is_after}: {resumed:?}");
+            let delivered = format!("unsynced {is_unsynced}, after {is_after}: {resumed:?}");
             assert_eq!(db.tree("t").unwrap().get([2]).unwrap().as_deref(), Some(&b"new"[..]));
             match resumed {
                 // The watcher synced the earlier commits, so they survive.
                 Ok(mut watcher) => {
-                    assert!(!is_unsynced, "{told}");
-                    assert_eq!(all(&mut watcher).len(), 6, "{told}");
+                    assert!(!is_unsynced, "{delivered}");
+                    assert_eq!(all(&mut watcher).len(), 6, "{delivered}");
                 }
-                Err(e) => assert!(is_unsynced && matches!(e, Error::InvalidArgument(_)), "{told}"),
+                Err(e) => assert!(is_unsynced && matches!(e, Error::InvalidArgument(_)), "{delivered}"),
             }
         }
     }
@@ -529,7 +533,7 @@ fn token_of_flushed_commit_is_valid_after_log_loses_its_end() {
     assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"flushed"[..]));
     let mut watcher = db.watch(WatchOptions::new().resume(token)).unwrap();
     put(&db, &tree, b"new");
-    assert_eq!(told(&all(&mut watcher)), ["t: k = new"]);
+    assert_eq!(delivered(&all(&mut watcher)), ["t: k = new"]);
 }
 
 /// A transaction joins deleted ranges that meet at a border of trees. Only the first tree's part

@@ -166,9 +166,10 @@ impl ReadMap {
             let states = &mut states[..len.div_ceil(PAGE_BYTES)];
             // SAFETY: the pages lie in the map, and `states` has a byte for each, since pages have
             // at least 4 KiB.
-            let told = unsafe { libc::mincore(self.memory.as_ptr().add(at).cast(), len, states.as_mut_ptr().cast()) };
+            let reported =
+                unsafe { libc::mincore(self.memory.as_ptr().add(at).cast(), len, states.as_mut_ptr().cast()) };
             // With larger pages, fewer bytes were written, and the last ones are zero.
-            told == 0 && states.iter().all(|state| state & 1 == 1)
+            reported == 0 && states.iter().all(|state| state & 1 == 1)
         })
     }
 

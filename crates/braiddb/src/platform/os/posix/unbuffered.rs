@@ -71,7 +71,7 @@ pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
 
 /// Opens the file again with `O_DIRECT`, or returns the reason for a refusal.
 fn open_direct(path: &Path, buffered: &PosixFile, mode: OpenMode) -> Result<DirectFile, String> {
-    let told = alignment(buffered)?;
+    let reported = alignment(buffered)?;
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
     let refused = |error: io::Error| format!("the system refuses O_DIRECT: {error}");
     let file = OpenOptions::new()
@@ -85,8 +85,8 @@ fn open_direct(path: &Path, buffered: &PosixFile, mode: OpenMode) -> Result<Dire
         (Ok(a), Ok(b)) if same(&a, &b) => {}
         _ => return Err("another file has taken its name meanwhile".to_owned()),
     }
-    let file = DirectFile { file, align: told.unwrap_or(ALIGN_ASSUMED) };
-    if told.is_none() && mode == OpenMode::Read {
+    let file = DirectFile { file, align: reported.unwrap_or(ALIGN_ASSUMED) };
+    if reported.is_none() && mode == OpenMode::Read {
         // Only a trial shows whether such reads work.
         let try_it = |piece: &mut [u8]| file.read_units(&mut piece[..ALIGN_ASSUMED as usize], 0);
         with_piece(try_it).map_err(|e| format!("the system refuses to read with O_DIRECT: {e}"))?;
@@ -97,11 +97,11 @@ fn open_direct(path: &Path, buffered: &PosixFile, mode: OpenMode) -> Result<Dire
 /// Returns the alignment that the system reports; `None` without a report. Fails without direct
 /// I/O.
 fn alignment(file: &PosixFile) -> Result<Option<u32>, String> {
-    let Ok(told) = statx(file.descriptor(), "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else { return Ok(None) };
-    if told.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
+    let Ok(reported) = statx(file.descriptor(), "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else { return Ok(None) };
+    if reported.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
         return Ok(None);
     }
-    match told.stx_dio_mem_align.max(told.stx_dio_offset_align) {
+    match reported.stx_dio_mem_align.max(reported.stx_dio_offset_align) {
         0 => Err("the file system has no O_DIRECT for this file".to_owned()),
         align if align.is_power_of_two() && align <= ALIGN_MAX => Ok(Some(align)),
         align => Err(format!("the file system wants reads aligned to {align} bytes")),

@@ -175,8 +175,8 @@ impl Vfs for PosixVfs {
             Ok(()) => {
                 // Write first, then truncate: the block exists even if the disk is full. The text
                 // is only informative.
-                let told = file.write_all_at(owner.as_bytes(), 0).and_then(|()| file.set_len(owner.len() as u64));
-                told.or_else(|e| if e.kind() == io::ErrorKind::StorageFull { Ok(()) } else { Err(e) })?;
+                let reported = file.write_all_at(owner.as_bytes(), 0).and_then(|()| file.set_len(owner.len() as u64));
+                reported.or_else(|e| if e.kind() == io::ErrorKind::StorageFull { Ok(()) } else { Err(e) })?;
                 Ok(Ok(Box::new(PosixLock { file, process: std::process::id() })))
             }
             Err(Errno::WOULDBLOCK) => {

@@ -9,15 +9,15 @@ use crate::platform::{Runtime, SystemRuntime};
 fn give_way_lowers_priority_of_calling_thread_only() {
     let nice = || rustix::process::getpriority_process(None).unwrap();
     let before = nice();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (report, reported) = std::sync::mpsc::channel();
     let runtime = std::sync::Arc::new(SystemRuntime::new());
     let other = std::sync::Arc::clone(&runtime);
     let body = Box::new(move || {
         other.give_way();
-        tell.send(nice()).unwrap();
+        report.send(nice()).unwrap();
     });
     runtime.spawn("nice", body).unwrap().join().unwrap();
-    assert_eq!((told.recv().unwrap(), nice()), ((before + 10).min(19), before));
+    assert_eq!((reported.recv().unwrap(), nice()), ((before + 10).min(19), before));
 }
 
 #[test]
@@ -35,10 +35,10 @@ fn on_processors_restricts_started_threads() {
         panic!("this process may run nowhere");
     };
     let runtime = SystemRuntime::on_processors(&[last]).unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
-    let body = Box::new(move || tell.send(std::thread::available_parallelism().unwrap().get()).unwrap());
+    let (report, reported) = std::sync::mpsc::channel();
+    let body = Box::new(move || report.send(std::thread::available_parallelism().unwrap().get()).unwrap());
     runtime.spawn("put", body).unwrap().join().unwrap();
     // Windows reports the processors of the process instead.
-    assert_eq!(told.recv().unwrap(), if cfg!(windows) { count } else { 1 });
+    assert_eq!(reported.recv().unwrap(), if cfg!(windows) { count } else { 1 });
     assert_eq!(std::thread::available_parallelism().unwrap().get(), count, "this thread is where it was");
 }

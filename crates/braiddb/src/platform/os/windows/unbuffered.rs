@@ -64,18 +64,20 @@ fn open_direct(path: &Path, mode: OpenMode, shared: &Arc<Shared>) -> Result<Dire
 
 /// Returns the alignment of direct I/O.
 fn alignment(file: &fs::File) -> Result<u32, String> {
-    let mut told = FILE_STORAGE_INFO::default();
+    let mut reported = FILE_STORAGE_INFO::default();
     let (handle, len) = (file.as_raw_handle(), size_of::<FILE_STORAGE_INFO>() as u32);
     // SAFETY: the file is borrowed, so its handle is open, and the system writes at most `len`
     // bytes.
-    let asked = unsafe { GetFileInformationByHandleEx(handle, FileStorageInfo, (&raw mut told).cast(), len) };
+    let asked = unsafe { GetFileInformationByHandleEx(handle, FileStorageInfo, (&raw mut reported).cast(), len) };
     match check(asked) {
         // Without a report, assume common sectors.
         Err(_) => Ok(ALIGN_ASSUMED),
-        Ok(()) => match told.LogicalBytesPerSector.max(told.PhysicalBytesPerSectorForPerformance).max(ALIGN_ASSUMED) {
-            align if align.is_power_of_two() && align <= ALIGN_MAX => Ok(align),
-            align => Err(format!("the volume wants reads aligned to {align} bytes")),
-        },
+        Ok(()) => {
+            match reported.LogicalBytesPerSector.max(reported.PhysicalBytesPerSectorForPerformance).max(ALIGN_ASSUMED) {
+                align if align.is_power_of_two() && align <= ALIGN_MAX => Ok(align),
+                align => Err(format!("the volume wants reads aligned to {align} bytes")),
+            }
+        }
     }
 }
 

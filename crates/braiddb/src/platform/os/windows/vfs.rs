@@ -324,15 +324,15 @@ fn name_beside(path: &Path) -> PathBuf {
 fn len_of(path: &Path) -> io::Result<Option<u64>> {
     let mut wide: Vec<u16> = path.as_os_str().encode_wide().collect();
     wide.push(0);
-    let mut told = WIN32_FILE_ATTRIBUTE_DATA::default();
+    let mut reported = WIN32_FILE_ATTRIBUTE_DATA::default();
     // SAFETY: the text ends with a zero, and the system writes only the structure.
-    let asked = unsafe { GetFileAttributesExW(wide.as_ptr(), GetFileExInfoStandard, (&raw mut told).cast()) };
-    if asked == 0 || told.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT != 0 {
+    let asked = unsafe { GetFileAttributesExW(wide.as_ptr(), GetFileExInfoStandard, (&raw mut reported).cast()) };
+    if asked == 0 || reported.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT != 0 {
         // Long paths and links need more calls.
         return fs::metadata(path).map(|metadata| metadata.is_file().then_some(metadata.len()));
     }
-    let len = u64::from(told.nFileSizeHigh) << 32 | u64::from(told.nFileSizeLow);
-    Ok((told.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY == 0).then_some(len))
+    let len = u64::from(reported.nFileSizeHigh) << 32 | u64::from(reported.nFileSizeLow);
+    Ok((reported.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY == 0).then_some(len))
 }
 
 /// Returns the bytes that this user may still write to the volume, and the user's total.
@@ -348,8 +348,9 @@ fn space_of(dir: &Path) -> io::Result<(u64, u64)> {
     wide.push(0);
     let (mut available, mut total) = (0, 0);
     // SAFETY: the text ends with a zero, and the pointers are valid for the call.
-    let told = unsafe { GetDiskFreeSpaceExW(wide.as_ptr(), &raw mut available, &raw mut total, std::ptr::null_mut()) };
-    check(told).map(|()| (available, total))
+    let reported =
+        unsafe { GetDiskFreeSpaceExW(wide.as_ptr(), &raw mut available, &raw mut total, std::ptr::null_mut()) };
+    check(reported).map(|()| (available, total))
 }
 
 /// Retries a call for a moment while another handle blocks it.

@@ -127,11 +127,11 @@ fn value_borrowed_under_concurrent_replaces_stays_alive() {
                     thread::scope(|inner| {
                         inner.spawn(|| {
                             let mut before = 0;
-                            for look in 0..2_000 {
+                            for turn in 0..2_000 {
                                 // `None` during a replacement.
                                 let Some(borrowed) = published.borrow() else { continue };
                                 assert!(!has_ended(&ended, borrowed.number));
-                                if look % 64 == 0 {
+                                if turn % 64 == 0 {
                                     thread::yield_now();
                                 }
                                 assert!(!has_ended(&ended, borrowed.number));

@@ -2,7 +2,7 @@
 
 /// State of a partition after such a check.
 #[derive(Debug, Default)]
-pub struct Look {
+pub struct IndexAttempt {
     /// Entries of the view that the last index was built for.
     pub(in crate::db) entries: u64,
     /// No check before this time. The pause grows.
