@@ -288,7 +288,7 @@ fn this_tree_parses() {
 
 #[test]
 fn phrases_of_the_old_language_are_refused_in_prose_only() {
-    let reported = concat!("to", "ld");
+    let told = concat!("to", "ld");
     finds(&engine("base/ids.rs", &format!("// The caller is {told} of it.\nfn f() {{}}\n")), &[(1, "language")]);
     finds(&engine("base/ids.rs", &format!("/// Returns `{told}`.\nfn {told}() {{}}\n")), &[]);
     finds(&engine("base/ids.rs", &format!("// Un{told}, {told}_once, re-{told}.\nfn f() {{}}\n")), &[]);

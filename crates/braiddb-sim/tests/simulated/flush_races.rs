@@ -198,7 +198,7 @@ fn watcher_during_load_is_shown_gap_after_installation() {
     ok(tree.bulk_load([(b"key", b"loaded")]));
     let (meanwhile, reported, mut watcher) = shown.recv().expect("a load writes the manifest");
     assert_eq!(meanwhile, before, "the load is not visible yet");
-    assert!(reported.is_none(), "{told:?}");
+    assert!(reported.is_none(), "{reported:?}");
     let gap = ok(watcher.try_next()).expect("the gap is shown now");
     assert!(matches!(&gap.changes[..], [Change::Gap(Gap::Range { start, .. })] if start == b"key"), "{gap:?}");
     assert_eq!(ok(tree.get(b"key")).as_deref(), Some(&b"loaded"[..]));

@@ -115,6 +115,6 @@ fn reads_with_io_uring_denied_are_right() {
         assert_eq!(reported.len(), 2, "{what}: {text}");
         // A kernel without io_uring fails at the first call.
         let fits = reported.iter().all(|line| line.contains(reason) || line.contains("io_uring_setup"));
-        assert!(fits && reported[0].ends_with(reported[1].trim_start()), "{what}: {told:?}");
+        assert!(fits && reported[0].ends_with(reported[1].trim_start()), "{what}: {reported:?}");
     }
 }
