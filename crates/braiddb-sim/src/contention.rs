@@ -1,8 +1,8 @@
 //! Conflicting transactions and records of their reads and writes.
 //!
-//! Transactions work on a few keys of two trees. List keys are read and appended to, and never
-//! deleted for good. Register keys are put and deleted in all ways. Keys belong to epochs, so that
-//! some are always absent. Each key has a neighbour that is longer by one zero byte.
+//! Transactions work on a few keys of two trees. List keys are read and appended to, never deleted
+//! for good. Register keys are put and deleted. A key starts with an epoch (a counter of the test),
+//! so some keys are always absent. Each key has a neighbour that is longer by one zero byte.
 //!
 //! A third tree takes floods: commits whose keys overflow the engine's window of recent commits.
 
@@ -24,8 +24,7 @@ pub const TREES: [&str; 3] = ["left", "right", "flooded"];
 
 const FLOODED: TreeNumber = 2;
 
-/// The letter of register keys in each tree: after the `L` of list keys in one, before it in the
-/// other.
+/// Register keys sort after the list keys (`L`) in one tree, before them in the other.
 const REGISTERS: [char; 2] = ['R', 'A'];
 
 /// More bytes of keys than the window of recent commits holds.
@@ -165,7 +164,6 @@ impl World {
         }
     }
 
-    /// Begins a transaction.
     pub fn begin(&self, name: (u64, u64), kind: Kind) -> Open {
         let began = self.tick();
         let transaction = said(if kind == Kind::Exclusive { self.db.begin_exclusive() } else { self.db.begin() });

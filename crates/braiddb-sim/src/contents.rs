@@ -1,7 +1,7 @@
 //! The bytes of a file, in copy-on-write pages.
 //!
-//! A clone costs one pointer per page, so a crash image costs microseconds. A page is the allocation
-//! unit of the disk: a hole takes no space, a reserved page takes space and reads as zeros.
+//! A clone costs one pointer per page. A page is the allocation unit of the disk: a hole takes no
+//! space, a reserved page takes space and reads as zeros.
 //!
 //! **Invariants.** No page starts at or past the length, and the bytes of the last page past the
 //! length are zeros. Pages missing from the end of the list are holes.
@@ -34,7 +34,6 @@ impl Contents {
         bytes
     }
 
-    /// Fills `buf` from `offset` on and returns the number of bytes read.
     pub(crate) fn read(&self, buf: &mut [u8], offset: u64) -> usize {
         let left = self.len.saturating_sub(offset);
         let count = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
@@ -73,7 +72,6 @@ impl Contents {
         }
     }
 
-    /// Truncates the file, or extends it by a hole.
     pub(crate) fn set_len(&mut self, len: u64) {
         if len < self.len {
             let (page, start) = place(len);
@@ -87,7 +85,6 @@ impl Contents {
         self.len = len;
     }
 
-    /// Allocates space for the first `len` bytes.
     pub(crate) fn reserve(&mut self, len: u64) {
         let pages = pages_of(len);
         if pages > self.pages.len() {

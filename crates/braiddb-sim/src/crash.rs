@@ -25,16 +25,13 @@
 //! see the lost bytes until the crash. After a failed sync of a directory its names stay unsynced
 //! until a sync succeeds: file systems journal names as metadata.
 //!
-//! Not modelled: a torn sector that takes neighbouring bytes with it; a device that loses
-//! acknowledged writes; bit rot ([`crate::SimDisk`] has calls that flip bits and truncate files for
-//! that).
+//! Not modelled: a torn sector that takes neighbouring bytes with it, and lost acknowledged writes.
 //!
 //! # How images are made
 //!
-//! A replay of the journal up to the crash gives the durable state and, for each file and
-//! directory, the list of unsynced operations. The replay is cached: images of rising moments cost
-//! only the operations in between. A policy then decides on each piece in journal order. Images
-//! share pages with the original.
+//! A replay of the journal gives the durable state and the unsynced operations of each file and
+//! directory. It is cached: images of rising moments cost only the operations in between. A policy
+//! then decides on each piece in journal order. Images share pages with the original.
 
 use crate::{
     contents::{Contents, PAGE_LEN},
@@ -95,7 +92,6 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Returns true for a known directory, a root or the current directory.
     pub(crate) fn is_directory(&self, name: &Name) -> bool {
         name.parent().is_none() || self.directories.contains(name)
     }
@@ -142,7 +138,6 @@ fn apply_to(contents: &mut Contents, operation: &Operation) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Unsynced,
-    /// A sync failed on it.
     MaybeLost,
     /// Synced, but an earlier operation of the list is not.
     Durable,
@@ -271,7 +266,6 @@ impl Replay {
     }
 }
 
-/// Sets the fate of unsynced operations before `upto`, and applies the durable ones at the front.
 fn settle(pending: &mut Vec<Pending>, upto: usize, fate: Fate, mut apply: impl FnMut(usize)) {
     for one in pending.iter_mut().filter(|one| one.index < upto && one.fate == Fate::Unsynced) {
         one.fate = fate;
@@ -281,7 +275,6 @@ fn settle(pending: &mut Vec<Pending>, upto: usize, fate: Fate, mut apply: impl F
 }
 
 fn drop_orphans(image: &mut Image) {
-    // A directory sorts before everything below it.
     let mut kept = BTreeSet::new();
     for name in &image.directories {
         let parent = parent_of(name);
@@ -329,7 +322,6 @@ struct FilePlan {
     kept_of_8: u64,
     lengths: Lengths,
     stale: bool,
-    /// Index and kept bytes.
     torn: Option<(usize, u64)>,
 }
 
@@ -345,7 +337,6 @@ enum Tear {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lengths {
-    /// The length of the kept data.
     OfData,
     AtMoment,
     Last,
@@ -391,7 +382,6 @@ impl FilePlan {
 
     fn contents(&self, base: &Contents, pending: &[Pending], journal: &[Operation]) -> Contents {
         let mut contents = base.clone();
-        // The last length, the length of the kept data, and all lengths since the durable one.
         let (mut length, mut kept_length) = (base.len(), base.len());
         let (mut lengths, mut durable_length) = (vec![length], length);
         for (order, one) in pending.iter().enumerate() {
@@ -426,8 +416,6 @@ impl FilePlan {
                 other => apply_to(&mut contents, other),
             }
             if durable {
-                // A sync makes the current length durable, even where an earlier sync failed on the
-                // data.
                 (kept_length, durable_length) = (length, length);
                 lengths.clear();
             }

@@ -2,11 +2,11 @@
 //!
 //! Some keys hold lists, to which transactions append unique numbers. A list shows its writers in
 //! order; its reader came after the last and before the next one. This orders transactions by ww
-//! (append after append), wr (read of an append), rw (append after a read) and time (one ended
-//! before the other began). If the edges form a cycle, no serial order exists. The method is Elle's
-//! (Kingsbury and Alvaro, VLDB '20). No sequence number is used.
+//! (append after append), wr (read of an append), rw (append after a read) and time. A cycle of
+//! these edges means that no serial order exists. The method is Elle's (Kingsbury and Alvaro, VLDB
+//! '20).
 //!
-//! Transactions that did not commit must have seen a consistent state too: they count as readers.
+//! Transactions that did not commit count as readers.
 
 use crate::{
     history::{Coverage, Outcome, Record, Step, Taken, Writes, Wrong},
@@ -22,7 +22,7 @@ pub type ListKey = (TreeNumber, Bytes);
 
 #[derive(Clone, Debug, Default)]
 struct Lists {
-    /// Lists of others, as seen.
+    /// Lists of other transactions, as seen.
     reads: Vec<(ListKey, Vec<u64>)>,
     /// Lists it left; empty unless it committed.
     writes: BTreeMap<ListKey, Vec<u64>>,
@@ -41,7 +41,7 @@ pub fn encode(list: &[u64]) -> Bytes {
 }
 
 /// Checks a history by its lists; `finally` is the database at the end. Returns the number of
-/// transactions bound to others by lists.
+/// transactions that share lists.
 pub fn check_lists(
     records: &[Record],
     finally: &Contents,
@@ -62,7 +62,6 @@ pub fn check_lists(
 }
 
 struct History {
-    /// One element per record, and at the end a reader of the final contents.
     lists: Vec<Lists>,
     /// The transaction and key of each number.
     owners: HashMap<u64, (usize, ListKey)>,
@@ -87,8 +86,6 @@ impl History {
         History { lists, owners }
     }
 
-    /// Each number read was left there by a committed transaction, and the read shows all that it
-    /// left.
     fn check_elements(&self) -> Result<(), Wrong> {
         for (reader, lists) in self.lists.iter().enumerate() {
             for (key, list) in lists.reads.iter().map(|(key, list)| (key, list)).chain(&lists.writes) {
@@ -123,7 +120,7 @@ impl History {
         Ok(())
     }
 
-    /// The longest list of each key. All other lists must be prefixes of it.
+    /// The longest list of each key; all read lists must be prefixes of it.
     fn orders(&self) -> Result<BTreeMap<&ListKey, &[u64]>, Wrong> {
         let mut orders: BTreeMap<&ListKey, (&[u64], usize)> = BTreeMap::new();
         for (index, key, list) in self.all() {
@@ -303,8 +300,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// An ended transaction precedes each that began later. Ends are nodes that form a chain: the
-    /// number of edges stays linear.
+    /// An ended transaction precedes each that began later. Ends form a chain, so the number of
+    /// edges is linear.
     fn add_times(&mut self, times: Vec<(u64, u64)>) {
         let mut ends: Vec<(u64, usize)> = times
             .iter()
@@ -348,7 +345,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Marks the nodes left after repeated removal of nodes without incoming or outgoing edges
-    /// (Kahn): they include all cycles.
+    /// (Kahn).
     fn knotted(&self) -> Vec<bool> {
         let mut backwards = vec![Vec::new(); self.edges.len()];
         for (from, edges) in self.edges.iter().enumerate() {

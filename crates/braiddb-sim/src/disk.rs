@@ -356,7 +356,6 @@ impl State {
     }
 
     fn written_back(&mut self, file: FileIndex, bytes: u64) {
-        // The file may be freed, or synced by another thread.
         if let Some(inode) = self.inodes.get_mut(&file) {
             let bytes = bytes.min(inode.unsynced_bytes);
             inode.unsynced_bytes -= bytes;
@@ -484,7 +483,7 @@ impl Vfs for SimDisk {
             Err(e) if e.kind() == io::ErrorKind::NotFound => state.create(name.clone())?,
             other => other?,
         };
-        // The owner's text is for people: no call, and not counted towards the capacity.
+        // The owner's text: no call, and not counted towards the capacity.
         state.damage(Operation::SetLength { file, len: 0 });
         state.damage(Operation::Write { file, offset: 0, bytes: Arc::from(owner.as_bytes()) });
         state.held.insert(name.clone(), owner.to_owned());
@@ -582,7 +581,7 @@ impl File for SimFile {
         Ok(self.shared.state.lock().image.files[&self.file].len())
     }
 
-    /// A copy: the caller promises that mapped bytes no longer change.
+    /// A copy: mapped bytes no longer change.
     fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
         let mut bytes = vec![0; usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?];
         let read = self.shared.state.lock().image.files[&self.file].read(&mut bytes, 0);
@@ -679,7 +678,6 @@ impl File for SimFile {
     }
 }
 
-/// Syncs and crashes treat mapped writes like all others.
 #[derive(Debug)]
 struct SimMapping {
     file: SimFile,

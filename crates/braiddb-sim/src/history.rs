@@ -1,10 +1,10 @@
 //! Records of transactions, and a check of their history.
 //!
 //! A [`Record`] is a transaction as its caller knows it. [`check_replay`] trusts the engine's
-//! sequence numbers: it replays the commits on a model, and each answer must be the model's, at the
-//! snapshot and just before the commit. [`crate::cycles`] checks without these numbers.
+//! sequence numbers: it replays the commits on a model and compares each answer, at the snapshot
+//! and just before the commit. [`crate::cycles`] checks without these numbers.
 //!
-//! Moments are readings of a logical clock: an end at a smaller moment than a begin came before it.
+//! Moments are readings of a logical clock.
 
 use crate::model::{Bounds, Bytes, Change, Contents, Model, TreeNumber, apply, difference, is_empty_range, short};
 use std::{
@@ -84,7 +84,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the record of a transaction without steps.
+    /// Creates a record without steps.
     pub fn new(name: (u64, u64), kind: Kind, began: u64, snapshot: u64) -> Record {
         Record { name, kind, began, ended: u64::MAX, snapshot, steps: Vec::new(), outcome: Outcome::Dropped }
     }
@@ -202,7 +202,6 @@ fn commits_in_order(records: &[Record]) -> Result<Vec<(u64, usize)>, Wrong> {
     }
 }
 
-/// A transaction that ended before another began has the smaller number and is seen by it.
 fn check_order(records: &[Record]) -> Result<(), Wrong> {
     let mut by_end: Vec<usize> = (0..records.len()).filter(|index| records[*index].commit().is_some()).collect();
     by_end.sort_unstable_by_key(|index| records[*index].ended);
@@ -226,7 +225,6 @@ fn check_order(records: &[Record]) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Each answer must match the state at `at` with the transaction's own writes.
 fn check_answers(
     model: &Model,
     commits: &[(u64, usize)],
@@ -260,7 +258,6 @@ fn check_answers(
     Ok(compared)
 }
 
-/// The writers of a read's keys between `snapshot` and `at`.
 fn writers_of(commits: &[(u64, usize)], records: &[Record], step: &Step, snapshot: u64, at: u64) -> Vec<usize> {
     let mut coverage = Coverage::default();
     coverage.read(&Writes::default(), step);
@@ -329,7 +326,6 @@ pub(crate) struct Coverage {
 }
 
 impl Coverage {
-    /// Adds a step of a transaction that has written `own`.
     pub(crate) fn read(&mut self, own: &Writes, step: &Step) {
         match step {
             Step::Get(tree, key, _) | Step::Contains(tree, key, _) => {

@@ -100,12 +100,10 @@ impl fmt::Display for Operation {
     }
 }
 
-/// The directory of a name; the root for the root.
 pub(crate) fn parent_of(name: &Path) -> Name {
     name.parent().unwrap_or(name).into()
 }
 
-/// The path without its `.` parts.
 pub(crate) fn clean(path: &Path) -> Name {
     let clean: PathBuf = path.components().filter(|part| *part != std::path::Component::CurDir).collect();
     clean.into()

@@ -57,7 +57,6 @@ pub fn cursor_of(db: &Db) -> Result<u64> {
     Ok(cursor.map_or(0, |cursor| u64::from_le_bytes(cursor.try_into().expect("a number"))))
 }
 
-/// The expected contents.
 #[derive(Debug, Default)]
 pub struct Expected {
     number: u64,
@@ -65,8 +64,8 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Checks that the database holds exactly the commits up to its cursor, which must not fall
-    /// between calls. Returns the cursor.
+    /// Checks that the database holds exactly the commits up to its cursor, which must not
+    /// decrease. Returns the cursor.
     pub fn judge(&mut self, db: &Db, seed: u64) -> std::result::Result<u64, String> {
         let last = cursor_of(db).map_err(|e| e.to_string())?;
         if last < self.number {

@@ -1,6 +1,5 @@
 //! A reference model of the public interface. [`Model`] keeps every version of every key by commit;
-//! [`History`] judges the state after a crash by the promises made. A range delete deletes each
-//! key, and no version is ever dropped.
+//! [`History`] judges the state after a crash.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -133,7 +132,6 @@ impl From<u64> for At {
 /// Every version of every key.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    /// Versions by tree and key, oldest first.
     versions: BTreeMap<(TreeNumber, Bytes), Vec<Version>>,
     last: u64,
     /// Microseconds since 1970.
@@ -179,7 +177,7 @@ impl Model {
                     let last = self.versions.get(&key).and_then(|versions| versions.last());
                     let value = last.and_then(|last| last.at(self.now_us)).unwrap_or_default();
                     let value = Some([value, more].concat());
-                    // Operands become part of the value, which keeps the expiry of the value below.
+                    // The value keeps the expiry of the value below.
                     let then = last.and_then(|last| last.then.as_ref()).map(|(expires_us, _)| (*expires_us, None));
                     let then = then.filter(|(expires_us, _)| *expires_us > self.now_us);
                     self.set(key, sequence, value, then);
@@ -318,7 +316,6 @@ impl MultiModel {
 /// operations.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Contents before the first commit, then after each one.
     states: Vec<Contents>,
     submitted: Vec<usize>,
     changes: Vec<Vec<Change>>,

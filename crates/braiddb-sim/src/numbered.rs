@@ -1,9 +1,8 @@
 //! Numbered steps: each follows from seed, writer and number. Seed and last number determine all
-//! rows of a writer, so a killed process, or a reader at any moment, can be judged exactly.
+//! rows of a writer, so any reader can check them exactly.
 //!
 //! Writers share two trees, where each has keys that begin with its own number, and have a third
-//! tree each. Every write, but no drop of a tree, sets [`last_key`] to its number; it sorts before
-//! the writer's other keys.
+//! tree each. Every write sets [`last_key`] to its number; it sorts before the writer's other keys.
 
 use crate::{
     model::{Bytes, Change, Contents, TreeNumber, apply, prefix_bounds},
@@ -41,12 +40,11 @@ pub fn number_of(value: &[u8]) -> u64 {
 }
 
 /// Values of [`Builder::fold_bytes_per_entry`]: the default, which always folds in a small
-/// database, and one that first merges unindexed runs among themselves.
+/// database, and one that first merges unindexed runs.
 pub const FOLD_BYTES_PER_ENTRY: [u64; 2] = [10, 10_000];
 
 /// A database so small that steps flush, fold, merge, split and change log segments all the time.
-/// Every other pair of seeds merges unindexed runs among themselves; every third seed opens and
-/// closes tables all the time.
+/// Every other pair of seeds merges unindexed runs; every third seed has few open files.
 pub fn builder(seed: u64) -> Builder {
     Db::builder()
         .create_parents(true)
@@ -140,7 +138,6 @@ impl Writer {
     }
 }
 
-/// The number, noise and repetition. One in thirty exceeds the blob threshold.
 fn any_value(random: &mut Random, number: u64) -> Bytes {
     let len = match random.below(30) {
         0 => 1000 + random.below(3000),

@@ -21,7 +21,7 @@ impl Random {
     /// Returns a number below `bound` (not zero).
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "the bound must not be zero");
-        // The bias is below 2^-32 for every bound in use.
+        // The bias is below 2^-32.
         self.next_u64() % bound
     }
 
@@ -54,7 +54,7 @@ fn finish(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Hashes two numbers: a random decision independent of the order of calls.
+/// Hashes two numbers.
 pub fn mix(a: u64, b: u64) -> u64 {
     finish(a.wrapping_mul(GOLDEN) ^ b.wrapping_add(GOLDEN))
 }

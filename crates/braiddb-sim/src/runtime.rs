@@ -24,7 +24,7 @@ const LOOK_NS: u64 = 100;
 /// A runtime whose clock and randomness follow from a seed.
 ///
 /// The simulated clock advances by 100 ns per reading and by all time slept; sleeps take no real
-/// time, and concurrent ones add up. Threads are real or refused; only without them is a run
+/// time. Only a run without threads is reproducible.
 /// reproducible.
 #[derive(Debug)]
 pub struct SimRuntime {

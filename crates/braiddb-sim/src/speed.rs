@@ -1,9 +1,8 @@
 //! The model of a slow disk.
 //!
 //! Writes are free until a sync of their file, or until too many bytes are unsynced. The bytes then
-//! pass one device in slices of 64 KiB; concurrent streams take turns, as with a fair I/O
-//! scheduler. A sync also waits a fixed time that does not occupy the device. Reads are free. The
-//! disk waits by the sleep of its runtime.
+//! pass one device in slices of 64 KiB; concurrent streams take turns. A sync also waits a fixed
+//! time that does not occupy the device. Reads are free.
 
 use braiddb::platform::Runtime;
 use parking_lot::Mutex;

@@ -94,7 +94,6 @@ fn crash_image_at_moment_has_its_synced_state() {
         file.sync_data().unwrap();
         moments.push(disk.operations());
     }
-    // Falling and rising, so that the cached replay is used and dropped.
     for (moment, byte) in moments.iter().zip(b"12345").rev().chain(moments.iter().zip(b"12345")) {
         let image = disk.crash_image(*moment, CrashPolicy::LoseAllUnsynced);
         assert_eq!(image.read_file(A).unwrap(), [*byte]);
@@ -226,7 +225,6 @@ fn sync_after_failed_sync_does_not_cover_earlier_writes() {
     }
     assert!(now(&disk, CrashPolicy::LoseAllUnsynced).read_file(A).unwrap()[..4096] == [0; 4096]);
     assert!(now(&disk, CrashPolicy::KeepAll).read_file(A).unwrap()[..4096] == [1; 4096]);
-    // Written again, the bytes become durable.
     file.write_at(&[1; 4096], 0).unwrap();
     file.sync_data().unwrap();
     let bytes = now(&disk, CrashPolicy::LoseAllUnsynced).read_file(A).unwrap();
@@ -381,9 +379,8 @@ fn simulated_runtime_advances_by_sleep_and_refuses_threads() {
     assert_eq!(SimRuntime::new(9).random_u64(), SimRuntime::new(9).random_u64());
 }
 
-/// Each session of a workload drew the same random file ids. Stale bytes that a crash left in a
-/// blob file, written at the same offset of an older file, had the right checksum, and recovery
-/// took them for the newer value.
+/// The story: each session of a workload drew the same random file ids. So stale bytes of a crash,
+/// in a blob file written at the same offset of an older file, passed the checksum.
 #[test]
 fn session_number_in_copies_and_crash_images_is_unique() {
     let disk = disk();

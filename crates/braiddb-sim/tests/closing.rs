@@ -44,7 +44,6 @@ fn iterator_and_snapshot_outlive_dropped_handles() {
             ok(tree.delete_range(rows[0].0.clone()..));
             ok(db.compact());
             drop((tree, db));
-            // The iterator keeps the database open.
             assert!(is_locked(&place.try_open()));
             compare(iter, &rows[10..], || "an iterator after the close".to_owned());
             assert!(is_locked(&place.try_open()));
@@ -88,8 +87,8 @@ fn database_already_open_is_locked() {
     }
 }
 
-/// Uses the database until `Error::Closed`; no other error may come before. The writer returns its
-/// last acknowledged commit.
+/// Uses the database until `Error::Closed`, the only legal error. The writer returns its last
+/// acknowledged commit.
 fn use_until_closed(user: usize, db: &Db, tree: &Tree, rounds: &AtomicU64) -> u64 {
     let mut random = Random::new(user as u64);
     let (mut acknowledged, mut rows) = (0_u64, tree.iter());
@@ -135,7 +134,6 @@ fn use_until_closed(user: usize, db: &Db, tree: &Tree, rounds: &AtomicU64) -> u6
     }
 }
 
-/// Repeatedly closes the database in use, reopens it at once, and checks the acknowledged commits.
 fn close_while_in_use(place: &Place, seed: u64, times: u64) {
     let mut random = Random::new(seed);
     let mut number = 0;

@@ -20,7 +20,7 @@ use std::{
 
 const OTHERS: u64 = 8;
 
-/// Maximum time of a commit beside the busy database.
+/// Maximum duration of a commit beside the busy database.
 const LONGEST: Duration = Duration::from_secs(3);
 
 fn commit(db: &Db, tree: &str, number: u64, value: &[u8], durability: Durability) {
@@ -40,7 +40,6 @@ fn commits_beside_busy_database_are_not_starved() {
     let others: Vec<Db> = (0..OTHERS).map(|index| open(index).expect("open")).collect();
     let is_over = AtomicBool::new(false);
     let longest_us = AtomicU64::new(0);
-    // Enough commits that the busy database fills its memtable.
     let each = volume(40_000).max(4_000);
     thread::scope(|scope| {
         let writers: Vec<_> = others
@@ -53,7 +52,6 @@ fn commits_beside_busy_database_are_not_starved() {
                         commit(db, "t", number, &[3; 200], Durability::Buffered);
                         let took = began.elapsed().as_micros() as u64;
                         longest_us.fetch_max(took, Ordering::Relaxed);
-                        // Throttled, so that the busy one dominates.
                         if number % 20 == 0 {
                             thread::sleep(Duration::from_millis(1));
                         }
@@ -157,7 +155,6 @@ fn databases_sharing_memory_after_crash_are_prefixes_of_their_commits() {
             }
         }
         assert!(written.iter().all(|written| *written < 300), "a memtable may have filled up by itself");
-        // Their common memory triggered these flushes.
         flushed_for_others += together.dbs.iter().map(|db| db.stats().flushes).sum::<u64>();
     }
     assert!(flushed_for_others > 0);

@@ -19,7 +19,6 @@ use std::{
     time::Duration,
 };
 
-/// While it is full, no `.run` file can be created.
 #[derive(Debug)]
 struct FullForRuns {
     inner: MemVfs,
@@ -75,12 +74,11 @@ fn writers_without_space_for_runs_are_refused_and_resume() {
             })
         })
         .collect();
-    // Longer than the idle timeout: refused commits must not count as activity.
+    // Longer than the idle timeout: refused commits are no activity.
     for full_ms in [1700, 2300, 1900] {
         vfs.is_full.store(true, Ordering::Relaxed);
         let before = (refused.load(Ordering::Relaxed), db.stats().background_errors);
         thread::sleep(Duration::from_millis(full_ms));
-        // On a busy machine writers are throttled for long before an error.
         let mut waited_ms = full_ms;
         while refused.load(Ordering::Relaxed) == before.0 {
             assert!(waited_ms < 20_000, "no writer was refused: {:?}", db.stats());

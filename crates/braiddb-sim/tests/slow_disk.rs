@@ -19,8 +19,8 @@ use std::{
 /// Maximum milliseconds of a buffered commit.
 const BUFFERED_MS_MAX: u64 = 100;
 
-/// Maximum milliseconds of a durable commit: its own sync, the one before, and the log's share of a
-/// device that also writes runs. A table's sync takes longer: 4 MB need 400 ms.
+/// Maximum milliseconds of a durable commit: its own sync, the one before, and the log's share of
+/// the device. A table's sync takes longer: 4 MB need 400 ms.
 const DURABLE_MS_MAX: u64 = 300;
 
 /// Rate of the writer: log, flushes and merges together stay below the disk's speed.

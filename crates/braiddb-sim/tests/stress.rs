@@ -1,12 +1,10 @@
 //! Free-running threads, in memory and on the real file system, with background threads.
 //!
 //! Each writer does numbered steps (`braiddb_sim::numbered`). A reader that finds a writer's last
-//! step in a snapshot knows all rows of that writer and compares them: by point reads, ranges in
-//! both directions, `multi_get`, long iterators, and again later. All writers also write shared
-//! pairs of keys, which must be equal in every snapshot.
+//! step in a snapshot knows all its rows and compares them by every kind of read. All writers also
+//! write shared pairs of keys, which must be equal in every snapshot.
 //!
-//! A seed reproduces the writes, not the schedule. The number of operations bounds the work; a
-//! watchdog ends a hang.
+//! A seed reproduces the writes, not the schedule.
 
 mod common;
 
@@ -122,7 +120,6 @@ impl World {
                     };
                 }
             }
-            // Few syncs, or a slow disk would spend all time on them.
             let durability = if sync && number.is_multiple_of(4) { Durability::Sync } else { Durability::Buffered };
             let sequence = ok(self.db.write(batch, durability));
             self.shared.lock().push((sequence, shared));
@@ -201,7 +198,6 @@ impl<'a> Reader<'a> {
         (tree, key.into_bytes())
     }
 
-    /// The latest values are never older than those already seen.
     fn get_now(&mut self) {
         for _ in 0..20 {
             let (tree, key) = self.any_key();
@@ -211,7 +207,6 @@ impl<'a> Reader<'a> {
                 self.note_newest(tree, key, numbered::number_of(&value));
             }
         }
-        // Every read that begins after an acknowledgement sees the write.
         let writer = self.random.below(WRITERS);
         let acknowledged = self.world.acknowledged[writer as usize].load(Ordering::Acquire);
         if acknowledged > 0 {
@@ -229,7 +224,6 @@ impl<'a> Reader<'a> {
         *newest = number;
     }
 
-    /// All values of a `multi_get` are of one moment.
     fn multi_get_now(&mut self) {
         let mut keys: Vec<Bytes> = (0..WRITERS).map(numbered::last_key).collect();
         keys.extend((0..SHARED).map(|n| format!("shared/{n:02}").into_bytes()));
@@ -242,7 +236,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The expected contents of each writer, given its last step in a snapshot.
     fn expected(&mut self, last: impl Fn(u64) -> u64) -> Vec<Arc<Contents>> {
         for writer in 0..WRITERS {
             let number = last(writer);
@@ -364,7 +357,6 @@ impl<'a> Reader<'a> {
         assert!(rows.next().is_none() && rows.next_back().is_none(), "iteration from both ends: an extra row");
     }
 
-    /// Begins a slow iterator. Its first row determines the others.
     fn begin_way(&mut self) {
         if self.ways.len() >= 4 {
             return;
@@ -428,7 +420,6 @@ fn rows_of(contents: &Contents, tree: usize, prefix: &[u8]) -> Vec<(Bytes, Bytes
     rows.map(|((_, key), value)| (key.clone(), value.clone())).collect()
 }
 
-/// The shared pairs are equal in both trees.
 fn check_pairs(trees: &[Tree], snapshot: &Snapshot) -> Vec<(Bytes, Bytes)> {
     let read = |tree| -> Vec<(Bytes, Bytes)> {
         snapshot.prefix(tree, b"shared/").map(ok).map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
@@ -479,7 +470,6 @@ fn maintain(world: &World) {
     }
 }
 
-/// The old handles of a dropped tree fail, and a new tree of its name is empty.
 fn come_and_go(world: &World, number: u64) {
     let name = format!("temporary-{}", number % 3);
     let tree = ok(world.db.tree(&name));
@@ -498,7 +488,6 @@ fn come_and_go(world: &World, number: u64) {
     ok(world.db.drop_tree(&other));
     assert!(tree.get(0_u64.to_be_bytes()).is_err_and(|e| e.is_not_found()));
     assert!(tree.put(b"a", b"b").is_err_and(|e| e.is_not_found()));
-    // The iterator is older than the drop.
     assert_eq!(on_its_way.map(ok).count(), 40);
 }
 
@@ -548,7 +537,6 @@ fn stress(place: &Place, seed: u64, steps: u64) {
     check_end(&world, &world.db, &world.trees, steps);
 }
 
-/// All steps of all writers are there, and nothing else of theirs.
 fn check_end(world: &World, db: &Db, trees: &[Tree], steps: u64) {
     check_pairs(trees, &db.snapshot());
     for writer in 0..WRITERS {

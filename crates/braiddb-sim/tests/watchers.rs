@@ -1,5 +1,5 @@
-//! Watchers that are killed and resumed, beside writers and across reopenings: each sees each
-//! change exactly once, in order. A slow watcher delays no writer.
+//! Watchers killed and resumed beside writers and across reopenings: each sees each change exactly
+//! once, in order. A slow watcher delays no writer.
 //!
 //! A watcher stores its token with its results from time to time. A kill loses the changes seen
 //! since; they are shown again.
@@ -54,7 +54,6 @@ fn write(db: &Db, writer: u64, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// The numbers of each writer must continue without a gap.
 fn take_in(stored: &mut Stored, changes: &[Change]) {
     for change in changes {
         match change {
@@ -75,7 +74,6 @@ fn take_in(stored: &mut Stored, changes: &[Change]) {
 /// Watches until all numbers below `ends` were seen, with kills.
 fn watch(db: &Db, stored: &mut Stored, ends: u64, kills: u64, random: &mut Random, killed: &AtomicU64) {
     let total: u64 = (ends * WRITERS) - stored.next.iter().sum::<u64>();
-    // Mean number of changes between kills.
     let every = (total / kills.max(1)).max(1);
     while stored.next.iter().any(|next| *next < ends) {
         let mut watcher = db.watch(WatchOptions::new().resume(stored.token)).expect("resumed");
@@ -123,7 +121,6 @@ fn watchers_killed_and_resumed_see_each_change_once_in_order() {
             }
             for (index, stored) in watchers.iter().enumerate() {
                 let (db, killed) = (&db, &killed);
-                // The last watcher lags by at least one phase.
                 let ends = if index == WATCHERS - 1 && phase + 1 < PHASES { from } else { to };
                 scope.spawn(move || {
                     let random = &mut Random::new(seed + phase * 10 + index as u64);
@@ -155,12 +152,10 @@ fn writers_beside_slow_watcher_never_wait() {
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| read_slowly(&mut slow, &done));
             in_parallel(WRITERS as usize, |writer| write(&db, writer as u64, 0..of_writer));
-            // The writers have ended: a slow reader has seen few commits by now.
             done.store(true, Ordering::Release);
             let seen = reader.join().expect("the reader");
             assert!(seen < of_writer / 100, "the slow watcher saw {seen} commits");
         });
-        // Now only the retained part of the log is left; at most one more segment is readable.
         db.flush().expect("a flush");
         let error = loop {
             match idle.try_next() {
@@ -179,7 +174,6 @@ fn writers_beside_slow_watcher_never_wait() {
                 .eq("wal")
                 .then(|| entry.metadata().ok().map(|meta| meta.len()))?
         });
-        // Segments for recovery, spare segments, and the retained part.
         assert!(log.sum::<u64>() < kept + (32 << 20));
     }
 }

@@ -18,7 +18,7 @@ use braiddb_sim::{
 };
 use std::io::Write;
 
-/// The parent kills long before; without a parent the process still ends.
+/// Bounds a child that nothing kills.
 const STEPS_MAX: u64 = 200_000;
 
 fn main() {
@@ -38,9 +38,8 @@ fn main() {
     });
 }
 
-/// One call, so that the kill never cuts a line.
+/// One write, so that the kill never cuts a line.
 fn say(line: &str) {
-    // The parent is gone: exit without a panic message.
     if std::io::stdout().write_all(format!("{line}\n").as_bytes()).is_err() {
         std::process::exit(1);
     }

@@ -12,7 +12,7 @@ use braiddb::Durability;
 use braiddb_sim::{Random, log_off, mix, numbered};
 use std::io::Write;
 
-/// The parent kills long before; without a parent the process still ends.
+/// Bounds a child that nothing kills.
 const STEPS_MAX: u64 = 200_000;
 
 fn main() {
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// One call, so that the kill never cuts a line.
+/// One write, so that the kill never cuts a line.
 fn say(line: &str) {
     if std::io::stdout().write_all(format!("{line}\n").as_bytes()).is_err() {
         std::process::exit(1);

@@ -1,10 +1,9 @@
-//! Tests of the list checker: it finds each error in constructed histories, and none in correct
-//! ones.
+//! The list checker finds each error in constructed histories, and none in correct ones.
 
 use super::*;
 use crate::{history::Kind, model::prefix_bounds};
 
-/// A transaction of a constructed history. Its sequence number has no meaning.
+/// Its sequence number has no meaning.
 fn transaction(name: u64, times: (u64, u64), steps: Vec<Step>) -> Record {
     let mut record = Record::new((name, 0), Kind::Optimistic, times.0, 0);
     record.ended = times.1;
@@ -21,7 +20,6 @@ fn put(key: &str, list: &[u64]) -> Step {
     Step::Write(Change::Put(0, key.into(), encode(list)))
 }
 
-/// A read of all keys that returns these lists.
 fn all(rows: &[(&str, &[u64])]) -> Step {
     let rows = rows.iter().map(|(key, list)| Some((key.as_bytes().to_vec(), encode(list)))).chain([None]);
     Step::Range(0, prefix_bounds(b""), rows.map(|row| Taken { is_back: false, row }).collect())
@@ -48,7 +46,6 @@ fn correct_history_passes() {
         get("a", &[1, 2]),
         put("a", &[1, 2, 3]),
     ];
-    // It is refused, and has read the state at its begin.
     let mut refused = transaction(3, (2, 20), vec![get("a", &[1, 2]), put("a", &[1, 2, 4]), all(&[("a", &[1, 2, 4])])]);
     refused.outcome = Outcome::Refused;
     let records =

@@ -1,9 +1,7 @@
-//! Tests of the sequence number checker: it finds each error in constructed histories, and none in
-//! correct ones.
+//! The sequence number checker finds each error in constructed histories, and none in correct ones.
 
 use super::*;
 
-/// A transaction of a constructed history, committed at sequence number `at`.
 fn committed(name: u64, times: (u64, u64), snapshot: u64, at: u64, steps: Vec<Step>) -> Record {
     let mut record = Record::new((name, 0), Kind::Optimistic, times.0, snapshot);
     record.ended = times.1;
@@ -26,7 +24,6 @@ fn range(from: &str, to: &str, taken: &[Option<(&str, &str)>]) -> Step {
     Step::Range(0, (Bound::Included(from.into()), Bound::Excluded(to.into())), taken)
 }
 
-/// The final contents.
 fn holding(rows: &[(&str, &str)]) -> Contents {
     rows.iter().map(|(key, value)| ((0, (*key).into()), (*value).into())).collect()
 }
@@ -111,7 +108,6 @@ fn history_with_phantom_fails() {
     let finally = [("a", "0"), ("b", "0"), ("c", "1"), ("d", "1")];
     let reported = wrong(&[first(), one.clone(), other], &finally);
     assert!(reported.starts_with("at 2 this should give \"c\"=\"1\" from the front"), "{reported}");
-    // A read that ended at the second row has not read the keys after it.
     let part = range("a", "z", &[Some(("a", "0")), Some(("b", "0"))]);
     let records = [first(), one, committed(2, (2, 6), 1, 3, vec![part, put("d", "1")])];
     assert!(check_replay(&records, &holding(&finally)).is_ok());

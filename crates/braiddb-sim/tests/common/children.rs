@@ -20,8 +20,7 @@ pub fn start(dir: &Path, seed: u64, firsts: impl IntoIterator<Item = u64>) -> Ch
     spawn(&mut command)
 }
 
-/// Starts a process with piped output. Under Wine on a busy machine any process may end with
-/// `ERROR_INTERNAL_ERROR` before its program begins; the retry hides nothing of the program.
+/// Retries a child that Wine on a busy machine ends with `ERROR_INTERNAL_ERROR` before it begins.
 pub fn spawn(command: &mut Command) -> Child {
     const ERROR_INTERNAL_ERROR: i32 = 1359;
     for _ in 0..3 {
@@ -40,7 +39,6 @@ pub fn was_killed(status: ExitStatus) -> bool {
     const SIGKILL: i32 = 9;
     #[cfg(unix)]
     return std::os::unix::process::ExitStatusExt::signal(&status) == Some(SIGKILL);
-    // The exit code of `Child::kill` on Windows. A panic gives 101.
     #[cfg(not(unix))]
     return status.code() == Some(1);
 }

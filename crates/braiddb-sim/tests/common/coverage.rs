@@ -3,7 +3,7 @@
 use super::Counter;
 use braiddb::Stats;
 
-/// Minimum cases to expect every job: with fewer, rare ones may be missing by chance.
+/// Minimum cases to expect even the rare jobs.
 const CASES_FOR_ALL: usize = 200;
 
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Adds a database's counts. Call it once, before the close.
+    /// Call it once, before the close.
     pub fn note(&self, stats: &Stats) {
         self.flushes.add(stats.flushes);
         self.merges.add(stats.merges);
@@ -48,7 +48,6 @@ impl Coverage {
         }
     }
 
-    /// The frequent ones first.
     fn counters(&self) -> [(&'static str, &Counter); 10] {
         let Coverage {
             flushes,
@@ -71,7 +70,6 @@ impl Coverage {
             ("fold", folds),
             ("view", view_bytes),
             ("expired value", expired),
-            // Last: not all batteries read.
             ("block read in place", blocks_in_place),
             ("hash index", hash_indexes),
         ]

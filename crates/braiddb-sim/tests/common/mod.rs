@@ -103,7 +103,6 @@ impl SmallOptions {
         }
     }
 
-    /// All jobs run inline, without background threads.
     pub fn builder(&self, disk: &Arc<SimDisk>, seed: u64) -> Builder {
         self.builder_by(disk, SimRuntime::new(mix(seed, disk.next_session())))
     }
@@ -135,7 +134,6 @@ impl SmallOptions {
             .blob_file_bytes(self.blob_file_bytes)
             .compression(self.compression)
             .key_blocks(self.key_blocks)
-            // With 4 open files, tables are closed and reopened all the time.
             .open_files_max(if self.loose_runs.is_multiple_of(2) { 4 } else { 1000 })
     }
 
@@ -167,7 +165,6 @@ pub fn read_all(db: &Db) -> braiddb::Result<Contents> {
     Ok(contents)
 }
 
-/// Compares every kind of read. Panics on a difference; returns the engine's errors.
 pub fn check_all_reads(db: &Db, expected: &Contents) -> braiddb::Result<()> {
     let found = read_all(db)?;
     assert!(found == *expected, "a scan: {}", braiddb_sim::model::difference(expected, &found));
@@ -217,7 +214,6 @@ pub fn append_of(db: &Db) -> MergeFunctionHandle {
     db.merge_function("append").expect("a built-in function")
 }
 
-/// Half noise, half repetition, different for each tag.
 pub fn value(len: usize, tag: u64) -> Vec<u8> {
     let mut bytes = Random::new(tag).bytes(len);
     bytes[len / 2..].fill(tag as u8);
@@ -236,7 +232,6 @@ thread_local! {
     static QUIET: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Returns a panic as text with its place, and does not print it.
 pub fn quietly<R>(body: impl FnOnce() -> R) -> Result<R, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -28,7 +28,6 @@ pub fn bounded(body: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
     let thread = std::thread::Builder::new().spawn(move || {
         body();
-        // An error: the watchdog has timed out.
         let _ = done.send(());
     });
     let thread = thread.expect("a thread");

@@ -14,7 +14,6 @@ macro_rules! ensure {
     };
 }
 
-/// Reads the end, the middle and the whole of a value.
 pub fn check_stream(reader: Option<StreamReader>, expected: Option<&[u8]>) -> Result<(), String> {
     let (Some(mut reader), Some(expected)) = (reader, expected) else {
         ensure!(expected.is_none(), "the stream is missing");

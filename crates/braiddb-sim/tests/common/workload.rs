@@ -22,7 +22,7 @@ pub enum Step {
     PutUnlogged,
     /// One batch to both trees, with a range delete and a large value.
     Batch,
-    /// Like `Batch`; exclusive at odd places.
+    /// Exclusive at odd places.
     Transaction,
     Append,
     /// Values that expire far in the future or have expired.
@@ -80,10 +80,8 @@ pub fn key(number: u64) -> Vec<u8> {
 }
 
 impl Step {
-    /// The commit of the step, if any. `at`, its place in the workload, makes keys and values
-    /// differ.
+    /// The commit of the step, if any. Its place `at` in the workload varies keys and values.
     pub fn commit(self, at: u64) -> Option<(Vec<Change>, Durability)> {
-        // Few keys, so that steps overlap.
         let (slot, tag) = (at % 6, at * 16 + 100);
         let put = |tree, len| Change::Put(tree, key(slot), value(len, tag));
         Some(match self {
@@ -200,12 +198,10 @@ fn load(tree: &Tree, changes: &[Change]) -> Result<u64> {
     Ok(tree.bulk_load(records(changes))?.sequence)
 }
 
-/// Ingests two tables with half of the records each, and exports the other tree.
 fn ingest(disk: &Arc<SimDisk>, trees: &[Tree], changes: &[Change]) -> Result<u64> {
     let dir = Path::new(PATH).parent().expect("a parent");
     let remove = |path: &Path| _ = disk.remove(path);
     let names = ["first.table", "second.table"].map(|name| dir.join(name));
-    // Leftovers of a failure or a crash.
     names.iter().chain([&dir.join("000001.table")]).for_each(|path| remove(path));
     match trees[1].export_tables::<&[u8]>(.., dir) {
         Ok(exported) => {
@@ -229,7 +225,6 @@ fn ingest(disk: &Arc<SimDisk>, trees: &[Tree], changes: &[Change]) -> Result<u64
         table.finish()?;
     }
     let taken_in = trees[0].ingest(&names);
-    // The database has its own hard links.
     names.iter().for_each(|path| remove(path));
     Ok(taken_in?.sequence)
 }
@@ -264,7 +259,6 @@ impl Start {
         Start { options, disk: empty_disk(SEED), contents: Contents::new() }
     }
 
-    /// Has data in a run and in the log.
     pub fn small() -> Start {
         let mut start = Start::empty();
         start.contents = fill(&start);
@@ -272,8 +266,8 @@ impl Start {
         start
     }
 
-    /// Has a view and an unindexed run of deletes: the next flush makes a merge of unindexed runs
-    /// due.
+    /// Has a view and an unindexed run of deletes, so that a merge of unindexed runs follows the
+    /// next flush.
     pub fn loose() -> Start {
         let with = |start: &Start, steps: &[(Step, u64)], fold_bytes_per_entry: u64| {
             let options = SmallOptions { loose_runs: 2, fold_bytes_per_entry, ..start.options.clone() };
@@ -388,8 +382,8 @@ pub fn maintain(db: &Db, step: Step) -> Result<()> {
     }
 }
 
-/// Recovers a crash image and judges its contents. Then commits once more, and either crashes with
-/// all unsynced operations lost or reopens cleanly: nothing may be missing.
+/// Recovers a crash image and judges its contents. Then commits once more, and loses all unsynced
+/// operations or reopens cleanly: nothing may be missing.
 pub fn recover(
     options: &SmallOptions,
     image: &Arc<SimDisk>,
@@ -419,9 +413,8 @@ pub fn recover(
     count
 }
 
-/// Crashes the recovery of an image after about `crashes` of its operations (all if `None`). Each
-/// of these images must recover to the same state, `depth` levels deep. Returns the number of
-/// images.
+/// Crashes the recovery of an image after about `crashes` of its operations (all if `None`),
+/// `depth` levels deep. Each image must recover to the same state. Returns the number of images.
 pub fn check_recovery(
     options: &SmallOptions,
     image: &Arc<SimDisk>,

@@ -17,7 +17,6 @@ pub enum Writer {
 }
 
 impl Writer {
-    /// A transaction begins with writes and rolls them back.
     pub fn new(db: &Db, trees: &[Tree], way: Way) -> Result<Writer> {
         let transaction = match way {
             Way::Batch => return Ok(Writer::Batch(db.clone(), db.batch())),

@@ -1,6 +1,5 @@
-//! A follower beside a writer process, which is killed and restarted while it flushes, merges,
-//! splits, drops trees and changes log segments. Each state shown is exactly that after a commit,
-//! no older than the commits acknowledged before the refresh, and no older than the state before.
+//! A follower beside a writer process, which is killed and restarted. Each state is exactly that
+//! after a commit, no older than the commits acknowledged before the refresh or the state before.
 //! No refresh may fail.
 //!
 //! `BRAIDDB_VOLUME` scales the duration; `BRAIDDB_SEED` reproduces the steps, not the schedule.
@@ -28,14 +27,13 @@ use std::{
     time::Duration,
 };
 
-/// Milliseconds of a process, and number of processes.
+/// Milliseconds of a writer process.
 const LIFE_MS: u64 = 400;
 const LIVES: f64 = 12.0;
 
 /// Maximum additional processes on a slow machine.
 const LIVES_ADDED_MAX: u64 = 100;
 
-/// Maximum consecutive steps without a cursor.
 const SILENT_STEPS_MAX: u64 = 8;
 
 const FRESH_EVERY: u64 = 16;
@@ -81,7 +79,6 @@ impl Expected {
         self.writer.step(self.done).apply(&mut self.contents);
     }
 
-    /// Advances to the shown state, which must have `least` steps.
     fn judge(&mut self, db: &Db, least: u64) {
         let found = children::read_all(db);
         let cursor = db.application_cursor().expect("the application cursor");
@@ -166,7 +163,6 @@ fn follower_beside_killed_writer_shows_only_commit_boundaries() {
     wait_for("first commit", || acknowledged.load(Ordering::SeqCst) > 0);
     let follower = numbered::builder(seed).refresh_every(None).open_follower(&dir);
     let follower = follower.unwrap_or_else(|e| panic!("open a follower: {}", full_text(&e)));
-    // Must not change.
     let mut kept: Option<(Db, Contents)> = None;
     let lives = children::times(LIVES).max(2);
     for life in 0..lives + LIVES_ADDED_MAX {
@@ -176,7 +172,6 @@ fn follower_beside_killed_writer_shows_only_commit_boundaries() {
         let end_ns = runtime.monotonic_ns() + LIFE_MS * 1_000_000;
         while runtime.monotonic_ns() < end_ns {
             follow(&dir, &follower, &mut expected, &acknowledged, &mut seen);
-            // After a new reader's check the expected state may be ahead of the follower.
             if random.chance(1, 10) && !seen.looks.is_multiple_of(FRESH_EVERY) {
                 if let Some((db, contents)) = kept.take() {
                     assert!(
@@ -192,7 +187,6 @@ fn follower_beside_killed_writer_shows_only_commit_boundaries() {
         process.kill();
         follow(&dir, &follower, &mut expected, &acknowledged, &mut seen);
         let first = {
-            // The last step may be unacknowledged.
             let db = numbered::builder(seed).open(&dir).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
             expected.judge(&db, acknowledged.load(Ordering::SeqCst));
             db.close().expect("close");

@@ -1,10 +1,8 @@
-//! `kill -9` of a real process on the real file system at random moments: in an open, recovery,
-//! commit, flush, merge, split or change of log segments.
+//! `kill -9` of a real process on the real file system at random moments.
 //!
-//! The process (`src/bin/kill_child.rs`) prints its acknowledged steps. After the kill the database
-//! must hold exactly P steps of each writer, where P is the last acknowledged step or one more: a
-//! commit survives the end of its process, durable or buffered. Rounds continue with the same
-//! directory, twenty for each database.
+//! The process (`src/bin/kill_child.rs`) prints its acknowledged steps. After the kill each
+//! writer's last step is the last acknowledged one or the next: a commit survives the end of its
+//! process, durable or buffered. Each database lives for twenty rounds.
 //!
 //! `BRAIDDB_VOLUME` scales the rounds, also in debug builds; `BRAIDDB_SEED` reproduces the steps,
 //! not the schedule.
@@ -29,16 +27,13 @@ use std::{
 
 const ROUNDS: f64 = 100.0;
 
-/// Maximum factor of rounds on a slow machine, which continue until all events were met.
 const ROUNDS_FACTOR_MAX: u64 = 4;
 
-/// Splits happen while a database grows.
 const ROUNDS_A_DATABASE: u64 = 20;
 
-/// Maximum milliseconds of an open; a slower child counts as hanging.
+/// Maximum milliseconds of an open.
 const OPEN_MS_MAX: u64 = 60_000;
 
-/// Counts of events, to prove that they happened.
 #[derive(Debug, Default)]
 struct Seen {
     killed_while_opening: u64,
@@ -54,10 +49,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// An event missing although this many rounds should have met it.
     fn lacking(&self, rounds: u64) -> Option<&'static str> {
         let whatever = rounds >= 40;
-        // Two of four databases have unindexed runs.
         let loose = rounds > 3 * ROUNDS_A_DATABASE;
         let wanted = [
             (whatever && self.acknowledged == 0, "nothing was acknowledged"),
@@ -107,7 +100,7 @@ impl Database {
             contents: Contents::new(),
             cursor: None,
         };
-        // One writer's next commit is known exactly; four commit in groups.
+        // A single writer's next commit is known exactly; four commit in groups.
         let writers = (0..[1, 4][seed as usize % 2]).map(progress).collect();
         Database { seed, dir: tempfile::tempdir().expect("a directory"), writers }
     }
@@ -120,7 +113,6 @@ impl Database {
         children::start(&self.path(), self.seed, self.writers.iter().map(|w| w.done + 1))
     }
 
-    /// Compares a database with the expected contents, and advances each writer to its last step.
     fn judge(&mut self, db: &Db) -> u64 {
         let found = children::read_all(db);
         let mut kept = 0;
@@ -164,7 +156,6 @@ impl Database {
     }
 }
 
-/// Kills the child `after_ms` milliseconds after its start or its open; returns its output.
 fn kill(mut child: Child, path: &Path, after_ms: u64, from_open: bool) -> Vec<String> {
     let runtime = SystemRuntime::new();
     let stdout = child.stdout.take().expect("a pipe");
@@ -178,7 +169,7 @@ fn kill(mut child: Child, path: &Path, after_ms: u64, from_open: bool) -> Vec<St
         let second = from_open.then(|| numbered::builder(0).open(path));
         runtime.sleep_us(after_ms * 1000);
         child.kill().expect("kill");
-        // Only now: an earlier panic would wait for a pipe that never ends.
+        // After the kill: an earlier panic would wait for a pipe that never ends.
         assert!(matches!(&second, None | Some(Err(Error::Locked { .. }))), "opened in two processes: {second:?}");
         lines.join().expect("the reader of the pipe")
     });
@@ -231,7 +222,7 @@ fn round(database: &mut Database, random: &mut Random, seen: &mut Seen) {
     let lines = kill(database.start(), &database.path(), after_ms, from_open);
     note(&lines, database, seen);
     if random.chance(1, 4) && database.path().join("CURRENT").exists() {
-        // Read-only first: replays the log in memory and changes nothing.
+        // Replays the log in memory and changes nothing.
         match numbered::builder(database.seed).read_only(true).open(database.path()) {
             Err(e) if e.is_not_found() && !from_open => {}
             other => {

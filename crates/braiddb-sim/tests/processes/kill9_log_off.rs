@@ -1,6 +1,5 @@
-//! `kill -9` at random moments of a real process that commits without WAL. The database is exactly
-//! at the commit of its application cursor, in all trees, and has all steps reported as durable.
-//! The next process continues from there.
+//! `kill -9` of a process that commits without WAL. The database is exactly at the commit of its
+//! application cursor and has all steps reported as durable. The next process continues from there.
 //!
 //! `BRAIDDB_VOLUME` scales the kills, also in debug builds; `BRAIDDB_SEED` reproduces the steps,
 //! not the schedule.
@@ -54,7 +53,6 @@ fn killed_process_without_wal_leaves_state_of_its_cursor() {
         let durable = reported("durable").unwrap_or(before).max(before);
         promised += durable - before;
         let builder = numbered::builder(database).background_threads([0, 2][random.index(2)]);
-        // Opens with either default durability; nothing is committed here.
         let builder = if random.chance(1, 2) { builder.durability(Durability::None) } else { builder };
         let db = builder.open(&dir).unwrap_or_else(|e| panic!("kill {kill}: open: {}", common::full_text(&e)));
         let last = expected.judge(&db, database).unwrap_or_else(|text| panic!("kill {kill}: {text}"));

@@ -1,7 +1,7 @@
 //! Checkpoints and backups with a crash at every operation, a failure of every call, and damage.
 //!
-//! Afterwards the database and each earlier backup are intact. The backup in progress is complete
-//! or missing. A checkpoint or restored directory is complete or does not open.
+//! The database and each earlier backup stay intact. The backup in progress is complete or missing.
+//! A checkpoint or restored directory is complete or does not open.
 
 use crate::common;
 
@@ -19,7 +19,7 @@ use std::{collections::BTreeMap, io::ErrorKind, ops::RangeInclusive, path::Path,
 const BACKUPS: &str = "/backups/of the test";
 const COPY: &str = "/copies/one";
 
-/// Steps after which two backups share some files and not others.
+/// After these steps two backups share some files.
 const STEPS: [Step; 9] = [
     Step::Batch,
     Step::BigValueSync,
@@ -82,7 +82,6 @@ fn check_backup(options: &SmallOptions, disk: &Arc<SimDisk>, id: u64, expected: 
     assert!(report.problems.is_empty(), "{:?}", report.problems);
 }
 
-/// Each listed backup is complete, and `must_be_there` are listed.
 fn check_backups(options: &SmallOptions, disk: &Arc<SimDisk>, must_be_there: &[u64], known: &Known) {
     let target = target(disk);
     let listed = Backups::new(&target).list().unwrap_or_else(|e| panic!("listing: {}", full_text(&e)));
@@ -98,7 +97,6 @@ fn check_backups(options: &SmallOptions, disk: &Arc<SimDisk>, must_be_there: &[u
     }
 }
 
-/// Returns false if there is no database; otherwise its contents must be as expected.
 fn check_copy(options: &SmallOptions, disk: &Arc<SimDisk>, expected: &Contents) -> bool {
     match builder(options, disk).open(COPY) {
         Ok(db) => {
@@ -118,7 +116,6 @@ fn crashes(first: usize, last: usize, full: u64, seed: u64) -> Vec<(usize, Crash
         .collect();
     let wanted = volume(full).min(all.len() as u64) as usize;
     let every = (all.len() / wanted).max(1);
-    // An odd stride meets each policy.
     let every = if every > 1 && every.is_multiple_of(2) { every + 1 } else { every };
     all.into_iter().step_by(every).collect()
 }
@@ -158,7 +155,6 @@ fn backups_after_crash_anywhere_are_complete() {
             let listed = Backups::new(&target(image)).list().expect("list");
             complete.add(u64::from(listed.len() == all.len()));
             recover(&start.options, image, |found| run.history.judge(moment, found));
-            // The next backup removes the leftovers of the crash.
             let db = start.options.open(image, SEED + 4).expect("open");
             let mut known = known.clone();
             let info = db.backup(&target(image)).unwrap_or_else(|e| panic!("again: {}", full_text(&e)));
@@ -217,7 +213,6 @@ fn copy_with_crash_anywhere_is_complete_or_does_not_open() {
             }
         };
         let last = run.disk.operations();
-        // The operation leaves database and backups as they were.
         crash_each(what, &run.disk, first..=last, 3000, |moment, image| {
             images.add(1);
             let is_there = check_copy(&start.options, image, &expected);
@@ -340,7 +335,6 @@ fn checkpoint_without_hard_links_copies_files() {
     assert!(check_copy(&run.options, &image, run.history.latest()));
 }
 
-/// `verify` reports each flipped bit; `restore` fails and leaves no files.
 #[test]
 fn backup_with_flipped_bit_is_reported_and_refused() {
     let (mut run, known) = with_backups(&Start::small());

@@ -1,9 +1,8 @@
 //! Every bit of every file flipped, every file truncated at every length, every file lost.
 //!
 //! Each time the database gives the right answers, or `Corruption` with the damaged file and an
-//! offset in it. For a damaged view, which is derived data, the answers must be right. One case is
-//! ambiguous: damage at the end of the log looks like a commit cut off by a crash, so the state
-//! before the last commits is right too. These answers are counted and printed.
+//! offset in it. Damage at the end of the log looks like a commit cut off by a crash, so the state
+//! before the last commits is right too; these answers are counted.
 //!
 //! `BRAIDDB_VOLUME` scales the number of random bits; 1 means all.
 
@@ -34,8 +33,8 @@ fn options() -> SmallOptions {
     }
 }
 
-/// A killed database and its contents after each commit in the log. It has a run with its view,
-/// merged runs with theirs, and blobs.
+/// A killed database and its contents after each commit in the log, with views, merged runs and
+/// blobs.
 fn database() -> (Arc<SimDisk>, Vec<Contents>) {
     let disk = empty_disk(SEED);
     let db = options().open(&disk, SEED).expect("open");
@@ -53,7 +52,6 @@ fn database() -> (Arc<SimDisk>, Vec<Contents>) {
     write((10..20).map(|n| Change::Put(0, key(n), value(50, n + 100))).collect());
     write(vec![Change::Delete(1, key(1)), Change::DeleteRange(0, bounds(&key(3), &key(6)))]);
     db.compact().expect("compact");
-    // Enough overlapping unindexed runs for a fold. New keys, because a merge would remove garbage.
     for round in 0..5 {
         write((0..3).map(|n| Change::Put(1, key(100 + round + 10 * n), value(30, round * 100 + n + 200))).collect());
         db.flush().expect("flush");
@@ -102,7 +100,6 @@ fn read(disk: &Arc<SimDisk>, expected: &Contents) -> Result<Contents> {
     let db = options().open(disk, SEED + 1)?;
     let found = read_all(&db)?;
     if found == *expected {
-        // Panics if another kind of read differs.
         check_all_reads(&db, expected)?;
     }
     Ok(found)
@@ -124,8 +121,6 @@ fn try_damage(disk: &Arc<SimDisk>, states: &[Contents], path: &Path, len: u64, d
         Ok(found) => panic!("a wrong answer: {}", braiddb_sim::model::difference(expected, &found)),
         Err(Error::Corruption { path: named, offset, detail }) => {
             assert!(kind != "view", "a damaged view must heal; instead: {detail}");
-            // The damaged value of a durable log record: the error names the record and mentions
-            // the blob.
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let by_its_record = kind == "blob" && kind_of(&named) == "wal" && detail.contains(&*name);
             assert!(named == *path || by_its_record, "the error names {} ({detail})", named.display());
@@ -138,7 +133,6 @@ fn try_damage(disk: &Arc<SimDisk>, states: &[Contents], path: &Path, len: u64, d
 
 type Table = Mutex<BTreeMap<(String, Answer), u64>>;
 
-/// Counts the answers by kind of file. Fails with the first 20 wrong ones.
 fn try_all(disk: &Arc<SimDisk>, states: &[Contents], cases: &[(PathBuf, u64, Damage)]) {
     let table = Table::default();
     let failures = Mutex::new(Vec::new());
@@ -173,7 +167,7 @@ fn text_of(damage: Damage) -> String {
     }
 }
 
-/// Lists files, except the lock file, whose text is for people.
+/// Lists files, except the lock file.
 fn files(disk: &SimDisk) -> Vec<(PathBuf, u64)> {
     let lock = Path::new(PATH).join("LOCK");
     disk.files().into_iter().filter(|(path, _)| *path != lock).collect()

@@ -5,9 +5,9 @@
 //! submitted ones. One more commit then works and survives a crash or reopening. A crash inside
 //! recovery changes nothing.
 //!
-//! A prefix of a workload is a workload, and runs are reproducible: only the last step is crashed.
-//! All workloads start from a small database with data in a run and in the log; those that merge
-//! unindexed runs also from one that has some.
+//! Runs are reproducible, so only the last step of each workload is crashed. All workloads start
+//! from a small database with data in a run and in the log; those that merge unindexed runs also
+//! from one that has some.
 
 use crate::common;
 
@@ -18,7 +18,6 @@ use common::{
 };
 use std::sync::Arc;
 
-/// A finished workload and the moments of its last step.
 struct Case {
     steps: Vec<Step>,
     options: SmallOptions,
@@ -40,7 +39,6 @@ impl Case {
                 let mut run = Run::start(&start);
                 let (mut from, mut loose_merges) = (0, 0);
                 for (at, step) in steps.iter().enumerate() {
-                    // Earlier moments belong to shorter workloads.
                     from = if at == 0 { 0 } else { run.disk.operations() };
                     loose_merges = run.loose_merges();
                     run.step(*step, at as u64);
@@ -104,14 +102,12 @@ fn crash_anywhere(start: &Start, target: u64, workloads: &[Vec<Step>]) {
         let case = Case::run(&workloads[index], start);
         boundaries.add((case.to - case.from + 1) as u64);
     });
-    // Several policies at each boundary; with a small volume one at some boundaries.
     let boundaries = boundaries.get();
     let images = Counter::default();
     in_parallel(workloads.len(), |index| {
         let case = Case::run(&workloads[index], start);
         let mut random = Random::new(seed ^ ((index as u64) << 20));
         for moment in case.from..=case.to {
-            // Nested checks add about a fifth of the images.
             let part = target * 8 / 10;
             let count = part / boundaries + u64::from(random.below(boundaries) < part % boundaries);
             let mut policies = CrashPolicy::some(count, random.next_u64());
@@ -120,7 +116,6 @@ fn crash_anywhere(start: &Start, target: u64, workloads: &[Vec<Step>]) {
             }
             for _ in 0..count {
                 let policy = policies.swap_remove(random.index(policies.len()));
-                // A nested check makes an image for each operation of the recovery.
                 case.check(moment, policy, u32::from(random.chance(1, 100)), &images);
             }
         }

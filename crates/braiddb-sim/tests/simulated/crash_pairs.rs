@@ -22,7 +22,6 @@ fn pair(key: &[u8], value: &[u8]) -> Bytes {
     [&[key.len() as u8], key, value].concat()
 }
 
-/// Each key's count must match its pairs.
 fn read(db: &Db) -> Result<Contents> {
     let tree = match db.open_multi_tree("pairs") {
         Err(e) if e.is_not_found() => return Ok(Contents::new()),

@@ -13,7 +13,6 @@ use common::{
 
 const IMAGES_A_WORKLOAD: u64 = 25;
 
-/// Four of thirty steps are maintenance; the others commit.
 fn any_step(random: &mut Random) -> Step {
     match random.below(30) {
         0 => Step::Flush,

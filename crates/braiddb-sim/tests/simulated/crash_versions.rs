@@ -1,8 +1,8 @@
 //! A version names one write, across crashes.
 //!
-//! The story: an unsynced commit was read and its version handed out as an `ETag`. A power failure
-//! removed the commit without a trace, and the next commit got the same number and version. A
-//! conditional write with the lost version then changed a record that its caller had never seen.
+//! The story: an unsynced commit's version was handed out as an `ETag`. A power failure removed the
+//! commit, and the next commit got the same number and version. So a conditional write with the
+//! lost version changed a record that its caller had never seen.
 //!
 //! Each write stores a unique value. Lives of a database end with a clean close, a kill or a power
 //! failure at a random operation. No version may name two values, and a surviving value keeps its
@@ -57,7 +57,6 @@ impl World {
         }
     }
 
-    /// No conditional write with the version of another value succeeds.
     fn check_conflicts(&self, tree: &Tree) {
         for key in 0..KEYS {
             let key = key.to_le_bytes();
@@ -96,7 +95,6 @@ impl World {
         }
     }
 
-    /// Versions handed out after the moment of the crash do not count.
     fn live(&mut self, random: &mut Random) {
         let from = self.disk.operations();
         let (mut db, mut tree) = self.open();
@@ -113,7 +111,6 @@ impl World {
         self.handed_out.retain(|_, (_, operation)| *operation <= moment);
         drop((db, tree));
         self.disk = image;
-        // The image counts its operations from zero.
         self.handed_out.values_mut().for_each(|(_, operation)| *operation = 0);
     }
 }
@@ -154,8 +151,8 @@ fn put_buffered(db: &Db, tree: &Tree) -> Version {
 }
 
 /// The story: an open after a power failure drew a new tag but did not store it, as nothing was
-/// committed before the close. The clean close hid the missing commits from the next open, and the
-/// lost commit's version was reused.
+/// committed before the close. After the clean close the next open drew none, and the lost commit's
+/// version was reused.
 #[test]
 fn version_after_power_failure_and_idle_open_is_not_that_of_lost_commit() {
     let options = SmallOptions::default();
@@ -174,8 +171,7 @@ fn version_after_power_failure_and_idle_open_is_not_that_of_lost_commit() {
     assert!(versions.iter().all(|version| *version != lost), "{lost} is among {versions:?}");
 }
 
-/// A clean close does not end a life: versions keep their first half, and the next open stores
-/// nothing.
+/// After a clean close versions keep their tag, and the next open stores nothing.
 #[test]
 fn version_after_clean_close_keeps_its_life_and_after_kill_gets_new_one() {
     let options = SmallOptions::default();

@@ -1,11 +1,9 @@
 //! Crashes of a watched database. A killed follower that resumes from its token reaches the same
-//! contents by changes alone. Commits without WAL survive or vanish in order, as the application
-//! cursor shows.
+//! contents by changes alone. Commits without WAL survive or vanish in order.
 //!
-//! The follower stores its state with the token after each commit. So the recovered database must
-//! have all commits that the follower has seen, and must then show exactly the others. If commits
-//! are missing from the log, the follower reads everything again; that must never happen if the log
-//! had all commits and was retained.
+//! The follower stores its state with the token after each commit. The recovered database must have
+//! all commits that the follower has seen, and show exactly the later ones. A follower reads
+//! everything again only if commits were missing from the log.
 
 use crate::common;
 
@@ -120,7 +118,6 @@ struct World {
     history: History,
     commits: u64,
     follower: Follower,
-    /// Each stored state, with the disk operation since which it is stored.
     stored: Vec<(usize, Follower)>,
 }
 
@@ -135,7 +132,6 @@ impl World {
         open_trees(&db).expect("trees");
         let follower = Follower::new(&db).expect("a follower");
         db.close().expect("close");
-        // The judged history begins here.
         let disk = disk.fork();
         let db = builder(&options, kept, &disk, 2).open(PATH).expect("open");
         let stored = vec![(0, follower.clone())];
@@ -163,7 +159,6 @@ impl World {
                 _ => Change::Put(tree, key(random), value(random.below(120) as usize, tag + at)),
             });
         }
-        // Makes all states differ.
         self.commits += 1;
         changes.push(Change::Put(0, b"number".to_vec(), self.commits.to_le_bytes().to_vec()));
         self.history.submit(self.disk.operations(), changes.clone());
@@ -191,7 +186,6 @@ impl World {
         Ok(())
     }
 
-    /// The log has all commits and is retained.
     fn is_kept(&self) -> bool {
         self.kept > 1 << 30 && !self.durabilities.contains(&Durability::None)
     }
@@ -319,7 +313,6 @@ fn logged_and_unlogged_commits_after_crash_survive_in_order() {
     assert!(seen.gaps.get() > 0);
 }
 
-/// The follower sees nothing wrong, and a gap for everything it misses.
 #[test]
 fn follower_on_failing_disk_is_shown_no_wrong_change() {
     let all = vec![Durability::None, Durability::Buffered, Durability::Sync, Durability::Buffered];
@@ -351,8 +344,6 @@ fn follower_on_failing_disk_is_shown_no_wrong_change() {
                 world.disk.inject(Fault::nth(call, kind));
                 let failed = work(&mut world, &seen);
                 if failed.is_err() {
-                    // The failed commit may have happened. The follower resumes with the reopened
-                    // database.
                     drop(world.db.take());
                     let db = builder(&world.options, world.kept, &world.disk, 8).open(PATH);
                     let db = db.unwrap_or_else(|e| panic!("open after {failed:?}: {}", full_text(&e)));

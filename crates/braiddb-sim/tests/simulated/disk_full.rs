@@ -19,7 +19,6 @@ fn key(number: u64) -> Vec<u8> {
     format!("key{number:03}").into_bytes()
 }
 
-/// Odd seeds merge unindexed runs among themselves.
 fn options(seed: u64) -> SmallOptions {
     SmallOptions {
         memtable_bytes: 8 << 10,
@@ -113,7 +112,6 @@ fn fill_and_free(seed: u64, counter: &Counter, coverage: &Coverage) {
             }
         }
         if random.chance(1, 3) {
-            // Buffered commits have no promise, so the policy keeps everything.
             let image = world.disk.crash_image(world.disk.operations(), CrashPolicy::KeepAll);
             let after = World::open(world.options.clone(), image, world.contents.clone());
             after.check("after a crash with a full disk");
@@ -149,7 +147,6 @@ fn writes_on_full_disk_are_refused_and_resume_without_reopening() {
     assert!(merged > 0 && folded > 0, "unindexed runs were not merged, or not folded: {coverage:?}");
 }
 
-/// Each call that takes space finds the disk full once.
 #[test]
 fn write_that_finds_disk_full_is_not_applied() {
     let seed = common::seed();

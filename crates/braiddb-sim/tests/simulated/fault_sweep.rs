@@ -2,7 +2,7 @@
 //!
 //! Nothing panics. The readable state is that with or without the failed call's commit. After a
 //! failed log sync no commit is accepted. A reopening or crash finds a prefix of the commits with
-//! all that were acknowledged as durable.
+//! all durable ones.
 
 use crate::common;
 
@@ -86,7 +86,6 @@ impl Sweep {
             .any(|(call, path)| *call == Call::Sync && is_log(path))
     }
 
-    /// The planned fault may hit the first read.
     fn readable(&mut self) -> Option<Contents> {
         let (db, _) = self.run.db.as_ref()?;
         match read_all(db) {
@@ -115,7 +114,6 @@ impl Sweep {
                 self.errors += 1;
                 let with = self.run.history.latest().clone();
                 let found = self.readable().expect("the database is open");
-                // A delete of a missing key looks the same either way.
                 if found == with && self.run.history.before_latest() != &with {
                     // A published commit stays readable, whatever its outcome.
                     assert!(matches!(e, Error::CommitUnknown { .. }), "applied, yet: {}", full_text(&e));
@@ -146,7 +144,6 @@ impl Sweep {
         }
     }
 
-    /// The second attempt must succeed.
     fn open(&mut self) {
         if self.run.open().is_err() {
             self.errors += 1;
@@ -168,7 +165,6 @@ impl Sweep {
         self.settle(&found);
     }
 
-    /// A reopening resolves the unknown commit.
     fn settle(&mut self, found: &Contents) {
         let moment = self.run.disk.operations();
         if let Some(changes) = self.unknown.take() {
@@ -179,7 +175,6 @@ impl Sweep {
             }
         }
         let count = self.judge(moment, found).unwrap_or_else(|text| panic!("after reopening: {text}"));
-        // A reopening makes everything durable that it shows.
         let contents = self.run.history.state(count).clone();
         self.run.history = braiddb_sim::model::History::new(contents);
     }
@@ -193,7 +188,6 @@ impl Sweep {
     }
 }
 
-/// Returns true if the fault hit.
 fn sweep(start: &Start, fault: Fault) -> bool {
     let run = Run::new(start);
     run.disk.inject(fault);
@@ -275,7 +269,7 @@ fn fail_each_call(start: &Start) {
     assert!(fired.get() > 0);
 }
 
-/// All syncs from the `skip`-th on fail. No commit acknowledged before may be lost.
+/// All syncs from the `skip`-th on fail.
 fn all_syncs_fail(start: &Start, skip: u64) -> bool {
     explained(
         || format!("every sync from the {skip}th on fails"),

@@ -17,7 +17,6 @@ use std::{
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// Runs once, before the next sync of a manifest.
 #[derive(Clone, Default)]
 struct BeforeManifest(Arc<Mutex<Option<Hook>>>);
 
@@ -65,7 +64,6 @@ impl braiddb::platform::FileLayer for Manifest {
     }
 }
 
-/// Loses everything unsynced.
 fn after_crash(disk: &SimDisk) -> Db {
     let vfs: Arc<dyn Vfs> = disk.crash_image(disk.operations(), CrashPolicy::LoseAllUnsynced);
     let db = Db::builder().create_parents(true).vfs(vfs).runtime(SimRuntime::new(2)).background_threads(0).open(PATH);
@@ -76,9 +74,9 @@ fn noise(len: usize, tag: u64) -> Vec<u8> {
     Random::new(tag).bytes(len)
 }
 
-/// While a flush was installed, the log's last segment was sealed without another commit in it. It
-/// was released as fully flushed, although the manifest named it as the start of recovery. After a
-/// crash durable commits were lost, or the database did not open.
+/// The story: while a flush was installed, the log's last segment was sealed without another commit
+/// in it. It was released as fully flushed, although recovery started there: a crash lost durable
+/// commits, or the database did not open.
 #[test]
 fn segment_sealed_during_flush_is_kept_for_recovery() {
     let disk = empty_disk(1);
@@ -96,13 +94,11 @@ fn segment_sealed_during_flush_is_kept_for_recovery() {
     let (other, other_db) = (tree.clone(), db.clone());
     *hook.0.lock().expect("no panic while locked") = Some(Box::new(move || {
         let mut batch = other_db.batch();
-        // Does not fit into the segment.
         batch.put(&other, b"meanwhile", noise(7000, 2));
         ok(other_db.write(batch, Durability::Sync));
     }));
     ok(db.flush());
     assert!(hook.0.lock().expect("no panic while locked").is_none(), "the flush must sync a manifest");
-    // Released segments are reused or removed.
     for number in 0..4_u64 {
         ok(tree.put(number.to_be_bytes(), noise(7000, number)));
     }
@@ -117,9 +113,9 @@ fn segment_sealed_during_flush_is_kept_for_recovery() {
     }
 }
 
-/// An idle database continues its log in a short segment, where recovery begins. While the manifest
-/// recorded that, a commit that did not fit sealed this empty segment, which was then released as
-/// fully flushed.
+/// The story: an idle database continues its log in a short segment. While the manifest recorded
+/// that, a commit that did not fit sealed this empty segment, which was then released as fully
+/// flushed.
 #[test]
 fn short_segment_sealed_during_manifest_edit_is_kept_for_recovery() {
     const LEN: usize = 1 << 20;
@@ -134,7 +130,6 @@ fn short_segment_sealed_during_manifest_edit_is_kept_for_recovery() {
         .memory(128 << 20);
     let db = ok(builder.blob_threshold(16 << 20).open(PATH));
     let tree = ok(db.tree("left"));
-    // Fills the first segment, so that a longer one follows.
     ok(tree.put(b"first", noise(LEN / 4 * 3, 1)));
     ok(tree.put(b"second", noise(LEN, 2)));
     ok(db.flush());
@@ -171,8 +166,8 @@ fn short_segment_sealed_during_manifest_edit_is_kept_for_recovery() {
     }
 }
 
-/// A commit ahead of a bulk load records that the log lacks the load. A watcher that saw it while
-/// the manifest was written read the tree too early and never saw the load.
+/// The story: a commit ahead of a bulk load announces it. A watcher that saw the commit while the
+/// manifest was written read the tree too early and missed the load.
 #[test]
 fn watcher_during_load_is_shown_gap_after_installation() {
     let disk = empty_disk(1);

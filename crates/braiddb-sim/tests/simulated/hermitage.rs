@@ -1,9 +1,9 @@
 //! The ten anomalies of Hermitage (Kleppmann, github.com/ept/hermitage). None happens between
 //! optimistic transactions: each sees a correct state, or its commit is refused.
 //!
-//! As there, a table holds 10 under 1 and 20 under 2, and a predicate filters the whole range. Each
-//! case runs once for each place where a commit finds conflicts: in the window of recent commits,
-//! and after a flood of the window in the memtable, in flushed runs, in a view, and after a merge.
+//! A table holds 10 under 1 and 20 under 2, and a predicate filters the whole range. Each case runs
+//! once for each place where a commit finds conflicts: in the window of recent commits, and after a
+//! flood of the window in the memtable, in flushed runs, in a view, and after a merge.
 
 use crate::common;
 
@@ -11,11 +11,9 @@ use braiddb::{Db, Durability, Result, SequenceNumber, Snapshot, Transaction, Tre
 use common::{SmallOptions, empty_disk, explained, threads::ok};
 use std::sync::Arc;
 
-/// More bytes of keys than the window holds.
 const FLOOD_KEYS: u8 = 5;
 const FLOOD_KEY_LEN: usize = 60_000;
 
-/// Flushes after which unindexed runs have been folded into a view.
 const RUNS: u8 = 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +77,6 @@ impl Case {
         self.table.iter().map(ok).map(|(key, value)| (key[0], value[0])).collect()
     }
 
-    /// Makes the conflict check take place at `self.place`.
     fn try_commit(&self, tx: Transaction) -> Result<SequenceNumber> {
         if !matches!(self.place, Place::Window) {
             let mut batch = self.db.batch();
@@ -192,8 +189,7 @@ fn g1c_circular_information_flow_is_prevented() {
     });
 }
 
-/// OTV, observed transaction vanishes: a reader that saw a part of a transaction sees the whole,
-/// and continues to.
+/// OTV, observed transaction vanishes: a reader of a part of a transaction sees all of it.
 #[test]
 fn otv_vanishing_of_observed_transaction_is_prevented() {
     everywhere(|case| {
@@ -361,8 +357,8 @@ fn g2_anti_dependency_cycles_are_prevented() {
             assert_eq!(case.rows(), [(1, 10), (2, 20), (3, 30)]);
         });
     }
-    // Fekete's case: a read-only transaction sees the second and not the first, so the first must
-    // not commit.
+    // Fekete's case: a read-only transaction sees the second and not the first, which must not
+    // commit.
     everywhere(|case| {
         let one = case.begin();
         assert_eq!(case.select(&one, |_| true), [(1, 10), (2, 20)]);

@@ -1,10 +1,9 @@
-//! Histories of conflicting transactions, judged by two checkers: a replay of the commits on a
-//! model in sequence number order, and a search for cycles in the values alone
-//! (`braiddb_sim::{history, cycles}`).
+//! Histories of conflicting transactions, judged by replay on a model and by a search for cycles in
+//! the values alone (`braiddb_sim::{history, cycles}`).
 //!
-//! Scheduled histories run logical threads in one thread, each next operation at random. A seed
-//! reproduces them; a wrong one is cut to its shortest wrong prefix. Real threads run freely, or
-//! queue their commits behind an exclusive transaction as one group.
+//! Scheduled histories run logical threads in one thread, in random order. A seed reproduces them;
+//! a wrong one is cut to its shortest wrong prefix. Real threads run freely, or queue their commits
+//! behind an exclusive transaction as one group.
 //!
 //! `BRAIDDB_VOLUME=1` is the full number of histories, also in a debug build; 3.4 gives ten
 //! thousand scheduled ones.
@@ -47,8 +46,8 @@ const ROUNDS: u64 = 40;
 /// Transactions after which the keys change.
 const EPOCH: u64 = 30;
 
-/// Histories with quiet spells of blind writes, and their commits: enough that the engine closes
-/// its window of recent commits.
+/// Histories with quiet spells of blind writes, long enough that the engine closes its window of
+/// recent commits.
 const QUIET: u64 = 40;
 const SPELL: u64 = 4200;
 
@@ -77,7 +76,6 @@ impl Met {
         self.flushes.add(stats.flushes);
         self.merges.add(stats.merges + stats.folds);
         let records = world.into_records();
-        // The checker without sequence numbers first.
         let bound =
             check_lists(&records, &finally, is_list).map_err(|wrong| format!("lists: {}", wrong.report(&records)));
         let answers = check_replay(&records, &finally).map_err(|wrong| format!("replay: {}", wrong.report(&records)));
@@ -119,8 +117,7 @@ struct Scheduler {
 impl Scheduler {
     fn new(seed: u64) -> Scheduler {
         let mut random = Random::new(seed);
-        // Larger than the versions of a long key that snapshots pin: a partition can always be
-        // split.
+        // Larger than the versions of a long key, so that a partition can be split.
         let partition_bytes = 1 << (20 + random.below(3));
         let options = SmallOptions { blob_threshold: 2000, partition_bytes, ..SmallOptions::random(&mut random) };
         let builder = options.builder(&empty_disk(seed), seed).vfs(Arc::new(MemVfs::new()));
@@ -129,7 +126,7 @@ impl Scheduler {
         Scheduler { world, random, threads, begun: 0, blind: 0 }
     }
 
-    /// Runs up to `operations` operations. Returns true if the history ended first.
+    /// Returns true if the history ended first.
     fn run(&mut self, operations: u64) -> bool {
         for _ in 0..operations {
             if self.begun >= TRANSACTIONS && self.threads.iter().all(|(open, _)| open.is_none()) {
@@ -211,7 +208,6 @@ impl Scheduler {
     }
 }
 
-/// The shortest wrong prefix and its error.
 fn shortest(seed: u64, wrong: String) -> String {
     let (mut right, mut fails, mut reported) = (0, 1 << 20, wrong);
     while right + 1 < fails {
@@ -240,8 +236,6 @@ fn scheduled_history_is_serializable() {
     met.print_and_check();
 }
 
-/// Transactions open over a quiet spell are judged against all its commits; later ones open the
-/// window again.
 #[test]
 fn history_with_quiet_spells_is_serializable() {
     let seed = common::seed();
@@ -278,8 +272,7 @@ fn scheduled_history_of_same_seed_is_equal() {
     assert!(records(seed) != records(seed + 1));
 }
 
-/// Each history has its own time limit: on a busy machine each of its thousands of handovers waits
-/// for a core.
+/// Each history has its own time limit: thousands of handovers wait for a core.
 fn each_bounded(count: u64, history: fn(u64, &Met)) -> Arc<Met> {
     let seed = common::seed();
     let met = Arc::new(Met::default());
@@ -362,8 +355,8 @@ fn history_of_free_threads_is_serializable() {
     met.print_and_check();
 }
 
-/// All threads read and write. One begins an exclusive transaction and commits when all others have
-/// reached their commits: those were prechecked before it and wait behind it as one group.
+/// One thread begins an exclusive transaction and commits when all other commits wait behind it,
+/// prechecked before it, as one group.
 fn queued(seed: u64, met: &Met) {
     let mut random = Random::new(seed);
     let world = threaded(seed, &mut random);
@@ -407,9 +400,8 @@ fn queued(seed: u64, met: &Met) {
     judge_free(met, seed, world);
 }
 
-/// Waits until all others have arrived, and a little longer.
 fn lead(world: &World, round: u64, epoch: u64, random: &mut Random, wait: impl FnOnce()) {
-    // Gives the others something to check before they wait.
+    // Gives the other threads something to check before they wait.
     let is_whole = random.chance(1, 8);
     world.flood((NOBODY, round), is_whole);
     let mut open = world.begin((0, round), Kind::Exclusive);

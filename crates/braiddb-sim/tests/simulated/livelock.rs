@@ -1,11 +1,9 @@
 //! Background work ends.
 //!
 //! The story: a split left a partition larger than twice `partition_bytes` whole, because of a
-//! large value or key at its end; it is not split again before it has grown by half. Every merge of
-//! its runs was cut at twice `partition_bytes`. So a merge of the two newest unindexed runs gave
-//! two again, and was planned forever. A merge of all gave unindexed runs with all garbage counted
-//! in the oldest. After the next fold there was more garbage than snapshots pinned, and everything
-//! was merged again, forever.
+//! large value or key at its end. Every merge of its runs was cut at twice `partition_bytes`, so a
+//! merge of the two newest unindexed runs gave two again, forever. A merge of all runs counted all
+//! garbage in the oldest, so the next fold led to a full merge again, forever.
 
 use crate::common;
 
@@ -58,7 +56,6 @@ fn merges_of_unindexed_runs_with_large_partition_end() {
     comes_to_an_end(10_000, false);
 }
 
-/// Folds and full merges alternated by default, with garbage pinned by snapshots.
 #[test]
 fn folds_and_merges_with_large_partition_end() {
     comes_to_an_end(10, true);

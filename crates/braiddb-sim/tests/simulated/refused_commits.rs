@@ -1,8 +1,8 @@
 //! Commits refused by a full log leave no gap in the log archive, at any moment of a crash.
 //!
-//! The story: a flush recorded in the manifest that the numbers of refused commits may be used. The
-//! power failed before the next commit, which would have logged them as no-ops. The next open
-//! continued after them, the archive lacked them, and every restore to a later commit failed.
+//! The story: a flush recorded refused numbers in the manifest as used. The power failed before the
+//! next commit, which would have logged them as no-ops. So the archive lacked them, and every later
+//! restore failed.
 
 use crate::common;
 
@@ -12,7 +12,6 @@ use common::{PATH, SmallOptions, empty_disk, explained, full_text, value};
 use std::{io::ErrorKind, sync::Arc};
 
 const ARCHIVE: &str = "/archive";
-/// Enough that the log has no space for their numbers either.
 const REFUSED: u64 = 100;
 const RESTORED: &str = "/restored";
 
@@ -41,7 +40,6 @@ fn fill_log(db: &Db, tree: &Tree) {
             Err(e) if e.is_disk_full() => refused += 1,
             done => drop(done.unwrap_or_else(|e| panic!("a write: {}", full_text(&e)))),
         }
-        // The later ones fill the log with the numbers of earlier ones.
         if refused == REFUSED {
             return;
         }
@@ -70,7 +68,6 @@ fn archive_after_refused_commits_and_crash_anywhere_has_no_gap() {
             db.flush().expect("there is space for runs");
         }
         disk.clear_faults();
-        // First logs the refused numbers; a crash may come between the two records.
         tree.put("after", "2").expect("a write");
         db.sync().expect("a sync");
         let to = disk.operations();
@@ -99,8 +96,8 @@ fn archive_after_refused_commits_and_crash_anywhere_has_no_gap() {
     }
 }
 
-/// A snapshot may be at a refused number. After a crash another commit gets the number; a watcher
-/// from the snapshot must see it.
+/// A snapshot may be at a refused number that another commit gets after a crash; a watcher from the
+/// snapshot must see that commit.
 #[test]
 fn watcher_from_refused_number_is_shown_commit_that_reuses_it() {
     let options = SmallOptions { memtable_bytes: 1 << 20, ..SmallOptions::default() };

@@ -22,12 +22,11 @@ enum Filling {
     /// Merges keep up: no partition is larger than the reserve.
     Merged,
     /// One partition holds everything in runs of ascending keys. Like a resumable import, each
-    /// commit also overwrites a note in a second tree, where all runs end.
+    /// commit also overwrites a note in a second tree.
     Unmerged,
 }
 
 impl Filling {
-    /// Too few bytes to merge half of one large partition at once.
     fn reserve(self) -> u64 {
         match self {
             Filling::Merged => 192 << 10,
@@ -155,8 +154,8 @@ fn delete_range_and_compact_on_full_disk_give_space_back() {
 }
 
 /// The story: an import in key order outran the merges, and one partition held all of a small
-/// volume. Its merge wrote all new runs before it could remove an old one. `compact` failed on the
-/// full disk, even after a delete of half.
+/// volume. Its merge needed space for all new runs, so `compact` failed even after a delete of
+/// half.
 #[test]
 fn compact_of_one_large_partition_on_full_disk_gives_space_back() {
     let seed = common::seed();
@@ -166,11 +165,9 @@ fn compact_of_one_large_partition_on_full_disk_gives_space_back() {
     });
 }
 
-/// Accepted are deletes of keys, batches, ranges and trees.
 #[test]
 fn writes_with_reserve_in_use_are_refused_unless_they_delete() {
     let mut world = full_world(Filling::Merged, 7);
-    // A compaction without garbage uses the reserve; deletes use it sooner or later.
     let mut deleted = 0;
     while world.is_whole() {
         let first = world.contents.keys().next().unwrap().1.clone();
@@ -194,7 +191,6 @@ fn writes_with_reserve_in_use_are_refused_unless_they_delete() {
     world.db.write(deletes, Durability::Sync).unwrap();
     world.db.drop_tree(common::TREES[1]).unwrap();
     assert!(tree.get(&one).unwrap().is_none());
-    // Space that others freed is used without a reopening.
     world.disk.set_capacity(Some(4 * CAPACITY));
     world.db.flush().unwrap();
     tree.put(b"new", b"value").unwrap();
@@ -220,7 +216,6 @@ fn open_after_crash(world: &World, at: usize, policy: CrashPolicy) {
     let filling = world.filling;
     let db = match open(&image, filling, 90) {
         Err(e) if e.is_disk_full() => {
-            // The crashed database had used up its reserve.
             image.set_capacity(None);
             open(&image, filling, 91).unwrap_or_else(|e| panic!("open with space: {}", full_text(&e)))
         }

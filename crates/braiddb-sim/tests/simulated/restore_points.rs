@@ -88,7 +88,6 @@ impl World {
             }
             4 => drop(self.db().backup(&target(&self.disk).expect("a target")).expect("backup")),
             _ => {
-                // Without WAL there would be a gap.
                 let logged = |step: &Step| !matches!(step, Step::PutUnlogged | Step::Load | Step::Ingest);
                 let step = loop {
                     let step = ALPHABET[random.index(ALPHABET.len())];
@@ -156,7 +155,6 @@ fn restore_to_point_lands_exactly_on_it() {
                 }
                 world.db().archive_now().expect("archive");
                 world.states.retain(|sequence, _| *sequence >= first);
-                // Earlier points depend on the backups of random steps.
                 for (number, (point, sequence)) in some_points(&world, random, 20).into_iter().enumerate() {
                     world.check(point, sequence, &format!("{RESTORED}/{number}"));
                     restored.add(1);
@@ -167,8 +165,6 @@ fn restore_to_point_lands_exactly_on_it() {
     println!("{} points", restored.get());
 }
 
-/// An archive from before and after a crash restores the last state.
-///
 /// The story: the numbers of commits that a crash removed were not reused, which looked like a gap.
 /// Two of three restores across a crash were refused.
 #[test]
@@ -225,7 +221,6 @@ fn archive_after_crash_anywhere_restores_last_state() {
     println!("{} images", images.get());
 }
 
-/// A backup, then commits in several segments.
 fn small_world() -> World {
     let options = SmallOptions { log_segment_bytes: 4 << 10, memtable_bytes: 8 << 10, ..SmallOptions::default() };
     let mut world = World::new(options, 5);
@@ -279,7 +274,6 @@ fn restore_across_damaged_archive_is_refused() {
                         let dir = format!("/some/{number}-{damage}-{sequence}");
                         match world.restore(RestorePoint::Version(sequence), &dir) {
                             Ok(_) => {
-                                // A damaged value may be overwritten.
                                 let is_blob = gone.extension().is_some_and(|e| e == "blob");
                                 assert!(!refused || is_blob, "a commit after a gap was restored");
                                 let db = world.options.builder(&world.disk, SEED).open(&dir).expect("open");
@@ -287,8 +281,6 @@ fn restore_across_damaged_archive_is_refused() {
                             }
                             Err(e) => {
                                 refused = true;
-                                // Without its last segment an archive is complete, but ends
-                                // earlier.
                                 let is_end = *gone == segments[segments.len() - 1] && damage != "flipped";
                                 let is_past_end = is_end && matches!(e, Error::InvalidArgument(_));
                                 assert!(e.is_corruption() || e.is_archive_gap() || is_past_end, "{}", full_text(&e));
@@ -303,7 +295,6 @@ fn restore_across_damaged_archive_is_refused() {
                             }
                         }
                     }
-                    // The backup may hold all of the oldest segment.
                     assert!(
                         refused || number == 0 || gone.extension().is_some_and(|e| e == "blob"),
                         "nothing was refused"
@@ -338,7 +329,6 @@ fn restore_of_unarchived_commit_is_refused() {
     let refused = world.restore(RestorePoint::Version(after), "/after").expect_err("a gap");
     assert!(refused.is_archive_gap() && full_text(&refused).contains("gap"), "{}", full_text(&refused));
     assert!(world.disk.list(Path::new("/after")).unwrap_or_default().is_empty());
-    // A backup after the gap makes later points available.
     world.db().backup(&target(&world.disk).expect("a target")).expect("backup");
     world.commit(Step::PutSync, 4).expect("commit");
     let not_archived = world.db().snapshot().sequence();
@@ -346,7 +336,6 @@ fn restore_of_unarchived_commit_is_refused() {
     assert!(full_text(&refused).contains("archive_now"), "{}", full_text(&refused));
     world.db().archive_now().expect("archive");
     world.check(RestorePoint::Version(not_archived), not_archived, "/archived");
-    // Without a later commit the state at a moment is unknown.
     let (_, time_us) = world.states[&not_archived];
     world.restore(RestorePoint::Time(moment(time_us + 1)), "/moment").expect_err("not known yet");
     let early = world.restore(RestorePoint::Time(moment(1)), "/early").expect_err("no backup");
@@ -386,7 +375,6 @@ fn archive_after_failed_call_has_no_gap() {
                 let errors = act(&mut world);
                 fired.add(u64::from(!errors.is_empty()));
                 world.disk.clear_faults();
-                // A failed commit may exist: the reopened database decides.
                 drop(world.db.take());
                 world.open(true).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
                 world.now = read_all(world.db()).expect("read");
@@ -475,8 +463,8 @@ fn restore_across_unlogged_commit_is_refused() {
     }
 }
 
-/// A crash at each moment between the note of a gap and the archiving of later commits. The gap
-/// stays known, and no restore crosses it.
+/// A crash at each moment between the note of a gap and the archiving of later commits. No restore
+/// crosses the gap.
 #[test]
 fn gap_after_power_failure_anywhere_in_archiving_is_known() {
     let mut world = small_world();

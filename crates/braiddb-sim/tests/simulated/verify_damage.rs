@@ -1,16 +1,16 @@
 //! Random damage to every kind of file. `verify` names a file and an offset for every damaged unit
 //! and never reports a sound database.
 //!
-//! The units do not come from the code under test. All bytes are in units, except:
+//! All bytes are in units, except:
 //!
 //! 1. CURRENT: bytes between and after the two slots of 80 bytes.
 //! 2. Blob files: all but the header and the records of live values, which are found by the values'
 //!    bytes.
 //! 3. The log: segments whose loss changes no answer; bytes after the last commit's record.
 //!
-//! Undetectable, because the log could end there: zeros from the start of a record to the end of
-//! the log. In a recycled segment, which has old bytes at its end, also: zeros in the last record,
-//! or in a header without a complete record after it, plus any damage behind that.
+//! Undetectable: zeros from the start of a record to the end of the log. In a recycled segment also
+//! zeros in the last record, or in a header without a complete record after it, plus any damage
+//! behind that.
 //!
 //! `BRAIDDB_VOLUME` scales the damages; 4 means 2,000.
 
@@ -54,7 +54,6 @@ fn kind_of(path: &Path) -> String {
 struct World {
     disk: Arc<SimDisk>,
     contents: Contents,
-    /// Ends of the records in each segment.
     ends: BTreeMap<PathBuf, BTreeSet<u64>>,
     last: PathBuf,
     values: Vec<(Vec<u8>, Vec<u8>)>,
@@ -97,7 +96,6 @@ impl World {
         }
     }
 
-    /// The database without this file gives another answer or an error.
     fn is_needed(&self, path: &Path) -> bool {
         let copy = self.disk.fork();
         copy.lose(path).expect("the file is there");
@@ -109,7 +107,6 @@ impl World {
         let mut ranges = once(0..64);
         for (key, value) in &self.values {
             if let Some(at) = bytes.windows(value.len()).position(|part| part == value) {
-                // Header, internal key, entry of one chunk, their checksum; then the value.
                 let head = 40 + 4 + key.len() + 12 + 8;
                 ranges.push((at - head) as u64..(at + value.len()) as u64);
             }
@@ -118,7 +115,6 @@ impl World {
     }
 }
 
-/// Has runs, views of several runs, blob values, and commits in several log segments.
 fn world(is_closed: bool) -> World {
     let disk = empty_disk(SEED);
     let mut world = World {
@@ -250,7 +246,6 @@ fn changed(world: &World, damage: &Damage) -> Option<Vec<u64>> {
 /// Fixed part, five varints and a time.
 const HEADER_LEN_MAX: u64 = 19 + 6 * 10;
 
-/// A complete record follows the first damaged one, before the zeros.
 fn is_whole_record_behind(ends: &BTreeSet<u64>, log_ends: u64, changed: &[u64]) -> bool {
     let Some(&first) = changed.first() else { return true };
     let behind: Vec<u64> = ends.iter().copied().filter(|&end| end > first && end <= log_ends).collect();
@@ -280,8 +275,6 @@ fn check(world: &World, damage: &Damage, changed: &[u64]) {
         assert!(here.iter().any(|problem| problem.kind == ProblemKind::Missing), "{here:#?}");
         return;
     }
-    // A damaged header of a segment or blob file hides everything behind it, and so does a missing
-    // footer or index.
     let hides = |problem: &&&braiddb::VerifyProblem| {
         let is_header = problem.offset < 136 && matches!(kind_of(&damage.path).as_str(), "wal" | "blob");
         problem.unchecked_bytes > 0 || is_header

@@ -1,5 +1,4 @@
-//! The state after each commit. A crash, or an open that loses unlogged commits, must restore one
-//! of these states.
+//! The state after each commit. A crash or an open must restore one of these states.
 
 use super::{
     outcome::{Outcome, Said},
@@ -102,7 +101,6 @@ impl World<'_> {
         let there = |at: usize| (self.trees.len() > at || self.multi.is_some()).then_some(self.numbers[at]);
         let before = self.boundaries.last();
         let (numbers, multi) = match before {
-            // During an open.
             Some(before) if self.multi.is_none() => {
                 let known = |at: usize| before.numbers[at].or(there(at));
                 ([known(0), known(1)], before.multi.clone())
@@ -168,7 +166,6 @@ impl World<'_> {
         }
     }
 
-    /// The recovered state must be that after a commit at or after the last durable one.
     pub fn crash(&mut self, policy: u64) -> Outcome {
         self.note_coverage()?;
         let random = &mut Random::new(policy);
@@ -194,10 +191,8 @@ impl World<'_> {
         }
         let before = self.boundaries.len();
         self.open()?;
-        // Commits made by the open come after the recovered state.
         self.boundaries.truncate(before);
         let least = if crash { self.durable } else { self.durable.max(self.last_kept()) };
-        // Of equal states the last possible one.
         let visible = self.db().snapshot().sequence().max(least);
         self.boundaries.truncate(self.boundaries.partition_point(|boundary| boundary.sequence <= visible));
         let lost = self.find_boundary(self.db(), least)?;
@@ -219,15 +214,13 @@ impl World<'_> {
         }
         self.durable = there.sequence;
         self.watchings.iter_mut().for_each(|watching| watching.note_loss(there.sequence));
-        // Another tree may get the number of a lost tree.
         self.exported.retain(|exported| there.numbers.contains(&Some(exported.number)));
         self.note(Source::Open);
         Ok(())
     }
 
     /// Among equal states the crash may have kept only the first; later logged commits are
-    /// doubtful. The last sequence number does not decide: it skips used numbers even if their
-    /// commits are gone.
+    /// doubtful. The last sequence number does not decide: it skips used numbers of lost commits.
     fn doubt_alike(&mut self, least: u64) -> Outcome {
         let last = self.boundaries.last().expect("one was found");
         let found = self.expected(last);
@@ -271,7 +264,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A cursor that is already durable may be reported as not found.
     pub fn flush_to(&mut self, back: usize) -> Outcome {
         let mut cursors: Vec<(u64, u64)> = Vec::new();
         for boundary in self.boundaries.iter().rev() {

@@ -103,8 +103,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Exactly at the commit, or refused if a commit after the newest earlier backup is not in the
-    /// log.
+    /// Exactly at the commit, or refused if the log lacks a commit after the newest earlier backup.
     fn restore_to(&mut self, which: usize) -> Outcome {
         if !self.settings.archives {
             return Ok(());

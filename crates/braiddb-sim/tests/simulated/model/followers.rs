@@ -16,7 +16,6 @@ pub struct Following {
     follower: Follower,
     runtime: Arc<SimRuntime>,
     shown: u64,
-    /// An older state, its contents, and the hour of the read.
     kept: Option<(Db, Found, u64)>,
 }
 
@@ -64,14 +63,12 @@ impl World<'_> {
             following.kept = Some((before.clone(), read_all(&before)?, self.hours));
         }
         following.shown = refreshed.sequence;
-        // Nothing was written in between.
         let again = following.follower.refresh().said("refresh again")?;
         ensure!(!again.has_changed && again.records == 0, "an idle refresh found changes: {again:?}");
         self.following = Some(following);
         Ok(())
     }
 
-    /// It may expire after some minutes.
     pub fn read_follower(&mut self) -> Outcome {
         let hours = self.hours;
         let Some(following) = &mut self.following else { return Ok(()) };

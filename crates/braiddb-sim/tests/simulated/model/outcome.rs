@@ -18,7 +18,7 @@ impl<T> Said<T> for Result<T> {
     }
 }
 
-/// Takes entries from both ends by the bits of `directions`. With `whole`, both must end together.
+/// Takes entries from both ends by the bits of `directions`.
 pub fn drain<K, V>(
     iter: &mut impl DoubleEndedIterator<Item = Result<(K, V)>>,
     expected: &mut VecDeque<(Bytes, Bytes)>,
@@ -30,7 +30,6 @@ where
     K: AsRef<[u8]>,
     V: AsRef<[u8]>,
 {
-    // All forwards, all backwards, or mixed.
     match directions % 4 {
         0 => directions = 0,
         1 => directions = u64::MAX,
@@ -66,7 +65,7 @@ where
     Ok(())
 }
 
-/// Returns false if the reader had expired, where `may_expire` allows that.
+/// Returns false if the reader had expired.
 pub fn unless_expired(done: Outcome, may_expire: bool) -> Outcome<bool> {
     match done {
         Err(text) if may_expire && text.contains("ReaderExpired") => Ok(false),

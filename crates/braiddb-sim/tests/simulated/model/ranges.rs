@@ -61,7 +61,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Checks the bound of estimates of whole trees after a full merge that no reader limits.
     pub fn check_estimates(&self) -> Outcome {
         let runs = self.runs();
         for (tree, number) in self.trees.iter().zip(self.numbers) {
@@ -101,7 +100,6 @@ impl World<'_> {
         self.disk.sync_dir(Path::new(TABLES)).map_err(|e| format!("sync: {e}"))?;
         let rows = self.model.range_with_ends(number, &bounds);
         let tables = match self.trees[tree].export_tables(bounds, &dir) {
-            // A table cannot hold such a record.
             Err(Error::InvalidArgument(reason)) if reason.contains("above a value that expires") => return Ok(()),
             tables => tables.said("export_tables")?,
         };

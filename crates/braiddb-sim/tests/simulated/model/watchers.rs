@@ -29,7 +29,6 @@ pub struct Watching {
     /// `None` while it is killed.
     watcher: Option<Watcher>,
     token: ResumeToken,
-    /// The commit that the mirror has reached.
     at: u64,
     mirror: Model,
     pairs: MultiModel,
@@ -151,7 +150,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Copies the current state and watches from there.
     fn watch_from_now(&mut self, watching: &mut Watching) -> Outcome {
         // A crash may have removed the tree and given its id to another.
         if let Of::Keys(id, number, _) = &mut watching.of {
@@ -188,7 +186,6 @@ impl World<'_> {
                 watching.watcher = Some(watcher);
                 Ok(true)
             }
-            // An unsynced token may or may not have become durable.
             Err(Error::InvalidArgument(_) | Error::WatchTooOld { .. }) if watching.is_unsynced && self.crashes > 0 => {
                 self.seen.refused_tokens.add(1);
                 Ok(false)
@@ -285,8 +282,6 @@ impl World<'_> {
         ensure!(!set.changes.is_empty(), "an empty commit");
         let gap = set.changes.iter().find_map(|change| if let Shown::Gap(gap) = change { Some(gap) } else { None });
         if watching.is_stale && gap.is_none() {
-            // Unlogged commits not durable at the begin of the watch are gone, without a change
-            // that reports it.
             self.take_over(watching, set.sequence - 1);
         }
         if let Of::All = watching.of {

@@ -43,7 +43,6 @@ pub struct World<'a> {
     pub model: Model,
     pub multi_model: Arc<MultiModel>,
     pub cursor: Option<u64>,
-    /// The state after each commit; all before the first step count as one.
     pub boundaries: Vec<Boundary>,
     /// The last commit that no crash may remove.
     pub durable: u64,
@@ -179,7 +178,6 @@ impl<'a> World<'a> {
         let is_buffered = match step {
             Step::Batch { sync, .. } => !sync,
             Step::Fill { .. } | Step::MultiFill { .. } | Step::DropTree { .. } => true,
-            // These steps note it themselves.
             Step::Numbered { .. } | Step::FlushTo { .. } | Step::Crash { .. } | Step::Reopen { .. } => true,
             _ => false,
         };

@@ -33,7 +33,6 @@ impl World<'_> {
                 Some(Change::Put(self.numbers[*tree], key(*number), sized_value(*size, self.tag)))
             }
             Write::PutUntil { tree, key: number, size, after } => {
-                // Half an hour away from every read.
                 let expires_us = self.now_us().saturating_add_signed(i64::from(*after) * HOUR_US as i64) + HOUR_US / 2;
                 let value = sized_value(*size, self.tag);
                 Some(Change::PutUntil(self.numbers[*tree], key(*number), value, expires_us))
@@ -57,7 +56,6 @@ impl World<'_> {
         }
     }
 
-    /// Older snapshots and iterators must not see the load.
     pub fn load(&mut self, tree: usize, numbers: &[u8], size: u8) -> Outcome {
         let keys: std::collections::BTreeSet<Bytes> = numbers.iter().map(|number| key(*number)).collect();
         let mut records = Vec::new();
@@ -129,7 +127,6 @@ impl World<'_> {
         for write in writes {
             let mut change = self.change_of(write);
             if let (Some(Change::Extend(tree, key, more)), Way::Batch) = (&change, way) {
-                // In a batch, by the merge function.
                 change = Some(Change::Append(*tree, key.clone(), more.clone()));
             }
             if change.as_ref().is_some_and(|change| is_refused(&changes, change)) {
@@ -168,7 +165,6 @@ impl World<'_> {
         Ok(changes)
     }
 
-    /// Checks reads of own writes, in both directions.
     pub fn check_own(&self, transaction: &Transaction, changes: &[Change]) -> Outcome {
         let mut model = self.model.clone();
         model.commit(u64::MAX, changes);
@@ -224,7 +220,6 @@ impl World<'_> {
         for number in 0..u16::from(count) {
             self.tag += 1;
             let key = format!("fill{:04}", first + number).into_bytes();
-            // Consecutive large values would make the case slow.
             let value = sized_value(size % 7, self.tag);
             let mut batch = self.db().batch();
             batch.put(&self.trees[tree], &key, &value);
