@@ -154,7 +154,6 @@ fn parse_run(words: &[&str]) -> Result<RunOptions> {
     for workload in &options.workloads {
         workloads::by_name(workload)?;
     }
-    // Some workloads use a small part of N.
     ensure!(options.sizes.iter().all(|n| *n >= 1600), "N must be at least 1600");
     Ok(options)
 }

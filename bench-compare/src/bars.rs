@@ -1,4 +1,4 @@
-//! The bars: figures that BraidDB must reach, relative to its peers or in absolute terms.
+//! Bars: figures that BraidDB must reach, relative to other engines or absolute.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Versus {

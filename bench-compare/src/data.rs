@@ -1,5 +1,5 @@
-//! Keys, values and random choices computed from row numbers: answers can be checked without a copy
-//! of the data.
+//! Keys, values and random choices computed from row numbers, so that no copy is needed to check
+//! answers.
 //!
 //! A value begins with a stamp of row and version, then the version. Half of the other bytes are
 //! random.
@@ -112,8 +112,7 @@ pub fn is_of_row(value: &[u8], row: u64) -> bool {
     }
 }
 
-/// A checksum independent of the order of rows, over key head, stamp and value length: enough to
-/// find wrong answers, and cheap.
+/// A checksum over key head, stamp and value length, independent of the order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checksum {
     pub count: u64,

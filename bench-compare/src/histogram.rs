@@ -1,5 +1,5 @@
-//! A latency histogram. A bucket is at most 1/64 of its value wide; percentiles are the upper ends
-//! of buckets. Most recordings touch four cache lines.
+//! A latency histogram. A bucket is at most 1/64 of its value wide; percentiles are upper ends of
+//! buckets.
 
 const PER_DOUBLING: u64 = 64;
 const BITS: u32 = PER_DOUBLING.ilog2();
@@ -39,7 +39,7 @@ impl Histogram {
         self.max
     }
 
-    /// Returns the latency that this fraction of recordings does not exceed; 0 without recordings.
+    /// Returns 0 without recordings.
     pub fn quantile(&self, fraction: f64) -> u64 {
         let wanted = ((self.total as f64 * fraction).ceil() as u64).max(1);
         let mut seen = 0;

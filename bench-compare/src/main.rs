@@ -1,7 +1,7 @@
 //! BraidDB beside its peers: see README.md.
 //!
 //! `run` starts a child process for each engine, workload and round, and appends its row to a file
-//! as a line of JSON. It skips rows already in the file. `report` makes tables and plots of them.
+//! of JSON lines. `report` makes tables and plots of them.
 
 mod arguments;
 mod bars;

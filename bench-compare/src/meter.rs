@@ -1,7 +1,6 @@
 //! Costs of a process: processor time, memory, bytes written, disk space.
 //!
-//! `VmHWM` includes mapped files, which are page cache for engines that map their file; anonymous
-//! memory is private to the process.
+//! `VmHWM` includes mapped files; anonymous memory is private to the process.
 
 use anyhow::{Context, Result};
 use rustix::{
@@ -41,14 +40,12 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// The number in a line `name: number` of a /proc file.
 fn proc_number(path: &str, name: &str) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Includes later write-back of the page cache.
 pub fn bytes_written() -> u64 {
     proc_number("/proc/self/io", "write_bytes")
 }
@@ -57,7 +54,6 @@ pub fn bytes_fetched() -> u64 {
     proc_number("/proc/self/io", "read_bytes")
 }
 
-/// Includes mapped files.
 pub fn resident_peak() -> u64 {
     proc_number("/proc/self/status", "VmHWM") << 10
 }
@@ -134,7 +130,6 @@ pub fn files_len(folder: &Path, wanted: impl Fn(&str) -> bool) -> u64 {
     bytes
 }
 
-/// The files must not be mapped.
 pub fn drop_from_page_cache(folder: &Path) -> Result<()> {
     for_each_file(folder, &mut |path| {
         let file = File::open(path)?;

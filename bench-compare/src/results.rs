@@ -33,7 +33,6 @@ pub struct Row {
     pub status: Status,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Duration of the child, loading and verification included.
     pub child_seconds: f64,
     /// Measured with `--keep-loads`: the database may be a copy, and was reopened after the load.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -62,9 +61,7 @@ pub enum Line {
 
 #[derive(Debug, Default)]
 pub struct Results {
-    /// Machines in the order of their runs.
     pub machines: Vec<Machine>,
-    /// The last row of each key.
     pub rows: BTreeMap<RowKey, Row>,
     /// The last run of `parts` at each N.
     pub parts: BTreeMap<u64, PartsRow>,

@@ -1,7 +1,5 @@
-//! Runs children one after the other, and is one.
-//!
-//! A child has its own folder, process group and time limit, and prints its results as JSON. Every
-//! child gives a row, however it ends.
+//! Runs child processes one after the other, and is one. A child has its own folder, process group
+//! and time limit; it gives a row, however it ends.
 
 use crate::{
     arguments::{ChildOptions, RunOptions},
@@ -26,16 +24,14 @@ use std::{
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Bytes warmed for each byte of data. Data is written several times, and the cache of removed
-/// files is not reused at once.
+/// Bytes warmed for each byte of data, which is written several times.
 const WARM_BYTES_PER_DATA_BYTE: u64 = 4;
 
 pub fn run(options: &RunOptions) -> Result<()> {
     fs::create_dir_all(&options.folder)?;
-    // Some engines ask for the current folder if a path is relative.
+    // Some engines resolve relative paths themselves.
     let folder = fs::canonicalize(&options.folder)?;
     let in_memory = &options.memory_folder;
-    // Leftovers of an earlier run are removed.
     let loads = options.keep_loads.then(|| folder.join("bench-compare-loads"));
     loads.iter().for_each(|loads| drop(fs::remove_dir_all(loads)));
     let known = Results::read(&options.results)?;
@@ -64,7 +60,6 @@ pub fn run(options: &RunOptions) -> Result<()> {
     report::write(&options.results, into)
 }
 
-/// Appends the machine if it is not the last one noted. `folder` will hold the databases.
 pub fn note_machine(results: &Path, folder: &Path) -> Result<()> {
     let machine = Machine::here(folder);
     if Results::read(results)?.machines.last() == Some(&machine) {
@@ -133,15 +128,14 @@ fn run_one(options: &RunOptions, parent: &Path, loads: Option<&PathBuf>, key: Ro
     Ok(Row { key, status, reason, child_seconds, kept_loads: loads.is_some(), outcome })
 }
 
-/// Each child gets the same share of memory backed by a virtual machine's host. A quarter of the
-/// available memory is the limit, so that nothing is evicted.
+/// Gives each child the same share of memory backed by a virtual machine's host. At most a quarter
+/// of the available memory, so that nothing is evicted.
 fn warm_memory(bytes: u64) {
     let bytes = usize::try_from(bytes.min(machine::available_bytes() / 4)).unwrap_or(0);
     // Not zeros: the system has zero pages.
     std::hint::black_box(vec![1u8; bytes]);
 }
 
-/// `None` if the child was killed at the limit.
 fn wait(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
@@ -163,7 +157,6 @@ fn describe(status: ExitStatus, said: &str) -> String {
         (Some(signal), _) => format!("signal {signal}"),
         (None, code) => format!("exit status {}", code.unwrap_or(-1)),
     };
-    // Before a panic or crash, the output may be anything.
     if let Some(error) = said.lines().rev().find_map(|line| line.strip_prefix("bench-compare: ")) {
         return format!("{how}: {error}");
     }

@@ -28,8 +28,7 @@ impl Braid {
         Braid::open_with(setup, |builder| builder)
     }
 
-    /// Keeps each flushed eighth of the data as a run in one partition: neither full memtables nor
-    /// a split intervene.
+    /// Keeps each flushed eighth of the data as a run in one partition.
     pub fn open_unsplit(setup: Setup<'_>) -> Result<Braid> {
         let memtable_bytes = setup.data_bytes as usize / 4;
         // Space for two memtables beside a cache of all data.
@@ -55,7 +54,7 @@ impl Braid {
         self.db.stats().cache_misses
     }
 
-    /// Waits until one partition has a view of `runs` runs and no unindexed run.
+    /// Waits until the partition has a view of `runs` runs and no unindexed run.
     pub fn wait_for_view(&self, runs: usize) -> Result<ViewSize> {
         let start = Instant::now();
         loop {
@@ -116,8 +115,7 @@ impl Engine for Braid {
     }
 }
 
-/// Gets read the latest state. The cursor is kept; a refresh takes effect at its next use. An idle
-/// cursor pins old versions.
+/// Gets read the latest state. The cursor is kept and refreshed before its next use.
 struct BraidReader<'a> {
     tree: &'a Tree,
     cursor: Option<Cursor>,

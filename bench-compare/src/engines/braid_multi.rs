@@ -46,7 +46,7 @@ impl MultiEngine for BraidMulti {
     }
 }
 
-/// The cursor stays at one snapshot, like LMDB's transaction; other reads see the latest state.
+/// The cursor stays at one snapshot, like LMDB's transaction.
 struct BraidMultiReader<'a> {
     tree: &'a MultiTree,
     cursor: MultiCursor,

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use std::path::Path;
 
-/// A workload's main access pattern, for which engines configure themselves.
+/// A workload's access pattern, for the engines' configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Write,
@@ -17,12 +17,12 @@ pub enum Access {
 pub struct Setup<'a> {
     /// Empty, or filled by the same engine.
     pub folder: &'a Path,
-    /// Bytes for caches and buffers; ignored by engines that leave caching to the system.
+    /// Bytes for caches and buffers.
     pub budget: usize,
     /// Expected bytes of keys and values.
     pub data_bytes: u64,
     pub access: Access,
-    /// Commits must survive a power failure; otherwise the end of the process.
+    /// Commits must survive a power failure, otherwise only the end of the process.
     pub durable: bool,
     /// Data need not outlive the process; the folder is on tmpfs.
     pub in_memory: bool,
@@ -43,7 +43,7 @@ pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
 pub trait Engine: Send + Sync {
     fn write(&self, ops: &[Op<'_>]) -> Result<()>;
 
-    /// Commits puts of ascending keys after all others.
+    /// Commits puts of ascending keys after all existing ones.
     fn append(&self, ops: &[Op<'_>]) -> Result<()> {
         self.write(ops)
     }
@@ -51,10 +51,9 @@ pub trait Engine: Send + Sync {
     /// Loads sorted rows into an empty database by the engine's bulk load.
     fn load_sorted(&self, rows: &mut dyn Rows) -> Result<()>;
 
-    /// Returns a reader for one thread.
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;
 
-    /// Flushes buffered writes, if the engine has a call for that.
+    /// Flushes buffered writes, if the engine can.
     fn flush(&self) -> Result<()>;
 
     /// Log records replayed at the open.
@@ -65,7 +64,6 @@ pub trait Engine: Send + Sync {
 
 /// Reads a state at least as new as its creation or last refresh.
 pub trait Reader {
-    /// Makes all commits so far visible.
     fn refresh(&mut self) -> Result<()>;
 
     /// Passes the value to `found`; returns false if there is none.
@@ -79,7 +77,6 @@ pub trait Reader {
         Ok(())
     }
 
-    /// Visits the rows from `from` on.
     fn scan(&mut self, from: &[u8], visit: Visit<'_>) -> Result<()>;
 
     fn scan_back(&mut self, visit: Visit<'_>) -> Result<()>;

@@ -71,7 +71,6 @@ impl Engine for Fjall {
     }
 }
 
-/// Each call reads the latest state.
 struct FjallReader<'a> {
     rows: &'a Keyspace,
 }

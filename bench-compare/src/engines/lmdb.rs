@@ -1,8 +1,5 @@
 //! LMDB through its C interface. Transactions and cursors are renewed, not recreated, as its
-//! documentation advises.
-//!
-//! Threads share the environment and the dbi, as LMDB allows. A transaction or cursor stays with
-//! the thread that made it.
+//! documentation advises; each stays with the thread that made it.
 
 use super::engine::{Access, Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
 use anyhow::{Context, Result, bail};
@@ -68,7 +65,6 @@ impl Lmdb {
             flags |= ffi::MDB_NORDAHEAD;
         }
         let path = CString::new(setup.folder.as_os_str().as_bytes())?;
-        // Space for half-full pages and copies made by writes; the file is sparse.
         let map_bytes = (8 * setup.data_bytes + (1 << 30)) as usize & !0xffff;
         let mut lmdb = Lmdb { env: ptr::null_mut(), dbi: 0 };
         // SAFETY: create, configure and open follow the order of lmdb.h; on failure Drop closes the

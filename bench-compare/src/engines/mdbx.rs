@@ -1,8 +1,5 @@
 //! libmdbx through its C interface. Transactions and cursors are renewed, not recreated, as its
-//! documentation advises.
-//!
-//! Threads share the environment and the dbi, as libmdbx allows. A transaction or cursor stays with
-//! the thread that made it.
+//! documentation advises; each stays with the thread that made it.
 
 use super::engine::{Access, Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
 use anyhow::{Context, Result, bail};
@@ -65,14 +62,12 @@ impl Mdbx {
             flags |= ffi::MDBX_NORDAHEAD;
         }
         let path = CString::new(setup.folder.as_os_str().as_bytes())?;
-        // Space for half-full pages and copies made by writes.
         let map_bytes = (8 * setup.data_bytes + (1 << 30)) as usize & !0xffff;
         let mut mdbx = Mdbx { env: ptr::null_mut(), dbi: 0 };
         // SAFETY: create, configure and open follow the order of mdbx.h; on failure Drop closes the
         // environment.
         unsafe {
             check(ffi::mdbx_env_create(&mut mdbx.env))?;
-            // The file must not shrink, only to grow again; other settings are defaults.
             check(ffi::mdbx_env_set_geometry(mdbx.env, 0, -1, map_bytes as isize, -1, 0, -1))?;
             check(ffi::mdbx_env_set_option(mdbx.env, ffi::MDBX_opt_max_readers, READERS))?;
             check(ffi::mdbx_env_open(mdbx.env, path.as_ptr(), flags, 0o644)).context("mdbx_env_open")?;
@@ -152,7 +147,6 @@ impl Engine for Mdbx {
     fn flush(&self) -> Result<()> {
         // SAFETY: the environment is open.
         match unsafe { ffi::mdbx_env_sync_ex(self.env, true, false) } {
-            // Nothing to sync.
             ffi::MDBX_RESULT_TRUE => Ok(()),
             code => check(code),
         }

@@ -12,7 +12,6 @@ pub trait MultiEngine {
     /// Writes buffered data out and waits until the engine is idle.
     fn settle(&self) -> Result<()>;
 
-    /// Returns a reader for one thread, at least as new as this call.
     fn reader(&self) -> Result<Box<dyn MultiReader + '_>>;
 }
 
@@ -25,12 +24,10 @@ pub trait MultiReader {
     /// Counts by the cursor of the scans, at its snapshot.
     fn count_by_cursor(&mut self, key: &[u8]) -> Result<u64>;
 
-    /// Visits the values of a key in order.
     fn values(&mut self, key: &[u8], visit: VisitPair<'_>) -> Result<()>;
 
     /// The first value at or after `value`.
     fn seek_value(&mut self, key: &[u8], value: &[u8], visit: VisitPair<'_>) -> Result<()>;
 
-    /// Visits all pairs in order.
     fn all(&mut self, visit: VisitPair<'_>) -> Result<()>;
 }

@@ -1,6 +1,5 @@
-//! redb. A commit is durable, or stays in memory until the next durable one. Buffered workloads use
-//! the second kind: unlike those of other engines, they do not survive the end of the process.
-//! `open_after_kill` shows it.
+//! redb. Buffered commits stay in memory until the next durable one, so they do not survive the end
+//! of the process (`open_after_kill`).
 
 use super::engine::{Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
 use anyhow::Result;
@@ -8,8 +7,7 @@ use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable,
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const TABLE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows");
-/// Commits between durable ones. Only a durable commit frees the pages of the others
-/// ("Durability::None").
+/// Commits between durable ones; only a durable commit frees pages.
 const COMMITS_PER_DURABLE: u64 = 1000;
 /// redb's documentation advises one transaction for many inserts.
 const LOAD_BATCH_LEN: usize = 100_000;

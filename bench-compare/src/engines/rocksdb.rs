@@ -33,8 +33,7 @@ impl Rocks {
         let db = DB::open_cf_with_opts(&options, &folder, [(FAMILY, options.clone())])?;
         let mut write_options = WriteOptions::default();
         write_options.set_sync(setup.durable);
-        // A log record: 7 bytes of framing, 12 of batch header, 3 of tags and lengths, key and
-        // value.
+        // Record: 7 bytes of framing, 12 of batch header, 3 of tags and lengths, key and value.
         let replayed = log_bytes / (7 + 12 + 3 + 16 + 124);
         Ok(Rocks { db, options, write_options, folder, prefix_len: setup.prefix_len, replayed })
     }
@@ -96,9 +95,8 @@ fn options(setup: &Setup<'_>) -> Options {
     options
 }
 
-/// Files are mapped and found by a hash of the prefix, without cache or copy. In memtables each
-/// prefix has a list, and only one thread writes; the buckets (8 bytes each) must be small compared
-/// with the memtable.
+/// Files are mapped and found by a hash of the prefix, without cache or copy. Memtables have a list
+/// per prefix and one writing thread; the buckets (8 bytes each) must be small beside the memtable.
 fn set_plain_table(options: &mut Options, prefix_len: usize, write_buffer: usize) {
     options.set_prefix_extractor(SliceTransform::create_fixed_prefix(prefix_len));
     options.set_allow_mmap_reads(true);
@@ -170,7 +168,7 @@ impl Engine for Rocks {
     }
 }
 
-/// Gets read the latest state. Iterators are kept and refreshed before their next use ("Iterator":
+/// Gets read the latest state. Iterators are refreshed before their next use ("Iterator":
 /// recreating one costs more).
 struct RocksReader<'a> {
     rocks: &'a Rocks,
@@ -232,7 +230,7 @@ impl Reader for RocksReader<'_> {
 
     fn scan(&mut self, from: &[u8], visit: Visit<'_>) -> Result<()> {
         let rows = self.rows.fresh(&self.rocks.db, all_rows)?;
-        // A plain table with a hash index can seek to its first row only.
+        // A plain table with a hash index can seek only to its first row.
         if from.is_empty() {
             rows.seek_to_first()
         } else {

@@ -1,6 +1,5 @@
-//! sled 0.34. Buffered commits stay in sled's buffer until it flushes, twice a second by default:
-//! they do not survive the end of the process, as `open_after_kill` shows. A durable commit calls
-//! `flush`.
+//! sled 0.34. Buffered commits stay in sled's buffer until it flushes, twice a second, so they do
+//! not survive the end of the process. A durable commit calls `flush`.
 
 use super::engine::{Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
 use anyhow::Result;
@@ -59,7 +58,6 @@ impl Engine for Sled {
     }
 }
 
-/// Each call reads the latest state.
 struct SledReader<'a> {
     db: &'a Db,
 }

@@ -23,7 +23,7 @@ pub struct Sqlite {
 impl Sqlite {
     pub fn open(setup: Setup<'_>) -> Result<Sqlite> {
         let path = setup.folder.join("rows.sqlite");
-        // Mapping saves a copy of each page (mmap.html). It uses the page cache, like LMDB.
+        // Mapping saves a copy of each page (mmap.html).
         let map_bytes = if setup.access == Access::Cold { 0 } else { 4 * setup.data_bytes + (64 << 20) };
         let writer = connect(&path, setup.budget, map_bytes)?;
         writer.pragma_update(None, "journal_mode", "WAL")?;
@@ -57,7 +57,6 @@ fn run(writer: &Connection, ops: &[Op<'_>]) -> Result<()> {
 impl Engine for Sqlite {
     fn write(&self, ops: &[Op<'_>]) -> Result<()> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        // A single statement is its own transaction.
         if ops.len() == 1 {
             return run(&writer, ops);
         }
@@ -83,7 +82,7 @@ impl Engine for Sqlite {
     }
 }
 
-/// Reads in one transaction until the first refresh, which saves a lock and a check of the log a
+/// Reads in one transaction until the first refresh, which saves a lock and a log check per
 /// statement. Afterwards each statement is a transaction, or the log could never restart
 /// ("checkpoint starvation", wal.html).
 struct SqliteReader {

@@ -79,7 +79,6 @@ impl Question {
             Question::Contains => {
                 for _ in 0..operations {
                     let (key, mut value) = shape.pair(random.below(shape.pairs()));
-                    // All values have this bit set.
                     value[0] &= if random.below(2) == 0 { 0xff } else { 0x7f };
                     if reader.contains(&key, &value)? {
                         seen.add(&key, &value);
@@ -160,7 +159,6 @@ fn open(subject: usize, folder: &Path, shape: &Shape) -> Result<Box<dyn MultiEng
     Ok(if subject == 0 { Box::new(BraidMulti::open(setup)?) } else { Box::new(LmdbMulti::open(setup)?) })
 }
 
-/// Puts pairs as rows of a plain tree. Returns wall ns, processor ns and bytes per row.
 fn put_plainly(pairs: &[(Key, Key)], folder: &Path) -> Result<[f64; 3]> {
     fs::create_dir_all(folder)?;
     let setup = Setup {

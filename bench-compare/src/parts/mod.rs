@@ -1,5 +1,4 @@
-//! Single kinds of reads against LMDB at its best: warm, one thread, LMDB loaded in key order and
-//! read by one transaction and cursor; BraidDB with eight runs in one view.
+//! Single kinds of reads against LMDB at its best.
 
 mod part;
 #[cfg(all(feature = "braiddb", feature = "lmdb"))]

@@ -13,11 +13,8 @@ pub enum Part {
     GetMiss,
     /// Each key depends on the answer before.
     GetChained,
-    /// Seeks an existing key.
     SeekHit,
-    /// Seeks a missing key.
     SeekMiss,
-    /// Seeks a missing key and reads fifty rows.
     SeekFifty,
     Scan,
     ScanBack,
@@ -159,7 +156,6 @@ impl Part {
     }
 }
 
-/// The row after a value that begins with `found`.
 #[inline]
 fn chained(found: u64, number: u64, n: u64) -> u64 {
     let random = (found ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -177,7 +173,6 @@ pub struct PartFigure {
     pub part: String,
     pub braiddb_ns: Vec<f64>,
     pub lmdb_ns: Vec<f64>,
-    /// Ratio of the medians.
     pub ratio: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bar: Option<f64>,

@@ -34,7 +34,6 @@ fn measure(options: &PartsOptions, folder: &Path) -> Result<PartsRow> {
     sorted.sort_unstable();
     let setup = |folder| Setup {
         folder,
-        // All data is in memory.
         budget: 2 * values.user_bytes(n) as usize + (32 << 20),
         data_bytes: values.user_bytes(n),
         access: Access::Read,
@@ -70,7 +69,6 @@ fn measure(options: &PartsOptions, folder: &Path) -> Result<PartsRow> {
     })
 }
 
-/// Each slice is flushed into a run that spans all keys.
 fn load_in_runs(braid: &Braid, n: u64, values: &Values) -> Result<()> {
     let mut batch = Batch::new(BATCH_LEN);
     for slice in 0..RUNS {
@@ -86,7 +84,6 @@ fn load_in_runs(braid: &Braid, n: u64, values: &Values) -> Result<()> {
     Ok(())
 }
 
-/// BraidDB first, LMDB second.
 struct Contest<'a> {
     braid: &'a Braid,
     readers: [&'a mut dyn Reader; 2],
@@ -96,7 +93,6 @@ struct Contest<'a> {
 }
 
 impl Contest<'_> {
-    /// Each round begins with the other engine.
     fn part(&mut self, part: Part) -> Result<PartFigure> {
         let (n, operations) = (self.options.n, self.options.operations);
         let keys = part.keys(n, operations);

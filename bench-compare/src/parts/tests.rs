@@ -61,7 +61,6 @@ fn parts_on_list_with_missing_row_fail() -> Result<()> {
             list.hole = hole;
             let mut seen = Checksum::default();
             part.ask(&mut list, &keys, (ROWS, 4000), &mut seen)?;
-            // A miss does not notice a missing row.
             let is_right = hole.is_none() || part == Part::GetMiss;
             assert_eq!(seen == expected, is_right, "{} with hole {hole:?}", part.name());
         }

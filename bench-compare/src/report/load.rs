@@ -11,7 +11,6 @@ const LEFT: f64 = 60.0;
 const TOP: f64 = 60.0;
 const FIGURES: [(&str, &str); 3] = [("p50_us", "p50"), ("p99_us", "p99"), ("p999_us", "p99.9")];
 const KINDS: [&str; 2] = ["writes", "reads"];
-/// Colours of the engines, in the order of their names.
 const COLOURS: [&str; 8] = ["#1b6ca8", "#e9a23b", "#588157", "#8d6cab", "#6b4f3a", "#c8553d", "#3aa6a6", "#777777"];
 
 /// Offered operations per second, and microseconds.
@@ -42,7 +41,6 @@ pub fn table(summaries: &Summaries) -> String {
     text
 }
 
-/// `None` without results.
 pub fn draw(summaries: &Summaries, n: u64) -> Option<String> {
     let first = summaries.by_measure.get(&load_measure_name(LOAD_SHARES[0], KINDS[0]))?;
     let engines: Vec<(&str, &str)> = first.keys().map(String::as_str).zip(COLOURS.into_iter().cycle()).collect();

@@ -8,18 +8,15 @@ pub struct Summary {
     pub figures: BTreeMap<String, f64>,
     pub rounds: usize,
     pub correct: bool,
-    /// Count and checksum of each round.
     pub seen: BTreeSet<(u64, String)>,
 }
 
-/// Summaries by measure and engine.
 #[derive(Debug, Default)]
 pub struct Summaries {
     pub by_measure: BTreeMap<String, BTreeMap<String, Summary>>,
     /// Median bytes of anonymous peak, resident peak and budget, by workload and engine.
     pub memory: BTreeMap<String, BTreeMap<String, [f64; 3]>>,
     pub failed: Vec<Row>,
-    /// Measures in workload order.
     pub order: Vec<String>,
 }
 

@@ -155,7 +155,6 @@ fn push_measures(text: &mut String, summaries: &Summaries) -> Result<()> {
     Ok(())
 }
 
-/// Figures without a column.
 fn others(summary: &Summary) -> String {
     const HIDDEN: [&str; 4] = ["ops", "seconds", "written_bytes", "space_bytes"];
     let is_other = |name: &str| !HIDDEN.contains(&name) && COLUMNS.iter().all(|(column, _)| *column != name);

@@ -10,7 +10,7 @@ pub struct Workload {
     pub in_memory: bool,
     /// Approximate bytes of data for each of N rows.
     pub row_bytes: u64,
-    /// Engines to run, if not all: the workload takes long, and its bar is about them.
+    /// The only engines to run.
     pub only: Option<&'static [&'static str]>,
 }
 
@@ -39,7 +39,6 @@ const fn workload(name: &'static str, what: &'static str, run: fn(&Context<'_>) 
     Workload { name, what, run, in_memory: false, row_bytes: 144, only: None }
 }
 
-/// Returns the workloads in table order.
 pub fn all() -> Vec<Workload> {
     vec![
         workload("fillseq_b100", "N puts in key order, 100 a commit, buffered", write::fillseq_b100),

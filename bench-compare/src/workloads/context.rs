@@ -56,7 +56,6 @@ impl Context<'_> {
     pub fn open(&self, need: Need) -> Result<Box<dyn Engine>> {
         let budget = match need.access {
             Access::Write => (need.rows * WRITE_BUDGET_PER_ROW).max(BUDGET_MIN),
-            // All data, and space for the engine's overhead.
             Access::Read => 2 * need.data_bytes + (32 << 20),
             Access::Cold => (need.data_bytes / 8).max(COLD_BUDGET_MIN),
         };
@@ -72,8 +71,7 @@ impl Context<'_> {
         })
     }
 
-    /// Opens an idle database with rows 0 to `rows` in version 0, put in that order. With kept
-    /// loads it was reopened after the load.
+    /// Opens an idle database with rows 0 to `rows` in version 0, put in that order.
     pub fn open_loaded(&self, need: Need, order: KeyOrder, values: &Values, rows: u64) -> Result<Box<dyn Engine>> {
         let Some(loads) = self.loads else {
             let engine = self.open(need)?;
@@ -87,7 +85,6 @@ impl Context<'_> {
             let engine = self.open(need)?;
             self.load(&*engine, order, values, rows)?;
             drop(engine);
-            // Renamed only when complete.
             let copy = loads.join("incomplete");
             let _ = fs::remove_dir_all(&copy);
             copy_folder(self.folder, &copy)?;
@@ -99,7 +96,7 @@ impl Context<'_> {
         self.open(need)
     }
 
-    /// Puts rows 0 to `rows` in version 0, in that order, and waits until idle.
+    /// Puts rows 0 to `rows` in version 0 and waits until idle.
     pub fn load(&self, engine: &dyn Engine, order: KeyOrder, values: &Values, rows: u64) -> Result<()> {
         let mut batch = Batch::new(LOAD_BATCH_LEN);
         let mut next = 0;
@@ -113,7 +110,6 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Notes peak memory before verification.
     pub fn note_memory(&self) {
         self.anonymous_peak.set(self.anonymous_peak.get().max(self.sampler.peak()));
         self.resident_peak.set(self.resident_peak.get().max(meter::resident_peak()));
@@ -178,7 +174,6 @@ impl Batch {
         Batch { keys: Vec::with_capacity(len), key_len: KEY_LEN, values: Vec::new(), is_put: Vec::with_capacity(len) }
     }
 
-    /// Replaces the operations: for each row a put of a version, or a delete.
     pub fn fill(&mut self, order: KeyOrder, values: &Values, rows: impl Iterator<Item = (u64, Option<u32>)>) {
         self.keys.clear();
         self.key_len = order.key_len();

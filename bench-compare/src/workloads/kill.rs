@@ -1,5 +1,4 @@
-//! `open_after_kill`: another process commits and is killed; this one looks for each acknowledged
-//! commit.
+//! `open_after_kill`: checks the acknowledged commits of a killed process.
 
 use super::{Context, Measure, context::Batch, measure::Phase};
 use crate::{
@@ -34,7 +33,6 @@ pub fn open_after_kill(context: &Context<'_>) -> Result<Vec<Measure>> {
     let phase = Phase::begin(context.limit);
     let engine = context.open(context.need(Access::Write))?;
     let mut reader = engine.reader()?;
-    // The open ends with the first successful read.
     reader.get(&order.key(0), &mut |_| ())?;
     let seconds = phase.elapsed().as_secs_f64();
     let measure = phase.end("open_after_kill", 1);
@@ -48,13 +46,11 @@ pub fn open_after_kill(context: &Context<'_>) -> Result<Vec<Measure>> {
     if let Some(replayed) = engine.replayed().filter(|replayed| *replayed > 0) {
         measure = measure.with("replayed", replayed as f64).with("ns_per_record", seconds * 1e9 / replayed as f64);
     }
-    // Lost commits have their own figure; only wrong answers make the row incorrect.
     let mut measure = measure.checked(Checksum::default(), Checksum::default());
     measure.correct = wrong == 0;
     Ok(vec![measure])
 }
 
-/// Returns only on failure.
 pub fn write_and_die(kind: &EngineKind, n: u64, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     let context = Context {

@@ -9,7 +9,7 @@ use crate::{
 use anyhow::Result;
 
 const LEN: usize = 1 << 20;
-/// Distinct values. Creating each would cost more than some engines take to write it.
+/// Distinct values, made once: creating one costs more than some engines' write.
 const DISTINCT: u64 = 8;
 const PASSES: u64 = 4;
 
@@ -59,7 +59,7 @@ fn in_bytes(measure: Measure) -> Measure {
     measure.with("bytes_per_second", rate)
 }
 
-/// Makes engines without a copy read all memory, too.
+/// Makes zero-copy engines read all memory too.
 fn add(seen: &mut Checksum, value: &[u8]) {
     seen.count += 1;
     for line in value.chunks(64) {

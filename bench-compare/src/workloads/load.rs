@@ -1,6 +1,5 @@
-//! Latency against load: one thread, half gets, half puts. A first phase at full speed gives the
-//! maximum rate; then operations are due at fixed times, at shares of it. Latency counts from the
-//! due time: operations queued behind a slow one are slow.
+//! Latency against load: one thread, half gets, half puts. A first phase gives the maximum rate;
+//! then operations are due at fixed times, at shares of it. Latency counts from the due time.
 
 use super::{
     Context, Measure,
@@ -59,7 +58,6 @@ pub fn latency_load(context: &Context<'_>) -> Result<Vec<Measure>> {
     Ok(measures)
 }
 
-/// Rows in known versions.
 struct Mix<'a> {
     engine: &'a dyn Engine,
     reader: Box<dyn Reader + 'a>,
@@ -68,7 +66,6 @@ struct Mix<'a> {
     random: Random,
     batch: Batch,
     last: u32,
-    /// Gets that did not find the current version.
     wrong: u64,
 }
 

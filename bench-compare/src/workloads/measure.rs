@@ -44,7 +44,6 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// The phase ends after `limit` at the latest.
     pub fn begin(limit: Duration) -> Phase {
         let cpu = meter::cpu_time();
         let started = Instant::now();
@@ -55,13 +54,11 @@ impl Phase {
         self.started.elapsed()
     }
 
-    /// Reads the clock once in 256 operations.
     #[inline]
     pub fn is_over(&self, ops: u64) -> bool {
         ops.is_multiple_of(256) && self.started.elapsed() >= self.limit
     }
 
-    /// Records the time since the last lap.
     #[inline]
     pub fn lap(&mut self) {
         let now = Instant::now();
@@ -69,7 +66,6 @@ impl Phase {
         self.last = now;
     }
 
-    /// Times every [`READS_PER_SAMPLE`]th operation.
     #[inline]
     pub fn sampled<R>(&mut self, number: u64, operation: impl FnOnce() -> R) -> R {
         if !number.is_multiple_of(READS_PER_SAMPLE) {

@@ -1,8 +1,5 @@
-//! In memory: gets and prefix scans beside a writer at a fixed rate, with the rates of RocksDB's
-//! wiki page "RocksDB In Memory Workload Performance". `memory_large` has keys of 10 and values of
-//! 800 bytes, as RocksDB's notes on Windows.
-//!
-//! Engines use their in-memory mode if they have one, otherwise files on tmpfs.
+//! In memory: gets and prefix scans beside a writer at the rates of RocksDB's wiki page "RocksDB In
+//! Memory Workload Performance". `memory_large` has keys of 10 and values of 800 bytes.
 
 use super::{
     Context, Measure,

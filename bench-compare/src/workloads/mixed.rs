@@ -60,7 +60,6 @@ pub struct Both<'a> {
     pub time: Duration,
 }
 
-/// `found` counts reads that found everything.
 #[derive(Default)]
 struct Seen {
     reads: u64,
@@ -87,7 +86,6 @@ impl Both<'_> {
         writes.merge(&write_latencies);
         let reads = reads.end(&format!("{name}_reads"), seen.reads);
         let writes = writes.end(&format!("{name}_writes"), puts);
-        // The number of reads differs: each must find its rows in some version.
         let checked = |measure: Measure, is_correct: bool| {
             let mut measure = measure.checked(Checksum::default(), Checksum::default());
             measure.correct = is_correct;
@@ -126,7 +124,6 @@ impl Both<'_> {
     fn scan_prefix(self, reader: &mut dyn Reader, group: u64, seen: &mut Seen) -> Result<()> {
         let first = group * GROUP_LEN;
         let len = (self.rows - first).min(GROUP_LEN);
-        // Never a timed scan.
         let is_checked = seen.reads % PREFIXES_PER_CHECK == PREFIXES_PER_CHECK - 1;
         let keys: Vec<Key> =
             if is_checked { (first..first + len).map(|row| self.order.key(row)).collect() } else { Vec::new() };

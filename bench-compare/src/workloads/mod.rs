@@ -1,5 +1,4 @@
-//! The workloads, named like their bars. Each runs in a child process and gives one measure or
-//! more.
+//! The workloads, named like their bars.
 
 mod catalog;
 mod context;

@@ -17,12 +17,10 @@ fn loaded(context: &Context<'_>, order: KeyOrder, values: &Values) -> Result<Box
     let mut need = context.need(Access::Read);
     need.prefix_len = (order == KeyOrder::Grouped).then_some(PREFIX_LEN);
     let engine = context.open_loaded(need, order, values, context.n)?;
-    // Warms the data.
     super::context::scan_checksum(&mut *engine.reader()?)?;
     Ok(engine)
 }
 
-/// Returns checksum and number of gets.
 fn get_random(reader: &mut dyn Reader, seed: u64, n: u64, ops: u64, phase: &mut Phase) -> Result<(Checksum, u64)> {
     let (mut seen, mut random, mut done) = (Checksum::default(), Random::new(seed), 0);
     while done < ops && !phase.is_over(done) {
@@ -123,7 +121,6 @@ pub fn seek_fifty(context: &Context<'_>) -> Result<Vec<Measure>> {
     seek(context, "seek_next50", 50, context.n / 4)
 }
 
-/// Seeks to missing keys and reads `len` rows from each.
 fn seek(context: &Context<'_>, name: &str, len: u64, ops: u64) -> Result<Vec<Measure>> {
     let (values, n) = (Values::small(), context.n);
     let engine = loaded(context, KeyOrder::Random, &values)?;
@@ -223,14 +220,13 @@ fn scan(
     (0..n).for_each(|row| one.expect(KeyOrder::Random, &values, row, 0));
     let mut expected = Checksum::default();
     (0..passes).for_each(|_| expected.merge(one));
-    // The number of passes differs; the compared checksum is that of one.
     let is_correct = seen == expected;
     let mut measure = measure.checked(if is_correct { one } else { seen }, one);
     measure.correct = is_correct;
     Ok(vec![measure])
 }
 
-/// Dropped page cache, small block cache. Few enough gets that the page cache hardly serves any.
+/// Dropped page cache, small block cache, few gets.
 pub fn cold_read(context: &Context<'_>) -> Result<Vec<Measure>> {
     let (values, order, n) = (Values::small(), KeyOrder::Random, context.n);
     drop(context.open_loaded(context.need(Access::Write), order, &values, n)?);

@@ -109,7 +109,6 @@ fn commit_sync(context: &Context<'_>, name: &str, threads: u64) -> Result<Measur
     let done = done.load(Ordering::Relaxed);
     let measure = phase.end(name, done);
     context.note_memory();
-    // All rows taken were committed.
     let mut expected = Checksum::default();
     (0..done).for_each(|row| expected.expect(order, values, row, 0));
     Ok(measure.checked(scan_checksum(&mut *engine.reader()?)?, expected))
@@ -124,7 +123,6 @@ struct Bare {
 }
 
 impl Bare {
-    /// Writes wrap around.
     const FILE_LEN: u64 = 4 << 20;
 
     fn new(folder: &Path) -> Result<Bare> {
@@ -161,7 +159,6 @@ impl Drop for Bare {
 /// Single commits of `sync_cpu`; commits of 100 puts are a tenth of it.
 const SYNC_CPU_COMMITS: u64 = if cfg!(test) { 100 } else { 1000 };
 
-/// Costs that should not depend on the size of the database.
 pub fn sync_cpu(context: &Context<'_>) -> Result<Vec<Measure>> {
     let (values, order, n) = (Values::kilobyte(), KeyOrder::Random, context.n);
     let mut need = context.need(Access::Write);
@@ -174,7 +171,6 @@ pub fn sync_cpu(context: &Context<'_>) -> Result<Vec<Measure>> {
     let mut random = Random::new(101);
     let mut measures = Vec::new();
     for (name, len, commits) in [("sync_cpu_1", 1, SYNC_CPU_COMMITS), ("sync_cpu_100", 100, SYNC_CPU_COMMITS / 10)] {
-        // Batches are built before the clocks run.
         let rows: Vec<u64> = (0..commits * len).map(|_| random.below(n)).collect();
         let batches: Vec<Batch> = rows
             .chunks(len as usize)

@@ -172,7 +172,6 @@ fn new_folder() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// A database in memory cannot be copied.
 #[test]
 fn workloads_with_kept_loads_read_same_rows() -> Result<()> {
     let workloads =
@@ -184,7 +183,6 @@ fn workloads_with_kept_loads_read_same_rows() -> Result<()> {
         }
         let kept: Vec<PathBuf> = std::fs::read_dir(&loads)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
         assert_eq!(kept.len(), 5, "gets, prefixes, writes, ycsb_a, ycsb_c: {kept:?}");
-        // Kept rows are not loaded again: emptied loads make the workloads fail.
         for folder in kept {
             std::fs::remove_dir_all(&folder)?;
             std::fs::create_dir(&folder)?;
@@ -199,7 +197,6 @@ fn workloads_with_kept_loads_read_same_rows() -> Result<()> {
 
 #[test]
 fn workloads_without_fault_are_correct() -> Result<()> {
-    // The kill needs a real process.
     for workload in super::all().iter().filter(|workload| workload.name != "open_after_kill") {
         assert!(is_correct(workload.name, |setup| Ok(Fake::open(setup, Fault::None)))?, "{}", workload.name);
     }

@@ -26,7 +26,6 @@ pub fn fillrandom_b1(context: &Context<'_>) -> Result<Vec<Measure>> {
     fill(context, "fillrandom_b1", KeyOrder::Random, 1)
 }
 
-/// Returns the number of operations until they or the time ran out.
 fn write_all(
     engine: &dyn Engine,
     (order, values, batch_len): (KeyOrder, &Values, u64),
@@ -79,12 +78,10 @@ fn overwrite_rows(context: &Context<'_>, name: &str, n: u64) -> Result<Vec<Measu
     let (values, order) = (Values::small(), KeyOrder::Random);
     let engine = context.open_loaded(context.need_of_rows(Access::Write, n), order, &values, n)?;
     let written_before = meter::bytes_written();
-    // The operation's number is the version.
     let choices = || {
         let mut random = Random::new(11);
         (1..=(n / 2) as u32).map(move |version| (random.below(n), Some(version)))
     };
-    // The limit is meant for N rows.
     let mut phase = Phase::begin(context.limit * (n / context.n) as u32);
     let done = write_all(&*engine, (order, &values, BATCH_LEN), &mut choices(), &mut phase)?;
     let measure = phase.end(name, done);
@@ -110,7 +107,6 @@ pub fn deleterandom(context: &Context<'_>) -> Result<Vec<Measure>> {
     let done = write_all(&*engine, (order, &values, BATCH_LEN), &mut deletes, &mut phase)?;
     let deletes = phase.end("deleterandom", done);
 
-    // Over the deleted rows.
     let phase = Phase::begin(context.limit);
     let seen = scan_checksum(&mut *engine.reader()?)?;
     let scan = phase.end("deleterandom_scan", seen.count);

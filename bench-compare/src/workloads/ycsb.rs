@@ -51,30 +51,14 @@ pub fn f(context: &Context<'_>) -> Result<Vec<Measure>> {
 
 #[derive(Clone, Copy)]
 enum Operation {
-    /// The row is in this version.
-    Read {
-        row: u32,
-        version: u32,
-    },
-    Update {
-        row: u32,
-        version: u32,
-    },
-    Insert {
-        row: u32,
-    },
-    Scan {
-        row: u32,
-        len: u32,
-    },
-    /// The row is in the version before this one.
-    ReadModifyWrite {
-        row: u32,
-        version: u32,
-    },
+    Read { row: u32, version: u32 },
+    Update { row: u32, version: u32 },
+    Insert { row: u32 },
+    Scan { row: u32, len: u32 },
+    ReadModifyWrite { row: u32, version: u32 },
 }
 
-/// Chooses before the clock runs: random numbers and lookups would take much of a read's time.
+/// Chooses before the clock runs.
 fn choose(shares: Mix, rows: u64, ops: u64) -> Vec<Operation> {
     let (zipf, mut random) = (Zipf::new(rows, THETA), Random::new(121));
     let mut versions = vec![0u32; rows as usize];
@@ -156,14 +140,12 @@ impl State<'_> {
 
 fn run(context: &Context<'_>, name: &str, shares: Mix, ops: u64) -> Result<Vec<Measure>> {
     let (values, rows) = (Values::kilobyte(), context.n / 4);
-    // Half writes use the budget for writes; otherwise the budget holds the data.
     let is_mostly_read = shares.updates + shares.read_modify_writes < 50;
     let mut need = context.need(if is_mostly_read { Access::Read } else { Access::Write });
     need.data_bytes = values.user_bytes(rows + ops / 10);
     let engine = context.open_loaded(need, ORDER, &values, rows)?;
     let mut reader = engine.reader()?;
     if is_mostly_read {
-        // Warms the data.
         scan_checksum(&mut *reader)?;
         reader.refresh()?;
     }
@@ -206,7 +188,6 @@ fn finish(
     }
     reader.refresh()?;
     let left = scan_checksum(reader)?;
-    // Only compared between engines.
     let mut measure = measure.checked(state.seen, state.seen);
     measure.correct = state.wrong == 0 && left == expected;
     Ok(vec![measure])

@@ -120,6 +120,7 @@ impl World {
                     };
                 }
             }
+            // Few syncs: a slow disk would spend all time on them.
             let durability = if sync && number.is_multiple_of(4) { Durability::Sync } else { Durability::Buffered };
             let sequence = ok(self.db.write(batch, durability));
             self.shared.lock().push((sequence, shared));

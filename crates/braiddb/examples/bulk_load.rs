@@ -4,8 +4,7 @@
 //! cargo run --release -p braiddb --example bulk_load -- RECORDS [TABLES [MEMORY_MIB [DIR]]]
 //! ```
 //!
-//! Records have 16-byte keys and half compressible 100-byte values. Settings are defaults except
-//! for the memory.
+//! Records have 16-byte keys and half compressible 100-byte values.
 
 #![expect(clippy::disallowed_methods, reason = "this measures time")]
 

@@ -4,10 +4,9 @@
 //! cargo run --release --example dump_load -- [RECORDS] [DIRECTORY]
 //! ```
 //!
-//! Fills a database with records of 16-byte keys and half compressible 100-byte values, and a film
-//! of 64 MiB. Dumps it into a file, checks the file, and loads it. Then one thread dumps into a
-//! pipe while another loads from it. Speeds count keys and values, in MB (a million bytes) a
-//! second.
+//! Dumps 16-byte keys with half compressible 100-byte values, and a film of 64 MiB, into a file;
+//! checks and loads it. Then one thread dumps into a pipe while another loads from it. Speeds are
+//! in MB (a million bytes) of keys and values a second.
 
 #![expect(clippy::disallowed_methods, reason = "this measures time, and writes a dump file")]
 
@@ -36,7 +35,6 @@ fn fill(db: &Db, records: u64) -> Result<()> {
         value[..VALUE_LEN / 2].fill_with(|| next(&mut state) as u8);
         (format!("{number:016}"), value)
     }))?;
-    // Spreads the data over several places.
     for number in (0..records).step_by(100) {
         albums.put(format!("{number:016}"), b"changed since")?;
     }
@@ -83,7 +81,6 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         println!("load, {threads} threads: {:.0} MB/s", rate(report.bytes, start));
     }
 
-    // Dump and load at once, without a file.
     let (mut from, to) = std::io::pipe()?;
     let start = Instant::now();
     let report = std::thread::scope(|scope| {

@@ -4,10 +4,9 @@
 //! cargo run --release -p braiddb --example every_kind -- [--without-zstd] DIR BATCHES...
 //! ```
 //!
-//! Each number is a life of the database in its own process: it opens the database, writes this
-//! many batches, syncs the log, and aborts. So the log has an epoch for each of the last lives,
-//! with commits that are in no run. Without background threads and with its own random numbers,
-//! each call makes the same contents.
+//! Each number is a life of the database in its own process: it writes this many batches, syncs the
+//! log, and aborts. So the log has an epoch (one per open) for each of the last lives, with commits
+//! that are in no run. Contents are reproducible.
 
 use braiddb::{Batch, Compression, Db, Durability, Result, TableBuilder, Tree, TreeOptions, encode_set};
 use std::{
@@ -32,7 +31,6 @@ impl Random {
         (0..length).map(|i| if i / 16 % 2 == 0 { self.below(256) as u8 } else { b'a' }).collect()
     }
 
-    /// Short and long keys with bytes 00 and ff, many of them prefixes of others.
     fn key(&mut self) -> Vec<u8> {
         let number = self.below(KEYS);
         let mut key = format!("{:02x}", number / 30).into_bytes();
@@ -149,7 +147,6 @@ fn write_stream(streams: &Tree, batch: &mut Batch, random: &mut Random) -> Resul
     Ok(())
 }
 
-/// A bulk load over existing keys with large values, an ingested table, then a newer put.
 #[expect(clippy::disallowed_methods, reason = "the program removes its own ingested table")]
 fn load(db: &Db, directory: &str, number: u64) -> Result<()> {
     let (loaded, mut random) = (compressed(db, "lz4", Compression::Lz4)?, Random(number));
@@ -196,8 +193,7 @@ fn live(directory: &str, number: u64, batches: u64, with_zstd: bool) -> Result<(
     process::abort() // Not closed: what the memtable has is in the log alone.
 }
 
-/// Returns true if a process ended by `abort`: without an exit code, on Windows with one of its
-/// own.
+/// Returns true if `abort` ended the process: no exit code, or a special one on Windows.
 fn is_killed(status: ExitStatus) -> bool {
     const STATUS_STACK_BUFFER_OVERRUN: i32 = 0xC000_0409_u32 as i32;
     if cfg!(windows) { status.code() == Some(STATUS_STACK_BUFFER_OVERRUN) } else { status.code().is_none() }

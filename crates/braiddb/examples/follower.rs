@@ -26,7 +26,6 @@ const EACH: u64 = 100;
 /// Pause between refreshes.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Moves money between accounts until killed. Each commit stores its time.
 fn write(dir: &Path) -> Result<()> {
     let db = Db::builder().memory(32 << 20).durability(Durability::Buffered).open(dir)?;
     let (accounts, noted) = (db.tree("accounts")?, db.tree("noted")?);

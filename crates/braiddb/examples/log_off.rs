@@ -4,10 +4,9 @@
 //! cargo run --release -p braiddb --example log_off -- DIR
 //! ```
 //!
-//! Each batch has the position in the queue as its application cursor and skips the WAL. Sometimes
-//! everything up to a position is flushed, and the queue may drop it. After a crash the database is
-//! exactly as after one of the batches, in all trees; its cursor says which one, and the consumer
-//! resumes there. Run it, kill it, run it again.
+//! Each batch has the position in the queue as its application cursor. Everything up to a position
+//! is flushed from time to time, and the queue may drop it. After a crash all trees are exactly as
+//! after one of the batches; its cursor says which one, and the consumer resumes there.
 
 use braiddb::{Db, Durability};
 
@@ -48,7 +47,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("messages up to {end} are durable: the queue may drop them");
         }
     }
-    // Each message counts once, whatever happened before.
     let total = totals.get(b"messages")?.ok_or("there is no total")?;
     assert_eq!(u64::from_le_bytes(total[..].try_into()?), MESSAGES);
     let stats = db.stats();

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Opens a database for each user, puts a thousand records into each, and reports memory, threads,
-//! descriptors and processor time when idle (Linux). Then one user writes at full speed, while the
-//! others write durably now and then; reports their latency alone and beside the busy one.
+//! descriptors and processor time when idle (Linux). Then one user writes at full speed beside slow
+//! durable writers, whose latency is reported.
 
 #![expect(clippy::disallowed_methods, reason = "this shows what happens while time passes")]
 
@@ -128,8 +128,6 @@ impl Taken {
             line.split_whitespace().nth(1)?.parse().ok()
         };
         let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-        // User and system time are the twelfth and thirteenth fields after the name, in hundredths
-        // of a second.
         let ticks = stat.rsplit(')').next()?.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().ok());
         Some(Taken {
             kib: of("RssAnon:")?,

@@ -46,8 +46,7 @@ fn main() -> Result<()> {
     let newest_first: Vec<_> = by_artist.values_range("Pearl Jam", "0001"..="0002").rev().collect::<Result<_>>()?;
     assert_eq!(newest_first[0].1, b"0002");
 
-    // The count is part of the transaction's reads: if another album is added meanwhile, it runs
-    // again.
+    // The count is read by the transaction: a concurrent add makes it run again.
     db.update(|tx| {
         if tx.count(&by_artist, "Nirvana")? < 2 {
             tx.add(&by_artist, "Nirvana", "0005")?;

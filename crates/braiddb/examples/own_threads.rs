@@ -19,8 +19,7 @@ use std::{
 #[derive(Debug)]
 struct OwnThreads {
     anywhere: SystemRuntime,
-    /// For threads that no caller waits for, if there are several processors and the system can pin
-    /// threads.
+    /// For threads that no caller waits for, if the system can pin threads to other processors.
     aside: Option<SystemRuntime>,
     started: Mutex<Vec<String>>,
 }

@@ -13,7 +13,7 @@ use std::{thread::sleep, time::Duration};
 /// Lifetime of an unused session.
 const IDLE: Duration = Duration::from_millis(300);
 
-/// Returns the user of a session and prolongs it, without losing a concurrent change.
+/// Returns the user of a session and prolongs it atomically.
 fn use_session(sessions: &Tree, id: &str) -> Result<Option<String>> {
     let user = sessions.fetch_update(id, |user| match user {
         // Restarts the tree's time to live.

@@ -7,8 +7,7 @@
 //! ```
 //!
 //! Reports bytes written by the engine's count and by the system's (`/proc/self/io`), the growth of
-//! peak memory, and the speed of writes and reads. It checks that the stream comes out unchanged.
-//! The data is incompressible noise.
+//! peak memory, and the speed. The data is incompressible noise.
 
 #![expect(clippy::disallowed_methods, reason = "a measuring program at the edge: it asks the clock and /proc")]
 
@@ -72,10 +71,8 @@ fn show() -> Done {
     let db = Db::in_memory()?;
     let (files, names) = (db.tree("files")?, db.tree("names")?);
 
-    // From any reader. The value appears when the call returns.
     files.put_stream(b"1", Noise::new(1, 5 * MIB))?;
 
-    // Or piece by piece.
     let mut writer = files.stream_writer(b"2")?;
     for line in 0..100_000 {
         writeln!(writer, "line {line}")?;
@@ -126,7 +123,6 @@ fn measure(dir: &Path, len: u64) -> Done {
     let db = open(dir)?;
     let tree = db.tree("large")?;
     tree.put(b"before", b"so that the database has its files and its memory")?;
-    // Resets the peak memory.
     fs::write("/proc/self/clear_refs", "5")?;
     let (memory, system) = (status("VmRSS:")?, written()?);
     let stats = db.stats();
@@ -170,7 +166,6 @@ fn measure(dir: &Path, len: u64) -> Done {
     if is_same { Ok(()) } else { Err("the bytes read differ from those written".into()) }
 }
 
-/// Makes small durable commits until stopped; returns their latencies.
 fn commits(db: &Db, stop: &AtomicBool) -> Done<Vec<Duration>> {
     let tree = db.tree("small")?;
     let mut times = Vec::new();

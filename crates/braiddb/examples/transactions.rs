@@ -4,9 +4,8 @@
 //! cargo run --release -p braiddb --example transactions -- [--rows N] [--rounds R]
 //! ```
 //!
-//! Each round does all kinds of work in turn, so that a disturbance hits neighbours too. Prints
-//! medians in nanoseconds per operation. Commits are buffered; keys have 16 bytes, values 120; all
-//! data is in memory or in the page cache.
+//! Prints medians in nanoseconds per operation. Commits are buffered; keys have 16 bytes, values
+//! 120; all data is in memory or in the page cache.
 #![expect(clippy::disallowed_methods, reason = "a measuring program at the edge: it asks the clock and starts threads")]
 
 use braiddb::{Compression, Db, Durability, Error, Tree, Update, Version};
@@ -48,7 +47,6 @@ fn picks(rows: u64) -> impl Iterator<Item = u64> {
     (0..OPERATIONS).map(move |n| mix(n ^ 0x5eed) % rows)
 }
 
-/// Nanoseconds an operation.
 fn timed(operations: u64, work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
     let start = Instant::now();
     work()?;
@@ -206,7 +204,6 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Lets threads increment one record; no increment may be lost.
 fn count(
     db: &Db,
     tree: &Tree,

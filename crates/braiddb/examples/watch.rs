@@ -5,8 +5,7 @@
 //! ```
 //!
 //! The follower keeps an index of albums by artist in its own database. It stores its token as the
-//! application cursor in the same batch as the index changes: if it is killed at any time, it has
-//! still applied each change exactly once.
+//! application cursor with the index changes, so a kill never loses or repeats a change.
 
 use braiddb::{Change, ChangeSet, Db, Durability, Error, ResumeToken, WatchOptions, Watcher};
 
@@ -26,7 +25,6 @@ fn main() -> braiddb::Result<()> {
     follow(&index, &first.into_iter().collect::<Vec<_>>())?;
     println!("after one commit: {} artists", artists(&index)?);
 
-    // The follower is killed and restarts from its stored token.
     drop(watcher);
     albums.put("0005", "Mudhoney / Superfuzz Bigmuff")?;
     let mut watcher = begin(&source, &index)?;
@@ -62,7 +60,6 @@ fn begin(source: &Db, index: &Db) -> braiddb::Result<Watcher> {
     Ok(watcher)
 }
 
-/// Applies commits to the index together with their token.
 fn follow(index: &Db, commits: &[ChangeSet]) -> braiddb::Result<()> {
     let by_artist = index.tree("by artist")?;
     for commit in commits {

@@ -1,6 +1,5 @@
 //! Deletes and a compaction on a small, really full file system give space back, also after a
-//! reopening. The file system is mounted in namespaces of its own, which needs Linux and a kernel
-//! that admits them.
+//! reopening. Needs Linux and a kernel that permits mount namespaces.
 //!
 //! The story: a delete needs a log segment, a flush needs a run, and a merge needs its output
 //! before it can remove its inputs. A full disk had space for none, so nothing could be deleted.
@@ -44,7 +43,6 @@ fn on_volume(mib: u32, order: &str, test: &str) {
     assert!(output.status.success() && reported.contains("1 passed"), "{mib} MiB, keys {order}: {reported}");
 }
 
-/// A database on the small file system; which of its keys are there.
 struct World {
     db: Db,
     tree: Tree,
@@ -64,7 +62,6 @@ impl World {
         if self.in_order { number } else { number.wrapping_mul(0x9e37_79b9_7f4a_7c15) }.to_be_bytes()
     }
 
-    /// Incompressible bytes.
     fn value(number: usize) -> Vec<u8> {
         let mut state = number as u64 + 1;
         let mut value = Vec::new();
@@ -75,7 +72,6 @@ impl World {
         value
     }
 
-    /// Puts new keys until the disk is full; returns the number of stored ones.
     fn fill(&mut self) -> usize {
         let (mut refused, mut stored) = (0, 0);
         while refused < REFUSALS {
@@ -108,7 +104,6 @@ impl World {
         assert_eq!(rows.len(), there);
     }
 
-    /// Deletes the first half of the keys.
     fn delete_half(&mut self) {
         let mut keys: Vec<[u8; 8]> = (0..self.acknowledged.len()).map(|number| self.key(number)).collect();
         keys.retain(|key| self.tree.contains(key).unwrap());
@@ -120,7 +115,6 @@ impl World {
         }
     }
 
-    /// Waits: after a compaction, threads may use old files for a moment.
     fn wait_for_reserve(&self) {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
@@ -154,7 +148,6 @@ fn fill_delete_and_go_on(place: &Path, in_order: bool) {
         assert!(stored > 500, "only {stored} keys were stored in round {round}");
         world.check();
         if round > 0 {
-            // Reopens on the full disk.
             let World { db, tree, acknowledged, .. } = world;
             drop(tree);
             db.close().unwrap();

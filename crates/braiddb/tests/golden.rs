@@ -1,10 +1,9 @@
 //! Golden databases: directories written by earlier builds on a little-endian machine.
 //!
-//! `format-N.tar.zst` of the command's fixtures has a database (`db`) and its pairs as that build
-//! saw them (`expected`): tree, key and value in hexadecimal, cut at 120 characters, and the
-//! length. The command's `tests/command/upgrade.rs` documents versions 1 and 2. Version 3 has an
-//! indexed import and everything that `every_kind` makes. `scripts/test-foreign.sh` runs this test
-//! on a big-endian machine.
+//! `format-N.tar.zst` has a database (`db`) and its pairs as that build saw them (`expected`):
+//! tree, key and value in hexadecimal, cut at 120 characters, and the length.
+//! `tests/command/upgrade.rs` of the command documents versions 1 and 2; version 3 has an indexed
+//! import and everything that `every_kind` makes.
 //!
 //! `zstd-blobs.tar.zst` has a database of a killed process: forty blob values in a tree with
 //! Zstandard and forty in one with LZ4, in turns, in an unsynced log.
@@ -44,7 +43,6 @@ fn blob_of(key: u32) -> Vec<u8> {
     format!("{key} is told again, ").repeat(500).into_bytes()
 }
 
-/// The lines of a tree, or the error of its read.
 fn lines_of(db: &Db, name: &str, multi: bool) -> Result<String> {
     let mut lines = String::new();
     let mut add = |key: &[u8], value: &[u8]| {
@@ -96,7 +94,6 @@ fn golden_database_is_read_and_rewritten_equally() {
     }
 }
 
-/// Gets every key, a missing neighbour of it, and the range behind.
 #[test]
 #[cfg(feature = "zstd")]
 fn golden_database_finds_each_key() {
@@ -122,8 +119,7 @@ fn golden_database_finds_each_key() {
 }
 
 /// A build without Zstandard opens the database and names the cause of each read error. Unreadable
-/// are compressed blocks, and blocks whose reader needs one of them (the first of a tree, after
-/// another tree's last).
+/// are compressed blocks, and blocks whose reader needs one of them.
 #[test]
 #[cfg(not(feature = "zstd"))]
 fn read_without_zstandard_names_it() {
@@ -165,8 +161,7 @@ fn option_zstandard_without_it_is_refused() {
     assert!(db.trees().unwrap().is_empty());
 }
 
-/// Values that recovery cannot decompress do not end the log: all commits are there, and readable
-/// values are read.
+/// Values that recovery cannot decompress do not end the log.
 #[test]
 #[cfg(not(feature = "zstd"))]
 fn values_in_zstandard_without_it_are_kept() {

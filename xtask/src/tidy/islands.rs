@@ -50,12 +50,10 @@ const OUTSIDE: [&[&str]; 5] = [
     &["SystemTime", "now"],
 ];
 
-/// Items of `std::thread` reserved for `platform/`: starting threads, sleeping, counting cores.
-/// Parking is allowed, like locks.
+/// Items of `std::thread` reserved for `platform/`.
 const OUTSIDE_OF_THREAD: [&str; 7] =
     ["spawn", "sleep", "sleep_ms", "sleep_until", "scope", "Builder", "available_parallelism"];
 
-/// Checks one file.
 pub fn check(source: &Source) -> Vec<Finding> {
     let mut findings = check_unsafe(source);
     findings.extend(check_outside(source));

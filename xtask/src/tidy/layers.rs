@@ -1,9 +1,8 @@
 //! Checks the order of the engine's layers.
 //!
-//! A layer is a folder of the engine's `src`; `lib.rs`, `options.rs` and `inspect.rs` form the top one.
-//! [`LAYERS`] lists the allowed imports. Actual imports are paths: `crate::X`, use trees below
-//! `crate`, and `super` chains that reach the root. Imports through the root itself (`crate::Db`)
-//! are errors, because they would bypass the order.
+//! A layer is a folder of the engine's `src`; `lib.rs`, `options.rs` and `inspect.rs` form the top
+//! one. [`LAYERS`] lists the allowed imports. Imports through the crate root (`crate::Db`) are
+//! errors.
 
 use super::Finding;
 use super::run::ENGINE;
@@ -55,7 +54,6 @@ fn layer_of(path: &str) -> Option<Result<usize, String>> {
     Some(place(name).ok_or_else(|| name.to_owned()))
 }
 
-/// The target of an import.
 #[derive(Debug, PartialEq, Eq)]
 enum Target {
     Layer(usize),
@@ -63,7 +61,6 @@ enum Target {
     Root(String),
 }
 
-/// Returns the imports of a file with their lines.
 fn imports(source: &Source) -> Vec<(Target, usize)> {
     let found = tokens::paths(&source.tokens);
     found.iter().filter_map(|path| Some((target(source, path)?, path.line))).collect()
@@ -93,7 +90,6 @@ fn climb<'a, 'b>(source: &Source, path: &PathUse, names: &'a [&'b str]) -> Optio
     (ups >= depth).then_some(&names[steps..])
 }
 
-/// Checks the imports of all engine files.
 pub fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in sources {
@@ -147,13 +143,11 @@ fn complaint(layer: usize, target: &Target) -> Option<String> {
     }
 }
 
-/// The number of imports between each pair of layers.
 pub struct Graph {
     edges: BTreeMap<(usize, usize), usize>,
 }
 
 impl Graph {
-    /// Counts the imports of the engine's files.
     pub fn of(sources: &[Source]) -> Graph {
         let mut edges = BTreeMap::new();
         for source in sources {
@@ -168,8 +162,8 @@ impl Graph {
         Graph { edges }
     }
 
-    /// Returns the layers on cycles, or between two cycles, if there are any: repeatedly removes
-    /// layers that import no remaining layer or that no remaining layer imports.
+    /// Returns the layers on cycles or between two cycles: repeatedly removes layers that import no
+    /// remaining layer or that no remaining layer imports.
     pub fn cycle(&self) -> Option<Vec<&'static str>> {
         let mut left: BTreeSet<usize> = self.edges.keys().flat_map(|&(from, to)| [from, to]).collect();
         loop {
@@ -189,7 +183,6 @@ impl Graph {
         }
     }
 
-    /// Draws one line per layer, from the top down.
     pub fn draw(&self) -> String {
         let mut lines = String::new();
         for (place, layer) in LAYERS.iter().enumerate().rev() {

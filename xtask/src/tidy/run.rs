@@ -1,7 +1,7 @@
 //! Reads the tree, runs the checks and prints their findings.
 //!
-//! Scope: layers, rooms, the platform rule and thin roots check the engine's `src`; shape, words and
-//! unsafe check every Rust file; paths of a developer's machine are searched in every text file.
+//! Layers, rooms, the platform rule and thin roots check the engine's `src`; shape, words and
+//! unsafe every Rust file; paths of a developer's machine every text file.
 
 use super::source::Source;
 use super::{cited, islands, layers, rooms, shape, words};
@@ -27,7 +27,6 @@ pub struct Finding {
     pub message: String,
 }
 
-/// The workspace of this build.
 pub fn workspace_root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     here.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR"))).join("..")
@@ -63,7 +62,6 @@ pub fn main(root: &Path, graph: bool) -> ExitCode {
     }
 }
 
-/// Returns all findings, ordered by file and line.
 pub fn check(sources: &[Source], texts: &[(String, String)]) -> Vec<Finding> {
     let mut findings = layers::check(sources);
     findings.extend(rooms::check(sources));
@@ -81,7 +79,6 @@ pub fn check(sources: &[Source], texts: &[(String, String)]) -> Vec<Finding> {
     findings
 }
 
-/// Rust files, and other text files as (path, contents).
 type Tree = (Vec<Source>, Vec<(String, String)>);
 
 fn read_tree(root: &Path) -> std::io::Result<Tree> {

@@ -14,7 +14,6 @@ const FUNCTION_LINES: usize = 70;
 /// Maximum lines of a test function.
 const TEST_FUNCTION_LINES: usize = 120;
 
-/// Checks one file.
 pub fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut report = |line: usize, rule: &'static str, message: String| {
@@ -45,7 +44,6 @@ pub fn check(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Returns the line and first word of each item other than `mod NAME;` and `use`.
 fn definitions(source: &Source) -> Vec<(usize, String)> {
     let tokens = &source.tokens;
     let mut found = Vec::new();

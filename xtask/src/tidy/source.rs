@@ -6,11 +6,8 @@
 use super::tokens::{self, Token};
 use std::collections::HashSet;
 
-/// A Rust file as the checks see it.
 pub struct Source {
-    /// The path from the workspace root, with forward slashes.
     pub path: String,
-    /// The unchanged text.
     pub text: String,
     /// The code's tokens.
     pub tokens: Vec<Token>,
@@ -25,7 +22,6 @@ pub struct Source {
 }
 
 impl Source {
-    /// Splits files given as (path, text).
     pub fn parse_all(files: Vec<(String, String)>) -> Vec<Source> {
         let mut sources: Vec<Source> = files.into_iter().map(|(path, text)| Source::parse(path, text)).collect();
         let declared: HashSet<String> = sources.iter().flat_map(Source::test_modules).collect();
@@ -37,7 +33,6 @@ impl Source {
         sources
     }
 
-    /// Splits one file.
     pub fn parse(path: String, text: String) -> Source {
         let (code, comments) = split(&text);
         let tokens = tokens::tokenize(&code);
@@ -50,7 +45,6 @@ impl Source {
         Source { path, tokens, code: lines(code), comments: lines(comments), is_test, test_lines, text }
     }
 
-    /// Returns true if the line is compiled for tests only.
     pub fn is_test_line(&self, line: usize) -> bool {
         self.is_test || self.test_lines.iter().any(|&(first, last)| (first..=last).contains(&line))
     }
@@ -76,7 +70,6 @@ impl Source {
     }
 }
 
-/// The kind of text at a position.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Code,
@@ -86,7 +79,6 @@ enum Part {
     RawString(usize),
 }
 
-/// Returns code and comments, each with blanks in place of the other.
 fn split(text: &str) -> (String, String) {
     let letters: Vec<char> = text.chars().collect();
     let (mut code, mut comments) = (String::with_capacity(text.len()), String::new());

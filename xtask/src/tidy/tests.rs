@@ -4,7 +4,6 @@ use super::layers::Graph;
 use super::run::{Finding, check};
 use super::source::Source;
 
-/// Checks one file at `path` below the engine's `src`.
 fn engine(path: &str, text: &str) -> Vec<Finding> {
     files(&[(&format!("crates/braiddb/src/{path}"), text)])
 }

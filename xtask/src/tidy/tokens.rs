@@ -3,9 +3,7 @@
 /// A name, a number or one punctuation mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// The characters.
     pub text: String,
-    /// The line, from 1.
     pub line: usize,
 }
 
@@ -22,7 +20,6 @@ pub struct PathUse {
 
 /// A module compiled for tests only.
 pub struct TestModule {
-    /// Its name.
     pub name: String,
     /// The indexes of its braces; none for a module in its own file.
     pub body: Option<(usize, usize)>,
@@ -30,7 +27,6 @@ pub struct TestModule {
 
 /// A function with a body.
 pub struct Function {
-    /// Its name.
     pub name: String,
     /// The line of the word `fn`.
     pub first_line: usize,
@@ -58,12 +54,10 @@ pub fn tokenize(code: &str) -> Vec<Token> {
     tokens
 }
 
-/// Returns the text of a token; empty past the end.
 pub fn text(tokens: &[Token], at: usize) -> &str {
     tokens.get(at).map_or("", |token| token.text.as_str())
 }
 
-/// Returns true if the token can be part of a path.
 fn is_name(text: &str) -> bool {
     text.starts_with(|letter: char| letter.is_alphabetic() || letter == '_')
 }
@@ -138,7 +132,6 @@ fn use_tree(tokens: &[Token], mut at: usize, prefix: &[String], found: &mut Vec<
     if at == start && !matches!(text(tokens, at), "," | "}" | ";" | "") { at + 1 } else { at }
 }
 
-/// Returns the functions with bodies.
 pub fn functions(tokens: &[Token]) -> Vec<Function> {
     let mut found = Vec::new();
     for at in 0..tokens.len() {

@@ -13,7 +13,7 @@ const MARKS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX
 /// Folders of a developer's machine.
 const PLACES: [&str; 3] = [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
-/// Phrases of the project's old language, in halves so that this file passes, and the field's words for them.
+/// Phrases of the project's old language and the field's words for them.
 const LANGUAGE: [(&str, &str); 18] = [
     (concat!("to", "ld"), "reports, logs, returns or documents"),
     (concat!("tel", "ls"), "reports, logs, returns or documents"),
@@ -35,7 +35,7 @@ const LANGUAGE: [(&str, &str); 18] = [
     (concat!("stands ", "apart"), "is unindexed"),
 ];
 
-/// Returns findings for phrases of the old language in one line of prose. Code in backticks is no prose.
+/// Checks one line of prose; code in backticks is no prose.
 fn check_prose(path: &str, number: usize, line: &str) -> Vec<Finding> {
     let prose: Vec<&str> = line.split('`').step_by(2).collect();
     let prose = prose.join(" ").to_lowercase();
@@ -55,7 +55,6 @@ fn check_prose(path: &str, number: usize, line: &str) -> Vec<Finding> {
     found.map(finding).collect()
 }
 
-/// Checks the prose of a Markdown file outside fenced code.
 fn check_markdown(path: &str, text: &str) -> Vec<Finding> {
     let (mut findings, mut is_fenced) = (Vec::new(), false);
     for (number, line) in text.lines().enumerate() {
@@ -68,7 +67,6 @@ fn check_markdown(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Checks one Rust file.
 pub fn check(source: &Source) -> Vec<Finding> {
     let mut findings = check_text(&source.path, &source.text);
     let mut report = |line: usize, rule: &'static str, message: String| {
@@ -114,7 +112,6 @@ pub fn check(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Checks any text file, Rust or not.
 pub fn check_text(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = if path.ends_with(".md") { check_markdown(path, text) } else { Vec::new() };
     for (number, line) in text.lines().enumerate() {

@@ -34,6 +34,7 @@ const LIVES: f64 = 12.0;
 /// Maximum additional processes on a slow machine.
 const LIVES_ADDED_MAX: u64 = 100;
 
+/// Maximum consecutive steps without a cursor.
 const SILENT_STEPS_MAX: u64 = 8;
 
 const FRESH_EVERY: u64 = 16;

@@ -27,8 +27,10 @@ use std::{
 
 const ROUNDS: f64 = 100.0;
 
+/// Bounds the rounds on a slow machine, which continue until all events were met.
 const ROUNDS_FACTOR_MAX: u64 = 4;
 
+/// Few: splits happen while a database grows.
 const ROUNDS_A_DATABASE: u64 = 20;
 
 /// Maximum milliseconds of an open.

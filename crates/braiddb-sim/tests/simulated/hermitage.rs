@@ -11,9 +11,11 @@ use braiddb::{Db, Durability, Result, SequenceNumber, Snapshot, Transaction, Tre
 use common::{SmallOptions, empty_disk, explained, threads::ok};
 use std::sync::Arc;
 
+/// Exceeds the window of recent commits.
 const FLOOD_KEYS: u8 = 5;
 const FLOOD_KEY_LEN: usize = 60_000;
 
+/// Flushes after which unindexed runs are folded.
 const RUNS: u8 = 8;
 
 #[derive(Clone, Copy, Debug)]

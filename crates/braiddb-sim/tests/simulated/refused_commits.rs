@@ -12,6 +12,7 @@ use common::{PATH, SmallOptions, empty_disk, explained, full_text, value};
 use std::{io::ErrorKind, sync::Arc};
 
 const ARCHIVE: &str = "/archive";
+/// Enough that the log has no space for their numbers either.
 const REFUSED: u64 = 100;
 const RESTORED: &str = "/restored";
 

@@ -27,6 +27,7 @@ enum Filling {
 }
 
 impl Filling {
+    /// Too few bytes to merge half of one large partition at once.
     fn reserve(self) -> u64 {
         match self {
             Filling::Merged => 192 << 10,

@@ -4,7 +4,6 @@
 const PER_DOUBLING: u64 = 32;
 const BITS: u32 = PER_DOUBLING.ilog2();
 
-/// Latencies of one second in microseconds. Small, because an hour of them is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary {
     pub count: u64,

@@ -15,8 +15,8 @@
 //!    and `soak.svg`.
 //!
 //! Half of the operations write a random record (90 % puts, 10 % deletes), 45 % get one, and 5 %
-//! read twenty rows from a random place. Each thread owns its records, so it knows their values.
-//! Keys have 16 bytes, values 120; compression is off, so that space amplification has a meaning.
+//! read twenty rows. Each thread owns its records, so it knows their values. Keys have 16 bytes,
+//! values 120, uncompressed.
 #![expect(clippy::disallowed_methods, reason = "a measuring program at the edge: it asks the clock and /proc")]
 
 mod histogram;
@@ -46,7 +46,6 @@ fn main() -> Result<(), Failure> {
     let shared = Arc::new(Shared::new(options.threads));
     let mut workers: Vec<Worker> =
         (0..options.threads).map(|id| Worker::new(id, options.threads, options.records)).collect();
-    // Memory of this program, not the engine's.
     let own_kib = process::memory_kib();
     let mut builder = Db::builder()
         .memory(options.memory_mib << 20)
@@ -102,7 +101,6 @@ fn minutes(minutes: f64) -> Duration {
     Duration::from_secs_f64(minutes * 60.0)
 }
 
-/// Prints every tenth second.
 fn show(phase: &str, sample: &Sample) {
     if sample.second % 10 == 9 {
         eprintln!("{phase} {:5} s: {}", sample.second + 1, sample.one_line());

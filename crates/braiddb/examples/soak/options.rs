@@ -9,12 +9,9 @@ pub struct Options {
     pub records: u64,
     pub memory_mib: usize,
     pub threads: usize,
-    /// Sets the highest rate instead of finding it.
     pub rate: Option<f64>,
     pub durable: bool,
-    /// Background threads.
     pub background: usize,
-    /// Value for `Builder::dead_percent`.
     pub dead_percent: Option<u8>,
     pub dir: PathBuf,
     pub out: PathBuf,
@@ -27,7 +24,6 @@ impl Options {
             find_minutes: 3.0,
             records: 2_000_000,
             memory_mib: 128,
-            // The database has its own threads.
             threads: thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
             rate: None,
             durable: false,

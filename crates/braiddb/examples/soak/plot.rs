@@ -13,7 +13,7 @@ const PANEL_HEIGHT: f64 = 170.0;
 const LEFT: f64 = 80.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 40.0;
-/// Maximum points of a line. With more samples, a point is the maximum of its neighbours.
+/// Maximum points of a line.
 const POINTS_MAX: usize = 800;
 
 struct Line {

@@ -25,9 +25,7 @@ pub struct Outcome<'a> {
     pub options: &'a Options,
     pub highest_rate: f64,
     pub target_rate: f64,
-    /// Samples at the target rate.
     pub samples: &'a [Sample],
-    /// All latencies of that time.
     pub totals: &'a Tally,
 }
 
@@ -36,7 +34,6 @@ impl Outcome<'_> {
         self.samples.iter().map(pick).fold(0.0, f64::max)
     }
 
-    /// Memory in the last third relative to the first.
     fn memory_growth(&self) -> f64 {
         let mean = |samples: &[Sample]| {
             samples.iter().map(|sample| sample.memory_bytes as f64).sum::<f64>() / samples.len().max(1) as f64
@@ -59,7 +56,6 @@ impl Outcome<'_> {
         sum(|sample| sample.written_bytes) / sum(|sample| sample.user_bytes).max(1.0)
     }
 
-    /// Stalls of writers, and milliseconds that they were throttled, by the engine's counters.
     fn held_up(&self) -> (u64, f64) {
         match self.samples {
             [first, .., last] => (last.stalls - first.stalls, (last.slowed_us - first.slowed_us) as f64 / 1e3),
@@ -135,7 +131,6 @@ impl Outcome<'_> {
         text
     }
 
-    /// A line per second.
     pub fn to_csv(&self) -> String {
         let mut text = String::from(
             "second,operations_per_s,write_p50_us,write_p99_us,write_p999_us,write_max_us,write_called_max_us,read_p50_us,\

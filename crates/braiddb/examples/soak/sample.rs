@@ -18,9 +18,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Sample {
-    /// Number since the start of the phase.
     pub second: u64,
-    /// Length.
     pub seconds: f64,
     pub operations: u64,
     /// Latency of writes from the due time.
@@ -28,14 +26,11 @@ pub struct Sample {
     /// Latency of writes from the call.
     pub writes_called: Summary,
     pub reads: Summary,
-    /// Memory of the process, without that before the open.
     pub memory_bytes: u64,
-    /// Memory counted by the engine.
     pub memory_counted_bytes: u64,
     /// All files, and the log's among them.
     pub space_bytes: u64,
     pub log_bytes: u64,
-    /// Live keys and values.
     pub live_bytes: u64,
     /// Keys and values written in this second, and bytes written to storage.
     pub user_bytes: u64,
@@ -78,7 +73,6 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// `own_kib` is the memory of this program.
     pub fn new(db: &Db, dir: PathBuf, shared: &Arc<Shared>, own_kib: u64) -> Sampler {
         let written_before = process::written_bytes();
         Sampler {
@@ -93,7 +87,6 @@ impl Sampler {
         }
     }
 
-    /// Runs the workers for `time`, or until they are done.
     pub fn run(
         &mut self,
         workers: Vec<Worker>,
@@ -113,7 +106,6 @@ impl Sampler {
             })
             .collect();
         let mut last = start;
-        // A thread that ended is done or has failed: the others may end too.
         while time.is_none_or(|time| start.elapsed() < time) && !threads.iter().any(|thread| thread.is_finished()) {
             thread::sleep((last + INTERVAL).saturating_duration_since(Instant::now()));
             let now = Instant::now();
@@ -128,7 +120,6 @@ impl Sampler {
         threads.into_iter().map(|thread| thread.join().map_err(|_| "a thread panicked")?).collect()
     }
 
-    /// Returns the samples since the last call, and all their latencies.
     pub fn take_samples(&mut self) -> (Vec<Sample>, Tally) {
         (std::mem::take(&mut self.samples), std::mem::take(&mut self.totals))
     }

@@ -16,7 +16,7 @@ pub const KEY_LEN: usize = 16;
 pub const VALUE_LEN: usize = 120;
 pub const RECORD_LEN: u64 = (KEY_LEN + VALUE_LEN) as u64;
 const SCAN_LEN: usize = 20;
-/// Maximum busy wait for the next operation. A sleep may end this much too late.
+/// Maximum busy wait for the next operation.
 const SPIN_MAX: Duration = Duration::from_micros(120);
 
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,6 @@ impl Tally {
 #[derive(Debug)]
 pub struct Shared {
     pub stop: AtomicBool,
-    /// Existing records.
     pub live: AtomicU64,
     tallies: Vec<Mutex<Tally>>,
 }
@@ -96,7 +95,6 @@ fn key(record: u64) -> [u8; KEY_LEN] {
     key
 }
 
-/// The version, 56 random bytes, and padding.
 fn value(record: u64, version: u32) -> [u8; VALUE_LEN] {
     let mut value = [b'x'; VALUE_LEN];
     value[..4].copy_from_slice(&version.to_le_bytes());
@@ -118,7 +116,6 @@ fn is_sound(row_key: &[u8], row_value: &[u8]) -> bool {
 pub struct Worker {
     id: usize,
     threads: usize,
-    /// Versions of the worker's records; 0 for a missing one.
     versions: Vec<u32>,
     last_version: u32,
     random: u64,
@@ -132,7 +129,6 @@ enum Done {
 impl Worker {
     pub fn new(id: usize, threads: usize, records: u64) -> Worker {
         let own = records as usize / threads + usize::from(id < records as usize % threads);
-        // Written, so that the memory counts as this program's from the start.
         let versions = (0..own).map(|_| std::hint::black_box(0)).collect();
         Worker { id, threads, versions, last_version: 0, random: mix(id as u64) }
     }
@@ -146,7 +142,6 @@ impl Worker {
         ((u128::from(self.random) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Works until stopped or, in the load, until done.
     pub fn run(&mut self, tree: &Tree, pace: Pace, shared: &Shared) -> Result<(), Failure> {
         let start = Instant::now();
         // Created by the first scan: an idle cursor pins old versions and memtables.
@@ -250,7 +245,6 @@ impl Worker {
     }
 }
 
-/// Waits until `due`; returns false if stopped.
 fn wait_until(due: Instant, stop: &AtomicBool) -> bool {
     loop {
         let ahead = due.saturating_duration_since(Instant::now());

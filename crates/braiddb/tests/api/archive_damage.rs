@@ -31,7 +31,6 @@ fn restore_with_damaged_segment_header_is_refused() {
     let restore =
         |dir: &str| Builder::new().vfs(Arc::clone(&vfs)).restore_to(&target, "/archive", RestorePoint::Latest, dir);
     assert_eq!(restore("/whole").unwrap().sequence, last);
-    // Finds the segment with the last commit: without it, the restore ends at the commit before.
     let mut seen = (0, 0);
     for (number, name) in names.iter().enumerate() {
         let path = life.join(name);

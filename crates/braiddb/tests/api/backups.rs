@@ -32,8 +32,6 @@ fn ids(target: &DirectoryTarget) -> Vec<u64> {
     Backups::new(target).list().unwrap().iter().map(|info| info.id).collect()
 }
 
-/// Each commit writes its round to all of its keys, short and long: a state between commits is
-/// detected.
 fn write_rounds(db: &Db, writer: u8, stop: &AtomicBool, committed: &AtomicU64) {
     let (a, b) = (db.tree("a").unwrap(), db.tree("b").unwrap());
     for round in 1_u64.. {
@@ -104,7 +102,6 @@ fn backup_under_full_load_is_state_of_a_commit() {
         assert_eq!(builder(&vfs).restore(&target, Some(info.id), &dir).unwrap().sequence, info.sequence);
         check_rounds(&builder(&vfs).open(&dir).unwrap(), info.sequence);
     }
-    // Restores to any commit after the first backup work too.
     let first = taken[0].sequence;
     for number in 0..20 {
         let version = first + (last - first) * number / 19;
@@ -129,7 +126,6 @@ fn backup_after_another_copies_only_new_files() {
     tree.put(b"more", [8; 1000]).unwrap();
     let second = db.backup(&target).unwrap();
     assert!(second.files_copied == 2 && second.bytes_copied < 10_000, "{second:?}");
-    // The target holds the copied bytes and two more descriptions.
     let stored: u64 = target.list().unwrap().iter().filter(|o| !o.name.ends_with("backup")).map(|o| o.len).sum();
     assert_eq!(stored, first.bytes + second.bytes_copied);
     drop((tree, db));
@@ -138,8 +134,7 @@ fn backup_after_another_copies_only_new_files() {
     assert_eq!(tree.get(b"more").unwrap().as_deref(), Some(&[8; 1000][..]));
 }
 
-/// File numbers are reused for other contents after a restore. They must not be taken for files of
-/// an earlier backup.
+/// File numbers are reused for other contents after a restore.
 #[test]
 fn backup_after_restore_does_not_share_files_by_number() {
     let (vfs, db, target) = world();
@@ -264,7 +259,6 @@ fn backup_of_damaged_database_is_refused() {
     builder(&vfs).open(DIR).unwrap().backup(&target).unwrap();
 }
 
-/// The expiry of each record.
 fn ends(db: &Db) -> Vec<(Vec<u8>, Option<SystemTime>)> {
     let tree = db.open_tree("sessions").unwrap();
     let (mut rows, mut cursor) = (Vec::new(), tree.cursor());

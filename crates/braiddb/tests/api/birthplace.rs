@@ -37,8 +37,8 @@ fn refused(vfs: &Arc<dyn Vfs>, path: &str) -> Error {
     error
 }
 
-/// A database was created in any directory: beside other files, inside a backup, below missing
-/// parents.
+/// The story: a database was created in any directory: beside other files, inside a backup, below
+/// missing parents.
 #[test]
 fn create_in_nonempty_directory_is_refused() {
     let vfs = mem();
@@ -58,7 +58,6 @@ fn create_beside_lock_hidden_files_and_lost_and_found_succeeds() {
     }
     vfs.create_dir_all(Path::new("/mount/lost+found")).unwrap();
     open(&vfs, "/mount").unwrap().close().unwrap();
-    // Later files do not prevent an open.
     make_file(&vfs, "/mount/notes.txt");
     open(&vfs, "/mount").unwrap();
 }
@@ -89,8 +88,7 @@ fn create_inside_backups_archive_or_database_is_refused() {
     }
 }
 
-/// Load, restore and checkpoint created databases where `open` refuses: inside backups, and in a
-/// log archive, which holds only directories.
+/// The story: load, restore and checkpoint created databases inside backups and log archives.
 #[test]
 fn load_restore_and_checkpoint_into_backups_or_archive_are_refused() {
     let vfs = mem();

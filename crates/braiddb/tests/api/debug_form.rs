@@ -2,8 +2,8 @@
 
 use braiddb::{Builder, WatchOptions};
 
-/// The debug form of a handle printed the engine's internals, with all keys and values of an
-/// in-memory database.
+/// The story: the debug form of a handle printed the engine's internals, with all keys and values
+/// of an in-memory database.
 #[test]
 fn debug_of_every_handle_is_short_and_shows_no_data() {
     let db = Builder::new().open_in_memory().unwrap();

@@ -1,5 +1,5 @@
-//! A kernel that denies io_uring, from the start or later. The test runs itself again as a process
-//! with a seccomp filter, as containers have.
+//! A kernel that denies io_uring, from the start or later. The test runs itself again under a
+//! seccomp filter.
 
 #![cfg(target_os = "linux")]
 
@@ -39,11 +39,10 @@ fn deny(calls: std::ops::RangeInclusive<libc::c_long>) {
 }
 
 fn open(dir: &Path) -> Db {
-    // Direct I/O, so that blocks are read in batches whatever the system has cached.
+    // Direct I/O, so that blocks are read in batches.
     Db::builder().direct_io(true).memory(16 << 20).open(dir).unwrap()
 }
 
-/// Reads all rows of a newly opened database, many at once.
 fn read_all(db: &Db) {
     let tree = db.tree("t").unwrap();
     for first in 0..100 {

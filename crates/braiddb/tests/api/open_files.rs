@@ -62,7 +62,6 @@ fn log_child() {
     assert_eq!(descriptors(), before, "leaked descriptors");
 }
 
-/// Open descriptors, without the ones that io_uring keeps.
 fn descriptors() -> usize {
     let links =
         std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
@@ -86,7 +85,6 @@ fn value(key: u32, round: u32) -> Vec<u8> {
     (0..VALUE_BYTES).map(next).collect()
 }
 
-/// Writes each `step`-th of the keys below `end`.
 fn write(db: &Db, round: u32, step: usize, end: u32) {
     let tree = db.tree("t").unwrap();
     for first in (0..end).step_by(step * 100) {
@@ -98,7 +96,6 @@ fn write(db: &Db, round: u32, step: usize, end: u32) {
     }
 }
 
-/// Writes and merges to `TABLES` tables.
 fn fill(path: &Path) {
     let db = open(path);
     write(&db, 0, 1, KEYS);
@@ -179,8 +176,6 @@ fn copies(dir: &Path, path: &Path) {
     }
 }
 
-/// Watches the log from its beginning while and after it grows, reads it beside its owner, and
-/// restores from it.
 fn long_log(dir: &Path, path: &Path) {
     let archive = dir.join("archive");
     let builder = || builder().log_segment_bytes(64 << 10).log_retention(1 << 30).log_archive(&archive);
@@ -198,7 +193,6 @@ fn long_log(dir: &Path, path: &Path) {
     };
     assert!(segments(path) >= 150, "{} segments", segments(path));
     assert_eq!(changes(&db), LOG_CHANGES);
-    // A reader as in another process, with all segments to read.
     let reader = self::builder().open_follower(path).unwrap();
     assert_eq!(reader.db().open_tree("t").unwrap().iter().count(), LOG_KEYS as usize);
     drop(reader);
@@ -219,7 +213,6 @@ fn long_log(dir: &Path, path: &Path) {
     db.close().unwrap();
 }
 
-/// Number of changes in the log.
 fn changes(db: &Db) -> u32 {
     let mut watcher = db.watch(WatchOptions::new().from_oldest()).unwrap();
     let mut changes = 0;

@@ -23,8 +23,7 @@ fn value(row: u32) -> [u8; 100] {
     })
 }
 
-/// An in-memory database twice as large as its cache, with rows put in the order of `row_at`.
-/// Tables are read through the cache, as when they are compressed or cannot be mapped.
+/// An in-memory database twice as large as its cache. Tables are read through the cache.
 fn database(row_at: impl Fn(u32) -> u32) -> (Db, Tree) {
     let builder = Db::builder().background_threads(0).memory(8 << 20).memtable_bytes(512 << 10).read_in_place(false);
     let db = builder.open_in_memory().unwrap();
@@ -40,7 +39,6 @@ fn database(row_at: impl Fn(u32) -> u32) -> (Db, Tree) {
     (db, tree)
 }
 
-/// Hits and misses of the cache during `work`.
 fn counted(db: &Db, work: impl FnOnce()) -> (u64, u64) {
     let before = db.stats();
     work();
@@ -56,7 +54,6 @@ fn read_hot(db: &Db, tree: &Tree) -> (u64, u64) {
     })
 }
 
-/// Warms the hot set up in a full cache, then reads it after scans and beside one.
 fn scan_beside_hot_set(db: &Db, tree: &Tree) {
     assert_eq!(tree.iter().count() as u32, ROWS);
     let stats = db.stats();
@@ -82,15 +79,13 @@ fn scan_beside_hot_set(db: &Db, tree: &Tree) {
     }
 }
 
-/// One test for both cases, because reads of another thread keep evicted units in memory longer.
+/// One test for both cases: reads of another thread would keep evicted units in memory longer.
 #[test]
 fn hot_set_beside_scans_stays_cached() {
-    // One run.
     let (db, tree) = database(|at| at);
     db.compact().unwrap();
     scan_beside_hot_set(&db, &tree);
-    // A view of several runs, and unindexed runs: each five hundred rows are spread over all. Each
-    // scan once cost a tenth of the hits here.
+    // A view of several runs, and unindexed runs: each five hundred rows are spread over all.
     let (db, tree) = database(|at| at % 500 * (ROWS / 500) + at / 500);
     let partition = &db.stats().partitions[0];
     assert!(partition.runs.len() > 2 && partition.loose.len() > 1, "{partition:?}");
