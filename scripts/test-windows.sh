@@ -121,6 +121,9 @@ tests() {
     [[ $failed -eq 0 ]] && windows_cargo test "${all[@]}" --lib --no-fail-fast
 }
 
+# The packages of .ci/run: one resolution of features, so the engine compiles once.
+readonly shipped=(--package braiddb --package braiddb-sim --package braid-cli)
+
 # Engine tests that depend on the system, except those that compute in memory for minutes.
 readonly smoke_rooms=(platform:: wal:: version:: db:: cache:: dump:: salvage::tests::places)
 readonly smoke_skips=(wal::tests::damage db::engine::tests::thread_pool db::handles::tests::multi db::read::tests::merge_operands db::maintenance::tests::io_throttle db::handles::tests::transactions db::handles::tests::cursor
@@ -128,17 +131,19 @@ readonly smoke_skips=(wal::tests::damage db::engine::tests::thread_pool db::hand
 
 smoke() {
     export BRAIDDB_VOLUME=${BRAIDDB_VOLUME:-0.02}
-    local skips=("${smoke_skips[@]/#/--skip=}")
-    windows_cargo test --package braiddb --package braiddb-sim --lib --test '*' --no-run
-    windows_cargo test --package braiddb --test '*'
-    windows_cargo test --package braiddb-sim --lib --test '*'
-    windows_cargo test --package braiddb --lib -- "${smoke_rooms[@]}" "${skips[@]}"
+    local skips=("${smoke_skips[@]/#/--skip=}") smoke_tests=() file
+    for file in crates/{braiddb,braiddb-sim}/tests/{*.rs,*/main.rs}; do
+        smoke_tests+=("--test=$(basename "${file%/main.rs}" .rs)")
+    done
+    windows_cargo test "${shipped[@]}" --lib "${smoke_tests[@]}" --no-run
+    windows_cargo test "${shipped[@]}" "${smoke_tests[@]}"
+    windows_cargo test "${shipped[@]}" --lib -- "${smoke_rooms[@]}" "${skips[@]}"
 }
 
 # files FOLDER [--release]: uses programs of that profile, which cargo puts into FOLDER.
 files() {
     local folder=$1 profile=("${@:2}")
-    local what=("${profile[@]}" --package braid-cli --package braiddb --bins --example every_kind)
+    local what=("${profile[@]}" "${shipped[@]}" --bins --example every_kind)
     windows_cargo build --quiet "${what[@]}"
     cargo build --quiet --locked "${what[@]}"
     local ours=${CARGO_TARGET_DIR:-target}/$folder
