@@ -15,8 +15,6 @@ mod prefix;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_combine;
 
 pub use combine::Sieve;
 pub use context::{JobContext, Relocate};

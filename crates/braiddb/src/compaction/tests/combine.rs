@@ -1,4 +1,4 @@
-use super::{VersionFilter, combine::Sieve};
+use crate::compaction::{VersionFilter, combine::Sieve};
 use crate::{
     base::{EntryKind, EntryRef, RangeTombstone, RangeTombstoneSet, SequenceNumber},
     codec::{Base, MergeFunctions, Operand, Operands, encode_operands},

@@ -1,0 +1,4 @@
+mod combine;
+mod filter;
+mod garbage;
+mod plan;
