@@ -1,6 +1,6 @@
 //! Flushes: freezes memtables and writes them as runs.
 
-use super::background::Job;
+use super::choose::Job;
 use crate::{
     base::{Error, Result, SequenceNumber},
     db::{engine::root::Engine, files::reserve::Stage},

@@ -4,7 +4,7 @@
 //! many entries new to a view superseded others. A residue run, shared by several partitions, takes
 //! its space until the last of them releases it.
 
-use super::background::Shares;
+use super::partition_shape::Shares;
 use crate::{
     compaction::{DeadEstimate, PartitionShape, Plan, estimate_dead},
     db::engine::{parts::maintenance::WorkState, root::Engine},

@@ -1,7 +1,11 @@
 //! Detection of idleness, and what the flusher then does with the log.
 
-use super::{super::log_trim::LOG_SEGMENTS_MAX, *};
+use super::{
+    super::{background::RETRY_NS, log_trim::LOG_SEGMENTS_MAX},
+    *,
+};
 use crate::{
+    base::Error,
     codec::Compression,
     db::{
         Db, Settings,
@@ -12,7 +16,12 @@ use crate::{
         fault_vfs::{FaultVfs, Operation},
     },
 };
-use std::{io, path::Path, sync::atomic::AtomicU64, thread::JoinHandle};
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, atomic::AtomicU64},
+    thread::JoinHandle,
+};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
