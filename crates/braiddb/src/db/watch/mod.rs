@@ -2,11 +2,14 @@
 
 mod change;
 mod decode;
+mod options;
+mod source;
 mod token;
 mod watcher;
 
 pub use change::{Change, ChangeSet, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand};
+pub use options::WatchOptions;
 pub use token::ResumeToken;
-pub use watcher::{WatchOptions, WatchStopper, Watcher};
+pub use watcher::{WatchStopper, Watcher};
 #[cfg(test)]
 pub mod tests;

@@ -1,4 +1,4 @@
-//! The position of a watcher, to be stored: its bytes. `watcher.rs` checks it.
+//! The position of a watcher, to be stored: its bytes. `source.rs` checks it.
 //!
 //! | bytes | field |
 //! |---|---|

@@ -1,26 +1,22 @@
+//! Watches a database: waits for commits and returns their changes in order.
+//!
 //! Watchers read the log's files by themselves ([`crate::wal::LogReader`]). INVARIANT W1: a watcher
 //! returns a commit only once it is visible and, by default, synced, so a crash never takes back a
-//! returned commit. A token is checked against incarnation, visible commit and log when a watch
-//! resumes.
+//! returned commit.
 
 use super::{
     change::{Change, ChangeSet, Gap},
     decode::{Decoder, Filter, Trees},
+    options::{Start, WatchOptions},
+    source::{Source, SourceState, check_reached},
     token::ResumeToken,
 };
 use crate::{
     base::{Error, Result, SequenceNumber},
     commit::{Operation, decode_batch},
-    db::{
-        engine::{catalog::TreeState, root::Engine},
-        handles::{database::Db, multi::tree::MultiTree, tree::Tree},
-    },
+    db::{engine::root::Engine, handles::database::Db},
     platform::UNIX_EPOCH,
-    version::Layout,
-    wal::{
-        ClosedLog, Gone, LogItem, LogReader, Lsn, ReadError, RecordInfo, RecoveryInput, RetentionLimit, Segment,
-        SegmentSource, Visit, end_of_epoch, recover,
-    },
+    wal::{Gone, LogItem, LogReader, ReadError, RecordInfo},
 };
 use std::{
     collections::VecDeque,
@@ -35,88 +31,8 @@ use std::{
 /// Target bytes of log in memory; at least one commit group.
 const READ_AHEAD_BYTES: usize = 1 << 20;
 
-/// Maximum number of restarts because another process wrote the log.
-const LOOKS_MAX: u32 = 100;
-
 /// Minimum time between two log syncs by a waiting watcher.
 const SYNC_PAUSE_NS: u64 = 5_000_000;
-
-#[derive(Clone, Copy, Debug, Default)]
-enum Start {
-    #[default]
-    Now,
-    After(SequenceNumber),
-    Resume(ResumeToken),
-    Oldest,
-}
-
-/// Filter and start of a watcher: see [`Db::watch`].
-#[derive(Clone, Debug, Default)]
-pub struct WatchOptions {
-    filter: Filter,
-    tree: Option<Arc<TreeState>>,
-    start: Start,
-    is_unsynced: bool,
-}
-
-impl WatchOptions {
-    /// Watches all trees for synced commits, from now on.
-    pub fn new() -> WatchOptions {
-        WatchOptions::default()
-    }
-
-    /// Watches only this tree, including its drop and renames.
-    pub fn tree(self, tree: &Tree) -> WatchOptions {
-        self.of_tree(tree.state())
-    }
-
-    /// Watches only this multi-tree.
-    pub fn multi_tree(self, tree: &MultiTree) -> WatchOptions {
-        self.of_tree(tree.state())
-    }
-
-    fn of_tree(self, tree: &Arc<TreeState>) -> WatchOptions {
-        WatchOptions { tree: Some(Arc::clone(tree)), ..self.tree_id(tree.id.0) }
-    }
-
-    /// Watches only the tree of this number, which may have been dropped.
-    pub fn tree_id(mut self, id: u32) -> WatchOptions {
-        self.filter.tree = Some(id);
-        self.tree = None;
-        self
-    }
-
-    /// Watches only keys with this prefix; requires a tree. Clips deleted ranges to the prefix.
-    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> WatchOptions {
-        self.filter.prefix = prefix.as_ref().to_vec();
-        self
-    }
-
-    /// Starts after this commit, for example that of a [`crate::Snapshot`] whose data were read.
-    pub fn after(mut self, commit: SequenceNumber) -> WatchOptions {
-        self.start = Start::After(commit);
-        self
-    }
-
-    /// Starts at the position of another watcher of this database, in any process.
-    pub fn resume(mut self, token: ResumeToken) -> WatchOptions {
-        self.start = Start::Resume(token);
-        self
-    }
-
-    /// Starts at the first commit in the log.
-    pub fn from_oldest(mut self) -> WatchOptions {
-        self.start = Start::Oldest;
-        self
-    }
-
-    /// If true, returns commits once they are visible, before they are synced, and never syncs the
-    /// log. A crash of the system may take them back; the token is then refused.
-    pub fn unsynced(mut self, unsynced: bool) -> WatchOptions {
-        self.is_unsynced = unsynced;
-        self
-    }
-}
 
 /// Stops a watcher from any thread.
 #[derive(Clone)]
@@ -455,163 +371,5 @@ impl Watcher {
             let (incarnation, is_synced) = (engine.log.incarnation, !self.is_unsynced);
             self.token = ResumeToken { incarnation, sequence: shown, epoch, lsn, is_synced };
         }
-    }
-}
-
-/// The log being written, or the log found by a read-only database.
-#[derive(Debug)]
-struct Source {
-    engine: Arc<Engine>,
-    closed: Option<ClosedLog>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SourceState {
-    visible: SequenceNumber,
-    end: Lsn,
-    durable: Lsn,
-    gap: SequenceNumber,
-}
-
-impl Source {
-    fn state(&self) -> SourceState {
-        SourceState {
-            visible: self.engine.readers.snapshots.visible(),
-            end: self.limit(true),
-            durable: self.limit(false),
-            gap: self.gap_end(),
-        }
-    }
-
-    fn new(engine: &Arc<Engine>) -> Result<Source> {
-        let closed = if engine.log.wal.is_some() { None } else { Some(engine.find_log()?) };
-        Ok(Source { engine: Arc::clone(engine), closed })
-    }
-
-    fn limit(&self, is_unsynced: bool) -> Lsn {
-        match (&self.engine.log.wal, &self.closed) {
-            (Some(wal), _) if is_unsynced => wal.end_lsn(),
-            (Some(wal), _) => wal.durable_lsn().min(wal.end_lsn()),
-            (None, Some(closed)) if is_unsynced => closed.end_lsn(),
-            (None, closed) => closed.as_ref().map_or(0, ClosedLog::durable_lsn),
-        }
-    }
-
-    /// Creates the token of a watcher that starts after `delivered`. It must be refused if a crash takes
-    /// back this commit, so everything up to it is synced first, unless the watcher is unsynced.
-    fn first_token(&self, delivered: SequenceNumber, reader: &LogReader, is_unsynced: bool) -> Result<ResumeToken> {
-        let engine = &self.engine;
-        let mut is_synced = self.limit(false) >= self.limit(true) && (self.closed.is_some() || !engine.has_unlogged());
-        if engine.log.wal.is_some() && !is_unsynced && !is_synced && engine.health.check_writable().is_ok() {
-            let _inside = engine.health.enter()?;
-            engine.make_durable(delivered)?;
-            is_synced = true;
-        }
-        let incarnation = engine.log.incarnation;
-        let (epoch, lsn) = (u64::from(reader.epoch()), reader.lsn());
-        if is_synced {
-            return Ok(ResumeToken { incarnation, sequence: delivered, epoch, lsn, is_synced: true });
-        }
-        // The commit's place in the log is unknown, so the token requires the whole log.
-        let last_epoch = self.with_segments(|segments, _| segments.last().map(|segment| segment.header.epoch));
-        let (epoch, lsn) = (last_epoch.map_or(epoch, u64::from), self.limit(true));
-        Ok(ResumeToken { incarnation, sequence: delivered, epoch, lsn, is_synced: false })
-    }
-
-    fn gap_end(&self) -> SequenceNumber {
-        self.engine.commits.unlogged.load(Ordering::Acquire).min(self.engine.storage.flushed.load(Ordering::Acquire))
-    }
-
-    fn floor(&self) -> SequenceNumber {
-        self.with_segments(|_, floor| floor)
-    }
-
-    fn reader_after(&self, after: SequenceNumber) -> Result<LogReader> {
-        LogReader::seek(self, after).map_err(|Gone { floor }| Error::WatchTooOld { after, floor })
-    }
-
-    fn check_token(&self, token: &ResumeToken) -> Result<SequenceNumber> {
-        if token.incarnation != self.engine.log.incarnation {
-            return Err(Error::InvalidArgument(
-                "the resume token is of another database, or of this one before it was restored: what it has not seen cannot be told; \
-                 take a snapshot, and watch from its sequence number on"
-                    .to_owned(),
-            ));
-        }
-        // Checked first: after a restore from a copy, the token's epoch looks like a dropped one.
-        check_reached(token.sequence, self.engine.readers.snapshots.visible())?;
-        if token.is_synced {
-            return Ok(token.sequence);
-        }
-        match end_of_epoch(self, u32::try_from(token.epoch).unwrap_or(u32::MAX)) {
-            Some(end) if token.lsn <= end => Ok(token.sequence),
-            Some(_) => Err(Error::InvalidArgument(
-                "the resume token is of a watcher that saw commits before they were synced, and a crash has taken them back: take a \
-                 snapshot, and watch from its sequence number on"
-                    .to_owned(),
-            )),
-            None => Err(Error::WatchTooOld { after: token.sequence, floor: self.floor() }),
-        }
-    }
-}
-
-fn check_reached(commit: SequenceNumber, last: SequenceNumber) -> Result<()> {
-    if commit <= last {
-        return Ok(());
-    }
-    Err(Error::InvalidArgument(format!(
-        "the watch is to begin after commit {commit}, but the last commit of the database is {last}: a crash has \
-         taken back commits that were not synced, the database was put back to an earlier state, or the number or resume token \
-         is from another copy of it; take a snapshot, and watch from its sequence \
-         number on"
-    )))
-}
-
-impl SegmentSource for Source {
-    fn with_segments<R>(&self, visit: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
-        match (&self.engine.log.wal, &self.closed) {
-            (Some(wal), _) => wal.with_segments(visit),
-            (None, Some(closed)) => closed.with_segments(visit),
-            (None, None) => visit(&mut std::iter::empty(), SequenceNumber::MAX),
-        }
-    }
-}
-
-impl Engine {
-    /// Finds the log of a read-only database. If a writer in another process reuses segments that
-    /// the manifest names, the search restarts with the newer manifest.
-    fn find_log(&self) -> Result<ClosedLog> {
-        let mut manifest = self.storage.disk.lock().manifest.clone();
-        let started_ns = self.settings.runtime.monotonic_ns();
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match self.find_log_by(manifest.layout()) {
-                Err(e) if e.is_corruption() && manifest.has_gone_on()? => {
-                    if tries > LOOKS_MAX {
-                        let took_ns = self.settings.runtime.monotonic_ns().saturating_sub(started_ns);
-                        return Err(Error::too_busy(&self.dir, tries, Duration::from_nanos(took_ns), e));
-                    }
-                    tracing::debug!(error = %e, "the log was written anew while it was read, and is read again");
-                }
-                found => return found,
-            }
-            let newer = manifest.reopen()?;
-            manifest =
-                newer.filter(|newer| newer.layout().incarnation == self.log.incarnation).ok_or(Error::Superseded)?;
-        }
-    }
-
-    fn find_log_by(&self, layout: &Layout) -> Result<ClosedLog> {
-        let input = RecoveryInput {
-            oldest_segment: (layout.oldest_segment > 0).then_some(layout.oldest_segment),
-            durable_lsn: layout.durable_lsn,
-            flushed: layout.flushed,
-            is_to_sync: false,
-        };
-        let mut outcome = recover(&*self.storage.table.vfs, &self.dir, &input, &mut |_, _| Ok(Visit::Taken))?;
-        let whatever_there_is = RetentionLimit { bytes: u64::MAX, ..RetentionLimit::default() };
-        outcome.retain(whatever_there_is, |_| Ok(0))?;
-        Ok(outcome.into_closed_log())
     }
 }
