@@ -30,7 +30,6 @@ impl Bar {
     fn new(length: Option<u64>, what: impl Into<Cow<'static, str>>, template: &str) -> Bar {
         let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template(template) {
-            // indicatif's own rate has four decimals.
             let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
                 let _ = write!(out, "{}/s", show_rate(state.per_sec()));
             };

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Returns the present command line plus `--resume`. An existing file of `--rejects` gets a new
-/// name, since a resumed import must not replace it.
+/// Returns the command line plus `--resume`. An existing `--rejects` file gets a new name, so as
+/// not to be replaced.
 pub fn with_resume(rejects: Option<&Path>) -> String {
     let arguments: Vec<String> = std::env::args_os().map(|text| text.to_string_lossy().into_owned()).collect();
     let renamed = rejects.filter(|path| path.is_file()).map(|path| (path.to_string_lossy(), free_name(path)));

@@ -95,7 +95,6 @@ pub struct Sample {
     pub line: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<u64>,
-    /// Earlier versions did not store it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -122,14 +121,12 @@ pub fn shown(position: Position) -> String {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindTally {
-    /// [`Dirt::name`].
     pub kind: String,
     pub records: u64,
     pub samples: Vec<Sample>,
 }
 
-/// The dirt of an import so far. Stored in the progress record, so that a resumed import reports on
-/// the whole input.
+/// The dirt of an import so far, kept in the progress record for resumed imports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DirtTally {

@@ -5,17 +5,14 @@ use std::{fmt, io};
 use crate::output;
 
 pub const OK: u8 = 0;
-/// The database, tree, key, backup or commit is not there; or a check (verify, archive, bench,
-/// demo) found a problem.
+/// The database, tree, key, backup or commit is absent; or a check found a problem.
 pub const NOT_FOUND: u8 = 1;
 /// clap uses the same code.
 pub const USAGE: u8 = 2;
 pub const CORRUPTION: u8 = 3;
-/// System error: input or output failed, the disk is full, or the database cannot be written
-/// because it is open elsewhere.
+/// System error: input or output failed, the disk is full, or the database is open elsewhere.
 pub const SYSTEM: u8 = 4;
-/// Unusable input of an import: no usable record, a bad record with `--on-error stop`, a damaged
-/// archive, or not the input that the resumed import began with.
+/// Unusable input of an import, or not the input that the resumed import began with.
 pub const INPUT: u8 = 5;
 
 pub const HELP: &str = "\

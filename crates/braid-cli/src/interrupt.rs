@@ -1,12 +1,10 @@
 //! Handles SIGINT (Ctrl-C) and SIGTERM in long commands, which call [`begin`].
 //!
 //! A signal sets a flag, which makes the command's next input, output or loop check fail. The
-//! command removes unfinished files, and `main` prints how to continue. If the command does not end
-//! within [`GRACE`], or at a second signal, the signal thread ends the process; the database
-//! survives this like a kill.
+//! command removes unfinished files, and `main` prints how to continue. After [`GRACE`] or a second
+//! signal, the signal thread ends the process; the database survives this like a kill.
 //!
-//! The exit code is 128 plus the signal's number. The system ends other commands, and all commands
-//! on systems without these signals.
+//! The exit code is 128 plus the signal's number.
 
 #![cfg_attr(not(unix), allow(dead_code, reason = "no signal is caught there"))]
 
@@ -34,7 +32,7 @@ pub enum End {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// It ends itself: its input, output or loop checks the flag.
+    /// It ends itself at its next check of the flag.
     InOrder,
     /// The signal thread ends it: nothing would check the flag for a long time.
     AtOnce,
@@ -95,8 +93,7 @@ pub fn forget_temporary_file(path: &std::path::Path) {
     state().temporary_files.retain(|known| known != path);
 }
 
-/// Returns the exit code of a failed command if a signal caused the failure, and prints the
-/// interrupt message.
+/// Returns the exit code if a signal caused the failure, and prints the interrupt message.
 pub fn code_of_end() -> Option<u8> {
     let mut state = state();
     let signal = state.signal?;

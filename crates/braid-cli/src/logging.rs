@@ -14,8 +14,7 @@ use crate::output::note;
 
 const VARIABLE: &str = "RUST_LOG";
 
-/// Writes to standard error and ignores failures: a lost log line must not end the command. Each
-/// event arrives in one call.
+/// Writes to standard error and ignores failures. Each event arrives in one call.
 struct Notes;
 
 impl Write for Notes {

@@ -51,8 +51,7 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Turns a write beyond `ulimit -f` into an error: the signal's default action would end the
-/// process silently.
+/// Turns a write beyond `ulimit -f` into an error; the default action is a silent exit.
 fn outlive_file_size_limits() {
     #[cfg(unix)]
     {

@@ -31,7 +31,6 @@ pub fn parse_key(text: &str, notation: KeyNotation) -> Result<Vec<u8>> {
         KeyNotation::Hex => {
             parse_hex(text).ok_or_else(|| format!("{text:?} is not a hexadecimal key: give two digits per byte"))
         }
-        // A key that is not 8 bytes long is empty or begins with an escape.
         KeyNotation::U64 if text.is_empty() || text.starts_with("\\x") => parse_text(text),
         KeyNotation::U64 => match text.parse::<u64>() {
             Ok(number) => Ok(number.to_be_bytes().to_vec()),
@@ -94,7 +93,7 @@ pub fn parse_time(text: &str) -> Option<SystemTime> {
     let is_valid =
         (1970..=9999).contains(&year) && (1..=12).contains(&month) && hour < 24 && minute < 60 && second < 60;
     let micros: u64 = format!("{fraction:0<6}").get(..6)?.parse().ok()?;
-    // Finds the day by search, which is fast enough: years end at 9999.
+    // Years end at 9999, so a search is fast enough.
     if !is_valid {
         return None;
     }
@@ -115,8 +114,7 @@ fn numbers(text: &str, separator: char) -> Option<[u64; 3]> {
 
 /// Returns year, month and day (Gregorian) of a number of days since 1970-01-01.
 fn civil(days: u64) -> (u64, u64, u64) {
-    // Years start on 1 March, counted from year 0, so that a leap day ends its year; 400 years have
-    // 146,097 days.
+    // Years start on 1 March, so that a leap day ends its year; 400 years have 146,097 days.
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -56,8 +56,7 @@ pub fn check_outside_databases(path: &Path, what: &str) -> Result<()> {
     }
 }
 
-/// Refuses a new directory inside a database, or with a missing parent, so that a mistyped path
-/// creates nothing. The engine checks that it is empty.
+/// Refuses a new directory inside a database, or with a missing parent.
 pub fn check_new_directory(path: &Path, what: &str) -> Result<()> {
     if let Some(parent) = resolve(path).parent() {
         check_outside_databases(parent, what)?;
@@ -78,7 +77,6 @@ pub fn making_directory<T>(path: &Path, make: impl FnOnce() -> Result<T>) -> Res
         {
             let _ = fs::remove_file(lock.path());
         }
-        // Fails if the directory is not empty.
         let _ = fs::remove_dir(path);
     }
     made
@@ -100,7 +98,6 @@ pub fn check_parent(path: &Path) -> Result<()> {
             let (path, parent) = (path.display(), parent.display());
             Err(usage(format!("cannot create {path}: {parent} is a file, not a directory; name another place")))
         }
-        // A file is in the place of a parent directory.
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             let file = parent.ancestors().find(|above| fs::metadata(above).is_ok_and(|metadata| !metadata.is_dir()));
             let (path, file) = (path.display(), file.unwrap_or(parent).display());

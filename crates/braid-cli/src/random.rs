@@ -1,5 +1,4 @@
-//! SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): pseudo-random numbers that are the same on all
-//! systems.
+//! SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 
 #[derive(Clone, Debug)]
 pub struct Random {
@@ -28,7 +27,6 @@ impl Random {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// Both limits are included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
@@ -46,8 +44,7 @@ impl Random {
     }
 
     /// Returns a number below `end`, small numbers far more often: the share of numbers below `n`
-    /// is `(n / end) ^ 0.4`. Of 200,000 discs, the first artist has about 1,500, and most artists
-    /// have one.
+    /// is `(n / end) ^ 0.4`.
     pub fn skewed_below(&mut self, end: u64) -> u64 {
         ((end as f64 * self.fraction().powf(2.5)) as u64).min(end - 1)
     }

@@ -1,8 +1,7 @@
 //! The text form: a lossless notation of bytes as one line of UTF-8.
 //!
-//! A printable character is itself, a backslash is `\\`, and any other byte is `\xNN`. In JSON,
-//! UTF-8 bytes are a plain string, and other bytes are an object, `{"hex": "ff00"}`. `docs/cli.md`
-//! specifies both.
+//! A printable character is itself, a backslash is `\\`, and any other byte is `\xNN`.
+//! `docs/cli.md` specifies this and the JSON form.
 
 use std::fmt::Write as _;
 
@@ -75,7 +74,6 @@ pub fn from_json(value: Value) -> Option<Vec<u8>> {
 pub fn to_hex(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
-        // Writing to a string cannot fail.
         let _ = write!(out, "{byte:02x}");
     }
     out
@@ -87,8 +85,8 @@ pub fn parse_hex(text: &str) -> Option<Vec<u8>> {
     Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// Control characters, line separators, direction marks and the byte order mark are escaped:
-/// terminals and editors would hide them.
+/// Escapes control characters, line separators, direction marks and the byte order mark, which
+/// terminals and editors would hide.
 fn is_shown(character: char) -> bool {
     !character.is_control()
         && !matches!(character, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')

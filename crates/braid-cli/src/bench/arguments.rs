@@ -17,7 +17,7 @@ const BENCHMARKS: &str = "fillseq,fillrandom,overwrite,readrandom,readmissing,mu
                           readseq,readreverse,updaterandom,readwhilewriting,compact,readrandom,verify";
 /// Maximum key size: one byte below the engine's limit, since a missing key is one byte longer.
 const KEY_BYTES_MAX: usize = 65_536 - 1;
-/// Maximum value size. Larger values would make the pool of random bytes too large.
+/// Maximum value size; bounds the pool of random bytes.
 const VALUE_BYTES_MAX: u64 = 1 << 30;
 
 /// `braid bench`

@@ -1,4 +1,4 @@
-//! The threads of a workload: turns its plan into tasks per thread.
+//! The threads of a workload, with their tasks.
 
 use anyhow::Result;
 
@@ -17,7 +17,7 @@ use crate::random::Random;
 const HARNESS_ROWS_MAX: u64 = 1_000_000;
 const HARNESS_BYTES_MAX: u64 = 64 << 20;
 const HARNESS_OPERATIONS_MAX: u64 = 20_000;
-/// Number of tries of that run; the fastest counts, since it was least disturbed.
+/// Number of tries; the fastest counts.
 const HARNESS_TRIES: usize = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -111,8 +111,7 @@ impl ThreadPool<'_> {
         Chooser::at_random(distribution, rows, random, share)
     }
 
-    /// Measures an operation's cost without the engine, in nanoseconds. `None` if it is too large
-    /// to try.
+    /// Measures an operation's cost without the engine, in nanoseconds; `None` if it is too large.
     pub fn harness_ns(&self) -> Result<Option<f64>> {
         let rows = match self.plan.action {
             Action::Seek { nexts } => nexts + 1,
@@ -124,7 +123,7 @@ impl ThreadPool<'_> {
         if operations == 0 {
             return Ok(None);
         }
-        // A task of its own, so that these inserts do not count as missing rows.
+        // A separate task: these inserts are no missing rows.
         let task = self.task();
         let (mut key, mut value) = (self.keys.buffer(), Vec::new());
         self.keys.write(0, &mut key);

@@ -31,7 +31,7 @@ impl<'a> Database<'a> {
             }
         }
         if !names.is_empty() {
-            // Reopen, so that these reads leave nothing in the cache.
+            // An empty cache for the measurement.
             database.close()?;
             database.db = Some(place.open()?);
         }
@@ -74,7 +74,6 @@ impl<'a> Database<'a> {
         Ok(())
     }
 
-    /// Checks all files and rows. Returns the problems and a summary.
     pub fn verify(&mut self) -> Result<(Vec<String>, String)> {
         let report = self.db()?.verify()?;
         let mut problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();

@@ -6,7 +6,7 @@ use super::zipf::Zipf;
 use crate::random::Random;
 
 pub const THETA: f64 = 0.99;
-/// Maximum exponent: beyond it nearly every choice is the first row, and rounding errors matter.
+/// Maximum exponent: beyond it rounding errors matter.
 const THETA_MAX: f64 = 5.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,8 +55,7 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// Chooses rows. A clone repeats the choices, so that the expected results can be computed after
-/// the measured time.
+/// Chooses rows. A clone repeats the choices, to compute the expected results.
 #[derive(Clone, Debug)]
 pub struct Chooser {
     rows: u64,
@@ -131,8 +130,7 @@ impl Share {
     }
 }
 
-/// A permutation of `0..count` that moves neighbours far apart: multiplication by a number coprime
-/// to `count`.
+/// A permutation of `0..count` that moves neighbours far apart: multiplication by a coprime number.
 #[derive(Clone, Debug)]
 struct Scatter {
     count: u64,
@@ -141,7 +139,6 @@ struct Scatter {
 
 impl Scatter {
     fn new(count: u64) -> Scatter {
-        // Multiples of the golden ratio are spread most evenly.
         let golden = (count as f64 * 0.618_033_988_749_895) as u64;
         let step = (golden.max(1)..).find(|step| greatest_common_divisor(*step, count) == 1).unwrap_or(1);
         Scatter { count, step }

@@ -1,5 +1,4 @@
-//! Computes the rows that reads must have found: chooses the same rows again and looks them up in
-//! the ledger.
+//! Computes the rows that reads must have found: repeats the choices against the ledger.
 
 use super::{
     distribution::Chooser,
@@ -34,8 +33,7 @@ impl Rows {
     }
 }
 
-/// The expected result: rows that existed all the time, and possibly rows that were written during
-/// the run.
+/// The expected result: rows that existed all the time, and possibly concurrently written ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub least: Rows,
@@ -92,7 +90,7 @@ fn rows_found(ledger: &Ledger, thread: &Thread<'_>, done: u64) -> Rows {
             let heads = prefix_range(row, bytes);
             ledger.from(*heads.start()).take_while(move |row| row <= heads.end())
         })),
-        // Ignores `done`, so that a pass that ended early is detected.
+        // Ignores `done`, to detect a pass that ended early.
         Action::Pass { reverse: false } => {
             let rows = ledger.from(range.start).take_while(|row| *row < range.end);
             Rows::of(rows.take(thread.operations as usize))

@@ -24,12 +24,11 @@ const KINDS: [(Kind, &str); 7] = [
     (Kind::ReadModifyWrite, "read+write"),
 ];
 
-/// Significant digits of a histogram: percentiles are exact within 1%, and it fits into the cache.
+/// Significant digits: percentiles are exact within 1%, and a histogram fits into the cache.
 const DIGITS: u8 = 2;
-/// Maximum latency: one hour; longer calls count as this.
+/// Maximum latency: one hour.
 const NS_MAX: u64 = 3_600_000_000_000;
 
-/// One histogram per kind, in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     histograms: [Option<Histogram<u64>>; KINDS.len()],
@@ -48,7 +47,6 @@ impl Latencies {
     pub fn merge(&mut self, other: &Latencies) {
         for (mine, theirs) in self.histograms.iter_mut().zip(&other.histograms) {
             let Some(theirs) = theirs else { continue };
-            // Cannot fail: both have the same bounds.
             let _ = mine.get_or_insert_with(empty).add(theirs);
         }
     }

@@ -6,7 +6,7 @@ pub struct Ledger {
     count: u64,
 }
 
-/// Upper bound of row numbers, since keys read from a database are not trusted.
+/// Upper bound of row numbers read from a database.
 pub const ROWS_MAX: u64 = 1 << 40;
 
 impl Ledger {

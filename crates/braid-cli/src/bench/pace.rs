@@ -8,11 +8,10 @@ use std::{
 
 /// Maximum backlog that is caught up: 100 ms.
 const BEHIND_NS_MAX: u64 = 100_000_000;
-/// Maximum single sleep: 50 ms, so that a sleeping thread notices a stop.
+/// Maximum single sleep: 50 ms, to notice a stop.
 const SLEEP_NS_MAX: u64 = 50_000_000;
 
-/// Computes waiting times for a maximum rate: each operation is due a fixed time after the previous
-/// one.
+/// Computes waiting times for a maximum rate.
 #[derive(Clone, Debug)]
 pub struct Pace {
     per_second: f64,

@@ -21,8 +21,7 @@ pub struct Place {
     dir: PathBuf,
     is_temporary: bool,
     builder: braiddb::Builder,
-    /// Excludes other benchmarks while the database is closed and removed. Does not exclude other
-    /// commands.
+    /// Excludes other benchmarks, not other commands, while the database is closed and removed.
     _lock: File,
 }
 
@@ -118,8 +117,7 @@ fn take_lock(dir: &Path) -> Result<File> {
             SYSTEM,
             format!("another benchmark is running in {shown}: wait for it, or name another directory"),
         )),
-        // Some file systems cannot lock directories. The database has its own lock, which this one
-        // only complements.
+        // Some file systems cannot lock directories; the database has its own lock.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
 }
@@ -129,8 +127,7 @@ fn open_lock(dir: &Path) -> std::io::Result<File> {
     File::open(dir)
 }
 
-/// Opens a lock file beside the directory: Windows cannot lock a directory. There the file is
-/// deleted with its handle.
+/// Opens a lock file beside the directory, which Windows cannot lock.
 #[cfg(not(unix))]
 fn open_lock(dir: &Path) -> std::io::Result<File> {
     let mut name = std::path::absolute(dir)?.into_os_string();

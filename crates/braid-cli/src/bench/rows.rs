@@ -1,8 +1,7 @@
-//! Rows: keys and values computed from row numbers, so that reads can be checked without a copy of
-//! the data.
+//! Rows: keys and values computed from row numbers.
 //!
 //! A key is an eight-byte row number, padded with the digit 0. A value is a piece of a precomputed
-//! pool with a stamp of its row in front, which costs no more than a copy.
+//! pool with a stamp of its row in front.
 
 use std::fmt;
 
@@ -30,7 +29,6 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The first 8 bytes of a row's key, as a number. Heads sort like keys.
     #[inline]
     pub fn head(self, row: u64) -> u64 {
         match self.order {
@@ -100,7 +98,6 @@ pub struct Values {
 }
 
 impl Values {
-    /// `compressible` is the share of each value that repeats one byte, from 0 to 1.
     pub fn new(size: ValueSize, compressible: f64) -> Values {
         let random_bytes = ((1.0 - compressible) * PIECE_BYTES as f64).round() as usize;
         let mut random = Random::of(0, 0);

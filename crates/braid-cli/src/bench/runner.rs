@@ -1,8 +1,7 @@
 //! Runs the threads of a workload and measures them.
 //!
-//! With latencies, each thread reads the clock once per operation. A latency lasts from the end of
-//! one operation to the end of the next: it includes making the row, but not the wait for a rate
-//! limit.
+//! With latencies, each thread reads the clock once per operation: a latency includes making the
+//! row, but not the wait for a rate limit.
 
 use std::{
     sync::{
@@ -50,7 +49,6 @@ pub struct Run {
 #[derive(Clone, Debug)]
 pub struct Side {
     pub operations: u64,
-    /// Time from the first thread's start to the last one's end.
     pub seconds: f64,
     pub tally: Tally,
     pub latencies: Latencies,
@@ -82,7 +80,6 @@ struct Control {
     start: Barrier,
 }
 
-/// Reports to the watcher that a thread has ended, even by a panic.
 struct Ending<'a> {
     control: &'a Control,
     sender: Sender<bool>,
@@ -95,7 +92,6 @@ impl Drop for Ending<'_> {
         if !self.is_ok {
             self.control.stop.store(true, Ordering::Relaxed);
         }
-        // Fails only if the watcher has ended.
         let _ = self.sender.send(self.is_background);
     }
 }
@@ -215,7 +211,7 @@ fn work<S: Store>(
     control.start.wait();
     let began = Instant::now();
     let mut lap = began;
-    // At least one operation, so that a background writer writes something even beside short reads.
+    // At least one operation, so that a background writer writes beside short reads.
     while operations < thread.operations && !(operations > 0 && control.stop.load(Ordering::Relaxed)) {
         if let Some(pace) = &pace {
             if !pace.sleep(began, &control.stop) {

@@ -32,7 +32,6 @@ use crate::{
 
 const LOAD_BATCH: u64 = 1000;
 
-/// `braid bench`
 pub fn run(arguments: &BenchArguments) -> Result<u8> {
     let place = Place::prepare(arguments)?;
     let ended = run_in(arguments, &place);

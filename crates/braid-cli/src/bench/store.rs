@@ -1,5 +1,4 @@
-//! The target of the workloads: the engine, or a store that does nothing, to measure the
-//! benchmark's own cost.
+//! The target of the workloads: the engine, or a store that does nothing.
 
 use std::hint::black_box;
 
@@ -24,8 +23,7 @@ pub trait Store {
     fn seek(&mut self, key: &[u8]) -> Result<()>;
     fn seek_prefix(&mut self, prefix: &[u8]) -> Result<()>;
     fn seek_part(&mut self, part: &Bounds, reverse: bool) -> Result<()>;
-    /// Calls `see` with the next row of the scan. Returns false at the end, after which it is not
-    /// called again.
+    /// Calls `see` with the next row of the scan. Returns false at the end.
     fn next(&mut self, see: impl FnMut(&[u8], &[u8])) -> Result<bool>;
 }
 
@@ -34,7 +32,7 @@ pub struct TreeStore {
     tree: Tree,
     durability: Durability,
     batch: Batch,
-    /// Created by the first scan and refreshed by each, since it holds a snapshot.
+    /// Created by the first scan and refreshed by each.
     cursor: Option<Cursor>,
     reverse: bool,
     /// Whether the seek found a first row; `None` once that row was returned.

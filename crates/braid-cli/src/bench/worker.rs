@@ -67,7 +67,6 @@ pub struct Worker<'a, S> {
     store: S,
     chooser: Chooser,
     random: Random,
-    /// Incremented with each value, so that all values differ.
     turn: u64,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -91,7 +90,6 @@ impl<'a, S: Store> Worker<'a, S> {
         self.tally
     }
 
-    /// Does at most `most` operations in one call. Returns `None` if no row is left.
     #[inline]
     pub fn step(&mut self, most: u64) -> Result<Option<Step>> {
         let batch = self.task.batch.min(most);
@@ -214,7 +212,7 @@ impl<'a, S: Store> Worker<'a, S> {
         Ok(there.then_some(Step { kind: Kind::Scan, operations: 1 }))
     }
 
-    /// The chooser's range as keys. The last thread's is open, to include unexpected rows.
+    /// The chooser's range as keys; the last thread's is open.
     fn part(&mut self) -> Bounds {
         let range = self.chooser.range();
         let mut key_of = |row| {
@@ -242,7 +240,6 @@ impl<'a, S: Store> Worker<'a, S> {
             Kind::ReadModifyWrite => self.update(row)?,
             Kind::Scan => {
                 let wanted = 1 + self.random.below(SCAN_ROWS_MAX);
-                // The first row of the scan exists.
                 self.tally.missed += u64::from(self.scan(row, wanted)? == 0);
             }
             _ => self.get(row)?,

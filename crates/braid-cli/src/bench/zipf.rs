@@ -2,9 +2,8 @@
 //!
 //! Sampled by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate
 //! variates from monotone discrete distributions", ACM TOMACS 6(3), 1996): exact for every theta,
-//! in constant time, and without the initial sum over all items of YCSB's generator. `H` is the
-//! integral of `h(x) = x^-theta`. A point under the curve is drawn and inverted; the nearest rank
-//! is accepted if the point is in that rank's bar, which is nearly always true.
+//! in constant time. `H` is the integral of `h(x) = x^-theta`. A point under the curve is drawn and
+//! inverted; the nearest rank is accepted if the point is in that rank's bar.
 
 use crate::random::Random;
 
@@ -47,13 +46,12 @@ impl Zipf {
     fn area(&self, x: f64) -> f64 {
         let log = x.ln();
         let exponent = (1.0 - self.theta) * log;
-        // Near theta = 1 the quotient loses all digits; use the first terms of its series.
+        // Near theta = 1 the quotient loses all digits.
         let factor = if exponent.abs() > 1e-8 { exponent.exp_m1() / exponent } else { 1.0 + exponent / 2.0 };
         factor * log
     }
 
     fn area_inverse(&self, area: f64) -> f64 {
-        // Rounding can lead slightly below the end of the curve.
         let scaled = (area * (1.0 - self.theta)).max(-1.0);
         let factor = if scaled.abs() > 1e-8 { scaled.ln_1p() / scaled } else { 1.0 - scaled / 2.0 };
         (factor * area).exp()

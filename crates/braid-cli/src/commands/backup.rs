@@ -30,7 +30,6 @@ use crate::{
     places::{check_apart, check_new_directory, check_parent, check_separate, making_directory},
 };
 
-/// `braid backup`
 pub fn backup(command: &BackupCommand) -> Result<u8> {
     match command {
         BackupCommand::Create(arguments) => create(arguments),
@@ -62,7 +61,6 @@ fn existing(target: &Path) -> Result<DirectoryTarget> {
         _ => {}
     }
     let opened = DirectoryTarget::existing_in(Arc::new(SystemVfs::new()), target)?;
-    // A damaged description counts too: the caller reports the damage.
     let is_description = |name: &str| name.strip_suffix(".backup").is_some_and(|number| number.parse::<u64>().is_ok());
     if !opened.list()?.iter().any(|object| is_description(&object.name)) {
         let advice = "create one with `braid backup create DB DIRECTORY`";
@@ -208,7 +206,6 @@ fn verify(arguments: &VerifyBackupsArguments) -> Result<u8> {
         }
     }
     out.finish()?;
-    // As for `braid verify`, problems end with code 1: the check itself succeeded.
     Ok(if report.problems.is_empty() { OK } else { NOT_FOUND })
 }
 
@@ -220,7 +217,6 @@ fn delete(arguments: &DeleteBackupArguments) -> Result<u8> {
     if arguments.json { report_deleted(&arguments.backups, true) } else { Ok(OK) }
 }
 
-/// `braid restore`
 pub fn restore(arguments: &RestoreArguments) -> Result<u8> {
     check_separate(&arguments.target, &arguments.db)?;
     if let Some(archive) = &arguments.archive {
@@ -258,7 +254,6 @@ pub fn restore(arguments: &RestoreArguments) -> Result<u8> {
     Ok(OK)
 }
 
-/// Registers the interrupt message of a command that stops without cleanup.
 fn begin_new_directory(dir: &Path) {
     let shown = dir.display().to_string();
     interrupt::begin(Pace::AtOnce, move |_| {
@@ -278,7 +273,6 @@ fn parse_point(text: &str) -> Result<RestorePoint> {
     })
 }
 
-/// `braid archive`
 pub fn archive(arguments: &ArchiveArguments) -> Result<u8> {
     check_apart(&arguments.db, &arguments.archive, "the log archive")?;
     check_parent(&arguments.archive)?;
@@ -349,7 +343,6 @@ fn report_archived(
     }
 }
 
-/// `braid checkpoint`
 pub fn checkpoint(arguments: &CheckpointArguments) -> Result<u8> {
     check_apart(&arguments.db, &arguments.dir, "the checkpoint")?;
     check_parent(&arguments.dir)?;
@@ -381,7 +374,7 @@ fn copy_database(arguments: &CheckpointArguments) -> Result<u8> {
     drop(input);
     let dumped = dumping.join().map_err(|_| anyhow!("the thread that reads the database panicked"))?;
     match (dumped, loaded) {
-        // If both failed, the dump failed first, unless its error is only the closed pipe.
+        // If both failed, the dump failed first, unless its error is the closed pipe.
         (Err(error), Err(_)) if !is_pipe_broken(&error) => Err(error.into()),
         (_, Err(error)) => Err(error.into()),
         (Err(error), Ok(_)) => Err(error.into()),

@@ -124,7 +124,7 @@ fn copy(source: &Db, target: &Db, arguments: &CopyTreeArguments) -> Result<u64> 
             Ok(copied)
         }
         Err(error) => {
-            // May fail on a full disk; the next copy to this name removes the tree.
+            // May fail on a full disk; the next copy removes the tree.
             let _ = target.drop_tree(&unfinished);
             Err(error)
         }

@@ -42,8 +42,7 @@ impl NewPlace {
     }
 }
 
-/// Removes the recorded database if it has no trees and no process has it open. Ignores errors: the
-/// command's own error is reported.
+/// Removes the recorded database if it has no trees and no process has it open. Ignores errors.
 pub fn remove_if_empty() {
     let Some(created) = CREATED.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
     let is_open = SystemVfs::new().lock_owner(&created.path.join(LOCK_NAME)).is_ok_and(|owner| owner.is_some());
@@ -52,7 +51,7 @@ pub fn remove_if_empty() {
     }
     let Ok(entries) = fs::read_dir(&created.path) else { return };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
-    // CURRENT goes first, since without it the directory is no database; the lock goes last.
+    // CURRENT first, so that no partial database is left; the lock last.
     files.sort_by_key(|path| (!path.ends_with("CURRENT"), path.ends_with(LOCK_NAME)));
     for file in files {
         if fs::remove_file(file).is_err() {

@@ -1,7 +1,7 @@
 //! `braid del` of a key range.
 //!
-//! Trees with indexes and multi-value trees are deleted in atomic batches of records with their
-//! index entries; after a kill, the command is repeated. Other trees use one range delete.
+//! Trees with indexes and multi-value trees are deleted in batches with their index entries; after
+//! a kill, repeat the command. Other trees use one range delete.
 
 use anyhow::Result;
 use braiddb::{Db, Durability, MultiTree, Tree};

@@ -49,7 +49,6 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
         DumpCompression::Zstd => Compression::Zstd,
     };
     let mut failing = |error: &braiddb::Error| note!("braid: {error}");
-    // Without --skip-damaged the first gap ends the dump, with an error in the notation of its keys.
     let damage = RefCell::new(None);
     let notations = OnceCell::new();
     let mut gap = |gap: &DumpGap| {

@@ -45,8 +45,7 @@ pub fn find(arguments: &FindArguments) -> Result<u8> {
             break;
         }
         let (_, key) = entry?;
-        // A record can have several matching entries: several texts with the prefix, or a number
-        // and a text.
+        // A record can have several matching entries.
         if (wanted.is_prefix || wanted.number.is_some()) && !seen.insert(key.to_vec()) {
             continue;
         }
@@ -84,8 +83,8 @@ impl Wanted {
         };
         let number = spec.as_ref().filter(|_| !is_prefix).and_then(|spec| spec.number_text(text));
         let text = spec.as_ref().map_or(text.clone(), |spec| spec.normalize(text));
-        // Index entries are cut at a character boundary, up to 4 bytes before the maximum length. A
-        // text of about that length may share its entry with longer texts.
+        // Index entries are cut up to 4 bytes before the maximum length; a text of about that
+        // length may share its entry with longer texts.
         let cut = text.len() + 4 > crate::import::INDEX_KEY_BYTES_MAX;
         // The text "1.5" and the number 1.5 share an entry, but 1.50 may only find the number.
         let is_written_otherwise = number.as_ref().is_some_and(|number| *number != text);

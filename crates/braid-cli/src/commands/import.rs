@@ -40,8 +40,8 @@ pub fn import(arguments: ImportArguments) -> Result<u8> {
         Some(Format::Freedb) => Source::open_discs(&arguments.file)?,
         _ => Source::open(&arguments.file)?,
     };
-    // An export is detected by its first line, whatever its name. The source keeps that line: a
-    // pipe cannot be read twice.
+    // The first line detects an export, whatever its name. The source keeps that line: a pipe
+    // cannot be read twice.
     if format == Some(Format::Export) || arguments.format.is_none() && source.begins_with(MAGIC) {
         return import_export(&arguments, source);
     }
@@ -153,8 +153,7 @@ fn table_options(arguments: &ImportArguments, format: Format) -> Result<TableOpt
     Ok(options)
 }
 
-/// Refuses an output that is the input under another name, or the file behind standard input:
-/// creating it would empty the input.
+/// Refuses an output that is the input under another name: creating it would empty the input.
 fn check_not_the_input(arguments: &ImportArguments, output: &Path, option: &str) -> Result<()> {
     let input = if arguments.file.as_os_str() == "-" { Path::new("/dev/stdin") } else { &arguments.file };
     if output.as_os_str() != "-" && is_same_file(input, output) {

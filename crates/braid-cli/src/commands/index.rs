@@ -101,7 +101,6 @@ pub struct ListArguments {
     pub read: ReadArguments,
 }
 
-/// `braid index`
 pub fn index(command: &IndexCommand) -> Result<u8> {
     match command {
         IndexCommand::Add(arguments) => add(arguments),
@@ -116,8 +115,8 @@ pub fn index(command: &IndexCommand) -> Result<u8> {
     }
 }
 
-/// Adds an index. INVARIANT: the list marks the index as unfinished before its first entry is
-/// written, so that a killed `add` is detected and can be repeated.
+/// INVARIANT: the list marks the index as unfinished before its first entry is written, so that a
+/// killed `add` is detected.
 fn add(arguments: &AddArguments) -> Result<u8> {
     let db = open_for_writing(&arguments.db, &arguments.open)?;
     let tree = &arguments.tree;

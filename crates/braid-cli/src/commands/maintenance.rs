@@ -24,7 +24,6 @@ use crate::{
     output::{Stdout, print_line},
 };
 
-/// `braid create`
 pub fn create(arguments: &CreateArguments) -> Result<u8> {
     let used = std::fs::read_dir(&arguments.db).is_ok_and(|mut entries| entries.next().is_some());
     if used {
@@ -37,7 +36,6 @@ pub fn create(arguments: &CreateArguments) -> Result<u8> {
     Ok(OK)
 }
 
-/// `braid trees`
 pub fn trees(arguments: &TreesArguments) -> Result<u8> {
     let mut out = Stdout::new();
     if let Some(name) = &arguments.set {
@@ -126,7 +124,6 @@ fn set_options(db: &Db, name: &str, arguments: &TreesArguments) -> Result<()> {
     Ok(())
 }
 
-/// `braid compact`
 pub fn compact(arguments: &CompactArguments) -> Result<u8> {
     let db = open_for_writing(&arguments.db, &arguments.open)?;
     interrupt::begin(Pace::AtOnce, |_| {
@@ -144,7 +141,6 @@ pub fn compact(arguments: &CompactArguments) -> Result<u8> {
     Ok(OK)
 }
 
-/// `braid upgrade`
 pub fn upgrade(arguments: &UpgradeArguments) -> Result<u8> {
     if arguments.check {
         return list_older_files(arguments);
@@ -155,7 +151,6 @@ pub fn upgrade(arguments: &UpgradeArguments) -> Result<u8> {
     });
     let report = db.upgrade()?;
     db.close()?;
-    // Excludes files that the open itself has rewritten.
     let rewritten = report.before - report.left.len();
     let mut out = Stdout::new();
     if arguments.json {
@@ -170,7 +165,6 @@ pub fn upgrade(arguments: &UpgradeArguments) -> Result<u8> {
     Ok(if report.left.is_empty() { OK } else { NOT_FOUND })
 }
 
-/// `braid upgrade --check`
 fn list_older_files(arguments: &UpgradeArguments) -> Result<u8> {
     let read = ReadArguments { open: arguments.open.clone(), read_only: true };
     let older = open_for_reading(&arguments.db, &read)?.older_files()?;
@@ -191,7 +185,6 @@ fn older_json(files: &[OlderFile]) -> Vec<Value> {
     files.iter().map(|file| json!({"name": file.name, "version": file.version})).collect()
 }
 
-/// `braid inspect`
 pub fn inspect(arguments: &InspectArguments) -> Result<u8> {
     if arguments.file.is_dir() {
         return Err(usage(format!("{} is a directory: name a file in it", arguments.file.display())));
@@ -204,7 +197,6 @@ pub fn inspect(arguments: &InspectArguments) -> Result<u8> {
     options.bytes_max = arguments.bytes.unwrap_or(options.bytes_max);
     let mut out = Stdout::new();
     let result = inspect_file(&arguments.file, &mut out, options);
-    // Report damage of the file before an error of the output.
     let finished = out.finish();
     result?;
     finished?;

@@ -64,8 +64,8 @@ pub fn open_or_create(path: &Path, arguments: &OpenArguments, create: bool) -> R
     })
 }
 
-/// Opens or creates a database; its parent must exist. A new database is removed if the command
-/// fails and stores nothing.
+/// Opens or creates a database; its parent must exist. A new database without contents is removed
+/// if the command fails.
 pub fn create_database(path: &Path, arguments: &OpenArguments) -> Result<Db> {
     if path.is_file() {
         check_directory(path)?;
@@ -76,7 +76,7 @@ pub fn create_database(path: &Path, arguments: &OpenArguments) -> Result<Db> {
     check_new_directory(path, "the new database")?;
     let place = NewPlace::of(path);
     let opened = builder(arguments).create(true).open(path);
-    // With `Locked`, another process has created the database or is creating it.
+    // With `Locked`, another process is creating the database.
     if !matches!(opened, Err(braiddb::Error::Locked { .. })) {
         place.note_created(path);
     }
@@ -130,7 +130,6 @@ pub fn key_notation(db: &Db, tree: &str, arguments: KeyArguments) -> Result<KeyN
     }
 }
 
-/// The key notations of all trees, to report damage; text if they cannot be read.
 #[derive(Default)]
 pub struct Notations(BTreeMap<u32, KeyNotation>);
 
@@ -150,7 +149,6 @@ impl Notations {
     }
 }
 
-/// For `--force`. Removes no other files.
 pub fn remove_unfinished(builder: &Builder, dir: &Path) -> Result<()> {
     if builder.remove_unfinished(dir)? {
         note!("removed the files of an unfinished operation in {}", dir.display());

@@ -54,8 +54,7 @@ pub fn document_pair(key: &[u8], value: &[u8], keys: KeyNotation) -> Result<Vec<
     Ok(out)
 }
 
-/// Returns a value as a one-line document: unchanged if it is JSON, else a string or `{"hex":
-/// ".."}`.
+/// Returns a value as a one-line document: unchanged if it is JSON.
 pub fn document(value: &[u8]) -> Result<Vec<u8>> {
     // Parse into a `Value`: serde_json does not check skipped text for UTF-8.
     if serde_json::from_slice::<Value>(value).is_err() {
@@ -64,6 +63,6 @@ pub fn document(value: &[u8]) -> Result<Vec<u8>> {
     if !value.contains(&b'\n') && !value.contains(&b'\r') {
         return Ok(value.to_vec());
     }
-    // In valid JSON, line ends occur only between tokens, where a space is equivalent.
+    // In JSON, line ends are white space between tokens.
     Ok(value.iter().map(|&byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }).collect())
 }

@@ -23,7 +23,6 @@ use crate::{
     text_form::{parse_hex, parse_text, to_hex, to_json, to_text},
 };
 
-/// `braid get`
 pub fn get(arguments: &GetArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
     let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;
@@ -79,7 +78,6 @@ fn read_value(text: &str, format: Option<InputFormat>) -> Result<Vec<u8>> {
     if format == InputFormat::Raw {
         return Ok(bytes);
     }
-    // A line as `get` prints it: its line end is not part of the value.
     let text = String::from_utf8(bytes).map_err(|_| usage("the value is not UTF-8: add --format raw"))?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     match format {
@@ -90,7 +88,6 @@ fn read_value(text: &str, format: Option<InputFormat>) -> Result<Vec<u8>> {
     }
 }
 
-/// `braid put`
 pub fn put(arguments: &PutArguments) -> Result<u8> {
     refuse_own_tree(&arguments.tree)?;
     let value = read_value(&arguments.value, arguments.format)?;
@@ -144,7 +141,6 @@ fn put_value(db: &Db, arguments: &PutArguments, value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// `braid del`
 pub fn del(arguments: &DelArguments) -> Result<u8> {
     refuse_own_tree(&arguments.tree)?;
     let db = open_for_writing(&arguments.db, &arguments.open)?;

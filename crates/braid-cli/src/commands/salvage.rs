@@ -19,7 +19,6 @@ use crate::{
 };
 
 pub fn salvage(arguments: &SalvageArguments) -> Result<u8> {
-    // The engine checks that the new database is not inside the damaged one.
     check_new_directory(&arguments.to, "the new database")?;
     let (from, to) = (arguments.from.display().to_string(), arguments.to.display().to_string());
     interrupt::begin(Pace::AtOnce, move |_| {

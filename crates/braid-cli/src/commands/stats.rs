@@ -25,7 +25,6 @@ struct TreeSize {
     is_exact: bool,
 }
 
-/// Counters start at the open.
 pub fn stats(arguments: &StatsArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
     let stats = db.stats();

@@ -109,8 +109,7 @@ pub fn rename_tree(arguments: &RenameTreeArguments) -> Result<u8> {
             show_name(&owner)
         )));
     }
-    // Earlier versions stored index lists by tree name; storing a list again moves it to the tree's
-    // id.
+    // Moves an index list stored by tree name (earlier versions) to the tree's id.
     let specs = Indexes::stored_specs(&db, from)?;
     if !specs.is_empty() {
         let mut batch = db.batch();

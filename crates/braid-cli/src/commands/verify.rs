@@ -1,5 +1,4 @@
-//! `braid verify`: reads the directory without opening the database, so that it also works on a
-//! database that does not open or that another process has open.
+//! `braid verify`: reads the directory without opening the database.
 
 use std::{
     io::Write,
@@ -78,7 +77,6 @@ fn write_text(report: &VerifyReport, db: &str, notations: &Notations, out: &mut 
     Ok(())
 }
 
-/// Returns a problem with its keys in the notation of their tree.
 fn show_problem(problem: &VerifyProblem, notations: &Notations) -> String {
     let Some(keys) = &problem.keys else { return problem.to_string() };
     let mut plain = problem.clone();

@@ -68,8 +68,7 @@ fn name_missing(error: braiddb::Error, arguments: &WatchArguments) -> anyhow::Er
 }
 
 fn options(db: &Db, arguments: &WatchArguments) -> Result<WatchOptions> {
-    // Read-only: also show unsynced commits of a killed process, which nothing can revoke during
-    // this read.
+    // Read-only: also show unsynced commits of a killed process; nothing can revoke them meanwhile.
     let mut options = WatchOptions::new().from_oldest().unsynced(arguments.keep.is_none());
     if let Some(name) = &arguments.tree {
         options = match NamedTree::open(db, name)? {

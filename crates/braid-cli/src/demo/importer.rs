@@ -51,8 +51,7 @@ impl Importer<'_> {
         let mut run = ImportRun { process, killed: false, acknowledged: Acknowledgement::default(), seconds: 0.0 };
         let mut lines = BufReader::new(output);
         let mut line = String::new();
-        // Lines in the pipe at the time of the kill were acknowledged too; an incomplete last line
-        // was not.
+        // Complete lines in the pipe were acknowledged too.
         while lines.read_line(&mut line).is_ok_and(|count| count > 0 && line.ends_with('\n')) {
             if let Some(json) = line.trim_end().strip_prefix("ack ") {
                 run.acknowledged = serde_json::from_str(json).context("cannot parse the importer's output")?;

@@ -34,7 +34,6 @@ pub fn run_lookups(db: &Db, dump: Dump, queries: u64) -> Result<Vec<LookupKind>>
         let index = db.open_multi_tree(index)?;
         let mut random = Random::of(dump.seed ^ 0x100c, kind as u64);
         let mut result = LookupKind { name, queries: 0, records: 0, example: String::new(), times: Vec::new() };
-        // Skip files without a disc; stop if the dump has only those.
         for _ in 0..queries * 4 {
             if result.queries == queries {
                 break;

@@ -23,8 +23,7 @@ pub enum Drawn {
     All,
 }
 
-/// Draws a box per partition, with a bar per run proportional to its size, and the view over the
-/// runs.
+/// Draws a box per partition: a bar per run proportional to its size, and the view.
 pub fn draw_partitions(partitions: &[PartitionStats], drawn: Drawn, columns: usize) -> String {
     let inner = columns.max(70) - 2;
     let bar_columns = inner - LABEL_COLUMNS - NUMBER_COLUMNS;
@@ -49,8 +48,7 @@ pub fn draw_partitions(partitions: &[PartitionStats], drawn: Drawn, columns: usi
     out
 }
 
-/// Returns the partitions with the most unindexed runs, then the most runs, then the most stale
-/// keys.
+/// Returns the partitions that most need a merge.
 fn worst(partitions: &[PartitionStats]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..partitions.len()).collect();
     let need = |place: &usize| {
@@ -97,7 +95,6 @@ fn draw_partition(partition: &PartitionStats, index: usize, inner: usize, scale:
                 0 => "view".to_owned(),
                 stale => format!("view, {}% stale", (stale * 100).div_ceil(entries)),
             };
-            // A view combines all runs above it: the more runs, the wider its symbol.
             let width = scale.columns.min(partition.runs.len() * 6 + 2);
             let braid: String = "╲╱".chars().cycle().take(width).collect();
             line(&columns_of(&label, &braid, partition.view_bytes, entries, "keys", scale), inner, out);

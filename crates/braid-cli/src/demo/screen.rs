@@ -86,7 +86,6 @@ fn rate(name: &str, records: u64, bytes: u64, seconds: f64, out: &mut dyn Write)
 fn write_bytes(closing: &Closing<'_>, out: &mut dyn Write) -> io::Result<()> {
     let [first, second] = closing.imports.map(|run| &run.acknowledged);
     let given = first.given_bytes + second.given_bytes;
-    // The verifying process may flush at the end; these writes belong to the import too.
     let written = first.written_bytes + second.written_bytes + written_bytes(closing.stats);
     let ratio = |bytes: u64, of: u64| bytes as f64 / of.max(1) as f64;
     writeln!(out, "  given    {:>11}   keys and values, with their index entries", show_bytes(given))?;

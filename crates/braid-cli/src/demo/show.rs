@@ -1,6 +1,5 @@
-//! Runs the demonstration: writes a dump that can be regenerated, imports half of it in a child
-//! process, kills that process, compares the acknowledged records, resumes the import, compares
-//! again, and looks up discs.
+//! Runs the demonstration: writes a dump, imports half of it in a child process, kills that
+//! process, checks the acknowledged records, resumes the import, checks again, and looks up discs.
 
 use std::{
     fs::{self, File},
@@ -41,7 +40,7 @@ pub struct Dump {
 
 pub fn run(arguments: &DemoArguments) -> Result<u8> {
     let began = Instant::now();
-    // Patient: the directory must be removed at the end even if writes fail.
+    // Patient: the directory must be removed even if writes fail.
     let mut out = Stdout::patient();
     if cfg!(debug_assertions) {
         writeln!(

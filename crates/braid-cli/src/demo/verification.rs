@@ -29,7 +29,7 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// Combines both results. A loss after the kill counts even if the record returned later.
+    /// A loss after the kill counts even if the record returned later.
     pub fn joined(after_kill: &Verification, at_end: &Verification) -> Verification {
         let mut joined = at_end.clone();
         for loss in &after_kill.lost {
@@ -99,7 +99,6 @@ impl Trees {
         let key = number.to_be_bytes();
         let stored = self.albums.get(key)?;
         let Some(disc) = freedb::parse(&file.path, &file.bytes, number, &mut Vec::new()) else {
-            // The file has nothing to store, as its generator must know.
             if stored.is_some() || file.truth.is_some() {
                 found.lost.push(format!("disc {number}: {} should not be stored", file.path));
             }

@@ -1,8 +1,8 @@
 //! Parses the file of a disc.
 //!
 //! Consecutive lines with one keyword are joined before decoding, because writers split long lines
-//! at a byte count, inside escapes and UTF-8 sequences. A keyword that recurs later continues its
-//! field too, as the format demands, but counts as dirt, and is dropped if its text is the same.
+//! inside escapes and UTF-8 sequences. A keyword that recurs later continues its field, as the
+//! format demands, but counts as dirt; the same text is dropped.
 //!
 //! A file is unusable only if its name is not an id, it has no fields, or it lacks DTITLE.
 
@@ -25,7 +25,6 @@ pub fn parse(path: &str, bytes: &[u8], number: u64, findings: &mut Vec<Finding>)
     let found_before = findings.len();
     let raw = RawFile::take_apart(bytes, findings);
     if file_id.is_none() || raw.fields.is_empty() {
-        // For a file that is not a disc, report nothing else.
         findings.truncate(found_before);
         findings.push(Finding::new(Dirt::NotADisc, path));
         return None;
@@ -68,7 +67,6 @@ struct RawField<'a> {
 }
 
 impl RawField<'_> {
-    /// A list of ids continues in a new line without a comma.
     fn append(&mut self, text: &[u8]) {
         if self.keyword == b"DISCID" {
             self.text.push(b',');
@@ -94,7 +92,6 @@ impl<'a> RawFile<'a> {
         let separator = if bytes.contains(&b'\n') { b'\n' } else { b'\r' };
         let mut carriage_returns = separator == b'\r' && bytes.contains(&b'\r');
         let mut segment: Option<RawField<'a>> = None;
-        // Entries of a libcddb cache end like the server's answer, with a full stop.
         let trimmed = bytes.trim_ascii_end();
         let bytes = match trimmed.strip_suffix(b".") {
             Some(rest) if rest.last().is_none_or(|byte| matches!(byte, b'\n' | b'\r')) => rest,
@@ -186,7 +183,6 @@ struct Builder<'a> {
     disc: &'a mut Disc,
     findings: &'a mut Vec<Finding>,
     has_title: bool,
-    /// Titles by track number; `None` is a missing field.
     tracks: Vec<Option<String>>,
     track_texts: Vec<(usize, String)>,
 }

@@ -1,14 +1,12 @@
 //! Detects and decodes text of unknown encoding, and replaces escapes.
 //!
 //! The format allows US-ASCII, ISO-8859-1 and UTF-8 without declaring which. The encoding is
-//! detected once per file, after continued lines were joined, since lines are often split inside a
-//! UTF-8 sequence:
+//! detected once per file, after continued lines were joined:
 //!
 //! - no byte above 7F: ASCII;
 //! - all sequences valid: UTF-8;
 //! - more valid than invalid sequences: damaged UTF-8, each invalid sequence becomes U+FFFD;
-//! - else ISO-8859-1. Bytes 80-9F, control codes there, are read as Windows-1252, which programs of
-//!   that time wrote.
+//! - else ISO-8859-1, with bytes 80-9F read as Windows-1252.
 
 use std::borrow::Cow;
 

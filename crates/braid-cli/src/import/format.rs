@@ -104,7 +104,6 @@ pub struct RecordParser {
     format: Format,
     style: RowStyle,
     columns: Vec<(String, FieldType)>,
-    /// Number of trailing columns without names.
     nameless: usize,
     key: KeySource,
 }
@@ -112,7 +111,6 @@ pub struct RecordParser {
 #[derive(Debug)]
 pub struct Record {
     pub key: Vec<u8>,
-    /// The value to store, as text.
     pub json: Vec<u8>,
     pub value: Value,
 }
@@ -133,20 +131,17 @@ impl RecordParser {
         }
     }
 
-    /// Parses one record and appends each error to `findings`. Returns `None` if no record can be
-    /// stored.
+    /// Parses one record and appends each error to `findings`.
     pub fn parse(&self, bytes: &[u8], place: &str, number: u64, findings: &mut Vec<Finding>) -> Option<Record> {
         let (value, json) = match self.format {
             Format::Jsonl => self.parse_json(bytes, findings)?,
             Format::Csv | Format::Tsv => self.parse_row(bytes, findings)?,
             Format::Freedb => {
                 let disc = freedb::parse(place, bytes, number, findings)?;
-                // serde_json fails only for maps with keys that are not strings; a disc has none.
                 let value = serde_json::to_value(&disc).ok()?;
                 let json = serde_json::to_vec(&disc).ok()?;
                 (value, json)
             }
-            // `transfer` reads exports.
             Format::Export => return None,
         };
         let key = self.key_of(&value, number, findings)?;
@@ -167,7 +162,7 @@ impl RecordParser {
                 let excerpt = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]);
                 let column = indented + error.column();
                 let why = error.to_string();
-                // serde_json's line number is always 1: the record is one line.
+                // The line number is always 1.
                 let why = why.rfind(" at line ").map_or(why.as_str(), |end| &why[..end]);
                 findings.push(Finding::new(Dirt::MalformedJson, format!("{why} at column {column}: {excerpt}")));
                 None
@@ -231,8 +226,8 @@ impl RecordParser {
             let detail = format!("column {} has a value but no name: {}", named + at + 1, shown(bytes));
             return Err(Finding::new(Dirt::WrongColumns, detail));
         }
-        // A tsv field is unquoted and may contain CR. A CR is refused only where it may be a line
-        // end: at the end of the row (CR CR LF), and in tables with one column.
+        // A tsv field may contain CR. A CR is refused only where it may be a line end: at the end
+        // of the row (CR CR LF), and in tables with one column.
         let counts = matches!(self.style, RowStyle::Csv(_)) || named == 1 || bytes.ends_with(b"\r");
         if counts && memchr::memchr(b'\r', bytes).is_some() {
             // Fields that were quoted are `Cow::Owned`.
@@ -281,8 +276,8 @@ pub fn field_of<'v>(value: &'v Value, field: &str) -> Option<&'v Value> {
     field_of(value.get(head)?, rest)
 }
 
-/// Returns the key text of a value. Numbers with a fraction or an exponent are refused: such a
-/// number has many texts, so one record might get two keys.
+/// Returns the key text of a value. Numbers with a fraction or an exponent are refused: they have
+/// many texts.
 fn key_text(value: &Value) -> Option<String> {
     match value {
         Value::Number(number) => {

@@ -1,5 +1,5 @@
 //! Column names: the first row of a table. A first row that suggests another delimiter is refused
-//! with advice, instead of guessing.
+//! with advice.
 
 use std::{borrow::Cow, io::Read};
 
@@ -104,7 +104,7 @@ fn first_repeated(names: &[String]) -> Option<&String> {
     names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)).map(|(_, name)| name)
 }
 
-/// Refuses the line `sep=;` that spreadsheets write, which is neither a header nor a record.
+/// Refuses the line `sep=;` that spreadsheets write.
 fn refuse_delimiter_line(row: &[u8]) -> Result<()> {
     let text = String::from_utf8_lossy(row);
     if let Some(rest) = text.strip_prefix("sep=").filter(|rest| rest.chars().count() == 1) {

@@ -1,8 +1,7 @@
 //! Indexes: multi-value trees that map the text of a field to the keys of its records.
 //!
-//! Entries are sorted as texts, numbers too. Equal numbers share one text (see
-//! [`canonical_number`]). An entry holds at most [`INDEX_KEY_BYTES_MAX`] bytes of a text; for
-//! longer texts, `find` checks the records.
+//! Entries are sorted as texts, numbers too ([`canonical_number`]). An entry holds at most
+//! [`INDEX_KEY_BYTES_MAX`] bytes; for longer texts, `find` checks the records.
 
 use anyhow::Result;
 use braiddb::{Batch, Db, Durability, MultiTree};
@@ -25,11 +24,10 @@ pub struct IndexSpec {
     pub field: String,
     #[serde(default)]
     pub lower: bool,
-    /// Numbers are indexed exactly. Indexes of earlier versions hold rounded numbers until they are
-    /// rebuilt.
+    /// Numbers are indexed exactly; indexes of earlier versions hold rounded ones.
     #[serde(default)]
     pub exact: bool,
-    /// Entries may be missing: the index is being built, or the build was interrupted.
+    /// The index is being built, or the build was interrupted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
 }
@@ -124,7 +122,7 @@ impl Indexes {
         Indexes::open(db, specs)
     }
 
-    /// Reports empty indexes: a mistyped field is no error, since records need not have it.
+    /// Reports empty indexes; a mistyped field is no error.
     pub fn note_empty(&self) -> Result<()> {
         for (spec, tree) in self.specs.iter().zip(&self.trees) {
             if tree.iter().next().transpose()?.is_none() {

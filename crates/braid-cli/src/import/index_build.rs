@@ -106,8 +106,8 @@ fn remove_stale(
     Ok(())
 }
 
-/// Removes an index from the tree's list, then drops its tree. In the other order, a kill in
-/// between would leave a listed index that writes create again.
+/// Removes an index from the tree's list, then drops its tree. A kill must not leave a listed index
+/// without tree.
 pub fn drop_index(db: &Db, tree_name: &str, name: &str) -> Result<()> {
     let mut specs = load_specs(db, tree_name)?;
     let before = specs.len();

@@ -1,8 +1,7 @@
 //! The index list of each tree: in the tree `braid.import` under `indexes` + 0 + the tree's name.
 //!
-//! Each entry stores the tree's id, so that indexes follow a renamed tree, and a new tree with the
-//! name of a dropped one does not inherit them. Entries of earlier versions have no id and go by
-//! name.
+//! Each entry stores the tree's id, so that indexes follow a renamed tree and no new tree inherits
+//! them. Entries of earlier versions have no id.
 
 use anyhow::{Context, Result};
 use braiddb::{Batch, Db, Tree};
@@ -89,7 +88,6 @@ pub(super) fn load_specs(db: &Db, tree: &str) -> Result<Vec<IndexSpec>> {
     if !own.is_empty() || id.is_none() {
         return Ok(own.into_iter().map(StoredSpec::into_spec).collect());
     }
-    // The list may be stored under an earlier name of the tree.
     let renamed = all_lists(&imports)?.into_iter().flat_map(|(_, specs)| specs).filter(|spec| spec.tree_id == id);
     Ok(renamed.map(StoredSpec::into_spec).collect())
 }
@@ -171,14 +169,12 @@ impl Declaration {
     }
 }
 
-/// An empty multi-value tree is reused, with a note.
 fn check_name(db: &Db, tree: &str, spec: &IndexSpec) -> Result<()> {
     let name = &spec.name;
     if name == tree || name == IMPORT_TREE {
         return Err(usage(format!("an index cannot have the name of the tree {name}: choose another name")));
     }
     if let Some(imports) = imports_tree(db)? {
-        // Two trees cannot share an index: their keys would be mixed.
         for (other, specs) in all_lists(&imports)? {
             let is_live = |spec: &StoredSpec| spec.name == *name && owner_lives(db, &other, spec).unwrap_or(true);
             if specs.iter().any(is_live) {

@@ -55,7 +55,7 @@ pub enum Target {
         indexes: Vec<IndexSpec>,
         durability: Durability,
         acknowledge: bool,
-        /// Continue an earlier import, and store in batches so that this one can be continued too.
+        /// Continue an earlier import, and store in batches.
         resume: bool,
     },
     Json(PathBuf),
@@ -150,7 +150,7 @@ impl ImportJob {
     }
 }
 
-/// Registers the interrupt message. Returns the number of stored records, which it shows.
+/// Registers the interrupt message. Returns its count of stored records.
 fn begin_interruptible(output: &Output, stored_before: u64, rejects: Option<PathBuf>) -> Arc<AtomicU64> {
     let stored = Arc::new(AtomicU64::new(stored_before));
     let shown = Arc::clone(&stored);
@@ -214,7 +214,7 @@ fn open_output(target: Target, plan: &mut Plan, is_numbered: bool) -> Result<(Ou
     Ok((Output::Database(Box::new(writer)), found))
 }
 
-/// Refuses to number records from 0 in a tree with records: they would silently replace those.
+/// Refuses to number records from 0 in a tree with records.
 fn refuse_to_overwrite(db: &Db, tree: &str) -> Result<()> {
     if tree_id(db, tree)?.is_none() {
         return Ok(());
@@ -318,14 +318,12 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Commits the remaining records, also after an error of the input: the records before it are
-    /// complete.
+    /// Commits the remaining records, also after an error of the input.
     fn finish(mut self, result: Result<()>) -> Result<(Progress, Option<RejectsReport>)> {
         let engine_failed = result.as_ref().is_err_and(is_of_engine);
         let is_interrupted = result.is_err() && interrupt::check().is_err();
         let rejects = self.rejects.take().filter(|_| self.keeps_rejects(&result, is_interrupted));
         let rejects = rejects.map(Rejects::finish).transpose();
-        // Records are stored even if the file of skipped records could not be written.
         let (result, rejects) = match rejects {
             Ok(rejects) => (result, rejects),
             Err(error) => (result.and(Err(error)), None),
@@ -348,7 +346,7 @@ impl Intake<'_> {
                 writer.close()?;
                 return Ok((self.progress, rejects));
             }
-            // Sorting and merging takes long, so an interrupted import skips it.
+            // An interrupted import skips the long sort and merge.
             Output::Load(load) if !engine_failed && !is_interrupted => {
                 if let Err(FailedLoad { error, left }) = load.finish(&mut self.progress) {
                     note_left(left, self.rejects_path.as_deref());
@@ -376,8 +374,8 @@ impl Intake<'_> {
         Ok((self.progress, rejects))
     }
 
-    /// Returns whether to keep the file of skipped records: if records are stored, or if the input
-    /// has only bad records.
+    /// Keeps the file of skipped records if records are stored, or if the input has only bad
+    /// records.
     fn keeps_rejects(&self, result: &Result<()>, is_interrupted: bool) -> bool {
         let Err(error) = result else { return true };
         match &self.output {
@@ -389,7 +387,6 @@ impl Intake<'_> {
 
     fn give_up(&self, writer: DatabaseWriter, error: anyhow::Error, is_interrupted: bool) -> anyhow::Error {
         let is_of_input = exit::code_of(&error) == INPUT;
-        // After an error outside the engine, all records before it are committed.
         if !is_of_engine(&error) {
             self.stored.store(self.progress.stored, Ordering::Relaxed);
         }

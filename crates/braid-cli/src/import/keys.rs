@@ -1,8 +1,7 @@
 //! The key notation of a tree: text or numbers. The tree's first record sets it.
 //!
 //! It is stored in the tree `braid.import`, under `keys` + 0 + the tree's id in 4 bytes,
-//! big-endian, as JSON. Without this record, keys are text, unless a progress record shows that an
-//! earlier version imported numbers.
+//! big-endian, as JSON. Without it, keys are text, unless an earlier version imported numbers.
 
 use anyhow::Result;
 use braiddb::{Batch, Db, Tree};
@@ -34,7 +33,6 @@ impl NewNotation {
         NewNotation::claim(db, tree, wanted, &source)
     }
 
-    /// `source` names the origin of the keys in errors.
     pub fn claim(db: &Db, tree: &str, wanted: KeyNotation, source: &str) -> Result<NewNotation> {
         let Some((id, first_key)) = tree_state(db, tree)? else { return Ok(NewNotation(Some(wanted))) };
         let stored = stored_by_id(db, id)?;

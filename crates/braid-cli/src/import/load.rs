@@ -1,6 +1,5 @@
-//! Bulk load into an empty tree without indexes: records are sorted and loaded at the end, without
-//! WAL. Faster than batches, but all or nothing: a killed import starts again. The tree is created
-//! with the first record.
+//! Bulk load into an empty tree without indexes: faster than batches, but all or nothing. The tree
+//! is created with the first record.
 
 use anyhow::{Context, Result};
 use braiddb::{BulkOptions, Db, Durability, UnsortedLoader};
@@ -54,7 +53,6 @@ impl Load {
         Ok(loader.add(&record.key, &record.json)?)
     }
 
-    /// If the progress record cannot be stored, removes the records again.
     pub fn finish(self, progress: &mut Progress) -> Result<(), FailedLoad> {
         let Load { db, tree_name, mut notation, is_new, known, loader } = self;
         let failed = |left, error| FailedLoad { error, left };
@@ -101,7 +99,6 @@ fn undo(db: &Db, tree_name: &str, is_new: bool) -> bool {
     }
 }
 
-/// Ignores errors: the caller reports the first one.
 fn drop_new(db: &Db, tree_name: &str, is_new: bool) {
     if is_new {
         let _ = db.drop_tree(tree_name);
@@ -112,8 +109,8 @@ fn drop_new(db: &Db, tree_name: &str, is_new: bool) {
 mod tests {
     use super::undo;
 
-    /// After a failed write of the progress record, a load into an existing tree left its records,
-    /// but reported that nothing was stored.
+    /// The story: after a failed write of the progress record, a load into an existing tree left
+    /// its records but reported that nothing was stored.
     #[test]
     fn undo_of_load_empties_existing_tree_and_drops_new_one() {
         let db = braiddb::Db::in_memory().unwrap();

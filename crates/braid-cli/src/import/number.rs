@@ -56,8 +56,8 @@ fn written(digits: &str, power: i64) -> Option<String> {
     })
 }
 
-/// Returns the text that earlier versions stored in an index: 64-bit integers exactly, other
-/// numbers rounded to `f64`.
+/// Returns the text in indexes of earlier versions: 64-bit integers exactly, other numbers rounded
+/// to `f64`.
 pub fn rounded_number(text: &str) -> String {
     if text != "-0" && (text.parse::<u64>().is_ok() || text.parse::<i64>().is_ok()) {
         return text.to_owned();

@@ -1,9 +1,8 @@
 //! Import in three stages: a reader thread, parser threads, and the calling thread, which writes.
 //!
-//! The reader makes a channel for each chunk's result. It queues the channel's receiver for the
-//! writer and the chunk for the parsers. So the writer gets results in input order. Both queues are
-//! bounded, which bounds memory. A writer that fails drops its queue. The reader's next send then
-//! fails, and the parsers find their queue closed.
+//! The reader makes a channel for each chunk's result, and queues the receiver for the writer and
+//! the chunk for the parsers. So the writer gets results in input order. Both queues are bounded. A
+//! writer that fails drops its queue, which ends reader and parsers.
 
 use std::{
     io::{self, Read},
@@ -80,8 +79,8 @@ pub struct Parsing<'a> {
 
 type Parsed = Vec<ParsedRecord>;
 
-/// Passes all records of the input to `consume`, until it fails. If the reader fails, `consume` gets
-/// the records before the error, and the error is returned.
+/// Passes all records of the input to `consume`. If the reader fails, `consume` gets the records
+/// before the error.
 pub fn run(
     source: RecordSource,
     first_number: u64,
@@ -134,7 +133,7 @@ fn read(
             Err(Stopped) => Ok(()),
         },
     };
-    // An error means that the writer has stopped; it returns its own error.
+    // Fails only if the writer has stopped, which returns its own error.
     let _ = sink.flush();
     result
 }
@@ -158,7 +157,6 @@ fn parse_chunks(chunks: &Mutex<Receiver<(Chunk, SyncSender<Parsed>)>>, parsing: 
         let began = Instant::now();
         let parsed = parse_chunk(&chunk, parsing);
         parsing.stages.parse.worked(began, chunk.records.len() as u64, chunk.byte_count() as u64);
-        // An error means that the writer has stopped.
         let _ = sender.send(parsed);
     }
 }

@@ -66,15 +66,15 @@ impl Plan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     pub plan: Plan,
-    /// The tree's id, which detects a new tree with the same name. Earlier versions did not store
-    /// it.
+    /// The tree's id, which detects a new tree with the same name. Absent in records of earlier
+    /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree_id: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
     pub next_number: u64,
     pub next_offset: u64,
-    /// Its line, from 1. Earlier versions did not store it.
+    /// Its line, from 1. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_line: Option<u64>,
     pub stored: u64,

@@ -1,5 +1,4 @@
-//! `--rejects FILE`: the skipped records, byte for byte as in the input. The file has the format of
-//! the input, so that the same command imports it after corrections.
+//! `--rejects FILE`: the skipped records, byte for byte, in the format of the input.
 
 use std::path::Path;
 
@@ -37,8 +36,7 @@ impl Rejects {
         Ok(Rejects { out: JsonOutput::create_outliving_signals(path)?, form, report })
     }
 
-    /// Adds a record; `raw` is `None` if its bytes are not available. `path` is its path in an
-    /// archive.
+    /// Adds a record; `raw` is `None` if its bytes are not available.
     pub fn add(&mut self, path: &str, raw: Option<&[u8]>) -> Result<()> {
         let Some(raw) = raw else {
             self.report.left_out += 1;

@@ -71,9 +71,8 @@ impl FieldType {
         }
     }
 
-    /// Converts a field's text into a value and the JSON to store. An empty field is null, unless
-    /// it is text. JSON and numbers are stored as written, since a parsed [`Value`] loses duplicate
-    /// members and the form of an exponent.
+    /// Converts a field's text into a value and the JSON to store. JSON and numbers are stored as
+    /// written, since a parsed [`Value`] loses duplicate members and the form of an exponent.
     pub fn value_of(self, text: String) -> Result<(Value, String), String> {
         let trimmed = text.trim();
         let json = match self {
@@ -93,7 +92,7 @@ impl FieldType {
             FieldType::Bool => None,
             FieldType::Json => Some(trimmed.to_owned()),
         };
-        // Parse what will be stored, to be sure that it is JSON.
+        // Parses the stored text, to be sure that it is JSON.
         let value = json.and_then(|json| serde_json::from_str(&json).ok().map(|value| (value, without_spaces(&json))));
         value.ok_or_else(|| format!("{text:?} is not {}", self.name()))
     }

@@ -1,7 +1,7 @@
 //! Writes records into a database.
 //!
 //! A record with an existing key replaces the old record and its index entries. A key above all
-//! keys of the tree needs no lookup; in a first import, record numbers always are.
+//! keys of the tree needs no lookup.
 
 use std::collections::HashMap;
 
@@ -50,8 +50,7 @@ pub fn written_bytes(stats: &braiddb::Stats) -> u64 {
         + stats.manifest_bytes_written
 }
 
-/// Commits records to a tree and its indexes. Creates the trees with the first record, so that an
-/// import without records leaves nothing.
+/// Commits records to a tree and its indexes, which it creates with the first record.
 pub struct DatabaseWriter {
     db: Db,
     batch_bytes: usize,
@@ -137,7 +136,6 @@ impl DatabaseWriter {
         self.batch.size_bytes() >= self.batch_bytes || self.pending.len() >= BATCH_RECORDS
     }
 
-    /// Does nothing before the first record.
     pub fn commit(&mut self, progress: &mut Progress, stages: &Stages) -> Result<()> {
         let Some(open) = &self.open else { return self.acknowledge(progress, stages) };
         progress.tree_id = Some(open.id);
@@ -176,8 +174,8 @@ impl DatabaseWriter {
         print_line(format_args!("ack {}", serde_json::to_string(&acknowledgement)?))
     }
 
-    /// Gives up after a failure: drops the trees it created if nothing was committed. Returns
-    /// whether the committed records are on disk.
+    /// Drops the trees it created if nothing was committed. Returns whether the committed records
+    /// are on disk.
     pub fn abandon(self) -> bool {
         let DatabaseWriter { db, open, batch, known, has_committed, durability, .. } = self;
         drop((open, batch));

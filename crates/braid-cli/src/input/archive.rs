@@ -1,8 +1,7 @@
 //! Reads the files of a tar archive as records.
 //!
-//! Each regular file is a record, whatever its name, so that record numbers depend only on the
-//! archive. So is a link to an earlier file, as a copy under another name. A file with several
-//! discs (`#FILENAME=id` before each, as in Windows archives) is that many records.
+//! Each regular file is a record, so that record numbers depend only on the archive. So is a link
+//! to an earlier file. A file with several discs (`#FILENAME=id` before each) is that many records.
 //!
 //! Reading can resume after each record. The resume offset is the end of a member; inside a member,
 //! it is the member's offset plus the number of read records in the upper bits.
@@ -39,7 +38,6 @@ impl Place {
     }
 }
 
-/// Returns early, without an error, if the sink has stopped.
 pub fn read_archive<R, F>(reader: R, from: Place, sink: &mut ChunkSink<F>) -> io::Result<()>
 where
     R: Read,
@@ -117,8 +115,7 @@ fn beside(path: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// Splits a file into records with their paths: one per line `#FILENAME=id`, or else the whole
-/// file.
+/// Splits a file into records with their paths, at lines `#FILENAME=id`.
 fn records_of<'a>(bytes: &'a [u8], path: &str) -> Vec<(String, &'a [u8])> {
     const MARK: &[u8] = b"#FILENAME=";
     let mut starts = Vec::new();

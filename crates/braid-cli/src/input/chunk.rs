@@ -43,7 +43,6 @@ impl Chunk {
     }
 }
 
-/// The receiver has stopped, and reports its own error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 

@@ -1,5 +1,5 @@
-//! Presents a folder or a single file as a tar archive, generated while it is read, in path order.
-//! It depends only on names and contents. Links are followed.
+//! Presents a folder or a single file as a tar archive in path order, generated while it is read.
+//! Links are followed.
 
 use std::{
     fs::{self, File},
@@ -46,7 +46,6 @@ impl FolderArchive {
     }
 }
 
-/// Adds the path to the error.
 fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
@@ -56,7 +55,6 @@ fn gather(folder: &Path, name: &str, depth: usize, files: &mut Vec<(PathBuf, Str
         let entry = entry.map_err(|error| named(folder, &error))?;
         let path = entry.path();
         let name = format!("{name}/{}", entry.file_name().to_string_lossy());
-        // Fails also for a link to a missing file.
         let metadata = fs::metadata(&path).map_err(|error| named(&path, &error))?;
         if metadata.is_dir() && depth < DEPTH_MAX {
             gather(&path, &name, depth + 1, files)?;

@@ -1,7 +1,6 @@
 //! Compressed inputs: detected by their first bytes.
 //!
-//! Each format may have several streams in sequence. Other data is an error at its position;
-//! complete records before it are read first.
+//! Each format may have several streams in sequence. Other data is an error at its position.
 
 use std::io::{self, BufRead, Read};
 
@@ -38,7 +37,6 @@ pub fn recognise(head: &[u8]) -> Result<Compression> {
         let advice = "decompress or convert it first";
         return Err(failure(INPUT, format!("the input is {what}: {advice}")));
     }
-    // Refuse files cut inside their magic bytes, too.
     if is_beginning(head, OTHERS[0].0) || is_beginning(head, &[0x28, 0xb5, 0x2f, 0xfd]) {
         return Err(failure(INPUT, "the input is compressed, but ends within its first bytes: get a complete copy"));
     }
@@ -94,7 +92,7 @@ impl<R: Read> Read for Named<R> {
     }
 }
 
-/// Reads consecutive gzip streams. Ignores zeros after them, which tapes and block devices add.
+/// Ignores zeros after the streams, which tapes and block devices add.
 struct GzipReader<R> {
     decoder: Option<GzDecoder<R>>,
 }

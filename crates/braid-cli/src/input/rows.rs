@@ -1,8 +1,7 @@
 //! Lines and rows: their ends, positions and fields.
 //!
 //! A quote opens a quoted field only at the start of a field (RFC 4180). An unclosed quote swallows
-//! the following rows, up to the end of the input or to a quote meant to open another field: see
-//! [`RowReader::give_up_quote`].
+//! the following rows: see [`RowReader::give_up_quote`].
 
 use std::{
     borrow::Cow,
@@ -20,8 +19,8 @@ const SAMPLE_BYTES: usize = 100;
 
 pub const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Minimum number of swallowed lines, all complete rows, to resume after an unclosed quote. Two
-/// lines of a text may have the right number of commas by chance.
+/// Minimum number of swallowed complete rows to resume after an unclosed quote. Two lines of a text
+/// may have the right number of commas by chance.
 const ROWS_BEHIND_QUOTE_MIN: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +86,6 @@ pub struct RowReader<R> {
     offset: u64,
     line: u64,
     at_end: bool,
-    /// An error of the reader, returned after the complete rows before it.
     failure: Option<io::Error>,
 }
 
@@ -96,8 +94,7 @@ struct Quotes {
     is_open: bool,
     any: bool,
     opened: usize,
-    /// Offset of an opening quote whose closing quote, in a later line, is followed by text: that
-    /// quote was meant to open another field.
+    /// Offset of an opening quote whose closing quote, in a later line, is followed by text.
     doubtful: Option<usize>,
 }
 
@@ -108,7 +105,6 @@ enum Cut {
 }
 
 impl<R: Read> RowReader<R> {
-    /// `reader` is positioned at `offset` and `line` of the whole input.
     pub fn new(reader: R, style: RowStyle, offset: u64, line: u64) -> RowReader<R> {
         RowReader { line, ..RowReader::with_limit(reader, style, offset, RECORD_BYTES_MAX) }
     }
@@ -161,7 +157,6 @@ impl<R: Read> RowReader<R> {
         }
     }
 
-    /// Returns the row's beginning as a sample.
     fn pass_over(&mut self) -> io::Result<Row<'_>> {
         let (offset, line) = (self.offset, self.line);
         let kept = self.buffer[self.start..][..SAMPLE_BYTES.min(self.bytes_max)].to_vec();
@@ -222,10 +217,8 @@ impl<R: Read> RowReader<R> {
         }
     }
 
-    /// Gives up a row in which the quote at `opened` swallows the text up to `until`.
-    ///
-    /// If at least [`ROWS_BEHIND_QUOTE_MIN`] lines follow and all are complete rows, gives up only
-    /// the first line. Else the whole text is one bad record, since it might be inside a text.
+    /// Gives up a row in which the quote at `opened` swallows the text up to `until`: only its
+    /// first line if at least [`ROWS_BEHIND_QUOTE_MIN`] complete rows follow, else the whole text.
     fn give_up_quote(&mut self, opened: usize, until: usize) -> io::Result<Cut> {
         let row = &self.buffer[self.start..until];
         let line = self.line + memchr_iter(b'\n', &row[..opened]).count() as u64;
@@ -343,7 +336,7 @@ impl<R: Read> RowReader<R> {
         let mut lines = 0;
         loop {
             let found = self.scan();
-            // Keep the byte before the unscanned part: it shows whether a field begins there.
+            // The byte before the unscanned part shows whether a field begins there.
             let end = match found {
                 Some(at) => at + 1,
                 None if self.at_end => self.buffer.len(),
@@ -370,7 +363,7 @@ fn line_count(text: &[u8]) -> u64 {
 pub struct Fields<'a> {
     /// Fields that were quoted are owned.
     pub fields: Vec<Cow<'a, [u8]>>,
-    /// Text follows a closing quote: a quote in that field is not doubled, or is misplaced.
+    /// Text follows a closing quote.
     pub has_stray_quote: bool,
 }
 

@@ -1,7 +1,7 @@
 //! An input: a file or standard input, decompressed.
 //!
-//! Compression is detected by the first bytes, not by the name. A resumed import recognizes its
-//! input by its raw length (unknown for standard input) and a hash of its first raw MiB.
+//! A resumed import recognizes its input by its raw length (unknown for standard input) and a hash
+//! of its first raw MiB.
 
 use std::{
     fs::{self, File},
@@ -124,7 +124,6 @@ impl Source {
         check_encoding(&head)?;
         let encoding = Encoding::of_mark(&head);
         let mut text = Vec::new();
-        // Errors, such as a character cut at the end of the head, recur in the full read.
         let _ = encoding.reader(Box::new(head.as_slice())).read_to_end(&mut text);
         check_lines(&text, style)?;
         match encoding {
@@ -164,7 +163,6 @@ impl Source {
     }
 }
 
-/// Converts a read error. An error that is not from the system means a damaged input.
 pub fn unreadable(error: io::Error) -> anyhow::Error {
     match error.raw_os_error() {
         Some(_) => anyhow::Error::new(error).context("cannot read the input"),

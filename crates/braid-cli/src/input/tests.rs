@@ -98,7 +98,7 @@ fn unclosed_quote_before_rows_loses_one_row() {
     assert_eq!(closed[1..], ["2+1 @5 e,f", "3+1 @9 g,h", "4+1 @13 i,j", "5+1 @17 k,\"l\"", "6+1 @23 m,n"]);
 }
 
-/// The lines of a text that was cut inside its quotes were read as rows.
+/// The story: the lines of a text cut inside its quotes were read as rows.
 #[test]
 fn unclosed_quote_before_text_swallows_it() {
     let expected = ["1+1 @0 a,b", "2+2 @4 the quote in line 2 swallows the line after it"];

@@ -105,7 +105,6 @@ fn check_kind(text: &[u8], style: RowStyle) -> Result<()> {
     Err(failure(INPUT, format!("the input is {what}")))
 }
 
-/// Refuses lines that end in CR alone, a JSON array instead of lines, and unsupported documents.
 pub fn check_lines(text: &[u8], style: RowStyle) -> Result<()> {
     let text = text.strip_prefix(MARK).unwrap_or(text);
     check_kind(text, style)?;
@@ -123,8 +122,7 @@ pub fn check_lines(text: &[u8], style: RowStyle) -> Result<()> {
     Ok(())
 }
 
-/// Returns the offset of a CR outside quotes in the first line that is not part of CR LF. In tsv
-/// and JSON, such a CR is allowed if the text has other line ends.
+/// Returns the offset of a CR outside quotes in the first line that is not part of CR LF.
 fn lone_cr(text: &[u8], style: RowStyle) -> Option<usize> {
     let is_lone = |at: usize| text.get(at + 1).is_some_and(|&next| next != b'\n');
     let RowStyle::Csv(delimiter) = style else {

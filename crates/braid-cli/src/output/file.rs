@@ -2,9 +2,9 @@
 //!
 //! INVARIANT: after an error or a signal, a regular file or an unused name is unchanged. The
 //! contents go to a temporary file in the same directory, which is synced, gets the old file's
-//! mode, and is renamed at the end. The target of a symbolic link is replaced, not the link. Of
-//! hard links, only the given name gets the new contents: the others may belong to a database.
-//! Pipes and devices are written through.
+//! mode, and is renamed at the end. A symbolic link's target is replaced; of hard links, only the
+//! given name, because the other names may belong to a database. Pipes and devices are written
+//! through.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
@@ -39,13 +39,12 @@ impl OutputFile {
         Ok(OutputFile { out, shown, outlives_signals: false })
     }
 
-    /// Makes writes succeed after a signal too, to complete the work done so far.
+    /// Makes writes succeed after a signal too.
     pub fn outliving_signals(self) -> OutputFile {
         OutputFile { outlives_signals: true, ..self }
     }
 
-    /// Opens an output that must not replace a file. For commands with --force, which the error
-    /// mentions.
+    /// Opens an output that must not replace a file.
     pub fn create_new(path: &Path) -> Result<OutputFile> {
         let is_taken = |known: &Metadata| known.is_file() && !is_stdout(known);
         if path != Path::new("-") && fs::metadata(path).is_ok_and(|known| is_taken(&known)) {
@@ -77,7 +76,6 @@ impl OutputFile {
         }
     }
 
-    /// Finishes the output: it is then on disk under its name.
     pub fn finish(self) -> Result<()> {
         let shown = self.shown;
         match self.out {
@@ -158,13 +156,11 @@ fn sync_if_possible(file: &File) -> io::Result<()> {
     }
 }
 
-/// A temporary file that replaces another one at the end. Removed on drop if unfinished.
 struct Replacement {
     file: File,
     temporary: PathBuf,
     path: PathBuf,
     is_done: bool,
-    /// It must not replace a file, not even one created in the meantime.
     is_of_new_file: bool,
 }
 
@@ -175,7 +171,6 @@ fn exists_already(shown: &str) -> anyhow::Error {
 impl Replacement {
     fn of(path: PathBuf, old: Option<&Metadata>) -> io::Result<Replacement> {
         if old.is_some() {
-            // Refuse to replace a file that is not writable.
             OpenOptions::new().write(true).open(&path)?;
         }
         let (file, temporary) = create_beside(&path, old.is_some())?;
@@ -211,7 +206,6 @@ impl Drop for Replacement {
     }
 }
 
-/// A file that will get an old file's mode is private until then.
 fn create_beside(path: &Path, has_old: bool) -> io::Result<(File, PathBuf)> {
     let name = path.file_name().ok_or_else(|| io::Error::other("the path has no file name"))?.to_string_lossy();
     // File names are limited to 255 bytes.
@@ -235,8 +229,7 @@ fn create_beside(path: &Path, has_old: bool) -> io::Result<(File, PathBuf)> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "no free name for a temporary file"))
 }
 
-/// Gives a file the owner of the old one, which only the superuser can; other users keep at least
-/// the group.
+/// Gives a file the owner of the old one (superuser only) or at least the group.
 #[cfg(unix)]
 fn keep_owner(file: &File, old: &Metadata) {
     use std::os::unix::fs::{MetadataExt as _, fchown};

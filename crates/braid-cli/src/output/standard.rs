@@ -1,9 +1,8 @@
 //! Standard output and standard error.
 //!
-//! If the reader of standard output goes away (`braid scan .. | head`), the command ends quietly
-//! with code 0. Any other failure, such as a full disk, is an error. Failed writes to standard
-//! error are ignored. A command that continues after it has printed uses [`Stdout::patient`], which
-//! returns its first error at the end.
+//! If the reader of standard output goes away, the command ends with code 0. Any other failure is
+//! an error. Failed writes to standard error are ignored. [`Stdout::patient`] returns its first
+//! error only at the end.
 
 use std::{
     fmt,

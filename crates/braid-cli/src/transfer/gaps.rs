@@ -1,7 +1,7 @@
 //! Finds the readable part of a tree behind damage, which no cursor can pass.
 //!
-//! The directories of the tree's files give keys that split the remaining range. From the first
-//! readable one among ever closer split keys, a cursor moves backwards until it meets the damage.
+//! Keys of the tree's file directories split the remaining range. From the first readable one among
+//! ever closer split keys, a cursor moves backwards until it meets the damage.
 
 use anyhow::Result;
 use braiddb::{Cursor, Snapshot, Tree};
@@ -37,7 +37,6 @@ pub fn gap_after(snapshot: &Snapshot, tree: &Tree, after: Option<&[u8]>) -> Resu
     let start = after.map_or(Vec::new(), |key| [key, &[0]].concat());
     let mut resume = readable_point(snapshot, tree, &start)?;
     if resume.is_none() {
-        // No split key is readable; the last record may be.
         let mut last = snapshot.cursor(tree);
         resume = matches!(last.seek_last(), Ok(true)).then_some(last).filter(|last| last.key() >= start.as_slice());
     }
@@ -66,8 +65,7 @@ fn readable_point(snapshot: &Snapshot, tree: &Tree, start: &[u8]) -> Result<Opti
     Ok(found.map(|(_, cursor)| cursor))
 }
 
-/// Moves backwards from a readable record to the first one behind the damage. Returns a new cursor
-/// on it.
+/// Returns a cursor on the first record behind the damage.
 fn go_back(snapshot: &Snapshot, tree: &Tree, mut cursor: Cursor, start: &[u8]) -> Option<Cursor> {
     let mut first = cursor.key().to_vec();
     while let Ok(true) = cursor.prev() {

@@ -9,9 +9,8 @@
 //! {"end":{"records":2,"left_out":0}}
 //! ```
 //!
-//! The header names all trees, so that problems with any of them are reported before anything is
-//! stored. A line with `tree` starts the records of a tree, in key order. The last line has the
-//! number of records; without it, the export is incomplete.
+//! The header names all trees, so that problems are reported before anything is stored. Without the
+//! last line the export is incomplete.
 
 use std::time::Duration;
 
@@ -30,7 +29,6 @@ pub const VERSION: u64 = 1;
 #[serde(deny_unknown_fields)]
 pub struct Header {
     pub braid_export: u64,
-    /// The trees, in the order of their records.
     pub trees: Vec<TreeLine>,
 }
 

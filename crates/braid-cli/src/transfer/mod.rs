@@ -1,5 +1,4 @@
-//! The export format: trees as JSON lines, from which `import` recreates the same trees, byte for
-//! byte. `docs/cli.md` specifies it.
+//! The export format of `docs/cli.md`: trees as JSON lines.
 
 mod gaps;
 mod line;

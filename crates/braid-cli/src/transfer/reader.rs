@@ -87,7 +87,6 @@ impl<R: BufRead> ExportReader<R> {
         store.open(header)?;
         let mut report = ReadReport { trees: header.trees.len() as u64, ..ReadReport::default() };
         let read = self.records(header, store, progress);
-        // Records before an error of the input are complete.
         let stored = match &read {
             Err(error) if error.downcast_ref::<braiddb::Error>().is_some() => Ok(()),
             _ => store.commit(),
@@ -257,8 +256,7 @@ impl Store<'_> {
             }
             notations.push(NewNotation::claim(db, name, line.keys, "the export")?);
         }
-        // Trees with indexes first: they create the trees of their indexes, which may be in the
-        // export too.
+        // Trees with indexes first: they create index trees, which may be in the export too.
         let mut indexes = Vec::new();
         for (line, options) in &checked {
             if !line.multi && !line.indexes.is_empty() {
@@ -286,7 +284,6 @@ impl Store<'_> {
         Ok(())
     }
 
-    /// After a failure, first drops the empty trees.
     fn settle(&mut self, has_failed: bool) -> Result<()> {
         self.stores.clear();
         let (Some(db), Some(known)) = (self.options.db, &self.known) else { return Ok(()) };
@@ -294,7 +291,6 @@ impl Store<'_> {
             return known.note_new(db);
         }
         known.drop_new(db, self.committed == 0);
-        // The caller reports the failure.
         let _ = known.note_new(db);
         Ok(())
     }
@@ -343,7 +339,6 @@ impl Store<'_> {
     }
 }
 
-/// Capped at what the system can represent.
 fn moment(us: u64) -> SystemTime {
     let later = |us: u64| UNIX_EPOCH.checked_add(Duration::from_micros(us));
     (0..64).find_map(|halvings| later(us >> halvings)).unwrap_or(UNIX_EPOCH)

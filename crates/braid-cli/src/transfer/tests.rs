@@ -209,7 +209,6 @@ fn export_then_import_of_random_databases_is_identity() {
         let bytes = exported(&db, &[]);
         import_into(&copy, &bytes).unwrap_or_else(|error| panic!("database {seed}: {error:#}"));
         assert_same(seed, &db, &copy);
-        // A second import, and an export of the copy, change nothing.
         import_into(&copy, &bytes).unwrap();
         assert!(exported(&copy, &[]) == bytes, "database {seed}");
     }
@@ -246,7 +245,6 @@ fn import_of_cut_or_changed_export_is_refused_without_panic() {
         let mut bytes = bytes.to_vec();
         let at = random.below(bytes.len() as u64) as usize;
         bytes[at] ^= 1 << random.below(8);
-        // A flipped bit may change a letter of a text; any other change is an error.
         if let Err(error) = import_into(&Db::in_memory().unwrap(), &bytes) {
             assert!([INPUT, USAGE].contains(&code_of(&error)), "{error:#}");
         }
@@ -259,13 +257,11 @@ fn import_into_mismatching_trees_stores_nothing() {
     db.tree("a").unwrap().put("k", "v").unwrap();
     db.multi_tree("m").unwrap().add("k", "v").unwrap();
     let bytes = exported(&db, &[]);
-    // The second tree is a plain tree there.
     let other = Db::in_memory().unwrap();
     other.tree("m").unwrap();
     let error = import_into(&other, &bytes).unwrap_err();
     assert!(format!("{error:#}").contains("does not have many values per key"), "{error:#}");
     assert_eq!(other.trees().unwrap().len(), 1);
-    // The keys of its tree are numbers, those of the export text.
     let other = Db::in_memory().unwrap();
     let numbers = other.tree("a").unwrap();
     let mut batch = other.batch();

@@ -1,7 +1,7 @@
 //! Walks over the records of a tree and skips unreadable ones.
 //!
 //! A record whose merge function fails is skipped and reported. A damaged range ends the walk, or
-//! with `keep_going` is skipped and reported.
+//! is skipped with `keep_going`.
 
 use std::time::SystemTime;
 
@@ -83,7 +83,6 @@ impl Walk {
     }
 }
 
-/// Returns whether the error concerns one record, and later ones are readable.
 pub fn is_of_one_record(error: &Error) -> bool {
     matches!(error, Error::MergeFailed { .. })
 }

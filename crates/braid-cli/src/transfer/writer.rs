@@ -1,7 +1,6 @@
 //! Writes an export.
 //!
-//! Values of merge functions are exported merged, without operands. Indexes are exported as
-//! definitions; the import rebuilds their entries.
+//! Values of merge functions are exported without operands, indexes as definitions.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -49,8 +48,7 @@ pub fn write_export(db: &Db, names: &[String], keep_going: bool, take: &mut Take
     Ok(WriteReport { records: writer.records, left_out: walk.left_out })
 }
 
-/// Returns the named trees, or all trees except indexes and the tree of import records, which the
-/// header describes.
+/// Returns the named trees, or all trees but indexes and import records.
 fn chosen(db: &Db, names: &[String]) -> Result<Vec<TreeInfo>> {
     let all = db.trees()?;
     if names.is_empty() {
@@ -81,7 +79,6 @@ fn describe(db: &Db, tree: &TreeInfo) -> Result<TreeLine> {
         compression: None,
         blob_threshold: None,
         ttl_us: None,
-        // The import rebuilds all entries, even of an index that is unfinished here.
         indexes: Indexes::stored_specs(db, &tree.name)?
             .into_iter()
             .map(|spec| IndexSpec { unfinished: false, ..spec })

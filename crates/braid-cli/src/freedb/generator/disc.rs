@@ -3,10 +3,9 @@
 use super::words::{self, Script};
 use crate::random::Random;
 
-/// Maximum line length of the format; longer lines are split.
+/// Maximum line length of the format.
 const LINE_BYTES_MAX: usize = 254;
 
-/// The folders with their share of discs in percent. A dump holds one folder after the other.
 const CATEGORIES: [(&str, u64); 11] = [
     ("blues", 4),
     ("classical", 10),
@@ -126,7 +125,6 @@ struct Disc {
 
 impl Disc {
     fn draw(random: &mut Random, seed: u64, discs: u64, flaw: Option<Flaw>) -> Disc {
-        // One disc in thirty is a compilation.
         let artist_number = if random.chance(330) { 0 } else { 1 + random.skewed_below(discs.max(1)) };
         let (mut artist, script) = words::artist(seed, artist_number);
         let mut title = words::title(random, script);
@@ -151,7 +149,6 @@ impl Disc {
         let mut ids = vec![disc_id(&offsets, length_seconds)];
         if random.chance(800) {
             for _ in 0..random.between(1, 2) {
-                // Another pressing: one second longer.
                 ids.push(disc_id(&offsets, length_seconds + ids.len() as u64));
             }
         }
@@ -228,7 +225,7 @@ impl Disc {
         file.line(b"#");
     }
 
-    /// Writes fields of a later revision of the format; a quarter of the discs is older.
+    /// Fields of a later revision of the format, which a quarter of the discs lacks.
     fn write_year_and_genre(&self, file: &mut FileText, random: &mut Random, flaw: Option<Flaw>) {
         if flaw == Some(Flaw::BadYear) {
             file.field("DYEAR", "19?9");
@@ -316,7 +313,7 @@ impl FileText {
         }
     }
 
-    /// Damages the last non-ASCII character, if it is in a track title, by removing its last byte.
+    /// Removes the last byte of the last non-ASCII character, if it is in a track title.
     fn cut_last_multibyte_character(&mut self) {
         let Some(at) = self.bytes.iter().rposition(|byte| !byte.is_ascii()) else { return };
         let line = self.bytes[..at].iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);

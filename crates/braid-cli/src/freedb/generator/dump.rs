@@ -1,7 +1,7 @@
 //! Writes a whole dump as `.tar.bz2`.
 //!
-//! Threads generate and compress chunks of discs into separate bzip2 streams, since bzip2 is slow,
-//! and one writer writes them in order. The bytes do not depend on the number of threads.
+//! Threads generate and compress chunks of discs into separate bzip2 streams, and one writer writes
+//! them in order. The bytes do not depend on the number of threads.
 
 use std::{
     io::{self, Write},
@@ -17,10 +17,8 @@ use bzip2::{Compression, write::BzEncoder};
 
 use super::disc::{category, disc_file};
 
-/// Discs per stream: about four bzip2 blocks.
 const DISCS_PER_STREAM: u64 = 1500;
 
-/// Modification time of all files: 2004-01-01, the date of the format.
 const MODIFIED_SECONDS: u64 = 1_072_915_200;
 
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +44,7 @@ struct Stream {
 pub fn write_dump(options: &DumpOptions, out: &mut dyn Write, progress: &mut dyn FnMut(u64)) -> io::Result<DumpReport> {
     let streams = options.discs.div_ceil(DISCS_PER_STREAM).max(1);
     let next = AtomicU64::new(0);
-    // The worker that takes a stream queues its result channel in order, so that the writer gets
-    // the streams in order and few are held in memory.
+    // Each worker queues its result channel in order, so that few streams are held in memory.
     let (queue_sender, queue) = mpsc::sync_channel(options.threads * 2);
     let taking = Mutex::new(queue_sender);
     let mut report = DumpReport::default();
@@ -64,7 +61,6 @@ pub fn write_dump(options: &DumpOptions, out: &mut dyn Write, progress: &mut dyn
                         }
                         (index, sender)
                     };
-                    // Fails only if the writer has failed.
                     let _ = result_sender.send(make_stream(options, index, index + 1 == streams));
                 }
             });

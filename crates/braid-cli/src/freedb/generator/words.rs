@@ -278,7 +278,6 @@ pub fn artist(seed: u64, number: u64) -> (String, Script) {
     if script == Script::Ascii && random.chance(3000) {
         name.insert_str(0, "The ");
     }
-    // Short names recur; most artists get a unique word.
     if random.chance(8000) {
         name.push(' ');
         name.push_str(&invented_word(&mut random));
