@@ -69,7 +69,7 @@ pub fn write(results: &Path, into: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Rows with kept loads are not comparable with others.
+/// Rows with kept loads are not comparable with fresh ones.
 fn kept_loads<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let (mut all, mut kept) = (0, 0);
     for row in rows {

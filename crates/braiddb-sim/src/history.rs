@@ -47,7 +47,7 @@ pub enum Step {
 pub enum Kind {
     /// Refused on a conflict.
     Optimistic,
-    /// Others wait for it.
+    /// Other commits wait for it.
     Exclusive,
     /// A blind write, committed at once.
     Blind,

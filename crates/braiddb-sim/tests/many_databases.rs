@@ -1,4 +1,4 @@
-//! Databases that share memory, cache and threads: a busy one does not starve the others, and a
+//! Databases that share memory, cache and threads: a busy one does not starve the other ones, and a
 //! crash leaves each at one of its own commits.
 
 #![expect(clippy::disallowed_methods, reason = "a test of time and threads")]

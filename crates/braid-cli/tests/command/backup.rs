@@ -39,7 +39,6 @@ fn backup_create_list_verify_restore_and_delete_work() {
     assert_eq!(place.ok("get two t second"), "two\n");
     assert_eq!(place.ok("get two t long").len(), 10_001);
     assert!(place.ok("verify two").contains("sound"));
-    // Databases are not overwritten.
     assert!(place.fails(2, "restore backups two").contains("is not empty"));
     assert!(place.fails(2, "restore backups db").contains("is not empty"));
 
@@ -87,7 +86,6 @@ fn damaged_backup_is_reported_and_not_restored() {
     let refused = place.fails(3, "restore backups restored");
     assert!(refused.contains("the backup is damaged"), "{refused}");
     assert!(!place.path("restored").exists());
-    // A full backup does not share the damaged file.
     place.ok("backup create db backups --full");
     place.ok("restore backups restored");
     assert_eq!(place.ok("get restored t first"), "one\n");

@@ -4,8 +4,7 @@ use crate::common;
 
 use common::Workplace;
 
-/// `backup create db2 backups --keep 1` deleted the backups of all other databases in the
-/// directory.
+/// `backup create db2 backups --keep 1` deleted the backups of other databases in the directory.
 #[test]
 fn backup_create_with_keep_leaves_backups_of_other_databases() {
     let place = Workplace::new();

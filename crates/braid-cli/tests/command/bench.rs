@@ -119,7 +119,6 @@ fn bench_commits_have_requested_size_and_durability() {
     let place = Workplace::new();
     let lines = lines(&place, "--num 1050 --batch-size 100 --benchmarks fillseq,fillbatch,fillsync,deleteseq");
     for line in &lines[..2] {
-        // One commit creates the tree.
         assert!((11..=12).contains(&number(&line["engine"], "commits")), "{line}");
         assert_eq!(number(&line["engine"], "syncs"), 0);
     }
@@ -137,7 +136,6 @@ fn bench_with_write_rate_does_not_exceed_it() {
             lines(&place, &format!("--num 500 --write-rate 1000 --benchmarks fillrandom,deleteseq,readrandom{more}"));
         for line in &lines[..2] {
             let (seconds, operations) = (line["seconds"].as_f64().unwrap(), number(line, "operations"));
-            // The last row of each thread is due shortly before the end.
             assert!(operations == 500 && seconds >= 0.49, "{line}");
         }
     }
@@ -152,7 +150,6 @@ fn bench_with_duration_limits_random_workloads() {
     let place = Workplace::new();
     let began = Instant::now();
     let lines = lines(&place, "--num 30 --duration 0.3 --benchmarks fillseq,readrandom,overwrite,ycsb-a,verify");
-    // On a busy machine, the threads may have started later.
     assert!(began.elapsed() >= Duration::from_millis(900), "{lines:?}");
     assert_eq!(number(&lines[0], "operations"), 30);
     assert!(lines[1..4].iter().all(|line| number(line, "operations") > 30), "{lines:?}");
@@ -222,7 +219,6 @@ fn bench_in_foreign_directory_is_refused() {
 fn bench_with_wrong_answer_reports_it_and_exits_1() {
     let place = Workplace::new();
     place.ok("bench --db db --num 200 --benchmarks fillseq");
-    // Give row 7 a value that no benchmark made.
     place.ok("put db bench 00000000000000073030303030303030 nonsense --keys hex");
     for (benchmark, reported) in
         [("readrandom", "belong to other keys"), ("readseq", "row 7"), ("verify", "not what was stored")]
@@ -253,7 +249,7 @@ fn bench_on_damage_exits_3_and_on_open_database_exits_4() {
         .args(["bench", "--num", "100", "--benchmarks", "fillseq,readrandom", "--duration", "600", "--db"])
         .arg(place.path("open"));
     let mut holder = spawn(command.stdout(Stdio::piped()));
-    // Any output shows that the database is open; closing the pipe would end the command.
+    // Any output shows that the database is open.
     let mut said = BufReader::new(holder.stdout.take().unwrap());
     said.read_line(&mut String::new()).unwrap();
     let message = place.run("bench --db open --num 10 --benchmarks fillseq");

@@ -10,7 +10,6 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Records per awaited batch: several batches, so that the writer continues meanwhile.
 const RECORDS_PER_PERMIT: u64 = 20_000;
 
 struct Writer {
@@ -112,7 +111,6 @@ fn checkpoint_backup_and_archive_beside_writer_name_alternatives() {
     drop(writer);
 }
 
-/// The copy holds exactly the records of one commit, including all that were durable before.
 #[test]
 fn checkpoint_copy_and_dump_beside_writer_hold_one_commit() {
     let place = Workplace::with_database();

@@ -5,7 +5,6 @@ use crate::common;
 use common::Workplace;
 use std::fs;
 
-/// A database with a tree `n` whose keys are numbers. A block in the middle of its run is damaged.
 fn damaged() -> Workplace {
     let place = Workplace::with_database();
     let lines: String =
@@ -21,15 +20,15 @@ fn damaged() -> Workplace {
     place
 }
 
-/// The numbers behind these words of a text, such as 330 behind "keys after".
+/// The number behind these words, such as 330 behind "keys after".
 fn number_after(text: &str, words: &str) -> u64 {
     let rest = text.split_once(words).unwrap_or_else(|| panic!("{words} in {text}")).1;
     let digits = rest.trim_start().chars().take_while(char::is_ascii_digit).collect::<String>();
     digits.parse().unwrap_or_else(|_| panic!("a number behind {words} in {text}"))
 }
 
-/// `dump`, `verify` and `salvage` named `\x00\x00\x00\x00\x00\x00\x01J`, and `dump` a key that no record has, with a zero at its
-/// end. `get` takes neither.
+/// `dump`, `verify` and `salvage` named `\x00\x00\x00\x00\x00\x00\x01J`, which `get` does not take,
+/// and `dump` a key that no record has.
 #[test]
 fn damage_in_tree_of_number_keys_is_reported_with_numbers() {
     let place = damaged();
@@ -58,7 +57,7 @@ fn damage_in_tree_of_number_keys_is_reported_with_numbers() {
     }
 }
 
-/// The advice of errors about damage was to restore "the file", which no command does.
+/// Errors about damage advised to restore "the file", which no command does.
 #[test]
 fn error_about_damage_names_the_commands_that_help() {
     let place = damaged();

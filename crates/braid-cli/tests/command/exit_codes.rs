@@ -55,7 +55,6 @@ fn missing_database_tree_or_key_exits_1() {
 fn system_error_exits_4() {
     let place = Workplace::new();
     place.fails(4, "import db no.jsonl --tree t");
-    // A missing file is reported before a missing format.
     let missing = std::fs::File::open(place.path("no")).unwrap_err();
     assert!(place.fails(4, "import db no").starts_with(&format!("braid: cannot open no: {missing}")));
     assert!(!place.path("db").exists());
@@ -63,11 +62,10 @@ fn system_error_exits_4() {
     place.ok("create db");
     place.write("file", "");
     place.fails(4, "dump db file/dump");
-    // A path with a file as parent directory is a usage error.
     place.fails(2, "put file/db t k v --create");
 }
 
-/// The message was "cannot create x: Not a directory (os error 20): Not a directory (os error 20)".
+/// The message repeated "Not a directory (os error 20)".
 #[test]
 fn system_error_is_printed_once() {
     let place = Workplace::new();
@@ -143,7 +141,6 @@ fn inspect_of_every_file_succeeds() {
     let place = Workplace::with_database();
     place.ok("put db t k v");
     place.ok("compact db");
-    // A preallocated log segment, as a crash may leave it.
     fs::write(place.path("db").join("000099.wal"), vec![0; 8192]).unwrap();
     let mut inspected = 0;
     for entry in fs::read_dir(place.path("db")).unwrap() {
@@ -177,7 +174,6 @@ fn write_to_open_database_exits_4() {
     ]);
     let mut holder = common::spawn(command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()));
     let mut input = holder.stdin.take().unwrap();
-    // More input than the reader buffers before the database is opened.
     std::io::Write::write_all(&mut input, format!("{{\"x\":\"{}\"}}\n", "x".repeat(1000)).repeat(3000).as_bytes())
         .unwrap();
     let message = place.fails(4, "put db t k w");

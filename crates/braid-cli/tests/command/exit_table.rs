@@ -123,8 +123,7 @@ fn write_to_open_database_exits_4_and_read_exits_0() {
     holder.current_dir(place.path("")).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut holder = common::spawn(&mut holder);
     let mut input = holder.stdin.take().unwrap();
-    // More input than the reader buffers before the database is opened, and more than a batch: then
-    // the import acknowledges.
+    // More than the reader buffers, and more than a batch, which the import acknowledges.
     let records = format!("{{\"x\":\"{}\"}}\n", "x".repeat(1000)).repeat(4000);
     input.write_all(records.as_bytes()).unwrap();
     holder.stdout.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();

@@ -41,8 +41,7 @@ fn export_with_keep_going_skips_and_names_damage() {
     assert!(imported.stderr.contains("the export lacks"), "{imported:?}");
 }
 
-/// The text 1 returned as the number 1, a byte as text, a record with an expiry without one, and
-/// numbers as text.
+/// The text 1 returned as the number 1, a byte as text, an expiring record without expiry.
 #[test]
 fn export_then_import_is_identity() {
     let place = filled();

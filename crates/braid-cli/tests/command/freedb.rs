@@ -31,7 +31,7 @@ fn titles(place: &Workplace, id: &str) -> Vec<String> {
     titles.map(|rest| rest.split('"').next().unwrap_or_default().to_owned()).collect()
 }
 
-/// A copy under another name added its disc id, but a link, which means the same, was skipped.
+/// A link to a copy, which adds its disc id, was skipped.
 #[test]
 fn link_in_archive_adds_disc_id_like_copy() {
     use tar::EntryType::{Link, Regular, Symlink};
@@ -68,8 +68,7 @@ fn file_with_several_discs_imports_each_and_resumes_inside() {
         "in.tar",
         archive(&[("rock/11to55", Regular, &file), ("jazz/66666666", Regular, &disc("66666666", "Sixth"))]),
     );
-    // The fourth disc ends the first run in the middle of the file; stored discs are not stored
-    // again.
+    // The fourth disc ends the first run in the middle of the file.
     let stopped = place.run("import db in.tar --on-error stop");
     assert_ne!(stopped.code, 0, "{stopped:?}");
     assert_eq!(titles(&place, "33333333"), ["Third"]);
@@ -101,7 +100,6 @@ fn folder_and_single_file_import_like_archive() {
     assert!(found.contains("\"category\":\"rock\""), "{found}");
 }
 
-/// A second tree of discs was refused with "choose another name", where none had been given.
 #[test]
 fn discs_for_second_tree_are_refused_with_the_option_that_names_indexes() {
     let place = Workplace::with_database();
@@ -114,7 +112,7 @@ fn discs_for_second_tree_are_refused_with_the_option_that_names_indexes() {
     );
 }
 
-/// "cannot read fol: No such file or directory" named the folder, which was there.
+/// The message "cannot read fol: No such file or directory" named an existing folder.
 #[cfg(unix)]
 #[test]
 fn folder_with_dangling_link_is_refused_with_the_name_of_the_link() {

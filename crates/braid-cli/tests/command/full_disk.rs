@@ -1,5 +1,4 @@
-//! Full disks, full outputs and file size limits: the command reports them, ends with 4, and loses
-//! nothing.
+//! Full disks, full outputs and file size limits.
 
 #![cfg(unix)]
 
@@ -41,8 +40,7 @@ fn import_past_file_size_limit_names_limit_and_exits_4() {
     place.ok("verify db");
 }
 
-/// Runs a script in a tmpfs of `mib` MiB at `full`. Returns its output, or `None` if mounting is
-/// not possible.
+/// Runs a script in a tmpfs of `mib` MiB at `full`. Returns `None` if mounting is not possible.
 fn on_small_disk(place: &Workplace, mib: u32, script: &str) -> Option<String> {
     std::fs::create_dir(place.path("full")).unwrap();
     let script = format!(
@@ -61,7 +59,6 @@ fn on_small_disk(place: &Workplace, mib: u32, script: &str) -> Option<String> {
     Some(reported)
 }
 
-/// Nothing could be deleted on a full disk, even by the first process.
 #[test]
 fn deletes_on_full_disk_by_each_process_succeed() {
     let place = Workplace::new();
@@ -86,8 +83,7 @@ fn deletes_on_full_disk_by_each_process_succeed() {
     assert!(reported.contains("disk reserve") && reported.contains("sound"), "{reported}");
 }
 
-/// Each process that deleted a record took 128 KiB of the reserve and never returned them: after
-/// eight, no other could delete.
+/// Each delete's process took 128 KiB of the reserve: after eight, none could delete.
 #[test]
 fn deletes_on_full_disk_by_many_processes_succeed() {
     let place = Workplace::new();
@@ -109,7 +105,7 @@ fn deletes_on_full_disk_by_many_processes_succeed() {
 }
 
 /// `dump` and `salvage` to a full disk promised that writes resume by themselves. A failed backup
-/// left its files and its directory.
+/// left its files.
 #[test]
 fn dump_and_backup_to_full_disk_name_output() {
     let place = Workplace::new();
@@ -134,7 +130,6 @@ fn dump_and_backup_to_full_disk_name_output() {
     assert!(!reported.contains("resume"), "{reported}");
 }
 
-/// The message had neither the number of stored records nor the command to continue.
 #[test]
 fn import_past_size_limit_names_records_and_command_to_continue() {
     let place = Workplace::new();

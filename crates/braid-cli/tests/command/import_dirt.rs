@@ -36,7 +36,6 @@ fn import_counts_each_kind_of_dirt() {
         ("empty-title", 2),
         ("huge-text", 1),
         ("junk-line", 1),
-        // The ids in the fixture are invented.
         ("wrong-disc-id", 17),
         ("not-a-disc", 2),
         ("missing-title", 1),
@@ -46,7 +45,7 @@ fn import_counts_each_kind_of_dirt() {
     let samples: Vec<&Value> =
         report["dirt"].as_array().unwrap().iter().flat_map(|kind| kind["samples"].as_array().unwrap()).collect();
     assert!(samples.iter().any(|sample| sample["place"] == "jazz/16019002"), "{samples:?}");
-    // Skipped files keep their numbers, so that other numbers do not depend on the parser.
+    // Skipped files keep their numbers.
     assert_eq!(place.ok("scan db albums").lines().count(), 16);
 }
 
@@ -115,7 +114,6 @@ fn bad_lines_and_rows_are_counted() {
     place.ok("import db empty.csv --tree empty");
 }
 
-/// The import reported "3 skipped" and ended with code 0.
 #[test]
 fn input_without_usable_record_exits_5() {
     let place = Workplace::with_database();

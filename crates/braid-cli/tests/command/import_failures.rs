@@ -6,7 +6,7 @@ use std::fs;
 
 use common::Workplace;
 
-/// An import without a usable record ended with 5, after an empty file had replaced the old one.
+/// An import without a usable record replaced the old file by an empty one.
 #[test]
 fn json_output_without_usable_record_leaves_old_file() {
     let place = Workplace::new();
@@ -35,8 +35,7 @@ fn rejects_of_import_that_stores_nothing_leave_old_file() {
     assert!(!place.path("out").exists());
 }
 
-/// A file with a hard link was written in place: a database file with a second name lost its
-/// contents.
+/// An output was written in place: a hard-linked database file lost its contents.
 #[test]
 fn output_into_hard_link_of_database_file_leaves_database() {
     let place = Workplace::with_database();
@@ -73,8 +72,7 @@ fn dump_onto_existing_file_names_force() {
     place.ok("dump db taken --force");
 }
 
-/// An import resumed in a tree whose records had been deleted reported them as stored, and stored
-/// nothing.
+/// A resumed import into a tree whose records had been deleted stored nothing.
 #[test]
 fn resume_after_records_were_deleted_starts_again() {
     for options in ["", " --index by_n=n"] {

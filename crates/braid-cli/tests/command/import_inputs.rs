@@ -1,5 +1,4 @@
-//! Inputs with unexpected encodings, line ends or compression are read, or refused by name; nothing
-//! wrong is stored.
+//! Inputs with unexpected encodings, line ends or compression.
 
 use crate::common;
 
@@ -24,8 +23,7 @@ fn refused(name: &str, bytes: impl AsRef<[u8]>, why: &str) {
     assert_eq!(place.ok("trees db"), "", "{name}");
 }
 
-/// Every row was refused: after the byte order mark the quote was not recognized, and the header
-/// ended inside a name.
+/// After the byte order mark the quote was not recognized, and the header ended inside a name.
 #[test]
 fn byte_order_mark_before_quoted_name_is_dropped() {
     let place = place();
@@ -78,7 +76,6 @@ fn utf_16_import_resumes_after_last_batch() {
     assert_eq!(place.ok("scan db t"), "1\t{\"id\":\"1\",\"n\":\"é\"}\n3\t{\"id\":\"3\",\"n\":\"c\"}\n");
 }
 
-/// The export was redirected by a shell that writes UTF-16.
 #[test]
 fn export_in_utf_16_is_detected_and_imported() {
     let place = place();
@@ -107,7 +104,6 @@ fn utf_16_without_mark_and_utf_32_are_refused_by_name() {
     refused("in.csv", wide, "the input is UTF-32");
 }
 
-/// A row with a zero byte before mostly text was stored.
 #[test]
 fn zero_byte_in_field_makes_bad_record() {
     let place = place();
@@ -135,7 +131,6 @@ fn lines_that_end_in_cr_are_refused_by_name() {
     refused("in.csv", "id,n\r1,a\n2,b\n", "CR alone");
     refused("in.tsv", "id\tn\r1\ta\r", "CR alone");
     refused("in.jsonl", "{\"id\":1}\r{\"id\":2}\r", "tr '\\r' '\\n'");
-    // Some programs turn the LF of CR LF into CR LF.
     refused("in.tsv", "id\tn\r\r\n1\ta\r\r\n", "fix the line ends");
     refused("in.csv", "id,n\r\r\n1,a\r\r\n", "CR alone");
     let place = place();
@@ -158,7 +153,6 @@ fn json_array_is_refused_by_name() {
     refused("in.jsonl", "\u{feff}[{\"id\":1},{\"id\":2}]", "jq -c '.[]'");
 }
 
-/// The records were stored, and then the input was called damaged.
 #[test]
 fn zeros_after_gzip_data_are_ignored() {
     let place = place();

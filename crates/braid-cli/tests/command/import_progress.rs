@@ -42,7 +42,6 @@ fn resume_after_tree_was_renamed_continues_and_keeps_indexes() {
     assert_eq!(place.ok("index list db"), "u\tby_id=id\n");
 }
 
-/// A mistyped key or an empty input left an empty tree, and the tree of import records.
 #[test]
 fn import_without_usable_record_leaves_no_tree() {
     let place = Workplace::new();
@@ -56,7 +55,6 @@ fn import_without_usable_record_leaves_no_tree() {
     }
 }
 
-/// A second import without --key numbered its records from 0 again and replaced those of the first.
 #[test]
 fn second_import_without_key_or_number_is_refused() {
     let place = Workplace::with_database();

@@ -125,7 +125,6 @@ fn rejects_into_input_or_without_skip_are_refused() {
     assert_eq!(place.ok("trees db"), "");
 }
 
-/// Without a check, the bulk load was neither finished nor abandoned, and left an empty tree.
 #[cfg(target_os = "linux")]
 #[test]
 fn failed_rejects_end_import_after_its_records_are_stored() {

@@ -18,8 +18,7 @@ fn line(number: u64) -> String {
     format!("{{\"id\":\"{number:08}\",\"group\":\"g{}\",\"filler\":\"{filler}\"}}\n", number % 100)
 }
 
-/// Kills an import when a quarter of its input is acknowledged. It has received only half, so it
-/// cannot end before. Returns the acknowledged number.
+/// Kills an import when a quarter of its input is acknowledged. Returns the acknowledged number.
 fn killed_import(place: &Workplace) -> u64 {
     let mut command = Command::new(BRAID);
     command.args(["import", place.path("db").to_str().unwrap(), "-", "--acknowledge"]).args(KEYED.split(' '));

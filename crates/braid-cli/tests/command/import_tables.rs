@@ -26,7 +26,6 @@ fn unexpected_delimiter_is_refused_with_advice_and_accepted_as_option() {
         assert_eq!(place.ok("scan db t"), "1\t{\"id\":\"1\",\"n\":\"a,b\"}\n");
     }
     let place = place();
-    // A decimal comma gives each row as many fields as the header has.
     place.write("euro.csv", "\"id\";price, net\n1;2,50\n");
     place.fails(5, "import db euro.csv --tree t");
     place.write("in.tsv", "id,n\n1,a\n");

@@ -35,8 +35,7 @@ fn find_by_unfinished_index_is_refused_until_it_is_finished() {
     assert!(place.ok("find db t --by by_n --eq 029999").contains("029999"));
 }
 
-/// Kills an `index add` after its index is declared. Returns false if it had ended by then; the
-/// index is then dropped.
+/// Returns false if the command had ended before the kill; the index is then dropped.
 fn kill_while_adding(place: &Workplace) -> bool {
     let mut command = Command::new(BRAID);
     command.args(["index", "add", "db", "t", "by_n=n"]).current_dir(place.path(""));
@@ -47,7 +46,6 @@ fn kill_while_adding(place: &Workplace) -> bool {
     }
     child.kill().unwrap();
     let _ = child.wait().unwrap();
-    // With code 1, entries are missing.
     let is_unfinished = place.run("index rebuild db t by_n --check").code == 1;
     if !is_unfinished {
         place.ok("index drop db t by_n");

@@ -6,8 +6,8 @@ use common::Workplace;
 
 const LINES: &str = "{\"id\":\"1\",\"n\":\"a\"}\n{\"id\":\"2\",\"n\":\"b\"}\n";
 
-/// `--index other=n` was refused because `other` was a plain tree, but its declaration stayed: all
-/// later imports and puts into the tree failed.
+/// `--index other=n` was refused because `other` was a plain tree, but its declaration stayed, and
+/// all later writes failed.
 #[test]
 fn index_named_like_plain_tree_is_refused_and_changes_nothing() {
     let place = Workplace::new();
@@ -23,7 +23,6 @@ fn index_named_like_plain_tree_is_refused_and_changes_nothing() {
     assert_eq!(place.ok("scan db other"), "k\tv\n");
 }
 
-/// A declaration with a mistyped field stayed after an import that stored nothing.
 #[test]
 fn index_of_import_that_stores_nothing_is_not_declared() {
     let place = Workplace::new();
@@ -37,7 +36,6 @@ fn index_of_import_that_stores_nothing_is_not_declared() {
     assert_eq!(place.ok("scan db by_n"), "a\t1\nb\t2\n");
 }
 
-/// A mistyped field gave an index without entries, and no word about it.
 #[test]
 fn import_that_leaves_index_empty_names_it() {
     let place = Workplace::with_database();
@@ -47,7 +45,7 @@ fn import_that_leaves_index_empty_names_it() {
     assert!(!said.stderr.contains("the index by_n is empty"), "{said:?}");
 }
 
-/// A user's multi-value tree was silently used as an index, and its entries were mixed with others.
+/// A user's multi-value tree was silently used as an index, and its entries were mixed with theirs.
 #[test]
 fn index_named_like_filled_multi_value_tree_is_refused() {
     let place = Workplace::with_database();
@@ -87,7 +85,6 @@ fn index_rebuild_adds_missing_and_removes_stale_entries() {
     let place = Workplace::with_database();
     place.write("in.jsonl", LINES);
     place.ok("import db in.jsonl --tree t --key id --index by_n=n");
-    // A program that does not know the index may leave this state.
     place.ok("del db by_n a --value 1");
     place.ok("put db by_n stale 2");
     assert_eq!(place.run("index rebuild db t --check").code, 1);

@@ -39,7 +39,6 @@ fn feed_without_end(mut input: impl Write + Send + 'static) -> JoinHandle<()> {
     })
 }
 
-/// Creates a database whose dump and export are larger than pipes and buffers.
 fn filled() -> Workplace {
     let place = Workplace::with_database();
     let lines: String =
@@ -56,18 +55,14 @@ fn names(place: &Workplace) -> Vec<String> {
     names
 }
 
-/// A pipe as output blocks the command in a write: it has no reader yet, or its reader does not
-/// continue.
+/// A pipe as output blocks the command in a write.
 struct HeldOutput {
     pipe: fs::File,
 }
 
 impl HeldOutput {
-    /// Creates the pipe `pipe`, and a reader that has read one byte when [`HeldOutput::wait`]
-    /// returns.
     fn new(place: &Workplace) -> HeldOutput {
         assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
-        // Open for writing too, so that the open does not block.
         let pipe = fs::File::options().read(true).write(true).open(place.path("pipe")).unwrap();
         HeldOutput { pipe }
     }
@@ -83,13 +78,11 @@ fn interrupted_dump_leaves_no_file() {
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let place = filled();
         let before = names(&place);
-        // One thread, so that the dump is still running when it gets the signal.
         let child = start(&place, "dump db out.dump --threads 1");
         wait_for_temporary_file(&place, "out.dump");
         send(signal, &child);
         let (ended_with, said) = ended(child);
         if ended_with == Some(0) {
-            // The command ended before the signal.
             fs::remove_file(place.path("out.dump")).unwrap();
         } else {
             assert_eq!(ended_with, Some(code), "{said}");
@@ -119,7 +112,6 @@ fn interrupted_dump_into_pipe_reports_interrupt() {
     let child = start(&place, "dump db pipe --compression none");
     held.wait();
     send("INT", &child);
-    // The blocked write continues; the next one fails.
     let drained = std::thread::spawn(move || {
         let mut buffer = [0; 1 << 16];
         while held.pipe.read(&mut buffer).is_ok_and(|count| count == buffer.len()) {}
@@ -145,7 +137,6 @@ fn interrupted_import_reports_stored_records() {
     feeder.join().unwrap();
     rest.join().unwrap().unwrap();
     assert_eq!(code, Some(130), "{said}");
-    // It said "the same command", and not which.
     let command = said.split("records are stored; go on after them with: ").nth(1).unwrap_or_else(|| panic!("{said}"));
     assert!(command.ends_with("import db - --tree t --format jsonl --key id --acknowledge --resume\n"), "{said}");
     let stored: u64 = place.ok("count db t").trim().parse().unwrap();
@@ -167,7 +158,6 @@ fn resume_after_interrupt_stores_remaining_records() {
     send("TERM", &child);
     lines.read_to_end(&mut Vec::new()).unwrap();
     let (code, said) = ended(child);
-    // The command may have ended before the signal.
     assert!(code == Some(143) && said.contains("--resume") || code == Some(0), "{code:?}: {said}");
     place.ok(import);
     assert_eq!(place.ok("count db t"), "60000\n");
@@ -178,7 +168,6 @@ fn interrupted_bulk_import_leaves_nothing() {
     let place = Workplace::with_database();
     let mut child = start(&place, "import db - --tree t --format jsonl --key id");
     let mut input = child.stdin.take().unwrap();
-    // More input than is read ahead, so signals are handled by now.
     for number in 0..30_000 {
         writeln!(input, "{{\"id\":\"{number:06}\",\"x\":\"{number:0200}\"}}").unwrap();
     }
@@ -192,8 +181,7 @@ fn interrupted_bulk_import_leaves_nothing() {
     assert_eq!(place.ok("trees db"), "");
 }
 
-/// A command that waits for input does not check the flag: it ends after the grace period, or at
-/// the second signal.
+/// A command that waits for input ends after the grace period or at the second signal.
 #[test]
 fn second_signal_ends_command_that_waits_for_input() {
     let place = Workplace::with_database();
@@ -224,7 +212,6 @@ fn interrupted_load_leaves_nothing() {
     let mut input = child.stdin.take().unwrap();
     input.write_all(first).unwrap();
     send("INT", &child);
-    // The command may have ended by then.
     let _ = input.write_all(last);
     drop(input);
     let (code, said) = ended(child);
@@ -260,7 +247,6 @@ fn wait_for_part(place: &Workplace) {
     panic!("no file came");
 }
 
-/// Commands that a signal ends at once report what stays, and the database is intact.
 #[test]
 fn interrupted_compact_verify_and_backup_leave_sound_database() {
     let place = filled();
@@ -273,7 +259,6 @@ fn interrupted_compact_verify_and_backup_leave_sound_database() {
         wait_for_handler(&child);
         send("INT", &child);
         let (code, said) = ended(child);
-        // The command may have ended before the signal.
         assert!(code == Some(130) && said.contains(expected) || code == Some(0), "{command}: {code:?} {said}");
         assert!(place.ok("verify db").ends_with("sound\n"), "{command}");
     }

@@ -4,8 +4,7 @@ use crate::common;
 
 use common::Workplace;
 
-/// `import --key n:u64`, even without a usable record, made all text keys of the tree look like
-/// numbers, and `get` no longer found them.
+/// `import --key n:u64` made text keys of the tree look like numbers, and `get` did not find them.
 #[test]
 fn import_with_other_key_notation_is_refused_and_changes_nothing() {
     let place = Workplace::with_database();

@@ -55,7 +55,6 @@ fn directory_of_failed_load_restore_checkpoint_and_salvage_is_removed() {
     assert_eq!(fs::read_dir(place.path("mine")).unwrap().count(), 0);
 }
 
-/// `--create` created a database for a refused import or put, and left it.
 #[test]
 fn created_database_is_removed_after_refused_command() {
     let place = Workplace::new();
@@ -90,7 +89,6 @@ fn created_database_is_removed_after_refused_command() {
     assert_eq!(place.ok("trees db"), "");
 }
 
-/// Trees in the header of an export stayed although nothing was stored in them.
 #[test]
 fn refused_import_of_export_leaves_no_empty_tree() {
     let place = Workplace::with_database();
@@ -99,7 +97,6 @@ fn refused_import_of_export_leaves_no_empty_tree() {
     place.write("bad.export", format!("{trees}bad\n"));
     place.fails(5, "import db bad.export");
     assert_eq!(place.ok("trees db"), "");
-    // The name of an index is that of another tree of the export.
     let clash = trees.replace("\"i\"", "\"c\"");
     place.write("clash.export", format!("{clash}{{\"end\":{{\"records\":0,\"left_out\":0}}}}\n"));
     assert_ne!(place.run("import db clash.export").code, 0);

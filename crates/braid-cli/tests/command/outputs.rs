@@ -11,7 +11,6 @@ use std::{
 
 use common::{BRAID, Workplace};
 
-/// Runs a shell line in which `braid` is the command. Returns the exit code and standard error.
 fn shell(place: &Workplace, line: &str) -> (i32, String) {
     let script = format!("braid() {{ '{BRAID}' \"$@\"; }}\n{line}");
     let mut command = Command::new("sh");
@@ -31,7 +30,6 @@ fn filled() -> Workplace {
     place
 }
 
-/// Commands that print something; `OUT` is a file that they create.
 const PRINTING: [&str; 31] = [
     "--help",
     "--version",
@@ -66,8 +64,7 @@ const PRINTING: [&str; 31] = [
     "inspect db/CURRENT",
 ];
 
-/// `println!` panicked with code 101, and later work was not done; `scan` sometimes ignored a full
-/// disk.
+/// `println!` panicked with code 101, and later work was not done.
 #[cfg(target_os = "linux")]
 #[test]
 fn full_standard_output_exits_4_in_every_command() {
@@ -117,8 +114,7 @@ fn closed_or_full_standard_error_changes_no_exit_code() {
     assert_eq!(place.ok("backup list backups").lines().count(), 1);
 }
 
-/// `backup create --keep` panicked when its reader went away, before it deleted old backups, which
-/// accumulated.
+/// `backup create --keep` panicked when its reader went away, before it deleted old backups.
 #[test]
 fn reader_that_goes_away_ends_command_with_0_after_its_work() {
     let place = filled();
@@ -159,7 +155,7 @@ fn full_device_is_named_and_not_replaced() {
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
 }
 
-/// The new file had mode 644 instead of 600, and replaced a link.
+/// A new output file had mode 644 instead of 600, and replaced a link.
 #[test]
 fn replaced_file_keeps_mode_and_links() {
     let place = filled();
@@ -172,8 +168,6 @@ fn replaced_file_keeps_mode_and_links() {
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_to_string(&file).unwrap(), "{\"id\":\"k\",\"colour\":\"red\"}\n");
     }
-    // A dangling link creates its target; with hard links, only the given name gets the new
-    // contents.
     symlink("later", place.path("dangling")).unwrap();
     place.ok("export db t --values -o dangling");
     assert!(fs::symlink_metadata(place.path("dangling")).unwrap().is_symlink() && place.path("later").exists());
@@ -191,7 +185,6 @@ fn failed_output_leaves_only_old_file() {
     place.write("bad.jsonl", "{\"id\":\"k\"}\nnot json\n");
     place.fails(5, "import none bad.jsonl --to-jsonl old --on-error stop");
     place.fails(1, "export db none -o old");
-    // The engine meets damage in the middle of the export.
     place.ok("compact db");
     for entry in fs::read_dir(place.path("db")).unwrap().map(|entry| entry.unwrap().path()) {
         if entry.extension().is_some_and(|extension| extension == "run") {
@@ -214,7 +207,7 @@ fn assert_no_temporary_files(place: &Workplace) {
     assert!(names.iter().all(|name| !name.to_string_lossy().contains(".part")), "{names:?}");
 }
 
-/// Standard output under another name is not replaced: its earlier contents stay.
+/// Standard output under another name is not replaced.
 #[cfg(target_os = "linux")]
 #[test]
 fn standard_output_under_other_name_is_written_through() {
@@ -226,7 +219,7 @@ fn standard_output_under_other_name_is_written_through() {
     assert_eq!(text, "first\n{\"id\":\"k\",\"colour\":\"red\"}\n");
 }
 
-/// An output under another name of the input emptied the input, and the import ended with 0.
+/// An output under another name of the input emptied the input.
 #[cfg(unix)]
 #[test]
 fn import_into_its_own_input_is_refused() {

@@ -26,7 +26,6 @@ fn names(place: &Workplace, dir: &str) -> Vec<String> {
     names
 }
 
-/// The command printed nothing, with code 0, as if the name were right.
 #[test]
 fn backup_commands_on_directory_without_backups_exit_1() {
     let place = filled();
@@ -47,7 +46,6 @@ fn backup_commands_on_directory_without_backups_exit_1() {
     place.fails(2, "backup list file");
 }
 
-/// `archive DB DB` was accepted, and so was any path inside the database.
 #[test]
 fn output_inside_or_around_database_is_refused_and_creates_nothing() {
     let place = filled();
@@ -137,8 +135,7 @@ fn new_database_inside_database_or_its_source_is_refused() {
     assert!(place.ok("backup verify backups").ends_with("backup 1 is whole\n"));
 }
 
-/// For a path two levels below a file, the message reported a missing directory, which cannot be
-/// created there.
+/// For a path two levels below a file, the message reported a missing directory.
 #[test]
 fn new_directory_below_file_or_missing_parent_names_obstacle() {
     let place = filled();

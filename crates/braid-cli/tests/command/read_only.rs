@@ -32,14 +32,12 @@ fn workplace_with_database() -> Workplace {
     place
 }
 
-/// Opening for writing creates a log segment, for which a full disk has no room, so nothing could
-/// be read.
+/// Opening for writing creates a log segment, for which a full disk has no room.
 #[test]
 fn database_on_full_disk_is_readable() {
     let place = workplace_with_database();
     let commands: Vec<String> = READING.iter().map(|command| format!("{BRAID} {command} || exit 1\n")).collect();
     let inspect = format!("for file in db/0*.wal db/CURRENT; do {BRAID} inspect $file || exit 1; done");
-    // A file system in its own namespaces, full to the last byte.
     let script = format!(
         "mount -t tmpfs -o size=64m none full || {{ echo no-mount; exit 0; }}\n\
          cp -r db full/ && cd full || exit 1\n\
@@ -90,7 +88,6 @@ fn database_open_in_other_process_is_readable() {
     assert!(place.fails(4, "put db t k v").contains("is open in"));
     drop(lock);
     let Some(stranger) = Stranger::new(&place) else { return eprintln!("skipped: nobody else can be") };
-    // An unreadable or missing lock file does not prevent reading.
     fs::set_permissions(place.path("db/LOCK"), fs::Permissions::from_mode(0o000)).unwrap();
     assert!(stranger.run("get db t k").status.success());
     fs::set_permissions(place.path("db"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -99,8 +96,8 @@ fn database_open_in_other_process_is_readable() {
     assert!(stranger.run("get db t k").status.success());
 }
 
-/// Each `stats` started a log segment. The retained log was soon lost, and the log archive, which
-/// this command does not know, had a gap.
+/// Each `stats` started a log segment, which pushed segments out of the retained log and the
+/// archive.
 #[test]
 fn read_commands_change_no_file() {
     let place = workplace_with_database();
@@ -136,7 +133,6 @@ impl Stranger {
     fn new(place: &Workplace) -> Option<Stranger> {
         let folder = place.path("");
         let is_root = fs::metadata(&folder).unwrap().uid() == 0;
-        // The build folder may be closed to other users.
         let braid = place.path("braid");
         fs::copy(BRAID, &braid).unwrap();
         for (path, mode) in [(&folder, 0o755), (&place.path("db"), 0o555)] {
@@ -170,7 +166,6 @@ impl Stranger {
 
 impl Drop for Stranger {
     fn drop(&mut self) {
-        // Allow the workplace to be removed.
         let _ = fs::set_permissions(self.folder.join("db"), fs::Permissions::from_mode(0o755));
     }
 }

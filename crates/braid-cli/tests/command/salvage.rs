@@ -51,7 +51,7 @@ fn dump_with_skip_damaged_exits_1_only_if_records_are_missing() {
     let mut bytes = fs::read(&run).unwrap();
     bytes[100] ^= 1;
     fs::write(&run, bytes).unwrap();
-    // The list of trees is in the same block: `dump` fails without it, but `salvage` continues.
+    // The list of trees is in the damaged block.
     place.fails(3, "dump db part.dump --skip-damaged");
     assert_eq!(place.run("salvage db new").code, 1);
 }

@@ -13,7 +13,6 @@ fn tree<'a>(report: &'a Value, name: &str) -> &'a Value {
     report["trees"].as_array().unwrap().iter().find(|tree| tree["name"] == name).unwrap()
 }
 
-/// A tree's size could only be found by counting.
 #[test]
 fn stats_shows_keys_and_bytes_of_each_tree() {
     let place = Workplace::with_database();

@@ -33,7 +33,6 @@ fn del_of_prefix_removes_records_and_index_entries() {
     assert_eq!(place.ok("scan db by_tag"), "blue\tb1\n");
     let checked = place.ok("index rebuild db things --check");
     assert_eq!(checked, "by_tag: 1 entries of 1 records: 0 missing, 0 stale\n");
-    // The range is empty now: the same code as for a missing key.
     place.fails(1, "del db things --prefix a");
     place.fails(2, "del db things");
     place.fails(2, "del db things b1 --prefix b");
@@ -68,7 +67,6 @@ fn drop_tree_drops_its_indexes_and_import_records() {
     // A resumed import reported "2 stored" for a tree that had been dropped, and stored nothing.
     place.ok("import db in.jsonl --tree things --key id --resume");
     assert_eq!(place.ok("count db things"), "3\n");
-    // The index was dropped with the tree: nothing would keep it up to date.
     assert_eq!(place.ok("index list db"), "");
 }
 
@@ -124,7 +122,7 @@ fn copy_tree_keeps_expiry_times() {
     assert_eq!(expiry("u", "forever"), None);
 }
 
-/// Keys of a copy were shown as text: numbers became bytes, and `get` did not find them.
+/// A copy lost its key notation.
 #[test]
 fn copy_tree_keeps_key_notation() {
     let place = Workplace::new();
@@ -138,8 +136,7 @@ fn copy_tree_keeps_key_notation() {
     assert_eq!(place.ok("get db again 7"), "seven\n");
 }
 
-/// The command's own records of keys and indexes could be changed by hand; then keys were read
-/// wrong.
+/// The command's own records of keys and indexes could be changed by hand.
 #[test]
 fn write_to_import_tree_is_refused() {
     let place = Workplace::new();

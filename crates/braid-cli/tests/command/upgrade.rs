@@ -1,10 +1,9 @@
 //! Databases of earlier format versions, written by their builds: they open, hold the same data,
 //! and are rewritten.
 //!
-//! `fixtures/formats/format-N.tar.zst` has a database (`db`) and its contents as read by that build
-//! (`expected`): for each pair, tree, key and value in hexadecimal, at most 120 characters, and the
-//! value's length. Version 1 is of commit dc364c7, version 2 of 1f8cefb. The engine's
-//! `tests/golden.rs` reads version 3.
+//! `fixtures/formats/format-N.tar.zst` has a database (`db`) and its contents (`expected`): for
+//! each pair, tree, key and value in hexadecimal, at most 120 characters, and the value's length.
+//! Version 1 is of commit dc364c7, version 2 of 1f8cefb.
 
 use crate::common;
 
@@ -59,7 +58,6 @@ fn older_database_opens_with_same_contents() {
         let before = versions(&place);
         assert!(before.iter().all(|found| *found == version), "{before:?}");
         assert_eq!(contents(&place, "db"), expected, "version {version}");
-        // Read-only: nothing was written.
         assert_eq!(versions(&place), before);
         place.ok("put db records new value");
         assert_eq!(place.ok("get db records new"), "value\n");
@@ -103,7 +101,6 @@ fn idle_open_database_is_rewritten() {
         let db = braiddb::Db::open(place.path("db")).unwrap();
         assert!(db.stats().older_runs > 0);
         let is_log = |name: &str| name.ends_with(".wal");
-        // Half a second of idleness, and then a merge or two.
         for _ in 0..600 {
             if db.older_files().unwrap().iter().all(|file| is_log(&file.name) || file.name == "CURRENT") {
                 break;

@@ -25,8 +25,7 @@ fn flip(path: &PathBuf, places: &[usize]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// The first damaged block ended the pass, counted as "2 problems", and the advice was to run
-/// `verify`.
+/// The first damaged block ended the pass.
 #[test]
 fn verify_of_damaged_blocks_lists_each_once_and_exits_1() {
     let place = workplace();
@@ -65,8 +64,7 @@ fn verify_of_database_that_does_not_open_lists_damage_and_names_salvage() {
     }
 }
 
-/// A run that was cut short was two problems: the missing bytes, and a footer "that is cut short" in a place past the file's
-/// end, which left more bytes unchecked than the file has. Neither named the keys.
+/// A truncated run gave two problems, without keys.
 #[test]
 fn verify_of_truncated_run_lists_one_problem_with_its_keys() {
     let place = workplace();

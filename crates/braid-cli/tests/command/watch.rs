@@ -24,7 +24,6 @@ fn watch_prints_commits_from_start_or_token() {
     place.ok("put db t b 2 --durability buffered");
     place.ok("put db other a 3");
     place.ok("del db t a");
-    // Merging everything loses nothing of the log, nor do commands that do not know of it.
     place.ok("compact db");
     let shown = lines(&place.ok("watch db"));
     let expected = ["create_tree - -", "put a 1", "put b 2", "create_tree - -", "put a 3", "delete a -"];
@@ -86,12 +85,10 @@ fn watch_of_trimmed_log_reports_start_and_missing_commits() {
     assert!(missing > 0 && shown[1..].iter().all(|line| line["sequence"].as_u64() > Some(missing)), "{shown:?}");
     let expected = [format!("begins after commit {missing}"), "--keep SIZE".to_owned()];
     assert!(expected.iter().all(|part| trimmed.stderr.contains(part)), "{trimmed:?}");
-    // The gap's token continues after the gap, and a limit counts commits.
     let token = shown[0]["token"].as_str().unwrap();
     let after = place.run(&format!("watch db --from {token}"));
     assert_eq!((lines(&after.stdout), after.stderr.as_str()), (shown[1..].to_vec(), ""));
     assert_eq!(lines(&place.ok("watch db --limit 1")).len(), 2);
-    // An explicit request for lost commits is an error that names them.
     for from in [format!("--from {early}"), "--after 0".to_owned()] {
         let refused = place.run(&format!("watch db {from}"));
         assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{refused:?}");
@@ -101,8 +98,7 @@ fn watch_of_trimmed_log_reports_start_and_missing_commits() {
     place.fails(2, "watch db --after 99999999999");
 }
 
-/// After the files of a database had been put back, the message about a later token named commits
-/// up to one before it.
+/// The message about a token above the last commit named nonsensical commits.
 #[test]
 fn watch_from_token_above_last_commit_names_both_numbers() {
     let place = Workplace::with_database();

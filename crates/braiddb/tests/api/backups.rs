@@ -221,7 +221,7 @@ fn delete_beside_damaged_description_keeps_all_files() {
     assert!(backups.verify(None).unwrap().problems.is_empty());
 }
 
-/// Objects of others stay in the target.
+/// Foreign objects stay in the target.
 #[test]
 fn backup_target_with_other_objects_keeps_them() {
     let (vfs, db, target) = world();

@@ -11,8 +11,7 @@ use std::{
 
 pub const BRAID: &str = env!("CARGO_BIN_EXE_braid");
 
-/// Like `Command::spawn`. Starts a process again that ends with `ERROR_INTERNAL_ERROR`, as happens
-/// under Wine before the program starts.
+/// Starts a process again that Wine ends with `ERROR_INTERNAL_ERROR` before the program starts.
 pub fn spawn(command: &mut Command) -> Child {
     const ERROR_INTERNAL_ERROR: i32 = 1359;
     for _ in 0..3 {
@@ -58,7 +57,6 @@ impl Workplace {
         path
     }
 
-    /// Runs the command; arguments are split at spaces.
     pub fn run(&self, arguments: &str) -> Outcome {
         self.run_with(&arguments.split(' ').collect::<Vec<_>>(), b"")
     }
@@ -69,7 +67,6 @@ impl Workplace {
         let mut child = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()));
         let mut input = child.stdin.take().unwrap();
         let stdin = stdin.to_vec();
-        // A command that does not read its input may close it early.
         let writer = std::thread::spawn(move || drop(input.write_all(&stdin)));
         let output = child.wait_with_output().unwrap();
         writer.join().unwrap();
