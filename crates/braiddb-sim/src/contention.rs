@@ -164,6 +164,7 @@ impl World {
         }
     }
 
+    /// Begins a transaction.
     pub fn begin(&self, name: (u64, u64), kind: Kind) -> Open {
         let began = self.tick();
         let transaction = said(if kind == Kind::Exclusive { self.db.begin_exclusive() } else { self.db.begin() });

@@ -57,6 +57,7 @@ pub fn cursor_of(db: &Db) -> Result<u64> {
     Ok(cursor.map_or(0, |cursor| u64::from_le_bytes(cursor.try_into().expect("a number"))))
 }
 
+/// The expected contents.
 #[derive(Debug, Default)]
 pub struct Expected {
     number: u64,
