@@ -138,6 +138,7 @@ fn apply_to(contents: &mut Contents, operation: &Operation) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Unsynced,
+    /// A sync failed on it.
     MaybeLost,
     /// Synced, but an earlier operation of the list is not.
     Durable,

@@ -86,6 +86,7 @@ impl History {
         History { lists, owners }
     }
 
+    /// A committed transaction left each number read, and the read shows all that it left.
     fn check_elements(&self) -> Result<(), Wrong> {
         for (reader, lists) in self.lists.iter().enumerate() {
             for (key, list) in lists.reads.iter().map(|(key, list)| (key, list)).chain(&lists.writes) {

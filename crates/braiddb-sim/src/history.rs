@@ -202,6 +202,7 @@ fn commits_in_order(records: &[Record]) -> Result<Vec<(u64, usize)>, Wrong> {
     }
 }
 
+/// A transaction that ended before another began has the smaller number and is seen by it.
 fn check_order(records: &[Record]) -> Result<(), Wrong> {
     let mut by_end: Vec<usize> = (0..records.len()).filter(|index| records[*index].commit().is_some()).collect();
     by_end.sort_unstable_by_key(|index| records[*index].ended);
@@ -225,6 +226,7 @@ fn check_order(records: &[Record]) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// Each answer must match the state at `at` with the transaction's own writes.
 fn check_answers(
     model: &Model,
     commits: &[(u64, usize)],
