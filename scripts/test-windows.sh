@@ -127,7 +127,8 @@ readonly shipped=(--package braiddb --package braiddb-sim --package braid-cli)
 # Engine tests that depend on the system, except those that compute in memory for minutes.
 readonly smoke_rooms=(platform:: wal:: version:: db:: cache:: dump:: salvage::tests::places)
 readonly smoke_skips=(wal::tests::damage db::engine::tests::thread_pool db::handles::tests::multi db::read::tests::merge_operands db::maintenance::tests::io_throttle db::handles::tests::transactions db::handles::tests::cursor
-    db::tests_review db::maintenance::garbage_limit all_is_as_in_a_model dump::tests::load_of_large_tree)
+    db::maintenance::tests::merging db::maintenance::tests::flush_limits db::read::tests::range_deletes
+    db::maintenance::garbage_limit all_is_as_in_a_model dump::tests::load_of_large_tree)
 
 smoke() {
     export BRAIDDB_VOLUME=${BRAIDDB_VOLUME:-0.02}

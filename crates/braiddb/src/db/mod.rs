@@ -4,7 +4,6 @@ mod engine;
 mod export;
 mod files;
 mod handles;
-pub mod inspect;
 mod load;
 mod maintenance;
 mod open;
@@ -15,8 +14,6 @@ mod write;
 
 #[cfg(test)]
 pub mod tests_common;
-#[cfg(test)]
-mod tests_review;
 
 pub use engine::parts::scrubber::ScrubStats;
 pub use engine::settings::{Durability, Settings, TreeOptions};
@@ -28,6 +25,7 @@ pub use export::dump_gaps::DumpGap;
 pub use export::dump_source::{DumpParts, DumpRange, DumpSource};
 pub use export::follower::{Follower, Refreshed};
 pub use files::archive_gaps::ArchiveGap;
+pub use files::inspect;
 pub use files::names::{LOCK_NAME, RESTORING_NAME};
 pub use handles::batch::Batch;
 pub use handles::conditional::Update;

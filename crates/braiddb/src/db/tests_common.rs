@@ -127,6 +127,16 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
     }
 }
 
+/// Returns 1,000 bytes that do not compress.
+pub fn noise(seed: u32) -> Vec<u8> {
+    let mut state = u64::from(seed) + 1;
+    let mut next = || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 56) as u8
+    };
+    (0..1_000).map(|_| next()).collect()
+}
+
 /// The files after a kill of the process: all writes, synced or not.
 pub fn killed(vfs: &FaultVfs) -> FaultVfs {
     FaultVfs::of_files(Path::new(DIR), &vfs.files())

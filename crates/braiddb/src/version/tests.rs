@@ -1,7 +1,10 @@
 use super::*;
 use crate::{
     codec::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind},
-    platform::{File, MemVfs, OpenMode, Runtime, SystemRuntime, Vfs, fault_vfs::FaultVfs},
+    platform::{
+        File, MemVfs, OpenMode, Runtime, SystemRuntime, Vfs,
+        fault_vfs::{FaultVfs, Operation},
+    },
     table::{BlobUse, Expiries, RunMeta},
 };
 use std::{path::Path, sync::Arc};
@@ -319,4 +322,24 @@ fn open_with_one_damaged_slot_succeeds_and_with_two_is_corruption() {
         file.write_at(&[0; 16], slot + 40).unwrap();
     }
     assert!(world.open().unwrap_err().is_corruption());
+}
+
+#[test]
+fn manifest_rewrite_after_full_disk_succeeds() {
+    let fault = FaultVfs::new(Path::new(DIR));
+    let vfs: Arc<dyn Vfs> = Arc::new(fault.clone());
+    let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::new());
+    let mut layout = Layout { next_file: 1, ..Layout::default() };
+    layout.apply(&Edit::new(vec![Change::NewPartition { id: 0, start: Vec::new(), end: None }])).unwrap();
+    let mut manifest = Manifest::create(&vfs, &runtime, Path::new(DIR), layout).unwrap();
+    let edit = Edit::new((0..20_000).map(Change::LastSequence).collect());
+    while manifest.len() <= 256 << 10 {
+        manifest.commit(&edit).unwrap();
+    }
+    fault.fail(Operation::Write, 0, 1, std::io::ErrorKind::StorageFull);
+    assert!(manifest.commit(&edit).unwrap_err().is_disk_full());
+    manifest.commit(&edit).unwrap();
+    drop(manifest);
+    let manifest = Manifest::open(&vfs, &runtime, Path::new(DIR), false).unwrap().unwrap();
+    assert_eq!(manifest.layout().last_sequence, 19_999);
 }

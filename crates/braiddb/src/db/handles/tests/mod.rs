@@ -6,6 +6,7 @@ pub mod cursor;
 pub mod database;
 pub mod exclusive;
 pub mod expiry;
+pub mod foreign_tree;
 pub mod keep_ttl;
 pub mod multi;
 pub mod seek_rows;

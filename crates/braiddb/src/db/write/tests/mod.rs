@@ -1,5 +1,6 @@
 //! Tests of the commit path, one behaviour for each file.
 
+pub mod commits;
 pub mod memtables;
 pub mod update_scope;
 pub mod wal_bypass;
