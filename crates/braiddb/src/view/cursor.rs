@@ -4,24 +4,19 @@
 //! and `prev` follow the selectors without comparisons. If the snapshot covers the view, the record
 //! alone decides which lanes are visible; otherwise entries are read.
 
-use super::find::{FindLane, FindShown, Found, InPlace, Locate, PrefetchRows};
-use super::format::{
-    BASE_BISECT, MAX_RECORD_BYTES, SAME_KEY, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE,
-    Segment, lanes_below,
-};
+use super::find::{FindLane, FindShown, Found, InPlace, Locate};
+use super::format::{BASE_BISECT, SAME_KEY, SEGMENT_LANES, SELECTOR_STALE, SELECTOR_TOMBSTONE, lanes_below};
 use super::reader::View;
-use super::rows::{Decode, HeldRuns, LONG_SCAN, RowBatch, RowPlace};
-use crate::base::{Beyond, Cursor, EntryKind, EntryRef, Result, SequenceNumber, near_lane};
+use super::rows::{HeldRuns, RowBatch, RowPlace};
+use crate::base::{Cursor, EntryKind, EntryRef, Result, SequenceNumber};
 use crate::cache::PrefetchQueue;
 use crate::table::{Moment, PinnedBlock, Position, Run};
 use crossbeam_epoch::Guard;
+use loaded::Loaded;
 use std::sync::Arc;
 
-/// Rows decoded ahead at the start of a scan.
-const FEW_LANES: usize = 16;
-
-/// Minimum rows of a chunk to spread the prefetches of later rows over them.
-const ROWS_SOON_MIN: usize = 8;
+mod fill;
+mod loaded;
 
 /// Holds the view, its runs and one block of each run; needs no epoch guard.
 #[derive(Debug)]
@@ -42,76 +37,6 @@ pub struct ViewCursor {
     /// The current entry, in place or in its run's pinned block; `None` if the cursor is invalid.
     present: Option<Present>,
     pins: Vec<Pin>,
-}
-
-#[derive(Debug)]
-struct Loaded {
-    segment: Option<u32>,
-    record: [u8; MAX_RECORD_BYTES],
-    count: usize,
-    same_key: u32,
-    /// Visible lanes, if the snapshot covers the view.
-    shown: u32,
-    /// Lanes already prefetched, and lanes queued until rows of a batch are passed.
-    fetched: u32,
-    queued: u32,
-}
-
-impl Default for Loaded {
-    fn default() -> Loaded {
-        Loaded { segment: None, record: [0; MAX_RECORD_BYTES], count: 0, same_key: 0, shown: 0, fetched: 0, queued: 0 }
-    }
-}
-
-impl Loaded {
-    fn load(&mut self, view: &View, number: u32, hidden: u8, guard: &Guard) -> Result<()> {
-        if self.segment == Some(number) {
-            return Ok(());
-        }
-        self.segment = None;
-        let record = view.record(number, guard)?;
-        let segment = view.parse(number, record)?;
-        self.take(view, number, hidden, (record, &segment));
-        Ok(())
-    }
-
-    #[inline]
-    fn take(&mut self, view: &View, number: u32, hidden: u8, (record, segment): (&[u8], &Segment<'_>)) {
-        (self.fetched, self.queued) = (0, 0);
-        self.count = segment.count();
-        self.same_key = segment.same_key() | u32::from(view.directory.is_continuation(number));
-        self.record[..record.len()].copy_from_slice(record);
-        self.shown = segment.unmarked(hidden) & !self.same_key;
-        self.segment = Some(number);
-    }
-
-    #[inline(always)]
-    fn parsed(&self, view: &View) -> Segment<'_> {
-        debug_assert!(self.segment.is_some(), "a segment was loaded");
-        Segment::of_copy(&self.record, self.count, view.layout.run_count)
-    }
-
-    /// Prefetches lanes once each, now or through `queue`. `with_ends` is for the first read of
-    /// their blocks: it includes the ends of all.
-    #[inline]
-    fn prefetch(
-        &mut self,
-        view: &View,
-        runs: &[Arc<Run>],
-        lanes: u32,
-        with_ends: bool,
-        queue: Option<&mut PrefetchQueue>,
-    ) {
-        let lanes = lanes & !self.fetched & !self.queued;
-        if lanes == 0 || self.segment.is_none() {
-            return;
-        }
-        *(if queue.is_some() { &mut self.queued } else { &mut self.fetched }) |= lanes;
-        let segment = self.parsed(view);
-        let (first, end) = (lanes.trailing_zeros() as usize, 32 - lanes.leading_zeros() as usize);
-        let span = lanes_below(end) & !lanes_below(first);
-        view.simd.run(PrefetchRows { runs, segment, first, span, with_ends, queue });
-    }
 }
 
 /// An entry borrowed from a block that the cursor has pinned, or that is read in place in one of
@@ -489,148 +414,6 @@ impl ViewCursor {
         (self.standing, self.lane) = (found.number, found.lane);
         self.present = Some(present);
         Ok(true)
-    }
-
-    /// Decodes the rows after the batch's position or else the present row (before it, going
-    /// backward), from one segment. A batch to merge starts with the present row. The cursor does
-    /// not move.
-    ///
-    /// The batch stays empty where rows must be handled one by one: at older snapshots, at either
-    /// end, at rows that need resolving, and at damage, which the next move reports. Precondition:
-    /// valid, unless the batch has a position.
-    pub fn fill(&mut self, is_forward: bool, batch: &mut RowBatch) {
-        let (number, lane, is_included) = match batch.from() {
-            Some(RowPlace { segment, lane }) => (segment, lane, false),
-            None => (self.here(), self.lane, batch.is_to_merge()),
-        };
-        batch.begin(number, is_forward);
-        if batch.rounds() == 0 {
-            self.forget_queued();
-        }
-        if self.sees_all {
-            let guard = crossbeam_epoch::pin();
-            let bound = if is_forward { lane + usize::from(!is_included) } else { lane + usize::from(is_included) };
-            let now = (self.runs.moment(), &guard);
-            if self.fill_from(number, bound, is_forward, batch, now).is_err() {
-                batch.fail();
-            }
-        }
-    }
-
-    fn fill_from(
-        &mut self,
-        mut number: u32,
-        bound: usize,
-        is_forward: bool,
-        batch: &mut RowBatch,
-        (moment, guard): (Moment, &Guard),
-    ) -> Result<()> {
-        let step = |from: u32| if is_forward { from + 1 } else { from.wrapping_sub(1) };
-        if self.loaded.segment != Some(number) {
-            self.load_other(number, guard)?;
-        }
-        let mut lanes = self.loaded.shown & if is_forward { !lanes_below(bound) } else { lanes_below(bound) };
-        while lanes == 0 {
-            number = step(number);
-            if number >= self.view.directory.segments() {
-                batch.expect(0, Beyond::End);
-                return Ok(());
-            }
-            if self.loaded.segment != Some(number) {
-                self.load_other(number, guard)?;
-            }
-            lanes = self.loaded.shown;
-        }
-        batch.begin_again(number);
-        let (tombstones, beyond);
-        (lanes, tombstones, beyond) = self.plain_lanes(lanes, batch);
-        if lanes == 0 {
-            batch.expect(0, beyond);
-            return Ok(());
-        }
-        // The prefetch distance grows with the length of this scan and the last, to spare short
-        // scans.
-        let is_long = batch.rounds() >= LONG_SCAN;
-        if batch.rounds() > 0 {
-            batch.queue().prefetch_all();
-        }
-        let likely = batch.likely_rows();
-        let few = if likely > 0 { likely } else { FEW_LANES };
-        let chunk = if is_long { lanes } else { first_lanes(lanes, few, is_forward) };
-        if batch.rounds() == 0 {
-            self.likely = likely;
-        }
-        batch.expect(tombstones & chunk, if chunk == lanes { beyond } else { Beyond::More });
-        let next = step(number);
-        if is_long {
-            self.view.prefetch_record(next);
-        } else {
-            let chunk_rows = chunk.count_ones() as usize;
-            let coming = if batch.rounds() == 0 { likely } else { likely.max(chunk_rows + FEW_LANES) };
-            self.prefetch_ahead([lanes, chunk], [next, step(next)], coming, batch, guard);
-            if chunk_rows < ROWS_SOON_MIN {
-                batch.queue().prefetch_all();
-            }
-        }
-        let ViewCursor { view, runs, loaded, .. } = self;
-        let segment = loaded.parsed(view);
-        if !view.simd.run(Decode { runs, moment, segment, lanes: chunk, batch })? {
-            return Err(view.corrupt_segment(number, "an entry lies outside of its run"));
-        }
-        Ok(())
-    }
-
-    /// Returns the lanes before the first row that must be handled alone, the tombstones, and the
-    /// reason for the end.
-    #[inline]
-    fn plain_lanes(&self, lanes: u32, batch: &RowBatch) -> (u32, u32, Beyond) {
-        let segment = self.loaded.parsed(&self.view);
-        let tombstones = !segment.unmarked(SELECTOR_TOMBSTONE);
-        let mut special = !segment.unmarked(SELECTOR_RESOLVE);
-        if !batch.is_to_merge() {
-            special |= tombstones;
-        }
-        special &= lanes;
-        if special == 0 {
-            return (lanes, tombstones, Beyond::More);
-        }
-        let is_forward = batch.is_forward();
-        let first = near_lane(special, is_forward);
-        let plain = lanes & if is_forward { lanes_below(first) } else { !lanes_below(first + 1) };
-        (plain, tombstones, Beyond::Row(first))
-    }
-
-    /// Prefetches `chunk`, then up to `wanted` rows of this or the next segment, and the record
-    /// after that.
-    #[inline]
-    fn prefetch_ahead(
-        &mut self,
-        [lanes, chunk]: [u32; 2],
-        [next, after_next]: [u32; 2],
-        wanted: usize,
-        batch: &mut RowBatch,
-        guard: &Guard,
-    ) {
-        let is_first = batch.rounds() == 0;
-        let ViewCursor { view, runs, loaded, .. } = self;
-        loaded.prefetch(view, runs, chunk, is_first, None);
-        let left = wanted.saturating_sub(chunk.count_ones() as usize);
-        if lanes != chunk {
-            loaded.prefetch(view, runs, if is_first { 0 } else { lanes & !chunk }, false, None);
-        } else if left > 0 {
-            // Merged rows are not passed one by one.
-            let is_passed = batch.is_forward() && !batch.is_to_merge();
-            self.prefetch_coming(next, left, batch.is_forward(), guard, is_passed.then(|| batch.queue()));
-            self.view.prefetch_record(after_next);
-        } else {
-            view.prefetch_record(next);
-        }
-    }
-
-    /// Continues a batch with rows put aside ([`RowBatch::aside`]); empty if the cursor is on none.
-    /// Precondition: valid.
-    pub fn resume(&self, batch: &mut RowBatch) {
-        batch.resume(&self.runs, RowPlace { segment: self.here(), lane: self.lane });
     }
 
     pub fn go_to(&mut self, place: RowPlace) -> Result<()> {

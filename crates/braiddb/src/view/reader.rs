@@ -4,25 +4,20 @@
 //! view was built over, in the same order.
 
 pub use super::anchors::Leaf;
-use super::bits::is_equal;
-use super::cache_miss::CacheMiss;
 use super::count::LiveCounts;
 use super::counters::count_segment_read;
 use super::directory::Directory;
 use super::first_blocks::FirstBlocks;
-use super::format::{
-    FOOTER_BYTES, Footer, Layout, PAGE_BYTES, SELECTOR_STALE, Segment, VIEW_FILE_START, ViewMeta, lanes_below,
-    page_is_sound, tag_of_hash,
-};
+use super::format::{Layout, PAGE_BYTES, Segment, ViewMeta, lanes_below, page_is_sound};
 use super::hash_index::HashIndex;
-use super::search::{Comparison, Place, candidate, compare_counted, find_place};
-use super::simd::{Simd, Task};
-use crate::base::{EntryRef, Error, FileId, Result, SequenceNumber};
-use crate::cache::{CacheSlots, UnitNote};
-use crate::codec::{FILE_HEADER_LEN, FileHeader, FileKind, checksum, hash64};
-use crate::platform::{DeferredClose, File, OpenMode, ReadRequest, Vfs};
-use crate::table::{IndexTrigger, Position, Run, TableContext};
+use super::search::{Comparison, Place, compare_counted, find_place};
+use super::simd::Simd;
+use crate::base::{EntryRef, Error, FileId, Result};
+use crate::cache::CacheSlots;
+use crate::platform::{DeferredClose, File, ReadRequest, Vfs};
+use crate::table::{IndexTrigger, Position, Run};
 use crossbeam_epoch::Guard;
+pub(super) use get::Query;
 use std::{
     path::{Path, PathBuf},
     sync::{
@@ -31,118 +26,8 @@ use std::{
     },
 };
 
-struct Get<'a, 'g> {
-    view: &'a View,
-    runs: &'a [Arc<Run>],
-    number: Option<u32>,
-    query: Query<'a>,
-    guard: &'g Guard,
-}
-
-impl<'g> Task for Get<'_, 'g> {
-    type Output = Result<Option<EntryRef<'g>>>;
-
-    #[inline(always)]
-    fn run(self, simd: Simd) -> Self::Output {
-        let Get { view, runs, number, query, guard } = self;
-        if let Some(index) = view.hash_index(query.snapshot)
-            && let Some(found) = view.hash_get(simd, index, runs, query, guard)?
-        {
-            return Ok(found);
-        }
-        view.note_search();
-        // No closure: it would not be compiled for this instruction set.
-        let number = match number {
-            Some(number) => number,
-            None => match view.segment_with(simd, query.key) {
-                Some(number) => number,
-                None => return Ok(None),
-            },
-        };
-        view.get_with(simd, runs, number, query, guard)
-    }
-}
-
-struct PrefetchEntry<'a, 'g> {
-    view: &'a View,
-    runs: &'a [Arc<Run>],
-    number: u32,
-    key: &'g [u8],
-    hash: u64,
-    slot_only: bool,
-    guard: &'g Guard,
-}
-
-impl<'a> Task for PrefetchEntry<'a, '_> {
-    type Output = Option<CacheMiss<'a>>;
-
-    #[inline(always)]
-    fn run(self, simd: Simd) -> Option<CacheMiss<'a>> {
-        let PrefetchEntry { view, runs, number, key, hash, slot_only, guard } = self;
-        let (page, at) = view.layout.place(number);
-        let Some(bytes) = view.pages.get(page, guard) else { return Some(CacheMiss::Page(view, page)) };
-        // The read itself reports damage.
-        let record = bytes.get(at..at + view.layout.record_bytes)?;
-        let segment = view.parse(number, record).ok()?;
-        let candidates = view.candidates(simd, &segment, key, hash);
-        if candidates == 0 {
-            return None;
-        }
-        let lane = candidates.trailing_zeros() as usize;
-        if slot_only {
-            let index = segment.run(lane);
-            if let (Some(run), Some(cursor)) = (runs.get(index), segment.cursor(index)) {
-                run.prefetch_slot(cursor.block);
-            }
-        } else if let Ok((run, position)) = view.locate(runs, number, &segment, lane) {
-            return precheck(&runs[run], position);
-        }
-        None
-    }
-}
-
-#[inline(always)]
-fn precheck(run: &Arc<Run>, position: Position) -> Option<CacheMiss<'_>> {
-    run.prefetch(position);
-    run.is_absent(position.block).then_some(CacheMiss::Block(run, position.block))
-}
-
-struct FindLeaf<'a> {
-    view: &'a View,
-    key: &'a [u8],
-}
-
-impl Task for FindLeaf<'_> {
-    type Output = Leaf;
-
-    #[inline(always)]
-    fn run(self, simd: Simd) -> Leaf {
-        self.view.directory.anchors.find_leaf(simd, self.key)
-    }
-}
-
-struct FindInLeaf<'a> {
-    view: &'a View,
-    key: &'a [u8],
-    leaf: Leaf,
-}
-
-impl Task for FindInLeaf<'_> {
-    type Output = usize;
-
-    #[inline(always)]
-    fn run(self, simd: Simd) -> usize {
-        self.view.directory.anchors.find_in_leaf(simd, self.key, self.leaf)
-    }
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct Query<'a> {
-    pub(super) key: &'a [u8],
-    pub(super) hash: u64,
-    snapshot: SequenceNumber,
-    pub(super) with_sequence: bool,
-}
+mod get;
+mod open;
 
 #[derive(Debug)]
 pub struct View {
@@ -168,112 +53,6 @@ pub struct View {
 }
 
 impl View {
-    /// Opens a view file by its own footer, without a manifest.
-    pub fn open_unlisted(ctx: &TableContext, path: &Path, number: u64) -> Result<Arc<View>> {
-        let io = |e| Error::io("open", path, e);
-        let file = ctx.vfs.open(path, OpenMode::Read).map_err(io)?;
-        let len = file.len().map_err(io)?;
-        let mut header = [0; FILE_HEADER_LEN];
-        let read = file.read_at(&mut header, 0).map_err(io)?;
-        let file_id = FileHeader::decode(FileKind::View, &header[..read], path, 0)?.file_id;
-        Ok(Arc::new(View::open_section(ctx, file, path, number, file_id, VIEW_FILE_START, len)?))
-    }
-
-    pub fn open(ctx: &TableContext, path: &Path, meta: &ViewMeta) -> Result<Arc<View>> {
-        let io = |e| Error::io("open", path, e);
-        let file = ctx.vfs.open(path, OpenMode::Read).map_err(io)?;
-        let len = file.len().map_err(io)?;
-        if len != meta.file_bytes {
-            let detail = format!("the view file has {len} bytes, the manifest says {}", meta.file_bytes);
-            return Err(Error::corruption(path, len, detail));
-        }
-        let mut header = [0; FILE_HEADER_LEN];
-        read_exact(&*file, path, &mut header, 0)?;
-        let header = FileHeader::decode(FileKind::View, &header, path, 0)?;
-        if header.file_id != meta.file_id {
-            return Err(Error::corruption(path, 32, "the view file's id is not the one in the manifest"));
-        }
-        let view = View::open_section(ctx, file, path, meta.number, meta.file_id, VIEW_FILE_START, len)?;
-        if view.meta != *meta {
-            let detail = format!("the view's footer says {:?}, the manifest {meta:?}", view.meta);
-            return Err(Error::corruption(path, len, detail));
-        }
-        Ok(Arc::new(view))
-    }
-
-    pub fn open_embedded(ctx: &TableContext, run: &Arc<Run>) -> Result<Arc<View>> {
-        let meta = run.meta();
-        let corrupt = |detail: &str| Error::corruption(run.path(), meta.view_offset, detail);
-        let end = meta.view_offset.checked_add(meta.view_bytes).filter(|&end| end <= meta.file_bytes);
-        let end = end.ok_or_else(|| corrupt("the run's view lies outside the file"))?;
-        let file = run.file().clone();
-        let mut view = View::open_section(ctx, file, run.path(), 0, meta.file_id, meta.view_offset, end)?;
-        view.meta.file_bytes = meta.view_bytes;
-        if run.given_sequence() > 0 {
-            view.meta.max_sequence = run.given_sequence();
-        }
-        if view.layout.run_count != 1 || view.meta.entries != meta.entries {
-            return Err(corrupt("the run's view does not have the run's entries"));
-        }
-        Ok(Arc::new(view))
-    }
-
-    fn open_section(
-        ctx: &TableContext,
-        file: Arc<dyn File>,
-        path: &Path,
-        number: u64,
-        file_id: FileId,
-        start: u64,
-        end: u64,
-    ) -> Result<View> {
-        let corrupt = |offset, detail: &str| Error::corruption(path, offset, detail);
-        let footer_at = end.checked_sub(FOOTER_BYTES as u64).filter(|&at| at >= start);
-        let footer_at = footer_at.ok_or_else(|| corrupt(start, "the view is too short for a footer"))?;
-        let mut footer = [0; FOOTER_BYTES];
-        read_exact(&*file, path, &mut footer, footer_at)?;
-        let footer = Footer::decode(&footer, file_id, footer_at)
-            .ok_or_else(|| corrupt(footer_at, "the view's footer does not match its checksum"))?;
-        let layout = Layout::new(footer.run_count as usize)
-            .ok_or_else(|| corrupt(footer_at, "the view has an impossible number of runs"))?;
-        let pages = layout.pages(footer.segments);
-        let directory_at = start.saturating_add(u64::from(pages) * PAGE_BYTES as u64);
-        if directory_at.checked_add(footer.directory_bytes) != Some(footer_at) {
-            return Err(corrupt(footer_at, "the view's parts do not fill its section"));
-        }
-        // The file's length now bounds this length.
-        let mut directory = vec![0; footer.directory_bytes as usize];
-        read_exact(&*file, path, &mut directory, directory_at)?;
-        if checksum(file_id, directory_at, &directory) != footer.directory_checksum {
-            return Err(corrupt(directory_at, "the view's directory does not match its checksum"));
-        }
-        let simd = Simd::detect();
-        let directory = Directory::decode(&directory, footer.segments, simd)
-            .filter(|d| d.entries() == footer.entries)
-            .ok_or_else(|| corrupt(directory_at, "the view's directory is malformed"))?;
-        Ok(View {
-            vfs: ctx.vfs.clone(),
-            deferred_close: Arc::clone(&ctx.deferred_close),
-            file,
-            path: path.to_owned(),
-            file_id,
-            start,
-            layout,
-            directory,
-            meta: footer.meta(number, file_id, end),
-            pages: CacheSlots::with_notes(&ctx.cache, (0..pages).map(|_| UnitNote::new(PAGE_BYTES, 0))),
-            simd,
-            hash_index: OnceLock::new(),
-            searches: AtomicU64::new(0),
-            had_its_chance: AtomicBool::new(false),
-            refusals: AtomicU32::new(0),
-            trigger: Arc::clone(&ctx.trigger),
-            live_counts: LiveCounts::default(),
-            first_blocks: FirstBlocks::default(),
-            obsolete: AtomicBool::new(false),
-        })
-    }
-
     pub fn meta(&self) -> &ViewMeta {
         &self.meta
     }
@@ -293,144 +72,6 @@ impl View {
         self.obsolete.store(true, Relaxed);
     }
 
-    /// Returns the newest version of `key` at or below `snapshot`, tombstones included. If the
-    /// snapshot covers the view, keys deleted by its runs' range tombstones count as absent. One
-    /// key comparison for a present key, about an eighth for an absent one.
-    pub fn get<'g>(
-        &self,
-        runs: &[Arc<Run>],
-        key: &[u8],
-        snapshot: SequenceNumber,
-        guard: &'g Guard,
-    ) -> Result<Option<EntryRef<'g>>> {
-        self.get_hashed(runs, key, hash64(key), snapshot, guard)
-    }
-
-    #[inline]
-    pub fn get_hashed<'g>(
-        &self,
-        runs: &[Arc<Run>],
-        key: &[u8],
-        hash: u64,
-        snapshot: SequenceNumber,
-        guard: &'g Guard,
-    ) -> Result<Option<EntryRef<'g>>> {
-        self.simd.run(Get {
-            view: self,
-            runs,
-            number: None,
-            query: Query { key, hash, snapshot, with_sequence: true },
-            guard,
-        })
-    }
-
-    /// The sequence number of a plain value is undefined.
-    #[inline]
-    pub fn find_hashed<'g>(
-        &self,
-        runs: &[Arc<Run>],
-        key: &[u8],
-        hash: u64,
-        snapshot: SequenceNumber,
-        guard: &'g Guard,
-    ) -> Result<Option<EntryRef<'g>>> {
-        let query = Query { key, hash, snapshot, with_sequence: false };
-        self.simd.run(Get { view: self, runs, number: None, query, guard })
-    }
-
-    pub fn get_in_segment<'g>(
-        &self,
-        runs: &[Arc<Run>],
-        number: u32,
-        key: &[u8],
-        hash: u64,
-        snapshot: SequenceNumber,
-        guard: &'g Guard,
-    ) -> Result<Option<EntryRef<'g>>> {
-        let query = Query { key, hash, snapshot, with_sequence: true };
-        self.simd.run(Get { view: self, runs, number: Some(number), query, guard })
-    }
-
-    #[inline(always)]
-    fn get_with<'g>(
-        &self,
-        simd: Simd,
-        runs: &[Arc<Run>],
-        number: u32,
-        query: Query<'_>,
-        guard: &'g Guard,
-    ) -> Result<Option<EntryRef<'g>>> {
-        let Query { key, hash, snapshot, .. } = query;
-        let segment = self.segment(number, guard)?;
-        let sees_all = snapshot >= self.meta.max_sequence;
-        let mut candidates = self.candidates(simd, &segment, key, hash);
-        while candidates != 0 {
-            let lane = candidates.trailing_zeros() as usize;
-            candidates &= candidates - 1;
-            if sees_all && segment.selector(lane) & SELECTOR_STALE != 0 {
-                continue;
-            }
-            let entry = self.entry(runs, number, &segment, lane, guard)?;
-            super::counters::count_key_comparison();
-            if !is_equal(entry.key, key) {
-                continue;
-            }
-            if entry.sequence <= snapshot {
-                return Ok(Some(entry));
-            }
-            return self.older_version(runs, key, snapshot, (number, lane), guard);
-        }
-        Ok(None)
-    }
-
-    /// Returns the lanes that can have a key's newest version: usually one if present, none if not.
-    #[inline(always)]
-    fn candidates(&self, simd: Simd, segment: &Segment<'_>, key: &[u8], hash: u64) -> u32 {
-        let candidates = segment.tagged(tag_of_hash(hash)) & !segment.same_key();
-        if candidates & candidates.wrapping_sub(1) == 0 {
-            return candidates;
-        }
-        // Blind search always leads to a present key, so other lanes with the same tag need no
-        // read.
-        candidates & candidate(segment, simd, key).map_or(u32::MAX, |lane| 1 << lane)
-    }
-
-    /// First half of finding a key's segment; prefetches for the second.
-    #[inline]
-    pub fn find_leaf(&self, key: &[u8]) -> Leaf {
-        self.simd.run(FindLeaf { view: self, key })
-    }
-
-    /// Second half; prefetches the segment's record. `None` for a view without entries.
-    #[inline]
-    pub fn segment_in_leaf(&self, key: &[u8], leaf: Leaf) -> Option<u32> {
-        if self.directory.segments() == 0 {
-            return None;
-        }
-        let segment = self.directory.segment_of(self.simd.run(FindInLeaf { view: self, key, leaf }));
-        self.prefetch_record(segment);
-        Some(segment)
-    }
-
-    /// Prefetches what [`View::prefetch_entry`] needs besides the segment's record.
-    #[inline]
-    pub fn prefetch_slot(&self, runs: &[Arc<Run>], number: u32, key: &[u8], hash: u64, guard: &Guard) {
-        self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, slot_only: true, guard });
-    }
-
-    /// Prefetches the entry for [`View::get_in_segment`]. Returns the page or block if not cached.
-    #[inline]
-    pub fn prefetch_entry<'a>(
-        &'a self,
-        runs: &'a [Arc<Run>],
-        number: u32,
-        key: &[u8],
-        hash: u64,
-        guard: &Guard,
-    ) -> Option<CacheMiss<'a>> {
-        self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, slot_only: false, guard })
-    }
-
     pub(super) fn page_request(&self, page: u32) -> ReadRequest {
         ReadRequest::new(Arc::clone(&self.file), self.page_offset(page), PAGE_BYTES)
     }
@@ -440,40 +81,6 @@ impl View {
         let is_read = matches!(read.result, Some(Ok(())));
         if is_read && self.pages.is_vacant(page) && self.check_page(page, &read.bytes).is_ok() {
             self.pages.insert(page, &read.bytes, &crossbeam_epoch::pin());
-        }
-    }
-
-    /// Returns the first version at or below `snapshot` after the newest one, at `from`.
-    #[cold]
-    fn older_version<'g>(
-        &self,
-        runs: &[Arc<Run>],
-        key: &[u8],
-        snapshot: SequenceNumber,
-        from: (u32, usize),
-        guard: &'g Guard,
-    ) -> Result<Option<EntryRef<'g>>> {
-        let (mut number, mut lane) = from;
-        let mut segment = self.segment(number, guard)?;
-        loop {
-            lane += 1;
-            if lane == segment.count() {
-                number += 1;
-                lane = 0;
-                if number == self.directory.segments() || !self.directory.is_continuation(number) {
-                    return Ok(None);
-                }
-                segment = self.segment(number, guard)?;
-            } else if segment.same_key() & 1 << lane == 0 {
-                return Ok(None);
-            }
-            let entry = self.entry(runs, number, &segment, lane, guard)?;
-            if entry.key != key {
-                return Err(self.corrupt_segment(number, "a version of a key has another key"));
-            }
-            if entry.sequence <= snapshot {
-                return Ok(Some(entry));
-            }
         }
     }
 

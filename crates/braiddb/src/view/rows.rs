@@ -5,14 +5,17 @@
 //! last block for the next batch, so a scan uses a block once. Blocks in mapped files need no pin:
 //! the batch holds the runs.
 
-use super::format::{SEGMENT_LANES, Segment, lanes_below};
-use super::simd::{Simd, Task};
-use crate::base::{Beyond, ROW_LANES, Result, RowSlots, SequenceNumber, near_lane};
+use super::format::SEGMENT_LANES;
+use crate::base::{Beyond, ROW_LANES, Result, RowSlots, near_lane};
 use crate::cache::{Ahead, PrefetchQueue};
-use crate::table::{Moment, PinnedBlock, Position, Rows, Run};
+use crate::table::{Moment, PinnedBlock, Rows, Run};
+pub(super) use decode::Decode;
 use std::fmt;
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
+
+mod decode;
+mod merge;
 
 /// Lines of a later block to prefetch for each row: enough for rows of 100 to 200 bytes.
 pub(super) const LINES_AHEAD: usize = 3;
@@ -280,18 +283,6 @@ impl RowBatch {
         self.likely_rows.saturating_sub(self.passed_rows) as usize
     }
 
-    pub fn to_merge() -> RowBatch {
-        RowBatch { is_to_merge: true, ..RowBatch::default() }
-    }
-
-    pub fn set_with_sequences(&mut self, with_sequences: bool) {
-        self.with_sequences = with_sequences;
-    }
-
-    pub(super) fn is_to_merge(&self) -> bool {
-        self.is_to_merge
-    }
-
     #[inline(always)]
     pub fn slots(&self) -> &RowSlots {
         &self.slots
@@ -316,46 +307,10 @@ impl RowBatch {
         RowPlace { segment: self.segment, lane }
     }
 
-    /// Returns the first row put aside, if any in this direction.
-    pub fn aside(&self, is_forward: bool) -> Option<RowPlace> {
-        (self.aside != 0 && self.is_forward == is_forward).then(|| self.place(near_lane(self.aside, is_forward)))
-    }
-
     /// Continues the scan at its cursor instead of the last row passed.
     pub fn follow_cursor(&mut self) {
         self.is_interrupted |= self.from.take().is_some();
         self.begins_with_seek = false;
-    }
-
-    /// Puts a seek's rows aside, or releases them if they pin cache blocks.
-    pub fn put_aside(&mut self) {
-        if self.is_pinning {
-            return self.release();
-        }
-        self.aside = std::mem::take(&mut self.lanes);
-        self.begins_with_seek = false;
-    }
-
-    /// Continues with rows put aside, from the cursor's `place` on. Empty if that is none of them.
-    pub(super) fn resume(&mut self, runs: &Arc<HeldRuns>, place: RowPlace) {
-        let is_of = self.runs.as_ref().is_some_and(|held| Arc::ptr_eq(held, runs)) && self.segment == place.segment;
-        let kept = std::mem::take(&mut self.aside);
-        if is_of && kept >> place.lane & 1 != 0 {
-            let passed = if self.is_forward { lanes_below(place.lane) } else { !lanes_below(place.lane + 1) };
-            self.lanes = kept & !passed;
-            self.filled = self.lanes.count_ones();
-            self.at = place.lane;
-        }
-    }
-
-    /// Passes all rows but those of `rest`. The next fill starts after the last of all.
-    pub fn pass(&mut self, rest: u32) {
-        if self.lanes != 0 {
-            let passed = self.lanes & !rest;
-            self.passed_rows = self.passed_rows.saturating_add(passed.count_ones());
-            self.from = Some(self.place(near_lane(self.lanes, !self.is_forward)));
-            self.lanes = 0;
-        }
     }
 
     pub(super) fn fail(&mut self) {
@@ -415,39 +370,6 @@ impl RowBatch {
         self.states.iter_mut().for_each(|state| *state = RunState::default());
         self.passed.clear();
         self.is_pinning = false;
-    }
-
-    /// Keeps the rows within the source's bounds.
-    pub fn keep_within(&mut self, start: &[u8], end: Option<&[u8]>) {
-        let is_forward = self.is_forward;
-        let is_within = |key: &[u8]| if is_forward { end.is_none_or(|end| key < end) } else { key >= start };
-        if self.keep(is_within).is_some() {
-            self.beyond = Beyond::End;
-        }
-    }
-
-    /// Keeps the rows before `bound`, puts others aside, and returns true if all were kept.
-    pub fn keep_before(&mut self, bound: &[u8]) -> bool {
-        let (is_forward, before) = (self.is_forward, self.lanes);
-        let is_all = self.keep(|key| if is_forward { key < bound } else { key > bound }).is_none();
-        self.aside |= before & !self.lanes;
-        is_all
-    }
-
-    pub fn keep_prefix(&mut self, prefix: &[u8]) {
-        if let Some(lane) = self.keep(|key| key.starts_with(prefix)) {
-            self.beyond = Beyond::Outside(lane);
-        }
-    }
-
-    /// Keeps rows up to the first rejected one, whose lane it returns. Precondition: none was
-    /// passed.
-    #[inline]
-    fn keep(&mut self, is_kept: impl Fn(&[u8]) -> bool) -> Option<usize> {
-        let kept = self.slots.kept(self.lanes, self.is_forward, is_kept);
-        let others = self.lanes & !kept;
-        (self.lanes, self.filled) = (kept, kept.count_ones());
-        (others != 0).then(|| near_lane(others, self.is_forward))
     }
 
     pub(super) fn begin(&mut self, segment: u32, is_forward: bool) {
@@ -569,125 +491,5 @@ fn ahead_of(run: &Run, queue: Option<u16>, rounds: u32) -> Ahead {
     match queue {
         Some(queue) if rounds >= LONG_SCAN => run.ahead(queue),
         _ => Ahead::default(),
-    }
-}
-
-/// Decodes the `wanted` ones of `lanes`, adjacent in a block from slot `from` on. Returns the lanes
-/// in the next block; `None` for a damaged entry.
-struct DecodeBlock<'a> {
-    block: Rows<'static>,
-    from: u16,
-    lanes: u32,
-    wanted: u32,
-    ahead: Ahead,
-    given: SequenceNumber,
-    slots: &'a mut RowSlots,
-}
-
-struct Plain<'a>(DecodeBlock<'a>);
-struct WithAhead<'a>(DecodeBlock<'a>);
-struct WithSequences<'a>(DecodeBlock<'a>);
-
-impl Task for Plain<'_> {
-    type Output = Option<u32>;
-
-    #[inline(always)]
-    fn run(self, _simd: Simd) -> Option<u32> {
-        self.0.decode::<false, false>()
-    }
-}
-
-impl Task for WithAhead<'_> {
-    type Output = Option<u32>;
-
-    #[inline(always)]
-    fn run(self, _simd: Simd) -> Option<u32> {
-        self.0.decode::<false, true>()
-    }
-}
-
-impl Task for WithSequences<'_> {
-    type Output = Option<u32>;
-
-    #[inline(always)]
-    fn run(self, _simd: Simd) -> Option<u32> {
-        self.0.decode::<true, true>()
-    }
-}
-
-impl DecodeBlock<'_> {
-    #[inline(always)]
-    fn decode<const WITH_SEQUENCES: bool, const WITH_AHEAD: bool>(self) -> Option<u32> {
-        let DecodeBlock { block, from, mut lanes, wanted, ahead, given, slots } = self;
-        for offset in block.offsets(from) {
-            let lane = lanes.trailing_zeros() as usize % SEGMENT_LANES;
-            if wanted >> lane & 1 != 0 {
-                if WITH_SEQUENCES {
-                    let (bytes, key_len, sequence) = block.get_with_sequence(offset)?;
-                    slots.set(lane, bytes, key_len);
-                    slots.set_sequence(lane, sequence.wrapping_add(given));
-                } else {
-                    let (bytes, key_len) = block.get(offset)?;
-                    slots.set(lane, bytes, key_len);
-                }
-                if WITH_AHEAD {
-                    ahead.prefetch::<LINES_AHEAD>(offset);
-                }
-            }
-            lanes &= lanes.wrapping_sub(1);
-            if lanes == 0 {
-                break;
-            }
-        }
-        Some(lanes)
-    }
-}
-
-/// Decodes lanes of a segment into a batch. Returns false if an entry is missing.
-pub(super) struct Decode<'a> {
-    pub(super) runs: &'a Arc<HeldRuns>,
-    pub(super) moment: Moment,
-    pub(super) segment: Segment<'a>,
-    pub(super) lanes: u32,
-    pub(super) batch: &'a mut RowBatch,
-}
-
-impl Task for Decode<'_> {
-    type Output = Result<bool>;
-
-    /// Decodes run by run, since entries of one run are adjacent.
-    #[inline(always)]
-    fn run(self, simd: Simd) -> Result<bool> {
-        let Decode { runs, moment, segment, lanes, batch } = self;
-        let first = lanes.trailing_zeros() as usize;
-        let span = lanes_below(32 - lanes.leading_zeros() as usize) & !lanes_below(first);
-        batch.set_runs(runs);
-        for (index, run) in runs.iter().enumerate() {
-            let of_run = segment.lanes_of_run(index);
-            let mut rest = of_run & span;
-            if rest == 0 {
-                continue;
-            }
-            let before = (of_run & lanes_below(first)).count_ones();
-            let mut at = run.advance(segment.cursor(index).unwrap_or_default(), before);
-            while rest != 0 {
-                let Some((rows, ahead)) = batch.block_of(index, run, at.block, moment)? else { return Ok(false) };
-                let ahead = if batch.bytes_ahead == 0 { ahead } else { Ahead::default() };
-                let (slots, given) = (&mut batch.slots, run.given_sequence());
-                let block = DecodeBlock { block: rows, from: at.slot, lanes: rest, wanted: lanes, ahead, given, slots };
-                let left = match (batch.with_sequences, ahead.is_somewhere()) {
-                    (false, false) => simd.run(Plain(block)),
-                    (false, true) => simd.run(WithAhead(block)),
-                    (true, _) => simd.run(WithSequences(block)),
-                };
-                let Some(left) = left else { return Ok(false) };
-                rest = left;
-                at = Position { block: at.block.saturating_add(1), slot: 0 };
-            }
-        }
-        (batch.lanes, batch.filled) = (lanes, lanes.count_ones());
-        batch.at = near_lane(lanes, batch.is_forward);
-        batch.prefetch_ahead(batch.at);
-        Ok(true)
     }
 }
