@@ -102,7 +102,7 @@ impl Db {
         let _inside = engine.health.enter()?;
         let image = loop {
             let flushed = engine.flush_committed()?;
-            match engine.take_image(flushed)? {
+            match take_image(engine, flushed)? {
                 Some(image) => break image,
                 // A bulk load was installed after commits that are not flushed yet.
                 None => continue,
@@ -114,27 +114,25 @@ impl Db {
     }
 }
 
-impl Engine {
-    /// Takes an image whose runs have all commits up to `flushed`. `None` if a load has a run above
-    /// `flushed`: then the runs are not the state at one commit.
-    pub(in crate::db) fn take_image(self: &Arc<Engine>, flushed: SequenceNumber) -> Result<Option<Image>> {
-        // Under this lock no edit is installed, so layout and read state match.
-        let disk = self.storage.disk.lock();
-        self.health.check_writable()?;
-        let state = self.cell.state.load_full();
-        let mut layout = disk.manifest.layout().clone();
-        drop(disk);
-        // Numbers between the flushed one and `flushed` were never used.
-        let sequence = layout.flushed.max(flushed);
-        if layout.runs.values().any(|run| run.max_sequence > sequence) {
-            return Ok(None);
-        }
-        (layout.flushed, layout.last_sequence) = (sequence, sequence);
-        layout.next_file = layout.next_file.max(self.storage.next_file.load(Ordering::Relaxed));
-        leave_out_damaged_views(&mut layout, &state.version);
-        let taken_us = self.settings.runtime.unix_time_us();
-        Ok(Some(Image { layout, sequence, taken_us, engine: Arc::clone(self), state }))
+/// Takes an image whose runs have all commits up to `flushed`. `None` if a load has a run above
+/// `flushed`: then the runs are not the state at one commit.
+pub(in crate::db) fn take_image(engine: &Arc<Engine>, flushed: SequenceNumber) -> Result<Option<Image>> {
+    // Under this lock no edit is installed, so layout and read state match.
+    let disk = engine.storage.disk.lock();
+    engine.health.check_writable()?;
+    let state = engine.cell.state.load_full();
+    let mut layout = disk.manifest.layout().clone();
+    drop(disk);
+    // Numbers between the flushed one and `flushed` were never used.
+    let sequence = layout.flushed.max(flushed);
+    if layout.runs.values().any(|run| run.max_sequence > sequence) {
+        return Ok(None);
     }
+    (layout.flushed, layout.last_sequence) = (sequence, sequence);
+    layout.next_file = layout.next_file.max(engine.storage.next_file.load(Ordering::Relaxed));
+    leave_out_damaged_views(&mut layout, &state.version);
+    let taken_us = engine.settings.runtime.unix_time_us();
+    Ok(Some(Image { layout, sequence, taken_us, engine: Arc::clone(engine), state }))
 }
 
 fn leave_out_damaged_views(layout: &mut Layout, version: &Version) {

@@ -318,7 +318,7 @@ impl Inner {
             let Some(state) = state.upgrade() else { return false };
             let is_kept = now_ns.saturating_sub(*since_ns) < kept_for_ns;
             if !is_kept {
-                state.engine.supersede();
+                supersede(&state.engine);
             }
             is_kept
         });
@@ -585,16 +585,14 @@ fn open_manifest(settings: &Settings, dir: &Path, known: Option<&Manifest>) -> R
     Err(Error::NotFound(format!("there is no database in {}", dir.display())))
 }
 
-impl Engine {
-    /// Releases everything of a state that was superseded for too long.
-    fn supersede(&self) {
-        self.health.is_superseded.store(true, Ordering::Release);
-        self.refuse_calls();
-        self.readers.snapshots.check_ages(self.coarse_now_ns(), u64::MAX, 0);
-        let nothing = Arc::new(ReadState::empty());
-        self.cell.state.store(Arc::clone(&nothing));
-        self.cell.fast_state.replace(nothing);
-        self.storage.disk.lock().files = FileSet::new(&self.dir, &self.storage.table);
-        self.storage.blobs.release_all();
-    }
+/// Releases everything of a state that was superseded for too long.
+fn supersede(engine: &Engine) {
+    engine.health.is_superseded.store(true, Ordering::Release);
+    engine.refuse_calls();
+    engine.readers.snapshots.check_ages(engine.coarse_now_ns(), u64::MAX, 0);
+    let nothing = Arc::new(ReadState::empty());
+    engine.cell.state.store(Arc::clone(&nothing));
+    engine.cell.fast_state.replace(nothing);
+    engine.storage.disk.lock().files = FileSet::new(&engine.dir, &engine.storage.table);
+    engine.storage.blobs.release_all();
 }

@@ -4,6 +4,7 @@ use crate::{
     base::Error,
     db::{
         Db, Durability, Settings, TreeOptions,
+        export::checkpoint,
         tests_common::{DIR, bounded, mem, open, small},
     },
 };
@@ -204,7 +205,7 @@ fn checkpoint_during_bulk_load_has_no_run_above_its_last_commit() {
     let flushed = db.engine().flush_committed().unwrap();
     plain.put(b"meanwhile", b"2").unwrap();
     loaded.bulk_load((0..100_u32).map(|number| (number.to_be_bytes(), b"loaded"))).unwrap();
-    assert!(db.engine().take_image(flushed).unwrap().is_none());
+    assert!(checkpoint::take_image(db.engine(), flushed).unwrap().is_none());
 
     let sequence = db.checkpoint(COPY).unwrap();
     let copy = open_copy(small(&vfs));
