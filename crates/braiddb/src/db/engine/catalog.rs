@@ -18,7 +18,7 @@ use super::{
     tree_options::{LiveOptions, micros},
 };
 use crate::{
-    base::{Error, Result, SequenceNumber, TreeId, internal_key},
+    base::{Error, Result, SequenceNumber, TreeId, internal_key, split_internal_key},
     codec::{ByteReader, Compression, put_bytes, put_varint},
 };
 use parking_lot::{Mutex, RwLock};
@@ -173,6 +173,22 @@ impl Catalog {
     pub fn name_of(&self, id: TreeId) -> Option<String> {
         let trees = self.by_name.read();
         trees.values().find(|tree| tree.id == id).map(|tree| tree.name.read().clone())
+    }
+
+    /// Names the tree of an internal key in the error of a merge function.
+    #[cold]
+    pub fn with_tree(&self, error: Error, internal: &[u8]) -> Error {
+        let name = |id: TreeId| {
+            let dropped = || self.dropped.read().get(&id).map(|tree| tree.name.clone());
+            self.name_of(id).or_else(dropped).unwrap_or_else(|| format!("number {}", id.0))
+        };
+        match error {
+            Error::MergeFailed { function, key, reason, .. } => {
+                let tree = split_internal_key(internal).map(|(id, _)| name(id)).unwrap_or_default();
+                Error::MergeFailed { tree, function, key, reason }
+            }
+            other => other,
+        }
     }
 }
 

@@ -23,7 +23,7 @@
 
 use super::{
     catalog::Catalog,
-    clock::Clock,
+    clock::{Clock, Moment},
     memory::TenantQuota,
     parts::{
         commits::CommitPipeline,
@@ -39,8 +39,9 @@ use super::{
     stats::Counters,
 };
 use crate::{
-    base::{Error, Result, SequenceNumber},
+    base::{Error, ReaderKind, Result, SequenceNumber},
     codec::MergeFunctions,
+    commit::Held,
     memtable::{Memtable, MemtableOptions},
     read::ReadState,
     version::{FileSet, Version},
@@ -50,7 +51,11 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
+
+/// Apparent clock lead to ignore, in microseconds: the clock is read first.
+const NOISE_US: u64 = 1000;
 
 pub struct Engine {
     pub dir: PathBuf,
@@ -186,5 +191,37 @@ impl Engine {
 
     pub fn now_ns(&self) -> u64 {
         self.settings.runtime.monotonic_ns()
+    }
+
+    #[inline]
+    pub fn now(&self) -> Moment {
+        self.clock.now(&*self.settings.runtime)
+    }
+
+    /// Lead of the database's clock over the wall clock, in microseconds.
+    pub fn ahead_us(&self) -> u64 {
+        let ahead_us = self.now().us.saturating_sub(self.settings.runtime.unix_time_us());
+        if ahead_us < NOISE_US { 0 } else { ahead_us }
+    }
+
+    /// Returns the coarse clock for the age of readers.
+    #[inline]
+    pub fn coarse_now_ns(&self) -> u64 {
+        self.settings.runtime.monotonic_coarse_ns()
+    }
+
+    /// Fails if a reader has expired. INVARIANT: load the state to read from before this check.
+    #[inline]
+    pub fn check_held(&self, held: &Held) -> Result<()> {
+        if self.readers.snapshots.is_expired(held) { Err(self.expired(held)) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn expired(&self, held: &Held) -> Error {
+        Error::ReaderExpired {
+            kind: self.readers.snapshots.kind_of(held).unwrap_or(ReaderKind::Snapshot),
+            sequence: held.sequence,
+            age: Duration::from_nanos(self.coarse_now_ns().saturating_sub(held.taken_ns)),
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::{
         handles::{
             database::Db,
             multi::tree::{split, unescape},
+            ranges,
             snapshot::Snapshot,
             streams::reader::StreamReader,
         },
@@ -185,7 +186,7 @@ impl DumpRange {
 
     /// Divides the range into parts of about `part_bytes`. Reads little.
     fn parts(self, source: &DumpSource, part_bytes: u64) -> Result<Vec<DumpRange>> {
-        let points = source.engine().points_every(&self.next, self.end.as_deref(), part_bytes, CUTS_MAX)?;
+        let points = ranges::points_every(source.engine(), &self.next, self.end.as_deref(), part_bytes, CUTS_MAX)?;
         let starts = std::iter::once(self.next.clone()).chain(points.iter().cloned());
         let ends = points.iter().cloned().map(Some).chain([self.end.clone()]);
         Ok(starts.zip(ends).map(|(next, end)| DumpRange { next, end, ..self.clone() }).collect())
@@ -391,7 +392,7 @@ impl Reading<'_> {
         let applied = finished.unwrap_or_else(|| engine.functions.apply(key, beneath, &operands));
         if let Err(e) = applied {
             let internal = [&self.range.tree.first_key(), key].concat();
-            self.source.failing.lock().push(engine.with_tree(e, &internal));
+            self.source.failing.lock().push(engine.catalog.with_tree(e, &internal));
         }
     }
 

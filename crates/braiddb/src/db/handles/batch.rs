@@ -2,6 +2,7 @@
 
 use super::{
     database::Db,
+    expiry,
     iter::user_bounds,
     multi::tree::{MultiTree, TERMINATOR, bounds_of, escape},
     streams::writer::commit_streams,
@@ -72,7 +73,7 @@ impl Batch {
     /// Sets the value of `key`: see [`Tree::put`]. Cannot keep an expiry time, since a batch reads
     /// nothing.
     pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
-        match tree.db().engine().with_default_expiry(tree.state(), value.as_ref()) {
+        match expiry::with_default_expiry(tree.db().engine(), tree.state(), value.as_ref()) {
             None => self.push(EntryKind::Value, tree, key.as_ref(), value.as_ref()),
             Some(expiring) => self.push(EntryKind::Expiring, tree, key.as_ref(), &expiring),
         }

@@ -3,7 +3,7 @@
 //! Each call is a transaction without a snapshot: the commit checks that the key is unchanged since
 //! the read, and a conflict repeats both.
 
-use super::{batch::commit, tree::Tree};
+use super::{batch::commit, expiry, tree::Tree};
 use crate::{
     base::{Content, EntryKind, Result, SequenceNumber},
     commit::RawBatch,
@@ -39,7 +39,7 @@ impl Tree {
     /// Returns the value of `key` and its version.
     pub fn get_versioned(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Version)>> {
         let key = KeyBuf::of(self.state(), key.as_ref())?;
-        self.db().engine().get_versioned(&key, None)
+        get_versioned(self.db().engine(), &key, None)
     }
 
     /// Sets the value of `key` if its version is still `expected`. Returns the new version, or
@@ -155,7 +155,7 @@ impl Tree {
         let engine = self.db().engine();
         let mut before = None;
         self.update_from(&internal, || {
-            before = engine.get_with_expiry(&internal, None)?;
+            before = expiry::get_with_expiry(engine, &internal, None)?;
             Ok(update(before.as_ref().map(|(value, expires)| (&**value, *expires))))
         })?;
         Ok(before)
@@ -202,13 +202,13 @@ impl Tree {
             };
             match decide()? {
                 Update::Keep => return Ok(None),
-                Update::Put(value) => put(&value, engine.default_expiry(self.state())),
+                Update::Put(value) => put(&value, expiry::default_expiry(engine, self.state())),
                 Update::PutKeepTtl(value) => {
                     // A later write makes the commit conflict.
                     let end = engine.get_unresolved(internal, None)?.map(|found| found.expires_us);
-                    put(&value, end.unwrap_or_else(|| engine.default_expiry(self.state())));
+                    put(&value, end.unwrap_or_else(|| expiry::default_expiry(engine, self.state())));
                 }
-                Update::PutWithTtl(value, ttl) => put(&value, Some(engine.expiry_after(ttl))),
+                Update::PutWithTtl(value, ttl) => put(&value, Some(expiry::expiry_after(engine, ttl))),
                 Update::Delete => batch.push(EntryKind::Tombstone, &[internal], b""),
             }
             let mut reads = ReadSet::default();
@@ -224,9 +224,7 @@ impl Tree {
     }
 }
 
-impl Engine {
-    pub fn get_versioned(self: &Arc<Self>, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<(Value, Version)>> {
-        let own = |value: Cow<'_, [u8]>, sequence| (Value::new(value.into_owned()), self.commits.versions.of(sequence));
-        self.get_entry(LookupKey::of(key), snapshot, own)
-    }
+pub fn get_versioned(engine: &Arc<Engine>, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<(Value, Version)>> {
+    let own = |value: Cow<'_, [u8]>, sequence| (Value::new(value.into_owned()), engine.commits.versions.of(sequence));
+    engine.get_entry(LookupKey::of(key), snapshot, own)
 }

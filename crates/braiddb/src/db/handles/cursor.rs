@@ -2,7 +2,7 @@
 //! A position is a key plus a number of steps, since a snapshot never changes. After a damaged view
 //! or in a superseded read state, the cursor reopens on the latest state and replays its position.
 
-use super::database::Db;
+use super::{database::Db, expiry};
 use crate::{
     base::{Content, Cursor as _, EntryKind, EntryRef, Error, ReaderKind, Result, TreeId},
     db::{
@@ -329,7 +329,7 @@ impl Cursor {
     /// # }
     /// ```
     pub fn expires(&self) -> Result<Option<SystemTime>> {
-        Ok(self.expires_us()?.and_then(|us| self.engine().wall_time(us)))
+        Ok(self.expires_us()?.and_then(|us| expiry::wall_time(self.engine(), us)))
     }
 
     pub(in crate::db) fn expires_us(&self) -> Result<Option<u64>> {

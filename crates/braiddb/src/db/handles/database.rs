@@ -1,6 +1,8 @@
 //! The database handle.
 
-use super::{batch::Batch, multi::tree::MultiTree, snapshot::Snapshot, transaction::handle::Transaction, tree::Tree};
+use super::{
+    admin, batch::Batch, multi::tree::MultiTree, snapshot::Snapshot, transaction::handle::Transaction, tree::Tree,
+};
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber, TreeId},
     codec::Compression,
@@ -259,7 +261,7 @@ impl Db {
 
     /// Returns counters and sizes.
     pub fn stats(&self) -> Stats {
-        self.engine().stats()
+        admin::stats::collect(self.engine())
     }
 
     /// Checks every checksum of every file. Reports each damaged unit once and continues, without

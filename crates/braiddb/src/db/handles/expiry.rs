@@ -23,24 +23,13 @@ pub fn since_1970(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, micros)
 }
 
-/// Apparent clock lead to ignore, in microseconds: the clock is read first.
-const NOISE_US: u64 = 1000;
+pub(in crate::db) fn expiry_at(engine: &Engine, time: SystemTime) -> u64 {
+    since_1970(time).saturating_add(engine.ahead_us())
+}
 
-impl Engine {
-    /// Lead of the database's clock over the wall clock, in microseconds.
-    pub fn ahead_us(&self) -> u64 {
-        let ahead_us = self.now().us.saturating_sub(self.settings.runtime.unix_time_us());
-        if ahead_us < NOISE_US { 0 } else { ahead_us }
-    }
-
-    pub(in crate::db) fn expiry_at(&self, time: SystemTime) -> u64 {
-        since_1970(time).saturating_add(self.ahead_us())
-    }
-
-    /// `None` if out of range.
-    pub(in crate::db) fn wall_time(&self, us: u64) -> Option<SystemTime> {
-        UNIX_EPOCH.checked_add(Duration::from_micros(us.saturating_sub(self.ahead_us())))
-    }
+/// `None` if out of range.
+pub(in crate::db) fn wall_time(engine: &Engine, us: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_micros(us.saturating_sub(engine.ahead_us())))
 }
 
 fn expiring(value: &[u8], expires_us: u64) -> Vec<u8> {
@@ -58,31 +47,29 @@ pub fn check_can_merge(tree: &TreeState) -> Result<()> {
     Ok(())
 }
 
-impl Engine {
-    pub(in crate::db) fn expiry_after(&self, ttl: Duration) -> u64 {
-        self.now().us.saturating_add(micros(ttl))
-    }
+pub(in crate::db) fn expiry_after(engine: &Engine, ttl: Duration) -> u64 {
+    engine.now().us.saturating_add(micros(ttl))
+}
 
-    pub fn default_expiry(&self, tree: &TreeState) -> Option<u64> {
-        tree.options.ttl_us().map(|ttl_us| self.now().us.saturating_add(ttl_us))
-    }
+pub fn default_expiry(engine: &Engine, tree: &TreeState) -> Option<u64> {
+    tree.options.ttl_us().map(|ttl_us| engine.now().us.saturating_add(ttl_us))
+}
 
-    #[inline]
-    pub fn with_default_expiry(&self, tree: &TreeState, value: &[u8]) -> Option<Vec<u8>> {
-        self.default_expiry(tree).map(|expires_us| expiring(value, expires_us))
-    }
+#[inline]
+pub fn with_default_expiry(engine: &Engine, tree: &TreeState, value: &[u8]) -> Option<Vec<u8>> {
+    default_expiry(engine, tree).map(|expires_us| expiring(value, expires_us))
+}
 
-    pub(in crate::db) fn get_with_expiry(
-        &self,
-        key: &[u8],
-        snapshot: Option<&Hold>,
-    ) -> Result<Option<(Value, Option<SystemTime>)>> {
-        self.health.check_open()?;
-        let found = self.get_unresolved(key, snapshot)?;
-        Ok(found.map(|Resolved { value, expires_us, .. }| {
-            (Value::new(value.into_vec()), expires_us.and_then(|us| self.wall_time(us)))
-        }))
-    }
+pub(in crate::db) fn get_with_expiry(
+    engine: &Engine,
+    key: &[u8],
+    snapshot: Option<&Hold>,
+) -> Result<Option<(Value, Option<SystemTime>)>> {
+    engine.health.check_open()?;
+    let found = engine.get_unresolved(key, snapshot)?;
+    Ok(found.map(|Resolved { value, expires_us, .. }| {
+        (Value::new(value.into_vec()), expires_us.and_then(|us| wall_time(engine, us)))
+    }))
 }
 
 impl Tree {
@@ -112,7 +99,7 @@ impl Tree {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<SequenceNumber> {
-        let expires_us = self.db().engine().expiry_after(ttl);
+        let expires_us = expiry_after(self.db().engine(), ttl);
         self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), expires_us))
     }
 
@@ -123,14 +110,14 @@ impl Tree {
         value: impl AsRef<[u8]>,
         expires: SystemTime,
     ) -> Result<SequenceNumber> {
-        self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), self.db().engine().expiry_at(expires)))
+        self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), expiry_at(self.db().engine(), expires)))
     }
 
     /// Returns the value of `key` and its expiry time, if any. A merged value has that of the value
     /// beneath.
     pub fn get_with_expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
         let key = KeyBuf::of(self.state(), key.as_ref())?;
-        self.db().engine().get_with_expiry(&key, None)
+        get_with_expiry(self.db().engine(), &key, None)
     }
 }
 
@@ -139,7 +126,7 @@ impl Snapshot {
     pub fn get_with_expiry(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
         self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
-        tree.db().engine().get_with_expiry(&key, Some(self.hold()))
+        get_with_expiry(tree.db().engine(), &key, Some(self.hold()))
     }
 }
 
@@ -152,7 +139,7 @@ impl Batch {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> &mut Batch {
-        let expires_us = tree.db().engine().expiry_after(ttl);
+        let expires_us = expiry_after(tree.db().engine(), ttl);
         self.push(EntryKind::Expiring, tree, key.as_ref(), &expiring(value.as_ref(), expires_us));
         self
     }
@@ -165,7 +152,7 @@ impl Batch {
         value: impl AsRef<[u8]>,
         expires: SystemTime,
     ) -> &mut Batch {
-        let expires_us = tree.db().engine().expiry_at(expires);
+        let expires_us = expiry_at(tree.db().engine(), expires);
         self.push(EntryKind::Expiring, tree, key.as_ref(), &expiring(value.as_ref(), expires_us));
         self
     }
@@ -180,7 +167,7 @@ impl Transaction {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let expires_us = tree.db().engine().expiry_after(ttl);
+        let expires_us = expiry_after(tree.db().engine(), ttl);
         self.put_expiring(tree, key.as_ref(), value.as_ref(), expires_us)
     }
 
@@ -192,7 +179,7 @@ impl Transaction {
         value: impl AsRef<[u8]>,
         expires: SystemTime,
     ) -> Result<()> {
-        self.put_expiring(tree, key.as_ref(), value.as_ref(), tree.db().engine().expiry_at(expires))
+        self.put_expiring(tree, key.as_ref(), value.as_ref(), expiry_at(tree.db().engine(), expires))
     }
 
     /// Returns the value of `key` and its expiry time.
@@ -202,10 +189,10 @@ impl Transaction {
         let own = self.writes().borrow().get(&key).cloned();
         let Some(written) = own else {
             self.note_key(&key)?;
-            return engine.get_with_expiry(&key, Some(self.hold()));
+            return get_with_expiry(engine, &key, Some(self.hold()));
         };
         self.hold().check()?;
-        let expires = self.end_of(&key, &written)?.and_then(|us| engine.wall_time(us));
+        let expires = self.end_of(&key, &written)?.and_then(|us| wall_time(engine, us));
         Ok(self.resolve(&key, written)?.map(|value| (Value::new(value), expires)))
     }
 

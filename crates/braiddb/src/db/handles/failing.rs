@@ -2,30 +2,10 @@
 
 use super::{cursor::Cursor, database::Db};
 use crate::{
-    base::{Error, ReaderKind, Result, TreeId, split_internal_key},
-    db::engine::{catalog::TreeState, read_hold::Hold, root::Engine},
+    base::{Error, ReaderKind, Result},
+    db::engine::{catalog::TreeState, read_hold::Hold},
 };
 use std::sync::Arc;
-
-impl Engine {
-    fn name_of_tree(&self, id: TreeId) -> String {
-        let named =
-            self.catalog.by_name.read().values().find(|tree| tree.id == id).map(|tree| tree.name.read().clone());
-        let named = named.or_else(|| self.catalog.dropped.read().get(&id).map(|tree| tree.name.clone()));
-        named.unwrap_or_else(|| format!("number {}", id.0))
-    }
-
-    #[cold]
-    pub(in crate::db) fn with_tree(&self, error: Error, internal: &[u8]) -> Error {
-        match error {
-            Error::MergeFailed { function, key, reason, .. } => {
-                let tree = split_internal_key(internal).map(|(id, _)| self.name_of_tree(id)).unwrap_or_default();
-                Error::MergeFailed { tree, function, key, reason }
-            }
-            other => other,
-        }
-    }
-}
 
 impl Db {
     /// Reads all records with pending merge operands and returns their number. Calls `found` with

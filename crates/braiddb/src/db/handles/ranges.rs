@@ -177,152 +177,149 @@ fn surveyed(state: &ReadState, span: &Span, now: (SequenceNumber, u64), keys_max
     read::survey(state, &span.start, end, now.0, now.1, keys_max)
 }
 
-impl Engine {
-    fn size_of(&self, state: &ReadState, span: &Span) -> Result<Size> {
-        let mut size = in_memory(state, span);
-        for partition in span.partitions(state) {
-            let of_runs = in_runs(partition, span)?;
-            (size.entries, size.bytes) = (size.entries + of_runs.entries, size.bytes + of_runs.bytes);
-        }
-        Ok(size)
+fn size_of(state: &ReadState, span: &Span) -> Result<Size> {
+    let mut size = in_memory(state, span);
+    for partition in span.partitions(state) {
+        let of_runs = in_runs(partition, span)?;
+        (size.entries, size.bytes) = (size.entries + of_runs.entries, size.bytes + of_runs.bytes);
     }
+    Ok(size)
+}
 
-    fn approximate(&self, span: &Span) -> Result<RangeEstimate> {
-        self.health.check_open()?;
-        if span.is_empty() {
-            return Ok(RangeEstimate::default());
-        }
-        self.healing(|| {
-            let (state, snapshot) = self.state_for(None)?;
-            let now = (snapshot, self.time_of(None));
-            let Size { entries, bytes } = self.size_of(&state, span)?;
-            if entries <= COUNTED_ENTRIES_MAX {
-                let keys = surveyed(&state, span, now, u64::MAX)?.keys;
-                return Ok(RangeEstimate { keys, keys_min: keys, keys_max: keys, bytes });
-            }
-            let mut estimate = RangeEstimate { bytes, ..RangeEstimate::default() };
-            for part in self.unsettled(&state, span, &mut estimate)? {
-                self.estimate_by_surveys(&state, &part, now, &mut estimate)?;
-            }
-            Ok(estimate)
-        })
+fn approximate(engine: &Engine, span: &Span) -> Result<RangeEstimate> {
+    engine.health.check_open()?;
+    if span.is_empty() {
+        return Ok(RangeEstimate::default());
     }
+    engine.healing(|| {
+        let (state, snapshot) = engine.state_for(None)?;
+        let now = (snapshot, engine.time_of(None));
+        let Size { entries, bytes } = size_of(&state, span)?;
+        if entries <= COUNTED_ENTRIES_MAX {
+            let keys = surveyed(&state, span, now, u64::MAX)?.keys;
+            return Ok(RangeEstimate { keys, keys_min: keys, keys_max: keys, bytes });
+        }
+        let mut estimate = RangeEstimate { bytes, ..RangeEstimate::default() };
+        for part in unsettled(&state, span, &mut estimate)? {
+            estimate_by_surveys(engine, &state, &part, now, &mut estimate)?;
+        }
+        Ok(estimate)
+    })
+}
 
-    fn unsettled(&self, state: &ReadState, span: &Span, estimate: &mut RangeEstimate) -> Result<Vec<Span>> {
-        let mut left: Vec<Span> = Vec::new();
-        for partition in span.partitions(state) {
+fn unsettled(state: &ReadState, span: &Span, estimate: &mut RangeEstimate) -> Result<Vec<Span>> {
+    let mut left: Vec<Span> = Vec::new();
+    for partition in span.partitions(state) {
+        let here = span.within(partition);
+        if let Some(keys) = settled_keys(partition, span)?
+            && in_memory(state, &here).entries == 0
+        {
+            estimate.keys += keys;
+            estimate.keys_min += keys;
+            estimate.keys_max += keys;
+            continue;
+        }
+        match left.last_mut() {
+            Some(last) if last.end.as_ref() == Some(&here.start) => last.end = here.end,
+            _ => left.push(here),
+        }
+    }
+    Ok(left)
+}
+
+fn estimate_by_surveys(
+    engine: &Engine,
+    state: &ReadState,
+    span: &Span,
+    now: (SequenceNumber, u64),
+    estimate: &mut RangeEstimate,
+) -> Result<()> {
+    let points = points(engine, span, SURVEYS)?;
+    let starts = std::iter::once(span.start.clone()).chain(points.iter().cloned());
+    let ends = points.iter().cloned().map(Some).chain([span.end.clone()]);
+    for part in starts.zip(ends).map(|(start, end)| Span { start, end }) {
+        let found = surveyed(state, &part, now, SURVEYED_KEYS)?;
+        estimate.keys_min += found.keys;
+        let Some(next) = found.next else {
+            estimate.keys += found.keys;
+            estimate.keys_max += found.keys;
+            continue;
+        };
+        let rest = Span { start: next.clone(), end: part.end.clone() };
+        let seen = Span { start: part.start.clone(), end: Some(next) };
+        let (seen, rest) = (size_of(state, &seen)?.entries.max(found.keys), size_of(state, &rest)?.entries);
+        estimate.keys += found.keys + share(rest, found.keys, seen);
+        estimate.keys_max += found.keys + rest + slack(state, &part);
+    }
+    estimate.keys = estimate.keys.clamp(estimate.keys_min, estimate.keys_max);
+    Ok(())
+}
+
+/// Maximum undercount: one segment per run.
+fn slack(state: &ReadState, span: &Span) -> u64 {
+    span.partitions(state).map(|partition| SEGMENT_ENTRIES * partition.all_runs().count() as u64).sum()
+}
+
+/// Returns sorted keys and the approximate bytes after each.
+fn samples(engine: &Engine, span: &Span, parts: usize) -> Result<Vec<(Vec<u8>, u64)>> {
+    engine.healing(|| {
+        let state = engine.present_state()?;
+        let mut samples = Vec::new();
+        for partition in span.partitions(&state) {
             let here = span.within(partition);
-            if let Some(keys) = settled_keys(partition, span)?
-                && in_memory(state, &here).entries == 0
-            {
-                estimate.keys += keys;
-                estimate.keys_min += keys;
-                estimate.keys_max += keys;
-                continue;
-            }
-            match left.last_mut() {
-                Some(last) if last.end.as_ref() == Some(&here.start) => last.end = here.end,
-                _ => left.push(here),
+            for handle in partition.all_runs() {
+                let meta = handle.run().meta();
+                let mut keys = vec![meta.smallest.clone()];
+                keys.extend(handle.view()?.split_points(handle.alone(), parts * SAMPLES_PER_PART)?);
+                let each = bytes_of(handle) / keys.len() as u64;
+                let is_here = |key: &Vec<u8>| *key >= here.start && here.is_before_end(key);
+                samples.extend(keys.into_iter().filter(is_here).map(|key| (key, each.max(1))));
             }
         }
-        Ok(left)
-    }
-
-    fn estimate_by_surveys(
-        &self,
-        state: &ReadState,
-        span: &Span,
-        now: (SequenceNumber, u64),
-        estimate: &mut RangeEstimate,
-    ) -> Result<()> {
-        let points = self.points(span, SURVEYS)?;
-        let starts = std::iter::once(span.start.clone()).chain(points.iter().cloned());
-        let ends = points.iter().cloned().map(Some).chain([span.end.clone()]);
-        for part in starts.zip(ends).map(|(start, end)| Span { start, end }) {
-            let found = surveyed(state, &part, now, SURVEYED_KEYS)?;
-            estimate.keys_min += found.keys;
-            let Some(next) = found.next else {
-                estimate.keys += found.keys;
-                estimate.keys_max += found.keys;
-                continue;
-            };
-            let rest = Span { start: next.clone(), end: part.end.clone() };
-            let seen = Span { start: part.start.clone(), end: Some(next) };
-            let (seen, rest) =
-                (self.size_of(state, &seen)?.entries.max(found.keys), self.size_of(state, &rest)?.entries);
-            estimate.keys += found.keys + share(rest, found.keys, seen);
-            estimate.keys_max += found.keys + rest + self.slack(state, &part);
-        }
-        estimate.keys = estimate.keys.clamp(estimate.keys_min, estimate.keys_max);
-        Ok(())
-    }
-
-    /// Maximum undercount: one segment per run.
-    fn slack(&self, state: &ReadState, span: &Span) -> u64 {
-        span.partitions(state).map(|partition| SEGMENT_ENTRIES * partition.all_runs().count() as u64).sum()
-    }
-
-    /// Returns sorted keys and the approximate bytes after each.
-    fn samples(&self, span: &Span, parts: usize) -> Result<Vec<(Vec<u8>, u64)>> {
-        self.healing(|| {
-            let state = self.present_state()?;
-            let mut samples = Vec::new();
-            for partition in span.partitions(&state) {
-                let here = span.within(partition);
-                for handle in partition.all_runs() {
-                    let meta = handle.run().meta();
-                    let mut keys = vec![meta.smallest.clone()];
-                    keys.extend(handle.view()?.split_points(handle.alone(), parts * SAMPLES_PER_PART)?);
-                    let each = bytes_of(handle) / keys.len() as u64;
-                    let is_here = |key: &Vec<u8>| *key >= here.start && here.is_before_end(key);
-                    samples.extend(keys.into_iter().filter(is_here).map(|key| (key, each.max(1))));
-                }
+        for memtable in state.memtables() {
+            let mut scan = memtable.scan_from(&span.start);
+            while scan.advance() && span.is_before_end(scan.entry().key) {
+                let entry = scan.entry();
+                samples.push((entry.key.to_vec(), (entry.key.len() + entry.value.len()) as u64));
             }
-            for memtable in state.memtables() {
-                let mut scan = memtable.scan_from(&span.start);
-                while scan.advance() && span.is_before_end(scan.entry().key) {
-                    let entry = scan.entry();
-                    samples.push((entry.key.to_vec(), (entry.key.len() + entry.value.len()) as u64));
-                }
-            }
-            samples.sort();
-            Ok(samples)
-        })
-    }
-
-    /// Keys that divide a span into about equal bytes, without its start.
-    fn points(&self, span: &Span, parts: usize) -> Result<Vec<Vec<u8>>> {
-        let samples = self.samples(span, parts)?;
-        let all: u64 = samples.iter().map(|(_, bytes)| bytes).sum();
-        let (mut points, mut before): (Vec<Vec<u8>>, u64) = (Vec::new(), 0);
-        for (key, bytes) in samples {
-            let wanted = share(all, points.len() as u64 + 1, parts as u64);
-            let is_new = key > span.start && points.last().is_none_or(|last| *last < key);
-            if points.len() + 1 < parts && before >= wanted.max(1) && is_new {
-                points.push(key);
-            }
-            before += bytes;
         }
-        Ok(points)
-    }
+        samples.sort();
+        Ok(samples)
+    })
+}
 
-    /// Divides a range into at most `max` parts of about `bytes`.
-    pub(in crate::db) fn points_every(
-        &self,
-        start: &[u8],
-        end: Option<&[u8]>,
-        bytes: u64,
-        max: usize,
-    ) -> Result<Vec<Vec<u8>>> {
-        let span = Span { start: start.to_vec(), end: end.map(<[u8]>::to_vec) };
-        if span.is_empty() {
-            return Ok(Vec::new());
+/// Keys that divide a span into about equal bytes, without its start.
+fn points(engine: &Engine, span: &Span, parts: usize) -> Result<Vec<Vec<u8>>> {
+    let samples = samples(engine, span, parts)?;
+    let all: u64 = samples.iter().map(|(_, bytes)| bytes).sum();
+    let (mut points, mut before): (Vec<Vec<u8>>, u64) = (Vec::new(), 0);
+    for (key, bytes) in samples {
+        let wanted = share(all, points.len() as u64 + 1, parts as u64);
+        let is_new = key > span.start && points.last().is_none_or(|last| *last < key);
+        if points.len() + 1 < parts && before >= wanted.max(1) && is_new {
+            points.push(key);
         }
-        let size = self.healing(|| self.size_of(&*self.present_state()?, &span))?;
-        let parts = size.bytes / bytes.max(1);
-        let parts = usize::try_from(parts).unwrap_or(max).min(max);
-        if parts < 2 { Ok(Vec::new()) } else { self.points(&span, parts) }
+        before += bytes;
     }
+    Ok(points)
+}
+
+/// Divides a range into at most `max` parts of about `bytes`.
+pub(in crate::db) fn points_every(
+    engine: &Engine,
+    start: &[u8],
+    end: Option<&[u8]>,
+    bytes: u64,
+    max: usize,
+) -> Result<Vec<Vec<u8>>> {
+    let span = Span { start: start.to_vec(), end: end.map(<[u8]>::to_vec) };
+    if span.is_empty() {
+        return Ok(Vec::new());
+    }
+    let size = engine.healing(|| size_of(&*engine.present_state()?, &span))?;
+    let parts = size.bytes / bytes.max(1);
+    let parts = usize::try_from(parts).unwrap_or(max).min(max);
+    if parts < 2 { Ok(Vec::new()) } else { points(engine, &span, parts) }
 }
 
 #[cold]
@@ -350,7 +347,7 @@ impl Tree {
     /// ```
     pub fn approximate<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
         self.state().check()?;
-        self.db().engine().approximate(&Span::of(self, &range))
+        approximate(self.db().engine(), &Span::of(self, &range))
     }
 
     /// Returns at most `parts - 1` sorted keys that divide a range into parts of about equal bytes.
@@ -375,7 +372,7 @@ impl Tree {
         if span.is_empty() {
             return Ok(Vec::new());
         }
-        let points = self.db().engine().points(&span, parts)?;
+        let points = points(self.db().engine(), &span, parts)?;
         Ok(points.iter().map(|key| key.get(4..).unwrap_or_default().to_vec()).collect())
     }
 
@@ -481,6 +478,6 @@ impl MultiTree {
     pub fn approximate<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
         self.state().check()?;
         let (start, end) = bounds_of_keys(self.state().id, &range);
-        self.db().engine().approximate(&Span { start, end })
+        approximate(self.db().engine(), &Span { start, end })
     }
 }

@@ -1,6 +1,7 @@
 //! Snapshots: the database as of one commit.
 
 use super::{
+    conditional,
     cursor::Cursor,
     database::Db,
     iter::Iter,
@@ -75,7 +76,7 @@ impl Snapshot {
     pub fn get_versioned(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Version)>> {
         self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
-        self.db.engine().get_versioned(&key, Some(&self.hold))
+        conditional::get_versioned(self.db.engine(), &key, Some(&self.hold))
     }
 
     /// Calls `read` with the value of `key`: see [`Tree::get_with`].

@@ -4,6 +4,7 @@ use super::{
     batch::{Batch, commit},
     cursor::Cursor,
     database::Db,
+    expiry,
     iter::Iter,
 };
 use crate::{
@@ -69,7 +70,7 @@ impl Tree {
     /// tree's default ([`crate::TreeOptions::ttl`]); [`Tree::put_keep_ttl`] keeps the previous
     /// expiry time.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
-        match self.db.engine().with_default_expiry(&self.state, value.as_ref()) {
+        match expiry::with_default_expiry(self.db.engine(), &self.state, value.as_ref()) {
             None => self.write(EntryKind::Value, key.as_ref(), value.as_ref()),
             Some(expiring) => self.write(EntryKind::Expiring, key.as_ref(), &expiring),
         }

@@ -9,6 +9,7 @@ use crate::{
     db::{
         engine::{key::check_key, root::Engine, settings_check::check_range},
         handles::{
+            expiry,
             multi::tree::{MultiTree, TERMINATOR, escape},
             tree::Tree,
         },
@@ -71,13 +72,13 @@ impl BulkLoader {
 
     /// Adds a record whose value expires after `ttl` from now: see [`Tree::put_with_ttl`].
     pub fn add_with_ttl(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
-        let expires_us = self.engine.expiry_after(ttl);
+        let expires_us = expiry::expiry_after(&self.engine, ttl);
         self.add_with_end(key.as_ref(), value.as_ref(), Some(expires_us))
     }
 
     /// Adds a record whose value expires at `expires`: see [`Tree::put_until`].
     pub fn add_until(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, expires: SystemTime) -> Result<()> {
-        let expires_us = self.engine.expiry_at(expires);
+        let expires_us = expiry::expiry_at(&self.engine, expires);
         self.add_with_end(key.as_ref(), value.as_ref(), Some(expires_us))
     }
 

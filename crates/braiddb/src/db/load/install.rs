@@ -98,143 +98,144 @@ fn is_in_memory(state: &ReadState, first: &[u8], last: &[u8]) -> bool {
     })
 }
 
-impl Engine {
-    /// Installs sorted, disjoint runs of a tree and returns their sequence number. Runs without
-    /// sequence numbers get the load's; runs of a dump keep theirs. Files must be synced; the
-    /// directory need not be. The caller prevents a close.
-    pub fn install_load(&self, tree: &TreeState, runs: Vec<RunMeta>, user_bytes: u64) -> Result<SequenceNumber> {
-        self.health.check_writable()?;
-        self.check_outside_update()?;
-        self.storage.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
-        let reserved = Reserved::of(self, &runs)?;
-        let (Some(first), Some(last)) = (runs.first(), runs.last()) else {
-            return Ok(self.readers.snapshots.visible());
-        };
-        let range = (first.smallest.clone(), last.largest.clone());
-        // Before writers are blocked.
-        self.sync_log()?;
-        let mut write = self.write_past_memtables(tree, &range)?;
-        let done = self.catch_panic("a load", || self.install_holding(&mut write, runs, &range, &reserved));
-        let done = done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }));
-        // Also after a failure: other threads may have seen the number in use.
-        write.holds_back = false;
-        self.readers.snapshots.publish(write.last_sequence);
-        self.log.watches.wake_if_waiting();
+/// Installs sorted, disjoint runs of a tree and returns their sequence number. Runs without
+/// sequence numbers get the load's; runs of a dump keep theirs. Files must be synced; the
+/// directory need not be. The caller prevents a close.
+pub fn commit_runs(engine: &Engine, tree: &TreeState, runs: Vec<RunMeta>, user_bytes: u64) -> Result<SequenceNumber> {
+    engine.health.check_writable()?;
+    engine.check_outside_update()?;
+    engine.storage.table.vfs.sync_dir(&engine.dir).map_err(|e| Error::io("sync", &engine.dir, e))?;
+    let reserved = Reserved::of(engine, &runs)?;
+    let (Some(first), Some(last)) = (runs.first(), runs.last()) else {
+        return Ok(engine.readers.snapshots.visible());
+    };
+    let range = (first.smallest.clone(), last.largest.clone());
+    // Before writers are sync_log(&blocked.engine)?;
+    let mut write = write_past_memtables(engine, tree, &range)?;
+    let done = engine.catch_panic("a load", || install_holding(engine, &mut write, runs, &range, &reserved));
+    let done = done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }));
+    // Also after a failure: other threads may have seen the number in use.
+    write.holds_back = false;
+    engine.readers.snapshots.publish(write.last_sequence);
+    engine.log.watches.wake_if_waiting();
+    drop(write);
+    drop(reserved);
+    let sequence = match done {
+        Err(e) if engine.health.has_failed() => Err(Error::CommitUnknown { reason: e.to_string() }),
+        done => done,
+    }?;
+    engine.counters.note_commits(1, user_bytes);
+    if engine.settings.background_threads == 0 {
+        engine.run_inline();
+    }
+    Ok(sequence)
+}
+
+fn sync_log(engine: &Engine) -> Result<()> {
+    engine.log.wal.as_ref().map_or(Ok(()), |wal| engine.sync_to(wal.end_lsn()))
+}
+
+/// Locks writes once no memtable has keys of the range.
+fn write_past_memtables<'e>(
+    engine: &'e Engine,
+    tree: &TreeState,
+    range: &(Vec<u8>, Vec<u8>),
+) -> Result<MutexGuard<'e, WriteState>> {
+    let mut flushes = 0;
+    loop {
+        let write = engine.await_no_exclusive()?;
+        engine.health.check_writable()?;
+        // A drop marks the tree before it commits, so it is seen here or comes after the load.
+        tree.check()?;
+        if !is_in_memory(&engine.cell.state.load_full(), &range.0, &range.1) {
+            return Ok(write);
+        }
+        engine.wait_for_flush()?;
+        engine.freeze();
+        flushes += 1;
+        if flushes > FLUSHES_WHILE_OTHERS_WRITE {
+            engine.flush_frozen(u64::MAX)?;
+            continue;
+        }
         drop(write);
-        drop(reserved);
-        let sequence = match done {
-            Err(e) if self.health.has_failed() => Err(Error::CommitUnknown { reason: e.to_string() }),
-            done => done,
-        }?;
-        self.counters.note_commits(1, user_bytes);
-        if self.settings.background_threads == 0 {
-            self.run_inline();
-        }
-        Ok(sequence)
+        engine.flush_frozen(u64::MAX)?;
     }
+}
 
-    fn sync_log(&self) -> Result<()> {
-        self.log.wal.as_ref().map_or(Ok(()), |wal| self.sync_to(wal.end_lsn()))
+fn install_holding(
+    engine: &Engine,
+    write: &mut WriteState,
+    mut runs: Vec<RunMeta>,
+    range: &(Vec<u8>, Vec<u8>),
+    reserved: &Reserved<'_>,
+) -> Result<SequenceNumber> {
+    engine.wait_for_flush()?;
+    // Holds back visibility: a watcher must not see the marker before the runs.
+    write.holds_back = true;
+    mark_load(engine, write, range)?;
+    sync_log(engine)?;
+    let sequence = write.last_sequence + 1;
+    write.last_sequence = sequence;
+    if engine.commits.window.is_open() {
+        engine.commits.window.note(sequence, &written(range)?);
     }
-
-    /// Locks writes once no memtable has keys of the range.
-    fn write_past_memtables(&self, tree: &TreeState, range: &(Vec<u8>, Vec<u8>)) -> Result<MutexGuard<'_, WriteState>> {
-        let mut flushes = 0;
-        loop {
-            let write = self.await_no_exclusive()?;
-            self.health.check_writable()?;
-            // A drop marks the tree before it commits, so it is seen here or comes after the load.
-            tree.check()?;
-            if !is_in_memory(&self.cell.state.load_full(), &range.0, &range.1) {
-                return Ok(write);
-            }
-            self.wait_for_flush()?;
-            self.freeze();
-            flushes += 1;
-            if flushes > FLUSHES_WHILE_OTHERS_WRITE {
-                self.flush_frozen(u64::MAX)?;
-                continue;
-            }
-            drop(write);
-            self.flush_frozen(u64::MAX)?;
+    for run in &mut runs {
+        if run.max_sequence == 0 {
+            (run.min_sequence, run.max_sequence) = (sequence, sequence);
         }
+        engine.counters.run_bytes.fetch_add(run.file_bytes, Ordering::Relaxed);
     }
-
-    fn install_holding(
-        &self,
-        write: &mut WriteState,
-        mut runs: Vec<RunMeta>,
-        range: &(Vec<u8>, Vec<u8>),
-        reserved: &Reserved<'_>,
-    ) -> Result<SequenceNumber> {
-        self.wait_for_flush()?;
-        // Holds back visibility: a watcher must not see the marker before the runs.
-        write.holds_back = true;
-        self.mark_load(write, range)?;
-        self.sync_log()?;
-        let sequence = write.last_sequence + 1;
-        write.last_sequence = sequence;
-        if self.commits.window.is_open() {
-            self.commits.window.note(sequence, &written(range)?);
-        }
-        for run in &mut runs {
-            if run.max_sequence == 0 {
-                (run.min_sequence, run.max_sequence) = (sequence, sequence);
-            }
-            self.counters.run_bytes.fetch_add(run.file_bytes, Ordering::Relaxed);
-        }
-        let mut disk = self.storage.disk.lock();
-        let mut changes = self.changes_for(disk.manifest.layout(), runs, reserved);
-        changes.push(Change::LastSequence(sequence));
-        if let Some(wal) = &self.log.wal {
-            let oldest_segment = disk.manifest.layout().oldest_segment;
-            changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
-        }
-        let installed = self.install_with_fresh_memtable(&mut disk, changes);
-        if installed.as_ref().is_err_and(Error::is_disk_full) {
-            // The log lacks the number and no run has it; without a note that is a gap.
-            note_refused(&mut write.refused, sequence, sequence);
-        }
-        installed.map(|()| sequence)
+    let mut disk = engine.storage.disk.lock();
+    let mut changes = changes_for(engine, disk.manifest.layout(), runs, reserved);
+    changes.push(Change::LastSequence(sequence));
+    if let Some(wal) = &engine.log.wal {
+        let oldest_segment = disk.manifest.layout().oldest_segment;
+        changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
     }
+    let installed = engine.install_with_fresh_memtable(&mut disk, changes);
+    if installed.as_ref().is_err_and(Error::is_disk_full) {
+        // The log lacks the number and no run has it; without a note that is a gap.
+        note_refused(&mut write.refused, sequence, sequence);
+    }
+    installed.map(|()| sequence)
+}
 
-    /// Logs that the range changes without WAL. Flushes commits without WAL first, so that no crash
-    /// keeps the load and loses them.
-    fn mark_load(&self, write: &mut WriteState, (first, last): &(Vec<u8>, Vec<u8>)) -> Result<()> {
-        let (Some((tree, start)), Some((_, end))) = (split_internal_key(first), split_internal_key(last)) else {
-            return Ok(());
+/// Logs that the range changes without WAL. Flushes commits without WAL first, so that no crash
+/// keeps the load and loses them.
+fn mark_load(engine: &Engine, write: &mut WriteState, (first, last): &(Vec<u8>, Vec<u8>)) -> Result<()> {
+    let (Some((tree, start)), Some((_, end))) = (split_internal_key(first), split_internal_key(last)) else {
+        return Ok(());
+    };
+    let end = [end, &[0]].concat();
+    engine.log_marker(write, &Marker::Range(tree, start.to_vec(), Some(end)))
+}
+
+fn changes_for(engine: &Engine, layout: &Layout, runs: Vec<RunMeta>, reserved: &Reserved<'_>) -> Vec<Change> {
+    let part_bytes = engine.settings.partition_bytes() / PARTS_MAX;
+    let mut changes: Vec<Change> = runs.iter().map(|run| Change::NewRun(Box::new(run.clone()))).collect();
+    let mut touched: BTreeMap<&[u8], (u64, &PartitionLayout)> = BTreeMap::new();
+    touched.extend(
+        layout.partitions.iter().filter(|(_, p)| reaches(p, &runs)).map(|(id, p)| (p.start.as_slice(), (*id, p))),
+    );
+    for (id, partition) in touched.into_values() {
+        let is_here = |run: &&RunMeta| reaches(partition, std::slice::from_ref(run));
+        let new: Vec<&RunMeta> = runs.iter().filter(is_here).collect();
+        let places = match reserved.ids.contains(&id) {
+            true => divide(&Existing { partition, runs: &layout.runs }, &new, part_bytes),
+            false => Vec::new(),
         };
-        let end = [end, &[0]].concat();
-        self.log_marker(write, &Marker::Range(tree, start.to_vec(), Some(end)))
-    }
-
-    fn changes_for(&self, layout: &Layout, runs: Vec<RunMeta>, reserved: &Reserved<'_>) -> Vec<Change> {
-        let part_bytes = self.settings.partition_bytes() / PARTS_MAX;
-        let mut changes: Vec<Change> = runs.iter().map(|run| Change::NewRun(Box::new(run.clone()))).collect();
-        let mut touched: BTreeMap<&[u8], (u64, &PartitionLayout)> = BTreeMap::new();
-        touched.extend(
-            layout.partitions.iter().filter(|(_, p)| reaches(p, &runs)).map(|(id, p)| (p.start.as_slice(), (*id, p))),
-        );
-        for (id, partition) in touched.into_values() {
-            let is_here = |run: &&RunMeta| reaches(partition, std::slice::from_ref(run));
-            let new: Vec<&RunMeta> = runs.iter().filter(is_here).collect();
-            let places = match reserved.ids.contains(&id) {
-                true => divide(&Existing { partition, runs: &layout.runs }, &new, part_bytes),
-                false => Vec::new(),
-            };
-            if places.len() < 2 {
-                changes.extend(new.iter().map(|run| Change::AddLoose { partition: id, run: run.number }));
-                continue;
-            }
-            changes.push(Change::DropPartition(id));
-            for Place { start, end, runs, loose, view } in places {
-                let id = self.storage.new_file_number();
-                changes.push(Change::NewPartition { id, start, end });
-                changes.push(Change::SetRuns { partition: id, runs, loose, view: view.map(Box::new) });
-            }
+        if places.len() < 2 {
+            changes.extend(new.iter().map(|run| Change::AddLoose { partition: id, run: run.number }));
+            continue;
         }
-        changes
+        changes.push(Change::DropPartition(id));
+        for Place { start, end, runs, loose, view } in places {
+            let id = engine.storage.new_file_number();
+            changes.push(Change::NewPartition { id, start, end });
+            changes.push(Change::SetRuns { partition: id, runs, loose, view: view.map(Box::new) });
+        }
     }
+    changes
 }
 
 fn written(range: &(Vec<u8>, Vec<u8>)) -> Result<Vec<u8>> {

@@ -5,12 +5,14 @@
 //! a partition may be, and contains its own view. Dropping a writer before the installation removes
 //! its files.
 
+use super::install;
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, FileNumber, Result, SequenceNumber, limits},
     codec::Compression,
     compaction::PART_BLOCKS_MAX,
     db::{
         engine::{catalog::TreeState, root::Engine, settings::Durability},
+        handles::expiry,
         write::pending_blobs::PendingBlobs,
     },
     platform::{BehindVfs, WriteBehind},
@@ -156,7 +158,7 @@ impl LoadWriter {
             options: RunOptions { is_unnumbered: true, compression, ..engine.run_options() },
             blob_compression: compression,
             blob_threshold: tree.options.get().blob_threshold.unwrap_or(settings.blob_threshold).max(1),
-            expires_us: engine.default_expiry(tree),
+            expires_us: expiry::default_expiry(engine, tree),
             run_bytes: settings.partition_bytes() / 2,
             end: ends.next(),
             ends,
@@ -389,7 +391,7 @@ impl LoadWriter {
         self.sync_blobs()?;
         self.settle()?;
         let runs = std::mem::take(&mut self.finished);
-        loaded.sequence = engine.install_load(&self.tree, runs, self.user_bytes)?;
+        loaded.sequence = install::commit_runs(&engine, &self.tree, runs, self.user_bytes)?;
         self.is_in_force = true;
         Ok(loaded)
     }

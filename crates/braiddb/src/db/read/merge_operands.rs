@@ -99,7 +99,7 @@ impl Engine {
         for (_, operands) in lists.iter().rev() {
             let operands = decode(self, user_key, operands)?;
             let applied = self.functions.apply(user_key, value.as_deref(), &operands);
-            value = Some(applied.map_err(|e| self.with_tree(e, key))?);
+            value = Some(applied.map_err(|e| self.catalog.with_tree(e, key))?);
         }
         Ok((value.unwrap_or_default(), expires_us))
     }

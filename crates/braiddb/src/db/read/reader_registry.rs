@@ -7,11 +7,11 @@
 //! [`crate::commit::SnapshotList`] explains why this is safe.
 
 use crate::{
-    base::{Error, ReaderKind, Result, SequenceNumber},
-    commit::{Held, Seen},
-    db::engine::{clock::Moment, parts::maintenance::WorkState, root::Engine, stats::ReaderStats},
+    base::SequenceNumber,
+    commit::Seen,
+    db::engine::{parts::maintenance::WorkState, root::Engine, stats::ReaderStats},
 };
-use std::{sync::atomic::Ordering, time::Duration};
+use std::sync::atomic::Ordering;
 
 /// Maximum readers listed in [`crate::db::engine::stats::Stats`], and maximum expired ones.
 const LISTED_MAX: usize = 8;
@@ -30,32 +30,6 @@ pub struct ReaderSummary {
 }
 
 impl Engine {
-    #[inline]
-    pub fn now(&self) -> Moment {
-        self.clock.now(&*self.settings.runtime)
-    }
-
-    /// Returns the coarse clock for the age of readers.
-    #[inline]
-    pub fn coarse_now_ns(&self) -> u64 {
-        self.settings.runtime.monotonic_coarse_ns()
-    }
-
-    /// Fails if a reader has expired. INVARIANT: load the state to read from before this check.
-    #[inline]
-    pub fn check_held(&self, held: &Held) -> Result<()> {
-        if self.readers.snapshots.is_expired(held) { Err(self.expired(held)) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn expired(&self, held: &Held) -> Error {
-        Error::ReaderExpired {
-            kind: self.readers.snapshots.kind_of(held).unwrap_or(ReaderKind::Snapshot),
-            sequence: held.sequence,
-            age: Duration::from_nanos(self.coarse_now_ns().saturating_sub(held.taken_ns)),
-        }
-    }
-
     pub fn check_readers_if_due(&self) {
         if self.coarse_now_ns() >= self.readers.next_reader_check_ns.load(Ordering::Relaxed) {
             self.check_readers();

@@ -194,5 +194,5 @@ fn close_with_failure_behind_ended_work_returns_the_failure() {
     let closed = bounded("close", move || closing.join().unwrap());
     let Err(Error::ReadOnly { reason }) = closed else { panic!("{closed:?}") };
     assert!(reason.contains("a damaged block"), "{reason}");
-    assert!(engine.stats().failure.is_some_and(|failure| failure == reason));
+    assert!(engine.health.failure().is_some_and(|failure| failure == reason));
 }

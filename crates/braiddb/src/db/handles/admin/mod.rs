@@ -3,6 +3,7 @@
 mod archive;
 mod dropping;
 mod exclusive;
+pub mod stats;
 mod tree_options;
 mod upgrade;
 mod wal_bypass;

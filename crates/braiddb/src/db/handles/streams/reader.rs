@@ -75,63 +75,61 @@ impl fmt::Debug for StreamReader {
     }
 }
 
-impl Engine {
-    /// Reads a large value only to merge operands into it.
-    pub fn find_value(&self, key: &[u8], hold: Option<&Hold>) -> Result<Option<Found>> {
-        self.health.check_open()?;
-        self.healing(|| {
-            let (state, at) = self.state_for(hold)?;
-            let state = Arc::clone(&state);
-            let (kind, sequence, value) = {
-                let guard = crossbeam_epoch::pin();
-                match read::get(&state, key, at, &guard)? {
-                    None => return Ok(None),
-                    Some(entry) => (entry.kind, entry.sequence, entry.value.to_vec()),
-                }
-            };
-            let content = Content::of(kind, &value).ok_or_else(|| self.storage.blobs.misunderstood())?;
-            let now_us = self.time_of(hold);
-            if content.expires_us.is_some_and(|expires_us| expires_us <= now_us) {
-                return Ok(None);
+/// Reads a large value only to merge operands into it.
+pub fn find_value(engine: &Engine, key: &[u8], hold: Option<&Hold>) -> Result<Option<Found>> {
+    engine.health.check_open()?;
+    engine.healing(|| {
+        let (state, at) = engine.state_for(hold)?;
+        let state = Arc::clone(&state);
+        let (kind, sequence, value) = {
+            let guard = crossbeam_epoch::pin();
+            match read::get(&state, key, at, &guard)? {
+                None => return Ok(None),
+                Some(entry) => (entry.kind, entry.sequence, entry.value.to_vec()),
             }
-            let mut expires_us = content.expires_us;
-            let base = match content.kind {
-                EntryKind::BlobRef | EntryKind::Stream => {
-                    Base::Pieces(Pieces::of(&content).ok_or_else(|| self.storage.blobs.misunderstood())?)
-                }
-                EntryKind::Merge => {
-                    let operands = FoundOperands { key: key.to_vec(), sequence, operands: value.clone() };
-                    let (value, end_beneath) = self.merged(&state, &operands, now_us)?;
-                    // An append's result expires with the value beneath.
-                    expires_us = end_beneath;
-                    Base::Value(value)
-                }
-                _ => Base::Value(content.value.to_vec()),
-            };
-            Ok(Some(Found { state, base, expires_us }))
-        })
-    }
+        };
+        let content = Content::of(kind, &value).ok_or_else(|| engine.storage.blobs.misunderstood())?;
+        let now_us = engine.time_of(hold);
+        if content.expires_us.is_some_and(|expires_us| expires_us <= now_us) {
+            return Ok(None);
+        }
+        let mut expires_us = content.expires_us;
+        let base = match content.kind {
+            EntryKind::BlobRef | EntryKind::Stream => {
+                Base::Pieces(Pieces::of(&content).ok_or_else(|| engine.storage.blobs.misunderstood())?)
+            }
+            EntryKind::Merge => {
+                let operands = FoundOperands { key: key.to_vec(), sequence, operands: value.clone() };
+                let (value, end_beneath) = engine.merged(&state, &operands, now_us)?;
+                // An append's result expires with the value beneath.
+                expires_us = end_beneath;
+                Base::Value(value)
+            }
+            _ => Base::Value(content.value.to_vec()),
+        };
+        Ok(Some(Found { state, base, expires_us }))
+    })
+}
 
-    /// Pins the files of the value's pieces, so that a commit may refer to them.
-    pub fn find_and_pin(
-        &self,
-        key: &[u8],
-        hold: Option<&Hold>,
-        pending: &mut PendingBlobs,
-    ) -> Result<Option<(Base, Option<u64>)>> {
-        loop {
-            let Some(Found { state, base, expires_us }) = self.find_value(key, hold)? else { return Ok(None) };
-            let is_pinned = match &base {
-                Base::Value(_) => true,
-                Base::Pieces(pieces) => pending.pin(pieces),
-            };
-            if is_pinned {
-                return Ok(Some((base, expires_us)));
-            }
-            // The state without the released file was published before its release.
-            if Arc::ptr_eq(&self.cell.state.load(), &state) {
-                return Err(Error::corruption(&self.dir, 0, "a blob file is missing that an entry refers to"));
-            }
+/// Pins the files of the value's pieces, so that a commit may refer to them.
+pub fn find_and_pin(
+    engine: &Engine,
+    key: &[u8],
+    hold: Option<&Hold>,
+    pending: &mut PendingBlobs,
+) -> Result<Option<(Base, Option<u64>)>> {
+    loop {
+        let Some(Found { state, base, expires_us }) = find_value(engine, key, hold)? else { return Ok(None) };
+        let is_pinned = match &base {
+            Base::Value(_) => true,
+            Base::Pieces(pieces) => pending.pin(pieces),
+        };
+        if is_pinned {
+            return Ok(Some((base, expires_us)));
+        }
+        // The state without the released file was published before its release.
+        if Arc::ptr_eq(&engine.cell.state.load(), &state) {
+            return Err(Error::corruption(&engine.dir, 0, "a blob file is missing that an entry refers to"));
         }
     }
 }
@@ -148,7 +146,7 @@ fn starts_of(pieces: &Pieces) -> Vec<u64> {
 
 impl StreamReader {
     pub(in crate::db) fn open(db: &Db, key: KeyBuf, hold: Hold) -> Result<Option<StreamReader>> {
-        let Some(Found { state, base, .. }) = db.engine().find_value(&key, Some(&hold))? else { return Ok(None) };
+        let Some(Found { state, base, .. }) = find_value(db.engine(), &key, Some(&hold))? else { return Ok(None) };
         Ok(Some(match base {
             Base::Value(value) => StreamReader::whole(db, value),
             Base::Pieces(pieces) => {
@@ -245,7 +243,7 @@ impl StreamReader {
             return Ok(());
         }
         let len = pieces.len();
-        match engine.find_value(key, Some(hold))? {
+        match find_value(engine, key, Some(hold))? {
             Some(Found { state: present, base: Base::Pieces(found), .. }) if found.len() == len => {
                 *starts = starts_of(&found);
                 (*state, *pieces) = (present, found);

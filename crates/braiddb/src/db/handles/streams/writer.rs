@@ -10,7 +10,7 @@
 //! run refers to them. If a merge copies the old version's pieces meanwhile, both copies exist as
 //! long as both versions do.
 
-use super::reader::StreamReader;
+use super::reader::{self, StreamReader};
 use crate::{
     base::{Error, ReaderKind, Result, SequenceNumber},
     commit::RawBatch,
@@ -19,6 +19,7 @@ use crate::{
         handles::{
             batch::{Batch, commit},
             database::Db,
+            expiry,
             snapshot::Snapshot,
             tree::Tree,
         },
@@ -165,7 +166,7 @@ impl StreamWriter {
     pub fn finish(self) -> Result<PendingStream> {
         let StreamWriter { tree, key, pieces } = self;
         let (placed, pending) = pieces.finish()?;
-        let placed = placed.expiring(tree.db().engine().default_expiry(tree.state()));
+        let placed = placed.expiring(expiry::default_expiry(tree.db().engine(), tree.state()));
         Ok(PendingStream { tree, key, placed, pending: Arc::new(pending) })
     }
 
@@ -224,9 +225,9 @@ impl Tree {
             // Before the read: the commit checks the key from this number on.
             let visible = engine.readers.snapshots.visible();
             let mut pending = PendingBlobs::new(engine);
-            let found = engine.find_and_pin(internal, None, &mut pending)?;
+            let found = reader::find_and_pin(engine, internal, None, &mut pending)?;
             let (base, expires_us) = found.map_or((None, None), |(base, expires_us)| (Some(base), expires_us));
-            let expires_us = if base.is_none() { engine.default_expiry(self.state()) } else { expires_us };
+            let expires_us = if base.is_none() { expiry::default_expiry(engine, self.state()) } else { expires_us };
             let placed = tail.onto(base, &mut pending)?.expiring(expires_us);
             let mut batch = RawBatch::default();
             batch.push(placed.kind, &[internal], &placed.value);

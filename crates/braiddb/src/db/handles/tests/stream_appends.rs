@@ -7,6 +7,7 @@ use crate::{
     commit::RawBatch,
     db::{
         Db, Durability, Settings,
+        handles::streams::reader,
         tests_common::{DIR, bounded, mem, open, small},
         write::pending_blobs::PendingBlobs,
     },
@@ -161,7 +162,7 @@ fn what_was_let_go_of_cannot_be_kept_any_more() {
     t.put_stream(b"k", value.as_slice()).unwrap();
     db.flush().unwrap();
     let key = crate::db::engine::key::KeyBuf::of(t.state(), b"k").unwrap();
-    let find = || match db.engine().find_value(&key, None).unwrap().unwrap().base {
+    let find = || match reader::find_value(db.engine(), &key, None).unwrap().unwrap().base {
         crate::db::write::piece_writer::Base::Pieces(pieces) => pieces,
         other => panic!("{other:?}"),
     };

@@ -14,9 +14,10 @@ use crate::{
         },
         handles::{
             batch::check_cursor,
+            conditional,
             counting::count,
             database::Db,
-            expiry::check_can_merge,
+            expiry::{self, check_can_merge},
             iter::{prefix_end, user_bounds},
             merge::MergeFunctionHandle,
             multi::tree::{MultiTree, bounds_of, bounds_of_keys, bounds_of_values},
@@ -205,12 +206,12 @@ impl Transaction {
                 let Some(operands) = Operands::decode(&operands) else { return Ok(None) };
                 let user_key = &key[TREE_ID_LEN..];
                 if let Some(value) = engine.functions.finish(user_key, &operands) {
-                    return value.map(Some).map_err(|e| engine.with_tree(e, key));
+                    return value.map(Some).map_err(|e| engine.catalog.with_tree(e, key));
                 }
                 self.note_key(key)?;
                 let base = engine.get(LookupKey::of(key), Some(&self.hold), |value| value.into_owned())?;
                 let applied = engine.functions.apply(user_key, base.as_deref(), &operands);
-                applied.map(Some).map_err(|e| engine.with_tree(e, key))
+                applied.map(Some).map_err(|e| engine.catalog.with_tree(e, key))
             }
         }
     }
@@ -242,7 +243,7 @@ impl Transaction {
         match self.own(&key)? {
             Some(value) => Ok(value.map(|value| (Value::new(value), None))),
             None => {
-                let stored = self.db.engine().get_versioned(&key, Some(&self.hold))?;
+                let stored = conditional::get_versioned(self.db.engine(), &key, Some(&self.hold))?;
                 Ok(stored.map(|(value, version)| (value, Some(version))))
             }
         }
@@ -425,7 +426,7 @@ impl Transaction {
         self.check_tree(tree.db(), tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         self.make_room(key.len() + value.as_ref().len())?;
-        let expiring = self.db.engine().with_default_expiry(tree.state(), value.as_ref());
+        let expiring = expiry::with_default_expiry(self.db.engine(), tree.state(), value.as_ref());
         let written = match expiring {
             None => Written::Value(value.as_ref().to_vec()),
             Some(entry) => Written::Placed(EntryKind::Expiring, entry, value.as_ref().len() as u64),

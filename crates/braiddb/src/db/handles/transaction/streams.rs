@@ -5,7 +5,11 @@ use crate::{
     base::{Content, EntryKind, Result},
     db::{
         engine::key::KeyBuf,
-        handles::{streams::reader::StreamReader, tree::Tree},
+        handles::{
+            expiry,
+            streams::reader::{self, StreamReader},
+            tree::Tree,
+        },
         write::{
             pending_blobs::PendingBlobs,
             piece_writer::{Base, Placed},
@@ -24,7 +28,7 @@ impl Transaction {
         let mut writer = tree.stream_writer(&key)?;
         writer.read_from(reader)?;
         let (placed, pending) = writer.into_pieces().finish()?;
-        let placed = placed.expiring(self.db().engine().default_expiry(tree.state()));
+        let placed = placed.expiring(expiry::default_expiry(self.db().engine(), tree.state()));
         self.write_placed(tree, &KeyBuf::of(tree.state(), key.as_ref())?, placed, pending)
     }
 
@@ -39,7 +43,7 @@ impl Transaction {
         let (base, expires_us) = match own {
             None => {
                 self.note_key(&key)?;
-                let found = self.db().engine().find_and_pin(&key, Some(self.hold()), &mut pending)?;
+                let found = reader::find_and_pin(self.db().engine(), &key, Some(self.hold()), &mut pending)?;
                 found.map_or((None, None), |(base, expires_us)| (Some(base), expires_us))
             }
             // This transaction pins the files of its own write.
@@ -52,7 +56,8 @@ impl Transaction {
                 (self.resolve(&key, written)?.map(Base::Value), expires_us)
             }
         };
-        let expires_us = if base.is_none() { self.db().engine().default_expiry(tree.state()) } else { expires_us };
+        let expires_us =
+            if base.is_none() { expiry::default_expiry(self.db().engine(), tree.state()) } else { expires_us };
         let placed = tail.onto(base, &mut pending)?.expiring(expires_us);
         self.write_placed(tree, &key, placed, pending)
     }
