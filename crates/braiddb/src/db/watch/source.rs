@@ -45,7 +45,7 @@ impl Source {
     }
 
     pub(super) fn new(engine: &Arc<Engine>) -> Result<Source> {
-        let closed = if engine.log.wal.is_some() { None } else { Some(engine.find_log()?) };
+        let closed = if engine.log.wal.is_some() { None } else { Some(find_log(engine)?) };
         Ok(Source { engine: Arc::clone(engine), closed })
     }
 
@@ -143,41 +143,39 @@ impl SegmentSource for Source {
     }
 }
 
-impl Engine {
-    /// Finds the log of a read-only database. If a writer in another process reuses segments that
-    /// the manifest names, the search restarts with the newer manifest.
-    fn find_log(&self) -> Result<ClosedLog> {
-        let mut manifest = self.storage.disk.lock().manifest.clone();
-        let started_ns = self.settings.runtime.monotonic_ns();
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match self.find_log_by(manifest.layout()) {
-                Err(e) if e.is_corruption() && manifest.has_gone_on()? => {
-                    if tries > LOOKS_MAX {
-                        let took_ns = self.settings.runtime.monotonic_ns().saturating_sub(started_ns);
-                        return Err(Error::too_busy(&self.dir, tries, Duration::from_nanos(took_ns), e));
-                    }
-                    tracing::debug!(error = %e, "the log was written anew while it was read, and is read again");
+/// Finds the log of a read-only database. If a writer in another process reuses segments that
+/// the manifest names, the search restarts with the newer manifest.
+fn find_log(engine: &Engine) -> Result<ClosedLog> {
+    let mut manifest = engine.storage.disk.lock().manifest.clone();
+    let started_ns = engine.settings.runtime.monotonic_ns();
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match find_log_by(engine, manifest.layout()) {
+            Err(e) if e.is_corruption() && manifest.has_gone_on()? => {
+                if tries > LOOKS_MAX {
+                    let took_ns = engine.settings.runtime.monotonic_ns().saturating_sub(started_ns);
+                    return Err(Error::too_busy(&engine.dir, tries, Duration::from_nanos(took_ns), e));
                 }
-                found => return found,
+                tracing::debug!(error = %e, "the log was written anew while it was read, and is read again");
             }
-            let newer = manifest.reopen()?;
-            manifest =
-                newer.filter(|newer| newer.layout().incarnation == self.log.incarnation).ok_or(Error::Superseded)?;
+            found => return found,
         }
+        let newer = manifest.reopen()?;
+        manifest =
+            newer.filter(|newer| newer.layout().incarnation == engine.log.incarnation).ok_or(Error::Superseded)?;
     }
+}
 
-    fn find_log_by(&self, layout: &Layout) -> Result<ClosedLog> {
-        let input = RecoveryInput {
-            oldest_segment: (layout.oldest_segment > 0).then_some(layout.oldest_segment),
-            durable_lsn: layout.durable_lsn,
-            flushed: layout.flushed,
-            is_to_sync: false,
-        };
-        let mut outcome = recover(&*self.storage.table.vfs, &self.dir, &input, &mut |_, _| Ok(Visit::Taken))?;
-        let whatever_there_is = RetentionLimit { bytes: u64::MAX, ..RetentionLimit::default() };
-        outcome.retain(whatever_there_is, |_| Ok(0))?;
-        Ok(outcome.into_closed_log())
-    }
+fn find_log_by(engine: &Engine, layout: &Layout) -> Result<ClosedLog> {
+    let input = RecoveryInput {
+        oldest_segment: (layout.oldest_segment > 0).then_some(layout.oldest_segment),
+        durable_lsn: layout.durable_lsn,
+        flushed: layout.flushed,
+        is_to_sync: false,
+    };
+    let mut outcome = recover(&*engine.storage.table.vfs, &engine.dir, &input, &mut |_, _| Ok(Visit::Taken))?;
+    let whatever_there_is = RetentionLimit { bytes: u64::MAX, ..RetentionLimit::default() };
+    outcome.retain(whatever_there_is, |_| Ok(0))?;
+    Ok(outcome.into_closed_log())
 }
