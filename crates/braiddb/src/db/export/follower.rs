@@ -20,7 +20,7 @@ use crate::{
         handles::database::{Db, Shared},
         maintenance::io_throttle::table_context,
         open::{
-            opening::{Parts, highest, known_functions, load_catalog, refuse_unfinished, time_floor},
+            opening::{self, Parts, highest, known_functions, load_catalog, refuse_unfinished, time_floor},
             replay::{Replayed, Walk, replay},
         },
     },
@@ -436,7 +436,7 @@ impl Following {
         let layout = self.manifest.layout();
         let (catalog, _, versions) =
             load_catalog(settings, &state, last_sequence, (dir, layout.incarnation), &functions)?;
-        let engine = Engine::assemble(Parts {
+        let engine = opening::assemble(Parts {
             reserve: Reserve::open(&settings.vfs, &settings.runtime, dir, OpenMode::Read),
             settings: settings.clone(),
             dir: dir.to_owned(),

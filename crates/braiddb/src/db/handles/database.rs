@@ -17,8 +17,14 @@ use crate::{
         },
         export::follower::Follower,
         files::cut_tails,
-        maintenance::verify::{VerifyOptions, VerifyReport},
-        open::opening::application_cursor_key,
+        maintenance::{
+            log_archive, log_trim,
+            verify::{VerifyOptions, VerifyReport},
+        },
+        open::{
+            opening::{self, application_cursor_key},
+            wal_retention,
+        },
         record::version::Version,
         write::update_scope::meant,
     },
@@ -85,12 +91,12 @@ impl Db {
             db.engine().start_workers()?;
             return Ok(db);
         }
-        let (engine, new_retention) = Engine::open(settings, path)?;
+        let (engine, new_retention) = opening::open(settings, path)?;
         engine.start_workers()?;
         let db = Db { shared: Arc::new(Shared { engine, closed: Mutex::new(false) }) };
         db.engine().shorten_log_on_full_disk()?;
         if let Some(limit) = new_retention {
-            db.engine().remember_retention(limit)?;
+            wal_retention::remember_retention(db.engine(), limit)?;
         }
         Ok(db)
     }
@@ -295,13 +301,13 @@ impl Shared {
         let had_failed = engine.health.failure().is_some();
         // Flush commits without WAL, or report their loss. Calls are still accepted until below.
         let flushed = if engine.has_unlogged() { engine.flush_all() } else { Ok(()) };
-        if is_writable && let Err(e) = engine.trim_log() {
+        if is_writable && let Err(e) = log_trim::trim_log(engine) {
             tracing::warn!(error = %e, "the log could not be made shorter");
         }
         if is_writable && let Err(e) = engine.note_time() {
             tracing::debug!(error = %e, "that a clock was set could not be noted");
         }
-        if is_writable && let Err(e) = engine.archive_at_close() {
+        if is_writable && let Err(e) = log_archive::at_close(engine) {
             tracing::warn!(error = %e, "the end of the log could not be archived; the next open sees to it");
         }
         // The log cannot grow from here on, so the sync misses nothing.

@@ -4,7 +4,7 @@
 //! job works on a partition; different partitions are merged in parallel. While idle, unindexed
 //! runs are folded whatever their number, which counts garbage and reclaims its space.
 
-use super::choose::Job;
+use super::{choose::Job, log_trim};
 use crate::{
     base::{Error, Result},
     compaction::{Plan, droppable_runs},
@@ -107,7 +107,7 @@ impl Engine {
     pub fn run_inline(&self) {
         self.keep_time();
         self.check_readers_if_due();
-        self.prepare_log();
+        log_trim::prepare_log(self);
         while let Some(job) = self.next_job(Role::All, false) {
             if !self.run_job(job) {
                 break;
@@ -278,7 +278,7 @@ impl Engine {
             return JobResult::Again;
         }
         if role == Role::Logger {
-            self.maintain_log();
+            log_trim::maintain_log(self);
         }
         let (retry_at_ns, idle) = {
             let work = self.maintenance.work.lock();

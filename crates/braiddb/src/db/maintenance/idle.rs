@@ -1,7 +1,7 @@
 //! Detects that the database is idle, and then settles it: trims the log, marks it complete, frees
 //! preallocated memory, and freezes memtables with expired values.
 
-use super::choose::EXPIRED_HUNDREDTH_FOR_US_MAX;
+use super::{choose::EXPIRED_HUNDREDTH_FOR_US_MAX, log_trim};
 use crate::{
     db::engine::{parts::maintenance::WorkState, root::Engine},
     platform::WHOLE,
@@ -62,7 +62,7 @@ impl Engine {
             return;
         }
         wal.trim_spares();
-        let trimmed = self.trim_log_as_flusher().and_then(|()| self.shorten_log(wal));
+        let trimmed = log_trim::trim_log_as_flusher(self).and_then(|()| log_trim::shorten_log(self, wal));
         let noted = trimmed.and_then(|()| wal.note_durable());
         match noted {
             Ok(()) => {

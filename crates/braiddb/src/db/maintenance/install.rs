@@ -1,5 +1,6 @@
 //! Runs flushes, folds and merges and installs their results.
 
+use super::{log_archive, log_trim};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber, TreeId},
     codec::Compression,
@@ -233,12 +234,12 @@ impl Engine {
     }
 
     fn install_flush(&self, memtable: &Arc<Memtable>, planned: &Version, outputs: Vec<FlushOutput>) -> Result<()> {
-        self.sync_retained()?;
-        self.sync_for_archive()?;
-        self.archive_finished_or_warn();
+        log_trim::sync_retained(self)?;
+        log_archive::sync_log(self)?;
+        log_archive::archive_or_warn(self);
         let mut disk = self.storage.disk.lock();
         let flushed = memtable.max_sequence();
-        let must_archive = self.segments_to_archive();
+        let must_archive = log_archive::segments_to_archive(self);
         let mut changes = Vec::new();
         for output in &outputs {
             self.counters.run_bytes.fetch_add(output.run.file_bytes, Ordering::Relaxed);
@@ -253,30 +254,30 @@ impl Engine {
             changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
         }
         self.install(&mut disk, changes, Some(memtable))?;
-        let beside = self.held_beside_log(&disk);
+        let beside = log_trim::held_beside_log(self, &disk);
         drop(disk);
         if let Some(wal) = &self.log.wal {
-            self.release_segments(wal, oldest_segment, &beside);
+            log_trim::release_segments(self, wal, oldest_segment, &beside);
         }
         Ok(())
     }
 
     /// Releases the log segments whose commits are all in runs.
     pub fn release_log(&self, wal: &Wal) -> Result<()> {
-        self.sync_retained()?;
-        self.archive_finished_or_warn();
+        log_trim::sync_retained(self)?;
+        log_archive::archive_or_warn(self);
         let mut disk = self.storage.disk.lock();
         let layout = disk.manifest.layout();
-        let (flushed, must_archive) = (layout.flushed, self.segments_to_archive());
+        let (flushed, must_archive) = (layout.flushed, log_archive::segments_to_archive(self));
         let oldest_segment = wal.oldest_needed_by(flushed, &must_archive);
         if oldest_segment == layout.oldest_segment {
             return Ok(());
         }
         let changes = vec![Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() }];
         self.install(&mut disk, changes, None)?;
-        let beside = self.held_beside_log(&disk);
+        let beside = log_trim::held_beside_log(self, &disk);
         drop(disk);
-        self.release_segments(wal, oldest_segment, &beside);
+        log_trim::release_segments(self, wal, oldest_segment, &beside);
         Ok(())
     }
 

@@ -9,6 +9,7 @@ pub mod hash_indexes;
 mod idle;
 pub mod install;
 pub mod io_throttle;
+pub mod log_archive;
 pub mod log_trim;
 mod partition_shape;
 pub mod scrub;

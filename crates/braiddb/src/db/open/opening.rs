@@ -9,7 +9,7 @@
 //! but a directory with logs, runs, views or blobs and no CURRENT is damaged.
 
 use super::{
-    birthplace,
+    archive, birthplace,
     new_directory::{make_durably, unfinished},
     preopen::{FilesAhead, Opened},
     replay::{Replayed, replay},
@@ -45,7 +45,7 @@ use crate::{
             names::{LOCK_NAME, SYNC_FAILED_NAME, damaged_view, leave_marker, numbered},
             reserve::Reserve,
         },
-        maintenance::io_throttle::table_context,
+        maintenance::{io_throttle::table_context, log_archive, log_trim},
         record::version_tags::{VERSION_TAGS, VersionTags},
         write::full_disk::open_with_reserve,
     },
@@ -61,7 +61,6 @@ use crate::{
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::BTreeMap,
-    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -107,178 +106,158 @@ pub struct Parts {
     pub reserve: Reserve,
 }
 
-impl Engine {
-    /// Opens or creates the database in `dir` for writing. See
-    /// [`crate::db::export::follower::Follower`] for read-only opens.
-    ///
-    /// Also returns a changed retention limit, to be stored in the catalog once background threads
-    /// can free memtables for that commit. If a full disk has no space for the next log segment,
-    /// part of the reserve is used.
-    pub fn open(settings: Settings, dir: &Path) -> Result<(Arc<Engine>, Option<RetentionLimit>)> {
-        settings.check()?;
-        birthplace::check(&settings, dir)?;
-        open_with_reserve(&settings, dir, || Engine::try_open(settings.clone(), dir))
-    }
+/// Opens or creates the database in `dir` for writing. See
+/// [`crate::db::export::follower::Follower`] for read-only opens.
+///
+/// Also returns a changed retention limit, to be stored in the catalog once background threads
+/// can free memtables for that commit. If a full disk has no space for the next log segment,
+/// part of the reserve is used.
+pub fn open(settings: Settings, dir: &Path) -> Result<(Arc<Engine>, Option<RetentionLimit>)> {
+    settings.check()?;
+    birthplace::check(&settings, dir)?;
+    open_with_reserve(&settings, dir, || try_open(settings.clone(), dir))
+}
 
-    fn try_open(settings: Settings, dir: &Path) -> Result<(Arc<Engine>, Option<RetentionLimit>)> {
-        let settings = Common::of(settings);
-        let lock = take_lock(&settings, dir)?;
-        let settings = settings.for_volume(dir);
-        let names = settings.vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
-        let manifest = open_manifest(&settings, dir)?;
-        let next_file = Arc::new(AtomicU64::new(manifest.layout().next_file.max(highest(&names).saturating_add(1))));
-        let table = table_context(&settings);
-        let functions = Arc::new(known_functions(&settings)?);
-        let helper = (settings.background_threads > 0).then_some(&*settings.runtime);
-        let ahead = helper.and_then(|runtime| FilesAhead::start(runtime, dir, &table, manifest.layout()));
-        let opened = match &ahead {
-            Some(_) => None,
-            None => Some(Opened::now(dir, &table, manifest.layout()).checked()?),
-        };
-        let blobs = open_blobs(&settings, dir, &table, &next_file, &names);
-        let replayed = replay(&settings, dir, manifest.layout(), &blobs, &functions, true);
-        let Opened { mut files, version } =
-            opened.or_else(|| Some(ahead?.finish())).expect("they are opened ahead or were before");
-        let (version, replayed) = (version?, replayed?);
-        let mut state = first_state(&settings, &replayed, Arc::new(version));
-        let last_sequence = replayed.last_sequence.max(manifest.layout().last_sequence);
-        let (catalog, remembered, mut versions) = loop {
-            match load_catalog(&settings, &state, last_sequence, (dir, manifest.layout().incarnation), &functions) {
-                Err(e) => heal_at_open(e, &mut files, &mut state, manifest.layout())?,
-                Ok(loaded) => break loaded,
-            }
-        };
-        let mut disk = DiskState { manifest, files };
-        let floor_us = time_floor(disk.manifest.layout(), replayed.last_commit_us);
-        let Replayed { records, mut outcome, ahead, .. } = replayed;
-        let (retention, is_new_retention) = log_kept::limits(&settings, remembered);
-        let floor = outcome.retain(retention, |segments| log_kept::hold_blobs(&blobs, segments))?;
-        if retention.is_on() {
-            blobs.hold_above(floor);
+fn try_open(settings: Settings, dir: &Path) -> Result<(Arc<Engine>, Option<RetentionLimit>)> {
+    let settings = Common::of(settings);
+    let lock = take_lock(&settings, dir)?;
+    let settings = settings.for_volume(dir);
+    let names = settings.vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    let manifest = open_manifest(&settings, dir)?;
+    let next_file = Arc::new(AtomicU64::new(manifest.layout().next_file.max(highest(&names).saturating_add(1))));
+    let table = table_context(&settings);
+    let functions = Arc::new(known_functions(&settings)?);
+    let helper = (settings.background_threads > 0).then_some(&*settings.runtime);
+    let ahead = helper.and_then(|runtime| FilesAhead::start(runtime, dir, &table, manifest.layout()));
+    let opened = match &ahead {
+        Some(_) => None,
+        None => Some(Opened::now(dir, &table, manifest.layout()).checked()?),
+    };
+    let blobs = open_blobs(&settings, dir, &table, &next_file, &names);
+    let replayed = replay(&settings, dir, manifest.layout(), &blobs, &functions, true);
+    let Opened { mut files, version } =
+        opened.or_else(|| Some(ahead?.finish())).expect("they are opened ahead or were before");
+    let (version, replayed) = (version?, replayed?);
+    let mut state = first_state(&settings, &replayed, Arc::new(version));
+    let last_sequence = replayed.last_sequence.max(manifest.layout().last_sequence);
+    let (catalog, remembered, mut versions) = loop {
+        match load_catalog(&settings, &state, last_sequence, (dir, manifest.layout().incarnation), &functions) {
+            Err(e) => heal_at_open(e, &mut files, &mut state, manifest.layout())?,
+            Ok(loaded) => break loaded,
         }
-        next_file.fetch_max(outcome.highest_file_number.saturating_add(1), Ordering::Relaxed);
-        let tail_note = outcome.tail_note.clone();
-        keep_cut_tail(&settings, dir, &outcome);
-        let has_unstored_tag = draw_tag(&settings, &outcome, last_sequence, &mut versions);
-        let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
-        let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
-        let archiver = Archiver::new(&settings, disk.manifest.layout().incarnation)?;
-        let engine = Arc::new(Engine::assemble(Parts {
-            leftovers,
-            reserve: Reserve::open(&settings.vfs, &settings.runtime, dir, OpenMode::ReadWrite),
-            archiver,
-            settings,
-            dir: dir.to_owned(),
-            lock: Some(lock),
+    };
+    let mut disk = DiskState { manifest, files };
+    let floor_us = time_floor(disk.manifest.layout(), replayed.last_commit_us);
+    let Replayed { records, mut outcome, ahead, .. } = replayed;
+    let (retention, is_new_retention) = log_kept::limits(&settings, remembered);
+    let floor = outcome.retain(retention, |segments| log_kept::hold_blobs(&blobs, segments))?;
+    if retention.is_on() {
+        blobs.hold_above(floor);
+    }
+    next_file.fetch_max(outcome.highest_file_number.saturating_add(1), Ordering::Relaxed);
+    let tail_note = outcome.tail_note.clone();
+    keep_cut_tail(&settings, dir, &outcome);
+    let has_unstored_tag = draw_tag(&settings, &outcome, last_sequence, &mut versions);
+    let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
+    let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
+    let archiver = archive::archiver(&settings, disk.manifest.layout().incarnation)?;
+    let engine = Arc::new(assemble(Parts {
+        leftovers,
+        reserve: Reserve::open(&settings.vfs, &settings.runtime, dir, OpenMode::ReadWrite),
+        archiver,
+        settings,
+        dir: dir.to_owned(),
+        lock: Some(lock),
+        table,
+        state,
+        last_sequence,
+        floor_us,
+        disk,
+        wal: Some(wal),
+        blobs,
+        catalog,
+        versions,
+        has_unstored_tag,
+        functions,
+        next_file,
+        counters: Counters::after_recovery(records, tail_note),
+    }));
+    engine.enter_common();
+    settle_after_open(&engine)?;
+    drop(ahead);
+    Ok((engine, is_new_retention.then_some(retention)))
+}
+
+pub fn assemble(parts: Parts) -> Engine {
+    let Parts { settings, dir, lock, table, state, last_sequence, floor_us, disk, .. } = parts;
+    let layout = disk.manifest.layout();
+    let (incarnation, flushed, time_ahead_us) = (layout.incarnation, layout.flushed, layout.time_ahead_us);
+    let window_bytes = settings.window_bytes();
+    Engine {
+        dir,
+        clock: Clock::new(&*settings.runtime, floor_us, time_ahead_us),
+        tenant: TenantQuota::new(Arc::clone(settings.common())),
+        catalog: parts.catalog,
+        functions: parts.functions,
+        counters: parts.counters,
+        health: Health::new(settings.read_only, lock),
+        cell: StateCell::new(state),
+        readers: Readers::new(last_sequence),
+        commits: CommitPipeline::new(last_sequence, window_bytes, parts.versions, parts.has_unstored_tag),
+        log: LogState { wal: parts.wal, archiver: parts.archiver, watches: Watches::default(), incarnation },
+        storage: Storage {
+            disk: Mutex::new(disk),
+            next_file: parts.next_file,
+            limited: LimitedWork::new(&settings, &table),
             table,
-            state,
-            last_sequence,
-            floor_us,
-            disk,
-            wal: Some(wal),
-            blobs,
-            catalog,
-            versions,
-            has_unstored_tag,
-            functions,
-            next_file,
-            counters: Counters::after_recovery(records, tail_note),
-        }));
-        engine.enter_common();
-        engine.settle_after_open()?;
-        drop(ahead);
-        Ok((engine, is_new_retention.then_some(retention)))
+            blobs: parts.blobs,
+            held_blobs: Mutex::default(),
+            reserve: parts.reserve,
+            flushed: AtomicU64::new(flushed),
+            leftovers: Mutex::new(parts.leftovers),
+        },
+        maintenance: Maintenance::default(),
+        settings,
     }
+}
 
-    pub fn assemble(parts: Parts) -> Engine {
-        let Parts { settings, dir, lock, table, state, last_sequence, floor_us, disk, .. } = parts;
-        let layout = disk.manifest.layout();
-        let (incarnation, flushed, time_ahead_us) = (layout.incarnation, layout.flushed, layout.time_ahead_us);
-        let window_bytes = settings.window_bytes();
-        Engine {
-            dir,
-            clock: Clock::new(&*settings.runtime, floor_us, time_ahead_us),
-            tenant: TenantQuota::new(Arc::clone(settings.common())),
-            catalog: parts.catalog,
-            functions: parts.functions,
-            counters: parts.counters,
-            health: Health::new(settings.read_only, lock),
-            cell: StateCell::new(state),
-            readers: Readers::new(last_sequence),
-            commits: CommitPipeline::new(last_sequence, window_bytes, parts.versions, parts.has_unstored_tag),
-            log: LogState { wal: parts.wal, archiver: parts.archiver, watches: Watches::default(), incarnation },
-            storage: Storage {
-                disk: Mutex::new(disk),
-                next_file: parts.next_file,
-                limited: LimitedWork::new(&settings, &table),
-                table,
-                blobs: parts.blobs,
-                held_blobs: Mutex::default(),
-                reserve: parts.reserve,
-                flushed: AtomicU64::new(flushed),
-                leftovers: Mutex::new(parts.leftovers),
-            },
-            maintenance: Maintenance::default(),
-            settings,
-        }
+fn settle_after_open(engine: &Engine) -> Result<()> {
+    if engine.settings.is_restoring {
+        *engine.storage.held_blobs.lock() = engine.storage.blobs.pin_all();
     }
+    log_archive::at_open(engine)?;
+    let disk = engine.storage.disk.lock();
+    find_orphans(engine, disk.manifest.layout(), disk.manifest.number())?;
+    // Removing a large file can take over a millisecond: background threads, if any, do it
+    // later.
+    if engine.settings.background_threads == 0 {
+        log_trim::remove_leftovers(engine)?;
+    }
+    engine.share_memory(&disk.files);
+    drop(disk);
+    engine.measure_pressure(&engine.cell.state.load());
+    engine.keep_reserve();
+    Ok(())
+}
 
-    fn settle_after_open(&self) -> Result<()> {
-        if self.settings.is_restoring {
-            *self.storage.held_blobs.lock() = self.storage.blobs.pin_all();
+/// Lists unreferenced runs, views and manifests, and removes unreferenced blobs.
+fn find_orphans(engine: &Engine, layout: &Layout, manifest: u64) -> Result<()> {
+    let vfs = &engine.storage.table.vfs;
+    let views: Vec<u64> = layout.partitions.values().filter_map(|p| p.view.as_ref().map(|v| v.number)).collect();
+    for entry in vfs.list(&engine.dir).map_err(|e| Error::io("list", &engine.dir, e))? {
+        let orphan = match numbered(&entry.name) {
+            Some((number, "run")) => !layout.runs.contains_key(&number),
+            Some((number, "view")) => !views.contains(&number),
+            Some((number, "manifest")) => number != manifest,
+            _ => false,
+        };
+        if orphan {
+            engine.storage.leftovers.lock().push(engine.dir.join(&entry.name));
         }
-        self.archive_at_open()?;
-        let disk = self.storage.disk.lock();
-        self.find_orphans(disk.manifest.layout(), disk.manifest.number())?;
-        // Removing a large file can take over a millisecond: background threads, if any, do it
-        // later.
-        if self.settings.background_threads == 0 {
-            self.remove_leftovers()?;
-        }
-        self.share_memory(&disk.files);
-        drop(disk);
-        self.measure_pressure(&self.cell.state.load());
-        self.keep_reserve();
-        Ok(())
     }
-
-    /// Removes unreferenced files of earlier opens. The next open retries failures, and files not
-    /// reached before the close.
-    pub fn remove_leftovers(&self) -> Result<()> {
-        let leftovers = std::mem::take(&mut *self.storage.leftovers.lock());
-        let mut result = Ok(());
-        for path in leftovers {
-            if self.health.closing.load(Ordering::Acquire) {
-                break;
-            }
-            match self.storage.table.vfs.remove(&path) {
-                // A reader of an earlier, closed handle removed the file with its last reference.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                done => result = result.and(done.map_err(|e| Error::io("remove", &path, e))),
-            }
-        }
-        result
-    }
-
-    /// Lists unreferenced runs, views and manifests, and removes unreferenced blobs.
-    fn find_orphans(&self, layout: &Layout, manifest: u64) -> Result<()> {
-        let vfs = &self.storage.table.vfs;
-        let views: Vec<u64> = layout.partitions.values().filter_map(|p| p.view.as_ref().map(|v| v.number)).collect();
-        for entry in vfs.list(&self.dir).map_err(|e| Error::io("list", &self.dir, e))? {
-            let orphan = match numbered(&entry.name) {
-                Some((number, "run")) => !layout.runs.contains_key(&number),
-                Some((number, "view")) => !views.contains(&number),
-                Some((number, "manifest")) => number != manifest,
-                _ => false,
-            };
-            if orphan {
-                self.storage.leftovers.lock().push(self.dir.join(&entry.name));
-            }
-        }
-        // Blobs whose commit did not survive are neither referenced nor pending.
-        drop(self.storage.blobs.release_unused(layout));
-        Ok(())
-    }
+    // Blobs whose commit did not survive are neither referenced nor pending.
+    drop(engine.storage.blobs.release_unused(layout));
+    Ok(())
 }
 
 fn take_lock(settings: &Settings, dir: &Path) -> Result<Box<dyn FileLock>> {

@@ -7,20 +7,15 @@
 //! it. **Sync.** Segments are synced before the edit that makes them retained only.
 
 use crate::{
-    base::{EntryKind, FileNumber, Result, SequenceNumber, TreeId},
+    base::{EntryKind, Result},
     codec::{ByteReader, put_varint},
     commit::{RawBatch, decode_group},
     db::{
-        engine::{
-            catalog::{DroppedTree, TreeState, catalog_key},
-            parts::storage::DiskState,
-            root::Engine,
-            settings::Settings,
-        },
+        engine::{catalog::catalog_key, root::Engine, settings::Settings},
         files::blob_store::BlobStore,
     },
     table::blob::visit_references,
-    wal::{RetentionLimit, Segment, Wal, visit_groups},
+    wal::{RetentionLimit, Segment, visit_groups},
 };
 use std::sync::Arc;
 
@@ -71,53 +66,8 @@ pub fn hold_blobs(blobs: &BlobStore, segments: &[Arc<Segment>]) -> Result<usize>
     Ok(0)
 }
 
-impl Engine {
-    pub(in crate::db) fn remember_retention(&self, limit: RetentionLimit) -> Result<()> {
-        let mut batch = RawBatch::default();
-        batch.push(EntryKind::Value, &[&catalog_key(b'r', b"")], &encode(limit));
-        self.commit(batch.prepare()?, self.settings.durability.of_catalog()).map(|_| ())
-    }
-
-    /// Stores dropped trees in the catalog while the log may mention them, and removes others. The
-    /// caller holds the catalog lock.
-    pub(in crate::db) fn remember_dropped<'a>(&self, trees: impl Iterator<Item = &'a TreeState>, batch: &mut RawBatch) {
-        let key = |id: TreeId| catalog_key(b'd', &id.0.to_be_bytes());
-        let floor = self.log.wal.as_ref().map_or(0, Wal::floor);
-        let dropped = self.catalog.dropped.read();
-        for (id, _) in dropped.iter().filter(|(_, tree)| tree.sequence <= floor) {
-            batch.push(EntryKind::Tombstone, &[&key(*id)], b"");
-        }
-        for tree in trees {
-            batch.push(EntryKind::Value, &[&key(tree.id)], &DroppedTree::encode(tree));
-        }
-    }
-
-    /// Syncs the retained or archived log before an edit shortens recovery. Otherwise a crash could
-    /// keep the runs and lose the log of their commits.
-    pub(in crate::db) fn sync_retained(&self) -> Result<()> {
-        match self.log.wal.as_ref().filter(|wal| wal.retention().is_on() || self.log.archiver.is_some()) {
-            Some(wal) => self.sync_to(wal.end_lsn()),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the blob bytes retained for the log alone: see [`BlobStore::held_bytes`].
-    pub(in crate::db) fn held_beside_log(&self, disk: &DiskState) -> Vec<(SequenceNumber, u64)> {
-        let is_on = self.log.wal.as_ref().is_some_and(|wal| wal.retention().is_on());
-        if is_on { self.storage.blobs.held_bytes(disk.manifest.layout(), &*self.storage.table.vfs) } else { Vec::new() }
-    }
-
-    /// After the edit, releases segments that neither recovery nor the limits need.
-    pub(in crate::db) fn release_segments(
-        &self,
-        wal: &Wal,
-        oldest_segment: FileNumber,
-        beside: &[(SequenceNumber, u64)],
-    ) {
-        let bytes_above = |floor| beside.iter().filter(|(sequence, _)| *sequence > floor).map(|(_, bytes)| bytes).sum();
-        wal.release_with(oldest_segment, bytes_above);
-        if wal.retention().is_on() {
-            self.storage.blobs.hold_above(wal.floor());
-        }
-    }
+pub(in crate::db) fn remember_retention(engine: &Engine, limit: RetentionLimit) -> Result<()> {
+    let mut batch = RawBatch::default();
+    batch.push(EntryKind::Value, &[&catalog_key(b'r', b"")], &encode(limit));
+    engine.commit(batch.prepare()?, engine.settings.durability.of_catalog()).map(|_| ())
 }

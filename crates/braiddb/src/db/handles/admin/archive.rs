@@ -7,6 +7,7 @@ use crate::{
         engine::parts::commits::Request,
         files::archive_gaps::{self, ArchiveGap},
         handles::database::Db,
+        maintenance::log_archive,
     },
     txn::Validation,
 };
@@ -31,8 +32,8 @@ impl Db {
         let visible = engine.readers.snapshots.visible();
         engine.log_refused()?;
         wal.begin_segment()?;
-        engine.archive_finished()?;
-        engine.archive_up_to(visible)?;
+        log_archive::archive_finished(engine)?;
+        log_archive::note_gap_up_to(engine, visible)?;
         let gap = archiver.unreported.lock().pop();
         if let Some(gap) = gap {
             // A backup after the newest gap is after all gaps.

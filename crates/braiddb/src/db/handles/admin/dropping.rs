@@ -6,6 +6,7 @@ use crate::{
     db::{
         engine::catalog::{catalog_key, check_name},
         handles::database::Db,
+        maintenance::dropping,
     },
 };
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ impl Db {
         if trees.is_empty() {
             return engine.health.check_writable();
         }
-        engine.drop_all(&trees)
+        dropping::drop_trees(engine, &trees)
     }
 
     /// Renames a tree. Fails with `AlreadyExists` if `to` is taken.

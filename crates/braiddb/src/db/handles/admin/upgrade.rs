@@ -6,7 +6,10 @@ use crate::{
     db::{
         files::names::numbered,
         handles::database::Db,
-        maintenance::upgrade::{OlderFile, UpgradeReport},
+        maintenance::{
+            log_trim,
+            upgrade::{OlderFile, UpgradeReport},
+        },
     },
     version::CURRENT_NAME,
 };
@@ -67,7 +70,7 @@ impl Db {
             engine.release_log(wal)?;
             wal.trim_spares();
         }
-        engine.remove_leftovers()?;
+        log_trim::remove_leftovers(engine)?;
         // Readers pin remaining files.
         engine.storage.table.deferred_close.work_through();
         drop(inside);

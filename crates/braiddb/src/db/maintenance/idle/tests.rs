@@ -9,6 +9,7 @@ use crate::{
     codec::Compression,
     db::{
         Db, Settings,
+        maintenance::log_trim,
         tests_common::{bounded, fault, killed, open, small},
     },
     platform::{
@@ -170,7 +171,7 @@ fn memory_is_kept_for_the_next_memtables_until_none_was_needed_for_long() {
         if probe(&db).0 {
             db.engine().settle();
         }
-        db.engine().maintain_log();
+        log_trim::maintain_log(db.engine());
     };
     look_after(0);
     look_after(MEMORY_KEPT_NS - 1);
@@ -208,10 +209,10 @@ fn a_database_is_not_idle_while_a_memtable_waits_for_its_flush() {
 fn the_flusher_has_a_long_log_flushed_and_lets_go_of_it() {
     let (vfs, clock, db) = world();
     let mut count = fill(&db, LOG_SEGMENTS_MAX);
-    db.engine().trim_log_as_flusher().unwrap();
+    log_trim::trim_log_as_flusher(db.engine()).unwrap();
     assert_eq!((segments(&db), db.stats().flushes), (LOG_SEGMENTS_MAX, 0), "that is not long");
     count = count.max(fill(&db, LOG_SEGMENTS_MAX + 3));
-    db.engine().trim_log_as_flusher().unwrap();
+    log_trim::trim_log_as_flusher(db.engine()).unwrap();
     assert_eq!((segments(&db), frozen(&db), db.stats().flushes), (1, 0, 1));
     let again = open_on(&killed(&vfs), &clock);
     assert_eq!(again.stats().recovered_records, 0);
@@ -231,7 +232,7 @@ fn the_flusher_lets_go_of_segments_with_nothing_left_to_flush() {
         .collect();
     let db = opened.last().unwrap();
     assert_eq!(segments(db), LOG_SEGMENTS_MAX + 1);
-    db.engine().trim_log_as_flusher().unwrap();
+    log_trim::trim_log_as_flusher(db.engine()).unwrap();
     assert_eq!((segments(db), db.stats().flushes), (1, 0));
     let again = open_on(&killed(&vfs), &clock);
     assert_eq!(again.tree("t").unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
@@ -277,7 +278,7 @@ fn the_flusher_waits_for_no_writer() {
     fill(&db, LOG_SEGMENTS_MAX + 1);
     let write = db.engine().commits.write.lock();
     let engine = Arc::clone(db.engine());
-    bounded("trimming the log", move || engine.trim_log_as_flusher()).unwrap();
+    bounded("trimming the log", move || log_trim::trim_log_as_flusher(&engine)).unwrap();
     drop(write);
     assert_eq!((segments(&db), frozen(&db), db.stats().flushes), (LOG_SEGMENTS_MAX + 1, 0, 0));
 }
@@ -290,10 +291,10 @@ fn the_flusher_waits_for_no_flush_and_freezes_no_more_meanwhile() {
     let flush = Flush::begin(&db);
     db.tree("t").unwrap().put(b"k", b"v").unwrap();
     let engine = Arc::clone(db.engine());
-    bounded("trimming the log", move || engine.trim_log_as_flusher()).unwrap();
+    bounded("trimming the log", move || log_trim::trim_log_as_flusher(&engine)).unwrap();
     assert_eq!((segments(&db), frozen(&db), db.stats().flushes), (LOG_SEGMENTS_MAX + 1, 1, 0));
     drop(flush);
-    db.engine().trim_log_as_flusher().unwrap();
+    log_trim::trim_log_as_flusher(db.engine()).unwrap();
     assert_eq!((frozen(&db), db.stats().flushes), (0, 1));
 }
 
@@ -303,16 +304,16 @@ fn the_flusher_tries_again_after_a_full_disk_and_not_after_a_failed_sync() {
     fill(&db, LOG_SEGMENTS_MAX + 1);
     // Twice: a job is retried after spare log segments are freed.
     vfs.fail(Operation::Create, 0, 2, io::ErrorKind::StorageFull);
-    db.engine().trim_log_as_flusher().unwrap();
+    log_trim::trim_log_as_flusher(db.engine()).unwrap();
     assert_eq!((segments(&db), frozen(&db)), (LOG_SEGMENTS_MAX + 1, 1));
-    db.engine().trim_log_as_flusher().unwrap();
+    log_trim::trim_log_as_flusher(db.engine()).unwrap();
     assert_eq!((frozen(&db), db.stats().flushes), (1, 0));
     clock.advance(RETRY_NS);
-    db.engine().trim_log_as_flusher().unwrap();
+    log_trim::trim_log_as_flusher(db.engine()).unwrap();
     assert_eq!((segments(&db), frozen(&db)), (1, 0));
     fill(&db, LOG_SEGMENTS_MAX + 1);
     vfs.fail(Operation::Sync, 0, 1, io::ErrorKind::Other);
-    let error = db.engine().trim_log_as_flusher().unwrap_err();
+    let error = log_trim::trim_log_as_flusher(db.engine()).unwrap_err();
     assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
 }
 
