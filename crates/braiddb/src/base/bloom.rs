@@ -2,10 +2,9 @@
 //! half of its hash selects, so a probe costs one load. The false positive rate is about 1 % with
 //! 16 bits a key, 5 % with 8.
 
-/// Number of bits that a key sets; they may coincide.
 const BITS_PER_KEY: u32 = 4;
 
-/// Returns the index of the word for a key with this hash, and the bits in it.
+/// Returns a key's word, and its bits in it.
 #[inline(always)]
 pub fn bloom_place(hash: u64, words: usize) -> (usize, u64) {
     let word = (u128::from(hash) * words as u128) >> 64;

@@ -11,9 +11,9 @@ use super::{EntryRef, Result, SequenceNumber};
 /// A cursor is invalid when new, after running off either end, and after an error; only the four
 /// seeks may be called then. The direction may change at any valid position.
 pub trait Cursor {
-    /// Moves to the first key that is `key` or greater.
+    /// Moves to the first key at or above `key`.
     fn seek(&mut self, key: &[u8]) -> Result<()>;
-    /// Moves to the last key that is less than `key`.
+    /// Moves to the last key below `key`.
     fn seek_before(&mut self, key: &[u8]) -> Result<()>;
     /// Moves to the first key.
     fn seek_first(&mut self) -> Result<()>;

@@ -60,8 +60,7 @@ pub struct EntryRef<'a> {
 }
 
 impl EntryRef<'_> {
-    /// Adds the sequence number that the manifest assigns to the entry's run; 0 if entries have
-    /// their own.
+    /// Adds the sequence number that the manifest assigns to the run; 0 if entries have their own.
     #[inline(always)]
     pub fn numbered(self, given: SequenceNumber) -> Self {
         EntryRef { sequence: self.sequence.wrapping_add(given), ..self }
@@ -80,7 +79,7 @@ pub struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Returns the contents of an entry; `None` for an expiring entry that cannot be decoded.
+    /// `None` for an expiring entry that cannot be decoded.
     #[inline]
     pub fn of(kind: EntryKind, value: &'a [u8]) -> Option<Content<'a>> {
         if kind != EntryKind::Expiring {
@@ -93,8 +92,7 @@ impl<'a> Content<'a> {
         Some(Content { kind, value, expires_us: Some(u64::from_le_bytes(*expires)) })
     }
 
-    /// Returns kind and value of the entry with these contents; an expiring value is built in
-    /// `room`.
+    /// Returns kind and value; an expiring value is built in `room`.
     pub fn entry<'b>(&self, room: &'b mut Vec<u8>) -> (EntryKind, &'b [u8])
     where
         'a: 'b,

@@ -1,16 +1,15 @@
 //! Order of the sources of a merge, by their current keys.
 //!
-//! Each source is stored with its key's first 16 bytes as a number, so few comparisons read the
-//! keys themselves. A source that has advanced moves down by linear search: for about a dozen
-//! sources that beats a heap, since steps are cheap and well predicted. For many sources the search
-//! is binary.
+//! Each source is stored with its key's first 16 bytes as a number, so few comparisons read keys. A
+//! source that has advanced moves down by linear search: faster than a heap for about a dozen
+//! sources, since steps are cheap and well predicted. For many sources the search is binary.
 
 use std::cmp::Ordering;
 
 /// Number of sources above which the search is binary.
 const STEPS_MAX: usize = 24;
 
-/// Sources in the order of their current keys. A source is identified by its index.
+/// Sources, by index, in the order of their current keys.
 #[derive(Debug, Default)]
 pub struct MergeOrder {
     places: Vec<Place>,
@@ -30,8 +29,7 @@ impl MergeOrder {
         self.places.first().map(|place| place.source)
     }
 
-    /// Adds a source at `key`. `compare` compares the current keys of two sources; it is called
-    /// when their heads are equal.
+    /// Adds a source at `key`. `compare` compares the current keys of two sources with equal heads.
     pub fn add(&mut self, source: usize, key: &[u8], compare: impl Fn(usize, usize) -> Ordering) {
         self.places.insert(0, Place { head: key_head(key), source });
         self.sink(compare);
@@ -64,8 +62,7 @@ impl MergeOrder {
     }
 }
 
-/// Returns the first 16 bytes of a key as a number, padded with zeros. It orders as the keys do, or
-/// equal.
+/// Returns the first 16 bytes of a key as a number, padded with zeros.
 #[inline]
 pub fn key_head(key: &[u8]) -> u128 {
     if let Some(first) = key.first_chunk() {

@@ -16,19 +16,18 @@ pub struct RangeTombstone {
     pub sequence: SequenceNumber,
 }
 
-/// Immutable set of range tombstones. Finds the tombstones that cover a key in logarithmic time.
+/// Immutable set of range tombstones. Lookups take logarithmic time.
 #[derive(Clone, Debug, Default)]
 pub struct RangeTombstoneSet {
     tombstones: Vec<RangeTombstone>,
-    /// First key of each fragment; a fragment ends where the next begins. The last has no
-    /// sequences.
+    /// First key of each fragment, which ends where the next begins.
     starts: Vec<Vec<u8>>,
     /// Sequence numbers of the tombstones that cover each fragment, newest first.
     covers: Vec<Vec<SequenceNumber>>,
 }
 
 impl RangeTombstoneSet {
-    /// Builds a set of these tombstones. Empty ranges are left out.
+    /// Builds a set. Empty ranges are left out.
     pub fn new(mut tombstones: Vec<RangeTombstone>) -> RangeTombstoneSet {
         tombstones.retain(|t| t.start < t.end);
         tombstones.sort();
@@ -79,8 +78,7 @@ impl RangeTombstoneSet {
         }
     }
 
-    /// Returns start and end (exclusive) of the widest range around `key` that the same tombstones
-    /// cover. `None` if none covers `key`.
+    /// Returns the widest range around `key` that the same tombstones cover, end exclusive.
     pub fn fragment(&self, key: &[u8]) -> Option<(&[u8], &[u8])> {
         let after = self.starts.partition_point(|s| s.as_slice() <= key);
         if after == 0 || self.covers[after - 1].is_empty() {
@@ -89,8 +87,8 @@ impl RangeTombstoneSet {
         Some((&self.starts[after - 1], &self.starts[after]))
     }
 
-    /// Returns the covered fragments that overlap `start..end`, in order: start, end, and the
-    /// sequence numbers of the tombstones over each, newest first.
+    /// Returns the covered fragments that overlap `start..end`: start, end, and the tombstones'
+    /// sequence numbers, newest first.
     pub fn fragments_in<'a>(
         &'a self,
         start: &'a [u8],
@@ -104,8 +102,7 @@ impl RangeTombstoneSet {
             .filter(move |(_, to, cover)| *to > start && !cover.is_empty())
     }
 
-    /// Returns the newest sequence number at or below `snapshot` of a tombstone over `key`; 0 if
-    /// none.
+    /// Returns the newest tombstone over `key` at or below `snapshot`; 0 if none.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         if self.tombstones.is_empty() {
             return 0;

@@ -3,7 +3,7 @@
 use super::SequenceNumber;
 use std::fmt;
 
-/// Maximum number of rows in a batch: one lane each, in key order.
+/// Maximum rows in a batch. A row's index is its **lane**, in key order.
 pub const ROW_LANES: usize = 32;
 
 /// Key and value, adjacent in memory.
@@ -84,7 +84,7 @@ impl RowSlots {
         self.sequences[lane % ROW_LANES]
     }
 
-    /// Returns the lanes before the first row, in the direction, that `is_kept` rejects.
+    /// Returns the lanes before the first row that `is_kept` rejects.
     #[inline]
     pub fn kept(&self, lanes: u32, is_forward: bool, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
         if lanes == 0 || is_kept(self.key(near_lane(lanes, !is_forward))) {
@@ -110,9 +110,9 @@ pub enum Beyond {
     More,
     /// The source has ended.
     End,
-    /// The row at this lane must be processed individually.
+    /// This row must be processed individually.
     Row(usize),
-    /// The row at this lane is past the end of the scan.
+    /// This row is past the end of the scan.
     Outside(usize),
 }
 

@@ -5,9 +5,8 @@
 //! above has the first head of every node below. A search counts in each node the heads at or below
 //! the query's with vector instructions: two cache lines a level, no data-dependent branch.
 //!
-//! With equal heads (interleaved trees, long shared prefixes) a search would compare whole
-//! separators. So a node with equal heads also strips its own common prefix (`skips`). Heads that
-//! are equal even then are bisected by whole separators.
+//! A node with equal heads (interleaved trees, long shared prefixes) also strips its own common
+//! prefix (`skips`). Heads that are equal even then are bisected by whole separators.
 //!
 //! The first anchor covers everything below the second and has no separator.
 //!
@@ -26,7 +25,6 @@ pub(crate) struct Anchors {
     /// Its first eight bytes as a number, and a mask of the valid bits.
     prefix_head: u64,
     prefix_mask: u64,
-    /// Separators without `prefix`, concatenated; anchor i ends at `ends[i]`.
     bytes: Vec<u8>,
     ends: Vec<u32>,
     levels: Vec<Level>,
@@ -57,8 +55,7 @@ impl AnchorsBuilder {
         AnchorsBuilder { prefix: prefix.to_vec(), ..AnchorsBuilder::default() }
     }
 
-    /// Adds the separator prefix + `suffix`, empty for the first. `None` if out of order or too
-    /// many.
+    /// `suffix` is empty for the first separator. `None` if out of order or too many.
     pub(crate) fn push(&mut self, suffix: &[u8]) -> Option<()> {
         let in_order = match self.ends.len() {
             0 => suffix.is_empty(),
@@ -133,7 +130,7 @@ impl Anchors {
         })
     }
 
-    /// Returns the last anchor whose separator is at most `key`. Precondition: there is an anchor.
+    /// Returns the last anchor at or before `key`. Precondition: there is an anchor.
     pub(crate) fn find(&self, key: &[u8]) -> usize {
         self.simd.run(Find { anchors: self, key })
     }
@@ -154,7 +151,6 @@ impl Anchors {
         Leaf(leaf as u32)
     }
 
-    /// Second half: searches the last level.
     #[inline(always)]
     pub(crate) fn find_in_leaf(&self, simd: Simd, key: &[u8], leaf: Leaf) -> usize {
         let last = self.levels.len().saturating_sub(1);
@@ -211,7 +207,6 @@ impl Anchors {
         last
     }
 
-    /// Bisects the anchors of a node whose heads equal the query's.
     #[cold]
     fn resolve_tie(&self, level: &Level, node: usize, rest: &[u8], head: i64) -> usize {
         let (from, to) = self.anchors_of(level, node);
@@ -275,7 +270,6 @@ impl Task for Find<'_> {
     }
 }
 
-/// Maps the unsigned order of `head` to the signed order.
 #[inline]
 fn as_signed(head: u64) -> i64 {
     (head ^ 1 << 63) as i64

@@ -13,7 +13,7 @@ pub(crate) const WINDOW_BYTES: usize = 32;
 
 const BYTES_NUMBERED: usize = 1 << 28;
 
-/// Query bytes that difference bits can refer to, zero past its end; words keep them in registers.
+/// Query bytes that difference bits can refer to, zero past its end.
 pub(crate) type Window = [u64; WINDOW_BYTES / 8];
 
 /// Compares keys word by word, faster than a call for usual lengths.
@@ -26,7 +26,6 @@ pub(crate) fn is_equal(a: &[u8], b: &[u8]) -> bool {
     a_words.chunks_exact(8).zip(b_words.chunks_exact(8)).all(|(x, y)| x == y) && a_last == b_last
 }
 
-/// Returns true if `key` is `first` followed by `rest`. Makes no call if `rest` has 8 to 16 bytes.
 #[inline(always)]
 pub(crate) fn is_joined(key: &[u8], (first, rest): ([u8; 4], &[u8])) -> bool {
     let Some((before, after)) = key.split_first_chunk::<4>() else { return false };
@@ -46,7 +45,7 @@ fn word(bytes: &[u8; 8]) -> u64 {
     u64::from_ne_bytes(*bytes)
 }
 
-/// Not inlined: its loops would take registers where they are rarely needed.
+/// Not inlined: its loops would take registers.
 #[inline(never)]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     a == b
@@ -57,7 +56,7 @@ fn last_word(key: &[u8]) -> Option<(&[u8], &[u8; 8])> {
     Some((key, key.last_chunk::<8>()?))
 }
 
-/// Returns the order of two keys and the first bit that differs; `None` if there is none.
+/// Returns the order and the first bit that differs, if any.
 #[inline]
 pub(crate) fn compare_bits(a: &[u8], b: &[u8]) -> (Ordering, Option<u32>) {
     let at = common_prefix_len(a, b);
@@ -74,7 +73,6 @@ fn first_set_bit(key: &[u8], from: usize) -> Option<u32> {
     Some(bit_number(at, key[at]))
 }
 
-/// Returns the number of the top bit of `byte`, nonzero, at byte `at`.
 fn bit_number(at: usize, byte: u8) -> u32 {
     // A query can be longer than stored keys; bits past them may share a number.
     at.min(BYTES_NUMBERED) as u32 * 8 + byte.leading_zeros()
@@ -98,7 +96,6 @@ fn word_at(key: &[u8], from: usize) -> u64 {
     }
 }
 
-/// Returns eight bytes as a number with the same order; zero past the end.
 #[inline]
 pub(crate) fn head(key: &[u8], skip: usize) -> u64 {
     let rest = key.get(skip..).unwrap_or_default();

@@ -1,3 +1,6 @@
+//! Builds the view of a partition from its runs, reading keys only. `compaction/plan.rs` decides
+//! when; `fold.rs` extends an existing view instead.
+
 use super::builder::ViewBuilder;
 use super::format::ViewMeta;
 use super::reader::View;
@@ -8,7 +11,7 @@ use std::{cmp::Ordering, path::Path, sync::Arc};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     pub start: Vec<u8>,
-    /// First key after the range; `None` for no end.
+    /// `None`: no end.
     pub end: Option<Vec<u8>>,
 }
 
@@ -19,7 +22,6 @@ impl Bounds {
 }
 
 /// Builds the view file `path`, which must not exist, over the entries of `runs` within `bounds`.
-/// Merges keys and reads no values.
 pub fn build_view(
     ctx: &TableContext,
     path: &Path,
@@ -72,7 +74,6 @@ impl<'a> Covering<'a> {
         self.0.iter().map(|run| &**run.range_tombstones())
     }
 
-    /// Returns true if a range tombstone newer than `sequence` covers `key`.
     #[inline]
     pub(crate) fn deletes(&self, key: &[u8], sequence: SequenceNumber) -> bool {
         self.0.iter().any(|run| run.range_tombstones().covering(key).first().is_some_and(|&newest| newest > sequence))

@@ -20,7 +20,6 @@ pub struct ViewBuilder {
     fill: usize,
     lanes: Vec<Lane>,
     anchor: Anchor,
-    /// Lane of the last key's newest version.
     chain_start: usize,
     pub(crate) last_key: Vec<u8>,
     last_sequence: SequenceNumber,
@@ -31,8 +30,7 @@ pub struct ViewBuilder {
 }
 
 impl ViewBuilder {
-    /// Creates the view file `path`, which must not exist. `positions` are the runs' first entries
-    /// in the view.
+    /// `path` must not exist. `positions` are the runs' first entries in the view.
     pub fn new(
         ctx: &TableContext,
         path: &Path,
@@ -67,8 +65,8 @@ impl ViewBuilder {
         builder
     }
 
-    /// Adds an entry, in order of key, then newest first. Older versions of the last key are stale
-    /// in any case. Out of order is an error: the order comes from disk.
+    /// Adds an entry, in order of key, then newest first. Out of order is an error: the order comes
+    /// from disk.
     pub fn push(
         &mut self,
         key: &[u8],

@@ -3,7 +3,7 @@
 //! If the snapshot covers the view, each entry neither stale nor a tombstone is a key. Search finds
 //! the range's two ends, at one key read each. Short ranges are counted segment by segment. Once
 //! half of the segments were counted so, all are counted and kept: a byte a segment and a sum for
-//! every 16. Then a range costs only its ends. Counts of long ranges are cached (`count_memo.rs`).
+//! every 16. Counts of long ranges are cached (`count_memo.rs`).
 //!
 //! Entries deleted by a run's own range tombstones may be unmarked (see `run_writer.rs`), so
 //! entries in their reach are read.
@@ -25,7 +25,6 @@ const SEGMENTS_PER_GUARD: u32 = 256;
 /// Flag in a segment's count: entries must be resolved.
 const UNRESOLVED: u8 = 0x80;
 
-/// Keys, and segments with entries that must be resolved to count them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     live: u64,
@@ -106,10 +105,9 @@ impl KeptCounts {
     }
 }
 
-/// A segment and the lane of the first key at or above the query; the entry count if there is none.
+/// Segment and entry index of the first key at or above the query; the entry count if none.
 type End<'a> = (u32, Segment<'a>, usize);
 
-/// Finds both ends of a range, and overlaps their memory waits. `None` for an empty view.
 struct FindEnds<'a> {
     view: &'a View,
     runs: &'a [Arc<Run>],

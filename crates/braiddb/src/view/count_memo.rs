@@ -9,7 +9,6 @@ use parking_lot::RwLock;
 
 /// Maximum bytes of a start; longer ones are not cached. Makes a slot one cache line.
 const START_LEN_MAX: usize = 46;
-/// Shares of the table, each with its own lock.
 const SHARES: usize = 16;
 const SHARE_SLOTS_MAX: usize = 4096;
 const SEGMENTS_PER_SLOT: usize = 2;
@@ -44,7 +43,6 @@ impl MemoRange<'_> {
         if front == other { MemoRange::to_byte(start, *last) } else { None }
     }
 
-    /// The range from `start` to the same key with `end` as its last byte, if it can be cached.
     #[inline]
     pub(super) fn to_byte(start: &[u8], end: u8) -> Option<MemoRange<'_>> {
         (start.len() <= START_LEN_MAX).then(|| MemoRange { start, end, hash: hash64(start) })

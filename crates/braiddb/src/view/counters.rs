@@ -7,12 +7,10 @@ thread_local! {
     static SEGMENTS_READ: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Whole keys that this thread's reads of views have compared so far.
 pub fn key_comparisons() -> u64 {
     KEY_COMPARISONS.get()
 }
 
-/// Segment records that this thread's reads of views have read so far.
 pub fn segments_read() -> u64 {
     SEGMENTS_READ.get()
 }

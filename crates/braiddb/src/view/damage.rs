@@ -11,7 +11,7 @@ use std::{io, ops::Range, path::Path};
 
 const PIECE_BYTES: u64 = 64 * PAGE_BYTES as u64;
 
-/// Lists the damaged parts of a view file. `listed` is its description in the manifest, if any.
+/// `listed` is the view's description in the manifest, if any.
 pub fn damaged_view_file(file: &dyn File, path: &Path, listed: Option<&ViewMeta>) -> Result<Vec<DamagedUnit>> {
     let mut damaged = Vec::new();
     let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
@@ -41,7 +41,6 @@ pub fn damaged_view_file(file: &dyn File, path: &Path, listed: Option<&ViewMeta>
     Ok(damaged)
 }
 
-/// Lists the damaged parts of a view in a section of a file.
 pub fn damaged_view(file: &dyn File, path: &Path, file_id: FileId, range: Range<u64>) -> Result<Vec<DamagedUnit>> {
     let mut damaged = Vec::new();
     let footer_at = range.end.saturating_sub(FOOTER_BYTES as u64).max(range.start);

@@ -8,8 +8,6 @@ use crate::codec::{ByteReader, put_bytes};
 
 const SEGMENTS_PER_SUM: usize = 64;
 
-/// Segments of a view and their anchors.
-///
 /// An anchor covers its segment and the continuation segments after it: together a **group**.
 #[derive(Debug)]
 pub(crate) struct Directory {
@@ -26,7 +24,7 @@ impl Directory {
     pub(crate) fn decode(bytes: &[u8], segments: u32, simd: Simd) -> Option<Directory> {
         let mut reader = ByteReader::new(bytes);
         let segments = segments as usize;
-        // Each segment takes at least a byte, so a wrong number cannot reserve more than the file's
+        // Each segment takes at least a byte: a wrong number cannot reserve more than the file's
         // length.
         if segments > reader.remaining() {
             return None;
@@ -90,7 +88,7 @@ impl Directory {
         self.segments.partition_point(|&s| s as usize <= segment).saturating_sub(1)
     }
 
-    /// Returns the first segment of an anchor's group; the segment count past the end.
+    /// The segment count past the end.
     #[inline]
     pub(crate) fn segment_of(&self, anchor: usize) -> u32 {
         if self.segments.is_empty() {
@@ -139,8 +137,7 @@ impl DirectoryParts {
     }
 }
 
-/// Collects a directory while segments are written, prefix-compressed until `finish` knows the
-/// common prefix.
+/// Prefix-compresses separators until `finish` knows the common prefix.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DirectoryWriter {
     flags: Vec<u8>,

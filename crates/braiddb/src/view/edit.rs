@@ -64,8 +64,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Inserts entries given in order. On false a difference cannot be stored, and the group is
-    /// unusable.
+    /// Inserts entries in order. After false (a difference cannot be stored) the group is unusable.
     pub(crate) fn insert_all(&mut self, entries: &[NewEntry], old: &mut PinnedReader) -> Result<bool> {
         for index in 0..entries.len() {
             if self.is_ambiguous || !self.insert(entries, index, old)? {
@@ -158,8 +157,6 @@ impl Group {
         (from + 1..self.lanes.len()).find(is_boundary).unwrap_or(self.lanes.len())
     }
 
-    /// Returns the position of an older version among those of its key, whose newest is at
-    /// `newest`.
     fn place_of_version(
         &self,
         newest: usize,
@@ -176,8 +173,8 @@ impl Group {
         Ok(at)
     }
 
-    /// Writes the group as one segment or several of about equal size. Versions of a key stay
-    /// together unless they overflow a segment.
+    /// Writes segments of about equal size. Versions of a key stay together unless they overflow
+    /// one.
     pub(crate) fn write(
         &self,
         separator: Vec<u8>,
@@ -206,8 +203,7 @@ impl Group {
     }
 }
 
-/// Returns the end of the segment at `from`, at a new key; beyond a segment's size only if all
-/// lanes have one key.
+/// Ends the segment at a new key; larger than a segment only if all entries have one key.
 fn cut(lanes: &[Lane], from: usize) -> usize {
     let rest = lanes.len() - from;
     if rest <= SEGMENT_LANES {

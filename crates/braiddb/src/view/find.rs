@@ -11,14 +11,13 @@ use crate::table::{Moment, Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
 
-/// Prefetches the rows of a span of lanes; rows of one run are adjacent.
 pub(super) struct PrefetchRows<'a> {
     pub(super) runs: &'a [Arc<Run>],
     pub(super) segment: Segment<'a>,
     pub(super) first: usize,
     pub(super) span: u32,
     pub(super) with_ends: bool,
-    /// Receives the entries if they are not to be prefetched at once.
+    /// Postpones the prefetches, if present.
     pub(super) queue: Option<&'a mut PrefetchQueue>,
 }
 
@@ -42,7 +41,7 @@ impl Task for PrefetchRows<'_> {
 }
 
 /// Finds the first key of a segment at or above `query` (the entry count if there is none) and
-/// prefetches expected rows. Returns the lane and the number of those beyond the segment.
+/// prefetches expected rows. Returns its index and the number of rows beyond the segment.
 pub(super) struct FindLane<'a> {
     pub(super) view: &'a View,
     pub(super) runs: &'a [Arc<Run>],
@@ -92,7 +91,7 @@ impl Task for FindLane<'_> {
 
 /// Finds the first visible key at or above `query` for a forward scan whose snapshot covers the
 /// view, and prefetches expected rows. Does not copy the record. `None` if the segment must be
-/// bisected or does not exist. Locates the entry only if `LOCATES`.
+/// bisected or does not exist.
 pub(super) struct FindShown<'a, 'g, const LOCATES: bool> {
     pub(super) view: &'a View,
     pub(super) runs: &'a [Arc<Run>],
@@ -112,7 +111,7 @@ pub(super) struct Found<'g> {
     pub(super) place: Option<(usize, Position)>,
     /// The entry, if it is in the block already read and that block is read in place.
     pub(super) entry: Option<InPlace<'g>>,
-    /// Prefetched lanes, and the number of expected rows beyond the segment.
+    /// A bit per prefetched entry; `left`: expected rows beyond the segment.
     pub(super) fetched: u32,
     pub(super) left: usize,
 }
@@ -126,7 +125,8 @@ impl<'g> InPlace<'g> {
     }
 }
 
-/// Returns the lanes expected to be read from `lane` on, and the number of rows beyond the segment.
+/// Returns the entries expected to be read from `lane` on, and the number of rows beyond the
+/// segment.
 #[inline(always)]
 pub(super) fn likely_lanes(segment: &Segment<'_>, lane: usize, likely: usize, is_forward: bool) -> (u32, usize) {
     let (first, end) = if is_forward {

@@ -1,8 +1,7 @@
 //! Remembers the first block of segments, to prefetch it before the segment's record arrives.
 //!
 //! A view notes the block if its largest run has three quarters of the segment's entries. The next
-//! seek prefetches the ends of that block and the next one. Without a dominant run most prefetches
-//! would be wasted.
+//! seek prefetches the ends of that block and the next one.
 
 use super::format::{SEGMENT_LANES, Segment};
 use crate::table::Run;
@@ -34,7 +33,7 @@ impl FirstBlocks {
         }
     }
 
-    /// Notes a segment's first block once: a view never changes.
+    /// A block never changes, so it is noted once.
     #[inline(always)]
     pub fn note(&self, number: u32, segment: &Segment<'_>, segments: u32, runs: &[Arc<Run>]) {
         let is_done =

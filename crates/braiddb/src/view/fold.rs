@@ -26,14 +26,13 @@ use crate::base::{EntryRef, Error, FileId, FileNumber, RangeTombstone, RangeTomb
 use crate::table::{KeyScan, Position, Run, TableContext};
 use std::{cmp::Ordering, collections::VecDeque, path::Path, sync::Arc};
 
-/// Up to one new entry per 20 old ones always counts as few.
+/// Up to one new entry per 20 old ones counts as few.
 const OLD_PER_NEW: u64 = 20;
-/// More new entries still count as few if they touch at most one group in four.
+/// More new entries count as few if they touch at most one group in four.
 const GROUPS_PER_TOUCHED: u64 = 4;
 /// Maximum entries of an edited group; larger ones are merged, since each insert walks the group.
 const EDITED_LANES_MAX: usize = 8 * SEGMENT_LANES;
-/// Minimum average entries of a segment; below it the view is repacked, since readers pay for each
-/// record. Lower with many versions: see [`least_fill`].
+/// Minimum average entries of a segment; below it the view is repacked. See [`least_fill`].
 const LEAST_FILL: u64 = 24;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,8 +45,8 @@ pub struct FoldStats {
     pub is_rebuilt: bool,
 }
 
-/// Writes the view file `path`, which must not exist, over `old_runs` then `new_runs`: the entries
-/// of `old` and those of `new_runs` within `bounds`.
+/// Writes the view file `path`, which must not exist: `old` plus the entries of `new_runs` within
+/// `bounds`.
 #[expect(
     clippy::too_many_arguments,
     reason = "a file, an old view, new runs: nothing to group that would be told apart"
@@ -90,7 +89,7 @@ pub fn fold_view(
     if is_merged { fold.merge(&first) } else { fold.edit(&range_deletes(new_runs)) }
 }
 
-/// Returns true if the old view is within the bounds; false only after a split.
+/// False only after a split.
 fn is_within(old: &Arc<View>, runs: &[Arc<Run>], bounds: &Bounds) -> Result<bool> {
     let guard = crossbeam_epoch::pin();
     let last = old.directory.segments() - 1;
@@ -184,7 +183,6 @@ fn entries_within(ctx: &TableContext, run: &Arc<Run>, bounds: &Bounds) -> Result
 
 type RangeDelete = (Vec<u8>, Vec<u8>, SequenceNumber);
 
-/// Returns the new runs' range tombstones as sorted disjoint fragments.
 fn range_deletes(runs: &[Arc<Run>]) -> Vec<RangeDelete> {
     let all: Vec<RangeTombstone> = runs.iter().flat_map(|run| run.range_tombstones().iter().cloned()).collect();
     let mut borders: Vec<Vec<u8>> = all.iter().flat_map(|t| [t.start.clone(), t.end.clone()]).collect();
@@ -198,7 +196,6 @@ fn range_deletes(runs: &[Arc<Run>]) -> Vec<RangeDelete> {
     borders.windows(2).filter_map(fragment).collect()
 }
 
-/// New entries in order; can be taken ahead and put back.
 struct NewEntries<'a> {
     queue: VecDeque<NewEntry>,
     merge: KeyMerge,
@@ -284,7 +281,6 @@ impl Fold<'_> {
         self.finish()
     }
 
-    /// Copies the old view; edits or merges the groups with changes.
     fn edit(mut self, deletes: &[RangeDelete]) -> Result<(ViewMeta, FoldStats)> {
         let mut deletes = deletes;
         let mut stream = SegmentStream::new(self.old.clone());
@@ -315,7 +311,7 @@ impl Fold<'_> {
         anchor + 1 >= anchors.len() || anchors.compare(anchor + 1, key).is_gt()
     }
 
-    /// Returns the effect of deletes on a group; drops those that end before it.
+    /// Returns the effect of deletes on a group; drops deletes before it.
     fn deletion(&self, anchor: usize, deletes: &mut &[RangeDelete]) -> Deletion {
         let anchors = &self.old.directory.anchors;
         while let Some(((_, end, _), later)) = deletes.split_first()
@@ -365,7 +361,6 @@ impl Fold<'_> {
         }
     }
 
-    /// Inserts new entries or marks deleted ones. Returns the next segment.
     fn change_group(
         &mut self,
         stream: &mut SegmentStream,
@@ -398,8 +393,7 @@ impl Fold<'_> {
         Ok(after)
     }
 
-    /// Inserts new entries blindly. On false nothing was written: too many, or a difference cannot
-    /// be stored.
+    /// On false nothing was written: too many entries, or a difference cannot be stored.
     fn edit_group(&mut self, anchor: usize, separator: &[u8], group: &Group, deletion: Deletion) -> Result<bool> {
         if group.lanes.len() > EDITED_LANES_MAX {
             return Ok(false);

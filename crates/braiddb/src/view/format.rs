@@ -24,6 +24,8 @@
 //!    88..96  checksum of bytes 0..88, with the file's id and the footer's file offset
 //! ```
 //!
+//! A **lane** is the index of an entry in its segment, 0 to 31.
+//!
 //! Entries are ordered by key, versions of a key by sequence number, newest first. The first
 //! segment has the empty separator. Each later separator is greater than every key before its
 //! segment, and not greater than any key in or after it. A segment that continues the versions of
@@ -241,8 +243,7 @@ pub(crate) fn selector(run: u8, kind: EntryKind, stale: bool) -> u8 {
     selector
 }
 
-/// A borrowed segment record. The number of lanes is checked against the directory. Runs and
-/// positions are not: their users check them.
+/// A borrowed record. Only its entry count is checked; users check runs and positions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment<'a> {
     selectors: &'a Lanes,
@@ -263,8 +264,7 @@ impl<'a> Segment<'a> {
         (match_lanes(selectors, 0xff, SELECTOR_EMPTY) == !lanes_below(count)).then_some(segment)
     }
 
-    /// Parses a copy of a record that [`Segment::new`] accepted, with the same count and number of
-    /// runs.
+    /// Parses a copy of a record that [`Segment::new`] accepted, with the same arguments.
     #[inline(always)]
     pub(crate) fn of_copy(record: &'a [u8; MAX_RECORD_BYTES], count: usize, run_count: usize) -> Segment<'a> {
         debug_assert!(count <= SEGMENT_LANES && run_count <= limits::MAX_VIEW_RUNS);
@@ -287,7 +287,7 @@ impl<'a> Segment<'a> {
         self.differences[0]
     }
 
-    /// Returns the differences. Lane 0 has the base byte instead.
+    /// Entry 0 has the base byte instead.
     #[inline(always)]
     pub(crate) fn differences(&self) -> &'a Lanes {
         self.differences
@@ -313,8 +313,8 @@ impl<'a> Segment<'a> {
         match_lanes(self.tags, 0xff, tag) & lanes_below(self.count)
     }
 
-    /// Returns the lanes with another version of the previous key; never lane 0, which only the
-    /// directory can tell.
+    /// Returns the entries with another version of the previous key, never entry 0: the directory
+    /// marks it.
     #[inline(always)]
     pub(crate) fn same_key(&self) -> u32 {
         match_lanes(self.differences, 0xff, SAME_KEY) & lanes_below(self.count) & !1
@@ -330,7 +330,7 @@ impl<'a> Segment<'a> {
         match_lanes(self.selectors, SELECTOR_RUN, run as u8) & lanes_below(self.count)
     }
 
-    /// Returns a run's first position in or after the segment; `None` if the view has no such run.
+    /// `None` if the view has no such run.
     #[inline(always)]
     pub(crate) fn cursor(&self, run: usize) -> Option<Position> {
         let [block_low, block_high, slot_low, slot_high] = *self.cursors.get(4 * run..)?.first_chunk::<4>()?;

@@ -1,4 +1,5 @@
-//! Gets through the hash index of a view, and the count of searches that triggers building one.
+//! Gets through the hash index of a view: the fast path of point lookups. It gives up with
+//! [`FastGet::Unknown`] here; `read/fast_path.rs` then runs the general path.
 
 use super::bits::{is_equal, is_joined};
 use super::cache_miss::CacheMiss;
@@ -45,7 +46,7 @@ impl<'a> Task for PrefetchCandidate<'a> {
 pub enum FastGet<'a> {
     Value(&'a [u8]),
     Absent,
-    /// A precondition failed; the general path must run.
+    /// A precondition failed: the general path must run.
     Unknown,
 }
 
@@ -69,9 +70,8 @@ pub struct Probe<'v> {
 }
 
 impl Probe<'_> {
-    /// Reads the key's entry, from blocks read in place.
-    ///
-    /// The first candidate is nearly always right. Little code follows it, so the next get starts
+    /// Reads the key's entry, from blocks read in place. Little code follows the first candidate,
+    /// nearly always right, so the next get starts while this one waits.
     /// while this one waits.
     #[inline(always)]
     pub fn resolve<'r>(self, runs: &'r [Arc<Run>], key: ([u8; 4], &[u8]), now: Moment) -> FastGet<'r> {
@@ -102,8 +102,7 @@ impl Probe<'_> {
         Likely::Entry(run, offset)
     }
 
-    /// Does [`Probe::resolve`] over all candidates: for one in twenty plain values, and all other
-    /// entries.
+    /// [`Probe::resolve`] over all candidates, for one plain value in twenty and all other entries.
     #[cold]
     #[inline(never)]
     pub fn resolve_slow<'r>(&self, runs: &'r [Arc<Run>], prefix: [u8; 4], key: &[u8], now: Moment) -> FastGet<'r> {
@@ -120,7 +119,6 @@ impl Probe<'_> {
     }
 }
 
-/// Returns the plain value of `key` at a prefetched offset; `None` if anything else is there.
 #[inline(always)]
 pub fn prefetched_value<'r>(run: &'r Run, offset: EntryOffset, key: ([u8; 4], &[u8]), now: Moment) -> Option<&'r [u8]> {
     let (found, value) = run.plain_prefetched(offset, 4 + key.1.len(), now)?;

@@ -1,8 +1,8 @@
 //! In-memory hash index of a view: maps the hash of a key to the position of its newest version.
 //!
 //! A background thread builds it once readers have searched the view often enough, or used the
-//! index of a predecessor or neighbour. It is dropped with the view. A get then reads one bucket
-//! and the entry, instead of the last anchor level, a segment record and the entry.
+//! index of a predecessor or neighbour. A get then reads one bucket and the entry, instead of the
+//! last anchor level, a segment record and the entry.
 //!
 //! ```text
 //! bucket  15 words of one key each; a last word with two more tag bits of each key, and its top bit
@@ -13,13 +13,12 @@
 //! tag     the remaining bits, from the key's hash, never 0; two more bits are in the last word
 //! ```
 //!
-//! Direct offsets (places in bytes) need blocks that are read in place and are at most a page long or have one entry,
-//! and at most 65,536 blocks, to leave bits for tags. A get then does not read the slots at the
-//! block's end and prefetches the entry's own lines.
+//! Direct offsets need blocks that are read in place and are at most a page long or have one entry,
+//! and at most 65,536 blocks, to leave bits for tags. A get then skips the slots at the block's
+//! end.
 //!
-//! INVARIANT H1: each key that the view shows at its newest snapshot is in its bucket with its
-//! newest version, or the bucket is marked as overflowed. So a bucket without the key and without
-//! the mark proves absence.
+//! INVARIANT H1: the bucket of each key that the view shows at its newest snapshot has the key's
+//! newest version, or is marked as overflowed. So a bucket without key and mark proves absence.
 
 use super::simd::{Simd, Words, match_words_twice};
 use crate::base::{EntryRef, Result};
@@ -83,11 +82,9 @@ pub(crate) struct Candidates<'a> {
 pub(crate) struct Part {
     pub(crate) blocks: (u16, u16),
     pub(crate) block_entries: u16,
-    /// Entries can be read by their byte offsets.
     pub(crate) has_offsets: bool,
 }
 
-/// Position of an entry, with both slot and offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Site {
     pub(crate) run: usize,
@@ -186,8 +183,7 @@ impl HashIndex {
         Asked(&bucket.0)
     }
 
-    /// Does [`HashIndex::find`] without dispatch or data-dependent loop, so that the processor can
-    /// start the next get.
+    /// [`HashIndex::find`] without dispatch or data-dependent loop, so the next get can start.
     #[inline(always)]
     pub(crate) fn find_at_once<'a>(&self, hash: u64, Asked(words): Asked<'a>) -> Candidates<'a> {
         let matching = match_words_twice(words, u32::MAX << self.fields.position_bits, self.tag(hash));
@@ -212,8 +208,8 @@ impl HashIndex {
         Word { run, block: first.wrapping_add((block - before) as u16), place: place as u16 }
     }
 
-    /// Reads the entry of a word. The sequence number of a plain value is valid only
-    /// `with_sequence`. `None` if `runs` are not the view's.
+    /// The sequence number of a plain value is valid only `with_sequence`. `None` if `runs` are not
+    /// the view's.
     #[inline(always)]
     pub(crate) fn read<'g>(
         &self,
@@ -230,16 +226,15 @@ impl HashIndex {
         })
     }
 
-    /// Returns the entry if its block is in place and recently checked. The sequence number of a
-    /// plain value is undefined.
+    /// Returns the entry if its block is in place and recently checked. A plain value's sequence
+    /// number is undefined.
     #[inline(always)]
     pub(crate) fn entry_in_place<'r>(&self, word: u32, runs: &'r [Arc<Run>], now: Moment) -> Option<EntryRef<'r>> {
         let (run, entry_offset) = self.entry_offset(word);
         runs.get(run)?.entry_at_hand(entry_offset, now)
     }
 
-    /// Returns key and value if the entry is plain and its key has `key_len` bytes; otherwise as
-    /// [`HashIndex::entry_in_place`].
+    /// [`HashIndex::entry_in_place`] for plain entries whose key has `key_len` bytes.
     #[inline(always)]
     pub(crate) fn plain_in_place<'r>(
         &self,
@@ -260,7 +255,7 @@ impl HashIndex {
     }
 
     /// Prefetches for [`HashIndex::read`]: first (`queue`) the slot, then the entry; with direct
-    /// offsets both in the first call.
+    /// offsets both at once.
     #[inline(always)]
     pub(crate) fn prefetch_entry(&self, Word { block, place, .. }: Word, run: &Run, queue: bool) {
         match (self.fields.has_direct_offsets, queue) {
@@ -334,7 +329,6 @@ impl Candidates<'_> {
         self.lanes & self.lanes.wrapping_sub(1) == 0
     }
 
-    /// Returns true if a key that matches no candidate is not in the view.
     #[inline(always)]
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete

@@ -1,7 +1,7 @@
 //! Looks keys up in a view without its runs, for lost or damaged blocks and runs.
 //!
-//! Blind search leaves one candidate, whose tag is a byte of its key's hash. So all but one in 256
-//! absent keys are recognized without a key read.
+//! Blind search leaves one candidate, whose tag is a byte of its key's hash: 255 in 256 absent keys
+//! are recognized without a key read.
 
 use super::{
     format::{lanes_below, tag},
@@ -26,7 +26,7 @@ pub enum Held {
 }
 
 impl View {
-    /// Looks up a key. Reads at most one page of the view, and no run.
+    /// Reads at most one page of the view, and no run.
     pub fn held(&self, key: &[u8]) -> Result<Held> {
         let Some(number) = self.segment_for(key) else { return Ok(Held::Absent) };
         let guard = crossbeam_epoch::pin();

@@ -16,8 +16,7 @@ use std::sync::Arc;
 const SEGMENTS_AT_ONCE: u32 = 64;
 
 impl View {
-    /// Returns the data blocks in the view's part of the runs, and those in memory: see
-    /// [`Run::blocks_in_memory`].
+    /// Returns the view's data blocks, and those in memory: see [`Run::blocks_in_memory`].
     pub fn blocks_in_memory(&self, runs: &[Arc<Run>]) -> Result<(u64, u64)> {
         let mut counts = (0, 0);
         for (part, run) in self.parts(runs)?.iter().zip(runs) {
@@ -28,8 +27,7 @@ impl View {
         Ok(counts)
     }
 
-    /// Returns true if all blocks can be read in place. A hash index then has direct offsets unless
-    /// there are too many blocks.
+    /// A hash index then has direct offsets unless there are too many blocks.
     pub fn is_read_in_place(&self, runs: &[Arc<Run>]) -> Result<bool> {
         Ok(runs.iter().all(|run| run.is_mapped()) && self.parts(runs)?.iter().all(|part| part.has_offsets))
     }
@@ -49,7 +47,7 @@ impl View {
         parts.ok_or_else(|| self.corrupt_segment(0, "it lacks a run"))
     }
 
-    /// Builds the hash index from all entries. Returns false if it was cancelled or is impossible.
+    /// False if cancelled or impossible.
     pub fn make_hash_index(&self, runs: &[Arc<Run>], is_cancelled: &dyn Fn() -> bool) -> Result<bool> {
         let Some(mut index) = HashIndex::new(self.meta().entries, &self.parts(runs)?) else { return Ok(false) };
         for first in (0..self.directory.segments()).step_by(SEGMENTS_AT_ONCE as usize) {
@@ -66,7 +64,7 @@ impl View {
 }
 
 /// Adds a segment's entries that are not stale, at most one a key. Prefetches all buckets before
-/// the first write, and later blocks while entries are passed.
+/// the first write.
 struct IndexSegment<'a> {
     view: &'a View,
     index: &'a mut HashIndex,

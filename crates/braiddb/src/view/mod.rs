@@ -1,5 +1,4 @@
-//! The sorted view: the merge order of several runs, stored once instead of being recomputed by
-//! each reader.
+//! The sorted view: the merge order of several runs, stored once.
 //!
 //! The index is REMIX (Zhong, Chen, Wu and Jiang, FAST '21), with blind search within segments.
 //! [`format`] specifies the bytes, [`anchors`] and [`search`] the two steps of a search,

@@ -2,8 +2,7 @@
 //!
 //! An entry is marked stale if it is an older version of the previous key, or if a newer range
 //! tombstone added before it covers it. For range tombstones added later, `finish` marks only whole
-//! segments, since keys are no longer at hand. Readers apply range tombstones regardless; marks
-//! save them work and count garbage.
+//! segments. Readers apply range tombstones regardless; marks save them work and count garbage.
 
 use super::builder::ViewBuilder;
 use super::directory::Directory;
@@ -18,7 +17,6 @@ pub struct SortedRunWriter {
     run: RunWriter,
     view: ViewBuilder,
     tombstones: Vec<RangeTombstone>,
-    /// Set of the tombstones so far; rebuilt when an entry finds it outdated.
     covering: RangeTombstoneSet,
     covering_is_current: bool,
     has_late_tombstones: bool,
@@ -44,7 +42,7 @@ impl SortedRunWriter {
         })
     }
 
-    /// Adds an entry, in order of key and then newest first.
+    /// In order of key, then newest first.
     pub fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
         if !self.covering_is_current {
             self.covering = RangeTombstoneSet::new(self.tombstones.clone());
@@ -67,7 +65,7 @@ impl SortedRunWriter {
         self.run.add_blob_use(file, bytes);
     }
 
-    /// Adds a range tombstone, preferably before the entries it covers.
+    /// Preferably before the entries it covers.
     pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) {
         self.view.writer.cover_sequence(tombstone.sequence);
         self.has_late_tombstones |= self.view.entries() > 0;
@@ -88,7 +86,6 @@ impl SortedRunWriter {
         self.run.estimated_bytes() + self.view.writer.estimated_bytes()
     }
 
-    /// Completes and syncs the file.
     pub fn finish(mut self) -> Result<RunMeta> {
         self.view.flush()?;
         if self.has_late_tombstones {

@@ -66,7 +66,7 @@ pub struct SegmentDump {
     pub number: u32,
     pub is_continuation: bool,
     pub selectors: Vec<u8>,
-    /// Base byte of the differences; 255 for unknown differences, which require bisection.
+    /// 255: differences are unknown.
     pub base: u8,
     /// Differences between neighbours, from the second entry on.
     pub differences: Vec<u8>,
@@ -76,7 +76,7 @@ pub struct SegmentDump {
 }
 
 impl View {
-    /// Passes each segment to `visitor` until it returns false. Checks every page.
+    /// Passes each segment to `visitor` until it returns false; checks every page.
     pub fn dump(self: &Arc<Self>, visitor: &mut dyn FnMut(SegmentDump) -> bool) -> Result<()> {
         let mut stream = SegmentStream::new(Arc::clone(self));
         while let Some(number) = stream.next()? {
@@ -103,15 +103,12 @@ impl View {
 pub struct ScannedEntry {
     pub run: u8,
     pub position: Position,
-    /// It is an older version of the previous key, or a range tombstone covers it.
     pub stale: bool,
     pub tombstone: bool,
-    /// Its bytes alone do not give the value.
     pub resolve: bool,
     pub same_key: bool,
 }
 
-/// Iterates over all entries of a view in order, without reading keys.
 #[derive(Debug)]
 pub struct ViewScan {
     stream: SegmentStream,

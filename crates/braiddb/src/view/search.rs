@@ -1,10 +1,9 @@
 //! Finds a key's place in a segment.
 //!
-//! Blind search finds the one candidate that the difference bits allow, without reading a key. The
-//! first bit in which its key differs from the query gives the query's place. If the query is below
-//! the candidate, that is the nearest boundary to the left whose difference is at or before that
-//! bit, since all keys in between share the candidate's longer prefix; if above, the nearest such
-//! boundary to the right.
+//! Blind search finds the one candidate that the difference bits allow, without reading a key. Let
+//! p be the first bit in which its key differs from the query. If the query is below the candidate,
+//! its place is the nearest boundary to the left whose difference is at or before p, since all keys
+//! in between share the candidate's longer prefix; if above, the nearest to the right.
 //!
 //! With unknown differences (base 255) the segment is bisected.
 
@@ -16,16 +15,13 @@ use std::cmp::Ordering;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// First entry at or above the query, the newest version of its key; the entry count if there
-    /// is none.
+    /// First entry at or above the query, the newest version of its key, or the entry count.
     pub(crate) lane: usize,
     pub(crate) exact: bool,
 }
 
-/// Order of query and key, and the first bit that differs.
 pub(crate) type Comparison = (Ordering, Option<u32>);
 
-/// `compare` compares the query with the key of a lane.
 #[inline(always)]
 pub(crate) fn find_place(
     segment: &Segment<'_>,
@@ -37,7 +33,7 @@ pub(crate) fn find_place(
     Ok(correct(segment, candidate, compare(candidate)?))
 }
 
-/// Returns the only lane that may hold `query`; `None` if differences are unknown.
+/// Returns the index of the only entry that may hold `query`; `None` if differences are unknown.
 #[inline(always)]
 pub(crate) fn candidate(segment: &Segment<'_>, simd: Simd, query: &[u8]) -> Option<usize> {
     match segment.base() {
@@ -49,8 +45,8 @@ pub(crate) fn candidate(segment: &Segment<'_>, simd: Simd, query: &[u8]) -> Opti
 #[inline(always)]
 pub(crate) fn correct(segment: &Segment<'_>, candidate: usize, (order, bit): Comparison) -> Place {
     let count = segment.count();
-    // A bit before the base byte lies in the prefix that all keys share: the query is before or
-    // after all. A bit past the largest difference is past those of all boundaries.
+    // A bit before the base byte lies in the shared prefix: the query is before or after all keys.
+    // A bit past the largest difference is past all boundaries.
     let bit = bit.unwrap_or(u32::MAX).checked_sub(8 * u32::from(segment.base())).map(|b| b.min(MAX_DIFFERENCE) as u8);
     let boundaries = match bit {
         Some(bit) => lanes_at_most(segment.differences(), bit) & lanes_below(count) & !1,

@@ -1,26 +1,23 @@
-//! The view's vector instructions, each with a portable twin; all unsafe code for them is here.
+//! The view's vector instructions, each with a portable version; all unsafe code for them is here.
 //!
-//! [`Simd::detect`] chooses the implementation once for each view; tests compare both on the same
-//! inputs. Operands are the lanes of a segment (32 bytes, one an entry) or a node of anchor heads
-//! (16 numbers).
+//! [`Simd::detect`] chooses the implementation once for each view; tests compare both. Operands are
+//! a segment's lanes (32 bytes, one an entry) or a node of anchor heads (16 numbers).
 //!
-//! **Blind search** is a walk down the Patricia tree given by the difference bits of neighbouring
-//! keys. From left to right over the lanes, its state is one threshold `t`: the depth of the last
-//! left turn, or 255 if there was none since the present candidate. Lane `i` with difference bit
-//! `d` changes it so:
+//! **Blind search** walks down the Patricia tree given by the difference bits of neighbouring keys.
+//! Its state, from left to right, is one threshold `t`: the depth of the last left turn, or 255 if
+//! there was none since the present candidate. Lane `i` with difference bit `d` changes it:
 //!
 //! ```text
 //! t <= d   nothing: the walk left this part of the tree
 //! t >  d   query bit d is 1: lane i is the candidate, t = 255;  bit d is 0: t = d
 //! ```
 //!
-//! This is the function `t -> if t <= a { t } else { c }` with `a = d` and `c = 255 or d`. Such
-//! functions are closed under composition: (a1, c1), then (a2, c2), is
-//! `(min(a1, a2), if c1 <= a2 { c1 } else { c2 })`, given c >= a. So the walk is an associative
-//! scan of five shift steps without a branch. A lane with another version of the previous key has
-//! difference 255, which is the identity.
+//! This is the function `t -> if t <= a { t } else { c }` with `a = d` and `c = 255 or d`. Two of
+//! them, (a1, c1) then (a2, c2), compose to `(min(a1, a2), if c1 <= a2 { c1 } else { c2 })`, given
+//! c >= a. So the walk is an associative scan of five shift steps without a branch. An older
+//! version has difference 255, the identity.
 //!
-//! `--cfg braiddb_portable` compiles only the portable twins, to test the whole engine on them.
+//! `--cfg braiddb_portable` compiles only the portable versions, to test the engine on them.
 
 use super::bits::Window;
 
@@ -38,7 +35,6 @@ pub(crate) const NODE_HEADS: usize = 16;
 #[repr(align(64))]
 pub(crate) struct Node(pub(crate) [i64; NODE_HEADS]);
 
-/// Instruction set of the implementation to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Simd {
     Portable,
@@ -62,8 +58,7 @@ pub(crate) struct HasNeon(());
 pub(crate) trait Task {
     type Output;
 
-    /// Must be inlined, for the instruction set known at compile time. Closures cannot guarantee
-    /// that.
+    /// Must be inlined, for the instruction set known at compile time; closures are not always.
     fn run(self, simd: Simd) -> Self::Output;
 }
 
@@ -88,8 +83,7 @@ impl Simd {
         Simd::Portable
     }
 
-    /// Returns the lane of the only key that can equal the query: see the module's text. Ignores
-    /// `differences[0]`.
+    /// Returns the lane of the only key that can equal the query. Ignores `differences[0]`.
     #[inline(always)]
     pub(crate) fn blind_candidate(self, differences: &Lanes, window: &Window) -> usize {
         match self {
@@ -103,8 +97,7 @@ impl Simd {
         }
     }
 
-    /// Runs `task` in a function compiled for this instruction set. `task` should call only
-    /// `inline(always)` functions.
+    /// Compiles `task` for this instruction set. It should call only `inline(always)` functions.
     #[inline(always)]
     pub(crate) fn run<T: Task>(self, task: T) -> T::Output {
         match self {
@@ -112,7 +105,6 @@ impl Simd {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `HasAvx2` proves AVX2 and the bit instructions.
             Simd::Avx2(has) => unsafe { avx2::run(has, task) },
-            // All functions are compiled for NEON.
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
             Simd::Neon(has) => task.run(Simd::Neon(has)),
         }
@@ -314,7 +306,6 @@ mod avx2 {
         }};
     }
 
-    /// One step of the scan: composes each lane's function with that of the lane `$n` before it.
     macro_rules! scan_step {
         ($a:ident, $c:ident, $a1:expr, $c1:expr) => {{
             let (a1, c1) = ($a1, $c1);
@@ -330,7 +321,6 @@ mod avx2 {
     pub(super) fn blind_candidate(differences: &Lanes, window: &Window) -> usize {
         let ones = _mm256_set1_epi8(-1);
         let differences = {
-            // Lane 0 is ignored.
             let lane_0 = _mm256_setr_epi64x(0xff, 0, 0, 0);
             _mm256_or_si256(load(differences), lane_0)
         };
@@ -363,7 +353,6 @@ mod avx2 {
         let _ = a1;
         let taken = _mm256_movemask_epi8(_mm256_cmpeq_epi8(c, ones)) as u32;
         let same_key = _mm256_movemask_epi8(_mm256_cmpeq_epi8(differences, ones)) as u32;
-        // Lane 0 is the candidate if no other was taken.
         31 - (taken & !same_key | 1).leading_zeros() as usize
     }
 
@@ -415,8 +404,7 @@ mod tests {
         std::array::from_fn(|_| random(state) as u8 | from)
     }
 
-    /// Random bytes, not only valid differences: implementations must also agree on damaged
-    /// segments.
+    /// Random bytes: implementations must also agree on damaged segments.
     #[test]
     fn simd_and_portable_on_any_bytes_agree() {
         let simd = Simd::detect();

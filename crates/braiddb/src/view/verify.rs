@@ -12,7 +12,7 @@ use crate::table::{KeyScan, Position, Run};
 use std::{cmp::Ordering, sync::Arc};
 
 impl View {
-    /// Reads every page and checks checksums and counts, without the runs. Returns the bytes read.
+    /// Checks every page's checksums and counts, without the runs. Returns the bytes read.
     pub fn verify(self: &Arc<Self>) -> Result<u64> {
         let mut stream = SegmentStream::new(self.clone());
         let (mut stale, mut tombstones) = (0, 0);
@@ -127,8 +127,8 @@ impl Check<'_> {
         }
         let stale = same_key || self.covering.deletes(key, sequence);
         let marks = segment.selector(lane) & !SELECTOR_RUN;
-        // A run can receive a range tombstone after entries it covers. They are unmarked in its own
-        // view and in folds of it. Readers apply range tombstones regardless.
+        // A range tombstone added after entries leaves them unmarked, in a run's own view and its
+        // folds.
         let may_be_unmarked = stale && !same_key;
         let marks_are_right =
             marks == selector(0, kind, stale) || (may_be_unmarked && marks == selector(0, kind, false));

@@ -19,14 +19,14 @@ const PAGES_PER_WRITE: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
-    /// Through a separator; the first segment's is ignored.
+    /// The first segment's separator is ignored.
     Separator(Vec<u8>),
-    /// Not at all: it continues the versions of the previous key.
+    /// Continues the versions of the previous key.
     Continuation,
 }
 
 impl Anchor {
-    /// Returns the separator before `key`: as few bytes as distinguish it from the previous key.
+    /// Shortest separator of `key` from the previous one.
     pub(crate) fn of(key: &[u8], difference: Difference) -> Anchor {
         let len = match difference {
             Difference::Bit(bit) => bit as usize / 8 + 1,
@@ -52,8 +52,8 @@ enum Target {
 pub(crate) struct SegmentWriter {
     target: Target,
     layout: Layout,
-    /// Runs, for their blocks' entry counts. Empty for a run's own view, whose segments each start
-    /// with an entry and thus its position.
+    /// For their blocks' entry counts. Empty for a run's own view, whose segments begin with
+    /// entries.
     runs: Vec<Arc<Run>>,
     positions: Vec<Position>,
     pages: Vec<u8>,
@@ -131,7 +131,6 @@ impl SegmentWriter {
         self.max_sequence = self.max_sequence.max(sequence);
     }
 
-    /// Sets the positions of the first runs to those in a segment of an older view.
     pub(crate) fn set_positions(&mut self, positions: impl Iterator<Item = Position>) {
         for (mine, position) in self.positions.iter_mut().zip(positions) {
             *mine = position;
@@ -139,7 +138,6 @@ impl SegmentWriter {
     }
 
     pub(crate) fn write(&mut self, lanes: &[Lane], anchor: &Anchor) -> Result<()> {
-        // A run's cursor is its first entry in this segment.
         for lane in lanes.iter().rev() {
             self.positions[usize::from(lane.selector & SELECTOR_RUN)] = lane.position;
         }
@@ -157,8 +155,8 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Copies a segment of an older view whose runs are this view's first ones. `record` has final
-    /// selectors, differences and tags, then the older cursors.
+    /// Copies a segment of an older view over this view's first runs. `record` has final selectors,
+    /// differences and tags, and the older cursors.
     pub(crate) fn copy(&mut self, record: &[u8], count: usize, old_runs: usize, anchor: &Anchor) -> Result<()> {
         self.start_record(count, anchor)?;
         let at = self.record_start();
@@ -206,7 +204,6 @@ impl SegmentWriter {
         self.pages.len() - PAGE_BYTES + (self.records_in_page - 1) * self.layout.record_bytes
     }
 
-    /// Seals pending pages and writes them, if there is a file.
     fn write_pages(&mut self) -> Result<()> {
         let Target::File { file, path, file_id, .. } = &self.target else {
             return Ok(());
@@ -219,7 +216,6 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Writes pending pages, directory and footer, and syncs the file.
     pub(crate) fn finish(mut self) -> Result<ViewMeta> {
         self.write_pages()?;
         let segments = self.directory.segments();
@@ -306,7 +302,6 @@ pub(crate) fn max_sequence_of(run: &Run) -> SequenceNumber {
     run.range_tombstones().iter().map(|t| t.sequence).max().unwrap_or(0).max(run.meta().max_sequence)
 }
 
-/// `before` is the previous key.
 pub(crate) fn difference(key: &[u8], before: &[u8]) -> (std::cmp::Ordering, Difference) {
     match bits::compare_bits(key, before) {
         (std::cmp::Ordering::Equal, _) => (std::cmp::Ordering::Equal, Difference::Same),

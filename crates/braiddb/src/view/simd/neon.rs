@@ -29,7 +29,6 @@ fn load_bytes(bytes: &[u8; 16]) -> uint8x16_t {
     unsafe { vld1q_u8(bytes.as_ptr()) }
 }
 
-/// Returns a bit for each lane, whose bits are all equal.
 #[inline]
 #[target_feature(enable = "neon")]
 fn gather([low, high]: Pair) -> u32 {
@@ -92,7 +91,6 @@ macro_rules! shift_up {
     }};
 }
 
-/// Composes each lane's function with that of an earlier lane: see the parent module's text.
 #[inline]
 #[target_feature(enable = "neon")]
 fn compose(a: &mut Pair, c: &mut Pair, a1: Pair, c1: Pair) {
@@ -133,6 +131,5 @@ pub(super) fn blind_candidate(differences: &Lanes, window: &Window) -> usize {
     c[1] = vbslq_u8(vcleq_u8(c[0], a[1]), c[0], c[1]);
     let taken = gather([vceqq_u8(c[0], ones), vceqq_u8(c[1], ones)]);
     let same_key = gather([vceqq_u8(differences[0], ones), vceqq_u8(differences[1], ones)]);
-    // Lane 0 is the candidate if no other was taken.
     31 - (taken & !same_key | 1).leading_zeros() as usize
 }

@@ -219,8 +219,7 @@ fn directory_of_random_bytes_is_refused_or_consistent() {
     }
 }
 
-/// A forged record can lead past a run's end at any lane. Then the view is reported as damaged, set
-/// aside and rebuilt.
+/// A forged record leads past a run's end. The view is reported, set aside and rebuilt.
 #[test]
 fn seek_with_forged_record_reports_view_damage() {
     let mut world = World::new(2400);
@@ -232,7 +231,6 @@ fn seek_with_forged_record_reports_view_damage() {
     let record = view.layout.record_bytes;
     let mut refused = 0;
     for at in 0..record {
-        // Amounts to add to the byte; the last one makes it zero.
         for by in [1u8, 2, 3, 5, 8, 11, page[at].wrapping_neg()] {
             let mut forged = page.clone();
             forged[at] = forged[at].wrapping_add(by);

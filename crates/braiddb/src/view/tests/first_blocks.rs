@@ -3,8 +3,7 @@
 use super::*;
 use crate::platform::fault_vfs::FaultVfs;
 
-/// Seeks all visible keys, which must be found. Returns the number of segments with a known first
-/// block, after checking them.
+/// Returns the number of segments with a known first block, after checking them.
 fn known_after_seeks(world: &World, view: &Arc<View>) -> usize {
     let mut cursor = ViewCursor::new(Arc::clone(view), world.runs.clone().into(), u64::MAX >> 2);
     for _ in 0..2 {

@@ -55,7 +55,6 @@ fn fold_of_few_keys_reads_one_key_each() {
     assert!(stats.key_reads <= 125, "{stats:?}");
 }
 
-/// Splits of a full segment would leave one half empty each.
 #[test]
 fn fold_into_full_segments_with_many_splits_repacks() {
     let mut world = World::new(1120);
@@ -95,7 +94,7 @@ fn fold_into_full_segments_with_few_splits_edits() {
     assert!(!stats.is_merged && stats.touched_groups > 80, "{stats:?}");
 }
 
-/// Versions of a key stay together, so these segments cannot be full, and merging would not help.
+/// Versions of a key stay together, so merging would not fill these segments.
 #[test]
 fn fold_into_unpackable_segments_edits() {
     for versions in [2, 5, 7, 11, 17, 19, 20, 21, 23, 31, 33, 39] {

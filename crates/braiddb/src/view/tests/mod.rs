@@ -103,7 +103,6 @@ pub(super) struct World {
     pub(super) ctx: TableContext,
     pub(super) random: Random,
     pub(super) runs: Vec<Arc<Run>>,
-    /// All entries, in the view's order after `sort`.
     pub(super) entries: Vec<Owned>,
     tombstones: Vec<RangeTombstone>,
     covering: RangeTombstoneSet,
@@ -134,8 +133,7 @@ impl World {
         (PathBuf::from(format!("/db/{:06}.{kind}", self.files)), self.files)
     }
 
-    /// Writes a run of `count` entries with new keys or versions, and `tombstones` range
-    /// tombstones.
+    /// `tombstones`: number of range tombstones.
     pub(super) fn add_run(&mut self, shape: Shape, count: usize, tombstones: usize) {
         let mut entries = Vec::new();
         for _ in 0..count {

@@ -26,7 +26,7 @@ fn row_batch_after_restart_keeps_no_block() {
         looked_up.push(world.ctx.cache.stats().hits - before);
         batch.restart();
     }
-    // The same each time once files are mapped: the blocks of the rows up to the first special one.
+    // The blocks of the rows up to the first special one, each time.
     assert!(looked_up[2] > 0 && looked_up[2..].iter().all(|count| *count == looked_up[2]), "{looked_up:?}");
 }
 
