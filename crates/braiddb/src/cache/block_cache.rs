@@ -1,22 +1,22 @@
-//! Block cache: slots, hits, misses and pins.
+//! Block cache: slots, hits, misses and pins. Its units are blocks of runs and pages of views.
 //!
-//! Each open file has an array of slots, eight bytes for each unit (a block of a run, a page of a
-//! view), with the number of the unit's frame. So a hit is one load of the slot and address
-//! arithmetic: no hash table, no lock, and no write to shared memory except an unset touch mark.
+//! Each open file has an array of slots, eight bytes a unit, with the number of the unit's frame.
+//! So a hit is one load of the slot and address arithmetic: no hash table, no lock, and no write to
+//! shared memory except an unset touch mark.
 //!
-//! Results of `get` live as long as the epoch guard. Guards must be short: while one is held,
-//! memory evicted since cannot be reused, and loads exceed the capacity instead of waiting. Units
-//! needed for longer are pinned.
+//! Results of `get` live as long as the guard of the epoch collector. Guards must be short: while
+//! one is held, memory evicted since cannot be reused, and loads exceed the capacity instead of
+//! waiting. Units needed for longer are pinned.
 //!
-//! Threads that miss the same unit at once all read it. The first to take the lock wins and the
-//! others use its frame. No lock is held while a unit is loaded or copied.
+//! Threads that miss the same unit at once all read it and use the frame of the first. No lock is
+//! held while a unit is loaded or copied.
 //!
 //! Uncompressed units of a mapped file (`mapped.rs`) may be read in place, without a frame. The
 //! slot then has the time of the last check; the file's owner decides when to check again. Readers
 //! change these slots without the lock, but only between vacant states.
 //!
-//! Lock order: the clock's lock is taken last, and never held while an epoch guard is made or
-//! flushed. That may run deferred functions that close files and so come back here.
+//! Lock order: the clock's lock is taken last, and never held while a guard is made or flushed,
+//! which may run deferred functions that close files and so come back here.
 
 use super::{
     arena::{Arena, Hint, Pin, SINGLE_BIT, Trailer},
@@ -38,18 +38,15 @@ use std::{
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Lookups answered from memory, cached or in place. Inexact after more than 32 threads.
+    /// Lookups answered from memory. Inexact after more than 32 threads.
     pub hits: u64,
     pub misses: u64,
-    /// Misses that only checked a unit in place.
     pub checked: u64,
     /// Uncompressed.
     pub loaded_bytes: u64,
     pub evictions: u64,
-    /// Loads that exceeded the capacity: units were pinned, or readers could still see evicted
-    /// ones.
+    /// Loads that exceeded the capacity, because of pins or readers of evicted units.
     pub overshoots: u64,
-    /// With all overhead except the slots.
     pub usage_bytes: u64,
     pub capacity_bytes: u64,
 }
@@ -67,8 +64,7 @@ pub struct BlockCache {
 }
 
 impl BlockCache {
-    /// Exceeded by pinned units, and evicted ones that readers still see. Memory is allocated on
-    /// demand.
+    /// Pinned units, and evicted ones that readers still see, exceed it. Allocates on demand.
     pub fn new(capacity_bytes: usize) -> Arc<BlockCache> {
         Arc::new(BlockCache {
             arena: Arena::new(),
@@ -81,7 +77,7 @@ impl BlockCache {
         })
     }
 
-    /// A smaller capacity evicts at once; memory is freed as readers release it.
+    /// Evicts at once; memory is freed as readers release it.
     pub fn set_capacity(&self, bytes: usize) {
         let mut clock = self.clock.lock();
         clock.set_capacity(&self.arena, self.passed.load(Ordering::Acquire), bytes);
@@ -90,7 +86,6 @@ impl BlockCache {
         self.settle(ticket);
     }
 
-    /// Frees all reclaimable memory first.
     pub fn usage_bytes(&self) -> usize {
         let mut clock = self.clock.lock();
         clock.shrink(&self.arena, self.passed.load(Ordering::Acquire));
@@ -116,8 +111,7 @@ impl BlockCache {
         }
     }
 
-    /// The result is not reclaimed while `guard` lives, and has one pin for the caller if `pins` is
-    /// one.
+    /// The result is not reclaimed while `guard` lives, and has `pins` (0 or 1) for the caller.
     fn insert(&self, file: u32, unit: u32, bytes: &[u8], pins: u32, guard: &Guard) -> NonNull<Trailer> {
         self.misses.fetch_add(1, Ordering::Relaxed);
         self.loaded_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -170,7 +164,6 @@ impl BlockCache {
         guard.defer(move || passed.fetch_max(ticket, Ordering::Release));
     }
 
-    /// Advances the epoch, so that memory is freed soon if there are no readers.
     fn settle(&self, ticket: Option<Ticket>) {
         let Some(ticket) = ticket else { return };
         self.defer(ticket, &crossbeam_epoch::pin());
@@ -199,7 +192,6 @@ impl fmt::Debug for BlockCache {
     }
 }
 
-/// Side by side, since readers want both.
 #[derive(Debug)]
 pub(super) struct Slot {
     /// Number of the unit's frame, or a vacant state: see [`VACANT`].
@@ -207,7 +199,7 @@ pub(super) struct Slot {
     note: UnitNote,
 }
 
-/// Facts about an unread unit: its length, if it fits 24 bits, and eight bits for its file.
+/// An unread unit's length, if it fits 24 bits, and eight bits for its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitNote(u32);
 
@@ -229,7 +221,7 @@ impl UnitNote {
     }
 }
 
-/// Time of a check, in time spans that the file defines.
+/// In time spans that the file defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckTime(u32);
 
@@ -244,7 +236,7 @@ impl CheckTime {
     }
 }
 
-/// Shared by all threads. The units are evicted when this is dropped.
+/// Shared by all threads. Dropping it evicts the units.
 pub struct CacheSlots {
     cache: Arc<BlockCache>,
     slots: Arc<[Slot]>,
@@ -267,13 +259,12 @@ impl CacheSlots {
         self.slots.len()
     }
 
-    /// Zeros if there is no such unit.
     #[inline(always)]
     pub fn note(&self, unit: u32) -> UnitNote {
         self.slots.get(unit as usize).map(|slot| slot.note).unwrap_or_default()
     }
 
-    /// Returns whether the unit is cached or, if it is read in place, was checked or written in
+    /// Returns true if the unit is cached or, if it is read in place, was checked or written in
     /// this time span or the one before.
     pub fn is_at_hand(&self, unit: u32, now: Option<CheckTime>) -> bool {
         let frame = self.slots.get(unit as usize).map_or(VACANT, |slot| slot.frame.load(Ordering::Relaxed));
@@ -281,22 +272,20 @@ impl CacheSlots {
         frame & VACANT == 0 || (frame & IN_PLACE != 0 && age.is_some_and(|age| age <= 1))
     }
 
-    /// Returns whether the unit is neither cached nor checked or written in place. `false` for
-    /// missing units.
+    /// False for missing units.
     #[inline]
     pub fn is_vacant(&self, unit: u32) -> bool {
         let frame = self.slots.get(unit as usize).map(|slot| slot.frame.load(Ordering::Relaxed));
         frame.is_some_and(|frame| frame & (VACANT | IN_PLACE) == VACANT)
     }
 
-    /// Returns the last check of a unit read in place. Panics if there is no such unit.
+    /// Panics if there is no such unit.
     #[inline]
     pub fn in_place_since(&self, unit: u32) -> Option<CheckTime> {
         let frame = self.slots[unit as usize].frame.load(Ordering::Relaxed);
         (frame & (VACANT | IN_PLACE) == VACANT | IN_PLACE).then_some(CheckTime(frame & TIME_MASK))
     }
 
-    /// See [`CacheSlots::in_place_since`]; `None` also without the unit.
     #[inline(always)]
     pub fn in_place(&self, unit: u32) -> Option<(CheckTime, UnitNote)> {
         let slot = self.slots.get(unit as usize)?;
@@ -304,8 +293,7 @@ impl CacheSlots {
         (frame & (VACANT | IN_PLACE) == VACANT | IN_PLACE).then_some((CheckTime(frame & TIME_MASK), slot.note))
     }
 
-    /// Marks a unit of `len` bytes as checked in place, unless it is cached. Panics if there is no
-    /// such unit.
+    /// Marks a unit as checked in place, unless it is cached. Panics if there is no such unit.
     pub fn set_in_place(&self, unit: u32, checked: CheckTime, len: usize) {
         let slot = &self.slots[unit as usize].frame;
         let next = |frame| (frame & VACANT != 0).then_some(VACANT | IN_PLACE | checked.0);
@@ -316,7 +304,7 @@ impl CacheSlots {
         self.cache.loaded_bytes.fetch_add(len as u64, Ordering::Relaxed);
     }
 
-    /// Marks a vacant unit as written at this time. Panics if there is no such unit.
+    /// Marks a vacant unit as written. Panics if there is no such unit.
     pub fn set_written(&self, unit: u32, written: CheckTime) {
         let slot = &self.slots[unit as usize].frame;
         // Relaxed: as above.
@@ -328,7 +316,7 @@ impl CacheSlots {
         self.cache.hits.add_one();
     }
 
-    /// Returns the unit if it is cached. Panics if there is no such unit.
+    /// Panics if there is no such unit.
     #[inline]
     pub fn get<'g>(&self, unit: u32, _guard: &'g Guard) -> Option<&'g [u8]> {
         let trailer = self.find(unit)?;
@@ -336,8 +324,7 @@ impl CacheSlots {
         Some(unsafe { Trailer::bytes(trailer) })
     }
 
-    /// Returns the unit, loaded with `load` if it is not cached. No lock is held meanwhile. Panics
-    /// if there is no such unit.
+    /// Calls `load` without a lock if the unit is not cached. Panics if there is no such unit.
     #[inline]
     pub fn get_or_load<'g>(
         &self,
@@ -351,7 +338,7 @@ impl CacheSlots {
         self.load_missing(unit, guard, load)
     }
 
-    /// Prefetches two places, in bytes before the unit's end. Wrong ones are harmless.
+    /// Prefetches two places (`soon`), in bytes before the unit's end. Wrong ones are harmless.
     #[inline(always)]
     pub fn get_or_load_soon<'g>(
         &self,
@@ -366,7 +353,6 @@ impl CacheSlots {
         }
     }
 
-    /// Prefetches as [`CacheSlots::get_or_load_soon`].
     #[inline(always)]
     pub fn get_soon<'g>(&self, unit: u32, _guard: &'g Guard, soon: [usize; 2]) -> Option<&'g [u8]> {
         let slot = &self.slots[unit as usize];
@@ -420,7 +406,7 @@ impl CacheSlots {
         assert!(noted == 0 || noted == bytes.len(), "a unit of {} bytes, noted with {noted}", bytes.len());
     }
 
-    /// Pins the unit if it is cached. Panics if there is no such unit.
+    /// Panics if there is no such unit.
     #[inline]
     pub fn pin(&self, unit: u32) -> Option<PinnedUnit> {
         let _guard = crossbeam_epoch::pin();
@@ -433,7 +419,7 @@ impl CacheSlots {
     pub fn pin_or_load(&self, unit: u32, load: impl FnOnce() -> Result<Vec<u8>>) -> Result<PinnedUnit> {
         match self.pin(unit) {
             Some(pinned) => Ok(pinned),
-            // No guard while loading, so that others can reclaim.
+            // No guard while loading: it would block reclamation.
             None => Ok(self.insert_pinned(unit, &load()?)),
         }
     }
@@ -451,7 +437,6 @@ impl CacheSlots {
         self.hint_or(unit, Hint::default)
     }
 
-    /// `in_place` gives the hint for a unit read in place.
     #[inline]
     pub fn hint_or(&self, unit: u32, in_place: impl FnOnce() -> Hint) -> Hint {
         let frame = self.slots.get(unit as usize).map_or(VACANT, |slot| slot.frame.load(Ordering::Relaxed));
@@ -468,7 +453,7 @@ impl CacheSlots {
         size_of_val(&*self.slots) + 2 * size_of::<usize>()
     }
 
-    /// The caller must hold an epoch guard while it uses the result.
+    /// The caller must hold a guard while it uses the result.
     #[inline]
     fn find(&self, unit: u32) -> Option<NonNull<Trailer>> {
         // Acquire: the frame's bytes were written before its number.

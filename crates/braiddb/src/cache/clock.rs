@@ -1,36 +1,33 @@
-//! Reservation, eviction and reclamation: all state behind the cache's one lock, which only misses
-//! take.
+//! All state behind the cache's one lock, which only misses take: reservation, eviction and
+//! reclamation.
 //!
 //! # Eviction
 //!
 //! A unit enters the **nursery**, a short queue where touches do not count: most come from the
 //! operation that loaded it. Next is the **cold** queue. At its end, a unit touched since becomes
 //! **hot**, and an untouched one is evicted. The hot queue is a clock: touched units go round
-//! again, others fall into the cold queue. The cold part may shrink to a fifth of the cache, so a
-//! scan of any length flushes only that fifth.
+//! again, untouched ones fall into the cold queue. The cold part may shrink to a fifth of the
+//! cache, so a scan of any length flushes only that fifth.
 //!
 //! An evicted unit leaves a **ghost** in its slot: the eviction count of that time. If it is loaded
 //! again before about as many evictions as the cache has units, it becomes hot at once. So a
 //! working set larger than the cold part is recognised.
 //!
-//! A unit that **fell** from the hot queue was unused for long. So it leaves no ghost, and a touch
-//! in the cold queue only makes it like a new cold unit. Otherwise a scan over formerly hot units
-//! would make all of them hot, and evict the hot set.
+//! A unit that **fell** from the hot queue leaves no ghost, and a touch in the cold queue only
+//! makes it like a new cold unit. Otherwise a scan over formerly hot units would evict the hot set.
 //!
 //! # Reclamation
 //!
 //! An evicted unit leaves its slot, but readers may still see it. It goes to **limbo** with a
 //! ticket. For each ticket the caller defers a closure to the epoch collector that raises `passed`
 //! to it. Closures may run in any order: each proves that all readers from before its ticket are
-//! gone, hence also those from before lower tickets. A unit that leaves limbo while pinned is
-//! **parked** and checked again later. Since epochs pass with a delay, evictions run some frames
-//! ahead of need.
+//! gone, hence also those of lower tickets. A unit that leaves limbo while pinned is **parked** and
+//! checked again later. Reclamation has a delay, so evictions run some frames ahead of need.
 //!
 //! # Accounting
 //!
-//! Chunks count in full, single units with trailer and tables, also in limbo or parked. Chunks are
-//! freed when the capacity shrinks or single units need the space: their units are evicted, and the
-//! last reclaimed frame frees the chunk.
+//! Chunks count in full, single units with trailer and tables, also in limbo or parked. A chunk is
+//! freed, with its last reclaimed frame, when the capacity shrinks or single units need the space.
 
 use super::{
     arena::{Arena, CHUNK_BYTES, CHUNK_FRAMES, FRAME_BYTES, Heat, MAX_CHUNKS, SINGLE_BIT, Trailer, heat, single_bytes},
@@ -42,22 +39,21 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// Set in a slot without a frame. All other bits zero: empty. Otherwise a ghost, or see
-/// [`IN_PLACE`].
+/// Set in a slot without a frame. The other bits: zero, a ghost, or see [`IN_PLACE`].
 pub(super) const VACANT: u32 = 1 << 31;
-/// Set in a vacant slot whose unit is read in place. The other bits are the last check's time.
+/// Set in a vacant slot whose unit is read in place, with the last check's time.
 pub(super) const IN_PLACE: u32 = 1 << 30;
 pub(super) const TIME_MASK: u32 = IN_PLACE - 1;
 
 const CHUNK_COST: usize = CHUNK_BYTES + CHUNK_FRAMES as usize * size_of::<FrameInfo>();
 const FRAME_COST: usize = CHUNK_COST / CHUNK_FRAMES as usize;
 const AHEAD_FRAMES: usize = 64;
-/// Maximum units examined by one call. Then the cache exceeds its capacity.
+/// Maximum units examined by one call; beyond it the cache exceeds its capacity.
 const MAX_STEPS: usize = 1024;
 const PARKED_LOOKS: usize = 16;
 /// Maximum units moved by one call from single allocations into frames.
 const OVERFLOW_MOVES: usize = 4;
-/// Maximum single units recorded for a move. Others stay until they are evicted.
+/// Maximum single units recorded for a move; further ones stay until they are evicted.
 const MAX_OVERFLOW: usize = 4096;
 const NURSERY_UNITS: usize = 64;
 
@@ -67,9 +63,8 @@ pub(super) type Ticket = u64;
 #[derive(Clone, Copy, Debug, Default)]
 struct Chunk {
     is_present: bool,
-    /// Its frames are no longer handed out. Freed with the last reclaimed frame.
+    /// Hands out no more frames.
     is_draining: bool,
-    /// Frames handed out and not reclaimed.
     used: u32,
 }
 
@@ -80,7 +75,6 @@ pub(super) struct Clock {
     vacant_files: Vec<u32>,
     lists: Lists,
     chunks: Vec<Chunk>,
-    /// Allocated chunks, with draining ones.
     chunk_count: usize,
     draining: usize,
     free: Vec<u32>,
@@ -165,18 +159,17 @@ impl Clock {
         })
     }
 
-    /// Reclamation lags behind; the caller should advance the epoch.
     pub fn is_starving(&self) -> bool {
         !self.limbo.is_empty() && self.free.is_empty()
     }
 
-    /// Caching the unit would evict too many others.
+    /// Caching the unit would evict too much.
     pub fn is_too_large(&self, len: usize) -> bool {
         len > FRAME_BYTES && single_bytes(len) > self.capacity / 8
     }
 
-    /// Reserves memory. The caller owns the frame until [`Clock::publish`] or [`Clock::discard`],
-    /// and allocates single units.
+    /// The caller owns the frame until [`Clock::publish`] or [`Clock::discard`], and allocates
+    /// single units.
     pub fn reserve(&mut self, arena: &Arena, passed: Ticket, len: usize) -> u32 {
         self.collect(arena, passed);
         let is_frame = len > FRAME_BYTES / 2 && len <= FRAME_BYTES;
@@ -279,7 +272,7 @@ impl Clock {
         }
     }
 
-    /// Shrinks to the capacity after readers delayed the reclamation, without waiting for a miss.
+    /// Shrinks to the capacity without waiting for a miss.
     pub fn shrink(&mut self, arena: &Arena, passed: Ticket) {
         self.collect(arena, passed);
         while self.usage() > self.capacity + self.limbo_single_bytes && self.move_overflow(arena) > 0 {}
@@ -289,19 +282,19 @@ impl Clock {
         }
     }
 
-    /// Returns all frames that were filled and not reclaimed. No file is left.
+    /// No file is left.
     pub fn take_unreclaimed(&mut self) -> Vec<u32> {
         let limbo = std::mem::take(&mut self.limbo).into_iter().map(|(_, frame)| frame);
         limbo.chain(std::mem::take(&mut self.parked)).collect()
     }
 
-    /// Bytes available without more evictions, once the epoch has passed.
+    /// Bytes available without more evictions, after reclamation.
     fn available(&self) -> isize {
         signed(self.capacity) + signed(self.limbo_bytes + self.free.len() * FRAME_COST) - signed(self.usage())
     }
 
-    /// Moves singly allocated units of a frame's length into free frames, to shrink without losing
-    /// them. Returns the number of examined units.
+    /// Moves singly allocated units of a frame's length into free frames. Returns the number of
+    /// examined units.
     fn move_overflow(&mut self, arena: &Arena) -> usize {
         let mut moves = 0;
         while moves < OVERFLOW_MOVES
@@ -312,7 +305,7 @@ impl Clock {
             moves += 1;
             let FrameInfo { file, unit, queue, has_fallen, .. } = *self.lists.info(single);
             let len = match queue {
-                // It is gone. If its number has another unit by now, that one may be moved instead.
+                // It is gone. If its number was reused, that unit may be moved instead.
                 Queue::None => continue,
                 // SAFETY: frames in a queue are filled and not reclaimed.
                 _ => unsafe { Trailer::bytes(arena.trailer(single)) }.len(),
@@ -366,7 +359,6 @@ impl Clock {
         self.free.extend((first..first + CHUNK_FRAMES).rev());
     }
 
-    /// Stops early after examining `steps` units.
     fn evict_until(&mut self, arena: &Arena, available: isize, steps: usize) {
         // If all hot units are in use, evict cold ones even if there are few.
         let mut hot_steps = (steps / 4).max(1);
@@ -443,7 +435,7 @@ impl Clock {
         }
     }
 
-    /// Frees a frame that was never published, or whose epoch has passed and that is not pinned.
+    /// Frees a frame that was never published, or was reclaimed and is not pinned.
     fn release(&mut self, arena: &Arena, frame: u32) {
         if frame & SINGLE_BIT != 0 {
             self.single_bytes -= self.lists.info(frame).cost as usize;
@@ -464,7 +456,7 @@ impl Clock {
         }
     }
 
-    /// Frees the chunk with the fewest units, once they are reclaimed. `false` if there is none.
+    /// False if there is none.
     fn drain_one_chunk(&mut self, arena: &Arena) -> bool {
         let candidates = self.chunks.iter().enumerate().filter(|(_, chunk)| chunk.is_present && !chunk.is_draining);
         let Some(at) = candidates.min_by_key(|(_, chunk)| chunk.used).map(|(at, _)| at as u32) else { return false };

@@ -2,7 +2,7 @@
 
 const NONE: u32 = u32::MAX;
 
-/// A queue, from the newest unit to the oldest.
+/// From the newest unit to the oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queue {
     /// No queue: free, being filled, or waiting for reclamation.
@@ -20,7 +20,7 @@ pub(super) struct FrameInfo {
     /// Bytes that it counts.
     pub cost: u32,
     pub queue: Queue,
-    /// Whether it came from the hot to the cold queue and was not touched since.
+    /// Came from the hot to the cold queue and was not touched since.
     pub has_fallen: bool,
     newer: u32,
     older: u32,
@@ -41,7 +41,6 @@ struct List {
 
 const EMPTY: List = List { newest: NONE, oldest: NONE, count: 0, bytes: 0 };
 
-/// Frames of chunks and single units, in a table each, and the queues.
 #[derive(Debug)]
 pub(super) struct Lists {
     frames: Vec<FrameInfo>,
@@ -127,7 +126,6 @@ impl Lists {
         list.bytes -= cost as usize;
     }
 
-    /// To the newest end.
     pub fn shift(&mut self, frame: u32, queue: Queue) {
         self.unlink(frame);
         self.push(frame, queue);

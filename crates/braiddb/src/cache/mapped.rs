@@ -15,7 +15,6 @@ use std::{fmt, ops::Deref, ops::Range, ptr::NonNull, sync::Arc};
 
 const HOLDERS: usize = 8;
 
-/// On its own cache lines.
 #[repr(align(128))]
 struct Holder {
     mapping: Arc<Mapping>,
@@ -60,7 +59,7 @@ impl MappedFile {
         MappedFile { bytes, holders }
     }
 
-    /// Returns bytes of the file, which must no longer change; `None` if it has no such range.
+    /// The bytes must no longer change. `None` if the file has no such range.
     #[inline]
     pub fn get<'g>(&self, range: Range<u64>, _guard: &'g Guard) -> Option<&'g [u8]> {
         let bytes = self.part(range)?;
@@ -69,7 +68,7 @@ impl MappedFile {
         Some(unsafe { bytes.as_ref() })
     }
 
-    /// As [`MappedFile::get`], for the lifetime of `self`.
+    /// [`MappedFile::get`] for the lifetime of `self`.
     #[inline(always)]
     pub fn bytes(&self, range: Range<u64>) -> Option<&[u8]> {
         let bytes = self.part(range)?;
@@ -77,7 +76,7 @@ impl MappedFile {
         Some(unsafe { bytes.as_ref() })
     }
 
-    /// As [`MappedFile::get`], for the lifetime of the handle.
+    /// [`MappedFile::get`] for the lifetime of the handle.
     #[inline]
     pub fn pin(&self, range: Range<u64>) -> Option<PinnedUnit> {
         let bytes = self.part(range)?;
@@ -124,7 +123,7 @@ impl Drop for MappedFile {
     fn drop(&mut self) {
         let holders = self.holders.clone();
         crossbeam_epoch::pin().defer(move || drop(holders));
-        // The space of a removed file is freed on unmapping, so the epoch is advanced.
+        // A removed file's space is freed on unmapping, so advance the collector's epoch.
         for _ in 0..4 {
             crossbeam_epoch::pin().flush();
         }

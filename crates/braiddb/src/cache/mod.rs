@@ -1,7 +1,6 @@
 //! The block cache, shared by all open files of one or several databases.
 //!
-//! `block_cache.rs` is the interface, `arena.rs` the memory, `clock.rs` the eviction and
-//! reclamation, `lists.rs` its queues, `striped_counter.rs` a counter without contention,
+//! `block_cache.rs` is the interface, `arena.rs` the memory, `clock.rs` eviction and reclamation,
 //! `mapped.rs` the files that are read in place.
 
 mod arena;

@@ -1,7 +1,6 @@
 //! Queue of memory ranges to prefetch little by little.
 //!
-//! A processor has few outstanding line requests. A hundred at once stall it; a few for each row
-//! overlap with the work.
+//! A processor has few outstanding line requests: a hundred at once stall it.
 
 use super::{Ahead, arena::LINE_BYTES};
 use std::ops::Range;
@@ -32,7 +31,7 @@ impl PrefetchQueue {
         }
     }
 
-    /// Prefetches the next `LINES` lines of the first range, even if it ends earlier.
+    /// `LINES` lines even if the range ends earlier.
     #[inline(always)]
     pub fn prefetch<const LINES: usize>(&mut self) {
         if self.at == self.end {

@@ -17,7 +17,6 @@ thread_local! {
 #[repr(align(128))]
 struct Shard(AtomicU64);
 
-/// Shard of the calling thread.
 #[inline]
 pub(super) fn shard() -> usize {
     let mut shard = SHARD.get();
@@ -28,13 +27,12 @@ pub(super) fn shard() -> usize {
     shard % SHARDS
 }
 
-/// Exact while at most [`SHARDS`] threads ever ran; otherwise two threads of one shard may lose
-/// counts.
+/// Exact for at most [`SHARDS`] threads; two threads of one shard may lose counts.
 #[derive(Debug, Default)]
 pub(super) struct StripedCounter([Shard; SHARDS]);
 
 impl StripedCounter {
-    /// A load and a store instead of an atomic addition, since every hit calls it.
+    /// No atomic addition, since every hit calls it.
     #[inline]
     pub fn add_one(&self) {
         let count = &self.0[shard()].0;

@@ -7,7 +7,6 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// Contents that identify file and unit, at both ends and in between.
 fn contents(file: u64, unit: u32, len: usize) -> Vec<u8> {
     let seed = file << 32 | u64::from(unit);
     let words = (0..len.div_ceil(8) as u64).flat_map(|at| (seed ^ at.wrapping_mul(0x9e37_79b9)).to_le_bytes());
@@ -86,7 +85,6 @@ fn get_or_load_after_failed_load_loads_again() {
 
 #[test]
 fn usage_after_set_capacity_stays_within_it() {
-    // Single units only, chunks only, and both.
     for (capacity, sizes) in [(256 << 10, [4096, 4096]), (8 << 20, [4096, 4096]), (8 << 20, [4096, 9000])] {
         let cache = BlockCache::new(capacity);
         let slots = CacheSlots::new(&cache, 20_000);
@@ -112,7 +110,6 @@ fn usage_after_set_capacity_stays_within_it() {
 
 #[test]
 fn usage_after_long_guard_shrinks_without_miss() {
-    // Units that do not fit meanwhile: of a frame's length, and others.
     for (capacity, len) in [(8 << 20, 4096), (8 << 20, 1000), (8 << 20, 9000)] {
         let cache = BlockCache::new(capacity);
         let slots = CacheSlots::new(&cache, 8000);
@@ -150,8 +147,7 @@ fn scan_of_cold_units_keeps_hot_set() {
     assert!(hits as f64 > 0.95 * f64::from(hot), "{hits} of {hot} hot units were left");
 }
 
-/// Formerly hot units left ghosts, so a scan made them hot again, and another unit fell for each,
-/// until the hot set was evicted.
+/// Ghosts of formerly hot units made a scan evict the hot set.
 #[test]
 fn scan_of_formerly_hot_units_keeps_hot_set() {
     let units = 2000u32;
@@ -186,8 +182,8 @@ fn working_set_larger_than_cold_part_becomes_hot() {
     for _ in 0..30_000 {
         touch(&slots, 5000 + (splitmix(&mut random) % 1500) as u32);
     }
-    // Then half of all accesses go to a set of 60 % of the cache, half to units that never come
-    // back. Only ghosts reveal the set, since its units are seldom read twice while cold.
+    // Half of all accesses go to a set of 60 % of the cache. Only ghosts reveal the set, since its
+    // units are seldom read twice while cold.
     let mut round = |accesses: u32| {
         let mut hits = 0;
         for _ in 0..accesses {
@@ -258,7 +254,6 @@ fn get_or_load_of_too_large_unit_does_not_cache_it() {
     });
 }
 
-/// Many threads on a cache that is much too small, while files come and go.
 fn stress(capacity: usize, unit_len: impl Fn(u32) -> usize + Sync, rounds: u64) -> u64 {
     const FILES: usize = 4;
     const UNITS: u32 = 300;
@@ -326,7 +321,6 @@ fn stress(capacity: usize, unit_len: impl Fn(u32) -> usize + Sync, rounds: u64) 
     stats.evictions
 }
 
-/// While other tests of the process hold guards, nothing is evicted.
 fn stress_until_evicted(capacity: usize, unit_len: impl Fn(u32) -> usize + Sync, rounds: u64) {
     assert!((0..50).any(|_| stress(capacity, &unit_len, rounds) > 0), "nothing was ever evicted");
 }

@@ -67,7 +67,6 @@ fn guard_after_file_drop_keeps_map() {
     wait_until_gone(&weak);
 }
 
-/// The last owner of a map may be a reader or the collector's thread.
 #[test]
 fn unmap_after_last_reader_is_deferred() {
     for is_pinned in [false, true] {

@@ -20,14 +20,13 @@ impl Checksummer {
     }
 }
 
-/// Checksum of the unit at `offset` of file `file_id`. Both are mixed in, so a misplaced or foreign
-/// unit does not match.
+/// File and offset are mixed in, so a misplaced or foreign unit does not match.
 pub fn checksum(file_id: FileId, offset: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(file_id ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15), bytes)
 }
 
 /// Returns the length of the shortest prefix of at least `least` bytes with checksum `sum`, for
-/// units whose length was lost. Takes linear time.
+/// units whose length was lost. O(n).
 pub fn length_with_checksum(file_id: FileId, offset: u64, bytes: &[u8], least: usize, sum: u64) -> Option<usize> {
     let mut hasher = XxHash3_64::with_seed(file_id ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let (front, rest) = bytes.split_at_checked(least)?;
@@ -42,7 +41,7 @@ pub fn length_with_checksum(file_id: FileId, offset: u64, bytes: &[u8], least: u
     Some(least + found + 1)
 }
 
-/// Hash of a key. The low byte is its tag in a view.
+/// The low byte is the key's tag in a view.
 #[inline]
 pub fn hash64(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
@@ -52,10 +51,9 @@ pub fn hash64(bytes: &[u8]) -> u64 {
 /// 15, or more than 28.
 ///
 /// The key was usually just written word by word and copied behind a prefix. A load that spans two
-/// recent stores cannot be forwarded from the store buffer; it waits until all earlier stores reach
-/// the cache. So each get would wait for the cache misses of the previous one. Here `rest` is
-/// loaded in the words in which it was probably stored, and the words are shifted together in
-/// registers.
+/// recent stores cannot be forwarded from the store buffer, and each get would wait for the cache
+/// misses of the previous one. Here `rest` is loaded in the words in which it was probably stored,
+/// and shifted together in registers.
 #[inline(always)]
 pub fn hash64_of_words(prefix: [u8; 4], rest: &[u8]) -> Option<u64> {
     // The most common key length first.
@@ -80,8 +78,8 @@ pub fn hash64_of_words(prefix: [u8; 4], rest: &[u8]) -> Option<u64> {
     }
 }
 
-/// XXH3 for 17 to 32 bytes, which reads the first and last 16. `second` follows the prefix and 4
-/// bytes of `rest`.
+/// XXH3 for 17 to 32 bytes: the first and last 16. `second` follows the prefix and 4 bytes of
+/// `rest`.
 #[inline(always)]
 fn hash_of_long(prefix: [u8; 4], len: usize, (first, second): (u64, u64), (before_last, last): (u64, u64)) -> u64 {
     let start = u64::from(u32::from_le_bytes(prefix)) | first << 32;
@@ -100,7 +98,6 @@ const SECRET: [u64; 7] = [
     0x2172_ffcc_7dd0_5a82,
     0x8e24_43f7_7446_08b8,
 ];
-/// First prime of XXH64.
 const PRIME: u64 = 0x9e37_79b1_85eb_ca87;
 
 #[inline(always)]
@@ -114,7 +111,6 @@ fn folded_product(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Last step of XXH3.
 #[inline(always)]
 fn avalanche(sum: u64) -> u64 {
     let sum = (sum ^ sum >> 37).wrapping_mul(0x1656_6791_9e37_79f9);

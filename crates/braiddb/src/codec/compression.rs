@@ -17,7 +17,6 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Fails with `InvalidArgument` if this build lacks the method.
     pub(crate) fn check(self) -> Result<()> {
         if !self.is_readable() {
             let reason = "this build of the library has no Zstandard: choose LZ4, or build it with the feature `zstd`";
@@ -26,7 +25,6 @@ impl Compression {
         Ok(())
     }
 
-    /// Returns the method, or LZ4 if this build lacks it.
     pub(crate) fn or_available(self) -> Compression {
         if self.is_readable() { self } else { Compression::Lz4 }
     }
@@ -35,7 +33,6 @@ impl Compression {
         self != Compression::Zstd || cfg!(feature = "zstd")
     }
 
-    /// Returns the method of a format byte, or `None` if no method has it.
     pub fn from_byte(byte: u8) -> Option<Compression> {
         Some(match byte {
             0 => Compression::None,
@@ -59,14 +56,13 @@ pub fn compress(method: Compression, bytes: &[u8]) -> Option<Vec<u8>> {
     (packed.len() <= bytes.len() - bytes.len() / 8).then_some(packed)
 }
 
-/// Decompresses into exactly `len` bytes; `None` if `packed` is invalid. The caller must bound
-/// `len`.
+/// `None` if `packed` is invalid. The caller must bound `len`.
 pub fn decompress(method: Compression, packed: &[u8], len: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     decompress_into(method, packed, len, &mut bytes).then_some(bytes)
 }
 
-/// As [`decompress`], but replaces the contents of `out` and returns `false` for invalid input.
+/// [`decompress`] that replaces the contents of `out`; false for invalid input.
 pub fn decompress_into(method: Compression, packed: &[u8], len: usize, out: &mut Vec<u8>) -> bool {
     out.resize(len, 0);
     let unpacked = match method {

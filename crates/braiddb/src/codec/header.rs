@@ -38,7 +38,7 @@ pub const GIVEN_SEQUENCE: u64 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// A log segment. Numbers: start LSN, epoch.
+    /// A log segment. Numbers: start LSN, epoch (see `wal/format.rs`).
     Wal,
     /// A sorted run. Numbers: zero.
     Run,
@@ -92,7 +92,6 @@ impl FileKind {
         }
     }
 
-    /// Version that this build writes, also the latest that it reads.
     pub fn version(self) -> u32 {
         if self == FileKind::Dump { DUMP_VERSION } else { FORMAT_VERSION }
     }
@@ -163,8 +162,8 @@ impl FileHeader {
         Ok(FileHeader { kind, version, required_features, optional_features, file_id, numbers })
     }
 
-    /// As [`FileHeader::decode`], but repairs one damaged byte and returns its position. Only one
-    /// value of it matches the checksum.
+    /// [`FileHeader::decode`] that repairs one damaged byte, whose value the checksum determines,
+    /// and returns its position.
     pub fn decode_repaired(
         kind: FileKind,
         bytes: &[u8],
@@ -182,8 +181,8 @@ impl FileHeader {
     }
 }
 
-/// Finds and applies a one-byte change that makes `is_whole` true. Returns its position; `None` if
-/// there is none or it is true already.
+/// Applies the one-byte change that makes `is_whole` true. `None` if there is none or it is true
+/// already.
 pub fn repair_byte<const LEN: usize>(bytes: &mut [u8; LEN], is_whole: impl Fn(&[u8; LEN]) -> bool) -> Option<usize> {
     if is_whole(bytes) {
         return None;

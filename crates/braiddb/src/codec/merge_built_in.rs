@@ -145,8 +145,7 @@ mod json {
     use super::{Applied, JsonMergePatch, MergeFunction};
     use serde_json::{Map, Value};
 
-    /// RFC 7396, section 2. `keeps_nulls` when two patches are combined: a null must still remove a
-    /// member later.
+    /// RFC 7396, section 2. `keeps_nulls` combines two patches: a null must still remove later.
     fn patched(target: Value, patch: Value, keeps_nulls: bool) -> Value {
         let Value::Object(patch) = patch else { return patch };
         let mut members = match target {
@@ -178,9 +177,9 @@ mod json {
             parse(operand).map(|_| ())
         }
 
-        /// Only if each object in `later` meets an object or nothing in `earlier`. Otherwise
-        /// `earlier` replaces the old member by a scalar, and the combination would merge `later`
-        /// with the old member.
+        /// Only if each object in `later` meets an object or nothing in `earlier`. Otherwise the
+        /// combination would merge `later` with the old member, which `earlier` replaces by a
+        /// scalar.
         fn combine(&self, _: &[u8], earlier: &[u8], later: &[u8]) -> Option<Vec<u8>> {
             let (earlier, later) = (parse(earlier).ok()?, parse(later).ok()?);
             if !later.is_object() {

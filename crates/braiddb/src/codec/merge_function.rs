@@ -41,7 +41,6 @@ pub trait MergeFunction: Send + Sync + Debug + 'static {
 #[derive(Debug)]
 struct Known {
     name: String,
-    /// `None` if the application has not registered it.
     function: Option<Arc<dyn MergeFunction>>,
     /// Fast and with small results: commits apply it at once if they have the base value.
     is_eager: bool,
@@ -63,7 +62,6 @@ impl MergeFunctions {
         self.add_known(number, Known { name: name.to_owned(), function: Some(function), is_eager: true });
     }
 
-    /// `None` if only the name is known.
     pub fn add(&self, number: u64, name: &str, function: Option<Arc<dyn MergeFunction>>) {
         self.add_known(number, Known { name: name.to_owned(), function, is_eager: false });
     }
@@ -74,7 +72,6 @@ impl MergeFunctions {
         table.by_number.insert(number, Arc::new(known));
     }
 
-    /// Returns the number, and whether the function is registered.
     pub fn number(&self, name: &str) -> Option<(u64, bool)> {
         let table = self.table.read();
         let number = *table.numbers.get(name)?;
@@ -100,13 +97,11 @@ impl MergeFunctions {
         known.unwrap_or_else(|| Arc::new(unknown()))
     }
 
-    /// Whether commits may apply all of these operands at once.
     pub fn are_eager(&self, operands: &Operands<'_>) -> bool {
         let table = self.table.read();
         operands.iter().all(|operand| table.by_number.get(&operand.function).is_some_and(|known| known.is_eager))
     }
 
-    /// Accepts all operands of an unregistered function.
     pub fn check(&self, number: u64, operand: &[u8]) -> Result<()> {
         let known = self.known(number);
         let Some(function) = &known.function else { return Ok(()) };
@@ -121,7 +116,6 @@ impl MergeFunctions {
         operands.iter().all(|operand| self.known(operand.function).function.is_some())
     }
 
-    /// `key` is the user key.
     pub fn apply(&self, key: &[u8], value: Option<&[u8]>, operands: &Operands<'_>) -> Result<Vec<u8>> {
         let mut owned: Option<Vec<u8>> = None;
         for Operand { function, bytes } in operands.iter() {
@@ -145,7 +139,6 @@ impl MergeFunctions {
         Ok(owned.unwrap_or_else(|| value.unwrap_or_default().to_vec()))
     }
 
-    /// Combines neighbouring operands where their function can.
     pub fn condense(&self, key: &[u8], bytes: Vec<u8>) -> Vec<u8> {
         let Some(operands) = Operands::decode(&bytes) else { return bytes };
         let mut condensed: Vec<(u64, Vec<u8>)> = Vec::new();

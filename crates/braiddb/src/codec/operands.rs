@@ -66,14 +66,12 @@ impl<'a> Operands<'a> {
         out.extend_from_slice(self.list);
     }
 
-    /// Replaces the base.
     pub fn on(&self, base: Base<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.list.len() + 16);
         Operands { base, reach: self.reach, list: self.list }.encode(&mut out);
         out
     }
 
-    /// Joins `older` and these operands into one list.
     pub fn on_top_of(&self, older: &Operands<'_>, reach: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(older.list.len() + self.list.len() + 16);
         Operands { reach, ..*older }.encode(&mut out);
@@ -117,7 +115,6 @@ mod tests {
             assert_eq!(piled.iter().collect::<Vec<_>>(), [&older[..], &newer[..]].concat());
             let whole = encode_operands(base, 7, older.iter().copied());
             for len in 0..whole.len() {
-                // A truncated list is refused or lacks an operand.
                 assert!(Operands::decode(&whole[..len]).is_none_or(|cut| cut.iter().count() < 2));
             }
         }

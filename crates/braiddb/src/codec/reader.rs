@@ -2,8 +2,8 @@
 
 use super::{read_varint, varint_len};
 
-/// Reads from the front of a slice. Methods return `None` if the bytes end early or are invalid;
-/// the caller makes that a `Corruption` with file and offset.
+/// Methods return `None` if the bytes end early or are invalid; the caller makes that a
+/// `Corruption` with file and offset.
 #[derive(Clone, Debug)]
 pub struct ByteReader<'a> {
     bytes: &'a [u8],
@@ -67,7 +67,6 @@ impl<'a> ByteReader<'a> {
         (self.at - from == varint_len(value)).then_some(value)
     }
 
-    /// Reads a varint length, then as many bytes.
     #[inline]
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.varint()?).ok()?;

@@ -43,7 +43,6 @@ pub fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     }
     match bytes.first_chunk().map(|next| read_short(u64::from_le_bytes(*next))) {
         Some(Some(read)) => Some(read),
-        // Longer than eight bytes, or near the end of `bytes`.
         _ => read_by_byte(bytes),
     }
 }
@@ -54,7 +53,6 @@ fn read_short(bytes: u64) -> Option<(u64, usize)> {
     let ends = !bytes & TOP_BITS;
     // All bits up to the top bit of its last byte.
     let own = bytes & (ends ^ ends.wrapping_sub(1));
-    // Close the gaps of the top bits: between bytes, then pairs, then groups of four.
     let pairs = own & 0x007f_007f_007f_007f | (own & 0x7f00_7f00_7f00_7f00) >> 1;
     let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
     let value = fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4;
@@ -76,7 +74,6 @@ fn read_by_byte(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// Maps numbers of small magnitude to small ones.
 #[inline]
 pub fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)).cast_unsigned()
@@ -108,7 +105,6 @@ mod tests {
         assert_eq!(read_varint(&[0xff; 10]), None);
     }
 
-    /// For all remaining lengths, following bytes and overlong encodings.
     #[test]
     fn read_varint_equals_read_by_byte() {
         let mut random = 1_u64;

@@ -8,8 +8,7 @@
 //! | operations | kind u8, key (varint length, bytes), value (likewise) except for tombstones |
 //!
 //! Keys are internal keys. In a prepared batch, range deletes come first, then the other operations
-//! in key order, one per key. Of several writes to a key the last counts; a range delete removes
-//! earlier writes in its range.
+//! in key order, one per key: the last write that no range delete follows.
 
 use crate::{
     base::{Content, EntryKind, Error, RangeTombstone, RangeTombstoneSet, Result, key_head, limits},
@@ -24,27 +23,25 @@ pub struct Operation<'a> {
     pub value: &'a [u8],
 }
 
-/// Encoding of a batch without operations.
 pub const NOTHING: u8 = 0;
 
 /// Bytes reserved for the operation count.
 const HEAD_ROOM: usize = 10;
 
-/// Minimum growth, in bytes, from the second operation on, since more are likely.
+/// Minimum growth, in bytes, from the second operation on.
 const ROOM_BYTES: usize = 2048;
 
 pub const MERGED_INTO_EXPIRING: &str = "a merge function is used on a value that expires and is put by the same batch or \
     transaction: commit the value first";
 
-/// Operations in the caller's order, as encoded in the log; not copied again if that is the log's
-/// order.
+/// Operations in the caller's order, encoded as in the log; copied only if they are disordered.
 #[derive(Clone, Debug, Default)]
 pub struct RawBatch {
     bytes: Vec<u8>,
     operations: usize,
     user_bytes: usize,
     last_key: Range<usize>,
-    /// Whether there is a range delete, or a key not above the previous one.
+    /// There is a range delete, or a key not above the previous one.
     is_disordered: bool,
     has_operands: bool,
     value_len_max: usize,
@@ -91,7 +88,6 @@ impl RawBatch {
         }
     }
 
-    /// The first operation reserves no more than `len`: most batches have one.
     fn make_room(&mut self, len: usize) {
         if self.operations == 0 {
             self.bytes.reserve_exact(HEAD_ROOM + len);
@@ -127,8 +123,8 @@ impl RawBatch {
         self.prepare_placing(usize::MAX, |_, _| Ok(None))
     }
 
-    /// As [`RawBatch::prepare`]. For a value of at least `len_min` bytes, `place` may store it
-    /// elsewhere and return a blob reference.
+    /// [`RawBatch::prepare`] where `place` may store a value of at least `len_min` bytes elsewhere
+    /// and return a blob reference.
     pub fn prepare_placing(
         mut self,
         len_min: usize,
@@ -181,7 +177,6 @@ impl RawBatch {
         Ok((bytes, operations.len()))
     }
 
-    /// Combines merge operands with the batch's earlier writes to their keys.
     fn with_operands_piled(&self) -> RawBatch {
         let mut piled = RawBatch::default();
         let mut last: HashMap<&[u8], (EntryKind, Vec<u8>)> = HashMap::new();
@@ -246,7 +241,7 @@ fn effective<'a>(stored: &[Stored<'a>]) -> Vec<Stored<'a>> {
         return stored.to_vec();
     }
     let all = || stored.iter().map(|s| s.operation).enumerate();
-    // The index in the batch serves as sequence number, so that a lookup is a binary search.
+    // The index in the batch serves as sequence number.
     let deletes = all().filter(|(_, op)| op.kind == EntryKind::RangeDelete);
     let ranges = RangeTombstoneSet::new(deletes.map(|(at, op)| op.range_tombstone(at as u64)).collect());
     let covered = |order: usize, key: &[u8]| ranges.covering(key).first().is_some_and(|&at| at > order as u64);
@@ -268,7 +263,6 @@ pub struct PreparedBatch {
     bytes: Vec<u8>,
     start: usize,
     pub operations: usize,
-    /// Bytes of keys and values from the caller.
     pub user_bytes: u64,
 }
 
@@ -282,8 +276,7 @@ impl PreparedBatch {
     }
 }
 
-/// Calls `visit` with each operation and the index of its batch. Returns the number of batches;
-/// `None` if the bytes are not a group, possibly after some visits.
+/// Returns the number of batches; `None` if the bytes are not a group, possibly after some visits.
 pub fn decode_group<'a>(payload: &'a [u8], mut visit: impl FnMut(u64, Operation<'a>)) -> Option<u64> {
     let mut reader = ByteReader::new(payload);
     let mut batch = 0;
@@ -300,7 +293,6 @@ pub fn decode_group<'a>(payload: &'a [u8], mut visit: impl FnMut(u64, Operation<
     Some(batch)
 }
 
-/// Returns the length of the first batch.
 pub fn decode_batch<'a>(bytes: &'a [u8], mut visit: impl FnMut(Operation<'a>)) -> Option<usize> {
     let mut reader = ByteReader::new(bytes);
     let head = reader.varint().filter(|head| head & 1 == 0)?;

@@ -2,11 +2,10 @@
 //!
 //! A caller that finds no leader leads at once, without an allocation or a wait. Any other caller
 //! queues its request and parks. The leader takes the waiting requests, up to a size, commits them,
-//! stores the results and wakes their owners. A woken owner touches no shared lock, so a large
-//! group does not queue up again on a mutex. Then the leader makes the first waiting thread the
-//! next leader, so no thread commits for others forever.
+//! stores the results and wakes their owners, which then touch no shared lock. It makes the first
+//! waiting thread the next leader.
 //!
-//! If a leader panics, the members of its group are notified and the next leader is chosen.
+//! If a leader panics, its group is notified and the next leader chosen.
 
 use parking_lot::Mutex;
 use std::{
@@ -24,7 +23,7 @@ const DONE: u8 = 1;
 const LEAD: u8 = 2;
 const ABANDONED: u8 = 3;
 
-/// Number of spins before a waiter parks: most groups are committed faster than a thread wakes.
+/// Spins before a waiter parks: most groups are committed faster than a thread wakes.
 const LOOKS_MAX: u32 = 100;
 
 struct Waiter<T, R> {
@@ -56,11 +55,10 @@ impl<T, R> Default for CommitQueue<T, R> {
 }
 
 impl<T, R> CommitQueue<T, R> {
-    /// Commits `request`, by a call of `commit` on this or another thread, possibly with others.
-    ///
-    /// Calls of `commit` never overlap. `commit` must pass one result per request, in order, to its
-    /// second argument. A group has requests of up to `group_bytes_max` by `size_bytes`. Returns
-    /// `None` if the leader panicked: the outcome is then unknown.
+    /// Commits `request`, by a call of `commit` on this or another thread, perhaps in a group of up
+    /// to `group_bytes_max` by `size_bytes`. Calls of `commit` never overlap; each passes one
+    /// result per request, in order, to its second argument. `None`: the leader panicked and the
+    /// outcome is unknown.
     pub fn submit(
         &self,
         mut request: T,
@@ -95,7 +93,7 @@ impl<T, R> CommitQueue<T, R> {
         }
     }
 
-    /// Leads all waiting requests; `own` has left the queue already.
+    /// `own` has left the queue already.
     fn lead_waiting(
         &self,
         own: &Waiter<T, R>,
@@ -123,8 +121,7 @@ impl<T, R> CommitQueue<T, R> {
     }
 }
 
-/// A leader's turn. Its drop, even by a panic, abandons members without a result and chooses the
-/// next leader.
+/// Its drop, even by a panic, abandons members without a result and chooses the next leader.
 struct Turn<'a, T, R> {
     queue: &'a CommitQueue<T, R>,
     members: VecDeque<Arc<Waiter<T, R>>>,
@@ -153,7 +150,7 @@ impl<'a, T, R> Turn<'a, T, R> {
 
 impl<T, R> Waiter<T, R> {
     fn report(&self, state: u8) {
-        // Clone the handle: the thread may drop its request once the state is stored.
+        // Clone first: the thread may drop its request once the state is stored.
         let thread = self.thread.clone();
         self.state.store(state, Ordering::Release);
         thread.unpark();

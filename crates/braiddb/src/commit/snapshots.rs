@@ -1,8 +1,8 @@
 //! The list of active readers and which of them have expired, and the visible sequence number.
 //!
-//! The holder of the lock `write` publishes; readers load. Snapshots are taken under the list's
-//! lock, and so are the strata for a flush or merge: later snapshots are at or above the number published by then.
-//! Readers are listed in order of arrival, so also of sequence numbers and times.
+//! The holder of the lock `write` publishes; readers load. Snapshots, and the strata for a flush or
+//! merge, are taken under the list's lock: later snapshots are at or above the number published by
+//! then. Readers are listed in order of arrival, so also of sequence numbers and times.
 
 use crate::base::{ReaderKind, SequenceNumber};
 use parking_lot::Mutex;
@@ -16,8 +16,7 @@ pub struct Held {
     id: u64,
     pub sequence: SequenceNumber,
     pub taken_ns: u64,
-    /// Database time of the snapshot, in microseconds since 1970: values expired by then are
-    /// invisible.
+    /// Microseconds since 1970: values expired by then are invisible.
     pub taken_us: u64,
 }
 
@@ -36,19 +35,17 @@ pub struct Seen {
     pub kind: ReaderKind,
     pub sequence: SequenceNumber,
     pub taken_ns: u64,
-    /// Whether it may not read any more, and pins no versions.
+    /// Refuses reads, and pins no versions.
     pub is_expired: bool,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct AgedReaders {
-    /// Readers that became older than the warning age, each reported once.
     pub overstaying: Vec<Seen>,
     pub expired: Vec<Seen>,
 }
 
-/// On its own cache lines: every read at a snapshot loads it, and nearby writes would invalidate
-/// it.
+/// On its own cache lines: every read at a snapshot loads it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Alone(AtomicU64);
@@ -66,8 +63,8 @@ struct Readers {
 /// # Expiry
 ///
 /// An expired reader pins no versions, though its handles still exist. All readers taken before
-/// `expired_before_ns` have expired; that moment only increases. [`SnapshotList::check_ages`] moves it
-/// under the list's lock; reads load it without the lock.
+/// `expired_before_ns` have expired; that moment only increases. [`SnapshotList::check_ages`] moves
+/// it under the list's lock; reads load it without.
 ///
 /// INVARIANT E: a read that is not refused has a state with every version that it needs. The order:
 ///
@@ -81,9 +78,8 @@ struct Readers {
 ///
 /// Suppose a read loads a state that lacks a version it needs. The strata of that flush or merge
 /// were taken without the reader, so after the moment was moved (2). The state was published after
-/// that (3), and the read checked after loading it (1), so it saw the moved moment and was refused.
-/// Conversely, an accepted read may continue for any time: a state never changes, and pins its
-/// memtables, runs and blob files.
+/// that (3), and the read checked after loading it (1), so it was refused. An accepted read may
+/// continue for any time: a state never changes, and pins its memtables, runs and blob files.
 #[derive(Debug, Default)]
 pub struct SnapshotList {
     visible: AtomicU64,
@@ -101,23 +97,21 @@ impl SnapshotList {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Called only under the lock `write`, with increasing numbers.
+    /// Under the lock `write`, with increasing numbers.
     pub fn publish(&self, sequence: SequenceNumber) {
         self.visible.store(sequence, Ordering::Release);
     }
 
-    /// Takes a snapshot of the latest commit. Each must be released.
+    /// Each must be released.
     pub fn acquire(&self, kind: ReaderKind, now: impl FnOnce() -> (u64, u64)) -> Held {
         let mut readers = self.readers.lock();
         let sequence = self.visible();
-        // Read the clock afterwards: a reader of a commit must see values as expired if its writer
-        // did.
+        // Read the clock afterwards: a reader sees values as expired if the commit's writer did.
         let (now_ns, now_us) = now();
-        // Another thread may have seen a later time meanwhile: the new reader must not be born
-        // expired.
+        // Another thread may have seen a later time: the new reader must not be born expired.
         let taken_ns = readers.now_ns.max(now_ns);
         readers.now_ns = taken_ns;
-        // Nor may it see values that jobs have already dropped as expired.
+        // Nor see values that jobs have dropped as expired.
         let taken_us = readers.now_us.max(now_us);
         readers.now_us = taken_us;
         let id = readers.next_id;
@@ -152,8 +146,8 @@ impl SnapshotList {
         self.readers.lock().by_id.get(&held.id).map(|reader| reader.kind)
     }
 
-    /// Returns the sequence numbers, ascending, at which a flush or merge must keep the newest
-    /// version. The last is the visible one.
+    /// Sequence numbers, ascending, at which flushes and merges keep the newest version. The last
+    /// is the visible one.
     pub fn strata(&self) -> Vec<SequenceNumber> {
         let readers = self.readers.lock();
         let visible = self.visible();
@@ -182,8 +176,8 @@ impl SnapshotList {
         (holding.count() + usize::from(oldest.is_some()), oldest)
     }
 
-    /// Returns readers taken at or before a moment: up to `count_max` that pin versions, oldest
-    /// first, then up to as many expired ones.
+    /// Readers taken at or before a moment, oldest first: up to `count_max` that pin versions, then
+    /// as many expired ones.
     pub fn oldest(&self, taken_before_ns: u64, count_max: usize) -> Vec<Seen> {
         let readers = self.readers.lock();
         let old = || self.holding(&readers).take_while(|reader| reader.taken_ns <= taken_before_ns);
@@ -192,8 +186,8 @@ impl SnapshotList {
         old().take(count_max).map(|reader| reader.seen(false)).chain(expired).collect()
     }
 
-    /// Expires readers older than `age_max_ns`, and returns those that have reached `age_warn_ns`,
-    /// each once.
+    /// Expires readers older than `age_max_ns`; returns those that reached `age_warn_ns`, once
+    /// each.
     pub fn check_ages(&self, now_ns: u64, age_warn_ns: u64, age_max_ns: u64) -> AgedReaders {
         let mut readers = self.readers.lock();
         readers.now_ns = readers.now_ns.max(now_ns);

@@ -106,14 +106,11 @@ fn readers_taken_before_a_moment_expire_and_pin_nothing() {
     assert_eq!((list.strata(), list.in_use().0), (vec![6, 7, 8], 2));
     assert_eq!(sequences(&list.oldest(200, 9)), [(6, false), (5, true)]);
     assert_eq!(sequences(&list.oldest(300, 1)), [(6, false), (5, true)]);
-    // Neither another handle, nor a clock that is behind, nor a larger limit revives an expired
-    // reader.
     list.acquire_again(&five);
     list.release(&five);
     list.check_ages(340, 200, 1000);
     assert!(list.is_expired(&five) && !list.is_expired(&six));
     assert_eq!(list.strata(), [6, 7, 8]);
-    // A reader whose clock reading is older than the expiry of all others has not expired.
     list.check_ages(900, 1000, 0);
     let late = list.acquire(ReaderKind::Snapshot, || (500, 0));
     assert!(list.is_expired(&seven) && !list.is_expired(&late));
@@ -158,7 +155,7 @@ fn commit_queue_answers_each_request_once_without_overlap() {
     assert_eq!(sum.load(Ordering::Relaxed), expected);
 }
 
-/// A leader that panicked left the members of its group parked forever.
+/// A leader that panicked left its group parked forever.
 #[test]
 fn commit_queue_after_a_leader_panic_notifies_members_and_continues() {
     let queue = Arc::new(CommitQueue::<u64, u64>::default());

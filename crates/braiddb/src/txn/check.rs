@@ -2,11 +2,10 @@
 //!
 //! A transaction reads at its snapshot. It may commit if no later commit has written any of its
 //! reads: it might then have run at the moment of its commit. So committed transactions are
-//! serializable, in the order of their sequence numbers; a read-only transaction is ordered at its
-//! snapshot.
+//! serializable in the order of their sequence numbers.
 //!
 //! Conflicting writes are found in the window of recent commits if it reaches back far enough, else
-//! in the stored data: a snapshot keeps flushes and merges from dropping traces of later writes.
+//! in the stored data: a snapshot keeps flushes and merges from dropping later writes.
 
 use super::{ReadSet, Validation, Window};
 use crate::{
@@ -18,7 +17,6 @@ use crate::{
 #[derive(Debug)]
 pub struct Check {
     pub reads: ReadSet,
-    /// No commit up to this one has written any of the reads.
     pub upto: SequenceNumber,
     pub held: Option<Held>,
 }
@@ -29,7 +27,7 @@ impl Check {
         Check { reads, upto: snapshot, held }
     }
 
-    /// Checks the window before the commit, so that little is left to check while others wait.
+    /// Checks the window before the commit, so that little is left to check under the write lock.
     pub fn precheck(&mut self, window: &Window) -> Validation {
         let (validation, upto) = window.precheck(&self.reads, self.upto);
         if validation == Validation::Unchanged {
@@ -38,8 +36,7 @@ impl Check {
         validation
     }
 
-    /// `state` was loaded after commit `visible` was published, and the snapshot was held after
-    /// that.
+    /// `state` was loaded after commit `visible` was published, then the snapshot was taken.
     pub fn check_state(&mut self, state: &ReadState, visible: SequenceNumber) -> Result<Validation> {
         for key in self.reads.keys() {
             if read::newest_sequence(state, key, visible)? > self.upto {

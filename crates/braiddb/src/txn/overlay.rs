@@ -19,12 +19,10 @@ const WRITE_BYTES: usize = 2 * size_of::<Vec<u8>>();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
     Value(Vec<u8>),
-    /// A value in blob files, or with expiry: kind and value of the entry, and the length of the
-    /// user's value.
+    /// In blob files, or with expiry: kind and value of the entry, and the user's value length.
     Placed(EntryKind, Vec<u8>, u64),
     Gone,
-    /// Merge operands, for the value at the snapshot or for a base included in them: see
-    /// `codec/operands.rs`.
+    /// For the value at the snapshot or an included base: see `codec/operands.rs`.
     Operands(Vec<u8>),
 }
 
@@ -44,7 +42,7 @@ pub struct Savepoint(u64);
 /// Makes savepoints unique in the process.
 static SAVEPOINTS: AtomicU64 = AtomicU64::new(0);
 
-/// Undo information between two savepoints: the earlier writes, once for each key.
+/// The writes before a savepoint, once for each key.
 #[derive(Debug)]
 struct Undo {
     savepoint: Savepoint,
@@ -66,7 +64,6 @@ impl Undo {
     }
 }
 
-/// The last write to each key, and the ranges deleted before.
 #[derive(Debug, Default)]
 pub struct Overlay {
     points: BTreeMap<Vec<u8>, Written>,
@@ -111,8 +108,7 @@ impl Overlay {
         }
     }
 
-    /// The operands have no base. A value in blob files must have been loaded into memory before;
-    /// values with expiry are refused earlier.
+    /// The operands have no base. A blob value must have been loaded before.
     pub fn merge(&mut self, key: &[u8], operands: &Operands<'_>) {
         let piled = match self.get(key) {
             None | Some(Written::Placed(..)) => operands.on(Base::Beneath),
@@ -180,8 +176,8 @@ impl Overlay {
         savepoint
     }
 
-    /// Undoes the writes since a savepoint, which stays valid; later ones do not. Returns false for
-    /// an invalid savepoint. O(log n) for each undone key.
+    /// `savepoint` stays valid, later ones do not. False for an invalid savepoint. O(log n) for
+    /// each undone key.
     pub fn roll_back_to(&mut self, savepoint: Savepoint) -> bool {
         let Some(at) = self.undo.iter().rposition(|undo| undo.savepoint == savepoint) else { return false };
         for undo in self.undo.split_off(at).into_iter().rev() {

@@ -1,8 +1,8 @@
 //! The reads of a transaction: keys, found or not, and ranges.
 //!
-//! Keys are appended as they are read, in a few nanoseconds each; repeated ones are removed now and
-//! then. Checks compare hashes: a collision, once in 2^64 pairs, makes a transaction fail
-//! needlessly, but never hides a conflict.
+//! Keys are appended as they are read; repeated ones are removed now and then. Checks compare
+//! hashes: a collision, once in 2^64 pairs, makes a transaction fail needlessly, but never hides a
+//! conflict.
 
 use super::Intervals;
 use crate::codec::hash64;
@@ -113,7 +113,7 @@ impl ReadSet {
         self.hashes = hashes;
     }
 
-    /// Returns whether a key of this hash was read, or a range with the key. The set is sealed.
+    /// True if a key of this hash was read, or a range with the key. The set is sealed.
     #[inline]
     pub fn has_key(&self, key: &[u8]) -> bool {
         let hash = hash64(key);
@@ -125,7 +125,7 @@ impl ReadSet {
         was_looked_up || self.ranges.covering(key).is_some()
     }
 
-    /// Returns whether a key in `start..end` was read, or an overlapping range. The set is sealed.
+    /// True if a key in `start..end` was read, or an overlapping range. The set is sealed.
     pub fn meets(&self, start: &[u8], end: &[u8]) -> bool {
         self.ranges.meets(start, end) || self.keys().any(|key| start <= key && key < end)
     }

@@ -2,12 +2,11 @@
 //!
 //! Commits are noted while transactions are open, and for a while after. The leader of a commit
 //! group notes each commit before it is published, and validates the group's transactions against
-//! all noted commits. So validation costs in proportion to the recent writes, and nothing without
+//! all noted commits. So validation costs in proportion to the recent writes, nothing without
 //! transactions.
 //!
-//! Notes are stored in pieces. The leader appends to the last piece. A check ahead of the commit
-//! closes that piece and reads the closed ones without blocking the leader. The oldest pieces are
-//! dropped when they exceed a size.
+//! The leader appends to the last piece. A check ahead of the commit closes that piece and reads
+//! the closed ones without blocking the leader. The oldest pieces are dropped above a size.
 //!
 //! # Concurrency
 //!
@@ -37,7 +36,7 @@ const IDLE_GROUPS_MAX: u32 = 4096;
 /// Size at which a piece is closed.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// Smaller open pieces are left for the leader to check, in bytes.
+/// Open pieces below this many bytes are left for the leader to check.
 const LOOK_AHEAD_BYTES: usize = 2 << 10;
 
 /// Flag in the key length of a range.
@@ -48,12 +47,11 @@ pub enum Validation {
     #[default]
     Unchanged,
     Changed,
-    /// The window does not reach back far enough.
     TooOld,
 }
 
 /// Keys written by consecutive commits. For each commit: its number (u64), the length of its keys
-/// (u32), and its keys, each after its length (u32). A range has the flag in the length, and its
+/// (u32), and its keys, each after its length (u32). A range has [`RANGE`] in the length, and its
 /// end follows.
 #[derive(Clone, Debug, Default)]
 struct Piece {
@@ -89,7 +87,7 @@ impl Window {
         }
     }
 
-    /// Returns false if the window must be opened, under the write lock. Each caller must leave.
+    /// False: the window must be opened, under the write lock. Each caller must leave.
     pub fn join(&self) -> bool {
         self.users.fetch_add(1, Ordering::SeqCst);
         self.is_open.load(Ordering::SeqCst)
@@ -99,7 +97,7 @@ impl Window {
         self.users.fetch_sub(1, Ordering::Release);
     }
 
-    /// Notes commits after `last` from now on. The caller holds the write lock.
+    /// Under the write lock: notes commits after `last` from now on.
     pub fn open(&self, last: SequenceNumber) {
         if !self.is_open() {
             *self.pieces.lock() = Pieces { from: last, open: Piece { last, ..Piece::default() }, ..Pieces::default() };
@@ -112,13 +110,13 @@ impl Window {
         self.is_open() && upto >= pieces.from
     }
 
-    /// The caller holds the write lock.
+    /// Under the write lock.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Closes the window after a long time without users. Called by the leader once a group.
+    /// Called by the leader once a group.
     pub fn close_if_idle(&self) {
         if self.users.load(Ordering::Relaxed) > 0 {
             self.idle_groups.store(0, Ordering::Relaxed);
@@ -132,15 +130,15 @@ impl Window {
         self.idle_groups.store(0, Ordering::Relaxed);
         self.is_open.store(false, Ordering::SeqCst);
         if self.users.load(Ordering::SeqCst) > 0 {
-            // The new user either did not notice the closing, or waits for the write lock to open
-            // the window again.
+            // The new user did not notice the closing, or waits for the write lock to open the
+            // window.
             self.is_open.store(true, Ordering::SeqCst);
             return;
         }
         *self.pieces.lock() = Pieces::default();
     }
 
-    /// Called by the leader with increasing numbers, while the window is open.
+    /// By the leader with increasing numbers, while the window is open.
     pub fn note(&self, sequence: SequenceNumber, batch: &[u8]) {
         let mut pieces = self.pieces.lock();
         let pieces = &mut *pieces;
@@ -171,7 +169,7 @@ impl Window {
         }
     }
 
-    /// Validates reads against commits after `upto`. For the leader.
+    /// For the leader, against commits after `upto`.
     pub fn check(&self, reads: &ReadSet, upto: SequenceNumber) -> Validation {
         let pieces = self.pieces.lock();
         if !self.is_open() || upto < pieces.from {
@@ -181,7 +179,7 @@ impl Window {
         if later { Validation::Changed } else { Validation::Unchanged }
     }
 
-    /// Validates without the write lock; returns also the last commit checked.
+    /// Without the write lock; also returns the last commit checked.
     pub fn precheck(&self, reads: &ReadSet, upto: SequenceNumber) -> (Validation, SequenceNumber) {
         let mut pieces = self.pieces.lock();
         if !self.is_open() || upto < pieces.from {
