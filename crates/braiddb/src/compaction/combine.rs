@@ -4,7 +4,7 @@
 //! From a key's first operand on, its versions are held back until all were seen. A version visible
 //! only through operands above it is put beneath them: an operand extends the list, a value becomes
 //! its base. It stays an entry if a run outside the merge may have a version in between, or if it
-//! is a blob reference. Operands whose function fails or is not registered stay operands.
+//! is a blob reference. Operands of failing or unregistered functions stay.
 //!
 //! Commits stack operands without regard to snapshots. So the newer of two versions that different
 //! snapshots see may include the older one (its reach). A base below the older one then goes
@@ -16,7 +16,7 @@ use crate::{
     codec::{Base, MergeFunctions, Operands},
 };
 
-/// Bytes of a tree id. Merge functions get the key without it.
+/// Merge functions get the key without its tree id.
 const TREE_ID_LEN: usize = 4;
 
 #[derive(Debug)]
@@ -28,10 +28,8 @@ struct Held {
     open: Option<SequenceNumber>,
 }
 
-/// Filters versions as a [`VersionFilter`] and combines operands.
-///
-/// For each entry: [`Sieve::finish`] if another key is held, then [`Sieve::judge`]. At the end
-/// [`Sieve::finish`] again.
+/// A [`VersionFilter`] that combines operands. Before the first entry of another key, and at the
+/// end, call [`Sieve::finish`].
 #[derive(Debug)]
 pub struct Sieve<'a> {
     filter: VersionFilter<'a>,
@@ -65,8 +63,8 @@ impl<'a> Sieve<'a> {
         !self.held.is_empty() && self.key != key
     }
 
-    /// Returns whether to write the next version now. `may_be_between(a, b)`: a run outside the
-    /// merge may have a version of the key after commit `a` and before `b`.
+    /// True to write the version now. `may_be_between(a, b)`: a run outside the merge may have a
+    /// version of the key after commit `a` and before `b`.
     #[inline]
     pub fn judge(
         &mut self,
@@ -79,7 +77,7 @@ impl<'a> Sieve<'a> {
         }
         let stands = match verdict {
             Validation::Keep => {
-                // Base of held operands that do not include it.
+                // The entry is the base of held operands that do not include it.
                 let above = |held: &&mut Held| held.open.is_some_and(|lowest| lowest > entry.sequence);
                 self.held.iter_mut().filter(above).for_each(|held| held.open = None);
                 true
@@ -107,8 +105,7 @@ impl<'a> Sieve<'a> {
         self.held.push(Held { sequence: entry.sequence, kind: entry.kind, value: entry.value.to_vec(), open });
     }
 
-    /// Puts a version that no snapshot sees by itself beneath the held operands. Returns whether
-    /// some of them need it as an entry.
+    /// Returns true if held operands need the version as an entry.
     fn put_beneath(
         &mut self,
         entry: &EntryRef<'_>,
@@ -140,8 +137,8 @@ impl<'a> Sieve<'a> {
         stands
     }
 
-    /// Ends a key; returns its held versions, newest first. `is_bottom`: no run outside the merge
-    /// has a version of a key before a commit.
+    /// Returns the key's held versions, newest first. `is_bottom`: no run outside the merge has a
+    /// version of a key before a commit.
     pub fn finish(&mut self, is_bottom: impl Fn(&[u8], SequenceNumber) -> bool) -> Vec<Finished> {
         let key = std::mem::take(&mut self.key);
         let user_key = key.get(TREE_ID_LEN..).unwrap_or_default();

@@ -12,7 +12,6 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Returns the new reference of a moved blob, from internal key and old reference.
 pub type Relocate<'a> = &'a (dyn Fn(&[u8], &BlobRef) -> Result<Option<BlobRef>> + Sync);
 
 pub struct JobContext<'a> {
@@ -24,24 +23,22 @@ pub struct JobContext<'a> {
     pub functions: &'a MergeFunctions,
     pub new_file_number: &'a (dyn Fn() -> FileNumber + Sync),
     pub new_file_id: &'a (dyn Fn() -> FileId + Sync),
-    /// Ascending. The newest version at or below each is kept.
+    /// Ascending; the newest version at or below each is kept.
     pub strata: Vec<SequenceNumber>,
-    /// Values that expired by this time, in microseconds since 1970, are invisible to all readers.
+    /// Microseconds since 1970; values that expired by then are invisible to all readers.
     pub expired_by_us: u64,
-    /// Counts expired values.
     pub expired: &'a AtomicU64,
     /// Moves blobs out of files that are about to be dropped.
     pub relocate: Option<Relocate<'a>>,
-    /// A run is cut at this size.
     pub run_bytes_max: u64,
     /// Removed if the job fails or its result is not installed.
     pub created: &'a Mutex<Vec<PathBuf>>,
-    /// Polled between rows; true when the database closes.
+    /// Polled between rows.
     pub cancelled: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl JobContext<'_> {
-    /// Returns the entry as filters must see it: an expired value is a tombstone.
+    /// An expired value is a tombstone.
     #[inline]
     pub fn judged<'e>(&self, entry: EntryRef<'e>) -> EntryRef<'e> {
         if entry.kind == EntryKind::Expiring { self.judged_by_time(entry) } else { entry }

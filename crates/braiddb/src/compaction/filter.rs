@@ -7,7 +7,7 @@
 
 use crate::base::{EntryKind, EntryRef, RangeTombstoneSet, SequenceNumber};
 
-/// Judges versions in order: key ascending, newest first.
+/// In order: key ascending, newest first.
 #[derive(Debug)]
 pub struct VersionFilter<'a> {
     strata: &'a [SequenceNumber],
@@ -26,7 +26,6 @@ pub enum Validation {
 }
 
 impl<'a> VersionFilter<'a> {
-    /// `strata` are ascending.
     pub fn new(strata: &'a [SequenceNumber], tombstones: &'a RangeTombstoneSet) -> VersionFilter<'a> {
         VersionFilter { strata, tombstones, key: Vec::new(), seen: None, dropped: 0 }
     }
@@ -51,7 +50,6 @@ impl<'a> VersionFilter<'a> {
         Validation::Keep
     }
 
-    /// Newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         self.tombstones.newest_covering(key, snapshot)
     }
@@ -69,7 +67,6 @@ pub struct HeldTombstones {
 }
 
 impl HeldTombstones {
-    /// Those of other keys were released before.
     pub fn hold(&mut self, entry: &EntryRef<'_>) {
         debug_assert!(entry.kind == EntryKind::Tombstone);
         if self.sequences.is_empty() {
@@ -87,14 +84,12 @@ impl HeldTombstones {
         !self.sequences.is_empty() && self.key != key
     }
 
-    /// Returns their number.
     pub fn forget(&mut self) -> u64 {
         let count = self.sequences.len() as u64;
         self.sequences.clear();
         count
     }
 
-    /// Newest first. The tombstones stay held.
     pub fn entries(&self) -> impl Iterator<Item = EntryRef<'_>> {
         self.sequences.iter().map(|&sequence| EntryRef {
             key: &self.key,

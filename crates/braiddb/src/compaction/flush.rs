@@ -1,8 +1,7 @@
 //! Flush: writes a frozen memtable to runs, in one pass over all partitions and for one edit.
 //!
-//! A partition with enough new data gets its own run (Minor). All others share one run (Residue),
-//! which each reads as an unindexed run within its bounds. That avoids thousands of tiny files when
-//! the database is much larger than a memtable.
+//! A partition with enough new data gets its own run (Minor). The other partitions share one run
+//! (Residue), an unindexed run read within their bounds. That avoids thousands of tiny files.
 
 use super::{JobContext, Sieve, VersionFilter, output::RunOutput};
 use crate::{
@@ -14,11 +13,11 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Maximum bytes of one write, for runs that will be merged soon. Longer writes use huge pages,
-/// which are slow to get when memory is scarce and would delay the flush.
+/// Maximum bytes of one write. Longer writes use huge pages, which are slow to get when memory is
+/// scarce and would delay the flush.
 const WRITE_BYTES_MAX: usize = 512 << 10;
 /// Bytes from which a run is written like the output of merges: it is merged late, and commits do
-/// not wait for each flush of a memtable this large.
+/// not wait for it.
 const LASTING_BYTES_MIN: u64 = 64 << 20;
 
 #[derive(Clone, Debug)]
@@ -41,7 +40,6 @@ pub(super) fn clip(tombstone: &RangeTombstone, bounds: &Bounds) -> Option<RangeT
     (start < end).then_some(RangeTombstone { start, end, sequence: tombstone.sequence })
 }
 
-/// 0 only if the partition has no key.
 fn bytes_by_partition(memtable: &Memtable, version: &Version) -> Vec<u64> {
     let ends: Vec<Option<&[u8]>> = version.partitions.iter().map(|p| p.layout.end.as_deref()).collect();
     let counts = memtable.count_keys(&ends);
@@ -50,8 +48,8 @@ fn bytes_by_partition(memtable: &Memtable, version: &Version) -> Vec<u64> {
     counts.into_iter().map(|count| (count * bytes_per_key) as u64).collect()
 }
 
-/// Writes all entries of a memtable that a snapshot can see. Partitions with fewer than
-/// `own_run_bytes_min` bytes share a run. Syncs the files, not the directory.
+/// Partitions with fewer than `own_run_bytes_min` bytes share a run. Syncs the files, not the
+/// directory.
 pub fn flush(
     context: &JobContext<'_>,
     memtable: &Arc<Memtable>,
@@ -123,7 +121,7 @@ impl<'a> Group<'a> {
         sieve.finish(|_, _| droppable).iter().try_for_each(|held| self.output.add(&held.entry(), droppable))
     }
 
-    /// If the run was cut, each piece goes to the partitions that it overlaps.
+    /// Each piece of a cut run goes to the partitions that it overlaps.
     fn finish(self, version: &Version, outputs: &mut Vec<FlushOutput>) -> Result<()> {
         for run in self.output.finish()? {
             let reaches = |partition: &Partition| {

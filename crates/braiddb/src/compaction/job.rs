@@ -1,5 +1,5 @@
-//! Folds and merges of one partition. Each returns the partition's new contents. Unindexed runs
-//! that a flush adds meanwhile are not part of it and stay.
+//! Folds and merges of one partition. Each returns its new contents; unindexed runs that a flush
+//! adds meanwhile stay.
 
 use super::{
     JobContext, MergeScan, Sieve, VersionFilter,
@@ -19,25 +19,21 @@ const ROWS_PER_CHECK: u64 = 4096;
 
 #[derive(Clone, Debug, Default)]
 pub struct MergePart {
-    /// The partition's start for the first part.
     pub start: Vec<u8>,
-    /// The partition's end for the last part.
     pub end: Option<Vec<u8>>,
     /// In key order.
     pub written: Vec<RunMeta>,
     /// By selector of the view.
     pub runs: Vec<FileNumber>,
     pub view: Option<ViewMeta>,
-    /// Oldest first. Runs that flushes added meanwhile follow.
+    /// Oldest first.
     pub loose: Vec<FileNumber>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct MergeOutput {
     pub parts: Vec<MergePart>,
-    /// Runs that this partition no longer needs.
     pub consumed: BTreeSet<FileNumber>,
-    /// Runs that the view now covers.
     pub folded: BTreeSet<FileNumber>,
 }
 
@@ -53,8 +49,7 @@ fn numbers(runs: &[Arc<Run>]) -> Vec<FileNumber> {
     runs.iter().map(|r| r.meta().number).collect()
 }
 
-/// Adds the unindexed runs to the view. Without one, the view in the oldest run serves as the old
-/// view.
+/// Adds the unindexed runs to the view; without one, to the view in the oldest run.
 pub fn fold(context: &JobContext<'_>, partition: &Partition) -> Result<MergeOutput> {
     let bounds = partition.bounds();
     let loose = partition.loose_runs();
@@ -88,8 +83,7 @@ pub fn rebuild(context: &JobContext<'_>, partition: &Partition) -> Result<MergeO
     Ok(MergeOutput { parts: vec![part], ..Default::default() })
 }
 
-/// Cuts a partition at a key without rewriting entries. If a run lies on both sides, both read it
-/// and their views are rebuilt later.
+/// Rewrites no entries. Both sides read a run that overlaps both; their views are rebuilt later.
 pub fn cut(context: &JobContext<'_>, partition: &Partition, at: &[u8]) -> Result<MergeOutput> {
     let lies_over = |handle: &Arc<RunHandle>| {
         let meta = handle.run().meta();
@@ -109,7 +103,6 @@ pub fn cut(context: &JobContext<'_>, partition: &Partition, at: &[u8]) -> Result
         let loose = loose.iter().filter(is_here).cloned().collect::<Vec<_>>();
         match of_view.as_slice() {
             [] => {}
-            // A single run uses the view in its file.
             [only] => part.loose = vec![only.run().meta().number],
             all if all.len() == partition.runs.len() => {
                 part.view.clone_from(&partition.layout.view);
@@ -143,16 +136,15 @@ fn first_position(handle: &RunHandle, bounds: &Bounds) -> Result<Position> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     View,
-    /// The unindexed runs. All inputs are the newest of these.
+    /// All inputs are the newest unindexed runs.
     Loose,
-    /// New partitions of about this many bytes. All runs are inputs.
+    /// New partitions of about this many bytes, from all runs.
     Parts(u64),
-    /// The first keys become a partition of at least `bytes`; other keys stay in the old runs. The
-    /// new partition ends where the runs that it replaces free as much space as it takes. All runs
-    /// are inputs.
+    /// A new partition of at least `bytes` from the first keys of all runs. It ends where the runs
+    /// that it replaces free as much space as it takes; other keys stay in the old runs.
     Prefix {
         bytes: u64,
-        /// Runs that other partitions read: dropping them frees no space.
+        /// Read by other partitions too: dropping them frees no space.
         shared: &'a BTreeSet<FileNumber>,
     },
 }
@@ -204,7 +196,6 @@ fn is_loose(partition: &Partition, number: &FileNumber) -> bool {
     partition.layout.loose.contains(number)
 }
 
-/// The merged runs follow the other unindexed runs. The view does not change.
 fn stay_loose(partition: &Partition, kept: &[Arc<RunHandle>], part: &mut MergePart) {
     let kept = kept.iter().map(|h| h.run().meta().number);
     part.loose = kept.filter(|n| is_loose(partition, n)).chain(part.written.iter().map(|m| m.number)).collect();
@@ -212,8 +203,7 @@ fn stay_loose(partition: &Partition, kept: &[Arc<RunHandle>], part: &mut MergePa
     part.view.clone_from(&partition.layout.view);
 }
 
-/// Makes the view over kept and written runs. If the kept runs have a view, the written ones are
-/// folded into it.
+/// If the kept runs have a view, the written ones are folded into it.
 fn braid(context: &JobContext<'_>, partition: &Partition, part: &mut MergePart, kept: &[Arc<RunHandle>]) -> Result<()> {
     let mut written = Vec::with_capacity(part.written.len());
     for meta in &part.written {
@@ -287,8 +277,7 @@ impl<'a> Merger<'a> {
 
     fn run(&mut self, split_bytes: Option<u64>) -> Result<()> {
         if split_bytes.is_none() && self.prefix.is_none() {
-            // A single part has known bounds, so its tombstones can precede the entries that they
-            // cover.
+            // A single part has known bounds, so its tombstones can precede their entries.
             for tombstone in std::mem::take(&mut self.written_tombstones) {
                 self.output.add_range_tombstone(tombstone);
             }
@@ -326,8 +315,7 @@ impl<'a> Merger<'a> {
         Ok(())
     }
 
-    /// Whether the prefix ends before the current entry. All versions of smaller keys are written
-    /// by then.
+    /// All versions of smaller keys are written by then.
     #[cold]
     fn ends_prefix(&mut self) -> bool {
         let Merger { prefix: Some(prefix), scan, output, partition, .. } = self else { return false };
@@ -359,7 +347,6 @@ impl<'a> Merger<'a> {
             && self.is_bottom(entry.key, entry.sequence)
     }
 
-    /// Whether no unmerged run has an older version of `key`.
     fn is_bottom(&self, key: &[u8], sequence: SequenceNumber) -> bool {
         !self.others.iter().any(|run| {
             let meta = run.meta();
@@ -382,7 +369,6 @@ impl<'a> Merger<'a> {
         Ok(())
     }
 
-    /// `None` ends the last part.
     fn finish_part(&mut self, end: Option<Vec<u8>>) -> Result<()> {
         let mut output = std::mem::replace(&mut self.output, RunOutput::new(self.context));
         let last = end.is_none();
@@ -409,7 +395,6 @@ impl<'a> Merger<'a> {
     }
 }
 
-/// Whether a run may have a version of a key between two commits.
 fn has_between(run: &Run, key: &[u8], after: SequenceNumber, before: SequenceNumber) -> bool {
     let meta = run.meta();
     meta.min_sequence < before
@@ -438,7 +423,7 @@ impl Cutter {
     }
 }
 
-/// A split cuts where a part is full, or three quarters full and a tree ends.
+/// Where a part is full, or three quarters full and a tree ends.
 fn is_cut_here(output: &RunOutput<'_>, split_bytes: u64, last_key: &[u8], key: &[u8]) -> bool {
     if output.open_bytes() == 0 || last_key.is_empty() {
         return false;
@@ -447,8 +432,7 @@ fn is_cut_here(output: &RunOutput<'_>, split_bytes: u64, last_key: &[u8], key: &
     output.fills_part(split_bytes) || (tree_ends && output.fills_part(split_bytes / 4 * 3))
 }
 
-/// Returns runs that no snapshot sees: fully deleted by range tombstones, or fully expired. They
-/// can be dropped unread.
+/// Runs to drop unread: fully deleted by range tombstones, or fully expired.
 pub fn droppable_runs(
     partition: &Partition,
     oldest_snapshot: SequenceNumber,
@@ -459,8 +443,7 @@ pub fn droppable_runs(
     dropped
 }
 
-/// An expired entry still hides older versions. So a fully expired run above possibly older data is
-/// left to a merge.
+/// An expired entry still hides older versions: a run above possibly older data is left to a merge.
 fn expired_runs(partition: &Partition, expired_by_us: u64) -> impl Iterator<Item = FileNumber> + '_ {
     let hides = |meta: &RunMeta, other: &RunMeta| {
         other.number != meta.number

@@ -14,7 +14,6 @@ pub struct MergeScan {
 }
 
 impl MergeScan {
-    /// The scans have not been advanced yet.
     pub fn new(scans: Vec<RunScan>) -> MergeScan {
         MergeScan { order: MergeOrder::default(), scans, started: false }
     }
@@ -38,7 +37,7 @@ impl MergeScan {
         Ok(order.first().is_some())
     }
 
-    /// Whether scan `index`, numbered as in `new`, is at an entry below `end`.
+    /// `index` as in `new`.
     pub fn is_left(&self, index: usize, end: Option<&[u8]>) -> bool {
         let key = self.scans.get(index).and_then(RunScan::key);
         key.is_some_and(|key| end.is_none_or(|end| key < end))

@@ -1,8 +1,8 @@
 //! Writes filtered entries into runs, and cuts runs that grow too large.
 //!
-//! Runs are cut between keys, so that one run has all versions of a key. If these exceed the spare
-//! room, the run is cut among them. That costs only speed: readers distinguish versions by sequence
-//! number, and runs by inclusive key range.
+//! Runs are cut between keys. If one key's versions exceed the spare room, the run is cut among
+//! them. That costs only speed: readers distinguish versions by sequence number, and runs by
+//! inclusive key range.
 
 use super::{JobContext, filter::HeldTombstones};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     view::SortedRunWriter,
 };
 
-/// Kept free when a run is cut, for further versions of its last key.
+/// Kept free for further versions of a run's last key.
 const SPARE_BLOCKS: u32 = 8192;
 
 const RUN_BLOCKS_MAX: u32 = limits::MAX_RUN_BLOCKS as u32 - 1;
@@ -22,10 +22,10 @@ const RUN_BLOCKS_MAX: u32 = limits::MAX_RUN_BLOCKS as u32 - 1;
 /// Maximum blocks of runs that are merged into one.
 pub const MERGED_BLOCKS_MAX: u64 = (RUN_BLOCKS_MAX - SPARE_BLOCKS) as u64;
 
-/// Approximate maximum of each part of a split, so that it is one run.
+/// Approximate maximum of each part of a split: one run.
 pub const PART_BLOCKS_MAX: u32 = 40_000;
 
-/// Larger partitions are split, whatever their bytes. Otherwise a view could have too many runs.
+/// Larger partitions are split, whatever their bytes, to limit the runs of a view.
 pub const PARTITION_BLOCKS_MAX: u64 = 100_000;
 
 const _: () = assert!(SPARE_BLOCKS < RUN_BLOCKS_MAX / 2 && PART_BLOCKS_MAX < RUN_BLOCKS_MAX - SPARE_BLOCKS);
@@ -55,27 +55,25 @@ impl<'a> RunOutput<'a> {
         }
     }
 
-    /// Gets will probe these runs one by one, so each has a filter.
+    /// Gets will probe these runs one by one.
     pub fn standing_apart(mut self) -> RunOutput<'a> {
         self.run_options.has_filter = true;
         self
     }
 
-    /// For short-lived runs.
     pub fn in_writes_of(mut self, bytes_max: usize) -> RunOutput<'a> {
         self.run_options.write_bytes = self.run_options.write_bytes.min(bytes_max);
         self
     }
 
-    /// Does not cut runs by bytes. If the output of a merge into one run were cut, the planner
+    /// Does not cut runs by bytes: if the output of a merge into one run were cut, the planner
     /// would merge it again, without end.
     pub fn whole(mut self) -> RunOutput<'a> {
         self.bytes_max = u64::MAX;
         self
     }
 
-    /// Adds the next entry. A `droppable` tombstone is written only if an older version of its key
-    /// follows.
+    /// A `droppable` tombstone is written only if an older version of its key follows.
     pub fn add(&mut self, entry: &EntryRef<'_>, droppable: bool) -> Result<()> {
         if self.held.is_for_other_key(entry.key) {
             self.held.forget();
@@ -93,8 +91,7 @@ impl<'a> RunOutput<'a> {
         self.write(entry)
     }
 
-    /// Goes to the open run, or the next. Entries that it covers and that are added later count as
-    /// garbage.
+    /// Entries that it covers and that are added later count as garbage.
     pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) {
         if let Some(writer) = &mut self.writer {
             writer.add_range_tombstone(tombstone);
@@ -108,8 +105,7 @@ impl<'a> RunOutput<'a> {
         }
     }
 
-    /// Bytes of the open run: during a split those of the current part, except if one key's
-    /// versions fill a run.
+    /// During a split, those of the current part, except if one key's versions fill a run.
     pub fn open_bytes(&self) -> u64 {
         self.writer.as_ref().map_or(0, SortedRunWriter::estimated_bytes)
     }
@@ -164,7 +160,7 @@ impl<'a> RunOutput<'a> {
         Ok(())
     }
 
-    /// Returns the runs in key order. Syncs the files, not the directory.
+    /// In key order. Syncs the files, not the directory.
     pub fn finish(mut self) -> Result<Vec<RunMeta>> {
         self.held.forget();
         if !self.tombstones.is_empty() {
@@ -175,7 +171,6 @@ impl<'a> RunOutput<'a> {
     }
 }
 
-/// A new run gets the pending range tombstones.
 fn open_writer<'w>(
     context: &JobContext<'_>,
     options: &RunOptions,

@@ -4,40 +4,36 @@
 //! - *Major*, all runs: too much garbage, or entries that expired too long ago.
 //! - *Major*, all unindexed and all sparse runs: their files are mostly garbage, shared with
 //!   partitions that dropped them.
-//! - *Cut*: the partition is too large and a key separates its runs, as with keys that grow with
-//!   time.
+//! - *Cut*: the partition is too large and a key separates its runs (keys that grow with time).
 //! - *Split*: the partition is too large. If one key exceeds a partition, that gives one part;
 //!   retry after growth by half.
-//! - *`Loose`*: many unindexed runs with little data. A view is rewritten in full, so the fold waits
-//!   for more data.
+//! - *`Loose`*: many unindexed runs with little data, too little to pay for rewriting the view.
 //! - *Fold*: enough new data, or reads of unindexed runs cost as much. No entry is rewritten.
-//! - *Major*, all runs, while idle: no run has much of the partition, so every range is spread over
-//!   runs. Writes at most 1.5 entries for each new one.
+//! - *Major*, all runs, while idle: every range is spread over the runs. Writes at most 1.5 entries
+//!   for each new one.
 //! - *Major*, some runs: the view would have too many runs. Merge the unindexed ones, and if the
-//!   view is full also the smallest half of its runs. So small runs are merged often, large ones
-//!   seldom.
+//!   view is full also the smallest half of its runs.
 
 use crate::base::FileNumber;
 
 /// Cost of probing an unindexed run in a get.
 const LOOSE_READ_NS: u64 = 150;
-/// Cost of a fold for each entry of the view, and for each new one.
+/// Cost of a fold for each entry of the view.
 const VIEW_ENTRY_NS: u64 = 20;
 const NEW_ENTRY_NS: u64 = 600;
 const FOLD_NS_MIN: u64 = 5_000_000;
 
-/// A partition is spread over its runs if it has this many times the size of the largest.
+/// A partition is spread if it has this many times the size of its largest run.
 const PIECES: u64 = 3;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunShape {
     pub number: FileNumber,
-    /// Within this partition; a shared run counts with its share. So do `entries` and `blocks`.
+    /// Only this partition's share of a shared run; so are `entries` and `blocks`.
     pub bytes: u64,
     pub entries: u64,
     pub blocks: u64,
-    /// Much of the file belongs to partitions that dropped it: moving the remaining entries out
-    /// pays.
+    /// The file is mostly garbage of other partitions: moving the remaining entries out pays.
     pub is_sparse: bool,
 }
 
@@ -59,13 +55,12 @@ pub struct PartitionShape {
     /// Gets that probed unindexed runs; other reads count by duration.
     pub loose_reads: u64,
     pub has_view: bool,
-    /// Of the view; without one, of the oldest run's view.
+    /// Of the view, or of the oldest run's view.
     pub counts: Option<ViewShape>,
-    /// Garbage that snapshots pinned at the last merge. `u64::MAX`: the partition must not be
-    /// chosen.
+    /// Garbage that snapshots pinned at the last merge. `u64::MAX`: never choose the partition.
     pub dead_held: u64,
-    /// Separates the runs, with at least a quarter of the bytes on each side. Set if the partition
-    /// is too large.
+    /// Separates the runs, at least a quarter of the bytes on each side, if the partition is too
+    /// large.
     pub cut: Option<Vec<u8>>,
     /// A cut key exists. Computed while idle; otherwise `true`.
     pub is_in_order: bool,
@@ -74,7 +69,7 @@ pub struct PartitionShape {
     pub expired: u64,
     /// Bytes when a split last gave only one part, else 0.
     pub unsplit_bytes: u64,
-    /// Its runs refer to a blob file that is to be dropped.
+    /// A blob file that its runs refer to is to be dropped.
     pub relocate_blobs: bool,
 }
 
@@ -82,7 +77,6 @@ pub struct PartitionShape {
 pub struct PlanOptions {
     pub partition_bytes_max: u64,
     pub partition_blocks_max: u64,
-    /// For a merge of unindexed runs into one.
     pub merged_blocks_max: u64,
     pub loose_max: usize,
     /// A fold pays from this many new bytes for each entry of the new view.
@@ -91,31 +85,28 @@ pub struct PlanOptions {
     pub view_runs_max_idle: usize,
     pub dead_percent_max: u64,
     pub expired_for_us_max: u64,
-    /// The same if they are one percent of all entries. Inversely proportional to their share.
+    /// The same if they are one percent of all entries; inversely proportional to their share.
     pub expired_hundredth_for_us_max: u64,
-    /// The database is idle: fold whatever the number of unindexed runs.
     pub idle: bool,
-    /// The disk was not full recently. Otherwise optional merges wait.
+    /// The disk was not full recently. Optional merges need it.
     pub has_space: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
     Rebuild,
-    /// Divide the runs among two partitions; the second begins at `at`. Both read a run that lies
-    /// on both sides.
+    /// Two partitions share the runs; the second begins at `at`.
     Cut {
         at: Vec<u8>,
     },
-    /// Merge everything and cut it into partitions of a fraction of the maximum size.
+    /// Merge everything into partitions of a fraction of the maximum size.
     Split,
-    /// Merge the first keys into a partition and leave the others in the old runs. Only after the
-    /// disk was too full for a merge of everything.
+    /// Merge the first keys into a partition, after the disk was too full to merge everything.
     Prefix,
     Loose {
         inputs: Vec<FileNumber>,
     },
-    /// Merge these runs into one of the view. Other unindexed runs are folded into it.
+    /// Merge these runs into one of the view; fold the other unindexed runs into it.
     Major {
         inputs: Vec<FileNumber>,
     },
@@ -139,11 +130,10 @@ pub fn best_cut<'a>(mut runs: Vec<(&'a [u8], &'a [u8], u64)>) -> Option<&'a [u8]
     best.map(|(_, key)| key)
 }
 
-/// Selects the partition to merge if garbage exceeds `percent_max` of all entries: the one with the
-/// highest share, which frees most space per byte written.
-///
-/// Each unindexed entry is assumed to supersede another, so that data to be merged is not folded
-/// first. But only known garbage makes a partition eligible.
+/// Selects the partition with the highest garbage share if garbage exceeds `percent_max` of all
+/// entries: it frees most space per byte written. To merge data rather than fold it first, each
+/// unindexed entry is assumed to supersede another; but only known garbage makes a partition
+/// eligible.
 pub fn deadest<'a>(shapes: impl Iterator<Item = &'a PartitionShape>, percent_max: u64) -> Option<usize> {
     let (mut entries, mut dead) = (0, 0);
     let mut most = None;
@@ -153,7 +143,7 @@ pub fn deadest<'a>(shapes: impl Iterator<Item = &'a PartitionShape>, percent_max
         let loose = if shape.has_view && shape.dead_held < u64::MAX { loose } else { 0 };
         entries += counts.entries + loose;
         dead += counts.dead.saturating_sub(shape.dead_held) + loose;
-        // Prefer the smallest; that may already free enough.
+        // The smallest may already free enough.
         let rank = (dead_percent(shape), std::cmp::Reverse(counts.entries));
         if rank.0 > percent_max && most.is_none_or(|(most, _)| rank > most) {
             most = Some((rank, index));
@@ -166,14 +156,13 @@ pub fn deadest<'a>(shapes: impl Iterator<Item = &'a PartitionShape>, percent_max
 pub struct DeadEstimate {
     /// Garbage share without `released`.
     pub per_mille: u64,
-    /// Highest garbage share, if garbage with `released` exceeds the limit and that share half the
-    /// limit.
+    /// Set if garbage with `released` exceeds the limit and the highest share half the limit.
     pub deadest: Option<usize>,
 }
 
-/// Estimates garbage under write load, and selects the partition to merge. Unlike [`deadest`],
-/// `superseding_per_mille` of 1000 unindexed entries are assumed to supersede another (tombstones
-/// count twice). `released` counts entries in files that no partition reads any more.
+/// Estimates garbage under write load, and selects the partition to merge. `superseding_per_mille`
+/// of 1000 unindexed entries supersede another (tombstones count twice). `released` counts entries
+/// in files that no partition reads any more.
 pub fn estimate_dead<'a>(
     shapes: impl Iterator<Item = &'a PartitionShape>,
     (percent_max, superseding_per_mille, released): (u64, u64, u64),
@@ -219,7 +208,7 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     }
     // A single run uses the view in its file.
     let foldable = count > 1 && !shape.loose.is_empty();
-    // If a merge of everything is near, a partial merge does not pay.
+    // If a merge of everything is near, a partial one does not pay.
     let is_lasting = dead_percent(shape) * 4 < options.dead_percent_max;
     if options.idle && options.has_space && is_lasting && !shape.is_in_order && is_in_pieces(shape) {
         return Some(Plan::Major { inputs: all(shape).map(|r| r.number).collect() });
@@ -236,7 +225,6 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let entries: u64 = all(shape).map(|r| r.entries).sum();
     if !options.idle && !is_read && newer_bytes < entries.saturating_mul(options.fold_bytes_per_entry) {
         let inputs = newest(newer, options.merged_blocks_max);
-        // The inputs must become fewer.
         if inputs.len() >= 2 {
             return Some(Plan::Loose { inputs });
         }
@@ -251,9 +239,9 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     Some(Plan::Major { inputs: cheapest(base, newer, options) })
 }
 
-/// No run has more than a third of the entries or bytes. A merge then writes at most 1.5 times the
-/// data added since the largest run was the whole partition. `false` if a merge of everything gave
-/// several runs before.
+/// No run has more than a third of the entries or bytes: a merge writes at most 1.5 times the data
+/// added since one run was the whole partition. False if a merge of everything gave several runs
+/// before.
 fn is_in_pieces(shape: &PartitionShape) -> bool {
     let is_spread = |size: fn(&RunShape) -> u64| {
         let largest = all(shape).map(size).max().unwrap_or(0);
@@ -268,7 +256,6 @@ fn is_read_often(shape: &PartitionShape) -> bool {
     shape.loose_reads * LOOSE_READ_NS >= (entries * VIEW_ENTRY_NS + newer * NEW_ENTRY_NS).max(FOLD_NS_MIN)
 }
 
-/// Bytes without the known garbage of the view.
 fn live_bytes(shape: &PartitionShape) -> u64 {
     let counted = if shape.has_view { shape.runs.as_slice() } else { shape.loose.get(..1).unwrap_or_default() };
     let counted: u64 = counted.iter().map(|r| r.bytes).sum();
@@ -297,7 +284,8 @@ fn is_expired_too_long(shape: &PartitionShape, options: &PlanOptions) -> bool {
     shape.expired_for_us >= options.expired_for_us_max || (shape.expired > 0 && waited >= most)
 }
 
-/// Without a view, the oldest unindexed run serves as one if it is larger than the others together.
+/// Without a view, the oldest unindexed run serves as one if it is larger than all newer ones
+/// together.
 fn base_and_newer(shape: &PartitionShape) -> (&[RunShape], &[RunShape]) {
     match shape.loose.split_first() {
         Some((first, rest)) if shape.runs.is_empty() && first.bytes > rest.iter().map(|r| r.bytes).sum() => {
@@ -307,8 +295,7 @@ fn base_and_newer(shape: &PartitionShape) -> (&[RunShape], &[RunShape]) {
     }
 }
 
-/// The two newest, and older ones while each is no larger than all newer ones together, up to
-/// `blocks_max`.
+/// The two newest, and older ones while each is no larger than all newer ones together.
 fn newest(loose: &[RunShape], blocks_max: u64) -> Vec<FileNumber> {
     let (mut inputs, mut bytes, mut blocks) = (Vec::new(), 0, 0);
     for run in loose.iter().rev() {
@@ -324,7 +311,6 @@ fn newest(loose: &[RunShape], blocks_max: u64) -> Vec<FileNumber> {
 
 fn cheapest(base: &[RunShape], newer: &[RunShape], options: &PlanOptions) -> Vec<FileNumber> {
     let mut inputs: Vec<FileNumber> = newer.iter().map(|r| r.number).collect();
-    // Merging the unindexed runs suffices if the view has room for one more.
     if base.len() < options.view_runs_max {
         return inputs;
     }

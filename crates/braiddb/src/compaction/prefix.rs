@@ -1,13 +1,12 @@
 //! Merges a partition part by part on a full disk.
 //!
 //! A merge of a whole partition needs space for its output before its inputs can be dropped. Here
-//! only the first keys become a partition; the others stay in the old runs, which the second
-//! partition reads within its bounds. Runs that end in the first part are dropped when the edit is
-//! installed.
+//! only the first keys become a partition. The second partition reads the old runs within its
+//! bounds. Runs that end in the first part are dropped when the edit is installed.
 //!
 //! INVARIANT P1: a part frees about as much space as it takes. It ends only before a key where the
 //! runs with nothing at or above it, and that no other partition reads, are as large as the part.
-//! Otherwise, if all runs cover the whole range, the first parts would use up the space and free
+//! Otherwise the first parts could use up the space and free none.
 //! none.
 
 use super::{MergePart, output::RunOutput};
@@ -17,7 +16,7 @@ use crate::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Fraction by which a part may exceed the runs that it replaces, for headers, view and footers.
+/// Fraction by which a part may exceed the runs that it replaces, for headers and footers.
 const LOSS_FRACTION: u64 = 32;
 
 #[derive(Debug)]
@@ -38,7 +37,6 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// `inputs` are in the order of their scans; `shared` are runs that other partitions read.
     pub fn new(
         bytes_min: u64,
         partition: &Partition,
@@ -62,8 +60,7 @@ impl Prefix {
         }
     }
 
-    /// Whether the part ends before `key`, the next one. `has_entries(i)`: input `i` has entries at
-    /// or above `key`.
+    /// True if the part ends before `key`, the next one. `has_entries(i)`: input `i` reaches `key`.
     pub fn ends_before(&mut self, key: &[u8], output: &RunOutput<'_>, has_entries: impl Fn(usize) -> bool) -> bool {
         if self.last_key == key {
             return false;
@@ -87,13 +84,13 @@ impl Prefix {
         is_paid
     }
 
-    /// Whether a range tombstone covers a key of the partition at or above `key`.
+    /// True if a range tombstone covers a key of the partition at or above `key`.
     fn covers_from(&self, tombstones: &RangeTombstoneSet, key: &[u8]) -> bool {
         let starts_inside = |start: &[u8]| self.partition_end.as_deref().is_none_or(|end| start < end);
         tombstones.iter().any(|tombstone| tombstone.end.as_slice() > key && starts_inside(&tombstone.start))
     }
 
-    /// Inputs that end in the part; `None` if the merge reached the partition's end.
+    /// `None` if the merge reached the partition's end.
     pub fn take_gone(&mut self) -> Option<BTreeSet<FileNumber>> {
         self.gone.take()
     }
@@ -104,8 +101,7 @@ fn is_paid(written: u64, freed: u64) -> bool {
     written <= freed + freed / LOSS_FRACTION
 }
 
-/// The partition from `start` on, in its old runs except `gone`. Without a view, since the old one
-/// covers smaller keys.
+/// Without a view, since the old one covers smaller keys.
 pub fn rest_of(partition: &Partition, start: Vec<u8>, gone: &BTreeSet<FileNumber>) -> MergePart {
     let keep = |numbers: &[FileNumber]| numbers.iter().copied().filter(|number| !gone.contains(number)).collect();
     MergePart {
@@ -117,7 +113,6 @@ pub fn rest_of(partition: &Partition, start: Vec<u8>, gone: &BTreeSet<FileNumber
     }
 }
 
-/// Each side of a cut reads all runs that overlap it.
 pub fn sides_of(partition: &Partition, at: &[u8]) -> Vec<MergePart> {
     let numbers_where = |is_gone: &dyn Fn(&[u8], &[u8]) -> bool| -> BTreeSet<FileNumber> {
         let metas = partition.all_runs().map(|handle| handle.run().meta());

@@ -61,7 +61,6 @@ impl CurrentSlot {
     }
 }
 
-/// CURRENT at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenCurrent {
     file_id: u64,
@@ -131,7 +130,7 @@ impl Current {
             .collect()
     }
 
-    /// Two equal results mean that nothing was written in between.
+    /// Equal results: nothing was written in between.
     pub fn seen(&self) -> SeenCurrent {
         SeenCurrent { file_id: self.file_id, newest: self.newest }
     }
@@ -140,7 +139,6 @@ impl Current {
         self.newest
     }
 
-    /// Installs a manifest and its synced length, and syncs.
     pub fn update(&mut self, manifest: FileNumber, manifest_len: u64) -> Result<()> {
         let slot = CurrentSlot { manifest, generation: self.newest.generation + 1, manifest_len };
         let index = 1 - self.newest_slot;

@@ -78,7 +78,6 @@ pub fn walk_manifest(bytes: &[u8], synced_len: u64, path: &Path) -> Result<Walke
     }
 }
 
-/// Returns valid and damaged slots; `None` without CURRENT.
 pub fn walk_current(vfs: &dyn Vfs, dir: &Path) -> Result<Option<(Vec<CurrentSlot>, Vec<DamagedUnit>)>> {
     let path = dir.join(CURRENT_NAME);
     let file = match vfs.open(&path, OpenMode::Read) {

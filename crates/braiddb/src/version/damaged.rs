@@ -1,9 +1,8 @@
 //! Reads the undamaged parts of a manifest, for salvage.
 //!
 //! Edits before the damage give the layout of that time. Edits after it are found by their
-//! checksums, which cover file id and offset, and applied as far as possible: a change to a
-//! partition or run of a lost edit has no meaning alone. A lost edit may have changed which runs
-//! count, so the caller must not trust the layout alone.
+//! checksums, which cover file id and offset, and applied as far as possible. A lost edit may have
+//! changed which runs count, so the caller must not trust the layout alone.
 
 use super::{
     Change, Current, Edit, Layout,
@@ -20,7 +19,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Longer files are not accepted as manifests.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Debug)]
@@ -30,7 +28,6 @@ pub struct DamagedManifest {
     pub edits: u64,
     /// Unreadable ranges between edits, with the reason.
     pub gaps: Vec<(Range<u64>, String)>,
-    /// Whether CURRENT names it.
     pub is_named: bool,
     /// Bytes after the last edit may be an unfinished one.
     pub has_rest: bool,
@@ -38,7 +35,6 @@ pub struct DamagedManifest {
     pub repaired: Option<usize>,
 }
 
-/// The newest readable slot, or an error text.
 pub fn read_damaged_current(vfs: &dyn Vfs, dir: &Path) -> std::result::Result<CurrentSlot, String> {
     let path = dir.join(CURRENT_NAME);
     let file = vfs.open(&path, OpenMode::Read).map_err(|e| e.to_string())?;
@@ -55,8 +51,7 @@ pub fn read_damaged_current(vfs: &dyn Vfs, dir: &Path) -> std::result::Result<Cu
     best.ok_or(detail)
 }
 
-/// `synced_len` is the manifest's length by CURRENT, if known. Returns an error text if nothing can
-/// be read.
+/// `synced_len` is the manifest's length by CURRENT, if known.
 pub fn read_damaged_manifest(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -138,7 +133,7 @@ impl DamagedManifest {
                 && let Change::SetRuns { partition, runs, loose, .. } = change
                 && let Some(partition) = self.layout.partitions.get_mut(partition)
             {
-                // Take the runs anyway; their files have the other facts of the lost edit.
+                // Take the runs anyway: their files have the other facts.
                 partition.runs.clone_from(runs);
                 partition.loose.clone_from(loose);
                 partition.view = None;
@@ -148,8 +143,7 @@ impl DamagedManifest {
     }
 }
 
-/// Begins like an edit without changes. Those are never written, and zeros would look like many of
-/// them.
+/// Edits without changes are never written, and zeros would look like many of them.
 fn is_empty(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0; 4])
 }

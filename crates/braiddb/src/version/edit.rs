@@ -15,7 +15,7 @@
 //! | 8 | `NextFile` | every lower file number may have been used |
 //! | 9 | `LastSequence` | every sequence number up to it may have been used |
 //! | 10 | `Incarnation` | random id of the database, drawn at creation and at restore |
-//! | 11 | `Epoch` | the log epoch in force |
+//! | 11 | `Epoch` | the log epoch (see `wal/format.rs`) in force |
 //! | 12 | `NewRun` with entries that expire | run meta, expiries |
 //! | 13 | `Time` | database time, and its lead over the wall clock; microseconds |
 
@@ -33,7 +33,6 @@ pub enum Change {
         /// Never reused.
         id: u64,
         start: Vec<u8>,
-        /// First key after the partition; `None` for the last.
         end: Option<Vec<u8>>,
     },
     DropPartition(u64),

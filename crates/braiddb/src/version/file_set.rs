@@ -1,7 +1,6 @@
 //! A version: all partitions at one moment, with open files.
 //!
-//! A version is immutable, and readers pin it. A file that no version names any more is removed
-//! when its last handle is dropped.
+//! A file that no version names any more is removed when its last handle is dropped.
 
 use super::{Layout, Partition, PartitionLayout, RunHandle, partition_index::PartitionIndex};
 use crate::{
@@ -62,7 +61,6 @@ impl Version {
     }
 }
 
-/// First eight bytes of a key as a number in byte order, padded with zeros.
 #[inline]
 pub fn key_head(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
@@ -71,7 +69,7 @@ pub fn key_head(key: &[u8]) -> u64 {
     }
 }
 
-/// Open files by number. One job or flush at a time changes it, under the manifest's lock.
+/// One job or flush at a time changes it, under the manifest's lock.
 #[derive(Clone, Debug)]
 pub struct FileSet {
     dir: PathBuf,
@@ -101,7 +99,7 @@ impl FileSet {
     }
 
     /// Opens missing files and keeps unchanged partitions of `before`. A view that cannot be opened
-    /// is left out; its partition is then read through the views in its runs.
+    /// is left out.
     pub fn version(&mut self, layout: &Layout, before: Option<&Version>) -> Result<Version> {
         let kept: HashMap<u64, &Arc<Partition>> =
             before.map(|v| v.partitions.iter().map(|p| (p.id, p)).collect()).unwrap_or_default();
@@ -183,8 +181,7 @@ impl FileSet {
         self.damaged_views.clear();
     }
 
-    /// Drops all files that the layout does not name. Each is removed from disk after its last
-    /// reader.
+    /// Removes each file that the layout does not name after its last reader.
     pub fn release_unused(&mut self, layout: &Layout) {
         self.runs.retain(|number, handle| {
             let used = layout.runs.contains_key(number);

@@ -1,8 +1,8 @@
 //! Layout: the contents of the manifest as plain data.
 //!
-//! Invariants, checked by `apply` and `check_cover` (a manifest that violates one is corrupt):
-//! partitions cover the whole keyspace in order, without overlap. Every run of a partition is
-//! known. A view has as many runs as its partition lists.
+//! INVARIANTS (a manifest that violates one is corrupt): partitions cover the keyspace in order
+//! without overlap; every run of a partition is known; a view has as many runs as its partition
+//! lists.
 
 use super::{Change, Edit};
 use crate::{
@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PartitionLayout {
     pub start: Vec<u8>,
-    /// First key after the partition; `None` for the last.
     pub end: Option<Vec<u8>>,
     /// By selector of the view.
     pub runs: Vec<FileNumber>,
@@ -29,7 +28,6 @@ pub struct PartitionLayout {
 pub struct Layout {
     pub runs: BTreeMap<FileNumber, RunMeta>,
     pub partitions: BTreeMap<u64, PartitionLayout>,
-    /// Everything up to it is in runs.
     pub flushed: SequenceNumber,
     pub oldest_segment: FileNumber,
     /// Synced length of the log.
@@ -133,7 +131,6 @@ impl Layout {
         if next.is_some() { Err("the last partition has an end".to_owned()) } else { Ok(()) }
     }
 
-    /// The edit creates this layout from nothing.
     pub fn to_edit(&self) -> Edit {
         let mut changes = vec![
             Change::Incarnation(self.incarnation),

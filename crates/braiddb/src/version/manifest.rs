@@ -37,7 +37,6 @@ pub struct ManifestRecord {
     pub edit: Edit,
 }
 
-/// `synced_len` bytes must be valid. Also returns the end of the records.
 pub fn read_records(bytes: &[u8], synced_len: u64, path: &Path) -> Result<(Vec<ManifestRecord>, u64)> {
     let bad = |offset: usize, detail: &str| Error::corruption(path, offset as u64, detail);
     let header = FileHeader::decode(FileKind::Manifest, bytes, path, 0)?;
@@ -79,7 +78,6 @@ pub(super) fn read_record(bytes: &[u8], file_id: u64, offset: u64) -> Option<(&[
     (record_checksum(file_id, offset, payload) == sum).then_some((payload, RECORD_HEADER_LEN + len))
 }
 
-/// Offset and checksum of the first record after `synced_len`.
 fn unsettled(records: &[ManifestRecord], synced_len: u64, sum_of: impl Fn(u64) -> Option<u64>) -> Option<(u64, u64)> {
     let record = records.iter().find(|record| record.offset >= synced_len)?;
     Some((record.offset, sum_of(record.offset)?))
@@ -107,7 +105,6 @@ pub struct Manifest {
     len: u64,
     rewritten_len: u64,
     current: Current,
-    /// CURRENT does not have the latest length yet.
     current_is_behind: bool,
     layout: Layout,
     bytes_written: u64,
@@ -119,7 +116,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// For a new database. Everything is synced.
+    /// For a new database; everything is synced.
     pub fn create(vfs: &Arc<dyn Vfs>, runtime: &Arc<dyn Runtime>, dir: &Path, mut layout: Layout) -> Result<Manifest> {
         let number = layout.next_file;
         layout.next_file += 1;
@@ -201,8 +198,8 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
-    /// Returns the manifest now in force, for reading only; `Ok(None)` without CURRENT. Reads only
-    /// the added edits if CURRENT still names this file.
+    /// Opens the manifest in force for reading; reads only the added edits if this file still is.
+    /// `Ok(None)` without CURRENT.
     pub fn reopen(&self) -> Result<Option<Manifest>> {
         match self.with_added_edits() {
             Some(manifest) => Ok(Some(manifest)),
@@ -210,7 +207,7 @@ impl Manifest {
         }
     }
 
-    /// `None` if the whole manifest must be read, which also reports errors.
+    /// `None`: the whole manifest must be read, which also reports errors.
     fn with_added_edits(&self) -> Option<Manifest> {
         let current = Current::open(&*self.vfs, &self.dir, true).ok()??;
         let slot = current.newest();
@@ -245,12 +242,10 @@ impl Manifest {
         Some(Manifest { file, len, current, layout, unsettled, ..self.clone() })
     }
 
-    /// Makes the records found at open durable.
-    ///
-    /// A valid record after the synced length may exist only in the page cache, and a torn one must
-    /// not be taken for the next. So the tail is cut, rewritten and synced before CURRENT is
-    /// updated. It is rewritten because after a failed sync the system may consider lost pages
-    /// clean.
+    /// Makes the records found at open durable. A valid record after the synced length may exist
+    /// only in the page cache, and a torn one must not be taken for the next. So the tail is cut,
+    /// rewritten and synced before CURRENT is updated: after a failed sync the system may consider
+    /// lost pages clean.
     fn settle_tail(&mut self, file_len: u64, synced_len: u64, bytes: &[u8]) -> Result<()> {
         if file_len > self.len {
             self.file.set_len(self.len).map_err(|e| Error::io("truncate", &self.path, e))?;
@@ -266,12 +261,12 @@ impl Manifest {
         Ok(())
     }
 
-    /// Whether another process changed CURRENT since this handle was opened read-only.
+    /// True if another process changed CURRENT since this handle was opened read-only.
     pub fn has_gone_on(&self) -> Result<bool> {
         Ok(self.poll()? != self.current.seen())
     }
 
-    /// Opens CURRENT again, since another database may have replaced this one, as after a restore.
+    /// Opens CURRENT again: a restore may have replaced the database.
     pub fn poll(&self) -> Result<SeenCurrent> {
         let current = Current::open(&*self.vfs, &self.dir, true)?;
         let missing = || Error::NotFound(format!("there is no database in {} any more", self.dir.display()));
@@ -295,8 +290,8 @@ impl Manifest {
         self.bytes_written
     }
 
-    /// Writes and syncs an edit. After `Ok` it survives power failure. After a failed sync the
-    /// caller must not write on, since the contents of the disk are unknown.
+    /// After `Ok` the edit survives power failure. After a failed sync the caller must not write
+    /// on: the contents of the disk are unknown.
     pub fn commit(&mut self, edit: &Edit) -> Result<()> {
         let mut layout = self.layout.clone();
         layout.apply(edit).unwrap_or_else(|rule| panic!("the engine made an edit that breaks a rule: {rule}"));
@@ -332,9 +327,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Records the latest length in CURRENT. The edit is in force, so a full disk is no error. The
-    /// update is retried before the next edit, since recovery accepts only one record after the
-    /// recorded length.
+    /// The edit is in force, so a full disk is no error. The update is retried before the next
+    /// edit, since recovery accepts only one record after the recorded length.
     fn note_current(&mut self) -> Result<()> {
         let noted = self.current.update(self.number, self.len);
         self.current_is_behind = noted.is_err();

@@ -1,8 +1,8 @@
 //! A partition: a key range, the view over most of its runs, and its unindexed runs.
 //!
 //! Partitions are immutable; a job or flush replaces them. Reads merge the view with each unindexed
-//! run, read through the one-run view in its file. If the partition's view is missing or damaged,
-//! all runs are read that way.
+//! run, read through the one-run view in its file. Without a valid view, all runs are read that
+//! way.
 
 use super::PartitionLayout;
 use crate::{
@@ -21,12 +21,11 @@ use std::{
 /// A smaller run counts in full. Ranks are exact to a segment only, so a share would gain little.
 const SHARE_ENTRIES_MIN: u64 = 64 * SEGMENT_ENTRIES as u64;
 
-/// One in this many reads of unindexed runs is counted, by key hash, so that readers seldom write
-/// to shared memory.
+/// One in this many reads of unindexed runs is counted, by key hash, to write seldom to shared
+/// memory.
 const READS_PER_COUNT: u64 = 32;
 
-/// Unindexed runs that together weigh as much as one overlapping run, if they only add keys at
-/// either end.
+/// Unindexed runs that weigh as much as one overlapping run, if they only add keys at either end.
 const ADDED_PER_WEIGHT: usize = 3;
 
 #[inline]
@@ -75,7 +74,6 @@ impl RunHandle {
         self.view.get()
     }
 
-    /// Whether the filter excludes this hash.
     #[inline]
     pub fn lacks(&self, hash: u64) -> bool {
         self.filter.as_ref().is_some_and(|filter| !filter.may_contain(hash))
@@ -88,12 +86,12 @@ impl RunHandle {
         }
     }
 
-    /// Records a read that [`is_counted`], with the duration of `gets` gets.
+    /// Records a counted read, with the duration of `gets` gets.
     pub fn note_read(&self, gets: u64) {
         self.reads.fetch_add(gets * READS_PER_COUNT, Ordering::Relaxed);
     }
 
-    /// Gets that probed the run by itself since it was opened, approximately.
+    /// Approximate, since it was opened.
     pub fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
@@ -108,14 +106,13 @@ impl RunHandle {
 pub struct FirstView<'a> {
     pub view: &'a View,
     pub runs: &'a [Arc<Run>],
-    /// Nothing else has the key. Otherwise this view has the newest versions.
+    /// Nothing else has the key. Otherwise this view has its newest versions.
     pub is_only: bool,
-    /// Set for a run beside others; its reads are counted.
+    /// Set for one of several runs; its reads are counted.
     pub apart: Option<&'a RunHandle>,
 }
 
-/// For each run: all its entries are newer than the view and all later runs. Runs are (lowest,
-/// highest) sequence numbers, highest first.
+/// For each run: all its entries are newer than the view and all later runs.
 fn are_newest(sequences: &[(SequenceNumber, SequenceNumber)], view_max_sequence: SequenceNumber) -> Box<[bool]> {
     let mut older = view_max_sequence;
     let mut are_newest: Box<[bool]> = sequences.iter().map(|_| false).collect();
@@ -126,7 +123,6 @@ fn are_newest(sequences: &[(SequenceNumber, SequenceNumber)], view_max_sequence:
     are_newest
 }
 
-/// Counts the oldest unindexed runs that do not overlap the key range of anything older.
 fn adding_runs(runs: &[Arc<RunHandle>], loose: &[Arc<RunHandle>]) -> usize {
     let range = |handle: &Arc<RunHandle>| {
         let meta = handle.run().meta();
@@ -162,12 +158,10 @@ pub struct Partition {
     pub apart: Vec<Arc<RunHandle>>,
     /// Of all runs; usually `None`.
     pub tombstones: Option<Arc<RangeTombstoneSet>>,
-    /// Result of `are_newest` for `apart`.
     are_newest: Box<[bool]>,
     pub view_max_sequence: SequenceNumber,
-    /// One view has everything: its own, or that of its only run.
+    /// One view has everything.
     is_plain: bool,
-    /// See [`Partition::adding_runs`].
     adding: usize,
     shares: OnceLock<HashMap<FileNumber, u64>>,
 }
@@ -212,7 +206,7 @@ impl Partition {
         Bounds { start: self.layout.start.clone(), end: self.layout.end.clone() }
     }
 
-    /// The partition's view or, without one, that of its only run if it is open.
+    /// Without a view, that of its only run if it is open.
     #[inline]
     pub fn main_view(&self) -> Option<(&View, &[Arc<Run>])> {
         match (&self.view, &self.apart[..]) {
@@ -234,9 +228,9 @@ impl Partition {
         if self.is_plain { self.main_view() } else { None }
     }
 
-    /// The view to search first for a key with this hash, if its versions are newer than all
-    /// others. Filters exclude unindexed runs. `None` if several sources must be searched or the
-    /// view is not open.
+    /// The view to search first for a key with this hash, if it has the key's newest versions.
+    /// Filters exclude unindexed runs. `None` if several sources must be searched or the view is
+    /// not open.
     #[inline]
     pub fn first_view_with(&self, hash: u64) -> Option<FirstView<'_>> {
         if self.is_plain {
@@ -276,13 +270,12 @@ impl Partition {
         own.into_iter().chain(apart)
     }
 
-    /// Newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         self.tombstones.as_ref().map_or(0, |set| set.newest_covering(key, snapshot))
     }
 
-    /// Entries of the view, and its stale entries and tombstones. Without a view, of the oldest
-    /// run; `None` if that is missing or damaged.
+    /// Entries, and stale entries plus tombstones, of the view or the oldest run. `None` if
+    /// damaged.
     pub fn counts(&self) -> Option<(u64, u64)> {
         let meta = match (&self.view, self.apart.last()) {
             (Some(view), _) => view.meta().clone(),
@@ -292,8 +285,7 @@ impl Partition {
         Some((meta.entries, meta.stale + meta.tombstones))
     }
 
-    /// Share of a run's entries within the key range. The first call may read the views of runs
-    /// that exceed it.
+    /// Share of a run's entries within the key range. The first call may read views.
     pub fn share_per_mille(&self, handle: &RunHandle) -> u64 {
         if self.holds_all_of(handle) {
             return 1000;
@@ -320,7 +312,6 @@ impl Partition {
         Ok(entries.min(meta.entries) * 1000 / meta.entries)
     }
 
-    /// Runs of the view first.
     pub fn all_runs(&self) -> impl Iterator<Item = &Arc<RunHandle>> {
         let loose = self
             .layout
@@ -338,16 +329,16 @@ impl Partition {
         Ok(views)
     }
 
-    /// Number of unindexed runs to compare with the maximum. A third if they overlap neither each
-    /// other nor the view: then reads seldom probe several, and no entry supersedes another.
+    /// Number of unindexed runs to compare with the maximum. A third if they do not overlap: then
+    /// reads seldom probe several, and no entry supersedes another.
     pub fn loose_weight(&self) -> usize {
         let loose = self.layout.loose.len();
         let only_adds = self.adding == loose && self.tombstones.is_none();
         if only_adds { loose.div_ceil(ADDED_PER_WEIGHT) } else { loose }
     }
 
-    /// Number of the oldest unindexed runs whose keys occur in nothing older. Without a view, a
-    /// merge of everything left them.
+    /// Oldest unindexed runs whose keys occur in nothing older. Without a view, a merge of
+    /// everything left them.
     pub fn adding_runs(&self) -> usize {
         self.adding
     }
@@ -391,7 +382,6 @@ mod tests {
             (&[(1, 9), (3, 4)], 0, &[false, true]),
             (&[(1, 9), (3, 4)], 3, &[false, false]),
             (&[(4, 9), (2, 4)], 1, &[false, true]),
-            // The last run reaches further back than the second.
             (&[(20, 30), (11, 19), (5, 18)], 4, &[true, false, true]),
         ] {
             assert_eq!(&*are_newest(sequences, view), expected, "{sequences:?} over {view}");

@@ -1,14 +1,12 @@
 //! Finds partitions by the first eight bytes (head) of a key, for every get.
 //!
 //! A binary search takes some thirty dependent instructions, which delay the memory requests of the
-//! next get beyond the processor's lookahead: on some machines gets then take half as long again.
-//! So the range of the heads is cut into slots of equal length, with a table of their partitions.
-//! If a slot has at most one head, a single comparison decides.
+//! next get: on some machines by half. So the range of the heads is cut into slots of equal length,
+//! with a table of their partitions. If a slot has at most one head, one comparison decides.
 
 use std::cmp::Ordering;
 
-/// Slots for each head, and maximum slots. With evenly spread heads, one slot in four to eight has
-/// one.
+/// Slots for each head. With evenly spread heads, one slot in four to eight has one.
 const SLOTS_PER_HEAD: usize = 4;
 const SLOTS_MAX: usize = 1024;
 
@@ -16,7 +14,7 @@ const SLOTS_MAX: usize = 1024;
 struct Slot {
     /// Its only head; the maximum if it has none.
     border: u64,
-    /// Of smaller heads; greater ones are in the next. [`MANY`] if the slot has several heads.
+    /// Of heads below `border`; greater ones are in the next. [`MANY`]: several heads.
     partition: u32,
 }
 
@@ -36,7 +34,6 @@ impl PartitionIndex {
     /// Heads must be in order.
     pub fn new(partition_index: Vec<u64>) -> PartitionIndex {
         let (Some(&lowest), Some(&highest)) = (partition_index.get(1), partition_index.last()) else {
-            // All keys belong to the first partition.
             let slots = vec![Slot { border: u64::MAX, partition: 0 }; partition_index.len()];
             return PartitionIndex { partition_index, slots, ..PartitionIndex::default() };
         };
@@ -44,7 +41,6 @@ impl PartitionIndex {
         let slots_max = (SLOTS_PER_HEAD * partition_index.len()).min(SLOTS_MAX).next_power_of_two();
         let shift = (u64::BITS - width.leading_zeros()).saturating_sub(slots_max.ilog2());
         let count = (width >> shift) + 1;
-        // The first slot includes all before it, the last all after it.
         let before = |slot: u64| match slot {
             slot if slot == count => partition_index.len(),
             slot => partition_index.partition_point(|&head| head < lowest + (slot << shift)),
@@ -61,8 +57,7 @@ impl PartitionIndex {
         PartitionIndex { partition_index, slots, lowest, shift }
     }
 
-    /// The partition of all keys with this head. `None`, or an invalid number, if the table does
-    /// not decide.
+    /// `None`, or an invalid number, if the table does not decide.
     #[inline(always)]
     pub fn find(&self, head: u64) -> Option<usize> {
         let last = self.slots.len().wrapping_sub(1) as u64;
@@ -95,7 +90,7 @@ mod tests {
         }
     }
 
-    /// Compares with a binary search. Returns the heads that the table decided, and all.
+    /// Returns the number of heads that the table decided, and of all.
     fn check(partition_index: &[u64], chance: &mut Chance) -> (usize, usize) {
         let table = PartitionIndex::new(partition_index.to_vec());
         let near = partition_index.iter().flat_map(|&head| [head.wrapping_sub(1), head, head.saturating_add(1)]);
@@ -127,8 +122,6 @@ mod tests {
             let shape = round % 5;
             let mut partition_index: Vec<u64> = (0..len)
                 .map(|_| match shape {
-                    // Spread evenly; in one tree; in a few trees, most in one; close together; with
-                    // ties.
                     0 => chance.next(),
                     1 => (7 << 32) | (chance.next() & 0xffff_ffff),
                     2 => (chance.next() % 3) << 40 | (chance.next() & 0xffff_ffff) >> (chance.next() % 32),

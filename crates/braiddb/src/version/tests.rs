@@ -178,8 +178,7 @@ fn edits_survive_reopen_and_rewrite() {
     assert_eq!(files.iter().filter(|f| f.name.starts_with("MANIFEST")).count(), 1);
 }
 
-/// A follower read the whole manifest at each flush. With a busy writer, files that it named were
-/// removed before the read ended.
+/// A follower read the whole manifest at each flush, too slowly with a busy writer.
 #[test]
 fn manifest_reopened_after_edits_reads_only_those() {
     let fault = FaultVfs::new(Path::new(DIR));
@@ -213,7 +212,7 @@ fn manifest_reopened_after_edits_reads_only_those() {
     assert!(rewrites > 0 && most > 0 && most < 8192, "{rewrites} rewrites; {most} bytes read for one edit");
 }
 
-/// A record that CURRENT does not count yet may be removed, as on a full disk, and replaced.
+/// A record that CURRENT does not count yet may be removed and replaced, as on a full disk.
 #[test]
 fn manifest_reopened_after_its_last_record_changed_has_the_new_one() {
     let world = world();
@@ -266,7 +265,6 @@ fn rewritten_manifest_survives_crash() {
     }
     let mut flips = 3_u32;
     for worst in [true, false, false, false, false, false] {
-        // A crash loses all unsynced writes, or some of them.
         let crashed: Arc<dyn Vfs> = Arc::new(fault.crashed(|| {
             flips = flips.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             !worst && flips >> 31 == 1

@@ -27,8 +27,7 @@ struct Elsewhere {
 
 const NOWHERE: Elsewhere = Elsewhere { between: Vec::new(), is_bottom: true };
 
-/// Returns the result as text: `10=value`, `10/reach+a+b` for operands, `!` before those with a
-/// base.
+/// Text: `10=value`, `10/reach+a+b` for operands, `!` before those with a base.
 fn merged(
     versions: &[Version],
     strata: &[SequenceNumber],
@@ -73,8 +72,7 @@ fn merge_without_separating_snapshot_gives_one_entry() {
     assert_eq!(merged(&over_value, &[20], &[], &NOWHERE), "9=new");
 }
 
-/// A merge may leave out a run between the newest and the oldest. Its versions must keep their
-/// place.
+/// A merge may leave out a run between its inputs.
 #[test]
 fn merge_with_unmerged_run_between_keeps_versions_apart() {
     let versions = [append(9, 0, &["c"]), value(3, "v")];
@@ -86,8 +84,7 @@ fn merge_with_unmerged_run_between_keeps_versions_apart() {
     assert_eq!(merged(&operands, &[20], &[], &elsewhere), "9=vbc", "older ones are in nobody's way");
 }
 
-/// Commits stack operands without regard to snapshots, so the newer entry includes the older one,
-/// which a snapshot sees by itself. The base goes beneath both.
+/// The newer entry includes the older one, which a snapshot sees by itself.
 #[test]
 fn merge_of_entry_that_includes_a_visible_one_puts_base_beneath_both() {
     let versions = [append(12, 3, &["ab"]), append(9, 0, &["a"]), value(5, "v")];
@@ -96,7 +93,6 @@ fn merge_of_entry_that_includes_a_visible_one_puts_base_beneath_both() {
     assert_eq!(merged(&versions, &[7, 10, 20], &[], &NOWHERE), "12/3+ab 9/0+a 5=v", "the value is seen by itself");
     let elsewhere = Elsewhere { is_bottom: false, ..NOWHERE };
     assert_eq!(merged(&versions[..2], &[10, 20], &[], &elsewhere), "12/3+ab 9/0+a");
-    // If it includes nothing older, the older entry is its base.
     let apart = [append(12, 0, &["b"]), append(9, 0, &["a"]), value(5, "v")];
     assert_eq!(merged(&apart, &[10, 20], &[], &NOWHERE), "12/0+b 9=va");
     assert_eq!(merged(&apart, &[8, 20], &[], &NOWHERE), "12/3+ab 5=v");
