@@ -4,7 +4,7 @@ use super::{Memtable, entry::EntryPtr};
 use crate::base::{Beyond, EntryKind, RowSlots, SequenceNumber, near_lane};
 use std::sync::Arc;
 
-/// One entry a key, as visible at a snapshot. A lane is the rank of a key in its leaf.
+/// One entry a key, as visible at a snapshot. Lane: the rank of a key in its leaf.
 ///
 /// INVARIANT: the rows borrow from the arena of `memtable`, and are cleared before it is dropped.
 #[derive(Debug, Default)]

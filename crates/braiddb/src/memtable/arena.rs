@@ -2,11 +2,10 @@
 //!
 //! Nothing is freed, moved or reused before the arena is dropped, so readers may follow any pointer
 //! that they have loaded. Nodes and entries have separate chunks, so that nodes stay together and
-//! on cache lines. A piece too large for a chunk gets its own.
+//! on cache lines.
 //!
 //! Chunks double in size up to a limit, so a small memtable stays small. Those of a large memtable
-//! are huge pages, if possible from a pool, since its memory need not be zeroed. If the pool has
-//! any, the first chunk is already one.
+//! are huge pages, if possible from a pool, since its memory need not be zeroed.
 
 use super::{chunk_pool::ChunkPool, search};
 use crate::platform::pages;
@@ -16,16 +15,13 @@ use std::{
     sync::Arc,
 };
 
-/// Size of the first chunk; later ones double.
 const FIRST_CHUNK_BYTES: usize = 16 << 10;
 
-/// Minimum size of a chunk in the options.
 const CHUNK_BYTES_MIN: usize = 1 << 10;
 
 /// Alignment of chunks (a cache line), and the strictest alignment of a piece.
 pub(super) const CHUNK_ALIGN: usize = 64;
 
-/// Cache lines to prefetch for the next entry.
 const PREFETCHED_LINES: usize = 4;
 
 #[derive(Debug)]
@@ -41,7 +37,6 @@ pub(super) enum Kind {
     Entry,
 }
 
-/// Used by one thread at a time.
 #[derive(Debug)]
 pub(super) struct Arena {
     nodes: Bump,
@@ -56,7 +51,6 @@ pub(super) struct Arena {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// Makes an arena without chunks.
     pub fn new(chunk_bytes: usize, pool: Option<Arc<ChunkPool>>) -> Arena {
         let chunk_bytes_max = chunk_bytes.max(CHUNK_BYTES_MIN);
         let bump = || Bump { next: NonNull::dangling(), left: 0, chunk_bytes: FIRST_CHUNK_BYTES.min(chunk_bytes_max) };
@@ -71,7 +65,7 @@ impl Arena {
         self.reserved - self.nodes.left - self.entries.left
     }
 
-    /// Returns uninitialised memory, valid until the arena is dropped.
+    /// The memory is uninitialised, and valid until the arena is dropped.
     pub fn allocate(&mut self, kind: Kind, layout: Layout) -> NonNull<u8> {
         assert!(layout.align() <= CHUNK_ALIGN, "no piece is aligned more strictly than a chunk");
         // Round the size up so that the next piece of the same kind is aligned too.

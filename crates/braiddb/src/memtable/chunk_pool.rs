@@ -1,8 +1,8 @@
 //! A pool of huge pages, passed from one memtable to the next.
 //!
-//! The system zeroes new pages, which costs a tenth of the time of all inserts. So the pool keeps
-//! the chunks of dropped memtables, within a limit on kept and lent chunks. It also counts the
-//! memory of all memtables, smaller chunks included.
+//! Zeroing new pages costs a tenth of the time of all inserts. So the pool keeps the chunks of
+//! dropped memtables, within a limit on kept and lent chunks. It also counts the memory of all
+//! memtables, smaller chunks included.
 
 use crate::platform::pages::{self, HUGE_PAGE_BYTES};
 use parking_lot::Mutex;
@@ -12,7 +12,6 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// Any thread may take and return chunks.
 #[derive(Debug)]
 pub struct ChunkPool {
     chunks_max: usize,
@@ -39,7 +38,7 @@ impl ChunkPool {
         ChunkPool { chunks_max: bytes_max / HUGE_PAGE_BYTES, state: Mutex::default(), taken_bytes: AtomicUsize::new(0) }
     }
 
-    /// Makes an empty pool for `count` memtables that are frozen at `memtable_bytes`.
+    /// For `count` memtables that are frozen at `memtable_bytes`.
     pub fn for_memtables(count: usize, memtable_bytes: usize) -> ChunkPool {
         // Each memtable uses its last chunks of nodes and of entries only in part.
         ChunkPool::new(count * (memtable_bytes + 2 * HUGE_PAGE_BYTES))
@@ -66,7 +65,7 @@ impl ChunkPool {
         self.state.lock().kept.len()
     }
 
-    /// Adds a chunk with populated memory. Returns false if the pool is full or there is no memory.
+    /// Adds a chunk with populated memory. False if the pool is full or there is no memory.
     pub(super) fn prepare(&self) -> bool {
         if self.is_full(&self.state.lock()) {
             return false;
@@ -116,8 +115,6 @@ impl ChunkPool {
         Some(kept)
     }
 
-    /// Takes a chunk back.
-    ///
     /// # Safety
     /// It came from [`ChunkPool::take`] or [`ChunkPool::take_kept`] of this pool and is not in use.
     pub(super) unsafe fn give_back(&self, chunk: NonNull<u8>) {

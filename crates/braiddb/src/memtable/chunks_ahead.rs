@@ -21,7 +21,7 @@ struct Shared {
 }
 
 impl ChunksAhead {
-    /// Returns `None` if the thread cannot be created.
+    /// `None` if the thread cannot be created.
     pub fn start(runtime: &dyn Runtime, pool: &Arc<ChunkPool>) -> Option<ChunksAhead> {
         let pool = Arc::clone(pool);
         let shared = Arc::new(Shared { pool, is_over: Mutex::new(false), changed: Condvar::new() });
@@ -45,7 +45,7 @@ impl Shared {
         let mut is_over = self.is_over.lock();
         while !*is_over {
             let is_made = self.pool.ready() == 0 && MutexGuard::unlocked(&mut is_over, || self.pool.prepare());
-            // It may be over meanwhile. A wake-up at this moment may be lost; the next one is not.
+            // A wake-up at this moment may be lost; the next one is not.
             if !is_made && !*is_over {
                 self.changed.wait(&mut is_over);
             }
@@ -68,8 +68,7 @@ mod tests {
     use crate::platform::SystemRuntime;
     use std::{sync::mpsc, thread, time::Duration};
 
-    /// The thread was stopped while it made a chunk beyond the pool's limit: no second wake-up
-    /// follows.
+    /// The thread was stopped while it made a chunk beyond the pool's limit.
     #[test]
     fn chunks_ahead_drop_ends_the_thread_at_any_moment() {
         let (report, reported) = mpsc::channel();
@@ -108,7 +107,6 @@ mod tests {
                 None => thread::yield_now(),
             }
         }
-        // The pool has lent all its chunks.
         ahead.wake();
         assert!(!pool.prepare() && pool.take_kept().is_none());
         drop(ahead);

@@ -1,7 +1,7 @@
 //! Cursors over a memtable.
 //!
-//! They copy the order and key pointers of a leaf when they enter it, prefetch the entries, and
-//! walk the copy; later inserts are beyond their snapshot. They leave a leaf by its links, which
+//! A cursor copies the order and key pointers of a leaf when it enters it, prefetches the entries,
+//! and walks the copy; later inserts are beyond its snapshot. It leaves a leaf by its links, which
 //! stay valid on a replaced leaf (`tree.rs`).
 
 use super::{
@@ -13,8 +13,8 @@ use super::{
 use crate::base::{Beyond, Cursor, EntryRef, Result, SequenceNumber};
 use std::sync::Arc;
 
-/// A copy of a leaf. `count` is zero, or that of an earlier copy, before the first use of a new
-/// leaf. The pointers are valid as long as the memtable.
+/// A copy of a leaf, whose pointers are valid as long as the memtable. `count` is stale before the
+/// first use of a new leaf.
 #[derive(Debug)]
 struct LeafCopy {
     leaf: Option<NodePtr<'static>>,
@@ -25,8 +25,6 @@ struct LeafCopy {
 impl LeafCopy {
     const EMPTY: LeafCopy = LeafCopy { leaf: None, count: 0, entries: [None; NODE_KEYS] };
 
-    /// Copies a leaf.
-    ///
     /// # Safety
     /// The memtable of `leaf` outlives the use of the copy.
     unsafe fn enter(&mut self, leaf: NodePtr<'_>) {
@@ -35,7 +33,7 @@ impl LeafCopy {
         let node = leaf.node();
         let count = node.count();
         if self.leaf == Some(leaf) && self.count == count {
-            // Versions added since are beyond the owner's snapshot.
+            // Later versions are beyond the owner's snapshot.
             return;
         }
         let order = node.order(count);
@@ -105,11 +103,9 @@ impl LeafCopy {
     }
 }
 
-/// Rank that marks a leaf found for a seek but not copied yet.
 const SOUGHT: usize = usize::MAX;
 
-/// One entry a key, at a snapshot, in both directions. Moves cannot fail. See [`Cursor`] for the
-/// contract and [`Memtable`] for concurrent inserts.
+/// Moves cannot fail. See [`Cursor`] for the contract and [`Memtable`] for concurrent inserts.
 #[derive(Debug)]
 pub struct MemtableCursor {
     copy: LeafCopy,
@@ -174,7 +170,6 @@ impl MemtableCursor {
         }
     }
 
-    /// Returns bounds on the sequence numbers of the entries.
     pub fn sequences(&self) -> (SequenceNumber, SequenceNumber) {
         (self.memtable.min_sequence(), self.memtable.max_sequence().min(self.snapshot))
     }
@@ -223,8 +218,7 @@ impl MemtableCursor {
         self.current = None;
     }
 
-    /// Finds and prefetches the leaf of `key`, for a seek of this key as the next move. Inserts in
-    /// between are beyond the snapshot.
+    /// Prefetches the leaf of `key`, which the next move seeks.
     pub fn expect_seek(&mut self, key: &[u8]) {
         let leaf = self.memtable.tree().leaf_for(key);
         leaf.prefetch_whole();
@@ -303,10 +297,9 @@ impl Cursor for MemtableCursor {
     }
 }
 
-/// All versions of all keys, in key order and newest first, for the flush.
-///
-/// Entries are stored in order of insertion, so the scan prefetches one leaf ahead. On a memtable
-/// that is still written, it shows all earlier inserts, and perhaps some later ones.
+/// All versions of all keys, in key order and newest first, for the flush. Prefetches one leaf
+/// ahead, since entries are stored in order of insertion. On a memtable that is still written, it
+/// shows all earlier inserts, and perhaps some later ones.
 #[derive(Debug)]
 pub struct MemtableScan {
     copy: LeafCopy,

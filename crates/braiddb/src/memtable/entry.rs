@@ -10,8 +10,7 @@
 //! reader that loads the pointer with `Acquire` may read all of it. Each version stores its own
 //! key, next to its value. A version that replaces another has a `History`: the previous version,
 //! and a jump to an older one as in Myers' random-access list ("An applicative random-access
-//! stack", 1983). So an old snapshot finds its version of a hot key in a logarithmic number of
-//! steps.
+//! stack", 1983). So an old snapshot finds its version of a hot key in O(log n) steps.
 
 use super::arena::{Arena, Kind};
 use crate::base::{EntryKind, EntryRef, SequenceNumber, limits};
@@ -19,10 +18,9 @@ use std::{alloc::Layout, marker::PhantomData, ptr::NonNull, slice};
 
 const LINE_BYTES: usize = 64;
 
-/// Key bytes that a search compares first.
 const KEY_BYTES_FIRST: usize = 16;
 
-/// Number of cache lines to prefetch; the hardware prefetches the following ones.
+/// Cache lines to prefetch; the hardware prefetches the following ones.
 const PREFETCHED_LINES: usize = 6;
 
 #[derive(Debug)]
@@ -144,7 +142,6 @@ impl<'a> EntryPtr<'a> {
         self.history().map(|history| EntryPtr(history.older, PhantomData))
     }
 
-    /// Returns the newest version at or below `snapshot`, from this one on.
     pub fn visible_at(self, snapshot: SequenceNumber) -> Option<EntryPtr<'a>> {
         let mut version = self;
         while version.sequence() > snapshot {
@@ -163,8 +160,8 @@ impl<'a> EntryPtr<'a> {
         self.history().map_or(self, |history| EntryPtr(history.jump, PhantomData))
     }
 
-    /// Returns the jump of a version that replaces this one: twice as far as this one's jump if
-    /// that and the next jump are equally long, else to this one.
+    /// The jump of a version that replaces this one: twice as far as this one's jump if that and
+    /// the next jump are equally long, else to this one.
     fn jump_of_newer(self) -> EntryPtr<'a> {
         let first = self.jump();
         let second = first.jump();
@@ -183,7 +180,7 @@ impl<'a> EntryPtr<'a> {
         super::search::prefetch(self.0.as_ptr().cast());
     }
 
-    /// Prefetches the header and the begin of the key, which may be on two cache lines.
+    /// The header and the begin of the key may be on two cache lines.
     pub fn prefetch_key(self) {
         let start = self.0.as_ptr().cast::<u8>().cast_const();
         super::search::prefetch(start);

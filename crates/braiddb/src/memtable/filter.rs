@@ -13,7 +13,6 @@ use std::sync::{
 
 #[derive(Debug)]
 pub(super) struct Filter {
-    /// Pages are allocated on first write, so the filter of a small memtable takes little.
     words: Zeroed<AtomicU64>,
     pool: Option<Arc<ChunkPool>>,
 }
@@ -24,8 +23,7 @@ impl Filter {
         if let Some(pool) = &filter.pool {
             pool.note_taken(filter.bytes());
             if pool.bytes() > 0 {
-                // Under write load most of the filter will be written: allocate all pages before
-                // they are read.
+                // Under write load most of the filter will be written: allocate all pages at once.
                 filter.words.populate();
             }
         }

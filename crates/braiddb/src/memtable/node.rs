@@ -10,22 +10,20 @@
 //!
 //! **Slots are a log.** To add a key, the writer fills the next free slot and then publishes
 //! `count`. Head and position of a published slot never change; the key pointer of a leaf is only
-//! replaced by a newer version of the same key. So a reader that has loaded `count` has a
-//! consistent node, without locks or retries.
+//! replaced by a newer version of the same key. So a loaded `count` gives a consistent node,
+//! without locks or retries.
 //!
-//! A leaf does not store the sorted order: `positions` has the rank at which each slot was
-//! inserted, from which cursors and splits reconstruct the order. The first `sorted` slots were in
-//! order when the node was made. An inner node needs its order on every descent: version `count` of
-//! the order is in `orders[count % 2]`, so the next version is written beside the current one.
+//! A leaf does not store the sorted order: cursors and splits reconstruct it from `positions`, the
+//! rank at which each slot was inserted. The first `sorted` slots were in order when the node was
+//! made. An inner node needs its order on every descent: version `count` of the order is in
+//! `orders[count % 2]`, so the next version is written beside the current one.
 //!
 //! **Full nodes are replaced.** A split makes two new nodes and never changes the old one again. A
-//! reader on the old node still finds every entry inserted before the split, and so every entry
-//! visible to it (`tree.rs`).
+//! reader on the old node finds every entry visible to it (`tree.rs`).
 //!
-//! **Heads** are taken after the first `prefix` bytes. All keys that can be routed to the node
-//! share its first `guaranteed` bytes, because its bounds do. If heads would tie there, a longer
-//! prefix is learned from the present keys; a key without that prefix gets the least or the
-//! greatest head.
+//! **Heads** are taken after the first `prefix` bytes. All keys routed to the node share its first
+//! `guaranteed` bytes, because its bounds do. If heads would tie there, a longer prefix is learned
+//! from the present keys; a key without that prefix gets the least or the greatest head.
 
 use super::{
     entry::{EntryHeader, EntryPtr},
@@ -42,7 +40,7 @@ use std::{
     },
 };
 
-/// Maximum number of tied heads to compare one by one; more are searched in binary.
+/// More tied heads are searched in binary.
 const LINEAR_TIES: u32 = 4;
 
 #[derive(Debug)]
@@ -59,7 +57,7 @@ pub(super) struct Node {
     after: AtomicPtr<Node>,
     positions: [AtomicU8; NODE_KEYS],
     heads: Heads,
-    /// Leaf: the newest version of each key. Inner node: an entry whose key is the separator, the
+    /// Leaf: the newest version of each key. Inner node: an entry with the separator as key, the
     /// least possible key of the slot's child.
     keys: [AtomicPtr<EntryHeader>; NODE_KEYS],
 }
@@ -83,14 +81,13 @@ pub(super) struct HeadChoice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Found(usize),
-    /// The key is absent; this many keys are less.
+    /// This many keys are less.
     Absent(usize),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Child<'a> {
     pub node: NodePtr<'a>,
-    /// Number of separators at or before it.
     pub rank: usize,
 }
 
@@ -110,8 +107,6 @@ impl<'a> NodePtr<'a> {
         NodePtr(pointer, PhantomData)
     }
 
-    /// Extends the lifetime of the reference.
-    ///
     /// # Safety
     /// The arena outlives the use of the result.
     pub unsafe fn extend<'b>(self) -> NodePtr<'b> {
@@ -222,7 +217,7 @@ impl Node {
         self.heads[slot].load(Relaxed)
     }
 
-    /// Returns the offset of the heads, if all future keys share the bytes before it.
+    /// The offset of the heads, if all future keys share the bytes before it.
     pub fn plain_prefix(&self) -> Option<usize> {
         Some(self.prefix()).filter(|prefix| *prefix == self.guaranteed as usize)
     }
@@ -246,7 +241,7 @@ impl Node {
         (0..self.count()).all(|slot| self.positions[slot].load(Relaxed) as usize == slot)
     }
 
-    /// Returns the slots of the first `count` keys by rank. Other elements are undefined.
+    /// Returns the slots of the first `count` keys by rank.
     pub fn order(&self, count: usize) -> [u8; NODE_KEYS] {
         let mut order = array::from_fn(|slot| slot as u8);
         for slot in self.sorted as usize..count {
@@ -371,7 +366,7 @@ impl Inner {
         }
     }
 
-    /// Adds a separator and the child after it. Writer only; there is room.
+    /// Writer only; there is room.
     pub fn append(&self, rank: usize, separator: EntryPtr<'_>, child: NodePtr<'_>) {
         let count = self.node.count();
         self.children[count].store(child.as_ptr(), Release);
@@ -390,7 +385,7 @@ impl Inner {
         self.node.append(rank, separator);
     }
 
-    /// Sets the offset of the heads. Writer only; the node has no separators yet.
+    /// Writer only; the node has no separators yet.
     pub fn learn_prefix(&self, prefix: usize) {
         debug_assert_eq!(self.node.count(), 0);
         self.node.prefix.store(bounded(prefix).max(self.node.guaranteed), Relaxed);
@@ -412,14 +407,13 @@ impl Inner {
             let rank = rank(count);
             let node = self.child_at(count, rank);
             node.prefetch();
-            // The earlier loads were `Acquire`, so this one comes after them.
             if self.node.count.load(Relaxed) as usize == count {
                 return Child { node, rank };
             }
         }
     }
 
-    /// Returns the number of the first `count` separators at or below `key`.
+    /// Returns how many of the first `count` separators are at or below `key`.
     fn rank(&self, key: &[u8], count: usize) -> usize {
         let order = || array::from_fn(|rank| self.orders[count % 2][rank].load(Acquire));
         match self.node.place_with(key, count, order) {

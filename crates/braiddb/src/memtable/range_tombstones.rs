@@ -1,7 +1,6 @@
 //! The range tombstones of a memtable.
 //!
-//! Inserts append to a list. The first scan after an insert builds one set of all tombstones, so a
-//! thousand inserts in a row cost a thousand appends.
+//! Inserts append to a list. The first scan after an insert builds one set of all tombstones.
 //!
 //! Point reads may come between any two inserts. They search several sets of decreasing size: new
 //! tombstones become a set, which is merged with the previous set while that is less than twice as
@@ -22,13 +21,12 @@ pub(super) struct RangeTombstones {
     all: Mutex<Vec<RangeTombstone>>,
     /// Number of tombstones included, and their set, for scans.
     set: RwLock<(usize, Arc<RangeTombstoneSet>)>,
-    /// Likewise for point reads.
     sets: RwLock<(usize, Vec<RangeTombstoneSet>)>,
 }
 
 impl RangeTombstones {
     pub fn insert(&self, tombstone: RangeTombstone) {
-        // The list and both kinds of set have copies, and fragments copy each key again.
+        // The list and both kinds of set have copies.
         let bytes = 5 * (size_of::<RangeTombstone>() + tombstone.start.len() + tombstone.end.len());
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut all = self.all.lock();
@@ -37,7 +35,7 @@ impl RangeTombstones {
     }
 
     pub fn get(&self) -> Option<Arc<RangeTombstoneSet>> {
-        // A reader learns the sequence number of a visible tombstone after its insert, so this load
+        // A visible tombstone was inserted before the reader learned its sequence number: the load
         // includes it.
         let count = self.count.load(Ordering::Acquire);
         if count == 0 {

@@ -2,15 +2,14 @@
 //!
 //! A head is eight bytes of a key as a big-endian number with the top bit flipped, so that signed
 //! comparison, the only one in AVX2, orders heads as bytes. The heads of a node are unsorted: the
-//! search compares the target with all of them. The count of smaller heads is the rank.
+//! target is compared with all of them, and the count of smaller heads is the rank.
 //!
-//! Memory model: lanes below `count` were written before the count was published and never change,
-//! so plain vector loads may read them. Other lanes may be written concurrently; the load masks
-//! them out and does not access them.
+//! Memory model: heads below `count` were written before the count was published and never change,
+//! so plain vector loads may read them. Other heads may be written concurrently; the load masks
+//! their vector lanes out and does not access them.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Maximum number of keys in a node.
 pub(super) const NODE_KEYS: usize = 32;
 
 pub(super) type Heads = [AtomicI64; NODE_KEYS];
@@ -21,7 +20,6 @@ pub(super) struct Matches {
     pub equal: u32,
 }
 
-/// Returns the eight bytes of `key` from `skip` on, padded with zeros, as a head.
 #[inline]
 pub(super) fn head(key: &[u8], skip: usize) -> i64 {
     let rest = key.get(skip..).unwrap_or_default();
@@ -38,7 +36,7 @@ pub(super) fn head(key: &[u8], skip: usize) -> i64 {
     i64::from_be_bytes(bytes) ^ i64::MIN
 }
 
-/// Compares `target` with the first `count` heads, which were published to this thread.
+/// The first `count` heads were published to this thread.
 #[inline]
 pub(super) fn search(heads: &Heads, count: usize, target: i64) -> Matches {
     #[cfg(all(target_arch = "x86_64", not(miri), not(braiddb_portable)))]
@@ -69,7 +67,7 @@ pub(super) fn portable(heads: &Heads, count: usize, target: i64) -> Matches {
     matches
 }
 
-/// As [`portable`], eight lanes at a time.
+/// [`portable`], eight heads at a time.
 ///
 /// # Safety
 /// The processor has AVX-512F, and no thread writes the heads below `count`.
@@ -92,7 +90,6 @@ pub(super) unsafe fn avx512(heads: &Heads, count: usize, target: i64) -> Matches
     Matches { less: less.count_ones(), equal }
 }
 
-/// Masks of lanes: from offset `NODE_KEYS - count` on, the first `count` have all bits set.
 #[cfg(target_arch = "x86_64")]
 static LANES: [i64; 2 * NODE_KEYS] = {
     let mut lanes = [0; 2 * NODE_KEYS];
@@ -142,7 +139,6 @@ pub(super) unsafe fn neon(heads: &Heads, count: usize, target: i64) -> Matches {
     for pair in 0..count / 2 {
         // SAFETY: both lanes are below `count`.
         let found = unsafe { vld1q_s64(heads.as_ptr().add(2 * pair).cast()) };
-        // A comparison gives -1 for true: subtracting it counts.
         less = vsubq_s64(less, vreinterpretq_s64_u64(vcgtq_s64(wanted, found)));
         equal = vorrq_u64(equal, vandq_u64(slots, vceqq_s64(wanted, found)));
         slots = vshlq_n_u64::<2>(slots);

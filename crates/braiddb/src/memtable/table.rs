@@ -1,3 +1,6 @@
+//! The memtable: its interface, counters and options. `db` freezes it (takes it out of use for
+//! writes) when `bytes` exceeds the limit, and flushes it.
+
 use super::{
     ChunkPool, MemtableScan,
     arena::Arena,
@@ -18,14 +21,14 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-/// Memtables of at least this many huge pages use huge pages alone. Smaller chunks cost a page
+/// Memtables of at least this many huge pages use huge pages alone: smaller chunks cost a page
 /// fault per small page, and the pool does not keep them.
 const HUGE_CHUNKS_MIN: usize = 4;
 
 #[derive(Clone, Debug)]
 pub struct MemtableOptions {
     pub arena_chunk_bytes: usize,
-    /// Size of the filter that spares a tree search for absent keys; allocated at once.
+    /// Spares a tree search for absent keys; allocated at once.
     pub filter_bytes: usize,
     pub chunk_pool: Option<Arc<ChunkPool>>,
 }
@@ -38,8 +41,7 @@ impl MemtableOptions {
             } else {
                 (bytes / 8).max(1 << 10)
             },
-            // A small entry takes about 150 bytes with its index, so this is at least 16 bits a
-            // key.
+            // A small entry takes about 150 bytes, so this is at least 16 bits a key.
             filter_bytes: (bytes / 64).clamp(64, 64 << 20),
             chunk_pool: None,
         }
@@ -60,7 +62,7 @@ impl Default for MemtableOptions {
 ///
 /// Thread safety: one thread at a time writes, through [`Memtable::writer`]; any number of threads
 /// read without waiting. A read at a snapshot must begin after (happens-before) all entries at or
-/// below the snapshot have been inserted. Inserts during a read are beyond its snapshot.
+/// below the snapshot have been inserted.
 #[derive(Debug)]
 pub struct Memtable {
     // Dropped before the writer, since it points into the writer's arena.
@@ -71,7 +73,7 @@ pub struct Memtable {
     writer: Mutex<TreeWriter>,
 }
 
-/// Only the writer stores, so no read-modify-write is needed.
+/// Stored by the writer alone, without read-modify-write.
 #[derive(Debug)]
 struct Counters {
     entries: AtomicUsize,
@@ -141,8 +143,8 @@ impl Memtable {
         MemtableScan::new(Arc::clone(self), Some(key))
     }
 
-    /// Returns the number of keys from each bound to the next. `ends` are ascending; the last is
-    /// `None`. Reads one key of most leaves.
+    /// Returns the number of keys from each bound to the next, the last `None`. Reads one key of
+    /// most leaves.
     pub fn count_keys(&self, ends: &[Option<&[u8]>]) -> Vec<usize> {
         let (mut counts, mut at) = (vec![0; ends.len()], 0);
         let mut leaf = Some(self.tree.first_leaf());
@@ -178,7 +180,6 @@ impl Memtable {
         self.tombstones.newest_covering(key, snapshot)
     }
 
-    /// Returns the memory use: arena chunks, filter and range tombstones.
     pub fn bytes(&self) -> usize {
         self.counters.arena_bytes.load(Relaxed) + self.filter.bytes() + self.tombstones.bytes()
     }
@@ -205,8 +206,7 @@ impl Memtable {
         self.counters.min_sequence.load(Relaxed)
     }
 
-    /// Returns the earliest expiry time, in microseconds since 1970; `u64::MAX` if no value
-    /// expires.
+    /// In microseconds since 1970; `u64::MAX` if no value expires.
     pub fn earliest_expiry(&self) -> u64 {
         self.counters.earliest_expiry.load(Relaxed)
     }
@@ -241,9 +241,8 @@ impl Counters {
 impl MemtableWriter<'_> {
     /// Inserts a version of a key. Readers at `sequence` or later see it at once.
     ///
-    /// Preconditions: the key's length is valid, the value is shorter than 4 GiB, and no version of
-    /// the key has a higher sequence number. A second insert with the same number replaces the
-    /// first.
+    /// Preconditions: valid key length, a value below 4 GiB, and no version of the key with a
+    /// higher sequence number. A second insert with the same number replaces the first.
     pub fn insert(&mut self, key: &[u8], sequence: SequenceNumber, kind: EntryKind, value: &[u8]) {
         let Memtable { tree, filter, counters, .. } = self.memtable;
         let entry = EntryRef { key, sequence, kind, value };

@@ -1,7 +1,7 @@
 //! The ordered map as readers see it.
 //!
 //! A B+-tree with doubly linked leaves. One writer changes it (`writer.rs`); any number of threads
-//! read without waiting. `node.rs` describes changes within a node.
+//! read without waiting.
 //!
 //! **Why readers may be on replaced nodes.** Let T be the moment when everything visible at a
 //! reader's snapshot had been inserted; the commit pipeline publishes the snapshot after T. Claim:

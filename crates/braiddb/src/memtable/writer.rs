@@ -1,11 +1,10 @@
 //! Insertion into the tree, by one thread at a time.
 //!
 //! The writer remembers its leaf, with path and bounds. After two inserts into the same leaf, the
-//! next one tries that leaf first. A key after the last inserted one, if that is the greatest of
-//! its leaf, needs no search either, so ascending keys are inserted without a descent.
+//! next one tries that leaf first. Ascending keys are inserted without a descent.
 //!
-//! A full leaf that was filled in ascending order is not halved: the next greater key begins a new
-//! leaf, and inner nodes are treated likewise.
+//! A full node that was filled in ascending order is not halved: the next greater key begins a new
+//! one.
 
 use super::{
     arena::{Arena, Kind},
@@ -17,8 +16,7 @@ use super::{
 use crate::base::{EntryRef, shared_prefix_len};
 use std::{alloc::Layout, array, ops::Range};
 
-/// A node that grows at its end learns a prefix this many bytes shorter than its keys share, since
-/// later keys will share less.
+/// A node that grows at its end learns a prefix shorter by this, since later keys share less.
 const GROWTH_BYTES: usize = 2;
 
 /// An inner node learns a prefix only if it is this much longer than the guaranteed one.
@@ -44,8 +42,6 @@ pub(super) enum Inserted {
     Again,
 }
 
-/// The writer's side of a tree.
-///
 /// Pointers are `'static` because they point into its own arena; none leaves this module as such.
 #[derive(Debug)]
 pub(super) struct TreeWriter {
@@ -83,7 +79,6 @@ impl TreeWriter {
         self.arena.used_bytes()
     }
 
-    /// `before_new` is called before a new key becomes visible.
     pub fn insert(&mut self, tree: &Tree, entry: EntryRef<'_>, before_new: impl FnOnce()) -> Inserted {
         let behind = self.leaf.filter(|_| self.is_behind_greatest(entry.key));
         let leaf = behind.unwrap_or_else(|| self.locate(tree, entry.key));
@@ -149,7 +144,7 @@ impl TreeWriter {
         node
     }
 
-    /// Gives a key beyond a full leaf a new leaf; the full leaf stays.
+    /// The full leaf stays.
     fn extend(&mut self, tree: &Tree, leaf: NodePtr<'static>, entry: EntryPtr<'static>) {
         let (low, high) = (Some(entry), self.bounds.high);
         let mut choice = guaranteed(Bounds { low, high });
@@ -200,7 +195,6 @@ impl TreeWriter {
         self.insert_above(tree, leaf, Some(left), separator, right);
     }
 
-    /// Inserts `right` after `old`, and replaces `old` by `replacement`, if any.
     fn insert_above(
         &mut self,
         tree: &Tree,
@@ -224,8 +218,7 @@ impl TreeWriter {
                 return;
             }
             old = pointer;
-            // A replacement must be installed in the same node as its right half, so this node
-            // cannot stay.
+            // A replacement must be in the same node as its right half, so this node cannot stay.
             if rank == NODE_KEYS && replacement.is_none() && inner.node().is_ascending() {
                 let choice = guaranteed(Bounds { low: Some(separator), high: bounds.high });
                 right = self.add_inner(Inner::new(inner.node().level(), choice, right, &[], &[]));
@@ -244,7 +237,6 @@ impl TreeWriter {
         tree.set_root(root);
     }
 
-    /// Returns both halves and the separator between them.
     fn split_inner(
         &mut self,
         inner: &'static Inner,
@@ -313,8 +305,7 @@ fn guaranteed(bounds: Bounds) -> HeadChoice {
     HeadChoice { guaranteed: shared, prefix: shared }
 }
 
-/// `known` are heads and their offset, if the leaf they come from had no learned prefix. If they
-/// suit the new leaf, no key is read.
+/// `known` are heads and their offset, if the old leaf had no learned prefix: no key may be read.
 fn leaf_of(bounds: Bounds, keys: &[EntryPtr<'_>], known: Option<(usize, &[i64])>) -> Node {
     let choice = guaranteed(bounds);
     match known {
@@ -325,7 +316,7 @@ fn leaf_of(bounds: Bounds, keys: &[EntryPtr<'_>], known: Option<(usize, &[i64])>
     }
 }
 
-/// A leaf learns a prefix only if heads would tie otherwise: a search then reads another entry.
+/// Learns a prefix only if heads would tie otherwise, and a search read another entry.
 fn choose_for_leaf(bounds: Bounds, keys: &[EntryPtr<'_>]) -> HeadChoice {
     let mut choice = guaranteed(bounds);
     let heads =
@@ -338,8 +329,7 @@ fn choose_for_leaf(bounds: Bounds, keys: &[EntryPtr<'_>]) -> HeadChoice {
     choice
 }
 
-/// Inner nodes live long and their separators are far apart: they learn a prefix if it gains
-/// enough.
+/// Inner nodes live long: they learn a prefix if it gains enough.
 fn choose_for_inner(bounds: Bounds, separators: &[EntryPtr<'_>]) -> HeadChoice {
     let mut choice = guaranteed(bounds);
     if let [first, .., last] = separators {
@@ -351,8 +341,8 @@ fn choose_for_inner(bounds: Bounds, separators: &[EntryPtr<'_>]) -> HeadChoice {
     choice
 }
 
-/// Returns a prefix length for keys from `first` to `last`: at most the bytes that they share less
-/// `spare`, no longer than heads need to reach the end of `last`, and at least `least`.
+/// At most the bytes that `first` and `last` share less `spare`, no longer than heads need to reach
+/// the end of `last`, and at least `least`.
 fn learned(first: &[u8], last: &[u8], spare: usize, least: usize) -> usize {
     let shared = shared_prefix_len(first, last).saturating_sub(spare);
     shared.min(last.len().saturating_sub(8)).max(least)

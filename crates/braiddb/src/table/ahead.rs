@@ -14,8 +14,7 @@ use crate::cache::{Ahead, Hint, PrefetchQueue};
 const KEY_BYTES_MOSTLY: usize = 24;
 
 impl Run {
-    /// Prefetches without waiting for the block's slot. `false` if blocks have no pages in a mapped
-    /// file.
+    /// Does not wait for the block's slot. False if blocks have no pages in a mapped file.
     #[inline(always)]
     pub(super) fn prefetch_on_grid(&self, position: Position) -> bool {
         let Some((page_end, before_end)) = self.on_grid(position) else { return false };
@@ -24,7 +23,6 @@ impl Run {
         true
     }
 
-    /// Guesses the end of the block's page, and the entry's distance before it.
     #[inline(always)]
     fn on_grid(&self, position: Position) -> Option<(Hint, usize)> {
         let is_full = usize::from(position.block) + 1 < self.slots.units();
@@ -53,14 +51,13 @@ impl Run {
         self.slots.prefetch_slot(u32::from(block));
     }
 
-    /// Prefetches the slot, and the entry if its address is known without it.
     #[inline]
     pub fn prefetch_soon(&self, position: Position) {
         self.prefetch_slot(position.block);
         self.prefetch_on_grid(position);
     }
 
-    /// Prefetches for a read of this position, if the block is cached.
+    /// Prefetches for a read, if the block is cached.
     #[inline]
     pub fn prefetch(&self, position: Position) {
         if self.prefetch_on_grid(position) {
@@ -70,7 +67,6 @@ impl Run {
         self.hint(position.block).prefetch([1, slot, self.bytes_before_end(position)]);
     }
 
-    /// Only within the block, and if the address follows from numbers.
     #[inline(always)]
     pub fn prefetch_next_key(&self, position: Position) {
         if let Some((page_end, before_end)) = self.on_grid(position) {
@@ -78,8 +74,8 @@ impl Run {
         }
     }
 
-    /// Prefetches `rows` entries, or queues them with `queue`, if their blocks are cached. Includes
-    /// a block's end if the rows touch one of its ends, or `with_ends` is set.
+    /// Prefetches `rows` entries, now or through `queue`, if their blocks are cached. Includes a
+    /// block's end if the rows touch one of its ends, or `with_ends` is set.
     #[inline]
     pub fn prefetch_rows(
         &self,
@@ -91,7 +87,6 @@ impl Run {
         while rows > 0 && usize::from(position.block) < self.slots.units() {
             let entries = self.block_entries(position.block);
             let here = rows.min(u32::from(entries.saturating_sub(position.slot)));
-            // A scan enters a block at one of its ends.
             let with_end = with_ends || position.slot == 0 || u32::from(position.slot) + here == u32::from(entries);
             if let Some((page_end, before_end)) = self.on_grid(position) {
                 if with_end {
@@ -113,7 +108,7 @@ impl Run {
         }
     }
 
-    /// A block to be read row by row. Prefetches its end, which is read first.
+    /// For a block to be read row by row: prefetches its end, which is read first.
     #[inline]
     pub fn ahead(&self, block: u16) -> Ahead {
         let note = self.note(block);

@@ -13,10 +13,10 @@
 //! count      u8: how many entries, 1 to 255
 //! ```
 //!
-//! The base is in the block because the run's smallest sequence number is known only at its end.
-//! The block's end is read first: it shares a cache line or two with the slot.
+//! The base is in the block because the run's smallest sequence number is known only at its end. A
+//! read begins at the block's end, which shares a cache line or two with the slot.
 //!
-//! [`validate`] runs when a block is loaded or checked to be read in place: then every slot leads
+//! [`validate`] runs when a block is loaded, or checked to be read in place: then every slot leads
 //! to a whole entry, and entries fill the block without gaps. [`entry`] still checks all bounds,
 //! since recent writes may be read unchecked (`recent_writes.rs`).
 
@@ -30,7 +30,6 @@ use crate::{
 
 const END_LEN: usize = 9;
 
-/// Three varints and the kind.
 const MAX_ENTRY_HEADER_LEN: usize = 31;
 
 /// So that an offset fits a slot.
@@ -85,7 +84,6 @@ impl BlockBuilder {
         self.bytes.extend_from_slice(entry.value);
     }
 
-    /// Call [`BlockBuilder::clear`] before the next block.
     pub fn finish(&mut self) -> &[u8] {
         for slot in &self.slots {
             self.bytes.extend_from_slice(&slot.to_le_bytes());
@@ -103,12 +101,11 @@ impl BlockBuilder {
     }
 
     fn delta(&self, sequence: SequenceNumber) -> u64 {
-        // Sequence numbers are below 2^62, so their difference has 63 bits.
         zigzag(sequence.wrapping_sub(self.base).cast_signed())
     }
 }
 
-/// Estimate for a block of `len` bytes; exact for entries of equal length.
+/// Exact for entries of equal length.
 #[inline(always)]
 pub(super) fn average_entry_bytes(len: usize, entries: u8) -> usize {
     let body = len.saturating_sub(END_LEN + 2 * usize::from(entries));
@@ -126,7 +123,7 @@ static RECIPROCALS: [u64; 256] = {
     reciprocals
 };
 
-/// Distance of a slot before the block's end. For slot 0: all bytes after the entries.
+/// For slot 0: all bytes after the entries.
 #[inline(always)]
 pub(super) fn slot_before_end(entries: u8, slot: u16) -> usize {
     END_LEN + 2 * usize::from(u16::from(entries).saturating_sub(slot))
@@ -160,7 +157,6 @@ impl<'a> Parts<'a> {
         Some(usize::from(u16::from_le_bytes(*offset)))
     }
 
-    /// Also returns the offset behind the entry.
     #[inline(always)]
     fn entry_at(&self, offset: usize) -> Option<(EntryRef<'a>, usize)> {
         let bytes = self.body.get(offset..)?;
@@ -177,7 +173,6 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// `len` is the header's own length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     key_len: usize,
@@ -209,7 +204,6 @@ fn join_sevens(bytes: u64) -> u64 {
     bytes & 0x7f | (bytes & 0x7f00) >> 1 | (bytes & 0x7f_0000) >> 2 | (bytes & 0x7f00_0000) >> 3
 }
 
-/// General path.
 #[cold]
 fn long_header(bytes: &[u8]) -> Option<Header> {
     let (key_len, mut at) = read_varint(bytes)?;
@@ -233,8 +227,8 @@ pub(super) fn entry(block: &[u8], slot: u16) -> Option<EntryRef<'_>> {
     parts.entry_at(parts.slot(slot)?).map(|(entry, _)| entry)
 }
 
-/// `None` if the block is damaged or no entry begins there. The sequence number of a plain value is
-/// 0 unless `with_sequence`: it would need the block's end.
+/// `None` if the block is damaged or no entry begins there. A plain value's sequence number is 0
+/// unless `with_sequence`: it would need the block's end.
 #[inline(always)]
 pub(super) fn entry_at(block: &[u8], offset: usize, with_sequence: bool) -> Option<EntryRef<'_>> {
     let (body, end) = block.split_last_chunk::<END_LEN>()?;
@@ -253,8 +247,8 @@ pub(super) fn entry_at(block: &[u8], offset: usize, with_sequence: bool) -> Opti
     Some(EntryRef { key, sequence, kind, value })
 }
 
-/// Returns key and value, for a plain value with a common header and a key of `key_len` bytes.
-/// Minimal instructions, since a get that waits for the entry delays the next one by all of them.
+/// For a plain value with a common header and a key of `key_len` bytes. Minimal instructions, since
+/// all of them delay the next get.
 #[inline(always)]
 pub(super) fn plain_at(block: &[u8], offset: usize, key_len: usize) -> Option<(&[u8], &[u8])> {
     let bytes = block.get(offset..block.len().checked_sub(END_LEN)?)?;
@@ -290,7 +284,6 @@ impl<'a> Rows<'a> {
         Some(Rows { block, slots_at })
     }
 
-    /// From a slot on.
     #[inline(always)]
     pub fn offsets(&self, from: u16) -> impl Iterator<Item = usize> + use<'a> {
         let slots =
@@ -346,7 +339,7 @@ struct Lengths {
 struct Shape {
     /// 0 for other headers.
     header_len: u8,
-    /// Bytes of the value's length, and its bits from the second byte.
+    /// Bytes of the value's length; the mask has its bits from the second byte.
     value_bytes: u8,
     value_mask: u16,
 }
@@ -380,7 +373,7 @@ const fn shapes() -> [Shape; 256] {
 impl Shape {
     #[inline(always)]
     fn of(word: u64) -> Option<Shape> {
-        // Gather the top bits in the highest byte, the first one lowest.
+        // Gather the top bits in the highest byte.
         let tops = (word >> 7 & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56;
         let shape = SHAPES[tops as usize];
         (shape.header_len != 0).then_some(shape)
@@ -398,7 +391,6 @@ fn lengths(bytes: &[u8]) -> Option<Lengths> {
     })
 }
 
-/// The entries fill the block without gaps, the slots point at them, and their number is `entries`.
 pub(super) fn validate(block: &[u8], entries: u16) -> bool {
     let walk = || {
         let parts = parts(block)?;
@@ -465,7 +457,6 @@ mod tests {
         for _ in 0..200_000 {
             let (offset, key_len) = ((next() % 3) as usize, (next() % 24) as usize);
             let mut block: Vec<u8> = (0..next() % 60).map(|_| (next() >> 24) as u8).collect();
-            // Headers that are almost common ones.
             let usual = [key_len as u8, (next() % 20) as u8, (next() % 3) as u8];
             for (byte, usual) in block.iter_mut().skip(offset).zip(usual) {
                 *byte = if next() % 8 == 0 { *byte } else { usual };

@@ -11,7 +11,6 @@ pub struct TableContext {
     pub cache: Arc<BlockCache>,
     pub trigger: Arc<IndexTrigger>,
     pub runtime: Arc<dyn Runtime>,
-    /// Blocks may be read in mapped files.
     pub in_place: bool,
     pub recent_writes: Arc<RecentWrites>,
     /// Of runs that were written and not opened yet.
@@ -20,7 +19,6 @@ pub struct TableContext {
 }
 
 impl TableContext {
-    /// Without index requests, with the system's clock.
     pub fn new(vfs: Arc<dyn Vfs>, cache: Arc<BlockCache>) -> TableContext {
         let trigger = Arc::new(IndexTrigger::new(u64::MAX));
         let runtime = Arc::new(SystemRuntime::new());

@@ -3,8 +3,8 @@
 //! [`Run::open`](super::Run::open) and [`Run::verify`](super::Run::verify) stop at the first
 //! damage; this continues. The footer locates the index, and the index all other units. If either
 //! is damaged, the damage counts the bytes that it hides. The file id, part of every checksum,
-//! comes from the manifest if possible, so a damaged header then hides nothing. Memory is bounded
-//! by the longest unit.
+//! comes from the manifest if possible, so a damaged header hides nothing. Memory is bounded by the
+//! longest unit.
 
 use super::{
     block::{self, entry_count},
@@ -27,14 +27,12 @@ pub struct DamagedUnit {
     pub offset: u64,
     pub len: u64,
     pub detail: String,
-    /// Bounds of its internal keys; `None` if it has no entries or they are unknown.
+    /// Bounds of its internal keys; `None` if none or unknown.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
-    /// Other bytes that could not be checked as a result.
     pub unchecked_bytes: u64,
 }
 
 impl DamagedUnit {
-    /// Without entries.
     pub fn new(range: Range<u64>, detail: impl Into<String>) -> DamagedUnit {
         DamagedUnit {
             offset: range.start,
@@ -58,7 +56,7 @@ pub struct WalkedRun {
     pub file_id: FileId,
 }
 
-/// Checks all units. `listed` are the run's facts in the manifest. Passes each entry of valid
+/// Checks all units against `listed`, the run's facts in the manifest. Passes each entry of valid
 /// blocks to `entries`. Only failed reads are errors.
 pub fn walk_run_units(
     file: &dyn File,
@@ -116,7 +114,7 @@ impl Walk<'_> {
         if self.len != expected_len {
             let range = self.len.min(expected_len)..self.len.max(expected_len);
             self.note(range, format!("the file has {} bytes where the manifest knows {expected_len}", self.len));
-            // The missing part includes the footer, so it is one problem, not two.
+            // The missing part includes the footer: one problem, not two.
             if self.len < expected_len {
                 let hidden = self.len.min(footer_at).saturating_sub(FILE_HEADER_LEN as u64);
                 if let Some(unit) = self.out.damaged.last_mut() {
@@ -175,7 +173,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Checks the zeros before the view. Its pages have their own checksums.
+    /// Checks the zeros before the view.
     fn view(&mut self, footer: &Footer) -> Result<()> {
         if footer.view_bytes == 0 {
             return Ok(());
@@ -262,8 +260,7 @@ impl Walk<'_> {
 
 impl Run {
     /// Checks data blocks and key chunks, numbered together, from `first` on, past the cache, until
-    /// `bytes_max` bytes were read. Returns the damaged ones, the bytes read, and the next unit;
-    /// `None` at the end.
+    /// `bytes_max` bytes were read. Returns the damaged ones, the bytes read, and the next unit.
     pub fn damaged_units_from(&self, first: usize, bytes_max: u64) -> Result<(Vec<DamagedUnit>, u64, Option<usize>)> {
         let (mut damaged, mut bytes, mut unit) = (Vec::new(), 0, first);
         let (path, blocks) = (self.path(), self.index().blocks());

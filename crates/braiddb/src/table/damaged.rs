@@ -24,8 +24,7 @@ use std::{
     sync::Arc,
 };
 
-/// Maximum uncompressed bytes of a unit in a search for its start. Blocks of several entries are
-/// shorter.
+/// Maximum uncompressed bytes of a unit in a search for its start.
 const SOUGHT_BYTES_MAX: usize = 80 << 10;
 
 /// Maximum uncompressed bytes of a compressed unit of unknown stored length.
@@ -53,7 +52,6 @@ impl Damage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Block,
-    /// Damage where blocks should be.
     Lost {
         range: Range<u64>,
         entries: Option<u64>,
@@ -73,16 +71,14 @@ enum Blocks {
 pub struct DamagedRun {
     path: PathBuf,
     blocks: Blocks,
-    /// From the file or the manifest.
     meta: Option<RunMeta>,
-    /// If the file has no sequence numbers, else 0.
+    /// 0 if the file has sequence numbers.
     given: SequenceNumber,
     /// The file has no sequence numbers.
     is_unnumbered: bool,
     tombstones: RangeTombstoneSet,
     tombstones_lost: Option<Damage>,
     tail_damage: Option<Damage>,
-    /// Offset of the repaired header byte.
     repaired: Option<usize>,
     next_block: u16,
     next_offset: u64,
@@ -101,7 +97,7 @@ pub enum Opened {
 }
 
 impl DamagedRun {
-    /// As the run `listed` in the manifest; as any run for `None`.
+    /// Opens the run `listed` in the manifest; any run for `None`.
     pub fn open(ctx: &TableContext, path: &Path, number: FileNumber, listed: Option<&RunMeta>) -> Result<Opened> {
         let file = match ctx.vfs.open(path, OpenMode::Read) {
             Ok(file) => file,
@@ -160,7 +156,6 @@ impl DamagedRun {
         Ok(Opened::Run(Box::new(run)))
     }
 
-    /// Also returns why range tombstones are missing, if so.
     fn read_tail(
         ctx: &TableContext,
         (path, number): (&Path, FileNumber),
@@ -204,7 +199,6 @@ impl DamagedRun {
                 }
                 continue;
             };
-            // Blocks and key chunks do not decode as tombstones.
             if !block::validate(&contents, entry_count(&contents))
                 && let Some(set) = decode_tombstones(&contents).filter(|set| !set.is_empty())
             {
@@ -322,7 +316,6 @@ impl DamagedRun {
             }
             let next = self.next_unit(file, file_id, len, at + 1);
             self.next_offset = next.unwrap_or(len);
-            // Zeros that align the next block to a page.
             if next.is_some_and(|next| is_zero(file, at..next)) {
                 continue;
             }

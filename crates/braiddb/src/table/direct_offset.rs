@@ -1,8 +1,7 @@
 //! Reads entries whose byte offset is known.
 //!
-//! Such a read needs no slot array, so no cache lines are fetched for it. This applies to
-//! uncompressed blocks of mapped files: an entry's address follows from numbers, or from the list
-//! of block offsets, and is prefetched before the block is touched.
+//! Such a read fetches no cache lines of the slot array. It needs an uncompressed block in a mapped
+//! file. The entry is prefetched before the block is touched.
 
 use super::{
     Moment, Position, Run,
@@ -26,14 +25,12 @@ pub struct EntryOffset {
 pub const OFFSET_BITS: u32 = PAGE_BYTES.trailing_zeros();
 
 impl Run {
-    /// [`EntryOffset`]s can locate all entries of these blocks: they are uncompressed in a mapped
-    /// file, and offsets are below a page's size.
+    /// These blocks are uncompressed in a mapped file, and offsets are below a page's size.
     pub fn has_offsets(&self, mut blocks: RangeInclusive<u16>) -> bool {
         let has_small_offsets = |block| self.note(block).len() as u64 <= PAGE_BYTES || self.note(block).mark() == 1;
         self.place.get().is_some() && blocks.all(|block| self.is_plain(block) && has_small_offsets(block))
     }
 
-    /// Each block has its own page in a mapped file, in order.
     #[inline]
     pub fn is_on_grid(&self) -> bool {
         self.stride > 0 && self.place.get().is_some()
@@ -99,8 +96,7 @@ impl Run {
         entry_at(self.contents_in(file, start, entry_offset, now)?, usize::from(entry_offset.offset), false)
     }
 
-    /// Key and value of [`Run::entry_at_hand`], for a plain value with a common header and a key of
-    /// `key_len` bytes.
+    /// [`Run::entry_at_hand`] for a plain value with a common header and a key of `key_len` bytes.
     #[inline(always)]
     pub fn plain_at_hand(&self, entry_offset: EntryOffset, key_len: usize, now: Moment) -> Option<(&[u8], &[u8])> {
         let file = self.place.get()?;

@@ -12,7 +12,7 @@ pub struct Expiries {
     /// Entries that expire.
     pub entries: u64,
     /// Earliest, latest and evenly spaced quantiles of the expiry times, ascending, in microseconds
-    /// since 1970. All of them if there are few.
+    /// since 1970.
     pub times: Vec<u64>,
 }
 
@@ -29,7 +29,7 @@ impl Expiries {
         self.times.last().copied()
     }
 
-    /// An estimate; zero exactly if none has expired.
+    /// Estimate; zero exactly if none has expired.
     pub fn expired_by(&self, time: u64) -> u64 {
         let past = self.times.partition_point(|&t| t <= time) as u64;
         let times = self.times.len() as u64;
@@ -55,7 +55,6 @@ impl Expiries {
         }
     }
 
-    /// Empty ones are never encoded.
     pub fn decode(reader: &mut ByteReader<'_>) -> Option<Expiries> {
         let entries = reader.varint()?;
         let count = usize::try_from(reader.varint()?).ok()?;
@@ -76,7 +75,6 @@ pub struct ExpiryCounter {
     entries: u64,
     earliest: Option<u64>,
     latest: u64,
-    /// Uniform.
     samples: Vec<u64>,
     state: u64,
 }
@@ -173,7 +171,6 @@ mod tests {
                 assert_eq!(Expiries::decode(&mut ByteReader::new(&bytes[..len])), None);
             }
         }
-        // No times, more times than entries, too many times, overflow.
         for bytes in
             [&[0, 0][..], &[1, 0], &[1, 2, 5, 5], &[99, 18, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]]
         {

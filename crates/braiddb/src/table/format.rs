@@ -13,10 +13,10 @@
 //! end - 144   footer                                               `tail.rs`
 //! ```
 //!
-//! Each part begins where the one before it ends. A checksum covers every byte, except the zeros,
-//! which are checked to be zero.
+//! Each part begins where the one before it ends. A checksum covers every byte but the zeros, which
+//! are checked.
 //!
-//! A **unit** is framed so:
+//! A **unit**:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -47,7 +47,6 @@ pub(super) fn longest_raw(stored: usize) -> usize {
     stored.saturating_mul(256).saturating_add(64)
 }
 
-/// Without the checksum. The contents have at most 4 GiB - 1.
 pub(super) fn put_unit(out: &mut Vec<u8>, method: Compression, raw: &[u8]) {
     let len = u32::try_from(raw.len()).expect("the writer refuses larger entries");
     let fitting = |method| compress(method, raw).filter(|packed| raw.len() <= longest_raw(packed.len()));
@@ -64,7 +63,6 @@ pub(super) fn put_unit(out: &mut Vec<u8>, method: Compression, raw: &[u8]) {
     out.extend_from_slice(packed.as_deref().unwrap_or(raw));
 }
 
-/// Sets the checksum.
 pub(super) fn stamp_unit(unit: &mut [u8], file_id: FileId, offset: u64) {
     let sum = checksum(file_id, offset, &unit[8..]);
     unit[..8].copy_from_slice(&sum.to_le_bytes());
@@ -75,7 +73,6 @@ pub(super) enum Contents<'a> {
     Unpacked,
 }
 
-/// Checks a unit, and decompresses it into `out` if necessary.
 pub(super) fn open_unit<'a>(
     unit: &'a [u8],
     file_id: FileId,
@@ -107,7 +104,6 @@ pub(super) fn open_unit<'a>(
     }
 }
 
-/// As [`open_unit`], with the contents in their own buffer.
 pub(super) fn read_unit(mut unit: Vec<u8>, file_id: FileId, offset: u64, path: &Path) -> Result<Vec<u8>> {
     let mut unpacked = Vec::new();
     if let Contents::Unpacked = open_unit(&unit, file_id, offset, path, &mut unpacked)? {

@@ -1,3 +1,6 @@
+//! Decides when a view gets an in-memory hash index: after many searches of it. The search that
+//! reaches the threshold wakes the background work of `db`, which calls [`IndexTrigger::take`].
+
 use std::{
     fmt,
     sync::{
@@ -19,7 +22,7 @@ pub struct IndexTrigger {
 const SAMPLE: u64 = 32;
 
 impl IndexTrigger {
-    /// Fires after `searches_min` searches of one thing, more if it is large.
+    /// More for a large thing.
     pub fn new(searches_min: u64) -> IndexTrigger {
         IndexTrigger { searches_min, is_raised: AtomicBool::new(false), wake: OnceLock::new() }
     }
@@ -33,7 +36,6 @@ impl IndexTrigger {
         let _ = self.wake.set(Box::new(wake));
     }
 
-    /// Sampling rate for searches.
     #[inline]
     pub fn sample(&self) -> u64 {
         self.searches_min.clamp(1, SAMPLE)
@@ -48,7 +50,6 @@ impl IndexTrigger {
         }
     }
 
-    /// Whether it was raised since the last call.
     pub fn take(&self) -> bool {
         self.is_raised.load(Ordering::Relaxed) && self.is_raised.swap(false, Ordering::AcqRel)
     }

@@ -2,7 +2,7 @@
 //!
 //! For small values it would nearly double the written bytes; then views are built from the data
 //! blocks (ADR 0013). Chunks have about 32 KiB before compression. Each begins with the first entry
-//! of a data block, so that a scan can start anywhere: find the chunk by its first block, and skip.
+//! of a data block, so a scan can start anywhere.
 //!
 //! ```text
 //! base       u64: the sequence number of the chunk's first entry
@@ -37,7 +37,6 @@ pub enum KeyBlocks {
     Always,
 }
 
-/// Chunks are kept compressed until the data blocks are written.
 #[derive(Debug)]
 pub(super) struct KeyBlockBuilder {
     compression: Compression,
@@ -73,7 +72,7 @@ impl KeyBlockBuilder {
         self.is_wanted_always || (self.value_bytes > 0 && self.value_bytes >= VALUES_TO_KEYS_MIN * self.key_bytes)
     }
 
-    /// Enough entries were sampled to predict the ratio.
+    /// Enough entries to predict the ratio.
     pub fn is_typical(&self) -> bool {
         self.key_bytes + self.value_bytes >= BYTES_MIN
     }
@@ -125,7 +124,7 @@ impl KeyBlockBuilder {
 
 #[derive(Debug, Default)]
 pub(super) struct ChunkReader {
-    /// The caller fills it, then calls [`ChunkReader::begin`].
+    /// Filled by the caller before [`ChunkReader::begin`].
     pub contents: Vec<u8>,
     at: usize,
     base: SequenceNumber,

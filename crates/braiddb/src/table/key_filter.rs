@@ -1,8 +1,7 @@
 //! In-memory filters of unindexed runs.
 //!
 //! A get probes every unindexed run of its partition, almost always in vain. So flushes, and merges
-//! of unindexed runs, build a filter with two bytes of memory a key. It is never written to a file:
-//! only the process that wrote the run has it.
+//! of unindexed runs, build a filter of two bytes a key. It is never written to a file.
 
 use crate::base::{FileId, FileNumber, bloom_place};
 use crate::cache::prefetch;
@@ -12,8 +11,8 @@ use std::collections::VecDeque;
 /// 16 bits a key.
 const KEYS_PER_WORD: usize = 4;
 
-/// Maximum bytes of filters that wait for their run. Only filters of failed jobs wait long, and the
-/// oldest are dropped. A flush of eight million keys needs a quarter of this.
+/// Maximum bytes of filters that wait for their run; the oldest are dropped. A flush of eight
+/// million keys needs a quarter of this.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Debug)]
@@ -54,7 +53,7 @@ struct Waiting {
     filter: KeyFilter,
 }
 
-/// Of runs that were written and not opened yet. Shared by all threads.
+/// Filters of runs that were written and not opened yet. Shared by all threads.
 #[derive(Debug, Default)]
 pub struct NewFilters {
     waiting: Mutex<VecDeque<Waiting>>,

@@ -11,7 +11,7 @@ pub struct BlobUse {
     pub values: u64,
 }
 
-/// Facts about a run in the manifest. The file has all of them but the number.
+/// A run's facts in the manifest. The file has all but the number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunMeta {
     pub number: FileNumber,
@@ -26,9 +26,8 @@ pub struct RunMeta {
     pub smallest: Vec<u8>,
     /// Largest key of an entry (inclusive) or end of a range tombstone (exclusive).
     pub largest: Vec<u8>,
-    /// Lowest of entries and range tombstones; 0 without either.
     pub min_sequence: SequenceNumber,
-    /// Highest of entries and range tombstones; 0 without either.
+    /// Of entries and range tombstones, like `min_sequence`; 0 without either.
     pub max_sequence: SequenceNumber,
     pub range_tombstones: u32,
     pub blob_uses: Vec<BlobUse>,
@@ -36,7 +35,6 @@ pub struct RunMeta {
     pub has_key_block: bool,
     /// 0 without an embedded view.
     pub view_offset: u64,
-    /// 0 without an embedded view.
     pub view_bytes: u64,
 }
 

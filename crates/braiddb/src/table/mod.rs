@@ -1,8 +1,7 @@
 //! Sorted run files, and blob files for large values.
 //!
-//! Layout: `format.rs`, `block.rs`, `key_block.rs`, `tail.rs`. Point reads: `run.rs`, with
-//! `place.rs` for mapped files, `direct_offset.rs` and `ahead.rs`. `damage.rs` lists damage,
-//! `damaged.rs` reads the intact blocks.
+//! Formats: `format.rs`, `block.rs`, `key_block.rs`, `tail.rs`. Point reads: `run.rs`, with
+//! `place.rs` for mapped files. `damage.rs` lists damage, `damaged.rs` reads the intact blocks.
 
 mod ahead;
 pub mod blob;

@@ -1,13 +1,12 @@
 //! Reads blocks in mapped files.
 //!
-//! An uncompressed block is read in place if its file can be mapped: a copy would cost time and
-//! memory. The rules:
+//! An uncompressed block is read in place if its file can be mapped:
 //!
 //! - A block is **checked** before it is read in place, like a loaded block. First the system must
 //!   read it by a call that can fail, so that a disk error is an error and not a signal.
 //! - It is checked again when it is looked up more than [`CHECKED_FOR_NS`] later, since the system
-//!   may have dropped and reread it. Blocks fall due at different times, to spread the work. (A
-//!   pinned block is not rechecked.)
+//!   may have dropped and reread it. Blocks fall due at different times. (A pinned block is not
+//!   rechecked.)
 //! - Recent uncompressed writes of this process count as checked (`recent_writes.rs`).
 //! - If several blocks of a **region** were checked in one time span and the system has the region
 //!   in memory, it is mapped at once. Its other blocks then need no call.
@@ -29,20 +28,18 @@ use std::{
 
 /// Maximum time between two checks.
 pub(super) const CHECKED_FOR_NS: u64 = 32_000_000_000;
-/// Number of different times at which spans begin.
 const SHIFTS: u64 = 1024;
-/// For long parts.
 const READ_BYTES_MAX: usize = 256 << 10;
 /// Minimum page size of the system.
 const PAGE_BYTES: u64 = 4096;
 /// A huge page.
 const REGION_BYTES: u64 = 2 << 20;
-/// Checks before the system is asked whether it has all of a region.
+/// Checks before the system is asked for a whole region.
 const REGION_CHECKS: u64 = 16;
 /// In place of the number of checks: the region is in memory.
 const REGION_READY: u64 = 255;
 
-/// So that lookups of several blocks read the clock once.
+/// Lets lookups of several blocks read the clock once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     ns: u64,
@@ -54,15 +51,13 @@ impl Moment {
         Moment { ns: runtime.monotonic_coarse_ns() }
     }
 
-    /// Time span of a numbered block. Spans of different blocks begin at different times.
+    /// Spans of different blocks begin at different times.
     #[inline(always)]
     pub(super) fn span_of(self, number: u64) -> CheckTime {
         let shift = number % SHIFTS * (CHECKED_FOR_NS / SHIFTS);
-        // Never 0, which means no time.
         CheckTime::new(1 + (self.ns + shift) / CHECKED_FOR_NS)
     }
 
-    /// In the same span of block 0.
     pub(super) fn is_with(self, other: Moment) -> bool {
         self.span_of(0) == other.span_of(0)
     }
@@ -84,7 +79,7 @@ pub(super) struct Place {
 #[derive(Debug)]
 struct Mapped {
     file: MappedFile,
-    /// Last time span with a check, and in the low byte the number of checks.
+    /// Last time span with a check; low byte: number of checks.
     regions: Box<[AtomicU64]>,
 }
 
@@ -109,7 +104,6 @@ impl Place {
     #[cold]
     fn map(&self, file: &dyn File, len: u64) -> Option<&MappedFile> {
         let map = || {
-            // Treated like a system without maps.
             let file = MappedFile::new(file.map_for_reading(len).ok()??, &self.deferred_close);
             let regions = (file.len() as u64).div_ceil(REGION_BYTES);
             Some(Mapped { file, regions: (0..regions).map(|_| AtomicU64::new(0)).collect() })
@@ -127,7 +121,6 @@ impl Place {
         Moment::now(&*self.runtime)
     }
 
-    /// A block checked in another span is checked again.
     #[inline]
     pub fn now(&self, block: u16) -> CheckTime {
         self.moment().span_of(u64::from(block))
@@ -148,7 +141,6 @@ impl Place {
         let mut at = part.start;
         while at < part.end {
             let next_page = (at + 1).next_multiple_of(PAGE_BYTES);
-            // The last byte of a page and the first of the next: most units span two pages.
             let (first, end) = (next_page.min(part.end) - 1, (next_page + 1).min(part.end));
             let bytes = &mut [0; 2][..(end - first) as usize];
             file.read_exact_at(bytes, first).map_err(|e| read_error(path, first, e))?;
@@ -169,8 +161,7 @@ impl Place {
             checks if checks < REGION_CHECKS => checks + 1,
             _ => {
                 let all = region * REGION_BYTES..(region + 1) * REGION_BYTES;
-                // This only maps pages that are in memory. If it must read one after all, that can
-                // fail.
+                // This maps pages in memory; a page dropped meanwhile is read, which can fail.
                 if file.is_in_memory(all.clone()) && file.populate(all) { REGION_READY } else { 0 }
             }
         };
@@ -179,7 +170,6 @@ impl Place {
     }
 }
 
-/// Reads a part only to bring it into memory.
 fn read_whole(part: &Range<u64>, file: &dyn File, path: &Path) -> Result<()> {
     let mut buffer = vec![0; usize::try_from(part.end - part.start).unwrap_or(usize::MAX).min(READ_BYTES_MAX)];
     for at in part.clone().step_by(buffer.len()) {

@@ -1,8 +1,8 @@
 //! Recent writes of this process.
 //!
-//! The bytes went to the system with their checksum, and are as likely in memory as blocks checked
-//! at that time. So they count as checked for the same time (`place.rs`). One part in [`SAMPLED`]
-//! is still checked on first read, so that an error in writing shows at once.
+//! The bytes went to the system with their checksum, and are as likely in memory as checked blocks.
+//! So they count as checked for the same time (`place.rs`). One part in [`SAMPLED`] is still
+//! checked on first read, so that an error in writing shows.
 
 use super::place::{CHECKED_FOR_NS, Moment};
 use crate::base::FileId;
@@ -10,9 +10,7 @@ use parking_lot::Mutex;
 
 const SAMPLED: u64 = 16;
 
-/// Whether a part of a file, by number, is in the sample.
 pub(super) fn is_sample(file: FileId, part: u64) -> bool {
-    // The golden ratio scatters the numbers; the top bits are best.
     ((file ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).is_multiple_of(SAMPLED)
 }
 
@@ -29,8 +27,7 @@ struct Written {
 }
 
 impl RecentWrites {
-    /// All bytes from `from` on were written at `since` or later, in a form that can be read in
-    /// place.
+    /// All bytes from `from` on were written at `since` or later, readable in place.
     pub(super) fn note(&self, file: FileId, from: u64, since: Moment) {
         let mut written = self.written.lock();
         written.retain(|part| since.ns_after(part.since) < 2 * CHECKED_FOR_NS);
@@ -40,7 +37,6 @@ impl RecentWrites {
         }
     }
 
-    /// Earliest time at which recent bytes at `offset` were written.
     pub(super) fn since(&self, file: FileId, offset: u64) -> Option<Moment> {
         let written = self.written.lock();
         let parts = written.iter().filter(|part| part.file == file && part.from <= offset);

@@ -1,8 +1,7 @@
 //! Scans of a whole run in file order, for merges, view building and verification.
 //!
 //! They read large pieces and bypass the cache, since readers seldom want the same blocks next.
-//! Pieces grow from 64 KiB to 128, so that short scans read little and parallel scans need little
-//! memory.
+//! Pieces grow from 64 KiB to 128, so that short scans read little.
 
 use super::{
     Position,
@@ -17,13 +16,11 @@ use std::{ops::Range, sync::Arc};
 
 const FIRST_PIECE_BYTES: usize = 64 << 10;
 const MAX_PIECE_BYTES: usize = 128 << 10;
-/// For files without the system's read-ahead.
 const MAX_PIECE_BYTES_UNBUFFERED: usize = 256 << 10;
 
 #[derive(Debug)]
 struct ReadAhead {
     buffer: Vec<u8>,
-    /// Filled bytes of the buffer, and their file offset.
     filled: usize,
     begins_at: u64,
     piece: usize,
@@ -34,8 +31,7 @@ impl ReadAhead {
         ReadAhead { buffer: Vec::new(), filled: 0, begins_at: 0, piece: FIRST_PIECE_BYTES }
     }
 
-    /// Locates the bytes `from..to` of the file in the buffer. Reads up to the unit border that
-    /// `whole` returns.
+    /// Reads the bytes `from..to` of the file, up to the unit border that `whole` returns.
     fn fetch(&mut self, run: &Run, from: u64, to: u64, whole: impl FnOnce(u64) -> u64) -> Result<Range<usize>> {
         let present = self.begins_at..self.begins_at + self.filled as u64;
         if !(present.start <= from && to <= present.end) {
@@ -64,7 +60,7 @@ impl ReadAhead {
     }
 }
 
-/// All versions of all entries. Starts before the first: call [`RunScan::next`].
+/// All entries. Starts before the first: call [`RunScan::next`].
 #[derive(Debug)]
 pub struct RunScan {
     run: Arc<Run>,
@@ -91,7 +87,7 @@ impl RunScan {
         }
     }
 
-    /// `false` at the end. An error ends the scan.
+    /// False at the end. An error ends the scan.
     pub fn next(&mut self) -> Result<bool> {
         self.current = None;
         let position = self.next;
@@ -110,7 +106,6 @@ impl RunScan {
         Ok(true)
     }
 
-    /// Panics unless the last [`RunScan::next`] returned true.
     #[inline]
     pub fn entry(&self) -> EntryRef<'_> {
         let position = self.current.expect("a scan that is on an entry");
@@ -118,7 +113,6 @@ impl RunScan {
         entry.numbered(self.run.given_sequence())
     }
 
-    /// `None` before the first entry and at the end.
     pub fn key(&self) -> Option<&[u8]> {
         self.current.map(|_| self.entry().key)
     }
@@ -192,7 +186,7 @@ impl KeyScan {
         KeyScan { source }
     }
 
-    /// `false` at the end. An error ends the scan.
+    /// False at the end. An error ends the scan.
     pub fn next(&mut self) -> Result<bool> {
         match &mut self.source {
             KeySource::Chunks(scan) => scan.next(),
@@ -200,7 +194,7 @@ impl KeyScan {
         }
     }
 
-    /// Without value. Panics unless the last [`KeyScan::next`] returned true.
+    /// Without value.
     #[inline]
     pub fn entry(&self) -> EntryRef<'_> {
         match &self.source {
@@ -263,7 +257,6 @@ impl ChunkScan {
         self.next = self.run.end();
         let chunks = &self.run.index().chunks;
         let chunk = match self.loaded {
-            // Most calls stay in the same chunk.
             Some(loaded) if chunks.get(loaded + 1).is_none_or(|next| position.block < next.first_block) => loaded,
             _ => chunks.partition_point(|chunk| chunk.first_block <= position.block).saturating_sub(1),
         };

@@ -2,10 +2,9 @@
 //!
 //! Without the page cache's read-ahead, a scan would wait for the device at each block. So a
 //! missing block right after the last ones read brings the next ones in the same read: two at
-//! first, then twice as many each time, up to [`AHEAD_MAX`]. Random reads rarely read more than
-//! needed.
+//! first, then twice as many each time, up to [`AHEAD_MAX`].
 //!
-//! A run has one such state; readers of several places overwrite it and then read less ahead.
+//! A run has one state; readers of several places overwrite it and then read less ahead.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,8 +15,7 @@ const AHEAD_FIRST: u16 = 2;
 /// Thread-safe; a lost update only loses a read-ahead.
 #[derive(Debug)]
 pub(super) struct Sequence {
-    /// The next sequential block in the upper half, the number of blocks last read ahead in the
-    /// lower.
+    /// Upper half: the next sequential block. Lower half: the number of blocks last read ahead.
     last: AtomicU32,
 }
 
@@ -28,9 +26,8 @@ impl Default for Sequence {
 }
 
 impl Sequence {
-    /// A block is missing. Returns the last block to read with it, below `end`.
+    /// Call for a missing block. Returns the last block to read with it, below `end`.
     pub fn note(&self, block: u16, end: u16) -> u16 {
-        // Relaxed: the value guards no other memory.
         let last = self.last.load(Ordering::Relaxed);
         let (next, ahead) = ((last >> 16) as u16, last as u16);
         let ahead = if next == block { (ahead * 2).clamp(AHEAD_FIRST, AHEAD_MAX) } else { 0 };

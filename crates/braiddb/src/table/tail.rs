@@ -101,7 +101,6 @@ impl Footer {
         out.try_into().expect("the fields add up to the length")
     }
 
-    /// Checks that the sections are contiguous.
     pub fn decode(bytes: &[u8; FOOTER_LEN], file_id: FileId, file_bytes: u64, path: &Path) -> Result<Footer> {
         let offset = file_bytes.saturating_sub(FOOTER_LEN as u64);
         let bad = |detail: &str| Error::corruption(path, offset, detail);
@@ -146,7 +145,6 @@ impl Footer {
         (flags & !HAS_KEY_CHUNKS == 0 && reserved == 0 && reader.is_at_end()).then_some(footer)
     }
 
-    /// The sections are contiguous and fill the file.
     fn is_in_order(&self) -> bool {
         let view_end = if self.view_bytes == 0 {
             (self.view_offset == 0 && self.view_checksum == 0).then_some(self.index_end)
@@ -212,7 +210,6 @@ pub(super) struct ChunkEntry {
     pub unit_len: u64,
 }
 
-/// Four bytes a block, eight beyond 4 GiB; none if each block has its own page.
 #[derive(Debug)]
 enum Offsets {
     /// Each block but the first begins at the page of its number.
@@ -242,7 +239,7 @@ impl Offsets {
 pub(super) struct Index {
     offsets: Offsets,
     is_padded: bool,
-    /// Lengths and entry counts, until the run moves them into the cache's slots.
+    /// Until the run moves them into the cache's slots.
     pub notes: Vec<UnitNote>,
     pub chunks: Box<[ChunkEntry]>,
     pub smallest: Vec<u8>,
@@ -287,7 +284,7 @@ pub(super) fn encode_index(
 }
 
 impl Index {
-    /// Checks the index against the footer. `None` if invalid.
+    /// `None` if it does not match the footer.
     pub fn decode(bytes: &[u8], footer: &Footer, is_padded: bool) -> Option<Index> {
         let mut reader = ByteReader::new(bytes);
         let blocks = usize::try_from(reader.varint()?).ok()?;
@@ -347,7 +344,6 @@ impl Index {
         }
     }
 
-    /// Each block has its own page.
     #[inline]
     pub fn is_grid(&self) -> bool {
         matches!(self.offsets, Offsets::Grid { .. })
@@ -357,8 +353,7 @@ impl Index {
     #[inline]
     pub fn unit(&self, block: usize, len: usize) -> Range<u64> {
         let (start, next) = (self.offset(block), self.offset(block + 1));
-        // Padded units are uncompressed; in a padded file, compressed units are not longer than
-        // before compression.
+        // Padded units are uncompressed; in a padded file, compression makes no unit longer.
         let end = if self.is_padded && len > 0 { next.min(start + (UNIT_HEADER_LEN + len) as u64) } else { next };
         start..end
     }
@@ -398,8 +393,6 @@ fn decode_chunks(reader: &mut ByteReader<'_>, footer: &Footer) -> Option<Box<[Ch
         let step = u16::try_from(reader.varint()?).ok()?;
         let unit_len = reader.varint()?;
         let first_block = match chunks.last() {
-            // The first chunk begins with the first block, others with a later block than the one
-            // before.
             None => Some(0).filter(|_| step == 0)?,
             Some(before) => before.first_block.checked_add(step).filter(|_| step > 0)?,
         };

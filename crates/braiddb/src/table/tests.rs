@@ -15,7 +15,6 @@ use std::{
 
 const FILE_ID: FileId = 0x0123_4567_89ab_cdef;
 
-/// By key, then newest first.
 type Model = BTreeMap<(Vec<u8>, Reverse<SequenceNumber>), (EntryKind, Vec<u8>)>;
 
 type Row<'a> = (&'a (Vec<u8>, Reverse<SequenceNumber>), &'a (EntryKind, Vec<u8>));
@@ -41,11 +40,9 @@ impl Random {
 }
 
 fn context(cache_bytes: usize) -> TableContext {
-    // This file system supports maps, so uncompressed blocks are read in place.
     TableContext::new(Arc::new(FaultVfs::new(&dir())), BlockCache::new(cache_bytes))
 }
 
-/// Recent writes count as in memory only if the file can be mapped.
 #[test]
 fn cached_blocks_after_write_without_maps_is_zero() {
     let ctx = TableContext::new(Arc::new(MemVfs::new()), BlockCache::new(8 << 20));
@@ -69,7 +66,6 @@ fn cached_blocks_after_write_without_maps_is_zero() {
     assert_eq!(run.cached_blocks(0..u16::MAX), 1);
 }
 
-/// Another process, without recent writes.
 fn elsewhere(ctx: &TableContext) -> TableContext {
     TableContext { recent_writes: Arc::default(), ..ctx.clone() }
 }
@@ -91,7 +87,7 @@ fn no_view(_: FileId, _: u64) -> Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-/// Mostly small entries, some large, a few enormous. Keys share prefixes; some have many versions.
+/// Keys share prefixes; some have many versions.
 fn random_model(seed: u64, entries: usize, enormous: bool) -> Model {
     let mut random = Random(seed);
     let mut model = Model::new();
@@ -350,7 +346,6 @@ fn embedded_view_is_at_announced_offset() {
     run.file().read_exact_at(&mut bytes, meta.view_offset).unwrap();
     assert_eq!(bytes, view);
     run.verify().unwrap();
-    // The bytes before the view belong to no unit, but must be zero.
     let file = ctx.vfs.open(&path(), OpenMode::ReadWrite).unwrap();
     file.write_at(&[1], meta.view_offset - 1).unwrap();
     assert!(run.verify().unwrap_err().is_corruption());
@@ -404,7 +399,6 @@ fn read_after_flipped_bit_or_truncation_is_corruption() {
         let mut bytes = vec![0; meta.file_bytes as usize];
         file.read_exact_at(&mut bytes, 0).unwrap();
         for at in 0..bytes.len() {
-            // Elsewhere one bit a byte, for speed.
             let is_padding = at as u64 >= meta.view_offset - 2048 && bytes[at] == 0;
             for bit in if is_padding { at % 8..at % 8 + 1 } else { 0..8 } {
                 file.write_at(&[bytes[at] ^ 1 << bit], at as u64).unwrap();
@@ -498,8 +492,8 @@ fn run_with_large_values_has_key_block() {
     assert!(has_key_block(KeyBlocks::Always, &small) && !has_key_block(KeyBlocks::Never, &large));
 }
 
-/// Invalid contents with valid checksums, as mutations of valid input. Decoders must not panic,
-/// hang or allocate without bound.
+/// Mutations of valid input with valid checksums. Decoders must not panic, hang or allocate without
+/// bound.
 #[test]
 fn decode_of_any_bytes_does_not_panic() {
     let mut random = Random(11);
@@ -634,7 +628,6 @@ fn uncompressed_blocks_are_aligned_to_pages_where_cheap() {
         assert!((blocks - units) as f64 <= padding * blocks as f64, "{units} of {blocks} with rows of {len}");
         check_reads(&run, &model, &positions, &mut random);
         run.verify().unwrap();
-        // Otherwise four bytes a block are in memory.
         assert_eq!(run.index().resident_bytes() >= 4 * starts.len(), !is_grid);
     }
     // Compressed files have no padding, even for incompressible blocks.
@@ -664,7 +657,6 @@ fn verify_with_nonzero_padding_is_corruption() {
     }
 }
 
-/// From before padding existed.
 #[test]
 fn open_of_run_without_padding_reads_all() {
     let ctx = context(1 << 20);

@@ -22,7 +22,6 @@ use std::{
 
 const LATER_NS: u64 = 33_000_000_000;
 
-/// The system's files with counted reads that fail on demand, and a manual clock.
 #[derive(Debug, Default)]
 struct World {
     inner: SystemVfs,
@@ -198,8 +197,7 @@ fn read_of_uncompressed_blocks_uses_no_cache() {
     let stats = fixture.ctx.cache.stats();
     assert_eq!((stats.usage_bytes, stats.misses), (0, u64::from(run.block_count())));
     assert_eq!(run.cached_blocks(0..u16::MAX), u64::from(run.block_count()));
-    // Two reads a block would suffice. Once much of a region was read, the remaining blocks need
-    // none.
+    // Once much of a region was read, the remaining blocks need no reads.
     assert!(fixture.reads() < u64::from(run.block_count()), "{} reads", fixture.reads());
     let reads = fixture.reads();
     check(&run, &positions);
@@ -282,7 +280,6 @@ fn read_at_of_damaged_block_fails_at_first_and_after_time_span() {
         assert!(read(wrong).unwrap_err().is_corruption());
         assert_eq!(at_hand(wrong), None);
     }
-    // Only on request, since it needs the block's end.
     let guard = pin();
     assert_eq!(run.read_at(spots[1], true, &guard).unwrap().sequence, 15_001);
     fixture.pass(LATER_NS);
@@ -299,7 +296,6 @@ fn read_of_recently_written_block_skips_check() {
     let blocks = u64::from(run.block_count());
     let is_damaged_at = |run: &Run, at: usize| run.read(positions[at], &pin()).is_err_and(|e| e.is_corruption());
     let is_damaged = |run: &Run| is_damaged_at(run, 0);
-    // About one block in 16 is checked anyway.
     let samples: Vec<u64> = (0..blocks).filter(|&block| is_sample(99, block)).collect();
     assert!(samples.len() as u64 > blocks / 20 && (samples.len() as u64) < blocks / 12 && samples[0] > 0);
     let sampled = positions.iter().position(|at| u64::from(at.block) == samples[0]).unwrap();
@@ -327,7 +323,6 @@ fn read_of_recently_written_block_skips_check() {
     check(&late, &positions);
     assert_eq!(fixture.ctx.cache.stats().checked, samples.len() as u64 + blocks);
 
-    // If some blocks are compressed, all are checked.
     drop((run, late, another));
     fixture.ctx.vfs.remove(&path).unwrap();
     let by_row = |row| if row / 100 == 100 { Compression::Lz4 } else { Compression::None };
@@ -431,7 +426,6 @@ fn read_of_value_in_growing_file_is_in_place() {
         }
         assert_eq!(fixture.reads(), reads, "round {round}");
     }
-    // One more value does not justify a new map before growth by an eighth or a pause.
     references.push(put(7));
     references.push(put(9));
     for _ in 0..3 {

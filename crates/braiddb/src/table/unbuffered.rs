@@ -4,8 +4,8 @@ use std::{ffi::OsStr, io, path::Path, sync::Arc};
 
 const EXTENSIONS: [&str; 3] = ["run", "view", "blob"];
 
-/// VFS layer that uses direct I/O for runs, views and blob files. If the system refuses, they use
-/// the page cache, and the first reason is reported.
+/// Uses direct I/O for runs, views and blob files, or if the system refuses, the page cache;
+/// reports the first reason.
 #[derive(Debug)]
 pub struct UnbufferedTables {
     inner: Arc<dyn Vfs>,

@@ -29,7 +29,6 @@ impl Sums {
     }
 }
 
-/// Only count, earliest and latest are exact.
 fn bounds_of(expiries: &Expiries) -> (u64, Option<u64>, Option<u64>) {
     (expiries.entries, expiries.earliest(), expiries.latest())
 }
@@ -69,7 +68,6 @@ pub(super) fn verify(run: &Arc<Run>, visitor: &mut dyn FnMut(&EntryRef<'_>)) -> 
     Ok(len)
 }
 
-/// Compares blocks with the key block, and checks the order.
 fn verify_entries(run: &Arc<Run>, visitor: &mut dyn FnMut(&EntryRef<'_>)) -> Result<Sums> {
     let bad =
         |block: u16, detail: String| Error::corruption(run.path(), run.index().offset(usize::from(block)), detail);

@@ -1,7 +1,7 @@
 //! Writes a run from front to back.
 //!
-//! Blocks are gathered into large writes. The parts behind them stay in memory until
-//! [`RunWriter::finish`]: the keys compressed, a few bytes each; the index with 16 bytes a block.
+//! Blocks are gathered into large writes. Later parts stay in memory until [`RunWriter::finish`]:
+//! the keys compressed, a few bytes each; the index with 16 bytes a block.
 
 use super::{
     Expiries, ExpiryCounter, KeyFilter, Moment, NewFilters, Position, RecentWrites, TableContext,
@@ -26,8 +26,8 @@ use std::{
     sync::Arc,
 };
 
-/// Write-back starts after this many bytes. Smaller pieces cost more; larger ones leave more to
-/// wait for at the end.
+/// Bytes after which write-back starts. Smaller pieces cost more; larger ones leave more to wait
+/// for at the end.
 const WRITE_BACK_BYTES: u64 = 2 << 20;
 
 /// Maximum zeros that align the next block to a page, ...
@@ -37,7 +37,7 @@ const PADDING_PART: u64 = 32;
 /// ... counted as if it were this many bytes longer.
 const PADDING_CREDIT: u64 = 64 << 10;
 
-/// Larger runs have no filter, since the hashes use unaccounted memory.
+/// Larger runs have no filter: the hashes use unaccounted memory.
 const FILTER_KEYS_MAX: usize = 4 << 20;
 
 pub const MIN_BLOCK_BYTES: usize = 64;
@@ -45,16 +45,15 @@ pub const MIN_BLOCK_BYTES: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOptions {
     pub compression: Compression,
-    /// Maximum uncompressed bytes, unless one entry is larger: 64 to 65,536. 4096 matches a frame
-    /// of the cache.
+    /// Maximum uncompressed bytes, unless one entry is larger: 64 to 65,536.
     pub block_bytes: usize,
     pub key_blocks: KeyBlocks,
-    /// Gathered for a write; writes end at multiples of it. A power of two.
+    /// Writes end at multiples of it. A power of two.
     pub write_bytes: usize,
-    /// The manifest will give all entries one sequence number. They are added with 0.
+    /// The manifest will give all entries one sequence number; add them with 0.
     pub is_unnumbered: bool,
     pub is_unbuffered: bool,
-    /// Whether to build a filter, for unindexed runs, which gets will probe.
+    /// For unindexed runs, which gets will probe.
     pub has_filter: bool,
 }
 
@@ -72,7 +71,7 @@ impl Default for RunOptions {
     }
 }
 
-/// If it is dropped without [`RunWriter::finish`], the caller must remove the incomplete file.
+/// Unless [`RunWriter::finish`] was called, the caller must remove the file.
 #[derive(Debug)]
 pub struct RunWriter {
     file: Arc<dyn File>,
@@ -85,12 +84,9 @@ pub struct RunWriter {
     new_filters: Arc<NewFilters>,
     hashes: Vec<u64>,
     begun: Moment,
-    /// Unwritten bytes, and their file offset.
     buffer: Vec<u8>,
     written: u64,
-    /// See [`RunOptions::write_bytes`].
     write_bytes: usize,
-    /// Write-back has not been started from here on.
     write_back_from: u64,
     block: BlockBuilder,
     room: usize,
@@ -218,7 +214,7 @@ impl RunWriter {
         self.blocks.len() as u32 + u32::from(self.block.entries() > 0)
     }
 
-    /// Length of the file if it were finished now, without a view.
+    /// As if it were finished now, without a view.
     pub fn estimated_bytes(&self) -> u64 {
         let keys = self.keys.as_ref().map_or(0, KeyBlockBuilder::len);
         let tail = keys + self.block.len() + 6 * self.blocks.len() + FOOTER_LEN;
@@ -308,13 +304,12 @@ impl RunWriter {
         self.flush_if_full()
     }
 
-    /// Uncompressed blocks are aligned to pages where that costs little.
     fn is_paged(&self) -> bool {
         self.options.compression == Compression::None && self.options.block_bytes as u64 >= PAGE_BYTES
     }
 
-    /// Maximum length of the block that begins here. It ends with a page if it can be nearly as
-    /// long as configured.
+    /// Maximum length of the block that begins here. It ends with a page if that is nearly as long
+    /// as configured.
     fn room_here(&self) -> usize {
         let wanted = self.options.block_bytes;
         let from = self.position() + UNIT_HEADER_LEN as u64;
@@ -323,8 +318,8 @@ impl RunWriter {
         if self.is_paged() && room >= wanted - wanted / 8 { room } else { wanted }
     }
 
-    /// Aligns the next block to a page if that takes few zeros. Then it spans as few pages as
-    /// possible and is located without a lookup.
+    /// Aligns the next block to a page if that takes few zeros: it is then located without a
+    /// lookup.
     fn pad(&mut self) {
         let position = self.position();
         let gap = position.next_multiple_of(PAGE_BYTES) - position;
@@ -429,7 +424,6 @@ impl RunWriter {
         if self.buffer.len() < left {
             return Ok(());
         }
-        // The bytes after the last multiple come with the next write.
         let end = left + (self.buffer.len() - left) / self.write_bytes * self.write_bytes;
         let mut buffer = std::mem::take(&mut self.buffer);
         let result = self.write(&buffer[..end]);
@@ -453,7 +447,6 @@ impl RunWriter {
         self.written += bytes.len() as u64;
         let waiting = self.written - self.write_back_from;
         if waiting >= WRITE_BACK_BYTES {
-            // The device works during the next blocks, so the final sync has little left to do.
             self.file.start_write_back(self.write_back_from, waiting);
             self.write_back_from = self.written;
         }

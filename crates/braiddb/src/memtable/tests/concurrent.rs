@@ -1,7 +1,6 @@
 //! Readers check themselves while a writer inserts.
 //!
-//! Sequence number `s`, modulo a period, determines the key, so a reader at snapshot `s` knows
-//! exactly what it must see.
+//! Sequence number `s`, modulo a period, determines the key: a reader knows what it must see.
 
 use super::{
     super::{Memtable, MemtableCursor, MemtableOptions},
@@ -81,7 +80,6 @@ fn run(shape: Shape, inserts: u64, period: u64, readers: u64) {
                     let snapshot = published.load(Ordering::Acquire);
                     match chance.below(8) {
                         0 if reader % 2 == 0 => check(memtable, shape, snapshot, period),
-                        // A cursor that stays on its leaf over many inserts.
                         1 => {
                             held = MemtableCursor::new(Arc::clone(memtable), snapshot);
                             held.seek(&shape(chance.below(period))).unwrap();

@@ -27,7 +27,6 @@ fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Maps a number to an internal key, not always one-to-one.
 type Shape = fn(u64) -> Vec<u8>;
 
 fn in_tree(tree: u32, user_key: &[u8]) -> Vec<u8> {
@@ -46,25 +45,22 @@ fn user(number: u64) -> Vec<u8> {
     in_tree(1, format!("user{number:08}").as_bytes())
 }
 
-/// Alternating trees, with an empty user key in each.
 fn trees(number: u64) -> Vec<u8> {
     let tree = [0, 1, 2, 7, 256, u32::MAX][(number % 6) as usize];
     let number = number / 6;
     if number == 0 { in_tree(tree, b"") } else { in_tree(tree, format!("{:05}", number * 37 % 10007).as_bytes()) }
 }
 
-/// Bytes from both ends of the range, in strings that are prefixes of each other.
 fn extremes(number: u64) -> Vec<u8> {
     let digits = (0..number % 13).map(|i| [0x00, 0xff, 0x01, 0x80][(mix(number / 13) >> (2 * i) & 3) as usize]);
     in_tree(3, &digits.collect::<Vec<u8>>())
 }
 
-/// Each key is a prefix of the next.
 fn nested(number: u64) -> Vec<u8> {
     in_tree(1, &vec![b'a'; number as usize % 700])
 }
 
-/// Few groups with long names, so that heads tie with any prefix.
+/// So that heads tie with any prefix.
 fn groups(number: u64) -> Vec<u8> {
     let group = mix(number % 5);
     in_tree(1, format!("{group:016x}/a/long/name/in/common/{:07}", number / 5 * 7919 % 1_000_003).as_bytes())
@@ -93,8 +89,7 @@ fn small() -> Memtable {
     Memtable::new(MemtableOptions { arena_chunk_bytes: 8 << 10, filter_bytes: 1 << 10, chunk_pool: None })
 }
 
-/// Makes a memtable and its model from `count` inserts of numbers below `range`; sequence numbers
-/// grow by one or two.
+/// Makes a memtable and its model from `count` inserts of numbers below `range`.
 fn filled(shape: Shape, seed: u64, count: u64, range: u64) -> (Arc<Memtable>, Model, SequenceNumber) {
     let mut chance = Chance(seed);
     let memtable = Arc::new(small());

@@ -7,7 +7,6 @@ use super::{
 use crate::base::{Cursor, EntryKind, EntryRef, RangeTombstone, SequenceNumber, limits};
 use std::{cmp::Reverse, sync::Arc};
 
-/// Returns the model's entries for a cursor at `snapshot`.
 fn shown(model: &Model, snapshot: SequenceNumber) -> Vec<EntryRef<'_>> {
     let mut entries: Vec<EntryRef<'_>> = Vec::new();
     for ((key, Reverse(sequence)), (kind, value)) in model {

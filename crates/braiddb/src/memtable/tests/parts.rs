@@ -111,8 +111,7 @@ fn arena_pieces_are_aligned_disjoint_and_counted() {
     assert!(arena.reserved_bytes() < 2 * used + (64 << 10));
 }
 
-/// An interleaving that threads hardly ever meet: the child of the key is split after the node's
-/// count was read.
+/// The child of the key is split after the node's count was read.
 #[test]
 fn descent_restarts_after_a_concurrent_split_of_its_child() {
     let mut arena = Arena::new(8 << 10, None);
@@ -168,7 +167,6 @@ fn order_is_reconstructed_from_positions() {
         for (count, entry) in entries.iter().enumerate().skip(sorted) {
             let rank = numbers[..count].iter().filter(|&&n| n < numbers[count]).count();
             node.append(rank, *entry);
-            // Earlier orders remain available to earlier readers.
             for seen in [count / 2, count + 1].into_iter().filter(|&seen| seen >= sorted) {
                 let mut expected: Vec<u8> = (0..seen as u8).collect();
                 expected.sort_by_key(|&slot| numbers[usize::from(slot)]);
@@ -204,8 +202,7 @@ fn chunk_pool_keeps_chunks_up_to_its_limit_and_lends_them_again() {
     assert_eq!(pool.bytes(), 0);
 }
 
-/// A memtable of 15.25 MiB had chunks slightly smaller than a huge page: they were small pages, and
-/// not kept by the pool.
+/// A memtable of 15.25 MiB had small pages, which the pool does not keep.
 #[test]
 fn large_memtable_of_any_size_uses_huge_pages() {
     let huge = ChunkPool::LAYOUT.size();

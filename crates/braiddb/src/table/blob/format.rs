@@ -21,8 +21,8 @@
 //! alone.
 //!
 //! **Holes.** Writers reserve ranges before they write, so a crash or failed write leaves arbitrary
-//! bytes without references. A walk resumes at the next multiple of eight with a valid header. Its
-//! checksum includes file id and offset, so no value can imitate one.
+//! bytes without references. A walk resumes at the next multiple of eight with a valid header,
+//! whose checksum includes file id and offset: no value can imitate one.
 //!
 //! **A reference** is five varints (file number, offset divided by eight, length of the value,
 //! length of the record, compression) and the eight bytes of the record header's checksum.
@@ -54,13 +54,12 @@ pub fn blob_path(dir: &Path, number: FileNumber) -> PathBuf {
     dir.join(format!("{number:06}.blob"))
 }
 
-/// The value of an entry of kind [`EntryKind::BlobRef`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlobRef {
     pub file: FileNumber,
     pub offset: u64,
     pub len: u64,
-    /// Length of the record with header and key: the garbage that a dead value leaves.
+    /// Record with header and key: the garbage that a dead value leaves.
     pub stored_len: u64,
     pub compression: Compression,
     pub checksum: u64,
@@ -96,7 +95,6 @@ impl BlobRef {
 pub struct RecordHeader {
     pub compression: Compression,
     pub value_len: u64,
-    /// Length of the record, without padding.
     pub stored_len: u64,
     pub key_len: u32,
 }
@@ -106,7 +104,6 @@ impl RecordHeader {
         self.value_len.div_ceil(BLOB_CHUNK_LEN as u64)
     }
 
-    /// Length of everything before the chunks.
     pub fn head_len(&self) -> u64 {
         head_len(u64::from(self.key_len), self.chunk_count())
     }
@@ -115,7 +112,6 @@ impl RecordHeader {
         self.value_len.saturating_sub(index.saturating_mul(BLOB_CHUNK_LEN as u64)).min(BLOB_CHUNK_LEN as u64)
     }
 
-    /// Also returns the checksum.
     pub fn encode(&self, file_id: FileId, offset: u64) -> ([u8; RECORD_HEADER_LEN], u64) {
         let mut out = [0; RECORD_HEADER_LEN];
         out[0..4].copy_from_slice(&RECORD_MAGIC);
@@ -128,7 +124,7 @@ impl RecordHeader {
         (out, sum)
     }
 
-    /// Also returns the checksum; `None` if no record begins there.
+    /// `None` if no record begins there.
     pub fn decode(bytes: &[u8], file_id: FileId, offset: u64) -> Option<(RecordHeader, u64)> {
         let bytes = bytes.get(..RECORD_HEADER_LEN)?;
         if !bytes.starts_with(&RECORD_MAGIC) {

@@ -25,7 +25,6 @@ impl Pieces {
         self.list.iter().for_each(|piece| piece.encode(out));
     }
 
-    /// `None` if invalid or the lengths do not add up.
     pub fn decode(bytes: &[u8]) -> Option<Pieces> {
         let mut reader = ByteReader::new(bytes);
         let len = reader.varint()?;
@@ -39,8 +38,7 @@ impl Pieces {
         (sum == len && len <= limits::MAX_VALUE_LEN).then_some(pieces)
     }
 
-    /// `None` if the entry is invalid or has neither kind [`EntryKind::BlobRef`] nor
-    /// [`EntryKind::Stream`].
+    /// `None` if the entry is invalid or of another kind.
     pub fn of(content: &Content<'_>) -> Option<Pieces> {
         match content.kind {
             EntryKind::BlobRef => BlobRef::decode(content.value).map(|only| Pieces { list: vec![only] }),
@@ -61,7 +59,7 @@ impl Pieces {
     }
 }
 
-/// Visits the blob references in an entry. `None` if it is invalid.
+/// `None` if the entry is invalid.
 #[must_use]
 pub fn visit_references(kind: EntryKind, value: &[u8], mut visit: impl FnMut(&BlobRef)) -> Option<()> {
     if !may_refer(kind) {

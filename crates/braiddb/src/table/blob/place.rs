@@ -1,7 +1,7 @@
 //! Reads values in a mapped blob file, under the rules of `table/place.rs`.
 //!
 //! A growing file is mapped again after growth by an eighth, or when a value behind the map is read
-//! after some time without growth. Unfinished values within the map have no references.
+//! after some time without growth.
 
 use crate::{
     base::FileId,
@@ -19,12 +19,11 @@ use std::{
     },
 };
 
-/// Bytes of the file for each mark, which records the last checked value that begins in them.
+/// Bytes of the file for each mark of its last checked value.
 const BYTES_A_MARK: u64 = 64 << 10;
 
 const GROWTH_MIN: u64 = 8;
 
-/// Made on first use.
 #[derive(Debug)]
 pub(super) struct BlobPlace {
     mapped: ArcSwapOption<MappedBlobs>,
@@ -39,7 +38,7 @@ pub(super) struct BlobPlace {
 #[derive(Debug)]
 pub(super) struct MappedBlobs {
     pub file: MappedFile,
-    /// Offset and time span of the last checked value of each [`BYTES_A_MARK`]; zero if none.
+    /// Offset and time span of the last checked value of each [`BYTES_A_MARK`].
     marks: Box<[AtomicU64]>,
 }
 
@@ -55,7 +54,7 @@ impl BlobPlace {
         }
     }
 
-    /// `None` if the map cannot be extended to the first `end` bytes.
+    /// `None` if the first `end` bytes cannot be mapped.
     pub fn mapped(&self, file: &dyn File, end: u64) -> Option<Guard<Option<Arc<MappedBlobs>>>> {
         let mapped = self.mapped.load();
         if mapped.as_ref().is_some_and(|mapped| end <= mapped.file.len() as u64) {
@@ -96,19 +95,18 @@ impl BlobPlace {
         Some(Guard::from_inner(Some(mapped)))
     }
 
-    /// Written in this time span, and not in the sample that is checked anyway.
+    /// And not in the sample that is checked anyway.
     pub fn is_written(&self, file: FileId, offset: u64, now: CheckTime) -> bool {
         !is_sample(file, offset) && self.recent_writes.since(file, offset).is_some_and(|since| since.span_of(0) == now)
     }
 
-    /// Values checked in another time span are checked again.
     pub fn now(&self) -> CheckTime {
         Moment::now(&*self.runtime).span_of(0)
     }
 }
 
 impl MappedBlobs {
-    /// Makes the system read a part, so that an access cannot fault. Returns whether it could.
+    /// Makes the system read a part, so that an access cannot fault.
     pub fn have_in_memory(&self, part: Range<u64>) -> bool {
         self.file.populate(part)
     }

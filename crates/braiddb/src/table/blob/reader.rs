@@ -29,8 +29,7 @@ const READ_LEN: u64 = 1 << 20;
 
 const HEAD_READ_LEN: u64 = 4 << 10;
 
-/// A blob file open for reading; it may still grow. Thread-safe. An obsolete file is removed with
-/// its last handle.
+/// May still grow. Thread-safe. An obsolete file is removed with its last handle.
 #[derive(Debug)]
 pub struct BlobFile {
     vfs: Arc<dyn Vfs>,
@@ -56,7 +55,6 @@ pub enum ScanItem {
 #[derive(Debug)]
 pub enum BlobValue {
     Owned(Vec<u8>),
-    /// Pinned in the mapped file.
     InPlace(PinnedUnit),
 }
 
@@ -92,7 +90,6 @@ impl BlobFile {
         BlobFile::open_by(ctx, dir, number, |bytes, path| FileHeader::decode(FileKind::Blob, bytes, path, 0))
     }
 
-    /// Accepts a header with one damaged byte.
     pub fn open_damaged(ctx: &TableContext, dir: &Path, number: FileNumber) -> Result<BlobFile> {
         let decode = |bytes: &[u8], path: &Path| FileHeader::decode_repaired(FileKind::Blob, bytes, path, 0);
         BlobFile::open_by(ctx, dir, number, |bytes, path| Ok(decode(bytes, path)?.0))
@@ -122,8 +119,8 @@ impl BlobFile {
         self.file.len().map_err(|e| Error::io("read the length of", &self.path, e))
     }
 
-    /// Keeps all bytes appended so far readable even if the file is removed. Corruption if it is
-    /// already gone.
+    /// Keeps all bytes so far readable even if the file is removed. Corruption if it is already
+    /// gone.
     pub fn catch_up(&self) -> Result<()> {
         self.file.catch_up().map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => Error::corruption(&self.path, 0, "the blob file is missing"),
@@ -135,7 +132,6 @@ impl BlobFile {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    /// In place if the file is mapped and the value is not compressed.
     pub fn read(&self, reference: &BlobRef) -> Result<BlobValue> {
         match self.read_in_place(reference) {
             Ok(Some(value)) => Ok(BlobValue::InPlace(value)),
@@ -153,8 +149,7 @@ impl BlobFile {
         Ok(value)
     }
 
-    /// `None` if the file is not mapped, the value is compressed, or the system cannot read it; an
-    /// ordinary read then reports the error.
+    /// `None`: not mapped, compressed, or unreadable; an ordinary read then reports the error.
     fn read_in_place(&self, reference: &BlobRef) -> Result<Option<PinnedUnit>> {
         let BlobRef { offset, stored_len, .. } = *reference;
         let is_plain = reference.file == self.number && reference.compression == Compression::None;
@@ -164,7 +159,7 @@ impl BlobFile {
         let now = self.place.now();
         let mut is_checked = mapped.is_checked(offset, now);
         if !is_checked && self.place.is_written(self.file_id, offset, now) {
-            // It is in the page cache; mapping it page by page is faster than as a whole.
+            // It is in the page cache; mapping it page by page is faster.
             mapped.set_checked(offset, now);
             is_checked = true;
         }
@@ -187,8 +182,7 @@ impl BlobFile {
         Ok(mapped.file.pin(chunks_at..end))
     }
 
-    /// Truncated at the value's end. Verifies the chunks that have the range. Memory is bounded by
-    /// it and the stored chunks.
+    /// Truncated at the value's end. Memory is bounded by the range and its chunks.
     pub fn read_range(&self, reference: &BlobRef, range: Range<u64>) -> Result<Vec<u8>> {
         let mut window = Window::new(self)?;
         let layout = self.layout(reference, &mut window, HEAD_READ_LEN)?;
@@ -206,7 +200,7 @@ impl BlobFile {
         Ok(value)
     }
 
-    /// Passes the value to `sink` in pieces. Memory is bounded by a piece.
+    /// Memory is bounded by a piece.
     pub fn read_streaming(&self, reference: &BlobRef, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
         let mut window = Window::new(self)?;
         let layout = self.layout(reference, &mut window, READ_LEN)?;
@@ -217,7 +211,7 @@ impl BlobFile {
         Ok(self.layout(reference, &mut Window::new(self)?, HEAD_READ_LEN)?.key)
     }
 
-    /// Whether the record is complete, with valid checksums. Only failed reads are errors.
+    /// Only failed reads are errors.
     pub fn exists_and_complete(&self, reference: &BlobRef) -> Result<bool> {
         match self.read_streaming(reference, &mut |_| {}) {
             Ok(()) => Ok(true),
@@ -255,8 +249,7 @@ impl BlobFile {
         Ok(damaged)
     }
 
-    /// Visits records and holes in order. Takes time linear in the file's length and reads no
-    /// chunks.
+    /// Visits records and holes in order. Linear in the file's length; reads no chunks.
     pub fn scan(&self, visitor: &mut dyn FnMut(ScanItem) -> Result<()>) -> Result<()> {
         let mut window = Window::new(self)?;
         let len = window.file_len;
@@ -284,7 +277,6 @@ impl BlobFile {
                 Err(error) if error.is_corruption() => visitor(ScanItem::Broken { reference })?,
                 Err(error) => return Err(error),
             }
-            // Nothing else begins in a reserved range.
             offset = (offset + header.stored_len).next_multiple_of(RECORD_ALIGN);
             hole = offset;
         }
@@ -311,7 +303,6 @@ impl BlobFile {
         if same { Ok(header) } else { Err(self.bad(at, "the blob is not the one that is referred to")) }
     }
 
-    /// Everything before the chunks. Reads up to `ahead` bytes at once.
     fn layout(&self, reference: &BlobRef, window: &mut Window<'_>, ahead: u64) -> Result<Layout> {
         let at = reference.offset;
         let header = self.header(reference, window, ahead)?;
@@ -362,7 +353,7 @@ impl BlobFile {
         for (index, entry) in (0..).zip(&layout.chunks).take_while(|(index, _)| *index < range.end) {
             let stored_len = u64::from(entry.stored_len);
             if index >= range.start {
-                // Others may follow.
+                // More chunks may follow.
                 let most = (range.end - index) * BLOB_CHUNK_LEN as u64;
                 let stored = window.get(at, stored_len, READ_LEN.min(end - at).min(most))?;
                 if checksum(self.file_id, at, stored) != entry.checksum {
@@ -429,7 +420,6 @@ impl<'a> Window<'a> {
         Ok(Window { file, file_len: file.len()?, at: 0, bytes: WindowBytes::Read(Vec::new()) })
     }
 
-    /// A read fetches up to `ahead` bytes at once.
     fn get(&mut self, offset: u64, len: u64, ahead: u64) -> Result<&[u8]> {
         let end = offset
             .checked_add(len)

@@ -19,10 +19,8 @@ use std::{
     },
 };
 
-/// Values up to this length are written with their head in one call.
 const WHOLE_WRITE_LEN: usize = 256 << 10;
 
-/// Between two checks whether a write has ended.
 const WRITE_WAIT_US: u64 = 100;
 
 #[derive(Clone)]
@@ -30,7 +28,6 @@ pub struct BlobWriterContext {
     pub vfs: Arc<dyn Vfs>,
     pub dir: PathBuf,
     pub runtime: Arc<dyn Runtime>,
-    /// Must never repeat a number.
     pub next_file_number: Arc<dyn Fn() -> FileNumber + Send + Sync>,
     /// A new file begins after this length.
     pub file_len: u64,
@@ -53,24 +50,23 @@ pub struct BlobWriterStats {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Synced by the next sync.
     Values,
     /// Pieces of long values. [`BlobWriter::sync`] skips them until [`BlobWriter::need`] reports a
     /// commit that refers to them, so that other syncs do not wait for gigabytes.
     Bulk,
 }
 
-/// Writes blobs, from many threads into one file of each lane.
+/// Writes blobs, from many threads, into one file of each [`Lane`].
 ///
-/// **Threads.** All methods are thread-safe. `append` reserves a range under a short lock and
-/// writes without it; only file creation happens under the lock. A failed write leaves a hole. Each
-/// finished write increments its file's `written`; `sync` reads that count before it flushes and
-/// stores it afterwards, so later writes remain unsynced. A full file is dropped once it has no
+/// **Threads.** `append` reserves a range under a short lock and writes without it; only file
+/// creation happens under the lock. A failed write leaves a hole. Each finished write increments
+/// its file's `written`; `sync` reads that count before it flushes and stores it afterwards, so
+/// later writes remain unsynced. A full file is dropped once it has no write in progress and all
+/// are synced.
 /// write in progress and all are synced.
 ///
-/// **Lanes.** In the bulk lane, `sync` covers only `needed`: the writes finished when a commit came
-/// to refer to the file. Bulk writers sync in small steps themselves ([`BlobWriter::sync_bulk`])
-/// and delay no other syncs.
+/// **Bulk files.** Of these, `sync` covers only `needed`: the writes finished when a commit came to
+/// refer to the file. Bulk writers sync in small steps themselves ([`BlobWriter::sync_bulk`]).
 ///
 /// **Order.** A log record that refers to a blob is appended after `append` returned, and the log
 /// calls `sync` before it syncs itself. A new file's directory entry is synced with its first data.
@@ -94,7 +90,6 @@ pub struct BlobWriter {
 #[derive(Debug, Default)]
 struct State {
     current: [Current; 2],
-    /// May have unsynced data.
     full: Vec<Arc<OpenFile>>,
 }
 
@@ -116,12 +111,12 @@ struct OpenFile {
     file_id: FileId,
     path: PathBuf,
     file: Arc<dyn File>,
-    /// In progress; incremented only under the state's lock.
+    /// Incremented only under the state's lock.
     writing: AtomicU64,
     written: AtomicU64,
     /// Changed only under `syncing`.
     synced: AtomicU64,
-    /// In the bulk lane: minimum of writes that commits refer to.
+    /// In bulk files: minimum of writes that commits refer to.
     needed: AtomicU64,
     lane: Lane,
     syncing: Mutex<()>,
@@ -144,8 +139,8 @@ struct Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // Also after a failed write; an extra sync is harmless. First `written`, then `writing`: a
-        // syncer that sees no write in progress sees all as written.
+        // Also after a failed write. First `written`, then `writing`: a syncer that sees no write
+        // in progress sees all as written.
         self.file.written.fetch_add(1, Ordering::AcqRel);
         self.file.writing.fetch_sub(1, Ordering::AcqRel);
     }
@@ -173,9 +168,8 @@ impl BlobWriter {
         self.state.lock().current[lane as usize].file.as_ref().map(|file| file.number)
     }
 
-    /// Writes a value and returns its location. Durable after the next [`BlobWriter::sync`]. Needs
-    /// memory for the compressed value at most. After [`Error::DiskFull`] the same call may succeed
-    /// later.
+    /// Durable after the next [`BlobWriter::sync`]. Needs memory for the compressed value at most.
+    /// After [`Error::DiskFull`] the same call may succeed later.
     pub fn append(&self, internal_key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         self.append_to(Lane::Values, internal_key, value, compression)
     }
@@ -228,7 +222,7 @@ impl BlobWriter {
     }
 
     /// Makes all values durable whose `append` returned before, with their directory entries; in
-    /// the bulk lane only needed ones.
+    /// bulk files only needed ones.
     pub fn sync(&self) -> Result<()> {
         let _alone = self.syncing.lock();
         self.check()?;
@@ -240,7 +234,7 @@ impl BlobWriter {
         }
         self.name(files.iter().filter(|file| file.needed() > 0))?;
         self.state.lock().full.retain(|file| {
-            // A full file gets no new writes, so without one in progress the counts are final.
+            // A full file gets no new writes: without one in progress the counts are final.
             let idle = file.writing.load(Ordering::Acquire) == 0;
             let is_synced = file.written.load(Ordering::Acquire) <= file.synced.load(Ordering::Relaxed);
             !idle || !is_synced || !file.named.load(Ordering::Relaxed)
@@ -248,7 +242,6 @@ impl BlobWriter {
         Ok(())
     }
 
-    /// Needed or not.
     pub fn sync_bulk(&self, numbers: &BTreeSet<FileNumber>) -> Result<()> {
         self.check()?;
         let is_meant = |file: &&Arc<OpenFile>| file.lane == Lane::Bulk && numbers.contains(&file.number);
@@ -289,12 +282,11 @@ impl BlobWriter {
         Ok(())
     }
 
-    /// Files that may get writes or have unsynced data. Not garbage.
     pub fn open_files(&self) -> Vec<FileNumber> {
         self.state.lock().files().map(|file| file.number).collect()
     }
 
-    /// Ends the current file of a lane, so that it can be reclaimed or copied.
+    /// So that the current file can be reclaimed or copied.
     pub fn roll(&self, lane: Lane) -> Option<FileNumber> {
         let mut state = self.state.lock();
         let full = state.current[lane as usize].file.take()?;
@@ -303,7 +295,7 @@ impl BlobWriter {
         Some(number)
     }
 
-    /// Ends these files, waits for their writes and syncs them. Afterwards they never change.
+    /// Afterwards these files never change.
     pub fn seal(&self, numbers: &BTreeSet<FileNumber>) -> Result<()> {
         let files: Vec<Arc<OpenFile>> = {
             let mut state = self.state.lock();
@@ -313,7 +305,6 @@ impl BlobWriter {
             full.iter().filter(|file| numbers.contains(&file.number)).cloned().collect()
         };
         for file in &files {
-            // One system call each, and no new ones.
             while file.writing.load(Ordering::Acquire) > 0 {
                 self.context.runtime.sleep_us(WRITE_WAIT_US);
             }
@@ -322,7 +313,6 @@ impl BlobWriter {
         self.name(files.iter())
     }
 
-    /// Closes a full file without references, to free its space.
     pub fn forget(&self, number: FileNumber) {
         self.state.lock().full.retain(|file| file.number != number);
     }
@@ -377,7 +367,6 @@ impl BlobWriter {
         let file_id = context.runtime.random_u64();
         let header = FileHeader::new(FileKind::Blob, file_id, [0, 0]).encode();
         if let Err(error) = file.write_at(&header, 0) {
-            // If it stays, nothing refers to it.
             let _ = context.vfs.remove(&path);
             return Err(Error::io("write", &path, error));
         }
@@ -408,7 +397,6 @@ impl<'a> Packed<'a> {
     fn new(value: &'a [u8], compression: Compression) -> Packed<'a> {
         let compression = compression.or_available();
         let mut chunks = Vec::with_capacity(value.len().div_ceil(BLOB_CHUNK_LEN));
-        // So that incompressible values are not copied.
         let mut copy: Option<Vec<u8>> = None;
         for (index, chunk) in value.chunks(BLOB_CHUNK_LEN).enumerate() {
             let packed = compress(compression, chunk);
@@ -425,7 +413,6 @@ impl<'a> Packed<'a> {
         Packed { compression, chunks, bytes: copy.map_or(Cow::Borrowed(value), Cow::Owned) }
     }
 
-    /// Everything before the chunks, and the header's checksum.
     fn head(&self, header: &RecordHeader, key: &[u8], file_id: FileId, offset: u64) -> (Vec<u8>, u64) {
         let (header_bytes, sum) = header.encode(file_id, offset);
         let whole = if self.bytes.len() <= WHOLE_WRITE_LEN { header.stored_len } else { header.head_len() };

@@ -45,7 +45,6 @@ fn open(vfs: &FaultVfs, number: FileNumber) -> BlobFile {
     BlobFile::open(&context(vfs.clone()), Path::new(DIR), number).unwrap()
 }
 
-/// A value in which every other chunk is compressible.
 fn value_of(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     (0..len)
@@ -123,7 +122,6 @@ fn append_to_full_file_begins_another() {
     writer.sync().unwrap();
     assert_eq!(writer.open_files(), [10]);
     assert_eq!(writer.roll(Lane::Values), Some(10));
-    // Larger than a file.
     let large = writer.append(b"key", &value_of(1, 9000), Compression::None).unwrap();
     assert_eq!((large.file, large.offset), (11, FILE_HEADER_LEN as u64));
     assert_eq!(open(&vfs, 11).read(&large).unwrap().into_vec(), value_of(1, 9000));
@@ -167,7 +165,6 @@ fn read_after_flipped_bit_or_truncation_fails() {
             }
             assert_eq!(file.exists_and_complete(reference).unwrap(), file.read(reference).is_ok());
         }
-        // Other records are still found.
         let found = scan(&file).iter().filter(|item| matches!(item, ScanItem::Record { .. })).count();
         assert!(found >= 3 || range.is_none());
     };
@@ -226,7 +223,6 @@ fn append_after_full_disk_leaves_hole_and_succeeds() {
                 assert_eq!(*range, (first.offset + first.stored_len).next_multiple_of(8)..third.offset);
             }
             ScanItem::Broken { reference } => assert!((40..61).contains(&written) && reference.len == 700),
-            // It has no chunks, or is complete though refused. Nothing refers to it.
             ScanItem::Record { reference, .. } => {
                 assert_eq!(file.exists_and_complete(reference).unwrap(), written == 1000);
             }
@@ -398,8 +394,7 @@ fn scan_of_damaged_file_stays_in_bounds() {
     }
 }
 
-/// A copying map has the contents of its creation. A value reserved by then but written later was
-/// reported as damaged.
+/// A value reserved when the map was made but written later was reported as damaged.
 #[test]
 fn read_of_value_written_after_mapping_succeeds() {
     let vfs = new_vfs();
