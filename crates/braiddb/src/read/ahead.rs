@@ -1,8 +1,8 @@
 //! Switches a scan between its cursors and batches of rows decoded ahead.
 //!
-//! While the scan walks merged batches, its cursors are not in step; each batch knows its own
-//! position. A blob, an older snapshot, the next partition or damage needs the cursors: each moves
-//! to its batch's next row, and the scan continues as a merge.
+//! While the scan walks merged batches, its cursors are not in step. A blob, an older snapshot, the
+//! next partition or damage needs the cursors: each moves to its batch's next row, and the scan
+//! continues as a merge.
 
 use super::{BATCHES_MAX, Batch, BatchMerger, Item, Merge, PartitionSource, ScanBatch, Source};
 use crate::{
@@ -212,7 +212,6 @@ pub fn advance(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger, prefix
     true
 }
 
-/// Continues the merge of cursors at the next row, possibly a memtable's tombstone.
 pub fn leave(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger) -> Result<()> {
     let mut left = Ok(());
     let is_forward = merge.is_forward();

@@ -5,26 +5,24 @@
 //!
 //! Rows are compared by key heads: eight bytes as a number, after the prefix that all present keys
 //! share. Batches are merged newest first, in pairs, without branches that depend on keys: a
-//! mispredicted branch costs more than all other work. Rows with equal heads are then sorted if
-//! their keys differ. If sequence numbers of batches overlap, the round merges by whole keys.
+//! mispredicted branch costs more than all other work. Rows with equal heads are then sorted by
+//! key. If sequence numbers of batches overlap, the round merges by whole keys.
 
 use super::{Heads, Item, ScanBatch};
 use crate::base::{Beyond, shared_prefix_len};
 
 const HEAD_BYTES: usize = 8;
-/// Minimum bytes of a head that distinguish keys; with fewer, heads are taken again after a longer
-/// prefix.
+/// Minimum bytes of a head that distinguish keys; with fewer, a longer prefix is skipped.
 const HEAD_BYTES_USED_MIN: usize = 4;
 pub const BATCHES_MAX: usize = 256;
 
-/// Batches and the merged rows. If there are picks, the scan is at `picks[at]`.
+/// If there are picks, the scan is at `picks[at]`.
 #[derive(Debug)]
 pub struct BatchMerger {
     pub scan_batches: Vec<ScanBatch>,
     heads: Heads,
     prefix: Vec<u8>,
-    /// Batches from newest to oldest, if `are_apart`: all rows of one are newer than all of the
-    /// next.
+    /// From newest to oldest, if `are_apart`: all rows of one are newer than all of the next.
     by_age: Vec<u8>,
     are_apart: bool,
     picks: Vec<Item>,
@@ -89,8 +87,7 @@ impl BatchMerger {
         is_there
     }
 
-    /// Returns the number of later rows whose keys satisfy `is_kept`, up to the first that does
-    /// not; 0 backward.
+    /// Counts later rows whose keys satisfy `is_kept`, up to the first rejected one; 0 backward.
     pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
         let after = self.picks.get(self.at + 1..self.picked).filter(|_| self.is_forward()).unwrap_or_default();
         let is_kept = |item: &Item| is_kept(self.scan_batches[item.scan_batch()].key(*item));
@@ -127,15 +124,15 @@ impl BatchMerger {
         self.solo_rounds
     }
 
-    /// Returns true if a batch has or may decode rows, and none is stopped by a row that cannot be
-    /// decoded ahead.
+    /// True if a batch may have rows, and no batch is stopped by a row that cannot be decoded
+    /// ahead.
     pub fn may_continue(&self) -> bool {
         let is_blocked = |s: &ScanBatch| s.items().is_empty() && matches!(s.batch.beyond(), Beyond::Row(_));
         self.scan_batches.iter().any(|s| !s.items().is_empty() || s.is_used_up())
             && !self.scan_batches.iter().any(is_blocked)
     }
 
-    /// Starts a direction. Determines whether batches can be ordered by age. Call before rows are
+    /// Starts a direction: determines if batches can be ordered by age. Call before rows are
     /// decoded and after sequence numbers are set.
     pub fn begin(&mut self, is_forward: bool) -> Heads {
         self.has_begun = true;
@@ -158,8 +155,7 @@ impl BatchMerger {
         self.heads
     }
 
-    /// Merges until a batch is exhausted that may have more. Moves to the first visible row, if
-    /// any.
+    /// Merges until a batch is exhausted that may have more.
     pub fn merge(&mut self) {
         self.leave();
         self.choose_heads();
@@ -181,7 +177,6 @@ impl BatchMerger {
         let is_elsewhere =
             prefix_len < heads.prefix_len || prefix_len > heads.prefix_len + (HEAD_BYTES - HEAD_BYTES_USED_MIN);
         let heads_at = if is_elsewhere { prefix_len } else { heads.prefix_len };
-        // Other keys can have another prefix of the same length.
         prefix.clear();
         prefix.extend_from_slice(some_key.and_then(|key| key.get(..heads_at)).unwrap_or_default());
         if is_elsewhere {
@@ -190,7 +185,7 @@ impl BatchMerger {
         }
     }
 
-    /// Returns true if heads are still good, without reading keys that were read before.
+    /// Reads no key twice.
     fn are_heads_good(&mut self) -> bool {
         let BatchMerger { scan_batches, prefix, .. } = self;
         let (mut least, mut greatest) = (u64::MAX, 0);
@@ -226,8 +221,7 @@ impl BatchMerger {
         self.scan_batches.iter_mut().for_each(ScanBatch::pass_taken);
     }
 
-    /// Returns the smallest head of the last rows of batches that may have more, its key in
-    /// `limit`.
+    /// Returns the smallest head of the last rows of batches that may have more; key: `limit`.
     fn find_limit(&mut self) -> Option<u64> {
         let BatchMerger { scan_batches, heads, limit, .. } = self;
         let lasts = scan_batches.iter().filter(|s| s.may_have_more()).filter_map(|s| Some((s, *s.items().last()?)));
@@ -239,7 +233,7 @@ impl BatchMerger {
         Some(last.head)
     }
 
-    /// Picks the first row of each key, except tombstones. Equal heads mostly mean equal keys.
+    /// Equal heads mostly mean equal keys.
     fn pick_merged(&mut self) {
         let BatchMerger { scan_batches, merged, picks, ties, .. } = self;
         let room = merged.len() + 1;
@@ -268,8 +262,7 @@ impl BatchMerger {
         }
     }
 
-    /// Sorts rows with equal heads by key, newest first. Needed where a group's keys share more
-    /// than a head holds.
+    /// By key, newest first. Needed where a group's keys share more than a head holds.
     fn sort_ties(&mut self) {
         let BatchMerger { scan_batches, heads, merged, spare, .. } = self;
         let key = |item: &Item| scan_batches[item.scan_batch()].key(*item);
@@ -326,7 +319,6 @@ impl BatchMerger {
     }
 }
 
-/// Returns the batch with the first row; for equal keys the newest.
 fn first_batch(scan_batches: &[ScanBatch], heads: Heads) -> Option<usize> {
     let firsts = (0..scan_batches.len()).filter_map(|index| Some((index, scan_batches[index].first()?)));
     let first = firsts.min_by(|&(a, x), &(b, y)| {
@@ -344,8 +336,7 @@ fn are_equal(a: &[u8], b: &[u8]) -> bool {
         && a_rest.iter().zip(b_rest).all(|(x, y)| x == y)
 }
 
-/// Merges adjacent sorted runs, which end at `ends`, in pairs: O(n log runs). Equal heads keep the
-/// order of their runs.
+/// Merges adjacent sorted runs, which end at `ends`, in pairs: O(n log runs), stable.
 fn merge_runs(items: &mut Vec<Item>, spare: &mut Vec<Item>, ends: &mut Vec<usize>) {
     while ends.len() > 1 {
         spare.truncate(items.len());

@@ -1,8 +1,8 @@
 //! Counts the keys in a range.
 //!
 //! A partition's view counts the keys it shows at its newest snapshot. Newer entries in the range
-//! add keys that the view lacks or remove keys that it has. Parts of the view that newer range
-//! tombstones delete whole count as zero.
+//! add keys that the view lacks or remove keys that it has. Newer range tombstones subtract the
+//! parts of the view that they delete whole.
 //!
 //! The caller must walk parts that cannot be counted:
 //! - the snapshot does not cover the view,
@@ -11,7 +11,7 @@
 //! - there are too many newer entries to look each one up.
 //!
 //! A **survey** walks keys one by one, tombstones included, up to a limit: its cost does not depend
-//! on garbage, as estimates need.
+//! on garbage.
 
 use super::{Merge, ReadState};
 use crate::{
@@ -24,9 +24,9 @@ use crate::{
 };
 use std::{cmp::Ordering, sync::Arc};
 
-/// Minimum entries above a view that are always looked up in it.
+/// This many entries above a view are always looked up in it.
 const LOOKUPS_MIN: u64 = 256;
-/// Keys of the view per additional lookup: one lookup costs about as much as walking 12 rows.
+/// Keys of the view per additional lookup, which costs as much as walking 12 rows.
 const ROWS_PER_LOOKUP: u64 = 12;
 /// Gets that one seek in an unindexed run counts as.
 const GETS_PER_SEEK: u64 = 4;
@@ -37,7 +37,7 @@ pub struct Counted {
     pub left: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Counts the keys of `start..end` that exist at `snapshot` and are not expired at `now_us`.
+/// At `snapshot`, not expired at `now_us`.
 pub fn count(state: &ReadState, start: &[u8], end: &[u8], snapshot: SequenceNumber, now_us: u64) -> Result<Counted> {
     let mut counted = Counted::default();
     visit_parts(state, start, end, snapshot, now_us, &mut |part| {
@@ -78,7 +78,6 @@ pub fn survey(
     Ok(found)
 }
 
-/// Visits the parts of a range by partition, in order, until `visit` returns false.
 fn visit_parts(
     state: &ReadState,
     start: &[u8],
@@ -93,8 +92,7 @@ fn visit_parts(
     let tombstones: Vec<_> = state.memtables().filter_map(|memtable| memtable.range_tombstones()).collect();
     for partition in &state.version.partitions[state.version.find(start)..] {
         let layout = &partition.layout;
-        // Comparing with the first partition's empty key by masked vector loads can take 100 times
-        // as long: the dangling address of an empty vector is slow to load from.
+        // The dangling address of an empty vector is slow to load from by masked vector loads.
         let start = match layout.start.as_slice() {
             [] => start,
             partition_start if partition_start >= end => break,
@@ -108,8 +106,8 @@ fn visit_parts(
     Ok(())
 }
 
-/// Returns the kept count from `start` to the same key with `end` as its last byte. Needs one view
-/// with all keys and no newer source.
+/// Returns the cached count from `start` to the same key with `end` as its last byte. Needs one
+/// view with all keys and no newer source.
 #[inline]
 pub fn count_kept(state: &ReadState, start: &[u8], end: u8, snapshot: SequenceNumber) -> Result<Option<u64>> {
     if !state.memtables().all(|memtable| memtable.is_empty()) {
@@ -185,7 +183,7 @@ impl<'a> Part<'a> {
         Ok(Some(keys as u64))
     }
 
-    /// Returns the partition's view, or else that of its largest run, and the runs above it.
+    /// The partition's view or that of its largest run, and the runs above it.
     fn base(&self) -> Result<(Base<'a>, Vec<&'a RunHandle>)> {
         let partition = self.partition;
         let mut apart: Vec<&RunHandle> = partition.apart.iter().map(|handle| &**handle).collect();
@@ -204,8 +202,8 @@ impl<'a> Part<'a> {
         Ok((Base { view, max_sequence }, apart))
     }
 
-    /// Returns the ranges deleted whole in the base by newer tombstones, sorted and disjoint;
-    /// `None` if a tombstone may delete only part.
+    /// The ranges deleted whole in the base by newer tombstones, sorted and disjoint; `None` if a
+    /// tombstone may delete only part.
     fn deleted(&self, base: &Base<'_>, apart: &[&'a RunHandle]) -> Option<Vec<(&'a [u8], &'a [u8])>> {
         let of_runs = apart.iter().map(|handle| &**handle.run().range_tombstones());
         let sets = self.tombstones.iter().map(|set| &**set).chain(of_runs);
@@ -294,7 +292,7 @@ impl<'a> Part<'a> {
         covering.max().unwrap_or(0).max(self.partition.newest_covering(key, self.snapshot))
     }
 
-    /// Returns true if a key's newest entry is a value. Blobs and operands always are.
+    /// Blobs and operands always are.
     fn is_live(&self, entry: &EntryRef<'_>, newest_covering: SequenceNumber) -> bool {
         let is_value = match entry.kind {
             EntryKind::Tombstone => false,

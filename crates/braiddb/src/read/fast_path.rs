@@ -3,29 +3,23 @@
 //!
 //! Preconditions; a lookup that fails one returns [`FastGet::Unknown`], a miss:
 //! - Of the views below the memtables that may hold the key, the first has only newer entries than
-//!   the others. It is open, has a hash index with direct offsets, and the snapshot covers it.
+//!   the older ones. It is open, has a hash index with direct offsets, and the snapshot covers it.
 //! - The partition's runs and the memtables searched have no range tombstones.
 //! - The newest version is a plain value or a tombstone: no TTL, blob, stream or operand.
 //! - Its block is read in place and was verified in the current span of 32 seconds.
 //!
 //! It must never wait, lock, issue a read, verify a block or return an error. Only `whole`
-//! allocates, for internal keys above 64 bytes. Only a page fault on a mapped block can reach the
-//! disk.
+//! allocates, for internal keys above 64 bytes. Only a page fault on a mapped block reads the disk.
 //!
 //! After a miss the caller runs the general path ([`super::get_with`]) from the start: for one get
 //! on a newly loaded state, for up to four keys of a group on the same state. With more misses the
 //! whole group takes the general path.
 //!
 //! INVARIANT G1: a result other than `Unknown` equals the general path's, for the same state and
-//! sequence number, loaded in the order of R1 (`state.rs`). The contract is tested in
-//! `db/read/tests`, always against a `BTreeMap`:
-//! - `fast_path.rs` compares [`fast_get`] if it hits, `Tree::get`, `Tree::get_with`, and
-//!   `Snapshot::get`, which takes the general path, for 4,000 present and 2,000 absent keys. It
-//!   asserts how many hit. During flushes and merges it only checks that a get is not older than
-//!   the last finished commit.
-//! - `fast_path_batches.rs` compares `multi_get_with`, `Snapshot::multi_get` and single gets. All
-//!   may take the fast path, so the model is the only reference. During flushes and merges, both
-//!   keys of a commit must show the same commit, not older than the last finished one.
+//! sequence number, loaded in the order of R1 (`state.rs`). `fast_path.rs` and
+//! `fast_path_batches.rs` in `db/read/tests` compare single, batched and general gets with a
+//! `BTreeMap`. During flushes and merges they check that a get is not older than the last finished
+//! commit, and that both keys of a commit show the same one.
 
 use super::{GROUP_KEYS, LookupKey, ReadState};
 use crate::{
@@ -38,11 +32,11 @@ use crate::{
 };
 use std::{ops::Deref, sync::Arc};
 
-/// Maximum misses in a group of 16. With more the whole group takes the general path: most of the
-/// work would be done twice.
+/// Maximum misses in a group of 16. With more the whole group takes the general path, which repeats
+/// the work.
 const UNKNOWN_MAX: u32 = 4;
 
-/// Looks up one key. `whole` makes the internal key, only where its parts do not suffice.
+/// `whole` makes the internal key, only where its parts do not suffice.
 #[inline(always)]
 pub fn fast_get<'s, K: Deref<Target = [u8]>>(
     state: &'s ReadState,
@@ -58,12 +52,11 @@ pub fn fast_get<'s, K: Deref<Target = [u8]>>(
 }
 
 /// Looks up keys with the same prefix of four bytes, in three stages: buckets, entries,
-/// comparisons. Each stage prefetches for all keys before the next waits, except filters of
-/// unindexed runs.
+/// comparisons. Each stage prefetches for all keys before the next waits. Stores the values in
+/// `values` and returns one bit for each miss; `None` after more than [`UNKNOWN_MAX`].
 ///
-/// Stores the values found in `values` and returns one bit for each miss; `None` after more than
-/// [`UNKNOWN_MAX`] misses. Each stage is a function of its own: one for all runs out of registers
-/// and takes about 20 instructions a key more.
+/// Each stage is a function: one for all runs out of registers and takes about 20 instructions a
+/// key more.
 #[inline(always)]
 pub fn fast_get_many<'s, K: Deref<Target = [u8]>>(
     state: &'s ReadState,
@@ -79,7 +72,6 @@ pub fn fast_get_many<'s, K: Deref<Target = [u8]>>(
     resolve_all((prefix, keys), &probe, &likely, now(), values, unknown)
 }
 
-/// A started lookup and the runs of its view.
 type ProbeIn<'s> = (Probe<'s>, &'s [Arc<Run>]);
 
 /// Stage 1: prefetches the buckets; memtables may answer already.
@@ -148,18 +140,15 @@ fn resolve_all<'s>(
     Some(unknown)
 }
 
-/// Sets a bit for a miss; `None` above [`UNKNOWN_MAX`].
 #[inline(always)]
 fn one_more(unknown: u32, at: usize) -> Option<u32> {
     let unknown = unknown | 1 << at;
     (unknown.count_ones() <= UNKNOWN_MAX).then_some(unknown)
 }
 
-/// Starts a lookup, or returns a result that needs no bucket.
-///
-/// A processor looks about 300 instructions ahead. While it waits for the entry of one get, it
-/// should reach the bucket of the next. So the bucket is prefetched before any precondition is
-/// checked.
+/// Starts a lookup, or returns a result that needs no bucket. A processor looks about 300
+/// instructions ahead: while it waits for the entry of one get, it should reach the bucket of the
+/// next. So the bucket is prefetched before any precondition is checked.
 #[inline(always)]
 fn probe_key<'s, K: Deref<Target = [u8]>>(
     state: &'s ReadState,
@@ -203,7 +192,6 @@ fn probe_key<'s, K: Deref<Target = [u8]>>(
 
 // Rare or slow work is not inlined: it would take registers from the fast path.
 
-/// Hashes a key whose length does not allow hashing from words.
 #[inline(never)]
 fn hash_and_head<K: Deref<Target = [u8]>>(
     prefix: [u8; 4],
@@ -214,7 +202,6 @@ fn hash_and_head<K: Deref<Target = [u8]>>(
     (hash64(&whole), key_head(&whole))
 }
 
-/// Finds the partition of a key whose head does not decide it.
 #[cold]
 #[inline(never)]
 fn find_slow<K: Deref<Target = [u8]>>(
@@ -227,7 +214,7 @@ fn find_slow<K: Deref<Target = [u8]>>(
     state.version.find_slow(head, &whole(prefix, key))
 }
 
-/// Searches a memtable; `None` if it has no version of the key.
+/// `None` if it has no version of the key.
 #[inline(always)]
 fn ask<'s, K: Deref<Target = [u8]>>(
     memtable: &'s Memtable,

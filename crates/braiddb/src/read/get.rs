@@ -11,7 +11,6 @@ use std::ops::Deref;
 /// Maximum keys looked up together.
 pub const GROUP_KEYS: usize = 16;
 
-/// Maximum unindexed runs whose memory accesses are prefetched together.
 const RUNS_AT_ONCE: usize = 24;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,9 +18,9 @@ pub struct Lookup {
     hash: u64,
     head: u64,
     partition: usize,
-    /// The segment's leaf in the partition's view; `None` if that is not open or has a hash index.
+    /// In the partition's view; `None` if that is not open or has a hash index.
     leaf: Option<Leaf>,
-    /// Segment of the partition's view for the key; `None` without a view or without entries.
+    /// Of the partition's view; `None` without a view or without entries.
     segment: Option<u32>,
     by_hash: bool,
 }
@@ -37,8 +36,7 @@ impl Lookup {
     }
 }
 
-/// Returns the newest version of `key` at or below `snapshot`; `None` if there is none or it is
-/// deleted.
+/// Returns the newest version of `key` at or below `snapshot`; `None` if absent or deleted.
 ///
 /// Sources are searched from new to old. A range tombstone deletes lower sequence numbers in its
 /// own source and older ones, which have only lower numbers: one that covers the key ends the
@@ -53,7 +51,7 @@ pub fn get<'g>(
     get_with(state, LookupKey::of(key), snapshot, true, guard)
 }
 
-/// Does [`get`]; the sequence number of a plain value is valid only `with_sequence`.
+/// [`get`]; the sequence number of a plain value is valid only `with_sequence`.
 #[inline(always)]
 pub fn get_with<'g>(
     state: &'g ReadState,
@@ -81,8 +79,8 @@ pub fn get_with<'g>(
     Ok(found.and_then(|entry| live(entry, 0)))
 }
 
-/// Prepares keys in stages: each prefetches for all before the next one waits. Passes blocks
-/// missing in the cache to `is_absent`.
+/// In stages: each prefetches for all keys before the next one waits. Passes blocks missing in the
+/// cache to `is_absent`.
 pub fn prepare<'a, K: Deref<Target = [u8]>>(
     state: &'a ReadState,
     keys: &[K],
@@ -104,7 +102,7 @@ pub fn prepare<'a, K: Deref<Target = [u8]>>(
     for (lookup, key) in lookups.iter_mut().zip(keys) {
         match main_view(lookup) {
             Some((view, runs)) if lookup.by_hash => drop(view.prefetch_candidate(runs, lookup.hash, true)),
-            // Another thread can open the view at any time, so the leaf may be missing.
+            // Another thread can open the view, so the leaf may be missing.
             Some((view, _)) => lookup.segment = lookup.leaf.and_then(|leaf| view.segment_in_leaf(key, leaf)),
             None => {}
         }
@@ -126,8 +124,7 @@ pub fn prepare<'a, K: Deref<Target = [u8]>>(
     }
 }
 
-/// Does [`get`] for a key prepared on the same state. The sequence number of a plain value is
-/// undefined.
+/// [`get`] of a key prepared on the same state. A plain value's sequence number is undefined.
 pub fn get_prepared<'g>(
     state: &'g ReadState,
     key: &[u8],
@@ -192,8 +189,8 @@ fn get_in_partition<'g>(
     if let Some(view) = &partition.view {
         view.prefetch_by_hash(hash);
     }
-    // Runs are sorted newest first by highest sequence number, but a merged run may overlap the
-    // next. So the search continues until no later run can hold anything newer.
+    // Newest first by highest sequence number, but a merged run may overlap the next. So the search
+    // continues until no later run can hold anything newer.
     let is_counted = is_counted(hash);
     for (index, handle) in partition.apart.iter().enumerate() {
         if best.is_some_and(|b| b.sequence >= handle.run().meta().max_sequence) {
@@ -204,7 +201,7 @@ fn get_in_partition<'g>(
         }
         let others = partition.apart.get(index + 1..).unwrap_or_default();
         if index > 0 && !is_prepared && others.iter().any(|other| !other.lacks(hash)) {
-            // Skipped for the newest run, which has most keys read soon after their write.
+            // Not for the newest run, which has most keys read soon after their write.
             segment = prepare_apart(partition, key, hash, segment, &mut apart);
             is_prepared = true;
         }
@@ -239,7 +236,6 @@ fn get_in_partition<'g>(
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Not started, or the hash index's bucket is already prefetched.
     Unknown,
     Outside,
     Leaf(Leaf),
@@ -247,7 +243,7 @@ enum Step {
 }
 
 /// Starts the lookup in all sources but the newest run, to overlap their memory waits. Returns the
-/// segment of the partition's view if known.
+/// segment in the partition's view if known.
 fn prepare_apart(
     partition: &Partition,
     key: &[u8],

@@ -3,8 +3,8 @@ use crate::{
     version::key_head,
 };
 
-/// An internal key with its hash and its first eight bytes. Both come from words where possible, to
-/// avoid a wait for the freshly written key ([`hash64_of_words`]).
+/// An internal key with its hash and head (first eight bytes), from words where possible, to avoid
+/// a wait for the freshly written key ([`hash64_of_words`]).
 #[derive(Clone, Copy, Debug)]
 pub struct LookupKey<'a> {
     key: &'a [u8],
@@ -19,7 +19,7 @@ impl<'a> LookupKey<'a> {
         LookupKey { key, hash: hash64(key), head: key_head(key) }
     }
 
-    /// Makes a lookup of `key`, which equals `prefix` followed by `rest`.
+    /// `key` equals `prefix` followed by `rest`.
     #[inline(always)]
     pub fn of_parts(key: &'a [u8], prefix: [u8; 4], rest: &'a [u8]) -> LookupKey<'a> {
         debug_assert_eq!(key, [&prefix, rest].concat());
@@ -29,8 +29,7 @@ impl<'a> LookupKey<'a> {
         }
     }
 
-    /// Returns hash and head of `prefix` followed by `rest`, if its length allows hashing from
-    /// words.
+    /// `None` if the length does not allow hashing from words.
     #[inline(always)]
     pub fn hash_and_head_of_words(prefix: [u8; 4], rest: &[u8]) -> Option<(u64, u64)> {
         let (hash, first) = (hash64_of_words(prefix, rest)?, rest.first_chunk::<8>()?);

@@ -1,8 +1,8 @@
 //! Merges cursors: the smallest key comes next, or the largest when going backward.
 //!
-//! `order` lists the valid sources, first one first. Of equal keys the newest entry comes first and
-//! the others are skipped. While the first source stays ahead, as usual, a step costs one
-//! comparison with the second.
+//! `order` lists the valid sources, first one first. Of equal keys only the newest entry is
+//! returned. While the first source stays ahead, as usual, a step costs one comparison with the
+//! second.
 //!
 //! INVARIANT while valid: each source is on its first key at or after the current one (going
 //! backward: last at or before it). Sources missing in `order` are exhausted.
@@ -22,7 +22,7 @@ impl<C: Cursor> Merge<C> {
         Merge { order: Vec::with_capacity(sources.len()), sources, forward: true }
     }
 
-    /// Replaces the sources, all at the same snapshot. The merge becomes invalid.
+    /// All at the same snapshot. The merge becomes invalid.
     pub fn set_sources(&mut self, sources: Vec<C>) {
         self.order.clear();
         self.sources = sources;
@@ -33,7 +33,7 @@ impl<C: Cursor> Merge<C> {
         std::mem::take(&mut self.sources)
     }
 
-    /// Calls `change` on each source. The merge becomes invalid.
+    /// The merge becomes invalid.
     pub fn reset(&mut self, change: impl FnMut(&mut C)) {
         self.order.clear();
         self.sources.iter_mut().for_each(change);
@@ -59,8 +59,8 @@ impl<C: Cursor> Merge<C> {
         }
     }
 
-    /// Moves the only source by `seek`, which returns whether it is on an entry. Otherwise returns
-    /// false, and the merge is invalid.
+    /// Moves the only source by `seek`, which returns true on an entry. Otherwise returns false,
+    /// and the merge is invalid.
     #[inline]
     pub fn seek_only(&mut self, seek: impl FnOnce(&mut C) -> Result<bool>) -> Result<bool> {
         self.forward = true;
@@ -73,8 +73,7 @@ impl<C: Cursor> Merge<C> {
         Ok(is_there)
     }
 
-    /// Seeks forward to `key`. `seek` moves the last source and returns whether it succeeded; if
-    /// not, it is moved like the others.
+    /// Seeks forward to `key`. `seek` moves the last source, or returns false to have it sought.
     #[inline]
     pub fn seek_last_by(&mut self, key: &[u8], seek: impl FnOnce(&mut C) -> Result<bool>) -> Result<bool> {
         self.forward = true;
@@ -102,8 +101,7 @@ impl<C: Cursor> Merge<C> {
         (&mut self.sources, self.forward)
     }
 
-    /// Continues with moved sources. Each must be on its next key after the last one returned, or
-    /// exhausted.
+    /// Each source must be on its next key after the last one returned, or exhausted.
     pub fn restore(&mut self) {
         self.sort();
     }
@@ -112,8 +110,8 @@ impl<C: Cursor> Merge<C> {
         self.order.clear();
     }
 
-    /// Moves the sources that `choose` accepts to their first key at or after `key` (backward: last
-    /// before it), if further on. Precondition: valid.
+    /// Moves the sources that `choose` accepts forward to their first key at or after `key`
+    /// (backward: last before it). Precondition: valid.
     pub fn skip_to(&mut self, key: &[u8], choose: impl Fn(&C) -> bool) -> Result<()> {
         let forward = self.forward;
         for source in self.sources.iter_mut().filter(|s| s.valid()) {
@@ -201,7 +199,7 @@ impl<C: Cursor> Merge<C> {
         self.advance(0)
     }
 
-    /// Reverses the direction: every source moves to the other side of the current key.
+    /// Every source moves to the other side of the current key.
     fn turn(&mut self, forward: bool) -> Result<()> {
         let key = self.key().to_vec();
         self.seek_all(forward, |source| {

@@ -1,7 +1,7 @@
 //! Iterates over all partitions: the oldest source of a scan.
 //!
-//! One partition is open at a time, with its view and its unindexed runs. No source is older, so
-//! keys deleted by tombstones or by range tombstones of runs are already omitted here.
+//! One partition is open at a time. No source is older, so keys deleted by tombstones or by range
+//! tombstones of runs are omitted here.
 
 use super::Merge;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A view cursor, limited to the partition if its run is shared.
+/// Limited to the partition if its run is shared.
 #[derive(Debug)]
 pub struct Source {
     cursor: ViewCursor,
@@ -99,7 +99,7 @@ impl Source {
         }
     }
 
-    /// Does [`ViewCursor::seek_rows`] if all of the view is in the partition.
+    /// [`ViewCursor::seek_rows`] if all of the view is in the partition.
     #[inline]
     pub fn seek_rows(&mut self, key: &[u8], batch: &mut RowBatch) -> Result<bool> {
         if self.within.is_some() { Ok(false) } else { self.cursor.seek_rows(key, batch) }
@@ -135,8 +135,7 @@ const KEPT: usize = 64;
 pub struct PartitionConcatIter {
     version: Arc<Version>,
     snapshot: SequenceNumber,
-    /// Open partition, its index in `kept`, and whether it has range tombstones; `open` is `None`
-    /// before the first seek.
+    /// Open partition, and its index in `kept`; `None` before the first seek.
     index: usize,
     open: Option<usize>,
     has_tombstones: bool,
@@ -259,7 +258,6 @@ impl PartitionConcatIter {
                 && self.version.partitions[self.index].newest_covering(entry.key, self.snapshot) > entry.sequence
     }
 
-    /// Moves to the first live key, into later partitions if needed.
     #[inline]
     fn settle_forward(&mut self) -> Result<()> {
         loop {
@@ -297,12 +295,10 @@ impl PartitionConcatIter {
     }
 }
 
-/// Rows decoded ahead, for callers that manage batches. Range tombstones of runs require row by row
-/// reads.
+/// For callers that manage batches. Range tombstones of runs require row by row reads.
 impl PartitionConcatIter {
     /// Seeks in one pass, if the key's partition has one source, and decodes following rows if the
-    /// batch expects them. Returns true if the cursor is on a row; on false its position is
-    /// undefined.
+    /// batch expects them. True if the cursor is on a row; on false its position is undefined.
     #[inline]
     pub fn seek_rows(&mut self, key: &[u8], batch: &mut RowBatch) -> Result<bool> {
         let index = self.version.find(key);

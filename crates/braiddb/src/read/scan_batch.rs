@@ -42,7 +42,7 @@ impl Batch {
     }
 }
 
-/// A row to merge: its head, and all else in one number, since items are copied often.
+/// Head, and all else in one number, since items are copied often.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Item {
     pub head: u64,
@@ -77,7 +77,7 @@ impl Item {
     }
 }
 
-/// How heads are taken: the first bytes of a key as a number.
+/// Heads: the first bytes of keys as numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads {
     /// Bytes to skip: a prefix that all keys share.
@@ -102,7 +102,6 @@ impl Heads {
     }
 }
 
-/// Missing bytes count as zero.
 fn short_head(bytes: &[u8]) -> u64 {
     bytes.iter().zip((0..8).rev()).fold(0, |head, (&byte, place)| head | u64::from(byte) << (8 * place))
 }
@@ -114,8 +113,7 @@ const NEAR: usize = 7;
 pub struct ScanBatch {
     pub batch: Batch,
     index: u8,
-    /// Rows of the batch in scan order. Heads are read in one pass, to overlap the memory waits for
-    /// keys.
+    /// In scan order. Heads are read in one pass, to overlap the memory waits for keys.
     items: [Item; ROW_LANES],
     count: usize,
     /// Rows merged before this round, and at its end.
@@ -128,7 +126,6 @@ pub struct ScanBatch {
 }
 
 impl ScanBatch {
-    /// Creates a batch without rows. `index` is its position among all batches.
     pub fn new(batch: Batch, index: u8) -> ScanBatch {
         let items = [Item::default(); ROW_LANES];
         ScanBatch {
@@ -206,8 +203,7 @@ impl ScanBatch {
         &self.items[self.at..self.count]
     }
 
-    /// Returns rows not yet merged, up to a limit of head and key; to be passed by
-    /// [`ScanBatch::pass_taken`].
+    /// Rows not yet merged, up to a limit; to be passed by [`ScanBatch::pass_taken`].
     #[inline]
     pub fn take(&mut self, limit: Option<(u64, &[u8])>, heads: Heads) -> &[Item] {
         let rest = &self.items[self.at..self.count];
@@ -217,7 +213,6 @@ impl ScanBatch {
                 let near = if rest.get(NEAR).is_some_and(|item| item.head > head) { &rest[..NEAR] } else { rest };
                 taken = near.iter().filter(|item| item.head <= head).count();
             }
-            // Rows with the limit's head can come after its key.
             let slots = self.batch.slots();
             let is_past = |item: Item| item.head == head && heads.compare(slots.key(item.lane()), key).is_gt();
             while taken > 0 && is_past(rest[taken - 1]) {
@@ -256,7 +251,6 @@ impl ScanBatch {
         self.batch.slots().key(item.lane())
     }
 
-    /// Returns a number that orders rows of one key by age.
     pub fn sequence(&self, item: Item) -> SequenceNumber {
         if self.has_sequences { self.batch.slots().sequence(item.lane()) } else { self.sequences.0 }
     }

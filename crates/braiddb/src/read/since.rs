@@ -11,8 +11,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Returns the sequence number of the newest version or tombstone of `key` at or below `at`; 0 if
-/// there is none.
+/// Newest version or tombstone of `key` at or below `at`; 0 if none.
 pub fn newest_sequence(state: &ReadState, key: &[u8], at: SequenceNumber) -> Result<SequenceNumber> {
     let hash = hash64(key);
     for memtable in state.memtables().filter(|memtable| !memtable.is_empty()) {
@@ -42,8 +41,8 @@ pub fn newest_sequence(state: &ReadState, key: &[u8], at: SequenceNumber) -> Res
     Ok(newest)
 }
 
-/// Returns true if a commit after `after` wrote or deleted a key of `start..end`. O(entries in the
-/// range) of all memtables and runs with entries of such commits.
+/// True if a commit after `after` wrote or deleted a key of `start..end`. O(entries in the range)
+/// of all memtables and runs with entries of later commits.
 pub fn is_written_after(state: &ReadState, start: &[u8], end: &[u8], after: SequenceNumber) -> Result<bool> {
     for memtable in state.memtables().filter(|memtable| memtable.max_sequence() > after) {
         if memtable.range_tombstones().is_some_and(|set| is_deleted_after(&set, start, end, after)) {
@@ -77,7 +76,6 @@ fn is_deleted_after(set: &RangeTombstoneSet, start: &[u8], end: &[u8], after: Se
     set.iter().any(|t| t.sequence > after && t.start.as_slice() < end && start < t.end.as_slice())
 }
 
-/// Returns true if the run has an entry of such a commit within the range and the partition.
 fn is_run_written_after(
     partition: &Partition,
     handle: &Arc<RunHandle>,

@@ -2,7 +2,7 @@
 //!
 //! A state is immutable, except that the commit leader adds to the active memtable. INVARIANT R1: a
 //! reader loads the state first and its sequence number second. So versions that the state's runs
-//! dropped were not needed at that number. A reader of a snapshot then checks that the snapshot is
+//! dropped were not needed at that number. A snapshot's reader then checks that the snapshot is
 //! still held: see [`crate::commit::SnapshotList`].
 
 use crate::{
@@ -26,7 +26,7 @@ pub struct ReadState {
 }
 
 impl ReadState {
-    /// A state without partitions, for closed databases and expired readers. It must not be read.
+    /// For closed databases and expired readers. It must not be read.
     pub fn empty() -> ReadState {
         ReadState {
             active: Arc::new(Memtable::new(MemtableOptions::for_capacity(0))),
@@ -41,11 +41,9 @@ impl ReadState {
     }
 }
 
-/// A link of a chain that keeps resources alive for readers of older states.
-///
-/// Each state holds the newest link of its time, and each link holds the next. A resource released
-/// with a state goes into that state's link, so it lives until that state and all older ones are
-/// dropped.
+/// A chain that keeps resources alive for readers of older states. Each state holds the newest link
+/// of its time, and each link holds the next. A resource released with a state goes into that
+/// state's link, so it lives until that state and all older ones are dropped.
 #[derive(Default)]
 pub struct Garbage {
     kept: Mutex<Vec<Box<dyn Any + Send + Sync>>>,
@@ -60,7 +58,7 @@ impl std::fmt::Debug for Garbage {
 
 impl Garbage {
     /// Adds resources of this and older states. Returns the next state's link. The thread that
-    /// replaces the state follows its link, once.
+    /// replaces the state calls it once.
     pub fn follow(self: &Arc<Garbage>, kept: Vec<Box<dyn Any + Send + Sync>>) -> Arc<Garbage> {
         if kept.is_empty() {
             return Arc::clone(self);
@@ -74,7 +72,7 @@ impl Garbage {
 }
 
 impl Drop for Garbage {
-    /// Takes the chain apart link by link: the default would recurse as deep as the chain is long.
+    /// Link by link: the default would recurse as deep as the chain is long.
     fn drop(&mut self) {
         let mut next = self.next.take();
         while let Some(link) = next {

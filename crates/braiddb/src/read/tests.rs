@@ -1,7 +1,6 @@
 use super::*;
 use crate::base::{Cursor, EntryKind, EntryRef, Result};
 
-/// A cursor over pairs of key and sequence number.
 #[derive(Debug)]
 struct Pairs {
     pairs: Vec<(Vec<u8>, u64)>,

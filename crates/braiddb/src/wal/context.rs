@@ -15,7 +15,7 @@ pub struct WalContext {
     pub vfs: Arc<dyn Vfs>,
     pub dir: PathBuf,
     pub runtime: Arc<dyn Runtime>,
-    /// Must never return a number twice.
+    /// Must never repeat a number.
     pub next_file_number: Arc<dyn Fn() -> FileNumber + Send + Sync>,
     /// Called before each sync, after its end was determined: makes everything durable that earlier
     /// records refer to. An error counts as a failed sync.
@@ -30,11 +30,11 @@ impl fmt::Debug for WalContext {
 
 #[derive(Clone, Debug)]
 pub struct WalOptions {
-    /// Length of a segment in bytes. The first ones are shorter; a large group gets a longer one.
+    /// In bytes. The first ones are shorter; a large group gets a longer one.
     pub segment_len: u64,
-    /// Maximum number of released segments kept for reuse, in full-length segments.
+    /// Maximum released segments kept for reuse, in full-length segments.
     pub spares_max: usize,
-    /// Payloads of at least this many bytes are compressed if that makes them smaller.
+    /// Shorter payloads are not compressed.
     pub compress_at_len: usize,
 }
 

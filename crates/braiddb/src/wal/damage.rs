@@ -1,11 +1,11 @@
 //! Walks over the whole log, continues after damage, and lists each damaged part once.
 //!
 //! The walk follows the chain as recovery does. Where a record is missing, it searches the next
-//! record with a valid header: header checksums cover file id and LSN, so such a header was written
-//! there in the current use of the file. A damaged part extends from the last whole record to that
-//! record. After a missing or damaged segment, the walk continues in the segment that begins next.
+//! valid record header: checksums cover file id and LSN, so it was written there in the current use
+//! of the file. The damage extends to that record. After a missing or damaged segment, the walk
+//! continues in the segment that begins next.
 //!
-//! Nothing is written. Memory is bounded by the longest record and the number of damaged parts.
+//! Nothing is written. Memory is bounded by the longest record and the damaged parts.
 
 use super::{
     format::{Epoch, Link, Lsn, SEGMENT_HEADER_LEN, SegmentHeader, segment_path},
@@ -26,7 +26,6 @@ use std::{
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogBounds {
-    /// `None` if the manifest names no log.
     pub oldest_segment: Option<FileNumber>,
     pub durable_lsn: Lsn,
     pub flushed: SequenceNumber,
@@ -49,7 +48,6 @@ pub struct LogDamage {
     pub len: u64,
     pub detail: String,
     pub last_commit: SequenceNumber,
-    /// The first commit read after it; `None` if there is none.
     pub next_commit: Option<SequenceNumber>,
 }
 
@@ -61,12 +59,11 @@ pub struct WalkedLog {
     pub damaged: Vec<LogDamage>,
 }
 
-/// Receives path and offset of a commit group's record, its properties, and the decompressed
-/// payload.
+/// Receives path, offset, properties and decompressed payload of a commit group's record.
 pub type GroupVisitor<'a> = dyn FnMut(&Path, u64, &RecordInfo, &[u8]) -> Result<()> + 'a;
 
-/// Walks over the log in `dir` and calls `visitor` with each whole commit group, including groups
-/// in runs. Returns errors of reads and of `visitor` only.
+/// Calls `visitor` with each whole commit group in `dir`, including groups in runs. Returns errors
+/// of reads and of `visitor` only.
 pub fn walk_damaged_log(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -339,7 +336,7 @@ impl<'a> Walk<'a> {
         later.min_by_key(|header| header.start_lsn).map(|header| Named { number: header.number, file_id: None })
     }
 
-    /// Reports a later epoch that the chain does not reach, if there was no other damage.
+    /// An epoch that the chain does not reach is damage, if there was no other.
     fn unreached(&mut self) {
         if !self.out.damaged.is_empty() || self.bounds.end_lsn.is_some() {
             return;

@@ -2,7 +2,7 @@
 //!
 //! Segments are walked in log order. Records count while each carries the link of the previous one.
 //! After a break the next whole record is searched; the space between is a **gap**. Both checksums
-//! cover the file's id and the record's position, so records of earlier uses of a file never pass.
+//! cover file id and position, so records of earlier uses of a file never pass.
 //!
 //! Discarded commits stay discarded. A record past the recorded end of its epoch does not count.
 //! Sequence numbers of discarded commits are reused, so after a break a record does not count
@@ -48,11 +48,10 @@ pub struct LogGap {
 #[derive(Debug, Default)]
 pub struct DamagedLog {
     pub gaps: Vec<LogGap>,
-    /// Segments without records of this log, and the reasons.
+    /// Paths without records of this log, and the reasons.
     pub ignored: Vec<(PathBuf, String)>,
-    /// Header areas with a repaired byte: path and offset.
+    /// Path and offset of a repaired byte in a header area.
     pub repaired: Vec<(PathBuf, usize)>,
-    /// Segments that nothing leads to, because of damage before them.
     pub unlinked: Vec<PathBuf>,
     pub groups: u64,
     pub bytes: u64,
@@ -124,7 +123,6 @@ fn begins_after_epoch(header: &SegmentHeader, epoch: Epoch) -> bool {
     header.begins_epoch() && header.previous_epoch == epoch
 }
 
-/// Lists the segments in order, and those with unreadable headers.
 fn list(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -172,7 +170,7 @@ fn list(
     Ok((segments, lost))
 }
 
-/// Opens a segment; `None` for an unused file. Returns also the offset of a repaired header byte.
+/// `None` for an unused file. Also returns the offset of a repaired header byte.
 fn open(vfs: &dyn Vfs, path: &Path) -> Result<Option<(Readable, Option<usize>)>> {
     let file = vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
     let file_len = file.len().map_err(|e| Error::io("read", path, e))?;
@@ -231,8 +229,8 @@ fn repair(bytes: &mut [u8; SEGMENT_HEADER_LEN as usize]) -> Option<usize> {
     Some(place)
 }
 
-/// Returns whether the log never wrote past `offset` of a segment. Damage that leaves zeros comes
-/// in sectors; a record would have to end exactly at a sector boundary.
+/// True if the log never wrote past `offset`. Damage that leaves zeros comes in sectors; a record
+/// would have to end exactly at a sector boundary.
 fn is_never_written(segment: &Readable, offset: u64) -> bool {
     let mut bytes = [0; 64];
     let Ok(read) = segment.file.read_at(&mut bytes, offset) else { return false };
@@ -247,13 +245,12 @@ struct Walk<'a> {
     at: At,
     seal: Option<(FileNumber, FileId)>,
     open_gap: Option<LogGap>,
-    /// Whether the previous segment ended at bytes never written, so that nothing follows it.
+    /// The previous segment ended at bytes never written: nothing follows it.
     is_clean_end: bool,
     /// Headers that claim to begin an epoch of this log but do not match its end.
     foreign: BTreeSet<FileId>,
     is_ended: bool,
     broken: Option<Epoch>,
-    /// The highest sequence number in the current epoch.
     highest: SequenceNumber,
 }
 
@@ -292,7 +289,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Moves to the start of a segment. Returns false if it is not part of this log.
+    /// False: it is not part of this log.
     fn enter(
         &mut self,
         segment: &Readable,
@@ -375,7 +372,7 @@ impl Walk<'_> {
         // If only a seal is lost, the next segment begins right after it.
         let is_next = header.epoch == at.epoch && header.start_lsn.saturating_sub(at.lsn) <= SEAL_BYTES_MAX;
         let is_known_to_continue = is_next || self.input.durable_lsn > at.lsn;
-        // If the log's begin is unknown, there may be old segments whose successors are gone.
+        // If the log's begin is unknown, old segments may lack their successors.
         let is_begin_known = self.input.oldest_segment.is_some();
         if is_begin_known && self.seal.is_none() && self.is_clean_end && !is_successor && !is_known_to_continue {
             return Some("the log ends before it".to_owned());
@@ -383,8 +380,8 @@ impl Walk<'_> {
         None
     }
 
-    /// Returns whether the next epoch's header ends this epoch here. A header with an earlier end,
-    /// before unbroken records, belongs to another log.
+    /// True if the next epoch's header ends this epoch here. A header with an earlier end, before
+    /// unbroken records, belongs to another log.
     fn is_end_of_epoch(&mut self, bounds: &[SegmentHeader], lsn: Lsn) -> bool {
         let is_broken = self.open_gap.is_some();
         for bound in bounds.iter().filter(|bound| lsn >= bound.previous_end_lsn) {
@@ -423,7 +420,6 @@ impl Walk<'_> {
             }
             self.at = At { lsn: segment.header.start_lsn + at + record.file_len(), link: record.link, ..self.at };
             offset = at + record.file_len();
-            // Seals and notes carry the last commit before them.
             if !header.flags.is_group() && self.open_gap.as_ref().is_some_and(|gap| gap.after >= header.first_sequence)
             {
                 self.open_gap = None;
@@ -473,7 +469,6 @@ impl Walk<'_> {
                 );
                 self.log.last_sequence = self.log.last_sequence.max(commits.1);
             }
-            // This may be the end of the log; the next segment will show.
             (None, _) => {}
         }
         if self.input.stop_at_gap && next.is_some() {
@@ -532,8 +527,7 @@ impl Walk<'_> {
             );
             self.gap(&path, 0, detail);
         }
-        // Without the manifest, a segment with an unreadable header is the only trace of its
-        // commits.
+        // Without the manifest, an unreadable segment is the only trace of its commits.
         let named: BTreeSet<PathBuf> = self.log.gaps.iter().chain(&self.open_gap).map(|gap| gap.path.clone()).collect();
         for (_, path, detail) in lost.iter().filter(|(_, path, _)| !named.contains(path)) {
             if self.input.oldest_segment.is_none() {

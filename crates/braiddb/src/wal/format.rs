@@ -16,13 +16,11 @@
 //! | 128..136 | checksum of bytes 64..128 |
 //!
 //! Records follow without gaps; see [`super::record`]. Their numbers are relative to the header
-//! area, which keeps them short and makes a stored epoch unnecessary.
+//! area, which makes them short and a stored epoch unnecessary.
 //!
 //! The **link** of the header area is the high half of its checksum. The first record carries it,
-//! so a chain can be verified from any segment on.
-//!
-//! All checksums mix in the file id and the position. A recycled segment has a new file id, so
-//! records of its earlier uses never pass.
+//! so a chain can be verified from any segment on. All checksums mix in the file id and the
+//! position. A recycled segment has a new file id, so records of its earlier uses never pass.
 
 use crate::{
     base::{Error, FileId, FileNumber, MAX_SEQUENCE, Result, SequenceNumber},
@@ -30,7 +28,7 @@ use crate::{
 };
 use std::path::{Path, PathBuf};
 
-/// A position in the log: a byte count over all segments, headers included. It never decreases.
+/// A position in the log: a byte count over all segments with headers. Never decreases.
 pub type Lsn = u64;
 
 /// One use of the log, from open to close. Later epochs have larger numbers.
@@ -39,16 +37,15 @@ pub type Epoch = u32;
 /// Reference to the previous record: the unstored half of its header checksum.
 pub type Link = u32;
 
-/// Larger positions are refused in headers, so that no sum of two positions overflows.
+/// Refused in headers beyond this, so that no sum of two positions overflows.
 pub const MAX_LSN: Lsn = 1 << 62;
 
-/// Latest commit time, in microseconds since 1970: the difference of any two fits 64 bits.
+/// In microseconds since 1970: the difference of any two times fits 64 bits.
 pub const MAX_TIME_US: u64 = i64::MAX.cast_unsigned();
 
 /// Optional feature: the file was never recycled, so unwritten bytes are zeros.
 pub const ZEROED_SEGMENT: u64 = 1;
 
-/// Length of the header area, in bytes.
 pub const SEGMENT_HEADER_LEN: u64 = 136;
 
 const CHECKSUM_AT: usize = SEGMENT_HEADER_LEN as usize - 8;
@@ -88,7 +85,7 @@ impl SegmentHeader {
         self.start_lsn.saturating_add(self.len)
     }
 
-    /// Returns also the link that the first record must carry.
+    /// Also returns the link that the first record must carry.
     pub fn encode(&self) -> ([u8; SEGMENT_HEADER_LEN as usize], Link) {
         let mut out = [0; SEGMENT_HEADER_LEN as usize];
         let header = FileHeader::new(FileKind::Wal, self.file_id, [self.start_lsn, u64::from(self.epoch)]);
@@ -112,7 +109,6 @@ impl SegmentHeader {
         (out, link_of(sum))
     }
 
-    /// Returns also the link that the first record must carry.
     pub fn decode(bytes: &[u8], path: &Path) -> Result<(SegmentHeader, Link)> {
         let header = FileHeader::decode(FileKind::Wal, bytes, path, 0)?;
         let bad = |detail: &str| Error::corruption(path, FILE_HEADER_LEN as u64, detail);

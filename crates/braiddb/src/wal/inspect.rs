@@ -17,12 +17,12 @@ type GroupVisitor<'a> = dyn FnMut(RangeInclusive<SequenceNumber>, &[u8]) -> Resu
 pub struct SegmentDump {
     pub header: SegmentHeader,
     pub end_offset: u64,
-    /// Whether bytes that look like a record follow the chain.
+    /// Bytes that look like a record follow the chain.
     pub remains: bool,
     pub records_beyond: u64,
 }
 
-/// Calls `visitor` with offset and record for each record in a segment's chain.
+/// Calls `visitor` with offset and record.
 pub fn inspect_segment(
     vfs: &dyn Vfs,
     path: &Path,
@@ -48,8 +48,7 @@ pub fn inspect_segment(
     Ok(SegmentDump { header, end_offset: offset, remains: found != Found::Nothing, records_beyond })
 }
 
-/// Calls `visitor` with each commit group in the first `used_len` bytes of a segment. Damage there
-/// is an error.
+/// Calls `visitor` with each commit group in the first `used_len` bytes. Damage there is an error.
 pub fn read_groups(vfs: &dyn Vfs, path: &Path, used_len: u64, visitor: &mut GroupVisitor<'_>) -> Result<()> {
     let (header, mut link, file) = open_segment(vfs, path)?;
     let mut reader = SegmentReader::new(&header, &*file, path);
@@ -69,7 +68,7 @@ pub fn read_groups(vfs: &dyn Vfs, path: &Path, used_len: u64, visitor: &mut Grou
     Ok(())
 }
 
-/// Returns the header of a segment and its first sequence number, if it has a whole group.
+/// The first sequence number is `None` without a whole group.
 pub fn first_group(vfs: &dyn Vfs, path: &Path) -> Result<(SegmentHeader, Option<SequenceNumber>)> {
     let (header, mut link, file) = open_segment(vfs, path)?;
     let mut reader = SegmentReader::new(&header, &*file, path);
@@ -96,7 +95,7 @@ fn open_segment(vfs: &dyn Vfs, path: &Path) -> Result<(SegmentHeader, Link, Arc<
     Ok((header, link, file))
 }
 
-/// Returns the decompressed payload of a record; empty unless it is a commit group.
+/// Decompressed; empty unless it is a commit group.
 pub fn record_payload(vfs: &dyn Vfs, path: &Path, offset: u64, record: &Record) -> Result<Vec<u8>> {
     if !record.header.flags.is_group() {
         return Ok(Vec::new());

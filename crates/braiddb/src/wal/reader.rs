@@ -1,10 +1,9 @@
 //! Reads the log from front to back while it is written.
 //!
-//! A [`LogReader`] reads whole records below a limit given by its caller: the end of the log, or
-//! its durable end. Nothing below the limit changes while the segment is pinned
-//! ([`super::retention`]), so reads take no lock. Each record must carry the link of the previous
-//! one, so none is skipped unnoticed. Commits missing before an epoch are reported
-//! ([`LogItem::Missing`]).
+//! A [`LogReader`] reads whole records below a limit: the end of the log, or its durable end.
+//! Nothing below the limit changes while the segment is pinned ([`super::retention`]), so reads
+//! take no lock. Each record must carry the link of the previous one, so none is skipped unnoticed.
+//! Commits missing where an epoch (one use of the log) begins are reported ([`LogItem::Missing`]).
 
 use super::{
     format::{Epoch, Link, Lsn, SEGMENT_HEADER_LEN, SegmentHeader},
@@ -28,7 +27,7 @@ pub enum LogItem {
 }
 
 pub trait SegmentSource {
-    /// The segments, in log order, cannot be released during the call of `visit`.
+    /// In log order. They cannot be released during the call of `visit`.
     fn with_segments<R>(&self, visit: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R;
 }
 
@@ -130,8 +129,7 @@ impl LogReader {
         self.last_sequence = self.last_sequence.max(up_to);
     }
 
-    /// Reads up to `limit`, until about `bytes_max` bytes are returned; skipped records do not
-    /// count.
+    /// Reads up to `limit`, until about `bytes_max` bytes are returned.
     pub fn read(
         &mut self,
         log: &impl SegmentSource,
@@ -160,8 +158,7 @@ impl LogReader {
     }
 
     /// As [`LogReader::read_records`]. Another process may recycle the file during the read, which
-    /// is not damage. Its new use begins with a new header, so the header is checked after a
-    /// failure.
+    /// is not damage. Its new use begins with a new header, which is checked after a failure.
     fn read_segment(
         &mut self,
         limit: Lsn,
@@ -223,15 +220,13 @@ impl LogReader {
         Ok(bytes)
     }
 
-    /// Moves to the segment after the current one, which ends at `end`. Returns false if there is
-    /// none yet.
+    /// The current segment ends at `end`. False if there is no next one yet.
     fn enter_next_segment(&mut self, log: &impl SegmentSource, end: Lsn) -> std::result::Result<bool, ReadError> {
         let next = log.with_segments(|segments, floor| {
             let mut segments = segments;
             let next = Iterator::find(&mut segments, |segment| segment.header.start_lsn >= end);
             next.map(|segment| (Pin::new(segment), floor))
         });
-        // The next segment is listed shortly after the previous one is closed.
         let Some((next, floor)) = next else { return Ok(false) };
         let header = &next.header;
         if header.previous_end_lsn != end {
@@ -250,7 +245,7 @@ impl LogReader {
     }
 }
 
-/// Returns the end of an epoch, if known: `u64::MAX` for the last epoch.
+/// `None` if unknown; `u64::MAX` for the last epoch.
 pub fn end_of_epoch(log: &impl SegmentSource, epoch: Epoch) -> Option<Lsn> {
     log.with_segments(|segments, _| {
         let mut end = None;
@@ -283,7 +278,7 @@ pub fn visit_groups(segment: &Segment, mut visit: impl FnMut(SequenceNumber, &[u
     Ok(true)
 }
 
-/// Returns the last sequence number before these segments; `None` if they do not show it.
+/// The last sequence number before these segments; `None` if they do not show it.
 pub fn floor_of<'a>(segments: impl IntoIterator<Item = &'a Arc<Segment>>) -> Result<Option<SequenceNumber>> {
     for segment in segments {
         let header = &segment.header;

@@ -29,11 +29,11 @@
 //! or zeros that fill the space before a seal, or the byte 1, which marks a clean close. Seals and
 //! notes carry the last sequence number before them and the base time.
 //!
-//! Both checksums mix in the record's LSN in place of an offset. The LSN differs between the uses
-//! of a recycled file, so a stale record is recognised without a stored epoch.
+//! Both checksums mix in the record's LSN in place of an offset. It differs between the uses of a
+//! recycled file, so a stale record is recognised without a stored epoch.
 //!
-//! A header has exactly one encoding; longer ones are refused. The first magic byte occurs neither
-//! in UTF-8 nor in zeros, so a search for records skips both quickly.
+//! A header has exactly one encoding. The first magic byte occurs neither in UTF-8 nor in zeros, so
+//! a search for records skips both quickly.
 
 use super::format::{Link, Lsn, MAX_TIME_US, SegmentHeader, link_of};
 use crate::{
@@ -41,7 +41,6 @@ use crate::{
     codec::{ByteReader, checksum, put_varint, unzigzag, zigzag},
 };
 
-/// Bytes before the varints.
 const FIXED_LEN: usize = 19;
 
 /// Five varints of one byte.
@@ -50,7 +49,7 @@ pub const RECORD_HEADER_LEN_MIN: usize = FIXED_LEN + 5;
 /// Three varints of 32 bits and three of 64.
 pub const RECORD_HEADER_LEN_MAX: usize = FIXED_LEN + 3 * 5 + 3 * 10;
 
-/// Every segment reserves space for a seal of this length.
+/// Every segment reserves this for a seal.
 pub const SEAL_LEN_MAX: u64 = (RECORD_HEADER_LEN_MAX + SEAL_PAYLOAD_LEN) as u64;
 
 /// Payload of the note that marks a clean close. Older builds ignore a note's payload.
@@ -62,7 +61,6 @@ const MAGIC: [u8; 2] = [0xf9, 0xb0];
 
 const CHECKSUM_AT: usize = 3;
 
-/// One length byte of LZ4 stands for at most 255 bytes.
 const LZ4_MAX_RATIO: u64 = 256;
 
 const _: () = assert!(RECORD_HEADER_LEN_MAX <= u8::MAX as usize);
@@ -148,8 +146,7 @@ impl RecordHeader {
         Record { header: *self, header_len: bytes.len(), link: link_of(sum) }
     }
 
-    /// Decodes the header of a record at `offset` of `segment`; `None` if it is not of the file's
-    /// current use.
+    /// `None` if the record is not of the file's current use.
     pub fn decode(bytes: &[u8], segment: &SegmentHeader, offset: u64) -> Option<Record> {
         let flags = RecordFlags::of_magic(bytes)?;
         let header_len = usize::from(*bytes.get(2)?);
@@ -203,7 +200,7 @@ pub fn with_each_magic(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// Returns the first offset of a magic, or of a first part of one at the end.
+/// Also a first part of a magic at the end.
 pub fn find_magic(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {

@@ -1,8 +1,7 @@
 //! A second thread that works ahead of recovery.
 //!
-//! It starts the write-back of the files that recovery will sync, and scans the last segments, in
-//! reverse order, for records past the log's end. Recovery itself does whatever the thread has not
-//! done or failed at.
+//! It starts the write-back of files that recovery will sync, and scans the last segments, in
+//! reverse order, for records past the log's end. Recovery itself does what the thread has not.
 
 use super::{
     format::{Lsn, SegmentHeader},
@@ -23,7 +22,7 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Maximum number of segments to scan; no more are made ahead.
+/// Maximum segments to scan; no more are made ahead.
 const PROBED_MAX: usize = 4;
 
 /// A segment to scan. Its length is at most the file's.
@@ -52,8 +51,8 @@ struct Shared {
 }
 
 impl RecoveryPrefetch {
-    /// Returns `None` if there is nothing to scan or no thread. `segments` are those of the last
-    /// epoch except its first, in any order; `written_back` are files and lengths to write back.
+    /// `None` if there is nothing to scan or no thread. `segments` are those of the last epoch
+    /// except its first, in any order; `written_back` are files and lengths to write back.
     pub fn start(
         runtime: &dyn Runtime,
         mut segments: Vec<SegmentProbe>,
@@ -95,7 +94,7 @@ impl RecoveryPrefetch {
 }
 
 impl Shared {
-    /// Returns false if there is none, or recovery has reached it.
+    /// False if there is none, or recovery has reached it.
     fn probe_one(&self) -> bool {
         let Some(probe) = self.segments.lock().pop() else { return false };
         if probe.header.start_lsn <= self.reached.load(Ordering::Relaxed) {

@@ -9,7 +9,7 @@
 //!    file id and LSN, so it was written there in the current use of the file;
 //! 4. in a segment without earlier use ([`super::format::ZEROED_SEGMENT`]): any nonzero byte.
 //!
-//! A record interrupted by a crash and a durable record damaged later look the same, since no later
+//! A record interrupted by a crash and a durable record damaged later look the same: no later
 //! record shows how far the log was synced. Undetected are zeros from a record's first byte to the
 //! log's end; in a recycled segment also zeros over a record's header, if no whole record follows.
 
@@ -19,7 +19,6 @@ use super::{
 };
 use crate::base::Result;
 
-/// Bytes after the last whole record, neither zeros nor of an earlier use of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remains {
     pub offset: u64,
@@ -27,8 +26,7 @@ pub struct Remains {
     pub detail: String,
 }
 
-/// `found` begins at `offset`, where the chain ends; `beyond` is the result of a search of the
-/// remaining log.
+/// The chain ends at `offset`; `beyond` is the result of a search of the remaining log.
 pub(super) fn remains(
     reader: &mut SegmentReader<'_>,
     offset: u64,
@@ -65,8 +63,8 @@ pub(super) fn remains(
     Ok(None)
 }
 
-/// Returns the end of damage from `end` on: the next record with a whole header, or, in a segment
-/// without earlier use, the end of the nonzero bytes.
+/// Returns the end of damage from `end` on: the next whole header, or, in a segment without earlier
+/// use, the end of the nonzero bytes.
 fn end_of_damage(reader: &mut SegmentReader<'_>, end: u64, beyond: &Beyond) -> Result<u64> {
     if beyond.records > 0
         && let Some((at, _)) = reader.next_record(end)?

@@ -1,20 +1,19 @@
 //! Retains log that recovery no longer needs, for readers.
 //!
 //! A segment whose commits are all in runs is *retained* until the retained segments exceed their
-//! limit in bytes or age; then the oldest are released, and recycled or removed. The **floor** is
-//! the last sequence number before the oldest segment. A reader that has passed the floor can
-//! continue; any other has missed commits and gets an error.
+//! limit in bytes or age; then the oldest are recycled or removed. The **floor** is the last
+//! sequence number before the oldest segment. A reader that has not passed the floor has missed
+//! commits and gets an error.
 //!
-//! **Readers and recycling.** A reader **pins** its segment. A pin is taken under the lock under
-//! which segments are released, and only of segments in the list. A segment that is released while
-//! pinned is removed and never recycled: its reader has the file open, reads to its end, and then
-//! finds that the next segment is gone. So no reader blocks a writer, and each pins the space of at
-//! most one segment.
+//! **Readers and recycling.** A reader **pins** its segment, under the lock under which segments
+//! are released, and only if it is in the list. A segment released while pinned is removed and
+//! never recycled: its reader has the file open, reads to its end, and then finds that the next
+//! segment is gone. So no reader blocks a writer, and each pins the space of at most one segment.
 //!
 //! **After a restart** the retained segments are found by going back from the oldest that recovery
-//! needs: a segment's seal names its successor, and the first header of an epoch stores end and
-//! link of the previous epoch. Nothing else is stored. Segments before a break in that chain, or
-//! beyond the limit, are not retained.
+//! needs: a segment's seal names its successor, and the first header of an epoch (one use of the
+//! log) stores end and link of the previous epoch. Segments before a break in that chain, or beyond
+//! the limit, are not retained.
 
 use super::{
     format::SegmentHeader,
@@ -58,8 +57,8 @@ pub struct Retained {
 }
 
 impl Retained {
-    /// Removes the oldest segments that are beyond the limit. `beside` returns the bytes that
-    /// retention down to a floor pins outside the log; `next` is the segment after the last one.
+    /// `beside` returns the bytes that retention down to a floor pins outside the log; `next` is
+    /// the segment after the last one.
     pub fn trim(
         &mut self,
         now_us: u64,
@@ -85,12 +84,12 @@ impl Retained {
     }
 }
 
-/// A segment in use by a reader: its file is not recycled meanwhile.
+/// Its file is not recycled meanwhile.
 #[derive(Debug)]
 pub struct Pin(Arc<Segment>);
 
 impl Pin {
-    /// The segment is in the list of segments, and the caller holds the list's lock.
+    /// Requires that the segment is in the list, and the list's lock.
     pub fn new(segment: &Arc<Segment>) -> Pin {
         segment.readers.fetch_add(1, Ordering::AcqRel);
         Pin(Arc::clone(segment))
@@ -155,7 +154,7 @@ fn ended_by(candidate: &Candidate, after: &SegmentHeader) -> Result<Option<Arc<S
     Ok(Some(segment))
 }
 
-/// Returns `None` unless the seal that leads to `after` ends the segment.
+/// `None` unless the seal that leads to `after` ends the segment.
 fn seal_sequence(candidate: &Candidate, after: &SegmentHeader) -> Result<Option<SequenceNumber>> {
     let (header, _) = candidate.header()?;
     let mut reader = candidate.reader()?;
@@ -172,7 +171,7 @@ fn seal_sequence(candidate: &Candidate, after: &SegmentHeader) -> Result<Option<
     Ok(None)
 }
 
-/// Returns `None` unless the segment ends as the next epoch's header says.
+/// `None` unless the segment ends as the next epoch's header says.
 fn ends_epoch(candidate: &Candidate, after: &SegmentHeader) -> Result<Option<SequenceNumber>> {
     let (header, first_link) = candidate.header()?;
     let mut reader: SegmentReader<'_> = candidate.reader()?;

@@ -1,7 +1,7 @@
 //! Reads the records of one segment, in order or after a break.
 //!
-//! Memory is a window of the file, at least as long as the longest record requested. Lengths in the
-//! file are limited to the segment's length, and that to the file's.
+//! Memory is a window of the file, at least as long as the longest record requested. The segment's
+//! length limits lengths in the file.
 
 use super::{
     format::{Lsn, SEGMENT_HEADER_LEN, SegmentHeader},
@@ -87,13 +87,13 @@ impl<'a> SegmentReader<'a> {
             .ok_or_else(|| bad("the log record's payload cannot be decompressed"))
     }
 
-    /// Searches for whole records from `offset` on, in the chain or not.
+    /// Searches for whole records, in the chain or not.
     pub fn beyond(&mut self, offset: u64) -> Result<Beyond> {
         let mut beyond = Beyond::default();
         let mut offset = offset.max(SEGMENT_HEADER_LEN);
         while let Some(at) = self.next_magic(offset)? {
-            // A valid header was written here in the current use of the file, so no other record
-            // begins inside this one. Skipping it also keeps the time linear.
+            // The header was written here in the current use of the file, so no other record begins
+            // inside this one. Skipping it keeps the time linear.
             let (record, seen) = match self.find(at)? {
                 Found::Record(record) => (record, Beyond { records: 1, durable_lsn: record.header.durable_lsn }),
                 Found::Torn(record) => (record, Beyond::default()),
@@ -119,8 +119,7 @@ impl<'a> SegmentReader<'a> {
         Ok(None)
     }
 
-    /// Returns the record at `offset` if its header is whole once one bit, or its magic, is
-    /// repaired.
+    /// The record at `offset` if its header is whole once one bit, or its magic, is repaired.
     pub fn repaired(&mut self, offset: u64) -> Result<Option<Record>> {
         let segment = self.header;
         let len = segment.len.saturating_sub(offset).min(RECORD_HEADER_LEN_MAX as u64);
@@ -154,7 +153,7 @@ impl<'a> SegmentReader<'a> {
         self.header.len
     }
 
-    /// Returns the end of the last nonzero byte from `offset` on; `None` if all are zero.
+    /// `None` if all bytes from `offset` on are zero.
     pub fn end_of_written(&mut self, mut offset: u64) -> Result<Option<u64>> {
         let mut end = None;
         while offset < self.header.len {
@@ -196,7 +195,6 @@ impl<'a> SegmentReader<'a> {
         self.bytes(offset + record.header_len as u64, u64::from(record.header.stored_len))
     }
 
-    /// Returns `None` if the bytes reach past the segment.
     fn bytes(&mut self, offset: u64, len: u64) -> Result<Option<&[u8]>> {
         if offset.checked_add(len).is_none_or(|end| end > self.header.len) {
             return Ok(None);

@@ -1,9 +1,8 @@
 //! Creates, recycles and lists segment files.
 //!
-//! A new file is preallocated and synced, and so is its directory entry, before its header is
-//! written. The header is synced before a seal names the segment. So a header in a file of the
-//! wrong length means that the file was cut, and a seal that names no valid segment means that the
-//! segment was lost.
+//! A new file is preallocated and synced, with its directory entry, before its header is written.
+//! The header is synced before a seal names the segment. So a header in a file of the wrong length
+//! means that the file was cut, and a seal that names no valid segment, that the segment was lost.
 
 use super::{
     context::WalContext,
@@ -25,7 +24,6 @@ use std::{
     },
 };
 
-/// Bytes of zeros per write.
 const ZEROS_LEN: usize = 256 << 10;
 
 #[derive(Debug)]
@@ -34,7 +32,7 @@ struct Opened {
     is_writable: bool,
 }
 
-/// A segment in use. Only the appender writes `last_sequence` and `end_lsn`; any thread reads them.
+/// Only the appender writes `last_sequence` and `end_lsn`; any thread reads them.
 #[derive(Debug)]
 pub struct Segment {
     pub header: SegmentHeader,
@@ -44,10 +42,10 @@ pub struct Segment {
     last_sequence: AtomicU64,
     /// `u64::MAX` for the last segment.
     end_lsn: AtomicU64,
-    /// The file's mapping while unused, kept for the next writer.
+    /// Kept for the next writer.
     mapping: Mutex<Option<Box<dyn WriteMapping>>>,
     pub readers: AtomicUsize,
-    /// Whether the whole file was written before its current use: a sync then writes no metadata.
+    /// All written before its current use: a sync writes no metadata.
     pub is_written: bool,
 }
 
@@ -82,8 +80,7 @@ impl Segment {
         if opened.is_writable { Ok(Arc::clone(&opened.file)) } else { vfs.open(&self.path, OpenMode::ReadWrite) }
     }
 
-    /// Opens the file of a finished segment for reading only. It then counts against the descriptor
-    /// budget ([`crate::platform::BudgetedVfs`]). Returns `None` on failure.
+    /// Read-only, it counts against the descriptor budget ([`crate::platform::BudgetedVfs`]).
     pub fn open_to_rest(&self, vfs: &dyn Vfs) -> Option<Arc<dyn File>> {
         let opened = vfs.open(&self.path, OpenMode::Read);
         let reported = |error: &io::Error| {
@@ -102,7 +99,7 @@ impl Segment {
         self.mapping.lock().take()
     }
 
-    /// Keeps the mapping: to create its pages, and to unmap them, is slow.
+    /// Creating and unmapping its pages is slow.
     pub fn keep_mapping(&self, mapping: Option<Box<dyn WriteMapping>>) {
         *self.mapping.lock() = mapping;
     }
@@ -160,7 +157,7 @@ pub struct SegmentInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedSegment {
     pub number: FileNumber,
-    /// The identity of the current use of the file.
+    /// Of the current use of the file.
     pub file_id: FileId,
     pub path: PathBuf,
     pub end_lsn: Lsn,
@@ -169,7 +166,7 @@ pub struct FinishedSegment {
     pub last_sequence: SequenceNumber,
 }
 
-/// Start of the log, from [`WalStart::new_log`] or from a recovery whose segments have been synced.
+/// From [`WalStart::new_log`] or from a recovery whose segments have been synced.
 #[derive(Debug)]
 pub struct WalStart {
     pub(super) epoch: Epoch,
@@ -201,17 +198,17 @@ impl WalStart {
     }
 }
 
-/// A file of the right length whose contents do not matter.
+/// Of the right length; its contents do not matter.
 #[derive(Debug)]
 pub struct Spare {
     pub number: FileNumber,
     pub len: u64,
     pub path: PathBuf,
     pub file: Arc<dyn File>,
-    /// Whether its old contents may not be on disk: the next sync would write them too.
+    /// Its old contents may not be on disk: the next sync would write them too.
     pub is_dirty: bool,
     pub is_written: bool,
-    /// Whether it holds only zeros, since it was never a segment.
+    /// It was never a segment.
     pub is_zeroed: bool,
     pub mapping: Option<Box<dyn WriteMapping>>,
 }
@@ -223,8 +220,7 @@ pub struct MakeError {
 }
 
 impl Spare {
-    /// Creates a file of `len` bytes whose space and name survive a crash; fills it with zeros if
-    /// `is_written`.
+    /// Its space and name survive a crash. Filled with zeros if `is_written`.
     pub fn create(context: &WalContext, len: u64, is_written: bool) -> std::result::Result<Spare, MakeError> {
         let number = (context.next_file_number)();
         let path = segment_path(&context.dir, number);
@@ -246,7 +242,7 @@ impl Spare {
         }
     }
 
-    /// Writes and syncs only the header; the old contents need not reach the disk.
+    /// Writes and syncs only the header.
     pub fn begin(self, context: &WalContext, header: SegmentHeader) -> std::result::Result<Arc<Segment>, MakeError> {
         debug_assert!(header.number == self.number && header.len == self.len && self.len >= SEGMENT_HEADER_LEN);
         let header = SegmentHeader { is_zeroed: self.is_zeroed, ..header };
@@ -274,7 +270,7 @@ impl Spare {
     }
 }
 
-/// A failure is only logged, since the next recovery finds the file.
+/// Logs a failure: the next recovery finds the file.
 pub fn remove_segment(context: &WalContext, path: &Path) {
     if let Err(error) = context.vfs.remove(path) {
         tracing::warn!(path = %path.display(), %error, "a log segment that is not needed could not be removed");

@@ -11,7 +11,7 @@ use std::{
     thread::{self, Thread},
 };
 
-/// The first failure after which nothing may be written any more. Set once, never cleared.
+/// The first failure after which nothing may be written any more.
 #[derive(Debug, Default)]
 pub struct Latch {
     reason: OnceLock<String>,
@@ -44,13 +44,11 @@ impl Latch {
 ///
 /// **Roles.** A caller whose LSN is durable returns after one atomic load. Otherwise the first
 /// caller leads: it runs the flush without the lock. Later callers each queue a waiter and park.
-/// After the flush, the leader takes out the waiters that it covers and hands the lead to one of
-/// the others. Only then, with the lock released, it writes each waiter's state word and unparks
-/// it.
+/// After the flush, the leader takes out the waiters that it covers and hands the lead to another
+/// one. Only then, with the lock released, it writes each waiter's state word and unparks it.
 ///
 /// **No convoy.** A woken waiter reads its own word and returns, without the lock or other shared
-/// data. The next leader starts its flush at once. The lock guards only the queue, for a few
-/// instructions.
+/// data. The lock guards only the queue, for a few instructions.
 ///
 /// **Waiting for company.** Threads that commit in a loop would split into two halves, each flush
 /// serving one of them. So a leader yields while fewer threads wait than took part in the last
@@ -64,18 +62,18 @@ pub struct SyncStage {
     durable: AtomicU64,
     syncs: AtomicU64,
     queue: Mutex<Queue>,
-    /// Number of threads that the last flush served or left waiting.
+    /// Threads that the last flush served or left waiting.
     company: AtomicUsize,
-    /// Number of rounds in a row in which the leader yielded in vain.
+    /// Rounds in a row in which the leader yielded in vain.
     disappointments: AtomicU32,
 }
 
-/// Maximum number of yields of a leader before a flush.
+/// Maximum yields of a leader before a flush.
 const YIELDS_MAX: u32 = 100;
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Whether a thread runs a flush or was woken to do so.
+    /// A thread runs a flush or was woken to do so.
     led: bool,
     waiters: Vec<Arc<Waiter>>,
 }
@@ -201,7 +199,7 @@ impl Waiter {
     }
 }
 
-/// Passes on the lead on every exit from a flush, even by a panic: no waiter may stay parked.
+/// On every exit from a flush, even by a panic: no waiter may stay parked.
 struct Handover<'a> {
     stage: &'a SyncStage,
     latch: &'a Latch,
@@ -224,7 +222,7 @@ impl Drop for Handover<'_> {
             queue.waiters = late;
             (done, next)
         };
-        // Start the next flush before waking the others.
+        // Start the next flush before waking this one's waiters.
         if let Some(next) = next {
             next.wake(LEAD);
         }

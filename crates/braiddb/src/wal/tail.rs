@@ -1,10 +1,10 @@
 //! Follows a log that another process writes.
 //!
 //! A [`Tail`] starts at the end of a recovery and continues as far as whole records extend the
-//! chain. Checksums and links prove that the records were written there in that order, whatever the
-//! writer does to the file meanwhile. A recycled segment yields no more records; its header, which
-//! is rewritten first, reveals that. So a follower must first check for a newer manifest, and
-//! restart where the log now begins if the tail is lost or another epoch has begun.
+//! chain. Checksums and links prove their order, whatever the writer does to the file meanwhile. A
+//! recycled segment yields no more records; its header, which is rewritten first, reveals that. So
+//! a follower must first check for a newer manifest, and restart where the log now begins if the
+//! tail is lost or another use of the log has begun.
 
 use super::{
     format::{Link, SEGMENT_HEADER_LEN, SegmentHeader, segment_path},
@@ -40,8 +40,8 @@ impl Tail {
         Tail { header, path, file, position }
     }
 
-    /// Calls `visitor` with the new commit groups, in order. If it refuses one, the log is lost:
-    /// the data that the group refers to may have been moved.
+    /// Calls `visitor` with the new commit groups. If it refuses one, the log is lost: data that
+    /// the group refers to may have been moved.
     pub fn follow(
         &mut self,
         vfs: &dyn Vfs,
@@ -62,7 +62,7 @@ impl Tail {
         }
     }
 
-    /// Returns whether the file was not recycled, so that everything read from it was of the log.
+    /// False: the file was recycled, and reads from it prove nothing.
     pub fn is_same_segment(&self) -> Result<bool> {
         let header = read_header(&*self.file, &self.path)?;
         Ok(header.is_some_and(|(header, _)| header == self.header))
@@ -78,8 +78,8 @@ impl Tail {
         Error::corruption(&self.path, 0, "the log segment was overwritten while it was read")
     }
 
-    /// Moves to the segment that a seal at the end of `at` names. Returns false if it is not there:
-    /// the tail then stays before the seal, and the next call tries again.
+    /// Moves to the segment that a seal at the end of `at` names. If it is not there, returns
+    /// false: the tail stays before the seal, and the next call tries again.
     fn enter(&mut self, vfs: &dyn Vfs, dir: &Path, named: (FileNumber, FileId), at: Position) -> Result<bool> {
         let (number, file_id) = named;
         let path = segment_path(dir, number);

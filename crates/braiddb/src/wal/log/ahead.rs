@@ -1,14 +1,14 @@
 //! Makes and syncs the next segments before the log needs them.
 //!
 //! A segment's header must be on disk before a seal names it, and a sync takes milliseconds on a
-//! busy device, up to most of a second on a shared one. So a background thread makes the next
-//! segment while the current one has room, and more if segments fill quickly. A header stores where
-//! its segment begins, which is not known in advance. So a segment made ahead begins where the
-//! previous one's file ends, and a note of zeros fills the space before the seal.
+//! busy device, up to a second on a shared one. So a background thread makes the next segment while
+//! the current one has room, and more if segments fill quickly. A header stores where its segment
+//! begins, which is not known in advance: a segment made ahead begins where the previous one's file
+//! ends, and a note of zeros fills the space before the seal.
 //!
 //! The appender makes a segment itself if none is ready, if the note would be too long, or after a
-//! sync. The header stores how far the log was synced when the segment began, which alone may
-//! reveal damage before it; so segments made before a sync are useless.
+//! sync. Segments made before a sync are useless: their headers store an earlier sync, and a header
+//! alone may reveal damage before it.
 
 use super::{Prepared, Tail, Wal, count, following_len, map};
 use crate::{
@@ -22,38 +22,33 @@ use crate::{
 };
 use std::sync::{Arc, atomic::Ordering};
 
-/// The filling note takes at most 1/16 of a segment.
 const FILLING_PART_MAX: u64 = 16;
 
-/// The next segment is requested once a quarter of the current one is used.
+/// The next segment is requested once this part of the current one is used.
 const ASKED_AT_PART: u64 = 4;
 
-/// Segments are made ahead for the writes of this many nanoseconds. Syncs of 0.6 s were seen on a
-/// shared device.
+/// Segments are made ahead for this many nanoseconds of writes. Shared devices sync in 0.6 s.
 const AHEAD_NS: u64 = 500_000_000;
 
-/// Maximum number of segments made ahead: recovery scans all of them for records past the log's
-/// end.
+/// Maximum segments made ahead: recovery scans all of them for records past the log's end.
 const AHEAD_SEGMENTS_MAX: u64 = 3;
 
-/// Free bytes at which a segment ends, so that a note and a seal surely fit.
+/// Free bytes at which a segment ends: a note and a seal fit.
 pub(super) const FILLING_LEN_MIN: u64 = RECORD_HEADER_LEN_MAX as u64 + SEAL_LEN_MAX;
 
-/// A log counts as synced often if there is a sync for at most this many appended bytes.
+/// Appended bytes per sync, at most, of a log that is synced often.
 const OFTEN_SYNCED_LEN: u64 = 256 << 10;
 
-/// Maximum length of a spare filled with zeros, in bytes. A longer one may be partly wasted, and
-/// concurrent syncs wait for the device.
+/// Maximum bytes of a spare filled with zeros. A longer one may be partly wasted, and concurrent
+/// syncs wait for the device.
 const WRITTEN_LEN_MAX: u64 = 4 << 20;
 
-/// The next segment to be made ahead.
 struct NextSegmentPlan {
-    /// Start of the previous segment, since its number may be reused.
+    /// Start of the previous segment, whose number may be reused.
     follows: Lsn,
     header: SegmentHeader,
     usual_len: u64,
-    /// The log was synced since the current segment began: it will be again before the next one
-    /// begins.
+    /// The log was synced since the current segment began.
     is_synced: bool,
 }
 
@@ -63,7 +58,7 @@ enum Filling {
 }
 
 impl Wal {
-    /// Returns whether to wake the thread that calls [`Wal::prepare_next`], once a segment.
+    /// Returns true, once a segment, to wake the thread that calls [`Wal::prepare_next`].
     pub fn take_call_for_next(&self) -> bool {
         self.calls_for_next.load(Ordering::Relaxed) && self.calls_for_next.swap(false, Ordering::Relaxed)
     }
@@ -76,7 +71,7 @@ impl Wal {
     }
 
     /// Makes a segment ahead if requested, or only a file where the log is synced now and then.
-    /// Returns whether it made one: the background thread then calls again.
+    /// True if it made one: the background thread then calls again.
     pub fn prepare_next(&self) -> Result<bool> {
         self.latch.check()?;
         let NextSegmentPlan { follows, mut header, usual_len, .. } = match self.next_segment_plan() {
@@ -147,7 +142,7 @@ impl Wal {
     }
 
     /// Takes the segment made ahead, if it suits a record of up to `len` bytes, and fills the
-    /// current one. An unsuitable segment becomes a spare.
+    /// current one. An unsuitable one becomes a spare.
     pub(super) fn begin_prepared(&self, tail: &mut Tail, len: u64) -> Result<Option<Prepared>> {
         let Some(next) = tail.ahead.front().cloned() else { return Ok(None) };
         let has_room = next.header.len >= SEGMENT_HEADER_LEN + len + SEAL_LEN_MAX;
@@ -174,7 +169,7 @@ impl Wal {
         WRITTEN_LEN_MAX.min(self.options.segment_len)
     }
 
-    /// Turns all segments made ahead into spares: each one follows the previous one.
+    /// All of them, since each one follows the previous one.
     pub(super) fn drop_ahead(&self, tail: &mut Tail) {
         let mut spares = self.spares.lock();
         spares.extend(tail.ahead.drain(..).map(|next| next.to_spare(next.file(), next.header.durable_lsn)));
@@ -203,7 +198,7 @@ impl Tail {
         u64::try_from(segments).unwrap_or(u64::MAX).clamp(1, AHEAD_SEGMENTS_MAX)
     }
 
-    /// Returns `None` if the note would be too long, or if no record has the necessary length.
+    /// `None` if the note would be too long, or if no record has the necessary length.
     fn filling(&self, next: &SegmentHeader) -> Option<Filling> {
         let present = &self.segment.header;
         let left = present.len.checked_sub(self.offset).filter(|left| *left <= present.len / FILLING_PART_MAX)?;

@@ -18,7 +18,7 @@ fn syncs(world: &World) -> usize {
     world.vfs.journal().iter().filter(|(operation, _)| *operation == Operation::Sync).count()
 }
 
-/// Returns the payload lengths of the notes in a segment, and the segment's header.
+/// Payload lengths of a segment's notes.
 fn notes_of(world: &World, number: u64) -> (Vec<u32>, crate::wal::SegmentHeader) {
     let mut notes = Vec::new();
     let path = Path::new(DIR).join(format!("{number:06}.wal"));
@@ -58,7 +58,6 @@ fn append_with_segments_made_ahead_never_syncs() {
     let begun = wal.stats().segments_created + wal.stats().segments_recycled - 1;
     assert!(made >= begun && begun > 20, "{made} made for {begun}");
     assert_eq!(synced_by_appender, 0);
-    // Only headers were synced, so a crash may lose all records.
     let (seen, _) = World::on(world.vfs.crashed(|| false)).replay(&input).unwrap();
     assert_eq!(seen, groups(input.flushed + 1..input.flushed + 1 + seen.len() as u64));
     let mut odd = Random(7);
@@ -70,7 +69,7 @@ fn append_with_segments_made_ahead_never_syncs() {
     }
 }
 
-/// The note before a seal must take exactly the free space, however late the next segment is made.
+/// Exactly the free space, however late the next segment is made.
 #[test]
 fn note_fills_any_space_before_a_seal() {
     let mut filled = std::collections::BTreeSet::new();
@@ -91,7 +90,6 @@ fn note_fills_any_space_before_a_seal() {
         let (notes, _) = notes_of(&world, first.number);
         filled.extend(notes);
     }
-    // There is never less: each segment reserves space for the longest seal.
     assert!((45..950).all(|len| filled.contains(&len)), "{filled:?}");
 }
 
@@ -111,7 +109,6 @@ fn segment_made_before_a_sync_is_made_again() {
     let second = wal.segments()[1].number;
     let made_ahead = notes_of(&world, second).1;
     assert_eq!(made_ahead.start_lsn, wal.segments()[0].start_lsn + wal.segments()[0].len);
-    // Synced after the third was made, so the next header must show it.
     for _ in 0..40 {
         sequence += 1;
         append(&wal, sequence).unwrap();
@@ -179,8 +176,7 @@ fn segment_end_on_full_disk_is_written_later() {
     }
 }
 
-/// Files are recycled under their numbers: while the next segment is made, the log may return to a
-/// file.
+/// Files are recycled under their numbers.
 #[test]
 fn segment_made_ahead_does_not_follow_a_reuse_of_the_previous_file() {
     let world = world();
@@ -251,8 +247,8 @@ impl Runtime for SetClock {
     }
 }
 
-/// Makes a log whose first segment was three quarters full after `ms` milliseconds. Returns also
-/// the number of segments made ahead.
+/// The first segment is three quarters full after `ms` milliseconds. Returns also the number of
+/// segments made ahead.
 fn made_after(world: &World, ms: u64) -> (Wal, usize) {
     let clock = Arc::new(SetClock::default());
     let context = WalContext { runtime: Arc::clone(&clock) as Arc<dyn Runtime>, ..world.context() };
@@ -292,8 +288,6 @@ fn segments_made_ahead_follow_each_other() {
     assert_eq!(seen[1..], groups(2..=sequence)[..]);
 }
 
-/// Recovery finds headers of segments that the log never reached, before and after another epoch
-/// begins.
 #[test]
 fn recovery_ignores_segments_that_the_log_never_reached() {
     let world = world();
@@ -310,8 +304,7 @@ fn recovery_ignores_segments_that_the_log_never_reached() {
     assert_eq!(world.replay(&input).unwrap().0.len(), 3);
 }
 
-/// A group that needs a longer segment, or a sync, makes all segments made ahead useless: their
-/// files become spares.
+/// After a group that needs a longer segment, or a sync.
 #[test]
 fn unsuitable_segment_made_ahead_drops_all_later_ones() {
     for is_synced in [false, true] {

@@ -1,5 +1,3 @@
-//! Appended groups are recovered, over segments, epochs and recycled files.
-
 use super::*;
 use crate::base::MAX_SEQUENCE;
 use crate::platform::{OpenMode, SystemVfs};
@@ -209,8 +207,7 @@ fn visitor_ends_the_log_only_above_the_durable_lsn() {
             assert!(outcome.ambiguous_tail && outcome.tail_note.is_some());
         }
     }
-    // The next epoch fixes the end: the discarded records stay discarded, and sequence numbers
-    // continue.
+    // The next epoch fixes the end: the discarded records stay discarded.
     let outcome = recover(&world.vfs, Path::new(DIR), &input, &mut |info, _| {
         Ok(if info.first_sequence == 31 { Visit::EndHere(String::new()) } else { Visit::Taken })
     })
@@ -261,8 +258,8 @@ fn inspect_segment_shows_all_records() {
     assert!(!dump.remains && dump.records_beyond == 0);
 }
 
-/// Returns the last segment's number, and the `durable_lsn` of its header, its first record and the
-/// seal before it.
+/// The last segment's number, and the `durable_lsn` of its header, its first record and the seal
+/// before it.
 fn durable_lsns_of(world: &World, wal: &Wal) -> (u64, [Lsn; 3]) {
     let segments = wal.segments();
     let [.., before, last] = segments.as_slice() else { panic!("one segment") };
@@ -295,7 +292,6 @@ fn segment_header_stores_the_durable_lsn_at_its_begin() {
             assert_eq!(all, [durable; 3], "segment {number}, sequence {sequence}");
             begun += 1;
             positions.insert(durable);
-            // Later segments are made of files with older headers.
             wal.release(wal.oldest_needed(sequence.saturating_sub(60)));
         }
     }
@@ -314,7 +310,7 @@ fn segment_header_stores_the_durable_lsn_at_its_begin() {
     assert_eq!((header, record), (start, wal.durable_lsn()));
 }
 
-/// If only the header of a segment is left, it alone distinguishes a break from the log's end.
+/// It alone distinguishes a break from the log's end.
 #[test]
 fn segment_header_reveals_damage_to_synced_records_before_it() {
     let world = World::new();
@@ -345,7 +341,7 @@ fn segment_header_reveals_damage_to_synced_records_before_it() {
     }
 }
 
-/// Real files: through a mapping where the system supports it, else by calls.
+/// Real files: through a mapping where the system supports it.
 #[test]
 fn records_written_by_mapping_and_by_call_form_one_chain() {
     let dir = tempfile::tempdir().unwrap();
@@ -383,8 +379,7 @@ fn records_written_by_mapping_and_by_call_form_one_chain() {
     assert!(wal.segments().len() > 3);
 }
 
-/// Pages that never reached the disk are holes if the file system supports them. Records after them
-/// still count.
+/// Pages that never reached the disk are holes.
 #[test]
 fn record_after_a_hole_reveals_lost_durable_bytes() {
     let dir = tempfile::tempdir().unwrap();

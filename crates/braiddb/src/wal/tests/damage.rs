@@ -4,8 +4,8 @@ use super::*;
 use crate::wal::{RecordHeader, SegmentHeader, inspect_segment};
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// Makes a log of two epochs, with a recycled segment and a spare. Returns the manifest's
-/// knowledge, the groups and their ends.
+/// Two epochs, with a recycled segment and a spare. Returns the manifest's knowledge, the groups
+/// and their ends.
 fn small_log(each_synced: bool, noted: bool) -> (World, RecoveryInput, Groups, Vec<Lsn>) {
     let mut world = World::new();
     world.options.segment_len = 1024;
@@ -39,8 +39,7 @@ fn replay_files(files: &BTreeMap<PathBuf, Vec<u8>>, input: &RecoveryInput) -> Re
     World::on(FaultVfs::of_files(Path::new(DIR), files)).replay(input)
 }
 
-/// Flips each bit of each file. Returns the number of unnoticed flips that lost groups; they lost
-/// only groups from index `ambiguous_from` on.
+/// Returns the number of unnoticed flips that lost groups, from index `ambiguous_from` on.
 fn flip_each_bit(world: &World, input: &RecoveryInput, expected: &Groups, ambiguous_from: usize) -> usize {
     let files = world.vfs.files();
     let (mut lost, mut noticed) = (0, 0);
@@ -182,8 +181,7 @@ fn recovery_of_random_damage_neither_panics_nor_invents_groups() {
             }
         }
         match replay_files(&damaged, &input) {
-            // Records at the end may be gone with all evidence of their syncs, but not those of the
-            // previous epoch.
+            // Records at the end may be gone with all evidence of their syncs.
             Ok((seen, _)) => assert!(expected.starts_with(&seen) && seen.len() >= 7),
             Err(error) => assert!(error.is_corruption(), "{error}"),
         }
@@ -301,15 +299,12 @@ fn missing_epoch_is_corruption_except_the_last() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 3);
-    // Even if the manifest knows only the first epoch, no epoch but the last may be missing.
     assert_eq!(world.replay(&first_input).unwrap().0, groups(1..=4));
     for lost in 2..number {
         let mut files = world.vfs.files();
         files.get_mut(&Path::new(DIR).join(format!("{lost:06}.wal"))).unwrap()[70] ^= 1;
         assert!(replay_files(&files, &first_input).unwrap_err().is_corruption(), "segment {lost}");
     }
-    // The records of an earlier epoch are durable since the next began, whatever their
-    // `durable_lsn`.
     for bad in 1..=3 {
         let result = recover(&world.vfs, Path::new(DIR), &first_input, &mut |info, _| {
             Ok(if info.first_sequence == bad { Visit::EndHere("bad".into()) } else { Visit::Taken })
@@ -332,7 +327,7 @@ fn empty_epoch_makes_the_previous_one_durable() {
     assert!(ends_it().unwrap_err().is_corruption());
 }
 
-/// Long records are written in two calls, which may reach the disk in any order and in part.
+/// Long records are written in two calls, which may reach the disk in any order.
 #[test]
 fn crash_during_long_records_leaves_a_prefix_with_all_durable_groups() {
     for seed in 0..60 {

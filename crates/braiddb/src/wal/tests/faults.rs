@@ -6,8 +6,7 @@ use std::io::ErrorKind;
 
 #[test]
 fn append_on_full_disk_is_refused_and_later_succeeds() {
-    // Fail each operation of a series of appends in turn, after none, a part, or nearly all of a
-    // write.
+    // Fail each append in turn, after none, a part, or nearly all of a write.
     for operation in [Operation::Create, Operation::Write, Operation::Preallocate] {
         for after in 0..40 {
             for written in [0, 70, 150] {
@@ -42,8 +41,7 @@ fn append_on_full_disk_is_refused_and_later_succeeds() {
 
 #[test]
 fn refused_seal_is_written_later_unchanged() {
-    // The next segment is made for the planned end of the seal. A sync in between would shorten the
-    // seal if it were encoded again.
+    // The seal's end is planned. A sync in between would shorten the seal if it were encoded again.
     for written in [0, 1, 20, 1 << 20] {
         let mut world = World::new();
         world.options.segment_len = 1024;
@@ -58,7 +56,6 @@ fn refused_seal_is_written_later_unchanged() {
         assert_eq!(wal.segments().len(), 1);
         wal.sync(wal.end_lsn()).unwrap();
         assert_eq!(world.replay(&input).unwrap().0.len(), 3);
-        // The next record goes after the seal even if it would fit into the old segment.
         wal.append(&group(4), b"small").unwrap();
         assert_eq!(wal.segments().len(), 2);
         let (seen, outcome) = world.replay(&input).unwrap();
@@ -84,7 +81,6 @@ fn refused_record_leaves_no_bytes() {
 
 #[test]
 fn refused_long_record_leaves_no_bytes() {
-    // It is written in two calls; the second writes the header.
     let mut random = Random(7);
     let payload: Vec<u8> = (0..20_000).map(|_| random.next() as u8).collect();
     for calls_before in [0, 1] {
@@ -116,7 +112,6 @@ fn failed_sync_latches() {
     let second = append(&wal, 2).unwrap();
     world.vfs.fail(Operation::Sync, 0, 1, ErrorKind::Other);
     assert!(matches!(wal.sync(second), Err(Error::CommitUnknown { .. })));
-    // The disk works again, but the state of the pages is unknown.
     let before = world.vfs.journal().len();
     assert!(matches!(wal.sync(second), Err(Error::CommitUnknown { .. })));
     assert!(matches!(append(&wal, 3), Err(Error::ReadOnly { .. })));
@@ -189,8 +184,6 @@ fn segments_are_synced_in_order_and_named_only_when_durable() {
     let numbers: Vec<_> = wal.segments().iter().map(|s| Path::new(DIR).join(format!("{:06}.wal", s.number))).collect();
     let before = world.vfs.journal();
     for (at, path) in numbers.iter().enumerate().skip(1) {
-        // First create, preallocate and sync; then the header and its sync; only then the previous
-        // seal.
         let of_it: Vec<_> = before.iter().filter(|(_, p)| p == path || p == Path::new(DIR)).map(|(o, _)| *o).collect();
         let own: Vec<_> = before.iter().filter(|(_, p)| p == path).map(|(o, _)| *o).take(5).collect();
         assert!(of_it.contains(&Operation::SyncDir));

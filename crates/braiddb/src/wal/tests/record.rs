@@ -35,7 +35,6 @@ fn segment() -> SegmentHeader {
     }
 }
 
-/// Makes the header of a group at the start of [`segment`], one second after the base time.
 fn header(payload: &[u8]) -> RecordHeader {
     let segment = segment();
     RecordHeader {
@@ -102,9 +101,8 @@ fn header_area_encoding_is_stable() {
 
 #[test]
 fn record_of_an_earlier_use_with_the_same_file_id_is_refused() {
-    // Found on the simulated disk: its random numbers repeat with each open, so a recycled segment
-    // got its old file id again. Its stale records then showed syncs that the new epoch had not
-    // made.
+    // The simulated disk's random numbers repeat with each open: a recycled segment got its old
+    // file id again, and stale records showed syncs that the new use had not made.
     let mut bytes = Vec::new();
     header(b"payload").encode(&segment(), SEGMENT_HEADER_LEN, &mut bytes);
     let later = SegmentHeader { start_lsn: segment().start_lsn + segment().len, epoch: 8, ..segment() };
@@ -115,7 +113,6 @@ fn record_of_an_earlier_use_with_the_same_file_id_is_refused() {
     );
 }
 
-/// Makes a header of these varints with the right length and checksum.
 fn forge(flags: u8, payload_checksum: u64, varints: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0xf9, 0xb0 | flags, 19 + varints.len() as u8, 0, 0, 0, 0, 1, 2, 3, 4];
     bytes.extend_from_slice(&payload_checksum.to_le_bytes());
@@ -217,7 +214,6 @@ fn record_header_never_exceeds_its_maximum_length() {
     assert_eq!(payload.len(), 16);
 }
 
-/// Searches a segment file of `len` bytes with records at these offsets.
 fn beyond(len: u64, offsets: &[u64], fill: &dyn Fn(u64) -> u8) -> (Beyond, u64) {
     let segment = SegmentHeader { len, ..segment() };
     let mut bytes: Vec<u8> = (0..len).map(fill).collect();

@@ -12,9 +12,8 @@ fn newest(files: &BTreeMap<PathBuf, Vec<u8>>) -> PathBuf {
     files.keys().filter(|path| path.extension().is_some_and(|e| e == "wal")).max().unwrap().clone()
 }
 
-/// The header of an epoch's first segment was unreadable, and the previous epoch ended at a torn
-/// record with whole ones after it. Salvage took these, and silently dropped later commits with
-/// their numbers.
+/// A segment header was unreadable, and the previous epoch ended at a torn record with whole ones
+/// after it. Salvage took these, and silently dropped later commits with their numbers.
 #[test]
 fn salvage_after_discarded_records_keeps_commits_with_reused_numbers() {
     let mut world = World::new();
@@ -50,7 +49,6 @@ fn salvage_after_discarded_records_keeps_commits_with_reused_numbers() {
         Ok(())
     })
     .unwrap();
-    // Numbers from which on all commits are in readable segments.
     let readable: Vec<u64> = (5..=20).filter(|number| found.get(number) == Some(&second_payload(*number))).collect();
     assert!(readable.len() > 4 && readable.ends_with(&[19, 20]), "{:?}", found.keys());
     let begins = readable[0];

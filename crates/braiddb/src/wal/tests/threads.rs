@@ -10,8 +10,7 @@ use parking_lot::Mutex;
 const THREADS: usize = 8;
 const EACH: usize = 150;
 
-/// Appends and syncs on eight threads. Returns the log, the acknowledged sequence numbers and the
-/// errors.
+/// Returns the log, the acknowledged sequence numbers and the errors.
 fn hammer(world: &World) -> (Arc<Wal>, Vec<u64>, Vec<Error>) {
     let wal = Arc::new(world.create(WalStart::new_log()));
     let leader = Arc::new(Mutex::new(0u64));

@@ -138,7 +138,6 @@ fn filled_spares_are_recycled() {
     assert!(stats.segments_recycled > 8, "{stats:?}");
     let waiting: u64 = wal.spares().iter().map(|number| world.vfs.read(&path(*number)).len() as u64).sum();
     assert!(waiting <= 2 * (16 << 20));
-    // Without syncs, the log has long segments again.
     for sequence in 401..=700 {
         append_long(&wal, sequence, 200_000);
         while wal.prepare_next().unwrap() {}
