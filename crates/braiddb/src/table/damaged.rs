@@ -52,12 +52,7 @@ impl Damage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Block,
-    Lost {
-        range: Range<u64>,
-        entries: Option<u64>,
-        blocks: Range<u16>,
-        detail: String,
-    },
+    Lost { range: Range<u64>, entries: Option<u64>, blocks: Range<u16>, detail: String },
     End,
 }
 
