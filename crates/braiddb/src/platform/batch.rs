@@ -3,26 +3,26 @@
 use super::vfs::File;
 use std::{fmt, io, sync::Arc};
 
-/// A read of a batch, for [`super::Vfs::read_many`].
+/// A read for [`super::Vfs::read_many`].
 #[derive(Debug)]
 pub struct ReadRequest {
     /// The file.
     pub file: Arc<dyn File>,
     /// The offset in the file.
     pub offset: u64,
-    /// The buffer; its length is the length of the read. A failed read leaves arbitrary bytes.
+    /// The target of the read. A failed read leaves arbitrary bytes.
     pub bytes: Vec<u8>,
-    /// The outcome; `None` until the read is executed.
+    /// The outcome; `None` until executed.
     pub result: Option<io::Result<()>>,
 }
 
 impl ReadRequest {
-    /// Creates a request for `len` bytes.
+    /// Creates a request.
     pub fn new(file: Arc<dyn File>, offset: u64, len: usize) -> ReadRequest {
         ReadRequest { file, offset, bytes: vec![0; len], result: None }
     }
 
-    /// Executes this read, unless it has a result.
+    /// Does nothing if there is a result.
     pub(super) fn read_alone(&mut self) {
         if self.result.is_none() {
             self.result = Some(self.file.read_exact_at(&mut self.bytes, self.offset));

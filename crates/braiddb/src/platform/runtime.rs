@@ -7,16 +7,16 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Converts microseconds since 1970 to a time. Values that the system cannot represent (on Windows,
-/// after year 30827) become 2^39 seconds after 1970.
+/// Values that the system cannot represent (on Windows, after year 30827) become 2^39 seconds after
+/// 1970.
 pub fn moment_of(unix_us: u64) -> SystemTime {
     let far = || UNIX_EPOCH + Duration::from_secs(1 << 39);
     UNIX_EPOCH.checked_add(Duration::from_micros(unix_us)).unwrap_or_else(far)
 }
 
-/// Clock, randomness and threads. A program that starts or places the engine's threads itself
-/// passes its own runtime ([`crate::Builder::runtime`]). It may delegate everything but
-/// [`Runtime::spawn`] to a [`SystemRuntime`](super::SystemRuntime); see the example `own_threads`.
+/// Clock, randomness and threads. A program that starts or places the engine's threads passes its
+/// own runtime ([`crate::Builder::runtime`]). It may delegate everything but [`Runtime::spawn`] to
+/// a [`SystemRuntime`](super::SystemRuntime); see the example `own_threads`.
 pub trait Runtime: Send + Sync + Debug + 'static {
     /// Returns microseconds since 1970, at most some milliseconds late. May jump.
     fn unix_time_us(&self) -> u64;

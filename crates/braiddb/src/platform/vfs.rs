@@ -1,8 +1,7 @@
 //! The file system and file traits of the engine.
 //!
-//! Calls are positional, so that many threads share one handle. Paths are complete. The engine's
-//! file formats do not need synced directories (a no-op on Windows), renames of open files, or
-//! atomic renames.
+//! Calls are positional, so that many threads share one handle. The engine's formats do not need
+//! synced directories (a no-op on Windows), renames of open files, or atomic renames.
 
 use super::{
     batch::{IoReport, ReadRequest, Unbuffered},
@@ -32,17 +31,16 @@ pub struct DirEntry {
 
 /// A file system.
 ///
-/// Errors are `io::Error` with the usual kinds: `NotFound`, `AlreadyExists`, `StorageFull`.
-/// Implementations retry interrupted calls.
+/// Errors have the usual kinds: `NotFound`, `AlreadyExists`, `StorageFull`. Implementations retry
+/// interrupted calls.
 pub trait Vfs: Send + Sync + Debug + 'static {
     /// Creates a directory and its parents. An existing directory is no error.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
-    /// Lists the files (not directories) of a directory, in any order. `NotFound` if it does not
-    /// exist.
+    /// Lists the files (not directories) of a directory, in any order.
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
-    /// Lists the names of subdirectories, in any order; empty if the file system cannot list them.
+    /// Lists the names of subdirectories; empty if the file system cannot.
     fn list_directories(&self, dir: &Path) -> io::Result<Vec<String>> {
         let _ = dir;
         Ok(Vec::new())
@@ -55,11 +53,10 @@ pub trait Vfs: Send + Sync + Debug + 'static {
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Takes the lock file `path`, creating it if needed, and writes `owner` into it. Returns
-    /// `Ok(Err(text))` with the owner's text if another owner holds the lock.
+    /// Takes the lock file `path`, creating it if needed, and writes `owner` into it. Returns the
+    /// owner's text as `Ok(Err(text))` if the lock is held.
     fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>>;
-    /// Returns the text of the lock's owner without writing; `None` if the lock is free or the
-    /// answer is unknown.
+    /// Returns the text of the lock's owner without writing; `None` if free or unknown.
     fn lock_owner(&self, path: &Path) -> io::Result<Option<String>> {
         let _ = path;
         Ok(None)
@@ -76,9 +73,8 @@ pub trait Vfs: Send + Sync + Debug + 'static {
         None
     }
 
-    /// Opens a file for direct I/O, past the page cache. If the system refuses, opens it as
-    /// [`Vfs::open`] does and reports the reason. Reads and writes accept any offset, length and
-    /// address; the implementation copies unaligned ones through aligned memory.
+    /// Opens a file for direct I/O, past the page cache; like [`Vfs::open`], with the reason, if
+    /// the system refuses. Reads and writes accept any offset, length and address.
     fn open_unbuffered(&self, path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
         let because = "this file system has no way around a cache".to_owned();
         Ok(Unbuffered { file: self.open(path, mode)?, refused: Some(because) })
@@ -127,12 +123,12 @@ pub trait File: Send + Sync + Debug + 'static {
     }
     /// Truncates the file, or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Allocates disk space for the first `len` bytes. New bytes read as zeros, and the length is
-    /// at least `len` afterwards. Writes zeros if the system cannot allocate.
+    /// Allocates disk space for the first `len` bytes and grows the file to them. New bytes read as
+    /// zeros. Writes zeros if the system cannot allocate.
     fn preallocate(&self, len: u64) -> io::Result<()>;
 
-    /// Returns the first offset from `offset` on that may hold data, or `None` if none does. Bytes
-    /// before it read as zeros and need not be read. Returns `offset` if unknown.
+    /// Returns the first offset from `offset` on that may hold data, `None` if none does, or
+    /// `offset` if unknown. Bytes before it read as zeros.
     fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
         Ok(Some(offset))
     }
@@ -141,26 +137,24 @@ pub trait File: Send + Sync + Debug + 'static {
     fn sync_data(&self) -> io::Result<()>;
 
     /// Makes the `bytes` at `offset` durable. Callers must not write to them meanwhile. Other data
-    /// may stay volatile, so this can be much cheaper than a full sync.
+    /// may stay volatile.
     fn sync_bytes(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let _ = (bytes, offset);
         self.sync_data()
     }
 
-    /// Starts writing `len` bytes at `offset` to the disk without waiting, to shorten the next
-    /// sync. Promises nothing.
+    /// Starts writing `len` bytes at `offset` to the disk without waiting. Promises nothing.
     fn start_write_back(&self, offset: u64, len: u64) {
         let _ = (offset, len);
     }
 
-    /// Returns true if a layer prefetches sequential reads, so that short reads cost no more than
-    /// long ones.
+    /// Returns true if a layer prefetches sequential reads: short reads cost no more than long
+    /// ones.
     fn is_read_ahead(&self) -> bool {
         false
     }
 
-    /// Returns true if reads bypass the page cache. Then the system does not prefetch, and each
-    /// read costs a device access.
+    /// Returns true if reads bypass the page cache: each costs a device access.
     fn is_unbuffered(&self) -> bool {
         false
     }
@@ -172,15 +166,13 @@ pub trait File: Send + Sync + Debug + 'static {
         None
     }
 
-    /// Keeps all data appended so far readable, even if the file loses its name. Only files that
-    /// may be closed and reopened need to act. Fails with `NotFound` if the file has no name any
-    /// more.
+    /// Keeps all data appended so far readable, even if the file loses its name. For files that may
+    /// be closed and reopened. Fails with `NotFound` if the name is gone.
     fn catch_up(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Returns a handle that keeps the file open, if the file may otherwise be closed between
-    /// calls.
+    /// Returns a handle that keeps the file open, if it may otherwise be closed between calls.
     fn held(&self) -> Option<Arc<dyn File>> {
         None
     }
@@ -194,9 +186,8 @@ pub trait File: Send + Sync + Debug + 'static {
     }
 
     /// Maps the first `len` bytes for reading; `None` if unsupported, or if another process may
-    /// truncate the file. The bytes must exist, and accessed bytes must no longer change. An access
-    /// that fails to read the disk kills the process, so access only bytes that were recently read
-    /// another way.
+    /// truncate the file. Accessed bytes must exist and no longer change. An access that fails to
+    /// read the disk kills the process, so access only bytes that were recently read another way.
     fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
         let _ = len;
         Ok(None)
@@ -205,7 +196,7 @@ pub trait File: Send + Sync + Debug + 'static {
 
 /// A writable mapping of the first bytes of a file.
 pub trait WriteMapping: Send + Sync + Debug {
-    /// Writes `bytes` at `offset`. They survive the death of the process. Panics if they exceed the
+    /// Writes `bytes` at `offset`. They survive the death of the process. Panics beyond the
     /// mapping.
     fn write(&mut self, bytes: &[u8], offset: u64);
 }

@@ -15,21 +15,16 @@ use std::{
 /// Operations that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Creating a file.
     Create,
     /// A write, possibly a partial one.
     Write,
-    /// Preallocating space.
     Preallocate,
-    /// Syncing a file.
     Sync,
-    /// Syncing the directory.
     SyncDir,
-    /// Removing a file.
     Remove,
-    /// Opening an existing file. Not in the journal.
+    /// Not in the journal.
     Open,
-    /// A read. Not in the journal.
+    /// Not in the journal.
     Read,
 }
 
@@ -38,7 +33,6 @@ struct Fault {
     operation: Operation,
     /// Operations that still succeed before the first failure.
     after: u32,
-    /// Failures left.
     times: u32,
     kind: io::ErrorKind,
     /// Bytes that a failing write stores anyway.
@@ -50,19 +44,18 @@ struct State {
     faults: Vec<Fault>,
     /// Contents at the last sync.
     synced: BTreeMap<PathBuf, Vec<u8>>,
-    /// The operation that panics, and a part of the file's name.
+    /// With a part of the file's name.
     panics: Option<(Operation, &'static str)>,
     /// Names at the last directory sync.
     names: BTreeSet<PathBuf>,
-    /// All operations so far in order, except `Open` and `Read`.
+    /// Except `Open` and `Read`.
     journal: Vec<(Operation, PathBuf)>,
-    /// Bytes read of each file.
     read: BTreeMap<PathBuf, u64>,
-    /// Bytes written to each file, and the highest offset that a write reached.
+    /// Bytes, and the highest offset that a write reached.
     written: BTreeMap<PathBuf, (u64, u64)>,
 }
 
-/// The file system. Clones share their state.
+/// Clones share their state.
 #[derive(Clone, Debug)]
 pub struct FaultVfs {
     inner: MemVfs,
@@ -78,72 +71,65 @@ struct FaultFile {
 }
 
 impl FaultVfs {
-    /// Creates a file system with one empty directory.
     pub fn new(dir: &Path) -> FaultVfs {
         let inner = MemVfs::new();
         inner.create_dir_all(dir).unwrap();
         FaultVfs { inner, dir: dir.to_owned(), state: Arc::default() }
     }
 
-    /// Lets `after` more operations succeed and then fails `times` of them.
+    /// Lets `after` operations succeed, then fails `times` of them.
     pub fn fail(&self, operation: Operation, after: u32, times: u32, kind: io::ErrorKind) {
         self.fail_written(operation, after, times, kind, 0);
     }
 
-    /// Like [`FaultVfs::fail`], but each failing write stores its first `written` bytes.
+    /// [`FaultVfs::fail`] where each failing write stores its first `written` bytes.
     pub fn fail_written(&self, operation: Operation, after: u32, times: u32, kind: io::ErrorKind, written: usize) {
         self.state.lock().unwrap().faults.push(Fault { operation, after, times, kind, written });
     }
 
-    /// Makes the next operation on a file with `part` in its name panic.
+    /// `part`: of the file's name.
     pub fn panic_at(&self, operation: Operation, part: &'static str) {
         self.state.lock().unwrap().panics = Some((operation, part));
     }
 
-    /// Returns true if a panic is still pending.
     pub fn will_panic(&self) -> bool {
         self.state.lock().unwrap().panics.is_some()
     }
 
-    /// Cancels all pending failures.
     pub fn heal(&self) {
         self.state.lock().unwrap().faults.clear();
     }
 
-    /// Counts open files and clones of this file system.
+    /// Clones of the file system count too.
     pub fn handles(&self) -> usize {
         Arc::strong_count(&self.state)
     }
 
-    /// Counts pending failures.
     pub fn failures_to_come(&self) -> u32 {
         self.state.lock().unwrap().faults.iter().map(|fault| fault.times).sum()
     }
 
-    /// Returns all operations so far, except `Open` and `Read`.
     pub fn journal(&self) -> Vec<(Operation, PathBuf)> {
         self.state.lock().unwrap().journal.clone()
     }
 
-    /// Returns the bytes written to a file and the highest offset that a write reached.
     pub fn written(&self, path: &Path) -> (u64, u64) {
         self.state.lock().unwrap().written.get(path).copied().unwrap_or_default()
     }
 
-    /// Returns the bytes read from files with this extension; "" means none.
+    /// "": files without extension.
     pub fn bytes_read(&self, extension: &str) -> u64 {
         let state = self.state.lock().unwrap();
         let has_extension = |path: &Path| path.extension().unwrap_or_default() == extension;
         state.read.iter().filter(|(path, _)| has_extension(path)).map(|(_, bytes)| bytes).sum()
     }
 
-    /// Returns all files with their contents, except files that another thread removes meanwhile.
+    /// Leaves out files that another thread removes meanwhile.
     pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let list = self.inner.list(&self.dir).unwrap();
         list.into_iter().filter_map(|entry| self.read_if_there(&self.dir.join(&entry.name))).collect()
     }
 
-    /// Returns a file's contents.
     pub fn read(&self, path: &Path) -> Vec<u8> {
         self.read_if_there(path).unwrap_or_else(|| panic!("there is no {}", path.display())).1
     }
@@ -158,7 +144,7 @@ impl FaultVfs {
         Some((path.to_owned(), bytes))
     }
 
-    /// Creates a file system with these files, all durable.
+    /// All durable.
     pub fn of_files(dir: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> FaultVfs {
         let vfs = FaultVfs::new(dir);
         for (path, bytes) in files {
@@ -172,9 +158,9 @@ impl FaultVfs {
         vfs
     }
 
-    /// Returns a possible state after a power failure. By `coin`, each sector of 512 bytes is the
-    /// synced or the written one, and each name created or removed since the last directory sync
-    /// exists or not.
+    /// A possible state after a power failure. By `coin`, each sector of 512 bytes is the synced or
+    /// the written one, and each name created or removed since the last directory sync exists or
+    /// not.
     pub fn crashed(&self, mut coin: impl FnMut() -> bool) -> FaultVfs {
         let (now, state) = (self.files(), self.state.lock().unwrap());
         let mut files = BTreeMap::new();
@@ -306,7 +292,7 @@ impl File for FaultFile {
         self.vfs.enter(Operation::Preallocate, &self.path).map_err(error_only)?;
         self.inner.preallocate(len)
     }
-    /// Returns the first nonzero byte, to exercise readers with the fewest possible bytes.
+    /// The first nonzero byte, so that readers get the fewest possible bytes.
     fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
         let mut bytes = vec![0; self.inner.len()?.saturating_sub(offset) as usize];
         self.inner.read_exact_at(&mut bytes, offset)?;

@@ -1,8 +1,7 @@
 //! Layers: file systems and files that change some calls and forward all others.
 //!
-//! Implement a layer by its path (`impl platform::VfsLayer for ..`). With both traits in scope,
-//! calls of its methods are ambiguous. A test checks that layers have every method of [`Vfs`] and
-//! [`File`].
+//! Implement a layer by its path (`impl platform::VfsLayer for ..`): with both traits in scope,
+//! method calls are ambiguous. A test checks that layers have every method of [`Vfs`] and [`File`].
 
 use crate::platform::{
     batch::{IoReport, ReadRequest, Unbuffered},
@@ -131,7 +130,7 @@ pub trait FileLayer: Send + Sync + Debug + 'static {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.inner().write_at(buf, offset)
     }
-    /// Returns `offset`: a layer may move bytes, so the file below does not know the answer.
+    /// A layer may move bytes, so the file below does not know the answer.
     fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
         Ok(Some(offset))
     }

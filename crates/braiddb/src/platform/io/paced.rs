@@ -1,7 +1,7 @@
 //! A layer whose writers pause to use only a share of the time.
 //!
-//! A low-priority thread ([`Runtime::give_way`]) leaves processors to others, but it still takes
-//! memory bandwidth and caches. Pauses spread its work so that foreground threads do not notice it.
+//! A low-priority thread ([`Runtime::give_way`]) leaves processors to foreground threads, but still
+//! takes memory bandwidth and caches. Pauses spread its work.
 
 use crate::platform::{
     batch::Unbuffered,
@@ -17,19 +17,18 @@ use std::{
     },
 };
 
-/// The full share, in thousandths.
 pub const WHOLE: u64 = 1000;
 
 /// Maximum share, in thousandths, at which jobs run one at a time.
 const ONE_BY_ONE_MAX: u64 = 700;
 
-/// Maximum pause. Then the share is evaluated again.
+/// Maximum pause, after which the share is evaluated again.
 const PAUSE_NS_MAX: u64 = 50_000_000;
 
-/// Minimum pause. Shorter ones accumulate.
+/// Minimum pause; shorter ones accumulate.
 const PAUSE_NS_MIN: i64 = 100_000;
 
-/// The share of the time that background work may use.
+/// Of the time, for background work.
 #[derive(Debug)]
 pub struct Pace {
     runtime: Arc<dyn Runtime>,
@@ -40,17 +39,15 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Creates a pace with the full share.
     pub fn new(runtime: Arc<dyn Runtime>) -> Pace {
         Pace { runtime, share: AtomicU64::new(WHOLE), hurrying: AtomicUsize::new(0) }
     }
 
-    /// Sets the share, in thousandths.
     pub fn set_share(&self, per_mille: u64) {
         self.share.store(per_mille.clamp(1, WHOLE), Ordering::Relaxed);
     }
 
-    /// Returns true if another job may start beside `others` running ones.
+    /// True if a job may start beside `others` running ones.
     pub fn may_begin(&self, others: usize) -> bool {
         let is_pressing = self.share.load(Ordering::Relaxed) > ONE_BY_ONE_MAX;
         others == 0 || is_pressing || self.hurrying.load(Ordering::Relaxed) > 0
@@ -68,8 +65,7 @@ impl Pace {
     }
 
     /// Pauses after `worked_ns` of work and returns the time afterwards. `owed` carries over the
-    /// difference between requested and actual sleep, because some systems oversleep by many
-    /// milliseconds.
+    /// difference between requested and actual sleep: some systems oversleep by milliseconds.
     fn pause_after(&self, worked_ns: u64, now_ns: u64, owed: &AtomicI64) -> u64 {
         let share = self.share.load(Ordering::Relaxed);
         if share >= WHOLE || self.hurrying.load(Ordering::Relaxed) > 0 {
@@ -90,7 +86,6 @@ impl Pace {
     }
 }
 
-/// Suspends the pauses of a [`Pace`] while it lives.
 #[derive(Debug)]
 pub struct Hurry(Arc<Pace>);
 
@@ -100,7 +95,7 @@ impl Drop for Hurry {
     }
 }
 
-/// A file system whose new files are written at a [`Pace`].
+/// New files are written at a [`Pace`].
 #[derive(Debug)]
 pub struct PacedVfs {
     inner: Arc<dyn Vfs>,
@@ -108,7 +103,6 @@ pub struct PacedVfs {
 }
 
 impl PacedVfs {
-    /// Creates a layer over `inner`. Writers of new files pause.
     pub fn new(inner: &Arc<dyn Vfs>, pace: Arc<Pace>) -> PacedVfs {
         PacedVfs { inner: Arc::clone(inner), pace }
     }
@@ -137,7 +131,7 @@ impl super::layer::VfsLayer for PacedVfs {
     }
 }
 
-/// A file that one thread writes piece by piece.
+/// Written by one thread, piece by piece.
 #[derive(Debug)]
 struct PacedFile {
     inner: Arc<dyn File>,
@@ -166,7 +160,7 @@ mod tests {
     use crate::platform::MemVfs;
     use std::thread::JoinHandle;
 
-    /// A clock that advances only by sleeping, possibly longer than requested.
+    /// Advances only by sleeping, possibly longer than requested.
     #[derive(Debug, Default)]
     struct Ticking {
         now_ns: AtomicU64,

@@ -1,11 +1,10 @@
 //! Limits the bytes per second of background writes.
 //!
 //! Each write reserves the next interval of time that its bytes cost at the limit, and waits for
-//! the interval's start. Unused time expires except for [`BURST_NS`], so that no flood follows a
-//! pause.
+//! the interval's start. Unused time expires except for [`BURST_NS`].
 //!
-//! **Flushes and merges.** Flushes wait only for flushes, never behind a long merge. Their bytes
-//! still count for everybody: merges get the remaining rate, at least a tenth while they wait.
+//! **Flushes and merges.** Flushes wait only for flushes, never behind a long merge. Merges get the
+//! remaining rate, at least a tenth while they wait.
 //!
 //! **By latency.** With a latency target, the rate drops by 30 % at most ten times a second while
 //! more than 1 % of the users' device waits exceed the target. Otherwise it rises by 10 %, between
@@ -23,7 +22,7 @@ use std::{
 /// Maximum unused time that a later write may use.
 const BURST_NS: u64 = 20_000_000;
 
-/// Duration of one reservation. Longer writes make several.
+/// Maximum duration of a reservation; longer writes make several.
 const PIECE_NS: u64 = 50_000_000;
 
 /// Interval at which a waiting thread checks for its release.
@@ -35,19 +34,17 @@ const WINDOW_NS: u64 = 100_000_000;
 /// Minimum rate, in bytes per second. A lower one would delay a flush for hours.
 const RATE_MIN: u64 = 64 << 10;
 
-/// The purpose of a background write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Urgency {
-    /// A flush. Writers may be waiting for it.
+    /// Writers may be waiting for it.
     Flush,
-    /// All other work.
     Merge,
 }
 
 /// Limits the bytes per second that flushes, merges and other background work write, for one or
 /// several databases ([`crate::Builder::rate_limiter`]). Exempt are the log, loads and backups.
 ///
-/// A limit below the needs of the writers finally throttles them, like a slow device: memtables and
+/// A limit below the needs of the writers throttles them, like a slow device: memtables and
 /// unindexed runs accumulate ([`crate::Stats`]). No write fails because of it.
 #[derive(Debug)]
 pub struct RateLimiter {
@@ -66,7 +63,7 @@ struct State {
     rate: u64,
     floor: u64,
     ceiling: u64,
-    /// End of the reserved time, by any work and by flushes.
+    /// By any work, and by flushes.
     taken_ns: u64,
     taken_by_flushes_ns: u64,
     merges_waiting: usize,
@@ -136,12 +133,10 @@ impl RateLimiter {
         RateLimiterStats { bytes_per_second, flush_bytes, merge_bytes, waited_ns }
     }
 
-    /// Returns true if it needs latencies ([`RateLimiter::note_latency`]).
     pub(crate) fn goes_by_latency(&self) -> bool {
         self.target_ns != u64::MAX
     }
 
-    /// Records the duration of a user's device wait.
     pub(crate) fn note_latency(&self, ns: u64) {
         self.seen.fetch_add(1, Ordering::Relaxed);
         if ns > self.target_ns {
@@ -180,7 +175,7 @@ impl RateLimiter {
         self.waited_ns.fetch_add(now_ns - began_ns, Ordering::Relaxed);
     }
 
-    /// Adapts the rate, once per window.
+    /// Once per window.
     fn think(&self, state: &mut State, now_ns: u64) {
         if !self.goes_by_latency() || now_ns.saturating_sub(state.window_began_ns) < WINDOW_NS {
             return;
@@ -193,12 +188,11 @@ impl RateLimiter {
 }
 
 impl State {
-    /// Returns the bytes that the rate allows in `ns`.
     fn bytes_in(&self, ns: u64) -> u64 {
         u64::try_from(u128::from(self.rate) * u128::from(ns) / 1_000_000_000).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Reserves the time that `bytes` cost. Returns its start.
+    /// Returns the start of the time that `bytes` cost.
     fn reserve(&mut self, now_ns: u64, bytes: u64, urgency: Urgency) -> u64 {
         let cost_ns = u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(self.rate)).unwrap_or(u64::MAX);
         let earliest_ns = now_ns.saturating_sub(BURST_NS);

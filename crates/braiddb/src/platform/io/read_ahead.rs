@@ -1,7 +1,7 @@
 //! A layer that prefetches sequential reads in a thread, with direct I/O where possible.
 //!
-//! It suits files written once, read once in order, and removed. A file read in order uses
-//! two pieces of memory, one being read and one prefetched; other files use one.
+//! For files written once, read once in order, and removed. A file read in order uses two pieces of
+//! memory, one being read and one prefetched; other files use one.
 
 use crate::platform::{
     batch::Unbuffered,
@@ -24,10 +24,10 @@ pub const PIECE_BYTES: usize = 128 << 10;
 
 #[derive(Debug)]
 struct Piece {
-    /// Position in the file, in pieces.
+    /// In pieces.
     index: u64,
     memory: Aligned,
-    /// Valid bytes; fewer than a whole piece only at the end of the file.
+    /// Fewer than a piece only at the end of the file.
     filled: usize,
 }
 
@@ -53,7 +53,7 @@ struct Job {
     to: SyncSender<io::Result<Piece>>,
 }
 
-/// The prefetch thread. Dropping it stops it.
+/// Dropping it stops the thread.
 #[derive(Debug)]
 struct Reader {
     jobs_to: Option<Sender<Job>>,
@@ -73,7 +73,7 @@ impl Reader {
         Ok(Reader { jobs_to: Some(jobs_to), handle: Some(handle) })
     }
 
-    /// Starts to read a piece; `None` if the thread has ended.
+    /// `None` if the thread has ended.
     fn begin(&self, file: &Arc<dyn File>, index: u64, memory: Aligned) -> Option<Pending> {
         let (to, from) = mpsc::sync_channel(1);
         self.jobs_to.as_ref()?.send(Job { file: Arc::clone(file), index, memory, to }).ok()?;
@@ -98,12 +98,11 @@ struct Pending {
     from: Receiver<io::Result<Piece>>,
 }
 
-/// A file system whose files are prefetched and use direct I/O.
 #[derive(Debug)]
 pub struct AheadVfs {
     inner: Arc<dyn Vfs>,
     runtime: Arc<dyn Runtime>,
-    /// Empty before the first open; `None` inside if the thread could not start.
+    /// `None` inside if the thread could not start.
     reader: OnceLock<Option<Arc<Reader>>>,
 }
 
@@ -113,7 +112,6 @@ impl AheadVfs {
     }
 
     fn wrap(&self, inner: Arc<dyn File>, mode: OpenMode) -> Arc<dyn File> {
-        // Without a thread, reads are only slower.
         let reader = || self.reader.get_or_init(|| Reader::start(&*self.runtime).ok().map(Arc::new)).clone();
         match mode {
             OpenMode::Read => Arc::new(AheadFile { inner, reader: reader(), state: Mutex::default() }),
@@ -137,7 +135,7 @@ impl super::layer::VfsLayer for AheadVfs {
     }
 }
 
-/// A prefetched file. Precondition: it does not change.
+/// Precondition: the file does not change.
 #[derive(Debug)]
 struct AheadFile {
     inner: Arc<dyn File>,
@@ -153,7 +151,7 @@ struct State {
 }
 
 impl AheadFile {
-    /// Returns the piece `index`. Prefetches the next one if reads are sequential.
+    /// Prefetches the next piece if reads are sequential.
     fn hold<'a>(&self, state: &'a mut State, index: u64) -> io::Result<&'a Piece> {
         if state.held.as_ref().is_none_or(|held| held.index != index) {
             let before = state.held.take();
@@ -232,12 +230,10 @@ mod tests {
 
     const LEN: usize = 5 * PIECE_BYTES + 1000;
 
-    /// Records which pieces are read, and fails one read.
     #[derive(Debug)]
     struct Watched {
         inner: Arc<dyn File>,
         read: Mutex<Vec<usize>>,
-        /// Index of the failing read.
         fails: usize,
     }
 
@@ -267,7 +263,6 @@ mod tests {
         }
     }
 
-    /// Returns a file, its prefetched handle and its bytes.
     fn world(fails: usize, threads: bool) -> (Arc<Watched>, AheadFile, Vec<u8>) {
         let vfs = MemVfs::new();
         let bytes: Vec<u8> = (0..LEN as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -309,7 +304,6 @@ mod tests {
         [3, 1, 4].into_iter().for_each(read);
         assert_eq!(*watched.read.lock(), [3, 1, 4]);
         [0, 1, 2, 3].into_iter().for_each(read);
-        // Each piece is read once, and the next one is prefetched. Wait for it.
         while watched.read.lock().len() < 3 + 5 {
             std::thread::yield_now();
         }
@@ -331,7 +325,6 @@ mod tests {
                     }
                 }
             }
-            // The failure of an unneeded prefetch is not reported.
             assert!(reported == 1 || (reported == 0 && fails > 1), "{reported} of read {fails}");
         }
     }

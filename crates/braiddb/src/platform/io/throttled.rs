@@ -12,7 +12,6 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-/// The settings of a throttled file system.
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub limiter: Arc<RateLimiter>,
@@ -23,13 +22,12 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Waits until `bytes` may be written.
     pub fn wait(&self, bytes: u64) {
         self.limiter.wait(&*self.runtime, bytes, self.urgency, &self.released);
     }
 }
 
-/// Maximum length of a timed read. Longer ones are not block reads of users.
+/// Longer reads are not block reads of users.
 const TIMED_READ_MAX: usize = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +36,6 @@ enum Part {
     Timed,
 }
 
-/// A file system that throttles new files, or measures reads.
 #[derive(Debug)]
 pub struct ThrottledVfs {
     inner: Arc<dyn Vfs>,
@@ -47,12 +44,10 @@ pub struct ThrottledVfs {
 }
 
 impl ThrottledVfs {
-    /// Creates a layer over `inner` that throttles writers of new files.
     pub fn throttling(inner: &Arc<dyn Vfs>, limits: Limits) -> ThrottledVfs {
         ThrottledVfs { inner: Arc::clone(inner), limits, part: Part::Throttled }
     }
 
-    /// Creates a layer over `inner` that measures reads.
     pub fn timing(inner: &Arc<dyn Vfs>, limits: Limits) -> ThrottledVfs {
         ThrottledVfs { inner: Arc::clone(inner), limits, part: Part::Timed }
     }
@@ -82,7 +77,6 @@ impl super::layer::VfsLayer for ThrottledVfs {
     }
 }
 
-/// A throttled or measured file.
 #[derive(Debug)]
 struct ThrottledFile {
     inner: Arc<dyn File>,

@@ -1,8 +1,8 @@
 //! A layer whose new files are written and synced by a background thread.
 //!
-//! Writes and syncs are queued and execute in order. **Syncs take effect only with
-//! [`WriteBehind::settle`]**. A later call or `settle` reports a failed write. So it suits files
-//! not needed earlier. All other operations on a file wait for the queue.
+//! Writes and syncs execute in order. **Syncs take effect only with [`WriteBehind::settle`]**. A
+//! later call or `settle` reports a failed write: only for files not needed earlier. All other
+//! operations on a file wait for the queue.
 
 use crate::platform::{
     batch::Unbuffered,
@@ -39,14 +39,13 @@ enum Job {
     Sync {
         file: Arc<dyn File>,
     },
-    /// A request for a signal when the queue reaches this job.
+    /// Signals when the queue reaches this job.
     Tell(SyncSender<()>),
 }
 
-/// State shared by the thread and its users.
 #[derive(Debug, Default)]
 struct Shared {
-    /// The first failure. Later jobs are skipped.
+    /// Later jobs are skipped.
     failure: Mutex<Option<(io::ErrorKind, String)>>,
     /// Buffers for reuse.
     spare: Mutex<Vec<Aligned>>,
@@ -87,7 +86,7 @@ impl Shared {
     }
 }
 
-/// The thread. Dropping it first finishes all jobs.
+/// Dropping it first finishes all jobs.
 #[derive(Debug)]
 pub struct WriteBehind {
     shared: Arc<Shared>,
@@ -104,7 +103,7 @@ impl WriteBehind {
         Ok(WriteBehind { shared, jobs_to: Some(jobs_to), handle: Some(handle) })
     }
 
-    /// Waits until the queue is empty. Returns the first failure since the start.
+    /// Waits until the queue is empty; returns the first failure.
     pub fn settle(&self) -> io::Result<()> {
         let (to, reported) = mpsc::sync_channel(1);
         self.note(Job::Tell(to))?;
@@ -140,7 +139,6 @@ fn died() -> io::Error {
     io::Error::other("the thread that writes files has died")
 }
 
-/// A file system whose new files are written behind.
 #[derive(Debug)]
 pub struct BehindVfs {
     inner: Arc<dyn Vfs>,
@@ -152,7 +150,7 @@ impl BehindVfs {
         BehindVfs { inner: Arc::clone(inner), behind: Arc::clone(behind) }
     }
 
-    /// Wraps an opened file. Files that exist may have queued writes, so opening one settles first.
+    /// Existing files may have queued writes, so opening one settles first.
     fn wrap(&self, inner: Arc<dyn File>, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         Ok(match mode {
             OpenMode::CreateNew => Arc::new(BehindFile { inner, behind: Arc::clone(&self.behind) }),
@@ -216,7 +214,6 @@ impl File for BehindFile {
     }
 
     fn start_write_back(&self, offset: u64, len: u64) {
-        // Promises nothing.
         let _ = self.behind.note(Job::WriteBack { file: Arc::clone(&self.inner), offset, len });
     }
 }
@@ -263,7 +260,6 @@ mod tests {
         behind.settle().unwrap();
         vfs.fail(Operation::Write, 0, 1, io::ErrorKind::StorageFull);
         file.write_at(b"second", 5).unwrap();
-        // May already report the failure.
         let _ = file.write_at(b"third", 11);
         assert_eq!(behind.settle().unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(file.write_at(b"x", 0).unwrap_err().kind(), io::ErrorKind::StorageFull);

@@ -1,9 +1,9 @@
 //! Aligned memory for direct I/O.
 
-/// Alignment in bytes, sufficient for all known devices and file systems.
+/// In bytes; sufficient for all known devices and file systems.
 pub const ALIGNED_TO: usize = 64 << 10;
 
-/// Bytes aligned to 64 KiB, for direct I/O.
+/// Aligned to 64 KiB.
 #[derive(Debug)]
 pub struct Aligned {
     memory: Vec<u8>,
@@ -11,10 +11,8 @@ pub struct Aligned {
 }
 
 impl Aligned {
-    /// Allocates `len` zero bytes.
     pub fn new(len: usize) -> Aligned {
         let memory = vec![0; len + ALIGNED_TO];
-        // Moving the owner does not move the bytes.
         let start = memory.as_ptr().align_offset(ALIGNED_TO).min(ALIGNED_TO);
         Aligned { memory, start }
     }

@@ -1,15 +1,14 @@
 //! Reads and writes of any offset and length in files that need aligned direct I/O.
 //!
-//! Unaligned requests are copied through up to [`KEPT_MAX`] pooled buffers of [`PIECE_BYTES`]. Only
-//! more concurrent threads than that allocate.
+//! Unaligned requests are copied through up to [`KEPT_MAX`] pooled buffers of [`PIECE_BYTES`].
 
 use super::aligned::{ALIGNED_TO, Aligned};
 use parking_lot::Mutex;
 use std::{io, ops::Range};
 
-/// Alignment where the system does not report one. Holds for all current devices.
+/// Where the system does not report one. Holds for all current devices.
 pub(super) const ALIGN_ASSUMED: u32 = 4096;
-/// Maximum alignment. Files that need more use buffered I/O.
+/// Files that need more use buffered I/O.
 pub(super) const ALIGN_MAX: u32 = ALIGNED_TO as u32;
 
 /// Length of a pooled buffer, and the maximum number in the pool.
@@ -22,23 +21,19 @@ const DIRECT_WRITE_MIN: u64 = 64 << 10;
 /// Minimum page size.
 const PAGE_BYTES: u64 = 4096;
 
-/// The buffer pool. Each user takes a buffer out, so none is shared.
 pub(super) static KEPT: Mutex<Vec<Aligned>> = Mutex::new(Vec::new());
 
-/// Runs `use_it` with a pooled buffer.
 pub(super) fn with_piece<R>(use_it: impl FnOnce(&mut [u8]) -> R) -> R {
     let kept = KEPT.lock().pop();
     let mut piece = kept.unwrap_or_else(|| Aligned::new(PIECE_BYTES));
     let result = use_it(piece.bytes_mut());
     let mut kept = KEPT.lock();
     if kept.len() < KEPT_MAX {
-        // Does not allocate after the pool was once full.
         kept.push(piece);
     }
     result
 }
 
-/// A file that is read and written in aligned units.
 pub(super) trait Units {
     /// Returns the power of two that divides offset, length and address; at most [`ALIGN_MAX`].
     fn align(&self) -> u32;
@@ -50,7 +45,6 @@ pub(super) trait Units {
     fn write_units(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 }
 
-/// Implements [`crate::platform::File::read_at`].
 pub(super) fn read_at(file: &impl Units, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     // No file reaches offsets beyond `i64::MAX`.
     if buf.is_empty() || i64::try_from(offset.saturating_add(buf.len() as u64 + u64::from(ALIGN_MAX))).is_err() {
@@ -71,7 +65,6 @@ pub(super) fn read_at(file: &impl Units, buf: &mut [u8], offset: u64) -> io::Res
     })
 }
 
-/// Reads a part of `buf` that fits into `piece`.
 fn read_part(file: &impl Units, buf: &mut [u8], offset: u64, piece: &mut [u8]) -> io::Result<usize> {
     let before = (offset % u64::from(file.align())) as usize;
     let wanted = buf.len().min(piece.len() - before);
@@ -82,7 +75,7 @@ fn read_part(file: &impl Units, buf: &mut [u8], offset: u64, piece: &mut [u8]) -
     Ok(count)
 }
 
-/// Writes whole units, copying them if the memory is not aligned.
+/// Copies them if the memory is not aligned.
 pub(super) fn write_at(file: &impl Units, bytes: &[u8], offset: u64) -> io::Result<()> {
     if is_aligned(file, bytes, offset) {
         return file.write_units(bytes, offset);
@@ -101,7 +94,7 @@ fn is_aligned(file: &impl Units, buf: &[u8], offset: u64) -> bool {
     (start | buf.len() as u64 | offset).is_multiple_of(align)
 }
 
-/// Returns the whole units of a write, if they are long enough for a direct write.
+/// The whole units of a write, if long enough for a direct write.
 pub(super) fn units_of(file: &impl Units, len: usize, offset: u64) -> Option<Range<u64>> {
     let unit = u64::from(file.align()).max(PAGE_BYTES);
     let end = offset.checked_add(len as u64)?;

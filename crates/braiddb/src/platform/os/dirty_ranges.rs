@@ -2,15 +2,15 @@
 //!
 //! On Windows, a commit becomes durable without a full flush by writing its bytes again, through
 //! the cache. The ranges must be exact: rewriting bytes that another thread is writing would undo
-//! its write. This file only decides; it makes no system calls.
+//! its write. This file only decides.
 //!
 //! **States.** A range is being written, dirty, being synced, then clean. A sync takes all dirty
 //! ranges and waits for overlapping writes. A write waits for an overlapping sync. Disjoint writes
-//! and syncs, such as the log's appends and its syncs, never wait for each other.
+//! and syncs, such as those of the log, never wait for each other.
 //!
-//! **Full flush** (`Plan::Flush`): at first, since others may have written before the open; after a
-//! change of the length, which is no part of the bytes; and when the ranges are too many or too
-//! large to rewrite.
+//! **Full flush** (`Plan::Flush`): at first, since another program may have written before the
+//! open; after a change of the length, which is no part of the bytes; and when the ranges are too
+//! many or too large.
 //!
 //! **Threads.** One mutex, held for some comparisons. The caller serializes syncs.
 
@@ -23,35 +23,27 @@ const RANGES_MAX: usize = 32;
 /// Maximum dirty bytes before a sync flushes the whole file.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// Initial capacity for concurrent writers.
 const WRITERS_USUAL: usize = 16;
 
-/// The work of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// Nothing is dirty.
     Nothing,
-    /// Flush the whole file and its length.
     Flush,
     /// Rewrite the ranges of [`DirtyRanges::ranges_to_sync`].
     Ranges,
 }
 
-/// The dirty ranges of one file.
 #[derive(Debug)]
 pub struct DirtyRanges {
     state: Mutex<State>,
-    /// Signals the end of a write or sync.
     turn: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Dirty ranges, sorted and disjoint.
     ranges: Vec<Range<u64>>,
     being_written: Vec<Range<u64>>,
     being_synced: Vec<Range<u64>>,
-    /// The durable length.
     durable_len: u64,
     needs_flush: bool,
 }
@@ -63,7 +55,6 @@ impl Default for DirtyRanges {
 }
 
 impl DirtyRanges {
-    /// Creates the state of a newly opened file.
     pub fn new() -> DirtyRanges {
         let state = State {
             ranges: Vec::new(),
@@ -75,7 +66,7 @@ impl DirtyRanges {
         DirtyRanges { state: Mutex::new(state), turn: Condvar::new() }
     }
 
-    /// Must precede each write. Waits while a sync overlaps `range`.
+    /// Before each write. Waits while a sync overlaps `range`.
     pub fn begin_write(&self, range: Range<u64>) {
         let mut state = self.state.lock();
         while overlaps(&state.being_synced, &range) {
@@ -87,7 +78,7 @@ impl DirtyRanges {
         state.being_written.push(range);
     }
 
-    /// Must follow each write, even a failed one, which may have written any part.
+    /// After each write, even a failed one, which may have written any part.
     pub fn end_write(&self, range: Range<u64>) {
         let mut state = self.state.lock();
         if let Some(at) = state.being_written.iter().position(|other| *other == range) {
@@ -99,12 +90,12 @@ impl DirtyRanges {
         }
     }
 
-    /// Must follow each change of the length.
+    /// After each change of the length.
     pub fn note_length(&self) {
         self.state.lock().needs_flush = true;
     }
 
-    /// Plans a sync of the whole file. [`DirtyRanges::end_sync`] must follow.
+    /// Of the whole file. [`DirtyRanges::end_sync`] must follow.
     pub fn begin_sync(&self) -> Plan {
         let mut state = self.state.lock();
         if state.needs_flush {
@@ -121,7 +112,7 @@ impl DirtyRanges {
         Plan::Ranges
     }
 
-    /// Plans a sync of `range`, which must not be written to meanwhile. May plan a full flush.
+    /// Of `range`, which must not be written to meanwhile. May plan a full flush.
     /// [`DirtyRanges::end_sync`] must follow.
     pub fn begin_sync_of(&self, range: Range<u64>) -> Plan {
         let mut state = self.state.lock();
@@ -143,13 +134,13 @@ impl DirtyRanges {
         }
     }
 
-    /// Appends the ranges to rewrite to an empty list, for [`Plan::Ranges`].
+    /// For [`Plan::Ranges`].
     pub fn ranges_to_sync(&self, list: &mut Vec<Range<u64>>) {
         list.extend_from_slice(&self.state.lock().being_synced);
     }
 
-    /// Ends a sync. `flushed_len` is the length before a successful flush. After a failure, the
-    /// next sync flushes everything.
+    /// `flushed_len` is the length before a successful flush. After a failure, the next sync
+    /// flushes everything.
     pub fn end_sync(&self, succeeded: bool, flushed_len: Option<u64>) {
         let mut state = self.state.lock();
         state.needs_flush |= !succeeded;
@@ -162,7 +153,6 @@ impl DirtyRanges {
 }
 
 impl State {
-    /// Marks a range as dirty.
     fn add(&mut self, range: Range<u64>) {
         if self.needs_flush || range.is_empty() {
             return;
@@ -185,7 +175,6 @@ impl State {
         self.needs_flush = self.ranges.len() > RANGES_MAX || bytes > BYTES_MAX;
     }
 
-    /// Removes a range from the dirty ones.
     fn remove(&mut self, range: &Range<u64>) {
         let mut at = 0;
         while let Some(other) = self.ranges.get(at).cloned() {
@@ -221,7 +210,6 @@ mod tests {
         sync::atomic::{AtomicBool, Ordering},
     };
 
-    /// Returns the state of a flushed file of 1 MiB.
     fn flushed() -> DirtyRanges {
         let written = DirtyRanges::new();
         assert_eq!(written.begin_sync(), Plan::Flush, "others may have written to it");

@@ -2,17 +2,16 @@
 //!
 //! **Structure.** An ordered map leads from each directory to its files. A file is a list of 64 KiB
 //! pages behind one reader-writer lock. A handle never uses the map again, so removed and replaced
-//! files live until their last handle closes. Reads of a file share its lock; a write holds it
-//! while copying its bytes.
+//! files live until their last handle closes.
 //!
 //! **Invariants.**
 //! - A page holds at most [`PAGE_LEN`] bytes. Missing bytes below the file's length are zeros, so
 //!   holes and preallocated tails cost no memory.
 //! - No page holds a byte at or past the file's length.
 //!
-//! **Contiguous files.** A file selected by [`MemVfs::mapped`] becomes one contiguous buffer when
-//! its last writable handle closes. Readers then map it without a copy. A later write splits it
-//! into pages again; existing maps keep the old bytes.
+//! **Contiguous files.** A file selected by [`MemVfs::mapped`] becomes one buffer when its last
+//! writable handle closes. Readers then map it without a copy. A later write splits it into pages
+//! again; existing maps keep the old bytes.
 //!
 //! **Lock order**: directories, held locks, file. No call holds the locks of two files.
 
@@ -39,9 +38,7 @@ const MAX_FILE_LEN: u64 = i64::MAX as u64;
 #[derive(Clone, Default)]
 pub struct MemVfs {
     directories: Arc<RwLock<BTreeMap<PathBuf, Directory>>>,
-    /// The owner of each held lock.
     held: Arc<Mutex<BTreeMap<PathBuf, String>>>,
-    /// The suffix of file names that may be mapped.
     borrowed_suffix: Option<&'static str>,
 }
 
@@ -54,7 +51,7 @@ impl fmt::Debug for MemVfs {
 type Directory = BTreeMap<OsString, Arc<MemFile>>;
 
 impl MemVfs {
-    /// Creates an empty file system. Only the root `/` and the current directory exist.
+    /// Creates an empty file system with the root `/` and the current directory.
     pub fn new() -> MemVfs {
         MemVfs::default()
     }
@@ -76,7 +73,7 @@ impl MemVfs {
         }
     }
 
-    /// Gives `file` the name `path`. Fails if the name exists, unless `replace` is set.
+    /// Fails if the name exists, unless `replace` is set.
     fn link(&self, path: &Path, file: Arc<MemFile>, replace: bool) -> io::Result<()> {
         let (parent, name) = split(path)?;
         let mut directories = self.directories.write();
@@ -134,8 +131,7 @@ impl Vfs for MemVfs {
         match directories.get(&dir) {
             Some(files) => {
                 let files: Vec<_> = files.iter().map(|(name, file)| (name.clone(), Arc::clone(file))).collect();
-                // A file that is being made contiguous then delays only callers that need its
-                // length.
+                // A file that is being made contiguous delays only callers that need its length.
                 drop(directories);
                 let entry = |(name, file): (OsString, Arc<MemFile>)| DirEntry {
                     name: name.to_string_lossy().into_owned(),
@@ -245,8 +241,7 @@ fn split(path: &Path) -> io::Result<(PathBuf, OsString)> {
     }
 }
 
-/// Returns true for the clean path of a directory. Roots and the empty path (current directory)
-/// always are.
+/// `path` is the result of [`clean`]. Roots and the empty path (current directory) are directories.
 fn is_directory(directories: &BTreeMap<PathBuf, Directory>, path: &Path) -> bool {
     path.parent().is_none() || directories.contains_key(path)
 }
@@ -256,7 +251,6 @@ fn is_file(directories: &BTreeMap<PathBuf, Directory>, path: &Path) -> bool {
     directories.get(parent).is_some_and(|files| files.contains_key(name))
 }
 
-/// The contents of a file, shared by its names and handles.
 #[derive(Default)]
 struct MemFile {
     contents: RwLock<Contents>,
@@ -268,7 +262,7 @@ struct Contents {
     len: u64,
     /// May end before the length; missing bytes are zeros.
     pages: Vec<Vec<u8>>,
-    /// The contiguous buffer. If set, there are no pages.
+    /// If set, there are no pages.
     whole: Option<Arc<Vec<u8>>>,
 }
 
@@ -336,8 +330,8 @@ impl MemFile {
 }
 
 impl Contents {
-    /// Makes the file contiguous, page by page, so that peak memory stays near the file's length.
-    /// Leaves files with holes or a preallocated tail alone, and does nothing if memory is short.
+    /// Page by page, so that peak memory stays near the file's length. Leaves files with holes or a
+    /// preallocated tail alone, and does nothing if memory is short.
     fn put_together(&mut self) {
         let bytes: usize = self.pages.iter().map(Vec::len).sum();
         let is_wanted = bytes as u64 == self.len && self.whole.is_none();
@@ -351,7 +345,6 @@ impl Contents {
         self.whole = Some(Arc::new(whole));
     }
 
-    /// Splits a contiguous file into pages for writing.
     fn take_apart(&mut self) -> io::Result<()> {
         let Some(whole) = &self.whole else { return Ok(()) };
         let whole = Arc::clone(whole);
@@ -363,7 +356,6 @@ impl Contents {
         Ok(())
     }
 
-    /// Makes page `page` exist with at least `len` bytes.
     fn reserve(&mut self, page: usize, len: usize) -> io::Result<()> {
         let out_of_memory = |_| io::Error::from(io::ErrorKind::OutOfMemory);
         if page >= self.pages.len() {
@@ -379,8 +371,7 @@ impl Contents {
     }
 }
 
-/// Returns the page and the position of an offset. Offsets beyond the address space get a page that
-/// never exists.
+/// Offsets beyond the address space get a page that never exists.
 fn place(offset: u64) -> (usize, usize) {
     let page = usize::try_from(offset / PAGE_LEN as u64).unwrap_or(usize::MAX - 1);
     (page, (offset % PAGE_LEN as u64) as usize)
@@ -402,7 +393,6 @@ impl Drop for MemHandle {
     fn drop(&mut self) {
         // AcqRel: the writes through all handles happen before the last close.
         let is_last = self.writable && self.file.writers.fetch_sub(1, Ordering::AcqRel) == 1;
-        // If no name and no other handle refers to the file, it is freed now.
         if is_last && self.is_borrowed && Arc::strong_count(&self.file) > 1 {
             self.file.contents.write().put_together();
         }

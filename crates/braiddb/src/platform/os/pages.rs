@@ -1,11 +1,8 @@
 //! Large memory blocks, allocated from the system and returned by pages.
 //!
-//! Caches and memtables bypass the global allocator for megabyte-sized blocks. There, a few
-//! long-lived small allocations would keep freed memory around them, and the process would need far
-//! more memory than the database. Small blocks, and systems without such calls, use the global
-//! allocator.
-//!
-//! [`Zeroed`] is a slice in this memory.
+//! Caches and memtables bypass the global allocator for megabyte-sized blocks: there, a few
+//! long-lived small allocations would keep freed memory around them. Small blocks, and systems
+//! without the calls, use the global allocator.
 
 use std::{
     alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error},
@@ -15,7 +12,7 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU64},
 };
 
-/// Minimum bytes of a mapped block. Smaller ones use the global allocator.
+/// Smaller blocks use the global allocator.
 const PAGES_MIN: usize = 64 << 10;
 
 /// Bytes of a huge page. Blocks aligned to it and at least as long use huge pages where available.
@@ -29,7 +26,7 @@ const LINE_BYTES: usize = 64;
 const IN_HUGE_PAGES_MIN: usize =
     if cfg!(all(target_os = "linux", not(miri))) { HUGE_PAGE_BYTES / 2 } else { usize::MAX };
 
-/// Prefetches bytes that will be read soon. Meant for a few cache lines.
+/// Prefetches a few cache lines.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     for line in bytes.chunks(LINE_BYTES) {
@@ -57,7 +54,7 @@ pub unsafe fn reserve(layout: Layout) -> *mut u8 {
 }
 
 /// Like [`reserve`], but in small pages, for memory that may stay partly unused. The first write to
-/// a huge page clears all of it, which can take milliseconds on a host that is short of memory.
+/// a huge page clears all of it, which can take milliseconds.
 ///
 /// # Safety
 /// The layout must not be empty.
@@ -70,8 +67,7 @@ pub unsafe fn reserve_small_pages(layout: Layout) -> *mut u8 {
     unsafe { alloc(layout) }
 }
 
-/// Like [`reserve`], but zeroed. Pages cost no memory before the first write, where the system
-/// supports that.
+/// Like [`reserve`], but zeroed. Pages cost no memory before the first write, if the system can.
 ///
 /// # Safety
 /// The layout must not be empty.
@@ -148,14 +144,13 @@ unsafe impl<T: Zeroable + Send> Send for Zeroed<T> {}
 unsafe impl<T: Zeroable + Sync> Sync for Zeroed<T> {}
 
 impl<T: Zeroable> Zeroed<T> {
-    /// Allocates `len` values, at least one. The system provides pages as they are written, where
-    /// it supports that.
+    /// Allocates `len` values, at least one. Most systems provide pages as they are written.
     pub fn new(len: usize) -> Zeroed<T> {
         Zeroed::of_layout(len, Layout::array::<T>(len.max(1)).expect("far below isize::MAX"))
     }
 
-    /// Allocates `len` values, at least one, in huge pages if they fill more than half of one. For
-    /// random reads: huge pages cause fewer TLB misses.
+    /// Allocates `len` values, at least one, in huge pages if they fill more than half of one. They
+    /// cause fewer TLB misses of random reads.
     pub fn in_huge_pages(len: usize) -> Zeroed<T> {
         let layout = Layout::array::<T>(len.max(1)).expect("far below isize::MAX");
         let bytes = bytes_in_huge_pages(layout.size());
@@ -172,9 +167,8 @@ impl<T: Zeroable> Zeroed<T> {
         Zeroed { start, len: len.max(1), layout }
     }
 
-    /// Prefaults all pages, which is cheaper than single faults on first writes. Without this, a
-    /// page that is read before it is written faults twice. Does nothing on systems without the
-    /// call.
+    /// Prefaults all pages, which is cheaper than single faults. Without this, a page that is read
+    /// before it is written faults twice. Does nothing on systems without the call.
     pub fn populate(&self) {
         // SAFETY: it was reserved with this layout.
         unsafe { populate(self.start.as_ptr().cast(), self.layout) };
@@ -186,8 +180,8 @@ impl<T: Zeroable> Zeroed<T> {
     }
 }
 
-/// Returns the bytes that a slice of `bytes` takes [in huge pages](Zeroed::in_huge_pages).
-/// Whole huge pages if the last one is more than half full; otherwise small pages.
+/// Returns the bytes of a slice of `bytes` [in huge pages](Zeroed::in_huge_pages): whole ones if
+/// the last is more than half full; otherwise small pages.
 pub fn bytes_in_huge_pages(bytes: usize) -> usize {
     let whole = bytes.next_multiple_of(HUGE_PAGE_BYTES);
     if bytes > IN_HUGE_PAGES_MIN && whole - bytes < HUGE_PAGE_BYTES / 2 { whole } else { bytes }
@@ -228,7 +222,7 @@ mod mapped {
     };
     use std::{alloc::Layout, ptr::null_mut};
 
-    /// Maps pages of this layout, huge ones if the layout suits them.
+    /// Huge pages if the layout suits them.
     pub fn map(layout: Layout) -> *mut u8 {
         let memory = map_small_pages(layout);
         if !memory.is_null() && layout.size() >= HUGE_PAGE_BYTES && layout.align() >= HUGE_PAGE_BYTES {
@@ -237,9 +231,8 @@ mod mapped {
         memory
     }
 
-    /// Maps small pages of this layout. Maps more for the alignment and trims both ends. Pages have
-    /// 4 KiB on most machines, 16 KiB on Apple's, up to 64 KiB on other ARM and POWER machines; the
-    /// system refuses to trim inside a page.
+    /// Maps more for the alignment and trims both ends, by whole pages: the system refuses to trim
+    /// inside a page (of 4 to 64 KiB).
     pub fn map_small_pages(layout: Layout) -> *mut u8 {
         let (len, align) = (layout.size().next_multiple_of(page_size()), layout.align());
         let slack = if align > page_size() { align } else { 0 };
@@ -267,7 +260,6 @@ mod mapped {
         }
     }
 
-    /// Advice only.
     pub fn populate(memory: *mut u8, len: usize) {
         #[cfg(target_os = "linux")]
         // SAFETY: the advice prefaults pages and keeps their contents; the pages are ours.
@@ -276,7 +268,7 @@ mod mapped {
         let _ = (memory, len);
     }
 
-    /// Advice only. Does nothing where unsupported.
+    /// Advice only; does nothing where unsupported.
     fn advise_huge_pages(memory: *mut u8, len: usize) {
         #[cfg(target_os = "linux")]
         // SAFETY: the advice changes the mapping of memory, never its contents, and the pages are
@@ -292,7 +284,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::Ordering::Relaxed;
 
-    /// Looks up the flags of the map that contains the address.
+    /// From the flags of the map that contains the address.
     #[cfg(all(target_os = "linux", not(miri)))]
     fn asks_for_huge_pages(memory: *const u8) -> bool {
         let reported = std::fs::read_to_string("/proc/self/smaps").unwrap();

@@ -2,8 +2,8 @@
 //! such as wasm32-wasip1.
 //!
 //! There the standard library has no stable positional reads, so each file seeks and reads under a
-//! lock: correct for many threads, but not concurrent. Preallocation writes zeros, nothing is
-//! mapped, and free space is unknown. Directories are synced where the system allows it.
+//! lock. Preallocation writes zeros, nothing is mapped, and free space is unknown. Directories are
+//! synced where the system allows it.
 //!
 //! **The lock** is `File::try_lock`. Without file locks (WASI answers `Unsupported`), it excludes
 //! only users in this process; the operator must not start two processes on one database.
@@ -20,16 +20,14 @@ use std::{
     sync::Arc,
 };
 
-/// Maximum file length, as on systems with signed offsets.
 const FILE_LEN_MAX: u64 = i64::MAX as u64;
 
-/// Maximum bytes read back from a lock file, which may hold anything.
+/// A lock file may hold anything.
 const MAX_OWNER_LEN: u64 = 4096;
 
-/// Zeros for preallocation, written in pieces of this length.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Paths of the locks held by this process. The only locks on systems without file locks.
+/// Of this process. The only locks on systems without file locks.
 static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// Files through the standard library.
@@ -49,7 +47,6 @@ impl Vfs for PortableVfs {
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        // Some systems open directories like files, or report another error.
         if mode != OpenMode::CreateNew && fs::metadata(path)?.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
@@ -63,7 +60,6 @@ impl Vfs for PortableVfs {
         for entry in fs::read_dir(in_words(dir))? {
             let entry = entry?;
             let metadata = match fs::metadata(entry.path()) {
-                // Removed after it was listed, or a dangling link.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 other => other?,
             };
@@ -79,7 +75,6 @@ impl Vfs for PortableVfs {
         let mut names = Vec::new();
         for entry in fs::read_dir(in_words(dir))? {
             let entry = entry?;
-            // If the metadata is unreadable, use the type in the listing.
             if fs::metadata(entry.path()).map_or_else(|_| entry.file_type().is_ok_and(|t| t.is_dir()), |m| m.is_dir()) {
                 names.push(entry.file_name().to_string_lossy().into_owned());
             }
@@ -103,7 +98,7 @@ impl Vfs for PortableVfs {
         let dir = in_words(dir);
         fs::metadata(dir)?;
         match fs::File::open(dir).and_then(|dir| dir.sync_all()) {
-            // No such call, or directories cannot be opened. A failing disk returns other errors.
+            // No such call, or directories cannot be opened.
             Err(e) if cannot_be_done(&e) => Ok(()),
             other => other,
         }
@@ -115,7 +110,6 @@ impl Vfs for PortableVfs {
         if !HELD.lock().insert(path.to_owned()) {
             return Ok(Err(text_of(&file)?));
         }
-        // Releases the entry if anything below fails.
         let mut lock = PortableLock { path: path.to_owned(), file: None, process: std::process::id() };
         match file.try_lock() {
             Ok(()) => {}
@@ -145,12 +139,11 @@ impl Vfs for PortableVfs {
     }
 }
 
-/// Replaces the empty path, the current directory, by the form that systems accept.
+/// The empty path is the current directory.
 fn in_words(dir: &Path) -> &Path {
     if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
 }
 
-/// Returns true if the error means that directories cannot be synced here.
 fn cannot_be_done(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, IsADirectory, PermissionDenied, Unsupported};
     if matches!(error.kind(), InvalidInput | IsADirectory | PermissionDenied | Unsupported) {
@@ -167,13 +160,11 @@ fn text_of(mut file: &fs::File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Holds the system's lock while the file is open.
 #[derive(Debug)]
 struct PortableLock {
     path: PathBuf,
-    /// `None` until the lock is taken.
     file: Option<fs::File>,
-    /// The owning process. A forked child must not release its parent's lock.
+    /// A forked child must not release its parent's lock.
     process: u32,
 }
 
@@ -181,9 +172,8 @@ impl FileLock for PortableLock {}
 
 impl Drop for PortableLock {
     fn drop(&mut self) {
-        // Release the system's lock first, so that the next holder of ours can take it. Closing is
-        // not enough: a process that is being started holds a copy of the descriptor until its
-        // program begins.
+        // The system's lock first, so that the next holder of ours can take it. Closing is not
+        // enough: a process that is being started holds a copy of the descriptor.
         if let Some(file) = self.file.take().filter(|_| self.process == std::process::id()) {
             let _ = file.unlock();
         }
@@ -261,7 +251,6 @@ mod tests {
         assert!(matches!(other.try_lock(), Err(std::fs::TryLockError::WouldBlock)));
         drop(held);
         other.try_lock().unwrap();
-        // Only the system refuses the lock; our own entry was removed again.
         for _ in 0..2 {
             assert_eq!(PortableVfs::new().lock(&path, "you").unwrap().unwrap_err(), "me");
         }

@@ -1,5 +1,3 @@
-//! The process-wide barrier on systems without one.
-
 pub(in crate::platform) fn prepare() -> bool {
     false
 }

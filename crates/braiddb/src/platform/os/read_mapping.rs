@@ -7,32 +7,29 @@ pub struct ReadMapping(Memory);
 
 enum Memory {
     Copied(Arc<[u8]>),
-    /// The first bytes of an in-memory file.
     Shared(Arc<Vec<u8>>, usize),
     #[cfg(target_os = "linux")]
     Mapped(super::posix::mapping::ReadMap),
 }
 
 impl ReadMapping {
-    /// Wraps a copy of the bytes, for file systems without maps.
+    /// For file systems without maps.
     pub fn of_copy(bytes: Arc<[u8]>) -> ReadMapping {
         ReadMapping(Memory::Copied(bytes))
     }
 
-    /// Shares the first `len` bytes of an in-memory file; `None` if it is shorter.
+    /// `None` if the file is shorter.
     pub(super) fn of_shared(bytes: Arc<Vec<u8>>, len: u64) -> Option<ReadMapping> {
         let len = usize::try_from(len).ok().filter(|len| *len <= bytes.len())?;
         Some(ReadMapping(Memory::Shared(bytes, len)))
     }
 
-    /// Wraps a map of the system.
     #[cfg(target_os = "linux")]
     pub(super) fn of_map(map: super::posix::mapping::ReadMap) -> ReadMapping {
         ReadMapping(Memory::Mapped(map))
     }
 
-    /// Returns true if the system is known to have these bytes in memory. Takes some microseconds
-    /// for 2 MiB.
+    /// Returns true if these bytes are known to be in memory. Takes some microseconds for 2 MiB.
     pub fn is_in_memory(&self, range: Range<usize>) -> bool {
         #[cfg(not(target_os = "linux"))]
         let _ = range;
@@ -84,8 +81,7 @@ impl ReadMapping {
         Ok(len)
     }
 
-    /// Returns the bytes, at a fixed address while this lives. Bytes that no longer change may be
-    /// read.
+    /// At a fixed address while this lives. Only bytes that no longer change may be read.
     pub(crate) fn memory(&self) -> NonNull<[u8]> {
         match &self.0 {
             Memory::Copied(bytes) => NonNull::from(&**bytes),

@@ -14,12 +14,10 @@ use std::{
     time::Instant,
 };
 
-/// Increase of the nice value by [`Runtime::give_way`]: the thread gets about a tenth of the time
-/// of others.
+/// Increase of the nice value by [`Runtime::give_way`]: a tenth of the time of a normal thread.
 #[cfg(target_os = "linux")]
 const NICE_STEP: i32 = 10;
 
-/// Maximum nice value.
 #[cfg(target_os = "linux")]
 const NICE_MAX: i32 = 19;
 
@@ -27,7 +25,7 @@ const NICE_MAX: i32 = 19;
 #[derive(Debug)]
 pub struct SystemRuntime {
     start: Instant,
-    /// Processors of its threads; empty for all.
+    /// Of its threads; empty for all.
     processors: Vec<usize>,
 }
 
@@ -38,7 +36,7 @@ impl SystemRuntime {
     }
 
     /// Like [`SystemRuntime::new`], but its threads run only on these processors (numbered by the
-    /// system from 0), to keep background work off the others.
+    /// system from 0).
     ///
     /// # Errors
     /// `Unsupported` except on Linux, Android and Windows. `InvalidInput` for an empty list, for a
@@ -59,7 +57,7 @@ impl SystemRuntime {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no processors are named"));
         }
         let runtime = SystemRuntime { processors: processors.to_vec(), ..SystemRuntime::new() };
-        // Try it in another thread, since the change is permanent.
+        // In another thread, since the change is permanent.
         let wanted = processors.to_vec();
         let trial = std::thread::Builder::new().spawn(move || run_on(&wanted))?;
         trial.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
@@ -74,7 +72,7 @@ impl Default for SystemRuntime {
 }
 
 impl Runtime for SystemRuntime {
-    /// Returns the time of the last clock tick, at an eighth of the cost of the exact time.
+    /// The last clock tick, at an eighth of the cost of the exact time.
     #[cfg(target_os = "linux")]
     fn unix_time_us(&self) -> u64 {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
@@ -119,14 +117,12 @@ impl Runtime for SystemRuntime {
     }
 
     fn shared_processors(&self) -> Option<usize> {
-        // If its threads have their own processors, they share none with the program.
         std::thread::available_parallelism().ok().filter(|_| self.processors.is_empty()).map(usize::from)
     }
 
     #[cfg(target_os = "linux")]
     fn give_way(&self) {
         use rustix::process::{getpriority_process, setpriority_process};
-        // On Linux this affects only the calling thread. A refusal is harmless.
         if let Ok(nice) = getpriority_process(None) {
             let _ = setpriority_process(None, nice.saturating_add(NICE_STEP).min(NICE_MAX));
         }
@@ -137,7 +133,6 @@ impl Runtime for SystemRuntime {
     }
 
     fn process_name(&self) -> String {
-        // WebAssembly has no processes; `std::process::id` would panic.
         if cfg!(target_family = "wasm") {
             return "a WebAssembly instance".to_owned();
         }
@@ -145,7 +140,6 @@ impl Runtime for SystemRuntime {
     }
 }
 
-/// Restricts the calling thread to these processors.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn run_on(processors: &[usize]) -> io::Result<()> {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -160,7 +154,6 @@ fn run_on(processors: &[usize]) -> io::Result<()> {
         }
         set.set(processor);
     }
-    // The call ignores unavailable processors, and fails only if none is left.
     let is_set = sched_setaffinity(None, &set).is_ok();
     let taken = sched_getaffinity(None)?;
     match processors.iter().find(|processor| !is_set || !taken.is_set(**processor)) {
@@ -169,7 +162,6 @@ fn run_on(processors: &[usize]) -> io::Result<()> {
     }
 }
 
-/// Fails: this system cannot restrict threads.
 #[cfg(not(any(target_os = "linux", target_os = "android", windows)))]
 fn run_on(_processors: &[usize]) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no way to put threads on processors"))

@@ -3,9 +3,8 @@
 //!
 //! Two threads that each store and then load the other's store need a barrier in between, or both
 //! may miss the other's store. On Linux, `membarrier` lets the heavy side execute barriers on all
-//! processors that run threads of this process. Elsewhere both sides execute a barrier. So does
-//! Windows: some versions of Wine lack `FlushProcessWriteBuffers`, and it is untested on real
-//! Windows.
+//! processors that run threads of this process. Elsewhere both sides execute a barrier, on Windows
+//! too: some versions of Wine lack `FlushProcessWriteBuffers`.
 
 use crate::platform::os::process_barrier as system;
 use std::sync::{
@@ -13,10 +12,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering, compiler_fence, fence},
 };
 
-/// True once the system refused a barrier after it had granted some.
+/// Refused after the system had granted some.
 static WAS_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// The barrier of the light side. Takes the result of [`is_one_sided`].
+/// Takes the result of [`is_one_sided`].
 #[inline(always)]
 pub(super) fn light(is_one_sided: bool) {
     if is_one_sided {
@@ -27,7 +26,7 @@ pub(super) fn light(is_one_sided: bool) {
     }
 }
 
-/// The barrier of the heavy side. Returns false if it failed; then later loads prove nothing.
+/// False if it failed; then later loads prove nothing.
 #[must_use]
 pub(super) fn heavy() -> bool {
     fence(Ordering::SeqCst);
@@ -41,7 +40,7 @@ pub(super) fn heavy() -> bool {
     is_made
 }
 
-/// Returns true if the system executes barriers for all threads. Tested once.
+/// Tested once.
 pub(super) fn is_one_sided() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| system::prepare() && system::barrier())

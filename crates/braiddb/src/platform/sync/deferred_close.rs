@@ -1,10 +1,9 @@
 //! Closes and removes files in the background.
 //!
 //! Closing the last handle or map of a removed file frees its space. That takes milliseconds if the
-//! file is fragmented or the file system discards blocks on the device (ext4 with `discard`), and
-//! up to a second on a busy device. Any thread may drop the last handle, such as a reader slower
-//! than the merge that replaced its run. So handles are dropped here: by a background thread after
-//! [`DeferredClose::defer`], otherwise at once.
+//! file is fragmented or the file system discards blocks (ext4 with `discard`), and up to a second
+//! on a busy device. Any thread may drop the last handle. So handles are dropped here: by a
+//! background thread after [`DeferredClose::defer`], otherwise at once.
 
 use crate::platform::vfs::Vfs;
 use parking_lot::Mutex;
@@ -26,20 +25,17 @@ const DEPTH_MAX: usize = 4;
 #[derive(Default)]
 pub struct DeferredClose {
     state: Mutex<State>,
-    /// Held while queued handles are dropped.
     working: Mutex<()>,
-    /// Number of queued handles dropped so far.
     gone: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
-    /// Wakes the background thread; `None` if there is none.
     wake: Option<Arc<dyn Fn() + Send + Sync>>,
     waiting: Vec<Waste>,
 }
 
-/// A handle to drop, and the file to remove before, if any.
+/// The file is removed before, if any.
 struct Waste {
     file: Option<(Arc<dyn Vfs>, PathBuf)>,
     _handle: Box<dyn Any + Send>,
@@ -133,7 +129,6 @@ mod tests {
     use crate::platform::{MemVfs, OpenMode};
     use std::sync::atomic::AtomicUsize;
 
-    /// Adds 1 when dropped after the removal of the file, 100 when dropped before.
     struct Handle(Arc<AtomicUsize>, MemVfs);
 
     impl Drop for Handle {

@@ -9,30 +9,25 @@ use std::{
     thread::JoinHandle,
 };
 
-/// The runtime. Shared by all threads.
 #[derive(Debug)]
 pub struct GatedRuntime {
-    /// Handles everything but starting threads.
     pub system: SystemRuntime,
     names: Mutex<Vec<String>>,
     gates: Mutex<VecDeque<Arc<Barrier>>>,
 }
 
 impl GatedRuntime {
-    /// Creates a runtime without gates.
     pub fn new() -> Arc<GatedRuntime> {
         Arc::new(GatedRuntime { system: SystemRuntime::new(), names: Mutex::default(), gates: Mutex::default() })
     }
 
-    /// Blocks the next started thread without a gate until another thread waits at the returned
-    /// barrier.
+    /// Blocks the next started thread without a gate until another thread waits at the barrier.
     pub fn hold_back(&self) -> Arc<Barrier> {
         let gate = Arc::new(Barrier::new(2));
         self.gates.lock().push_back(Arc::clone(&gate));
         gate
     }
 
-    /// Returns true if a thread of this name was started.
     pub fn has_started(&self, name: &str) -> bool {
         self.names.lock().iter().any(|other| other == name)
     }

@@ -1,5 +1,4 @@
-//! A shared value that is rarely replaced, and borrowed without reference counting. Contains unsafe
-//! code.
+//! A shared value that is rarely replaced, and borrowed without reference counting.
 //!
 //! These are hazard pointers (Michael, "Hazard pointers: safe memory reclamation for lock-free
 //! objects", 2004), one per thread, with one-sided barriers ([`super::barrier`]). A **reader**
@@ -27,7 +26,7 @@ use std::{
     },
 };
 
-/// The pointer in use by a thread, or null. Has its own cache line.
+/// The pointer in use by a thread, or null.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slot {
@@ -36,7 +35,7 @@ struct Slot {
     is_one_sided: bool,
 }
 
-/// All slots ever created. They are never freed; new threads reuse those of ended threads.
+/// Never freed; new threads reuse those of ended threads.
 static SLOTS: Mutex<Slots> = Mutex::new(Slots { all: Vec::new(), free: Vec::new() });
 
 struct Slots {
@@ -45,7 +44,6 @@ struct Slots {
 }
 
 thread_local! {
-    /// The thread's slot, once it has one.
     static MINE: Cell<Option<&'static Slot>> = const { Cell::new(None) };
     /// Returns the slot when the thread ends.
     static OWNED: Owned = Owned(Slots::take());
@@ -73,7 +71,7 @@ impl Drop for Owned {
     }
 }
 
-/// Returns the thread's slot; `None` while the thread ends.
+/// `None` while the thread ends.
 #[cold]
 fn take_mine() -> Option<&'static Slot> {
     let slot = OWNED.try_with(|owned| owned.0).ok()?;
@@ -81,12 +79,10 @@ fn take_mine() -> Option<&'static Slot> {
     Some(slot)
 }
 
-/// A value replaced as a whole. Shared by all threads.
 #[derive(Debug)]
 pub struct HazardCell<T> {
     /// The current value, owned by `held`; null after [`HazardCell::retire`].
     present: AtomicPtr<T>,
-    /// True if replaced values wait for readers.
     is_awaited: AtomicBool,
     held: Mutex<Held<T>>,
 }
@@ -96,11 +92,9 @@ struct Held<T> {
     present: Arc<T>,
     /// False after [`HazardCell::retire`].
     is_owned_by_cell: bool,
-    /// Replaced values in use at the last scan.
     replaced: Vec<Arc<T>>,
 }
 
-/// A value borrowed by one thread.
 #[derive(Debug)]
 pub struct Borrowed<'a, T> {
     value: &'a T,
@@ -111,14 +105,13 @@ pub struct Borrowed<'a, T> {
 }
 
 impl<T> HazardCell<T> {
-    /// Creates a cell with its first value.
     pub fn new(value: Arc<T>) -> HazardCell<T> {
         let present = AtomicPtr::new(Arc::as_ptr(&value).cast_mut());
         let held = Mutex::new(Held { present: value, is_owned_by_cell: true, replaced: Vec::new() });
         HazardCell { present, is_awaited: AtomicBool::new(false), held }
     }
 
-    /// Replaces the value. The old one is dropped now, or when its last reader ends.
+    /// The old value is dropped now, or when its last reader ends.
     pub fn replace(&self, value: Arc<T>) {
         let mut held = self.held.lock();
         if held.is_owned_by_cell {
@@ -134,15 +127,14 @@ impl<T> HazardCell<T> {
         drop(held);
     }
 
-    /// Refuses all later borrows, also after replacements.
     pub fn retire(&self) {
         let mut held = self.held.lock();
         held.is_owned_by_cell = false;
         self.present.store(ptr::null_mut(), Ordering::Release);
     }
 
-    /// Borrows the current value. Returns `None` if the thread already borrows one or is ending,
-    /// during a replacement, and after [`HazardCell::retire`]; the caller then uses a slower way.
+    /// `None` if the thread already borrows a value or is ending, during a replacement, and after
+    /// [`HazardCell::retire`]; the caller then uses a slower way.
     #[inline(always)]
     pub fn borrow(&self) -> Option<Borrowed<'_, T>> {
         let slot = match MINE.get() {
@@ -170,7 +162,7 @@ impl<T> HazardCell<T> {
         Some(Borrowed { value, of: self, slot, _stays: PhantomData })
     }
 
-    /// Ends a use. Drops the value if it was replaced meanwhile; only its readers need to check.
+    /// Drops the value if it was replaced meanwhile; only its readers need to check.
     #[inline(always)]
     fn end(&self, slot: &Slot, value: *const T) {
         slot.used.store(ptr::null_mut(), Ordering::Release);
@@ -181,7 +173,6 @@ impl<T> HazardCell<T> {
         }
     }
 
-    /// Drops unused values.
     #[cold]
     fn release(&self) {
         let mut held = self.held.lock();
@@ -193,7 +184,7 @@ impl<T> HazardCell<T> {
 }
 
 impl<T> Held<T> {
-    /// Removes the replaced values that no slot holds. The caller drops them without the lock.
+    /// The caller drops them without the lock.
     fn take_unused(&mut self) -> Vec<Arc<T>> {
         if self.replaced.is_empty() || !barrier::heavy() {
             return Vec::new();

@@ -1,6 +1,4 @@
-//! Tests of layers.
-
-/// A method with a default implementation would otherwise be forgotten, as happened before.
+/// Layers forgot methods with a default implementation.
 #[test]
 fn layers_forward_every_method() {
     let calls = |text: &'static str, head: &str| -> Vec<&'static str> {

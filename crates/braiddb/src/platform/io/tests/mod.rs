@@ -1,3 +1,3 @@
-//! Tests of the room. The other files are modules of the files that they test.
+//! The other files are modules of the files that they test.
 
 mod layer;

@@ -15,7 +15,7 @@ fn bytes(number: usize) -> Vec<u8> {
     (0..3000).map(|at| (at * 7 + number * 131) as u8).collect()
 }
 
-/// Returns files in memory and a view of them within a budget.
+/// `max`: the budget.
 fn world(files: usize, max: usize) -> (Arc<MemVfs>, Arc<OpenFiles>, BudgetedVfs) {
     let inner = Arc::new(MemVfs::new());
     inner.create_dir_all(Path::new(DIR)).unwrap();
@@ -55,7 +55,7 @@ fn open_files_stay_within_budget_and_hot_file_stays_open() {
         }
     }
     assert!(budget.stats().reopened >= 19 * 30);
-    // Reading one file between all others keeps it open.
+    // Reading one file between the other reads keeps it open.
     let before = budget.stats().reopened;
     for (number, file) in files.iter().enumerate().skip(1) {
         check(&*files[0], 0);
@@ -70,7 +70,6 @@ fn open_files_stay_within_budget_and_hot_file_stays_open() {
 fn file_removed_or_renamed_stays_readable() {
     let (_, budget, vfs) = world(20, 4);
     let files: Vec<_> = (0..20).map(|number| vfs.open(&path(number), OpenMode::Read).unwrap()).collect();
-    // Some are closed by now, some are open.
     for number in [0, 1, 18, 19] {
         vfs.remove(&path(number)).unwrap();
         assert!(vfs.open(&path(number), OpenMode::Read).is_err());
@@ -111,12 +110,11 @@ fn file_removed_by_other_process_stays_readable_if_mapped() {
     }
 }
 
-/// A process with a limit of open files.
 #[derive(Debug)]
 struct Limited {
     inner: Arc<MemVfs>,
     max: usize,
-    /// Descriptors taken by other users.
+    /// By other users.
     others: AtomicUsize,
     open: Arc<AtomicUsize>,
 }

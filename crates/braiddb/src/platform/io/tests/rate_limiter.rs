@@ -8,7 +8,6 @@ use std::{
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A clock that advances only by sleeping.
 #[derive(Debug, Default)]
 struct Clock(AtomicU64);
 
@@ -89,8 +88,7 @@ fn writes_after_pause_stay_at_limit() {
     assert!(clock.monotonic_ns() - before > SECOND_NS * 9 / 10);
 }
 
-/// Returns the shares of the limit that a flush and a merge get in ten seconds, both always
-/// writing.
+/// Shares of the limit that a flush and a merge get in ten seconds, both always writing.
 fn shares(is_merging: bool) -> [f64; 2] {
     const PIECE: u64 = 10_000;
     let rate = 10_000_000;
@@ -153,7 +151,6 @@ fn waiting_write_on_release_returns() {
         released.store(true, Ordering::Release);
     });
     assert!(began.elapsed() < Duration::from_secs(5), "a thousand seconds would be left");
-    // From now on no thread waits.
     limiter.wait(&*runtime, RATE_MIN * 1000, Urgency::Merge, &released);
     assert!(began.elapsed() < Duration::from_secs(5));
     let stats = limiter.stats();

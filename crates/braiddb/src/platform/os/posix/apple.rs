@@ -37,7 +37,6 @@ pub(super) fn allocate(file: &File, len: u64) -> io::Result<bool> {
     }
 }
 
-/// Repeats a call while signals interrupt it.
 fn again(mut call: impl FnMut() -> libc::c_int) -> io::Result<()> {
     loop {
         if call() != -1 {

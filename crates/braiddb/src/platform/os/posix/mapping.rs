@@ -2,10 +2,9 @@
 //!
 //! # Writing
 //!
-//! A mapped write costs a copy; for a short record, `pwrite` costs ten times as much. But a mapped
-//! write cannot return an error: if the system has no space for the page or cannot read it, it
-//! kills the process. So a file is mapped only if all its blocks are allocated, on file systems
-//! that write in place (ext4, XFS).
+//! A mapped write costs a copy; for a short record, `pwrite` costs ten times as much. But if the
+//! system has no space for a mapped page or cannot read it, it kills the process. So a file is
+//! mapped only if all its blocks are allocated, on file systems that write in place (ext4, XFS).
 //!
 //! The map is advised as random access. Otherwise the page cache may use large folios, and syncing
 //! a short record writes a whole one.
@@ -31,14 +30,13 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// File system magic numbers of `fstatfs`.
 const EXT4: u64 = 0xef53;
 const XFS: u64 = 0x5846_5342;
 const BTRFS: u64 = 0x9123_683e;
 const F2FS: u64 = 0xf2f5_2010;
 const TMPFS: u64 = 0x0102_1994;
 
-/// Bytes of a cache line, and the number of lines to prefetch: those of a short record.
+/// And the lines to prefetch: those of a short record.
 #[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
 #[cfg(target_arch = "x86_64")]
@@ -47,17 +45,15 @@ const PREFETCHED_LINES: usize = 4;
 /// Minimum page size.
 const PAGE_BYTES: usize = 4096;
 
-/// Maximum read maps. Linux allows 65,530 maps per process, and the allocator needs some.
+/// Linux allows 65,530 maps per process, and the allocator needs some.
 const MAPS_MAX: usize = 16 << 10;
 static MAPS: AtomicUsize = AtomicUsize::new(0);
 
-/// Pages in one `mincore` call: those of a huge page.
 const PAGES_AT_ONCE: usize = 512;
 
-/// Unit of `st_blocks`.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// Implements `File::next_written` on file systems that track pages written through maps.
+/// For file systems that track pages written through maps.
 pub(super) fn next_written(file: &File, offset: u64) -> io::Result<Option<u64>> {
     let kind = fstatfs(file)?.f_type as u64;
     if ![EXT4, XFS].contains(&kind) {
@@ -66,12 +62,10 @@ pub(super) fn next_written(file: &File, offset: u64) -> io::Result<Option<u64>> 
     match seek(file, SeekFrom::Data(offset)) {
         Ok(at) => Ok(Some(at)),
         Err(Errno::NXIO) => Ok(None),
-        // The reader will find out.
         Err(_) => Ok(Some(offset)),
     }
 }
 
-/// A shared mapping of a file's first bytes, for writing.
 #[derive(Debug)]
 pub(super) struct Mapping {
     memory: *mut u8,
@@ -84,7 +78,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes; `None` unless known to be safe.
+    /// `None` unless known to be safe.
     pub fn new(file: &File, len: u64) -> io::Result<Option<Mapping>> {
         let Some(len) = usize::try_from(len).ok().filter(|len| *len > 0) else { return Ok(None) };
         let system = fstatfs(file)?;
@@ -118,11 +112,10 @@ impl WriteMapping for Mapping {
     }
 }
 
-/// A shared mapping of a file's first bytes, for reading.
 pub(in crate::platform::os) struct ReadMap {
     memory: NonNull<u8>,
     len: usize,
-    /// True if we own the file. Of other users' files, `mincore` reports all pages as present.
+    /// Of other users' files, `mincore` reports all pages as present.
     is_ours: bool,
 }
 
@@ -132,7 +125,7 @@ unsafe impl Send for ReadMap {}
 unsafe impl Sync for ReadMap {}
 
 impl ReadMap {
-    /// Maps the first `len` bytes; `None` unless known to be safe and addresses have 64 bits.
+    /// `None` unless known to be safe and addresses have 64 bits.
     pub fn new(file: &File, len: u64) -> io::Result<Option<ReadMap>> {
         let has_room = cfg!(target_pointer_width = "64");
         let Some(len) = usize::try_from(len).ok().filter(|len| *len > 0 && has_room) else { return Ok(None) };
@@ -157,7 +150,6 @@ impl ReadMap {
         Ok(Some(ReadMap { memory, len, is_ours: status.st_uid == geteuid().as_raw() }))
     }
 
-    /// Returns true if the pages of these bytes are known to be in memory.
     pub fn is_in_memory(&self, range: Range<usize>) -> bool {
         let Some((start, end)) = self.pages(range).filter(|_| self.is_ours) else { return false };
         let mut states = [0u8; PAGES_AT_ONCE];
@@ -173,13 +165,11 @@ impl ReadMap {
         })
     }
 
-    /// Returns the pages of these bytes, as byte offsets; `None` if empty.
     fn pages(&self, range: Range<usize>) -> Option<(usize, usize)> {
         let (start, end) = (range.start & !(page_size() - 1), range.end.min(self.len));
         (start < end).then_some((start, end))
     }
 
-    /// Reads the pages of these bytes into memory and maps them. Returns true on success.
     pub fn populate(&self, range: Range<usize>) -> bool {
         let Some((start, end)) = self.pages(range) else { return false };
         // SAFETY: the pages lie in the map, and the advice keeps their contents. It fails with the
@@ -187,7 +177,7 @@ impl ReadMap {
         unsafe { madvise(self.memory.as_ptr().add(start).cast(), end - start, Advice::LinuxPopulateRead) }.is_ok()
     }
 
-    /// Copies bytes that no longer change, from `start` on. Panics past the end.
+    /// Bytes that no longer change. Panics past the end.
     pub fn copy(&self, start: usize, buf: &mut [u8]) {
         assert!(start <= self.len && buf.len() <= self.len - start, "within the map");
         // SAFETY: they lie in the live map; `buf` does not overlap it.
@@ -207,7 +197,7 @@ impl Drop for ReadMap {
     }
 }
 
-/// Prefetches a few cache lines for writing. The pointer need not be valid.
+/// The pointer need not be valid.
 fn prefetch(pointer: *const u8) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..PREFETCHED_LINES {

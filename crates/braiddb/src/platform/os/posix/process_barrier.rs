@@ -5,12 +5,10 @@ const BARRIER: libc::c_int = 1 << 3;
 /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED`, required before the other.
 const REGISTER: libc::c_int = 1 << 4;
 
-/// Returns true if [`barrier`] may be called from now on.
 pub(in crate::platform) fn prepare() -> bool {
     call(REGISTER)
 }
 
-/// Executes a barrier on each running thread of this process. Returns true on success.
 pub(in crate::platform) fn barrier() -> bool {
     call(BARRIER)
 }

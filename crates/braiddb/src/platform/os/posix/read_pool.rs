@@ -2,8 +2,7 @@
 //!
 //! On Linux, buffered reads are announced to the kernel first, which prefetches them all. Other
 //! reads use a pool of threads that starts on demand, serves the process, and ends after some idle
-//! seconds. The caller works on its own batch until no read is left, so it finishes even if no
-//! thread can start.
+//! seconds. The caller works on its own batch until no read is left.
 
 use crate::platform::batch::ReadRequest;
 use parking_lot::{Condvar, Mutex};
@@ -17,13 +16,11 @@ use std::{
     time::Duration,
 };
 
-/// Maximum threads. Eight concurrent block reads nearly saturate current devices.
+/// Eight concurrent block reads nearly saturate current devices.
 const THREADS_MAX: usize = 8;
 
-/// Idle time after which a thread ends.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
-/// The pool's queue.
 static QUEUE: Mutex<Queue> = Mutex::new(Queue { waiting: VecDeque::new(), threads: 0 });
 static NEWS: Condvar = Condvar::new();
 
@@ -32,8 +29,8 @@ struct Queue {
     threads: usize,
 }
 
-/// Reads of one call. Each worker takes the next index, so one thread executes each read. The
-/// caller waits for all of them and takes them back.
+/// Each worker takes the next index, so one thread executes each read. The caller waits for all of
+/// them and takes them back.
 struct Batch {
     requests: Vec<Mutex<Option<ReadRequest>>>,
     next: AtomicUsize,
@@ -42,7 +39,6 @@ struct Batch {
 }
 
 impl Batch {
-    /// Executes reads until none is left to start.
     fn work(&self) {
         while let Some(slot) = self.requests.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             if let Some(request) = &mut *slot.lock() {
@@ -57,7 +53,7 @@ impl Batch {
     }
 }
 
-/// Executes the reads that gain from concurrency; leaves the others.
+/// Executes the reads that gain from concurrency.
 pub(super) fn read(requests: &mut [ReadRequest]) {
     #[cfg(target_os = "linux")]
     announce(requests);
@@ -94,7 +90,6 @@ pub(super) fn read(requests: &mut [ReadRequest]) {
     }
 }
 
-/// Announces buffered reads to the kernel.
 #[cfg(target_os = "linux")]
 fn announce(requests: &[ReadRequest]) {
     use rustix::fs::{Advice, fadvise};
@@ -107,7 +102,7 @@ fn announce(requests: &[ReadRequest]) {
     }
 }
 
-/// Lets up to `helpers` pool threads join the batch. Starts threads if too few exist.
+/// Starts threads if the pool has too few.
 fn call_for_help(batch: &Arc<Batch>, helpers: usize) {
     let mut queue = QUEUE.lock();
     let helpers = helpers.min(THREADS_MAX);

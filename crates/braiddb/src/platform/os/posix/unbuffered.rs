@@ -4,13 +4,12 @@
 //!
 //! `O_DIRECT` reads need an aligned offset, length and address, as `statx` reports (since Linux
 //! 6.1). Without a report, [`ALIGN_ASSUMED`] is tried when the file is opened. Other reads are
-//! copied through aligned memory (`aligned_io.rs`). The last unit mostly ends past the end of the
-//! file; there the read is short.
+//! copied through aligned memory (`aligned_io.rs`). A read past the end of the file is short.
 //!
 //! # Writing
 //!
 //! For a new file, the whole units of each longer write use `O_DIRECT`, several times as fast as
-//! the page cache, which allocates and copies.
+//! the page cache.
 //!
 //! Everything else (unaligned ends, short writes, writes to existing files) is buffered and dropped
 //! from the page cache when it reaches the disk: earlier data when write-back starts, whole pages
@@ -40,10 +39,8 @@ use std::{
     sync::Arc,
 };
 
-/// Minimum page size.
 const PAGE_BYTES: u64 = 4096;
 
-/// Implements [`crate::platform::Vfs::open_unbuffered`].
 pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
     let buffered = super::vfs::open(path, mode)?;
     match mode {
@@ -61,7 +58,6 @@ pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
     }
     match open_direct(path, &buffered, mode) {
         Ok(file) => {
-            // Drop pages of earlier buffered I/O.
             drop_pages(&buffered, 0, None);
             Ok(Unbuffered { file: Arc::new(file), refused: None })
         }
@@ -69,7 +65,7 @@ pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
     }
 }
 
-/// Opens the file again with `O_DIRECT`, or returns the reason for a refusal.
+/// Or returns the reason for a refusal.
 fn open_direct(path: &Path, buffered: &PosixFile, mode: OpenMode) -> Result<DirectFile, String> {
     let reported = alignment(buffered)?;
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
@@ -94,8 +90,7 @@ fn open_direct(path: &Path, buffered: &PosixFile, mode: OpenMode) -> Result<Dire
     Ok(file)
 }
 
-/// Returns the alignment that the system reports; `None` without a report. Fails without direct
-/// I/O.
+/// `None` without a report. Fails without direct I/O.
 fn alignment(file: &PosixFile) -> Result<Option<u32>, String> {
     let Ok(reported) = statx(file.descriptor(), "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else { return Ok(None) };
     if reported.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
@@ -108,12 +103,10 @@ fn alignment(file: &PosixFile) -> Result<Option<u32>, String> {
     }
 }
 
-/// Advises the kernel to drop clean cached pages of these bytes.
 fn drop_pages(file: &PosixFile, from: u64, len: Option<NonZeroU64>) {
     let _ = fadvise(file.descriptor(), from, len, Advice::DontNeed);
 }
 
-/// A file opened for direct reads.
 #[derive(Debug)]
 struct DirectFile {
     file: std::fs::File,
@@ -138,7 +131,6 @@ impl Units for DirectFile {
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // A read that starts at an unaligned end of the file.
                 Err(e) if done > 0 && e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => break,
                 Err(e) => return Err(e),
             }
@@ -185,12 +177,11 @@ impl File for DirectFile {
     }
 }
 
-/// Returns the system's error for a write to a read-only file.
 fn read_only() -> io::Error {
     Errno::BADF.into()
 }
 
-/// A file with direct writes (if new and long) and buffered writes that leave the page cache.
+/// Direct writes (if new and long) and buffered writes that leave the page cache.
 #[derive(Debug)]
 struct WrittenFile {
     buffered: PosixFile,
@@ -198,14 +189,12 @@ struct WrittenFile {
 }
 
 impl WrittenFile {
-    /// Drops the whole pages before `end`.
     fn drop_before(&self, end: u64) {
         if let Some(len) = NonZeroU64::new(end - end % PAGE_BYTES) {
             drop_pages(&self.buffered, 0, Some(len));
         }
     }
 
-    /// Drops the whole pages of a synced file.
     fn drop_synced(&self) {
         if let Ok(len) = self.buffered.len() {
             self.drop_before(len);
@@ -260,7 +249,7 @@ impl File for WrittenFile {
 
     fn start_write_back(&self, offset: u64, len: u64) {
         self.buffered.start_write_back(offset, len);
-        // Earlier write-backs have mostly finished by now.
+        // Earlier write-backs have mostly finished.
         self.drop_before(offset);
     }
 }

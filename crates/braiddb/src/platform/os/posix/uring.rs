@@ -1,14 +1,14 @@
 //! Batched reads by io_uring, on Linux.
 //!
 //! A trial read finds out whether the kernel permits it. Containers, seccomp filters,
-//! `kernel.io_uring_disabled`, WSL and old kernels refuse. After a refusal, even a later one, the
-//! process does not try again and other methods read.
+//! `kernel.io_uring_disabled`, WSL and old kernels refuse. After a refusal, the process does not
+//! try again.
 //!
 //! Each batch uses its own ring from a pool. The kernel writes only to aligned memory of the ring,
 //! and the results are copied. If the kernel stops answering during reads, ring and memory are
 //! leaked together, so late writes never hit other memory.
 //!
-//! A failed or short read stays open. The caller repeats it the usual way, which finds its error.
+//! A failed or short read is left to the caller, who repeats it the usual way and finds its error.
 
 use crate::platform::{batch::ReadRequest, os::aligned::Aligned};
 use io_uring::{IoUring, opcode, types};
@@ -21,31 +21,29 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
-/// Maximum concurrent reads, and bytes of each: the length of a block.
+/// Concurrent reads, and bytes of each: the length of a block.
 const SLOTS: usize = 32;
 const SLOT_BYTES: usize = 32 << 10;
 
-/// Maximum pooled rings. Each takes a descriptor and the memory of its used slots.
+/// Each ring takes a descriptor and the memory of its used slots.
 const RINGS_KEPT: usize = 4;
 
-/// Maximum retries while the kernel is busy.
+/// While the kernel is busy.
 const TRIES_MAX: usize = 1000;
 
-/// The process-wide state of io_uring.
 static STATE: Mutex<State> = Mutex::new(State { idle: Vec::new(), is_tried: false, refused: None });
 
 struct State {
     idle: Vec<Ring>,
     is_tried: bool,
-    /// The reason for not using it.
     refused: Option<String>,
 }
 
-/// io_uring is unavailable, at least now.
+/// At least now.
 #[derive(Debug)]
 pub(super) struct NotNow;
 
-/// Returns the reason for not using io_uring; `None` if it works. Tries it out the first time.
+/// `None` if io_uring works. Tries it out the first time.
 pub(super) fn refused() -> Option<String> {
     match take() {
         Ok(ring) => {
@@ -56,11 +54,10 @@ pub(super) fn refused() -> Option<String> {
     }
 }
 
-/// Executes the open reads that have a system file and are short enough. Leaves failed ones open.
+/// Leaves out reads that failed, are too long or have no system file.
 pub(super) fn read(requests: &mut [ReadRequest]) -> Result<(), NotNow> {
     let mut wanted: Vec<usize> = (0..requests.len()).filter(|&index| padded(&requests[index]).is_some()).collect();
     if wanted.len() < 2 {
-        // A single read gains nothing.
         return Ok(());
     }
     let mut ring = take().map_err(|_| NotNow)?;
@@ -75,7 +72,7 @@ pub(super) fn read(requests: &mut [ReadRequest]) -> Result<(), NotNow> {
     Ok(())
 }
 
-/// Returns the aligned range of a request; `None` if io_uring cannot read it.
+/// `None` if io_uring cannot read the request.
 fn padded(request: &ReadRequest) -> Option<Range<u64>> {
     let align = u64::from(request.file.system_file()?.align);
     let end = request.offset.checked_add(request.bytes.len() as u64)?.checked_next_multiple_of(align)?;
@@ -84,7 +81,6 @@ fn padded(request: &ReadRequest) -> Option<Range<u64>> {
     (fits && i64::try_from(end).is_ok()).then_some(start..end)
 }
 
-/// Returns a ring, or the reason for having none.
 fn take() -> Result<Ring, String> {
     let mut state = STATE.lock();
     if let Some(because) = &state.refused {
@@ -126,7 +122,7 @@ fn keep(ring: Ring) {
     }
 }
 
-/// Stops using io_uring in this process.
+/// In this process.
 fn give_up(ring: Ring, error: &io::Error) {
     // Reads into its memory may still be running.
     mem::forget(ring);
@@ -135,11 +131,9 @@ fn give_up(ring: Ring, error: &io::Error) {
         tracing::warn!(%error, "io_uring is refused of late: threads read instead");
         state.refused = Some(format!("io_uring_enter: {error}"));
     }
-    // These rings have no running reads.
     state.idle.clear();
 }
 
-/// Reads known bytes through a new ring.
 fn try_out(mut ring: Ring) -> io::Result<Ring> {
     const WORD: &[u8] = b"braid";
     let (reader, mut writer) = io::pipe()?;
@@ -160,7 +154,7 @@ fn try_out(mut ring: Ring) -> io::Result<Ring> {
     Err(io::Error::other("something else was read than was there"))
 }
 
-/// A ring and its buffers. Between calls no read is running.
+/// Between calls no read is running.
 struct Ring {
     ring: IoUring,
     memory: Aligned,
@@ -171,8 +165,8 @@ impl Ring {
         Ok(Ring { ring: IoUring::new(SLOTS as u32)?, memory: Aligned::new(SLOTS * SLOT_BYTES) })
     }
 
-    /// Executes the reads of these indexes, at most [`SLOTS`], each accepted by [`padded`]. After
-    /// an error, reads may still be running.
+    /// At most [`SLOTS`] reads, each accepted by [`padded`]. After an error, reads may still be
+    /// running.
     fn read_group(&mut self, requests: &mut [ReadRequest], group: &[usize]) -> io::Result<()> {
         let mut begun = 0;
         for (slot, &index) in group.iter().enumerate() {
@@ -197,8 +191,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Queues a read into an idle slot. The descriptor must stay open until [`Ring::finish`]
-    /// returns.
+    /// `slot` is idle. The descriptor must stay open until [`Ring::finish`] returns.
     fn begin(&mut self, slot: usize, descriptor: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<()> {
         let target = self.memory.bytes_mut()[slot * SLOT_BYTES..][..len.min(SLOT_BYTES)].as_mut_ptr();
         let file = types::Fd(descriptor.as_raw_fd());
@@ -208,8 +201,7 @@ impl Ring {
         unsafe { self.ring.submission().push(&read) }.map_err(|_| io::Error::other("the ring is full"))
     }
 
-    /// Submits the queued reads, waits for `left` of them, and passes each slot's result to
-    /// `ended`.
+    /// Submits the queued reads and waits for `left` of them.
     fn finish(&mut self, mut left: usize, mut ended: impl FnMut(usize, io::Result<usize>)) -> io::Result<()> {
         let mut tries = 0;
         while left > 0 {
@@ -236,7 +228,6 @@ impl Ring {
     }
 }
 
-/// Returns true if the kernel is temporarily busy.
 fn is_busy(error: &io::Error) -> bool {
     let busy = [Errno::AGAIN, Errno::BUSY];
     busy.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))

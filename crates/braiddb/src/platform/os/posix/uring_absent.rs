@@ -1,4 +1,4 @@
-//! Stub for Linux on processors without io_uring support: threads read instead.
+//! For processors without io_uring support.
 
 use crate::platform::batch::ReadRequest;
 

@@ -1,7 +1,7 @@
 //! The POSIX file system.
 //!
 //! Reads and writes are positional (`pread`, `pwrite`), so that threads share a descriptor.
-//! Interrupted calls are repeated, short writes continued. Systems differ in:
+//! Interrupted calls are repeated, short writes continued.
 //!
 //! - *Preallocation*: `fallocate` on Linux, Android and FreeBSD, `F_PREALLOCATE` on Apple systems.
 //!   Elsewhere, and on file systems that refuse it (ZFS, NFS before 4.2), zeros are written past
@@ -36,10 +36,9 @@ use std::{
     sync::Arc,
 };
 
-/// Maximum bytes read back from a lock file, which may hold anything.
+/// A lock file may hold anything.
 const MAX_OWNER_LEN: u64 = 4096;
 
-/// Zeros for preallocation, written in pieces of this length.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Files of a POSIX system.
@@ -56,11 +55,11 @@ impl PosixVfs {
         PosixVfs::default()
     }
 
-    /// Like [`PosixVfs::new`], but syncs with `F_BARRIERFSYNC` instead of `F_FULLFSYNC`. The device
-    /// may cache data, but persists everything before a sync before anything after it. A power
-    /// failure may lose the last durable commits, as with `Durability::Buffered`, but the database
-    /// recovers to the state after some commit. A system crash loses nothing. Apple documents this
-    /// call as much cheaper.
+    /// Like [`PosixVfs::new`], but syncs with `F_BARRIERFSYNC` instead of `F_FULLFSYNC`, which is
+    /// much cheaper. The device may cache data, but persists everything before a sync before
+    /// anything after it. A power failure may lose the last durable commits, as with
+    /// `Durability::Buffered`, but the database recovers to the state after some commit. A system
+    /// crash loses nothing.
     #[cfg(target_vendor = "apple")]
     pub fn with_barriers() -> PosixVfs {
         PosixVfs { by_barriers: true, ..PosixVfs::default() }
@@ -97,7 +96,7 @@ impl Vfs for PosixVfs {
         if self.without_io_uring || super::uring::read(requests).is_err() {
             super::read_pool::read(requests);
         }
-        // Reads that are too long or failed; this also finds their errors.
+        // Too long or failed; this also finds their errors.
         requests.iter_mut().for_each(ReadRequest::read_alone);
     }
 
@@ -124,7 +123,6 @@ impl Vfs for PosixVfs {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let metadata = match fs::metadata(entry.path()) {
-                // Removed after it was listed, or a dangling link.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 other => other?,
             };
@@ -140,7 +138,6 @@ impl Vfs for PosixVfs {
         let mut names = Vec::new();
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
-            // If the metadata is unreadable, use the type in the listing.
             if fs::metadata(entry.path()).map_or_else(|_| entry.file_type().is_ok_and(|t| t.is_dir()), |m| m.is_dir()) {
                 names.push(entry.file_name().to_string_lossy().into_owned());
             }
@@ -204,7 +201,6 @@ impl Vfs for PosixVfs {
                 file.take(MAX_OWNER_LEN).read_to_end(&mut text)?;
                 Ok(Some(String::from_utf8_lossy(&text).into_owned()))
             }
-            // A file system without locks.
             Err(_) => Ok(None),
         }
     }
@@ -226,12 +222,12 @@ impl Vfs for PosixVfs {
     }
 }
 
-/// Holds the lock while the descriptor is open. Unlocks before closing, because a process that is
-/// being started holds a copy of the descriptor until its program begins.
+/// Unlocks before closing, because a process that is being started holds a copy of the descriptor
+/// until its program begins.
 #[derive(Debug)]
 struct PosixLock {
     file: fs::File,
-    /// The owning process. A forked child has a copy and must not release its parent's lock.
+    /// A forked child must not release its parent's lock.
     process: u32,
 }
 
@@ -240,7 +236,6 @@ impl FileLock for PosixLock {}
 impl Drop for PosixLock {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            // After a failure, the lock ends with the last copy.
             let _ = retry_on_intr(|| flock(&self.file, FlockOperation::Unlock));
         }
     }
@@ -275,7 +270,7 @@ impl PosixFile {
 
 impl File for PosixFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        // The trait promises a full buffer before the end of the file; the system may return less.
+        // The system may return less than the trait promises.
         let mut done = 0;
         while done < buf.len() {
             match self.file.read_at(&mut buf[done..], offset.saturating_add(done as u64)) {
@@ -289,7 +284,6 @@ impl File for PosixFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        // Continues short writes and repeats interrupted ones.
         self.file.write_all_at(buf, offset)
     }
 
@@ -356,7 +350,7 @@ impl File for PosixFile {
     }
 }
 
-/// Asks the system to allocate. Returns false if it cannot.
+/// False if the system cannot.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn allocate(file: &fs::File, len: u64) -> io::Result<bool> {
     use rustix::fs::{FallocateFlags, fallocate};
@@ -370,19 +364,16 @@ fn allocate(file: &fs::File, len: u64) -> io::Result<bool> {
     }
 }
 
-/// Asks the system to allocate. Returns false if it cannot.
 #[cfg(target_vendor = "apple")]
 fn allocate(file: &fs::File, len: u64) -> io::Result<bool> {
     super::apple::allocate(file, len)
 }
 
-/// Returns false: this system has no such call.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd", target_vendor = "apple")))]
 fn allocate(_file: &fs::File, _len: u64) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Writes zeros from the end of the file to `len`.
 fn write_zeros(file: &fs::File, len: u64) -> io::Result<()> {
     let mut at = file.metadata()?.len();
     while at < len {

@@ -8,7 +8,6 @@ use std::{
     os::fd::AsRawFd,
 };
 
-/// Starts writing without waiting.
 const SYNC_FILE_RANGE_WRITE: c_uint = 2;
 
 // SAFETY: as declared by Linux's C libraries with 64-bit file offsets.

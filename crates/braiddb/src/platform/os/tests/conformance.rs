@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Barrier},
 };
 
-/// Runs all checks below `root`, an empty directory or one that can be created.
+/// Below `root`, an empty directory or one that can be created.
 pub(crate) fn check(vfs: &dyn Vfs, root: &Path) {
     directories(vfs, &root.join("directories"));
     opening(vfs, &root.join("opening"));
@@ -46,7 +46,7 @@ fn names_in(vfs: &dyn Vfs, dir: &Path) -> Vec<(String, u64)> {
     names
 }
 
-/// Mapped writes reach the file. Files with holes and too short files are never mapped.
+/// Files with holes and too short files are never mapped.
 fn mappings(vfs: &dyn Vfs, root: &Path) {
     const LEN: u64 = 64 << 10;
     vfs.create_dir_all(root).unwrap();
@@ -124,7 +124,6 @@ fn contents(vfs: &dyn Vfs, root: &Path) {
     assert_eq!(file.read_at(&mut [0; 4], 0).unwrap(), 0);
     file.write_at(b"", 9).unwrap();
     assert_eq!(file.len().unwrap(), 0, "an empty write does not grow the file");
-    // Writes across page boundaries, with holes between.
     let long: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8 + 1).collect();
     file.write_at(&long, 100_000).unwrap();
     file.write_at(b"xyz", 400_000).unwrap();
@@ -138,7 +137,6 @@ fn contents(vfs: &dyn Vfs, root: &Path) {
     let mut four = [9; 4];
     file.read_exact_at(&mut four, 65_534).unwrap();
     assert_eq!(four, [0, b'#', b'#', 0]);
-    // At and past the end.
     let mut buf = [7; 8];
     assert_eq!(file.read_at(&mut buf, 400_000).unwrap(), 3);
     assert_eq!(&buf, b"xyz\x07\x07\x07\x07\x07", "what was not read is left alone");
@@ -180,7 +178,6 @@ fn lengths(vfs: &dyn Vfs, root: &Path) {
     assert_eq!(file.len().unwrap(), 100_000);
 }
 
-/// `next_written` reports data written in any way.
 fn written_places(vfs: &dyn Vfs, root: &Path) {
     const LEN: u64 = 2 << 20;
     vfs.create_dir_all(root).unwrap();
@@ -280,7 +277,6 @@ fn locks(vfs: &dyn Vfs, root: &Path) {
     assert!(vfs.lock(&root.join("none/LOCK"), "x").is_err());
 }
 
-/// Threads that write and read their own ranges of a file do not disturb each other.
 fn many_threads(vfs: &dyn Vfs, root: &Path) {
     const THREADS: usize = 4;
     const RANGE: usize = 50_000;
@@ -304,7 +300,6 @@ fn many_threads(vfs: &dyn Vfs, root: &Path) {
         }
     });
     assert_eq!(file.len().unwrap(), (THREADS * RANGE) as u64);
-    // Only one thread creates the file.
     let winners: usize = std::thread::scope(|scope| {
         let tries: Vec<_> = (0..THREADS)
             .map(|_| scope.spawn(|| usize::from(vfs.open(&root.join("one"), OpenMode::CreateNew).is_ok())))
@@ -314,7 +309,6 @@ fn many_threads(vfs: &dyn Vfs, root: &Path) {
     assert_eq!(winners, 1);
 }
 
-/// Compares random writes and lengths with a vector.
 fn random_operations(vfs: &dyn Vfs, root: &Path) {
     vfs.create_dir_all(root).unwrap();
     let file = create(vfs, &root.join("file"));

@@ -1,5 +1,3 @@
-//! Runs the conformance checks on each file system of this crate.
-
 use super::conformance;
 use crate::platform::{File, MemVfs, OpenMode, Vfs};
 use std::path::Path;
@@ -12,7 +10,7 @@ fn mem_vfs_conforms() {
     conformance::check(&MemVfs::mapped(""), Path::new("/root"));
 }
 
-/// On Windows these calls cannot remove open files, and they are not used there.
+/// On Windows these calls cannot remove open files.
 #[cfg(unix)]
 #[test]
 fn portable_vfs_conforms() {
@@ -36,7 +34,7 @@ fn windows_vfs_conforms() {
     }
 }
 
-/// The log relies on this on common file systems.
+/// The log relies on this.
 #[cfg(target_os = "linux")]
 #[test]
 fn preallocated_file_on_known_file_system_maps() {
@@ -98,7 +96,6 @@ fn mem_file_without_writers_maps_for_reading() {
         assert_eq!(read(&*reader, 65_530, 20), bytes[65_530..65_550]);
         assert_eq!((read(&*reader, len - 2, 9), read(&*reader, len, 9)), (bytes[bytes.len() - 2..].to_vec(), vec![]));
         assert!(map.is_in_memory(0..map.len()) && map.populate(7..9));
-        // Later writes change the file, not the map.
         let writer = vfs.open(path, OpenMode::ReadWrite).unwrap();
         writer.preallocate(len).unwrap();
         assert!(reader.map_for_reading(len).unwrap().is_some(), "nothing was written");
@@ -112,7 +109,6 @@ fn mem_file_without_writers_maps_for_reading() {
         let mut three = [0; 3];
         again.read_at(&mut three, 65_535).unwrap();
         assert_eq!((&three, again.len() as u64), (b"new", len - 1));
-        // A preallocated tail cannot be mapped.
         vfs.open(path, OpenMode::ReadWrite).unwrap().preallocate(len + 9).unwrap();
         assert!(reader.map_for_reading(len + 9).unwrap().is_none());
         assert_eq!(read(&*reader, len - 1, 12), [0; 10]);

@@ -1,4 +1,4 @@
-//! Tests of the room. `unbuffered.rs` is a module of `aligned_io.rs`.
+//! `unbuffered.rs` is a module of `aligned_io.rs`.
 
 use crate::platform::{File, OpenMode, Vfs};
 

@@ -1,5 +1,3 @@
-//! Tests of the system's threads.
-
 #![cfg(any(target_os = "linux", windows))]
 
 use crate::platform::{Runtime, SystemRuntime};
@@ -27,7 +25,6 @@ fn on_processors_restricts_started_threads() {
     for none in [[0, 1023], [0, 100_000]] {
         refused(&none);
     }
-    // The last available processor.
     let count = std::thread::available_parallelism().unwrap().get();
     let Some(last) =
         (0..1024).filter(|processor| SystemRuntime::on_processors(&[*processor]).is_ok()).take(count).last()

@@ -13,7 +13,6 @@ fn open(path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
     SystemVfs::new().open_unbuffered(path, mode)
 }
 
-/// Opens all files with direct I/O.
 #[derive(Debug, Default)]
 struct AllUnbuffered(SystemVfs);
 
@@ -27,7 +26,7 @@ impl crate::platform::VfsLayer for AllUnbuffered {
     }
 }
 
-/// Opens a file for direct reads; prints a message if the file system has none.
+/// Prints a message if the file system has no direct reads.
 fn direct(path: &Path) -> Option<Arc<dyn File>> {
     let opened = open(path, OpenMode::Read).unwrap();
     if let Some(because) = &opened.refused {
@@ -49,7 +48,6 @@ fn get(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// Returns bytes that depend on their offset.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
@@ -122,12 +120,10 @@ fn direct_io_leaves_no_cached_pages() {
     // Buffered reads stay cached, so this check can fail.
     SystemVfs::new().open(&path, OpenMode::Read).unwrap().read_exact_at(&mut [0; 9000], 0).unwrap();
     assert!(pages_cached(&path) > 0);
-    // Opening for direct reads drops them.
     drop(direct(&path));
     assert_eq!(pages_cached(&path), 0);
 }
 
-/// Overlapping long and short writes from varied addresses to varied offsets.
 #[test]
 fn direct_write_at_any_alignment_stores_bytes() {
     const LEN: usize = 1 << 20;
@@ -165,7 +161,6 @@ fn direct_write_at_any_alignment_stores_bytes() {
     assert!(bytes == expected);
 }
 
-/// Blob files are read while they grow, through another descriptor.
 #[test]
 fn direct_read_after_buffered_append_returns_it() {
     let dir = tempfile::tempdir().unwrap();

@@ -2,14 +2,13 @@
 //!
 //! - *Reads and writes* are overlapped requests through the system's cache.
 //! - *A sync* writes the dirty ranges again through a write-through handle, in pieces that are in
-//!   flight together. So it costs what was written, whatever the file's length and other dirty data
-//!   in the cache. [`DirtyRanges`] decides when to flush the whole file instead
-//!   (`FlushFileBuffers`): after a change of the length, or of writes through other handles.
-//! - *Preallocation* reserves space, sets the length and writes zeros. Windows records the end of
-//!   the written part of each file. Without the zeros, each commit would move that end and have to
+//!   flight together. So it costs what was written, whatever other data is dirty. [`DirtyRanges`]
+//!   decides when to flush the whole file instead (`FlushFileBuffers`).
+//! - *Preallocation* reserves space, sets the length and writes zeros. Without the zeros, each
+//!   commit would move the end of the written part that Windows records for each file, and have to
 //!   make it durable.
 //! - *Files are not mapped.* Windows refuses to truncate mapped files, and older versions to remove
-//!   or replace them. A failed page read would raise an exception like any other.
+//!   or replace them. A failed page read would raise an exception.
 //!
 //! **Threads.** Any thread may call any method. Syncs of a file run one at a time; [`DirtyRanges`]
 //! orders them with concurrent writes.
@@ -35,21 +34,19 @@ use windows_sys::Win32::{
     },
 };
 
-/// Others may read, write, rename, link and remove open files, as on other systems.
+/// Other handles may read, write, rename, link and remove open files, as on other systems.
 pub const SHARE_ALL: u32 = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
 
-/// Zeros for preallocation, written in pieces of this length.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Maximum pooled batches. More concurrent syncs allocate.
 const BATCHES_KEPT: usize = 4;
 
-/// Pooled resources of a file system, so that I/O neither allocates nor creates events.
+/// So that I/O neither allocates nor creates events.
 #[derive(Debug)]
 pub struct Shared {
     pub events: Events,
     batches: Mutex<Vec<Box<Batch>>>,
-    /// True if each sync flushes the whole file and the device's cache.
+    /// Each sync flushes the whole file and the device's cache.
     pub always_flush: bool,
 }
 
@@ -75,9 +72,8 @@ pub struct WindowsFile {
     file: fs::File,
     shared: Arc<Shared>,
     written: DirtyRanges,
-    /// Held by a sync.
     syncing: Mutex<()>,
-    /// The write-through handle, opened by the first sync that needs it; `None` if that failed.
+    /// Opened by the first sync that needs it; `None` if that failed.
     write_through: OnceLock<Option<OwnedHandle>>,
 }
 
@@ -87,7 +83,7 @@ impl WindowsFile {
         WindowsFile { file, shared, written, syncing: Mutex::new(()), write_through }
     }
 
-    /// Must follow each write that bypasses this handle.
+    /// After each write that bypasses this handle.
     pub fn note_other_write(&self) {
         self.written.note_length();
     }
@@ -108,7 +104,6 @@ impl WindowsFile {
         self.write_through.get_or_init(open).as_ref().map(|handle| handle.as_handle())
     }
 
-    /// Executes a plan and reports the outcome to the dirty ranges.
     fn sync_by(&self, plan: Plan, bytes: Option<(&[u8], u64)>) -> io::Result<()> {
         let mut flushed_len = None;
         let synced = match plan {
@@ -120,7 +115,7 @@ impl WindowsFile {
         synced
     }
 
-    /// Flushes the whole file. Returns its length before the flush.
+    /// Returns the length before the flush.
     fn flush(&self) -> io::Result<u64> {
         let len = self.len()?;
         // SAFETY: the file is borrowed, so its handle is open.
@@ -129,7 +124,7 @@ impl WindowsFile {
     }
 
     /// Writes `bytes`, or the dirty ranges, through to the device. Returns the length if it flushed
-    /// the whole file instead.
+    /// instead.
     fn write_again(&self, bytes: Option<(&[u8], u64)>) -> io::Result<Option<u64>> {
         let Some(to) = self.write_through() else { return self.flush().map(Some) };
         let events = &self.shared.events;
@@ -148,8 +143,7 @@ impl WindowsFile {
         }
     }
 
-    /// Reserves space where supported. `len` must exceed the file's length, or the file is
-    /// truncated.
+    /// Where supported. `len` must exceed the file's length, or the file is truncated.
     fn reserve(&self, len: i64) -> io::Result<()> {
         let info = FILE_ALLOCATION_INFO { AllocationSize: len };
         match set_information(&self.file, FileAllocationInfo, &info) {
@@ -238,13 +232,11 @@ pub fn set_information<T>(file: &fs::File, class: FILE_INFO_BY_HANDLE_CLASS, inf
     check(unsafe { SetFileInformationByHandle(file.as_raw_handle(), class, pointer, size_of::<T>() as u32) })
 }
 
-/// Returns true if the file system or this version of Windows lacks the call.
 pub fn is_unknown(error: &io::Error) -> bool {
     let unknown = [ERROR_INVALID_PARAMETER, ERROR_INVALID_FUNCTION, ERROR_NOT_SUPPORTED, ERROR_CALL_NOT_IMPLEMENTED];
     unknown.iter().any(|code| error.raw_os_error() == error_of(*code).raw_os_error())
 }
 
-/// Returns the last error if a call failed.
 pub fn check(succeeded: i32) -> io::Result<()> {
     if succeeded == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,9 +1,8 @@
 //! Overlapped requests on Windows, and the events that signal their completion.
 //!
-//! Windows serializes I/O on handles opened without overlapped I/O, so files use it. Each request
-//! needs its own event. A file system and its files share a pool of events, so I/O creates and
-//! allocates nothing. The pool belongs to no thread, so threads that outlive the library keep
-//! nothing of it.
+//! Windows serializes I/O on handles opened without overlapped I/O. Each request needs its own
+//! event. A file system and its files share a pool of events, so I/O creates and allocates nothing.
+//! The pool belongs to no thread: threads that outlive the library keep nothing of it.
 //!
 //! **Invariant.** No function returns or unwinds while the system may write to memory of a request.
 //! If the end of a request cannot be determined, the process aborts.
@@ -25,29 +24,27 @@ use windows_sys::Win32::{
     },
 };
 
-/// Maximum pooled events, one per concurrent request. More are created and closed again.
+/// One per concurrent request. More are created and closed again.
 const EVENTS_KEPT: usize = 64;
 
-/// Maximum bytes of a request. Lengths have 32 bits.
+/// Lengths have 32 bits.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
 
-/// Maximum requests in flight of a batch.
+/// Of a batch.
 pub const IN_FLIGHT_MAX: usize = 16;
 
 /// Maximum bytes of a batched read: the length of a block.
 pub const SLOT_BYTES: usize = 32 << 10;
 
-/// Bytes of a request in a batch. Requests start at multiples, so that no two touch the same page.
+/// Requests of a batch start at multiples, so that no two touch the same page.
 pub const PIECE_BYTES: u64 = 64 << 10;
 
-/// Maximum file length. Offsets are signed, and the largest unsigned ones have special meanings.
+/// Offsets are signed, and the largest unsigned ones have special meanings.
 pub const FILE_LEN_MAX: u64 = i64::MAX as u64;
 
-/// A pool of idle events.
 #[derive(Debug)]
 pub struct Events([AtomicPtr<core::ffi::c_void>; EVENTS_KEPT]);
 
-/// A manual-reset event.
 #[derive(Debug)]
 struct Event(OwnedHandle);
 
@@ -100,7 +97,7 @@ impl Drop for Events {
     }
 }
 
-/// Reads up to `buf.len()` bytes; fewer only at the end of the file.
+/// Fewer than `buf.len()` bytes only at the end of the file.
 pub fn read(file: BorrowedHandle<'_>, events: &Events, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     if offset > FILE_LEN_MAX || buf.is_empty() {
         return Ok(0);
@@ -125,7 +122,7 @@ pub fn read(file: BorrowedHandle<'_>, events: &Events, buf: &mut [u8], offset: u
     result
 }
 
-/// Writes all of `buf`, in one request unless very long.
+/// In one request unless very long.
 pub fn write(file: BorrowedHandle<'_>, events: &Events, buf: &[u8], offset: u64) -> io::Result<()> {
     check_end(offset, buf.len())?;
     if buf.is_empty() {
@@ -150,7 +147,6 @@ pub fn write(file: BorrowedHandle<'_>, events: &Events, buf: &[u8], offset: u64)
     result
 }
 
-/// Returns `FileTooLarge` if `len` bytes at `offset` exceed the maximum length.
 pub fn check_end(offset: u64, len: usize) -> io::Result<()> {
     match offset.checked_add(len as u64) {
         Some(end) if end <= FILE_LEN_MAX => Ok(()),
@@ -158,19 +154,16 @@ pub fn check_end(offset: u64, len: usize) -> io::Result<()> {
     }
 }
 
-/// Requests in flight together, and their reusable memory.
 #[derive(Debug, Default)]
 pub struct Batch {
     requests: Vec<Box<Request>>,
     buffer: Vec<u8>,
-    /// The ranges to write.
     pub ranges: Vec<Range<u64>>,
     pieces: Vec<Piece>,
-    /// Targets of reads from several files, one slot each. Allocated by the first use.
+    /// One slot each. Allocated by the first use.
     slots: Option<Aligned>,
 }
 
-/// An aligned read into a slot.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     pub file: BorrowedHandle<'a>,
@@ -179,7 +172,6 @@ pub struct Wanted<'a> {
     pub len: usize,
 }
 
-/// The part of a range that one request transfers.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     offset: u64,
@@ -194,8 +186,8 @@ enum Direction {
 }
 
 impl Batch {
-    /// Reads [`Batch::ranges`] from one handle and writes them through another. Fails with
-    /// `UnexpectedEof` if the file is shorter.
+    /// Reads [`Batch::ranges`] from one handle and writes them through another. `UnexpectedEof` if
+    /// the file is shorter.
     pub fn copy_ranges(&mut self, from: BorrowedHandle<'_>, to: BorrowedHandle<'_>, events: &Events) -> io::Result<()> {
         self.prepare(events)?;
         let mut ranges = std::mem::take(&mut self.ranges);
@@ -223,7 +215,6 @@ impl Batch {
         copied
     }
 
-    /// Writes `bytes`, in several requests if long.
     pub fn write(&mut self, to: BorrowedHandle<'_>, events: &Events, bytes: &[u8], offset: u64) -> io::Result<()> {
         check_end(offset, bytes.len())?;
         self.prepare(events)?;
@@ -273,7 +264,6 @@ impl Batch {
         Ok(())
     }
 
-    /// Creates the requests on first use.
     fn prepare(&mut self, events: &Events) -> io::Result<()> {
         while self.requests.len() < IN_FLIGHT_MAX {
             self.requests.push(Box::new(Request::new(events.take()?)));
@@ -328,7 +318,7 @@ fn pieces_of(range: Range<u64>) -> impl Iterator<Item = (u64, usize)> {
     })
 }
 
-/// A request. The system writes to `overlapped` until it ends.
+/// The system writes to `overlapped` until the request ends.
 struct Request {
     overlapped: OVERLAPPED,
     event: Event,
@@ -387,8 +377,7 @@ impl Request {
         self.started(done != 0)
     }
 
-    /// Returns the outcome of a start. At the end of the file, a request ends at once without
-    /// bytes.
+    /// At the end of the file, a request ends at once without bytes.
     fn started(&mut self, is_done: bool) -> io::Result<()> {
         if is_done {
             return Ok(());
@@ -404,7 +393,6 @@ impl Request {
         }
     }
 
-    /// Waits for the end of the request. Returns the transferred bytes.
     fn wait(&mut self, file: BorrowedHandle<'_>) -> io::Result<usize> {
         let mut count = 0;
         // SAFETY: both pointers are valid for the call.

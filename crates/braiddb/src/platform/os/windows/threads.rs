@@ -1,5 +1,3 @@
-//! Threads on chosen processors.
-
 use super::file::check;
 use std::io;
 use windows_sys::Win32::System::{
@@ -7,10 +5,10 @@ use windows_sys::Win32::System::{
     Threading::{GetCurrentThread, SetThreadGroupAffinity},
 };
 
-/// Processors of a group. A thread stays in one group.
+/// A thread stays in one group.
 const GROUP_PROCESSORS: usize = usize::BITS as usize;
 
-/// Restricts the calling thread to these processors. Numbers count each group as full.
+/// Numbers count each group as full.
 pub fn run_on(processors: &[usize]) -> io::Result<()> {
     let group = processors.first().map_or(0, |first| first / GROUP_PROCESSORS);
     if processors.iter().any(|processor| processor / GROUP_PROCESSORS != group) {

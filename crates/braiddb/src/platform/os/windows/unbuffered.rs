@@ -2,17 +2,14 @@
 //!
 //! **Reading.** With `FILE_FLAG_NO_BUFFERING`, offset, length and address must be multiples of the
 //! sector size that the volume reports, or of [`ALIGN_ASSUMED`] if larger. Other reads are copied
-//! through aligned memory (`aligned_io.rs`). The last sector mostly ends past the end of the file;
-//! there the read is short.
+//! through aligned memory (`aligned_io.rs`). A read past the end of the file is short.
 //!
 //! **Writing.** For a new file, the whole units of each longer write bypass the cache. Everything
 //! else (unaligned ends, short writes, writes to existing files) is buffered. The system keeps both
-//! ways coherent: it writes back and drops cached bytes of direct reads and writes. It may
-//! keep other cached bytes, which are never read.
+//! ways coherent: it writes back and drops cached bytes of direct reads and writes.
 //!
 //! **Batched reads** are overlapped requests in flight together, into slots from which they are
-//! copied. A failed or short read stays open. The caller repeats it the usual way, which finds its
-//! error.
+//! copied. A failed or short read is left to the caller, who repeats it the usual way.
 
 use super::super::aligned_io::{ALIGN_ASSUMED, ALIGN_MAX, Units, read_at, units_of, write_at};
 use super::{
@@ -35,7 +32,6 @@ use windows_sys::Win32::Storage::FileSystem::{
     FILE_FLAG_NO_BUFFERING, FILE_FLAG_OVERLAPPED, FILE_STORAGE_INFO, FileStorageInfo, GetFileInformationByHandleEx,
 };
 
-/// Implements [`crate::platform::Vfs::open_unbuffered`].
 pub(super) fn open(path: &Path, mode: OpenMode, shared: &Arc<Shared>) -> io::Result<Unbuffered> {
     let buffered = WindowsFile::new(open_by(path, mode, FILE_FLAG_OVERLAPPED)?, Arc::clone(shared));
     if mode == OpenMode::ReadWrite {
@@ -54,7 +50,7 @@ pub(super) fn open(path: &Path, mode: OpenMode, shared: &Arc<Shared>) -> io::Res
     Ok(Unbuffered { file, refused })
 }
 
-/// Opens the file again for direct I/O, or returns the reason for a refusal.
+/// Or returns the reason for a refusal.
 fn open_direct(path: &Path, mode: OpenMode, shared: &Arc<Shared>) -> Result<DirectFile, String> {
     let file = open_by(path, mode, FILE_FLAG_OVERLAPPED | FILE_FLAG_NO_BUFFERING)
         .map_err(|error| format!("the system refuses FILE_FLAG_NO_BUFFERING: {error}"))?;
@@ -62,7 +58,6 @@ fn open_direct(path: &Path, mode: OpenMode, shared: &Arc<Shared>) -> Result<Dire
     Ok(DirectFile { file, align, shared: Arc::clone(shared) })
 }
 
-/// Returns the alignment of direct I/O.
 fn alignment(file: &fs::File) -> Result<u32, String> {
     let mut reported = FILE_STORAGE_INFO::default();
     let (handle, len) = (file.as_raw_handle(), size_of::<FILE_STORAGE_INFO>() as u32);
@@ -70,7 +65,6 @@ fn alignment(file: &fs::File) -> Result<u32, String> {
     // bytes.
     let asked = unsafe { GetFileInformationByHandleEx(handle, FileStorageInfo, (&raw mut reported).cast(), len) };
     match check(asked) {
-        // Without a report, assume common sectors.
         Err(_) => Ok(ALIGN_ASSUMED),
         Ok(()) => {
             match reported.LogicalBytesPerSector.max(reported.PhysicalBytesPerSectorForPerformance).max(ALIGN_ASSUMED) {
@@ -81,7 +75,6 @@ fn alignment(file: &fs::File) -> Result<u32, String> {
     }
 }
 
-/// A file opened for direct I/O.
 #[derive(Debug)]
 struct DirectFile {
     file: fs::File,
@@ -144,12 +137,10 @@ impl File for DirectFile {
     }
 }
 
-/// Returns the system's error for a write to a read-only file.
 fn read_only() -> io::Error {
     io::ErrorKind::PermissionDenied.into()
 }
 
-/// A new file whose longer writes bypass the cache.
 #[derive(Debug)]
 struct WrittenFile {
     buffered: WindowsFile,
@@ -196,11 +187,10 @@ impl File for WrittenFile {
     }
 }
 
-/// Executes the short enough reads, if there are several. Leaves failed ones open.
+/// If there are several. Leaves out reads that failed or are too long.
 pub(super) fn read_many(shared: &Shared, requests: &mut [ReadRequest]) {
     let mut indexes: Vec<usize> = (0..requests.len()).filter(|&index| padded(&requests[index]).is_some()).collect();
     if indexes.len() < 2 {
-        // A single read gains nothing.
         return;
     }
     shared.with_batch(|batch| {
@@ -231,7 +221,7 @@ pub(super) fn read_many(shared: &Shared, requests: &mut [ReadRequest]) {
     });
 }
 
-/// Returns the aligned range of a request; `None` if it cannot be batched.
+/// `None` if it cannot be batched.
 fn padded(request: &ReadRequest) -> Option<Range<u64>> {
     let align = u64::from(request.file.system_file()?.align);
     let end = request.offset.checked_add(request.bytes.len() as u64)?.checked_next_multiple_of(align)?;

@@ -1,20 +1,19 @@
 //! The Windows file system. `file.rs` implements open files, `unbuffered.rs` direct I/O.
 //!
-//! - *Names.* Files are opened so that others may remove, rename and link them. Removal works as on
-//!   POSIX: the name disappears at once, and open handles stay usable. Where that is unsupported
-//!   (FAT, network shares, Windows before 10), the name lasts until the last handle closes, so the
-//!   file is first renamed to a temporary name. A rename replaces an open file in the same two
-//!   ways.
-//! - *Other programs.* Indexers and virus scanners may open a file briefly without sharing it.
-//!   Refused calls are retried for a moment.
-//! - *Paths* may be long and have any characters: the standard library passes the extended form.
-//!   Listed names are lossy where they are not Unicode; files of a database never have such names.
+//! - *Names.* Other handles may remove, rename and link open files. Removal works as on POSIX: the
+//!   name disappears at once, and open handles stay usable. Where that is unsupported (FAT, network
+//!   shares, Windows before 10), the name lasts until the last handle closes, so the file is first
+//!   renamed to a temporary name. A rename replaces an open file in the same two ways.
+//! - *Other programs*, such as virus scanners, may open a file briefly without sharing it. Refused
+//!   calls are retried for a moment.
+//! - *Paths* may be long and have any characters. Listed names are lossy where they are not
+//!   Unicode; files of a database never have such names.
 //! - *Directory sync* does nothing: Windows cannot sync directories. NTFS and ReFS log name changes
 //!   in order, and syncing a new file flushes that log up to its creation. The engine syncs each
 //!   file before anything names it. Only removals may be lost, and the next open repeats them.
-//! - *The lock* is `LockFileEx` on a byte far past the text, because a lock blocks others from
-//!   reading its range. It belongs to the handle, so two handles of one process exclude each other
-//!   too. It ends with the process, perhaps after a moment.
+//! - *The lock* is `LockFileEx` on a byte far past the text, because it blocks other readers of its
+//!   range. It belongs to the handle, so two handles of one process exclude each other too. It ends
+//!   with the process, perhaps after a moment.
 //! - *Lengths in listings* are queried per file: directory entries of open files may be outdated.
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place that opens files")]
@@ -58,15 +57,15 @@ use windows_sys::Win32::{
     System::IO::{OVERLAPPED, OVERLAPPED_0, OVERLAPPED_0_0},
 };
 
-/// Maximum bytes read back from a lock file, which may hold anything.
+/// A lock file may hold anything.
 const MAX_OWNER_LEN: u64 = 4096;
 
-/// Offset of the locked byte: past any text, and within signed offsets.
+/// Past any text, and within signed offsets.
 const LOCK_OFFSET: u64 = i64::MAX as u64 - 1;
 
-/// Maximum retries of a call that another handle blocks. The waits add up to 275 ms.
+/// While another handle blocks the call. The waits add up to 275 ms.
 const TRIES_MAX: u64 = 10;
-/// First wait in milliseconds. Each later one is longer by the same amount.
+/// In milliseconds. Each later wait is longer by the same amount.
 const WAIT_MS: u64 = 5;
 
 /// Files on Windows.
@@ -112,7 +111,7 @@ impl Vfs for WindowsVfs {
 
     fn read_many(&self, requests: &mut [ReadRequest]) {
         unbuffered::read_many(&self.shared, requests);
-        // Reads that are too long or failed; this also finds their errors.
+        // Too long or failed; this also finds their errors.
         requests.iter_mut().for_each(ReadRequest::read_alone);
     }
 
@@ -126,7 +125,6 @@ impl Vfs for WindowsVfs {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let len = match len_of(&entry.path()) {
-                // Removed after it was listed, or a dangling link.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 // Being removed, or access denied: the directory entry will do.
                 Err(_) => entry.metadata().map(|metadata| metadata.is_file().then_some(metadata.len()))?,
@@ -143,7 +141,6 @@ impl Vfs for WindowsVfs {
         let mut names = Vec::new();
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
-            // If the metadata is unreadable, use the type in the listing.
             if fs::metadata(entry.path()).map_or_else(|_| entry.file_type().is_ok_and(|t| t.is_dir()), |m| m.is_dir()) {
                 names.push(entry.file_name().to_string_lossy().into_owned());
             }
@@ -211,7 +208,6 @@ impl Vfs for WindowsVfs {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e),
         };
-        // Closing the file releases a lock just taken.
         if lock_now(file.as_raw_handle())? {
             return Ok(None);
         }
@@ -239,7 +235,6 @@ impl Vfs for WindowsVfs {
     }
 }
 
-/// Opens a file with full sharing.
 pub(super) fn open_by(path: &Path, mode: OpenMode, flags: u32) -> io::Result<fs::File> {
     let mut options = OpenOptions::new();
     options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
@@ -250,7 +245,6 @@ pub(super) fn open_by(path: &Path, mode: OpenMode, flags: u32) -> io::Result<fs:
     }
 }
 
-/// Holds the lock while the handle is open.
 #[derive(Debug)]
 struct WindowsLock {
     _file: fs::File,
@@ -258,7 +252,6 @@ struct WindowsLock {
 
 impl FileLock for WindowsLock {}
 
-/// Tries to take the lock. Returns true on success.
 fn lock_now(file: RawHandle) -> io::Result<bool> {
     let parts = OVERLAPPED_0_0 { Offset: LOCK_OFFSET as u32, OffsetHigh: (LOCK_OFFSET >> 32) as u32 };
     let mut place = OVERLAPPED { Anonymous: OVERLAPPED_0 { Anonymous: parts }, ..OVERLAPPED::default() };
@@ -276,12 +269,11 @@ fn remove_by(path: &Path, flags: u32) -> io::Result<()> {
     set_information(&file, FileDispositionInfoEx, &FILE_DISPOSITION_INFO_EX { Flags: flags })
 }
 
-/// Frees the name at once; the file is removed with its last handle. If the rename fails, the name
-/// stays until then.
+/// The file is removed with its last handle. If the rename fails, the name stays until then.
 fn move_out_and_remove(path: &Path) -> io::Result<()> {
     // From here on the file disappears even if the process dies.
     let file = open_to_remove(path, FILE_FLAG_DELETE_ON_CLOSE)?;
-    // Rename by the same handle, since deletion removes the name that this handle knows.
+    // By the same handle: deletion removes the name that this handle knows.
     if let Err(error) = rename_by(&file, &name_beside(path)) {
         tracing::debug!(path = %path.display(), %error, "a file could not be moved out of the way before it is removed");
     }
@@ -289,7 +281,6 @@ fn move_out_and_remove(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Renames an open file to an unused name.
 fn rename_by(file: &fs::File, to: &Path) -> io::Result<()> {
     let name: Vec<u16> = std::path::absolute(to)?.as_os_str().encode_wide().collect();
     let name_at = std::mem::offset_of!(FILE_RENAME_INFO, FileName);
@@ -320,7 +311,7 @@ fn name_beside(path: &Path) -> PathBuf {
     path.with_file_name(format!("removed-{}-{number}.tmp", std::process::id()))
 }
 
-/// Returns the length of a file; `None` for other entries.
+/// `None` for other entries.
 fn len_of(path: &Path) -> io::Result<Option<u64>> {
     let mut wide: Vec<u16> = path.as_os_str().encode_wide().collect();
     wide.push(0);
@@ -328,20 +319,18 @@ fn len_of(path: &Path) -> io::Result<Option<u64>> {
     // SAFETY: the text ends with a zero, and the system writes only the structure.
     let asked = unsafe { GetFileAttributesExW(wide.as_ptr(), GetFileExInfoStandard, (&raw mut reported).cast()) };
     if asked == 0 || reported.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT != 0 {
-        // Long paths and links need more calls.
         return fs::metadata(path).map(|metadata| metadata.is_file().then_some(metadata.len()));
     }
     let len = u64::from(reported.nFileSizeHigh) << 32 | u64::from(reported.nFileSizeLow);
     Ok((reported.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY == 0).then_some(len))
 }
 
-/// Returns the bytes that this user may still write to the volume, and the user's total.
+/// Bytes that this user may still write, and the user's total.
 fn space_of(dir: &Path) -> io::Result<(u64, u64)> {
     let mut wide: Vec<u16> = dir.as_os_str().encode_wide().collect();
     if wide.contains(&0) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // Network shares must be named by their root.
     if !wide.ends_with(&[u16::from(b'\\')]) {
         wide.push(u16::from(b'\\'));
     }
@@ -353,7 +342,7 @@ fn space_of(dir: &Path) -> io::Result<(u64, u64)> {
     check(reported).map(|()| (available, total))
 }
 
-/// Retries a call for a moment while another handle blocks it.
+/// While another handle blocks the call.
 fn patiently<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut tries = 0;
     loop {

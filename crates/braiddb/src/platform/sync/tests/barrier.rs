@@ -11,7 +11,6 @@ const ROUNDS: usize = 40_000;
 /// Stores that keep the tested one in the store buffer.
 const WRITES_BEFORE: usize = 6;
 
-/// Starts a round together with the other thread.
 fn meet(mine: &AtomicUsize, other: &AtomicUsize, round: usize) {
     mine.store(round, Relaxed);
     let mut looks = 0_u32;

@@ -1,5 +1,3 @@
-//! Borrowed values live while they are used, and are dropped afterwards.
-
 use crate::platform::HazardCell;
 use std::{
     cell::RefCell,
@@ -10,30 +8,24 @@ use std::{
     thread,
 };
 
-/// Moments during a borrow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// The pointer was loaded and not yet stored in the slot.
     Noting,
-    /// The slot holds it, and it was not checked yet.
     Noted,
 }
 
 type Act = (Moment, Box<dyn FnOnce()>);
 
 thread_local! {
-    /// An action for the next such moment.
     static ACT: RefCell<Option<Act>> = const { RefCell::new(None) };
 }
 
-/// Runs the action of this moment.
 pub fn reach(moment: Moment) {
     if let Some((_, act)) = ACT.with_borrow_mut(|act| act.take_if(|(when, _)| *when == moment)) {
         act();
     }
 }
 
-/// A value that records its drop.
 struct Value {
     number: usize,
     ended: Arc<Vec<AtomicBool>>,
@@ -112,7 +104,7 @@ fn borrow_after_retire_returns_none() {
     assert!(has_ended(&ended, 1));
 }
 
-/// Replaces values as fast as possible, and checks twice that a borrowed value was not dropped.
+/// Checks twice that a borrowed value was not dropped.
 #[test]
 fn value_borrowed_under_concurrent_replaces_stays_alive() {
     const ROUNDS: usize = 20_000;
@@ -153,7 +145,6 @@ fn value_borrowed_under_concurrent_replaces_stays_alive() {
         is_over.store(true, Ordering::Relaxed);
     });
     assert!(looks.load(Ordering::Relaxed) > 0);
-    // All values but the last were dropped.
     let left: Vec<usize> = (0..=ROUNDS).filter(|&number| !has_ended(&ended, number)).collect();
     assert_eq!(left, [ROUNDS]);
 }

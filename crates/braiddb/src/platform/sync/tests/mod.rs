@@ -1,4 +1,2 @@
-//! Tests of the room.
-
 mod barrier;
 pub mod hazard_cell;

@@ -6,15 +6,13 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// Opens a file with these bytes, buffered and direct.
 fn files(dir: &Path, bytes: &[u8]) -> [Arc<dyn File>; 2] {
     let (vfs, path) = (PosixVfs::new(), dir.join("1.run"));
     vfs.open(&path, OpenMode::CreateNew).unwrap().write_at(bytes, 0).unwrap();
     [vfs.open(&path, OpenMode::Read).unwrap(), vfs.open_unbuffered(&path, OpenMode::Read).unwrap().file]
 }
 
-/// Returns reads of many offsets and lengths. Some are too long for a slot, some end at or past the
-/// end of the file, and there are more than slots.
+/// Some are too long for a slot, some end at or past the end of the file.
 fn requests(file: &Arc<dyn File>, len: usize) -> Vec<ReadRequest> {
     let mut requests: Vec<_> = (0..3 * SLOTS)
         .map(|n| ReadRequest::new(Arc::clone(file), (n * 104_729 % (len - 9000)) as u64, 1 + n * 131 % 9000))
@@ -27,7 +25,6 @@ fn requests(file: &Arc<dyn File>, len: usize) -> Vec<ReadRequest> {
     requests
 }
 
-/// Checks the results of [`requests`].
 fn check(requests: &[ReadRequest], bytes: &[u8]) {
     for (index, request) in requests.iter().enumerate() {
         let result = request.result.as_ref().expect("each was made");
