@@ -8,22 +8,20 @@
 //! allocates nothing, takes no lock and compares nothing.
 
 use super::{
-    Position, TableContext,
+    Position,
     block::{self, Rows, entry_count},
-    direct_offset::{average_stride, start_on_grid},
-    format::{Contents, PAGE_BYTES, UNIT_HEADER_LEN, decode_tombstones, open_unit, read_unit},
+    direct_offset::start_on_grid,
+    format::{PAGE_BYTES, UNIT_HEADER_LEN},
     meta::RunMeta,
     place::{Moment, Place},
-    recent_writes::is_sample,
     scan::{KeyScan, RunScan},
     sequence::Sequence,
-    tail::{FOOTER_LEN, Footer, Index},
+    tail::Index,
 };
 use crate::{
-    base::{EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result, SequenceNumber},
-    cache::{CacheSlots, MappedFile, PinnedUnit, UnitNote},
-    codec::{FILE_HEADER_LEN, FileHeader, FileKind, GIVEN_SEQUENCE, PADDED_BLOCKS},
-    platform::{DeferredClose, File, OpenMode, ReadRequest, Vfs},
+    base::{EntryRef, Error, RangeTombstoneSet, Result, SequenceNumber},
+    cache::{CacheSlots, MappedFile, UnitNote},
+    platform::{DeferredClose, File, Vfs},
 };
 use crossbeam_epoch::Guard;
 use std::{
@@ -35,6 +33,13 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
+
+mod load;
+mod open;
+mod pinned;
+
+pub(super) use open::{Tail, read_tail, read_tail_without_tombstones, read_tombstones};
+pub use pinned::{Block, PinnedBlock};
 
 /// For a query whether they are in memory: 64 KiB.
 const BLOCKS_ASKED_AT_ONCE: u16 = 16;
@@ -62,96 +67,7 @@ pub struct Run {
     is_obsolete: AtomicBool,
 }
 
-#[derive(Debug)]
-pub(super) struct Tail {
-    pub file_id: FileId,
-    pub version: u32,
-    /// The manifest has the sequence number of the entries.
-    pub is_unnumbered: bool,
-    pub footer: Footer,
-    pub index: Index,
-    pub range_tombstones: RangeTombstoneSet,
-}
-
 impl Run {
-    /// Checks the file against the manifest. Reads no data block.
-    pub fn open(ctx: &TableContext, path: &Path, meta: &RunMeta) -> Result<Arc<Run>> {
-        Run::open_checked(ctx, path, Some(meta), meta.number)
-    }
-
-    pub fn open_unlisted(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<Arc<Run>> {
-        Run::open_checked(ctx, path, None, number)
-    }
-
-    fn open_checked(ctx: &TableContext, path: &Path, listed: Option<&RunMeta>, number: FileNumber) -> Result<Arc<Run>> {
-        let file = open_file(ctx, path)?;
-        let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
-        if let Some(meta) = listed.filter(|meta| len != meta.file_bytes) {
-            let detail = format!("the file has {len} bytes where the manifest knows {}", meta.file_bytes);
-            return Err(Error::corruption(path, len.min(meta.file_bytes), detail));
-        }
-        let tail = read_tail(&*file, path, len)?;
-        Run::of_tail(ctx, path, (file, len), tail, listed, number)
-    }
-
-    pub(super) fn of_tail(
-        ctx: &TableContext,
-        path: &Path,
-        (file, len): (Arc<dyn File>, u64),
-        mut tail: Tail,
-        listed: Option<&RunMeta>,
-        number: FileNumber,
-    ) -> Result<Arc<Run>> {
-        let mut meta = tail.take_meta(number);
-        let given = listed.filter(|_| tail.is_unnumbered).map_or(0, |listed| listed.max_sequence);
-        if given > 0 {
-            (meta.min_sequence, meta.max_sequence) = (given, given);
-        }
-        let on_grid = if tail.index.is_grid() { &tail.index.notes[..] } else { &[] };
-        let (stride, counts) = (average_stride(on_grid), on_grid.iter().map(|note| note.mark()).collect());
-        if listed.is_some_and(|listed| *listed != meta) {
-            let offset = len - FOOTER_LEN as u64;
-            return Err(Error::corruption(path, offset, "index and footer are not those that the manifest knows"));
-        }
-        let run = Run {
-            slots: CacheSlots::with_notes(&ctx.cache, std::mem::take(&mut tail.index.notes)),
-            index: tail.index,
-            version: tail.version,
-            meta,
-            given,
-            place: Place::new(ctx),
-            sequence: Sequence::default(),
-            stride,
-            counts,
-            file,
-            path: path.to_owned(),
-            range_tombstones: Arc::new(tail.range_tombstones),
-            vfs: ctx.vfs.clone(),
-            deferred_close: Arc::clone(&ctx.deferred_close),
-            is_obsolete: AtomicBool::new(false),
-        };
-        if let Some(since) = ctx.recent_writes.since(run.meta.file_id, 0).filter(|_| ctx.in_place) {
-            let blocks = (0..run.end().block).filter(|&block| !is_sample(run.meta.file_id, block.into()));
-            blocks.for_each(|block| run.slots.set_written(block.into(), since.span_of(block.into())));
-        }
-        Ok(Arc::new(run))
-    }
-
-    /// Reads the facts in the file, without a manifest.
-    pub fn read_meta(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<RunMeta> {
-        let file = open_file(ctx, path)?;
-        let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
-        Ok(read_tail(&*file, path, len)?.take_meta(number))
-    }
-
-    /// As [`Run::read_meta`]; `None` if the file has sequence numbers.
-    pub fn read_unnumbered_meta(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<Option<RunMeta>> {
-        let file = ctx.vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
-        let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
-        let mut tail = read_tail(&*file, path, len)?;
-        Ok(tail.is_unnumbered.then(|| tail.take_meta(number)))
-    }
-
     /// Sequence number of all entries if the file has none, else 0.
     #[inline(always)]
     pub fn given_sequence(&self) -> SequenceNumber {
@@ -380,41 +296,6 @@ impl Run {
         self.slots.is_vacant(u32::from(block))
     }
 
-    /// A read to be batched with others and passed to [`Run::take_in`]. `None` if the system has
-    /// the block in memory, or there is no such block.
-    pub fn request(&self, block: u16) -> Option<ReadRequest> {
-        if usize::from(block) >= self.slots.units() {
-            return None;
-        }
-        let unit = self.unit_of(block);
-        let mapped = self.place.file(&*self.file, self.meta.file_bytes);
-        if mapped.is_some_and(|file| file.is_in_memory(unit.clone())) {
-            return None;
-        }
-        let len = usize::try_from(unit.end - unit.start).ok()?;
-        Some(ReadRequest::new(Arc::clone(&self.file), unit.start, len))
-    }
-
-    /// Caches a block, unless it is read in place. After a failed read or damage it does nothing; a
-    /// later read reports that.
-    pub fn take_in(&self, block: u16, read: &ReadRequest) {
-        if matches!(read.result, Some(Ok(()))) && self.is_absent(block) {
-            let _ = self.take_in_unit(block, &read.bytes, self.place.get().is_none());
-        }
-    }
-
-    fn take_in_unit(&self, block: u16, unit: &[u8], even_plain: bool) -> Result<()> {
-        let mut unpacked = Vec::new();
-        let contents = match open_unit(unit, self.meta.file_id, self.unit_of(block).start, &self.path, &mut unpacked)? {
-            Contents::Plain(_) if !even_plain => return Ok(()),
-            Contents::Plain(contents) => contents,
-            Contents::Unpacked => &unpacked,
-        };
-        self.check_contents(block, contents)?;
-        self.slots.insert(u32::from(block), contents, &crossbeam_epoch::pin());
-        Ok(())
-    }
-
     pub fn range_tombstones(&self) -> &Arc<RangeTombstoneSet> {
         &self.range_tombstones
     }
@@ -463,46 +344,6 @@ impl Run {
         Error::corruption(&self.path, offset, format!("block {block} has no whole entry {slot}"))
     }
 
-    /// Prefetches two places, in bytes before the block's end.
-    #[inline(never)]
-    pub(super) fn read_uncached<'g>(&self, block: u16, soon: [usize; 2], guard: &'g Guard) -> Result<&'g [u8]> {
-        match self.find_uncached(block)? {
-            Found::InPlace(file, range) => {
-                file.hint(range.end).prefetch_before(soon);
-                file.get(range, guard).ok_or_else(|| self.no_such_entry(Position { block, slot: 0 }))
-            }
-            Found::Loaded(bytes) => Ok(self.slots.insert(u32::from(block), &bytes, guard)),
-        }
-    }
-
-    /// No guard while loading, so that others can reclaim.
-    #[inline(never)]
-    fn pin_uncached(&self, block: u16) -> Result<PinnedUnit> {
-        match self.find_uncached(block)? {
-            Found::InPlace(file, range) => {
-                file.pin(range).ok_or_else(|| self.no_such_entry(Position { block, slot: 0 }))
-            }
-            Found::Loaded(bytes) => Ok(self.slots.insert_pinned(u32::from(block), &bytes)),
-        }
-    }
-
-    #[inline(always)]
-    fn find_uncached(&self, block: u16) -> Result<Found<'_>> {
-        let unit = u32::from(block);
-        let Some(file) = self.place.file(&*self.file, self.meta.file_bytes) else {
-            return Ok(Found::Loaded(self.load(block)?));
-        };
-        let now = self.place.now(block);
-        if self.slots.in_place_since(unit) == Some(now) {
-            self.slots.note_hit();
-        } else if let Some(unpacked) = self.check(file, block)? {
-            return Ok(Found::Loaded(unpacked));
-        } else {
-            self.slots.set_in_place(unit, now, self.note(block).len());
-        }
-        Ok(Found::InPlace(file, self.contents_of(block)))
-    }
-
     #[inline]
     pub fn unit_of(&self, block: u16) -> Range<u64> {
         self.index.unit(usize::from(block), self.note(block).len())
@@ -518,65 +359,6 @@ impl Run {
         let unit = self.unit_of(block);
         unit.start + UNIT_HEADER_LEN as u64..unit.end
     }
-
-    #[cold]
-    #[inline(never)]
-    pub(super) fn load(&self, block: u16) -> Result<Vec<u8>> {
-        let unit = self.unit_of(block);
-        let ahead = if self.file.is_unbuffered() { self.sequence.note(block, self.end().block) } else { block };
-        let end = self.unit_of(ahead).end.max(unit.end);
-        let mut bytes = read_bytes(&*self.file, &self.path, unit.start, end)?;
-        for next in block + 1..=ahead {
-            self.take_in_ahead(next, unit.start, &bytes);
-        }
-        bytes.truncate((unit.end - unit.start) as usize);
-        let bytes = read_unit(bytes, self.meta.file_id, unit.start, &self.path)?;
-        self.check_contents(block, &bytes)?;
-        Ok(bytes)
-    }
-
-    /// Caches a block that was read with an earlier one at `start`. A later read reports its
-    /// errors.
-    fn take_in_ahead(&self, block: u16, start: u64, bytes: &[u8]) {
-        let Range { start: from, end: to } = self.unit_of(block);
-        let part = from.checked_sub(start).zip(to.checked_sub(start));
-        let part = part.and_then(|(from, to)| bytes.get(usize::try_from(from).ok()?..usize::try_from(to).ok()?));
-        if let Some(unit) = part.filter(|_| self.is_absent(block)) {
-            let _ = self.take_in_unit(block, unit, true);
-        }
-    }
-
-    /// Checks a block in the mapped file. Returns the contents of a compressed one.
-    #[cold]
-    #[inline(never)]
-    fn check(&self, file: &MappedFile, block: u16) -> Result<Option<Vec<u8>>> {
-        let unit = self.unit_of(block);
-        self.place.have_in_memory(&unit, &*self.file, &self.path)?;
-        let guard = crossbeam_epoch::pin();
-        let bytes = file.get(unit.clone(), &guard).ok_or_else(|| self.no_such_entry(Position { block, slot: 0 }))?;
-        let mut unpacked = Vec::new();
-        match open_unit(bytes, self.meta.file_id, unit.start, &self.path, &mut unpacked)? {
-            Contents::Plain(contents) => self.check_contents(block, contents).map(|()| None),
-            Contents::Unpacked => self.check_contents(block, &unpacked).map(|()| Some(unpacked)),
-        }
-    }
-
-    fn check_contents(&self, block: u16, bytes: &[u8]) -> Result<()> {
-        let note = self.note(block);
-        let offset = self.index.offset(usize::from(block));
-        if !block::validate(bytes, u16::from(note.mark())) {
-            return Err(Error::corruption(&self.path, offset, format!("block {block} is malformed")));
-        }
-        if UnitNote::new(bytes.len(), note.mark()) != note {
-            return Err(Error::corruption(&self.path, offset, format!("block {block} is not the one in the index")));
-        }
-        Ok(())
-    }
-}
-
-enum Found<'a> {
-    InPlace(&'a MappedFile, Range<u64>),
-    Loaded(Vec<u8>),
 }
 
 impl Drop for Run {
@@ -589,134 +371,6 @@ impl Drop for Run {
             self.deferred_close.drop_later(file);
         }
     }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct Block<'g> {
-    bytes: &'g [u8],
-    run: &'g Run,
-    block: u16,
-}
-
-impl<'g> Block<'g> {
-    #[inline]
-    pub fn entry(&self, slot: u16) -> Result<EntryRef<'g>> {
-        let entry = block::entry(self.bytes, slot).map(|entry| entry.numbered(self.run.given));
-        entry.ok_or_else(|| self.run.no_such_entry(Position { block: self.block, slot }))
-    }
-
-    #[inline]
-    pub fn rows(&self) -> Result<Rows<'g>> {
-        Rows::new(self.bytes).ok_or_else(|| self.run.no_such_entry(Position { block: self.block, slot: 0 }))
-    }
-}
-
-/// A block that stays in memory even after its run is closed.
-#[derive(Debug)]
-pub struct PinnedBlock {
-    unit: PinnedUnit,
-    number: FileNumber,
-    given: SequenceNumber,
-    block: u16,
-}
-
-impl PinnedBlock {
-    /// Corruption if there is no such entry: the source of the slot is probably damaged. (The
-    /// error's path is only the file name.)
-    #[inline(always)]
-    pub fn entry(&self, slot: u16) -> Result<EntryRef<'_>> {
-        match block::entry(&self.unit, slot) {
-            Some(entry) => Ok(entry.numbered(self.given)),
-            None => Err(self.no_such_entry(slot)),
-        }
-    }
-
-    pub fn is_of(&self, run: &Run) -> bool {
-        self.number == run.meta.number
-    }
-
-    pub fn number(&self) -> u16 {
-        self.block
-    }
-
-    #[inline]
-    pub fn rows(&self) -> Result<Rows<'_>> {
-        Rows::new(&self.unit).ok_or_else(|| self.no_such_entry(0))
-    }
-
-    #[inline]
-    pub fn entries(&self) -> u16 {
-        entry_count(&self.unit)
-    }
-
-    #[cold]
-    pub(super) fn no_such_entry(&self, slot: u16) -> Error {
-        let detail = format!("block {} has no entry {slot}", self.block);
-        Error::corruption(format!("{:06}.run", self.number), 0, detail)
-    }
-}
-
-impl Tail {
-    fn take_meta(&mut self, number: FileNumber) -> RunMeta {
-        let Index { smallest, largest, blob_uses, expiries, .. } = &mut self.index;
-        let (smallest, largest) = (std::mem::take(smallest), std::mem::take(largest));
-        let (blob_uses, expiries) = (std::mem::take(blob_uses), std::mem::take(expiries));
-        self.footer.meta(number, self.file_id, smallest, largest, blob_uses, expiries)
-    }
-}
-
-/// Everything but blocks, keys and view.
-pub(super) fn read_tail(file: &dyn File, path: &Path, len: u64) -> Result<Tail> {
-    if len < (FILE_HEADER_LEN + FOOTER_LEN) as u64 {
-        return Err(Error::corruption(path, len, "the file is too short for a run"));
-    }
-    let header = read_bytes(file, path, 0, FILE_HEADER_LEN as u64)?;
-    let header = FileHeader::decode(FileKind::Run, &header, path, 0)?;
-    let mut tail = read_tail_without_tombstones(file, path, len, &header)?;
-    tail.range_tombstones = read_tombstones(file, path, &tail)?;
-    Ok(tail)
-}
-
-pub(super) fn read_tail_without_tombstones(
-    file: &dyn File,
-    path: &Path,
-    len: u64,
-    header: &FileHeader,
-) -> Result<Tail> {
-    let FileHeader { file_id, version, required_features, .. } = *header;
-    if len < (FILE_HEADER_LEN + FOOTER_LEN) as u64 {
-        return Err(Error::corruption(path, len, "the file is too short for a run"));
-    }
-    let footer_at = len - FOOTER_LEN as u64;
-    let bytes = read_bytes(file, path, footer_at, len)?;
-    let bytes = bytes.first_chunk().ok_or_else(|| Error::corruption(path, footer_at, "the footer is cut short"))?;
-    let footer = Footer::decode(bytes, file_id, len, path)?;
-    let unit = |from, to| read_unit(read_bytes(file, path, from, to)?, file_id, from, path);
-    let is_padded = required_features & PADDED_BLOCKS != 0;
-    let index = Index::decode(&unit(footer.index_offset, footer.index_end)?, &footer, is_padded)
-        .ok_or_else(|| Error::corruption(path, footer.index_offset, "the index is malformed"))?;
-    let is_unnumbered = required_features & GIVEN_SEQUENCE != 0;
-    if is_unnumbered && (footer.max_sequence != 0 || footer.range_tombstones != 0) {
-        return Err(Error::corruption(path, footer_at, "a run that is to be given a sequence number tells some"));
-    }
-    Ok(Tail { file_id, version, is_unnumbered, footer, index, range_tombstones: RangeTombstoneSet::default() })
-}
-
-pub(super) fn read_tombstones(file: &dyn File, path: &Path, tail: &Tail) -> Result<RangeTombstoneSet> {
-    let footer = &tail.footer;
-    let at = footer.tombstones_offset;
-    let range_tombstones = match footer.range_tombstones {
-        0 => RangeTombstoneSet::default(),
-        _ => {
-            let unit = read_unit(read_bytes(file, path, at, footer.index_offset)?, tail.file_id, at, path)?;
-            decode_tombstones(&unit).ok_or_else(|| Error::corruption(path, at, "the range tombstones are malformed"))?
-        }
-    };
-    let is_absent = footer.range_tombstones == 0 && at != footer.index_offset;
-    if is_absent || range_tombstones.len() as u64 != u64::from(footer.range_tombstones) {
-        return Err(Error::corruption(path, at, "the footer has another number of range tombstones"));
-    }
-    Ok(range_tombstones)
 }
 
 pub(super) fn read_bytes(file: &dyn File, path: &Path, from: u64, to: u64) -> Result<Vec<u8>> {
@@ -732,12 +386,4 @@ pub(super) fn read_error(path: &Path, offset: u64, error: io::Error) -> Error {
         io::ErrorKind::UnexpectedEof => Error::corruption(path, offset, "the file is cut short"),
         _ => Error::io("read", path, error),
     }
-}
-
-fn open_file(ctx: &TableContext, path: &Path) -> Result<Arc<dyn File>> {
-    ctx.vfs.open(path, OpenMode::Read).map_err(|e| match e.kind() {
-        // Runs are removed only after the manifest dropped them.
-        std::io::ErrorKind::NotFound => Error::corruption(path, 0, "the manifest names this run, but it is missing"),
-        _ => Error::io("open", path, e),
-    })
 }
