@@ -1,17 +1,20 @@
 //! The writer's side of the log.
 
 mod ahead;
+mod next_segment;
+mod release;
 
-use self::ahead::FILLING_LEN_MIN;
+use self::{
+    ahead::FILLING_LEN_MIN,
+    next_segment::{first_segment, following_len},
+};
 use super::{
     context::{WalContext, WalOptions, WalStats},
     format::{Epoch, Link, Lsn, MAX_TIME_US, SEGMENT_HEADER_LEN, SegmentHeader},
     reader::{LogReader, SegmentSource},
-    record::{
-        CLEAN_CLOSE, RECORD_HEADER_LEN_MAX, RecordFlags, RecordHeader, SEAL_LEN_MAX, encode_seal, payload_checksum,
-    },
+    record::{CLEAN_CLOSE, RECORD_HEADER_LEN_MAX, RecordFlags, RecordHeader, SEAL_LEN_MAX, payload_checksum},
     retention::{Pin, Retained, RetentionLimit},
-    segment::{FinishedSegment, MakeError, Segment, SegmentInfo, Spare, WalStart, remove_segment, sync_failed},
+    segment::{Segment, SegmentInfo, Spare, WalStart},
     sync::{Latch, SyncStage},
 };
 use crate::{
@@ -29,16 +32,6 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
-
-/// Length of the first segment on a nearly full disk, in bytes.
-const SHORT_SEGMENT_LEN: u64 = 64 << 10;
-
-/// Length of the first segment, and of the first one after an idle time, in bytes. Each later
-/// segment is twice as long, up to the length in the options, so a little-used log stays short.
-const FIRST_SEGMENT_LEN: u64 = 1 << 20;
-
-/// Segments longer than usual are a multiple of this many bytes.
-const LONG_SEGMENT_UNIT: u64 = 4096;
 
 /// Payloads of at least this many bytes are written by a system call even if the segment is mapped:
 /// a mapped page costs a page fault, and after a sync another one and an interrupt on each
@@ -298,69 +291,6 @@ impl Wal {
         self.sync(end).map(|_| ())
     }
 
-    /// Releases the segments before `oldest_segment`, a durably recorded result of
-    /// [`Wal::oldest_needed`]. They must be synced. They are retained within the limit; segments
-    /// beyond it become spares or are removed. Returns the number of the latter. After a later call
-    /// has released more, it does nothing.
-    pub fn release(&self, oldest_segment: FileNumber) -> usize {
-        self.release_with(oldest_segment, |_| 0)
-    }
-
-    /// As [`Wal::release`]. `beside` returns the bytes that retention down to a floor pins outside
-    /// the log.
-    pub fn release_with(&self, oldest_segment: FileNumber, beside: impl Fn(SequenceNumber) -> u64) -> usize {
-        let (released, resting) = {
-            let mut segments = self.segments.lock();
-            let mut retained = self.retained.lock();
-            let unneeded = segments.iter().position(|segment| segment.header.number == oldest_segment).unwrap_or(0);
-            retained.segments.extend(segments.drain(..unneeded));
-            let now_us = self.context.runtime.unix_time_us();
-            let released = retained.trim(now_us, segments.front(), beside);
-            (released, retained.segments.iter().rev().take(unneeded).cloned().collect::<Vec<_>>())
-        };
-        let count = released.len();
-        for segment in resting {
-            self.rest(&segment);
-        }
-        for segment in released {
-            self.recycle(&segment);
-        }
-        count
-    }
-
-    /// Reopens a retained segment for reading only. If it was released meanwhile, its reader must
-    /// keep the file opened before its name was removed.
-    fn rest(&self, segment: &Arc<Segment>) {
-        let Some(file) = segment.open_to_rest(&*self.context.vfs) else { return };
-        let before = {
-            let retained = self.retained.lock();
-            retained.segments.iter().any(|held| Arc::ptr_eq(held, segment)).then(|| segment.rest(file))
-        };
-        drop(before);
-    }
-
-    /// Recycles a released segment, or removes it if a reader has it.
-    fn recycle(&self, segment: &Segment) {
-        let is_read = segment.readers.load(Ordering::Acquire) > 0;
-        let (len, segment_len) = (segment.header.len, self.options.segment_len);
-        let is_synced_often = self.is_synced_often.load(Ordering::Relaxed);
-        let is_usual = len == segment_len || is_synced_often && len == self.written_len_max();
-        let may_be_spare = !is_read && is_usual && self.options.spares_max > 0;
-        let file = may_be_spare.then(|| segment.file_to_write(&*self.context.vfs));
-        let mut spares = self.spares.lock();
-        let ahead = self.segments_ahead.load(Ordering::Relaxed).saturating_sub(1) as u64 * segment_len;
-        let waiting = ahead + spares.iter().map(|spare| spare.len).sum::<u64>();
-        match file {
-            Some(Ok(file)) if waiting + len <= self.options.spares_max as u64 * segment_len => {
-                spares.push(segment.to_spare(file, self.durable_lsn()));
-            }
-            _ => {
-                drop(spares);
-                remove_segment(&self.context, &segment.path);
-            }
-        }
-    }
-
     pub fn reader_at_end(&self) -> LogReader {
         let tail = self.tail.lock();
         LogReader::at(Pin::new(&tail.segment), tail.offset, tail.link, tail.last_sequence)
@@ -377,108 +307,6 @@ impl Wal {
     pub fn retained(&self) -> (usize, u64) {
         let retained = self.retained.lock();
         (retained.segments.len(), retained.segments.iter().map(|segment| segment.header.len).sum())
-    }
-
-    /// Makes a spare in a background thread, which saves the appender a sync. If the log is synced
-    /// often, fills it with zeros, which makes those syncs cheaper. Returns whether one was made.
-    pub fn prepare_spare(&self) -> Result<bool> {
-        self.latch.check()?;
-        if !self.spares.lock().is_empty() || self.options.spares_max == 0 {
-            return Ok(false);
-        }
-        let is_synced_often = self.is_synced_often.load(Ordering::Relaxed);
-        let len_max = if is_synced_often { self.written_len_max() } else { u64::MAX };
-        let len = self.next_len.load(Ordering::Relaxed).min(len_max);
-        let spare = Spare::create(&self.context, len, is_synced_often).map_err(|e| self.not_made(e))?;
-        self.spares.lock().push(spare);
-        Ok(true)
-    }
-
-    /// Syncs the earlier contents of spares in a background thread, so that no later sync must
-    /// write them. Does nothing if the log is not synced.
-    pub fn tidy(&self) -> Result<()> {
-        let syncs = self.sync_stage.syncs();
-        if self.tidied_at_syncs.swap(syncs, Ordering::Relaxed) == syncs {
-            return Ok(());
-        }
-        loop {
-            let dirty = |spare: &mut Spare| {
-                std::mem::take(&mut spare.is_dirty).then(|| (Arc::clone(&spare.file), spare.path.clone()))
-            };
-            let Some((file, path)) = self.spares.lock().iter_mut().find_map(dirty) else { return Ok(()) };
-            let synced = file.sync_data().map_err(|e| sync_failed(&path, e));
-            synced.map_err(|e| self.not_made(e))?;
-        }
-    }
-
-    /// Continues an idle, flushed log in a short segment, so that a longer one can be released.
-    pub fn begin_short_segment(&self) -> Result<bool> {
-        let short = FIRST_SEGMENT_LEN.min(self.options.segment_len);
-        let mut tail = self.tail.lock();
-        self.latch.check()?;
-        if tail.segment.header.len <= short {
-            return Ok(false);
-        }
-        self.next_len.store(short, Ordering::Relaxed);
-        self.drop_ahead(&mut tail);
-        self.begin_next_segment(&mut tail, 0)?;
-        Ok(true)
-    }
-
-    /// Ends the current segment unless it is empty, so that all earlier records are in finished
-    /// segments.
-    pub fn begin_segment(&self) -> Result<()> {
-        let mut tail = self.tail.lock();
-        self.latch.check()?;
-        if tail.offset > SEGMENT_HEADER_LEN {
-            self.drop_ahead(&mut tail);
-            self.begin_next_segment(&mut tail, 0)?;
-        }
-        Ok(())
-    }
-
-    /// Returns the segments that will not be written to any more, without retained ones.
-    pub fn finished_segments(&self) -> Vec<FinishedSegment> {
-        let segments = self.segments.lock();
-        let finished = segments.iter().filter(|segment| segment.end_lsn() != u64::MAX);
-        let describe = |segment: &Arc<Segment>| FinishedSegment {
-            number: segment.header.number,
-            file_id: segment.header.file_id,
-            path: segment.path.clone(),
-            end_lsn: segment.end_lsn(),
-            used_len: segment.end_lsn().saturating_sub(segment.header.start_lsn).min(segment.header.len),
-            len: segment.header.len,
-            last_sequence: segment.last_sequence(),
-        };
-        finished.map(describe).collect()
-    }
-
-    /// Removes spares and segments made ahead, for an idle log. Returns the number of spares.
-    pub fn trim_spares(&self) -> usize {
-        self.drop_ahead(&mut self.tail.lock());
-        let spares = std::mem::take(&mut *self.spares.lock());
-        for spare in &spares {
-            spare.remove(&self.context);
-        }
-        spares.len()
-    }
-
-    pub fn oldest_segment(&self) -> FileNumber {
-        self.oldest_needed(0)
-    }
-
-    pub fn oldest_needed(&self, flushed: SequenceNumber) -> FileNumber {
-        self.oldest_needed_by(flushed, &|_| false)
-    }
-
-    /// Returns the segment where recovery must begin once everything up to `flushed` is in runs.
-    /// Segments for which `others_need` is true are needed too.
-    pub fn oldest_needed_by(&self, flushed: SequenceNumber, others_need: &dyn Fn(FileNumber) -> bool) -> FileNumber {
-        let segments = self.segments.lock();
-        let last = segments.len().saturating_sub(1);
-        let is_needed = |s: &Arc<Segment>| s.last_sequence() > flushed || others_need(s.header.number);
-        let first_needed = segments.iter().take(last).position(is_needed).unwrap_or(last);
-        segments.get(first_needed).map_or(0, |segment| segment.header.number)
     }
 
     pub fn segments(&self) -> Vec<SegmentInfo> {
@@ -546,80 +374,6 @@ impl Wal {
             }
             self.begin_next_segment(tail, len)?;
         }
-    }
-
-    fn begin_next_segment(&self, tail: &mut Tail, len: u64) -> Result<()> {
-        let Prepared { next, seal } = match &tail.prepared {
-            Some(prepared) => prepared.clone(),
-            None => {
-                let next = self.begin_prepared(tail, len)?;
-                let next = next.map_or_else(|| self.next_segment(tail, len), Ok)?;
-                tail.prepared.insert(next).clone()
-            }
-        };
-        let end = self.write_record(tail, &seal, &encode_seal(next.header.number, next.header.file_id))?;
-        assert_eq!(end, next.header.start_lsn, "a segment begins where the seal before it ends");
-        tail.prepared = None;
-        self.next_len.store(following_len(next.header.len, &self.options), Ordering::Relaxed);
-        tail.segment.close(end);
-        let syncs = self.sync_stage.syncs();
-        self.is_synced_often.store(tail.is_synced_often(syncs), Ordering::Relaxed);
-        tail.began_syncs = syncs;
-        tail.written_to = Tail::written_to(&next);
-        tail.offset = SEGMENT_HEADER_LEN;
-        tail.link = next.first_link;
-        let mapping = next.take_mapping().or_else(|| map(&next));
-        tail.segment.keep_mapping(std::mem::replace(&mut tail.mapping, mapping));
-        tail.segment = next.clone();
-        tail.calls_at = Tail::calls_at(&next);
-        tail.began_ns = self.context.runtime.monotonic_coarse_ns();
-        self.segments.lock().push_back(next);
-        Ok(())
-    }
-
-    /// Makes the next segment, with room for a record of up to `len` bytes.
-    fn next_segment(&self, tail: &Tail, len: u64) -> Result<Prepared> {
-        let needed = SEGMENT_HEADER_LEN + len + SEAL_LEN_MAX;
-        let spare = {
-            let mut spares = self.spares.lock();
-            spares.iter().position(|spare| spare.len >= needed).map(|at| spares.swap_remove(at))
-        };
-        let counter = if spare.is_some() { &self.segments_recycled } else { &self.segments_created };
-        let spare = match spare {
-            Some(spare) => spare,
-            None => {
-                let usual = self.next_len.load(Ordering::Relaxed);
-                let len = if needed <= usual { usual } else { needed.next_multiple_of(LONG_SEGMENT_UNIT) };
-                let made = Spare::create(&self.context, len, false).map_err(|e| self.not_made(e));
-                made.inspect_err(|e| {
-                    if e.is_disk_full() {
-                        self.next_len.store(SHORT_SEGMENT_LEN.min(self.options.segment_len), Ordering::Relaxed);
-                    }
-                })?
-            }
-        };
-        let (file_id, durable_lsn) = (self.context.runtime.random_u64(), self.durable_lsn());
-        let seal = tail.marker(RecordFlags::SEAL, &encode_seal(spare.number, file_id), durable_lsn);
-        let seal_len = seal.encode(&tail.segment.header, tail.offset, &mut Vec::new()).file_len();
-        let start_lsn = tail.segment.header.start_lsn + tail.offset + seal_len;
-        let header = SegmentHeader {
-            file_id,
-            start_lsn,
-            epoch: self.epoch,
-            number: spare.number,
-            len: spare.len,
-            previous_end_lsn: start_lsn,
-            previous_link: 0,
-            previous_epoch: self.epoch,
-            durable_lsn,
-            previous_sequence: tail.last_sequence,
-            base_time_us: self.context.runtime.unix_time_us().min(MAX_TIME_US),
-            is_zeroed: false,
-        };
-        let next = spare.begin(&self.context, header).map_err(|e| self.not_made(e))?;
-        counter.fetch_add(1, Ordering::Relaxed);
-        count(&self.bytes_written, SEGMENT_HEADER_LEN);
-        Ok(Prepared { next, seal })
     }
 
     fn write_record(&self, tail: &mut Tail, header: &RecordHeader, stored: &[u8]) -> Result<Lsn> {
@@ -693,13 +447,6 @@ impl Wal {
         self.latch.set(format!("the log could not be written: {error}"));
         Error::CommitUnknown { reason: error.to_string() }
     }
-
-    fn not_made(&self, failure: MakeError) -> Error {
-        if failure.sync_failed || !failure.error.is_disk_full() {
-            self.latch.set(format!("a log segment could not be made: {}", failure.error));
-        }
-        failure.error
-    }
 }
 
 impl SegmentSource for Wal {
@@ -708,21 +455,6 @@ impl SegmentSource for Wal {
         let retained = self.retained.lock();
         visit(&mut retained.segments.iter().chain(segments.iter()), retained.floor)
     }
-}
-
-/// Makes a file for the first segment, short on a nearly full disk: even deletes need a log.
-fn first_segment(context: &WalContext, options: &WalOptions) -> Result<Spare> {
-    let len = FIRST_SEGMENT_LEN.min(options.segment_len);
-    let made = Spare::create(context, len, false);
-    let is_disk_full = made.as_ref().is_err_and(|e| e.error.is_disk_full() && !e.sync_failed);
-    if is_disk_full && len > SHORT_SEGMENT_LEN {
-        return Spare::create(context, SHORT_SEGMENT_LEN, false).map_err(|e| e.error);
-    }
-    made.map_err(|e| e.error)
-}
-
-fn following_len(len: u64, options: &WalOptions) -> u64 {
-    len.saturating_mul(2).clamp(FIRST_SEGMENT_LEN.min(options.segment_len), options.segment_len)
 }
 
 fn map(segment: &Segment) -> Option<Box<dyn WriteMapping>> {

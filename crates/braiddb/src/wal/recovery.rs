@@ -23,29 +23,26 @@
 //! synced header fixes the end of the previous epoch.
 
 use super::{
-    format::{Epoch, Link, Lsn, MAX_LSN, SEGMENT_HEADER_LEN, SegmentHeader, segment_number, segment_path},
-    reader::{ClosedLog, floor_of},
+    format::{Epoch, Link, Lsn, MAX_LSN, segment_path},
     record::{CLEAN_CLOSE, Record, RecordFlags, decode_seal},
-    recovery_prefetch::{RecoveryPrefetch, SegmentProbe},
+    recovery_prefetch::RecoveryPrefetch,
     remains::{Remains, remains},
-    retention::{RetentionLimit, find_retained},
+    retention::RetentionLimit,
     scan::{Beyond, Found, SegmentReader},
     segment::{Segment, SegmentInfo, WalStart},
     tail::Tail,
 };
 use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber},
-    platform::{File, OpenMode, Runtime, Vfs},
+    platform::{Runtime, Vfs},
 };
-use std::{
-    collections::{BTreeMap, VecDeque},
-    fmt, io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::VecDeque, path::Path, sync::Arc};
 
-/// Bytes per read and write of a rewrite.
-const REWRITE_LEN: usize = 256 << 10;
+mod outcome;
+mod seen_files;
+
+pub use outcome::{CutTail, RecoveryOutcome};
+pub(super) use seen_files::{Candidate, SeenFiles};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryInput {
@@ -74,117 +71,6 @@ pub enum Visit {
     /// The record refers to missing data, for this reason: the log ends before it, which is
     /// corruption if the record is known to be durable. No later record is visited.
     EndHere(String),
-}
-
-pub struct RecoveryOutcome {
-    pub end_lsn: Lsn,
-    /// How far the log is known to have been durable; never past its end.
-    pub durable_lsn: Lsn,
-    /// New commits get higher numbers, which may repeat those of discarded records: see
-    /// `db::version_tags`.
-    pub last_sequence: SequenceNumber,
-    pub next_epoch: Epoch,
-    pub segments: Vec<SegmentInfo>,
-    /// To be removed once the new epoch has begun.
-    pub unneeded: Vec<FileNumber>,
-    /// New files get higher numbers.
-    pub highest_file_number: FileNumber,
-    pub tail_note: Option<String>,
-    pub cut_tail: Option<CutTail>,
-    /// Whether the log is absent, or ends with the mark of a clean close
-    /// ([`super::Wal::note_closed`]). All commits were then synced before the mark, and a torn
-    /// record past the end is not the log's.
-    pub is_closed_cleanly: bool,
-    /// Whether bytes past the end may have been a record: one interrupted by a crash, or an
-    /// acknowledged one that was damaged. In a recycled segment it may also be of an earlier use.
-    pub ambiguous_tail: bool,
-    pub tail: Option<Tail>,
-    /// Upper bound on the sequence numbers before the first segment.
-    pub begins_after: SequenceNumber,
-    pub is_stopped: bool,
-    files: SeenFiles,
-    start: WalStart,
-}
-
-/// Bytes cut off at the log's end: a torn or damaged record, or one whose values are missing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CutTail {
-    pub number: FileNumber,
-    pub path: PathBuf,
-    pub offset: u64,
-    pub len: u64,
-    pub detail: String,
-    pub last_commit: SequenceNumber,
-}
-
-impl fmt::Display for CutTail {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CutTail { path, offset, len, detail, last_commit, .. } = self;
-        let path = path.display();
-        write!(f, "torn or damaged tail of the log: {path} at offset {offset}, {len} bytes: {detail}; ")?;
-        write!(f, "the last commit before it is {last_commit}")
-    }
-}
-
-impl fmt::Debug for RecoveryOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecoveryOutcome")
-            .field("end_lsn", &self.end_lsn)
-            .field("last_sequence", &self.last_sequence)
-            .field("next_epoch", &self.next_epoch)
-            .field("segments", &self.segments)
-            .field("unneeded", &self.unneeded)
-            .field("tail_note", &self.tail_note)
-            .finish_non_exhaustive()
-    }
-}
-
-impl RecoveryOutcome {
-    fn with_files(self, files: SeenFiles) -> RecoveryOutcome {
-        RecoveryOutcome { files, ..self }
-    }
-
-    /// Finds segments to retain within a limit. `keep_from` gets all segments in log order and
-    /// returns how many of the oldest to leave out. Returns the floor of the others.
-    pub fn retain(
-        &mut self,
-        limit: RetentionLimit,
-        keep_from: impl FnOnce(&[Arc<Segment>]) -> Result<usize>,
-    ) -> Result<SequenceNumber> {
-        self.start.retention = limit;
-        let Some(oldest) = self.start.older.first() else { return Ok(self.start.floor) };
-        let mut held: Vec<Arc<Segment>> = find_retained(&self.files, &oldest.header, limit)?.into();
-        let retained = held.len();
-        held.extend(self.start.older.iter().cloned());
-        let skipped = if limit.is_on() { keep_from(&held)?.min(retained) } else { 0 };
-        held.drain(..skipped);
-        let floor = floor_of(&held)?;
-        self.start.floor = floor.unwrap_or(self.start.previous_sequence);
-        held.truncate(retained - skipped);
-        self.unneeded.retain(|number| held.iter().all(|segment| segment.header.number != *number));
-        self.start.retained = held.into();
-        Ok(self.start.floor)
-    }
-
-    pub fn into_closed_log(self) -> ClosedLog {
-        let segments = self.start.retained.into_iter().chain(self.start.older).collect();
-        let (end_lsn, durable_lsn) = (self.end_lsn, self.durable_lsn.min(self.end_lsn));
-        ClosedLog { segments, floor: self.start.floor, end_lsn, durable_lsn }
-    }
-
-    /// Makes all replayed records durable; only then may they be served. `rewrite` writes them
-    /// again first: after a failed sync, the system may take pages for clean that never reached the
-    /// disk.
-    pub fn sync_replayed(self, rewrite: bool) -> Result<WalStart> {
-        for segment in &self.start.older {
-            if rewrite {
-                let end = segment.end_lsn().saturating_sub(segment.header.start_lsn).min(segment.header.len);
-                rewrite_in_place(&*segment.file(), end).map_err(|e| Error::io("rewrite", &segment.path, e))?;
-            }
-            segment.file().sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;
-        }
-        Ok(self.start)
-    }
 }
 
 /// Calls `visitor` with each commit group and its decompressed payload, in order. Memory is bounded
@@ -507,184 +393,4 @@ impl<'a> Chain<'a> {
             },
         })
     }
-}
-
-pub struct Candidate {
-    path: PathBuf,
-    file: Arc<dyn File>,
-    is_writable: bool,
-    file_len: u64,
-    /// The header and the first link; or offset and detail of the damage.
-    header: std::result::Result<(SegmentHeader, Link), (u64, String)>,
-}
-
-impl Candidate {
-    fn open(vfs: &dyn Vfs, path: PathBuf, number: FileNumber) -> Result<Option<Candidate>> {
-        let file = match vfs.open(&path, OpenMode::Read) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io("open", path, error)),
-        };
-        let io_error = |e| Error::io("read", &path, e);
-        let file_len = file.len().map_err(io_error)?;
-        let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
-        let mut filled = 0;
-        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match file.read_at(rest, filled as u64).map_err(io_error)? {
-                0 => break,
-                n => filled += n,
-            }
-        }
-        let header = match SegmentHeader::decode(bytes.get(..filled).unwrap_or_default(), &path) {
-            Ok((header, link)) if header.number == number => Ok((header, link)),
-            Ok((header, _)) => Err((64, format!("the header is of segment {}", header.number))),
-            Err(Error::Corruption { offset, detail, .. }) => Err((offset, detail)),
-            Err(error) => return Err(error),
-        };
-        Ok(Some(Candidate { path, file, is_writable: false, file_len, header }))
-    }
-
-    pub fn header(&self) -> Result<(&SegmentHeader, Link)> {
-        match &self.header {
-            Ok((header, link)) => Ok((header, *link)),
-            Err((offset, detail)) => Err(Error::corruption(&self.path, *offset, detail.clone())),
-        }
-    }
-
-    pub fn file_len(&self) -> u64 {
-        self.file_len
-    }
-
-    pub fn reader(&self) -> Result<SegmentReader<'_>> {
-        let (header, _) = self.header()?;
-        Ok(SegmentReader::new(header, &*self.file, &self.path))
-    }
-
-    pub fn segment(&self) -> Result<Arc<Segment>> {
-        let (header, link) = self.header()?;
-        let segment = Segment::new(*header, link, self.path.clone(), self.file.clone());
-        Ok(Arc::new(if self.is_writable { segment } else { segment.of_file_to_read() }))
-    }
-
-    pub fn place(&self) -> (&dyn File, &Path) {
-        (&*self.file, &self.path)
-    }
-
-    pub fn beyond(&self, header: &SegmentHeader) -> Result<Beyond> {
-        self.probe(header).read()
-    }
-
-    fn probe(&self, header: &SegmentHeader) -> SegmentProbe {
-        let header = SegmentHeader { len: header.len.min(self.file_len), ..*header };
-        SegmentProbe { header, path: self.path.clone(), file: self.file.clone() }
-    }
-
-    fn first_position(&self, header: &SegmentHeader, link: Link, last_sequence: SequenceNumber) -> Position {
-        Position {
-            number: header.number,
-            offset: SEGMENT_HEADER_LEN,
-            lsn: header.start_lsn + SEGMENT_HEADER_LEN,
-            link,
-            epoch: header.epoch,
-            // Numbers may have been skipped where an epoch begins.
-            last_sequence: last_sequence.max(header.previous_sequence),
-        }
-    }
-
-    fn bad(&self, offset: u64, detail: &str) -> Error {
-        Error::corruption(&self.path, offset, detail)
-    }
-}
-
-#[derive(Default)]
-pub struct SeenFiles {
-    dir: PathBuf,
-    by_number: BTreeMap<FileNumber, Candidate>,
-}
-
-impl SeenFiles {
-    pub fn list(vfs: &dyn Vfs, dir: &Path) -> Result<SeenFiles> {
-        let mut by_number = BTreeMap::new();
-        for entry in vfs.list(dir).map_err(|e| Error::io("list", dir, e))? {
-            if let Some(number) = segment_number(&entry.name)
-                && let Some(candidate) = Candidate::open(vfs, dir.join(&entry.name), number)?
-            {
-                by_number.insert(number, candidate);
-            }
-        }
-        Ok(SeenFiles { dir: dir.to_owned(), by_number })
-    }
-
-    /// Opens the needed segments for writing: they are synced, and later recycled. Retained ones
-    /// may be many and need a descriptor only while they are read.
-    fn open_to_write(&mut self, vfs: &dyn Vfs, oldest: FileNumber) -> Result<()> {
-        let start_lsn = self.start_of(oldest);
-        for candidate in self.by_number.values_mut() {
-            if candidate.header.as_ref().is_ok_and(|(header, _)| header.start_lsn >= start_lsn) {
-                let opened = vfs.open(&candidate.path, OpenMode::ReadWrite);
-                candidate.file = opened.map_err(|e| Error::io("open", &candidate.path, e))?;
-                candidate.is_writable = true;
-            }
-        }
-        Ok(())
-    }
-
-    fn start_of(&self, number: FileNumber) -> Lsn {
-        let start_of =
-            |(_, header): (&Candidate, &SegmentHeader)| (header.number == number).then_some(header.start_lsn);
-        self.valid().find_map(start_of).unwrap_or(MAX_LSN)
-    }
-
-    /// Returns files and lengths from a segment on, for write-back. If that fails, the sync of the
-    /// same open file reports it.
-    fn from(&self, oldest: FileNumber) -> Vec<(Arc<dyn File>, u64)> {
-        let start_lsn = self.start_of(oldest);
-        let segments = self.valid().filter(|(_, header)| header.start_lsn >= start_lsn);
-        segments.map(|(candidate, header)| (Arc::clone(&candidate.file), header.len)).collect()
-    }
-
-    /// Returns the segments that may lie past the log's end: of the last epoch all but the first.
-    fn probed(&self) -> Vec<SegmentProbe> {
-        let last = self.valid().map(|(_, header)| header.epoch).max();
-        let segments = self.valid().filter(|(_, header)| Some(header.epoch) == last && !header.begins_epoch());
-        segments.map(|(candidate, header)| candidate.probe(header)).collect()
-    }
-
-    fn required(&self, number: FileNumber, what: &str) -> Result<&Candidate> {
-        self.by_number.get(&number).ok_or_else(|| {
-            Error::corruption(segment_path(&self.dir, number), 0, format!("the file is missing: it is {what}"))
-        })
-    }
-
-    pub fn get(&self, number: FileNumber) -> Option<&Candidate> {
-        self.by_number.get(&number)
-    }
-
-    pub fn valid(&self) -> impl Iterator<Item = (&Candidate, &SegmentHeader)> {
-        self.by_number.values().filter_map(|candidate| Some((candidate, &candidate.header.as_ref().ok()?.0)))
-    }
-
-    /// Returns the segment that begins the epoch after `epoch`. After a failed attempt to begin it,
-    /// the later file counts.
-    pub fn successor(&self, epoch: Epoch) -> Option<(&Candidate, &SegmentHeader, Link)> {
-        let begins = |header: &SegmentHeader| header.begins_epoch() && header.previous_epoch == epoch;
-        self.by_number
-            .values()
-            .filter_map(|candidate| candidate.header.as_ref().ok().map(|(header, link)| (candidate, header, *link)))
-            .filter(|(_, header, _)| begins(header))
-            .max_by_key(|(_, header, _)| (header.epoch, header.number))
-    }
-}
-
-fn rewrite_in_place(file: &dyn File, end: u64) -> io::Result<()> {
-    let mut buffer = vec![0; REWRITE_LEN];
-    let mut at = 0;
-    while at < end {
-        let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(REWRITE_LEN);
-        let chunk = buffer.get_mut(..len).unwrap_or_default();
-        file.read_exact_at(chunk, at)?;
-        file.write_at(chunk, at)?;
-        at += len as u64;
-    }
-    Ok(())
 }
