@@ -1,8 +1,8 @@
 //! Makes a backup.
 //!
 //! Order: sweep leftovers of killed processes; put the `begun` marker; take the image; verify and
-//! copy files that no backup has; put the description; delete the marker. A process killed at any
-//! point leaves the earlier backups intact.
+//! copy files that no backup has; put the description; delete the marker. A kill at any point
+//! leaves the earlier backups intact.
 
 use super::{
     description::{BackedUpFile, Description, Identity, ObjectKind, begun_name, description_name},
@@ -28,15 +28,15 @@ pub struct BackupOptions {
 }
 
 impl Db {
-    /// Adds a backup of the latest state to the target, while reads and writes go on. It has the
-    /// same contents as a [checkpoint](Db::checkpoint).
+    /// Adds a backup of the latest state to the target, while reads and writes go on. Its contents
+    /// are those of a [checkpoint](Db::checkpoint).
     ///
     /// Copies only files that no backup in the target has, and verifies their checksums first:
-    /// damage returns `Corruption` and is not copied. On return the backup is as durable as the
-    /// target promises.
+    /// damage returns `Corruption` and is not copied. The backup is as durable as the target
+    /// promises.
     ///
-    /// After an error the earlier backups are unchanged. The next backup removes the remaining
-    /// files of a failed or killed one. A concurrent backup into the same target returns `Locked`.
+    /// After an error the earlier backups are unchanged; the next backup removes the remaining
+    /// files. A concurrent backup into the same target returns `Locked`.
     ///
     /// Takes time linear in the copied bytes. See [`Backups`] to list, verify and delete backups,
     /// and [`Builder::restore`](crate::Builder::restore).
@@ -95,7 +95,6 @@ impl Db {
     }
 }
 
-/// After an error here the next backup removes the objects.
 fn remove_failed(target: &dyn BackupTarget, id: u64) {
     // The description goes before the files that it names, the `begun` marker last.
     let kinds = [ObjectKind::Description(id), ObjectKind::File(id), ObjectKind::Begun(id)];
@@ -108,7 +107,6 @@ fn remove_failed(target: &dyn BackupTarget, id: u64) {
     }
 }
 
-/// Returns earlier files whose objects exist with the right length.
 fn known_files(inventory: Inventory, options: BackupOptions) -> BTreeMap<Identity, BackedUpFile> {
     if options.full {
         return BTreeMap::new();

@@ -54,7 +54,6 @@ pub fn description_name(id: u64) -> String {
     format!("{id:06}.backup")
 }
 
-/// The marker exists while a backup is being made.
 pub fn begun_name(id: u64) -> String {
     format!("{id:06}.begun")
 }
@@ -67,7 +66,6 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// Returns `None` for names of other software.
     pub fn of(name: &str) -> Option<ObjectKind> {
         let (stem, extension) = name.rsplit_once('.')?;
         match extension {
@@ -140,7 +138,6 @@ impl Description {
         out
     }
 
-    /// `path` is for errors.
     pub fn decode(bytes: &[u8], id: u64, path: &Path) -> Result<Description> {
         let bad = |detail: &str| Error::BackupDamaged { path: path.to_owned(), detail: detail.to_owned() };
         let header = FileHeader::decode(FileKind::Backup, bytes, path, 0).map_err(|e| match e {

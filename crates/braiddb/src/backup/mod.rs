@@ -1,6 +1,6 @@
 //! Backups: images of a database in a target, which share common files.
 //!
-//! `target` stores objects, `description` lists the contents of a backup, `store` manages all
+//! `target` stores objects, `description` lists the contents of a backup, `store` manages the
 //! backups of a target, `create` adds one and `restore` makes a database from one.
 
 mod create;

@@ -20,7 +20,7 @@ pub struct Restored {
     pub backup: u64,
     /// The last commit in the database.
     pub sequence: SequenceNumber,
-    /// Number of commits that came from the log archive rather than from the backup.
+    /// Number of commits that came from the log archive.
     pub replayed: u64,
     /// Number of files written from the backup.
     pub files: u64,
@@ -28,8 +28,7 @@ pub struct Restored {
     pub bytes: u64,
 }
 
-/// Restores a backup, by default the newest, into the directory `dir`. See
-/// [`crate::Builder::restore`].
+/// See [`crate::Builder::restore`]. By default the newest backup.
 pub fn restore(settings: Settings, target: &dyn BackupTarget, id: Option<u64>, dir: &Path) -> Result<Restored> {
     let backups = Backups::new(target);
     let description = backups.find(id)?;
@@ -44,7 +43,7 @@ pub fn restore(settings: Settings, target: &dyn BackupTarget, id: Option<u64>, d
     Ok(Restored { backup: info.id, sequence: info.sequence, replayed: 0, files: info.files, bytes: info.bytes })
 }
 
-/// Restores a backup and replays archived commits. See [`crate::Builder::restore_to`].
+/// See [`crate::Builder::restore_to`].
 pub fn restore_to(
     settings: Settings,
     target: &dyn BackupTarget,
@@ -113,7 +112,7 @@ fn collect_blobs(batches: &[&[u8]], blobs: &mut BTreeSet<FileNumber>) -> Result<
     Ok(())
 }
 
-/// Copies a blob file. A hard link would let the new database change the archive's file.
+/// A hard link would let the new database change the archive's file.
 fn copy_blob(
     settings: &Settings,
     archive: &LogArchive,
@@ -158,7 +157,6 @@ fn replay(
     })?;
     db.flush()?;
     db.release_held_blobs();
-    // Values in the archive's blob files were not verified yet.
     let problem = db.verify()?.problems.into_iter().next();
     db.close()?;
     problem.map_or(Ok(replayed), |problem| Err(problem.into()))

@@ -2,8 +2,8 @@
 //!
 //! A backup exists if its description does. A damaged description beside its `begun` marker is the
 //! remainder of a killed backup, and is removed with all objects of that backup. A damaged
-//! description without the marker was damaged later. The files that it refers to are unknown, so no
-//! file is removed until that backup is deleted by its id.
+//! description without the marker was damaged later. Its files are unknown, so no file is removed
+//! until that backup is deleted by its id.
 
 use super::{
     description::{BackedUpFile, Description, ObjectKind, begun_name, description_name},
@@ -21,7 +21,7 @@ use std::{
 
 pub const READ_BYTES: usize = 1 << 20;
 
-/// Maximum length of a description: enough for some hundred thousand files.
+/// Enough for some hundred thousand files.
 const DESCRIPTION_BYTES_MAX: u64 = 1 << 30;
 
 /// A backup in a list.
@@ -32,10 +32,9 @@ pub struct BackupInfo {
     pub id: u64,
     /// When the state was taken, by the wall clock.
     pub taken: SystemTime,
-    /// The last commit in it. The backup has all commits up to this one and no other.
+    /// The last commit in it. The backup has exactly the commits up to this one.
     pub sequence: SequenceNumber,
-    /// The random number of the database's incarnation. Commits of different incarnations are not
-    /// comparable.
+    /// The random number of the database's incarnation. Compare only commits of the same one.
     pub incarnation: u64,
     /// Number of its files.
     pub files: u64,
@@ -119,8 +118,8 @@ impl<'a> Backups<'a> {
         Backups { target }
     }
 
-    /// Lists all backups, oldest first. A damaged description is an error: [`Backups::verify`]
-    /// reports every damaged backup, and [`Backups::delete`] deletes one by its id.
+    /// Lists all backups, oldest first. A damaged description is an error: see [`Backups::verify`]
+    /// and [`Backups::delete`].
     pub fn list(&self) -> Result<Vec<BackupInfo>> {
         let inventory = self.inventory()?;
         if let Some(error) = inventory.damaged.into_values().next() {
@@ -172,8 +171,7 @@ impl<'a> Backups<'a> {
         }
     }
 
-    /// Deletes a backup and the files that no other backup has. Also deletes a backup with a
-    /// damaged description.
+    /// Deletes a backup, even with a damaged description, and the files that no other backup has.
     pub fn delete(&self, id: u64) -> Result<()> {
         self.delete_all(&BTreeSet::from([id]))
     }
@@ -187,8 +185,7 @@ impl<'a> Backups<'a> {
         self.retain_of(&lives, retention, now)
     }
 
-    /// [`Backups::retain`] for one database: all backups of others stay. See
-    /// [`crate::Db::incarnation`].
+    /// [`Backups::retain`] for the backups of one database. See [`crate::Db::incarnation`].
     pub fn retain_one(&self, incarnation: u64, retention: Retention, now: SystemTime) -> Result<Vec<u64>> {
         self.retain_of(&BTreeSet::from([incarnation]), retention, now)
     }
@@ -227,8 +224,7 @@ impl<'a> Backups<'a> {
         Ok(())
     }
 
-    /// Removes objects that no backup refers to, and returns the remaining ones. The caller holds
-    /// the lock.
+    /// Removes objects that no backup refers to, and returns the remaining ones. Needs the lock.
     pub fn sweep(&self) -> Result<Inventory> {
         let mut inventory = self.inventory()?;
         for id in std::mem::take(&mut inventory.begun) {
@@ -259,7 +255,6 @@ impl<'a> Backups<'a> {
         Ok(())
     }
 
-    /// Reads the list of objects and all descriptions.
     pub fn inventory(&self) -> Result<Inventory> {
         let objects: BTreeMap<String, u64> = self.target.list()?.into_iter().map(|o| (o.name, o.len)).collect();
         let mut inventory = Inventory::default();
@@ -276,7 +271,6 @@ impl<'a> Backups<'a> {
                         inventory.damaged.insert(id, e);
                     }
                     Err(e) if e.is_corruption() => {}
-                    // Deleted concurrently.
                     Err(e) if e.is_not_found() => {}
                     Err(e) => return Err(e),
                 },
@@ -305,7 +299,7 @@ impl<'a> Backups<'a> {
         Description::decode(&bytes[..filled], id, &path)
     }
 
-    /// Reads a file in pieces of at most 1 MiB. Only `Ok` at the end verifies them.
+    /// In pieces of at most 1 MiB. Only `Ok` at the end verifies them.
     pub fn read(&self, file: &BackedUpFile, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let name = file.object_name();
         let damaged = |detail: String| Error::BackupDamaged { path: self.target.path_of(&name), detail };
@@ -335,7 +329,7 @@ impl<'a> Backups<'a> {
         Ok(())
     }
 
-    /// Returns the backup of this id, or the newest.
+    /// `None`: the newest.
     pub fn find(&self, id: Option<u64>) -> Result<Description> {
         let mut inventory = self.inventory()?;
         let newest = inventory.backups.keys().chain(inventory.damaged.keys()).max().copied();

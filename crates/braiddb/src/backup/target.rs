@@ -12,9 +12,9 @@ pub struct Object {
     pub len: u64,
 }
 
-/// A store of named objects that holds backups. Each object is written once, front to back, read as
-/// a whole, and deleted. An object store can implement it;
-/// [`DirectoryTarget`](super::DirectoryTarget) is a directory.
+/// A store of named objects that holds backups, such as a directory
+/// ([`DirectoryTarget`](super::DirectoryTarget)) or an object store. Each object is written once,
+/// front to back, read as a whole, and deleted.
 ///
 /// There is no renaming. An unfinished object may be visible or not, whole or in part: only objects
 /// that a description names count, and the description is put last. A name is reused only after its
@@ -26,14 +26,14 @@ pub trait BackupTarget: Send + Sync + Debug {
     fn put(&self, name: &str) -> Result<Box<dyn ObjectWriter>>;
     /// Opens an object for reading; `NotFound` if it does not exist.
     fn get(&self, name: &str) -> Result<Box<dyn ObjectReader>>;
-    /// Lists all objects in any order. Must include an object after its [`ObjectWriter::finish`]
+    /// Lists all objects in any order. Must include an object after [`ObjectWriter::finish`]
     /// returned, and omit it after its deletion returned.
     fn list(&self) -> Result<Vec<Object>>;
     /// Deletes an object for good; `NotFound` if it does not exist.
     fn delete(&self, name: &str) -> Result<()>;
-    /// Keeps other processes from putting and deleting until the returned lock is dropped; `Locked`
-    /// if another holds it. A target without locks returns a boxed `()`; its owner then ensures
-    /// that there is one writer at a time.
+    /// Keeps other processes from putting and deleting until the lock is dropped; `Locked` if it is
+    /// held. A target without locks returns a boxed `()`; its owner then ensures one writer at a
+    /// time.
     fn lock(&self) -> Result<Box<dyn TargetLock>>;
     /// Returns a name of an object for messages.
     fn path_of(&self, name: &str) -> PathBuf;

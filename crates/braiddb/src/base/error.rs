@@ -96,8 +96,7 @@ pub enum Error {
         /// The owner, as far as known.
         owner: String,
     },
-    /// The disk is full. The write was not applied; reads continue, and writes resume when there is
-    /// space.
+    /// The disk is full. The write was not applied; reads continue, and writes resume with space.
     #[error("{}", reason.describe(path))]
     DiskFull {
         /// The file that could not grow.
@@ -105,8 +104,8 @@ pub enum Error {
         /// The limit that was hit.
         reason: NoSpace,
     },
-    /// The handle takes no writes: it was opened for reading only, or a failure left the disk
-    /// contents unknown.
+    /// The handle takes no writes: it was opened for reading, or a failure left the disk contents
+    /// unknown.
     #[error("the database is read-only ({reason}): to write, close it and open it again for writing")]
     ReadOnly {
         /// The reason.
@@ -118,16 +117,14 @@ pub enum Error {
         /// The failure.
         reason: String,
     },
-    /// The transaction was not committed, and none of its writes were applied: commits since its
-    /// begin changed its reads, or there were too many to know. A retry may succeed; `Db::update`
-    /// retries by itself.
+    /// The transaction was not committed: commits since its begin changed its reads, or there were
+    /// too many to know. A retry may succeed; `Db::update` retries by itself.
     #[error("the transaction was not committed: {reason}; begin it again")]
     Conflict {
         /// The reason.
         reason: String,
     },
-    /// The reads and writes of the transaction exceed the memory for one; none of the writes were
-    /// applied.
+    /// The transaction's reads and writes exceed the memory for one. No write was applied.
     #[error(
         "the transaction needs {bytes} bytes of memory, and at most {bytes_max} are allowed: split it, or give the database \
          more memory"
@@ -139,8 +136,8 @@ pub enum Error {
         bytes_max: usize,
     },
     /// A merge function could not make a value of a key's operands. The operands are kept, and each
-    /// read tries again; to put or delete the key ends the failure. An iterator returns this error
-    /// for the record and can continue after it.
+    /// read tries again, until the key is put or deleted. An iterator returns this error for the
+    /// record and can continue after it.
     #[error(
         "the merge function {function} failed on the key \"{key}\" of the tree {tree:?}: {reason}; put or delete the key to repair it"
     )]
@@ -155,8 +152,8 @@ pub enum Error {
         reason: String,
     },
     /// A snapshot, cursor, iterator or transaction was in use for longer than
-    /// [`crate::Builder::reader_age_max`] allows. Versions that it needs may be gone, so it returns
-    /// no more data. Its earlier results were right.
+    /// [`crate::Builder::reader_age_max`] allows. Versions that it needs may be gone. Its earlier
+    /// results were right.
     #[error(
         "a {kind} at commit {sequence} was in use for {age:.1?}, longer than `reader_age_max` allows: take a new one, and read in \
          smaller pieces or raise the limit"
@@ -169,8 +166,8 @@ pub enum Error {
         /// Its age.
         age: Duration,
     },
-    /// An exclusive transaction stayed open for longer than a commit waits: see
-    /// [`crate::Builder::exclusive_wait_max`]. Nothing was written.
+    /// An exclusive transaction stayed open longer than [`crate::Builder::exclusive_wait_max`].
+    /// Nothing was written.
     #[error(
         "an exclusive transaction, begun {age:.1?} ago by {begun_by}, is still open, and nothing was written: commit or drop it, and try \
          again; `Db::revoke_exclusive` ends a lost one, and `Builder::exclusive_wait_max` sets how long to wait"
@@ -182,7 +179,7 @@ pub enum Error {
         age: Duration,
     },
     /// The log lacks commits that a watcher has not seen: see [`crate::Db::watch`]. The watcher
-    /// skipped none; it must start over from a snapshot.
+    /// must start over from a snapshot.
     #[error(
         "the log no longer has all commits after {after}, only those after {floor}: read a snapshot, and watch from its sequence \
          number on; to retain more of the log, open the database with `Builder::log_retention`"
@@ -211,8 +208,8 @@ pub enum Error {
          current one"
     )]
     Superseded,
-    /// Another process changes the database faster than it can be read here. This says nothing of damage. A follower keeps the
-    /// state that it has.
+    /// Another process changes the database faster than it can be read. This is no sign of damage.
+    /// A follower keeps its state.
     #[error(
         "the database {path} is too busy: another process changed it during each of {tries} tries to read it, in {took:.1?} \
          (the last one: {reason}); try again, or when it writes less"
@@ -220,11 +217,11 @@ pub enum Error {
     TooBusy {
         /// The database directory.
         path: PathBuf,
-        /// How often it was read.
+        /// Number of attempts to read it.
         tries: u32,
-        /// How long that took.
+        /// Duration of the attempts.
         took: Duration,
-        /// What the last try found out of date.
+        /// The part that was out of date at the last attempt.
         reason: String,
     },
     /// The database was closed.
@@ -247,8 +244,8 @@ impl Error {
         }
     }
 
-    /// Wraps an error of the operating system for a file outside the database: a dump, a backup, an
-    /// archive. A full disk there does not mean that the database's own is full.
+    /// Wraps an error of the operating system for a dump, a backup or an archive. A full disk there
+    /// does not mean that the database's own is full.
     pub fn output(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Error {
         Error::io(action, path, source).of_output()
     }
@@ -261,7 +258,6 @@ impl Error {
         }
     }
 
-    /// Makes an [`Error::TooBusy`] of the last try's error, which is not about damage then.
     pub(crate) fn too_busy(path: &Path, tries: u32, took: Duration, last: Error) -> Error {
         let reason = match last {
             Error::Corruption { path, detail, .. } => format!("{}: {detail}", path.display()),
@@ -346,7 +342,7 @@ impl Error {
         matches!(self, Error::ArchiveGap { .. })
     }
 
-    /// Returns whether a merge function failed on one record; others can still be read.
+    /// Returns whether a merge function failed on one record; other records are readable.
     pub fn is_merge_failed(&self) -> bool {
         matches!(self, Error::MergeFailed { .. })
     }
@@ -366,8 +362,7 @@ impl Error {
         matches!(self, Error::ReaderExpired { .. })
     }
 
-    /// Returns whether the failed commit may be there after the next open. If not, none of it was
-    /// applied or ever will be.
+    /// Returns whether the failed commit may be there after the next open, whole or not at all.
     pub fn is_commit_unknown(&self) -> bool {
         matches!(self, Error::CommitUnknown { .. })
     }
@@ -377,8 +372,8 @@ impl Error {
         matches!(self, Error::Aborted(_))
     }
 
-    /// Returns whether a retry may succeed without a change by the caller. Transactions, snapshots
-    /// and other readers must be begun again first.
+    /// Returns whether a retry may succeed without a change by the caller. Begin transactions and
+    /// readers again first.
     pub fn is_retryable(&self) -> bool {
         use Error::{Conflict, DiskFull, ExclusiveOpen, Locked, ReaderExpired, TooBusy};
         matches!(
@@ -403,7 +398,7 @@ mod tests {
     use super::*;
     use std::error::Error as _;
 
-    /// A program that prints an error and its sources printed "Permission denied" twice.
+    /// A printed error and its sources showed "Permission denied" twice.
     #[test]
     fn io_error_includes_its_cause_once() {
         let error = Error::io("lock", "db/LOCK", io::ErrorKind::PermissionDenied.into());

@@ -46,8 +46,7 @@ pub struct DumpedTreeInfo {
 }
 
 /// Reads a dump to its end and checks it like a [load](crate::Builder::load): checksums,
-/// completeness and the order of records. Takes time linear in the dump, some MiB of memory and no
-/// disk space.
+/// completeness and the order of records. Takes time linear in the dump, and some MiB of memory.
 ///
 /// Errors: `DumpDamaged` with the offset; `InvalidArgument` if it is no dump; `Unsupported` if it
 /// is from a newer version.

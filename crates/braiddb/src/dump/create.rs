@@ -1,7 +1,7 @@
 //! Writes a dump.
 //!
 //! Threads take parts of the trees in order and compress them into frames. The caller's thread
-//! writes them part by part, in key order. A bounded queue per part limits memory.
+//! writes them in key order. A bounded queue per part limits memory.
 
 use super::{
     format::{Frame, FrameKind, Source, Totals, encode_header},
@@ -56,8 +56,8 @@ pub struct DumpOptions<'a> {
     pub threads: Option<usize>,
     /// Called after each frame.
     pub progress: Option<&'a mut dyn FnMut(DumpProgress)>,
-    /// Called with the error of each record whose merge function fails ([`Error::MergeFailed`]
-    /// names tree and key). The dump contains the raw record, but a load refuses it by default: see
+    /// Called with the error of each record whose merge function fails ([`Error::MergeFailed`]).
+    /// The dump contains the raw record, but a load refuses it by default: see
     /// [`crate::LoadOptions`].
     pub failing: Option<&'a mut dyn FnMut(&Error)>,
     /// If set, damaged data are skipped, and this is called for each gap. Older versions in a gap
@@ -82,8 +82,8 @@ pub struct DumpReport {
     pub sequence: SequenceNumber,
     /// Number of trees.
     pub trees: u64,
-    /// Number of records; pairs in a multi-tree. Merge operands that are not applied yet count as a
-    /// record of their own.
+    /// Number of records; pairs in a multi-tree. Unapplied merge operands count as records of their
+    /// own.
     pub records: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
@@ -122,16 +122,16 @@ impl Db {
 }
 
 impl Snapshot {
-    /// Writes the database at this snapshot as a dump, from which [`crate::Builder::load`] makes a
-    /// database. It contains every tree with its options, records with sequence numbers, expiry
-    /// times and unapplied merge operands, and the application cursor. Reads and writes go on.
+    /// Writes the database at this snapshot as a dump, for [`crate::Builder::load`]. It contains
+    /// every tree with its options, records with sequence numbers, expiry times and unapplied merge
+    /// operands, and the application cursor. Reads and writes go on.
     ///
     /// The format (`docs/dump.md`) is independent of the database's files. `out` is written once,
     /// front to back, and flushed at the end; the caller should sync a file.
     ///
     /// Takes time linear in the data, and some MiB of memory per thread for values of any length.
-    /// Merge functions may be missing. Existing ones are called to find records on which they fail:
-    /// see [`DumpOptions::failing`].
+    /// Merge functions may be missing. Existing ones are called to find failing records: see
+    /// [`DumpOptions::failing`].
     ///
     /// Errors: `Corruption` with the tree and keys of unreadable data; `ReaderExpired`, as for any
     /// snapshot; `Io` and `DiskFull` from `out`. `load` refuses an incomplete dump.
@@ -333,8 +333,7 @@ enum Product {
     End(Result<()>),
 }
 
-/// The remaining parts, and the queue of parts for the writer. One lock keeps both in the same
-/// order.
+/// One lock keeps the remaining parts and the queue for the writer in the same order.
 struct Shared {
     parts: DumpParts,
     next_to: SyncSender<Result<Receiver<Product>>>,

@@ -14,8 +14,8 @@
 //! | 24..32 | checksum(file id, offset of the frame, bytes 0..24) |
 //! | 32.. | payload |
 //!
-//! So threads can process payloads in any order; only the 32-byte headers are read in sequence. The
-//! end frame has the totals and a hash of all headers, which reveals missing, repeated and moved
+//! So threads can process payloads in any order; only the headers are read in sequence. The end
+//! frame has the totals and a hash of all headers, which reveals missing, repeated and moved
 //! frames.
 
 use crate::{
@@ -34,7 +34,6 @@ pub const PAYLOAD_LEN_MAX: usize = 2 << 20;
 /// A frame ends once its payload has this length.
 pub const PAYLOAD_LEN: usize = 256 << 10;
 
-/// The last item of a frame is shorter than half the limit.
 const _: () = assert!(PAYLOAD_LEN + (1 << 20) <= PAYLOAD_LEN_MAX);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +61,6 @@ pub struct Frame {
     pub len: u32,
     pub payload: Vec<u8>,
     pub sum: u64,
-    /// 0 during writing.
     pub offset: u64,
 }
 
@@ -96,7 +94,6 @@ impl Frame {
         out
     }
 
-    /// Also returns the stored length of the payload.
     pub fn of_header(header: &[u8; FRAME_HEADER_LEN], id: FileId, offset: u64) -> Result<(Frame, usize)> {
         let bad = |detail: &str| damaged(offset, detail);
         let number = |range: std::ops::Range<usize>| {
@@ -108,7 +105,7 @@ impl Frame {
         if checksum(id, offset, &header[..24]) != header_sum {
             return Err(bad("a frame's header does not match its checksum, or is at another offset"));
         }
-        // With a valid checksum, a newer build wrote this value.
+        // The checksum is valid: a newer build wrote this value.
         let newer = |what: String| Error::Unsupported {
             path: "the dump".into(),
             detail: format!("at byte {offset} it has {what}; use a newer build"),
@@ -190,7 +187,6 @@ impl Totals {
     }
 }
 
-/// The origin of a dump, and its catalog.
 #[derive(Debug, Default)]
 pub struct Source {
     pub incarnation: u64,
@@ -200,7 +196,7 @@ pub struct Source {
     pub catalog: DumpedCatalog,
 }
 
-/// Items of catalog frames. Older builds may skip unknown items from 128 on.
+/// Older builds may skip unknown items of catalog frames from 128 on.
 const ITEM_SOURCE: u8 = 1;
 const ITEM_CURSOR: u8 = 2;
 const ITEM_FUNCTION: u8 = 3;
@@ -209,7 +205,6 @@ const ITEM_RETENTION: u8 = 5;
 const ITEM_OPTIONAL: u8 = 128;
 
 impl Source {
-    /// Encodes catalog frames: items, each a tag and bytes.
     pub fn encode(&self) -> Vec<Vec<u8>> {
         let mut payloads = vec![Vec::new()];
         let mut item = |tag: u8, contents: &[u8]| {
@@ -249,7 +244,7 @@ impl Source {
         payloads
     }
 
-    /// Decodes a catalog frame. Returns the first unknown required item; `None` for invalid bytes.
+    /// Returns the first unknown required item; `None` for invalid bytes.
     pub fn take(&mut self, payload: &[u8]) -> Option<Option<u8>> {
         let mut reader = ByteReader::new(payload);
         while !reader.is_at_end() {

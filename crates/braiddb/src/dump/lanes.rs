@@ -1,8 +1,8 @@
 //! Loads the records of a tree in several threads.
 //!
-//! Frames go to the lanes in turn, in **stripes** of consecutive keys. Each lane has a thread and a
-//! loader, and ends its run with the stripe. A queue of one stripe per lane lets all lanes work in
-//! bounded memory. At the end all runs become one load.
+//! A **lane** is a thread with a loader. Frames go to the lanes in turn, in **stripes** of
+//! consecutive keys, each of which becomes a run. A queue of one stripe per lane bounds memory. At
+//! the end all runs become one load.
 
 use super::{
     format::{Frame, FrameKind, damaged},
@@ -17,7 +17,7 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Passes the contents of a frame to the sink. An invalid record is reported as damage.
+/// An invalid record is reported as damage.
 pub fn show(frame: Frame, id: FileId, sink: &mut dyn EntrySink) -> Result<Amount> {
     let (kind, offset) = (frame.kind, frame.offset);
     let payload = frame.unpack(id)?;
@@ -73,7 +73,6 @@ impl Lane {
         let body = Box::new(move || {
             let done = orders_from.iter().try_for_each(|order| work.follow(order));
             let done = done.and_then(|()| work.loader.end_run());
-            // A failed load is removed before the failure is reported.
             let done = match done {
                 Ok(()) => Ok(work),
                 Err(e) => {
@@ -113,11 +112,11 @@ impl Lane {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Dealing {
-    /// Number of lanes; 0: the caller does the work.
+    /// 0: the caller does the work.
     pub lanes: usize,
     pub stripe_bytes: u64,
     pub frames_waiting: usize,
-    /// Whether operands that a merge function rejects for every value are accepted.
+    /// Accepts operands that a merge function rejects for every value.
     pub bad_operands: bool,
 }
 
@@ -174,7 +173,7 @@ impl TreeLoad {
 
     pub fn finish(mut self) -> Result<(Loaded, Amount)> {
         let (mut all, mut amount, mut failed): (Option<EntryLoader>, _, _) = (None, Amount::default(), None);
-        // Wait for every lane even after a failure: no thread may use the directory later.
+        // Even after a failure: no thread may use the directory later.
         for lane in self.lanes.drain(..) {
             match lane.finish() {
                 Err(e) => failed = failed.or(Some(e)),

@@ -24,7 +24,7 @@ use std::{fmt, io::Read, path::Path};
 const STRIPE_BYTES_MIN: u64 = 1 << 20;
 const STRIPE_BYTES_MAX: u64 = 64 << 20;
 
-/// Divisor: queued frames of all lanes take at most a quarter of the memory.
+/// Divisor: queued frames take at most a quarter of the memory.
 const WAITING_PART: u64 = 4;
 
 /// Progress of a load.
@@ -46,7 +46,7 @@ pub struct LoadOptions<'a> {
     pub progress: Option<&'a mut dyn FnMut(LoadProgress)>,
     /// Accepts operands that a merge function rejects for every value. Reads of the record then
     /// fail with [`crate::Error::MergeFailed`] until its key is put or deleted. By default the load
-    /// fails with [`crate::Error::InvalidArgument`], which names the first such record.
+    /// fails with [`crate::Error::InvalidArgument`].
     pub bad_operands: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct LoadReport {
     pub dump_bytes: u64,
 }
 
-/// Makes a database from a dump in the directory `dir`. See [`crate::Builder::load`].
+/// See [`crate::Builder::load`].
 pub fn load(settings: Settings, dir: &Path, input: &mut dyn Read, options: LoadOptions<'_>) -> Result<LoadReport> {
     checked_threads(options.threads, 0)?;
     let mut frames = FrameReader::begin(input)?;

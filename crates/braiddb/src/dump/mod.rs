@@ -1,8 +1,7 @@
-//! Dumps: a database at one commit as one stream of bytes, from which another database can be made.
+//! Dumps: a database at one commit as one stream of bytes, to make another database from.
 //!
-//! `format` encodes frames and the catalog, `records` encodes records, `reader` reads and checks
-//! frames, `create` writes a dump, `load` makes a database from one. `docs/dump.md` specifies the
-//! format.
+//! `format` encodes frames and the catalog, `records` encodes records, `reader` checks frames,
+//! `create` writes a dump, `load` makes a database. `docs/dump.md` specifies the format.
 
 mod check;
 mod create;

@@ -1,4 +1,4 @@
-//! Reads a dump frame by frame, once and front to back, so that it may come through a pipe.
+//! Reads a dump front to back, so that it may come through a pipe.
 
 use super::format::{FRAME_HEADER_LEN, Frame, FrameKind, Source, Totals, damaged, decode_header};
 use crate::{
@@ -96,7 +96,6 @@ impl<'a> FrameReader<'a> {
         }
     }
 
-    /// Checks the end frame and that nothing follows.
     pub fn end(&mut self, frame: Frame) -> Result<Totals> {
         let offset = frame.offset;
         let totals = Totals::decode(&frame.unpack(self.id)?);

@@ -95,7 +95,7 @@ pub fn begins_beneath(payload: &[u8]) -> bool {
     payload.first().is_some_and(|flags| flags & BENEATH != 0)
 }
 
-/// Passes records to the sink until it fails; `None` for invalid bytes.
+/// Until the sink fails; `None` for invalid bytes.
 pub fn read_records(payload: &[u8], sink: &mut dyn EntrySink) -> Option<Result<Amount>> {
     let mut reader = ByteReader::new(payload);
     let (mut key, mut sequence, mut amount) = (Vec::new(), 0_u64, Amount::default());
@@ -112,7 +112,7 @@ pub fn read_records(payload: &[u8], sink: &mut dyn EntrySink) -> Option<Result<A
             OPERANDS => DumpedContent::Operands(reader.bytes()?),
             _ => DumpedContent::LongOperands(reader.varint()?),
         };
-        // The pieces come next, so the record is the last of its frame.
+        // The pieces come next: the record is the last of its frame.
         if flags & LONG != 0 && !reader.is_at_end() {
             return None;
         }

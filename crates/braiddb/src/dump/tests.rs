@@ -42,7 +42,6 @@ impl EntrySink for Lines {
     }
 }
 
-/// The contents of a dump, without its origin and time.
 fn lines(mut dump: &[u8]) -> Vec<String> {
     let mut frames = FrameReader::begin(&mut dump).unwrap();
     let (source, mut frame) = frames.source().unwrap();
@@ -452,7 +451,7 @@ fn dump_of_damaged_database_fails_and_names_keys() {
     assert!(check_dump(&mut out.as_slice()).is_err());
 }
 
-/// A frame ended between operands and their base, and the base went to another lane.
+/// A frame ended between operands and their base, and the base went to another loader thread.
 #[test]
 fn load_of_large_tree_of_operands_uses_several_lanes() {
     let vfs = Arc::new(MemVfs::new());

@@ -1,5 +1,3 @@
-//! Dumps of damaged databases.
-
 use super::{DumpOptions, LoadOptions, load};
 use crate::{
     db::{
@@ -24,7 +22,7 @@ fn incompressible(len: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// One damaged block used to make the dump fail.
+/// One damaged block made the dump fail.
 #[test]
 fn dump_with_skipped_damage_names_gaps_and_loads() {
     let vfs = FaultVfs::new(Path::new(DIR));

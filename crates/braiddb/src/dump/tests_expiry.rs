@@ -1,5 +1,3 @@
-//! Dumps keep expiry times to the microsecond, and a load brings no expired value back.
-
 use super::{DumpOptions, LoadOptions, load};
 use crate::{
     db::{

@@ -1,6 +1,3 @@
-//! Records on which a merge function fails: a dump contains and names them; a load refuses them by
-//! default.
-
 use super::{DumpOptions, LoadOptions, LoadReport, load};
 use crate::{
     base::{Error, Result},
@@ -42,13 +39,11 @@ fn dump_of_failing_record_names_it_and_continues() {
         let Err(Error::InvalidArgument(reason)) = load_from(&vfs, &dump, false) else { panic!("it is refused") };
         assert!(reason.contains("\"bad operand\" of the tree \"t\"") && reason.contains("--bad-operands"), "{reason}");
         assert!(reason.contains("8 bytes"), "{reason}");
-        // The failed load left nothing, so the directory can be reused.
         assert_eq!(load_from(&vfs, &dump, true).unwrap().records, 6);
         let loaded = Db::open_with(small(&vfs), Path::new("/to")).unwrap();
         let tree = loaded.open_tree("t").unwrap();
         assert_eq!(tree.iter().filter(Result::is_ok).count(), 3);
         assert_eq!(tree.iter().count(), 5);
-        // Deleting the key gives a dump that loads.
         db.tree("t").unwrap().delete(b"bad operand").unwrap();
         let (mut dump, to) = (Vec::new(), mem());
         assert_eq!(db.dump(&mut dump, DumpOptions::default()).unwrap().failing, 1);

@@ -40,11 +40,10 @@ pub struct SalvageProgress {
 /// Options of a salvage.
 #[derive(Default)]
 pub struct SalvageOptions<'a> {
-    /// Keeps, rather than leaves out, records of which a newer version may be lost. They are listed
-    /// either way.
+    /// Keeps, rather than leaves out, records of which a newer version may be lost. The report
+    /// lists them either way.
     pub keep_stale: bool,
-    /// Ignores the log after the first lost commit, so that the result is the state at that commit
-    /// as far as the log goes. By default every intact commit is taken.
+    /// Ignores the log after the first lost commit. By default every intact commit is taken.
     pub stop_at_gap: bool,
     /// Called from time to time with the progress.
     pub progress: Option<&'a mut dyn FnMut(SalvageProgress)>,
@@ -59,7 +58,7 @@ impl fmt::Debug for SalvageOptions<'_> {
     }
 }
 
-/// Copies all readable data of `from` into a new database in `to`. See [`crate::Builder::salvage`].
+/// See [`crate::Builder::salvage`].
 pub fn salvage(settings: Settings, from: &Path, to: &Path, options: SalvageOptions<'_>) -> Result<SalvageReport> {
     refuse(&settings, from, to)?;
     let context = TableContext {
@@ -83,8 +82,7 @@ pub fn salvage(settings: Settings, from: &Path, to: &Path, options: SalvageOptio
     done
 }
 
-/// Refuses nested directories and, as far as visible without writing, a database that is open for
-/// writing.
+/// Refuses nested directories and, as far as visible without writing, an open database.
 fn refuse(settings: &Settings, from: &Path, to: &Path) -> Result<()> {
     let lock = from.join(LOCK_NAME);
     if let Some(owner) = settings.vfs.lock_owner(&lock).unwrap_or_default() {
@@ -134,7 +132,6 @@ impl Job<'_, '_> {
         let mut merge = Merge::new(self.context.clone(), runs, log.entries, tombstones, time_us, keep_stale, unsure);
         let catalog = self.catalog(&mut merge)?;
         let layout = empty_layout(&self.plan.layout, sequence, time_us);
-        // The sources need the other half.
         let half = (self.settings.memory / 2).max(TARGET_MEMORY_MIN).min(self.settings.memory);
         let settings = Settings { memory: half, ..self.settings.clone() };
         let mut target = Target::begin(&settings, new, directories, &self.context, &layout, &catalog)?;

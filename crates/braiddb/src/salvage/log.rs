@@ -1,7 +1,6 @@
 //! Reads the log and sorts its operations by key.
 //!
-//! Operations beyond the memory limit spill into temporary runs in the new directory, which are
-//! merged with all other sources and removed at the end.
+//! Operations beyond the memory limit spill into temporary runs in the new directory.
 
 use super::{
     losses::{Losses, loss},
@@ -18,7 +17,7 @@ use crate::{
 };
 use std::path::{Path, PathBuf};
 
-/// Limited because a run has a maximum number of blocks.
+/// A run has a maximum number of blocks.
 const GATHERED_BYTES_MAX: usize = 64 << 20;
 
 const ENTRY_BYTES: usize = size_of::<LoggedEntry>() + 32;
@@ -56,7 +55,7 @@ pub fn read_log(
 ) -> Result<SortedLog> {
     let layout = &plan.layout;
     let is_whole = plan.condition == ManifestCondition::Whole;
-    // If the last edits are lost, the log fields of the manifest may be outdated.
+    // The log fields of the manifest may be outdated.
     let input = DamagedLogInput {
         oldest_segment: Some(layout.oldest_segment).filter(|oldest| is_whole && *oldest > 0),
         durable_lsn: if is_whole { layout.durable_lsn } else { 0 },
@@ -109,7 +108,7 @@ fn note_gaps(found: &DamagedLog, plan: &mut Plan, losses: &mut Losses) {
 }
 
 impl Sorter<'_> {
-    /// Takes a commit group whole, or returns false if it cannot be decoded.
+    /// Returns false if the group cannot be decoded.
     fn group(&mut self, info: &RecordInfo, payload: &[u8]) -> Result<bool> {
         let batches = decode_group(payload, |_, _| {});
         if batches != Some(info.last_sequence - info.first_sequence + 1) {

@@ -2,8 +2,8 @@
 //!
 //! If a newer version of a key may be lost, an older one must not pass for the record. So a loss in
 //! a run casts a **shadow** over the keys that the lost part may have had, up to the run's highest
-//! sequence number. Older versions in a shadow are withheld. A readable view narrows the shadow: it
-//! has one hash byte of each key ([`crate::view::View::held`]) and so rules out most keys.
+//! sequence number. Older versions in a shadow are withheld. A readable view has one hash byte of
+//! each key ([`crate::view::View::held`]) and so rules out most keys.
 
 use super::report::{Loss, LossKind, LostKey};
 use crate::{
@@ -13,10 +13,10 @@ use crate::{
 };
 use std::{collections::BTreeMap, ops::Range, path::PathBuf, sync::Arc};
 
-/// Maximum number of losses listed; more are only counted.
+/// Further losses are only counted.
 const LOSSES_MAX: usize = 10_000;
 
-/// Answers which keys were in the lost part of a run.
+/// For a lost part of a run.
 #[derive(Clone, Debug)]
 pub enum Oracle {
     /// The run's own view, and the lost blocks.
@@ -52,7 +52,7 @@ impl Oracle {
 #[derive(Clone, Debug)]
 pub struct Shadow {
     pub start: Vec<u8>,
-    /// Whether only older versions of the first key may be lost.
+    /// Only older versions of the first key may be lost.
     pub is_start_known: bool,
     pub end: Option<Vec<u8>>,
     pub max_sequence: SequenceNumber,
@@ -62,16 +62,15 @@ pub struct Shadow {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shade {
-    /// Versions below this may not be the newest.
     pub newest_above: SequenceNumber,
-    /// Versions below this may be missing, so the base of operands is uncertain.
+    /// Versions below this may be missing: the base of operands is uncertain.
     pub whole_above: SequenceNumber,
     pub path: PathBuf,
 }
 
 #[derive(Debug, Default)]
 pub struct Losses {
-    /// Shadows whose first key is not reached yet, in descending order.
+    /// In descending order of the first key.
     upcoming: Vec<Shadow>,
     active: Vec<Shadow>,
     losses: Vec<Loss>,
@@ -113,7 +112,7 @@ impl Losses {
         self.upcoming.insert(place, shadow);
     }
 
-    /// Returns whether any loss may concern a tree before that of `key`.
+    /// True if a loss may concern a tree before that of `key`.
     pub fn is_any_below(&self, key: &[u8]) -> bool {
         let is_below = |from: &Option<LostKey>| match (from, split_internal_key(key)) {
             (Some(from), Some((tree, _))) => from.tree < tree.0,

@@ -1,8 +1,8 @@
 //! Merges all sources key by key into records.
 //!
 //! The version with the highest sequence number counts. Merge operands are stacked down to their
-//! base, so no merge function is needed. A source is opened only once its first key is due, so
-//! memory is bounded by the runs that overlap.
+//! base, so no merge function is needed. A source is opened only once its first key is due, so the
+//! overlapping runs bound memory.
 
 use super::{
     losses::{Losses, Shade},
@@ -24,8 +24,8 @@ pub struct Record {
     pub kind: EntryKind,
     pub value: Vec<u8>,
     pub beneath: Option<Version>,
-    /// Other entries of this version (or of the base) with other blob references: the log has the
-    /// place before a merge moved the value.
+    /// Other entries of this version (or of the base): the log has the blob reference from before a
+    /// merge moved the value.
     pub copies: Vec<(EntryKind, Vec<u8>)>,
 }
 
@@ -39,7 +39,7 @@ struct Head {
 }
 
 impl Ord for Head {
-    /// Max-heap: the smallest key and its newest version come first.
+    /// Max-heap: the smallest key and its newest version first.
     fn cmp(&self, other: &Head) -> Ordering {
         let by_key = other.key.cmp(&self.key).then(self.sequence.cmp(&other.sequence));
         by_key.then(other.source.cmp(&self.source))
@@ -62,23 +62,21 @@ pub struct Merge {
     now_us: u64,
     keep_stale: bool,
     pub entries: u64,
-    /// Set if the list of valid runs is uncertain: their highest number. The base of their operands
-    /// may have been deleted since.
+    /// Highest number of valid runs if their list is uncertain. The base of their operands may have
+    /// been deleted since.
     unsure: Option<(SequenceNumber, PathBuf)>,
 }
 
 #[derive(Debug, Default)]
 struct Versions {
     newest: Option<Version>,
-    /// Newest first, beginning with the newest version.
     operands: Vec<(SequenceNumber, Vec<u8>)>,
     beneath: Option<Version>,
     copies: Vec<(EntryKind, Vec<u8>)>,
-    /// Versions from this number on are already included.
     reached: SequenceNumber,
     is_done: bool,
     is_founded: bool,
-    /// Whether the last operands contain their base.
+    /// The last operands contain their base.
     is_founded_inline: bool,
 }
 
@@ -148,7 +146,7 @@ struct Gathered {
 
 impl Gathered {
     /// Adds another entry of the same version. The one that covers more operands wins: a run may
-    /// have the log's operand combined with older ones or with the base.
+    /// have the log's operand combined with older ones or the base.
     fn take_in(&mut self, entry: &EntryRef<'_>) {
         let (_, kind, value) = &mut self.version;
         match weight(entry.kind, entry.value).cmp(&weight(*kind, value)) {
@@ -164,7 +162,6 @@ impl Gathered {
     }
 }
 
-/// Ranks entries of one version by how much they cover.
 fn weight(kind: EntryKind, value: &[u8]) -> (u8, u64) {
     match Operands::decode(value).filter(|_| kind == EntryKind::Merge) {
         None => (2, 0),
@@ -240,7 +237,7 @@ impl Merge {
         Ok(self.heap.peek().map(|head| head.key.as_slice()))
     }
 
-    /// Returns the next key's record, if it has one; `None` at the end.
+    /// `None` at the end.
     pub fn take(&mut self, losses: &mut Losses) -> Result<Option<Option<Record>>> {
         self.open_due(losses)?;
         let Some(key) = self.heap.peek().map(|head| head.key.clone()) else { return Ok(None) };

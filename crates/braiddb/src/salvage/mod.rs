@@ -1,9 +1,8 @@
 //! Salvage: copies all readable data of a damaged database into a new one.
 //!
-//! `plan` finds the valid files; `log` reads and sorts intact commit groups; `source` iterates a
-//! run or the log past damage; `losses` tracks losses and possibly stale versions; `merge` merges
-//! all sources by key; `target` writes the new database; `report` is the result. ADR 0043 gives the
-//! reasons.
+//! `plan` finds the valid files; `log` reads intact commit groups; `source` iterates a run or the
+//! log past damage; `losses` tracks losses and possibly stale versions; `merge` merges all sources
+//! by key; `target` writes the new database. ADR 0043 gives the reasons.
 
 mod job;
 mod log;

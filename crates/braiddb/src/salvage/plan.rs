@@ -2,9 +2,8 @@
 //!
 //! With an intact manifest, the runs that it names count, each within its partitions. Other runs
 //! are inputs of a finished merge or outputs of an unfinished one. If edits are lost, unnamed runs
-//! count too, since a lost edit may have named them. Without a manifest, every run counts. Sequence
-//! numbers order versions, so counting a run twice is harmless, but a deleted record may return if
-//! a merge dropped its tombstone.
+//! count too. Without a manifest, every run counts. Sequence numbers order versions, so counting a
+//! run twice is harmless, but a deleted record may return if a merge dropped its tombstone.
 
 use super::{
     losses::{Losses, Oracle, Shadow, loss, lost_key},
@@ -22,7 +21,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Internal keys: start, and exclusive end.
 pub type KeyRange = (Vec<u8>, Option<Vec<u8>>);
 
 #[derive(Clone, Debug)]
@@ -30,10 +28,10 @@ pub struct PlannedRun {
     pub path: PathBuf,
     pub number: FileNumber,
     pub listed: Option<RunMeta>,
-    /// Sorted, disjoint ranges in which it counts. `None`: everywhere.
+    /// Sorted and disjoint. `None`: everywhere.
     pub allowed: Option<Vec<KeyRange>>,
     pub smallest: Vec<u8>,
-    /// Sequence number of its entries if they store none.
+    /// Of its entries if they store none.
     pub given: SequenceNumber,
 }
 
@@ -179,7 +177,6 @@ struct Planner<'a> {
     dir: &'a Path,
     plan: Plan,
     losses: &'a mut Losses,
-    /// Indexes of runs without any known sequence number.
     unnumbered: Vec<usize>,
     missing: Vec<FileNumber>,
 }
@@ -402,7 +399,7 @@ impl Planner<'_> {
     }
 }
 
-/// Reads all blocks, for a run without a readable tail.
+/// For a run without a readable tail.
 fn highest_sequence(run: &mut DamagedRun) -> SequenceNumber {
     let mut highest = 0;
     loop {
@@ -436,8 +433,7 @@ fn joined(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     joined
 }
 
-/// Clips the keys `first..=last` to the ranges. The end of a part is an upper bound, possibly
-/// exclusive.
+/// The end of a part is an upper bound, possibly exclusive.
 pub fn within(ranges: &[KeyRange], first: &[u8], last: Option<&[u8]>) -> Vec<KeyRange> {
     let mut parts = Vec::new();
     for (start, end) in ranges {

@@ -48,7 +48,6 @@ impl Source {
     }
 }
 
-/// Unreadable blocks whose following key is not known yet.
 #[derive(Debug)]
 struct Pending {
     range: Range<u64>,
@@ -156,7 +155,6 @@ impl RunSource {
         }
         let counts = allowed.get(self.range).is_some_and(|(start, _)| entry.key >= start.as_slice());
         if !counts {
-            // It is still the lower bound of blocks lost after it.
             let last = self.last_key.get_or_insert_default();
             last.clear();
             last.extend_from_slice(entry.key);
@@ -164,13 +162,11 @@ impl RunSource {
         counts
     }
 
-    /// `next` is the upper bound of the lost keys.
     fn lose(&self, pending: Pending, next: Option<Vec<u8>>, losses: &mut Losses) {
         let meta = self.run_meta();
         if meta
             .is_some_and(|meta| pending.range.is_empty() && meta.largest == self.last_key.clone().unwrap_or_default())
         {
-            // Only the index is lost.
             return;
         }
         let smallest = meta.map(|meta| meta.smallest.clone()).unwrap_or_default();

@@ -32,7 +32,7 @@ const LONG_LEN: usize = 256 << 10;
 
 const BLOB_FILES_MAX: usize = 64;
 
-/// Maximum number of records tested: an unnamed tree is a multi-tree if all can be pairs.
+/// An unnamed tree is a multi-tree if this many records can be pairs.
 const SAMPLE_RECORDS: usize = 1000;
 
 struct Blobs {
@@ -313,7 +313,7 @@ impl Loading<'_> {
         }
     }
 
-    /// Returns the first readable entry; a single entry is not checked.
+    /// A single entry is not checked.
     fn readable<'r>(
         &mut self,
         kind: EntryKind,
@@ -384,7 +384,6 @@ impl Loading<'_> {
             self.plain(entry, &whole)?;
             return Ok(Ok(key.len() as u64 + len));
         }
-        // A begun value must be completed, so it is checked first.
         if let Err(lost) = self.blobs.read(&pieces, &mut |_| {}) {
             return Ok(Err(lost));
         }
@@ -397,7 +396,6 @@ impl Loading<'_> {
             }
         });
         loaded?;
-        // It was readable a moment ago.
         read.map_err(|lost| Error::corruption(lost.path, lost.offset.unwrap_or(0), lost.detail))?;
         Ok(Ok(key.len() as u64 + len))
     }

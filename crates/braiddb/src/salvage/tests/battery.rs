@@ -1,10 +1,9 @@
-//! Damages databases with every feature at random, salvages them, and compares them with a model
-//! made before the damage.
+//! Damages databases with every feature at random, salvages them, and compares with a model.
 //!
 //! The place of each record is found in the intact files, independently of salvage. Every record
-//! whose parts are intact must come out or be listed as withheld. No record may come out that the
-//! database did not hold, unless the report lists lost commits or deletes: then the database must
-//! have held it at some time.
+//! whose parts are intact must come out or be listed as withheld. No other record may come out,
+//! unless the report lists lost commits or deletes: then the database must have held it at some
+//! time.
 //!
 //! `BRAIDDB_VOLUME` scales the number of databases.
 
@@ -104,7 +103,6 @@ fn check(sample: &Sample, files: &Files, seed: u64, what: &str, totals: &mut Tot
     totals.records += found.len() as u64;
     totals.whole += u64::from(report.is_complete());
     let case = Case { sample, files, units: &units, report: &report, what };
-    // Without a manifest the files of two databases cannot be distinguished.
     if report.manifest != ManifestCondition::Whole && what.contains("another database") {
         assert!(!report.is_complete(), "{what}");
         return;

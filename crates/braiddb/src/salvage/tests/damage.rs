@@ -1,5 +1,3 @@
-//! Random damage of all kinds to all kinds of files.
-
 use super::sample::Random;
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -26,7 +24,7 @@ fn any(files: &Files, random: &mut Random) -> PathBuf {
     names[random.below(names.len() as u64) as usize].clone()
 }
 
-/// `other` are files of another database.
+/// `other`: of another database.
 pub fn damage(files: &mut Files, other: &Files, way: Way, random: &mut Random) -> String {
     match way {
         Way::Manifest | Way::Current => {

@@ -1,5 +1,3 @@
-//! Damage of one kind in one place, and the result.
-
 use super::{
     damage::Files,
     sample::{DIR, Random},
@@ -120,7 +118,6 @@ fn salvage_of_damaged_block_loses_only_that_block() {
 
 #[test]
 fn salvage_of_lost_newer_version_withholds_older_one() {
-    // A newer run deletes every third key.
     let mut files = make(|db| {
         fill(db, 0..300, "old");
         db.flush().unwrap();
@@ -137,7 +134,7 @@ fn salvage_of_lost_newer_version_withholds_older_one() {
     assert!(found.iter().all(|number| number % 3 != 0), "{found:?}");
     let withheld: u64 =
         report.losses.iter().filter(|loss| loss.kind == LossKind::Withheld).filter_map(|loss| loss.records).sum();
-    // Others with the same hash byte may be missing too.
+    // More keys with the same hash byte may be missing.
     let missing = 200 - found.len() as u64;
     assert!(withheld > 10 && missing < 5, "{withheld} withheld, {missing} too many");
     let (report, db) = salvaged_with(&files, SalvageOptions { keep_stale: true, ..Default::default() });
@@ -197,8 +194,7 @@ fn salvage_without_manifest_returns_all_records_and_reports_it() {
 }
 
 /// The highest commit number came from the tails of runs. Without manifest, log and the newest
-/// run's tail, the new database was refused: "a record has the number of a commit that is not in
-/// the dump".
+/// run's tail, the new database was refused.
 #[test]
 fn salvage_of_run_without_tail_and_manifest_returns_its_records() {
     let mut files = make(|db| {
@@ -285,7 +281,6 @@ fn failed_salvage_leaves_nothing_or_a_directory_that_does_not_open() {
     });
     for after in 0..200 {
         let vfs = FaultVfs::of_files(Path::new(DIR), &files);
-        // Every other time the result cannot be removed, as after a kill.
         let is_killed = after % 2 == 1;
         vfs.fail(Operation::Write, after, u32::MAX, io::ErrorKind::Other);
         if is_killed {

@@ -1,5 +1,4 @@
-//! A database with a little of every feature, made from a seed, and a model of it made before the
-//! damage.
+//! A database with every feature, made from a seed, and a model of it.
 
 use crate::{
     base::{SequenceNumber, TreeId, internal_key},
@@ -40,7 +39,6 @@ impl Random {
 
 pub type State = Option<(Vec<u8>, Option<SystemTime>)>;
 
-/// By internal key.
 pub type History = BTreeMap<Vec<u8>, Vec<(SequenceNumber, State)>>;
 
 pub struct Sample {

@@ -21,12 +21,11 @@ use std::{
     sync::Arc,
 };
 
-/// A part of a file, intact or damaged as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     pub path: PathBuf,
     pub bytes: Range<usize>,
-    /// Length of the file header, without which nothing in the file can be identified.
+    /// Without the file header nothing in the file can be identified.
     pub header: usize,
 }
 
@@ -79,7 +78,6 @@ pub fn find(sample: &Sample) -> Units {
     }
     for path in sample.files.keys().filter(|path| path.extension().is_some_and(|e| e == "wal")) {
         let mut records = Vec::new();
-        // Segments that were never used have no header.
         let _ = wal::inspect_segment(&*vfs, path, &mut |offset, record| {
             records.push((offset, *record));
             Ok(())
