@@ -42,7 +42,7 @@ impl Bar {
     pub fn set(&self, bytes: u64, records: u64) {
         self.bar.set_position(bytes);
         if !self.bar.is_hidden() {
-            self.bar.set_message(format!("{} records", crate::notation::show_count(records)));
+            self.bar.set_message(crate::notation::show_counted(records, "record"));
         }
     }
 

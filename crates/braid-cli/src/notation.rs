@@ -168,6 +168,17 @@ pub fn show_rate(per_second: f64) -> String {
     }
 }
 
+/// "1 record", "2,000 entries".
+pub fn show_counted(count: u64, noun: &str) -> String {
+    let shown = show_count(count);
+    match (count, noun.strip_suffix('y')) {
+        (1, _) => format!("{shown} {noun}"),
+        (_, Some(stem)) => format!("{shown} {stem}ies"),
+        (_, None) if noun.ends_with('s') => format!("{shown} {noun}es"),
+        (_, None) => format!("{shown} {noun}s"),
+    }
+}
+
 pub fn show_count(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -183,6 +194,18 @@ pub fn show_count(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counted_noun_agrees_with_count() {
+        for (count, noun, text) in [
+            (1, "record", "1 record"),
+            (0, "tree", "0 trees"),
+            (2_000, "entry", "2,000 entries"),
+            (2, "loss", "2 losses"),
+        ] {
+            assert_eq!(show_counted(count, noun), text);
+        }
+    }
 
     #[test]
     fn time_round_trips_and_invalid_text_is_refused() {

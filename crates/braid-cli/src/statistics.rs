@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     demo::{Drawn, draw_partitions},
-    notation::{show_bytes, show_count},
+    notation::{show_bytes, show_count, show_counted},
     text_form::to_hex,
 };
 
@@ -23,7 +23,7 @@ pub fn write_text(stats: &Stats, drawn: Drawn, out: &mut dyn Write) -> io::Resul
     let (memtables, cache) = (show_bytes(stats.memtable_bytes), show_bytes(stats.cache_bytes));
     writeln!(out, "in memory        {}: memtables {memtables}, cache {cache}", show_bytes(stats.memory_bytes))?;
     writeln!(out, "last commit      {}", show_count(stats.last_sequence))?;
-    writeln!(out, "recovered        {} records of the log", show_count(stats.recovered_records))?;
+    writeln!(out, "recovered        {} of the log", show_counted(stats.recovered_records, "record"))?;
     if let Some(note) = &stats.log_tail_note {
         writeln!(out, "end of the log   {note}")?;
     }
@@ -41,7 +41,8 @@ pub fn write_text(stats: &Stats, drawn: Drawn, out: &mut dyn Write) -> io::Resul
         writeln!(out, "writes refused   {failure}")?;
     }
     let runs: usize = stats.partitions.iter().map(|partition| partition.runs.len() + partition.loose.len()).sum();
-    writeln!(out, "partitions       {} with {runs} runs", stats.partitions.len())?;
+    let runs = show_counted(runs as u64, "run");
+    writeln!(out, "partitions       {} with {runs}", stats.partitions.len())?;
     writeln!(out)?;
     out.write_all(draw_partitions(&stats.partitions, drawn, 100).as_bytes())
 }
@@ -56,8 +57,8 @@ fn show_reader(reader: &ReaderStats) -> String {
         false => format!("pins at least {} garbage entries", show_count(reader.dead_entries_held)),
     };
     let ReaderStats { kind, sequence, age_us, commits_behind, .. } = reader;
-    let behind = show_count(*commits_behind);
-    format!("{kind} at commit {sequence}, open for {:.1} s, {behind} commits behind, {holds}", seconds(*age_us))
+    let behind = show_counted(*commits_behind, "commit");
+    format!("{kind} at commit {sequence}, open for {:.1} s, {behind} behind, {holds}", seconds(*age_us))
 }
 
 pub fn to_json(stats: &Stats) -> Value {

@@ -25,7 +25,7 @@ use crate::{
     },
     exit::{NOT_FOUND, OK, SYSTEM, failure, usage},
     interrupt::{self, Pace},
-    notation::{parse_time, show_bytes, show_count, show_time},
+    notation::{parse_time, show_bytes, show_count, show_counted, show_time},
     output::{Stdout, note, print_line},
     places::{check_apart, check_new_directory, check_parent, check_separate, making_directory},
 };
@@ -103,11 +103,11 @@ fn create(arguments: &CreateBackupArguments) -> Result<u8> {
         print_line(report)?;
     } else {
         print_line(format_args!(
-            "backup {} at commit {}: {} in {} files; copied {} in {}",
+            "backup {} at commit {}: {} in {}; copied {} in {}",
             info.id,
             info.sequence,
             show_bytes(info.bytes),
-            show_count(info.files),
+            show_counted(info.files, "file"),
             show_bytes(info.bytes_copied),
             show_count(info.files_copied)
         ))?;
@@ -170,12 +170,12 @@ fn list(arguments: &ListBackupsArguments) -> Result<u8> {
             let database = if is_mixed { format!("\tdatabase {:016x}", info.incarnation) } else { String::new() };
             writeln!(
                 out,
-                "{}\t{}\tcommit {}\t{} in {} files\tcopied {}{database}",
+                "{}\t{}\tcommit {}\t{} in {}\tcopied {}{database}",
                 info.id,
                 show_time(info.taken),
                 info.sequence,
                 show_bytes(info.bytes),
-                show_count(info.files),
+                show_counted(info.files, "file"),
                 show_bytes(info.bytes_copied)
             )?;
         }
@@ -194,7 +194,7 @@ fn verify(arguments: &VerifyBackupsArguments) -> Result<u8> {
         let report = json!({"files": files, "bytes": bytes, "problems": problems.iter().map(ToString::to_string).collect::<Vec<_>>(), "whole": whole, "damaged": damaged});
         writeln!(out, "{report}")?;
     } else {
-        writeln!(out, "{} files, {} read", show_count(report.files), show_bytes(report.bytes))?;
+        writeln!(out, "{}, {} read", show_counted(report.files, "file"), show_bytes(report.bytes))?;
         for problem in &report.problems {
             writeln!(out, "problem: {problem}")?;
         }
@@ -244,12 +244,12 @@ pub fn restore(arguments: &RestoreArguments) -> Result<u8> {
         return Ok(OK);
     }
     print_line(format_args!(
-        "restored backup {} at commit {}: {} in {} files, {} commits from the log archive",
+        "restored backup {} at commit {}: {} in {}, {} from the log archive",
         restored.backup,
         restored.sequence,
         show_bytes(restored.bytes),
-        show_count(restored.files),
-        show_count(restored.replayed)
+        show_counted(restored.files, "file"),
+        show_counted(restored.replayed, "commit")
     ))?;
     Ok(OK)
 }

@@ -17,7 +17,7 @@ use crate::{
     exit::{OK, usage},
     import::{IMPORT_TREE, Indexes, NewNotation, stored_key_notation},
     interrupt::{self, Pace},
-    notation::{parse_name, show_count, show_name},
+    notation::{parse_name, show_counted, show_name},
     output::{note, print_line},
 };
 
@@ -59,7 +59,7 @@ pub fn copy_tree(arguments: &CopyTreeArguments) -> Result<u8> {
     let indexes = Indexes::stored_specs(&source, &arguments.from)?;
     drop(source);
     target.close()?;
-    print_line(format_args!("{} records", show_count(copied)))?;
+    print_line(format_args!("{}", show_counted(copied, "record")))?;
     if !indexes.is_empty() {
         note!("braid: the copy has no indexes: add them with `braid index add`");
     }

@@ -17,7 +17,7 @@ use crate::{
     bar::Bar,
     exit::{CORRUPTION, NOT_FOUND, OK, failure, usage},
     interrupt::{self, End, Pace},
-    notation::{show_bytes, show_count, show_key, show_name},
+    notation::{show_bytes, show_count, show_counted, show_key, show_name},
     output::{OutputFile, Stdout, note, print_line},
     places::{check_new_directory, making_directory},
 };
@@ -147,13 +147,11 @@ fn show_dump(report: &DumpReport, as_json: bool) -> String {
         });
         return report.to_string();
     }
-    let (records, trees, bytes) = (show_count(records), show_count(trees), show_bytes(bytes));
-    let mut done = format!(
-        "dumped {records} records of {trees} trees as of commit {sequence}: {bytes} in {}",
-        show_bytes(dump_bytes)
-    );
+    let (records, trees, bytes) = (show_counted(records, "record"), show_counted(trees, "tree"), show_bytes(bytes));
+    let mut done =
+        format!("dumped {records} of {trees} as of commit {sequence}: {bytes} in {}", show_bytes(dump_bytes));
     if report.gaps > 0 {
-        done += &format!("; skipped {} damaged ranges", show_count(report.gaps));
+        done += &format!("; skipped {}", show_counted(report.gaps, "damaged range"));
     }
     match failing {
         0 => done,
@@ -214,9 +212,9 @@ pub fn load(arguments: &LoadArguments) -> Result<u8> {
         return Ok(OK);
     }
     print_line(format_args!(
-        "loaded {} records of {} trees as of commit {}: {}",
-        show_count(report.records),
-        show_count(report.trees),
+        "loaded {} of {} as of commit {}: {}",
+        show_counted(report.records, "record"),
+        show_counted(report.trees, "tree"),
         report.sequence,
         show_bytes(report.bytes)
     ))?;

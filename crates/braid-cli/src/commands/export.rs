@@ -15,7 +15,7 @@ use crate::{
     exit::{NOT_FOUND, OK, usage},
     import::JsonOutput,
     interrupt::{self, Pace},
-    notation::show_count,
+    notation::show_counted,
     output::{OutputFile, note},
     transfer::{Walk, Walked, WriteReport, write_export},
 };
@@ -50,7 +50,7 @@ pub fn export(arguments: &ExportArguments) -> Result<u8> {
         note!("braid: left out: {what}");
     }
     if arguments.output.is_some() {
-        note!("{} records written to {}", show_count(report.records), path.display());
+        note!("{} written to {}", show_counted(report.records, "record"), path.display());
     }
     Ok(if report.left_out.is_empty() { OK } else { NOT_FOUND })
 }

@@ -20,7 +20,7 @@ use crate::{
     import::{Format, ImportJob, IndexSpec, OnError, TableOptions, Target},
     input::Source,
     interrupt::{self, Pace},
-    notation::show_count,
+    notation::show_counted,
     output::{note, print_line},
     transfer::{ExportReader, MAGIC, ReadReport, StoreOptions},
 };
@@ -107,8 +107,8 @@ fn import_export(arguments: &ImportArguments, source: Source) -> Result<u8> {
     let stored_so_far = Arc::new(AtomicU64::new(0));
     let shown = Arc::clone(&stored_so_far);
     interrupt::begin(Pace::InOrder, move |_| {
-        let records = show_count(shown.load(Ordering::Relaxed));
-        format!("{records} records are stored; the same command stores them again, and then the others")
+        let records = show_counted(shown.load(Ordering::Relaxed), "record");
+        format!("stored {records}; the same command stores them again, and then the rest")
     });
     let reader = BufReader::with_capacity(1 << 18, source.into_unmarked_text()?);
     let options =
@@ -127,7 +127,7 @@ fn import_export(arguments: &ImportArguments, source: Source) -> Result<u8> {
         print_line(serde_json::to_string(&report)?)?;
     } else {
         let verb = if arguments.dry_run { "would be stored" } else { "stored" };
-        print_line(format_args!("{} records of {} trees {verb}", show_count(records), show_count(trees)))?;
+        print_line(format_args!("{} of {} {verb}", show_counted(records, "record"), show_counted(trees, "tree")))?;
     }
     if left_out > 0 {
         note!("braid: the export lacks {left_out} records or ranges, which could not be read when it was written");

@@ -13,7 +13,7 @@ use crate::{
     exit::{NOT_FOUND, OK, failure, usage},
     import::{IndexSpec, Indexes, all_indexes, drop_index, rebuild_index, store_specs, tree_id},
     interrupt::{self, Pace},
-    notation::{parse_name, show_count, show_name},
+    notation::{parse_name, show_count, show_counted, show_name},
     output::print_line,
 };
 
@@ -142,8 +142,8 @@ fn add(arguments: &AddArguments) -> Result<u8> {
     let check = rebuild_index(&db, tree, stored, false)?;
     mark(&db, tree, &mut declaration.specs.clone(), false, |spec| spec.name == arguments.index.name)?;
     db.close()?;
-    let (name, added) = (show_name(&arguments.index.name), show_count(check.missing));
-    print_line(format_args!("{name}: {added} entries added, of {} records", show_count(check.records)))?;
+    let (name, added) = (show_name(&arguments.index.name), show_counted(check.missing, "entry"));
+    print_line(format_args!("{name}: {added} added, of {}", show_counted(check.records, "record")))?;
     if check.entries == 0 && check.records > 0 {
         let field = &arguments.index.field;
         crate::output::note!("braid: no record of {} has a field {field}: is it mistyped?", show_name(tree));
@@ -205,12 +205,10 @@ fn rebuild(arguments: &RebuildArguments) -> Result<u8> {
             print_line(line)?;
         } else {
             let (missing, stale) = (show_count(check.missing), show_count(check.stale));
-            let (entries, records) = (show_count(check.entries), show_count(check.records));
+            let (entries, records) = (show_counted(check.entries, "entry"), show_counted(check.records, "record"));
             let (added, removed) = if arguments.check { ("missing", "stale") } else { ("added", "removed") };
             let name = show_name(&spec.name);
-            print_line(format_args!(
-                "{name}: {entries} entries of {records} records: {missing} {added}, {stale} {removed}"
-            ))?;
+            print_line(format_args!("{name}: {entries} of {records}: {missing} {added}, {stale} {removed}"))?;
         }
     }
     if !arguments.check {

@@ -20,7 +20,7 @@ use crate::{
     },
     exit::{NOT_FOUND, OK, SYSTEM, failure, usage},
     interrupt::{self, Pace},
-    notation::{show_bytes, show_count, show_name},
+    notation::{show_bytes, show_counted, show_name},
     output::{Stdout, print_line},
 };
 
@@ -156,7 +156,7 @@ pub fn upgrade(arguments: &UpgradeArguments) -> Result<u8> {
     if arguments.json {
         writeln!(out, "{}", json!({"rewritten": rewritten, "left": older_json(&report.left)}))?;
     } else {
-        writeln!(out, "{} files of earlier versions rewritten", show_count(rewritten as u64))?;
+        writeln!(out, "{} of earlier versions rewritten", show_counted(rewritten as u64, "file"))?;
         for file in &report.left {
             writeln!(out, "left: {}, version {}", file.name, file.version)?;
         }
@@ -175,7 +175,7 @@ fn list_older_files(arguments: &UpgradeArguments) -> Result<u8> {
         for file in &older {
             writeln!(out, "{}\tversion {}", file.name, file.version)?;
         }
-        writeln!(out, "{} files of earlier versions", show_count(older.len() as u64))?;
+        writeln!(out, "{} of earlier versions", show_counted(older.len() as u64, "file"))?;
     }
     out.finish()?;
     Ok(OK)

@@ -18,7 +18,7 @@ use crate::{
     arguments::{DelArguments, GetArguments, InputFormat, PutArguments, ValueFormat},
     exit::{NOT_FOUND, OK, usage},
     import::{IMPORT_TREE, Indexes, KnownTrees, NewNotation},
-    notation::{KeyNotation, key_to_json, parse_key, show_key, show_name},
+    notation::{KeyNotation, key_to_json, parse_key, show_counted, show_key, show_name},
     output::{Stdout, note, print_line},
     text_form::{parse_hex, parse_text, to_hex, to_json, to_text},
 };
@@ -186,6 +186,6 @@ fn del_keys(db: Db, arguments: &DelArguments, notation: KeyNotation) -> Result<u
     }
     let count = del_range(&db, &arguments.tree, arguments.range.keys(notation)?, arguments.durability.into())?;
     db.close()?;
-    print_line(format_args!("{count} records deleted"))?;
+    print_line(format_args!("{} deleted", show_counted(count, "record")))?;
     Ok(if count > 0 { OK } else { NOT_FOUND })
 }

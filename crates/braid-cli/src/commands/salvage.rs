@@ -12,7 +12,7 @@ use crate::{
     bar::Bar,
     exit::{NOT_FOUND, OK},
     interrupt::{self, Pace},
-    notation::{show_bytes, show_count, show_key, show_name},
+    notation::{show_bytes, show_counted, show_key, show_name},
     output::Stdout,
     places::{check_new_directory, making_directory},
     text_form::to_json,
@@ -92,7 +92,7 @@ fn show_loss(loss: &Loss, notations: &Notations) -> String {
         text += &if from == to { format!("; key {from}") } else { format!("; keys from {from} to {to}") };
     }
     if let Some(records) = loss.records {
-        text += &format!("; {} records", show_count(records));
+        text += &format!("; {}", show_counted(records, "record"));
     }
     match loss.commits {
         Some((first, last)) if first == last => text += &format!("; commit {first}"),
@@ -105,8 +105,8 @@ fn show_loss(loss: &Loss, notations: &Notations) -> String {
 fn as_text(report: &SalvageReport, notations: &Notations, out: &mut impl Write) -> Result<()> {
     for tree in &report.trees {
         let lost = if tree.is_name_lost { " (its name and options were lost)" } else { "" };
-        let (records, bytes) = (show_count(tree.records), show_bytes(tree.bytes));
-        writeln!(out, "{}\t{records} records, {bytes}{lost}", show_name(&tree.name))?;
+        let (records, bytes) = (show_counted(tree.records, "record"), show_bytes(tree.bytes));
+        writeln!(out, "{}\t{records}, {bytes}{lost}", show_name(&tree.name))?;
     }
     for note in &report.notes {
         writeln!(out, "note: {note}")?;
@@ -115,16 +115,17 @@ fn as_text(report: &SalvageReport, notations: &Notations, out: &mut impl Write) 
         writeln!(out, "{}", show_loss(loss, notations))?;
     }
     if report.losses_left_out > 0 {
-        writeln!(out, "and {} more losses", show_count(report.losses_left_out))?;
+        writeln!(out, "and {} more", show_counted(report.losses_left_out, "loss"))?;
     }
-    let (records, trees) = (show_count(report.records), report.trees.len());
+    let records = show_counted(report.records, "record");
+    let trees = show_counted(report.trees.len() as u64, "tree");
     let outcome = if report.is_complete() { "nothing was lost" } else { "some data was lost" };
     writeln!(
         out,
-        "salvaged {records} records of {trees} trees, {}, up to commit {}, of {} files; the manifest was {}: {outcome}",
+        "salvaged {records} of {trees}, {}, up to commit {}, of {}; the manifest was {}: {outcome}",
         show_bytes(report.bytes),
         report.sequence,
-        show_count(report.files),
+        show_counted(report.files, "file"),
         condition_of(report)
     )?;
     Ok(())

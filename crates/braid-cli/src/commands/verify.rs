@@ -18,7 +18,7 @@ use crate::{
     bar::Bar,
     exit::{NOT_FOUND, OK},
     interrupt::{self, Pace},
-    notation::{show_bytes, show_count, show_key, show_name},
+    notation::{show_bytes, show_counted, show_key, show_name},
     output::Stdout,
 };
 
@@ -56,7 +56,7 @@ pub fn verify(arguments: &VerifyArguments) -> Result<u8> {
 }
 
 fn write_text(report: &VerifyReport, db: &str, notations: &Notations, out: &mut dyn Write) -> Result<()> {
-    writeln!(out, "{} files, {} read", show_count(report.files), show_bytes(report.bytes))?;
+    writeln!(out, "{}, {} read", show_counted(report.files, "file"), show_bytes(report.bytes))?;
     for note in &report.notes {
         writeln!(out, "note: {note}")?;
     }
@@ -67,10 +67,8 @@ fn write_text(report: &VerifyReport, db: &str, notations: &Notations, out: &mut 
         writeln!(out, "sound")?;
         return Ok(());
     }
-    match report.problems.len() as u64 + report.problems_left_out {
-        1 => writeln!(out, "1 problem")?,
-        count => writeln!(out, "{} problems", show_count(count))?,
-    }
+    let problems = report.problems.len() as u64 + report.problems_left_out;
+    writeln!(out, "{}", show_counted(problems, "problem"))?;
     if !report.opens {
         writeln!(out, "the database does not open: recover the intact data with `braid salvage {db} NEW`")?;
     }

@@ -35,7 +35,7 @@ use crate::{
     exit::{self, INPUT, failure, usage},
     input::{Place, RowStyle, Source},
     interrupt::{self, Pace},
-    notation::{show_count, show_name},
+    notation::{show_counted, show_name},
     output::note,
 };
 
@@ -169,7 +169,7 @@ fn begin_interruptible(output: &Output, stored_before: u64, rejects: Option<Path
             }
             (None, false, 0) => format!("no record is stored; begin again with: {}", command()),
             (None, false, stored) => {
-                format!("{} records are stored; go on after them with: {}", show_count(stored), command())
+                format!("stored {}; continue after that with: {}", show_counted(stored, "record"), command())
             }
         }
     });
@@ -367,7 +367,7 @@ impl Intake<'_> {
         if let Err(error) = result {
             let stored = self.progress.stored;
             if is_stored && stored > 0 && !is_interrupted {
-                note!("braid: the {} records before the error are stored", show_count(stored));
+                note!("braid: stored {} before the error", show_counted(stored, "record"));
             }
             return Err(error);
         }
@@ -395,18 +395,19 @@ impl Intake<'_> {
         if is_interrupted {
             return error;
         }
-        let (records, command) = (show_count(stored), command_line::with_resume(self.rejects_path.as_deref()));
+        let (records, command) =
+            (show_counted(stored, "record"), command_line::with_resume(self.rejects_path.as_deref()));
         match (stored, is_of_input) {
             (0, true) => {}
-            (_, true) => note!("braid: the {records} records before the error are stored"),
+            (_, true) => note!("braid: stored {records} before the error"),
             (0, false) => note!("braid: no record is stored; start again with: {command}"),
             _ if !is_of_engine(&error) => {
-                note!("braid: the {records} records before the error are stored; continue after them with: {command}");
+                note!("braid: stored {records} before the error; continue after that with: {command}");
             }
             _ if is_durable => {
-                note!("braid: {records} records are stored and on disk; continue after them with: {command}");
+                note!("braid: stored {records}, now on disk; continue after that with: {command}");
             }
-            _ => note!("braid: at most {records} records are stored; continue after them with: {command}"),
+            _ => note!("braid: stored at most {records}; continue after that with: {command}"),
         }
         error
     }
@@ -420,11 +421,11 @@ fn note_left(left: Left, rejects: Option<&Path>) {
     match left {
         Left::Nothing => note_nothing_loaded(rejects),
         Left::Records(count) => note!(
-            "braid: {} records are stored, but the import is not recorded as complete: delete them with \
+            "braid: stored {}, but the import is not recorded as complete: delete everything with \
              `braid del DB TREE --prefix ''` before you import again",
-            show_count(count)
+            show_counted(count, "record")
         ),
-        Left::All(count) => note!("braid: all {} records are stored: the import is complete", show_count(count)),
+        Left::All(count) => note!("braid: stored all of {}: the import is complete", show_counted(count, "record")),
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     dirt::{Dirt, DirtTally, KindTally},
-    notation::{show_bytes, show_count},
+    notation::{show_bytes, show_count, show_counted},
 };
 
 #[derive(Clone, Debug, Serialize)]
@@ -71,8 +71,8 @@ impl ImportReport {
 
     pub fn write_text(&self, verb: &str, out: &mut dyn Write) -> io::Result<()> {
         if let Some(number) = self.resumed_at {
-            let before = show_count(self.stored_before);
-            writeln!(out, "resumed at record {}: earlier runs stored {before} records", show_count(number))?;
+            let before = show_counted(self.stored_before, "record");
+            writeln!(out, "resumed at record {}: earlier runs stored {before}", show_count(number))?;
         }
         let replaced = match self.replaced {
             0 => String::new(),
@@ -80,8 +80,8 @@ impl ImportReport {
         };
         writeln!(
             out,
-            "{} records in {:.1} s: {} {verb}{replaced}, {} skipped",
-            show_count(self.records),
+            "{} in {:.1} s: {} {verb}{replaced}, {} skipped",
+            show_counted(self.records, "record"),
             self.seconds,
             show_count(self.stored),
             show_count(self.skipped)

@@ -147,7 +147,7 @@ fn import_past_size_limit_names_records_and_command_to_continue() {
     let said = limited(6000, "import db 'my in.jsonl' --tree t --key id --resume --rejects bad.jsonl");
     let stored = place.ok("count db t").trim().to_owned();
     assert!(stored.parse::<u32>().unwrap() > 0, "{said}");
-    let shown = said.split(" records are stored and on disk; continue after them with: ").collect::<Vec<_>>();
+    let shown = said.split(" records, now on disk; continue after that with: ").collect::<Vec<_>>();
     let [before, command] = shown.as_slice() else { panic!("{said}") };
     assert_eq!(before.rsplit(' ').next().unwrap().replace(',', ""), stored, "{said}");
     let command = command.lines().next().unwrap();

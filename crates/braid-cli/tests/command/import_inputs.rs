@@ -120,7 +120,7 @@ fn cut_or_damaged_utf_16_is_refused() {
     place.write("cut.csv", &bytes[..bytes.len() - 1]);
     let message = place.fails(5, "import db cut.csv --tree t --key id");
     assert!(message.contains("in the middle of a UTF-16 character"), "{message}");
-    assert!(message.contains("the 1 records before the error are stored"), "{message}");
+    assert!(message.contains("stored 1 record before the error"), "{message}");
 }
 
 /// The whole file was the header: 0 records, code 0.
@@ -171,7 +171,7 @@ fn other_bytes_after_compressed_data_are_refused_by_name() {
             place.write("in", [compress(ending, b"{\"id\":1}\n{\"id\":2}\n"), rest.to_vec()].concat());
             let message = place.fails(5, "import db in --format jsonl --tree t --key id");
             assert!(message.contains(why), "{ending}: {message}");
-            assert!(message.contains("the 2 records before the error are stored"), "{ending}: {message}");
+            assert!(message.contains("stored 2 records before the error"), "{ending}: {message}");
         }
     }
 }

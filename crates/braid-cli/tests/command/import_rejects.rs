@@ -132,7 +132,7 @@ fn failed_rejects_end_import_after_its_records_are_stored() {
     place.write("in.jsonl", "{\"id\":1}\nbad\n{\"id\":2}\n");
     let message = place.fails(4, "import db in.jsonl --tree t --key id --rejects /dev/full");
     assert!(message.contains("cannot write to /dev/full"), "{message}");
-    assert!(message.contains("the 2 records before the error are stored"), "{message}");
+    assert!(message.contains("stored 2 records before the error"), "{message}");
     assert_eq!(place.ok("scan db t").lines().count(), 2);
     place.fails(4, "import db in.jsonl --tree u --key id --rejects no/folder");
     assert_eq!(place.ok("trees db").lines().filter(|line| line.contains('u')).count(), 0);

@@ -32,7 +32,7 @@ fn del_of_prefix_removes_records_and_index_entries() {
     assert_eq!(place.ok("count db things"), "1\n");
     assert_eq!(place.ok("scan db by_tag"), "blue\tb1\n");
     let checked = place.ok("index rebuild db things --check");
-    assert_eq!(checked, "by_tag: 1 entries of 1 records: 0 missing, 0 stale\n");
+    assert_eq!(checked, "by_tag: 1 entry of 1 record: 0 missing, 0 stale\n");
     place.fails(1, "del db things --prefix a");
     place.fails(2, "del db things");
     place.fails(2, "del db things b1 --prefix b");
@@ -52,7 +52,7 @@ fn del_of_range_without_indexes_leaves_other_keys() {
     for key in ["a", "b", "c"] {
         place.ok(&format!("put db t {key} v"));
     }
-    assert_eq!(place.ok("del db t --from b --to c"), "1 records deleted\n");
+    assert_eq!(place.ok("del db t --from b --to c"), "1 record deleted\n");
     assert_eq!(place.ok("scan db t"), "a\tv\nc\tv\n");
 }
 
