@@ -25,10 +25,11 @@
 //! - Chunks and single units are freed under the same condition. If the cache is dropped while
 //!   units are pinned, they become orphans, and the last unpin frees the memory.
 
+use super::hint::Hint;
 use crate::platform::pages::{self, Zeroed};
 use std::{
     alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error},
-    ops::{Index, Range},
+    ops::Index,
     ptr::{NonNull, null_mut},
     sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence},
 };
@@ -42,9 +43,6 @@ const CHUNK_TRAILER_AT: usize = CHUNK_FRAMES as usize * FRAME_STRIDE;
 pub(super) const MAX_CHUNKS: usize = 1 << 16;
 pub(super) const SINGLE_BIT: u32 = 1 << 30;
 pub(super) const LINE_BYTES: usize = 64;
-const BEGINNING_BYTES: usize = 40;
-/// All lines of items up to this size are prefetched, since most lines have a beginning.
-const WHOLE_ITEM_BYTES_MAX: usize = 192;
 const SEGMENT_UNITS: usize = 1 << 12;
 const MAX_SEGMENTS: usize = 1 << 16;
 /// Set in a trailer's pins when the cache is gone. The last unpin then frees the memory.
@@ -124,124 +122,6 @@ impl Trailer {
         // SAFETY: the unit's bytes precede the trailer.
         unsafe { std::slice::from_raw_parts(this.as_ptr().cast::<u8>().sub(len), len) }
     }
-}
-
-/// Guessed start of a unit, only for prefetches.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Ahead(usize);
-
-impl Ahead {
-    #[inline(always)]
-    pub fn from_address(address: usize) -> Ahead {
-        Ahead(address)
-    }
-
-    #[inline(always)]
-    pub fn is_somewhere(self) -> bool {
-        self.0 != 0
-    }
-
-    #[inline(always)]
-    pub fn prefetch<const LINES: usize>(self, offset: usize) {
-        if self.0 != 0 {
-            for line in 0..LINES {
-                prefetch_far_line(at(self.0.wrapping_add(offset + 64 * line)));
-            }
-        }
-    }
-}
-
-/// Guessed end of a unit, only for prefetches.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Hint(usize);
-
-impl Hint {
-    pub(super) fn at_end(address: usize) -> Hint {
-        Hint(address)
-    }
-
-    /// Distances before the unit's end. All methods accept any number.
-    #[inline]
-    pub fn prefetch<const N: usize>(self, soon: [usize; N]) {
-        if self.0 != 0 {
-            self.prefetch_before(soon);
-        }
-    }
-
-    #[inline(always)]
-    pub fn prefetch_before<const N: usize>(self, soon: [usize; N]) {
-        for before in soon {
-            prefetch_line(at(self.0.wrapping_sub(before)));
-        }
-    }
-
-    /// The last three lines, where the page's unit usually ends.
-    #[inline(always)]
-    pub fn prefetch_page_end(self) {
-        for before in [64, 128, 192] {
-            prefetch_line(at(self.0.wrapping_sub(before)));
-        }
-    }
-
-    #[inline(always)]
-    pub fn prefetch_item(self) {
-        for line in [0, 64, 128] {
-            prefetch_line(at(self.0.wrapping_add(line)));
-        }
-    }
-
-    #[inline(always)]
-    pub fn prefetch_item_in_page(self, before_end: usize) {
-        for line in [0, 64, 128] {
-            prefetch_line(at(self.0.wrapping_sub(before_end).wrapping_add(line)));
-        }
-    }
-
-    /// `None` without an address, or if only beginnings of items are fetched.
-    #[inline]
-    pub fn lines_of_items(self, before_end: usize, items: u32, stride: usize) -> Option<Range<usize>> {
-        if self.0 == 0 || stride > WHOLE_ITEM_BYTES_MAX {
-            return None;
-        }
-        let start = self.0.wrapping_sub(before_end);
-        Some(start - start % LINE_BYTES..start.wrapping_add(items as usize * stride))
-    }
-
-    /// Long items only at their beginnings.
-    #[inline]
-    pub fn prefetch_items(self, before_end: usize, items: u32, stride: usize) {
-        if self.0 == 0 {
-            return;
-        }
-        if let Some(lines) = self.lines_of_items(before_end, items, stride) {
-            for line in lines.step_by(LINE_BYTES) {
-                prefetch_far_line(at(line));
-            }
-            return;
-        }
-        let mut item = self.0.wrapping_sub(before_end);
-        for _ in 0..items {
-            // Often twice the same line, which costs less than a test.
-            prefetch_far_line(at(item));
-            prefetch_far_line(at(item.wrapping_add(BEGINNING_BYTES)));
-            item = item.wrapping_add(stride);
-        }
-    }
-
-    /// Returns the start of a unit of about `len` bytes.
-    #[inline]
-    pub fn ahead(self, len: usize, end_bytes: usize) -> Ahead {
-        if self.0 == 0 {
-            return Ahead::default();
-        }
-        self.prefetch_before([1, end_bytes]);
-        Ahead(self.0.wrapping_sub(len))
-    }
-}
-
-#[inline(always)]
-fn at(address: usize) -> *const u8 {
-    std::ptr::without_provenance(address)
 }
 
 #[repr(C)]
@@ -344,7 +224,7 @@ impl Arena {
             return Hint::default();
         }
         let chunk = self.chunks[(frame / CHUNK_FRAMES) as usize].load(Ordering::Relaxed);
-        Hint(chunk.wrapping_add((frame % CHUNK_FRAMES) as usize * FRAME_STRIDE + FRAME_BYTES).addr())
+        Hint::at_end(chunk.wrapping_add((frame % CHUNK_FRAMES) as usize * FRAME_STRIDE + FRAME_BYTES).addr())
     }
 
     /// `false` if the system has no memory.
@@ -636,35 +516,4 @@ fn zeroed_table<T>(len: usize) -> Box<[AtomicPtr<T>]> {
         }
         Box::from_raw(std::ptr::slice_from_raw_parts_mut(memory, len))
     }
-}
-
-#[inline(always)]
-pub fn prefetch<T>(value: &T) {
-    let start = std::ptr::from_ref(value).cast::<u8>();
-    for line in (0..size_of::<T>()).step_by(64) {
-        prefetch_line(start.wrapping_add(line));
-    }
-}
-
-#[inline]
-fn prefetch_line(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of any address is allowed and has no visible effect; SSE always exists.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
-
-/// Into the second-level cache, which has room for more requests at a time.
-#[inline]
-fn prefetch_far_line(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }

@@ -19,8 +19,9 @@
 //! which may run deferred functions that close files and so come back here.
 
 use super::{
-    arena::{Arena, Hint, Pin, SINGLE_BIT, Trailer},
+    arena::{Arena, Pin, SINGLE_BIT, Trailer},
     clock::{Clock, IN_PLACE, TIME_MASK, Ticket, VACANT},
+    hint::Hint,
     mapped::PinnedUnit,
     striped_counter::StripedCounter,
 };

@@ -5,10 +5,7 @@
 //! for longer hold the map itself, by one of several **holders** with separate counters, to avoid
 //! contention.
 
-use super::{
-    arena::{Hint, Pin},
-    striped_counter,
-};
+use super::{arena::Pin, hint::Hint, striped_counter};
 use crate::platform::{DeferredClose, ReadMapping};
 use crossbeam_epoch::Guard;
 use std::{fmt, ops::Deref, ops::Range, ptr::NonNull, sync::Arc};
