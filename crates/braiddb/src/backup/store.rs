@@ -299,7 +299,7 @@ impl<'a> Backups<'a> {
         Description::decode(&bytes[..filled], id, &path)
     }
 
-    /// In pieces of at most 1 MiB. Only `Ok` at the end verifies them.
+    /// Reads in pieces of at most 1 MiB. Only `Ok` at the end verifies them.
     pub fn read(&self, file: &BackedUpFile, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let name = file.object_name();
         let damaged = |detail: String| Error::BackupDamaged { path: self.target.path_of(&name), detail };

@@ -222,7 +222,7 @@ impl UnitNote {
     }
 }
 
-/// In time spans that the file defines.
+/// Time of a check, in spans that the file defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckTime(u32);
 

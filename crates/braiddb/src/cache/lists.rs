@@ -2,7 +2,7 @@
 
 const NONE: u32 = u32::MAX;
 
-/// From the newest unit to the oldest.
+/// A queue, from the newest unit to the oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queue {
     /// No queue: free, being filled, or waiting for reclamation.

@@ -177,9 +177,9 @@ mod json {
             parse(operand).map(|_| ())
         }
 
-        /// Only if each object in `later` meets an object or nothing in `earlier`. Otherwise the
-        /// combination would merge `later` with the old member, which `earlier` replaces by a
-        /// scalar.
+        /// Combines only if each object in `later` meets an object or nothing in `earlier`.
+        /// Otherwise the combination would merge `later` with the old member, which `earlier`
+        /// replaces by a scalar.
         fn combine(&self, _: &[u8], earlier: &[u8], later: &[u8]) -> Option<Vec<u8>> {
             let (earlier, later) = (parse(earlier).ok()?, parse(later).ok()?);
             if !later.is_object() {

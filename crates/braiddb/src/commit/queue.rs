@@ -121,7 +121,8 @@ impl<T, R> CommitQueue<T, R> {
     }
 }
 
-/// Its drop, even by a panic, abandons members without a result and chooses the next leader.
+/// A leader's turn. Its drop, even by a panic, abandons members without a result and chooses the
+/// next leader.
 struct Turn<'a, T, R> {
     queue: &'a CommitQueue<T, R>,
     members: VecDeque<Arc<Waiter<T, R>>>,

@@ -45,7 +45,7 @@ pub struct AgedReaders {
     pub expired: Vec<Seen>,
 }
 
-/// On its own cache lines: every read at a snapshot loads it.
+/// A number on its own cache lines: every read at a snapshot loads it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Alone(AtomicU64);
@@ -97,7 +97,7 @@ impl SnapshotList {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Under the lock `write`, with increasing numbers.
+    /// Called under the lock `write`, with increasing numbers.
     pub fn publish(&self, sequence: SequenceNumber) {
         self.visible.store(sequence, Ordering::Release);
     }

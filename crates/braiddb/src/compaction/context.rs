@@ -17,13 +17,13 @@ pub type Relocate<'a> = &'a (dyn Fn(&[u8], &BlobRef) -> Result<Option<BlobRef>> 
 pub struct JobContext<'a> {
     pub table: &'a TableContext,
     pub dir: PathBuf,
-    /// Without the compression, which depends on the tree.
+    /// Options without the compression, which depends on the tree.
     pub run_options: RunOptions,
     pub compression_of: &'a (dyn Fn(TreeId) -> Compression + Sync),
     pub functions: &'a MergeFunctions,
     pub new_file_number: &'a (dyn Fn() -> FileNumber + Sync),
     pub new_file_id: &'a (dyn Fn() -> FileId + Sync),
-    /// Ascending; the newest version at or below each is kept.
+    /// Ascending sequence numbers; the newest version at or below each is kept.
     pub strata: Vec<SequenceNumber>,
     /// Microseconds since 1970; values that expired by then are invisible to all readers.
     pub expired_by_us: u64,

@@ -7,7 +7,7 @@
 
 use crate::base::{EntryKind, EntryRef, RangeTombstoneSet, SequenceNumber};
 
-/// In order: key ascending, newest first.
+/// Judges versions in order: key ascending, newest first.
 #[derive(Debug)]
 pub struct VersionFilter<'a> {
     strata: &'a [SequenceNumber],

@@ -203,7 +203,7 @@ fn stay_loose(partition: &Partition, kept: &[Arc<RunHandle>], part: &mut MergePa
     part.view.clone_from(&partition.layout.view);
 }
 
-/// If the kept runs have a view, the written ones are folded into it.
+/// Folds the written runs into the view of the kept ones, or makes a new view.
 fn braid(context: &JobContext<'_>, partition: &Partition, part: &mut MergePart, kept: &[Arc<RunHandle>]) -> Result<()> {
     let mut written = Vec::with_capacity(part.written.len());
     for meta in &part.written {
@@ -386,7 +386,7 @@ impl<'a> Merger<'a> {
         Ok(())
     }
 
-    /// Also returns the number of dropped versions. A prefix has its only part already.
+    /// Returns also the number of dropped versions. A prefix has its only part already.
     fn finish(mut self, is_prefix: bool) -> Result<(Vec<MergePart>, u64)> {
         if !is_prefix {
             self.finish_part(None)?;
@@ -423,7 +423,7 @@ impl Cutter {
     }
 }
 
-/// Where a part is full, or three quarters full and a tree ends.
+/// Cuts where a part is full, or three quarters full and a tree ends.
 fn is_cut_here(output: &RunOutput<'_>, split_bytes: u64, last_key: &[u8], key: &[u8]) -> bool {
     if output.open_bytes() == 0 || last_key.is_empty() {
         return false;

@@ -25,7 +25,7 @@ pub const MERGED_BLOCKS_MAX: u64 = (RUN_BLOCKS_MAX - SPARE_BLOCKS) as u64;
 /// Approximate maximum of each part of a split: one run.
 pub const PART_BLOCKS_MAX: u32 = 40_000;
 
-/// Larger partitions are split, whatever their bytes, to limit the runs of a view.
+/// Blocks above which a partition is split, whatever its bytes, to limit the runs of a view.
 pub const PARTITION_BLOCKS_MAX: u64 = 100_000;
 
 const _: () = assert!(SPARE_BLOCKS < RUN_BLOCKS_MAX / 2 && PART_BLOCKS_MAX < RUN_BLOCKS_MAX - SPARE_BLOCKS);
@@ -160,7 +160,7 @@ impl<'a> RunOutput<'a> {
         Ok(())
     }
 
-    /// In key order. Syncs the files, not the directory.
+    /// Returns the runs in key order. Syncs the files, not the directory.
     pub fn finish(mut self) -> Result<Vec<RunMeta>> {
         self.held.forget();
         if !self.tombstones.is_empty() {

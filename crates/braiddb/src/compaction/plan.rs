@@ -29,7 +29,7 @@ const PIECES: u64 = 3;
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunShape {
     pub number: FileNumber,
-    /// Only this partition's share of a shared run; so are `entries` and `blocks`.
+    /// Bytes, of a shared run only this partition's share; so are `entries` and `blocks`.
     pub bytes: u64,
     pub entries: u64,
     pub blocks: u64,
@@ -55,7 +55,7 @@ pub struct PartitionShape {
     /// Gets that probed unindexed runs; other reads count by duration.
     pub loose_reads: u64,
     pub has_view: bool,
-    /// Of the view, or of the oldest run's view.
+    /// Counts of the view, or of the oldest run's view.
     pub counts: Option<ViewShape>,
     /// Garbage that snapshots pinned at the last merge. `u64::MAX`: never choose the partition.
     pub dead_held: u64,

@@ -22,7 +22,7 @@ const LOSS_FRACTION: u64 = 32;
 #[derive(Debug)]
 struct Input {
     number: FileNumber,
-    /// Freed when it is dropped.
+    /// Bytes freed when the run is dropped.
     bytes: u64,
     tombstones: Arc<RangeTombstoneSet>,
 }
@@ -101,7 +101,7 @@ fn is_paid(written: u64, freed: u64) -> bool {
     written <= freed + freed / LOSS_FRACTION
 }
 
-/// Without a view, since the old one covers smaller keys.
+/// Omits the view, since the old one covers smaller keys.
 pub fn rest_of(partition: &Partition, start: Vec<u8>, gone: &BTreeSet<FileNumber>) -> MergePart {
     let keep = |numbers: &[FileNumber]| numbers.iter().copied().filter(|number| !gone.contains(number)).collect();
     MergePart {

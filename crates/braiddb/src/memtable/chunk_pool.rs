@@ -38,7 +38,7 @@ impl ChunkPool {
         ChunkPool { chunks_max: bytes_max / HUGE_PAGE_BYTES, state: Mutex::default(), taken_bytes: AtomicUsize::new(0) }
     }
 
-    /// For `count` memtables that are frozen at `memtable_bytes`.
+    /// Makes a pool for `count` memtables that are frozen at `memtable_bytes`.
     pub fn for_memtables(count: usize, memtable_bytes: usize) -> ChunkPool {
         // Each memtable uses its last chunks of nodes and of entries only in part.
         ChunkPool::new(count * (memtable_bytes + 2 * HUGE_PAGE_BYTES))

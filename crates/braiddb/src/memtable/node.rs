@@ -40,7 +40,7 @@ use std::{
     },
 };
 
-/// More tied heads are searched in binary.
+/// Maximum tied heads compared one by one; more are searched in binary.
 const LINEAR_TIES: u32 = 4;
 
 #[derive(Debug)]

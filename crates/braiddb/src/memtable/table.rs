@@ -175,7 +175,7 @@ impl Memtable {
         self.tombstones.get()
     }
 
-    /// For point reads: cheap even between inserts of range tombstones.
+    /// Fast for point reads even between inserts of range tombstones.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         self.tombstones.newest_covering(key, snapshot)
     }
@@ -206,7 +206,7 @@ impl Memtable {
         self.counters.min_sequence.load(Relaxed)
     }
 
-    /// In microseconds since 1970; `u64::MAX` if no value expires.
+    /// Microseconds since 1970; `u64::MAX` if no value expires.
     pub fn earliest_expiry(&self) -> u64 {
         self.counters.earliest_expiry.load(Relaxed)
     }

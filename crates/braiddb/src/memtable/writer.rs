@@ -341,8 +341,8 @@ fn choose_for_inner(bounds: Bounds, separators: &[EntryPtr<'_>]) -> HeadChoice {
     choice
 }
 
-/// At most the bytes that `first` and `last` share less `spare`, no longer than heads need to reach
-/// the end of `last`, and at least `least`.
+/// Returns a prefix length: at most the bytes that `first` and `last` share less `spare`, no longer
+/// than heads need to reach the end of `last`, and at least `least`.
 fn learned(first: &[u8], last: &[u8], spare: usize, least: usize) -> usize {
     let shared = shared_prefix_len(first, last).saturating_sub(spare);
     shared.min(last.len().saturating_sub(8)).max(least)

@@ -16,13 +16,14 @@ const HEAD_BYTES: usize = 8;
 const HEAD_BYTES_USED_MIN: usize = 4;
 pub const BATCHES_MAX: usize = 256;
 
-/// If there are picks, the scan is at `picks[at]`.
+/// Merges batches. If there are picks, the scan is at `picks[at]`.
 #[derive(Debug)]
 pub struct BatchMerger {
     pub scan_batches: Vec<ScanBatch>,
     heads: Heads,
     prefix: Vec<u8>,
-    /// From newest to oldest, if `are_apart`: all rows of one are newer than all of the next.
+    /// Batches from newest to oldest, if `are_apart`: all rows of one are newer than all of the
+    /// next.
     by_age: Vec<u8>,
     are_apart: bool,
     picks: Vec<Item>,
@@ -262,7 +263,7 @@ impl BatchMerger {
         }
     }
 
-    /// By key, newest first. Needed where a group's keys share more than a head holds.
+    /// Sorts by key, newest first. Needed where a group's keys share more than a head holds.
     fn sort_ties(&mut self) {
         let BatchMerger { scan_batches, heads, merged, spare, .. } = self;
         let key = |item: &Item| scan_batches[item.scan_batch()].key(*item);

@@ -37,7 +37,7 @@ pub struct Counted {
     pub left: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// At `snapshot`, not expired at `now_us`.
+/// Counts keys that exist at `snapshot` and are not expired at `now_us`.
 pub fn count(state: &ReadState, start: &[u8], end: &[u8], snapshot: SequenceNumber, now_us: u64) -> Result<Counted> {
     let mut counted = Counted::default();
     visit_parts(state, start, end, snapshot, now_us, &mut |part| {

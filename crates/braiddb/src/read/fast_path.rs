@@ -3,7 +3,7 @@
 //!
 //! Preconditions; a lookup that fails one returns [`FastGet::Unknown`], a miss:
 //! - Of the views below the memtables that may hold the key, the first has only newer entries than
-//!   the older ones. It is open, has a hash index with direct offsets, and the snapshot covers it.
+//!   the rest. It is open, has a hash index with direct offsets, and the snapshot covers it.
 //! - The partition's runs and the memtables searched have no range tombstones.
 //! - The newest version is a plain value or a tombstone: no TTL, blob, stream or operand.
 //! - Its block is read in place and was verified in the current span of 32 seconds.

@@ -18,9 +18,9 @@ pub struct Lookup {
     hash: u64,
     head: u64,
     partition: usize,
-    /// In the partition's view; `None` if that is not open or has a hash index.
+    /// Leaf in the partition's view; `None` if that is not open or has a hash index.
     leaf: Option<Leaf>,
-    /// Of the partition's view; `None` without a view or without entries.
+    /// Segment of the partition's view; `None` without a view or without entries.
     segment: Option<u32>,
     by_hash: bool,
 }
@@ -79,8 +79,8 @@ pub fn get_with<'g>(
     Ok(found.and_then(|entry| live(entry, 0)))
 }
 
-/// In stages: each prefetches for all keys before the next one waits. Passes blocks missing in the
-/// cache to `is_absent`.
+/// Prepares keys in stages: each prefetches for all keys before the next one waits. Passes blocks
+/// missing in the cache to `is_absent`.
 pub fn prepare<'a, K: Deref<Target = [u8]>>(
     state: &'a ReadState,
     keys: &[K],

@@ -295,7 +295,7 @@ impl PartitionConcatIter {
     }
 }
 
-/// For callers that manage batches. Range tombstones of runs require row by row reads.
+/// Row batches. Range tombstones of runs require row by row reads.
 impl PartitionConcatIter {
     /// Seeks in one pass, if the key's partition has one source, and decodes following rows if the
     /// batch expects them. True if the cursor is on a row; on false its position is undefined.

@@ -113,7 +113,7 @@ const NEAR: usize = 7;
 pub struct ScanBatch {
     pub batch: Batch,
     index: u8,
-    /// In scan order. Heads are read in one pass, to overlap the memory waits for keys.
+    /// Rows in scan order. Heads are read in one pass, to overlap the memory waits for keys.
     items: [Item; ROW_LANES],
     count: usize,
     /// Rows merged before this round, and at its end.

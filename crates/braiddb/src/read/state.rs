@@ -26,7 +26,7 @@ pub struct ReadState {
 }
 
 impl ReadState {
-    /// For closed databases and expired readers. It must not be read.
+    /// A state for closed databases and expired readers. It must not be read.
     pub fn empty() -> ReadState {
         ReadState {
             active: Arc::new(Memtable::new(MemtableOptions::for_capacity(0))),

@@ -13,10 +13,10 @@ use crate::{
 };
 use std::{collections::BTreeMap, ops::Range, path::PathBuf, sync::Arc};
 
-/// Further losses are only counted.
+/// Maximum losses listed; further ones are only counted.
 const LOSSES_MAX: usize = 10_000;
 
-/// For a lost part of a run.
+/// Information about the lost part of a run.
 #[derive(Clone, Debug)]
 pub enum Oracle {
     /// The run's own view, and the lost blocks.
@@ -70,7 +70,7 @@ pub struct Shade {
 
 #[derive(Debug, Default)]
 pub struct Losses {
-    /// In descending order of the first key.
+    /// Shadows not reached yet, in descending order of the first key.
     upcoming: Vec<Shadow>,
     active: Vec<Shadow>,
     losses: Vec<Loss>,

@@ -28,10 +28,10 @@ pub struct PlannedRun {
     pub path: PathBuf,
     pub number: FileNumber,
     pub listed: Option<RunMeta>,
-    /// Sorted and disjoint. `None`: everywhere.
+    /// Key ranges in which the run counts, sorted and disjoint. `None`: everywhere.
     pub allowed: Option<Vec<KeyRange>>,
     pub smallest: Vec<u8>,
-    /// Of its entries if they store none.
+    /// Sequence number of all entries if they store none.
     pub given: SequenceNumber,
 }
 
@@ -399,7 +399,7 @@ impl Planner<'_> {
     }
 }
 
-/// For a run without a readable tail.
+/// Reads all blocks, for a run without a readable tail.
 fn highest_sequence(run: &mut DamagedRun) -> SequenceNumber {
     let mut highest = 0;
     loop {

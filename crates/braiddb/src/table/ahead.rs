@@ -108,7 +108,7 @@ impl Run {
         }
     }
 
-    /// For a block to be read row by row: prefetches its end, which is read first.
+    /// Prefetches the end of a block to be read row by row: it is read first.
     #[inline]
     pub fn ahead(&self, block: u16) -> Ahead {
         let note = self.note(block);

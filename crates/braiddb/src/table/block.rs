@@ -105,7 +105,7 @@ impl BlockBuilder {
     }
 }
 
-/// Exact for entries of equal length.
+/// Estimate; exact for entries of equal length.
 #[inline(always)]
 pub(super) fn average_entry_bytes(len: usize, entries: u8) -> usize {
     let body = len.saturating_sub(END_LEN + 2 * usize::from(entries));
@@ -123,7 +123,7 @@ static RECIPROCALS: [u64; 256] = {
     reciprocals
 };
 
-/// For slot 0: all bytes after the entries.
+/// Distance of a slot before the block's end; for slot 0, all bytes after the entries.
 #[inline(always)]
 pub(super) fn slot_before_end(entries: u8, slot: u16) -> usize {
     END_LEN + 2 * usize::from(u16::from(entries).saturating_sub(slot))
@@ -247,8 +247,8 @@ pub(super) fn entry_at(block: &[u8], offset: usize, with_sequence: bool) -> Opti
     Some(EntryRef { key, sequence, kind, value })
 }
 
-/// For a plain value with a common header and a key of `key_len` bytes. Minimal instructions, since
-/// all of them delay the next get.
+/// Reads a plain value with a common header and a key of `key_len` bytes. Minimal instructions,
+/// since all of them delay the next get.
 #[inline(always)]
 pub(super) fn plain_at(block: &[u8], offset: usize, key_len: usize) -> Option<(&[u8], &[u8])> {
     let bytes = block.get(offset..block.len().checked_sub(END_LEN)?)?;
@@ -344,7 +344,7 @@ struct Shape {
     value_mask: u16,
 }
 
-/// By the top bits of a header's first eight bytes: set where a varint continues.
+/// Shapes by the top bits of a header's first eight bytes: set where a varint continues.
 static SHAPES: [Shape; 256] = shapes();
 
 const fn shapes() -> [Shape; 256] {

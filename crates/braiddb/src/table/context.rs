@@ -13,7 +13,7 @@ pub struct TableContext {
     pub runtime: Arc<dyn Runtime>,
     pub in_place: bool,
     pub recent_writes: Arc<RecentWrites>,
-    /// Of runs that were written and not opened yet.
+    /// Filters of runs that were written and not opened yet.
     pub new_filters: Arc<NewFilters>,
     pub deferred_close: Arc<DeferredClose>,
 }

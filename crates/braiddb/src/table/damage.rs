@@ -76,7 +76,7 @@ struct Walk<'a> {
     listed: Option<&'a RunMeta>,
     len: u64,
     out: WalkedRun,
-    /// If the file has no sequence numbers.
+    /// The sequence number of all entries if the file has none.
     given: SequenceNumber,
 }
 

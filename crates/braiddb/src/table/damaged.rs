@@ -83,7 +83,7 @@ pub struct DamagedRun {
 
 #[derive(Debug)]
 pub enum Opened {
-    /// At least partly readable.
+    /// The run is at least partly readable.
     Run(Box<DamagedRun>),
     Missing,
     /// Another run, or of another database.

@@ -64,7 +64,7 @@ impl Run {
         }
     }
 
-    /// Without `with_sequence`, a plain value's sequence number is undefined.
+    /// Reads an entry. Without `with_sequence`, a plain value's sequence number is undefined.
     #[inline(always)]
     pub fn read_at<'g>(
         &self,
@@ -152,7 +152,7 @@ impl Run {
     }
 }
 
-/// If each block has its own page.
+/// Offset of a block's contents if each block has its own page.
 #[inline(always)]
 pub(super) fn start_on_grid(block: u16) -> u64 {
     (u64::from(block) * PAGE_BYTES).max(FILE_HEADER_LEN as u64) + UNIT_HEADER_LEN as u64

@@ -4,7 +4,7 @@ use crate::codec::{ByteReader, put_varint};
 
 const TIMES_MAX: usize = 17;
 
-/// While a run is written.
+/// Maximum samples while a run is written.
 const SAMPLES_MAX: usize = 4096;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Expiries {
         }
     }
 
-    /// As varints: entries, number of times, first time, then differences.
+    /// Varints: entries, number of times, first time, then differences.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.entries);
         put_varint(out, self.times.len() as u64);

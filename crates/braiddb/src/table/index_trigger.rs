@@ -22,7 +22,7 @@ pub struct IndexTrigger {
 const SAMPLE: u64 = 32;
 
 impl IndexTrigger {
-    /// More for a large thing.
+    /// Fires after `searches_min` searches, more for a large thing.
     pub fn new(searches_min: u64) -> IndexTrigger {
         IndexTrigger { searches_min, is_raised: AtomicBool::new(false), wake: OnceLock::new() }
     }

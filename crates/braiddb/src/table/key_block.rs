@@ -26,7 +26,7 @@ const CHUNK_BYTES: usize = 32 << 10;
 /// Minimum ratio of value to key bytes.
 const VALUES_TO_KEYS_MIN: u64 = 32;
 
-/// Before that ratio is tested.
+/// Minimum bytes before that ratio is tested.
 const BYTES_MIN: u64 = 16 << 10;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

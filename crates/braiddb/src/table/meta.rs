@@ -17,7 +17,7 @@ pub struct RunMeta {
     pub number: FileNumber,
     pub file_id: FileId,
     pub file_bytes: u64,
-    /// Of all keys and values.
+    /// Bytes of all keys and values.
     pub raw_bytes: u64,
     pub entries: u64,
     pub tombstones: u64,
@@ -27,7 +27,7 @@ pub struct RunMeta {
     /// Largest key of an entry (inclusive) or end of a range tombstone (exclusive).
     pub largest: Vec<u8>,
     pub min_sequence: SequenceNumber,
-    /// Of entries and range tombstones, like `min_sequence`; 0 without either.
+    /// Highest of entries and range tombstones; 0 without either.
     pub max_sequence: SequenceNumber,
     pub range_tombstones: u32,
     pub blob_uses: Vec<BlobUse>,

@@ -1,4 +1,5 @@
 //! Open run: random access to its entries, through the cache or the mapped file (`place.rs`).
+//! Dropping the last handle of an obsolete run removes its file.
 //!
 //! Memory for each block: eight bytes for the cache's slot, with length and entry count, and four
 //! for the offset (eight beyond 4 GiB). If each block has its own page, nine bytes: an array of
@@ -41,7 +42,7 @@ mod pinned;
 pub(super) use open::{Tail, read_tail, read_tail_without_tombstones, read_tombstones};
 pub use pinned::{Block, PinnedBlock};
 
-/// For a query whether they are in memory: 64 KiB.
+/// Blocks per query whether they are in memory: 64 KiB.
 const BLOCKS_ASKED_AT_ONCE: u16 = 16;
 
 /// Immutable; shared by all threads.
@@ -51,7 +52,7 @@ pub struct Run {
     pub(super) index: Index,
     meta: RunMeta,
     version: u32,
-    /// Sequence number of all entries if the file has none, else 0. Added on read.
+    /// Sequence number of all entries if the file has none, else 0.
     given: SequenceNumber,
     pub(super) place: Place,
     sequence: Sequence,
@@ -68,7 +69,6 @@ pub struct Run {
 }
 
 impl Run {
-    /// Sequence number of all entries if the file has none, else 0.
     #[inline(always)]
     pub fn given_sequence(&self) -> SequenceNumber {
         self.given
@@ -108,7 +108,7 @@ impl Run {
         self.slots.note(u32::from(block))
     }
 
-    /// Moves `n` entries, at most to [`Run::end`]. Takes a step for each block passed.
+    /// At most to [`Run::end`]. Takes a step for each block passed.
     #[inline(always)]
     pub fn advance(&self, position: Position, n: u32) -> Position {
         let Position { mut block, slot } = position;
@@ -138,7 +138,7 @@ impl Run {
         Position { block: self.slots.units() as u16, slot: 0 }
     }
 
-    /// Corruption if there is no entry: the block or the source of the position is damaged.
+    /// Corruption if there is no entry.
     #[inline(always)]
     pub fn read<'g>(&self, position: Position, guard: &'g Guard) -> Result<EntryRef<'g>> {
         self.read_by(position, guard, || self.moment())
@@ -154,7 +154,7 @@ impl Run {
         Ok(self.read_with_block(position, guard, moment)?.0)
     }
 
-    /// Also returns the block if it is read in place: then it is valid as long as the run is open.
+    /// Returns also the block if it is read in place: it is valid as long as the run is open.
     #[inline(always)]
     pub fn read_with_block<'g>(
         &self,
@@ -189,19 +189,17 @@ impl Run {
         Some(block::entry(block, slot)?.numbered(self.given))
     }
 
-    /// Blocks that are cached, or were recently checked or written in place.
     pub fn cached_blocks(&self, blocks: Range<u16>) -> u64 {
         let is_mapped = self.place.file(&*self.file, self.meta.file_bytes).is_some();
         let now = |block| is_mapped.then(|| self.place.now(block));
         blocks.filter(|&block| self.slots.is_at_hand(u32::from(block), now(block))).count() as u64
     }
 
-    /// Maps the file if possible. Uncompressed blocks are then read in place.
+    /// Maps the file if possible.
     pub fn is_mapped(&self) -> bool {
         self.place.file(&*self.file, self.meta.file_bytes).is_some()
     }
 
-    /// Cached blocks, and uncompressed ones that the system has.
     pub fn blocks_in_memory(&self, blocks: Range<u16>) -> u64 {
         let Some(file) = self.place.file(&*self.file, self.meta.file_bytes) else { return self.cached_blocks(blocks) };
         let end = blocks.end.min(self.end().block);
@@ -277,7 +275,6 @@ impl Run {
         Some((file, self.contents_of(block)))
     }
 
-    /// Keeps the block in memory while the handle lives.
     #[inline]
     pub fn pin(&self, block: u16) -> Result<PinnedBlock> {
         if usize::from(block) >= self.slots.units() {
@@ -290,7 +287,7 @@ impl Run {
         Ok(PinnedBlock { unit, number: self.meta.number, given: self.given, block })
     }
 
-    /// The block must probably be read from the file.
+    /// True if the block must probably be read from the file.
     #[inline]
     pub fn is_absent(&self, block: u16) -> bool {
         self.slots.is_vacant(u32::from(block))
@@ -308,8 +305,8 @@ impl Run {
         KeyScan::new(self.clone(), from)
     }
 
-    /// Checks all bytes and their consistency, past the cache. Returns the bytes checked; takes
-    /// linear time.
+    /// Checks all bytes and their consistency, past the cache. Linear in the bytes, which it
+    /// returns.
     pub fn verify(self: &Arc<Self>) -> Result<u64> {
         self.verify_with(&mut |_| {})
     }

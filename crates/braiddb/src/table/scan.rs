@@ -194,7 +194,7 @@ impl KeyScan {
         }
     }
 
-    /// Without value.
+    /// Entry without value.
     #[inline]
     pub fn entry(&self) -> EntryRef<'_> {
         match &self.source {

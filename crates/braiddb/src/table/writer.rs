@@ -37,7 +37,7 @@ const PADDING_PART: u64 = 32;
 /// ... counted as if it were this many bytes longer.
 const PADDING_CREDIT: u64 = 64 << 10;
 
-/// Larger runs have no filter: the hashes use unaccounted memory.
+/// Maximum keys of a run with a filter: the hashes use unaccounted memory.
 const FILTER_KEYS_MAX: usize = 4 << 20;
 
 pub const MIN_BLOCK_BYTES: usize = 64;
@@ -53,7 +53,7 @@ pub struct RunOptions {
     /// The manifest will give all entries one sequence number; add them with 0.
     pub is_unnumbered: bool,
     pub is_unbuffered: bool,
-    /// For unindexed runs, which gets will probe.
+    /// Builds a filter, for unindexed runs, which gets will probe.
     pub has_filter: bool,
 }
 
@@ -214,7 +214,7 @@ impl RunWriter {
         self.blocks.len() as u32 + u32::from(self.block.entries() > 0)
     }
 
-    /// As if it were finished now, without a view.
+    /// Length of the file if it were finished now, without a view.
     pub fn estimated_bytes(&self) -> u64 {
         let keys = self.keys.as_ref().map_or(0, KeyBlockBuilder::len);
         let tail = keys + self.block.len() + 6 * self.blocks.len() + FOOTER_LEN;

@@ -19,10 +19,11 @@ const WRITE_BYTES: usize = 2 * size_of::<Vec<u8>>();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
     Value(Vec<u8>),
-    /// In blob files, or with expiry: kind and value of the entry, and the user's value length.
+    /// A value in blob files, or with expiry: kind and value of the entry, and the user's value
+    /// length.
     Placed(EntryKind, Vec<u8>, u64),
     Gone,
-    /// For the value at the snapshot or an included base: see `codec/operands.rs`.
+    /// Operands for the value at the snapshot or an included base: see `codec/operands.rs`.
     Operands(Vec<u8>),
 }
 

@@ -97,7 +97,7 @@ impl Window {
         self.users.fetch_sub(1, Ordering::Release);
     }
 
-    /// Under the write lock: notes commits after `last` from now on.
+    /// Notes commits after `last` from now on. Needs the write lock.
     pub fn open(&self, last: SequenceNumber) {
         if !self.is_open() {
             *self.pieces.lock() = Pieces { from: last, open: Piece { last, ..Piece::default() }, ..Pieces::default() };
@@ -110,7 +110,7 @@ impl Window {
         self.is_open() && upto >= pieces.from
     }
 
-    /// Under the write lock.
+    /// Needs the write lock.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
@@ -138,7 +138,7 @@ impl Window {
         *self.pieces.lock() = Pieces::default();
     }
 
-    /// By the leader with increasing numbers, while the window is open.
+    /// Called by the leader with increasing numbers, while the window is open.
     pub fn note(&self, sequence: SequenceNumber, batch: &[u8]) {
         let mut pieces = self.pieces.lock();
         let pieces = &mut *pieces;
@@ -169,7 +169,7 @@ impl Window {
         }
     }
 
-    /// For the leader, against commits after `upto`.
+    /// Validates reads against commits after `upto`. Called by the leader.
     pub fn check(&self, reads: &ReadSet, upto: SequenceNumber) -> Validation {
         let pieces = self.pieces.lock();
         if !self.is_open() || upto < pieces.from {
@@ -179,7 +179,7 @@ impl Window {
         if later { Validation::Changed } else { Validation::Unchanged }
     }
 
-    /// Without the write lock; also returns the last commit checked.
+    /// Validates without the write lock; also returns the last commit checked.
     pub fn precheck(&self, reads: &ReadSet, upto: SequenceNumber) -> (Validation, SequenceNumber) {
         let mut pieces = self.pieces.lock();
         if !self.is_open() || upto < pieces.from {

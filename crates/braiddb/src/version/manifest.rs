@@ -116,7 +116,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// For a new database; everything is synced.
+    /// Creates the manifest of a new database; syncs everything.
     pub fn create(vfs: &Arc<dyn Vfs>, runtime: &Arc<dyn Runtime>, dir: &Path, mut layout: Layout) -> Result<Manifest> {
         let number = layout.next_file;
         layout.next_file += 1;
@@ -285,7 +285,7 @@ impl Manifest {
         self.len
     }
 
-    /// By this handle, to manifests and CURRENT.
+    /// Bytes that this handle wrote to manifests and CURRENT.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written
     }
@@ -318,7 +318,7 @@ impl Manifest {
         self.note_current()
     }
 
-    /// After a write without space: ensures that the edit is not in force.
+    /// Ensures, after a write without space, that the edit is not in force.
     fn take_back(&self, error: &Error) -> Result<()> {
         if error.is_disk_full() {
             let cut = self.file.set_len(self.len).and_then(|()| self.file.sync_data());

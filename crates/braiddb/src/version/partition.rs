@@ -42,7 +42,7 @@ pub struct RunHandle {
     view: OnceLock<Arc<View>>,
     /// Gets that probed the run by itself; other reads count by duration.
     reads: AtomicU64,
-    /// If this process wrote it as an unindexed run.
+    /// Filter of an unindexed run that this process wrote.
     filter: Option<KeyFilter>,
     context: TableContext,
 }
@@ -112,7 +112,7 @@ pub struct FirstView<'a> {
     pub apart: Option<&'a RunHandle>,
 }
 
-/// For each run: all its entries are newer than the view and all later runs.
+/// Returns for each run: all its entries are newer than the view and all later runs.
 fn are_newest(sequences: &[(SequenceNumber, SequenceNumber)], view_max_sequence: SequenceNumber) -> Box<[bool]> {
     let mut older = view_max_sequence;
     let mut are_newest: Box<[bool]> = sequences.iter().map(|_| false).collect();
@@ -156,7 +156,7 @@ pub struct Partition {
     pub view: Option<Arc<View>>,
     /// Read through their own views; highest sequence number first.
     pub apart: Vec<Arc<RunHandle>>,
-    /// Of all runs; usually `None`.
+    /// Range tombstones of all runs; usually `None`.
     pub tombstones: Option<Arc<RangeTombstoneSet>>,
     are_newest: Box<[bool]>,
     pub view_max_sequence: SequenceNumber,
@@ -206,7 +206,7 @@ impl Partition {
         Bounds { start: self.layout.start.clone(), end: self.layout.end.clone() }
     }
 
-    /// Without a view, that of its only run if it is open.
+    /// Returns the view or, without one, that of the only run if it is open.
     #[inline]
     pub fn main_view(&self) -> Option<(&View, &[Arc<Run>])> {
         match (&self.view, &self.apart[..]) {

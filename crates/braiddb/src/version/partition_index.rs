@@ -12,9 +12,9 @@ const SLOTS_MAX: usize = 1024;
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// Its only head; the maximum if it has none.
+    /// The only head in the slot; the maximum if it has none.
     border: u64,
-    /// Of heads below `border`; greater ones are in the next. [`MANY`]: several heads.
+    /// Partition of heads below `border`; greater ones are in the next. [`MANY`]: several heads.
     partition: u32,
 }
 

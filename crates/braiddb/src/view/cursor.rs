@@ -18,7 +18,7 @@ use std::sync::Arc;
 mod fill;
 mod loaded;
 
-/// Holds the view, its runs and one block of each run; needs no epoch guard.
+/// Holds the view, its runs and one block of each run; needs no guard of the epoch collector.
 #[derive(Debug)]
 pub struct ViewCursor {
     view: Arc<View>,
@@ -29,9 +29,8 @@ pub struct ViewCursor {
     hidden: u8,
     loaded: Box<Loaded>,
     coming: Box<Loaded>,
-    /// Rows that the last scan read after its seek; 0 for one row.
+    /// Rows that the last scan read after its seek.
     likely: usize,
-    /// Position of a valid cursor. The loaded record can be another segment's.
     standing: u32,
     lane: usize,
     /// The current entry, in place or in its run's pinned block; `None` if the cursor is invalid.
@@ -39,8 +38,7 @@ pub struct ViewCursor {
     pins: Vec<Pin>,
 }
 
-/// An entry borrowed from a block that the cursor has pinned, or that is read in place in one of
-/// its runs.
+/// An entry borrowed from a block that the cursor has pinned, or that is read in place.
 ///
 /// INVARIANT: code that changes a cursor's pins clears or replaces its present entry before any
 /// read of it.
@@ -57,11 +55,10 @@ impl Present {
     }
 }
 
-/// Number and pin of a run's last block that was not read in place.
 type Pin = Option<(u16, PinnedBlock)>;
 
 impl ViewCursor {
-    /// `runs` are those the view was built over. The cursor starts invalid.
+    /// `runs` are the view's. The cursor starts invalid.
     pub fn new(view: Arc<View>, runs: Arc<[Arc<Run>]>, snapshot: SequenceNumber) -> ViewCursor {
         assert_eq!(runs.len(), view.layout.run_count, "the runs are the view's");
         let pins = runs.iter().map(|_| None).collect();
@@ -94,8 +91,7 @@ impl ViewCursor {
         self.sees_all = snapshot >= self.view.meta().max_sequence;
     }
 
-    /// Returns true if all later keys are known, without reads, to differ within `prefix_len`
-    /// bytes.
+    /// True if all later keys are known, without reads, to differ within `prefix_len` bytes.
     pub fn is_last_with(&mut self, prefix_len: usize) -> bool {
         if !self.sees_all || !self.valid() || self.load(self.standing).is_err() {
             return false;
@@ -152,7 +148,6 @@ impl ViewCursor {
         self.read_at(run, position, self.runs.moment())
     }
 
-    /// Reads an entry and pins its block. Clears the present entry.
     #[inline]
     fn read_at(&mut self, run: usize, position: Position, moment: Moment) -> Result<Present> {
         self.present = None;
@@ -226,7 +221,6 @@ impl ViewCursor {
         Ok(is_visible)
     }
 
-    /// Returns the lane of the next key, possibly in a later segment.
     fn after_key(&mut self, mut number: u32, lane: usize) -> Result<(u32, usize)> {
         let mut from = lane + 1;
         loop {
@@ -276,7 +270,6 @@ impl ViewCursor {
         }
     }
 
-    /// Moves to the newest version that the snapshot covers; `lane` is the key's newest.
     fn stand_on_version(&mut self, mut number: u32, mut lane: usize) -> Result<bool> {
         loop {
             if self.is_visible(number, lane)? {
@@ -296,7 +289,7 @@ impl ViewCursor {
         }
     }
 
-    /// Returns the first key at or above `key`; the lane can be one past the segment's last.
+    /// The lane can be one past the segment's last.
     fn find(&mut self, key: &[u8], is_forward: bool) -> Result<Option<(u32, usize)>> {
         self.present = None;
         let likely = std::mem::take(&mut self.likely);
@@ -317,8 +310,7 @@ impl ViewCursor {
         Ok(Some((number, lane)))
     }
 
-    /// Does [`ViewCursor::find`] forward for a snapshot that covers the view; mostly moves there
-    /// already.
+    /// [`ViewCursor::find`] forward for a snapshot that covers the view; mostly moves there.
     fn find_shown(&mut self, key: &[u8]) -> Result<Option<(u32, usize)>> {
         self.present = None;
         let guard = crossbeam_epoch::pin();
@@ -341,7 +333,6 @@ impl ViewCursor {
         Ok(Some((found.number, found.lane)))
     }
 
-    /// Forgets queued prefetches; the previous scan's queue is gone.
     #[inline]
     fn forget_queued(&mut self) {
         (self.loaded.queued, self.coming.queued) = (0, 0);

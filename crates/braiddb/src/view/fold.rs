@@ -28,7 +28,7 @@ use std::{cmp::Ordering, collections::VecDeque, path::Path, sync::Arc};
 
 /// Up to one new entry per 20 old ones counts as few.
 const OLD_PER_NEW: u64 = 20;
-/// More new entries count as few if they touch at most one group in four.
+/// Touched groups, as a part of all, up to which more new entries count as few: one in four.
 const GROUPS_PER_TOUCHED: u64 = 4;
 /// Maximum entries of an edited group; larger ones are merged, since each insert walks the group.
 const EDITED_LANES_MAX: usize = 8 * SEGMENT_LANES;
@@ -393,7 +393,8 @@ impl Fold<'_> {
         Ok(after)
     }
 
-    /// On false nothing was written: too many entries, or a difference cannot be stored.
+    /// Inserts blindly. On false nothing was written: too many entries, or a difference cannot be
+    /// stored.
     fn edit_group(&mut self, anchor: usize, separator: &[u8], group: &Group, deletion: Deletion) -> Result<bool> {
         if group.lanes.len() > EDITED_LANES_MAX {
             return Ok(false);

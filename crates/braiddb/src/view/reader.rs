@@ -1,7 +1,7 @@
 //! An open view: its directory in memory, its segment records read through the block cache.
 //!
-//! Any number of threads read concurrently, since data never changes. Callers pass the runs the
-//! view was built over, in the same order.
+//! Any number of threads read concurrently, since data never changes. Callers pass the view's runs
+//! in the view's order.
 
 pub use super::anchors::Leaf;
 use super::count::LiveCounts;
@@ -76,7 +76,7 @@ impl View {
         ReadRequest::new(Arc::clone(&self.file), self.page_offset(page), PAGE_BYTES)
     }
 
-    /// Caches a page. Ignores failures and damage: readers of the page will report them.
+    /// Caches a page. Leaves failures and damage to the page's readers.
     pub(super) fn take_in_page(&self, page: u32, read: &ReadRequest) {
         let is_read = matches!(read.result, Some(Ok(())));
         if is_read && self.pages.is_vacant(page) && self.check_page(page, &read.bytes).is_ok() {
@@ -84,13 +84,13 @@ impl View {
         }
     }
 
-    /// Returns the rank of `key` among all entries, rounded down to its segment. No I/O.
+    /// Ranks `key` among all entries, rounded down to its segment. No I/O.
     pub fn rank(&self, _runs: &[Arc<Run>], key: &[u8]) -> Result<u64> {
         Ok(self.segment_for(key).map_or(0, |segment| self.directory.entries_before(segment)))
     }
 
-    /// Returns up to `parts - 1` sorted keys after the first entry that divide the view into about
-    /// equal parts. No I/O.
+    /// Returns up to `parts - 1` sorted keys after the first entry that divide the view about
+    /// equally. No I/O.
     pub fn split_points(&self, _runs: &[Arc<Run>], parts: usize) -> Result<Vec<Vec<u8>>> {
         let mut points = Vec::new();
         let mut last = 0;
@@ -105,7 +105,7 @@ impl View {
         Ok(points)
     }
 
-    /// Returns the first segment of the key's group; `None` for a view without entries.
+    /// `None` for a view without entries.
     pub(crate) fn segment_for(&self, key: &[u8]) -> Option<u32> {
         if self.directory.segments() == 0 {
             return None;
@@ -231,7 +231,7 @@ impl View {
         })
     }
 
-    /// Returns the position of a run's first entry at or above `key`, by its own view.
+    /// Uses the run's own view.
     pub(crate) fn position_of(&self, run: &Arc<Run>, key: &[u8], guard: &Guard) -> Result<Position> {
         let Some(mut number) = self.segment_for(key) else {
             return Ok(run.end());
@@ -282,7 +282,7 @@ pub(crate) fn read_exact(file: &dyn File, path: &Path, buf: &mut [u8], offset: u
     })
 }
 
-/// Returns the distances from the page's end to the two lines that every lookup needs.
+/// The two lines that every lookup needs.
 #[inline(always)]
 fn lines_before_end(at: usize) -> [usize; 2] {
     [PAGE_BYTES - at, (PAGE_BYTES - at).saturating_sub(64)]

@@ -2,8 +2,7 @@
 //!
 //! Decoding in one pass costs a few instructions a row, and prefetches all lines first. A batch
 //! pins the blocks of its rows, so it stays readable when the cursor moves. It keeps each run's
-//! last block for the next batch, so a scan uses a block once. Blocks in mapped files need no pin:
-//! the batch holds the runs.
+//! last block for the next batch. Blocks in mapped files need no pin: the batch holds the runs.
 
 use super::format::SEGMENT_LANES;
 use crate::base::{Beyond, ROW_LANES, Result, RowSlots, near_lane};
@@ -17,7 +16,7 @@ use std::sync::Arc;
 mod decode;
 mod merge;
 
-/// Lines of a later block to prefetch for each row: enough for rows of 100 to 200 bytes.
+/// Lines of a later block to prefetch for each row of 100 to 200 bytes.
 pub(super) const LINES_AHEAD: usize = 3;
 /// Blocks to prefetch ahead going backward. Batches are decoded forward, so they enter the previous
 /// block early.
@@ -38,7 +37,7 @@ pub struct RowPlace {
     pub(super) lane: usize,
 }
 
-/// A view's runs with a reference count of their own, to avoid contention with other threads.
+/// A reference count of their own avoids contention with other threads.
 #[derive(Debug)]
 pub(super) struct HeldRuns(pub(super) Arc<[Arc<Run>]>);
 
@@ -66,15 +65,13 @@ struct RunState {
     rows: Option<Rows<'static>>,
     block: u16,
     pin: Option<PinnedBlock>,
-    /// Block to prefetch from as rows are passed, in a long scan.
+    /// Prefetched as rows are passed, in a long scan.
     ahead: Ahead,
 }
 
-/// Decoded rows of a segment, passed in order.
-///
-/// [`RowBatch::default`] is read directly and has only plain values. [`RowBatch::to_merge`] is
-/// merged with others: it has tombstones too, sequence numbers on request, and records why it ends;
-/// the merger tracks passed rows.
+/// Decoded rows of a segment, passed in order. [`RowBatch::default`] is read directly and has only
+/// plain values. [`RowBatch::to_merge`] has tombstones too, sequence numbers on request, and the
+/// reason why it ends; the merger tracks passed rows.
 ///
 /// INVARIANT: rows borrow from blocks that `states` or `passed` pin, or that are in place in
 /// `runs`. None is released before the rows are cleared. If any block is pinned, `is_pinning` is
@@ -83,34 +80,31 @@ pub struct RowBatch {
     slots: RowSlots,
     is_to_merge: bool,
     with_sequences: bool,
-    /// For merges: lanes with tombstones, and the reason for the end.
+    /// Lanes with tombstones, and the reason for the end. For merges.
     tombstones: u32,
     beyond: Beyond,
-    /// Lanes not yet passed: the current one, `at`, and later ones.
+    /// The current lane, `at`, and later ones.
     lanes: u32,
     at: usize,
-    /// Decoded lanes put aside until a row of another source has been passed.
+    /// Lanes put aside until a row of another source has been passed.
     aside: u32,
     /// Rows in `lanes` when they were filled or resumed.
     filled: u32,
     segment: u32,
     is_forward: bool,
-    /// Row before these, if it is not the cursor's.
     from: Option<RowPlace>,
     /// Consecutive batches in one direction, and their passed rows.
     rounds: u32,
     passed_rows: u32,
-    /// Rows that the last scan passed; as many are expected again.
+    /// Rows that the last scan passed.
     likely_rows: u32,
-    /// Prefetch distance from each row passed (wrapping); 0 for none. If set, decoding does not
-    /// prefetch.
+    /// Prefetch distance from each row passed (wrapping); 0 if decoding prefetches.
     bytes_ahead: usize,
     /// Prefetches of the next segment's rows, made as rows are passed; only forward.
     queue: PrefetchQueue,
     /// The next fill belongs to the same scan but does not follow directly.
     is_interrupted: bool,
-    /// The seek decoded the scan's first row, and no other source's row came since. A caller that
-    /// only seeks passes just that row.
+    /// The seek decoded the scan's first row, and no other source's row came since.
     begins_with_seek: bool,
     runs: Option<Arc<HeldRuns>>,
     states: Vec<RunState>,
@@ -186,8 +180,7 @@ impl RowBatch {
         if self.lanes == 0 { None } else { Some(self.slots.key(self.at)) }
     }
 
-    /// Returns the number of later rows whose keys satisfy `is_kept`, up to the first that does
-    /// not; 0 backward.
+    /// Counts later rows whose keys satisfy `is_kept`, up to the first rejected one; 0 backward.
     pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
         if !self.is_forward {
             return 0;
@@ -195,7 +188,6 @@ impl RowBatch {
         self.slots.kept(self.lanes & self.lanes.wrapping_sub(1), true, is_kept).count_ones()
     }
 
-    /// Moves to the next row if it is decoded in this direction.
     #[inline]
     pub fn step(&mut self, forward: bool) -> bool {
         let lanes = lanes_after(self.lanes, self.at, forward);
@@ -243,8 +235,8 @@ impl RowBatch {
         &mut self.queue
     }
 
-    /// Prefetches lines that a long scan needs soon. Spread over the rows: all at once, the
-    /// requests would stall decoding and leave memory idle while rows are read.
+    /// Prefetches lines that a long scan needs soon. All at once, the requests would stall
+    /// decoding.
     #[inline(always)]
     fn prefetch_ahead(&self, at: usize) {
         if self.bytes_ahead != 0 {
@@ -278,7 +270,6 @@ impl RowBatch {
         self.rounds
     }
 
-    /// Returns the number of rows still expected, by the last scan's length.
     pub fn likely_rows(&self) -> usize {
         self.likely_rows.saturating_sub(self.passed_rows) as usize
     }
@@ -307,7 +298,6 @@ impl RowBatch {
         RowPlace { segment: self.segment, lane }
     }
 
-    /// Continues the scan at its cursor instead of the last row passed.
     pub fn follow_cursor(&mut self) {
         self.is_interrupted |= self.from.take().is_some();
         self.begins_with_seek = false;
@@ -334,7 +324,6 @@ impl RowBatch {
         self.release();
     }
 
-    /// Releases rows, but the scan continues after a row of another source.
     pub fn interrupt(&mut self) {
         self.queue.prefetch_all();
         let counts = (self.rounds, self.passed_rows);
@@ -481,7 +470,6 @@ impl RowBatch {
     }
 }
 
-/// Returns those of `lanes`, which begin with `at` in a direction, that come after it.
 #[inline(always)]
 fn lanes_after(lanes: u32, at: usize, is_forward: bool) -> u32 {
     if is_forward { lanes & lanes.wrapping_sub(1) } else { lanes & !(1 << (at % SEGMENT_LANES)) }

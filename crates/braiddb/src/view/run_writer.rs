@@ -42,7 +42,7 @@ impl SortedRunWriter {
         })
     }
 
-    /// In order of key, then newest first.
+    /// Adds an entry, in order of key, then newest first.
     pub fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
         if !self.covering_is_current {
             self.covering = RangeTombstoneSet::new(self.tombstones.clone());

@@ -52,7 +52,7 @@ enum Target {
 pub(crate) struct SegmentWriter {
     target: Target,
     layout: Layout,
-    /// For their blocks' entry counts. Empty for a run's own view, whose segments begin with
+    /// Runs, for their blocks' entry counts. Empty for a run's own view, whose segments begin with
     /// entries.
     runs: Vec<Arc<Run>>,
     positions: Vec<Position>,

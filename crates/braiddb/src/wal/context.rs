@@ -30,11 +30,11 @@ impl fmt::Debug for WalContext {
 
 #[derive(Clone, Debug)]
 pub struct WalOptions {
-    /// In bytes. The first ones are shorter; a large group gets a longer one.
+    /// Bytes of a segment. The first ones are shorter; a large group gets a longer one.
     pub segment_len: u64,
     /// Maximum released segments kept for reuse, in full-length segments.
     pub spares_max: usize,
-    /// Shorter payloads are not compressed.
+    /// Minimum bytes of a payload that is compressed.
     pub compress_at_len: usize,
 }
 

@@ -40,7 +40,7 @@ pub type Link = u32;
 /// Refused in headers beyond this, so that no sum of two positions overflows.
 pub const MAX_LSN: Lsn = 1 << 62;
 
-/// In microseconds since 1970: the difference of any two times fits 64 bits.
+/// Latest commit time, in microseconds since 1970: the difference of any two fits 64 bits.
 pub const MAX_TIME_US: u64 = i64::MAX.cast_unsigned();
 
 /// Optional feature: the file was never recycled, so unwritten bytes are zeros.
@@ -85,7 +85,7 @@ impl SegmentHeader {
         self.start_lsn.saturating_add(self.len)
     }
 
-    /// Also returns the link that the first record must carry.
+    /// Returns also the link that the first record must carry.
     pub fn encode(&self) -> ([u8; SEGMENT_HEADER_LEN as usize], Link) {
         let mut out = [0; SEGMENT_HEADER_LEN as usize];
         let header = FileHeader::new(FileKind::Wal, self.file_id, [self.start_lsn, u64::from(self.epoch)]);

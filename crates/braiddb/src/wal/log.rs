@@ -33,18 +33,17 @@ use std::{
     },
 };
 
-/// Payloads of at least this many bytes are written by a system call even if the segment is mapped:
-/// a mapped page costs a page fault, and after a sync another one and an interrupt on each
-/// processor of this program. So the first record after a sync is written by a call too. (A killed
-/// process may leave a short one torn, as a power failure may anyway.)
+/// Minimum payload bytes that are written by a system call even if the segment is mapped: a mapped
+/// page costs a page fault, and after a sync another one and an interrupt on each processor of this
+/// program. So the first record after a sync is written by a call too. (A killed process may leave
+/// a short one torn, as a power failure may anyway.)
 const CALL_BYTES_MIN: usize = 8 << 10;
 
-/// Where a synced log continues in new blocks, it writes zeros up to the next multiple of this: the
-/// first sync of a new block also writes the file's metadata, at a cost that many records then
-/// share.
+/// A synced log that continues in new blocks writes zeros up to the next multiple of this: the
+/// first sync of a new block also writes the file's metadata.
 const ZEROED_UNIT: u64 = 64 << 10;
 
-/// A buffer that a large group grew beyond this many bytes is freed.
+/// Larger buffers are freed after a large group.
 const BUFFER_LEN_KEPT: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +56,7 @@ pub struct GroupHeader {
 /// A log that takes appends.
 ///
 /// **Threads.** Any thread may call any function. `append` is meant for one leader at a time and
-/// serialises others. `sync` and `append` never wait for each other: the appender publishes
+/// serialises other callers. `sync` and `append` never wait for each other: the appender publishes
 /// `end_lsn` (release) once the operating system has the record. A sync loads that position, then
 /// flushes every segment that is not fully durable, oldest first. So no record becomes durable
 /// before an earlier one.
@@ -65,10 +64,9 @@ pub struct GroupHeader {
 /// **No buffering**: once `append` returns, a killed process loses nothing of the record.
 ///
 /// **Failures.** After a full disk, the record's header is zeroed and the next append writes at the
-/// same place. (This requires that [`crate::platform::File::write_at`] leaves a write that fails
-/// for lack of space incomplete.) Any other failed write to a segment in use, and any failed sync,
-/// latches the log for good: later appends, and syncs of positions that are not durable, fail
-/// without a retry.
+/// same place. (A write that fails for lack of space must stay incomplete.) Any other failed write
+/// to a segment in use, and any failed sync, latches the log for good: later appends, and syncs of
+/// positions that are not durable, fail without a retry.
 ///
 /// **Lock order**: `tail`, `segments`, `retained`; or `tail`, `spares`. Only `tail` is held during
 /// I/O.
@@ -103,28 +101,27 @@ struct Tail {
     offset: u64,
     link: Link,
     last_sequence: SequenceNumber,
-    /// The next segment, once made. It stays even if its seal could not be written, since parts of
-    /// the seal may be on disk.
+    /// The next segment, once made. It stays even if its seal could not be written: parts of the
+    /// seal may be on disk.
     prepared: Option<Prepared>,
-    /// Segments made ahead: each begins where the previous one's file ends.
+    /// Segments made ahead.
     ahead: VecDeque<Arc<Segment>>,
     began_ns: u64,
     began_syncs: u64,
-    /// Offset at which the next segment is requested; `u64::MAX` after that.
+    /// Offset that triggers the request of the next segment; `u64::MAX` after that.
     calls_at: u64,
-    /// Offset from which on the file may never have been written to.
+    /// Offset from which on the file may be unwritten.
     written_to: u64,
     buffer: Vec<u8>,
     mapping: Option<Box<dyn WriteMapping>>,
-    /// Number of syncs when the last record was written.
+    /// Syncs when the last record was written.
     syncs: u64,
 }
 
-/// The next segment, and the seal that will end the current one exactly where it begins.
 #[derive(Clone, Debug)]
 struct Prepared {
     next: Arc<Segment>,
-    /// Stored, since encoded again with a later `durable_lsn` it might take fewer bytes.
+    /// Encoded again with a later `durable_lsn`, it might take fewer bytes.
     seal: RecordHeader,
 }
 
@@ -152,10 +149,9 @@ impl Tail {
 }
 
 impl Wal {
-    /// Begins a new epoch in a new segment. The directory exists.
-    ///
-    /// Before the first append, the caller must have recorded durably that recovery begins at
-    /// [`Wal::oldest_segment`] and that the log is durable up to [`Wal::durable_lsn`]. The latter
+    /// Begins a new epoch (use of the log, from open to close) in a new segment. The directory
+    /// exists. Before the first append, the caller must have recorded durably that recovery begins
+    /// at [`Wal::oldest_segment`] and that the log is durable up to [`Wal::durable_lsn`], which
     /// reveals the loss of the new segment.
     pub fn create(context: WalContext, options: WalOptions, start: WalStart) -> Result<Wal> {
         options.check()?;
@@ -218,11 +214,9 @@ impl Wal {
         })
     }
 
-    /// Appends a group and returns its end LSN, for [`Wal::sync`].
-    ///
-    /// [`Error::DiskFull`]: nothing was appended, and the same call may succeed later.
-    /// [`Error::CommitUnknown`]: the record may or may not be there after the next open. Other
-    /// errors: nothing was appended.
+    /// Appends a group and returns its end LSN, for [`Wal::sync`]. After [`Error::CommitUnknown`]
+    /// the record may or may not be there at the next open; after other errors nothing was
+    /// appended. After [`Error::DiskFull`] the same call may succeed later.
     pub fn append(&self, group: &GroupHeader, payload: &[u8]) -> Result<Lsn> {
         let raw_len = u32::try_from(payload.len())
             .map_err(|_| Error::InvalidArgument("a commit group of 4 GiB or more: commit it in parts".to_owned()))?;
@@ -258,8 +252,8 @@ impl Wal {
         Ok(end)
     }
 
-    /// Waits until everything below `up_to` is durable, and returns the durable LSN. One flush
-    /// serves all concurrent callers. [`Error::CommitUnknown`] if the flush failed, now or earlier.
+    /// Waits until everything below `up_to` is durable; one flush serves all concurrent callers.
+    /// [`Error::CommitUnknown`] if the flush failed, now or earlier.
     pub fn sync(&self, up_to: Lsn) -> Result<Lsn> {
         if up_to > self.end_lsn() {
             return Err(Error::InvalidArgument(format!("LSN {up_to} is past the end of the log, {}", self.end_lsn())));
@@ -267,14 +261,13 @@ impl Wal {
         self.sync_stage.wait(up_to, &self.latch, || self.flush())
     }
 
-    /// Syncs an idle log and appends a note of that: recovery can then distinguish later damage
-    /// from a torn end.
+    /// Syncs an idle log and appends a note of that: recovery can distinguish later damage from a
+    /// torn end.
     pub fn note_durable(&self) -> Result<()> {
         self.note(&[])
     }
 
-    /// Syncs the log and marks it as cleanly closed, in place of the note of [`Wal::note_durable`]
-    /// and without an extra sync.
+    /// Syncs the log and marks it as cleanly closed, without an extra sync for the mark.
     pub fn note_closed(&self) -> Result<()> {
         self.note(&CLEAN_CLOSE)
     }
@@ -351,7 +344,7 @@ impl Wal {
             pre_sync()?;
         }
         let durable = self.durable_lsn();
-        // Take the files under the lock: later one may be retained and reopened for reading only.
+        // Take the files under the lock: later one may be reopened for reading only.
         let dirty: Vec<_> = {
             let segments = self.segments.lock();
             let dirty = segments.iter().filter(|s| s.end_lsn() > durable && s.header.start_lsn < end);
@@ -363,10 +356,8 @@ impl Wal {
         Ok(end)
     }
 
-    /// Ensures that a record of up to `len` bytes, and a seal after it, fit at the tail.
     fn make_room(&self, tail: &mut Tail, len: u64) -> Result<()> {
-        // A prepared segment begins where a seal written now would end, so no record may come
-        // between.
+        // A prepared segment begins where a seal written now would end: no record may come between.
         loop {
             let ending_len = if !tail.ahead.is_empty() { FILLING_LEN_MIN } else { SEAL_LEN_MAX };
             if tail.prepared.is_none() && tail.offset + len + ending_len <= tail.segment.header.len {
@@ -393,7 +384,7 @@ impl Wal {
                 Ok(())
             }
             _ if stored.len() >= CALL_BYTES_MIN => {
-                // Header last, as above, so that the payload need not be copied.
+                // Header last, as above.
                 let file = segment.file();
                 let payload = file.write_at(stored, *offset + record.header_len as u64);
                 payload.and_then(|()| file.write_at(buffer, *offset))
@@ -428,7 +419,6 @@ impl Wal {
         Ok(end)
     }
 
-    /// Erases a record after a failed write, of which any part may be in the file.
     fn not_written(&self, tail: &Tail, header_len: usize, len: u64, error: io::Error) -> Error {
         let zeros = [0; RECORD_HEADER_LEN_MAX];
         let file = tail.segment.file();
@@ -464,7 +454,7 @@ fn map(segment: &Segment) -> Option<Box<dyn WriteMapping>> {
     })
 }
 
-/// Adds without an atomic addition, since the counter changes under `tail` alone.
+/// No atomic addition: the counter changes under `tail` alone.
 fn count(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }

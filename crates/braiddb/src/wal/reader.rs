@@ -27,7 +27,7 @@ pub enum LogItem {
 }
 
 pub trait SegmentSource {
-    /// In log order. They cannot be released during the call of `visit`.
+    /// Visits the segments in log order. They cannot be released during the call of `visit`.
     fn with_segments<R>(&self, visit: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R;
 }
 

@@ -200,7 +200,7 @@ pub fn with_each_magic(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// Also a first part of a magic at the end.
+/// Returns the first offset of a magic, or of a first part of one at the end.
 pub fn find_magic(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {

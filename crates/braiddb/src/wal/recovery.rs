@@ -1,26 +1,26 @@
 //! Reads the log after a restart.
 //!
 //! **The chain.** From the oldest needed segment on, each record must carry the link of the
-//! previous one. A seal leads to the next segment of the epoch. An epoch with a successor ends
-//! exactly at the LSN and link in the successor's first header; later bytes were discarded. The
-//! last epoch ends where no whole record continues the chain.
+//! previous one. A seal leads to the next segment of the epoch (one use of the log). An epoch with
+//! a successor ends exactly at the LSN and link in the successor's first header; later bytes were
+//! discarded. The last epoch ends where no whole record continues the chain.
 //!
 //! **Torn or damaged?** Pages of buffered commits may reach the disk in any order, so a break alone
 //! proves nothing. But every record stores how far the log was synced when it was written. So after
-//! a break in the last epoch, all later bytes of the epoch are searched for whole records. If the
-//! manifest or one of those records shows a synced position past the break, durable bytes are gone:
+//! a break in the last epoch, all its later bytes are searched for whole records. If the manifest
+//! or one of those records shows a synced position past the break, durable bytes are gone:
 //! corruption. Otherwise the log ends at the break.
 //!
 //! Always corruption, since each is synced before anything depends on it: a missing oldest segment;
 //! a seal whose next segment is missing or another; a segment shorter than its header says; a break
 //! before an epoch's recorded end; segments of an epoch that the chain does not reach.
 //!
-//! Ambiguous are only the bytes after the last record that shows a sync; see
+//! Only the bytes after the last record that shows a sync are ambiguous: see
 //! [`RecoveryOutcome::ambiguous_tail`]. [`super::Wal::note_durable`] leaves none.
 //!
-//! **Nothing is written** before [`RecoveryOutcome::sync_replayed`], which writes no new data. So a
-//! recovery that stops anywhere or is repeated changes nothing. A new epoch is the last step: its
-//! synced header fixes the end of the previous epoch.
+//! **Nothing is written** before [`RecoveryOutcome::sync_replayed`], which writes no new data: a
+//! repeated recovery changes nothing. A new epoch is the last step: its synced header fixes the end
+//! of the previous epoch.
 
 use super::{
     format::{Epoch, Link, Lsn, MAX_LSN, segment_path},
@@ -50,8 +50,7 @@ pub struct RecoveryInput {
     pub durable_lsn: Lsn,
     /// Later groups are visited; earlier ones are only verified.
     pub flushed: SequenceNumber,
-    /// Whether [`RecoveryOutcome::sync_replayed`] will be called: write-back then starts during the
-    /// read.
+    /// True if [`RecoveryOutcome::sync_replayed`] follows: write-back then starts during the read.
     pub is_to_sync: bool,
 }
 
@@ -68,13 +67,13 @@ pub struct RecordInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visit {
     Taken,
-    /// The record refers to missing data, for this reason: the log ends before it, which is
-    /// corruption if the record is known to be durable. No later record is visited.
+    /// The record refers to missing data: the log ends before it, which is corruption if the record
+    /// is known to be durable. No later record is visited.
     EndHere(String),
 }
 
-/// Calls `visitor` with each commit group and its decompressed payload, in order. Memory is bounded
-/// by the longest record.
+/// Calls `visitor` with each commit group and its decompressed payload. Memory is bounded by the
+/// longest record.
 pub fn recover(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -255,7 +254,7 @@ impl<'a> Chain<'a> {
         };
         let payload = reader.payload(before.offset, record)?;
         if let Visit::EndHere(reason) = (self.visitor)(&info, &payload)? {
-            // Continue without visiting, to learn how far the log is known to be durable.
+            // Continue without visiting, to learn how far the log was durable.
             self.stopped = Some((before.clone(), reason));
         }
         Ok(())
@@ -274,7 +273,7 @@ impl<'a> Chain<'a> {
         Ok(Next::Segment(next, next.first_position(header, link, position.last_sequence)))
     }
 
-    /// Handles a break of the chain, an error unless it may be the log's end.
+    /// An error unless it may be the log's end.
     fn break_at(
         &mut self,
         found: Found,

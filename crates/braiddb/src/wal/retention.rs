@@ -84,7 +84,7 @@ impl Retained {
     }
 }
 
-/// Its file is not recycled meanwhile.
+/// A segment in use by a reader: its file is not recycled meanwhile.
 #[derive(Debug)]
 pub struct Pin(Arc<Segment>);
 

@@ -157,7 +157,7 @@ pub struct SegmentInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedSegment {
     pub number: FileNumber,
-    /// Of the current use of the file.
+    /// Identity of the current use of the file.
     pub file_id: FileId,
     pub path: PathBuf,
     pub end_lsn: Lsn,
@@ -166,7 +166,7 @@ pub struct FinishedSegment {
     pub last_sequence: SequenceNumber,
 }
 
-/// From [`WalStart::new_log`] or from a recovery whose segments have been synced.
+/// Start of the log, from [`WalStart::new_log`] or a recovery that synced its segments.
 #[derive(Debug)]
 pub struct WalStart {
     pub(super) epoch: Epoch,
@@ -198,17 +198,17 @@ impl WalStart {
     }
 }
 
-/// Of the right length; its contents do not matter.
+/// A file of the right length whose contents do not matter.
 #[derive(Debug)]
 pub struct Spare {
     pub number: FileNumber,
     pub len: u64,
     pub path: PathBuf,
     pub file: Arc<dyn File>,
-    /// Its old contents may not be on disk: the next sync would write them too.
+    /// The old contents may not be on disk: the next sync would write them too.
     pub is_dirty: bool,
     pub is_written: bool,
-    /// It was never a segment.
+    /// The file was never a segment.
     pub is_zeroed: bool,
     pub mapping: Option<Box<dyn WriteMapping>>,
 }
@@ -220,7 +220,7 @@ pub struct MakeError {
 }
 
 impl Spare {
-    /// Its space and name survive a crash. Filled with zeros if `is_written`.
+    /// Creates a file whose space and name survive a crash. Fills it with zeros if `is_written`.
     pub fn create(context: &WalContext, len: u64, is_written: bool) -> std::result::Result<Spare, MakeError> {
         let number = (context.next_file_number)();
         let path = segment_path(&context.dir, number);

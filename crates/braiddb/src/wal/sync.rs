@@ -199,7 +199,7 @@ impl Waiter {
     }
 }
 
-/// On every exit from a flush, even by a panic: no waiter may stay parked.
+/// Passes on the lead on every exit from a flush, even a panic: no waiter may stay parked.
 struct Handover<'a> {
     stage: &'a SyncStage,
     latch: &'a Latch,

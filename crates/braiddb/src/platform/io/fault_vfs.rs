@@ -44,7 +44,7 @@ struct State {
     faults: Vec<Fault>,
     /// Contents at the last sync.
     synced: BTreeMap<PathBuf, Vec<u8>>,
-    /// With a part of the file's name.
+    /// The operation that panics, and a part of the file's name.
     panics: Option<(Operation, &'static str)>,
     /// Names at the last directory sync.
     names: BTreeSet<PathBuf>,

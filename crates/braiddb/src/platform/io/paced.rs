@@ -28,11 +28,11 @@ const PAUSE_NS_MAX: u64 = 50_000_000;
 /// Minimum pause; shorter ones accumulate.
 const PAUSE_NS_MIN: i64 = 100_000;
 
-/// Of the time, for background work.
+/// Limits background work to a share of the time.
 #[derive(Debug)]
 pub struct Pace {
     runtime: Arc<dyn Runtime>,
-    /// From 1 to [`WHOLE`].
+    /// Thousandths, from 1 to [`WHOLE`].
     share: AtomicU64,
     /// Live [`Hurry`] guards, plus calls of [`Pace::release`].
     hurrying: AtomicUsize,
@@ -131,7 +131,7 @@ impl super::layer::VfsLayer for PacedVfs {
     }
 }
 
-/// Written by one thread, piece by piece.
+/// A file that one thread writes piece by piece.
 #[derive(Debug)]
 struct PacedFile {
     inner: Arc<dyn File>,

@@ -63,7 +63,7 @@ struct State {
     rate: u64,
     floor: u64,
     ceiling: u64,
-    /// By any work, and by flushes.
+    /// End of the reserved time, by any work and by flushes.
     taken_ns: u64,
     taken_by_flushes_ns: u64,
     merges_waiting: usize,

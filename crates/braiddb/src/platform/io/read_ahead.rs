@@ -24,7 +24,7 @@ pub const PIECE_BYTES: usize = 128 << 10;
 
 #[derive(Debug)]
 struct Piece {
-    /// In pieces.
+    /// Position in the file, in pieces.
     index: u64,
     memory: Aligned,
     /// Fewer than a piece only at the end of the file.

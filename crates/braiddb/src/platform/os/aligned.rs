@@ -1,6 +1,6 @@
 //! Aligned memory for direct I/O.
 
-/// In bytes; sufficient for all known devices and file systems.
+/// Bytes, sufficient for all known devices and file systems.
 pub const ALIGNED_TO: usize = 64 << 10;
 
 /// Aligned to 64 KiB.

@@ -6,7 +6,7 @@ use super::aligned::{ALIGNED_TO, Aligned};
 use parking_lot::Mutex;
 use std::{io, ops::Range};
 
-/// Where the system does not report one. Holds for all current devices.
+/// Alignment if the system reports none. Holds for all current devices.
 pub(super) const ALIGN_ASSUMED: u32 = 4096;
 /// Files that need more use buffered I/O.
 pub(super) const ALIGN_MAX: u32 = ALIGNED_TO as u32;

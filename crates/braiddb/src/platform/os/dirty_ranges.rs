@@ -66,7 +66,7 @@ impl DirtyRanges {
         DirtyRanges { state: Mutex::new(state), turn: Condvar::new() }
     }
 
-    /// Before each write. Waits while a sync overlaps `range`.
+    /// Must precede each write. Waits while a sync overlaps `range`.
     pub fn begin_write(&self, range: Range<u64>) {
         let mut state = self.state.lock();
         while overlaps(&state.being_synced, &range) {
@@ -78,7 +78,7 @@ impl DirtyRanges {
         state.being_written.push(range);
     }
 
-    /// After each write, even a failed one, which may have written any part.
+    /// Must follow each write, even a failed one, which may have written any part.
     pub fn end_write(&self, range: Range<u64>) {
         let mut state = self.state.lock();
         if let Some(at) = state.being_written.iter().position(|other| *other == range) {
@@ -90,12 +90,12 @@ impl DirtyRanges {
         }
     }
 
-    /// After each change of the length.
+    /// Must follow each change of the length.
     pub fn note_length(&self) {
         self.state.lock().needs_flush = true;
     }
 
-    /// Of the whole file. [`DirtyRanges::end_sync`] must follow.
+    /// Plans a sync of the whole file. [`DirtyRanges::end_sync`] must follow.
     pub fn begin_sync(&self) -> Plan {
         let mut state = self.state.lock();
         if state.needs_flush {
@@ -134,7 +134,7 @@ impl DirtyRanges {
         }
     }
 
-    /// For [`Plan::Ranges`].
+    /// Appends the ranges of a [`Plan::Ranges`].
     pub fn ranges_to_sync(&self, list: &mut Vec<Range<u64>>) {
         list.extend_from_slice(&self.state.lock().being_synced);
     }

@@ -262,7 +262,7 @@ struct Contents {
     len: u64,
     /// May end before the length; missing bytes are zeros.
     pages: Vec<Vec<u8>>,
-    /// If set, there are no pages.
+    /// The contiguous buffer; if set, there are no pages.
     whole: Option<Arc<Vec<u8>>>,
 }
 

@@ -27,7 +27,7 @@ const MAX_OWNER_LEN: u64 = 4096;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Of this process. The only locks on systems without file locks.
+/// Locks held by this process. The only locks on systems without file locks.
 static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// Files through the standard library.

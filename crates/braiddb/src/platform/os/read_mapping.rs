@@ -13,7 +13,7 @@ enum Memory {
 }
 
 impl ReadMapping {
-    /// For file systems without maps.
+    /// Wraps a copy, for file systems without maps.
     pub fn of_copy(bytes: Arc<[u8]>) -> ReadMapping {
         ReadMapping(Memory::Copied(bytes))
     }
@@ -81,7 +81,7 @@ impl ReadMapping {
         Ok(len)
     }
 
-    /// At a fixed address while this lives. Only bytes that no longer change may be read.
+    /// Memory at a fixed address while this lives. Read only bytes that no longer change.
     pub(crate) fn memory(&self) -> NonNull<[u8]> {
         match &self.0 {
             Memory::Copied(bytes) => NonNull::from(&**bytes),

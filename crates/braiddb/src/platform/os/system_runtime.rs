@@ -25,7 +25,7 @@ const NICE_MAX: i32 = 19;
 #[derive(Debug)]
 pub struct SystemRuntime {
     start: Instant,
-    /// Of its threads; empty for all.
+    /// Processors of its threads; empty for all.
     processors: Vec<usize>,
 }
 

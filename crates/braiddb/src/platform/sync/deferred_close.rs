@@ -75,7 +75,7 @@ impl DeferredClose {
         }
     }
 
-    /// From now on queues handles and calls `wake` so that a thread calls [`DeferredClose::work`].
+    /// Queues handles from now on, and calls `wake` so that a thread calls [`DeferredClose::work`].
     pub fn defer(&self, wake: Arc<dyn Fn() + Send + Sync>) {
         self.state.lock().wake = Some(wake);
     }

@@ -35,7 +35,7 @@ struct Slot {
     is_one_sided: bool,
 }
 
-/// Never freed; new threads reuse those of ended threads.
+/// All slots: never freed; new threads reuse those of ended threads.
 static SLOTS: Mutex<Slots> = Mutex::new(Slots { all: Vec::new(), free: Vec::new() });
 
 struct Slots {

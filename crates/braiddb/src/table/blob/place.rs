@@ -95,7 +95,7 @@ impl BlobPlace {
         Some(Guard::from_inner(Some(mapped)))
     }
 
-    /// And not in the sample that is checked anyway.
+    /// True if written in this time span and not in the sample that is checked anyway.
     pub fn is_written(&self, file: FileId, offset: u64, now: CheckTime) -> bool {
         !is_sample(file, offset) && self.recent_writes.since(file, offset).is_some_and(|since| since.span_of(0) == now)
     }

@@ -79,7 +79,7 @@ pub enum Lane {
 pub struct BlobWriter {
     context: BlobWriterContext,
     state: Mutex<State>,
-    /// For `sync`.
+    /// Held by a sync.
     syncing: Mutex<()>,
     failure: OnceLock<String>,
     values: AtomicU64,
@@ -116,7 +116,7 @@ struct OpenFile {
     written: AtomicU64,
     /// Changed only under `syncing`.
     synced: AtomicU64,
-    /// In bulk files: minimum of writes that commits refer to.
+    /// Writes that commits refer to, in bulk files.
     needed: AtomicU64,
     lane: Lane,
     syncing: Mutex<()>,

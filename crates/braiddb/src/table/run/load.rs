@@ -20,8 +20,8 @@ enum Found<'a> {
 }
 
 impl Run {
-    /// A read to be batched with others and passed to [`Run::take_in`]. `None` if the system has
-    /// the block in memory, or there is no such block.
+    /// Makes a read to be batched and passed to [`Run::take_in`]. `None` if the system has the
+    /// block in memory, or there is no such block.
     pub fn request(&self, block: u16) -> Option<ReadRequest> {
         if usize::from(block) >= self.slots.units() {
             return None;
@@ -35,8 +35,7 @@ impl Run {
         Some(ReadRequest::new(Arc::clone(&self.file), unit.start, len))
     }
 
-    /// Caches a block, unless it is read in place. After a failed read or damage it does nothing; a
-    /// later read reports that.
+    /// Caches a block, unless it is read in place. Leaves errors to a later read.
     pub fn take_in(&self, block: u16, read: &ReadRequest) {
         if matches!(read.result, Some(Ok(()))) && self.is_absent(block) {
             let _ = self.take_in_unit(block, &read.bytes, self.place.get().is_none());
@@ -55,7 +54,6 @@ impl Run {
         Ok(())
     }
 
-    /// Prefetches two places, in bytes before the block's end.
     #[inline(never)]
     pub(in crate::table) fn read_uncached<'g>(
         &self,
@@ -72,7 +70,7 @@ impl Run {
         }
     }
 
-    /// No guard while loading, so that others can reclaim.
+    /// Holds no guard while loading: it would block reclamation.
     #[inline(never)]
     pub(super) fn pin_uncached(&self, block: u16) -> Result<PinnedUnit> {
         match self.find_uncached(block)? {
@@ -116,8 +114,7 @@ impl Run {
         Ok(bytes)
     }
 
-    /// Caches a block that was read with an earlier one at `start`. A later read reports its
-    /// errors.
+    /// Caches a block that was read with an earlier one at `start`. Leaves errors to a later read.
     fn take_in_ahead(&self, block: u16, start: u64, bytes: &[u8]) {
         let Range { start: from, end: to } = self.unit_of(block);
         let part = from.checked_sub(start).zip(to.checked_sub(start));
@@ -127,7 +124,7 @@ impl Run {
         }
     }
 
-    /// Checks a block in the mapped file. Returns the contents of a compressed one.
+    /// Returns the contents of a compressed block.
     #[cold]
     #[inline(never)]
     fn check(&self, file: &MappedFile, block: u16) -> Result<Option<Vec<u8>>> {

@@ -35,7 +35,7 @@ pub(in crate::table) struct Tail {
 }
 
 impl Run {
-    /// Checks the file against the manifest. Reads no data block.
+    /// Reads no data block.
     pub fn open(ctx: &TableContext, path: &Path, meta: &RunMeta) -> Result<Arc<Run>> {
         Run::open_checked(ctx, path, Some(meta), meta.number)
     }
@@ -98,14 +98,13 @@ impl Run {
         Ok(Arc::new(run))
     }
 
-    /// Reads the facts in the file, without a manifest.
     pub fn read_meta(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<RunMeta> {
         let file = open_file(ctx, path)?;
         let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
         Ok(read_tail(&*file, path, len)?.take_meta(number))
     }
 
-    /// As [`Run::read_meta`]; `None` if the file has sequence numbers.
+    /// [`Run::read_meta`]; `None` if the file has sequence numbers.
     pub fn read_unnumbered_meta(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<Option<RunMeta>> {
         let file = ctx.vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
         let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
@@ -123,7 +122,7 @@ impl Tail {
     }
 }
 
-/// Everything but blocks, keys and view.
+/// Reads everything but blocks, keys and view.
 pub(in crate::table) fn read_tail(file: &dyn File, path: &Path, len: u64) -> Result<Tail> {
     if len < (FILE_HEADER_LEN + FOOTER_LEN) as u64 {
         return Err(Error::corruption(path, len, "the file is too short for a run"));

@@ -40,8 +40,7 @@ pub struct PinnedBlock {
 }
 
 impl PinnedBlock {
-    /// Corruption if there is no such entry: the source of the slot is probably damaged. (The
-    /// error's path is only the file name.)
+    /// Corruption if there is no such entry. (The error's path is only the file name.)
     #[inline(always)]
     pub fn entry(&self, slot: u16) -> Result<EntryRef<'_>> {
         match block::entry(&self.unit, slot) {

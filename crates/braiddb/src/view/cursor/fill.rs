@@ -14,7 +14,6 @@ use crossbeam_epoch::Guard;
 /// Rows decoded ahead at the start of a scan.
 const FEW_LANES: usize = 16;
 
-/// Minimum rows of a chunk to spread the prefetches of later rows over them.
 const ROWS_SOON_MIN: usize = 8;
 
 impl ViewCursor {
@@ -75,8 +74,7 @@ impl ViewCursor {
             batch.expect(0, beyond);
             return Ok(());
         }
-        // The prefetch distance grows with the length of this scan and the last, to spare short
-        // scans.
+        // The prefetch distance grows with the length of this scan and the last.
         let is_long = batch.rounds() >= LONG_SCAN;
         if batch.rounds() > 0 {
             batch.queue().prefetch_all();
@@ -127,8 +125,7 @@ impl ViewCursor {
         (plain, tombstones, Beyond::Row(first))
     }
 
-    /// Prefetches `chunk`, then up to `wanted` rows of this or the next segment, and the record
-    /// after that.
+    /// Prefetches `chunk`, up to `wanted` rows of this or the next segment, and the record after.
     #[inline]
     fn prefetch_ahead(
         &mut self,
@@ -154,8 +151,7 @@ impl ViewCursor {
         }
     }
 
-    /// Continues a batch with rows put aside ([`RowBatch::aside`]); empty if the cursor is on none.
-    /// Precondition: valid.
+    /// Continues with rows put aside ([`RowBatch::aside`]). Precondition: valid.
     pub fn resume(&self, batch: &mut RowBatch) {
         batch.resume(&self.runs, RowPlace { segment: self.here(), lane: self.lane });
     }

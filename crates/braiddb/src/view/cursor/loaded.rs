@@ -19,7 +19,7 @@ pub(super) struct Loaded {
     pub(super) same_key: u32,
     /// Visible lanes, if the snapshot covers the view.
     pub(super) shown: u32,
-    /// Lanes already prefetched, and lanes queued until rows of a batch are passed.
+    /// Prefetched lanes, and lanes queued until rows of a batch are passed.
     pub(super) fetched: u32,
     pub(super) queued: u32,
 }
@@ -58,8 +58,8 @@ impl Loaded {
         Segment::of_copy(&self.record, self.count, view.layout.run_count)
     }
 
-    /// Prefetches lanes once each, now or through `queue`. `with_ends` is for the first read of
-    /// their blocks: it includes the ends of all.
+    /// Prefetches lanes once each, now or through `queue`. `with_ends`: for the first read of their
+    /// blocks.
     #[inline]
     pub(super) fn prefetch(
         &mut self,

@@ -220,15 +220,13 @@ impl View {
         Ok(None)
     }
 
-    /// Returns the lanes that can have a key's newest version: usually one if present, none if not.
     #[inline(always)]
     fn candidates(&self, simd: Simd, segment: &Segment<'_>, key: &[u8], hash: u64) -> u32 {
         let candidates = segment.tagged(tag_of_hash(hash)) & !segment.same_key();
         if candidates & candidates.wrapping_sub(1) == 0 {
             return candidates;
         }
-        // Blind search always leads to a present key, so other lanes with the same tag need no
-        // read.
+        // Blind search always leads to a present key: other lanes with the same tag need no read.
         candidates & candidate(segment, simd, key).map_or(u32::MAX, |lane| 1 << lane)
     }
 
@@ -249,13 +247,12 @@ impl View {
         Some(segment)
     }
 
-    /// Prefetches what [`View::prefetch_entry`] needs besides the segment's record.
     #[inline]
     pub fn prefetch_slot(&self, runs: &[Arc<Run>], number: u32, key: &[u8], hash: u64, guard: &Guard) {
         self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, slot_only: true, guard });
     }
 
-    /// Prefetches the entry for [`View::get_in_segment`]. Returns the page or block if not cached.
+    /// Returns the page or block if it is not cached.
     #[inline]
     pub fn prefetch_entry<'a>(
         &'a self,
@@ -268,7 +265,6 @@ impl View {
         self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, slot_only: false, guard })
     }
 
-    /// Returns the first version at or below `snapshot` after the newest one, at `from`.
     #[cold]
     fn older_version<'g>(
         &self,

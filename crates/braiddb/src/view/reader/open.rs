@@ -22,7 +22,6 @@ use std::{
 };
 
 impl View {
-    /// Opens a view file by its own footer, without a manifest.
     pub fn open_unlisted(ctx: &TableContext, path: &Path, number: u64) -> Result<Arc<View>> {
         let io = |e| Error::io("open", path, e);
         let file = ctx.vfs.open(path, OpenMode::Read).map_err(io)?;

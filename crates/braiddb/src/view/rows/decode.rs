@@ -81,7 +81,7 @@ impl DecodeBlock<'_> {
     }
 }
 
-/// Decodes lanes of a segment into a batch. Returns false if an entry is missing.
+/// Returns false if an entry is missing.
 pub(in crate::view) struct Decode<'a> {
     pub(in crate::view) runs: &'a Arc<HeldRuns>,
     pub(in crate::view) moment: Moment,
@@ -93,7 +93,7 @@ pub(in crate::view) struct Decode<'a> {
 impl Task for Decode<'_> {
     type Output = Result<bool>;
 
-    /// Decodes run by run, since entries of one run are adjacent.
+    /// Entries of one run are adjacent.
     #[inline(always)]
     fn run(self, simd: Simd) -> Result<bool> {
         let Decode { runs, moment, segment, lanes, batch } = self;

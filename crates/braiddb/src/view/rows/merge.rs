@@ -19,12 +19,11 @@ impl RowBatch {
         self.is_to_merge
     }
 
-    /// Returns the first row put aside, if any in this direction.
+    /// In this direction.
     pub fn aside(&self, is_forward: bool) -> Option<RowPlace> {
         (self.aside != 0 && self.is_forward == is_forward).then(|| self.place(near_lane(self.aside, is_forward)))
     }
 
-    /// Puts a seek's rows aside, or releases them if they pin cache blocks.
     pub fn put_aside(&mut self) {
         if self.is_pinning {
             return self.release();
@@ -33,7 +32,7 @@ impl RowBatch {
         self.begins_with_seek = false;
     }
 
-    /// Continues with rows put aside, from the cursor's `place` on. Empty if that is none of them.
+    /// Continues from the cursor's `place` on. Empty if that is none of the rows put aside.
     pub(in crate::view) fn resume(&mut self, runs: &Arc<HeldRuns>, place: RowPlace) {
         let is_of = self.runs.as_ref().is_some_and(|held| Arc::ptr_eq(held, runs)) && self.segment == place.segment;
         let kept = std::mem::take(&mut self.aside);
@@ -55,7 +54,6 @@ impl RowBatch {
         }
     }
 
-    /// Keeps the rows within the source's bounds.
     pub fn keep_within(&mut self, start: &[u8], end: Option<&[u8]>) {
         let is_forward = self.is_forward;
         let is_within = |key: &[u8]| if is_forward { end.is_none_or(|end| key < end) } else { key >= start };
@@ -64,7 +62,7 @@ impl RowBatch {
         }
     }
 
-    /// Keeps the rows before `bound`, puts others aside, and returns true if all were kept.
+    /// Puts rows at or after `bound` aside. Returns true if there are none.
     pub fn keep_before(&mut self, bound: &[u8]) -> bool {
         let (is_forward, before) = (self.is_forward, self.lanes);
         let is_all = self.keep(|key| if is_forward { key < bound } else { key > bound }).is_none();
@@ -78,8 +76,7 @@ impl RowBatch {
         }
     }
 
-    /// Keeps rows up to the first rejected one, whose lane it returns. Precondition: none was
-    /// passed.
+    /// Returns the first rejected row's lane. Precondition: no row was passed.
     #[inline]
     fn keep(&mut self, is_kept: impl Fn(&[u8]) -> bool) -> Option<usize> {
         let kept = self.slots.kept(self.lanes, self.is_forward, is_kept);

@@ -12,18 +12,16 @@ use crate::{
 };
 use std::sync::atomic::Ordering;
 
-/// Length of the first segment on a nearly full disk, in bytes.
+/// Bytes of the first segment on a nearly full disk.
 const SHORT_SEGMENT_LEN: u64 = 64 << 10;
 
-/// Length of the first segment, and of the first one after an idle time, in bytes. Each later
-/// segment is twice as long, up to the length in the options, so a little-used log stays short.
+/// Bytes of the first segment, and of the first one after an idle time. Each later segment is twice
+/// as long, up to the length in the options.
 const FIRST_SEGMENT_LEN: u64 = 1 << 20;
 
-/// Segments longer than usual are a multiple of this many bytes.
 const LONG_SEGMENT_UNIT: u64 = 4096;
 
 impl Wal {
-    /// Continues an idle, flushed log in a short segment, so that a longer one can be released.
     pub fn begin_short_segment(&self) -> Result<bool> {
         let short = FIRST_SEGMENT_LEN.min(self.options.segment_len);
         let mut tail = self.tail.lock();
@@ -37,8 +35,7 @@ impl Wal {
         Ok(true)
     }
 
-    /// Ends the current segment unless it is empty, so that all earlier records are in finished
-    /// segments.
+    /// All earlier records are then in finished segments.
     pub fn begin_segment(&self) -> Result<()> {
         let mut tail = self.tail.lock();
         self.latch.check()?;
@@ -78,7 +75,6 @@ impl Wal {
         Ok(())
     }
 
-    /// Makes the next segment, with room for a record of up to `len` bytes.
     fn next_segment(&self, tail: &Tail, len: u64) -> Result<Prepared> {
         let needed = SEGMENT_HEADER_LEN + len + SEAL_LEN_MAX;
         let spare = {
@@ -131,7 +127,7 @@ impl Wal {
     }
 }
 
-/// Makes a file for the first segment, short on a nearly full disk: even deletes need a log.
+/// Short on a nearly full disk: even deletes need a log.
 pub(super) fn first_segment(context: &WalContext, options: &WalOptions) -> Result<Spare> {
     let len = FIRST_SEGMENT_LEN.min(options.segment_len);
     let made = Spare::create(context, len, false);

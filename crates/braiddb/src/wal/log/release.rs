@@ -10,15 +10,14 @@ use std::sync::{Arc, atomic::Ordering};
 
 impl Wal {
     /// Releases the segments before `oldest_segment`, a durably recorded result of
-    /// [`Wal::oldest_needed`]. They must be synced. They are retained within the limit; segments
-    /// beyond it become spares or are removed. Returns the number of the latter. After a later call
-    /// has released more, it does nothing.
+    /// [`Wal::oldest_needed`]. They must be synced. They are retained within the limit; further
+    /// ones become spares or are removed. Returns their number.
     pub fn release(&self, oldest_segment: FileNumber) -> usize {
         self.release_with(oldest_segment, |_| 0)
     }
 
-    /// As [`Wal::release`]. `beside` returns the bytes that retention down to a floor pins outside
-    /// the log.
+    /// [`Wal::release`]; `beside` returns the bytes that retention down to a floor pins outside the
+    /// log.
     pub fn release_with(&self, oldest_segment: FileNumber, beside: impl Fn(SequenceNumber) -> u64) -> usize {
         let (released, resting) = {
             let mut segments = self.segments.lock();
@@ -39,8 +38,8 @@ impl Wal {
         count
     }
 
-    /// Reopens a retained segment for reading only. If it was released meanwhile, its reader must
-    /// keep the file opened before its name was removed.
+    /// Read-only. If it was released meanwhile, its reader must keep the file opened before its
+    /// name was removed.
     fn rest(&self, segment: &Arc<Segment>) {
         let Some(file) = segment.open_to_rest(&*self.context.vfs) else { return };
         let before = {
@@ -50,7 +49,7 @@ impl Wal {
         drop(before);
     }
 
-    /// Recycles a released segment, or removes it if a reader has it.
+    /// Removes it if a reader has it.
     fn recycle(&self, segment: &Segment) {
         let is_read = segment.readers.load(Ordering::Acquire) > 0;
         let (len, segment_len) = (segment.header.len, self.options.segment_len);
@@ -72,8 +71,8 @@ impl Wal {
         }
     }
 
-    /// Makes a spare in a background thread, which saves the appender a sync. If the log is synced
-    /// often, fills it with zeros, which makes those syncs cheaper. Returns whether one was made.
+    /// Called by a background thread, which saves the appender a sync. If the log is synced often,
+    /// fills the spare with zeros, which makes those syncs cheaper. True if one was made.
     pub fn prepare_spare(&self) -> Result<bool> {
         self.latch.check()?;
         if !self.spares.lock().is_empty() || self.options.spares_max == 0 {
@@ -87,8 +86,8 @@ impl Wal {
         Ok(true)
     }
 
-    /// Syncs the earlier contents of spares in a background thread, so that no later sync must
-    /// write them. Does nothing if the log is not synced.
+    /// Syncs the earlier contents of spares in a background thread, so that no later sync must.
+    /// Does nothing if the log is not synced.
     pub fn tidy(&self) -> Result<()> {
         let syncs = self.sync_stage.syncs();
         if self.tidied_at_syncs.swap(syncs, Ordering::Relaxed) == syncs {
@@ -104,7 +103,7 @@ impl Wal {
         }
     }
 
-    /// Returns the segments that will not be written to any more, without retained ones.
+    /// Without retained segments.
     pub fn finished_segments(&self) -> Vec<FinishedSegment> {
         let segments = self.segments.lock();
         let finished = segments.iter().filter(|segment| segment.end_lsn() != u64::MAX);
@@ -120,7 +119,6 @@ impl Wal {
         finished.map(describe).collect()
     }
 
-    /// Removes spares and segments made ahead, for an idle log. Returns the number of spares.
     pub fn trim_spares(&self) -> usize {
         self.drop_ahead(&mut self.tail.lock());
         let spares = std::mem::take(&mut *self.spares.lock());
@@ -138,8 +136,8 @@ impl Wal {
         self.oldest_needed_by(flushed, &|_| false)
     }
 
-    /// Returns the segment where recovery must begin once everything up to `flushed` is in runs.
-    /// Segments for which `others_need` is true are needed too.
+    /// The segment where recovery must begin once everything up to `flushed` is in runs. Segments
+    /// for which `others_need` is true are needed too.
     pub fn oldest_needed_by(&self, flushed: SequenceNumber, others_need: &dyn Fn(FileNumber) -> bool) -> FileNumber {
         let segments = self.segments.lock();
         let last = segments.len().saturating_sub(1);

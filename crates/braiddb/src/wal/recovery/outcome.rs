@@ -14,15 +14,13 @@ use crate::{
 };
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
-/// Bytes per read and write of a rewrite.
 const REWRITE_LEN: usize = 256 << 10;
 
 pub struct RecoveryOutcome {
     pub end_lsn: Lsn,
     /// How far the log is known to have been durable; never past its end.
     pub durable_lsn: Lsn,
-    /// New commits get higher numbers, which may repeat those of discarded records: see
-    /// `db::version_tags`.
+    /// New commits get higher numbers, perhaps those of discarded records: see `db::version_tags`.
     pub last_sequence: SequenceNumber,
     pub next_epoch: Epoch,
     pub segments: Vec<SegmentInfo>,
@@ -32,12 +30,12 @@ pub struct RecoveryOutcome {
     pub highest_file_number: FileNumber,
     pub tail_note: Option<String>,
     pub cut_tail: Option<CutTail>,
-    /// Whether the log is absent, or ends with the mark of a clean close
-    /// ([`super::super::Wal::note_closed`]). All commits were then synced before the mark, and a torn
-    /// record past the end is not the log's.
+    /// The log is absent, or ends with the mark of a clean close
+    /// ([`super::super::Wal::note_closed`]): all commits were synced before it, and a torn record
+    /// past the end is not the log's.
     pub is_closed_cleanly: bool,
-    /// Whether bytes past the end may have been a record: one interrupted by a crash, or an
-    /// acknowledged one that was damaged. In a recycled segment it may also be of an earlier use.
+    /// Bytes past the end may have been a record: one interrupted by a crash, or an acknowledged
+    /// one that was damaged, or in a recycled segment one of an earlier use.
     pub ambiguous_tail: bool,
     pub tail: Option<Tail>,
     /// Upper bound on the sequence numbers before the first segment.
@@ -86,7 +84,7 @@ impl RecoveryOutcome {
     }
 
     /// Finds segments to retain within a limit. `keep_from` gets all segments in log order and
-    /// returns how many of the oldest to leave out. Returns the floor of the others.
+    /// returns the number of the oldest to leave out. Returns the floor of the retained ones.
     pub fn retain(
         &mut self,
         limit: RetentionLimit,

@@ -95,7 +95,7 @@ impl Candidate {
             lsn: header.start_lsn + SEGMENT_HEADER_LEN,
             link,
             epoch: header.epoch,
-            // Numbers may have been skipped where an epoch begins.
+            // The beginning of an epoch may skip numbers.
             last_sequence: last_sequence.max(header.previous_sequence),
         }
     }
@@ -124,8 +124,8 @@ impl SeenFiles {
         Ok(SeenFiles { dir: dir.to_owned(), by_number })
     }
 
-    /// Opens the needed segments for writing: they are synced, and later recycled. Retained ones
-    /// may be many and need a descriptor only while they are read.
+    /// They are synced, and later recycled. Retained segments may be many and need a descriptor
+    /// only while they are read.
     pub(super) fn open_to_write(&mut self, vfs: &dyn Vfs, oldest: FileNumber) -> Result<()> {
         let start_lsn = self.start_of(oldest);
         for candidate in self.by_number.values_mut() {
@@ -144,15 +144,14 @@ impl SeenFiles {
         self.valid().find_map(start_of).unwrap_or(MAX_LSN)
     }
 
-    /// Returns files and lengths from a segment on, for write-back. If that fails, the sync of the
-    /// same open file reports it.
+    /// Files and lengths from a segment on, for write-back. A failed one fails again in the sync.
     pub(super) fn from(&self, oldest: FileNumber) -> Vec<(Arc<dyn File>, u64)> {
         let start_lsn = self.start_of(oldest);
         let segments = self.valid().filter(|(_, header)| header.start_lsn >= start_lsn);
         segments.map(|(candidate, header)| (Arc::clone(&candidate.file), header.len)).collect()
     }
 
-    /// Returns the segments that may lie past the log's end: of the last epoch all but the first.
+    /// Segments that may lie past the log's end: of the last epoch all but the first.
     pub(super) fn probed(&self) -> Vec<SegmentProbe> {
         let last = self.valid().map(|(_, header)| header.epoch).max();
         let segments = self.valid().filter(|(_, header)| Some(header.epoch) == last && !header.begins_epoch());
@@ -173,8 +172,8 @@ impl SeenFiles {
         self.by_number.values().filter_map(|candidate| Some((candidate, &candidate.header.as_ref().ok()?.0)))
     }
 
-    /// Returns the segment that begins the epoch after `epoch`. After a failed attempt to begin it,
-    /// the later file counts.
+    /// The segment that begins the epoch after `epoch`. After a failed attempt to begin it, the
+    /// later file counts.
     pub fn successor(&self, epoch: Epoch) -> Option<(&Candidate, &SegmentHeader, Link)> {
         let begins = |header: &SegmentHeader| header.begins_epoch() && header.previous_epoch == epoch;
         self.by_number

@@ -304,7 +304,7 @@ fn recovery_ignores_segments_that_the_log_never_reached() {
     assert_eq!(world.replay(&input).unwrap().0.len(), 3);
 }
 
-/// After a group that needs a longer segment, or a sync.
+/// Makes useless all segments made ahead: a group that needs a longer one, or a sync.
 #[test]
 fn unsuitable_segment_made_ahead_drops_all_later_ones() {
     for is_synced in [false, true] {

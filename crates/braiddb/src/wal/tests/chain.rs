@@ -310,7 +310,7 @@ fn segment_header_stores_the_durable_lsn_at_its_begin() {
     assert_eq!((header, record), (start, wal.durable_lsn()));
 }
 
-/// It alone distinguishes a break from the log's end.
+/// The header alone distinguishes a break from the log's end.
 #[test]
 fn segment_header_reveals_damage_to_synced_records_before_it() {
     let world = World::new();

@@ -83,7 +83,7 @@ impl World {
         alone
     }
 
-    /// As a database does, with the next epoch.
+    /// Recovers as a database does, and begins the next epoch.
     fn reopen(&self, input: &mut RecoveryInput) -> Result<(Groups, Wal)> {
         let (groups, outcome) = self.replay(input)?;
         self.next_number.fetch_max(outcome.highest_file_number + 1, Ordering::Relaxed);

@@ -114,7 +114,7 @@ fn file_removed_by_other_process_stays_readable_if_mapped() {
 struct Limited {
     inner: Arc<MemVfs>,
     max: usize,
-    /// By other users.
+    /// Descriptors taken by other users.
     others: AtomicUsize,
     open: Arc<AtomicUsize>,
 }

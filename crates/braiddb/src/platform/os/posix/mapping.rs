@@ -36,7 +36,7 @@ const BTRFS: u64 = 0x9123_683e;
 const F2FS: u64 = 0xf2f5_2010;
 const TMPFS: u64 = 0x0102_1994;
 
-/// And the lines to prefetch: those of a short record.
+/// Bytes of a cache line, and lines to prefetch: those of a short record.
 #[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
 #[cfg(target_arch = "x86_64")]
@@ -53,7 +53,7 @@ const PAGES_AT_ONCE: usize = 512;
 
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// For file systems that track pages written through maps.
+/// Works on file systems that track pages written through maps.
 pub(super) fn next_written(file: &File, offset: u64) -> io::Result<Option<u64>> {
     let kind = fstatfs(file)?.f_type as u64;
     if ![EXT4, XFS].contains(&kind) {
@@ -115,7 +115,8 @@ impl WriteMapping for Mapping {
 pub(in crate::platform::os) struct ReadMap {
     memory: NonNull<u8>,
     len: usize,
-    /// Of other users' files, `mincore` reports all pages as present.
+    /// True if this user owns the file. For other users' files, `mincore` reports all pages as
+    /// present.
     is_ours: bool,
 }
 

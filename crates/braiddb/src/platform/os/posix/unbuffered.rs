@@ -65,7 +65,7 @@ pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
     }
 }
 
-/// Or returns the reason for a refusal.
+/// Opens the file again with `O_DIRECT`, or returns the reason for a refusal.
 fn open_direct(path: &Path, buffered: &PosixFile, mode: OpenMode) -> Result<DirectFile, String> {
     let reported = alignment(buffered)?;
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);

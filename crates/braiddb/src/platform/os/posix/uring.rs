@@ -28,7 +28,7 @@ const SLOT_BYTES: usize = 32 << 10;
 /// Each ring takes a descriptor and the memory of its used slots.
 const RINGS_KEPT: usize = 4;
 
-/// While the kernel is busy.
+/// Maximum retries while the kernel is busy.
 const TRIES_MAX: usize = 1000;
 
 static STATE: Mutex<State> = Mutex::new(State { idle: Vec::new(), is_tried: false, refused: None });
@@ -39,7 +39,7 @@ struct State {
     refused: Option<String>,
 }
 
-/// At least now.
+/// io_uring is unavailable, at least now.
 #[derive(Debug)]
 pub(super) struct NotNow;
 
@@ -122,7 +122,7 @@ fn keep(ring: Ring) {
     }
 }
 
-/// In this process.
+/// Stops using io_uring in this process.
 fn give_up(ring: Ring, error: &io::Error) {
     // Reads into its memory may still be running.
     mem::forget(ring);
@@ -154,7 +154,7 @@ fn try_out(mut ring: Ring) -> io::Result<Ring> {
     Err(io::Error::other("something else was read than was there"))
 }
 
-/// Between calls no read is running.
+/// INVARIANT: between calls no read is running.
 struct Ring {
     ring: IoUring,
     memory: Aligned,
@@ -165,8 +165,8 @@ impl Ring {
         Ok(Ring { ring: IoUring::new(SLOTS as u32)?, memory: Aligned::new(SLOTS * SLOT_BYTES) })
     }
 
-    /// At most [`SLOTS`] reads, each accepted by [`padded`]. After an error, reads may still be
-    /// running.
+    /// Executes at most [`SLOTS`] reads, each accepted by [`padded`]. After an error, reads may
+    /// still be running.
     fn read_group(&mut self, requests: &mut [ReadRequest], group: &[usize]) -> io::Result<()> {
         let mut begun = 0;
         for (slot, &index) in group.iter().enumerate() {

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Barrier},
 };
 
-/// Below `root`, an empty directory or one that can be created.
+/// Runs all checks in `root`, an empty directory or one that can be created.
 pub(crate) fn check(vfs: &dyn Vfs, root: &Path) {
     directories(vfs, &root.join("directories"));
     opening(vfs, &root.join("opening"));

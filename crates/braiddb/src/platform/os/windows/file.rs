@@ -73,7 +73,7 @@ pub struct WindowsFile {
     shared: Arc<Shared>,
     written: DirtyRanges,
     syncing: Mutex<()>,
-    /// Opened by the first sync that needs it; `None` if that failed.
+    /// Handle opened by the first sync that needs it; `None` if that failed.
     write_through: OnceLock<Option<OwnedHandle>>,
 }
 
@@ -83,7 +83,7 @@ impl WindowsFile {
         WindowsFile { file, shared, written, syncing: Mutex::new(()), write_through }
     }
 
-    /// After each write that bypasses this handle.
+    /// Must follow each write that bypasses this handle.
     pub fn note_other_write(&self) {
         self.written.note_length();
     }
@@ -143,7 +143,8 @@ impl WindowsFile {
         }
     }
 
-    /// Where supported. `len` must exceed the file's length, or the file is truncated.
+    /// Reserves space where supported. `len` must exceed the file's length, or the file is
+    /// truncated.
     fn reserve(&self, len: i64) -> io::Result<()> {
         let info = FILE_ALLOCATION_INFO { AllocationSize: len };
         match set_information(&self.file, FileAllocationInfo, &info) {

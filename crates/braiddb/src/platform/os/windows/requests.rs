@@ -30,7 +30,7 @@ const EVENTS_KEPT: usize = 64;
 /// Lengths have 32 bits.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
 
-/// Of a batch.
+/// Maximum requests in flight of a batch.
 pub const IN_FLIGHT_MAX: usize = 16;
 
 /// Maximum bytes of a batched read: the length of a block.
@@ -122,7 +122,7 @@ pub fn read(file: BorrowedHandle<'_>, events: &Events, buf: &mut [u8], offset: u
     result
 }
 
-/// In one request unless very long.
+/// Writes `buf` in one request unless it is very long.
 pub fn write(file: BorrowedHandle<'_>, events: &Events, buf: &[u8], offset: u64) -> io::Result<()> {
     check_end(offset, buf.len())?;
     if buf.is_empty() {

@@ -50,7 +50,7 @@ pub(super) fn open(path: &Path, mode: OpenMode, shared: &Arc<Shared>) -> io::Res
     Ok(Unbuffered { file, refused })
 }
 
-/// Or returns the reason for a refusal.
+/// Opens the file again for direct I/O, or returns the reason for a refusal.
 fn open_direct(path: &Path, mode: OpenMode, shared: &Arc<Shared>) -> Result<DirectFile, String> {
     let file = open_by(path, mode, FILE_FLAG_OVERLAPPED | FILE_FLAG_NO_BUFFERING)
         .map_err(|error| format!("the system refuses FILE_FLAG_NO_BUFFERING: {error}"))?;
@@ -187,7 +187,7 @@ impl File for WrittenFile {
     }
 }
 
-/// If there are several. Leaves out reads that failed or are too long.
+/// Executes the reads together if there are several. Leaves out failed and too long ones.
 pub(super) fn read_many(shared: &Shared, requests: &mut [ReadRequest]) {
     let mut indexes: Vec<usize> = (0..requests.len()).filter(|&index| padded(&requests[index]).is_some()).collect();
     if indexes.len() < 2 {

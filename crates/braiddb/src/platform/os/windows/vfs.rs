@@ -60,12 +60,12 @@ use windows_sys::Win32::{
 /// A lock file may hold anything.
 const MAX_OWNER_LEN: u64 = 4096;
 
-/// Past any text, and within signed offsets.
+/// Offset of the locked byte: past any text, and within signed offsets.
 const LOCK_OFFSET: u64 = i64::MAX as u64 - 1;
 
-/// While another handle blocks the call. The waits add up to 275 ms.
+/// Maximum retries of a call that another handle blocks. The waits add up to 275 ms.
 const TRIES_MAX: u64 = 10;
-/// In milliseconds. Each later wait is longer by the same amount.
+/// First wait in milliseconds. Each later wait is longer by the same amount.
 const WAIT_MS: u64 = 5;
 
 /// Files on Windows.
@@ -342,7 +342,7 @@ fn space_of(dir: &Path) -> io::Result<(u64, u64)> {
     check(reported).map(|()| (available, total))
 }
 
-/// While another handle blocks the call.
+/// Retries while another handle blocks the call.
 fn patiently<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut tries = 0;
     loop {
