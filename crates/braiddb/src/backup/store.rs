@@ -255,6 +255,7 @@ impl<'a> Backups<'a> {
         Ok(())
     }
 
+    /// Reads the list of objects and all descriptions.
     pub fn inventory(&self) -> Result<Inventory> {
         let objects: BTreeMap<String, u64> = self.target.list()?.into_iter().map(|o| (o.name, o.len)).collect();
         let mut inventory = Inventory::default();

@@ -33,6 +33,7 @@ impl Compression {
         self != Compression::Zstd || cfg!(feature = "zstd")
     }
 
+    /// Returns the method of a format byte, or `None` if no method has it.
     pub fn from_byte(byte: u8) -> Option<Compression> {
         Some(match byte {
             0 => Compression::None,

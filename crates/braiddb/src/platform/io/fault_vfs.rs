@@ -15,12 +15,17 @@ use std::{
 /// Operations that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
+    /// Creating a file.
     Create,
     /// A write, possibly a partial one.
     Write,
+    /// Preallocating space.
     Preallocate,
+    /// Syncing a file.
     Sync,
+    /// Syncing the directory.
     SyncDir,
+    /// Removing a file.
     Remove,
     /// Not in the journal.
     Open,
@@ -71,6 +76,7 @@ struct FaultFile {
 }
 
 impl FaultVfs {
+    /// Creates a file system with one empty directory.
     pub fn new(dir: &Path) -> FaultVfs {
         let inner = MemVfs::new();
         inner.create_dir_all(dir).unwrap();
@@ -92,10 +98,12 @@ impl FaultVfs {
         self.state.lock().unwrap().panics = Some((operation, part));
     }
 
+    /// Returns true if a panic is still pending.
     pub fn will_panic(&self) -> bool {
         self.state.lock().unwrap().panics.is_some()
     }
 
+    /// Cancels all pending failures.
     pub fn heal(&self) {
         self.state.lock().unwrap().faults.clear();
     }
@@ -105,14 +113,17 @@ impl FaultVfs {
         Arc::strong_count(&self.state)
     }
 
+    /// Counts pending failures.
     pub fn failures_to_come(&self) -> u32 {
         self.state.lock().unwrap().faults.iter().map(|fault| fault.times).sum()
     }
 
+    /// Returns all operations so far, except `Open` and `Read`.
     pub fn journal(&self) -> Vec<(Operation, PathBuf)> {
         self.state.lock().unwrap().journal.clone()
     }
 
+    /// Returns the bytes written to a file and the highest offset that a write reached.
     pub fn written(&self, path: &Path) -> (u64, u64) {
         self.state.lock().unwrap().written.get(path).copied().unwrap_or_default()
     }
@@ -130,6 +141,7 @@ impl FaultVfs {
         list.into_iter().filter_map(|entry| self.read_if_there(&self.dir.join(&entry.name))).collect()
     }
 
+    /// Returns a file's contents.
     pub fn read(&self, path: &Path) -> Vec<u8> {
         self.read_if_there(path).unwrap_or_else(|| panic!("there is no {}", path.display())).1
     }

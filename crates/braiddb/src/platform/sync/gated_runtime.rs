@@ -9,14 +9,17 @@ use std::{
     thread::JoinHandle,
 };
 
+/// The runtime. Shared by all threads.
 #[derive(Debug)]
 pub struct GatedRuntime {
+    /// Handles everything but starting threads.
     pub system: SystemRuntime,
     names: Mutex<Vec<String>>,
     gates: Mutex<VecDeque<Arc<Barrier>>>,
 }
 
 impl GatedRuntime {
+    /// Creates a runtime without gates.
     pub fn new() -> Arc<GatedRuntime> {
         Arc::new(GatedRuntime { system: SystemRuntime::new(), names: Mutex::default(), gates: Mutex::default() })
     }
@@ -28,6 +31,7 @@ impl GatedRuntime {
         gate
     }
 
+    /// Returns true if a thread of this name was started.
     pub fn has_started(&self, name: &str) -> bool {
         self.names.lock().iter().any(|other| other == name)
     }
