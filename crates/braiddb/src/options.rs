@@ -92,7 +92,7 @@ impl Builder {
     /// Memory for memtables, caches and indexes together, in bytes.
     ///
     /// Default: 256 MiB. Range: 64 KiB to `usize::MAX / 256` (2^56 - 1 bytes on 64-bit machines).
-    /// The memory of a single operation, for a large value or a batch, comes on top.
+    /// The memory of a single operation, such as a large value, comes on top.
     pub fn memory(mut self, bytes: usize) -> Builder {
         self.settings.memory = bytes;
         self
@@ -138,8 +138,7 @@ impl Builder {
 
     /// Interval at which a [`Follower`] refreshes itself, on its own thread; `None` for never.
     ///
-    /// Default: one second. A follower pins the files of its state, so long intervals cost disk
-    /// space.
+    /// Default: one second. A follower pins the files of its state: long intervals cost disk space.
     pub fn refresh_every(mut self, pause: Option<Duration>) -> Builder {
         self.refresh_every = pause;
         self
@@ -163,9 +162,9 @@ impl Builder {
     /// Maximum number of table files (`.run`, `.view`, `.blob`) and retained log segments open at
     /// once; at least 4.
     ///
-    /// The least recently read file is closed, and reopened for its next read:
-    /// [`crate::Stats::file_reopenings`] counts that. Files being read may exceed the maximum, and
-    /// so may unmapped files of a follower.
+    /// The least recently read file is closed, and reopened for its next read
+    /// ([`crate::Stats::file_reopenings`]). Files being read, and unmapped files of a follower, may
+    /// exceed the maximum.
     ///
     /// Default: all databases of the process without a setting share half of its descriptor limit
     /// (`ulimit -n`), at most 65,536; none with a [`Builder::vfs`] of your own. A database needs
@@ -203,8 +202,8 @@ impl Builder {
     /// are seldom read.
     ///
     /// Default: 0, which disables it. Runs in a background thread while there is nothing to merge.
-    /// Damage is logged as an error and counted in [`Stats::scrub`](crate::Stats::scrub). Blob
-    /// files and the log are not read; [`Db::verify`] reads those too.
+    /// Damage is logged as an error and counted in [`Stats::scrub`](crate::Stats::scrub). Only
+    /// [`Db::verify`] also reads blob files and the log.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -235,8 +234,8 @@ impl Builder {
     /// Number of threads for merges.
     ///
     /// Default: 2, at most 1024. Three more threads flush memtables, prepare log segments, and
-    /// close files. On a machine with fewer processors than these threads plus two, merges are
-    /// throttled while there is little to merge.
+    /// close files. With fewer processors than these threads plus two, merges are throttled while
+    /// there is little to merge.
     ///
     /// With 0, the committing thread does all of this, at moments that depend on the operations
     /// alone, so that tests can repeat a run exactly.
@@ -332,9 +331,8 @@ impl Builder {
     ///
     /// On a full disk, only deletes ([`Tree::delete`](crate::Tree::delete), `delete_range`,
     /// [`Db::drop_tree`], and batches and transactions of deletes alone), flushes and
-    /// [`Db::compact`] may use the reserve. All other writes fail with
-    /// [`Error::DiskFull`] until the reserve is whole again, without a
-    /// reopen.
+    /// [`Db::compact`] may use the reserve. All other writes fail with [`Error::DiskFull`] until
+    /// the reserve is whole again.
     ///
     /// - Runs under a range delete are removed at once. Other partitions are merged one by one;
     ///   each merge needs a reserve as large as its output.
@@ -350,8 +348,8 @@ impl Builder {
     /// at most a memtable, a log segment and 1 MiB. In memory: none.
     ///
     /// The blocks are allocated with `fallocate`, or as zeros where the system lacks it. On a
-    /// copy-on-write file system (btrfs, ZFS), freeing them needs some space itself, and file
-    /// system snapshots pin them. Other programs may take the freed blocks.
+    /// copy-on-write file system (btrfs, ZFS), freeing them needs some space itself, and snapshots
+    /// pin them. Other programs may take the freed blocks.
     ///
     /// A process with a file size limit (`ulimit -f`) is killed by `SIGXFSZ`, unless it ignores the
     /// signal, as `braid` does; the engine then returns `DiskFull` with
@@ -400,8 +398,7 @@ impl Builder {
     /// Default: 2048, and at least one search per 32 entries. `u64::MAX` disables hash indexes.
     ///
     /// Gets that wait for memory, also of absent keys and in `multi_get`, then take a third to a
-    /// half less time; nothing else is faster. An index takes six bytes a key; all take at most a
-    /// quarter of the memory.
+    /// half less time. An index takes six bytes a key; all take at most a quarter of the memory.
     ///
     /// - An index is built only if nine tenths of the view's data are cached. If not, the number of
     ///   searches doubles before the next attempt, up to 32 times.

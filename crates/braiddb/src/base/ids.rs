@@ -20,7 +20,7 @@ pub type FileId = u64;
 pub struct TreeId(pub u32);
 
 impl TreeId {
-    /// The catalog: the tree that names all others.
+    /// The catalog: the tree that names all other trees.
     pub const CATALOG: TreeId = TreeId(0);
 
     /// Returns the smallest internal key of this tree.

@@ -1,8 +1,9 @@
 //! Memory of cached units: one of the islands of unsafe.
 //!
-//! A unit is found by its **frame number**, without a table of units. Units of about a block live
-//! in frames of equal size, cut from chunks of 2 MiB that are aligned for huge pages (the first has
-//! small pages). All other units are allocated singly; a two-level table has their addresses.
+//! A unit is found by its **frame number**. Units longer than half a frame live in frames of equal
+//! size, cut from chunks of 2 MiB that are aligned for huge pages (the first has small pages).
+//! Shorter units, and those longer than a frame, are allocated singly; a two-level table has their
+//! addresses.
 //!
 //! ```text
 //! frame number   0..2^30          frame `n % 504` of chunk `n / 504`
@@ -12,16 +13,16 @@
 //! ```
 //!
 //! Data is **right-aligned**: it ends where the trailer begins. So a reader that starts at a unit's
-//! end needs no length, and one that knows the length reads no trailer. A unit of a multiple of 64
-//! bytes is aligned to 64.
+//! end needs no length, and one that knows the length reads no trailer.
 //!
 //! # Access rules
 //!
 //! - The one thread that received a frame writes the unit's bytes and length, then publishes the
 //!   frame number by a release store into a slot. They stay unchanged until the frame is reclaimed.
-//! - A reader loads the slot with acquire under an epoch guard; to pin the unit, it increments the
-//!   pins under that guard. So a frame may be reused or freed only after it left its slot, the
-//!   epoch passed, and its pins are zero: then no thread can find it to pin it.
+//! - A reader loads the slot with acquire under a guard of the epoch collector (crossbeam-epoch);
+//!   to pin the unit, it increments the pins under that guard. So a frame may be reused or freed
+//!   only after it left its slot, all guards of that time ended (the epoch passed), and its pins
+//!   are zero: then no thread can find it to pin it.
 //! - Chunks and single units are freed under the same condition. If the cache is dropped while
 //!   units are pinned, they become orphans, and the last unpin frees the memory.
 
@@ -75,7 +76,7 @@ impl Heat {
         self.0.store(heat, Ordering::Relaxed);
     }
 
-    /// Writes only on change, so that the line of a hot unit stays shared between processors.
+    /// Writes only on change: the line of a hot unit stays shared between processors.
     #[inline]
     pub fn touch(&self) {
         if self.get() == heat::COOL {
@@ -89,9 +90,9 @@ pub(super) struct Trailer {
     len: u32,
     /// Number of handles that pin the unit, plus the bit [`ORPHAN`].
     pins: AtomicU32,
-    /// Of single units; frames have theirs in the chunk's trailer.
+    /// The heat of a single unit; frames have theirs in the chunk's trailer.
     heat: Heat,
-    /// Chunk of the frame; null for a single unit.
+    /// Null for a single unit.
     chunk: *mut u8,
 }
 
@@ -112,8 +113,6 @@ impl Trailer {
         unsafe { Trailer::last_bytes(this, (*this.as_ptr()).len as usize) }
     }
 
-    /// Needs no trailer access.
-    ///
     /// # Safety
     ///
     /// As [`Trailer::bytes`], and the unit has at least `len` bytes.
@@ -126,9 +125,9 @@ impl Trailer {
 
 #[repr(C)]
 struct ChunkTrailer {
-    /// Side by side, so that eviction does not load a line of each unit.
+    /// Together, so that eviction does not load a line of each unit.
     heats: [Heat; CHUNK_FRAMES as usize],
-    /// After the cache is gone: pinned frames, plus one during the marking.
+    /// Pinned frames after the cache is gone, plus one during the marking.
     orphans: AtomicU32,
 }
 
@@ -138,7 +137,7 @@ pub(super) struct Arena {
     segments: Table<AtomicPtr<Trailer>>,
 }
 
-/// Takes memory only where it is written; many small databases have nearly empty tables.
+/// Allocated on write: many small databases have nearly empty tables.
 #[derive(Debug)]
 struct Table<T> {
     entries: Zeroed<AtomicPtr<T>>,
@@ -150,7 +149,6 @@ impl<T> Table<T> {
         Table { entries: Zeroed::new(len), end: AtomicUsize::new(0) }
     }
 
-    /// Call before writing an entry.
     fn reach(&self, index: usize) {
         self.end.fetch_max(index + 1, Ordering::Relaxed);
     }
@@ -227,7 +225,7 @@ impl Arena {
         Hint::at_end(chunk.wrapping_add((frame % CHUNK_FRAMES) as usize * FRAME_STRIDE + FRAME_BYTES).addr())
     }
 
-    /// `false` if the system has no memory.
+    /// Returns false if the system has no memory.
     pub fn grow(&self, chunk: u32) -> bool {
         // The cache of many databases stays nearly empty.
         let reserve = if chunk == 0 { pages::reserve_small_pages } else { pages::reserve };
@@ -314,7 +312,8 @@ impl Arena {
 
     /// # Safety
     ///
-    /// The unit was reclaimed: it left its slot, the epoch passed, and its pins are zero.
+    /// The unit was reclaimed: it left its slot, all guards from before that ended, and its pins
+    /// are zero.
     pub unsafe fn release_single(&self, frame: u32) {
         // SAFETY: the unit exists until it is freed here.
         unsafe { free_single(self.trailer(frame)) };
@@ -324,8 +323,8 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// `filled` are all frames that were filled and not reclaimed. They left their slots and the
-    /// epoch passed since, so only pins can reach them.
+    /// `filled` are all frames that were filled and not reclaimed. They left their slots, and all
+    /// guards from before that ended, so only pins can reach them.
     pub unsafe fn dispose(mut self, filled: &[u32]) {
         for chunk in self.chunks.written() {
             let memory = chunk.load(Ordering::Relaxed);
@@ -355,7 +354,7 @@ impl Arena {
     }
 }
 
-/// Not reclaimed while this handle lives, even after the cache is gone.
+/// A unit that is not reclaimed while this handle lives, even after the cache is gone.
 #[derive(Debug)]
 pub(super) struct Pin {
     trailer: NonNull<Trailer>,
@@ -370,7 +369,7 @@ impl Pin {
     /// # Safety
     ///
     /// The unit is filled and cannot be reclaimed during the call: the caller found it in its slot
-    /// under an epoch guard that it still holds, or holds the clock's lock while it is in its slot.
+    /// under a guard that it still holds, or holds the clock's lock while it is in its slot.
     #[inline]
     pub unsafe fn new(trailer: NonNull<Trailer>) -> Pin {
         // Relaxed: the guard or lock orders it before the reclaimer's read. SAFETY: see above.
@@ -407,7 +406,7 @@ impl Drop for Pin {
     }
 }
 
-/// Frees the unit if it is not pinned.
+/// Frees the unit unless it is pinned.
 ///
 /// # Safety
 ///

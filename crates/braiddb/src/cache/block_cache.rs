@@ -55,8 +55,9 @@ pub struct CacheStats {
 pub struct BlockCache {
     arena: Arena,
     clock: Mutex<Clock>,
-    /// Highest ticket whose epoch has passed. Raised with release by deferred functions, read with
-    /// acquire: all readers from before the ticket are done with its units.
+    /// Highest ticket that may be reclaimed: all guards from before it ended. Raised with release
+    /// by deferred functions, read with acquire: all readers from before the ticket are done with
+    /// its units.
     passed: Arc<AtomicU64>,
     hits: StripedCounter,
     misses: AtomicU64,

@@ -19,10 +19,11 @@
 //! # Reclamation
 //!
 //! An evicted unit leaves its slot, but readers may still see it. It goes to **limbo** with a
-//! ticket. For each ticket the caller defers a closure to the epoch collector that raises `passed`
-//! to it. Closures may run in any order: each proves that all readers from before its ticket are
-//! gone, hence also those of lower tickets. A unit that leaves limbo while pinned is **parked** and
-//! checked again later. Reclamation has a delay, so evictions run some frames ahead of need.
+//! ticket. For each ticket the caller defers a closure to the epoch collector (crossbeam-epoch)
+//! that raises `passed` to it. Closures may run in any order: each proves that all readers from
+//! before its ticket are gone, hence also those from before lower tickets. A unit that leaves limbo
+//! while pinned is **parked** and checked again later. Reclamation has a delay, so evictions run
+//! some frames ahead of need.
 //!
 //! # Accounting
 //!

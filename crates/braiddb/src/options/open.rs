@@ -140,8 +140,7 @@ impl Builder {
     ///
     /// `from` is only read, without a lock file, so it may be on a read-only medium. `to` becomes a
     /// database when all is on disk, with versions that no other database has. Memory is bounded by
-    /// [`Builder::memory`] plus some blocks for each run that overlaps others. Time is linear in
-    /// the files.
+    /// [`Builder::memory`] plus some blocks for each overlapping run. Time is linear in the files.
     ///
     /// Errors: `NotFound` if `from` has no file of a database; `Locked` if another process visibly
     /// has it open for writing; `AlreadyExists` if `to` is not empty; `InvalidArgument` if one is

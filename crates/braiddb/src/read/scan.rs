@@ -18,18 +18,18 @@ use source::sources;
 /// Maximum exponent of the pause after failed attempts to decode ahead: 2^6 steps.
 const PAUSE_SHIFT_MAX: u32 = 6;
 
-/// Minimum rows of one source before another's first row to pass other sources' rows one by one;
-/// below it, merging all is cheaper. Only for blocks read in place: cached blocks would be counted
-/// twice and seem frequently read.
+/// Minimum rows of one source before another's first row to pass foreign rows one by one; below it,
+/// merging all is cheaper. Only for blocks read in place: cached blocks would be counted twice and
+/// seem frequently read.
 const ALONE_ROWS_MIN: u32 = 8;
 
-/// Maximum rows of other sources that a scan passes one by one even though they are close.
+/// Maximum close rows of other sources that a scan passes one by one.
 const MET_MAX: u32 = 8;
 
 /// Scans after one that reached [`MET_MAX`] in which none is passed so.
 const CROWDED_SCANS: u32 = 8;
 
-/// Consecutive rounds with rows of one batch only, after which that source is read alone.
+/// Rounds in a row with rows of one batch only, after which that source is read alone.
 const SOLO_ROUNDS_MAX: u32 = 4;
 
 /// Returns the first source if it is one of the partitions, and the keys of the next ones.
@@ -44,27 +44,26 @@ fn first(merge: &mut Merge<Source>, forward: bool) -> Option<(&mut PartitionSour
 }
 
 /// A cursor over all keys that exist at a snapshot.
-///
-/// While rows of one source come before all others, the cursor is on rows of its batch and the
-/// merge stays where the batch began. Where sources alternate, each has a batch, and the cursor is
-/// on the merged rows: see `ahead.rs`.
+/// While the rows of one source come first, the cursor is on rows of its batch and the merge stays
+/// where the batch began. Where sources alternate, each has a batch, and the cursor is on the
+/// merged rows: see `ahead.rs`.
 #[derive(Debug)]
 pub struct ScanCursor {
     merge: Merge<Source>,
     tombstones: Vec<Arc<RangeTombstoneSet>>,
     snapshot: SequenceNumber,
     batch: Box<RowBatch>,
-    /// Rows ahead of several sources. Never both have rows.
+    /// The rows ahead of several sources; empty while the single-source batch has rows.
     merger: BatchMerger,
     prefix: [u8; 4],
-    /// Consecutive failed attempts to decode ahead, and steps until the next one.
+    /// Consecutive failures to decode ahead, and steps until the next attempt.
     misses: u32,
     pause: u32,
-    /// Whether the last batch of one source met rows of others, and its rows before them.
+    /// The last batch of one source met rows of another source, after this number of its own.
     is_contested: bool,
     alone_rows: u32,
-    /// Close rows of others passed one by one in this scan, and scans from this one on that pass
-    /// none.
+    /// Close rows of other sources passed one by one in this scan, and scans from this one on that
+    /// pass none.
     met: u32,
     crowded_scans: u32,
     /// This scan passes none and has not started merged batches yet.
@@ -73,7 +72,7 @@ pub struct ScanCursor {
 }
 
 impl ScanCursor {
-    /// Only rows of `tree` are decoded ahead. `snapshot` must not be older than the state retains.
+    /// Rows of `tree` alone are decoded ahead. `snapshot` must not be older than the state retains.
     pub fn new(state: &ReadState, snapshot: SequenceNumber, tree: TreeId) -> ScanCursor {
         let concat = PartitionConcatIter::new(Arc::clone(&state.version), snapshot);
         let mut tombstones = Vec::new();
@@ -96,8 +95,7 @@ impl ScanCursor {
         }
     }
 
-    /// Changes to another state and snapshot; the cursor becomes invalid. Reuses cursors of the
-    /// same version and memtables.
+    /// The cursor becomes invalid. Reuses cursors of the same version and memtables.
     pub fn reset(&mut self, state: &ReadState, snapshot: SequenceNumber) {
         self.end();
         self.has_ended = true;
@@ -197,13 +195,13 @@ impl ScanCursor {
         self.batch.key()
     }
 
-    /// Returns the number of later decoded rows, in order, whose internal keys satisfy `is_kept`.
+    /// Counts later decoded rows, in order, whose internal keys satisfy `is_kept`.
     pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
         if self.batch.is_on_row() { self.batch.rows_after(is_kept) } else { self.merger.rows_after(is_kept) }
     }
 
-    /// Returns true if all later rows are known to differ within `prefix_len` bytes. Needs a single
-    /// source; moves nothing.
+    /// True if all later rows are known to differ within `prefix_len` bytes. Needs a single source;
+    /// moves nothing.
     pub fn is_last_with(&mut self, prefix_len: usize) -> bool {
         if self.is_ahead() {
             return false;
@@ -217,8 +215,8 @@ impl ScanCursor {
         }
     }
 
-    /// Does [`Cursor::seek`] for callers that will scan about as far as last time. A partition's
-    /// only source decodes rows up to the memtables' next row.
+    /// [`Cursor::seek`] for callers that will scan about as far as last time. A partition's only
+    /// source decodes rows up to the memtables' next row.
     #[inline]
     pub fn seek_rows(&mut self, key: &[u8]) -> Result<()> {
         self.restart();
@@ -244,8 +242,8 @@ impl ScanCursor {
         self.settle(true)
     }
 
-    /// Returns true if the batch has the first row, and puts its rows after others' aside; if not,
-    /// all.
+    /// True if the batch has the first row: then its rows after another source's are put aside. If
+    /// not, all are.
     #[inline]
     fn stand_on_batch(&mut self) -> bool {
         if !self.batch.is_on_row() {
@@ -268,8 +266,8 @@ impl ScanCursor {
         self.merge.entry()
     }
 
-    /// Moves without decoding ahead, so that [`ScanCursor::entry_there`] is complete. Call it only
-    /// after a seek.
+    /// Moves without decoding ahead, so that [`ScanCursor::entry_there`] is complete. Only after a
+    /// seek.
     pub fn next_entry(&mut self) -> Result<()> {
         self.merge.next()?;
         self.settle(true)
@@ -319,8 +317,7 @@ impl ScanCursor {
         }
         let goes_on = may_fill && self.merge.is_forward() == forward;
         if goes_on && self.alone_rows >= ALONE_ROWS_MIN && !self.batch.is_pinning() {
-            // After the other's row, this source may be alone again. If not, the next step decodes
-            // all sources.
+            // This source may be alone again. If not, the next step decodes all sources.
             self.is_contested = false;
             self.alone_rows = if was_ahead { self.alone_rows } else { 0 };
             self.batch.interrupt();
@@ -339,16 +336,15 @@ impl ScanCursor {
         self.step_merge(forward)
     }
 
-    /// Returns true if the other source's row is passed alone: decoding all sources does not pay if
-    /// such rows are rare.
+    /// True if the other source's row is passed alone: decoding all sources does not pay if such
+    /// rows are rare.
     fn is_met(&self, forward: bool) -> bool {
         let is_aside = self.merge.is_forward() == forward && self.batch.aside(forward).is_some();
         let is_rare = self.alone_rows >= ALONE_ROWS_MIN || (self.met < MET_MAX && self.crowded_scans == 0);
         is_aside && is_rare && !self.batch.is_pinning()
     }
 
-    /// Steps to or from a row of another source. The batch continues at the first of its rows that
-    /// the merge reaches.
+    /// The batch continues at the first of its rows that the merge reaches.
     fn step_past_other(&mut self, was_ahead: bool, forward: bool) -> Result<()> {
         self.met += u32::from(self.alone_rows < ALONE_ROWS_MIN);
         let is_to_other = was_ahead || std::mem::take(&mut self.is_contested);
@@ -395,7 +391,7 @@ impl ScanCursor {
         self.settle(forward)
     }
 
-    /// Decodes rows of the first source up to the others' next row. Returns false without rows.
+    /// Decodes rows of the first source up to the next row of another source. False without rows.
     fn fill(&mut self, forward: bool) -> bool {
         if let Some((source, others)) = first(&mut self.merge, forward) {
             source.fill(forward, &mut self.batch);
@@ -440,7 +436,7 @@ impl ScanCursor {
         self.settle(forward)
     }
 
-    /// After failed attempts, decoding ahead is tried less and less often.
+    /// Pauses longer after each failed attempt.
     fn judge(&mut self, was_worth_it: bool) {
         if was_worth_it {
             self.misses = 0;
@@ -494,8 +490,8 @@ impl Cursor for ScanCursor {
     #[inline]
     fn entry(&self) -> EntryRef<'_> {
         match self.row_ahead() {
-            // Rows decoded ahead are visible plain values, so the snapshot can serve as their
-            // sequence number.
+            // Rows decoded ahead are visible plain values: the snapshot can serve as sequence
+            // number.
             Some((key, value)) => EntryRef { key, sequence: self.snapshot, kind: EntryKind::Value, value },
             None => self.merge.entry(),
         }

@@ -10,7 +10,7 @@ use crate::base::{EntryKind, Error, FileId, FileNumber, Result, SequenceNumber};
 use crate::table::{Position, Run, TableContext};
 use std::{cmp::Ordering, path::Path, sync::Arc};
 
-/// Entries of a new segment, of at most 32. Later folds insert into the free lanes; an overflow
+/// Entries of a new segment, of at most 32. Later folds insert into the free places; an overflow
 /// costs a split.
 pub(crate) const FOLDED_FILL: usize = 30;
 

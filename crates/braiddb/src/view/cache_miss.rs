@@ -37,8 +37,8 @@ impl CacheMiss<'_> {
 }
 
 /// Reads each miss once into the cache, in parallel if the system supports it. Failed reads and
-/// damage are left to the lookup itself. The caller must hold no epoch guard: it would block
-/// reclamation.
+/// damage are left to the lookup itself. The caller must hold no guard of the epoch collector: it
+/// would block reclamation.
 #[cold]
 pub fn read_misses(vfs: &dyn Vfs, misses: &mut Vec<CacheMiss<'_>>) {
     misses.sort_unstable_by_key(CacheMiss::identity);

@@ -1,8 +1,8 @@
 //! A cursor over a view at a snapshot.
 //!
-//! A seek finds its segment by the anchors and its lane by blind search, with one key read. `next`
+//! A seek finds its segment by the anchors and its entry by blind search, with one key read. `next`
 //! and `prev` follow the selectors without comparisons. If the snapshot covers the view, the record
-//! alone decides which lanes are visible; otherwise entries are read.
+//! alone decides which entries are visible; otherwise they are read.
 
 use super::find::{FindLane, FindShown, Found, InPlace, Locate};
 use super::format::{BASE_BISECT, SAME_KEY, SEGMENT_LANES, SELECTOR_STALE, SELECTOR_TOMBSTONE, lanes_below};
@@ -289,7 +289,7 @@ impl ViewCursor {
         }
     }
 
-    /// The lane can be one past the segment's last.
+    /// Finds the first key at or above `key`; its index can be one past the segment's last.
     fn find(&mut self, key: &[u8], is_forward: bool) -> Result<Option<(u32, usize)>> {
         self.present = None;
         let likely = std::mem::take(&mut self.likely);

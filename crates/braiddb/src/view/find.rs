@@ -1,5 +1,5 @@
-//! Steps of a cursor compiled for the processor's instruction set: finding a lane in a segment and
-//! prefetching rows.
+//! Steps of a cursor compiled for the processor's instruction set: finding an entry in a segment
+//! and prefetching rows.
 
 use super::format::{Segment, lanes_below};
 use super::reader::View;
@@ -80,7 +80,7 @@ impl Task for FindLane<'_> {
                 queue: None,
             });
         } else if lane + 1 < segment.count() {
-            // A greater query mostly belongs right after this lane.
+            // A greater query mostly belongs right after this entry.
             let (run, position) = view.locate(runs, number, &segment, lane + 1)?;
             runs[run].prefetch(position);
         }

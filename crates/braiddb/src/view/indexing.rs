@@ -12,7 +12,7 @@ use crate::table::{Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
 
-/// Segments indexed under one epoch guard, which delays memory reclamation.
+/// Segments indexed under one guard of the epoch collector, which delays memory reclamation.
 const SEGMENTS_AT_ONCE: u32 = 64;
 
 impl View {

@@ -336,7 +336,8 @@ impl<'a> Walk<'a> {
         later.min_by_key(|header| header.start_lsn).map(|header| Named { number: header.number, file_id: None })
     }
 
-    /// An epoch that the chain does not reach is damage, if there was no other.
+    /// Reports an epoch (use of the log) that the chain does not reach, if there is no other
+    /// damage.
     fn unreached(&mut self) {
         if !self.out.damaged.is_empty() || self.bounds.end_lsn.is_some() {
             return;

@@ -4,9 +4,10 @@
 //! After a break the next whole record is searched; the space between is a **gap**. Both checksums
 //! cover file id and position, so records of earlier uses of a file never pass.
 //!
-//! Discarded commits stay discarded. A record past the recorded end of its epoch does not count.
-//! Sequence numbers of discarded commits are reused, so after a break a record does not count
-//! either if its number is above the `previous_sequence` of a segment of a later epoch.
+//! Discarded commits stay discarded. A record past the recorded end of its epoch (one use of the
+//! log, from open to close) does not count. Sequence numbers of discarded commits are reused, so
+//! after a break a record does not count either if its number is above the `previous_sequence` of a
+//! segment of a later epoch.
 //!
 //! A header area with one damaged byte is repaired: only one value of one byte fits its checksum.
 

@@ -1,6 +1,7 @@
 //! The write-ahead log: a chain of records, one per commit group, in segment files, which are
 //! written once from front to back. `format` and `record` define the bytes, `log` appends and
-//! syncs, `recovery` reads the chain after a restart.
+//! syncs, `recovery` reads the chain after a restart. An **epoch** is one use of the log, from open
+//! to close.
 
 mod context;
 mod damage;

@@ -51,8 +51,9 @@ struct Shared {
 }
 
 impl RecoveryPrefetch {
-    /// `None` if there is nothing to scan or no thread. `segments` are those of the last epoch
-    /// except its first, in any order; `written_back` are files and lengths to write back.
+    /// `None` if there is nothing to scan or no thread. `segments` are those of the last epoch (use
+    /// of the log) except its first, in any order; `written_back` are files and lengths to write
+    /// back.
     pub fn start(
         runtime: &dyn Runtime,
         mut segments: Vec<SegmentProbe>,

@@ -1,15 +1,14 @@
 //! A budget of open files, with files closed and reopened on demand.
 //!
-//! A database may have far more tables than the process may have descriptors. [`BudgetedVfs`] keeps
-//! the descriptors of read-only files as long as the budget allows. Above the budget, a clock
-//! algorithm closes one: each read marks its file; the hand clears marks and closes the first
-//! unmarked file.
+//! A database may have more tables than the process may have descriptors. [`BudgetedVfs`] keeps the
+//! descriptors of read-only files as long as the budget allows. Above it, a clock algorithm closes
+//! one: each read marks its file; the hand clears marks and closes the first unmarked file.
 //!
 //! Closed files are reopened by path, so removed files need care:
 //!
 //! - *Removed through the same [`BudgetedVfs`]*: their handles are opened first and stay open. This
 //!   is rare, since tables are removed with their last handle. A rename updates the handles.
-//! - *Removed by another process* (followers read such files): a file is mapped before its
+//! - *Removed by another process* (followers read its files): a file is mapped before its
 //!   descriptor is closed, and later reads use the map, which pins the file. Each read first
 //!   populates the pages ([`ReadMapping::populate`]), so that a failing disk returns an error. If
 //!   mapping fails, the descriptor stays. The map lacks data appended later; readers call
@@ -18,9 +17,9 @@
 //! # Concurrency
 //!
 //! A read loads the descriptor from an [`ArcSwapOption`] and writes no shared memory except the
-//! mark, at most once per turn of the hand. It pins the descriptor while it lasts. Opening and
-//! closing take the file's lock. The hand only tries these locks, so no two threads wait for each
-//! other. Pinned and unclosable descriptors may exceed the budget.
+//! mark, at most once per turn of the hand. Opening and closing take the file's lock. The hand only
+//! tries these locks, so no two threads wait for each other. Pinned and unclosable descriptors may
+//! exceed the budget.
 
 use crate::platform::{
     batch::{ReadRequest, Unbuffered},
@@ -41,7 +40,7 @@ use std::{
 
 mod budgeted;
 
-/// Minimum budget, so that several threads can read at once.
+/// Minimum budget: several threads can read at once.
 const OPEN_FILES_MIN: usize = 4;
 
 /// Maximum default budget.
@@ -50,12 +49,12 @@ const OPEN_FILES_DEFAULT_MAX: usize = 1 << 16;
 /// Maximum attempts of an operation that runs out of descriptors.
 const ATTEMPTS_MAX: usize = 4;
 
-/// A budget of descriptors, and the files that have one. Any thread may call any method.
+/// Any thread may call any method.
 pub struct OpenFiles {
     max: usize,
     open: AtomicUsize,
     reopened: AtomicU64,
-    /// Files that can be closed, and some that are gone or no longer closable.
+    /// Closable files, and some that are gone or no longer closable.
     ring: Mutex<Ring>,
 }
 
@@ -95,12 +94,12 @@ impl OpenFiles {
         OpenFilesStats { open: self.open.load(Relaxed), max: self.max, reopened: self.reopened.load(Relaxed) }
     }
 
-    /// Closes files until one more fits, as far as possible.
+    /// As far as possible.
     fn make_room(&self) {
         while self.open.load(Relaxed) >= self.max && self.close_one() {}
     }
 
-    /// Closes a file not read recently. Returns false if none can be closed.
+    /// Not read recently. Returns false if no file can be closed.
     fn close_one(&self) -> bool {
         let mut ring = self.ring.lock();
         // The first turn clears marks. The bound ends the loop even if readers keep setting them.
@@ -125,7 +124,7 @@ impl OpenFiles {
             drop(ring);
             let is_closed = file.close(&mut state);
             drop(state);
-            // This may be the last reference. Drop the file without holding a lock.
+            // This may be the last reference: drop the file without holding a lock.
             drop(file);
             if is_closed {
                 return true;
@@ -143,7 +142,7 @@ impl OpenFiles {
         ring.files.push(Arc::downgrade(file));
     }
 
-    /// Runs `attempt`. While it runs out of descriptors, closes half of the files and retries.
+    /// While `attempt` runs out of descriptors, closes half of the files and retries.
     fn attempt<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         let mut attempts = 0;
         loop {
@@ -191,15 +190,13 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
 pub struct BudgetedVfs {
     inner: Arc<dyn Vfs>,
     budget: Arc<OpenFiles>,
-    /// Selects the files that may be closed. They are only read here, and their writers never
-    /// truncate them.
+    /// Selects the files that may be closed. Their writers never truncate them.
     is_budgeted: fn(&Path) -> bool,
     /// True if another process may remove files open here.
     may_vanish: bool,
     handles: Arc<Handles>,
 }
 
-/// The live files by path.
 type Handles = Mutex<HashMap<PathBuf, Vec<Weak<Budgeted>>>>;
 
 impl BudgetedVfs {
@@ -214,7 +211,7 @@ impl BudgetedVfs {
         BudgetedVfs { inner, budget, is_budgeted, may_vanish, handles: Arc::default() }
     }
 
-    /// Opens a file of the budget. Also returns the reason if direct I/O was requested and refused.
+    /// Also returns the reason if direct I/O was requested and refused.
     fn open_budgeted(&self, path: &Path, unbuffered: bool) -> io::Result<(Arc<dyn File>, Option<String>)> {
         let file = Arc::new(Budgeted {
             vfs: Arc::clone(&self.inner),
@@ -228,7 +225,7 @@ impl BudgetedVfs {
             is_recent: AtomicBool::new(false),
             state: Mutex::new(State { path: path.to_owned(), is_in_ring: false, stays_open: false }),
         });
-        // Registered before it opens, so that a concurrent remove sees it.
+        // Before the open, so that a concurrent remove sees the file.
         self.handles.lock().entry(path.to_owned()).or_default().push(Arc::downgrade(&file));
         file.open()?;
         let refused = file.refused.get().cloned().flatten();
@@ -296,7 +293,7 @@ impl super::layer::VfsLayer for BudgetedVfs {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.keep_open(to);
-        // Hold the locks until the end, so that no file is reopened under its old name meanwhile.
+        // Until the end, so that no file is reopened under its old name.
         let files = self.handles_of(from);
         let mut states: Vec<_> = files.iter().map(|file| file.state.lock()).collect();
         self.inner.rename(from, to)?;

@@ -47,7 +47,7 @@ impl Pace {
         self.share.store(per_mille.clamp(1, WHOLE), Ordering::Relaxed);
     }
 
-    /// True if a job may start beside `others` running ones.
+    /// True if a job may start beside `others`, the number of running ones.
     pub fn may_begin(&self, others: usize) -> bool {
         let is_pressing = self.share.load(Ordering::Relaxed) > ONE_BY_ONE_MAX;
         others == 0 || is_pressing || self.hurrying.load(Ordering::Relaxed) > 0

@@ -105,7 +105,7 @@ impl ViewCursor {
         Ok(())
     }
 
-    /// Returns the lanes before the first row that must be handled alone, the tombstones, and the
+    /// Returns the rows before the first one that must be handled alone, the tombstones, and the
     /// reason for the end.
     #[inline]
     fn plain_lanes(&self, lanes: u32, batch: &RowBatch) -> (u32, u32, Beyond) {

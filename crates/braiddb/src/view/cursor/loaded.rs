@@ -17,9 +17,9 @@ pub(super) struct Loaded {
     pub(super) record: [u8; MAX_RECORD_BYTES],
     pub(super) count: usize,
     pub(super) same_key: u32,
-    /// Visible lanes, if the snapshot covers the view.
+    /// A bit per visible entry, if the snapshot covers the view.
     pub(super) shown: u32,
-    /// Prefetched lanes, and lanes queued until rows of a batch are passed.
+    /// A bit per prefetched entry, and per entry queued until rows of a batch are passed.
     pub(super) fetched: u32,
     pub(super) queued: u32,
 }
@@ -58,8 +58,8 @@ impl Loaded {
         Segment::of_copy(&self.record, self.count, view.layout.run_count)
     }
 
-    /// Prefetches lanes once each, now or through `queue`. `with_ends`: for the first read of their
-    /// blocks.
+    /// Prefetches entries once each, now or through `queue`. `with_ends`: for the first read of
+    /// their blocks.
     #[inline]
     pub(super) fn prefetch(
         &mut self,

@@ -226,7 +226,7 @@ impl View {
         if candidates & candidates.wrapping_sub(1) == 0 {
             return candidates;
         }
-        // Blind search always leads to a present key: other lanes with the same tag need no read.
+        // Blind search always leads to a present key: other entries with the same tag need no read.
         candidates & candidate(segment, simd, key).map_or(u32::MAX, |lane| 1 << lane)
     }
 

@@ -76,7 +76,7 @@ impl RowBatch {
         }
     }
 
-    /// Returns the first rejected row's lane. Precondition: no row was passed.
+    /// Returns the first rejected row's index. Precondition: no row was passed.
     #[inline]
     fn keep(&mut self, is_kept: impl Fn(&[u8]) -> bool) -> Option<usize> {
         let kept = self.slots.kept(self.lanes, self.is_forward, is_kept);

@@ -1,4 +1,5 @@
-//! The result of a recovery: the log's end, its segments, and how a new epoch continues it.
+//! The result of a recovery: the log's end, its segments, and how a new epoch (use of the log)
+//! continues it.
 
 use super::super::{
     format::{Epoch, Lsn},
