@@ -14,7 +14,7 @@ use super::{
     root::Engine,
     settings::{Settings, job_bytes_of},
     shared_runtime::SharedRuntime,
-    thread_pool::{ThreadPool, Worker},
+    thread_pool::{JobResult, Role, ThreadPool, Worker},
 };
 use crate::{
     base::Result,
@@ -185,7 +185,9 @@ impl Common {
         self.chunk_pool.taken_bytes() > self.alarm_at.load(Relaxed)
     }
 
-    fn make_room(&self) -> u64 {
+    /// Requests freezes of the largest active memtables. Returns a pause for the caller, in
+    /// microseconds.
+    pub fn make_room(&self) -> u64 {
         let most = ACTIVE_MAX * self.memtable_bytes;
         let (mut candidates, mut active, mut stuck) = (Vec::new(), 0, 0);
         for engine in self.databases() {
@@ -284,6 +286,12 @@ fn change(total: &AtomicUsize, before: usize, now: usize) {
     total.fetch_add(now.wrapping_sub(before), Relaxed);
 }
 
+impl Worker for Engine {
+    fn run_job(&self, role: Role, found: &dyn Fn()) -> JobResult {
+        (self.maintenance.upcalls.run_job)(self, role, found)
+    }
+}
+
 impl Engine {
     pub fn enter_common(self: &Arc<Engine>) {
         self.tenant.common.databases.lock().insert(self.tenant.id, Arc::downgrade(self));
@@ -348,23 +356,6 @@ impl Engine {
         self.share_memory_again();
     }
 
-    /// Requests freezes of the largest active memtables, and does its own. The caller holds
-    /// `write`.
-    #[cold]
-    pub fn freeze_largest(&self) -> Result<()> {
-        let sleep_us = self.tenant.common.make_room();
-        if self.cell.is_to_freeze.swap(false, Relaxed) {
-            self.wait_for_flush()?;
-            self.freeze();
-        }
-        if sleep_us > 0 && self.settings.background_threads > 0 {
-            let began_ns = self.now_ns();
-            self.settings.runtime.sleep_us(sleep_us);
-            self.counters.slowed_ns.fetch_add(self.now_ns().saturating_sub(began_ns), Relaxed);
-        }
-        Ok(())
-    }
-
     /// Freezes the active memtable on request, unless a writer is active.
     pub fn freeze_if_asked(&self) -> bool {
         if !self.cell.is_to_freeze.load(Relaxed) || self.health.check_writable().is_err() {
@@ -377,22 +368,6 @@ impl Engine {
         }
         self.freeze();
         true
-    }
-
-    /// Without threads, does the requested freezes of other databases.
-    pub fn work_for_others(&self) {
-        if !self.tenant.common.is_shared {
-            return;
-        }
-        for other in self.tenant.common.databases() {
-            // Never block: two closing threads could wait for each other.
-            let Some(_inside) = other.health.gate.try_read().filter(|_| other.health.check_open().is_ok()) else {
-                continue;
-            };
-            if other.freeze_if_asked() {
-                other.run_inline();
-            }
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub mod clock;
+pub mod edits;
 pub mod key;
 pub mod memory;
 pub mod parts;

@@ -30,6 +30,7 @@ use super::{
         health::Health,
         log_state::LogState,
         maintenance::Maintenance,
+        pressure::FROZEN_MAX,
         readers::Readers,
         state_cell::{Memtables, StateCell},
         storage::Storage,
@@ -42,7 +43,9 @@ use crate::{
     base::{Error, ReaderKind, Result, SequenceNumber},
     codec::MergeFunctions,
     commit::Held,
+    db::files::reserve::Stage,
     memtable::{Memtable, MemtableOptions},
+    platform::WHOLE,
     read::ReadState,
     version::{FileSet, Version},
 };
@@ -223,5 +226,27 @@ impl Engine {
             sequence: held.sequence,
             age: Duration::from_nanos(self.coarse_now_ns().saturating_sub(held.taken_ns)),
         }
+    }
+
+    /// Releases the reserve of a stage on a full disk. Returns whether there was any.
+    pub(in crate::db) fn release_reserve(&self, stage: Stage) -> bool {
+        let is_released = self.storage.reserve.release(stage);
+        if is_released {
+            self.maintenance.pressure.set_refusing(true);
+        }
+        is_released
+    }
+
+    /// Measures the backpressure of a read state. The caller holds `change`, and not `work`.
+    pub fn measure_pressure(&self, state: &ReadState) {
+        let work = self.maintenance.work.lock();
+        let dead = (self.maintenance.upcalls.garbage_to_limit)(self, state, &work);
+        // Databases with shared memory divide their limit.
+        let waiting_bytes_max =
+            (FROZEN_MAX * self.settings.memtable_bytes()).min(self.tenant.common.waiting_bytes_max());
+        let pressure = &self.maintenance.pressure;
+        pressure.measure(state, waiting_bytes_max, dead, |partition| work.failed.contains_key(&partition));
+        let share = if work.idle { WHOLE } else { pressure.share_of_merges(self.settings.loose_runs) };
+        self.storage.set_pace(share);
     }
 }

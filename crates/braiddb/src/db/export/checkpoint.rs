@@ -10,6 +10,7 @@ use crate::{
     db::{
         engine::root::Engine,
         handles::database::Db,
+        maintenance::flush,
         open::new_directory::{NewDirectory, Operation},
     },
     platform::Vfs,
@@ -101,7 +102,7 @@ impl Db {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
         let image = loop {
-            let flushed = engine.flush_committed()?;
+            let flushed = flush::committed(engine)?;
             match take_image(engine, flushed)? {
                 Some(image) => break image,
                 // A bulk load was installed after commits that are not flushed yet.

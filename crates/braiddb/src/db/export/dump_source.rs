@@ -22,6 +22,7 @@ use crate::{
         },
         load::dumped::{DumpedCatalog, DumpedContent, DumpedEntry, DumpedTree, EntrySink},
         read::{
+            healing,
             merge_operands::{FoundOperands, pile_up},
             point_read::has_expired,
         },
@@ -203,7 +204,7 @@ impl DumpRange {
                 Ok(is_more) => return Ok(is_more),
                 // Entries already passed to the sink cannot be repeated.
                 Err(e) if is_taken => return Err(self.described(source, e)),
-                Err(e) => match source.engine().heal(e) {
+                Err(e) => match healing::set_aside_or_fail(source.engine(), e) {
                     Ok(()) => continue,
                     Err(e) => e,
                 },

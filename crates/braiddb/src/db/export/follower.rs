@@ -18,7 +18,7 @@ use crate::{
         engine::{memory::Common, parts::storage::DiskState, root::Engine, settings::Settings, stats::Counters},
         files::{blob_store::BlobStore, names::numbered, reserve::Reserve},
         handles::database::{Db, Shared},
-        maintenance::io_throttle::table_context,
+        maintenance::{background, io_throttle::table_context},
         open::{
             opening::{self, Parts, highest, known_functions, load_catalog, refuse_unfinished, time_floor},
             replay::{Replayed, Walk, replay},
@@ -588,7 +588,7 @@ fn open_manifest(settings: &Settings, dir: &Path, known: Option<&Manifest>) -> R
 /// Releases everything of a state that was superseded for too long.
 fn supersede(engine: &Engine) {
     engine.health.is_superseded.store(true, Ordering::Release);
-    engine.refuse_calls();
+    background::refuse_calls(engine);
     engine.readers.snapshots.check_ages(engine.coarse_now_ns(), u64::MAX, 0);
     let nothing = Arc::new(ReadState::empty());
     engine.cell.state.store(Arc::clone(&nothing));

@@ -11,7 +11,10 @@ use super::{
 };
 use crate::{
     base::{ReaderKind, Result},
-    db::engine::{catalog::TreeState, read_hold::Hold},
+    db::{
+        engine::{catalog::TreeState, read_hold::Hold},
+        read::healing,
+    },
     read::{self, Counted},
 };
 use std::{ops::RangeBounds, sync::Arc};
@@ -36,7 +39,7 @@ pub(in crate::db) fn count(
     let engine = db.engine();
     engine.health.check_open()?;
     let counted = |hold: Option<&Hold>| -> Result<Counted> {
-        engine.healing(|| {
+        healing::retry(engine, || {
             let (state, snapshot) = engine.state_for(hold)?;
             read::count(&state, start, end, snapshot, engine.time_of(hold))
         })

@@ -12,7 +12,10 @@ use crate::{
             read_hold::Hold,
             root::Engine,
         },
-        read::point_read::{Unresolved, has_expired},
+        read::{
+            healing,
+            point_read::{Unresolved, has_expired},
+        },
     },
     platform::SystemTime,
     read::{ReadState, ScanCursor},
@@ -564,7 +567,7 @@ impl Cursor {
     fn heal(&mut self, mut error: Error) -> Result<()> {
         self.place = Place::Fresh;
         for _ in 0..HEAL_TRIES {
-            self.engine().heal(error)?;
+            healing::set_aside_or_fail(self.engine(), error)?;
             self.state = Arc::clone(&*self.engine().present_state()?);
             self.check_hold()?;
             self.scan = ScanCursor::new(&self.state, self.hold.sequence(), self.tree.id);

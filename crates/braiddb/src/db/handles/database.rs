@@ -10,6 +10,7 @@ use crate::{
     db::{
         engine::{
             catalog::{TreeState, catalog_key, check_name},
+            edits,
             root::Engine,
             settings::{Durability, Settings, TreeOptions},
             stats::Stats,
@@ -18,8 +19,8 @@ use crate::{
         export::follower::Follower,
         files::cut_tails,
         maintenance::{
-            log_archive, log_trim,
-            verify::{VerifyOptions, VerifyReport},
+            background, compact, flush, io_throttle, log_archive, log_trim,
+            verify::{VerifyOptions, VerifyReport, verify_open},
         },
         open::{
             opening::{self, application_cursor_key},
@@ -94,7 +95,7 @@ impl Db {
         let (engine, new_retention) = opening::open(settings, path)?;
         engine.start_workers()?;
         let db = Db { shared: Arc::new(Shared { engine, closed: Mutex::new(false) }) };
-        db.engine().shorten_log_on_full_disk()?;
+        flush::shorten_log_on_full_disk(db.engine())?;
         if let Some(limit) = new_retention {
             wal_retention::remember_retention(db.engine(), limit)?;
         }
@@ -243,7 +244,7 @@ impl Db {
         let _inside = engine.health.enter()?;
         engine.health.check_writable()?;
         if engine.has_unlogged() {
-            engine.flush_all()?;
+            flush::all(engine)?;
         }
         match &engine.log.wal {
             Some(wal) => engine.sync_to(wal.end_lsn()),
@@ -254,15 +255,15 @@ impl Db {
     /// Flushes memtables into runs.
     pub fn flush(&self) -> Result<()> {
         let _inside = self.engine().health.enter()?;
-        self.engine().flush_all()
+        flush::all(self.engine())
     }
 
     /// Compacts everything into as few runs as possible, keeping only live data and pinned
     /// versions.
     pub fn compact(&self) -> Result<()> {
         let _inside = self.engine().health.enter()?;
-        self.engine().flush_all()?;
-        self.engine().compact_all()
+        flush::all(self.engine())?;
+        compact::all(self.engine())
     }
 
     /// Returns counters and sizes.
@@ -278,7 +279,7 @@ impl Db {
 
     /// Runs [`Db::verify`] with options for threads and progress.
     pub fn verify_with(&self, options: &VerifyOptions) -> Result<VerifyReport> {
-        self.engine().verify(options)
+        verify_open(self.engine(), options)
     }
 
     /// Makes buffered commits durable, stops background work and releases the lock. Other handles
@@ -295,23 +296,23 @@ impl Shared {
             return Ok(());
         }
         let engine = &self.engine;
-        engine.release_limited_work();
+        io_throttle::release(engine);
         let is_writable = !engine.health.has_failed() && !engine.settings.read_only;
         // Earlier calls reported an earlier failure.
         let had_failed = engine.health.failure().is_some();
         // Flush commits without WAL, or report their loss. Calls are still accepted until below.
-        let flushed = if engine.has_unlogged() { engine.flush_all() } else { Ok(()) };
+        let flushed = if engine.has_unlogged() { flush::all(engine) } else { Ok(()) };
         if is_writable && let Err(e) = log_trim::trim_log(engine) {
             tracing::warn!(error = %e, "the log could not be made shorter");
         }
-        if is_writable && let Err(e) = engine.note_time() {
+        if is_writable && let Err(e) = edits::note_time(engine) {
             tracing::debug!(error = %e, "that a clock was set could not be noted");
         }
         if is_writable && let Err(e) = log_archive::at_close(engine) {
             tracing::warn!(error = %e, "the end of the log could not be archived; the next open sees to it");
         }
         // The log cannot grow from here on, so the sync misses nothing.
-        engine.refuse_calls();
+        background::refuse_calls(engine);
         let synced = match &engine.log.wal {
             // The end mark lets the next open detect missing commits.
             Some(wal) if is_writable => match engine.note_end(wal) {

@@ -11,6 +11,7 @@ use crate::{
     db::{
         engine::root::Engine,
         load::external_table::{TableBuilder, TableInfo},
+        read::healing,
     },
     read::{self, ReadState, Survey},
     version::{Partition, PartitionLayout, RunHandle},
@@ -191,7 +192,7 @@ fn approximate(engine: &Engine, span: &Span) -> Result<RangeEstimate> {
     if span.is_empty() {
         return Ok(RangeEstimate::default());
     }
-    engine.healing(|| {
+    healing::retry(engine, || {
         let (state, snapshot) = engine.state_for(None)?;
         let now = (snapshot, engine.time_of(None));
         let Size { entries, bytes } = size_of(&state, span)?;
@@ -262,7 +263,7 @@ fn slack(state: &ReadState, span: &Span) -> u64 {
 
 /// Returns sorted keys and the approximate bytes after each.
 fn samples(engine: &Engine, span: &Span, parts: usize) -> Result<Vec<(Vec<u8>, u64)>> {
-    engine.healing(|| {
+    healing::retry(engine, || {
         let state = engine.present_state()?;
         let mut samples = Vec::new();
         for partition in span.partitions(&state) {
@@ -316,7 +317,7 @@ pub(in crate::db) fn points_every(
     if span.is_empty() {
         return Ok(Vec::new());
     }
-    let size = engine.healing(|| size_of(&*engine.present_state()?, &span))?;
+    let size = healing::retry(engine, || size_of(&*engine.present_state()?, &span))?;
     let parts = size.bytes / bytes.max(1);
     let parts = usize::try_from(parts).unwrap_or(max).min(max);
     if parts < 2 { Ok(Vec::new()) } else { points(engine, &span, parts) }

@@ -21,7 +21,8 @@ use crate::{
     base::{EntryKind, Error, Result, SequenceNumber, limits, split_internal_key},
     commit::RawBatch,
     db::{
-        engine::{catalog::TreeState, parts::commits::WriteState, root::Engine},
+        engine::{catalog::TreeState, edits, parts::commits::WriteState, root::Engine},
+        maintenance::{background, flush},
         write::{pipeline::note_refused, wal_bypass::Marker},
     },
     read::ReadState,
@@ -110,7 +111,8 @@ pub fn commit_runs(engine: &Engine, tree: &TreeState, runs: Vec<RunMeta>, user_b
         return Ok(engine.readers.snapshots.visible());
     };
     let range = (first.smallest.clone(), last.largest.clone());
-    // Before writers are sync_log(&blocked.engine)?;
+    // Before writers are blocked.
+    sync_log(engine)?;
     let mut write = write_past_memtables(engine, tree, &range)?;
     let done = engine.catch_panic("a load", || install_holding(engine, &mut write, runs, &range, &reserved));
     let done = done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }));
@@ -126,7 +128,7 @@ pub fn commit_runs(engine: &Engine, tree: &TreeState, runs: Vec<RunMeta>, user_b
     }?;
     engine.counters.note_commits(1, user_bytes);
     if engine.settings.background_threads == 0 {
-        engine.run_inline();
+        background::run_inline(engine);
     }
     Ok(sequence)
 }
@@ -154,11 +156,11 @@ fn write_past_memtables<'e>(
         engine.freeze();
         flushes += 1;
         if flushes > FLUSHES_WHILE_OTHERS_WRITE {
-            engine.flush_frozen(u64::MAX)?;
+            flush::frozen(engine, u64::MAX)?;
             continue;
         }
         drop(write);
-        engine.flush_frozen(u64::MAX)?;
+        flush::frozen(engine, u64::MAX)?;
     }
 }
 
@@ -192,7 +194,7 @@ fn install_holding(
         let oldest_segment = disk.manifest.layout().oldest_segment;
         changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
     }
-    let installed = engine.install_with_fresh_memtable(&mut disk, changes);
+    let installed = edits::apply_with_fresh_memtable(engine, &mut disk, changes);
     if installed.as_ref().is_err_and(Error::is_disk_full) {
         // The log lacks the number and no run has it; without a note that is a gap.
         note_refused(&mut write.refused, sequence, sequence);

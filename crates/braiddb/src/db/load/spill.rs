@@ -9,7 +9,7 @@ use super::sorter::Buffer;
 use crate::{
     base::{EntryKind, EntryRef, Error, MergeOrder, Result, shared_prefix_len},
     codec::Compression,
-    db::engine::root::Engine,
+    db::{engine::root::Engine, maintenance::install},
     platform::{AheadVfs, BehindVfs, Vfs, WriteBehind},
     table::{KeyBlocks, Run, RunMeta, RunOptions, RunScan, RunWriter, TableContext},
     version::FileSet,
@@ -307,7 +307,7 @@ impl SpillWriter {
             key_blocks: KeyBlocks::Never,
             is_unnumbered: true,
             is_unbuffered: true,
-            ..engine.run_options()
+            ..install::run_options(engine)
         };
         SpillWriter {
             engine: Arc::clone(engine),
@@ -348,7 +348,7 @@ impl SpillWriter {
                 Ok(())
             }
             Err(e) => {
-                self.engine.remove_files(&[path]);
+                install::remove_files(&self.engine, &[path]);
                 Err(e)
             }
         }
@@ -364,7 +364,7 @@ impl Drop for SpillWriter {
     fn drop(&mut self) {
         if let Some((writer, path)) = self.open.take() {
             drop(writer);
-            self.engine.remove_files(&[path]);
+            install::remove_files(&self.engine, &[path]);
         }
     }
 }

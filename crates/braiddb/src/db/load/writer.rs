@@ -5,14 +5,15 @@
 //! a partition may be, and contains its own view. Dropping a writer before the installation removes
 //! its files.
 
-use super::install;
+use super::install::commit_runs;
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, FileNumber, Result, SequenceNumber, limits},
     codec::Compression,
     compaction::PART_BLOCKS_MAX,
     db::{
-        engine::{catalog::TreeState, root::Engine, settings::Durability},
+        engine::{catalog::TreeState, edits, root::Engine, settings::Durability},
         handles::expiry,
+        maintenance::install,
         write::pending_blobs::PendingBlobs,
     },
     platform::{BehindVfs, WriteBehind},
@@ -155,7 +156,7 @@ impl LoadWriter {
         Ok(LoadWriter {
             engine: Arc::clone(engine),
             tree: Arc::clone(tree),
-            options: RunOptions { is_unnumbered: true, compression, ..engine.run_options() },
+            options: RunOptions { is_unnumbered: true, compression, ..install::run_options(engine) },
             blob_compression: compression,
             blob_threshold: tree.options.get().blob_threshold.unwrap_or(settings.blob_threshold).max(1),
             expires_us: expiry::default_expiry(engine, tree),
@@ -391,7 +392,7 @@ impl LoadWriter {
         self.sync_blobs()?;
         self.settle()?;
         let runs = std::mem::take(&mut self.finished);
-        loaded.sequence = install::commit_runs(&engine, &self.tree, runs, self.user_bytes)?;
+        loaded.sequence = commit_runs(&engine, &self.tree, runs, self.user_bytes)?;
         self.is_in_force = true;
         Ok(loaded)
     }
@@ -402,7 +403,7 @@ impl LoadWriter {
         // After a failed edit the files may be in use; after a close another process may own them.
         let Ok(_inside) = self.engine.health.enter_past_closing() else { return };
         if !self.engine.health.has_failed() {
-            self.engine.remove_files(&self.created);
+            install::remove_files(&self.engine, &self.created);
         }
     }
 }
@@ -420,7 +421,7 @@ impl Drop for LoadWriter {
         self.engine.storage.blobs.settle(&files, None);
         if !self.is_in_force {
             self.engine.storage.blobs.leave_bulk_file(&self.blob_files);
-            self.engine.reclaim_blobs();
+            edits::reclaim_blobs(&self.engine);
         }
     }
 }

@@ -1,6 +1,10 @@
 //! Chooses the next background job: a flush, or the partition to merge and its plan.
 
-use super::{partition_shape::Shares, upgrade::is_older};
+use super::{
+    garbage_limit, io_throttle,
+    partition_shape::{self, Shares},
+    upgrade::{self, is_older},
+};
 use crate::{
     compaction::{MERGED_BLOCKS_MAX, PARTITION_BLOCKS_MAX, PartitionShape, Plan, PlanOptions, deadest, plan},
     db::engine::{parts::maintenance::WorkState, root::Engine, thread_pool::Role},
@@ -36,115 +40,119 @@ pub(super) enum Job {
     Partition(Arc<Partition>, Plan),
 }
 
-impl Engine {
-    pub(super) fn next_job(&self, role: Role, settle: bool) -> Option<Job> {
-        if matches!(role, Role::Logger | Role::Cleaner) {
-            return None;
-        }
-        if role != Role::Flusher {
-            // Compute and cache these counts before taking the lock, so that nothing is read under
-            // it.
-            let state = self.cell.state.load_full();
-            Shares::of(&state.version);
-            for partition in &state.version.partitions {
-                let _ = partition.counts();
-            }
-        }
-        if role != Role::Flusher && self.maintenance.work.lock().idle {
-            self.find_older_blobs();
-        }
-        let mut work = self.maintenance.work.lock();
-        if self.health.closing.load(Ordering::Acquire) || self.health.has_failed() || self.settings.read_only {
-            return None;
-        }
-        let now_ns = self.now_ns();
-        let state = self.cell.state.load_full();
-        let may_flush = settle || work.flush_not_before_ns <= now_ns;
-        if role != Role::Merger && may_flush && !state.frozen.is_empty() && !work.flushing {
-            work.flushing = true;
-            return Some(Job::Flush);
-        }
-        if role == Role::Flusher || !settle && work.merge_not_before_ns > now_ns {
-            return None;
-        }
-        let idle = settle || work.idle;
-        if !self.may_begin_merge(work.busy.len()) && !idle {
-            return None;
-        }
-        let options = PlanOptions {
-            partition_bytes_max: self.settings.partition_bytes(),
-            partition_blocks_max: PARTITION_BLOCKS_MAX,
-            merged_blocks_max: MERGED_BLOCKS_MAX,
-            loose_max: self.settings.loose_runs.max(2),
-            fold_bytes_per_entry: self.settings.fold_bytes_per_entry,
-            view_runs_max: VIEW_RUNS_MAX,
-            view_runs_max_idle: VIEW_RUNS_MAX_IDLE,
-            dead_percent_max: DEAD_PERCENT_MAX,
-            expired_for_us_max: EXPIRED_FOR_US_MAX,
-            expired_hundredth_for_us_max: EXPIRED_HUNDREDTH_FOR_US_MAX,
-            idle,
-            has_space: work.no_space_until_ns <= now_ns,
-        };
-        let deadest = if idle { self.choose_deadest(&state, &work) } else { self.choose_by_limit(&state, &work) };
-        let chosen = deadest.or_else(|| self.choose(&state, &work, &options));
-        let (partition, plan) = chosen.or_else(|| self.choose_older(&state, &work).filter(|_| idle))?;
-        work.busy.insert(partition.id);
-        Some(Job::Partition(partition, plan))
+pub(super) fn next_job(engine: &Engine, role: Role, settle: bool) -> Option<Job> {
+    if matches!(role, Role::Logger | Role::Cleaner) {
+        return None;
     }
-
-    /// Chooses the partition with the most unindexed runs among those with a plan.
-    fn choose(&self, state: &ReadState, work: &WorkState, options: &PlanOptions) -> Option<(Arc<Partition>, Plan)> {
-        let shares = Shares::of(&state.version);
-        let mut best: Option<(usize, Arc<Partition>, Plan)> = None;
+    if role != Role::Flusher {
+        // Compute and cache these counts before taking the lock, so that nothing is read under
+        // it.
+        let state = engine.cell.state.load_full();
+        Shares::of(&state.version);
         for partition in &state.version.partitions {
-            if work.busy.contains(&partition.id) || work.failed.contains_key(&partition.id) {
-                continue;
-            }
-            let loose = partition.layout.loose.len();
-            if best.as_ref().is_some_and(|(most, ..)| *most >= loose) {
-                continue;
-            }
-            if let Some(plan) = plan(&self.shape(partition, &shares, work, options.idle), options) {
-                best = Some((loose, Arc::clone(partition), plan));
-            }
+            let _ = partition.counts();
         }
-        best.map(|(_, partition, plan)| (partition, plan))
     }
-
-    /// While idle, with no better work: chooses a partition with files of an earlier format
-    /// version.
-    fn choose_older(&self, state: &ReadState, work: &WorkState) -> Option<(Arc<Partition>, Plan)> {
-        let is_free = |p: &&Arc<Partition>| !work.busy.contains(&p.id) && !work.failed.contains_key(&p.id);
-        let mut partitions = state.version.partitions.iter().filter(is_free);
-        let partition = partitions.find(|partition| self.may_upgrade() && is_older(partition, work))?;
-        Some((Arc::clone(partition), self.whole_merge(partition)))
+    if role != Role::Flusher && engine.maintenance.work.lock().idle {
+        upgrade::find_older_blobs(engine);
     }
-
-    /// While idle: chooses the partition whose merge reclaims most, if there is too much garbage.
-    /// Ignores partitions with a running job.
-    fn choose_deadest(&self, state: &ReadState, work: &WorkState) -> Option<(Arc<Partition>, Plan)> {
-        let shares = Shares::of(&state.version);
-        let partitions = &state.version.partitions;
-        let shape = |partition: &Arc<Partition>| {
-            let mut shape = self.shape(partition, &shares, work, true);
-            if work.busy.contains(&partition.id) || work.failed.contains_key(&partition.id) {
-                shape.dead_held = u64::MAX;
-            }
-            shape
-        };
-        let shapes: Vec<PartitionShape> = partitions.iter().map(shape).collect();
-        let partition = &partitions[deadest(shapes.iter(), DEAD_PERCENT_MAX_IDLE)?];
-        let inputs = partition.all_runs().map(|h| h.run().meta().number).collect();
-        Some((Arc::clone(partition), Plan::Major { inputs }))
+    let mut work = engine.maintenance.work.lock();
+    if engine.health.closing.load(Ordering::Acquire) || engine.health.has_failed() || engine.settings.read_only {
+        return None;
     }
+    let now_ns = engine.now_ns();
+    let state = engine.cell.state.load_full();
+    let may_flush = settle || work.flush_not_before_ns <= now_ns;
+    if role != Role::Merger && may_flush && !state.frozen.is_empty() && !work.flushing {
+        work.flushing = true;
+        return Some(Job::Flush);
+    }
+    if role == Role::Flusher || !settle && work.merge_not_before_ns > now_ns {
+        return None;
+    }
+    let idle = settle || work.idle;
+    if !io_throttle::may_begin_merge(engine, work.busy.len()) && !idle {
+        return None;
+    }
+    let options = PlanOptions {
+        partition_bytes_max: engine.settings.partition_bytes(),
+        partition_blocks_max: PARTITION_BLOCKS_MAX,
+        merged_blocks_max: MERGED_BLOCKS_MAX,
+        loose_max: engine.settings.loose_runs.max(2),
+        fold_bytes_per_entry: engine.settings.fold_bytes_per_entry,
+        view_runs_max: VIEW_RUNS_MAX,
+        view_runs_max_idle: VIEW_RUNS_MAX_IDLE,
+        dead_percent_max: DEAD_PERCENT_MAX,
+        expired_for_us_max: EXPIRED_FOR_US_MAX,
+        expired_hundredth_for_us_max: EXPIRED_HUNDREDTH_FOR_US_MAX,
+        idle,
+        has_space: work.no_space_until_ns <= now_ns,
+    };
+    let deadest =
+        if idle { choose_deadest(engine, &state, &work) } else { garbage_limit::choose(engine, &state, &work) };
+    let chosen = deadest.or_else(|| choose(engine, &state, &work, &options));
+    let (partition, plan) = chosen.or_else(|| choose_older(engine, &state, &work).filter(|_| idle))?;
+    work.busy.insert(partition.id);
+    Some(Job::Partition(partition, plan))
+}
 
-    pub(in crate::db) fn whole_merge(&self, partition: &Partition) -> Plan {
-        let metas = || partition.all_runs().map(|handle| handle.run().meta());
-        let bytes: u64 = metas().map(|meta| meta.file_bytes).sum();
-        let blocks: u64 = metas().map(|meta| u64::from(meta.blocks)).sum();
-        if bytes > self.settings.partition_bytes() || blocks > PARTITION_BLOCKS_MAX {
-            return Plan::Split;
+/// Chooses the partition with the most unindexed runs among those with a plan.
+fn choose(
+    engine: &Engine,
+    state: &ReadState,
+    work: &WorkState,
+    options: &PlanOptions,
+) -> Option<(Arc<Partition>, Plan)> {
+    let shares = Shares::of(&state.version);
+    let mut best: Option<(usize, Arc<Partition>, Plan)> = None;
+    for partition in &state.version.partitions {
+        if work.busy.contains(&partition.id) || work.failed.contains_key(&partition.id) {
+            continue;
         }
-        Plan::Major { inputs: metas().map(|meta| meta.number).collect() }
+        let loose = partition.layout.loose.len();
+        if best.as_ref().is_some_and(|(most, ..)| *most >= loose) {
+            continue;
+        }
+        if let Some(plan) = plan(&partition_shape::shape(engine, partition, &shares, work, options.idle), options) {
+            best = Some((loose, Arc::clone(partition), plan));
+        }
     }
+    best.map(|(_, partition, plan)| (partition, plan))
+}
+
+/// While idle, with no better work: chooses a partition with files of an earlier format
+/// version.
+fn choose_older(engine: &Engine, state: &ReadState, work: &WorkState) -> Option<(Arc<Partition>, Plan)> {
+    let is_free = |p: &&Arc<Partition>| !work.busy.contains(&p.id) && !work.failed.contains_key(&p.id);
+    let mut partitions = state.version.partitions.iter().filter(is_free);
+    let partition = partitions.find(|partition| upgrade::may_upgrade(engine) && is_older(partition, work))?;
+    Some((Arc::clone(partition), whole_merge(engine, partition)))
+}
+
+/// While idle: chooses the partition whose merge reclaims most, if there is too much garbage.
+/// Ignores partitions with a running job.
+fn choose_deadest(engine: &Engine, state: &ReadState, work: &WorkState) -> Option<(Arc<Partition>, Plan)> {
+    let shares = Shares::of(&state.version);
+    let partitions = &state.version.partitions;
+    let shape = |partition: &Arc<Partition>| {
+        let mut shape = partition_shape::shape(engine, partition, &shares, work, true);
+        if work.busy.contains(&partition.id) || work.failed.contains_key(&partition.id) {
+            shape.dead_held = u64::MAX;
+        }
+        shape
+    };
+    let shapes: Vec<PartitionShape> = partitions.iter().map(shape).collect();
+    let partition = &partitions[deadest(shapes.iter(), DEAD_PERCENT_MAX_IDLE)?];
+    let inputs = partition.all_runs().map(|h| h.run().meta().number).collect();
+    Some((Arc::clone(partition), Plan::Major { inputs }))
+}
+
+pub(in crate::db) fn whole_merge(engine: &Engine, partition: &Partition) -> Plan {
+    let metas = || partition.all_runs().map(|handle| handle.run().meta());
+    let bytes: u64 = metas().map(|meta| meta.file_bytes).sum();
+    let blocks: u64 = metas().map(|meta| u64::from(meta.blocks)).sum();
+    if bytes > engine.settings.partition_bytes() || blocks > PARTITION_BLOCKS_MAX {
+        return Plan::Split;
+    }
+    Plan::Major { inputs: metas().map(|meta| meta.number).collect() }
 }

@@ -1,70 +1,96 @@
 //! Flushes: freezes memtables and writes them as runs.
 
-use super::choose::Job;
+use super::{background, choose::Job, install};
 use crate::{
     base::{Error, Result, SequenceNumber},
     db::{engine::root::Engine, files::reserve::Stage},
 };
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
-impl Engine {
-    pub fn flush_all(&self) -> Result<()> {
-        self.freeze_now()?;
-        self.run_flushes(u64::MAX)
+pub fn all(engine: &Engine) -> Result<()> {
+    freeze_now(engine)?;
+    up_to(engine, u64::MAX)
+}
+
+/// Flushes like [`all`], without waiting for concurrent commits. Returns a
+/// sequence number up to which all commits are in runs.
+pub fn committed(engine: &Engine) -> Result<SequenceNumber> {
+    let last = freeze_now(engine)?;
+    up_to(engine, last)?;
+    Ok(last)
+}
+
+/// Freezes the active memtable. Returns the last commit before that.
+pub(super) fn freeze_now(engine: &Engine) -> Result<SequenceNumber> {
+    engine.health.check_writable()?;
+    engine.check_readers();
+    let _write = engine.commits.write.lock();
+    engine.wait_for_flush()?;
+    engine.freeze();
+    Ok(engine.readers.snapshots.visible())
+}
+
+/// Flushes like [`frozen`]. Without background threads, also runs the work that is then
+/// due.
+pub(in crate::db) fn up_to(engine: &Engine, last: SequenceNumber) -> Result<()> {
+    frozen(engine, last)?;
+    if engine.settings.background_threads == 0 {
+        background::run_inline(engine);
     }
+    Ok(())
+}
 
-    /// Flushes like [`Engine::flush_all`], without waiting for concurrent commits. Returns a
-    /// sequence number up to which all commits are in runs.
-    pub fn flush_committed(&self) -> Result<SequenceNumber> {
-        let last = self.freeze_now()?;
-        self.run_flushes(last)?;
-        Ok(last)
-    }
-
-    /// Freezes the active memtable. Returns the last commit before that.
-    pub(super) fn freeze_now(&self) -> Result<SequenceNumber> {
-        self.health.check_writable()?;
-        self.check_readers();
-        let _write = self.commits.write.lock();
-        self.wait_for_flush()?;
-        self.freeze();
-        Ok(self.readers.snapshots.visible())
-    }
-
-    /// Flushes like `flush_frozen`. Without background threads, also runs the work that is then
-    /// due.
-    pub(in crate::db) fn run_flushes(&self, last: SequenceNumber) -> Result<()> {
-        self.flush_frozen(last)?;
-        if self.settings.background_threads == 0 {
-            self.run_inline();
+/// Flushes all frozen memtables that only have commits up to `last`, or waits for the workers
+/// to do so. The caller may hold the write lock.
+pub fn frozen(engine: &Engine, last: SequenceNumber) -> Result<()> {
+    // The last memtable is the oldest.
+    while engine.cell.state.load().frozen.last().is_some_and(|memtable| memtable.max_sequence() <= last) {
+        engine.health.check_writable()?;
+        let mut work = engine.maintenance.work.lock();
+        if work.flushing {
+            engine.maintenance.work_changed.wait_for(&mut work, Duration::from_millis(10));
+            continue;
         }
-        Ok(())
-    }
-
-    /// Flushes all frozen memtables that only have commits up to `last`, or waits for the workers
-    /// to do so. The caller may hold the write lock.
-    pub fn flush_frozen(&self, last: SequenceNumber) -> Result<()> {
-        // The last memtable is the oldest.
-        while self.cell.state.load().frozen.last().is_some_and(|memtable| memtable.max_sequence() <= last) {
-            self.health.check_writable()?;
-            let mut work = self.maintenance.work.lock();
-            if work.flushing {
-                self.maintenance.work_changed.wait_for(&mut work, Duration::from_millis(10));
-                continue;
-            }
-            work.flushing = true;
-            drop(work);
-            if !self.run_job(Job::Flush) {
-                self.health.check_writable()?;
-                return Err(self.disk_full());
-            }
+        work.flushing = true;
+        drop(work);
+        if !background::run_job(engine, Job::Flush) {
+            engine.health.check_writable()?;
+            return Err(engine.disk_full());
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    pub(super) fn run_flush(&self) -> Result<()> {
-        let done =
-            self.catch_panic("a flush", || self.with_space(Some(Stage::Flush), || self.flush_oldest().map(|_| ())));
-        done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
+pub(super) fn run_flush(engine: &Engine) -> Result<()> {
+    let done = engine
+        .catch_panic("a flush", || engine.with_space(Some(Stage::Flush), || install::flush_oldest(engine).map(|_| ())));
+    done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
+}
+
+pub(in crate::db) fn make_durable(engine: &Engine, sequence: SequenceNumber) -> Result<()> {
+    engine.health.check_writable()?;
+    if engine.storage.flushed.load(Ordering::Acquire) >= sequence {
+        return Ok(());
     }
+    if engine.has_unlogged() {
+        return all(engine);
+    }
+    engine.log.wal.as_ref().map_or(Ok(()), |wal| engine.sync_to(wal.end_lsn()))
+}
+
+/// Flushes, to free log segments in blocks of the reserve. Otherwise processes that open,
+/// delete and exit would use it up.
+pub(in crate::db) fn shorten_log_on_full_disk(engine: &Engine) -> Result<()> {
+    if !engine.storage.reserve.is_used() {
+        return Ok(());
+    }
+    match all(engine) {
+        Err(error) if error.is_disk_full() => {
+            tracing::warn!(%error, "the disk is full: the log could not be shortened");
+        }
+        done => done?,
+    }
+    engine.storage.table.deferred_close.work_through();
+    engine.keep_reserve_after(true);
+    Ok(())
 }

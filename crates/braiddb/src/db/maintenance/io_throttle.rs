@@ -8,43 +8,30 @@ use crate::{
 };
 use std::sync::{Arc, atomic::Ordering};
 
-impl Engine {
-    /// Ends all throttling before a close, which may flush.
-    pub fn release_limited_work(&self) {
-        if let Some(limits) = self.storage.limited.as_ref().and_then(|limited| limited.limits.as_ref()) {
-            limits.released.store(true, Ordering::Release);
-        }
-        if let Some(pace) = self.pace() {
-            pace.release();
-        }
+/// Ends all throttling before a close, which may flush.
+pub fn release(engine: &Engine) {
+    if let Some(limits) = engine.storage.limited.as_ref().and_then(|limited| limited.limits.as_ref()) {
+        limits.released.store(true, Ordering::Release);
     }
-
-    fn pace(&self) -> Option<&Arc<Pace>> {
-        self.storage.limited.as_ref()?.pace.as_ref()
+    if let Some(pace) = engine.storage.pace() {
+        pace.release();
     }
+}
 
-    /// Sets the share of time that merges may use, in per mille.
-    pub(in crate::db) fn set_pace(&self, per_mille: u64) {
-        if let Some(pace) = self.pace() {
-            pace.set_share(per_mille);
-        }
-    }
+pub(in crate::db) fn may_begin_merge(engine: &Engine, others: usize) -> bool {
+    engine.storage.pace().is_none_or(|pace| pace.may_begin(others))
+}
 
-    pub(in crate::db) fn may_begin_merge(&self, others: usize) -> bool {
-        self.pace().is_none_or(|pace| pace.may_begin(others))
-    }
+/// Lifts the pace of merges until the guard is dropped.
+pub(in crate::db) fn hurry(engine: &Engine) -> Option<Hurry> {
+    engine.storage.pace().map(Pace::hurry)
+}
 
-    /// Lifts the pace of merges until the guard is dropped.
-    pub(in crate::db) fn hurry(&self) -> Option<Hurry> {
-        self.pace().map(Pace::hurry)
-    }
-
-    pub(in crate::db) fn table_for(&self, urgency: Urgency) -> &TableContext {
-        match (&self.storage.limited, urgency) {
-            (None, _) => &self.storage.table,
-            (Some(limited), Urgency::Flush) => &limited.flushes,
-            (Some(limited), Urgency::Merge) => &limited.merges,
-        }
+pub(in crate::db) fn table_for(engine: &Engine, urgency: Urgency) -> &TableContext {
+    match (&engine.storage.limited, urgency) {
+        (None, _) => &engine.storage.table,
+        (Some(limited), Urgency::Flush) => &limited.flushes,
+        (Some(limited), Urgency::Merge) => &limited.merges,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Trims the log: releases unneeded segments and prepares spare ones.
 
+use super::{background, choose, flush, idle, install};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     db::engine::{parts::storage::DiskState, root::Engine, thread_pool::Role},
@@ -16,8 +17,8 @@ pub fn trim_log(engine: &Engine) -> Result<()> {
     let Some(wal) = engine.log.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else {
         return Ok(());
     };
-    engine.flush_all()?;
-    engine.release_log(wal)
+    flush::all(engine)?;
+    install::release_log(engine, wal)
 }
 
 /// Like `trim_log`, for the flusher: it must not wait for a flush, or for a writer that waits
@@ -31,12 +32,12 @@ pub(super) fn trim_log_as_flusher(engine: &Engine) -> Result<()> {
         engine.freeze();
     }
     drop(write);
-    while let Some(job) = engine.next_job(Role::Flusher, false) {
-        if !engine.run_job(job) {
+    while let Some(job) = choose::next_job(engine, Role::Flusher, false) {
+        if !background::run_job(engine, job) {
             return engine.health.check_writable();
         }
     }
-    if engine.cell.state.load().frozen.is_empty() { engine.release_log(wal) } else { Ok(()) }
+    if engine.cell.state.load().frozen.is_empty() { install::release_log(engine, wal) } else { Ok(()) }
 }
 
 /// If the whole log is flushed, continues it in a short segment, so that the long ones can be
@@ -47,7 +48,7 @@ pub(super) fn shorten_log(engine: &Engine, wal: &Wal) -> Result<()> {
         return Ok(());
     }
     drop(state);
-    engine.release_log(wal)
+    install::release_log(engine, wal)
 }
 
 pub(super) fn tidy_log(engine: &Engine) {
@@ -73,12 +74,13 @@ pub(super) fn prepare_log(engine: &Engine) {
 }
 
 pub(super) fn maintain_log(engine: &Engine) {
-    // First, because a commit may soon need prepare_log(&it.engine);
+    // First, because a commit may soon need it.
+    prepare_log(engine);
     if let Err(error) = remove_leftovers(engine) {
         tracing::warn!(%error, "a file that is not needed any more could not be removed; the next open will");
     }
-    engine.keep_time();
-    engine.give_memory_back_if_due();
+    background::keep_time(engine);
+    idle::give_memory_back_if_due(engine);
     engine.check_readers_if_due();
     tidy_log(engine);
     engine.keep_reserve();

@@ -2,6 +2,7 @@
 
 pub mod background;
 mod choose;
+pub mod compact;
 pub mod dropping;
 pub mod flush;
 pub mod garbage_limit;

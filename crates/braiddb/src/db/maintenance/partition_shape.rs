@@ -1,6 +1,7 @@
 //! Measures partitions for the planner: the shape of their runs and views, expired entries, and the
 //! cut of a split.
 
+use super::install;
 use crate::{
     base::FileNumber,
     compaction::{PARTITION_BLOCKS_MAX, PartitionShape, RunShape, ViewShape, best_cut},
@@ -22,83 +23,84 @@ const SPARSE_SHARE: u64 = 32;
 /// [`SPARSE_SHARE`] while idle.
 const SPARSE_SHARE_IDLE: u64 = 512;
 
-impl Engine {
-    pub(in crate::db) fn shape(
-        &self,
-        partition: &Partition,
-        shares: &Shares,
-        work: &WorkState,
-        idle: bool,
-    ) -> PartitionShape {
-        let (sparse_below, sparse_share) = match idle {
-            true => (SPARSE_PER_MILLE_IDLE, SPARSE_SHARE_IDLE),
-            false => (SPARSE_PER_MILLE, SPARSE_SHARE),
-        };
-        let run = |handle: &Arc<RunHandle>| {
-            let meta = handle.run().meta();
-            let share = partition.share_per_mille(handle);
-            RunShape {
-                number: meta.number,
-                bytes: meta.file_bytes * share / 1000,
-                entries: meta.entries * share / 1000,
-                blocks: u64::from(meta.blocks) * share / 1000,
-                is_sparse: meta.file_bytes * sparse_share >= self.settings.partition_bytes()
-                    && shares.total(meta.number) < sparse_below,
-            }
-        };
-        let (mut runs, mut loose, mut loose_reads) = (Vec::new(), Vec::new(), 0);
-        for (index, handle) in partition.all_runs().enumerate() {
-            if index < partition.runs.len() {
-                runs.push(run(handle));
-            } else {
-                loose.push(run(handle));
-                loose_reads += handle.reads();
-            }
+pub(in crate::db) fn shape(
+    engine: &Engine,
+    partition: &Partition,
+    shares: &Shares,
+    work: &WorkState,
+    idle: bool,
+) -> PartitionShape {
+    let (sparse_below, sparse_share) = match idle {
+        true => (SPARSE_PER_MILLE_IDLE, SPARSE_SHARE_IDLE),
+        false => (SPARSE_PER_MILLE, SPARSE_SHARE),
+    };
+    let run = |handle: &Arc<RunHandle>| {
+        let meta = handle.run().meta();
+        let share = partition.share_per_mille(handle);
+        RunShape {
+            number: meta.number,
+            bytes: meta.file_bytes * share / 1000,
+            entries: meta.entries * share / 1000,
+            blocks: u64::from(meta.blocks) * share / 1000,
+            is_sparse: meta.file_bytes * sparse_share >= engine.settings.partition_bytes()
+                && shares.total(meta.number) < sparse_below,
         }
-        let expired_by_us = self.expired_by_us();
-        let counts = partition.counts().map(|(entries, dead)| {
-            let counted = if partition.view.is_some() { &partition.runs[..] } else { oldest_apart(partition) };
-            let expired = expired_entries(partition, counted, expired_by_us).min(entries);
-            // An expired entry may already count as garbage; avoid counting it twice.
-            let dead = dead
-                + (u128::from(entries.saturating_sub(dead)) * u128::from(expired) / u128::from(entries.max(1))) as u64;
-            ViewShape { entries, dead }
-        });
-        let earliest = partition.all_runs().filter_map(|handle| handle.run().meta().expiries.earliest()).min();
-        let moves_blobs =
-            |meta: &crate::table::RunMeta| meta.blob_uses.iter().any(|u| work.sparse_blobs.contains(&u.file));
-        let held = work.held.get(&partition.id).filter(|(_, snapshots)| {
-            let now = self.readers.snapshots.strata();
-            snapshots.iter().rev().skip(1).all(|s| now.binary_search(s).is_ok())
-        });
-        PartitionShape {
-            cut: self.cut_of(partition, runs.iter().chain(&loose)),
-            is_in_order: !idle || best_cut(key_ranges(partition, runs.iter().chain(&loose))).is_some(),
-            runs,
-            loose,
-            loose_weight: partition.loose_weight(),
-            loose_adding: partition.adding_runs(),
-            loose_reads,
-            has_view: partition.view.is_some(),
-            counts,
-            dead_held: held.map_or(0, |(dead, _)| *dead),
-            expired_for_us: earliest.map_or(0, |earliest| expired_by_us.saturating_sub(earliest)),
-            expired: earliest.map_or(0, |_| {
-                expired_entries(partition, &partition.runs, expired_by_us)
-                    + expired_entries(partition, &partition.loose_runs(), expired_by_us)
-            }),
-            unsplit_bytes: work.unsplit.get(&partition.id).copied().unwrap_or(0),
-            relocate_blobs: !work.sparse_blobs.is_empty() && partition.all_runs().any(|h| moves_blobs(h.run().meta())),
+    };
+    let (mut runs, mut loose, mut loose_reads) = (Vec::new(), Vec::new(), 0);
+    for (index, handle) in partition.all_runs().enumerate() {
+        if index < partition.runs.len() {
+            runs.push(run(handle));
+        } else {
+            loose.push(run(handle));
+            loose_reads += handle.reads();
         }
     }
+    let expired_by_us = install::expired_by_us(engine);
+    let counts = partition.counts().map(|(entries, dead)| {
+        let counted = if partition.view.is_some() { &partition.runs[..] } else { oldest_apart(partition) };
+        let expired = expired_entries(partition, counted, expired_by_us).min(entries);
+        // An expired entry may already count as garbage; avoid counting it twice.
+        let dead =
+            dead + (u128::from(entries.saturating_sub(dead)) * u128::from(expired) / u128::from(entries.max(1))) as u64;
+        ViewShape { entries, dead }
+    });
+    let earliest = partition.all_runs().filter_map(|handle| handle.run().meta().expiries.earliest()).min();
+    let moves_blobs = |meta: &crate::table::RunMeta| meta.blob_uses.iter().any(|u| work.sparse_blobs.contains(&u.file));
+    let held = work.held.get(&partition.id).filter(|(_, snapshots)| {
+        let now = engine.readers.snapshots.strata();
+        snapshots.iter().rev().skip(1).all(|s| now.binary_search(s).is_ok())
+    });
+    PartitionShape {
+        cut: cut_of(engine, partition, runs.iter().chain(&loose)),
+        is_in_order: !idle || best_cut(key_ranges(partition, runs.iter().chain(&loose))).is_some(),
+        runs,
+        loose,
+        loose_weight: partition.loose_weight(),
+        loose_adding: partition.adding_runs(),
+        loose_reads,
+        has_view: partition.view.is_some(),
+        counts,
+        dead_held: held.map_or(0, |(dead, _)| *dead),
+        expired_for_us: earliest.map_or(0, |earliest| expired_by_us.saturating_sub(earliest)),
+        expired: earliest.map_or(0, |_| {
+            expired_entries(partition, &partition.runs, expired_by_us)
+                + expired_entries(partition, &partition.loose_runs(), expired_by_us)
+        }),
+        unsplit_bytes: work.unsplit.get(&partition.id).copied().unwrap_or(0),
+        relocate_blobs: !work.sparse_blobs.is_empty() && partition.all_runs().any(|h| moves_blobs(h.run().meta())),
+    }
+}
 
-    fn cut_of<'a>(&self, partition: &Partition, shapes: impl Iterator<Item = &'a RunShape> + Clone) -> Option<Vec<u8>> {
-        let too_many = shapes.clone().map(|run| run.blocks).sum::<u64>() > PARTITION_BLOCKS_MAX;
-        if !too_many && shapes.clone().map(|run| run.bytes).sum::<u64>() <= self.settings.partition_bytes() {
-            return None;
-        }
-        best_cut(key_ranges(partition, shapes)).map(<[u8]>::to_vec)
+fn cut_of<'a>(
+    engine: &Engine,
+    partition: &Partition,
+    shapes: impl Iterator<Item = &'a RunShape> + Clone,
+) -> Option<Vec<u8>> {
+    let too_many = shapes.clone().map(|run| run.blocks).sum::<u64>() > PARTITION_BLOCKS_MAX;
+    if !too_many && shapes.clone().map(|run| run.bytes).sum::<u64>() <= engine.settings.partition_bytes() {
+        return None;
     }
+    best_cut(key_ranges(partition, shapes)).map(<[u8]>::to_vec)
 }
 
 fn key_ranges<'a, 's>(

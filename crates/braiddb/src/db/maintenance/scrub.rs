@@ -25,90 +25,88 @@ enum Scrubbed {
     View(Arc<View>),
 }
 
-impl Engine {
-    /// Reads the next piece if it is due. Returns how long to sleep, in nanoseconds; `None` if
-    /// scrubbing is off.
-    pub(in crate::db) fn scrub_a_piece(&self) -> Option<u64> {
-        let rate = self.settings.scrub_bytes_per_second;
-        if rate == 0 || self.settings.read_only {
-            return None;
-        }
-        let Some(mut at) = self.maintenance.scrubber.at.try_lock() else { return Some(SECOND_NS) };
-        let now_ns = self.now_ns();
-        if now_ns < at.not_before_ns {
-            return Some(at.not_before_ns - now_ns);
-        }
-        let Some((number, file)) = self.next_to_scrub(at.number) else {
-            *at = Place { not_before_ns: now_ns.saturating_add(BETWEEN_PASSES_NS), ..Place::default() };
-            self.maintenance.scrubber.passes.fetch_add(1, Ordering::Relaxed);
-            self.maintenance.scrubber.last_pass_us.store(self.settings.runtime.unix_time_us(), Ordering::Relaxed);
-            return Some(BETWEEN_PASSES_NS);
-        };
-        if number != at.number {
-            (at.number, at.unit) = (number, 0);
-        }
-        let bytes = match self.scrub_file(&file, &mut at) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                tracing::warn!(%error, "a file could not be scrubbed");
-                (at.number, at.unit) = (number + 1, 0);
-                0
-            }
-        };
-        self.maintenance.scrubber.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let rest_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(rate);
-        let rest_ns = u64::try_from(rest_ns).unwrap_or(u64::MAX);
-        at.not_before_ns = now_ns.saturating_add(rest_ns);
-        Some(rest_ns)
+/// Reads the next piece if it is due. Returns how long to sleep, in nanoseconds; `None` if
+/// scrubbing is off.
+pub(in crate::db) fn next_piece(engine: &Engine) -> Option<u64> {
+    let rate = engine.settings.scrub_bytes_per_second;
+    if rate == 0 || engine.settings.read_only {
+        return None;
     }
+    let Some(mut at) = engine.maintenance.scrubber.at.try_lock() else { return Some(SECOND_NS) };
+    let now_ns = engine.now_ns();
+    if now_ns < at.not_before_ns {
+        return Some(at.not_before_ns - now_ns);
+    }
+    let Some((number, file)) = next_to_scrub(engine, at.number) else {
+        *at = Place { not_before_ns: now_ns.saturating_add(BETWEEN_PASSES_NS), ..Place::default() };
+        engine.maintenance.scrubber.passes.fetch_add(1, Ordering::Relaxed);
+        engine.maintenance.scrubber.last_pass_us.store(engine.settings.runtime.unix_time_us(), Ordering::Relaxed);
+        return Some(BETWEEN_PASSES_NS);
+    };
+    if number != at.number {
+        (at.number, at.unit) = (number, 0);
+    }
+    let bytes = match scrub_file(engine, &file, &mut at) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            tracing::warn!(%error, "a file could not be scrubbed");
+            (at.number, at.unit) = (number + 1, 0);
+            0
+        }
+    };
+    engine.maintenance.scrubber.bytes.fetch_add(bytes, Ordering::Relaxed);
+    let rest_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(rate);
+    let rest_ns = u64::try_from(rest_ns).unwrap_or(u64::MAX);
+    at.not_before_ns = now_ns.saturating_add(rest_ns);
+    Some(rest_ns)
+}
 
-    #[cfg(test)]
-    pub fn scrub_from_the_start_for_tests(&self) {
-        let passes = self.maintenance.scrubber.stats().passes;
-        *self.maintenance.scrubber.at.lock() = Place::default();
-        while self.maintenance.scrubber.stats().passes == passes {
-            self.maintenance.scrubber.at.lock().not_before_ns = 0;
-            self.scrub_a_piece();
-        }
+#[cfg(test)]
+pub fn whole_pass_for_tests(engine: &Engine) {
+    let passes = engine.maintenance.scrubber.stats().passes;
+    *engine.maintenance.scrubber.at.lock() = Place::default();
+    while engine.maintenance.scrubber.stats().passes == passes {
+        engine.maintenance.scrubber.at.lock().not_before_ns = 0;
+        next_piece(engine);
     }
+}
 
-    fn next_to_scrub(&self, number: FileNumber) -> Option<(FileNumber, Scrubbed)> {
-        let state = self.cell.state.load_full();
-        let partitions = &state.version.partitions;
-        let runs = partitions.iter().flat_map(|partition| partition.all_runs().map(|handle| handle.run()));
-        let run = runs.filter(|run| run.meta().number >= number).min_by_key(|run| run.meta().number);
-        let views = partitions.iter().filter_map(|partition| partition.view.as_ref());
-        let view = views.filter(|view| view.meta().number >= number).min_by_key(|view| view.meta().number);
-        let run = run.map(|run| (run.meta().number, Scrubbed::Run(Arc::clone(run))));
-        let view = view.map(|view| (view.meta().number, Scrubbed::View(Arc::clone(view))));
-        [run, view].into_iter().flatten().min_by_key(|(number, _)| *number)
-    }
+fn next_to_scrub(engine: &Engine, number: FileNumber) -> Option<(FileNumber, Scrubbed)> {
+    let state = engine.cell.state.load_full();
+    let partitions = &state.version.partitions;
+    let runs = partitions.iter().flat_map(|partition| partition.all_runs().map(|handle| handle.run()));
+    let run = runs.filter(|run| run.meta().number >= number).min_by_key(|run| run.meta().number);
+    let views = partitions.iter().filter_map(|partition| partition.view.as_ref());
+    let view = views.filter(|view| view.meta().number >= number).min_by_key(|view| view.meta().number);
+    let run = run.map(|run| (run.meta().number, Scrubbed::Run(Arc::clone(run))));
+    let view = view.map(|view| (view.meta().number, Scrubbed::View(Arc::clone(view))));
+    [run, view].into_iter().flatten().min_by_key(|(number, _)| *number)
+}
 
-    /// Reads a piece of a file and advances `at`. Returns the bytes read.
-    fn scrub_file(&self, file: &Scrubbed, at: &mut Place) -> Result<u64> {
-        let (path, damaged, bytes, next) = match file {
-            Scrubbed::Run(run) => {
-                let (mut damaged, mut bytes, next) = run.damaged_units_from(at.unit, PIECE_BYTES)?;
-                if next.is_none() && run.meta().view_bytes > 0 {
-                    let range = run.meta().view_offset..run.meta().view_offset + run.meta().view_bytes;
-                    damaged.extend(damaged_view(&**run.file(), run.path(), run.meta().file_id, range)?);
-                    bytes += run.meta().view_bytes;
-                }
-                (run.path(), damaged, bytes, next)
+/// Reads a piece of a file and advances `at`. Returns the bytes read.
+fn scrub_file(engine: &Engine, file: &Scrubbed, at: &mut Place) -> Result<u64> {
+    let (path, damaged, bytes, next) = match file {
+        Scrubbed::Run(run) => {
+            let (mut damaged, mut bytes, next) = run.damaged_units_from(at.unit, PIECE_BYTES)?;
+            if next.is_none() && run.meta().view_bytes > 0 {
+                let range = run.meta().view_offset..run.meta().view_offset + run.meta().view_bytes;
+                damaged.extend(damaged_view(&**run.file(), run.path(), run.meta().file_id, range)?);
+                bytes += run.meta().view_bytes;
             }
-            Scrubbed::View(view) => {
-                let damaged = damaged_view_file(&*view.file, view.path(), Some(view.meta()))?;
-                (view.path(), damaged, view.meta().file_bytes, None)
-            }
-        };
-        for DamagedUnit { offset, len, detail, .. } in &damaged {
-            tracing::error!(path = %path.display(), offset, len, detail, "the scrubber has found damage: run `braid verify`");
+            (run.path(), damaged, bytes, next)
         }
-        self.maintenance.scrubber.damaged.fetch_add(damaged.len() as u64, Ordering::Relaxed);
-        match next {
-            Some(unit) => at.unit = unit,
-            None => (at.number, at.unit) = (at.number + 1, 0),
+        Scrubbed::View(view) => {
+            let damaged = damaged_view_file(&*view.file, view.path(), Some(view.meta()))?;
+            (view.path(), damaged, view.meta().file_bytes, None)
         }
-        Ok(bytes)
+    };
+    for DamagedUnit { offset, len, detail, .. } in &damaged {
+        tracing::error!(path = %path.display(), offset, len, detail, "the scrubber has found damage: run `braid verify`");
     }
+    engine.maintenance.scrubber.damaged.fetch_add(damaged.len() as u64, Ordering::Relaxed);
+    match next {
+        Some(unit) => at.unit = unit,
+        None => (at.number, at.unit) = (at.number + 1, 0),
+    }
+    Ok(bytes)
 }

@@ -45,7 +45,7 @@ use crate::{
             names::{LOCK_NAME, SYNC_FAILED_NAME, damaged_view, leave_marker, numbered},
             reserve::Reserve,
         },
-        maintenance::{io_throttle::table_context, log_archive, log_trim},
+        maintenance::{background, io_throttle::table_context, log_archive, log_trim},
         record::version_tags::{VERSION_TAGS, VersionTags},
         write::full_disk::open_with_reserve,
     },
@@ -216,7 +216,7 @@ pub fn assemble(parts: Parts) -> Engine {
             flushed: AtomicU64::new(flushed),
             leftovers: Mutex::new(parts.leftovers),
         },
-        maintenance: Maintenance::default(),
+        maintenance: Maintenance::new(background::UPCALLS),
         settings,
     }
 }

@@ -1,5 +1,6 @@
 //! Point reads, merge operands, and the list of readers.
 
+pub mod healing;
 pub mod merge_operands;
 pub mod point_read;
 pub mod reader_registry;

@@ -1,15 +1,12 @@
 //! Point reads, and the repair of damaged views that they find.
 
-use super::merge_operands::FoundOperands;
+use super::{healing, merge_operands::FoundOperands};
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},
-    db::{
-        engine::{
-            key::{KeyBuf, check_key},
-            read_hold::Hold,
-            root::Engine,
-        },
-        files::names::damaged_view,
+    db::engine::{
+        key::{KeyBuf, check_key},
+        read_hold::Hold,
+        root::Engine,
     },
     read::{self, GROUP_KEYS, Lookup, LookupKey, ReadState},
     table::blob::BlobValue,
@@ -17,9 +14,6 @@ use crate::{
 };
 use crossbeam_epoch::Guard;
 use std::{borrow::Cow, cell::OnceCell, sync::Arc};
-
-/// Maximum retries of a read after damaged views were set aside.
-const HEAL_TRIES: usize = 64;
 
 /// The contents of an entry that may need further reads.
 #[derive(Debug)]
@@ -170,7 +164,7 @@ impl Engine {
     /// [`Engine::get`] of large values, and after damage to a view.
     #[cold]
     pub fn get_unresolved(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<Resolved>> {
-        self.healing(|| {
+        healing::retry(self, || {
             // Keep the state until the blob is read.
             let (state, at) = self.state_for(snapshot)?;
             let (found, sequence) = {
@@ -223,7 +217,7 @@ impl Engine {
 
     pub fn contains(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<bool> {
         self.health.check_open()?;
-        self.healing(|| {
+        healing::retry(self, || {
             let guard = crossbeam_epoch::pin();
             let (state, at) = self.state_for(snapshot)?;
             let found = read::get(&state, key, at, &guard)?;
@@ -344,7 +338,7 @@ impl Engine {
         let mut lookups = [Lookup::default(); GROUP_KEYS];
         let whole = internal(tree, keys.iter().copied(), &mut lookups);
         let mut next = 0;
-        self.healing(|| self.get_group(&whole, lookups, &mut next, snapshot, read))
+        healing::retry(self, || self.get_group(&whole, lookups, &mut next, snapshot, read))
     }
 
     fn get_group(
@@ -388,26 +382,6 @@ impl Engine {
             if !has_pages {
                 break;
             }
-        }
-    }
-
-    pub(in crate::db) fn healing<R>(&self, mut read: impl FnMut() -> Result<R>) -> Result<R> {
-        for _ in 0..HEAL_TRIES {
-            match read() {
-                Err(e) => self.heal(e)?,
-                done => return done,
-            }
-        }
-        read()
-    }
-
-    /// Sets aside the damaged view that `error` names; returns any other error.
-    pub fn heal(&self, error: Error) -> Result<()> {
-        // After a close, a new owner may have removed the file.
-        self.health.check_open()?;
-        match damaged_view(&error) {
-            Some(number) => self.note_damaged_view(number, &error),
-            None => Err(error),
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::token::ResumeToken;
 use crate::{
     base::{Error, Result, SequenceNumber},
-    db::engine::root::Engine,
+    db::{engine::root::Engine, maintenance::flush},
     version::Layout,
     wal::{
         ClosedLog, Gone, LogReader, Lsn, RecoveryInput, RetentionLimit, Segment, SegmentSource, Visit, end_of_epoch,
@@ -70,7 +70,7 @@ impl Source {
         let mut is_synced = self.limit(false) >= self.limit(true) && (self.closed.is_some() || !engine.has_unlogged());
         if engine.log.wal.is_some() && !is_unsynced && !is_synced && engine.health.check_writable().is_ok() {
             let _inside = engine.health.enter()?;
-            engine.make_durable(delivered)?;
+            flush::make_durable(engine, delivered)?;
             is_synced = true;
         }
         let incarnation = engine.log.incarnation;

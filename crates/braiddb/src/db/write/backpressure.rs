@@ -2,31 +2,12 @@
 //! [`Pressure`](crate::db::engine::parts::pressure::Pressure).
 
 use crate::{
+    base::Result,
     db::engine::{parts::pressure::FROZEN_MAX, root::Engine, thread_pool::RETRY_NS_MIN},
-    platform::WHOLE,
-    read::ReadState,
 };
+use std::sync::atomic::Ordering;
 
 impl Engine {
-    /// The caller holds `change`, and not `work`.
-    pub fn measure_pressure(&self, state: &ReadState) {
-        let work = self.maintenance.work.lock();
-        let dead = self.dead_to_limit(state, &work);
-        self.maintenance
-            .pressure
-            .measure(state, self.waiting_bytes_max(), dead, |partition| work.failed.contains_key(&partition));
-        self.set_pace(if work.idle {
-            WHOLE
-        } else {
-            self.maintenance.pressure.share_of_merges(self.settings.loose_runs)
-        });
-    }
-
-    /// Databases with shared memory divide their limit.
-    fn waiting_bytes_max(&self) -> usize {
-        (FROZEN_MAX * self.settings.memtable_bytes()).min(self.tenant.common.waiting_bytes_max())
-    }
-
     fn is_full(&self) -> bool {
         let state = self.cell.state.load();
         let waiting = || state.frozen.iter().map(|memtable| memtable.bytes_used()).sum::<usize>();
@@ -35,7 +16,7 @@ impl Engine {
     }
 
     /// Waits until a memtable may be frozen. Fails if the disk is too full for a flush.
-    pub fn wait_for_flush(&self) -> crate::base::Result<()> {
+    pub fn wait_for_flush(&self) -> Result<()> {
         if !self.is_full() {
             return Ok(());
         }
@@ -62,14 +43,14 @@ impl Engine {
         Ok(())
     }
 
-    fn flush_inline(&self) -> crate::base::Result<()> {
+    fn flush_inline(&self) -> Result<()> {
         // There may be space by now.
         {
             let mut work = self.maintenance.work.lock();
             (work.flush_not_before_ns, work.merge_not_before_ns) = (0, 0);
         }
         loop {
-            self.run_inline();
+            (self.maintenance.upcalls.run_inline)(self);
             let mut work = self.maintenance.work.lock();
             while work.flushing && self.is_full() {
                 self.maintenance.work_changed.wait_for(&mut work, std::time::Duration::from_millis(10));
@@ -83,6 +64,39 @@ impl Engine {
             // Otherwise another thread has filled the room again: repeat.
             if is_disk_full {
                 return Err(self.disk_full());
+            }
+        }
+    }
+
+    /// Requests freezes of the largest active memtables, and does its own. The caller holds
+    /// `write`.
+    #[cold]
+    pub fn freeze_largest(&self) -> Result<()> {
+        let sleep_us = self.tenant.common.make_room();
+        if self.cell.is_to_freeze.swap(false, Ordering::Relaxed) {
+            self.wait_for_flush()?;
+            self.freeze();
+        }
+        if sleep_us > 0 && self.settings.background_threads > 0 {
+            let began_ns = self.now_ns();
+            self.settings.runtime.sleep_us(sleep_us);
+            self.counters.slowed_ns.fetch_add(self.now_ns().saturating_sub(began_ns), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Without threads, does the requested freezes of other databases.
+    pub fn work_for_others(&self) {
+        if !self.tenant.common.is_shared() {
+            return;
+        }
+        for other in self.tenant.common.databases() {
+            // Never block: two closing threads could wait for each other.
+            let Some(_inside) = other.health.gate.try_read().filter(|_| other.health.check_open().is_ok()) else {
+                continue;
+            };
+            if other.freeze_if_asked() {
+                (other.maintenance.upcalls.run_inline)(&other);
             }
         }
     }

@@ -13,9 +13,12 @@ use super::pipeline::{changed, outlived};
 use crate::{
     base::{Error, Result},
     commit::PreparedBatch,
-    db::engine::{
-        parts::commits::{Committed, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
-        root::Engine,
+    db::{
+        engine::{
+            parts::commits::{Committed, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
+            root::Engine,
+        },
+        read::healing,
     },
     txn::{Check, Validation},
 };
@@ -173,7 +176,7 @@ impl Engine {
             return Ok(());
         }
         let validation = match (check.precheck(&self.commits.window), check.held) {
-            (Validation::TooOld, Some(held)) => self.healing(|| {
+            (Validation::TooOld, Some(held)) => healing::retry(self, || {
                 // Load the state after `visible`, so that it has those commits. Check the hold
                 // last, so that no merge dropped their traces.
                 let visible = self.readers.snapshots.visible();

@@ -8,24 +8,14 @@
 use crate::{
     base::{EntryKind, Error, NoSpace, Result, TreeId, split_internal_key},
     commit::{PreparedBatch, decode_group},
-    compaction::Plan,
     db::{
         engine::{parts::commits::Request, root::Engine, settings::Settings},
         files::reserve::{Reserve, Stage, Wanted},
     },
     platform::OpenMode,
-    version::Partition,
     wal::{Lsn, Wal},
 };
-use std::{
-    collections::BTreeSet,
-    path::Path,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
-
-/// Maximum repetitions of a compaction while background jobs occupy the space.
-const COMPACT_TRIES: u32 = 4;
+use std::{path::Path, sync::atomic::Ordering};
 
 /// Smaller volumes limit the sizes of memtables, log segments and partitions.
 const SMALL_VOLUME_BYTES: u64 = 2 << 30;
@@ -40,9 +30,6 @@ const RESERVES_OF_VOLUME: u64 = 8;
 const PARTITION_BYTES_LEAST: u64 = 512 << 10;
 const MEMTABLE_BYTES_LEAST: u64 = 128 << 10;
 const SEGMENT_BYTES_LEAST: u64 = 64 << 10;
-
-/// Maximum trees to separate in a partition. More would make more small files than the merges free.
-const TREES_PARTED_MAX: usize = 16;
 
 /// Bytes of the maximum reserve beyond a memtable and a log segment.
 const RESERVE_BYTES_SPARE: u64 = 1 << 20;
@@ -160,29 +147,14 @@ impl Engine {
         }
         let _in_use = self.storage.reserve.begin();
         let mut done = Err(full);
-        while done.as_ref().is_err_and(Error::is_disk_full) && (wal.trim_spares() > 0 || self.release(Stage::Log)) {
+        while done.as_ref().is_err_and(Error::is_disk_full)
+            && (wal.trim_spares() > 0 || self.release_reserve(Stage::Log))
+        {
             done = append();
         }
         self.cell.is_to_freeze.store(true, Ordering::Relaxed);
         self.signal_work();
         done
-    }
-
-    /// Flushes, to free log segments in blocks of the reserve. Otherwise processes that open,
-    /// delete and exit would use it up.
-    pub(in crate::db) fn shorten_log_on_full_disk(&self) -> Result<()> {
-        if !self.storage.reserve.is_used() {
-            return Ok(());
-        }
-        match self.flush_all() {
-            Err(error) if error.is_disk_full() => {
-                tracing::warn!(%error, "the disk is full: the log could not be shortened");
-            }
-            done => done?,
-        }
-        self.storage.table.deferred_close.work_through();
-        self.keep_reserve_after(true);
-        Ok(())
     }
 
     pub(in crate::db) fn disk_full(&self) -> Error {
@@ -192,15 +164,7 @@ impl Engine {
     /// Returns whether to retry the deletes of a mixed group alone. Then the reserve is in use.
     pub(in crate::db) fn is_to_part(&self, group: &[Request]) -> bool {
         let frees = group.iter().filter(|request| request.batch.frees_space()).count();
-        (1..group.len()).contains(&frees) && (self.release(Stage::Log) || self.storage.reserve.is_used())
-    }
-
-    pub(in crate::db) fn release(&self, stage: Stage) -> bool {
-        let is_released = self.storage.reserve.release(stage);
-        if is_released {
-            self.maintenance.pressure.set_refusing(true);
-        }
-        is_released
+        (1..group.len()).contains(&frees) && (self.release_reserve(Stage::Log) || self.storage.reserve.is_used())
     }
 
     /// Repeats a job on a full disk after each step that may free space: removing replaced files,
@@ -220,159 +184,10 @@ impl Engine {
             done = job();
         }
         let _in_use = self.storage.reserve.begin();
-        if is_full(&done) && stage.is_some_and(|stage| self.release(stage)) {
+        if is_full(&done) && stage.is_some_and(|stage| self.release_reserve(stage)) {
             done = job();
         }
         done
-    }
-
-    /// Merges these partitions wholly, or on a full disk in parts. Partitions without space wait
-    /// for the space that the other merges free.
-    pub(in crate::db) fn compact_each(&self, mut ids: Vec<u64>) -> Result<()> {
-        let _in_use = self.storage.reserve.begin();
-        let mut tries_left = COMPACT_TRIES;
-        loop {
-            let mut refused = Vec::new();
-            let mut full = None;
-            let mut is_any_merged = false;
-            for id in ids {
-                let whole = self.find_partition(id);
-                let merged = self.compact_partition(id);
-                self.storage.table.deferred_close.work_through();
-                match (merged, whole) {
-                    (Err(error), Some(whole)) if error.is_disk_full() => {
-                        let (left, is_part_merged) = self.compact_in_parts(&whole)?;
-                        is_any_merged |= is_part_merged;
-                        refused.extend(left);
-                        full = Some(error);
-                    }
-                    (merged, _) => {
-                        merged?;
-                        is_any_merged = true;
-                    }
-                }
-            }
-            match full.filter(|_| !refused.is_empty()) {
-                None => return Ok(()),
-                Some(error) if !is_any_merged && tries_left == 0 => return Err(error),
-                Some(_) => {
-                    tries_left = if is_any_merged { COMPACT_TRIES } else { tries_left - 1 };
-                    self.wait_for_jobs();
-                    ids = refused;
-                }
-            }
-        }
-    }
-
-    fn wait_for_jobs(&self) {
-        let mut work = self.maintenance.work.lock();
-        for _ in 0..500 {
-            if !work.flushing && work.busy.is_empty() {
-                break;
-            }
-            self.maintenance.work_changed.wait_for(&mut work, Duration::from_millis(10));
-        }
-    }
-
-    /// All partitions are merged by then, so a full disk only delays views.
-    pub(in crate::db) fn settle_after_compaction(&self, jobs_max: usize) -> Result<()> {
-        match self.run_until_settled(jobs_max) {
-            Err(error) if error.is_disk_full() => {
-                tracing::warn!(%error, "everything is compacted; what is left to tidy up waits for space");
-                Ok(())
-            }
-            done => done,
-        }
-    }
-
-    pub fn compact_partition(&self, id: u64) -> Result<()> {
-        self.compact_by(id, |partition| self.whole_merge(partition))
-    }
-
-    fn find_partition(&self, id: u64) -> Option<Arc<Partition>> {
-        self.cell.state.load().version.partitions.iter().find(|p| p.id == id).map(Arc::clone)
-    }
-
-    /// Merges a partition in parts, each installed before the next, so that it frees space. Trees
-    /// are first cut apart: runs of a tree written in key order would all reach into the next tree
-    /// if it received writes meanwhile. Returns the partitions without space, and whether any part
-    /// was merged.
-    fn compact_in_parts(&self, whole: &Partition) -> Result<(BTreeSet<u64>, bool)> {
-        let (start, end) = (&whole.layout.start, &whole.layout.end);
-        let (mut merged, mut stuck) = (BTreeSet::new(), BTreeSet::new());
-        loop {
-            let state = self.cell.state.load_full();
-            let is_inside =
-                |p: &Partition| p.layout.start >= *start && end.as_ref().is_none_or(|end| p.layout.start < *end);
-            // From the end: the newest tree is often small.
-            let is_next = |p: &&Arc<Partition>| is_inside(p) && !merged.contains(&p.id) && !stuck.contains(&p.id);
-            let Some(next) = state.version.partitions.iter().rev().find(is_next).map(Arc::clone) else { break };
-            drop(state);
-            let cut = self.last_tree_of(&next);
-            let is_cut = cut.is_some();
-            let plan = cut.map_or(Plan::Prefix, |at| Plan::Cut { at });
-            let done = self.compact_by(next.id, |_| plan.clone());
-            self.storage.table.deferred_close.work_through();
-            match done {
-                Err(error) if error.is_disk_full() => {
-                    stuck.insert(next.id);
-                    continue;
-                }
-                done => done?,
-            }
-            if is_cut {
-                continue;
-            }
-            stuck.clear();
-            let state = self.cell.state.load();
-            merged.extend(state.version.partitions.iter().find(|p| p.layout.start == next.layout.start).map(|p| p.id));
-        }
-        Ok((stuck, !merged.is_empty()))
-    }
-
-    fn last_tree_of(&self, partition: &Partition) -> Option<Vec<u8>> {
-        let (start, end) = (&partition.layout.start, &partition.layout.end);
-        let is_inside = |at: &Vec<u8>| at > start && end.as_ref().is_none_or(|end| at < end);
-        let trees = self.catalog.by_name.read();
-        let begins: Vec<Vec<u8>> = trees.values().map(|tree| tree.id.first_key().to_vec()).filter(is_inside).collect();
-        drop(trees);
-        if begins.len() > TREES_PARTED_MAX {
-            return None;
-        }
-        let reaches = |at: &&Vec<u8>| {
-            let mut metas = partition.all_runs().map(|handle| handle.run().meta());
-            let mut others = partition.all_runs().map(|handle| handle.run().meta());
-            metas.any(|meta| meta.largest >= **at) && others.any(|meta| meta.smallest < **at)
-        };
-        begins.iter().filter(reaches).max().cloned()
-    }
-
-    /// Carries out a plan. A whole merge without space is replaced by one that separates the trees or
-    /// merges only the first keys.
-    pub(in crate::db) fn run_partition_or_prefix(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
-        let stage = self.stage_of(partition);
-        let done = self.run_partition(partition, plan, stage);
-        let is_of_all = match plan {
-            Plan::Split => true,
-            Plan::Major { inputs } => inputs.len() == partition.all_runs().count(),
-            _ => false,
-        };
-        match done {
-            Err(error) if is_of_all && stage.is_some() && error.is_disk_full() => {
-                let less = self.last_tree_of(partition).map_or(Plan::Prefix, |at| Plan::Cut { at });
-                self.run_partition(partition, &less, stage)
-            }
-            done => done,
-        }
-    }
-
-    /// Returns the part of the reserve for a background merge. Usually there is none, unless it
-    /// drops range tombstones or more than a tenth of the entries, or there are too many unindexed
-    /// runs. Each takes whole disk blocks.
-    pub(in crate::db) fn stage_of(&self, partition: &Arc<Partition>) -> Option<Stage> {
-        let is_worth_it = || partition.counts().is_some_and(|(entries, dead)| dead.saturating_mul(10) > entries);
-        let is_crowded = partition.layout.loose.len() > self.settings.loose_runs;
-        (is_crowded || partition.tombstones.is_some() || is_worth_it()).then_some(Stage::Merge)
     }
 }
 

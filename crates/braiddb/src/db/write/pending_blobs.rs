@@ -3,7 +3,7 @@
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
     codec::Compression,
-    db::engine::{root::Engine, settings::Durability},
+    db::engine::{edits, root::Engine, settings::Durability},
     table::blob::{BlobRef, Lane, Pieces},
 };
 use std::{
@@ -99,7 +99,7 @@ impl Drop for PendingBlobs {
         self.engine.storage.blobs.settle(&files, sequence);
         if sequence.is_none() && !self.written.is_empty() && !files.is_empty() {
             self.engine.storage.blobs.leave_bulk_file(&self.written);
-            self.engine.reclaim_blobs();
+            edits::reclaim_blobs(&self.engine);
         }
     }
 }

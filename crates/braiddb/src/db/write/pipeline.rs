@@ -122,7 +122,7 @@ impl Engine {
             self.sync_to(committed.lsn)?;
         }
         if self.settings.background_threads == 0 {
-            self.run_inline();
+            (self.maintenance.upcalls.run_inline)(self);
             self.work_for_others();
         }
         Ok(committed.sequence)

@@ -18,6 +18,7 @@ use crate::{
     db::{
         engine::{
             catalog::catalog_key,
+            edits,
             parts::commits::{Request, WriteState},
             root::Engine,
         },
@@ -143,7 +144,7 @@ impl Engine {
     #[cold]
     fn reserve_numbers(&self, write: &mut WriteState, needed: SequenceNumber) -> Result<()> {
         let up_to = needed.saturating_add(RESERVED_AT_ONCE).min(MAX_SEQUENCE);
-        self.put_into_force(vec![Change::LastSequence(up_to)])?;
+        edits::apply(self, vec![Change::LastSequence(up_to)])?;
         write.reserved = up_to;
         Ok(())
     }
@@ -152,7 +153,7 @@ impl Engine {
     fn flush_unlogged(&self, write: &mut WriteState) -> Result<()> {
         self.wait_for_flush()?;
         self.freeze();
-        self.run_flushes(u64::MAX)?;
+        (self.maintenance.upcalls.flush)(self, u64::MAX)?;
         let unlogged = std::mem::take(&mut write.unlogged);
         // The marker covers the rejected numbers too. No no-ops may come between it and the commits
         // without WAL.
@@ -201,17 +202,6 @@ impl Engine {
 
     pub(in crate::db) fn has_unlogged(&self) -> bool {
         self.commits.unlogged.load(Ordering::Acquire) > self.storage.flushed.load(Ordering::Acquire)
-    }
-
-    pub(in crate::db) fn make_durable(&self, sequence: SequenceNumber) -> Result<()> {
-        self.health.check_writable()?;
-        if self.storage.flushed.load(Ordering::Acquire) >= sequence {
-            return Ok(());
-        }
-        if self.has_unlogged() {
-            return self.flush_all();
-        }
-        self.log.wal.as_ref().map_or(Ok(()), |wal| self.sync_to(wal.end_lsn()))
     }
 
     /// Returns the last commit in memory with this application cursor.

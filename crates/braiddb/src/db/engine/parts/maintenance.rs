@@ -1,12 +1,15 @@
 //! State of flushes, merges and other background work.
 
-use super::{garbage_limit::GarbageLimit, index_attempt::IndexAttempt, pressure::Pressure, scrubber::Scrubber};
+use super::{
+    garbage_limit::GarbageLimit, index_attempt::IndexAttempt, pressure::Pressure, scrubber::Scrubber, upcalls::Upcalls,
+};
 use crate::base::{FileNumber, SequenceNumber};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Maintenance {
+    pub upcalls: Upcalls,
     pub work: Mutex<WorkState>,
     pub work_changed: Condvar,
     pub pressure: Pressure,
@@ -14,6 +17,20 @@ pub struct Maintenance {
     /// Also keeps two threads from reserving the same memory for hash indexes.
     pub indexing: Mutex<HashMap<u64, IndexAttempt>>,
     pub scrubber: Scrubber,
+}
+
+impl Maintenance {
+    pub fn new(upcalls: Upcalls) -> Maintenance {
+        Maintenance {
+            upcalls,
+            work: Mutex::default(),
+            work_changed: Condvar::new(),
+            pressure: Pressure::default(),
+            garbage_limit: GarbageLimit::default(),
+            indexing: Mutex::default(),
+            scrubber: Scrubber::default(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -13,3 +13,4 @@ pub mod readers;
 pub mod scrubber;
 pub mod state_cell;
 pub mod storage;
+pub mod upcalls;

@@ -4,6 +4,7 @@ use super::limited_work::LimitedWork;
 use crate::{
     base::FileNumber,
     db::files::{blob_store::BlobStore, reserve::Reserve},
+    platform::Pace,
     table::TableContext,
     version::{FileSet, Manifest},
 };
@@ -37,6 +38,17 @@ pub struct Storage {
 impl Storage {
     pub fn new_file_number(&self) -> u64 {
         self.next_file.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn pace(&self) -> Option<&Arc<Pace>> {
+        self.limited.as_ref()?.pace.as_ref()
+    }
+
+    /// Sets the share of time that merges may use, in per mille.
+    pub fn set_pace(&self, per_mille: u64) {
+        if let Some(pace) = self.pace() {
+            pace.set_share(per_mille);
+        }
     }
 }
 

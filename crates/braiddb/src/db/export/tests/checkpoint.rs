@@ -5,6 +5,7 @@ use crate::{
     db::{
         Db, Durability, Settings, TreeOptions,
         export::checkpoint,
+        maintenance::flush,
         tests_common::{DIR, bounded, mem, open, small},
     },
 };
@@ -202,7 +203,7 @@ fn checkpoint_during_bulk_load_has_no_run_above_its_last_commit() {
     let db = open(small(&vfs)).unwrap();
     let (plain, loaded) = (db.tree("plain").unwrap(), db.tree("loaded").unwrap());
     plain.put(b"before", b"1").unwrap();
-    let flushed = db.engine().flush_committed().unwrap();
+    let flushed = flush::committed(db.engine()).unwrap();
     plain.put(b"meanwhile", b"2").unwrap();
     loaded.bulk_load((0..100_u32).map(|number| (number.to_be_bytes(), b"loaded"))).unwrap();
     assert!(checkpoint::take_image(db.engine(), flushed).unwrap().is_none());

@@ -7,7 +7,7 @@ use crate::{
         engine::parts::commits::Request,
         files::archive_gaps::{self, ArchiveGap},
         handles::database::Db,
-        maintenance::log_archive,
+        maintenance::{background, log_archive},
     },
     txn::Validation,
 };
@@ -83,7 +83,7 @@ impl Db {
         engine.try_commit_group(&mut write, &mut group, drops)?;
         drop(write);
         if engine.settings.background_threads == 0 {
-            engine.run_inline();
+            background::run_inline(engine);
         }
         Ok(())
     }

@@ -1,9 +1,12 @@
 //! Collects the statistics of an open database.
 
 use crate::{
-    db::engine::{
-        root::Engine,
-        stats::{PartitionStats, RunStats, Stats, hash_index_bytes},
+    db::{
+        engine::{
+            root::Engine,
+            stats::{PartitionStats, RunStats, Stats, hash_index_bytes},
+        },
+        maintenance::upgrade,
     },
     platform::OpenFilesStats,
     version::Partition,
@@ -75,7 +78,7 @@ pub fn collect(engine: &Engine) -> Stats {
         last_sequence: engine.readers.snapshots.visible(),
         frozen_memtables: state.frozen.len(),
         failure: engine.health.failure(),
-        older_runs: Engine::older_runs(&state),
+        older_runs: upgrade::older_runs(&state),
         damaged_partitions: engine.maintenance.work.lock().failed.values().cloned().collect(),
         partitions: state.version.partitions.iter().map(|p| partition_stats(p)).collect(),
     }

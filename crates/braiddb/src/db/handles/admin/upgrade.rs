@@ -4,11 +4,12 @@ use crate::{
     base::Result,
     codec::FORMAT_VERSION,
     db::{
+        engine::edits,
         files::names::numbered,
         handles::database::Db,
         maintenance::{
-            log_trim,
-            upgrade::{OlderFile, UpgradeReport},
+            flush, install, log_trim,
+            upgrade::{self, OlderFile, UpgradeReport},
         },
     },
     version::CURRENT_NAME,
@@ -25,7 +26,7 @@ impl Db {
         let of_database = names.into_iter().filter(|e| e.name == CURRENT_NAME || numbered(&e.name).is_some());
         let mut older: Vec<OlderFile> = of_database
             .filter_map(|entry| {
-                let version = engine.oldest_header(&engine.dir.join(&entry.name))?;
+                let version = upgrade::oldest_header(engine, &engine.dir.join(&entry.name))?;
                 (version < FORMAT_VERSION).then_some(OlderFile { name: entry.name, version })
             })
             .collect();
@@ -56,18 +57,18 @@ impl Db {
         let engine = self.engine();
         let inside = engine.health.enter()?;
         engine.health.check_writable()?;
-        engine.flush_all()?;
+        flush::all(engine)?;
         for _ in 0..ROUNDS_MAX {
-            engine.find_older_blobs();
-            if !engine.merge_older()? {
+            upgrade::find_older_blobs(engine);
+            if !upgrade::merge_older(engine)? {
                 break;
             }
         }
         // One edit rewrites an older manifest; two edits rewrite both slots of CURRENT.
-        engine.put_into_force(Vec::new())?;
-        engine.put_into_force(Vec::new())?;
+        edits::apply(engine, Vec::new())?;
+        edits::apply(engine, Vec::new())?;
         if let Some(wal) = &engine.log.wal {
-            engine.release_log(wal)?;
+            install::release_log(engine, wal)?;
             wal.trim_spares();
         }
         log_trim::remove_leftovers(engine)?;

@@ -2,7 +2,7 @@
 
 use crate::{
     base::{Error, Result, SequenceNumber},
-    db::handles::database::Db,
+    db::{handles::database::Db, maintenance::flush},
 };
 
 impl Db {
@@ -17,7 +17,7 @@ impl Db {
         let _inside = engine.health.enter()?;
         engine.health.check_writable()?;
         if let Some(sequence) = engine.commit_of_cursor(cursor.as_ref()) {
-            return engine.make_durable(sequence);
+            return flush::make_durable(engine, sequence);
         }
         // A flush may have made it the last flushed cursor.
         let last = self.application_cursor()?;
@@ -35,6 +35,6 @@ impl Db {
     pub fn flush_through(&self, commit: SequenceNumber) -> Result<()> {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
-        engine.make_durable(commit)
+        flush::make_durable(engine, commit)
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     db::{
         engine::{key::KeyBuf, read_hold::Hold, root::Engine},
         handles::database::Db,
-        read::merge_operands::FoundOperands,
+        read::{healing, merge_operands::FoundOperands},
         write::{pending_blobs::PendingBlobs, piece_writer::Base},
     },
     read::{self, ReadState},
@@ -78,7 +78,7 @@ impl fmt::Debug for StreamReader {
 /// Reads a large value only to merge operands into it.
 pub fn find_value(engine: &Engine, key: &[u8], hold: Option<&Hold>) -> Result<Option<Found>> {
     engine.health.check_open()?;
-    engine.healing(|| {
+    healing::retry(engine, || {
         let (state, at) = engine.state_for(hold)?;
         let state = Arc::clone(&state);
         let (kind, sequence, value) = {

@@ -9,7 +9,7 @@ use crate::{
     codec::Compression,
     db::{
         Db, Settings,
-        maintenance::log_trim,
+        maintenance::{background, flush, idle, log_trim},
         tests_common::{bounded, fault, killed, open, small},
     },
     platform::{
@@ -122,7 +122,7 @@ impl Drop for Flush<'_> {
 /// Returns whether the database just became idle, and whether it is idle.
 fn probe(db: &Db) -> (bool, bool) {
     let mut work = db.engine().maintenance.work.lock();
-    let has_become = db.engine().detect_idle(&mut work);
+    let has_become = idle::detect_idle(db.engine(), &mut work);
     (has_become, work.idle)
 }
 
@@ -169,7 +169,7 @@ fn memory_is_kept_for_the_next_memtables_until_none_was_needed_for_long() {
     let look_after = |ns: u64| {
         clock.advance(ns);
         if probe(&db).0 {
-            db.engine().settle();
+            idle::settle(db.engine());
         }
         log_trim::maintain_log(db.engine());
     };
@@ -192,7 +192,7 @@ fn a_database_is_not_idle_while_a_memtable_waits_for_its_flush() {
     freeze(&db);
     clock.advance(100 * SECOND_NS);
     assert_eq!(probe(&db), (false, false));
-    db.engine().run_flushes(u64::MAX).unwrap();
+    flush::up_to(db.engine(), u64::MAX).unwrap();
     assert_eq!(probe(&db), (false, false));
     clock.advance(IDLE_NS);
     assert_eq!(probe(&db), (true, true));
@@ -259,13 +259,13 @@ fn a_log_of_which_all_is_flushed_is_short_while_nothing_is_committed() {
         rows.for_each(|row| assert!(tree.put(row.to_be_bytes(), vec![7; 200 << 10]).is_ok()));
     };
     put(0..4);
-    db.engine().settle();
+    idle::settle(db.engine());
     assert_eq!(log_bytes(), 1 << 20, "it is short, whatever is in it");
     put(4..30);
-    db.engine().settle();
+    idle::settle(db.engine());
     assert_eq!(log_bytes(), 7 << 20, "each segment has twice the length of the one before; nothing is flushed");
     db.flush().unwrap();
-    db.engine().settle();
+    idle::settle(db.engine());
     assert_eq!(log_bytes(), 1 << 20);
     put(30..32);
     let again = open(Settings { vfs: fault(&killed(&vfs)), ..settings }).unwrap();
@@ -333,14 +333,14 @@ fn a_merge_that_finds_no_space_does_not_keep_a_flush_waiting() {
     clock.advance(IDLE_NS);
     assert_eq!(probe(&db), (true, true));
     vfs.fail(Operation::Create, 0, 2, io::ErrorKind::StorageFull);
-    db.engine().run_inline();
+    background::run_inline(db.engine());
     assert_eq!((runs(), db.stats().background_errors), (4, 1), "the merge was refused");
     tree.put(b"k", b"v").unwrap();
     freeze(&db);
     let flushes = db.stats().flushes;
     // The flush has its file; its success does not end the delay of the merge.
     vfs.fail(Operation::Create, 1, u32::MAX, io::ErrorKind::StorageFull);
-    db.engine().run_inline();
+    background::run_inline(db.engine());
     assert_eq!((frozen(&db), db.stats().flushes, db.stats().background_errors), (0, flushes + 1, 1));
 }
 
@@ -357,12 +357,12 @@ fn what_lies_in_pieces_is_merged_into_one_run_once_idle() {
     }
     let runs = || db.stats().partitions.iter().map(|p| p.runs.len() + p.loose.len()).collect::<Vec<_>>();
     assert_eq!(runs(), [4]);
-    db.engine().run_inline();
+    background::run_inline(db.engine());
     assert_eq!(runs(), [4], "it is not idle yet");
     assert_eq!(probe(&db), (false, false));
     clock.advance(IDLE_NS);
     assert_eq!(probe(&db), (true, true));
-    db.engine().run_inline();
+    background::run_inline(db.engine());
     assert_eq!(runs(), [1]);
     assert_eq!(tree.range::<&[u8]>(..).count(), 800);
 
@@ -372,6 +372,6 @@ fn what_lies_in_pieces_is_merged_into_one_run_once_idle() {
     assert_eq!(probe(&db), (false, false));
     clock.advance(IDLE_NS);
     assert_eq!(probe(&db), (true, true));
-    db.engine().run_inline();
+    background::run_inline(db.engine());
     assert_eq!(runs(), [2]);
 }

@@ -4,6 +4,7 @@ use crate::{
     codec::Compression,
     db::{
         Db, Settings, Tree,
+        maintenance::hash_indexes,
         tests_common::{Clock, DIR, SECOND_NS, bounded, fault, mem, open, small},
     },
     platform::fault_vfs::FaultVfs,
@@ -208,7 +209,7 @@ fn who_was_refused_one_waits_longer_each_time() {
                 tree.get(key(gets as u32 % ROWS)).unwrap();
                 gets += 1;
             }
-            db.engine().index_searched();
+            hash_indexes::build_searched(db.engine());
             assert_eq!(db.stats().hash_indexes, 0);
             gets
         })
@@ -233,9 +234,10 @@ fn threads_of_the_background_are_woken_for_them() {
 
 fn rest(db: &Db) -> usize {
     db.engine().maintenance.work.lock().idle = true;
-    let made = std::iter::repeat_with(|| db.engine().index_at_rest()).take_while(|&is_made| is_made).count();
+    let made =
+        std::iter::repeat_with(|| hash_indexes::build_at_rest(db.engine())).take_while(|&is_made| is_made).count();
     db.engine().maintenance.work.lock().idle = false;
-    assert!(!db.engine().index_at_rest(), "only at rest");
+    assert!(!hash_indexes::build_at_rest(db.engine()), "only at rest");
     made
 }
 

@@ -6,6 +6,7 @@ use crate::{
     db::{
         Db, Durability, Settings,
         handles::tests::cursor::Random,
+        maintenance::io_throttle,
         tests_common::{bounded, mem, small},
     },
     platform::{MemVfs, RateLimiter, Runtime, SystemRuntime, Vfs},
@@ -231,7 +232,7 @@ fn merges_take_all_of_the_time_when_nothing_is_committed() {
     bounded("being idle", || {
         let with = || Settings { background_threads: 2, runtime: Processors::new(Some(2)), ..small(&mem()) };
         let db = Db::open_with(with(), Path::new("/paced")).unwrap();
-        let is_leisurely = || !db.engine().may_begin_merge(1);
+        let is_leisurely = || !io_throttle::may_begin_merge(db.engine(), 1);
         while !is_leisurely() {
             fill(&db, 20);
         }
@@ -242,13 +243,13 @@ fn merges_take_all_of_the_time_when_nothing_is_committed() {
         while !is_leisurely() {
             fill(&db, 20);
         }
-        db.engine().release_limited_work();
+        io_throttle::release(db.engine());
         assert!(!is_leisurely(), "it is to be closed");
         db.close().unwrap();
 
         let limiter = Arc::new(RateLimiter::new(1 << 30));
         let db = Db::open_with(Settings { rate_limiter: Some(limiter), ..with() }, Path::new("/limited")).unwrap();
-        db.engine().set_pace(1);
-        assert!(db.engine().may_begin_merge(1));
+        db.engine().storage.set_pace(1);
+        assert!(io_throttle::may_begin_merge(db.engine(), 1));
     });
 }

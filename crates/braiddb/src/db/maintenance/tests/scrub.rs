@@ -3,6 +3,7 @@
 use crate::{
     db::{
         Settings,
+        maintenance::scrub,
         tests_common::{DIR, bounded, fault, open, small},
     },
     platform::{OpenMode, Vfs, fault_vfs::FaultVfs},
@@ -25,13 +26,13 @@ fn scrubber_reports_damage_before_any_read() {
             std::thread::yield_now();
         }
     });
-    db.engine().scrub_from_the_start_for_tests();
+    scrub::whole_pass_for_tests(db.engine());
     let stats = db.stats().scrub;
     assert!(stats.damaged_units == 0 && stats.bytes > 0 && stats.last_pass_us > 0, "{stats:?}");
     let run = vfs.files().into_keys().rfind(|path| path.extension().is_some_and(|e| e == "run")).unwrap();
     let file = vfs.open(&run, OpenMode::ReadWrite).unwrap();
     file.write_at(&[0x55; 3], 300).unwrap();
-    db.engine().scrub_from_the_start_for_tests();
+    scrub::whole_pass_for_tests(db.engine());
     assert_eq!(db.stats().scrub.damaged_units, 1);
     assert!(db.stats().background_errors == 0);
     drop(tree);

@@ -11,7 +11,7 @@ mod whole;
 
 #[cfg(test)]
 pub use checker::Checker;
-pub use whole::verify_path;
+pub use whole::{verify_open, verify_path};
 
 pub use report::{
     AffectedKeys, ProblemKind, TreeKey, VerifiedFile, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport,

@@ -187,90 +187,88 @@ fn check_files(
     files
 }
 
-impl Engine {
-    /// Reads every file and checks every checksum. Commits wait only while the log's end is
-    /// checked.
-    pub fn verify(self: &Arc<Self>, options: &VerifyOptions) -> Result<VerifyReport> {
-        self.health.check_open()?;
-        let engine = Arc::clone(self);
-        let open_blob: OpenBlob = Box::new(move |number| engine.storage.blobs.file(number));
-        let checker = Checker::new(&self.dir, with_threads(options, &self.settings), open_blob);
-        let state = self.cell.state.load_full();
-        let vfs = &*self.storage.table.vfs;
-        {
-            let disk = self.storage.disk.lock();
-            check_current(&checker, vfs)?;
-            let (number, len) = (disk.manifest.number(), disk.manifest.len());
-            check_manifest(&checker, vfs, number, len)?;
-        }
-        let (runs, views) = self.jobs(&state)?;
-        drop(check_files(&checker, &self.storage.table, runs, views, &self.settings.runtime));
-        state.memtables().for_each(|memtable| check_memtable(&checker, memtable));
-        self.verify_log(&checker)?;
-        // For a read-only handle, the log check above already lists a torn record, but not a
-        // complete record whose value is missing.
-        let is_listed = self.log.wal.is_none() && checker.has_torn_tail();
-        if let Some(note) = self.counters.log_tail_note.lock().clone().filter(|_| !is_listed) {
-            checker.note(format!("when the database was opened: {note}"));
-        }
-        let given_up = |why: &String| format!("a damaged partition is not merged any more: {why}");
-        self.maintenance.work.lock().failed.values().map(given_up).for_each(|note| checker.note(note));
-        // A new owner of the directory may have changed files during the check.
-        self.health.check_open()?;
-        Ok(checker.finish(true))
+/// Reads every file and checks every checksum. Commits wait only while the log's end is
+/// checked.
+pub fn verify_open(engine: &Arc<Engine>, options: &VerifyOptions) -> Result<VerifyReport> {
+    engine.health.check_open()?;
+    let owner = Arc::clone(engine);
+    let open_blob: OpenBlob = Box::new(move |number| owner.storage.blobs.file(number));
+    let checker = Checker::new(&engine.dir, with_threads(options, &engine.settings), open_blob);
+    let state = engine.cell.state.load_full();
+    let vfs = &*engine.storage.table.vfs;
+    {
+        let disk = engine.storage.disk.lock();
+        check_current(&checker, vfs)?;
+        let (number, len) = (disk.manifest.number(), disk.manifest.len());
+        check_manifest(&checker, vfs, number, len)?;
     }
+    let (runs, views) = jobs(engine, &state)?;
+    drop(check_files(&checker, &engine.storage.table, runs, views, &engine.settings.runtime));
+    state.memtables().for_each(|memtable| check_memtable(&checker, memtable));
+    verify_log(engine, &checker)?;
+    // For a read-only handle, the log check above already lists a torn record, but not a
+    // complete record whose value is missing.
+    let is_listed = engine.log.wal.is_none() && checker.has_torn_tail();
+    if let Some(note) = engine.counters.log_tail_note.lock().clone().filter(|_| !is_listed) {
+        checker.note(format!("when the database was opened: {note}"));
+    }
+    let given_up = |why: &String| format!("a damaged partition is not merged any more: {why}");
+    engine.maintenance.work.lock().failed.values().map(given_up).for_each(|note| checker.note(note));
+    // A new owner of the directory may have changed files during the check.
+    engine.health.check_open()?;
+    Ok(checker.finish(true))
+}
 
-    fn jobs(&self, state: &ReadState) -> Result<(Vec<RunJob>, Vec<ViewJob>)> {
-        let names = self.storage.table.vfs.list(&self.dir).map_err(|e| Error::io("list", &self.dir, e))?;
-        let present: BTreeSet<String> = names.into_iter().map(|entry| entry.name).collect();
-        // Beside a writer, a missing file is no problem: this state may still pin it.
-        let lacks = |path: &Path| {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            self.log.wal.is_some() && !present.contains(name)
+fn jobs(engine: &Engine, state: &ReadState) -> Result<(Vec<RunJob>, Vec<ViewJob>)> {
+    let names = engine.storage.table.vfs.list(&engine.dir).map_err(|e| Error::io("list", &engine.dir, e))?;
+    let present: BTreeSet<String> = names.into_iter().map(|entry| entry.name).collect();
+    // Beside a writer, a missing file is no problem: this state may still pin it.
+    let lacks = |path: &Path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        engine.log.wal.is_some() && !present.contains(name)
+    };
+    let (mut runs, mut views) = (BTreeMap::new(), Vec::new());
+    for partition in &state.version.partitions {
+        for handle in partition.all_runs() {
+            let (number, meta) = (handle.run().meta().number, handle.run().meta().clone());
+            let is_missing = lacks(&FileSet::run_path(Path::new(""), number));
+            let (meta, handle) = (Some(meta), Some(Arc::clone(handle)));
+            runs.insert(number, RunJob { number, meta, handle, is_missing });
+        }
+        if let Some(meta) = partition.layout.view.clone() {
+            let is_missing = lacks(&FileSet::view_path(Path::new(""), meta.number));
+            let (runs, view) = (partition.layout.runs.clone(), partition.view.clone());
+            views.push(ViewJob { meta, runs, bounds: partition.bounds(), view, is_missing });
+        }
+    }
+    Ok((runs.into_values().collect(), views))
+}
+
+fn verify_log(engine: &Engine, checker: &Checker) -> Result<()> {
+    let (vfs, runtime) = (&*engine.storage.table.vfs, &*engine.settings.runtime);
+    let Some(wal) = &engine.log.wal else {
+        let (bounds, manifest) = {
+            let disk = engine.storage.disk.lock();
+            (bounds_of(disk.manifest.layout()), disk.manifest.clone())
         };
-        let (mut runs, mut views) = (BTreeMap::new(), Vec::new());
-        for partition in &state.version.partitions {
-            for handle in partition.all_runs() {
-                let (number, meta) = (handle.run().meta().number, handle.run().meta().clone());
-                let is_missing = lacks(&FileSet::run_path(Path::new(""), number));
-                let (meta, handle) = (Some(meta), Some(Arc::clone(handle)));
-                runs.insert(number, RunJob { number, meta, handle, is_missing });
-            }
-            if let Some(meta) = partition.layout.view.clone() {
-                let is_missing = lacks(&FileSet::view_path(Path::new(""), meta.number));
-                let (runs, view) = (partition.layout.runs.clone(), partition.view.clone());
-                views.push(ViewJob { meta, runs, bounds: partition.bounds(), view, is_missing });
-            }
+        // Beside a writer that has moved on, check the memtables instead of the log.
+        if !manifest.has_gone_on().unwrap_or(true) {
+            check_log(checker, vfs, runtime, &bounds, false);
         }
-        Ok((runs.into_values().collect(), views))
-    }
-
-    fn verify_log(&self, checker: &Checker) -> Result<()> {
-        let (vfs, runtime) = (&*self.storage.table.vfs, &*self.settings.runtime);
-        let Some(wal) = &self.log.wal else {
-            let (bounds, manifest) = {
-                let disk = self.storage.disk.lock();
-                (bounds_of(disk.manifest.layout()), disk.manifest.clone())
-            };
-            // Beside a writer that has moved on, check the memtables instead of the log.
-            if !manifest.has_gone_on().unwrap_or(true) {
-                check_log(checker, vfs, runtime, &bounds, false);
-            }
+        return Ok(());
+    };
+    // Commits wait, so that no record is read half written. If segments are released meanwhile,
+    // start again from the new beginning.
+    let _write = engine.commits.write.lock();
+    loop {
+        let oldest_segment = wal.segments().first().map(|segment| segment.number);
+        let flushed = engine.storage.flushed.load(Ordering::Acquire);
+        let bounds = LogBounds { oldest_segment, durable_lsn: 0, flushed, end_lsn: Some(wal.end_lsn()) };
+        let attempt = Checker::new(&engine.dir, VerifyOptions::default(), Box::new(|_| Err(Error::Closed)));
+        check_log(&attempt, vfs, runtime, &bounds, false);
+        if wal.segments().first().map(|segment| segment.number) == oldest_segment {
+            checker.take(&attempt);
             return Ok(());
-        };
-        // Commits wait, so that no record is read half written. If segments are released meanwhile,
-        // start again from the new beginning.
-        let _write = self.commits.write.lock();
-        loop {
-            let oldest_segment = wal.segments().first().map(|segment| segment.number);
-            let flushed = self.storage.flushed.load(Ordering::Acquire);
-            let bounds = LogBounds { oldest_segment, durable_lsn: 0, flushed, end_lsn: Some(wal.end_lsn()) };
-            let attempt = Checker::new(&self.dir, VerifyOptions::default(), Box::new(|_| Err(Error::Closed)));
-            check_log(&attempt, vfs, runtime, &bounds, false);
-            if wal.segments().first().map(|segment| segment.number) == oldest_segment {
-                checker.take(&attempt);
-                return Ok(());
-            }
         }
     }
 }
