@@ -95,6 +95,7 @@ impl Db {
     }
 }
 
+/// Removes a failed backup. After an error here the next backup does.
 fn remove_failed(target: &dyn BackupTarget, id: u64) {
     // The description goes before the files that it names, the `begun` marker last.
     let kinds = [ObjectKind::Description(id), ObjectKind::File(id), ObjectKind::Begun(id)];

@@ -157,6 +157,7 @@ fn replay(
     })?;
     db.flush()?;
     db.release_held_blobs();
+    // Values in the archive's blob files were not verified yet.
     let problem = db.verify()?.problems.into_iter().next();
     db.close()?;
     problem.map_or(Ok(replayed), |problem| Err(problem.into()))

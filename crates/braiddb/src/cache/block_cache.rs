@@ -166,6 +166,7 @@ impl BlockCache {
         guard.defer(move || passed.fetch_max(ticket, Ordering::Release));
     }
 
+    /// Advances the epoch collector, so that memory is freed soon if there are no readers.
     fn settle(&self, ticket: Option<Ticket>) {
         let Some(ticket) = ticket else { return };
         self.defer(ticket, &crossbeam_epoch::pin());
@@ -274,7 +275,7 @@ impl CacheSlots {
         frame & VACANT == 0 || (frame & IN_PLACE != 0 && age.is_some_and(|age| age <= 1))
     }
 
-    /// False for missing units.
+    /// True if the unit is neither cached nor checked or written in place; false for missing units.
     #[inline]
     pub fn is_vacant(&self, unit: u32) -> bool {
         let frame = self.slots.get(unit as usize).map(|slot| slot.frame.load(Ordering::Relaxed));

@@ -13,8 +13,9 @@
 //! again before about as many evictions as the cache has units, it becomes hot at once. So a
 //! working set larger than the cold part is recognised.
 //!
-//! A unit that **fell** from the hot queue leaves no ghost, and a touch in the cold queue only
-//! makes it like a new cold unit. Otherwise a scan over formerly hot units would evict the hot set.
+//! A unit that **fell** from the hot queue was unused for long. It leaves no ghost, and a touch in
+//! the cold queue only makes it like a new cold unit. Otherwise a scan over formerly hot units
+//! would evict the hot set.
 //!
 //! # Reclamation
 //!
@@ -283,7 +284,7 @@ impl Clock {
         }
     }
 
-    /// No file is left.
+    /// Returns all frames that were filled and not reclaimed. No file is left.
     pub fn take_unreclaimed(&mut self) -> Vec<u32> {
         let limbo = std::mem::take(&mut self.limbo).into_iter().map(|(_, frame)| frame);
         limbo.chain(std::mem::take(&mut self.parked)).collect()
@@ -457,7 +458,7 @@ impl Clock {
         }
     }
 
-    /// False if there is none.
+    /// Frees the chunk with the fewest units, once they are reclaimed. False if there is none.
     fn drain_one_chunk(&mut self, arena: &Arena) -> bool {
         let candidates = self.chunks.iter().enumerate().filter(|(_, chunk)| chunk.is_present && !chunk.is_draining);
         let Some(at) = candidates.min_by_key(|(_, chunk)| chunk.used).map(|(at, _)| at as u32) else { return false };

@@ -92,6 +92,7 @@ impl FileKind {
         }
     }
 
+    /// Version that this build writes, also the latest that it reads.
     pub fn version(self) -> u32 {
         if self == FileKind::Dump { DUMP_VERSION } else { FORMAT_VERSION }
     }

@@ -276,7 +276,8 @@ impl PreparedBatch {
     }
 }
 
-/// Returns the number of batches; `None` if the bytes are not a group, possibly after some visits.
+/// Calls `visit` with each operation and the index of its batch. Returns the number of batches;
+/// `None` if the bytes are not a group, possibly after some visits.
 pub fn decode_group<'a>(payload: &'a [u8], mut visit: impl FnMut(u64, Operation<'a>)) -> Option<u64> {
     let mut reader = ByteReader::new(payload);
     let mut batch = 0;

@@ -2,8 +2,8 @@
 //!
 //! A caller that finds no leader leads at once, without an allocation or a wait. Any other caller
 //! queues its request and parks. The leader takes the waiting requests, up to a size, commits them,
-//! stores the results and wakes their owners, which then touch no shared lock. It makes the first
-//! waiting thread the next leader.
+//! stores the results and wakes their owners, which then touch no shared lock. Then it makes the
+//! first waiting thread the next leader, so no thread commits for others forever.
 //!
 //! If a leader panics, its group is notified and the next leader chosen.
 

@@ -75,6 +75,8 @@ fn strata_are_the_snapshots_and_the_visible_number() {
     list.publish(9);
     let oldest = Seen { kind: ReaderKind::Cursor, sequence: 5, taken_ns: 70, is_expired: false };
     assert_eq!((list.strata(), list.in_use()), (vec![5, 9], (1, Some(oldest))));
+    // Neither another handle, nor a clock that is behind, nor a larger limit revives an expired
+    // reader.
     list.acquire_again(&five);
     list.release(&five);
     assert_eq!(list.strata(), [5, 9]);

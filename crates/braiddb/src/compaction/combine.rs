@@ -105,7 +105,8 @@ impl<'a> Sieve<'a> {
         self.held.push(Held { sequence: entry.sequence, kind: entry.kind, value: entry.value.to_vec(), open });
     }
 
-    /// Returns true if held operands need the version as an entry.
+    /// Puts a version that no snapshot sees by itself beneath the held operands. Returns true if
+    /// some of them need it as an entry.
     fn put_beneath(
         &mut self,
         entry: &EntryRef<'_>,

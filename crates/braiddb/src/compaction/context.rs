@@ -12,6 +12,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+/// Returns the new reference of a moved blob, from internal key and old reference.
 pub type Relocate<'a> = &'a (dyn Fn(&[u8], &BlobRef) -> Result<Option<BlobRef>> + Sync);
 
 pub struct JobContext<'a> {

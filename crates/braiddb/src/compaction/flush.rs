@@ -1,7 +1,8 @@
 //! Flush: writes a frozen memtable to runs, in one pass over all partitions and for one edit.
 //!
 //! A partition with enough new data gets its own run (Minor). The other partitions share one run
-//! (Residue), an unindexed run read within their bounds. That avoids thousands of tiny files.
+//! (Residue), an unindexed run read within their bounds. That avoids thousands of tiny files in a
+//! database much larger than a memtable.
 
 use super::{JobContext, Sieve, VersionFilter, output::RunOutput};
 use crate::{

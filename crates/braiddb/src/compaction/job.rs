@@ -83,7 +83,8 @@ pub fn rebuild(context: &JobContext<'_>, partition: &Partition) -> Result<MergeO
     Ok(MergeOutput { parts: vec![part], ..Default::default() })
 }
 
-/// Rewrites no entries. Both sides read a run that overlaps both; their views are rebuilt later.
+/// Cuts a partition at a key without rewriting entries. Both sides read a run that overlaps both;
+/// their views are rebuilt later.
 pub fn cut(context: &JobContext<'_>, partition: &Partition, at: &[u8]) -> Result<MergeOutput> {
     let lies_over = |handle: &Arc<RunHandle>| {
         let meta = handle.run().meta();
@@ -103,6 +104,7 @@ pub fn cut(context: &JobContext<'_>, partition: &Partition, at: &[u8]) -> Result
         let loose = loose.iter().filter(is_here).cloned().collect::<Vec<_>>();
         match of_view.as_slice() {
             [] => {}
+            // A single run uses the view in its file.
             [only] => part.loose = vec![only.run().meta().number],
             all if all.len() == partition.runs.len() => {
                 part.view.clone_from(&partition.layout.view);
@@ -347,6 +349,7 @@ impl<'a> Merger<'a> {
             && self.is_bottom(entry.key, entry.sequence)
     }
 
+    /// Returns true if no unmerged run has an older version of `key`.
     fn is_bottom(&self, key: &[u8], sequence: SequenceNumber) -> bool {
         !self.others.iter().any(|run| {
             let meta = run.meta();
@@ -395,6 +398,7 @@ impl<'a> Merger<'a> {
     }
 }
 
+/// Returns true if a run may have a version of a key between two commits.
 fn has_between(run: &Run, key: &[u8], after: SequenceNumber, before: SequenceNumber) -> bool {
     let meta = run.meta();
     meta.min_sequence < before

@@ -37,7 +37,7 @@ impl MergeScan {
         Ok(order.first().is_some())
     }
 
-    /// `index` as in `new`.
+    /// True if scan `index`, numbered as in `new`, is at an entry below `end`.
     pub fn is_left(&self, index: usize, end: Option<&[u8]>) -> bool {
         let key = self.scans.get(index).and_then(RunScan::key);
         key.is_some_and(|key| end.is_none_or(|end| key < end))

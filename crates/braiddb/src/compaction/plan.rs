@@ -12,7 +12,8 @@
 //! - *Major*, all runs, while idle: every range is spread over the runs. Writes at most 1.5 entries
 //!   for each new one.
 //! - *Major*, some runs: the view would have too many runs. Merge the unindexed ones, and if the
-//!   view is full also the smallest half of its runs.
+//!   view is full also the smallest half of its runs: small runs are merged often, large ones
+//!   seldom.
 
 use crate::base::FileNumber;
 
@@ -311,6 +312,7 @@ fn newest(loose: &[RunShape], blocks_max: u64) -> Vec<FileNumber> {
 
 fn cheapest(base: &[RunShape], newer: &[RunShape], options: &PlanOptions) -> Vec<FileNumber> {
     let mut inputs: Vec<FileNumber> = newer.iter().map(|r| r.number).collect();
+    // Merging the unindexed runs suffices if the view has room for one more.
     if base.len() < options.view_runs_max {
         return inputs;
     }

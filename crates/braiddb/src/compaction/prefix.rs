@@ -101,7 +101,8 @@ fn is_paid(written: u64, freed: u64) -> bool {
     written <= freed + freed / LOSS_FRACTION
 }
 
-/// Omits the view, since the old one covers smaller keys.
+/// Returns the partition from `start` on, in its old runs except `gone`. Omits the view, since the
+/// old one covers smaller keys.
 pub fn rest_of(partition: &Partition, start: Vec<u8>, gone: &BTreeSet<FileNumber>) -> MergePart {
     let keep = |numbers: &[FileNumber]| numbers.iter().copied().filter(|number| !gone.contains(number)).collect();
     MergePart {
@@ -113,6 +114,7 @@ pub fn rest_of(partition: &Partition, start: Vec<u8>, gone: &BTreeSet<FileNumber
     }
 }
 
+/// Cuts a partition at a key. Each side reads all runs that overlap it.
 pub fn sides_of(partition: &Partition, at: &[u8]) -> Vec<MergePart> {
     let numbers_where = |is_gone: &dyn Fn(&[u8], &[u8]) -> bool| -> BTreeSet<FileNumber> {
         let metas = partition.all_runs().map(|handle| handle.run().meta());

@@ -17,7 +17,7 @@ use std::{
     thread::JoinHandle,
 };
 
-/// An invalid record is reported as damage.
+/// Passes the contents of a frame to the sink. An invalid record is reported as damage.
 pub fn show(frame: Frame, id: FileId, sink: &mut dyn EntrySink) -> Result<Amount> {
     let (kind, offset) = (frame.kind, frame.offset);
     let payload = frame.unpack(id)?;

@@ -2,7 +2,7 @@
 //!
 //! Nothing is freed, moved or reused before the arena is dropped, so readers may follow any pointer
 //! that they have loaded. Nodes and entries have separate chunks, so that nodes stay together and
-//! on cache lines.
+//! on cache lines. A piece too large for a chunk gets its own.
 //!
 //! Chunks double in size up to a limit, so a small memtable stays small. Those of a large memtable
 //! are huge pages, if possible from a pool, since its memory need not be zeroed.

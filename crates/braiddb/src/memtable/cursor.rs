@@ -103,6 +103,7 @@ impl LeafCopy {
     }
 }
 
+/// Rank that marks a leaf found for a seek but not copied yet.
 const SOUGHT: usize = usize::MAX;
 
 /// Moves cannot fail. See [`Cursor`] for the contract and [`Memtable`] for concurrent inserts.
@@ -218,7 +219,8 @@ impl MemtableCursor {
         self.current = None;
     }
 
-    /// Prefetches the leaf of `key`, which the next move seeks.
+    /// Prefetches the leaf of `key`, which the next move seeks. Inserts in between are beyond the
+    /// snapshot.
     pub fn expect_seek(&mut self, key: &[u8]) {
         let leaf = self.memtable.tree().leaf_for(key);
         leaf.prefetch_whole();

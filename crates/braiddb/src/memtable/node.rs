@@ -19,7 +19,8 @@
 //! `orders[count % 2]`, so the next version is written beside the current one.
 //!
 //! **Full nodes are replaced.** A split makes two new nodes and never changes the old one again. A
-//! reader on the old node finds every entry visible to it (`tree.rs`).
+//! reader on the old node still finds every entry inserted before the split, and so every entry
+//! visible to it (`tree.rs`).
 //!
 //! **Heads** are taken after the first `prefix` bytes. All keys routed to the node share its first
 //! `guaranteed` bytes, because its bounds do. If heads would tie there, a longer prefix is learned
@@ -407,6 +408,7 @@ impl Inner {
             let rank = rank(count);
             let node = self.child_at(count, rank);
             node.prefetch();
+            // The earlier loads were `Acquire`, so this one comes after them.
             if self.node.count.load(Relaxed) as usize == count {
                 return Child { node, rank };
             }

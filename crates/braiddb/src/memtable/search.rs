@@ -90,6 +90,7 @@ pub(super) unsafe fn avx512(heads: &Heads, count: usize, target: i64) -> Matches
     Matches { less: less.count_ones(), equal }
 }
 
+/// Masks: from offset `NODE_KEYS - count` on, the first `count` have all bits set.
 #[cfg(target_arch = "x86_64")]
 static LANES: [i64; 2 * NODE_KEYS] = {
     let mut lanes = [0; 2 * NODE_KEYS];

@@ -79,6 +79,7 @@ impl TreeWriter {
         self.arena.used_bytes()
     }
 
+    /// Inserts a version. Calls `before_new` before a new key becomes visible.
     pub fn insert(&mut self, tree: &Tree, entry: EntryRef<'_>, before_new: impl FnOnce()) -> Inserted {
         let behind = self.leaf.filter(|_| self.is_behind_greatest(entry.key));
         let leaf = behind.unwrap_or_else(|| self.locate(tree, entry.key));
@@ -144,7 +145,7 @@ impl TreeWriter {
         node
     }
 
-    /// The full leaf stays.
+    /// Gives a key beyond a full leaf a new leaf; the full leaf stays.
     fn extend(&mut self, tree: &Tree, leaf: NodePtr<'static>, entry: EntryPtr<'static>) {
         let (low, high) = (Some(entry), self.bounds.high);
         let mut choice = guaranteed(Bounds { low, high });

@@ -73,8 +73,9 @@ pub trait Vfs: Send + Sync + Debug + 'static {
         None
     }
 
-    /// Opens a file for direct I/O, past the page cache; like [`Vfs::open`], with the reason, if
-    /// the system refuses. Reads and writes accept any offset, length and address.
+    /// Opens a file for direct I/O, past the page cache. If the system refuses, opens it as
+    /// [`Vfs::open`] does and reports the reason. Reads and writes accept any offset, length and
+    /// address.
     fn open_unbuffered(&self, path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
         let because = "this file system has no way around a cache".to_owned();
         Ok(Unbuffered { file: self.open(path, mode)?, refused: Some(because) })

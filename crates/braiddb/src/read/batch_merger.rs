@@ -178,6 +178,7 @@ impl BatchMerger {
         let is_elsewhere =
             prefix_len < heads.prefix_len || prefix_len > heads.prefix_len + (HEAD_BYTES - HEAD_BYTES_USED_MIN);
         let heads_at = if is_elsewhere { prefix_len } else { heads.prefix_len };
+        // Other keys can have another prefix of the same length.
         prefix.clear();
         prefix.extend_from_slice(some_key.and_then(|key| key.get(..heads_at)).unwrap_or_default());
         if is_elsewhere {
@@ -186,7 +187,7 @@ impl BatchMerger {
         }
     }
 
-    /// Reads no key twice.
+    /// True if heads are still good. Reads only keys that were not read before.
     fn are_heads_good(&mut self) -> bool {
         let BatchMerger { scan_batches, prefix, .. } = self;
         let (mut least, mut greatest) = (u64::MAX, 0);
@@ -234,7 +235,7 @@ impl BatchMerger {
         Some(last.head)
     }
 
-    /// Equal heads mostly mean equal keys.
+    /// Picks the first row of each key, except tombstones. Equal heads mostly mean equal keys.
     fn pick_merged(&mut self) {
         let BatchMerger { scan_batches, merged, picks, ties, .. } = self;
         let room = merged.len() + 1;

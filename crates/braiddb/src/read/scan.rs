@@ -344,7 +344,8 @@ impl ScanCursor {
         is_aside && is_rare && !self.batch.is_pinning()
     }
 
-    /// The batch continues at the first of its rows that the merge reaches.
+    /// Steps to or from a row of another source. The batch continues at the first of its rows that
+    /// the merge reaches.
     fn step_past_other(&mut self, was_ahead: bool, forward: bool) -> Result<()> {
         self.met += u32::from(self.alone_rows < ALONE_ROWS_MIN);
         let is_to_other = was_ahead || std::mem::take(&mut self.is_contested);

@@ -214,6 +214,7 @@ impl ScanBatch {
                 taken = near.iter().filter(|item| item.head <= head).count();
             }
             let slots = self.batch.slots();
+            // Rows with the limit's head can come after its key.
             let is_past = |item: Item| item.head == head && heads.compare(slots.key(item.lane()), key).is_gt();
             while taken > 0 && is_past(rest[taken - 1]) {
                 taken -= 1;

@@ -43,7 +43,8 @@ pub struct SalvageOptions<'a> {
     /// Keeps, rather than leaves out, records of which a newer version may be lost. The report
     /// lists them either way.
     pub keep_stale: bool,
-    /// Ignores the log after the first lost commit. By default every intact commit is taken.
+    /// Ignores the log after the first lost commit: the result is the state at that commit, as far
+    /// as the log goes. By default every intact commit is taken.
     pub stop_at_gap: bool,
     /// Called from time to time with the progress.
     pub progress: Option<&'a mut dyn FnMut(SalvageProgress)>,

@@ -1,6 +1,7 @@
 //! Reads the log and sorts its operations by key.
 //!
-//! Operations beyond the memory limit spill into temporary runs in the new directory.
+//! Operations beyond the memory limit spill into temporary runs in the new directory, which are
+//! removed at the end.
 
 use super::{
     losses::{Losses, loss},

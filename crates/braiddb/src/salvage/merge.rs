@@ -237,7 +237,7 @@ impl Merge {
         Ok(self.heap.peek().map(|head| head.key.as_slice()))
     }
 
-    /// `None` at the end.
+    /// Returns the next key's record, if it has one; `None` at the end.
     pub fn take(&mut self, losses: &mut Losses) -> Result<Option<Option<Record>>> {
         self.open_due(losses)?;
         let Some(key) = self.heap.peek().map(|head| head.key.clone()) else { return Ok(None) };

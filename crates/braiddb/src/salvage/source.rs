@@ -155,6 +155,7 @@ impl RunSource {
         }
         let counts = allowed.get(self.range).is_some_and(|(start, _)| entry.key >= start.as_slice());
         if !counts {
+            // It is still the lower bound of blocks lost after it.
             let last = self.last_key.get_or_insert_default();
             last.clear();
             last.extend_from_slice(entry.key);
@@ -162,6 +163,7 @@ impl RunSource {
         counts
     }
 
+    /// `next` is the upper bound of the lost keys.
     fn lose(&self, pending: Pending, next: Option<Vec<u8>>, losses: &mut Losses) {
         let meta = self.run_meta();
         if meta

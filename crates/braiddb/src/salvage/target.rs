@@ -384,6 +384,7 @@ impl Loading<'_> {
             self.plain(entry, &whole)?;
             return Ok(Ok(key.len() as u64 + len));
         }
+        // A begun value must be completed, so it is checked first.
         if let Err(lost) = self.blobs.read(&pieces, &mut |_| {}) {
             return Ok(Err(lost));
         }

@@ -101,6 +101,7 @@ impl BlockBuilder {
     }
 
     fn delta(&self, sequence: SequenceNumber) -> u64 {
+        // Sequence numbers are below 2^62, so their difference has 63 bits.
         zigzag(sequence.wrapping_sub(self.base).cast_signed())
     }
 }

@@ -29,6 +29,7 @@ pub struct DamagedUnit {
     pub detail: String,
     /// Bounds of its internal keys; `None` if none or unknown.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
+    /// Other bytes that could not be checked as a result.
     pub unchecked_bytes: u64,
 }
 

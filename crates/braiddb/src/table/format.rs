@@ -47,6 +47,7 @@ pub(super) fn longest_raw(stored: usize) -> usize {
     stored.saturating_mul(256).saturating_add(64)
 }
 
+/// Appends a unit without its checksum. The contents have at most 4 GiB - 1.
 pub(super) fn put_unit(out: &mut Vec<u8>, method: Compression, raw: &[u8]) {
     let len = u32::try_from(raw.len()).expect("the writer refuses larger entries");
     let fitting = |method| compress(method, raw).filter(|packed| raw.len() <= longest_raw(packed.len()));

@@ -1,7 +1,8 @@
 //! In-memory filters of unindexed runs.
 //!
 //! A get probes every unindexed run of its partition, almost always in vain. So flushes, and merges
-//! of unindexed runs, build a filter of two bytes a key. It is never written to a file.
+//! of unindexed runs, build a filter of two bytes a key. It is never written to a file: only the
+//! process that wrote the run has it.
 
 use crate::base::{FileId, FileNumber, bloom_place};
 use crate::cache::prefetch;

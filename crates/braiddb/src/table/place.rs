@@ -1,6 +1,7 @@
 //! Reads blocks in mapped files.
 //!
-//! An uncompressed block is read in place if its file can be mapped:
+//! An uncompressed block is read in place if its file can be mapped: a copy would cost time and
+//! memory. The rules:
 //!
 //! - A block is **checked** before it is read in place, like a loaded block. First the system must
 //!   read it by a call that can fail, so that a disk error is an error and not a signal.
@@ -141,6 +142,7 @@ impl Place {
         let mut at = part.start;
         while at < part.end {
             let next_page = (at + 1).next_multiple_of(PAGE_BYTES);
+            // The last byte of a page and the first of the next: most units span two pages.
             let (first, end) = (next_page.min(part.end) - 1, (next_page + 1).min(part.end));
             let bytes = &mut [0; 2][..(end - first) as usize];
             file.read_exact_at(bytes, first).map_err(|e| read_error(path, first, e))?;

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 const SAMPLED: u64 = 16;
 
 pub(super) fn is_sample(file: FileId, part: u64) -> bool {
+    // The golden ratio scatters the numbers; the top bits are best.
     ((file ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).is_multiple_of(SAMPLED)
 }
 

@@ -393,6 +393,7 @@ fn decode_chunks(reader: &mut ByteReader<'_>, footer: &Footer) -> Option<Box<[Ch
         let step = u16::try_from(reader.varint()?).ok()?;
         let unit_len = reader.varint()?;
         let first_block = match chunks.last() {
+            // The first chunk begins with the first block, each later one with a later block.
             None => Some(0).filter(|_| step == 0)?,
             Some(before) => before.first_block.checked_add(step).filter(|_| step > 0)?,
         };

@@ -87,6 +87,7 @@ pub struct RunWriter {
     buffer: Vec<u8>,
     written: u64,
     write_bytes: usize,
+    /// Offset from which on write-back has not been started.
     write_back_from: u64,
     block: BlockBuilder,
     room: usize,
@@ -447,6 +448,7 @@ impl RunWriter {
         self.written += bytes.len() as u64;
         let waiting = self.written - self.write_back_from;
         if waiting >= WRITE_BACK_BYTES {
+            // The device works during the next blocks, so the final sync has little left to do.
             self.file.start_write_back(self.write_back_from, waiting);
             self.write_back_from = self.written;
         }

@@ -2,7 +2,8 @@
 //!
 //! A transaction reads at its snapshot. It may commit if no later commit has written any of its
 //! reads: it might then have run at the moment of its commit. So committed transactions are
-//! serializable in the order of their sequence numbers.
+//! serializable in the order of their sequence numbers; a read-only transaction is ordered at its
+//! snapshot.
 //!
 //! Conflicting writes are found in the window of recent commits if it reaches back far enough, else
 //! in the stored data: a snapshot keeps flushes and merges from dropping later writes.
@@ -17,6 +18,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Check {
     pub reads: ReadSet,
+    /// No commit up to this one has written any of the reads.
     pub upto: SequenceNumber,
     pub held: Option<Held>,
 }

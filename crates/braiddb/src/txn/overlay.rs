@@ -109,7 +109,8 @@ impl Overlay {
         }
     }
 
-    /// The operands have no base. A blob value must have been loaded before.
+    /// The operands have no base. A blob value must have been loaded before; values with expiry are
+    /// refused earlier.
     pub fn merge(&mut self, key: &[u8], operands: &Operands<'_>) {
         let piled = match self.get(key) {
             None | Some(Written::Placed(..)) => operands.on(Base::Beneath),

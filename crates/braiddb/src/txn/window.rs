@@ -116,7 +116,7 @@ impl Window {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Called by the leader once a group.
+    /// Closes the window after a long time without users. Called by the leader once a group.
     pub fn close_if_idle(&self) {
         if self.users.load(Ordering::Relaxed) > 0 {
             self.idle_groups.store(0, Ordering::Relaxed);

@@ -1,8 +1,9 @@
 //! Reads the undamaged parts of a manifest, for salvage.
 //!
 //! Edits before the damage give the layout of that time. Edits after it are found by their
-//! checksums, which cover file id and offset, and applied as far as possible. A lost edit may have
-//! changed which runs count, so the caller must not trust the layout alone.
+//! checksums, which cover file id and offset, and applied as far as possible: a change to a
+//! partition or run of a lost edit has no meaning alone. A lost edit may have changed which runs
+//! count, so the caller must not trust the layout alone.
 
 use super::{
     Change, Current, Edit, Layout,
@@ -51,7 +52,8 @@ pub fn read_damaged_current(vfs: &dyn Vfs, dir: &Path) -> std::result::Result<Cu
     best.ok_or(detail)
 }
 
-/// `synced_len` is the manifest's length by CURRENT, if known.
+/// `synced_len` is the manifest's length by CURRENT, if known. Returns an error text if nothing can
+/// be read.
 pub fn read_damaged_manifest(
     vfs: &dyn Vfs,
     dir: &Path,

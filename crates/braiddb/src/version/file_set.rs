@@ -99,7 +99,7 @@ impl FileSet {
     }
 
     /// Opens missing files and keeps unchanged partitions of `before`. A view that cannot be opened
-    /// is left out.
+    /// is left out; readers then use the views in its runs.
     pub fn version(&mut self, layout: &Layout, before: Option<&Version>) -> Result<Version> {
         let kept: HashMap<u64, &Arc<Partition>> =
             before.map(|v| v.partitions.iter().map(|p| (p.id, p)).collect()).unwrap_or_default();

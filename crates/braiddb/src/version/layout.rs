@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PartitionLayout {
     pub start: Vec<u8>,
+    /// First key after the partition; `None` for the last.
     pub end: Option<Vec<u8>>,
     /// By selector of the view.
     pub runs: Vec<FileNumber>,

@@ -37,6 +37,7 @@ pub struct ManifestRecord {
     pub edit: Edit,
 }
 
+/// `synced_len` bytes must be valid. Also returns the end of the records.
 pub fn read_records(bytes: &[u8], synced_len: u64, path: &Path) -> Result<(Vec<ManifestRecord>, u64)> {
     let bad = |offset: usize, detail: &str| Error::corruption(path, offset as u64, detail);
     let header = FileHeader::decode(FileKind::Manifest, bytes, path, 0)?;
@@ -78,6 +79,7 @@ pub(super) fn read_record(bytes: &[u8], file_id: u64, offset: u64) -> Option<(&[
     (record_checksum(file_id, offset, payload) == sum).then_some((payload, RECORD_HEADER_LEN + len))
 }
 
+/// Returns offset and checksum of the first record after `synced_len`.
 fn unsettled(records: &[ManifestRecord], synced_len: u64, sum_of: impl Fn(u64) -> Option<u64>) -> Option<(u64, u64)> {
     let record = records.iter().find(|record| record.offset >= synced_len)?;
     Some((record.offset, sum_of(record.offset)?))

@@ -1,8 +1,9 @@
 //! Finds partitions by the first eight bytes (head) of a key, for every get.
 //!
 //! A binary search takes some thirty dependent instructions, which delay the memory requests of the
-//! next get: on some machines by half. So the range of the heads is cut into slots of equal length,
-//! with a table of their partitions. If a slot has at most one head, one comparison decides.
+//! next get: on some machines gets then take half as long again. So the range of the heads is cut
+//! into slots of equal length, with a table of their partitions. If a slot has at most one head,
+//! one comparison decides.
 
 use std::cmp::Ordering;
 

@@ -25,6 +25,7 @@ pub(crate) struct Anchors {
     /// Its first eight bytes as a number, and a mask of the valid bits.
     prefix_head: u64,
     prefix_mask: u64,
+    /// Separators without `prefix`, concatenated; anchor i ends at `ends[i]`.
     bytes: Vec<u8>,
     ends: Vec<u32>,
     levels: Vec<Level>,

@@ -65,8 +65,8 @@ impl ViewBuilder {
         builder
     }
 
-    /// Adds an entry, in order of key, then newest first. Out of order is an error: the order comes
-    /// from disk.
+    /// Adds an entry, in order of key, then newest first. Older versions of the last key are stale
+    /// in any case. Out of order is an error: the order comes from disk.
     pub fn push(
         &mut self,
         key: &[u8],

@@ -31,6 +31,7 @@ pub struct ViewCursor {
     coming: Box<Loaded>,
     /// Rows that the last scan read after its seek.
     likely: usize,
+    /// Position of a valid cursor. The loaded record can be another segment's.
     standing: u32,
     lane: usize,
     /// The current entry, in place or in its run's pinned block; `None` if the cursor is invalid.

@@ -89,7 +89,7 @@ pub fn fold_view(
     if is_merged { fold.merge(&first) } else { fold.edit(&range_deletes(new_runs)) }
 }
 
-/// False only after a split.
+/// True if the old view is within the bounds; false only after a split.
 fn is_within(old: &Arc<View>, runs: &[Arc<Run>], bounds: &Bounds) -> Result<bool> {
     let guard = crossbeam_epoch::pin();
     let last = old.directory.segments() - 1;
@@ -361,6 +361,7 @@ impl Fold<'_> {
         }
     }
 
+    /// Inserts new entries or marks deleted ones. Returns the next segment.
     fn change_group(
         &mut self,
         stream: &mut SegmentStream,

@@ -330,7 +330,7 @@ impl<'a> Segment<'a> {
         match_lanes(self.selectors, SELECTOR_RUN, run as u8) & lanes_below(self.count)
     }
 
-    /// `None` if the view has no such run.
+    /// Returns a run's first position in or after the segment; `None` if the view has no such run.
     #[inline(always)]
     pub(crate) fn cursor(&self, run: usize) -> Option<Position> {
         let [block_low, block_high, slot_low, slot_high] = *self.cursors.get(4 * run..)?.first_chunk::<4>()?;

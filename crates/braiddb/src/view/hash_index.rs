@@ -329,6 +329,7 @@ impl Candidates<'_> {
         self.lanes & self.lanes.wrapping_sub(1) == 0
     }
 
+    /// True if a key that matches no candidate is not in the view.
     #[inline(always)]
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete

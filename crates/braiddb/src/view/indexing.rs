@@ -27,7 +27,8 @@ impl View {
         Ok(counts)
     }
 
-    /// A hash index then has direct offsets unless there are too many blocks.
+    /// True if all blocks can be read in place. A hash index then has direct offsets unless there
+    /// are too many blocks.
     pub fn is_read_in_place(&self, runs: &[Arc<Run>]) -> Result<bool> {
         Ok(runs.iter().all(|run| run.is_mapped()) && self.parts(runs)?.iter().all(|part| part.has_offsets))
     }
@@ -47,7 +48,7 @@ impl View {
         parts.ok_or_else(|| self.corrupt_segment(0, "it lacks a run"))
     }
 
-    /// False if cancelled or impossible.
+    /// Builds the hash index from all entries. False if cancelled or impossible.
     pub fn make_hash_index(&self, runs: &[Arc<Run>], is_cancelled: &dyn Fn() -> bool) -> Result<bool> {
         let Some(mut index) = HashIndex::new(self.meta().entries, &self.parts(runs)?) else { return Ok(false) };
         for first in (0..self.directory.segments()).step_by(SEGMENTS_AT_ONCE as usize) {

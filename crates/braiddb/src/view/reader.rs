@@ -231,7 +231,7 @@ impl View {
         })
     }
 
-    /// Uses the run's own view.
+    /// Returns the position of a run's first entry at or above `key`, by the run's own view.
     pub(crate) fn position_of(&self, run: &Arc<Run>, key: &[u8], guard: &Guard) -> Result<Position> {
         let Some(mut number) = self.segment_for(key) else {
             return Ok(run.end());

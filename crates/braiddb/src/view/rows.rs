@@ -92,6 +92,7 @@ pub struct RowBatch {
     filled: u32,
     segment: u32,
     is_forward: bool,
+    /// Row before these, if it is not the cursor's.
     from: Option<RowPlace>,
     /// Consecutive batches in one direction, and their passed rows.
     rounds: u32,
@@ -104,7 +105,8 @@ pub struct RowBatch {
     queue: PrefetchQueue,
     /// The next fill belongs to the same scan but does not follow directly.
     is_interrupted: bool,
-    /// The seek decoded the scan's first row, and no other source's row came since.
+    /// The seek decoded the scan's first row, and no other source's row came since. A caller that
+    /// only seeks passes just that row.
     begins_with_seek: bool,
     runs: Option<Arc<HeldRuns>>,
     states: Vec<RunState>,
@@ -324,6 +326,7 @@ impl RowBatch {
         self.release();
     }
 
+    /// Releases rows, but the scan continues after a row of another source.
     pub fn interrupt(&mut self) {
         self.queue.prefetch_all();
         let counts = (self.rounds, self.passed_rows);

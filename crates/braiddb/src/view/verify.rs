@@ -128,7 +128,7 @@ impl Check<'_> {
         let stale = same_key || self.covering.deletes(key, sequence);
         let marks = segment.selector(lane) & !SELECTOR_RUN;
         // A range tombstone added after entries leaves them unmarked, in a run's own view and its
-        // folds.
+        // folds. Readers apply range tombstones regardless.
         let may_be_unmarked = stale && !same_key;
         let marks_are_right =
             marks == selector(0, kind, stale) || (may_be_unmarked && marks == selector(0, kind, false));

@@ -138,6 +138,7 @@ impl SegmentWriter {
     }
 
     pub(crate) fn write(&mut self, lanes: &[Lane], anchor: &Anchor) -> Result<()> {
+        // A run's cursor is its first entry in this segment.
         for lane in lanes.iter().rev() {
             self.positions[usize::from(lane.selector & SELECTOR_RUN)] = lane.position;
         }

@@ -290,7 +290,7 @@ impl Walk<'_> {
         }
     }
 
-    /// False: it is not part of this log.
+    /// Moves to the start of a segment. Returns false if it is not part of this log.
     fn enter(
         &mut self,
         segment: &Readable,
@@ -421,6 +421,7 @@ impl Walk<'_> {
             }
             self.at = At { lsn: segment.header.start_lsn + at + record.file_len(), link: record.link, ..self.at };
             offset = at + record.file_len();
+            // Seals and notes carry the last commit before them.
             if !header.flags.is_group() && self.open_gap.as_ref().is_some_and(|gap| gap.after >= header.first_sequence)
             {
                 self.open_gap = None;
@@ -470,6 +471,7 @@ impl Walk<'_> {
                 );
                 self.log.last_sequence = self.log.last_sequence.max(commits.1);
             }
+            // This may be the end of the log; the next segment will show.
             (None, _) => {}
         }
         if self.input.stop_at_gap && next.is_some() {

@@ -118,6 +118,7 @@ struct Tail {
     syncs: u64,
 }
 
+/// The next segment, and the seal that will end the current one exactly where it begins.
 #[derive(Clone, Debug)]
 struct Prepared {
     next: Arc<Segment>,
@@ -419,6 +420,7 @@ impl Wal {
         Ok(end)
     }
 
+    /// Erases a record after a failed write, of which any part may be in the file.
     fn not_written(&self, tail: &Tail, header_len: usize, len: u64, error: io::Error) -> Error {
         let zeros = [0; RECORD_HEADER_LEN_MAX];
         let file = tail.segment.file();

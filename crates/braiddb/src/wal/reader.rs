@@ -227,6 +227,7 @@ impl LogReader {
             let next = Iterator::find(&mut segments, |segment| segment.header.start_lsn >= end);
             next.map(|segment| (Pin::new(segment), floor))
         });
+        // The next segment is listed shortly after the previous one is closed.
         let Some((next, floor)) = next else { return Ok(false) };
         let header = &next.header;
         if header.previous_end_lsn != end {

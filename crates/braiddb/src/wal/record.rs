@@ -61,6 +61,7 @@ const MAGIC: [u8; 2] = [0xf9, 0xb0];
 
 const CHECKSUM_AT: usize = 3;
 
+/// Bytes per compressed byte: one length byte of LZ4 stands for at most 255 bytes.
 const LZ4_MAX_RATIO: u64 = 256;
 
 const _: () = assert!(RECORD_HEADER_LEN_MAX <= u8::MAX as usize);
@@ -146,7 +147,7 @@ impl RecordHeader {
         Record { header: *self, header_len: bytes.len(), link: link_of(sum) }
     }
 
-    /// `None` if the record is not of the file's current use.
+    /// Decodes a header; `None` if the record is not of the file's current use.
     pub fn decode(bytes: &[u8], segment: &SegmentHeader, offset: u64) -> Option<Record> {
         let flags = RecordFlags::of_magic(bytes)?;
         let header_len = usize::from(*bytes.get(2)?);

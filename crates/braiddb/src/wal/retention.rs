@@ -57,8 +57,8 @@ pub struct Retained {
 }
 
 impl Retained {
-    /// `beside` returns the bytes that retention down to a floor pins outside the log; `next` is
-    /// the segment after the last one.
+    /// Removes the oldest segments beyond the limit. `beside` returns the bytes that retention down
+    /// to a floor pins outside the log; `next` is the segment after the last one.
     pub fn trim(
         &mut self,
         now_us: u64,

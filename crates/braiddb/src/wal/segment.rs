@@ -80,7 +80,8 @@ impl Segment {
         if opened.is_writable { Ok(Arc::clone(&opened.file)) } else { vfs.open(&self.path, OpenMode::ReadWrite) }
     }
 
-    /// Read-only, it counts against the descriptor budget ([`crate::platform::BudgetedVfs`]).
+    /// Opens the file of a finished segment for reading only; `None` on failure. It then counts
+    /// against the descriptor budget ([`crate::platform::BudgetedVfs`]).
     pub fn open_to_rest(&self, vfs: &dyn Vfs) -> Option<Arc<dyn File>> {
         let opened = vfs.open(&self.path, OpenMode::Read);
         let reported = |error: &io::Error| {

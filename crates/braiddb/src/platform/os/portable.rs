@@ -60,6 +60,7 @@ impl Vfs for PortableVfs {
         for entry in fs::read_dir(in_words(dir))? {
             let entry = entry?;
             let metadata = match fs::metadata(entry.path()) {
+                // Removed after it was listed, or a dangling link.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 other => other?,
             };
@@ -75,6 +76,7 @@ impl Vfs for PortableVfs {
         let mut names = Vec::new();
         for entry in fs::read_dir(in_words(dir))? {
             let entry = entry?;
+            // If the metadata is unreadable, use the type in the listing.
             if fs::metadata(entry.path()).map_or_else(|_| entry.file_type().is_ok_and(|t| t.is_dir()), |m| m.is_dir()) {
                 names.push(entry.file_name().to_string_lossy().into_owned());
             }

@@ -123,6 +123,7 @@ impl Runtime for SystemRuntime {
     #[cfg(target_os = "linux")]
     fn give_way(&self) {
         use rustix::process::{getpriority_process, setpriority_process};
+        // On Linux this affects only the calling thread. A refusal is harmless.
         if let Ok(nice) = getpriority_process(None) {
             let _ = setpriority_process(None, nice.saturating_add(NICE_STEP).min(NICE_MAX));
         }
@@ -133,6 +134,7 @@ impl Runtime for SystemRuntime {
     }
 
     fn process_name(&self) -> String {
+        // WebAssembly has no processes; `std::process::id` would panic.
         if cfg!(target_family = "wasm") {
             return "a WebAssembly instance".to_owned();
         }
@@ -154,6 +156,7 @@ fn run_on(processors: &[usize]) -> io::Result<()> {
         }
         set.set(processor);
     }
+    // The call ignores unavailable processors, and fails only if none is left.
     let is_set = sched_setaffinity(None, &set).is_ok();
     let taken = sched_getaffinity(None)?;
     match processors.iter().find(|processor| !is_set || !taken.is_set(**processor)) {

@@ -40,7 +40,7 @@ pub(super) fn heavy() -> bool {
     is_made
 }
 
-/// Tested once.
+/// True if the system executes barriers for all threads. Tested once.
 pub(super) fn is_one_sided() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| system::prepare() && system::barrier())

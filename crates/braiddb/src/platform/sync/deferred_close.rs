@@ -129,6 +129,7 @@ mod tests {
     use crate::platform::{MemVfs, OpenMode};
     use std::sync::atomic::AtomicUsize;
 
+    /// Adds 1 when dropped after the removal of the file, 100 when dropped before.
     struct Handle(Arc<AtomicUsize>, MemVfs);
 
     impl Drop for Handle {

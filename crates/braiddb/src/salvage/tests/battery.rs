@@ -103,6 +103,7 @@ fn check(sample: &Sample, files: &Files, seed: u64, what: &str, totals: &mut Tot
     totals.records += found.len() as u64;
     totals.whole += u64::from(report.is_complete());
     let case = Case { sample, files, units: &units, report: &report, what };
+    // Without a manifest the files of two databases cannot be distinguished.
     if report.manifest != ManifestCondition::Whole && what.contains("another database") {
         assert!(!report.is_complete(), "{what}");
         return;

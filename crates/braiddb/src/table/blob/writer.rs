@@ -19,6 +19,7 @@ use std::{
     },
 };
 
+/// Maximum bytes of a value that is written with its head in one call.
 const WHOLE_WRITE_LEN: usize = 256 << 10;
 
 const WRITE_WAIT_US: u64 = 100;
@@ -282,11 +283,12 @@ impl BlobWriter {
         Ok(())
     }
 
+    /// Returns files that may get writes or have unsynced data. They are not garbage.
     pub fn open_files(&self) -> Vec<FileNumber> {
         self.state.lock().files().map(|file| file.number).collect()
     }
 
-    /// So that the current file can be reclaimed or copied.
+    /// Ends the current file, so that it can be reclaimed or copied.
     pub fn roll(&self, lane: Lane) -> Option<FileNumber> {
         let mut state = self.state.lock();
         let full = state.current[lane as usize].file.take()?;
@@ -295,7 +297,7 @@ impl BlobWriter {
         Some(number)
     }
 
-    /// Afterwards these files never change.
+    /// Ends these files, waits for their writes and syncs them: they never change again.
     pub fn seal(&self, numbers: &BTreeSet<FileNumber>) -> Result<()> {
         let files: Vec<Arc<OpenFile>> = {
             let mut state = self.state.lock();
@@ -313,6 +315,7 @@ impl BlobWriter {
         self.name(files.iter())
     }
 
+    /// Closes a full file without references, to free its space.
     pub fn forget(&self, number: FileNumber) {
         self.state.lock().full.retain(|file| file.number != number);
     }

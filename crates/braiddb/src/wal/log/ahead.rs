@@ -22,6 +22,7 @@ use crate::{
 };
 use std::sync::{Arc, atomic::Ordering};
 
+/// Maximum share of a segment for the filling note: 1/16.
 const FILLING_PART_MAX: u64 = 16;
 
 /// The next segment is requested once this part of the current one is used.
@@ -48,7 +49,8 @@ struct NextSegmentPlan {
     follows: Lsn,
     header: SegmentHeader,
     usual_len: u64,
-    /// The log was synced since the current segment began.
+    /// The log was synced since the current segment began: it will be again before the next one
+    /// begins.
     is_synced: bool,
 }
 

@@ -56,6 +56,7 @@ fn refused_seal_is_written_later_unchanged() {
         assert_eq!(wal.segments().len(), 1);
         wal.sync(wal.end_lsn()).unwrap();
         assert_eq!(world.replay(&input).unwrap().0.len(), 3);
+        // The next record goes after the seal even if it would fit into the old segment.
         wal.append(&group(4), b"small").unwrap();
         assert_eq!(wal.segments().len(), 2);
         let (seen, outcome) = world.replay(&input).unwrap();
@@ -112,6 +113,7 @@ fn failed_sync_latches() {
     let second = append(&wal, 2).unwrap();
     world.vfs.fail(Operation::Sync, 0, 1, ErrorKind::Other);
     assert!(matches!(wal.sync(second), Err(Error::CommitUnknown { .. })));
+    // The disk works again, but the state of the pages is unknown.
     let before = world.vfs.journal().len();
     assert!(matches!(wal.sync(second), Err(Error::CommitUnknown { .. })));
     assert!(matches!(append(&wal, 3), Err(Error::ReadOnly { .. })));
@@ -184,6 +186,8 @@ fn segments_are_synced_in_order_and_named_only_when_durable() {
     let numbers: Vec<_> = wal.segments().iter().map(|s| Path::new(DIR).join(format!("{:06}.wal", s.number))).collect();
     let before = world.vfs.journal();
     for (at, path) in numbers.iter().enumerate().skip(1) {
+        // First create, preallocate and sync; then the header and its sync; only then the previous
+        // seal.
         let of_it: Vec<_> = before.iter().filter(|(_, p)| p == path || p == Path::new(DIR)).map(|(o, _)| *o).collect();
         let own: Vec<_> = before.iter().filter(|(_, p)| p == path).map(|(o, _)| *o).take(5).collect();
         assert!(of_it.contains(&Operation::SyncDir));

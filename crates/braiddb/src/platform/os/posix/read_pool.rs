@@ -2,7 +2,8 @@
 //!
 //! On Linux, buffered reads are announced to the kernel first, which prefetches them all. Other
 //! reads use a pool of threads that starts on demand, serves the process, and ends after some idle
-//! seconds. The caller works on its own batch until no read is left.
+//! seconds. The caller works on its own batch until no read is left, so it finishes even if no
+//! thread can start.
 
 use crate::platform::batch::ReadRequest;
 use parking_lot::{Condvar, Mutex};

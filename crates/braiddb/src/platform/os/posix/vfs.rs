@@ -123,6 +123,7 @@ impl Vfs for PosixVfs {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let metadata = match fs::metadata(entry.path()) {
+                // Removed after it was listed, or a dangling link.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 other => other?,
             };
@@ -138,6 +139,7 @@ impl Vfs for PosixVfs {
         let mut names = Vec::new();
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
+            // If the metadata is unreadable, use the type in the listing.
             if fs::metadata(entry.path()).map_or_else(|_| entry.file_type().is_ok_and(|t| t.is_dir()), |m| m.is_dir()) {
                 names.push(entry.file_name().to_string_lossy().into_owned());
             }
@@ -236,6 +238,7 @@ impl FileLock for PosixLock {}
 impl Drop for PosixLock {
     fn drop(&mut self) {
         if self.process == std::process::id() {
+            // After a failure, the lock ends with the last copy.
             let _ = retry_on_intr(|| flock(&self.file, FlockOperation::Unlock));
         }
     }

@@ -6,7 +6,8 @@
 //!
 //! **Writing.** For a new file, the whole units of each longer write bypass the cache. Everything
 //! else (unaligned ends, short writes, writes to existing files) is buffered. The system keeps both
-//! ways coherent: it writes back and drops cached bytes of direct reads and writes.
+//! ways coherent: it writes back and drops cached bytes of direct reads and writes. It may keep
+//! other cached bytes, which are never read.
 //!
 //! **Batched reads** are overlapped requests in flight together, into slots from which they are
 //! copied. A failed or short read is left to the caller, who repeats it the usual way.

@@ -125,6 +125,7 @@ impl Vfs for WindowsVfs {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let len = match len_of(&entry.path()) {
+                // Removed after it was listed, or a dangling link.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 // Being removed, or access denied: the directory entry will do.
                 Err(_) => entry.metadata().map(|metadata| metadata.is_file().then_some(metadata.len()))?,
@@ -141,6 +142,7 @@ impl Vfs for WindowsVfs {
         let mut names = Vec::new();
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
+            // If the metadata is unreadable, use the type in the listing.
             if fs::metadata(entry.path()).map_or_else(|_| entry.file_type().is_ok_and(|t| t.is_dir()), |m| m.is_dir()) {
                 names.push(entry.file_name().to_string_lossy().into_owned());
             }
