@@ -137,7 +137,7 @@ pub(super) struct Arena {
     segments: Table<AtomicPtr<Trailer>>,
 }
 
-/// Allocated on write: many small databases have nearly empty tables.
+/// A table allocated on write: many small databases have nearly empty ones.
 #[derive(Debug)]
 struct Table<T> {
     entries: Zeroed<AtomicPtr<T>>,

@@ -282,7 +282,7 @@ impl CacheSlots {
         frame.is_some_and(|frame| frame & (VACANT | IN_PLACE) == VACANT)
     }
 
-    /// Panics if there is no such unit.
+    /// Returns the last check of a unit read in place. Panics if there is no such unit.
     #[inline]
     pub fn in_place_since(&self, unit: u32) -> Option<CheckTime> {
         let frame = self.slots[unit as usize].frame.load(Ordering::Relaxed);

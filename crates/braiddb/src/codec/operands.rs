@@ -10,7 +10,7 @@ use super::{ByteReader, put_bytes, put_varint};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base<'a> {
-    /// In the next older entry.
+    /// The base is in the next older entry.
     Beneath,
     /// No value.
     Absent,

@@ -26,7 +26,7 @@ use std::{
     },
 };
 
-/// Its nodes and entries belong to an arena that outlives it.
+/// A tree whose nodes and entries belong to an arena that outlives it.
 #[derive(Debug)]
 pub(super) struct Tree {
     root: AtomicPtr<Node>,

@@ -108,7 +108,7 @@ impl Run {
         self.slots.note(u32::from(block))
     }
 
-    /// At most to [`Run::end`]. Takes a step for each block passed.
+    /// Moves `n` entries, at most to [`Run::end`]. Takes a step for each block passed.
     #[inline(always)]
     pub fn advance(&self, position: Position, n: u32) -> Position {
         let Position { mut block, slot } = position;

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// With blocks of 4 KiB, 128 KiB at once.
+/// Maximum blocks read ahead: with blocks of 4 KiB, 128 KiB at once.
 const AHEAD_MAX: u16 = 31;
 const AHEAD_FIRST: u16 = 2;
 

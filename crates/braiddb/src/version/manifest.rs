@@ -292,8 +292,8 @@ impl Manifest {
         self.bytes_written
     }
 
-    /// After `Ok` the edit survives power failure. After a failed sync the caller must not write
-    /// on: the contents of the disk are unknown.
+    /// Writes and syncs an edit, which then survives power failure. After a failed sync the caller
+    /// must not write on: the contents of the disk are unknown.
     pub fn commit(&mut self, edit: &Edit) -> Result<()> {
         let mut layout = self.layout.clone();
         layout.apply(edit).unwrap_or_else(|rule| panic!("the engine made an edit that breaks a rule: {rule}"));

@@ -43,7 +43,7 @@ const CALL_BYTES_MIN: usize = 8 << 10;
 /// first sync of a new block also writes the file's metadata.
 const ZEROED_UNIT: u64 = 64 << 10;
 
-/// Larger buffers are freed after a large group.
+/// Maximum bytes of a buffer that is kept after a large group.
 const BUFFER_LEN_KEPT: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,7 +32,7 @@ struct Opened {
     is_writable: bool,
 }
 
-/// Only the appender writes `last_sequence` and `end_lsn`; any thread reads them.
+/// A segment in use. Only the appender writes `last_sequence` and `end_lsn`; any thread reads them.
 #[derive(Debug)]
 pub struct Segment {
     pub header: SegmentHeader,

@@ -27,9 +27,9 @@ pub enum Operation {
     SyncDir,
     /// Removing a file.
     Remove,
-    /// Not in the journal.
+    /// Opening a file. Not in the journal.
     Open,
-    /// Not in the journal.
+    /// A read. Not in the journal.
     Read,
 }
 

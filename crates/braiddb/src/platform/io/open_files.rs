@@ -49,7 +49,7 @@ const OPEN_FILES_DEFAULT_MAX: usize = 1 << 16;
 /// Maximum attempts of an operation that runs out of descriptors.
 const ATTEMPTS_MAX: usize = 4;
 
-/// Any thread may call any method.
+/// A budget of descriptors, and its files. Any thread may call any method.
 pub struct OpenFiles {
     max: usize,
     open: AtomicUsize,
@@ -94,12 +94,12 @@ impl OpenFiles {
         OpenFilesStats { open: self.open.load(Relaxed), max: self.max, reopened: self.reopened.load(Relaxed) }
     }
 
-    /// As far as possible.
+    /// Closes files until one more fits, as far as possible.
     fn make_room(&self) {
         while self.open.load(Relaxed) >= self.max && self.close_one() {}
     }
 
-    /// Not read recently. Returns false if no file can be closed.
+    /// Closes a file not read recently. Returns false if no file can be closed.
     fn close_one(&self) -> bool {
         let mut ring = self.ring.lock();
         // The first turn clears marks. The bound ends the loop even if readers keep setting them.

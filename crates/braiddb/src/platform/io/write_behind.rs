@@ -45,7 +45,7 @@ enum Job {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Later jobs are skipped.
+    /// The first failure. Later jobs are skipped.
     failure: Mutex<Option<(io::ErrorKind, String)>>,
     /// Buffers for reuse.
     spare: Mutex<Vec<Aligned>>,

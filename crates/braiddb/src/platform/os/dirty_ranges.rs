@@ -112,7 +112,7 @@ impl DirtyRanges {
         Plan::Ranges
     }
 
-    /// Of `range`, which must not be written to meanwhile. May plan a full flush.
+    /// Plans a sync of `range`, which must not be written to meanwhile. May plan a full flush.
     /// [`DirtyRanges::end_sync`] must follow.
     pub fn begin_sync_of(&self, range: Range<u64>) -> Plan {
         let mut state = self.state.lock();

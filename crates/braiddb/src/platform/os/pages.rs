@@ -284,7 +284,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::Ordering::Relaxed;
 
-    /// From the flags of the map that contains the address.
+    /// Looks up the flags of the map that contains the address.
     #[cfg(all(target_os = "linux", not(miri)))]
     fn asks_for_huge_pages(memory: *const u8) -> bool {
         let reported = std::fs::read_to_string("/proc/self/smaps").unwrap();

@@ -19,7 +19,7 @@ impl RowBatch {
         self.is_to_merge
     }
 
-    /// In this direction.
+    /// Returns the first row put aside, if any in this direction.
     pub fn aside(&self, is_forward: bool) -> Option<RowPlace> {
         (self.aside != 0 && self.is_forward == is_forward).then(|| self.place(near_lane(self.aside, is_forward)))
     }

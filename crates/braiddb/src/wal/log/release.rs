@@ -103,7 +103,7 @@ impl Wal {
         }
     }
 
-    /// Without retained segments.
+    /// Returns the segments that will not be written to any more, without retained ones.
     pub fn finished_segments(&self) -> Vec<FinishedSegment> {
         let segments = self.segments.lock();
         let finished = segments.iter().filter(|segment| segment.end_lsn() != u64::MAX);
