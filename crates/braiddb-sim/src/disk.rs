@@ -8,19 +8,24 @@
 use crate::{
     contents::{Contents, PAGE_LEN},
     crash::{CrashPolicy, Image, Replay},
-    faults::{Call, Effect, Fault, Faults},
-    journal::{FileIndex, Name, Operation, clean, parent_of},
+    faults::{Call, Fault, Faults},
+    journal::{FileIndex, Name, Operation, clean},
     random::mix,
     speed::{Device, DiskSpeed},
 };
-use braiddb::platform::{DirEntry, File, FileLock, OpenMode, ReadMapping, Runtime, Vfs, WriteMapping};
+use braiddb::platform::{DirEntry, File, FileLock, OpenMode, Runtime, Vfs};
+use file::SimFile;
 use parking_lot::Mutex;
+use state::{Inode, State};
 use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+mod file;
+mod state;
 
 /// A simulated disk.
 #[derive(Debug)]
@@ -40,30 +45,6 @@ impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "simulated disk of seed {}", self.seed)
     }
-}
-
-#[derive(Debug)]
-struct State {
-    image: Image,
-    inodes: BTreeMap<FileIndex, Inode>,
-    next_file: FileIndex,
-    journal: Vec<Operation>,
-    journaling: bool,
-    faults: Faults,
-    held: BTreeMap<Name, String>,
-    pages_max: Option<u64>,
-    pages_used: u64,
-    device: Option<Arc<Device>>,
-    unsynced_bytes: u64,
-    maps_files: bool,
-    sessions: u64,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Inode {
-    names: u32,
-    handles: u32,
-    unsynced_bytes: u64,
 }
 
 impl SimDisk {
@@ -256,114 +237,6 @@ impl SimDisk {
     }
 }
 
-impl State {
-    fn find(&self, path: &Path) -> io::Result<FileIndex> {
-        let name = clean(path);
-        match self.image.names.get(&name) {
-            Some(file) => Ok(*file),
-            None if self.image.is_directory(&name) => Err(io::ErrorKind::IsADirectory.into()),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-
-    fn call(&mut self, call: Call, path: &Path) -> io::Result<()> {
-        self.faults.next(call, path).map_or(Ok(()), |effect| Err(effect.error()))
-    }
-
-    fn change(&mut self, operation: Operation) {
-        self.image.apply(&operation);
-        self.note(operation);
-    }
-
-    fn note(&mut self, operation: Operation) {
-        if self.journaling {
-            self.journal.push(operation);
-        }
-    }
-
-    fn damage(&mut self, operation: Operation) {
-        let before = self.pages_of(&operation);
-        self.image.apply(&operation);
-        self.pages_used = self.pages_used + self.pages_of(&operation) - before;
-        self.note(Operation::Damage(Box::new(operation)));
-    }
-
-    fn pages_of(&self, operation: &Operation) -> u64 {
-        match operation {
-            Operation::Write { file, .. } | Operation::SetLength { file, .. } => {
-                self.image.files[file].pages_allocated()
-            }
-            _ => 0,
-        }
-    }
-
-    fn check_new_name(&self, name: &Name) -> io::Result<()> {
-        if self.image.is_directory(name) {
-            Err(io::ErrorKind::IsADirectory.into())
-        } else if !self.image.is_directory(&parent_of(name)) {
-            Err(io::ErrorKind::NotFound.into())
-        } else {
-            Ok(())
-        }
-    }
-
-    fn create(&mut self, name: Name) -> io::Result<FileIndex> {
-        if self.image.names.contains_key(&name) {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        self.check_new_name(&name)?;
-        let file = self.next_file;
-        self.next_file += 1;
-        self.inodes.insert(file, Inode { names: 1, ..Inode::default() });
-        self.change(Operation::Link { name, file });
-        Ok(file)
-    }
-
-    fn inode(&mut self, file: FileIndex) -> &mut Inode {
-        self.inodes.get_mut(&file).expect("a file that has a name or a handle")
-    }
-
-    fn unlinked(&mut self, file: FileIndex) {
-        self.inode(file).names -= 1;
-        self.collect(file);
-    }
-
-    fn collect(&mut self, file: FileIndex) {
-        let inode = *self.inode(file);
-        if inode.names == 0 && inode.handles == 0 {
-            self.inodes.remove(&file);
-            self.unsynced_bytes -= inode.unsynced_bytes;
-            let contents = self.image.files.remove(&file).unwrap_or_default();
-            self.pages_used -= contents.pages_allocated();
-        }
-    }
-
-    /// Returns the end of the part that fits.
-    fn take_space(&mut self, file: FileIndex, offset: u64, end: u64) -> u64 {
-        let contents = &self.image.files[&file];
-        let left = self.pages_max.map_or(u64::MAX, |max| max.saturating_sub(self.pages_used));
-        let mut fitting = end;
-        while contents.pages_needed(offset, fitting) > left {
-            fitting = ((fitting - 1) / PAGE_LEN as u64 * PAGE_LEN as u64).max(offset);
-        }
-        self.pages_used += contents.pages_needed(offset, fitting);
-        fitting
-    }
-
-    fn unsynced(&mut self, file: FileIndex, bytes: u64) {
-        self.inode(file).unsynced_bytes += bytes;
-        self.unsynced_bytes += bytes;
-    }
-
-    fn written_back(&mut self, file: FileIndex, bytes: u64) {
-        if let Some(inode) = self.inodes.get_mut(&file) {
-            let bytes = bytes.min(inode.unsynced_bytes);
-            inode.unsynced_bytes -= bytes;
-            self.unsynced_bytes -= bytes;
-        }
-    }
-}
-
 impl Vfs for SimDisk {
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         let name = clean(path);
@@ -511,185 +384,5 @@ impl FileLock for SimLock {}
 impl Drop for SimLock {
     fn drop(&mut self) {
         self.shared.state.lock().held.remove(&self.name);
-    }
-}
-
-#[derive(Debug)]
-struct SimFile {
-    shared: Arc<Shared>,
-    file: FileIndex,
-    name: Name,
-    writable: bool,
-}
-
-impl SimFile {
-    fn check_writable(&self) -> io::Result<()> {
-        if self.writable { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
-    }
-}
-
-impl Drop for SimFile {
-    fn drop(&mut self) {
-        let mut state = self.shared.state.lock();
-        state.inode(self.file).handles -= 1;
-        state.collect(self.file);
-    }
-}
-
-impl File for SimFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut state = self.shared.state.lock();
-        state.call(Call::Read, &self.name)?;
-        Ok(state.image.files[&self.file].read(buf, offset))
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.check_writable()?;
-        let end = offset.checked_add(buf.len() as u64).filter(|end| i64::try_from(*end).is_ok());
-        let end = end.ok_or(io::ErrorKind::FileTooLarge)?;
-        let mut state = self.shared.state.lock();
-        let (mut wanted, mut outcome) = (end, Ok(()));
-        match state.faults.next(Call::Write, &self.name) {
-            Some(effect @ Effect::Fail(_)) => return Err(effect.error()),
-            Some(effect @ Effect::Short { bytes, .. }) => {
-                wanted = end.min(offset + bytes as u64);
-                outcome = Err(effect.error());
-            }
-            None => {}
-        }
-        let fitting = state.take_space(self.file, offset, wanted);
-        if fitting < wanted {
-            outcome = Err(io::ErrorKind::StorageFull.into());
-        }
-        if fitting > offset {
-            let bytes = Arc::from(&buf[..(fitting - offset) as usize]);
-            state.change(Operation::Write { file: self.file, offset, bytes });
-            state.unsynced(self.file, fitting - offset);
-        }
-        if let Some(device) = state.device.clone() {
-            let over = state.unsynced_bytes.saturating_sub(device.speed.unsynced_bytes_max).min(fitting - offset);
-            drop(state);
-            if over > 0 {
-                device.transfer(over);
-                self.shared.state.lock().written_back(self.file, over);
-            }
-        }
-        outcome
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.shared.state.lock().image.files[&self.file].len())
-    }
-
-    /// A copy: mapped bytes no longer change.
-    fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
-        let mut bytes = vec![0; usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?];
-        let read = self.shared.state.lock().image.files[&self.file].read(&mut bytes, 0);
-        Ok((read == bytes.len()).then(|| ReadMapping::of_copy(bytes.into())))
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.check_writable()?;
-        if i64::try_from(len).is_err() {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        let mut state = self.shared.state.lock();
-        state.call(Call::SetLength, &self.name)?;
-        let before = state.image.files[&self.file].pages_allocated();
-        state.change(Operation::SetLength { file: self.file, len });
-        state.pages_used = state.pages_used + state.image.files[&self.file].pages_allocated() - before;
-        Ok(())
-    }
-
-    fn preallocate(&self, len: u64) -> io::Result<()> {
-        self.check_writable()?;
-        if i64::try_from(len).is_err() {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        let mut state = self.shared.state.lock();
-        state.call(Call::Reserve, &self.name)?;
-        let left = state.pages_max.map_or(u64::MAX, |max| max.saturating_sub(state.pages_used));
-        if state.image.files[&self.file].pages_needed(0, len) > left {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        state.take_space(self.file, 0, len);
-        state.change(Operation::Reserve { file: self.file, len });
-        Ok(())
-    }
-
-    /// The smallest valid answer: the first byte that is not zero.
-    fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
-        let state = self.shared.state.lock();
-        let file = &state.image.files[&self.file];
-        let mut bytes = vec![0; file.len().saturating_sub(offset) as usize];
-        let read = file.read(&mut bytes, offset);
-        Ok(bytes[..read].iter().position(|byte| *byte != 0).map(|at| offset + at as u64))
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        let mut state = self.shared.state.lock();
-        let upto = state.journal.len();
-        if let Err(e) = state.call(Call::Sync, &self.name) {
-            state.note(Operation::SyncFailed { file: self.file, upto });
-            return Err(e);
-        }
-        let bytes = state.inode(self.file).unsynced_bytes;
-        if let Some(device) = state.device.clone() {
-            drop(state);
-            device.transfer(bytes);
-            device.settle();
-            state = self.shared.state.lock();
-        }
-        state.written_back(self.file, bytes);
-        state.note(Operation::Sync { file: self.file, upto });
-        Ok(())
-    }
-
-    fn sync_bytes(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let len = bytes.len() as u64;
-        let mut state = self.shared.state.lock();
-        let upto = state.journal.len();
-        if let Err(e) = state.call(Call::Sync, &self.name) {
-            state.note(Operation::SyncFailed { file: self.file, upto });
-            return Err(e);
-        }
-        if let Some(device) = state.device.clone() {
-            drop(state);
-            device.transfer(len.next_multiple_of(PAGE_LEN as u64));
-            device.settle();
-            state = self.shared.state.lock();
-        }
-        state.written_back(self.file, len);
-        state.note(Operation::SyncBytes { file: self.file, offset, len, upto });
-        Ok(())
-    }
-
-    fn map_for_writing(&self, len: u64) -> io::Result<Option<Box<dyn WriteMapping>>> {
-        self.check_writable()?;
-        let mut state = self.shared.state.lock();
-        let contents = &state.image.files[&self.file];
-        if !state.maps_files || contents.len() < len || contents.pages_needed(0, len) > 0 {
-            return Ok(None);
-        }
-        state.inode(self.file).handles += 1;
-        let file =
-            SimFile { shared: Arc::clone(&self.shared), file: self.file, name: self.name.clone(), writable: true };
-        Ok(Some(Box::new(SimMapping { file, len })))
-    }
-}
-
-#[derive(Debug)]
-struct SimMapping {
-    file: SimFile,
-    len: u64,
-}
-
-impl WriteMapping for SimMapping {
-    fn write(&mut self, bytes: &[u8], offset: u64) {
-        assert!(offset + bytes.len() as u64 <= self.len, "a write of {} bytes at {offset}", bytes.len());
-        let file = self.file.file;
-        let mut state = self.file.shared.state.lock();
-        state.change(Operation::Write { file, offset, bytes: Arc::from(bytes) });
-        state.unsynced(file, bytes.len() as u64);
     }
 }
