@@ -1,8 +1,7 @@
 //! Checks the order of the engine's layers.
 //!
-//! A layer is a folder of the engine's `src`; `lib.rs`, `options.rs` and `inspect.rs` form the top
-//! one. [`LAYERS`] lists the allowed imports. Imports through the crate root (`crate::Db`) are
-//! errors.
+//! A layer is a folder of the engine's `src`; `lib.rs` and `options.rs` form the top one.
+//! [`LAYERS`] lists the allowed imports. Imports through the crate root (`crate::Db`) are errors.
 
 use super::Finding;
 use super::run::ENGINE;
@@ -41,9 +40,9 @@ const LAYERS: [Layer; 18] = [
     Layer { name: ROOT, may_import: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16] },
 ];
 
-/// Returns the index of a layer; `options` and `inspect` belong to the root.
+/// Returns the index of a layer; `options` belongs to the root.
 fn place(name: &str) -> Option<usize> {
-    let name = if matches!(name, "options" | "inspect") { ROOT } else { name };
+    let name = if name == "options" { ROOT } else { name };
     LAYERS.iter().position(|layer| layer.name == name)
 }
 
