@@ -2,9 +2,9 @@
 //! A position is a key plus a number of steps, since a snapshot never changes. After a damaged view
 //! or in a superseded read state, the cursor reopens on the latest state and replays its position.
 
-use super::{database::Db, expiry};
+use super::database::Db;
 use crate::{
-    base::{Content, Cursor as _, EntryKind, EntryRef, Error, ReaderKind, Result, TreeId},
+    base::{Cursor as _, EntryKind, EntryRef, ReaderKind, Result, TreeId},
     db::{
         engine::{
             catalog::TreeState,
@@ -12,21 +12,18 @@ use crate::{
             read_hold::Hold,
             root::Engine,
         },
-        read::{
-            healing,
-            point_read::{Unresolved, has_expired},
-        },
+        read::point_read::has_expired,
     },
-    platform::SystemTime,
     read::{ReadState, ScanCursor},
     table::blob::BlobValue,
 };
 use std::{cell::OnceCell, fmt, ops::ControlFlow, sync::Arc};
 
+mod replay;
+mod value;
+
 /// Steps between checks for a newer read state; also the maximum steps of a replay.
 const STEPS_PER_LOOK: u64 = 1024;
-/// Maximum retries of a read after a damaged view.
-const HEAL_TRIES: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -286,75 +283,6 @@ impl Cursor {
         self.row_there()
     }
 
-    #[inline(never)]
-    fn row_there(&self) -> Result<(&[u8], &[u8])> {
-        if let Some((key, value)) = self.scan.row_ahead() {
-            return Ok((&key[TREE_ID_LEN..], value));
-        }
-        assert!(self.is_on_row(), "the cursor stands on no row");
-        let entry = self.scan.entry_there();
-        let mut value = entry.value;
-        if entry.kind != EntryKind::Value {
-            if let Some(Content { kind: EntryKind::Value, value, .. }) = Content::of(entry.kind, entry.value) {
-                return Ok((&entry.key[TREE_ID_LEN..], value));
-            }
-            value = match self.blob.get() {
-                Some(value) => value,
-                None => {
-                    let value = self.read_blob()?;
-                    self.blob.get_or_init(|| value)
-                }
-            };
-        }
-        Ok((&entry.key[TREE_ID_LEN..], value))
-    }
-
-    /// Returns the current value's expiry time by the wall clock, if any. A merged value has that
-    /// of the value beneath. Panics if there is no row.
-    ///
-    /// ```
-    /// # fn main() -> braiddb::Result<()> {
-    /// use std::time::{Duration, SystemTime};
-    ///
-    /// let db = braiddb::Db::in_memory()?;
-    /// let sessions = db.tree("sessions")?;
-    /// sessions.put_until(b"7f3a", b"ann", SystemTime::now() + Duration::from_secs(60))?;
-    /// let (copy, mut cursor) = (db.tree("copy")?, sessions.cursor());
-    /// while cursor.next()? {
-    ///     let (key, value) = cursor.row()?;
-    ///     match cursor.expires()? {
-    ///         Some(time) => copy.put_until(key, value, time)?,
-    ///         None => copy.put(key, value)?,
-    ///     };
-    /// }
-    /// assert!(copy.get_with_expiry(b"7f3a")?.unwrap().1.is_some());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn expires(&self) -> Result<Option<SystemTime>> {
-        Ok(self.expires_us()?.and_then(|us| expiry::wall_time(self.engine(), us)))
-    }
-
-    pub(in crate::db) fn expires_us(&self) -> Result<Option<u64>> {
-        assert!(self.is_on_row(), "the cursor stands on no row");
-        if self.scan.is_ahead() {
-            return Ok(None);
-        }
-        let entry = self.scan.entry_there();
-        match entry.kind {
-            EntryKind::Expiring => Ok(Content::of(entry.kind, entry.value).and_then(|content| content.expires_us)),
-            EntryKind::Merge => {
-                let found = self.engine().get_unresolved(entry.key, Some(&self.hold))?;
-                Ok(found.and_then(|found| found.expires_us))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    pub(in crate::db) fn is_merged(&self) -> bool {
-        self.is_on_row() && !self.scan.is_ahead() && self.scan.entry_there().kind == EntryKind::Merge
-    }
-
     /// Returns the snapshot's sequence number.
     pub fn snapshot_sequence(&self) -> crate::base::SequenceNumber {
         self.hold.sequence()
@@ -473,21 +401,6 @@ impl Cursor {
         self.arrive(is_forward, passed)
     }
 
-    /// Saves the current key as origin and switches to the latest state.
-    #[cold]
-    fn follow_state(&mut self) -> Result<()> {
-        self.origin.key.set(self.scan.entry().key);
-        (self.origin.is_forward, self.origin.is_end, self.origin.steps) = (true, false, 0);
-        let state = self.engine().present_state().inspect_err(|_| self.release())?;
-        let state = (!Arc::ptr_eq(&state, &self.state)).then(|| Arc::clone(&state));
-        self.check_hold()?;
-        let Some(state) = state else { return Ok(()) };
-        self.state = state;
-        self.scan.reset(&self.state, self.hold.sequence());
-        let moved = self.replay();
-        self.arrive(true, moved).map(|_| ())
-    }
-
     #[inline]
     fn arrive(&mut self, is_forward: bool, moved: Result<()>) -> Result<bool> {
         if let Err(e) = moved {
@@ -536,68 +449,8 @@ impl Cursor {
         if steps == 0 { Ok(()) } else { self.replay_steps() }
     }
 
-    #[cold]
-    fn replay_steps(&mut self) -> Result<()> {
-        let steps = self.origin.steps;
-        for _ in 0..steps.unsigned_abs() {
-            if steps > 0 {
-                self.scan.next()?
-            } else {
-                self.scan.prev()?
-            }
-            self.pass_expired(steps > 0)?;
-        }
-        Ok(())
-    }
-
     #[cfg(test)]
     pub(in crate::db) fn is_in_batch(&self) -> bool {
         self.scan.key_in_batch().is_some()
-    }
-
-    #[cfg(test)]
-    pub(in crate::db) fn restart(&mut self) -> Result<()> {
-        self.state = self.engine().cell.state.load_full();
-        self.scan = ScanCursor::new(&self.state, self.hold.sequence(), self.tree.id);
-        let moved = self.replay();
-        self.arrive(true, moved).map(|_| ())
-    }
-
-    #[cold]
-    fn heal(&mut self, mut error: Error) -> Result<()> {
-        self.place = Place::Fresh;
-        for _ in 0..HEAL_TRIES {
-            healing::set_aside_or_fail(self.engine(), error)?;
-            self.state = Arc::clone(&*self.engine().present_state()?);
-            self.check_hold()?;
-            self.scan = ScanCursor::new(&self.state, self.hold.sequence(), self.tree.id);
-            match self.replay() {
-                Ok(()) => return Ok(()),
-                Err(e) => error = e,
-            }
-        }
-        Err(error)
-    }
-
-    #[cold]
-    fn read_blob(&self) -> Result<BlobValue> {
-        let engine = self.engine();
-        let entry = self.scan.entry();
-        let now_us = self.hold.held().taken_us;
-        let e = match engine.resolve(&self.state, Unresolved::of(&entry), now_us) {
-            Ok(Some(value)) => return Ok(value),
-            Ok(None) => Error::corruption(&engine.dir, 0, "a row was shown that has expired"),
-            Err(e) => e,
-        };
-        // A later open may have removed the files.
-        engine.health.check_open()?;
-        if entry.kind != EntryKind::Merge {
-            return Err(e);
-        }
-        // Look up the value beneath the operands, which also handles a damaged view.
-        match engine.get_unresolved(entry.key, Some(&self.hold))? {
-            Some(resolved) => Ok(resolved.value),
-            None => Err(e),
-        }
     }
 }

@@ -1,0 +1,68 @@
+//! Reopens a cursor on the latest read state, after a damaged view or many steps, and replays its
+//! position there.
+
+use super::{Cursor, Place};
+use crate::{
+    base::{Cursor as _, Error, Result},
+    db::read::healing,
+    read::ScanCursor,
+};
+use std::sync::Arc;
+
+/// Maximum retries of a read after a damaged view.
+const HEAL_TRIES: usize = 64;
+
+impl Cursor {
+    /// Saves the current key as origin and switches to the latest state.
+    #[cold]
+    pub(super) fn follow_state(&mut self) -> Result<()> {
+        self.origin.key.set(self.scan.entry().key);
+        (self.origin.is_forward, self.origin.is_end, self.origin.steps) = (true, false, 0);
+        let state = self.engine().present_state().inspect_err(|_| self.release())?;
+        let state = (!Arc::ptr_eq(&state, &self.state)).then(|| Arc::clone(&state));
+        self.check_hold()?;
+        let Some(state) = state else { return Ok(()) };
+        self.state = state;
+        self.scan.reset(&self.state, self.hold.sequence());
+        let moved = self.replay();
+        self.arrive(true, moved).map(|_| ())
+    }
+
+    #[cold]
+    pub(super) fn replay_steps(&mut self) -> Result<()> {
+        let steps = self.origin.steps;
+        for _ in 0..steps.unsigned_abs() {
+            if steps > 0 {
+                self.scan.next()?
+            } else {
+                self.scan.prev()?
+            }
+            self.pass_expired(steps > 0)?;
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(in crate::db) fn restart(&mut self) -> Result<()> {
+        self.state = self.engine().cell.state.load_full();
+        self.scan = ScanCursor::new(&self.state, self.hold.sequence(), self.tree.id);
+        let moved = self.replay();
+        self.arrive(true, moved).map(|_| ())
+    }
+
+    #[cold]
+    pub(super) fn heal(&mut self, mut error: Error) -> Result<()> {
+        self.place = Place::Fresh;
+        for _ in 0..HEAL_TRIES {
+            healing::set_aside_or_fail(self.engine(), error)?;
+            self.state = Arc::clone(&*self.engine().present_state()?);
+            self.check_hold()?;
+            self.scan = ScanCursor::new(&self.state, self.hold.sequence(), self.tree.id);
+            match self.replay() {
+                Ok(()) => return Ok(()),
+                Err(e) => error = e,
+            }
+        }
+        Err(error)
+    }
+}
