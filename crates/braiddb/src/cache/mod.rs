@@ -1,7 +1,7 @@
 //! The block cache, shared by all open files of one or several databases.
 //!
-//! `block_cache.rs` is the interface, `arena.rs` the memory, `hint.rs` its prefetch, `clock.rs` eviction and reclamation,
-//! `mapped.rs` the files that are read in place.
+//! `block_cache.rs` is the interface, `arena.rs` the memory, `hint.rs` its prefetch, `clock.rs`
+//! eviction and reclamation, `mapped.rs` the files that are read in place.
 
 mod arena;
 mod block_cache;

@@ -71,8 +71,8 @@ struct Readers {
 /// 1. A read **loads the read state first**, then calls [`SnapshotList::is_expired`]. If not
 ///    expired, it reads from that state without another check. Before it moves to another state, it
 ///    loads that state and checks again.
-/// 2. `check_ages` moves the moment, *then* [`SnapshotList::strata`] leaves the reader out; both under
-///    the lock.
+/// 2. `check_ages` moves the moment, *then* [`SnapshotList::strata`] leaves the reader out; both
+///    under the lock.
 /// 3. A flush or merge takes the strata *before* it drops versions, and publishes the new state
 ///    *after*.
 ///

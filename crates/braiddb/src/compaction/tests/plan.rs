@@ -1,6 +1,6 @@
 //! Golden table of the planner: `plans.txt` states the job for each shape of a partition.
 //!
-//! A change of policy changes the table: `BRAIDDB_BLESS=1` writes the new one, to be read as a diff.
+//! A change of policy changes the table: `BRAIDDB_BLESS=1` writes the new one, for review.
 
 use crate::compaction::*;
 use std::fmt::Write;
