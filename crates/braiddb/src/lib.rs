@@ -27,9 +27,6 @@
 //! # }
 //! ```
 
-// Only tests call some functions of the lower layers.
-#![cfg_attr(not(test), allow(dead_code, unused_imports))]
-
 mod backup;
 pub mod base;
 mod cache;

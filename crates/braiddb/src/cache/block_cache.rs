@@ -247,6 +247,7 @@ pub struct CacheSlots {
 }
 
 impl CacheSlots {
+    #[cfg(test)]
     pub fn new(cache: &Arc<BlockCache>, units: u32) -> CacheSlots {
         CacheSlots::with_notes(cache, (0..units).map(|_| UnitNote::default()))
     }
@@ -329,6 +330,7 @@ impl CacheSlots {
 
     /// Calls `load` without a lock if the unit is not cached. Panics if there is no such unit.
     #[inline]
+    #[cfg(test)]
     pub fn get_or_load<'g>(
         &self,
         unit: u32,

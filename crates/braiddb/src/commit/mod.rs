@@ -11,4 +11,6 @@ pub use batch::{
     MERGED_INTO_EXPIRING, NOTHING, Operation, PreparedBatch, RawBatch, decode_batch, decode_group, split_group,
 };
 pub use queue::CommitQueue;
-pub use snapshots::{AgedReaders, Held, Seen, SnapshotList};
+#[cfg(test)]
+pub use snapshots::AgedReaders;
+pub use snapshots::{Held, Seen, SnapshotList};

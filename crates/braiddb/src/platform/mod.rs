@@ -22,6 +22,7 @@ pub use io::rate_limiter::{RateLimiter, RateLimiterStats};
 pub(crate) use io::read_ahead::AheadVfs;
 pub(crate) use io::throttled::{Limits, ThrottledVfs};
 pub(crate) use io::write_behind::{BehindVfs, WriteBehind};
+#[cfg(test)]
 pub(crate) use os::aligned::Aligned;
 pub use os::mem::MemVfs;
 pub use os::pages;

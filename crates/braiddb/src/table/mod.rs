@@ -39,7 +39,9 @@ pub use expiries::{Expiries, ExpiryCounter};
 pub use index_trigger::IndexTrigger;
 pub use key_block::KeyBlocks;
 pub use key_filter::{KeyFilter, NewFilters};
-pub use meta::{BlobUse, RunMeta};
+#[cfg(test)]
+pub use meta::BlobUse;
+pub use meta::RunMeta;
 pub use place::Moment;
 pub use recent_writes::RecentWrites;
 pub use run::{PinnedBlock, Run};

@@ -125,6 +125,7 @@ impl Run {
     }
 
     #[inline]
+    #[cfg(test)]
     pub fn retreat(&self, position: Position) -> Option<Position> {
         if position.slot > 0 {
             return Some(Position { slot: position.slot - 1, ..position });

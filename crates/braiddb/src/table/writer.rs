@@ -222,6 +222,7 @@ impl RunWriter {
         self.position() + tail as u64
     }
 
+    #[cfg(test)]
     pub fn entries(&self) -> u64 {
         self.footer.entries
     }

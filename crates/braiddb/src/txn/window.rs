@@ -105,6 +105,7 @@ impl Window {
         }
     }
 
+    #[cfg(test)]
     pub fn reaches(&self, upto: SequenceNumber) -> bool {
         let pieces = self.pieces.lock();
         self.is_open() && upto >= pieces.from

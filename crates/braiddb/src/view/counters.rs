@@ -7,10 +7,12 @@ thread_local! {
     static SEGMENTS_READ: Cell<u64> = const { Cell::new(0) };
 }
 
+#[cfg(test)]
 pub fn key_comparisons() -> u64 {
     KEY_COMPARISONS.get()
 }
 
+#[cfg(test)]
 pub fn segments_read() -> u64 {
     SEGMENTS_READ.get()
 }

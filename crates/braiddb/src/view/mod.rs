@@ -37,10 +37,14 @@ mod writer;
 
 pub use build::{Bounds, build_view};
 pub use cache_miss::{CacheMiss, read_misses};
+#[cfg(test)]
 pub use counters::{key_comparisons, segments_read};
 pub use cursor::ViewCursor;
 pub use damage::{damaged_view, damaged_view_file};
-pub use fold::{FoldStats, fold_view};
+#[cfg(test)]
+pub use fold::FoldStats;
+pub use fold::fold_view;
+#[cfg(test)]
 pub(crate) use format::PAGE_BYTES;
 pub use format::ViewMeta;
 pub use hash_get::{FastGet, Likely, Probe, prefetched_value};
@@ -48,4 +52,5 @@ pub use hold::Held;
 pub use reader::{Leaf, View};
 pub use rows::{RowBatch, RowPlace};
 pub use run_writer::SortedRunWriter;
+#[cfg(test)]
 pub use scan::ViewScan;

@@ -18,7 +18,7 @@ use super::{
     sync::{Latch, SyncStage},
 };
 use crate::{
-    base::{Error, FileNumber, MAX_SEQUENCE, Result, SequenceNumber},
+    base::{Error, MAX_SEQUENCE, Result, SequenceNumber},
     codec::{Compression, compress},
     platform::WriteMapping,
 };
@@ -307,7 +307,8 @@ impl Wal {
         self.segments.lock().iter().map(|segment| segment.info()).collect()
     }
 
-    pub fn spares(&self) -> Vec<FileNumber> {
+    #[cfg(test)]
+    pub fn spares(&self) -> Vec<crate::base::FileNumber> {
         self.spares.lock().iter().map(|spare| spare.number).collect()
     }
 
@@ -323,6 +324,7 @@ impl Wal {
         self.epoch
     }
 
+    #[cfg(test)]
     pub fn failure(&self) -> Option<&str> {
         self.latch.reason()
     }

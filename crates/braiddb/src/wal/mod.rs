@@ -25,12 +25,17 @@ mod tests;
 pub use context::{WalContext, WalOptions};
 pub use damage::{LogBounds, LogDamage, LogDamageKind, WalkedLog, walk_damaged_log};
 pub use damaged::{DamagedLog, DamagedLogInput, read_damaged_log};
-pub use format::{Lsn, SEGMENT_HEADER_LEN, SegmentHeader, segment_number, segment_path};
+#[cfg(test)]
+pub use format::SegmentHeader;
+pub use format::{Lsn, SEGMENT_HEADER_LEN, segment_number, segment_path};
 pub use inspect::{first_group, inspect_segment, read_groups, record_payload};
 pub use log::{GroupHeader, Wal};
 pub use reader::{ClosedLog, Gone, LogItem, LogReader, ReadError, SegmentSource, end_of_epoch, visit_groups};
+#[cfg(test)]
 pub use record::RecordHeader;
 pub use recovery::{CutTail, RecordInfo, RecoveryInput, RecoveryOutcome, Visit, recover, recover_with};
 pub use retention::RetentionLimit;
-pub use segment::{FinishedSegment, Segment, WalStart};
+#[cfg(test)]
+pub use segment::WalStart;
+pub use segment::{FinishedSegment, Segment};
 pub use tail::{Followed, Tail};

@@ -183,6 +183,7 @@ pub struct WalStart {
 }
 
 impl WalStart {
+    #[cfg(test)]
     pub fn new_log() -> WalStart {
         WalStart {
             epoch: 1,

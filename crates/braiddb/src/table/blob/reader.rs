@@ -207,6 +207,7 @@ impl BlobFile {
         self.read_chunks(reference, &layout, &mut window, 0..layout.header.chunk_count(), sink)
     }
 
+    #[cfg(test)]
     pub fn read_key(&self, reference: &BlobRef) -> Result<Vec<u8>> {
         Ok(self.layout(reference, &mut Window::new(self)?, HEAD_READ_LEN)?.key)
     }

@@ -171,6 +171,7 @@ impl BlobWriter {
 
     /// Durable after the next [`BlobWriter::sync`]. Needs memory for the compressed value at most.
     /// After [`Error::DiskFull`] the same call may succeed later.
+    #[cfg(test)]
     pub fn append(&self, internal_key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         self.append_to(Lane::Values, internal_key, value, compression)
     }
@@ -284,6 +285,7 @@ impl BlobWriter {
     }
 
     /// Returns files that may get writes or have unsynced data. They are not garbage.
+    #[cfg(test)]
     pub fn open_files(&self) -> Vec<FileNumber> {
         self.state.lock().files().map(|file| file.number).collect()
     }

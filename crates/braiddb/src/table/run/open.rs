@@ -98,6 +98,7 @@ impl Run {
         Ok(Arc::new(run))
     }
 
+    #[cfg(test)]
     pub fn read_meta(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<RunMeta> {
         let file = open_file(ctx, path)?;
         let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;

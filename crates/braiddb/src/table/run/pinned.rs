@@ -2,7 +2,7 @@
 
 use super::super::{
     Position,
-    block::{self, Rows, entry_count},
+    block::{self, Rows},
 };
 use super::Run;
 use crate::{
@@ -19,6 +19,7 @@ pub struct Block<'g> {
 
 impl<'g> Block<'g> {
     #[inline]
+    #[cfg(test)]
     pub fn entry(&self, slot: u16) -> Result<EntryRef<'g>> {
         let entry = block::entry(self.bytes, slot).map(|entry| entry.numbered(self.run.given));
         entry.ok_or_else(|| self.run.no_such_entry(Position { block: self.block, slot }))
@@ -63,8 +64,9 @@ impl PinnedBlock {
     }
 
     #[inline]
+    #[cfg(test)]
     pub fn entries(&self) -> u16 {
-        entry_count(&self.unit)
+        block::entry_count(&self.unit)
     }
 
     #[cold]

@@ -12,6 +12,7 @@ impl Wal {
     /// Releases the segments before `oldest_segment`, a durably recorded result of
     /// [`Wal::oldest_needed`]. They must be synced. They are retained within the limit; further
     /// ones become spares or are removed. Returns their number.
+    #[cfg(test)]
     pub fn release(&self, oldest_segment: FileNumber) -> usize {
         self.release_with(oldest_segment, |_| 0)
     }

@@ -37,6 +37,7 @@ pub struct RecoveryOutcome {
     pub is_closed_cleanly: bool,
     /// Bytes past the end may have been a record: one interrupted by a crash, or an acknowledged
     /// one that was damaged, or in a recycled segment one of an earlier use.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests distinguish it from a clean end"))]
     pub ambiguous_tail: bool,
     pub tail: Option<Tail>,
     /// Upper bound on the sequence numbers before the first segment.
