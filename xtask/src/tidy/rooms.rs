@@ -68,7 +68,7 @@ fn below<'a>(layer: &str, source: &Source, path: &'a PathUse) -> Option<&'a [Str
     (ups > 0 && ups + 1 == depth).then_some(&names[steps..])
 }
 
-/// Returns the complaint about an import of `target` by the room at `place`, if it is forbidden.
+/// Returns an error message if the room at index `place` must not import `target`.
 fn complaint(house: &House, place: usize, target: &str) -> Option<String> {
     let (layer, room) = (house.layer, house.rooms[place]);
     match (house.rooms.iter().position(|name| *name == target), house.root_files) {

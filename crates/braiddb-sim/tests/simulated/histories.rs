@@ -272,7 +272,7 @@ fn scheduled_history_of_same_seed_is_equal() {
     assert!(records(seed) != records(seed + 1));
 }
 
-/// Each history has its own time limit: thousands of handovers wait for a core.
+/// Bounds the time of each history, not of all: one has thousands of context switches.
 fn each_bounded(count: u64, history: fn(u64, &Met)) -> Arc<Met> {
     let seed = common::seed();
     let met = Arc::new(Met::default());

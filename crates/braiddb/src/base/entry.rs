@@ -60,7 +60,8 @@ pub struct EntryRef<'a> {
 }
 
 impl EntryRef<'_> {
-    /// Adds the sequence number that the manifest assigns to the run; 0 if entries have their own.
+    /// Adds `given` to the entry's sequence number: the number that the manifest assigns to a loaded
+    /// run, or 0 for a run whose entries have their own.
     #[inline(always)]
     pub fn numbered(self, given: SequenceNumber) -> Self {
         EntryRef { sequence: self.sequence.wrapping_add(given), ..self }

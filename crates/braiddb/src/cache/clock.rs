@@ -411,7 +411,7 @@ impl Clock {
         self.evictions = self.evictions.max(1);
         self.evicted += 1;
         if let Some(slots) = &self.files[file as usize] {
-            // Release: ordered before the ticket's closure, which is deferred later; see `passed`.
+            // Release: a reader that sees the eviction's ticket in `passed` also sees this store.
             slots[unit as usize].frame.store(VACANT | if has_fallen { 0 } else { self.evictions }, Ordering::Release);
         }
         self.lists.unlink(frame);

@@ -68,7 +68,7 @@ mod tests {
     use crate::platform::SystemRuntime;
     use std::{sync::mpsc, thread, time::Duration};
 
-    /// The thread was stopped while it made a chunk beyond the pool's limit.
+    /// Drops at every moment, also while the thread makes a chunk beyond the pool's limit.
     #[test]
     fn chunks_ahead_drop_ends_the_thread_at_any_moment() {
         let (report, reported) = mpsc::channel();

@@ -1,5 +1,5 @@
-//! The memtable: its interface, counters and options. `db` freezes it (takes it out of use for
-//! writes) when `bytes` exceeds the limit, and flushes it.
+//! The memtable: its interface, counters and options. A commit that finds `bytes` above the
+//! limit freezes it (takes it out of use for writes): `make_room` in `db/write/pipeline.rs`.
 
 use super::{
     ChunkPool, MemtableScan,

@@ -330,7 +330,8 @@ fn choose_for_leaf(bounds: Bounds, keys: &[EntryPtr<'_>]) -> HeadChoice {
     choice
 }
 
-/// Inner nodes live long: they learn a prefix if it gains enough.
+/// Chooses the head of an inner node: skips the common prefix of its separators if that is long
+/// enough to pay. Inner nodes live long.
 fn choose_for_inner(bounds: Bounds, separators: &[EntryPtr<'_>]) -> HeadChoice {
     let mut choice = guaranteed(bounds);
     if let [first, .., last] = separators {

@@ -1,5 +1,6 @@
 //! Open run: random access to its entries, through the cache or the mapped file (`place.rs`).
-//! Dropping the last handle of an obsolete run removes its file.
+//! Dropping the last handle of an obsolete run, which no version names (`version/file_set.rs`),
+//! removes its file.
 //!
 //! Memory for each block: eight bytes for the cache's slot, with length and entry count, and four
 //! for the offset (eight beyond 4 GiB). If each block has its own page, nine bytes: an array of

@@ -160,10 +160,10 @@ impl ViewCursor {
                 pinned_entry(pin, position.slot)?
             }
         };
-        // SAFETY: a block in place stays there while its run is open, and the cursor holds its
-        // runs. Any other block is pinned in memory that does not move until its pin changes. Only
-        // this function, which cleared `present` first, and `release`, which clears it too, change
-        // pins; `entry` reads nothing else.
+        // SAFETY: a block in a mapped file stays there while its run is open, and the cursor
+        // holds its runs. Any other block is pinned: it does not move until the cursor pins
+        // another. Only this function and `release` do that, and both clear `present` first.
+        // `entry` reads no other memory.
         Ok(unsafe { Present::new(entry) })
     }
 

@@ -1,5 +1,5 @@
-//! Gets through the hash index of a view: the fast path of point lookups. It gives up with
-//! [`FastGet::Unknown`] here; `read/fast_path.rs` then runs the general path.
+//! Searches the hash index of one view, for the fast path of gets (`read/fast_path.rs`). A search
+//! that gives up returns [`FastGet::Unknown`]; the general path (`read/get.rs`) then searches.
 
 use super::bits::{is_equal, is_joined};
 use super::cache_miss::CacheMiss;

@@ -72,7 +72,7 @@ pub(crate) struct Asked<'a>(&'a Words);
 pub(crate) struct Candidates<'a> {
     words: &'a Words,
     lanes: u32,
-    /// Bits of `lanes` for each word; the lowest of them is the match.
+    /// Number of bits of `lanes` for each word. A word's lowest bit says whether it matches.
     bits_per_lane: u32,
     is_complete: bool,
 }

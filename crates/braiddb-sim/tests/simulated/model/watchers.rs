@@ -32,7 +32,7 @@ pub struct Watching {
     at: u64,
     mirror: Model,
     pairs: MultiModel,
-    /// The mirror has commits that a crash removed; a gap must report that.
+    /// The watcher delivered commits that a crash removed: it must report a gap next.
     is_stale: bool,
 }
 

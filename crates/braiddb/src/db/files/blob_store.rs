@@ -296,7 +296,7 @@ impl BlobStore {
     }
 
     fn open(&self, number: FileNumber, is_in_use: bool) -> Result<BlobFile> {
-        // A mapping does not pay for the single value read from a released file.
+        // A released file is opened to read one value: mapping it would cost more than it saves.
         let table = TableContext { in_place: self.table.in_place && is_in_use, ..self.table.clone() };
         BlobFile::open(&table, &self.dir, number).map_err(|e| match e {
             Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
@@ -383,7 +383,8 @@ impl BlobStore {
     }
 
     fn is_settled(&self, number: FileNumber, used: &Use, flushed: SequenceNumber) -> bool {
-        // The order matters: a file that is no longer current has only writers that began before.
+        // Check `open` first: once the file is not current, no writer begins in it, so `writing`
+        // counts all that still write to it.
         let open = self.writer.as_ref().is_some_and(|w| w.is_current(number));
         let writing = self.writing.load(Ordering::Acquire) > 0;
         !open && !writing && used.on_their_way == 0 && used.last_sequence <= flushed

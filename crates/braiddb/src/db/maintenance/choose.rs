@@ -96,7 +96,7 @@ pub(super) fn next_job(engine: &Engine, role: Role, settle: bool) -> Option<Job>
     Some(Job::Partition(partition, plan))
 }
 
-/// Chooses the partition with the most unindexed runs among those with a plan.
+/// Chooses a partition for which the planner has a job: the one with the most unindexed runs.
 fn choose(
     engine: &Engine,
     state: &ReadState,

@@ -1,4 +1,5 @@
-//! Flushes: freezes memtables and writes them as runs.
+//! Flushes: writes frozen memtables as runs, and freezes the active one on request. A commit that
+//! finds the active memtable full freezes it: `make_room` in `write/pipeline.rs`.
 
 use super::{background, choose::Job, install};
 use crate::{

@@ -19,8 +19,9 @@ pub(super) struct Loaded {
     pub(super) same_key: u32,
     /// A bit per visible entry, if the snapshot covers the view.
     pub(super) shown: u32,
-    /// A bit per prefetched entry, and per entry queued until rows of a batch are passed.
+    /// A bit per prefetched entry.
     pub(super) fetched: u32,
+    /// A bit per entry to be prefetched once the rows of a batch are passed.
     pub(super) queued: u32,
 }
 

@@ -1,4 +1,5 @@
-//! Parts of the engine, each with its own locks. The behaviour of most is in the rooms above.
+//! Parts of the engine, each with its own locks. Functions of `db/write`, `db/read` and
+//! `db/maintenance` work on most of them; `pressure.rs` and `health.rs` decide by themselves.
 
 pub mod archiver;
 pub mod commits;
