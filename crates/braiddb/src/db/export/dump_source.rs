@@ -24,7 +24,7 @@ use crate::{
         read::{
             healing,
             merge_operands::{FoundOperands, pile_up},
-            point_read::has_expired,
+            point_read::{self, has_expired},
         },
     },
     read::{ReadState, ScanCursor},
@@ -365,7 +365,7 @@ impl Reading<'_> {
             None => None,
             Some((sequence, found)) => {
                 let (expires_us, now_us) = (found.expires_us(), self.source.hold.held().taken_us);
-                engine.resolve(state, found, now_us)?.map(|value| (sequence, expires_us, value))
+                point_read::resolve(engine, state, found, now_us)?.map(|value| (sequence, expires_us, value))
             }
         };
         // An expired base no longer exists for the operands.

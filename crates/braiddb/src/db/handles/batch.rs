@@ -17,7 +17,12 @@ use crate::{
             key::check_key,
             settings::Durability,
         },
-        write::{pending_blobs::PendingBlobs, piece_writer::Placed, pipeline::CommitCondition},
+        write::{
+            full_disk,
+            pending_blobs::PendingBlobs,
+            piece_writer::Placed,
+            pipeline::{self, CommitCondition},
+        },
     },
 };
 use std::{
@@ -210,14 +215,14 @@ pub(in crate::db) fn commit(
             return Ok(None);
         }
         let compression = options.compression.unwrap_or(engine.settings.compression);
-        engine.refuse_on_full_disk()?;
+        full_disk::refuse_on_full_disk(engine)?;
         let blob = engine.storage.blobs.write(key, value, compression)?;
         blobs.push(blob.file);
         let mut bytes = Vec::new();
         blob.encode(&mut bytes);
         Ok(Some(bytes))
     });
-    let committed = prepared.and_then(|p| engine.commit_checked(p, durability, condition, check_trees));
+    let committed = prepared.and_then(|p| pipeline::commit_checked(engine, p, durability, condition, check_trees));
     // After a failed sync the commit still has a sequence number.
     let sequence = match &committed {
         Ok(sequence) => Some(*sequence),

@@ -9,6 +9,7 @@ use crate::{
     commit::RawBatch,
     db::{
         engine::{key::KeyBuf, read_hold::Hold, root::Engine},
+        read::point_read,
         record::{bytes::Value, version::Version},
         write::{conflict_window::ConflictWindowGuard, pipeline::CommitCondition},
     },
@@ -178,7 +179,7 @@ impl Tree {
         let engine = self.db().engine();
         self.update_from(&internal, || {
             let mut update = None;
-            engine.get_entry(LookupKey::of(&internal), None, |value, sequence| {
+            point_read::get_entry(engine, LookupKey::of(&internal), None, |value, sequence| {
                 update = Some(decide(Some((&value, sequence))))
             })?;
             Ok(update.unwrap_or_else(|| decide(None)))
@@ -205,7 +206,7 @@ impl Tree {
                 Update::Put(value) => put(&value, expiry::default_expiry(engine, self.state())),
                 Update::PutKeepTtl(value) => {
                     // A later write makes the commit conflict.
-                    let end = engine.get_unresolved(internal, None)?.map(|found| found.expires_us);
+                    let end = point_read::get_unresolved(engine, internal, None)?.map(|found| found.expires_us);
                     put(&value, end.unwrap_or_else(|| expiry::default_expiry(engine, self.state())));
                 }
                 Update::PutWithTtl(value, ttl) => put(&value, Some(expiry::expiry_after(engine, ttl))),
@@ -226,5 +227,5 @@ impl Tree {
 
 pub fn get_versioned(engine: &Arc<Engine>, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<(Value, Version)>> {
     let own = |value: Cow<'_, [u8]>, sequence| (Value::new(value.into_owned()), engine.commits.versions.of(sequence));
-    engine.get_entry(LookupKey::of(key), snapshot, own)
+    point_read::get_entry(engine, LookupKey::of(key), snapshot, own)
 }

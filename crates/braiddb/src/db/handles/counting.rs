@@ -13,7 +13,7 @@ use crate::{
     base::{ReaderKind, Result},
     db::{
         engine::{catalog::TreeState, read_hold::Hold},
-        read::healing,
+        read::{healing, point_read},
     },
     read::{self, Counted},
 };
@@ -41,7 +41,7 @@ pub(in crate::db) fn count(
     let counted = |hold: Option<&Hold>| -> Result<Counted> {
         healing::retry(engine, || {
             let (state, snapshot) = engine.state_for(hold)?;
-            read::count(&state, start, end, snapshot, engine.time_of(hold))
+            read::count(&state, start, end, snapshot, point_read::time_of(engine, hold))
         })
     };
     let mut found = counted(hold)?;

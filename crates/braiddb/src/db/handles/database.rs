@@ -26,8 +26,9 @@ use crate::{
             opening::{self, application_cursor_key},
             wal_retention,
         },
+        read::point_read,
         record::version::Version,
-        write::update_scope::meant,
+        write::{conflict_window, pipeline, update_scope::meant, wal_bypass},
     },
     read::LookupKey,
 };
@@ -159,7 +160,7 @@ impl Db {
         check_options(name, &options)?;
         // Wait before locking the catalog, or waiters on that lock would time out one after
         // another.
-        drop(engine.await_no_exclusive()?);
+        drop(conflict_window::await_no_exclusive(engine)?);
         let mut last_id = engine.catalog.next_id.lock();
         if let Some(tree) = engine.catalog.find(name) {
             return as_asked(tree);
@@ -178,7 +179,7 @@ impl Db {
         batch.push(EntryKind::Value, &[&catalog_key(b'n', name.as_bytes())], &tree.encode());
         batch.push(EntryKind::Value, &[&catalog_key(b'i', b"")], &next_id.to_le_bytes());
         // A later durable commit makes this one durable: the log has no holes.
-        meant(|| engine.commit(batch.prepare()?, engine.settings.durability.of_catalog()))?;
+        meant(|| pipeline::commit(engine, batch.prepare()?, engine.settings.durability.of_catalog()))?;
         *last_id = next_id;
         if let Some(compression) = options.compression {
             engine.catalog.compressions.write().insert(tree.id, compression);
@@ -235,7 +236,7 @@ impl Db {
 
     /// Returns the latest application cursor that survived: see [`Batch::set_application_cursor`].
     pub fn application_cursor(&self) -> Result<Option<Vec<u8>>> {
-        self.engine().get(LookupKey::of(&application_cursor_key()), None, |value| value.into_owned())
+        point_read::get(self.engine(), LookupKey::of(&application_cursor_key()), None, |value| value.into_owned())
     }
 
     /// Makes all earlier commits durable. Flushes those with [`Durability::None`].
@@ -243,11 +244,11 @@ impl Db {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
         engine.health.check_writable()?;
-        if engine.has_unlogged() {
+        if wal_bypass::has_unlogged(engine) {
             flush::all(engine)?;
         }
         match &engine.log.wal {
-            Some(wal) => engine.sync_to(wal.end_lsn()),
+            Some(wal) => pipeline::sync_to(engine, wal.end_lsn()),
             None => Ok(()),
         }
     }
@@ -301,7 +302,7 @@ impl Shared {
         // Earlier calls reported an earlier failure.
         let had_failed = engine.health.failure().is_some();
         // Flush commits without WAL, or report their loss. Calls are still accepted until below.
-        let flushed = if engine.has_unlogged() { flush::all(engine) } else { Ok(()) };
+        let flushed = if wal_bypass::has_unlogged(engine) { flush::all(engine) } else { Ok(()) };
         if is_writable && let Err(e) = log_trim::trim_log(engine) {
             tracing::warn!(error = %e, "the log could not be made shorter");
         }
@@ -315,7 +316,7 @@ impl Shared {
         background::refuse_calls(engine);
         let synced = match &engine.log.wal {
             // The end mark lets the next open detect missing commits.
-            Some(wal) if is_writable => match engine.note_end(wal) {
+            Some(wal) if is_writable => match wal_bypass::note_end(engine, wal) {
                 Ok(()) => {
                     // A log tail that this open copied and logged stays until a later clean close.
                     if engine.counters.log_tail_note.lock().is_none() {
@@ -325,7 +326,7 @@ impl Shared {
                 }
                 // The log was synced before; only the mark found no space.
                 Err(e) if e.is_disk_full() => Ok(()),
-                done => done.inspect_err(|_| engine.leave_marker()),
+                done => done.inspect_err(|_| pipeline::leave_marker(engine)),
             },
             _ => Ok(()),
         };

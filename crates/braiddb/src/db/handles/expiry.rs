@@ -10,7 +10,7 @@ use crate::{
     codec::{Base, Operands},
     db::{
         engine::{catalog::TreeState, key::KeyBuf, read_hold::Hold, root::Engine, tree_options::micros},
-        read::point_read::Resolved,
+        read::point_read::{self, Resolved},
         record::bytes::Value,
     },
     platform::{SystemTime, UNIX_EPOCH},
@@ -66,7 +66,7 @@ pub(in crate::db) fn get_with_expiry(
     snapshot: Option<&Hold>,
 ) -> Result<Option<(Value, Option<SystemTime>)>> {
     engine.health.check_open()?;
-    let found = engine.get_unresolved(key, snapshot)?;
+    let found = point_read::get_unresolved(engine, key, snapshot)?;
     Ok(found.map(|Resolved { value, expires_us, .. }| {
         (Value::new(value.into_vec()), expires_us.and_then(|us| wall_time(engine, us)))
     }))
@@ -204,7 +204,7 @@ impl Transaction {
         let end = match own {
             None => {
                 self.note_key(&internal)?;
-                engine.get_unresolved(&internal, Some(self.hold()))?.map(|found| found.expires_us)
+                point_read::get_unresolved(engine, &internal, Some(self.hold()))?.map(|found| found.expires_us)
             }
             Some(written) if written == Written::Gone || self.is_expired(&written) => None,
             Some(written) => Some(self.end_of(&internal, &written)?),
@@ -223,7 +223,7 @@ impl Transaction {
                 if Operands::decode(operands).is_some_and(|operands| operands.base == Base::Beneath) =>
             {
                 self.note_key(key)?;
-                let beneath = self.db().engine().get_unresolved(key, Some(self.hold()))?;
+                let beneath = point_read::get_unresolved(self.db().engine(), key, Some(self.hold()))?;
                 Ok(beneath.and_then(|found| found.expires_us))
             }
             _ => Ok(None),

@@ -7,7 +7,7 @@ use crate::{
     commit::RawBatch,
     db::{
         engine::{catalog::catalog_key, root::Engine},
-        write::update_scope::meant,
+        write::{conflict_window, pipeline, update_scope::meant},
     },
 };
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Db {
         // The first use assigns a number.
         let _inside = engine.health.enter()?;
         // Wait before locking the catalog: see `Db::open_or_create`.
-        drop(engine.await_no_exclusive()?);
+        drop(conflict_window::await_no_exclusive(engine)?);
         let _change = engine.catalog.next_id.lock();
         if let Some((number, _)) = engine.functions.number(name) {
             return Ok(handle(number));
@@ -94,7 +94,7 @@ impl Db {
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&catalog_key(b'f', name.as_bytes())], &number.to_le_bytes());
         // A later durable commit makes this one durable: the log has no holes.
-        meant(|| engine.commit(batch.prepare()?, engine.settings.durability.of_catalog()))?;
+        meant(|| pipeline::commit(engine, batch.prepare()?, engine.settings.durability.of_catalog()))?;
         engine.functions.add(number, name, Some(Arc::clone(&own.1)));
         Ok(handle(number))
     }

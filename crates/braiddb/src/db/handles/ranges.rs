@@ -11,7 +11,7 @@ use crate::{
     db::{
         engine::root::Engine,
         load::external_table::{TableBuilder, TableInfo},
-        read::healing,
+        read::{healing, point_read},
     },
     read::{self, ReadState, Survey},
     version::{Partition, PartitionLayout, RunHandle},
@@ -194,7 +194,7 @@ fn approximate(engine: &Engine, span: &Span) -> Result<RangeEstimate> {
     }
     healing::retry(engine, || {
         let (state, snapshot) = engine.state_for(None)?;
-        let now = (snapshot, engine.time_of(None));
+        let now = (snapshot, point_read::time_of(engine, None));
         let Size { entries, bytes } = size_of(&state, span)?;
         if entries <= COUNTED_ENTRIES_MAX {
             let keys = surveyed(&state, span, now, u64::MAX)?.keys;

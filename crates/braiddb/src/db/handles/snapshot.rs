@@ -15,6 +15,7 @@ use crate::{
     base::{ReaderKind, Result, SequenceNumber},
     db::{
         engine::{catalog::TreeState, key::KeyBuf, read_hold::Hold},
+        read::point_read,
         record::{bytes::Value, version::Version},
     },
 };
@@ -69,7 +70,7 @@ impl Snapshot {
         self.check_tree(tree.state())?;
         let mut internal = KeyBuf::empty();
         let key = internal.seek_of(tree.state(), key.as_ref())?;
-        self.db.engine().get(key, Some(&self.hold), |value| Value::new(value.into_owned()))
+        point_read::get(self.db.engine(), key, Some(&self.hold), |value| Value::new(value.into_owned()))
     }
 
     /// Returns the value of `key` and its version.
@@ -84,14 +85,14 @@ impl Snapshot {
         self.check_tree(tree.state())?;
         let mut internal = KeyBuf::empty();
         let key = internal.seek_of(tree.state(), key.as_ref())?;
-        self.db.engine().get(key, Some(&self.hold), |value| read(&value))
+        point_read::get(self.db.engine(), key, Some(&self.hold), |value| read(&value))
     }
 
     /// Returns true if `key` has a value.
     pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
         self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
-        self.db.engine().contains(&key, Some(&self.hold))
+        point_read::contains(self.db.engine(), &key, Some(&self.hold))
     }
 
     /// Returns the values of `keys`.
@@ -109,7 +110,7 @@ impl Snapshot {
         read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         self.check_tree(tree.state())?;
-        self.db.engine().multi_get(tree.state().id, keys, Some(&self.hold), read)
+        point_read::multi_get(self.db.engine(), tree.state().id, keys, Some(&self.hold), read)
     }
 
     /// Returns a cursor over all pairs of `tree`.

@@ -15,6 +15,7 @@ use crate::{
             catalog::TreeState,
             key::{KeyBuf, check_key},
         },
+        read::point_read,
         record::bytes::{Key, Value},
         write::pipeline::CommitCondition,
     },
@@ -91,14 +92,14 @@ impl Tree {
     /// Returns the value of `key`.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = self.checked(key.as_ref())?;
-        self.db.engine().get_now(self.state.id, key, |value| Value::new(value.into_owned()))
+        point_read::get_now(self.db.engine(), self.state.id, key, |value| Value::new(value.into_owned()))
     }
 
     /// Calls `read` with the value of `key`, without a copy. Keep `read` short: memory evicted
     /// meanwhile is not reused before it returns.
     pub fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let key = self.checked(key.as_ref())?;
-        self.db.engine().get_now(self.state.id, key, |value| read(&value))
+        point_read::get_now(self.db.engine(), self.state.id, key, |value| read(&value))
     }
 
     #[inline(always)]
@@ -111,7 +112,7 @@ impl Tree {
     /// Returns true if `key` has a value. Reads no blob.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = KeyBuf::of(&self.state, key.as_ref())?;
-        self.db.engine().contains(&key, None)
+        point_read::contains(self.db.engine(), &key, None)
     }
 
     /// Returns the values of `keys` at one snapshot.
@@ -125,7 +126,7 @@ impl Tree {
     /// Much faster than separate gets: memory accesses overlap.
     pub fn multi_get_with<K: AsRef<[u8]>>(&self, keys: &[K], read: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
         self.state.check()?;
-        self.db.engine().multi_get(self.state.id, keys, None, read)
+        point_read::multi_get(self.db.engine(), self.state.id, keys, None, read)
     }
 
     /// Returns a cursor over all pairs.

@@ -21,7 +21,7 @@ use crate::{
             multi::tree::{TERMINATOR, escape},
         },
         open::wal_retention as log_kept,
-        write::piece_writer::PieceWriter,
+        write::{piece_writer::PieceWriter, pipeline},
     },
     wal::RetentionLimit,
 };
@@ -51,7 +51,7 @@ impl Db {
         }
         let engine = self.engine();
         let _inside = engine.health.enter()?;
-        engine.commit(batch.prepare()?, crate::db::engine::settings::Durability::Sync).map(|_| ())
+        pipeline::commit(engine, batch.prepare()?, crate::db::engine::settings::Durability::Sync).map(|_| ())
     }
 
     /// Several loaders may fill disjoint key ranges of one tree.

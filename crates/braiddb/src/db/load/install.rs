@@ -23,7 +23,12 @@ use crate::{
     db::{
         engine::{catalog::TreeState, edits, parts::commits::WriteState, root::Engine},
         maintenance::{background, flush},
-        write::{pipeline::note_refused, wal_bypass::Marker},
+        write::{
+            backpressure, conflict_window,
+            pipeline::{self, note_refused},
+            update_scope,
+            wal_bypass::{self, Marker},
+        },
     },
     read::ReadState,
     table::RunMeta,
@@ -104,7 +109,7 @@ fn is_in_memory(state: &ReadState, first: &[u8], last: &[u8]) -> bool {
 /// directory need not be. The caller prevents a close.
 pub fn commit_runs(engine: &Engine, tree: &TreeState, runs: Vec<RunMeta>, user_bytes: u64) -> Result<SequenceNumber> {
     engine.health.check_writable()?;
-    engine.check_outside_update()?;
+    update_scope::check_outside(engine)?;
     engine.storage.table.vfs.sync_dir(&engine.dir).map_err(|e| Error::io("sync", &engine.dir, e))?;
     let reserved = Reserved::of(engine, &runs)?;
     let (Some(first), Some(last)) = (runs.first(), runs.last()) else {
@@ -134,7 +139,7 @@ pub fn commit_runs(engine: &Engine, tree: &TreeState, runs: Vec<RunMeta>, user_b
 }
 
 fn sync_log(engine: &Engine) -> Result<()> {
-    engine.log.wal.as_ref().map_or(Ok(()), |wal| engine.sync_to(wal.end_lsn()))
+    engine.log.wal.as_ref().map_or(Ok(()), |wal| pipeline::sync_to(engine, wal.end_lsn()))
 }
 
 /// Locks writes once no memtable has keys of the range.
@@ -145,14 +150,14 @@ fn write_past_memtables<'e>(
 ) -> Result<MutexGuard<'e, WriteState>> {
     let mut flushes = 0;
     loop {
-        let write = engine.await_no_exclusive()?;
+        let write = conflict_window::await_no_exclusive(engine)?;
         engine.health.check_writable()?;
         // A drop marks the tree before it commits, so it is seen here or comes after the load.
         tree.check()?;
         if !is_in_memory(&engine.cell.state.load_full(), &range.0, &range.1) {
             return Ok(write);
         }
-        engine.wait_for_flush()?;
+        backpressure::wait(engine)?;
         engine.freeze();
         flushes += 1;
         if flushes > FLUSHES_WHILE_OTHERS_WRITE {
@@ -171,7 +176,7 @@ fn install_holding(
     range: &(Vec<u8>, Vec<u8>),
     reserved: &Reserved<'_>,
 ) -> Result<SequenceNumber> {
-    engine.wait_for_flush()?;
+    backpressure::wait(engine)?;
     // Holds back visibility: a watcher must not see the marker before the runs.
     write.holds_back = true;
     mark_load(engine, write, range)?;
@@ -209,7 +214,7 @@ fn mark_load(engine: &Engine, write: &mut WriteState, (first, last): &(Vec<u8>, 
         return Ok(());
     };
     let end = [end, &[0]].concat();
-    engine.log_marker(write, &Marker::Range(tree, start.to_vec(), Some(end)))
+    wal_bypass::log_marker(engine, write, &Marker::Range(tree, start.to_vec(), Some(end)))
 }
 
 fn changes_for(engine: &Engine, layout: &Layout, runs: Vec<RunMeta>, reserved: &Reserved<'_>) -> Vec<Change> {

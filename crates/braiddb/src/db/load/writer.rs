@@ -14,7 +14,7 @@ use crate::{
         engine::{catalog::TreeState, edits, root::Engine, settings::Durability},
         handles::expiry,
         maintenance::install,
-        write::pending_blobs::PendingBlobs,
+        write::{full_disk, pending_blobs::PendingBlobs, update_scope},
     },
     platform::{BehindVfs, WriteBehind},
     table::{
@@ -146,7 +146,7 @@ pub struct Loaded {
 impl LoadWriter {
     pub fn new(engine: &Arc<Engine>, tree: &Arc<TreeState>) -> Result<LoadWriter> {
         engine.health.check_writable()?;
-        engine.check_outside_update()?;
+        update_scope::check_outside(engine)?;
         tree.check()?;
         let settings = &engine.settings;
         let partitions = &engine.cell.state.load_full().version.partitions;
@@ -265,7 +265,7 @@ impl LoadWriter {
         let engine = Arc::clone(&self.engine);
         let _inside = engine.health.enter()?;
         engine.health.check_writable()?;
-        engine.refuse_on_full_disk()?;
+        full_disk::refuse_on_full_disk(&engine)?;
         self.tree.check()?;
         rows.iter().try_for_each(|(key, value, end)| self.add_at(key, 0, value, end.or(self.expires_us)))
     }

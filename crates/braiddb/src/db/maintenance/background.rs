@@ -19,7 +19,8 @@ use crate::{
             thread_pool::{JobResult, Role},
         },
         files::{names::damaged_view, reserve::Stage},
-        read::healing,
+        read::{healing, reader_registry},
+        write::{conflict_window, full_disk},
     },
     version::Partition,
 };
@@ -50,14 +51,14 @@ pub fn refuse_calls(engine: &Engine) {
     // which does.
     engine.cell.fast_state.retire();
     engine.signal_work();
-    engine.wake_leaders();
+    conflict_window::wake_leaders(engine);
     engine.log.watches.wake();
     drop(engine.health.gate.write());
 }
 
 pub fn run_inline(engine: &Engine) {
     keep_time(engine);
-    engine.check_readers_if_due();
+    reader_registry::check_if_due(engine);
     log_trim::prepare_log(engine);
     while let Some(job) = choose::next_job(engine, Role::All, false) {
         if !run_job(engine, job) {
@@ -85,7 +86,7 @@ pub(in crate::db) fn run_until_settled(engine: &Engine, jobs_max: usize) -> Resu
         };
         if !run_job(engine, job) {
             engine.health.check_writable()?;
-            return Err(engine.disk_full());
+            return Err(full_disk::disk_full(engine));
         }
     }
     engine.health.check_writable()
@@ -130,7 +131,7 @@ pub(super) fn run_job(engine: &Engine, job: Job) -> bool {
     }
     engine.signal_work();
     if done && (engine.storage.reserve.is_used() || matches!(job, Job::Flush)) {
-        engine.keep_reserve_after(true);
+        full_disk::keep_reserve_after(engine, true);
     }
     if done {
         hash_indexes::build_for_new_runs(engine, &indexed, matches!(job, Job::Flush));
@@ -146,7 +147,7 @@ pub(in crate::db) fn run_partition(
     stage: Option<Stage>,
 ) -> Result<()> {
     let done = engine.catch_panic("a merge", || {
-        match engine.with_space(stage, || install::run_plan(engine, partition, plan)) {
+        match full_disk::with_space(engine, stage, || install::run_plan(engine, partition, plan)) {
             Err(e) => match damaged_view(&e) {
                 Some(number) => healing::set_view_aside(engine, number, &e),
                 None => Err(e),

@@ -4,7 +4,7 @@ use super::{background, choose, hash_indexes, install, io_throttle};
 use crate::{
     base::Result,
     compaction::{Plan, droppable_runs},
-    db::{engine::root::Engine, files::reserve::Stage},
+    db::{engine::root::Engine, files::reserve::Stage, write::full_disk},
     version::Partition,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -28,7 +28,7 @@ pub fn all(engine: &Engine) -> Result<()> {
     // Releases the space before returning, except files that readers pin.
     engine.storage.table.deferred_close.work_through();
     drop(deep);
-    engine.keep_reserve_after(true);
+    full_disk::keep_reserve_after(engine, true);
     Ok(())
 }
 

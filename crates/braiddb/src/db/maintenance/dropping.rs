@@ -3,9 +3,12 @@
 use crate::{
     base::{EntryKind, Error, Result, TreeId},
     commit::RawBatch,
-    db::engine::{
-        catalog::{DroppedTree, TreeState, catalog_key},
-        root::Engine,
+    db::{
+        engine::{
+            catalog::{DroppedTree, TreeState, catalog_key},
+            root::Engine,
+        },
+        write::pipeline,
     },
     wal::Wal,
 };
@@ -30,7 +33,7 @@ pub(in crate::db) fn drop_trees(engine: &Engine, trees: &BTreeMap<&str, Arc<Tree
     // trees earlier then sees the new count, so none lands above the range delete.
     mark(true);
     engine.catalog.drops.fetch_add(1, Ordering::Release);
-    let dropped = engine.commit(prepared, engine.settings.durability);
+    let dropped = pipeline::commit(engine, prepared, engine.settings.durability);
     if dropped.as_ref().is_err_and(|e| !matches!(e, Error::CommitUnknown { .. })) {
         mark(false);
         return dropped.map(|_| ());

@@ -4,7 +4,12 @@
 use super::{background, choose::Job, install};
 use crate::{
     base::{Error, Result, SequenceNumber},
-    db::{engine::root::Engine, files::reserve::Stage},
+    db::{
+        engine::root::Engine,
+        files::reserve::Stage,
+        read::reader_registry,
+        write::{backpressure, full_disk, pipeline, wal_bypass},
+    },
 };
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -24,9 +29,9 @@ pub fn committed(engine: &Engine) -> Result<SequenceNumber> {
 /// Freezes the active memtable. Returns the last commit before that.
 pub(super) fn freeze_now(engine: &Engine) -> Result<SequenceNumber> {
     engine.health.check_writable()?;
-    engine.check_readers();
+    reader_registry::check(engine);
     let _write = engine.commits.write.lock();
-    engine.wait_for_flush()?;
+    backpressure::wait(engine)?;
     engine.freeze();
     Ok(engine.readers.snapshots.visible())
 }
@@ -56,15 +61,16 @@ pub fn frozen(engine: &Engine, last: SequenceNumber) -> Result<()> {
         drop(work);
         if !background::run_job(engine, Job::Flush) {
             engine.health.check_writable()?;
-            return Err(engine.disk_full());
+            return Err(full_disk::disk_full(engine));
         }
     }
     Ok(())
 }
 
 pub(super) fn run_flush(engine: &Engine) -> Result<()> {
-    let done = engine
-        .catch_panic("a flush", || engine.with_space(Some(Stage::Flush), || install::flush_oldest(engine).map(|_| ())));
+    let done = engine.catch_panic("a flush", || {
+        full_disk::with_space(engine, Some(Stage::Flush), || install::flush_oldest(engine).map(|_| ()))
+    });
     done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
 }
 
@@ -73,10 +79,10 @@ pub(in crate::db) fn make_durable(engine: &Engine, sequence: SequenceNumber) -> 
     if engine.storage.flushed.load(Ordering::Acquire) >= sequence {
         return Ok(());
     }
-    if engine.has_unlogged() {
+    if wal_bypass::has_unlogged(engine) {
         return all(engine);
     }
-    engine.log.wal.as_ref().map_or(Ok(()), |wal| engine.sync_to(wal.end_lsn()))
+    engine.log.wal.as_ref().map_or(Ok(()), |wal| pipeline::sync_to(engine, wal.end_lsn()))
 }
 
 /// Flushes, to free log segments in blocks of the reserve. Otherwise processes that open,
@@ -92,6 +98,6 @@ pub(in crate::db) fn shorten_log_on_full_disk(engine: &Engine) -> Result<()> {
         done => done?,
     }
     engine.storage.table.deferred_close.work_through();
-    engine.keep_reserve_after(true);
+    full_disk::keep_reserve_after(engine, true);
     Ok(())
 }

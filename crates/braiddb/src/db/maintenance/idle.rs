@@ -3,7 +3,10 @@
 
 use super::{choose::EXPIRED_HUNDREDTH_FOR_US_MAX, install, log_trim};
 use crate::{
-    db::engine::{parts::maintenance::WorkState, root::Engine},
+    db::{
+        engine::{parts::maintenance::WorkState, root::Engine},
+        write::pipeline,
+    },
     platform::WHOLE,
 };
 use std::sync::atomic::Ordering;
@@ -69,7 +72,7 @@ pub(super) fn settle(engine: &Engine) {
         }
         Err(e) if e.is_disk_full() => {}
         Err(e) => {
-            engine.leave_marker();
+            pipeline::leave_marker(engine);
             engine.poison(&e);
         }
     }

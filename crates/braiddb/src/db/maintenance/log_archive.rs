@@ -24,6 +24,7 @@ use crate::{
             root::Engine,
         },
         files::archive_gaps::{self, ArchiveGap, NOT_ARCHIVED, NOT_LOGGED},
+        write::pipeline,
     },
     platform::{OpenMode, SystemTime, Vfs, moment_of},
     table::blob::{blob_path, visit_references},
@@ -197,14 +198,14 @@ pub fn archive_or_warn(engine: &Engine) {
 /// failure could lose them from the log alone and leave a gap.
 pub(in crate::db) fn sync_log(engine: &Engine) -> Result<()> {
     match (&engine.log.archiver, &engine.log.wal) {
-        (Some(_), Some(wal)) => engine.sync_to(wal.end_lsn()),
+        (Some(_), Some(wal)) => pipeline::sync_to(engine, wal.end_lsn()),
         _ => Ok(()),
     }
 }
 
 pub fn at_close(engine: &Engine) -> Result<()> {
     let (Some(_), Some(wal)) = (&engine.log.archiver, &engine.log.wal) else { return Ok(()) };
-    engine.log_refused()?;
+    pipeline::log_refused(engine)?;
     wal.begin_segment()?;
     let visible = engine.readers.snapshots.visible();
     archive_finished(engine)?;
@@ -216,7 +217,7 @@ pub fn at_close(engine: &Engine) -> Result<()> {
 pub(in crate::db) fn note_gap_up_to(engine: &Engine, visible: SequenceNumber) -> Result<()> {
     let Some(archiver) = &engine.log.archiver else { return Ok(()) };
     // The log may still reuse the numbers of rejected commits.
-    let visible = engine.before_refused(visible);
+    let visible = pipeline::before_refused(engine, visible);
     let mut end = archiver.end.lock();
     if let Some(end) = &mut *end {
         archiver.note_gap_before(end, visible + 1, moment_of(engine.settings.runtime.unix_time_us()), NOT_ARCHIVED)?;
@@ -259,7 +260,7 @@ fn archive_segment(
     end: &mut ArchiveEnd,
 ) -> Result<()> {
     // The archive must not contain commits that a power failure could still undo.
-    engine.sync_to(segment.end_lsn)?;
+    pipeline::sync_to(engine, segment.end_lsn)?;
     let commits = commits_of(engine, archiver, segment, end)?;
     engine.storage.blobs.seal(&commits.blobs)?;
     for number in &commits.blobs {

@@ -3,7 +3,11 @@
 use super::{background, choose, flush, idle, install};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
-    db::engine::{parts::storage::DiskState, root::Engine, thread_pool::Role},
+    db::{
+        engine::{parts::storage::DiskState, root::Engine, thread_pool::Role},
+        read::reader_registry,
+        write::{full_disk, pipeline},
+    },
     wal::Wal,
 };
 use std::{io, sync::atomic::Ordering};
@@ -54,7 +58,7 @@ pub(super) fn shorten_log(engine: &Engine, wal: &Wal) -> Result<()> {
 pub(super) fn tidy_log(engine: &Engine) {
     let Some(wal) = engine.log.wal.as_ref().filter(|_| engine.health.check_writable().is_ok()) else { return };
     if let Err(e) = wal.tidy() {
-        engine.leave_marker();
+        pipeline::leave_marker(engine);
         engine.poison(&e);
     }
 }
@@ -81,16 +85,16 @@ pub(super) fn maintain_log(engine: &Engine) {
     }
     background::keep_time(engine);
     idle::give_memory_back_if_due(engine);
-    engine.check_readers_if_due();
+    reader_registry::check_if_due(engine);
     tidy_log(engine);
-    engine.keep_reserve();
+    full_disk::keep_reserve(engine);
 }
 
 /// Syncs the retained or archived log before an edit shortens recovery. Otherwise a crash could
 /// keep the runs and lose the log of their commits.
 pub(in crate::db) fn sync_retained(engine: &Engine) -> Result<()> {
     match engine.log.wal.as_ref().filter(|wal| wal.retention().is_on() || engine.log.archiver.is_some()) {
-        Some(wal) => engine.sync_to(wal.end_lsn()),
+        Some(wal) => pipeline::sync_to(engine, wal.end_lsn()),
         None => Ok(()),
     }
 }

@@ -47,7 +47,7 @@ use crate::{
         },
         maintenance::{background, io_throttle::table_context, log_archive, log_trim},
         record::version_tags::{VERSION_TAGS, VersionTags},
-        write::full_disk::open_with_reserve,
+        write::full_disk::{self, open_with_reserve},
     },
     platform::{DirEntry, FileLock, OpenMode},
     read::{Garbage, ReadState, ScanCursor},
@@ -236,7 +236,7 @@ fn settle_after_open(engine: &Engine) -> Result<()> {
     engine.share_memory(&disk.files);
     drop(disk);
     engine.measure_pressure(&engine.cell.state.load());
-    engine.keep_reserve();
+    full_disk::keep_reserve(engine);
     Ok(())
 }
 

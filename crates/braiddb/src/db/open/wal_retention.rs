@@ -13,6 +13,7 @@ use crate::{
     db::{
         engine::{catalog::catalog_key, root::Engine, settings::Settings},
         files::blob_store::BlobStore,
+        write::pipeline,
     },
     table::blob::visit_references,
     wal::{RetentionLimit, Segment, visit_groups},
@@ -69,5 +70,5 @@ pub fn hold_blobs(blobs: &BlobStore, segments: &[Arc<Segment>]) -> Result<usize>
 pub(in crate::db) fn remember_retention(engine: &Engine, limit: RetentionLimit) -> Result<()> {
     let mut batch = RawBatch::default();
     batch.push(EntryKind::Value, &[&catalog_key(b'r', b"")], &encode(limit));
-    engine.commit(batch.prepare()?, engine.settings.durability.of_catalog()).map(|_| ())
+    pipeline::commit(engine, batch.prepare()?, engine.settings.durability.of_catalog()).map(|_| ())
 }

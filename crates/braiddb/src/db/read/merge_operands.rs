@@ -1,6 +1,6 @@
 //! Merge functions: operands are written without reading the value and applied on read.
 
-use super::point_read::Unresolved;
+use super::point_read::{self, Unresolved};
 use crate::{
     base::{EntryKind, EntryRef, Error, Result, SequenceNumber},
     codec::{Base, MergeFunctions, Operands},
@@ -58,51 +58,54 @@ fn applied(
     }
 }
 
-impl Engine {
-    /// Applies operands to their base at a snapshot. Returns the value and the base's expiry time.
-    /// All lookups use `state`, in which `entry` was found.
-    #[cold]
-    pub fn merged(&self, state: &ReadState, entry: &FoundOperands, now_us: u64) -> Result<(Vec<u8>, Option<u64>)> {
-        let FoundOperands { key, sequence, operands } = entry;
-        let user_key = key.get(TREE_ID_LEN..).unwrap_or_default();
-        let mut expires_us = None;
-        let mut lists = vec![(*sequence, operands.clone())];
-        let base = loop {
-            let Some((sequence, operands)) = lists.last() else { break None };
-            let operands = decode(self, user_key, operands)?;
-            match operands.base {
-                Base::Absent => break None,
-                Base::Value(value) => break Some(value.to_vec()),
-                Base::Beneath => {}
-            }
-            let Some(beneath) = sequence.checked_sub(operands.reach.saturating_add(1)) else { break None };
-            let (sequence, found) = {
-                let guard = crossbeam_epoch::pin();
-                match read::get(state, key, beneath, &guard)? {
-                    None => break None,
-                    Some(EntryRef { kind: EntryKind::Merge, sequence, value, .. }) => (sequence, Err(value.to_vec())),
-                    Some(entry) => (entry.sequence, Ok(Unresolved::of(&entry))),
-                }
-            };
-            match found {
-                Err(operands) => lists.push((sequence, operands)),
-                Ok(value) => match self.resolve_with_end(state, value, now_us)? {
-                    None => break None,
-                    Some((value, end)) => {
-                        expires_us = end;
-                        break Some(value.into_vec());
-                    }
-                },
+/// Applies operands to their base at a snapshot. Returns the value and the base's expiry time.
+/// All lookups use `state`, in which `entry` was found.
+#[cold]
+pub fn merged(
+    engine: &Engine,
+    state: &ReadState,
+    entry: &FoundOperands,
+    now_us: u64,
+) -> Result<(Vec<u8>, Option<u64>)> {
+    let FoundOperands { key, sequence, operands } = entry;
+    let user_key = key.get(TREE_ID_LEN..).unwrap_or_default();
+    let mut expires_us = None;
+    let mut lists = vec![(*sequence, operands.clone())];
+    let base = loop {
+        let Some((sequence, operands)) = lists.last() else { break None };
+        let operands = decode(engine, user_key, operands)?;
+        match operands.base {
+            Base::Absent => break None,
+            Base::Value(value) => break Some(value.to_vec()),
+            Base::Beneath => {}
+        }
+        let Some(beneath) = sequence.checked_sub(operands.reach.saturating_add(1)) else { break None };
+        let (sequence, found) = {
+            let guard = crossbeam_epoch::pin();
+            match read::get(state, key, beneath, &guard)? {
+                None => break None,
+                Some(EntryRef { kind: EntryKind::Merge, sequence, value, .. }) => (sequence, Err(value.to_vec())),
+                Some(entry) => (entry.sequence, Ok(Unresolved::of(&entry))),
             }
         };
-        let mut value = base;
-        for (_, operands) in lists.iter().rev() {
-            let operands = decode(self, user_key, operands)?;
-            let applied = self.functions.apply(user_key, value.as_deref(), &operands);
-            value = Some(applied.map_err(|e| self.catalog.with_tree(e, key))?);
+        match found {
+            Err(operands) => lists.push((sequence, operands)),
+            Ok(value) => match point_read::resolve_with_end(engine, state, value, now_us)? {
+                None => break None,
+                Some((value, end)) => {
+                    expires_us = end;
+                    break Some(value.into_vec());
+                }
+            },
         }
-        Ok((value.unwrap_or_default(), expires_us))
+    };
+    let mut value = base;
+    for (_, operands) in lists.iter().rev() {
+        let operands = decode(engine, user_key, operands)?;
+        let applied = engine.functions.apply(user_key, value.as_deref(), &operands);
+        value = Some(applied.map_err(|e| engine.catalog.with_tree(e, key))?);
     }
+    Ok((value.unwrap_or_default(), expires_us))
 }
 
 /// All operands of a key as one list, and their base.

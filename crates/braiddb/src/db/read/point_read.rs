@@ -1,6 +1,9 @@
 //! Point reads, and the repair of damaged views that they find.
 
-use super::{healing, merge_operands::FoundOperands};
+use super::{
+    healing,
+    merge_operands::{self, FoundOperands},
+};
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},
     db::engine::{
@@ -69,319 +72,322 @@ pub fn has_expired(entry: &EntryRef<'_>, now_us: u64) -> bool {
         && Content::of(entry.kind, entry.value).is_some_and(|content| content.expires_us <= Some(now_us))
 }
 
-impl Engine {
-    /// Passes the latest value of a key to `read`. A large value is passed owned.
-    #[inline]
-    pub fn get_now<R>(&self, tree: TreeId, key: &[u8], read: impl FnOnce(Cow<'_, [u8]>) -> R) -> Result<Option<R>> {
-        if let Some(state) = self.cell.fast_state.borrow() {
-            // State before sequence number, as in `state_for`.
-            let at = || self.readers.snapshots.visible();
-            let answer = read::fast_get(&state, (tree.first_key(), key), whole_key, at, || self.storage.table.moment());
-            #[cfg(test)]
-            super::tests::fast_path::note(&answer);
-            // After a close there is no state to borrow; a borrow means that the read began before.
-            match answer {
-                FastGet::Value(value) => return Ok(Some(read(Cow::Borrowed(value)))),
-                FastGet::Absent => return Ok(None),
-                FastGet::Unknown => {}
-            }
-        }
-        self.get_slow(tree, key, read)
-    }
-
-    /// General path of [`Engine::get_now`]; separate because inlining costs the fast path
-    /// registers.
-    #[inline(never)]
-    fn get_slow<R>(&self, tree: TreeId, key: &[u8], read: impl FnOnce(Cow<'_, [u8]>) -> R) -> Result<Option<R>> {
-        let whole = KeyBuf::new(tree, key);
-        self.get(LookupKey::of_parts(&whole, tree.first_key(), key), None, read)
-    }
-
-    /// Passes the value of an internal key at a snapshot, or the latest one, to `read`.
-    #[inline]
-    pub fn get<R>(
-        &self,
-        key: LookupKey<'_>,
-        snapshot: Option<&Hold>,
-        read: impl FnOnce(Cow<'_, [u8]>) -> R,
-    ) -> Result<Option<R>> {
-        self.get_with(key, snapshot, false, |value, _| read(value))
-    }
-
-    /// [`Engine::get`] that also passes the commit that wrote the value.
-    #[inline]
-    pub fn get_entry<R>(
-        &self,
-        key: LookupKey<'_>,
-        snapshot: Option<&Hold>,
-        read: impl FnOnce(Cow<'_, [u8]>, SequenceNumber) -> R,
-    ) -> Result<Option<R>> {
-        self.get_with(key, snapshot, true, read)
-    }
-
-    /// Passes the commit only with `with_sequence`.
-    #[inline(always)]
-    fn get_with<R>(
-        &self,
-        key: LookupKey<'_>,
-        snapshot: Option<&Hold>,
-        with_sequence: bool,
-        read: impl FnOnce(Cow<'_, [u8]>, SequenceNumber) -> R,
-    ) -> Result<Option<R>> {
-        self.health.check_open()?;
-        {
-            let (state, at) = self.state_for(snapshot)?;
-            let guard = crossbeam_epoch::pin();
-            match read::get_with(&state, key, at, with_sequence, &guard) {
-                Ok(None) => return Ok(None),
-                Ok(Some(entry)) if entry.kind == EntryKind::Value => {
-                    return Ok(Some(read(Cow::Borrowed(entry.value), entry.sequence)));
-                }
-                Ok(Some(entry)) if entry.kind == EntryKind::Expiring => {
-                    if let Some(plain) = self.plain_by(&entry, self.time_of(snapshot)) {
-                        return Ok(plain.map(|value| read(Cow::Borrowed(value), entry.sequence)));
-                    }
-                }
-                // Other kinds are slow anyway: start again on the general path.
-                _ => {}
-            }
-        }
-        Ok(self.get_unresolved(key.key(), snapshot)?.map(|Resolved { value, sequence, .. }| match value {
-            BlobValue::Owned(value) => read(Cow::Owned(value), sequence),
-            BlobValue::InPlace(value) => read(Cow::Borrowed(&value), sequence),
-        }))
-    }
-
-    /// Returns an expiring entry's value at `now_us`, if any; `None` if it needs further reads.
-    fn plain_by<'e>(&self, entry: &EntryRef<'e>, now_us: u64) -> Option<Option<&'e [u8]>> {
-        let content = Content::of(entry.kind, entry.value)?;
-        if content.expires_us.is_some_and(|expires_us| expires_us <= now_us) {
-            return Some(None);
-        }
-        (content.kind == EntryKind::Value).then_some(Some(content.value))
-    }
-
-    /// [`Engine::get`] of large values, and after damage to a view.
-    #[cold]
-    pub fn get_unresolved(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<Resolved>> {
-        healing::retry(self, || {
-            // Keep the state until the blob is read.
-            let (state, at) = self.state_for(snapshot)?;
-            let (found, sequence) = {
-                let guard = crossbeam_epoch::pin();
-                match read::get(&state, key, at, &guard)? {
-                    None => return Ok(None),
-                    Some(entry) => (Unresolved::of(&entry), entry.sequence),
-                }
-            };
-            let resolved = self.resolve_with_end(&state, found, self.time_of(snapshot))?;
-            Ok(resolved.map(|(value, expires_us)| Resolved { value, sequence, expires_us }))
-        })
-    }
-
-    /// Returns the time that decides expiry: the reader's creation, or now.
-    pub fn time_of(&self, snapshot: Option<&Hold>) -> u64 {
-        snapshot.map_or_else(|| self.now().us, |hold| hold.held().taken_us)
-    }
-
-    /// Returns the value of an entry found in `state`; `None` if expired.
-    pub fn resolve(&self, state: &ReadState, found: Unresolved, now_us: u64) -> Result<Option<BlobValue>> {
-        Ok(self.resolve_with_end(state, found, now_us)?.map(|(value, _)| value))
-    }
-
-    /// [`Engine::resolve`] with the expiry time: see [`Resolved::expires_us`].
-    pub fn resolve_with_end(
-        &self,
-        state: &ReadState,
-        found: Unresolved,
-        now_us: u64,
-    ) -> Result<Option<(BlobValue, Option<u64>)>> {
-        if found.expires_us.is_some_and(|expires_us| expires_us <= now_us) {
-            return Ok(None);
-        }
-        let value = match found.what {
-            What::Value(value) => BlobValue::Owned(value),
-            What::Blob(reference) => self.storage.blobs.read(&reference)?,
-            What::Stream(list) => BlobValue::Owned(self.storage.blobs.read_pieces(&self.storage.blobs.pieces(&list)?)?),
-            What::Operands(operands) => {
-                let (value, expires_us) = self.merged(state, &operands, now_us)?;
-                return Ok(Some((BlobValue::Owned(value), expires_us)));
-            }
-            What::Nonsense => {
-                let detail = "an entry with an expiry time holds what cannot be understood";
-                return Err(Error::corruption(&self.dir, 0, detail));
-            }
-        };
-        Ok(Some((value, found.expires_us)))
-    }
-
-    pub fn contains(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<bool> {
-        self.health.check_open()?;
-        healing::retry(self, || {
-            let guard = crossbeam_epoch::pin();
-            let (state, at) = self.state_for(snapshot)?;
-            let found = read::get(&state, key, at, &guard)?;
-            Ok(found
-                .is_some_and(|entry| entry.kind != EntryKind::Expiring || !has_expired(&entry, self.time_of(snapshot))))
-        })
-    }
-
-    /// Passes the values of many keys, all at one snapshot, to `read`.
-    pub fn multi_get<K: AsRef<[u8]>>(
-        self: &Arc<Self>,
-        tree: TreeId,
-        keys: &[K],
-        snapshot: Option<&Hold>,
-        mut read: impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<()> {
-        self.health.check_open()?;
-        let mut room = [&[][..]; GROUP_KEYS];
-        if snapshot.is_none() && keys.len() <= GROUP_KEYS {
-            let keys = checked(keys, &mut room)?;
-            if self.fast_get_group(tree, keys, None, &mut read) {
-                return Ok(());
-            }
-            let hold = Hold::now(self, ReaderKind::MultiGet);
-            return self.get_group_healing(tree, keys, Some(&hold), &mut read);
-        }
-        // The groups may use different states, so pin the versions.
-        let hold = if snapshot.is_none() { Some(Hold::now(self, ReaderKind::MultiGet)) } else { None };
-        let snapshot = snapshot.or(hold.as_ref());
-        for (group, keys) in keys.chunks(GROUP_KEYS).enumerate() {
-            let keys = checked(keys, &mut room)?;
-            let mut read = |i, value: Option<&[u8]>| read(group * GROUP_KEYS + i, value);
-            if !self.fast_get_group(tree, keys, snapshot, &mut read) {
-                self.get_group_healing(tree, keys, snapshot, &mut read)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Fast path: passes a group's values from one state to `read` if nearly all are found by
-    /// [`read::fast_get_many`] and all are plain. On `false` it has passed nothing.
-    #[inline(always)]
-    fn fast_get_group(
-        &self,
-        tree: TreeId,
-        keys: &[&[u8]],
-        snapshot: Option<&Hold>,
-        read: &mut impl FnMut(usize, Option<&[u8]>),
-    ) -> bool {
-        let Some(state) = self.cell.fast_state.borrow() else { return false };
+/// Passes the latest value of a key to `read`. A large value is passed owned.
+#[inline]
+pub fn get_now<R>(
+    engine: &Engine,
+    tree: TreeId,
+    key: &[u8],
+    read: impl FnOnce(Cow<'_, [u8]>) -> R,
+) -> Result<Option<R>> {
+    if let Some(state) = engine.cell.fast_state.borrow() {
         // State before sequence number, as in `state_for`.
-        let at = match snapshot {
-            None => self.readers.snapshots.visible(),
-            Some(hold) if hold.check().is_ok() => hold.sequence(),
-            Some(_) => return false,
-        };
-        let now = || self.storage.table.moment();
-        let guard = OnceCell::new();
-        let mut values = [None; GROUP_KEYS];
-        let answer = read::fast_get_many(&state, (tree.first_key(), keys), whole_key, at, now, &mut values);
-        let Some(unknown) = answer else { return false };
-        if unknown != 0 && !self.get_remaining(&state, tree, keys, unknown, at, &mut values, &guard) {
-            return false;
-        }
+        let at = || engine.readers.snapshots.visible();
+        let answer = read::fast_get(&state, (tree.first_key(), key), whole_key, at, || engine.storage.table.moment());
         #[cfg(test)]
-        super::tests::fast_path_batches::note(keys.len() as u32 - unknown.count_ones());
-        for (at, value) in values.iter().take(keys.len()).enumerate() {
-            read(at, *value);
+        super::tests::fast_path::note(&answer);
+        // After a close there is no state to borrow; a borrow means that the read began before.
+        match answer {
+            FastGet::Value(value) => return Ok(Some(read(Cow::Borrowed(value)))),
+            FastGet::Absent => return Ok(None),
+            FastGet::Unknown => {}
         }
-        true
     }
+    get_slow(engine, tree, key, read)
+}
 
-    /// Looks up the keys whose bits are set in `others`. Returns `false` if a value is not plain or
-    /// something is damaged.
-    #[cold]
-    #[expect(clippy::too_many_arguments, reason = "they are those of the one call that there is")]
-    fn get_remaining<'g>(
-        &self,
-        state: &'g ReadState,
-        tree: TreeId,
-        keys: &[&[u8]],
-        others: u32,
-        at: SequenceNumber,
-        values: &mut [Option<&'g [u8]>; GROUP_KEYS],
-        guard: &'g OnceCell<Guard>,
-    ) -> bool {
-        // The empty state follows a close or supersession; the general path reports the error.
-        if state.version.partitions.is_empty() {
-            return false;
-        }
-        let is_other = |place: &usize| others >> place & 1 != 0;
-        let mut lookups = [Lookup::default(); GROUP_KEYS];
-        let whole = internal(tree, (0..keys.len()).filter(is_other).map(|place| keys[place]), &mut lookups);
-        self.prepare(state, &whole, &mut lookups);
-        // Pin late: a pin keeps evicted memory from being reused.
-        let guard = guard.get_or_init(crossbeam_epoch::pin);
-        let places = values.iter_mut().enumerate().filter(|(place, _)| is_other(place));
-        for ((_, value), (key, lookup)) in places.zip(whole.iter().zip(&lookups)) {
-            match read::get_prepared(state, key, lookup, at, guard) {
-                Ok(None) => {}
-                Ok(Some(entry)) if entry.kind == EntryKind::Value => *value = Some(entry.value),
-                _ => return false,
+/// General path of [`get_now`]; separate because inlining costs the fast path
+/// registers.
+#[inline(never)]
+fn get_slow<R>(engine: &Engine, tree: TreeId, key: &[u8], read: impl FnOnce(Cow<'_, [u8]>) -> R) -> Result<Option<R>> {
+    let whole = KeyBuf::new(tree, key);
+    get(engine, LookupKey::of_parts(&whole, tree.first_key(), key), None, read)
+}
+
+/// Passes the value of an internal key at a snapshot, or the latest one, to `read`.
+#[inline]
+pub fn get<R>(
+    engine: &Engine,
+    key: LookupKey<'_>,
+    snapshot: Option<&Hold>,
+    read: impl FnOnce(Cow<'_, [u8]>) -> R,
+) -> Result<Option<R>> {
+    get_with(engine, key, snapshot, false, |value, _| read(value))
+}
+
+/// [`get`] that also passes the commit that wrote the value.
+#[inline]
+pub fn get_entry<R>(
+    engine: &Engine,
+    key: LookupKey<'_>,
+    snapshot: Option<&Hold>,
+    read: impl FnOnce(Cow<'_, [u8]>, SequenceNumber) -> R,
+) -> Result<Option<R>> {
+    get_with(engine, key, snapshot, true, read)
+}
+
+/// Passes the commit only with `with_sequence`.
+#[inline(always)]
+fn get_with<R>(
+    engine: &Engine,
+    key: LookupKey<'_>,
+    snapshot: Option<&Hold>,
+    with_sequence: bool,
+    read: impl FnOnce(Cow<'_, [u8]>, SequenceNumber) -> R,
+) -> Result<Option<R>> {
+    engine.health.check_open()?;
+    {
+        let (state, at) = engine.state_for(snapshot)?;
+        let guard = crossbeam_epoch::pin();
+        match read::get_with(&state, key, at, with_sequence, &guard) {
+            Ok(None) => return Ok(None),
+            Ok(Some(entry)) if entry.kind == EntryKind::Value => {
+                return Ok(Some(read(Cow::Borrowed(entry.value), entry.sequence)));
             }
-        }
-        true
-    }
-
-    /// Passes the values of a group. May continue in another state after damage, so it needs a
-    /// snapshot.
-    #[inline(never)]
-    fn get_group_healing(
-        &self,
-        tree: TreeId,
-        keys: &[&[u8]],
-        snapshot: Option<&Hold>,
-        read: &mut impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<()> {
-        let mut lookups = [Lookup::default(); GROUP_KEYS];
-        let whole = internal(tree, keys.iter().copied(), &mut lookups);
-        let mut next = 0;
-        healing::retry(self, || self.get_group(&whole, lookups, &mut next, snapshot, read))
-    }
-
-    fn get_group(
-        &self,
-        keys: &[KeyBuf],
-        mut lookups: [Lookup; GROUP_KEYS],
-        next: &mut usize,
-        snapshot: Option<&Hold>,
-        read: &mut impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<()> {
-        let (state, at) = self.state_for(snapshot)?;
-        self.prepare(&state, keys, &mut lookups);
-        while *next < keys.len() {
-            let unresolved = {
-                let guard = crossbeam_epoch::pin();
-                match read::get_prepared(&state, &keys[*next], &lookups[*next], at, &guard)? {
-                    Some(entry) if entry.kind != EntryKind::Value => Some(Unresolved::of(&entry)),
-                    found => {
-                        read(*next, found.map(|entry| entry.value));
-                        None
-                    }
+            Ok(Some(entry)) if entry.kind == EntryKind::Expiring => {
+                if let Some(plain) = plain_by(&entry, time_of(engine, snapshot)) {
+                    return Ok(plain.map(|value| read(Cow::Borrowed(value), entry.sequence)));
                 }
-            };
-            if let Some(unresolved) = unresolved {
-                read(*next, self.resolve(&state, unresolved, self.time_of(snapshot))?.as_deref());
             }
-            *next += 1;
+            // Other kinds are slow anyway: start again on the general path.
+            _ => {}
         }
-        Ok(())
     }
+    Ok(get_unresolved(engine, key.key(), snapshot)?.map(|Resolved { value, sequence, .. }| match value {
+        BlobValue::Owned(value) => read(Cow::Owned(value), sequence),
+        BlobValue::InPlace(value) => read(Cow::Borrowed(&value), sequence),
+    }))
+}
 
-    /// Reads the missing view pages of all keys at once, then the missing blocks.
-    fn prepare(&self, state: &ReadState, keys: &[KeyBuf], lookups: &mut [Lookup; GROUP_KEYS]) {
-        for _ in 0..2 {
-            let mut misses = Vec::new();
-            read::prepare(state, keys, lookups, &crossbeam_epoch::pin(), |missing| misses.push(missing));
-            let has_pages = misses.iter().any(|misses| matches!(misses, CacheMiss::Page(..)));
-            if misses.len() > 1 || has_pages {
-                read_misses(&*self.storage.table.vfs, &mut misses);
+/// Returns an expiring entry's value at `now_us`, if any; `None` if it needs further reads.
+fn plain_by<'e>(entry: &EntryRef<'e>, now_us: u64) -> Option<Option<&'e [u8]>> {
+    let content = Content::of(entry.kind, entry.value)?;
+    if content.expires_us.is_some_and(|expires_us| expires_us <= now_us) {
+        return Some(None);
+    }
+    (content.kind == EntryKind::Value).then_some(Some(content.value))
+}
+
+/// [`get`] of large values, and after damage to a view.
+#[cold]
+pub fn get_unresolved(engine: &Engine, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<Resolved>> {
+    healing::retry(engine, || {
+        // Keep the state until the blob is read.
+        let (state, at) = engine.state_for(snapshot)?;
+        let (found, sequence) = {
+            let guard = crossbeam_epoch::pin();
+            match read::get(&state, key, at, &guard)? {
+                None => return Ok(None),
+                Some(entry) => (Unresolved::of(&entry), entry.sequence),
             }
-            if !has_pages {
-                break;
+        };
+        let resolved = resolve_with_end(engine, &state, found, time_of(engine, snapshot))?;
+        Ok(resolved.map(|(value, expires_us)| Resolved { value, sequence, expires_us }))
+    })
+}
+
+/// Returns the time that decides expiry: the reader's creation, or now.
+pub fn time_of(engine: &Engine, snapshot: Option<&Hold>) -> u64 {
+    snapshot.map_or_else(|| engine.now().us, |hold| hold.held().taken_us)
+}
+
+/// Returns the value of an entry found in `state`; `None` if expired.
+pub fn resolve(engine: &Engine, state: &ReadState, found: Unresolved, now_us: u64) -> Result<Option<BlobValue>> {
+    Ok(resolve_with_end(engine, state, found, now_us)?.map(|(value, _)| value))
+}
+
+/// [`resolve`] with the expiry time: see [`Resolved::expires_us`].
+pub fn resolve_with_end(
+    engine: &Engine,
+    state: &ReadState,
+    found: Unresolved,
+    now_us: u64,
+) -> Result<Option<(BlobValue, Option<u64>)>> {
+    if found.expires_us.is_some_and(|expires_us| expires_us <= now_us) {
+        return Ok(None);
+    }
+    let value = match found.what {
+        What::Value(value) => BlobValue::Owned(value),
+        What::Blob(reference) => engine.storage.blobs.read(&reference)?,
+        What::Stream(list) => BlobValue::Owned(engine.storage.blobs.read_pieces(&engine.storage.blobs.pieces(&list)?)?),
+        What::Operands(operands) => {
+            let (value, expires_us) = merge_operands::merged(engine, state, &operands, now_us)?;
+            return Ok(Some((BlobValue::Owned(value), expires_us)));
+        }
+        What::Nonsense => {
+            let detail = "an entry with an expiry time holds what cannot be understood";
+            return Err(Error::corruption(&engine.dir, 0, detail));
+        }
+    };
+    Ok(Some((value, found.expires_us)))
+}
+
+pub fn contains(engine: &Engine, key: &[u8], snapshot: Option<&Hold>) -> Result<bool> {
+    engine.health.check_open()?;
+    healing::retry(engine, || {
+        let guard = crossbeam_epoch::pin();
+        let (state, at) = engine.state_for(snapshot)?;
+        let found = read::get(&state, key, at, &guard)?;
+        Ok(found
+            .is_some_and(|entry| entry.kind != EntryKind::Expiring || !has_expired(&entry, time_of(engine, snapshot))))
+    })
+}
+
+/// Passes the values of many keys, all at one snapshot, to `read`.
+pub fn multi_get<K: AsRef<[u8]>>(
+    engine: &Arc<Engine>,
+    tree: TreeId,
+    keys: &[K],
+    snapshot: Option<&Hold>,
+    mut read: impl FnMut(usize, Option<&[u8]>),
+) -> Result<()> {
+    engine.health.check_open()?;
+    let mut room = [&[][..]; GROUP_KEYS];
+    if snapshot.is_none() && keys.len() <= GROUP_KEYS {
+        let keys = checked(keys, &mut room)?;
+        if fast_get_group(engine, tree, keys, None, &mut read) {
+            return Ok(());
+        }
+        let hold = Hold::now(engine, ReaderKind::MultiGet);
+        return get_group_healing(engine, tree, keys, Some(&hold), &mut read);
+    }
+    // The groups may use different states, so pin the versions.
+    let hold = if snapshot.is_none() { Some(Hold::now(engine, ReaderKind::MultiGet)) } else { None };
+    let snapshot = snapshot.or(hold.as_ref());
+    for (group, keys) in keys.chunks(GROUP_KEYS).enumerate() {
+        let keys = checked(keys, &mut room)?;
+        let mut read = |i, value: Option<&[u8]>| read(group * GROUP_KEYS + i, value);
+        if !fast_get_group(engine, tree, keys, snapshot, &mut read) {
+            get_group_healing(engine, tree, keys, snapshot, &mut read)?;
+        }
+    }
+    Ok(())
+}
+
+/// Fast path: passes a group's values from one state to `read` if nearly all are found by
+/// [`read::fast_get_many`] and all are plain. On `false` it has passed nothing.
+#[inline(always)]
+fn fast_get_group(
+    engine: &Engine,
+    tree: TreeId,
+    keys: &[&[u8]],
+    snapshot: Option<&Hold>,
+    read: &mut impl FnMut(usize, Option<&[u8]>),
+) -> bool {
+    let Some(state) = engine.cell.fast_state.borrow() else { return false };
+    // State before sequence number, as in `state_for`.
+    let at = match snapshot {
+        None => engine.readers.snapshots.visible(),
+        Some(hold) if hold.check().is_ok() => hold.sequence(),
+        Some(_) => return false,
+    };
+    let now = || engine.storage.table.moment();
+    let guard = OnceCell::new();
+    let mut values = [None; GROUP_KEYS];
+    let answer = read::fast_get_many(&state, (tree.first_key(), keys), whole_key, at, now, &mut values);
+    let Some(unknown) = answer else { return false };
+    if unknown != 0 && !get_remaining(engine, &state, tree, keys, unknown, at, &mut values, &guard) {
+        return false;
+    }
+    #[cfg(test)]
+    super::tests::fast_path_batches::note(keys.len() as u32 - unknown.count_ones());
+    for (at, value) in values.iter().take(keys.len()).enumerate() {
+        read(at, *value);
+    }
+    true
+}
+
+/// Looks up the keys whose bits are set in `others`. Returns `false` if a value is not plain or
+/// something is damaged.
+#[cold]
+#[expect(clippy::too_many_arguments, reason = "they are those of the one call that there is")]
+fn get_remaining<'g>(
+    engine: &Engine,
+    state: &'g ReadState,
+    tree: TreeId,
+    keys: &[&[u8]],
+    others: u32,
+    at: SequenceNumber,
+    values: &mut [Option<&'g [u8]>; GROUP_KEYS],
+    guard: &'g OnceCell<Guard>,
+) -> bool {
+    // The empty state follows a close or supersession; the general path reports the error.
+    if state.version.partitions.is_empty() {
+        return false;
+    }
+    let is_other = |place: &usize| others >> place & 1 != 0;
+    let mut lookups = [Lookup::default(); GROUP_KEYS];
+    let whole = internal(tree, (0..keys.len()).filter(is_other).map(|place| keys[place]), &mut lookups);
+    prepare(engine, state, &whole, &mut lookups);
+    // Pin late: a pin keeps evicted memory from being reused.
+    let guard = guard.get_or_init(crossbeam_epoch::pin);
+    let places = values.iter_mut().enumerate().filter(|(place, _)| is_other(place));
+    for ((_, value), (key, lookup)) in places.zip(whole.iter().zip(&lookups)) {
+        match read::get_prepared(state, key, lookup, at, guard) {
+            Ok(None) => {}
+            Ok(Some(entry)) if entry.kind == EntryKind::Value => *value = Some(entry.value),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Passes the values of a group. May continue in another state after damage, so it needs a
+/// snapshot.
+#[inline(never)]
+fn get_group_healing(
+    engine: &Engine,
+    tree: TreeId,
+    keys: &[&[u8]],
+    snapshot: Option<&Hold>,
+    read: &mut impl FnMut(usize, Option<&[u8]>),
+) -> Result<()> {
+    let mut lookups = [Lookup::default(); GROUP_KEYS];
+    let whole = internal(tree, keys.iter().copied(), &mut lookups);
+    let mut next = 0;
+    healing::retry(engine, || get_group(engine, &whole, lookups, &mut next, snapshot, read))
+}
+
+fn get_group(
+    engine: &Engine,
+    keys: &[KeyBuf],
+    mut lookups: [Lookup; GROUP_KEYS],
+    next: &mut usize,
+    snapshot: Option<&Hold>,
+    read: &mut impl FnMut(usize, Option<&[u8]>),
+) -> Result<()> {
+    let (state, at) = engine.state_for(snapshot)?;
+    prepare(engine, &state, keys, &mut lookups);
+    while *next < keys.len() {
+        let unresolved = {
+            let guard = crossbeam_epoch::pin();
+            match read::get_prepared(&state, &keys[*next], &lookups[*next], at, &guard)? {
+                Some(entry) if entry.kind != EntryKind::Value => Some(Unresolved::of(&entry)),
+                found => {
+                    read(*next, found.map(|entry| entry.value));
+                    None
+                }
             }
+        };
+        if let Some(unresolved) = unresolved {
+            read(*next, resolve(engine, &state, unresolved, time_of(engine, snapshot))?.as_deref());
+        }
+        *next += 1;
+    }
+    Ok(())
+}
+
+/// Reads the missing view pages of all keys at once, then the missing blocks.
+fn prepare(engine: &Engine, state: &ReadState, keys: &[KeyBuf], lookups: &mut [Lookup; GROUP_KEYS]) {
+    for _ in 0..2 {
+        let mut misses = Vec::new();
+        read::prepare(state, keys, lookups, &crossbeam_epoch::pin(), |missing| misses.push(missing));
+        let has_pages = misses.iter().any(|misses| matches!(misses, CacheMiss::Page(..)));
+        if misses.len() > 1 || has_pages {
+            read_misses(&*engine.storage.table.vfs, &mut misses);
+        }
+        if !has_pages {
+            break;
         }
     }
 }

@@ -29,76 +29,74 @@ pub struct ReaderSummary {
     pub overstaying: Vec<ReaderStats>,
 }
 
-impl Engine {
-    pub fn check_readers_if_due(&self) {
-        if self.coarse_now_ns() >= self.readers.next_reader_check_ns.load(Ordering::Relaxed) {
-            self.check_readers();
+pub fn check_if_due(engine: &Engine) {
+    if engine.coarse_now_ns() >= engine.readers.next_reader_check_ns.load(Ordering::Relaxed) {
+        check(engine);
+    }
+}
+
+/// Logs old readers and expires those beyond the limit. Time is proportional to the number of
+/// old readers.
+pub fn check(engine: &Engine) {
+    let (warn_ns, max_ns) = (engine.settings.reader_age_warn_ns, engine.settings.reader_age_max_ns);
+    let now_ns = engine.coarse_now_ns();
+    let pause_ns = (warn_ns.min(max_ns) / LOOKS_PER_LIMIT).min(LOOK_NS);
+    engine.readers.next_reader_check_ns.store(now_ns.saturating_add(pause_ns), Ordering::Relaxed);
+    let looked = engine.readers.snapshots.check_ages(now_ns, warn_ns, max_ns);
+    if !looked.overstaying.is_empty() {
+        let strata = engine.readers.snapshots.strata();
+        for seen in &looked.overstaying {
+            let dead = dead_held(&engine.maintenance.work.lock(), &strata, Some(seen.sequence));
+            let ReaderStats { kind, sequence, age_us, commits_behind, .. } = reader_stats(engine, seen, now_ns, dead);
+            let (age_s, dead_entries) = (age_us / 1_000_000, dead);
+            tracing::warn!(
+                %kind, sequence, age_s, commits_behind, dead_entries,
+                "a reader has been in use for long; what was overwritten since it began cannot be removed"
+            );
         }
     }
-
-    /// Logs old readers and expires those beyond the limit. Time is proportional to the number of
-    /// old readers.
-    pub fn check_readers(&self) {
-        let (warn_ns, max_ns) = (self.settings.reader_age_warn_ns, self.settings.reader_age_max_ns);
-        let now_ns = self.coarse_now_ns();
-        let pause_ns = (warn_ns.min(max_ns) / LOOKS_PER_LIMIT).min(LOOK_NS);
-        self.readers.next_reader_check_ns.store(now_ns.saturating_add(pause_ns), Ordering::Relaxed);
-        let looked = self.readers.snapshots.check_ages(now_ns, warn_ns, max_ns);
-        if !looked.overstaying.is_empty() {
-            let strata = self.readers.snapshots.strata();
-            for seen in &looked.overstaying {
-                let dead = dead_held(&self.maintenance.work.lock(), &strata, Some(seen.sequence));
-                let ReaderStats { kind, sequence, age_us, commits_behind, .. } = self.reader_stats(seen, now_ns, dead);
-                let (age_s, dead_entries) = (age_us / 1_000_000, dead);
-                tracing::warn!(
-                    %kind, sequence, age_s, commits_behind, dead_entries,
-                    "a reader has been in use for long; what was overwritten since it began cannot be removed"
-                );
-            }
-        }
-        for seen in &looked.expired {
-            let ReaderStats { kind, sequence, age_us, commits_behind, .. } = self.reader_stats(seen, now_ns, 0);
-            let age_s = age_us / 1_000_000;
-            tracing::warn!(%kind, sequence, age_s, commits_behind, "a reader has expired; its next read fails");
-        }
-        if !looked.expired.is_empty() {
-            self.counters.readers_expired.fetch_add(looked.expired.len() as u64, Ordering::Relaxed);
-            // Versions that they pinned can now be merged away.
-            self.signal_work();
-        }
+    for seen in &looked.expired {
+        let ReaderStats { kind, sequence, age_us, commits_behind, .. } = reader_stats(engine, seen, now_ns, 0);
+        let age_s = age_us / 1_000_000;
+        tracing::warn!(%kind, sequence, age_s, commits_behind, "a reader has expired; its next read fails");
     }
-
-    fn reader_stats(&self, seen: &Seen, now_ns: u64, dead_entries_held: u64) -> ReaderStats {
-        ReaderStats {
-            kind: seen.kind,
-            sequence: seen.sequence,
-            age_us: now_ns.saturating_sub(seen.taken_ns) / 1000,
-            commits_behind: self.readers.snapshots.visible().saturating_sub(seen.sequence),
-            dead_entries_held,
-            is_expired: seen.is_expired,
-        }
+    if !looked.expired.is_empty() {
+        engine.counters.readers_expired.fetch_add(looked.expired.len() as u64, Ordering::Relaxed);
+        // Versions that they pinned can now be merged away.
+        engine.signal_work();
     }
+}
 
-    pub fn reader_summary(&self) -> ReaderSummary {
-        let now_ns = self.coarse_now_ns();
-        let (count, oldest) = self.readers.snapshots.in_use();
-        let old = match now_ns.checked_sub(self.settings.reader_age_warn_ns) {
-            Some(taken_before_ns) => self.readers.snapshots.oldest(taken_before_ns, LISTED_MAX),
-            None => Vec::new(),
-        };
-        let strata = self.readers.snapshots.strata();
-        let work = self.maintenance.work.lock();
-        let stats_of = |seen: &Seen| {
-            let dead = if seen.is_expired { 0 } else { dead_held(&work, &strata, Some(seen.sequence)) };
-            self.reader_stats(seen, now_ns, dead)
-        };
-        ReaderSummary {
-            count,
-            oldest: oldest.map(|seen| seen.sequence),
-            oldest_age_us: oldest.map(|seen| now_ns.saturating_sub(seen.taken_ns) / 1000),
-            dead_held: dead_held(&work, &strata, None),
-            overstaying: old.iter().map(stats_of).collect(),
-        }
+fn reader_stats(engine: &Engine, seen: &Seen, now_ns: u64, dead_entries_held: u64) -> ReaderStats {
+    ReaderStats {
+        kind: seen.kind,
+        sequence: seen.sequence,
+        age_us: now_ns.saturating_sub(seen.taken_ns) / 1000,
+        commits_behind: engine.readers.snapshots.visible().saturating_sub(seen.sequence),
+        dead_entries_held,
+        is_expired: seen.is_expired,
+    }
+}
+
+pub fn summary(engine: &Engine) -> ReaderSummary {
+    let now_ns = engine.coarse_now_ns();
+    let (count, oldest) = engine.readers.snapshots.in_use();
+    let old = match now_ns.checked_sub(engine.settings.reader_age_warn_ns) {
+        Some(taken_before_ns) => engine.readers.snapshots.oldest(taken_before_ns, LISTED_MAX),
+        None => Vec::new(),
+    };
+    let strata = engine.readers.snapshots.strata();
+    let work = engine.maintenance.work.lock();
+    let stats_of = |seen: &Seen| {
+        let dead = if seen.is_expired { 0 } else { dead_held(&work, &strata, Some(seen.sequence)) };
+        reader_stats(engine, seen, now_ns, dead)
+    };
+    ReaderSummary {
+        count,
+        oldest: oldest.map(|seen| seen.sequence),
+        oldest_age_us: oldest.map(|seen| now_ns.saturating_sub(seen.taken_ns) / 1000),
+        dead_held: dead_held(&work, &strata, None),
+        overstaying: old.iter().map(stats_of).collect(),
     }
 }
 

@@ -4,7 +4,7 @@
 use super::token::ResumeToken;
 use crate::{
     base::{Error, Result, SequenceNumber},
-    db::{engine::root::Engine, maintenance::flush},
+    db::{engine::root::Engine, maintenance::flush, write::wal_bypass},
     version::Layout,
     wal::{
         ClosedLog, Gone, LogReader, Lsn, RecoveryInput, RetentionLimit, Segment, SegmentSource, Visit, end_of_epoch,
@@ -67,7 +67,8 @@ impl Source {
         is_unsynced: bool,
     ) -> Result<ResumeToken> {
         let engine = &self.engine;
-        let mut is_synced = self.limit(false) >= self.limit(true) && (self.closed.is_some() || !engine.has_unlogged());
+        let mut is_synced =
+            self.limit(false) >= self.limit(true) && (self.closed.is_some() || !wal_bypass::has_unlogged(engine));
         if engine.log.wal.is_some() && !is_unsynced && !is_synced && engine.health.check_writable().is_ok() {
             let _inside = engine.health.enter()?;
             flush::make_durable(engine, delivered)?;

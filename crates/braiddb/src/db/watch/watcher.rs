@@ -14,7 +14,7 @@ use super::{
 use crate::{
     base::{Error, Result, SequenceNumber},
     commit::{Operation, decode_batch},
-    db::{engine::root::Engine, handles::database::Db},
+    db::{engine::root::Engine, handles::database::Db, write::pipeline},
     platform::UNIX_EPOCH,
     wal::{Gone, LogItem, LogReader, ReadError, RecordInfo},
 };
@@ -159,7 +159,7 @@ impl Watcher {
         let source = Source::new(engine)?;
         let after = match start {
             Start::Now => None,
-            Start::After(commit) => Some(engine.before_refused(commit)),
+            Start::After(commit) => Some(pipeline::before_refused(engine, commit)),
             Start::Resume(token) => Some(source.check_token(&token)?),
             Start::Oldest => Some(source.floor()),
         };
@@ -269,7 +269,7 @@ impl Watcher {
     fn sync(&mut self, engine: &Engine) -> Result<()> {
         let _inside = engine.health.enter_past_closing()?;
         if let Some(wal) = &engine.log.wal {
-            engine.sync_to(wal.end_lsn())?;
+            pipeline::sync_to(engine, wal.end_lsn())?;
         }
         self.synced_at_ns = Some(engine.now_ns());
         Ok(())

@@ -5,11 +5,14 @@
 //! queue.
 //!
 //! INVARIANT X1: no commit waits in the queue for an exclusive transaction. Each caller waits in
-//! its own thread, in [`Engine::apply_notices`], for at most `exclusive_wait_ns`. A leader that
+//! its own thread, in [`apply_notices`], for at most `exclusive_wait_ns`. A leader that
 //! finds an exclusive transaction returns its whole group to that wait. So a transaction that never
 //! ends cannot delay a commit for longer.
 
-use super::pipeline::{changed, outlived};
+use super::{
+    pipeline::{self, changed, outlived},
+    update_scope,
+};
 use crate::{
     base::{Error, Result},
     commit::PreparedBatch,
@@ -60,7 +63,7 @@ impl Exclusive {
     /// Fails after `exclusive_wait_ns`.
     pub fn new(engine: &Arc<Engine>) -> Result<Exclusive> {
         engine.health.check_writable()?;
-        let mut write = engine.await_no_exclusive()?;
+        let mut write = await_no_exclusive(engine)?;
         engine.health.check_writable()?;
         write.exclusive_tickets += 1;
         let ticket = write.exclusive_tickets;
@@ -80,116 +83,114 @@ impl Drop for Exclusive {
         let mut write = self.engine.commits.write.lock();
         // After a revocation, another transaction may own the right.
         if write.exclusive.as_ref().is_some_and(|owner| owner.ticket == self.ticket) {
-            self.engine.end_exclusive(&mut write);
+            end_exclusive(&self.engine, &mut write);
         }
     }
 }
 
-impl Engine {
-    pub(in crate::db) fn end_exclusive(&self, write: &mut WriteState) -> bool {
-        let was_open = write.exclusive.take().is_some();
-        self.commits.exclusivity.notices.fetch_and(!NOTICE_EXCLUSIVE, Ordering::Relaxed);
-        self.commits.exclusivity.ended.notify_all();
-        was_open
-    }
+pub(in crate::db) fn end_exclusive(engine: &Engine, write: &mut WriteState) -> bool {
+    let was_open = write.exclusive.take().is_some();
+    engine.commits.exclusivity.notices.fetch_and(!NOTICE_EXCLUSIVE, Ordering::Relaxed);
+    engine.commits.exclusivity.ended.notify_all();
+    was_open
+}
 
-    /// Waits for an exclusive transaction to end, and refuses a write that bypasses the transaction
-    /// of `Db::update`.
-    #[cold]
-    pub fn apply_notices(&self, since_ns: &mut Option<u64>) -> Result<()> {
-        self.check_outside_update()?;
-        let mut write = self.commits.write.lock();
-        while write.exclusive.is_some() {
-            self.await_exclusive(&mut write, since_ns)?;
-        }
-        Ok(())
+/// Waits for an exclusive transaction to end, and refuses a write that bypasses the transaction
+/// of `Db::update`.
+#[cold]
+pub fn apply_notices(engine: &Engine, since_ns: &mut Option<u64>) -> Result<()> {
+    update_scope::check_outside(engine)?;
+    let mut write = engine.commits.write.lock();
+    while write.exclusive.is_some() {
+        await_exclusive(engine, &mut write, since_ns)?;
     }
+    Ok(())
+}
 
-    pub fn await_no_exclusive(&self) -> Result<MutexGuard<'_, WriteState>> {
-        let mut since_ns = None;
-        let mut write = self.commits.write.lock();
-        while write.exclusive.is_some() {
-            self.await_exclusive(&mut write, &mut since_ns)?;
-        }
-        Ok(write)
+pub fn await_no_exclusive(engine: &Engine) -> Result<MutexGuard<'_, WriteState>> {
+    let mut since_ns = None;
+    let mut write = engine.commits.write.lock();
+    while write.exclusive.is_some() {
+        await_exclusive(engine, &mut write, &mut since_ns)?;
     }
+    Ok(write)
+}
 
-    /// Waits once, until an exclusive transaction ends or expires. Fails after `exclusive_wait_ns`
-    /// in all.
-    fn await_exclusive(&self, write: &mut MutexGuard<'_, WriteState>, since_ns: &mut Option<u64>) -> Result<()> {
-        self.health.check_writable()?;
-        let now_ns = self.now_ns();
-        let is_first = since_ns.is_none();
-        let waited_ns = now_ns.saturating_sub(*since_ns.get_or_insert(now_ns));
-        let Some(owner) = &write.exclusive else { return Ok(()) };
-        let left_ns = self.settings.exclusive_wait_ns.saturating_sub(waited_ns);
-        let expires_ns = self.settings.reader_age_max_ns.saturating_sub(now_ns.saturating_sub(owner.began_ns));
-        if expires_ns == 0 {
-            self.end_exclusive(write);
-            return Ok(());
-        }
-        if is_first && owner.began_by.id() == thread::current().id() {
-            tracing::warn!(
-                "the thread that began the exclusive transaction waits for its end; if it still has it, that does not come"
-            );
-        }
-        let wait = Duration::from_nanos(left_ns.min(expires_ns));
-        let is_over =
-            left_ns == 0 || (self.commits.exclusivity.ended.wait_for(write, wait).timed_out() && left_ns <= expires_ns);
-        match &write.exclusive {
-            Some(owner) if is_over => Err(Error::ExclusiveOpen {
-                begun_by: owner.describe_thread(),
-                age: Duration::from_nanos(self.now_ns().saturating_sub(owner.began_ns)),
-            }),
-            _ => Ok(()),
-        }
+/// Waits once, until an exclusive transaction ends or expires. Fails after `exclusive_wait_ns`
+/// in all.
+fn await_exclusive(engine: &Engine, write: &mut MutexGuard<'_, WriteState>, since_ns: &mut Option<u64>) -> Result<()> {
+    engine.health.check_writable()?;
+    let now_ns = engine.now_ns();
+    let is_first = since_ns.is_none();
+    let waited_ns = now_ns.saturating_sub(*since_ns.get_or_insert(now_ns));
+    let Some(owner) = &write.exclusive else { return Ok(()) };
+    let left_ns = engine.settings.exclusive_wait_ns.saturating_sub(waited_ns);
+    let expires_ns = engine.settings.reader_age_max_ns.saturating_sub(now_ns.saturating_sub(owner.began_ns));
+    if expires_ns == 0 {
+        end_exclusive(engine, write);
+        return Ok(());
     }
-
-    pub fn wake_leaders(&self) {
-        // A caller with this lock either waits by now and is notified, or will see the close.
-        drop(self.commits.write.lock());
-        self.commits.exclusivity.ended.notify_all();
+    if is_first && owner.began_by.id() == thread::current().id() {
+        tracing::warn!(
+            "the thread that began the exclusive transaction waits for its end; if it still has it, that does not come"
+        );
     }
-
-    pub fn commit_alone(
-        &self,
-        ticket: u64,
-        batch: PreparedBatch,
-        is_unlogged: bool,
-        check_trees: impl Fn() -> Result<()>,
-    ) -> Result<Committed> {
-        let mut write = self.commits.write.lock();
-        if write.exclusive.as_ref().is_none_or(|owner| owner.ticket != ticket) {
-            return Err(Error::conflict("its exclusive right was revoked, and others may have committed since"));
-        }
-        check_trees()?;
-        let drops = self.catalog.drops.load(Ordering::Acquire);
-        let mut request = Request { batch, drops, is_unlogged, check: None, validation: Validation::Unchanged };
-        let group = slice::from_mut(&mut request);
-        let done = self.catch_panic("a commit", || self.try_commit_group(&mut write, group, drops));
-        done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }))
+    let wait = Duration::from_nanos(left_ns.min(expires_ns));
+    let is_over =
+        left_ns == 0 || (engine.commits.exclusivity.ended.wait_for(write, wait).timed_out() && left_ns <= expires_ns);
+    match &write.exclusive {
+        Some(owner) if is_over => Err(Error::ExclusiveOpen {
+            begun_by: owner.describe_thread(),
+            age: Duration::from_nanos(engine.now_ns().saturating_sub(owner.began_ns)),
+        }),
+        _ => Ok(()),
     }
+}
 
-    /// Validates the reads as far as possible without delaying other commits.
-    pub fn precheck(&self, check: &mut Check) -> Result<()> {
-        if check.upto >= self.readers.snapshots.visible() {
-            return Ok(());
-        }
-        let validation = match (check.precheck(&self.commits.window), check.held) {
-            (Validation::TooOld, Some(held)) => healing::retry(self, || {
-                // Load the state after `visible`, so that it has those commits. Check the hold
-                // last, so that no merge dropped their traces.
-                let visible = self.readers.snapshots.visible();
-                let state = self.cell.state.load_full();
-                self.check_held(&held)?;
-                check.check_state(&state, visible)
-            })?,
-            (validation, _) => validation,
-        };
-        match validation {
-            Validation::Unchanged => Ok(()),
-            Validation::Changed => Err(changed()),
-            Validation::TooOld => Err(outlived()),
-        }
+pub fn wake_leaders(engine: &Engine) {
+    // A caller with this lock either waits by now and is notified, or will see the close.
+    drop(engine.commits.write.lock());
+    engine.commits.exclusivity.ended.notify_all();
+}
+
+pub fn commit_exclusive(
+    engine: &Engine,
+    ticket: u64,
+    batch: PreparedBatch,
+    is_unlogged: bool,
+    check_trees: impl Fn() -> Result<()>,
+) -> Result<Committed> {
+    let mut write = engine.commits.write.lock();
+    if write.exclusive.as_ref().is_none_or(|owner| owner.ticket != ticket) {
+        return Err(Error::conflict("its exclusive right was revoked, and others may have committed since"));
+    }
+    check_trees()?;
+    let drops = engine.catalog.drops.load(Ordering::Acquire);
+    let mut request = Request { batch, drops, is_unlogged, check: None, validation: Validation::Unchanged };
+    let group = slice::from_mut(&mut request);
+    let done = engine.catch_panic("a commit", || pipeline::try_commit_group(engine, &mut write, group, drops));
+    done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }))
+}
+
+/// Validates the reads as far as possible without delaying other commits.
+pub fn precheck(engine: &Engine, check: &mut Check) -> Result<()> {
+    if check.upto >= engine.readers.snapshots.visible() {
+        return Ok(());
+    }
+    let validation = match (check.precheck(&engine.commits.window), check.held) {
+        (Validation::TooOld, Some(held)) => healing::retry(engine, || {
+            // Load the state after `visible`, so that it has those commits. Check the hold
+            // last, so that no merge dropped their traces.
+            let visible = engine.readers.snapshots.visible();
+            let state = engine.cell.state.load_full();
+            engine.check_held(&held)?;
+            check.check_state(&state, visible)
+        })?,
+        (validation, _) => validation,
+    };
+    match validation {
+        Validation::Unchanged => Ok(()),
+        Validation::Changed => Err(changed()),
+        Validation::TooOld => Err(outlived()),
     }
 }

@@ -79,116 +79,113 @@ impl PreparedBatch {
     }
 }
 
-impl Engine {
-    fn reserve_wanted(&self) -> Wanted {
-        if let Some(bytes) = self.settings.disk_reserve {
-            return Wanted { bytes, is_asked_for: true };
-        }
-        let none = Wanted { bytes: 0, is_asked_for: false };
-        let Some(volume) = self.settings.volume_bytes.filter(|_| !self.settings.is_restoring) else { return none };
-        let log_segment = self.settings.log_segment_bytes();
-        let most = self.settings.memtable_bytes() as u64 + log_segment + RESERVE_BYTES_SPARE;
-        let most = most.min(volume / RESERVES_OF_VOLUME);
-        if volume < SMALL_VOLUME_BYTES {
-            return Wanted { bytes: most, is_asked_for: false };
-        }
-        let log: u64 = self.log.wal.iter().flat_map(Wal::segments).map(|segment| segment.len).sum();
-        let state = self.cell.state.load();
-        let partitions = state.version.partitions.iter();
-        let data: u64 = partitions.flat_map(|p| p.all_runs()).map(|handle| handle.run().meta().file_bytes).sum();
-        Wanted { bytes: (RESERVE_BYTES_BASE + log + data / RESERVE_PART_OF_DATA).min(most), is_asked_for: false }
+fn reserve_wanted(engine: &Engine) -> Wanted {
+    if let Some(bytes) = engine.settings.disk_reserve {
+        return Wanted { bytes, is_asked_for: true };
     }
+    let none = Wanted { bytes: 0, is_asked_for: false };
+    let Some(volume) = engine.settings.volume_bytes.filter(|_| !engine.settings.is_restoring) else { return none };
+    let log_segment = engine.settings.log_segment_bytes();
+    let most = engine.settings.memtable_bytes() as u64 + log_segment + RESERVE_BYTES_SPARE;
+    let most = most.min(volume / RESERVES_OF_VOLUME);
+    if volume < SMALL_VOLUME_BYTES {
+        return Wanted { bytes: most, is_asked_for: false };
+    }
+    let log: u64 = engine.log.wal.iter().flat_map(Wal::segments).map(|segment| segment.len).sum();
+    let state = engine.cell.state.load();
+    let partitions = state.version.partitions.iter();
+    let data: u64 = partitions.flat_map(|p| p.all_runs()).map(|handle| handle.run().meta().file_bytes).sum();
+    Wanted { bytes: (RESERVE_BYTES_BASE + log + data / RESERVE_PART_OF_DATA).min(most), is_asked_for: false }
+}
 
-    pub(in crate::db) fn keep_reserve(&self) -> bool {
-        self.keep_reserve_after(false)
-    }
+pub(in crate::db) fn keep_reserve(engine: &Engine) -> bool {
+    keep_reserve_after(engine, false)
+}
 
-    /// Refills the reserve. Returns whether it is whole, or there is none.
-    pub(in crate::db) fn keep_reserve_after(&self, is_space_back: bool) -> bool {
-        if self.health.check_writable().is_err() {
-            return true;
-        }
-        if let Some(wal) = self.log.wal.as_ref().filter(|_| self.storage.reserve.is_used()) {
-            wal.trim_spares();
-        }
-        let is_whole = self.storage.reserve.keep(self.reserve_wanted(), self.now_ns(), is_space_back);
-        self.maintenance.pressure.set_refusing(!is_whole);
-        is_whole
+/// Refills the reserve. Returns whether it is whole, or there is none.
+pub(in crate::db) fn keep_reserve_after(engine: &Engine, is_space_back: bool) -> bool {
+    if engine.health.check_writable().is_err() {
+        return true;
     }
+    if let Some(wal) = engine.log.wal.as_ref().filter(|_| engine.storage.reserve.is_used()) {
+        wal.trim_spares();
+    }
+    let is_whole = engine.storage.reserve.keep(reserve_wanted(engine), engine.now_ns(), is_space_back);
+    engine.maintenance.pressure.set_refusing(!is_whole);
+    is_whole
+}
 
-    pub(in crate::db) fn refuse_on_full_disk(&self) -> Result<()> {
-        if self.maintenance.pressure.is_refusing() && !self.keep_reserve() {
-            return Err(Error::DiskFull { path: self.dir.clone(), reason: NoSpace::Reserved });
-        }
-        Ok(())
+pub(in crate::db) fn refuse_on_full_disk(engine: &Engine) -> Result<()> {
+    if engine.maintenance.pressure.is_refusing() && !keep_reserve(engine) {
+        return Err(Error::DiskFull { path: engine.dir.clone(), reason: NoSpace::Reserved });
     }
+    Ok(())
+}
 
-    /// Throttles a writer. Refuses one that needs space while the reserve is in use.
-    pub(in crate::db) fn check_pressure(&self, batch: &PreparedBatch) -> Result<()> {
-        if self.maintenance.pressure.is_refusing() && !batch.frees_space() {
-            self.refuse_on_full_disk()?;
-        }
-        let len = batch.bytes().len() as u64;
-        self.maintenance.pressure.slow_down(len, &*self.settings.runtime, &self.counters);
-        Ok(())
+/// Throttles a writer. Refuses one that needs space while the reserve is in use.
+pub(in crate::db) fn check_pressure(engine: &Engine, batch: &PreparedBatch) -> Result<()> {
+    if engine.maintenance.pressure.is_refusing() && !batch.frees_space() {
+        refuse_on_full_disk(engine)?;
     }
+    let len = batch.bytes().len() as u64;
+    engine.maintenance.pressure.slow_down(len, &*engine.settings.runtime, &engine.counters);
+    Ok(())
+}
 
-    /// Retries a failed append of deletes with blocks of the reserve.
-    #[cold]
-    pub(in crate::db) fn log_with_reserve(
-        &self,
-        wal: &Wal,
-        group: &[u8],
-        mut append: impl FnMut() -> Result<Lsn>,
-        full: Error,
-    ) -> Result<Lsn> {
-        if !full.is_disk_full() || !frees_space(group) {
-            return Err(full);
-        }
-        let _in_use = self.storage.reserve.begin();
-        let mut done = Err(full);
-        while done.as_ref().is_err_and(Error::is_disk_full)
-            && (wal.trim_spares() > 0 || self.release_reserve(Stage::Log))
-        {
-            done = append();
-        }
-        self.cell.is_to_freeze.store(true, Ordering::Relaxed);
-        self.signal_work();
-        done
+/// Retries a failed append of deletes with blocks of the reserve.
+#[cold]
+pub(in crate::db) fn log_with_reserve(
+    engine: &Engine,
+    wal: &Wal,
+    group: &[u8],
+    mut append: impl FnMut() -> Result<Lsn>,
+    full: Error,
+) -> Result<Lsn> {
+    if !full.is_disk_full() || !frees_space(group) {
+        return Err(full);
     }
+    let _in_use = engine.storage.reserve.begin();
+    let mut done = Err(full);
+    while done.as_ref().is_err_and(Error::is_disk_full) && (wal.trim_spares() > 0 || engine.release_reserve(Stage::Log))
+    {
+        done = append();
+    }
+    engine.cell.is_to_freeze.store(true, Ordering::Relaxed);
+    engine.signal_work();
+    done
+}
 
-    pub(in crate::db) fn disk_full(&self) -> Error {
-        Error::DiskFull { path: self.dir.clone(), reason: NoSpace::Disk }
-    }
+pub(in crate::db) fn disk_full(engine: &Engine) -> Error {
+    Error::DiskFull { path: engine.dir.clone(), reason: NoSpace::Disk }
+}
 
-    /// Returns whether to retry the deletes of a mixed group alone. Then the reserve is in use.
-    pub(in crate::db) fn is_to_part(&self, group: &[Request]) -> bool {
-        let frees = group.iter().filter(|request| request.batch.frees_space()).count();
-        (1..group.len()).contains(&frees) && (self.release_reserve(Stage::Log) || self.storage.reserve.is_used())
-    }
+/// Returns whether to retry the deletes of a mixed group alone. Then the reserve is in use.
+pub(in crate::db) fn is_to_part(engine: &Engine, group: &[Request]) -> bool {
+    let frees = group.iter().filter(|request| request.batch.frees_space()).count();
+    (1..group.len()).contains(&frees) && (engine.release_reserve(Stage::Log) || engine.storage.reserve.is_used())
+}
 
-    /// Repeats a job on a full disk after each step that may free space: removing replaced files,
-    /// removing spare log segments, and releasing the reserve of `stage`.
-    pub(in crate::db) fn with_space(&self, stage: Option<Stage>, job: impl Fn() -> Result<()>) -> Result<()> {
-        let is_full = |done: &Result<()>| done.as_ref().is_err_and(Error::is_disk_full);
-        let gone = self.storage.table.deferred_close.gone();
-        let mut done = job();
-        if !is_full(&done) {
-            return done;
-        }
-        self.storage.table.deferred_close.work_through();
-        if self.storage.table.deferred_close.gone() != gone {
-            done = job();
-        }
-        if is_full(&done) && self.log.wal.as_ref().is_some_and(|wal| wal.trim_spares() > 0) {
-            done = job();
-        }
-        let _in_use = self.storage.reserve.begin();
-        if is_full(&done) && stage.is_some_and(|stage| self.release_reserve(stage)) {
-            done = job();
-        }
-        done
+/// Repeats a job on a full disk after each step that may free space: removing replaced files,
+/// removing spare log segments, and releasing the reserve of `stage`.
+pub(in crate::db) fn with_space(engine: &Engine, stage: Option<Stage>, job: impl Fn() -> Result<()>) -> Result<()> {
+    let is_full = |done: &Result<()>| done.as_ref().is_err_and(Error::is_disk_full);
+    let gone = engine.storage.table.deferred_close.gone();
+    let mut done = job();
+    if !is_full(&done) {
+        return done;
     }
+    engine.storage.table.deferred_close.work_through();
+    if engine.storage.table.deferred_close.gone() != gone {
+        done = job();
+    }
+    if is_full(&done) && engine.log.wal.as_ref().is_some_and(|wal| wal.trim_spares() > 0) {
+        done = job();
+    }
+    let _in_use = engine.storage.reserve.begin();
+    if is_full(&done) && stage.is_some_and(|stage| engine.release_reserve(stage)) {
+        done = job();
+    }
+    done
 }
 
 /// Runs `open`, on a full disk with blocks of the reserve in `dir`.

@@ -1,5 +1,6 @@
 //! Pins the blob files of a commit before it is made.
 
+use super::full_disk;
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
     codec::Compression,
@@ -42,7 +43,7 @@ impl PendingBlobs {
     pub fn write(&mut self, lane: Lane, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         let _inside = self.engine.health.enter()?;
         self.engine.health.check_writable()?;
-        self.engine.refuse_on_full_disk()?;
+        full_disk::refuse_on_full_disk(&self.engine)?;
         let blob = self.engine.storage.blobs.write_to(lane, key, value, compression)?;
         self.written.insert(blob.file);
         if !self.files.insert(blob.file) {

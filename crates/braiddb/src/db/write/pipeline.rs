@@ -35,6 +35,7 @@
 //! returns requests with an older count. So no entry of a dropped tree gets a higher sequence
 //! number than the range delete that empties the tree.
 
+use super::{backpressure, conflict_window, full_disk, wal_bypass};
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber},
     codec::MergeFunctions,
@@ -45,7 +46,7 @@ use crate::{
             root::Engine,
             settings::Durability,
         },
-        files::names::leave_marker,
+        files::names,
         read::merge_operands::insert_operands,
     },
     memtable::Memtable,
@@ -87,277 +88,276 @@ pub fn outlived() -> Error {
     )
 }
 
-impl Engine {
-    /// Commits to trees that no other caller can drop. `Ok` means what `durability` promises.
-    pub fn commit(&self, batch: PreparedBatch, durability: Durability) -> Result<SequenceNumber> {
-        self.commit_checked(batch, durability, CommitCondition::None, || Ok(()))
-    }
+/// Commits to trees that no other caller can drop. `Ok` means what `durability` promises.
+pub fn commit(engine: &Engine, batch: PreparedBatch, durability: Durability) -> Result<SequenceNumber> {
+    commit_checked(engine, batch, durability, CommitCondition::None, || Ok(()))
+}
 
-    /// Commits a batch. Fails if `check_trees` finds that a tree was dropped.
-    pub fn commit_checked(
-        &self,
-        batch: PreparedBatch,
-        durability: Durability,
-        condition: CommitCondition,
-        check_trees: impl Fn() -> Result<()>,
-    ) -> Result<SequenceNumber> {
-        self.health.check_writable()?;
-        if batch.operations == 0 {
-            return Ok(self.readers.snapshots.visible());
-        }
-        let len = batch.bytes().len();
-        if len > BATCH_BYTES_MAX {
-            return Err(Error::InvalidArgument(format!("a batch of {len} bytes; the most is {BATCH_BYTES_MAX}")));
-        }
-        if !self.maintenance.pressure.is_calm() {
-            self.check_pressure(&batch)?;
-        }
-        let is_unlogged = durability == Durability::None;
-        let committed = match condition {
-            CommitCondition::None => self.submit(batch, is_unlogged, None, check_trees)?,
-            CommitCondition::Unchanged(check) => self.submit(batch, is_unlogged, Some(check), check_trees)?,
-            CommitCondition::Exclusive(ticket) => self.commit_alone(ticket, batch, is_unlogged, check_trees)?,
-        };
-        if durability == Durability::Sync {
-            self.sync_to(committed.lsn)?;
-        }
-        if self.settings.background_threads == 0 {
-            (self.maintenance.upcalls.run_inline)(self);
-            self.work_for_others();
-        }
-        Ok(committed.sequence)
+/// Commits a batch. Fails if `check_trees` finds that a tree was dropped.
+pub fn commit_checked(
+    engine: &Engine,
+    batch: PreparedBatch,
+    durability: Durability,
+    condition: CommitCondition,
+    check_trees: impl Fn() -> Result<()>,
+) -> Result<SequenceNumber> {
+    engine.health.check_writable()?;
+    if batch.operations == 0 {
+        return Ok(engine.readers.snapshots.visible());
     }
-
-    fn submit(
-        &self,
-        batch: PreparedBatch,
-        is_unlogged: bool,
-        check: Option<Box<Check>>,
-        check_trees: impl Fn() -> Result<()>,
-    ) -> Result<Committed> {
-        let mut waits_since_ns = None;
-        let mut request = Request { batch, drops: 0, is_unlogged, check, validation: Validation::Unchanged };
-        let mut checks = 0;
-        loop {
-            if self.commits.exclusivity.notices.load(Ordering::Relaxed) != 0 {
-                self.apply_notices(&mut waits_since_ns)?;
-            }
-            // INVARIANT C3: a drop after this load changes the count.
-            request.drops = self.catalog.drops.load(Ordering::Acquire);
-            check_trees()?;
-            if let Some(check) = &mut request.check {
-                self.precheck(check)?;
-            }
-            let size_bytes = |request: &Request| request.batch.bytes().len();
-            let commit = |group: &mut [Request], answer: &mut dyn FnMut(_)| self.commit_group(group, answer);
-            let answer = self.commits.queue.submit(request, GROUP_BYTES_MAX, size_bytes, commit);
-            let abandoned =
-                || Err(Error::CommitUnknown { reason: "the thread that led the commit panicked".to_owned() });
-            match answer.unwrap_or_else(abandoned)? {
-                Answer::Committed(committed) => return Ok(committed),
-                Answer::Retry(again) => request = again,
-                Answer::TooOld(again) if checks < CHECKS_MAX => {
-                    checks += 1;
-                    request = Request { validation: Validation::Unchanged, ..again };
-                }
-                Answer::TooOld(_) => return Err(outlived()),
-                Answer::Changed => return Err(changed()),
-            }
-        }
+    let len = batch.bytes().len();
+    if len > BATCH_BYTES_MAX {
+        return Err(Error::InvalidArgument(format!("a batch of {len} bytes; the most is {BATCH_BYTES_MAX}")));
     }
+    if !engine.maintenance.pressure.is_calm() {
+        full_disk::check_pressure(engine, &batch)?;
+    }
+    let is_unlogged = durability == Durability::None;
+    let committed = match condition {
+        CommitCondition::None => submit(engine, batch, is_unlogged, None, check_trees)?,
+        CommitCondition::Unchanged(check) => submit(engine, batch, is_unlogged, Some(check), check_trees)?,
+        CommitCondition::Exclusive(ticket) => {
+            conflict_window::commit_exclusive(engine, ticket, batch, is_unlogged, check_trees)?
+        }
+    };
+    if durability == Durability::Sync {
+        sync_to(engine, committed.lsn)?;
+    }
+    if engine.settings.background_threads == 0 {
+        (engine.maintenance.upcalls.run_inline)(engine);
+        backpressure::work_for_others(engine);
+    }
+    Ok(committed.sequence)
+}
 
-    pub fn sync_to(&self, lsn: u64) -> Result<()> {
-        let Some(wal) = &self.log.wal else { return Ok(()) };
-        let timed = self.storage.limited.as_ref().filter(|limited| limited.goes_by_latency());
-        let began_ns = timed.map_or(0, |_| self.now_ns());
-        let synced = self.catch_panic("a sync", || wal.sync(lsn));
-        timed.iter().for_each(|limited| limited.note_latency(self.now_ns() - began_ns));
-        match synced.unwrap_or_else(|reason| Err(Error::ReadOnly { reason })) {
-            Ok(_) => {
-                self.log.watches.wake_if_waiting_anywhere();
-                Ok(())
+fn submit(
+    engine: &Engine,
+    batch: PreparedBatch,
+    is_unlogged: bool,
+    check: Option<Box<Check>>,
+    check_trees: impl Fn() -> Result<()>,
+) -> Result<Committed> {
+    let mut waits_since_ns = None;
+    let mut request = Request { batch, drops: 0, is_unlogged, check, validation: Validation::Unchanged };
+    let mut checks = 0;
+    loop {
+        if engine.commits.exclusivity.notices.load(Ordering::Relaxed) != 0 {
+            conflict_window::apply_notices(engine, &mut waits_since_ns)?;
+        }
+        // INVARIANT C3: a drop after this load changes the count.
+        request.drops = engine.catalog.drops.load(Ordering::Acquire);
+        check_trees()?;
+        if let Some(check) = &mut request.check {
+            conflict_window::precheck(engine, check)?;
+        }
+        let size_bytes = |request: &Request| request.batch.bytes().len();
+        let commit = |group: &mut [Request], answer: &mut dyn FnMut(_)| commit_group(engine, group, answer);
+        let answer = engine.commits.queue.submit(request, GROUP_BYTES_MAX, size_bytes, commit);
+        let abandoned = || Err(Error::CommitUnknown { reason: "the thread that led the commit panicked".to_owned() });
+        match answer.unwrap_or_else(abandoned)? {
+            Answer::Committed(committed) => return Ok(committed),
+            Answer::Retry(again) => request = again,
+            Answer::TooOld(again) if checks < CHECKS_MAX => {
+                checks += 1;
+                request = Request { validation: Validation::Unchanged, ..again };
             }
-            Err(e) => {
-                self.leave_marker();
-                self.poison(&e);
-                Err(Error::CommitUnknown { reason: e.to_string() })
-            }
+            Answer::TooOld(_) => return Err(outlived()),
+            Answer::Changed => return Err(changed()),
         }
     }
+}
 
-    /// Leaves a file that shows the next open that a sync has failed.
-    pub(in crate::db) fn leave_marker(&self) {
-        leave_marker(&*self.storage.table.vfs, &self.dir);
-    }
-
-    /// Commits a group, except requests with conflicts or from before the last tree drop.
-    fn commit_group(&self, group: &mut [Request], answer: &mut dyn FnMut(Result<Answer>)) {
-        let mut write = self.commits.write.lock();
-        if write.exclusive.is_some() && !self.health.closing.load(Ordering::Acquire) {
-            drop(write);
-            // Each request waits in its own thread: INVARIANT X1 in `conflict_window.rs`.
-            group.iter_mut().for_each(|request| answer(Ok(Answer::Retry(std::mem::take(request)))));
-            return;
+pub fn sync_to(engine: &Engine, lsn: u64) -> Result<()> {
+    let Some(wal) = &engine.log.wal else { return Ok(()) };
+    let timed = engine.storage.limited.as_ref().filter(|limited| limited.goes_by_latency());
+    let began_ns = timed.map_or(0, |_| engine.now_ns());
+    let synced = engine.catch_panic("a sync", || wal.sync(lsn));
+    timed.iter().for_each(|limited| limited.note_latency(engine.now_ns() - began_ns));
+    match synced.unwrap_or_else(|reason| Err(Error::ReadOnly { reason })) {
+        Ok(_) => {
+            engine.log.watches.wake_if_waiting_anywhere();
+            Ok(())
         }
-        let drops = self.catalog.drops.load(Ordering::Acquire);
-        let done = self.catch_panic("a commit", || self.try_commit_group(&mut write, group, drops));
-        let done = done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }));
+        Err(e) => {
+            leave_marker(engine);
+            engine.poison(&e);
+            Err(Error::CommitUnknown { reason: e.to_string() })
+        }
+    }
+}
+
+/// Leaves a file that shows the next open that a sync has failed.
+pub(in crate::db) fn leave_marker(engine: &Engine) {
+    names::leave_marker(&*engine.storage.table.vfs, &engine.dir);
+}
+
+/// Commits a group, except requests with conflicts or from before the last tree drop.
+fn commit_group(engine: &Engine, group: &mut [Request], answer: &mut dyn FnMut(Result<Answer>)) {
+    let mut write = engine.commits.write.lock();
+    if write.exclusive.is_some() && !engine.health.closing.load(Ordering::Acquire) {
         drop(write);
-        let is_mixed = done.as_ref().is_err_and(Error::is_disk_full) && self.is_to_part(group);
-        let mut committed = 0;
-        for request in group {
-            if request.drops != drops || is_mixed && request.batch.frees_space() {
-                answer(Ok(Answer::Retry(std::mem::take(request))));
+        // Each request waits in its own thread: INVARIANT X1 in `conflict_window.rs`.
+        group.iter_mut().for_each(|request| answer(Ok(Answer::Retry(std::mem::take(request)))));
+        return;
+    }
+    let drops = engine.catalog.drops.load(Ordering::Acquire);
+    let done = engine.catch_panic("a commit", || try_commit_group(engine, &mut write, group, drops));
+    let done = done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }));
+    drop(write);
+    let is_mixed = done.as_ref().is_err_and(Error::is_disk_full) && full_disk::is_to_part(engine, group);
+    let mut committed = 0;
+    for request in group {
+        if request.drops != drops || is_mixed && request.batch.frees_space() {
+            answer(Ok(Answer::Retry(std::mem::take(request))));
+            continue;
+        }
+        match request.validation {
+            Validation::Unchanged => {}
+            Validation::Changed => {
+                answer(Ok(Answer::Changed));
                 continue;
             }
-            match request.validation {
-                Validation::Unchanged => {}
-                Validation::Changed => {
-                    answer(Ok(Answer::Changed));
-                    continue;
+            Validation::TooOld => {
+                answer(Ok(Answer::TooOld(std::mem::take(request))));
+                continue;
+            }
+        }
+        answer(match &done {
+            Ok(Committed { sequence, lsn }) => {
+                Ok(Answer::Committed(Committed { sequence: sequence + committed, lsn: *lsn }))
+            }
+            Err(e) => Err(e.duplicate()),
+        });
+        committed += 1;
+    }
+}
+
+/// Validates the requests in order, and notes their writes in the window.
+#[cold]
+fn admit(engine: &Engine, mut last: SequenceNumber, group: &mut [Request], drops: u64) {
+    engine.commits.window.close_if_idle();
+    for request in group.iter_mut().filter(|request| request.drops == drops) {
+        if let Some(check) = &request.check {
+            request.validation = match check.upto == last {
+                true => Validation::Unchanged,
+                false => engine.commits.window.check(&check.reads, check.upto),
+            };
+            if request.validation != Validation::Unchanged {
+                continue;
+            }
+        }
+        last += 1;
+        if engine.commits.window.is_open() {
+            engine.commits.window.note(last, request.batch.bytes());
+        }
+    }
+}
+
+/// Commits the valid requests that saw `drops` trees dropped. Returns the first one's number
+/// and the log's end.
+pub(in crate::db) fn try_commit_group(
+    engine: &Engine,
+    write: &mut WriteState,
+    group: &mut [Request],
+    drops: u64,
+) -> Result<Committed> {
+    engine.health.check_writable()?;
+    // INVARIANT C1: all three can fail, so they come before `admit`.
+    let is_logged = wal_bypass::prepare(engine, write, group)?;
+    let state = make_room(engine)?;
+    let wal = engine.log.wal.as_ref().ok_or(Error::Closed)?;
+    let WriteState { last_sequence, refused, payload, unlogged, holds_back, .. } = write;
+    if engine.commits.window.is_open() {
+        admit(engine, *last_sequence, group, drops);
+    }
+    let mut user_bytes = 0;
+    let is_current = |request: &&Request| request.drops == drops && request.validation == Validation::Unchanged;
+    let current = group.iter().filter(is_current);
+    let mut current = current.inspect(|request| user_bytes += request.batch.user_bytes);
+    let (payload, count): (&[u8], u64) = match (current.next(), current.next()) {
+        (None, _) => return Ok(Committed { sequence: *last_sequence, lsn: 0 }),
+        (Some(only), None) => (only.batch.bytes(), 1),
+        (Some(first), Some(second)) => {
+            payload.clear();
+            let all = [first, second].into_iter().chain(current);
+            let count = all.map(|request| payload.extend_from_slice(request.batch.bytes())).count();
+            (payload, count as u64)
+        }
+    };
+    let first_sequence = *last_sequence + 1;
+    // Also if the log rejects the group (INVARIANT C1).
+    *last_sequence += count;
+    let header = GroupHeader {
+        first_sequence,
+        last_sequence: *last_sequence,
+        commit_time_us: engine.settings.runtime.unix_time_us(),
+    };
+    let lsn = match is_logged {
+        true => log(wal, &header, payload, refused)
+            .or_else(|e| full_disk::log_with_reserve(engine, wal, payload, || log(wal, &header, payload, refused), e))
+            .inspect_err(|e| match e.is_disk_full() {
+                // The window may have notes under these numbers, so new transactions need later
+                // snapshots.
+                true => {
+                    note_refused(refused, first_sequence, *last_sequence);
+                    engine.readers.snapshots.publish(*last_sequence);
                 }
-                Validation::TooOld => {
-                    answer(Ok(Answer::TooOld(std::mem::take(request))));
-                    continue;
-                }
-            }
-            answer(match &done {
-                Ok(Committed { sequence, lsn }) => {
-                    Ok(Answer::Committed(Committed { sequence: sequence + committed, lsn: *lsn }))
-                }
-                Err(e) => Err(e.duplicate()),
-            });
-            committed += 1;
-        }
+                false => engine.poison(e),
+            })?,
+        false => 0,
+    };
+    if !is_logged {
+        *unlogged = *last_sequence;
+        // Before the commits are visible: a thread that makes its reads durable must know that
+        // the log lacks them.
+        engine.commits.unlogged.store(*last_sequence, Ordering::Release);
     }
-
-    /// Validates the requests in order, and notes their writes in the window.
-    #[cold]
-    fn admit(&self, mut last: SequenceNumber, group: &mut [Request], drops: u64) {
-        self.commits.window.close_if_idle();
-        for request in group.iter_mut().filter(|request| request.drops == drops) {
-            if let Some(check) = &request.check {
-                request.validation = match check.upto == last {
-                    true => Validation::Unchanged,
-                    false => self.commits.window.check(&check.reads, check.upto),
-                };
-                if request.validation != Validation::Unchanged {
-                    continue;
-                }
-            }
-            last += 1;
-            if self.commits.window.is_open() {
-                self.commits.window.note(last, request.batch.bytes());
-            }
-        }
+    insert(&state.active, &engine.functions, payload, first_sequence);
+    if !*holds_back {
+        engine.readers.snapshots.publish(*last_sequence);
     }
-
-    /// Commits the valid requests that saw `drops` trees dropped. Returns the first one's number
-    /// and the log's end.
-    pub(in crate::db) fn try_commit_group(
-        &self,
-        write: &mut WriteState,
-        group: &mut [Request],
-        drops: u64,
-    ) -> Result<Committed> {
-        self.health.check_writable()?;
-        // INVARIANT C1: all three can fail, so they come before `admit`.
-        let is_logged = self.prepare_for(write, group)?;
-        let state = self.make_room()?;
-        let wal = self.log.wal.as_ref().ok_or(Error::Closed)?;
-        let WriteState { last_sequence, refused, payload, unlogged, holds_back, .. } = write;
-        if self.commits.window.is_open() {
-            self.admit(*last_sequence, group, drops);
-        }
-        let mut user_bytes = 0;
-        let is_current = |request: &&Request| request.drops == drops && request.validation == Validation::Unchanged;
-        let current = group.iter().filter(is_current);
-        let mut current = current.inspect(|request| user_bytes += request.batch.user_bytes);
-        let (payload, count): (&[u8], u64) = match (current.next(), current.next()) {
-            (None, _) => return Ok(Committed { sequence: *last_sequence, lsn: 0 }),
-            (Some(only), None) => (only.batch.bytes(), 1),
-            (Some(first), Some(second)) => {
-                payload.clear();
-                let all = [first, second].into_iter().chain(current);
-                let count = all.map(|request| payload.extend_from_slice(request.batch.bytes())).count();
-                (payload, count as u64)
-            }
-        };
-        let first_sequence = *last_sequence + 1;
-        // Also if the log rejects the group (INVARIANT C1).
-        *last_sequence += count;
-        let header = GroupHeader {
-            first_sequence,
-            last_sequence: *last_sequence,
-            commit_time_us: self.settings.runtime.unix_time_us(),
-        };
-        let lsn = match is_logged {
-            true => log(wal, &header, payload, refused)
-                .or_else(|e| self.log_with_reserve(wal, payload, || log(wal, &header, payload, refused), e))
-                .inspect_err(|e| match e.is_disk_full() {
-                    // The window may have notes under these numbers, so new transactions need later
-                    // snapshots.
-                    true => {
-                        note_refused(refused, first_sequence, *last_sequence);
-                        self.readers.snapshots.publish(*last_sequence);
-                    }
-                    false => self.poison(e),
-                })?,
-            false => 0,
-        };
-        if !is_logged {
-            *unlogged = *last_sequence;
-            // Before the commits are visible: a thread that makes its reads durable must know that
-            // the log lacks them.
-            self.commits.unlogged.store(*last_sequence, Ordering::Release);
-        }
-        insert(&state.active, &self.functions, payload, first_sequence);
-        if !*holds_back {
-            self.readers.snapshots.publish(*last_sequence);
-        }
-        self.counters.note_commits(count, user_bytes);
-        self.log.watches.wake_if_waiting();
-        if wal.take_call_for_next() {
-            self.signal_work();
-        }
-        Ok(Committed { sequence: first_sequence, lsn })
+    engine.counters.note_commits(count, user_bytes);
+    engine.log.watches.wake_if_waiting();
+    if wal.take_call_for_next() {
+        engine.signal_work();
     }
+    Ok(Committed { sequence: first_sequence, lsn })
+}
 
-    /// Logs the rejected numbers as no-ops before the end of the log is archived, so that the next
-    /// open continues after them.
-    pub(in crate::db) fn log_refused(&self) -> Result<()> {
-        let mut write = self.commits.write.lock();
-        let Some(wal) = self.log.wal.as_ref().filter(|_| write.unlogged == 0) else { return Ok(()) };
-        match report(wal, self.settings.runtime.unix_time_us(), &mut write.refused) {
-            Err(e) if e.is_disk_full() => Ok(()),
-            outcome => outcome.inspect_err(|e| self.poison(e)),
-        }
+/// Logs the rejected numbers as no-ops before the end of the log is archived, so that the next
+/// open continues after them.
+pub(in crate::db) fn log_refused(engine: &Engine) -> Result<()> {
+    let mut write = engine.commits.write.lock();
+    let Some(wal) = engine.log.wal.as_ref().filter(|_| write.unlogged == 0) else { return Ok(()) };
+    match report(wal, engine.settings.runtime.unix_time_us(), &mut write.refused) {
+        Err(e) if e.is_disk_full() => Ok(()),
+        outcome => outcome.inspect_err(|e| engine.poison(e)),
     }
+}
 
-    /// Returns `commit`, or the last commit before the rejected numbers if it is one of them. After
-    /// a crash other commits get these numbers, and a resuming watcher must not miss them.
-    pub(in crate::db) fn before_refused(&self, commit: SequenceNumber) -> SequenceNumber {
-        let refused = self.commits.write.lock().refused;
-        refused.filter(|(first, last)| (*first..=*last).contains(&commit)).map_or(commit, |(first, _)| first - 1)
-    }
+/// Returns `commit`, or the last commit before the rejected numbers if it is one of them. After
+/// a crash other commits get these numbers, and a resuming watcher must not miss them.
+pub(in crate::db) fn before_refused(engine: &Engine, commit: SequenceNumber) -> SequenceNumber {
+    let refused = engine.commits.write.lock().refused;
+    refused.filter(|(first, last)| (*first..=*last).contains(&commit)).map_or(commit, |(first, _)| first - 1)
+}
 
-    /// Returns a state with room in its active memtable, which remains active while the caller
-    /// holds `write`. May freeze a memtable, and waits while too many await their flush.
-    fn make_room(&self) -> Result<Guard<Arc<ReadState>>> {
-        let state = self.cell.state.load();
-        if state.active.bytes_used() < self.settings.memtable_bytes() {
-            if !self.tenant.common.is_crowded() {
-                return Ok(state);
-            }
-            drop(state);
-            self.freeze_largest()?;
-            return Ok(self.cell.state.load());
+/// Returns a state with room in its active memtable, which remains active while the caller
+/// holds `write`. May freeze a memtable, and waits while too many await their flush.
+fn make_room(engine: &Engine) -> Result<Guard<Arc<ReadState>>> {
+    let state = engine.cell.state.load();
+    if state.active.bytes_used() < engine.settings.memtable_bytes() {
+        if !engine.tenant.common.is_crowded() {
+            return Ok(state);
         }
         drop(state);
-        self.wait_for_flush()?;
-        self.freeze();
-        Ok(self.cell.state.load())
+        backpressure::freeze_largest(engine)?;
+        return Ok(engine.cell.state.load());
     }
+    drop(state);
+    backpressure::wait(engine)?;
+    engine.freeze();
+    Ok(engine.cell.state.load())
 }
 
 /// Appends a group, after no-ops for rejected numbers: log readers must find no gap there.

@@ -57,16 +57,14 @@ pub fn meant<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-impl Engine {
-    pub fn check_outside_update(&self) -> Result<()> {
-        let address = ptr::from_ref(self).addr();
-        if IS_MEANT.get() || !RUNNING.with_borrow(|running| running.contains(&address)) {
-            return Ok(());
-        }
-        Err(Error::InvalidArgument(
-            "a write inside Db::update that bypasses its transaction: it would take effect at once, and again with each \
-             retry; write through the transaction that the closure is given, or outside of the closure"
-                .to_owned(),
-        ))
+pub fn check_outside(engine: &Engine) -> Result<()> {
+    let address = ptr::from_ref(engine).addr();
+    if IS_MEANT.get() || !RUNNING.with_borrow(|running| running.contains(&address)) {
+        return Ok(());
     }
+    Err(Error::InvalidArgument(
+        "a write inside Db::update that bypasses its transaction: it would take effect at once, and again with each \
+         retry; write through the transaction that the closure is given, or outside of the closure"
+            .to_owned(),
+    ))
 }

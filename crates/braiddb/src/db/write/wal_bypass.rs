@@ -11,6 +11,7 @@
 //! The manifest reserves the numbers before their use: a flush may make some of them durable, and a
 //! watcher must find higher numbers after a crash.
 
+use super::{backpressure, pipeline};
 use crate::{
     base::{EntryKind, MAX_SEQUENCE, Result, SequenceNumber, TreeId},
     codec::{ByteReader, put_bytes, put_varint},
@@ -120,96 +121,94 @@ pub fn marks_load(operation: &Operation<'_>) -> bool {
     operation.key == [0, 0, 0, 0, b'g'] && matches!(Marker::decode(operation.value), Some(Marker::Range(..)))
 }
 
-impl Engine {
-    /// Returns whether the group goes to the log.
-    #[inline]
-    pub(in crate::db) fn prepare_for(&self, write: &mut WriteState, group: &[Request]) -> Result<bool> {
-        if write.has_unstored_tag {
-            self.store_tag(write)?;
+/// Returns whether the group goes to the log.
+#[inline]
+pub(in crate::db) fn prepare(engine: &Engine, write: &mut WriteState, group: &[Request]) -> Result<bool> {
+    if write.has_unstored_tag {
+        store_tag(engine, write)?;
+    }
+    // One logged request makes the whole group logged.
+    if group.iter().all(|request| request.is_unlogged) {
+        let needed = write.last_sequence + group.len() as u64;
+        if needed > write.reserved {
+            reserve_numbers(engine, write, needed)?;
         }
-        // One logged request makes the whole group logged.
-        if group.iter().all(|request| request.is_unlogged) {
-            let needed = write.last_sequence + group.len() as u64;
-            if needed > write.reserved {
-                self.reserve_numbers(write, needed)?;
-            }
-            return Ok(false);
-        }
-        if write.unlogged > 0 {
-            self.flush_unlogged(write)?;
-        }
-        Ok(true)
+        return Ok(false);
     }
+    if write.unlogged > 0 {
+        flush_unlogged(engine, write)?;
+    }
+    Ok(true)
+}
 
-    #[cold]
-    fn reserve_numbers(&self, write: &mut WriteState, needed: SequenceNumber) -> Result<()> {
-        let up_to = needed.saturating_add(RESERVED_AT_ONCE).min(MAX_SEQUENCE);
-        edits::apply(self, vec![Change::LastSequence(up_to)])?;
-        write.reserved = up_to;
-        Ok(())
-    }
+#[cold]
+fn reserve_numbers(engine: &Engine, write: &mut WriteState, needed: SequenceNumber) -> Result<()> {
+    let up_to = needed.saturating_add(RESERVED_AT_ONCE).min(MAX_SEQUENCE);
+    edits::apply(engine, vec![Change::LastSequence(up_to)])?;
+    write.reserved = up_to;
+    Ok(())
+}
 
-    #[cold]
-    fn flush_unlogged(&self, write: &mut WriteState) -> Result<()> {
-        self.wait_for_flush()?;
-        self.freeze();
-        (self.maintenance.upcalls.flush)(self, u64::MAX)?;
-        let unlogged = std::mem::take(&mut write.unlogged);
-        // The marker covers the rejected numbers too. No no-ops may come between it and the commits
-        // without WAL.
-        write.refused = None;
-        let marked = self.commit_marker(write, &Marker::Unlogged(unlogged));
-        if marked.is_err() {
-            write.unlogged = unlogged;
-        }
-        marked
+#[cold]
+fn flush_unlogged(engine: &Engine, write: &mut WriteState) -> Result<()> {
+    backpressure::wait(engine)?;
+    engine.freeze();
+    (engine.maintenance.upcalls.flush)(engine, u64::MAX)?;
+    let unlogged = std::mem::take(&mut write.unlogged);
+    // The marker covers the rejected numbers too. No no-ops may come between it and the commits
+    // without WAL.
+    write.refused = None;
+    let marked = commit_marker(engine, write, &Marker::Unlogged(unlogged));
+    if marked.is_err() {
+        write.unlogged = unlogged;
     }
+    marked
+}
 
-    fn commit_marker(&self, write: &mut WriteState, marker: &Marker) -> Result<()> {
-        self.commit_own(write, marker.batch()?)
-    }
+fn commit_marker(engine: &Engine, write: &mut WriteState, marker: &Marker) -> Result<()> {
+    commit_own(engine, write, marker.batch()?)
+}
 
-    /// Stores the tag drawn at the open, before the first commit that has it.
-    #[cold]
-    fn store_tag(&self, write: &mut WriteState) -> Result<()> {
-        let mut batch = RawBatch::default();
-        batch.push(EntryKind::Value, &[&catalog_key(VERSION_TAGS, b"")], &self.commits.versions.encode());
-        let batch = batch.prepare()?;
-        // First, or the commit below would recurse.
-        write.has_unstored_tag = false;
-        self.commit_own(write, batch).inspect_err(|_| write.has_unstored_tag = true)
-    }
+/// Stores the tag drawn at the open, before the first commit that has it.
+#[cold]
+fn store_tag(engine: &Engine, write: &mut WriteState) -> Result<()> {
+    let mut batch = RawBatch::default();
+    batch.push(EntryKind::Value, &[&catalog_key(VERSION_TAGS, b"")], &engine.commits.versions.encode());
+    let batch = batch.prepare()?;
+    // First, or the commit below would recurse.
+    write.has_unstored_tag = false;
+    commit_own(engine, write, batch).inspect_err(|_| write.has_unstored_tag = true)
+}
 
-    /// Ends the log at the close. If no commit has stored the tag, the next open must draw another,
-    /// so the log gets no mark of a clean close.
-    pub(in crate::db) fn note_end(&self, wal: &Wal) -> Result<()> {
-        let has_unstored_tag = self.commits.write.lock().has_unstored_tag;
-        if has_unstored_tag { wal.note_durable() } else { wal.note_closed() }
-    }
+/// Ends the log at the close. If no commit has stored the tag, the next open must draw another,
+/// so the log gets no mark of a clean close.
+pub(in crate::db) fn note_end(engine: &Engine, wal: &Wal) -> Result<()> {
+    let has_unstored_tag = engine.commits.write.lock().has_unstored_tag;
+    if has_unstored_tag { wal.note_durable() } else { wal.note_closed() }
+}
 
-    fn commit_own(&self, write: &mut WriteState, batch: PreparedBatch) -> Result<()> {
-        let drops = self.catalog.drops.load(Ordering::Acquire);
-        let mut request = Request { batch, drops, is_unlogged: false, check: None, validation: Validation::Unchanged };
-        self.try_commit_group(write, slice::from_mut(&mut request), drops).map(|_| ())
-    }
+fn commit_own(engine: &Engine, write: &mut WriteState, batch: PreparedBatch) -> Result<()> {
+    let drops = engine.catalog.drops.load(Ordering::Acquire);
+    let mut request = Request { batch, drops, is_unlogged: false, check: None, validation: Validation::Unchanged };
+    pipeline::try_commit_group(engine, write, slice::from_mut(&mut request), drops).map(|_| ())
+}
 
-    pub(in crate::db) fn log_marker(&self, write: &mut WriteState, marker: &Marker) -> Result<()> {
-        if write.unlogged > 0 {
-            self.flush_unlogged(write)?;
-        }
-        self.commit_marker(write, marker)
+pub(in crate::db) fn log_marker(engine: &Engine, write: &mut WriteState, marker: &Marker) -> Result<()> {
+    if write.unlogged > 0 {
+        flush_unlogged(engine, write)?;
     }
+    commit_marker(engine, write, marker)
+}
 
-    pub(in crate::db) fn has_unlogged(&self) -> bool {
-        self.commits.unlogged.load(Ordering::Acquire) > self.storage.flushed.load(Ordering::Acquire)
-    }
+pub(in crate::db) fn has_unlogged(engine: &Engine) -> bool {
+    engine.commits.unlogged.load(Ordering::Acquire) > engine.storage.flushed.load(Ordering::Acquire)
+}
 
-    /// Returns the last commit in memory with this application cursor.
-    pub(in crate::db) fn commit_of_cursor(&self, cursor: &[u8]) -> Option<SequenceNumber> {
-        let key = catalog_key(b'c', b"");
-        let state = self.cell.state.load_full();
-        state.memtables().find_map(|memtable| find_value(memtable, &key, cursor))
-    }
+/// Returns the last commit in memory with this application cursor.
+pub(in crate::db) fn commit_of_cursor(engine: &Engine, cursor: &[u8]) -> Option<SequenceNumber> {
+    let key = catalog_key(b'c', b"");
+    let state = engine.cell.state.load_full();
+    state.memtables().find_map(|memtable| find_value(memtable, &key, cursor))
 }
 
 fn find_value(memtable: &Arc<Memtable>, key: &[u8], value: &[u8]) -> Option<SequenceNumber> {

@@ -8,6 +8,7 @@ use crate::{
         files::archive_gaps::{self, ArchiveGap},
         handles::database::Db,
         maintenance::{background, log_archive},
+        write::pipeline,
     },
     txn::Validation,
 };
@@ -30,7 +31,7 @@ impl Db {
         };
         // All earlier commits are in the log.
         let visible = engine.readers.snapshots.visible();
-        engine.log_refused()?;
+        pipeline::log_refused(engine)?;
         wal.begin_segment()?;
         log_archive::archive_finished(engine)?;
         log_archive::note_gap_up_to(engine, visible)?;
@@ -80,7 +81,7 @@ impl Db {
             validation: Validation::Unchanged,
         };
         let mut group: Vec<Request> = batches.iter().map(request).collect();
-        engine.try_commit_group(&mut write, &mut group, drops)?;
+        pipeline::try_commit_group(engine, &mut write, &mut group, drops)?;
         drop(write);
         if engine.settings.background_threads == 0 {
             background::run_inline(engine);

@@ -7,6 +7,7 @@ use crate::{
         engine::catalog::{catalog_key, check_name},
         handles::database::Db,
         maintenance::dropping,
+        write::{conflict_window, pipeline, update_scope},
     },
 };
 use std::collections::BTreeMap;
@@ -35,8 +36,8 @@ impl Db {
     pub fn drop_trees<N: AsRef<str>>(&self, names: &[N]) -> Result<()> {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
-        engine.check_outside_update()?;
-        drop(engine.await_no_exclusive()?);
+        update_scope::check_outside(engine)?;
+        drop(conflict_window::await_no_exclusive(engine)?);
         let _change = engine.catalog.next_id.lock();
         let mut trees = BTreeMap::new();
         for name in names.iter().map(AsRef::as_ref) {
@@ -55,8 +56,8 @@ impl Db {
         check_name(to)?;
         let engine = self.engine();
         let _inside = engine.health.enter()?;
-        engine.check_outside_update()?;
-        drop(engine.await_no_exclusive()?);
+        update_scope::check_outside(engine)?;
+        drop(conflict_window::await_no_exclusive(engine)?);
         let _change = engine.catalog.next_id.lock();
         if engine.catalog.find(to).is_some() {
             return Err(Error::AlreadyExists(format!("there is a tree {to:?} already")));
@@ -65,7 +66,7 @@ impl Db {
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Tombstone, &[&catalog_key(b'n', from.as_bytes())], b"");
         batch.push(EntryKind::Value, &[&catalog_key(b'n', to.as_bytes())], &tree.encode());
-        engine.commit(batch.prepare()?, engine.settings.durability)?;
+        pipeline::commit(engine, batch.prepare()?, engine.settings.durability)?;
         let mut by_name = engine.catalog.by_name.write();
         by_name.remove(from);
         *tree.name.write() = to.to_owned();

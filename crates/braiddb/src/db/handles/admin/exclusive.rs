@@ -1,6 +1,9 @@
 //! Revokes the commit right of a leaked exclusive transaction.
 
-use crate::{base::Result, db::handles::database::Db};
+use crate::{
+    base::Result,
+    db::{handles::database::Db, write::conflict_window},
+};
 
 impl Db {
     /// Revokes the commit right of the open exclusive transaction; returns false if there is none.
@@ -24,6 +27,6 @@ impl Db {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
         let mut write = engine.commits.write.lock();
-        Ok(engine.end_exclusive(&mut write))
+        Ok(conflict_window::end_exclusive(engine, &mut write))
     }
 }

@@ -7,6 +7,7 @@ use crate::{
             stats::{PartitionStats, RunStats, Stats, hash_index_bytes},
         },
         maintenance::upgrade,
+        read::reader_registry,
     },
     platform::OpenFilesStats,
     version::Partition,
@@ -20,7 +21,8 @@ pub fn collect(engine: &Engine) -> Stats {
     let memtables = state.memtables().map(|m| m.bytes()).sum::<usize>();
     let memtable_bytes = (memtables + engine.tenant.common.chunk_pool.bytes()) as u64;
     let (cache, cache_bytes) = (storage.table.cache.stats(), storage.table.cache.usage_bytes() as u64);
-    let (readers, (disk_reserve_bytes, disk_reserve_bytes_whole)) = (engine.reader_summary(), storage.reserve.bytes());
+    let (readers, (disk_reserve_bytes, disk_reserve_bytes_whole)) =
+        (reader_registry::summary(engine), storage.reserve.bytes());
     let (io, resident) = (storage.table.vfs.io_report(), storage.disk.lock().files.resident_bytes() as u64);
     let files = engine.settings.open_files.as_ref().map_or_else(OpenFilesStats::default, |files| files.stats());
     Stats {

@@ -6,6 +6,7 @@ use crate::{
     db::{
         engine::{catalog::catalog_key, settings::TreeOptions, tree_options::check_options},
         handles::tree::Tree,
+        write::{conflict_window, pipeline},
     },
 };
 
@@ -40,14 +41,14 @@ impl Tree {
         let _inside = engine.health.enter()?;
         engine.health.check_writable()?;
         // Wait before locking the catalog: see `Db::open_or_create`.
-        drop(engine.await_no_exclusive()?);
+        drop(conflict_window::await_no_exclusive(engine)?);
         check_options(&state.name.read(), &options)?;
         let _change = engine.catalog.next_id.lock();
         state.check()?;
         let key = catalog_key(b'n', state.name.read().as_bytes());
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&key], &state.encode_with(options));
-        let committed = engine.commit(batch.prepare()?, engine.settings.durability);
+        let committed = pipeline::commit(engine, batch.prepare()?, engine.settings.durability);
         // This process sees the commit even if its durability is unknown.
         if committed.is_ok() || committed.as_ref().is_err_and(Error::is_commit_unknown) {
             state.options.set(options);

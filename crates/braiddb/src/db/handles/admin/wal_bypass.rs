@@ -2,7 +2,7 @@
 
 use crate::{
     base::{Error, Result, SequenceNumber},
-    db::{handles::database::Db, maintenance::flush},
+    db::{handles::database::Db, maintenance::flush, write::wal_bypass},
 };
 
 impl Db {
@@ -16,7 +16,7 @@ impl Db {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
         engine.health.check_writable()?;
-        if let Some(sequence) = engine.commit_of_cursor(cursor.as_ref()) {
+        if let Some(sequence) = wal_bypass::commit_of_cursor(engine, cursor.as_ref()) {
             return flush::make_durable(engine, sequence);
         }
         // A flush may have made it the last flushed cursor.

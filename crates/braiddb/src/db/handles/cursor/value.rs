@@ -4,7 +4,10 @@ use super::super::expiry;
 use super::Cursor;
 use crate::{
     base::{Content, Cursor as _, EntryKind, Error, Result},
-    db::{engine::key::TREE_ID_LEN, read::point_read::Unresolved},
+    db::{
+        engine::key::TREE_ID_LEN,
+        read::point_read::{self, Unresolved},
+    },
     platform::SystemTime,
     table::blob::BlobValue,
 };
@@ -68,7 +71,7 @@ impl Cursor {
         match entry.kind {
             EntryKind::Expiring => Ok(Content::of(entry.kind, entry.value).and_then(|content| content.expires_us)),
             EntryKind::Merge => {
-                let found = self.engine().get_unresolved(entry.key, Some(&self.hold))?;
+                let found = point_read::get_unresolved(self.engine(), entry.key, Some(&self.hold))?;
                 Ok(found.and_then(|found| found.expires_us))
             }
             _ => Ok(None),
@@ -84,7 +87,7 @@ impl Cursor {
         let engine = self.engine();
         let entry = self.scan.entry();
         let now_us = self.hold.held().taken_us;
-        let e = match engine.resolve(&self.state, Unresolved::of(&entry), now_us) {
+        let e = match point_read::resolve(engine, &self.state, Unresolved::of(&entry), now_us) {
             Ok(Some(value)) => return Ok(value),
             Ok(None) => Error::corruption(&engine.dir, 0, "a row was shown that has expired"),
             Err(e) => e,
@@ -95,7 +98,7 @@ impl Cursor {
             return Err(e);
         }
         // Look up the value beneath the operands, which also handles a damaged view.
-        match engine.get_unresolved(entry.key, Some(&self.hold))? {
+        match point_read::get_unresolved(engine, entry.key, Some(&self.hold))? {
             Some(resolved) => Ok(resolved.value),
             None => Err(e),
         }

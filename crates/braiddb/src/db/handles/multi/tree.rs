@@ -24,6 +24,7 @@ use crate::{
             database::Db,
             iter::Iter,
         },
+        read::point_read,
         record::bytes::{Key, Value},
     },
 };
@@ -251,7 +252,7 @@ impl MultiTree {
 
     #[inline]
     pub(in crate::db) fn contains_at(&self, key: &[u8], value: &[u8], hold: Option<&Hold>) -> Result<bool> {
-        self.db.engine().contains(&self.checked_pair(key, value)?, hold)
+        point_read::contains(self.db.engine(), &self.checked_pair(key, value)?, hold)
     }
 
     #[inline]

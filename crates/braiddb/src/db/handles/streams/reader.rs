@@ -5,7 +5,11 @@ use crate::{
     db::{
         engine::{key::KeyBuf, read_hold::Hold, root::Engine},
         handles::database::Db,
-        read::{healing, merge_operands::FoundOperands},
+        read::{
+            healing,
+            merge_operands::{self, FoundOperands},
+            point_read,
+        },
         write::{pending_blobs::PendingBlobs, piece_writer::Base},
     },
     read::{self, ReadState},
@@ -89,7 +93,7 @@ pub fn find_value(engine: &Engine, key: &[u8], hold: Option<&Hold>) -> Result<Op
             }
         };
         let content = Content::of(kind, &value).ok_or_else(|| engine.storage.blobs.misunderstood())?;
-        let now_us = engine.time_of(hold);
+        let now_us = point_read::time_of(engine, hold);
         if content.expires_us.is_some_and(|expires_us| expires_us <= now_us) {
             return Ok(None);
         }
@@ -100,7 +104,7 @@ pub fn find_value(engine: &Engine, key: &[u8], hold: Option<&Hold>) -> Result<Op
             }
             EntryKind::Merge => {
                 let operands = FoundOperands { key: key.to_vec(), sequence, operands: value.clone() };
-                let (value, end_beneath) = engine.merged(&state, &operands, now_us)?;
+                let (value, end_beneath) = merge_operands::merged(engine, &state, &operands, now_us)?;
                 // An append's result expires with the value beneath.
                 expires_us = end_beneath;
                 Base::Value(value)

@@ -6,6 +6,7 @@ use crate::{
     db::{
         Db, Durability, MultiCursor, MultiTree, Settings, Snapshot,
         handles::multi::tree::{bounds_of, is_split_at, split, unescape},
+        read::point_read,
         tests_common::{mem, open, small},
     },
     read,
@@ -84,7 +85,7 @@ fn check_counts(db: &Db, tree: &MultiTree, pairs: &Pairs, ways: &mut Ways) {
         let engine = db.engine();
         let (state, snapshot) = engine.state_for(None).unwrap();
         let (start, end) = bounds_of(tree.state().id, key);
-        let counted = read::count(&state, &start, &end, snapshot, engine.time_of(None)).unwrap();
+        let counted = read::count(&state, &start, &end, snapshot, point_read::time_of(engine, None)).unwrap();
         if counted.left.is_empty() {
             assert_eq!(counted.keys, expected);
             ways.counted += 1;

@@ -9,7 +9,7 @@ use crate::{
         Db, Durability, Settings,
         handles::streams::reader,
         tests_common::{DIR, bounded, mem, open, small},
-        write::pending_blobs::PendingBlobs,
+        write::{pending_blobs::PendingBlobs, pipeline},
     },
 };
 use std::{
@@ -306,7 +306,7 @@ fn a_stream_is_appended_to_an_empty_value_in_a_blob_file() {
     empty.encode(&mut reference);
     let mut batch = RawBatch::default();
     batch.push(EntryKind::BlobRef, &[&internal], &reference);
-    let sequence = db.engine().commit(batch.prepare().unwrap(), Durability::Buffered).unwrap();
+    let sequence = pipeline::commit(db.engine(), batch.prepare().unwrap(), Durability::Buffered).unwrap();
     db.engine().storage.blobs.settle(&[empty.file], Some(sequence));
     let long = bytes(200 << 10, 1);
     for key in [b"k", b"l", b"m"] {

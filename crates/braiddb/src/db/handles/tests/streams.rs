@@ -5,8 +5,9 @@ use crate::{
     commit::RawBatch,
     db::{
         Db, Durability, Settings, Tree,
+        read::reader_registry,
         tests_common::{DIR, fault, killed, mem, open, small},
-        write::pending_blobs::PendingBlobs,
+        write::{pending_blobs::PendingBlobs, pipeline},
     },
     platform::{Vfs, fault_vfs::FaultVfs},
     read,
@@ -396,7 +397,7 @@ fn readers_of_streams_expire() {
     t.put_stream(b"k", bytes(40_000, 1).as_slice()).unwrap();
     let mut reader = t.stream(b"k").unwrap().unwrap();
     let read = |_| {
-        db.engine().check_readers();
+        reader_registry::check(db.engine());
         reader.rewind().unwrap();
         io::copy(&mut reader, &mut io::sink()).err()
     };
@@ -468,7 +469,7 @@ fn references_that_cannot_be_understood_are_no_end_of_the_log() {
     let internal = [&tree.state().id.first_key()[..], b"k"].concat();
     let mut batch = RawBatch::default();
     batch.push(EntryKind::Stream, &[&internal], b"nonsense");
-    db.engine().commit(batch.prepare().unwrap(), Durability::Sync).unwrap();
+    pipeline::commit(db.engine(), batch.prepare().unwrap(), Durability::Sync).unwrap();
     tree.put(b"later", b"x").unwrap();
     drop((db, tree));
     let db = open(small(&vfs)).unwrap();

@@ -25,6 +25,7 @@ use crate::{
             streams::writer::commit_streams,
             tree::Tree,
         },
+        read::point_read,
         record::{
             bytes::{Key, Value},
             version::Version,
@@ -32,7 +33,7 @@ use crate::{
         write::{
             conflict_window::{ConflictWindowGuard, Exclusive},
             pending_blobs::PendingBlobs,
-            pipeline::CommitCondition,
+            pipeline::{self, CommitCondition},
             update_scope::meant,
         },
     },
@@ -209,7 +210,7 @@ impl Transaction {
                     return value.map(Some).map_err(|e| engine.catalog.with_tree(e, key));
                 }
                 self.note_key(key)?;
-                let base = engine.get(LookupKey::of(key), Some(&self.hold), |value| value.into_owned())?;
+                let base = point_read::get(engine, LookupKey::of(key), Some(&self.hold), |value| value.into_owned())?;
                 let applied = engine.functions.apply(user_key, base.as_deref(), &operands);
                 applied.map(Some).map_err(|e| engine.catalog.with_tree(e, key))
             }
@@ -231,7 +232,9 @@ impl Transaction {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         match self.own(&key)? {
             Some(value) => Ok(value.map(Value::new)),
-            None => self.db.engine().get(LookupKey::of(&key), Some(&self.hold), |value| Value::new(value.into_owned())),
+            None => point_read::get(self.db.engine(), LookupKey::of(&key), Some(&self.hold), |value| {
+                Value::new(value.into_owned())
+            }),
         }
     }
 
@@ -255,7 +258,7 @@ impl Transaction {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         match self.own(&key)? {
             Some(value) => Ok(value.map(|value| read(&value))),
-            None => self.db.engine().get(LookupKey::of(&key), Some(&self.hold), |value| read(&value)),
+            None => point_read::get(self.db.engine(), LookupKey::of(&key), Some(&self.hold), |value| read(&value)),
         }
     }
 
@@ -268,7 +271,7 @@ impl Transaction {
     fn contains_key(&self, key: &[u8]) -> Result<bool> {
         match self.own(key)? {
             Some(value) => Ok(value.is_some()),
-            None => self.db.engine().contains(key, Some(&self.hold)),
+            None => point_read::contains(self.db.engine(), key, Some(&self.hold)),
         }
     }
 
@@ -360,8 +363,8 @@ impl Transaction {
             keys += count(&self.db, tree, from, end, Some(&self.hold))?;
         }
         for (key, written) in writes.range(Included(start), end) {
-            let was_there =
-                writes.deleted().covering(key).is_none() && self.db.engine().contains(key, Some(&self.hold))?;
+            let was_there = writes.deleted().covering(key).is_none()
+                && point_read::contains(self.db.engine(), key, Some(&self.hold))?;
             let is_there = *written != Written::Gone && !self.is_expired(written);
             keys = keys + u64::from(is_there) - u64::from(was_there);
         }
@@ -564,7 +567,7 @@ impl Transaction {
                 // Let other commits proceed during the sync.
                 drop(isolation);
                 if let Some(wal) = engine.log.wal.as_ref().filter(|_| durability == Durability::Sync) {
-                    engine.sync_to(wal.end_lsn())?;
+                    pipeline::sync_to(engine, wal.end_lsn())?;
                 }
                 Ok(sequence)
             }

@@ -7,6 +7,7 @@ use crate::{
     db::{
         Db, Durability, MergeFunctionHandle, Settings, Snapshot, Tree,
         tests_common::{mem, open, small},
+        write::pipeline,
     },
     platform::Vfs,
 };
@@ -428,7 +429,7 @@ fn operands_that_reach_below_all_commits_have_nothing_beneath() {
     let mut batch = RawBatch::default();
     let key = [&tree.state().id.first_key()[..], b"k"].concat();
     batch.push(EntryKind::Merge, &[&key], &encode_operands(Base::Beneath, u64::MAX, std::iter::once(append)));
-    db.engine().commit(batch.prepare().unwrap(), Durability::Buffered).unwrap();
+    pipeline::commit(db.engine(), batch.prepare().unwrap(), Durability::Buffered).unwrap();
     for _ in 0..2 {
         assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"x"[..]));
         db.compact().unwrap();

@@ -5,7 +5,9 @@ use crate::{
     base::{Error, ReaderKind, Result, SequenceNumber},
     db::{
         Cursor, Db, Durability, Settings, Snapshot, Tree, Value,
+        read::reader_registry,
         tests_common::{Clock, DIR, SECOND_NS, bounded, mem, open, small},
+        write::conflict_window,
     },
     platform::{OpenMode, Runtime, Vfs},
     read::GROUP_KEYS,
@@ -341,7 +343,7 @@ fn a_transaction_that_has_expired_is_not_committed_unless_it_writes_nothing() {
     let alone = db.begin_exclusive().unwrap();
     alone.put(&tree, key(2), b"mine").unwrap();
     clock.advance(MAX_NS + 1);
-    db.engine().check_readers();
+    reader_registry::check(db.engine());
     expired(alone.commit());
     tree.put(key(2), b"later").unwrap();
 }
@@ -365,7 +367,7 @@ fn a_check_of_what_is_stored_asks_whether_it_is_still_held() {
     assert_eq!(check.precheck(&db.engine().commits.window), Validation::TooOld);
     clock.advance(MAX_NS + 1);
     db.compact().unwrap();
-    expired(db.engine().precheck(&mut check));
+    expired(conflict_window::precheck(db.engine(), &mut check));
 }
 
 #[test]
@@ -591,7 +593,7 @@ impl Race {
     fn expire(&self) {
         while !self.is_over.load(Ordering::Relaxed) {
             self.clock.advance(SECOND_NS * 2 / 3);
-            self.db.engine().check_readers();
+            reader_registry::check(self.db.engine());
             std::thread::yield_now();
         }
     }

@@ -8,7 +8,7 @@ use crate::{
     db::{
         Durability, Settings,
         tests_common::{mem, open, small},
-        write::pipeline::CommitCondition,
+        write::pipeline::{self, CommitCondition},
     },
 };
 
@@ -71,7 +71,8 @@ fn commit_into_tree_dropped_meanwhile_is_refused_whole() {
         db.drop_tree("t")
     };
     let error =
-        db.engine().commit_checked(prepared, Durability::Buffered, CommitCondition::None, drop_after_look).unwrap_err();
+        pipeline::commit_checked(db.engine(), prepared, Durability::Buffered, CommitCondition::None, drop_after_look)
+            .unwrap_err();
     assert_eq!(error.to_string(), tree.get(b"k").unwrap_err().to_string());
     assert!(error.is_not_found() && looks.get() == 1, "{error}");
     assert_eq!(other.get(b"k").unwrap(), None, "nothing of the batch is applied");
@@ -85,7 +86,7 @@ fn commit_into_tree_dropped_meanwhile_is_refused_whole() {
         looks.set(looks.get() + 1);
         if looks.get() == 1 { db.drop_tree("x") } else { other.state().check() }
     };
-    db.engine().commit_checked(prepared, Durability::Buffered, CommitCondition::None, drop_another).unwrap();
+    pipeline::commit_checked(db.engine(), prepared, Durability::Buffered, CommitCondition::None, drop_another).unwrap();
     assert_eq!(looks.get(), 2);
     assert_eq!(other.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }
