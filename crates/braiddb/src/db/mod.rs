@@ -23,7 +23,7 @@ pub use engine::stats::{PartitionStats, ReaderStats, RunStats, Stats};
 pub use export::checkpoint::{Image, ImageFile, ImageFileKind};
 pub use export::dump_gaps::DumpGap;
 pub use export::dump_source::{DumpParts, DumpRange, DumpSource};
-pub use export::follower::{Follower, Refreshed};
+pub use export::follower::{Follower, Refreshed, verify_path};
 pub use files::archive_gaps::ArchiveGap;
 pub use files::inspect;
 pub use files::names::{LOCK_NAME, RESTORING_NAME};
@@ -51,7 +51,6 @@ pub use load::writer::Loaded;
 pub use maintenance::upgrade::{OlderFile, UpgradeReport};
 pub use maintenance::verify::{
     AffectedKeys, ProblemKind, TreeKey, VerifiedFile, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport,
-    verify_path,
 };
 pub use open::archive::{LogArchive, RestorePoint};
 pub use open::new_directory::{NewDirectory, Operation, make_durably, remove_unfinished};

@@ -17,7 +17,11 @@ use crate::{
     db::{
         engine::{memory::Common, root::Engine, settings::Settings},
         handles::database::Db,
-        maintenance::{background, io_throttle::table_context},
+        maintenance::{
+            background,
+            io_throttle::table_context,
+            verify::{self, VerifyOptions, VerifyReport},
+        },
         open::opening::refuse_unfinished,
     },
     read::ReadState,
@@ -116,6 +120,24 @@ struct Inner {
     refreshes: AtomicU64,
     is_ending: Mutex<bool>,
     ending: Condvar,
+}
+
+impl Db {
+    /// Opens or creates a database with `settings`. A read-only one is the state of a follower.
+    pub fn open_with(settings: Settings, path: &Path) -> Result<Db> {
+        if !settings.read_only {
+            return Db::open_writable(settings, path);
+        }
+        let db = Follower::open_with(settings, path, None)?.db();
+        db.engine().start_workers()?;
+        Ok(db)
+    }
+}
+
+/// Verifies the database in a directory. It need not open, and another process may have it open.
+pub fn verify_path(settings: Settings, dir: &Path, options: &VerifyOptions) -> Result<VerifyReport> {
+    let opens = |settings| Follower::open_with(settings, dir, None).is_ok();
+    verify::verify_path(settings, dir, options, &opens)
 }
 
 impl Follower {

@@ -16,7 +16,6 @@ use crate::{
             stats::Stats,
             tree_options::{LiveOptions, check_options, check_same},
         },
-        export::follower::Follower,
         files::cut_tails,
         maintenance::{
             background, compact, flush, io_throttle, log_archive, log_trim,
@@ -86,13 +85,8 @@ pub struct TreeInfo {
 }
 
 impl Db {
-    /// Opens or creates a database with `settings`.
-    pub fn open_with(settings: Settings, path: &Path) -> Result<Db> {
-        if settings.read_only {
-            let db = Follower::open_with(settings, path, None)?.db();
-            db.engine().start_workers()?;
-            return Ok(db);
-        }
+    /// Opens or creates a database for writing.
+    pub(in crate::db) fn open_writable(settings: Settings, path: &Path) -> Result<Db> {
         let (engine, new_retention) = opening::open(settings, path)?;
         engine.start_workers()?;
         let db = Db { shared: Arc::new(Shared { engine, closed: Mutex::new(false) }) };

@@ -1,4 +1,4 @@
-//! Size estimates, split points, table export and clipping of key ranges.
+//! Size estimates, split points and clipping of key ranges.
 
 use super::{
     batch::Batch,
@@ -10,7 +10,6 @@ use crate::{
     base::{Error, Result, SequenceNumber},
     db::{
         engine::root::Engine,
-        load::external_table::{TableBuilder, TableInfo},
         read::{healing, point_read},
     },
     read::{self, ReadState, Survey},
@@ -18,7 +17,6 @@ use crate::{
 };
 use std::{
     ops::{Bound, RangeBounds},
-    path::Path,
     sync::Arc,
 };
 
@@ -323,15 +321,6 @@ pub(in crate::db) fn points_every(
     if parts < 2 { Ok(Vec::new()) } else { points(engine, &span, parts) }
 }
 
-#[cold]
-fn merged_with_end(key: &[u8]) -> Error {
-    Error::InvalidArgument(format!(
-        "the key b\"{}\" has operands of merge functions above a value that expires, which a table cannot hold: put its value once more, \
-         or make a dump",
-        key.escape_ascii()
-    ))
-}
-
 impl Tree {
     /// Estimates the keys and bytes in a range, with the error of [`RangeEstimate`]. Reads at most
     /// some tens of thousands of entries, and few in settled data. [`Tree::count`] counts exactly.
@@ -375,67 +364,6 @@ impl Tree {
         }
         let points = points(self.db().engine(), &span, parts)?;
         Ok(points.iter().map(|key| key.get(4..).unwrap_or_default().to_vec()).collect())
-    }
-
-    /// Exports a range at the latest snapshot as new tables in `dir`, `000001.table` and so on, for
-    /// [`Tree::ingest`] into this tree; another tree needs its own [`Tree::table_spec`]. Removes
-    /// them on failure.
-    ///
-    /// Records keep their expiry time; expired ones are omitted. Fails with `InvalidArgument` at
-    /// merge operands above an expiring value, which a table cannot hold (see
-    /// [`Tree::put_with_ttl`]).
-    pub fn export_tables<K: AsRef<[u8]>>(
-        &self,
-        range: impl RangeBounds<K>,
-        dir: impl AsRef<Path>,
-    ) -> Result<Vec<TableInfo>> {
-        let mut tables = Vec::new();
-        let done = self.export(range, dir.as_ref(), &mut tables);
-        if done.is_err() {
-            for table in &tables {
-                if let Err(error) = self.db().engine().settings.vfs.remove(&table.path) {
-                    tracing::warn!(path = %table.path.display(), %error, "a table of a failed export could not be removed");
-                }
-            }
-        }
-        done.map(|()| tables)
-    }
-
-    fn export<K: AsRef<[u8]>>(
-        &self,
-        range: impl RangeBounds<K>,
-        dir: &Path,
-        tables: &mut Vec<TableInfo>,
-    ) -> Result<()> {
-        let (spec, settings) = (self.table_spec()?, &self.db().engine().settings);
-        let mut open: Option<TableBuilder> = None;
-        let span = Span::of(self, &range);
-        let mut cursor = self.cursor();
-        let mut is_there = !span.is_empty() && cursor.begin_at(true, &span.start)?;
-        while is_there && span.is_before_end(cursor.internal_key()) {
-            if let Some(full) = open.take_if(|table| table.is_full()) {
-                tables.push(full.finish()?);
-            }
-            let table = match &mut open {
-                Some(table) => table,
-                none => {
-                    let path = dir.join(format!("{:06}.table", tables.len() + 1));
-                    let (vfs, runtime) = (Arc::clone(&settings.vfs), Arc::clone(&settings.runtime));
-                    none.insert(TableBuilder::create_in(vfs, runtime, &path, &spec)?)
-                }
-            };
-            let (key, value) = cursor.row()?;
-            let expires_us = cursor.expires_us()?;
-            if expires_us.is_some() && cursor.is_merged() {
-                return Err(merged_with_end(key));
-            }
-            table.add_with_end(key, value, expires_us)?;
-            is_there = cursor.next()?;
-        }
-        if let Some(last) = open {
-            tables.push(last.finish()?);
-        }
-        Ok(())
     }
 
     /// Deletes all keys outside `range` in one commit, in constant time. Files without remaining

@@ -8,6 +8,7 @@ pub mod install;
 pub mod placement;
 pub mod sorter;
 pub mod spill;
+mod table_export;
 #[cfg(test)]
 pub mod tests;
 pub mod writer;

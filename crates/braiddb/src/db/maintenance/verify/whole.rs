@@ -10,7 +10,6 @@ use crate::{
     base::{Error, FileNumber, Result},
     db::{
         engine::{memory::Common, root::Engine, settings::Settings},
-        export::follower::Follower,
         files::names::numbered,
         maintenance::io_throttle::table_context,
     },
@@ -37,7 +36,13 @@ const TRIES: usize = 6;
 const THREADS_MAX: usize = 4;
 
 /// Verifies the database in a directory. It need not open, and another process may have it open.
-pub fn verify_path(settings: Settings, dir: &Path, options: &VerifyOptions) -> Result<VerifyReport> {
+/// `opens` tries a read-only open for the report.
+pub fn verify_path(
+    settings: Settings,
+    dir: &Path,
+    options: &VerifyOptions,
+    opens: &dyn Fn(Settings) -> bool,
+) -> Result<VerifyReport> {
     let settings = Common::of(Settings { read_only: true, create: false, ..settings });
     let names = settings.vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
     if !names.iter().any(|entry| entry.name == CURRENT_NAME || numbered(&entry.name).is_some()) {
@@ -47,7 +52,7 @@ pub fn verify_path(settings: Settings, dir: &Path, options: &VerifyOptions) -> R
     let mut tries = 1;
     loop {
         let before = seen();
-        let report = OnDisk::new(&settings, dir, options).verify()?;
+        let report = OnDisk::new(&settings, dir, options).verify(opens)?;
         // Otherwise a writer removed or recycled files meanwhile: try again.
         if report.is_sound() || tries == TRIES || before == seen() {
             return Ok(report);
@@ -72,7 +77,7 @@ impl<'a> OnDisk<'a> {
         OnDisk { settings, dir, table, checker }
     }
 
-    fn verify(&self) -> Result<VerifyReport> {
+    fn verify(&self, opens: &dyn Fn(Settings) -> bool) -> Result<VerifyReport> {
         let vfs = &*self.settings.vfs;
         let names = vfs.list(self.dir).map_err(|e| Error::io("list", self.dir, e))?;
         let present: BTreeSet<String> = names.into_iter().map(|entry| entry.name).collect();
@@ -100,8 +105,7 @@ impl<'a> OnDisk<'a> {
             self.checker
                 .note("the manifest is not whole: files were checked by what they say of themselves".to_owned());
         }
-        let opens = Follower::open_with(self.settings.clone(), self.dir, None).is_ok();
-        Ok(self.checker.finish(opens))
+        Ok(self.checker.finish(opens(self.settings.clone())))
     }
 }
 
