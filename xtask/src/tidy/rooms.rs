@@ -1,7 +1,10 @@
 //! Checks the order of the rooms in the layers that have some.
 //!
 //! A room is a folder of a layer in [`HOUSES`]. It imports only rooms before it in the list; tests
-//! may import anything. [`KNOWN`] lists the present violations.
+//! may import anything.
+//!
+//! A method is called without the name of its module, so methods of a shared type would hide calls
+//! of higher rooms. So the types in [`OWNED`] have methods in their own room only.
 
 use super::Finding;
 use super::run::ENGINE;
@@ -43,12 +46,8 @@ const HOUSES: [House; 2] = [
 /// Maximum files of production code in a folder of a room.
 const FILES_MAX: usize = 15;
 
-/// Files and the higher rooms that they import.
-const KNOWN: [(&str, &str); 3] = [
-    ("db/handles/database.rs", "export"),
-    ("db/handles/ranges.rs", "load"),
-    ("db/maintenance/verify/whole.rs", "export"),
-];
+/// Layer, room and type whose `impl` blocks lie in the room only.
+const OWNED: [(&str, &str, &str); 1] = [("db", "engine", "Engine")];
 
 /// Returns the house of a file, and the file's path below it.
 fn house_of(path: &str) -> Option<(&'static House, &str)> {
@@ -83,10 +82,24 @@ fn complaint(house: &House, place: usize, target: &str) -> Option<String> {
     }
 }
 
+/// Returns the lines of `impl` blocks of the type, and of traits for it.
+fn impl_lines(source: &Source, type_name: &str) -> Vec<usize> {
+    let tokens = &source.tokens;
+    let begins_item = |at: usize| at == 0 || matches!(tokens::text(tokens, at - 1), "}" | "{" | ";" | "]" | "unsafe");
+    let is_of_type = |at: &usize| {
+        let texts = tokens[*at..].iter().map(|token| token.text.as_str());
+        let header: Vec<&str> = texts.take_while(|text| !matches!(*text, "{" | ";" | "where")).collect();
+        // `for<'a>` is not the `for` of a trait.
+        let for_at = (0..header.len()).rev().find(|&at| header[at] == "for" && header.get(at + 1) != Some(&"<"));
+        header[for_at.unwrap_or(0)..].contains(&type_name)
+    };
+    let items = (0..tokens.len()).filter(|&at| tokens::text(tokens, at) == "impl" && begins_item(at));
+    items.filter(is_of_type).map(|at| tokens[at].line).collect()
+}
+
 pub fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut files: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut known: Vec<(&str, &str)> = KNOWN.to_vec();
     for source in sources.iter().filter(|source| !source.is_test) {
         let Some((house, inside)) = house_of(&source.path) else { continue };
         let finding = |line, message| Finding { path: source.path.clone(), line, rule: "rooms", message };
@@ -103,25 +116,21 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
         };
         let folder = source.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         *files.entry(folder).or_insert(0) += usize::from(!source.path.ends_with("/mod.rs"));
+        for (_, owner, name) in OWNED.iter().filter(|(layer, owner, _)| *layer == house.layer && *owner != room) {
+            for line in impl_lines(source, name).into_iter().filter(|line| !source.is_test_line(*line)) {
+                let message = format!("`impl {name}` outside `{owner}/`: make its methods functions of this module");
+                findings.push(finding(line, message));
+            }
+        }
         for path in tokens::paths(&source.tokens).iter().filter(|path| !source.is_test_line(path.line)) {
             let Some(target) = below(house.layer, source, path).and_then(|names| names.first()) else { continue };
             let Some(message) = complaint(house, place, target) else { continue };
-            let inside = source.path.strip_prefix(ENGINE).unwrap_or(&source.path);
-            if KNOWN.contains(&(inside, target)) {
-                known.retain(|entry| *entry != (inside, target.as_str()));
-            } else {
-                findings.push(finding(path.line, message));
-            }
+            findings.push(finding(path.line, message));
         }
     }
     for (folder, count) in files.into_iter().filter(|(_, count)| *count > FILES_MAX) {
         let message = format!("{count} files, {FILES_MAX} at most: make a room of some");
         findings.push(Finding { path: folder.to_owned(), line: 1, rule: "rooms", message });
-    }
-    // Samples in the checks' own tests lack these files.
-    for (file, room) in known.into_iter().filter(|(file, _)| sources.iter().any(|source| source.path.ends_with(file))) {
-        let message = format!("it no longer imports `{room}`: take it off KNOWN in xtask");
-        findings.push(Finding { path: format!("{ENGINE}{file}"), line: 1, rule: "rooms", message });
     }
     findings
 }

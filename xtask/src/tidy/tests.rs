@@ -46,6 +46,23 @@ fn rooms_import_rooms_below_them_only() {
 }
 
 #[test]
+fn impl_engine_outside_its_room_is_found() {
+    let inherent = "struct A;\n\nimpl Engine {\n    fn f(&self) {}\n}\n";
+    finds(&engine("db/write/pipeline.rs", inherent), &[(3, "rooms")]);
+    finds(&engine("db/read/point_read.rs", "impl Worker for Engine {}\n"), &[(1, "rooms")]);
+    finds(
+        &engine("db/read/point_read.rs", "impl<T: Fn()> Work<T> for Arc<Engine> where T: Send {}\n"),
+        &[(1, "rooms")],
+    );
+    finds(&engine("db/read/point_read.rs", "#[cfg(unix)]\nimpl Drop for root::Engine {}\n"), &[(2, "rooms")]);
+    finds(&engine("db/engine/root.rs", inherent), &[]);
+    finds(&engine("db/write/tests/pipeline.rs", inherent), &[]);
+    finds(&engine("db/write/pipeline.rs", "#[cfg(test)]\nmod tests {\n    impl Engine {}\n}\n"), &[]);
+    finds(&engine("db/write/pipeline.rs", "impl From<&Engine> for Commit {}\n"), &[]);
+    finds(&engine("db/write/pipeline.rs", "fn f(work: impl Fn(&Engine) -> u8) {}\n"), &[]);
+}
+
+#[test]
 fn rooms_of_the_platform_import_nothing_through_its_root() {
     finds(&engine("platform/io/paced.rs", "use crate::platform::{os::mem::MemVfs, vfs::{File, Vfs}};\n"), &[]);
     finds(&engine("platform/os/mem.rs", "use crate::platform::io::layer::VfsLayer;\n"), &[(1, "rooms")]);
