@@ -78,7 +78,7 @@ pub fn closing(tokens: &[Token], open: usize) -> usize {
     tokens.len().saturating_sub(1)
 }
 
-/// Returns all paths of two or more names, and `crate` alone after `use`.
+/// Returns all paths of two or more names, and all paths of `use`, without visibility restrictions.
 pub fn paths(tokens: &[Token]) -> Vec<PathUse> {
     let mut found = Vec::new();
     let mut at = 0;

@@ -15,7 +15,8 @@ impl KnownTrees {
         Ok(KnownTrees(db.trees()?.into_iter().map(|tree| tree.name).collect()))
     }
 
-    /// After a failure, drops new empty trees, except indexes of older trees. Ignores errors.
+    /// After a failure, drops new empty trees, except indexes of older trees, and a new tree of import
+    /// records if `nothing_is_stored`. Ignores errors: the caller reports the first.
     pub fn drop_new(&self, db: &Db, nothing_is_stored: bool) {
         let _ = self.try_drop_new(db, nothing_is_stored);
     }

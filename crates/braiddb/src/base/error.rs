@@ -117,8 +117,8 @@ pub enum Error {
         /// The failure.
         reason: String,
     },
-    /// The transaction was not committed: commits since its begin changed its reads, or there were
-    /// too many to know. A retry may succeed; `Db::update` retries by itself.
+    /// The transaction was not committed, and nothing was written: commits since its begin changed
+    /// its reads, or there were too many to know. A retry may succeed; `Db::update` retries by itself.
     #[error("the transaction was not committed: {reason}; begin it again")]
     Conflict {
         /// The reason.
@@ -362,7 +362,8 @@ impl Error {
         matches!(self, Error::ReaderExpired { .. })
     }
 
-    /// Returns whether the failed commit may be there after the next open, whole or not at all.
+    /// Returns whether the failed commit may be there after the next open, whole or not at all. If
+    /// false, none of it was applied or ever will be.
     pub fn is_commit_unknown(&self) -> bool {
         matches!(self, Error::CommitUnknown { .. })
     }

@@ -22,7 +22,8 @@ pub struct RangeTombstoneSet {
     tombstones: Vec<RangeTombstone>,
     /// First key of each fragment, which ends where the next begins.
     starts: Vec<Vec<u8>>,
-    /// Sequence numbers of the tombstones that cover each fragment, newest first.
+    /// Sequence numbers of the tombstones that cover each fragment, newest first. The
+    /// last start has none.
     covers: Vec<Vec<SequenceNumber>>,
 }
 
@@ -78,7 +79,8 @@ impl RangeTombstoneSet {
         }
     }
 
-    /// Returns the widest range around `key` that the same tombstones cover, end exclusive.
+    /// Returns the widest range around `key` that the same tombstones cover, end exclusive. `None`
+    /// if none covers `key`.
     pub fn fragment(&self, key: &[u8]) -> Option<(&[u8], &[u8])> {
         let after = self.starts.partition_point(|s| s.as_slice() <= key);
         if after == 0 || self.covers[after - 1].is_empty() {
@@ -102,7 +104,8 @@ impl RangeTombstoneSet {
             .filter(move |(_, to, cover)| *to > start && !cover.is_empty())
     }
 
-    /// Returns the newest tombstone over `key` at or below `snapshot`; 0 if none.
+    /// Returns the sequence number of the newest tombstone over `key` at or below `snapshot`; 0 if
+    /// none.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         if self.tombstones.is_empty() {
             return 0;

@@ -161,6 +161,7 @@ impl Clock {
         })
     }
 
+    /// Reclamation lags behind; the caller should advance the epoch collector.
     pub fn is_starving(&self) -> bool {
         !self.limbo.is_empty() && self.free.is_empty()
     }
@@ -411,7 +412,8 @@ impl Clock {
         self.evictions = self.evictions.max(1);
         self.evicted += 1;
         if let Some(slots) = &self.files[file as usize] {
-            // Release: a reader that sees the eviction's ticket in `passed` also sees this store.
+            // Release: ordered before the ticket's closure, which the caller defers later. Once it
+            // has run (`passed`), no reader can find the frame here.
             slots[unit as usize].frame.store(VACANT | if has_fallen { 0 } else { self.evictions }, Ordering::Release);
         }
         self.lists.unlink(frame);

@@ -111,7 +111,7 @@ impl SnapshotList {
         // Another thread may have seen a later time: the new reader must not be born expired.
         let taken_ns = readers.now_ns.max(now_ns);
         readers.now_ns = taken_ns;
-        // Nor see values that jobs have dropped as expired.
+        // It must not see values that jobs have already dropped as expired.
         let taken_us = readers.now_us.max(now_us);
         readers.now_us = taken_us;
         let id = readers.next_id;

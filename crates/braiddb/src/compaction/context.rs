@@ -34,7 +34,7 @@ pub struct JobContext<'a> {
     pub run_bytes_max: u64,
     /// Removed if the job fails or its result is not installed.
     pub created: &'a Mutex<Vec<PathBuf>>,
-    /// Polled between rows.
+    /// Polled between rows; true when the database closes.
     pub cancelled: &'a (dyn Fn() -> bool + Sync),
 }
 

@@ -14,6 +14,7 @@ pub struct MergeScan {
 }
 
 impl MergeScan {
+    /// The scans have not been advanced yet.
     pub fn new(scans: Vec<RunScan>) -> MergeScan {
         MergeScan { order: MergeOrder::default(), scans, started: false }
     }

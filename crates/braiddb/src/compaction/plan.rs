@@ -226,6 +226,7 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let entries: u64 = all(shape).map(|r| r.entries).sum();
     if !options.idle && !is_read && newer_bytes < entries.saturating_mul(options.fold_bytes_per_entry) {
         let inputs = newest(newer, options.merged_blocks_max);
+        // The inputs must become fewer.
         if inputs.len() >= 2 {
             return Some(Plan::Loose { inputs });
         }

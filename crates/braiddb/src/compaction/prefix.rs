@@ -6,7 +6,7 @@
 //!
 //! INVARIANT P1: a part frees about as much space as it takes. It ends only before a key where the
 //! runs with nothing at or above it, and that no other partition reads, are as large as the part.
-//! Otherwise the first parts could use up the space and free none.
+//! Otherwise, if all runs cover the whole range, the first parts would use up the space and free
 //! none.
 
 use super::{MergePart, output::RunOutput};
@@ -37,6 +37,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
+    /// `inputs` are in the order of their scans; `shared` are runs that other partitions read.
     pub fn new(
         bytes_min: u64,
         partition: &Partition,

@@ -34,6 +34,7 @@ pub const PAYLOAD_LEN_MAX: usize = 2 << 20;
 /// A frame ends once its payload has this length.
 pub const PAYLOAD_LEN: usize = 256 << 10;
 
+// The last item of a frame is shorter than half the limit.
 const _: () = assert!(PAYLOAD_LEN + (1 << 20) <= PAYLOAD_LEN_MAX);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

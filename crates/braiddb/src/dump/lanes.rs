@@ -76,6 +76,7 @@ impl Lane {
             let done = match done {
                 Ok(()) => Ok(work),
                 Err(e) => {
+                    // A failed load is removed before the failure is reported.
                     drop(work);
                     Err(e)
                 }

@@ -46,7 +46,7 @@ pub struct LoadOptions<'a> {
     pub progress: Option<&'a mut dyn FnMut(LoadProgress)>,
     /// Accepts operands that a merge function rejects for every value. Reads of the record then
     /// fail with [`crate::Error::MergeFailed`] until its key is put or deleted. By default the load
-    /// fails with [`crate::Error::InvalidArgument`].
+    /// fails with [`crate::Error::InvalidArgument`], which names the first such record.
     pub bad_operands: bool,
 }
 

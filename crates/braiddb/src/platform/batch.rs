@@ -10,14 +10,15 @@ pub struct ReadRequest {
     pub file: Arc<dyn File>,
     /// The offset in the file.
     pub offset: u64,
-    /// The target of the read. A failed read leaves arbitrary bytes.
+    /// The target of the read; its length is that of the read. A failed read leaves arbitrary
+    /// bytes.
     pub bytes: Vec<u8>,
     /// The outcome; `None` until executed.
     pub result: Option<io::Result<()>>,
 }
 
 impl ReadRequest {
-    /// Creates a request.
+    /// Creates a request for `len` bytes.
     pub fn new(file: Arc<dyn File>, offset: u64, len: usize) -> ReadRequest {
         ReadRequest { file, offset, bytes: vec![0; len], result: None }
     }

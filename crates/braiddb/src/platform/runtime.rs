@@ -7,8 +7,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Values that the system cannot represent (on Windows, after year 30827) become 2^39 seconds after
-/// 1970.
+/// Converts microseconds since 1970. Values that the system cannot represent (on Windows, after
+/// year 30827) become 2^39 seconds after 1970.
 pub fn moment_of(unix_us: u64) -> SystemTime {
     let far = || UNIX_EPOCH + Duration::from_secs(1 << 39);
     UNIX_EPOCH.checked_add(Duration::from_micros(unix_us)).unwrap_or_else(far)

@@ -38,7 +38,8 @@ pub trait Vfs: Send + Sync + Debug + 'static {
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
-    /// Lists the files (not directories) of a directory, in any order.
+    /// Lists the files (not directories) of a directory, in any order. `NotFound` if the directory
+    /// does not exist.
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
     /// Lists the names of subdirectories; empty if the file system cannot.
     fn list_directories(&self, dir: &Path) -> io::Result<Vec<String>> {

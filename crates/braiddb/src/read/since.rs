@@ -11,7 +11,8 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Newest version or tombstone of `key` at or below `at`; 0 if none.
+/// Returns the sequence number of the newest version or tombstone of `key` at or below `at`; 0 if
+/// none.
 pub fn newest_sequence(state: &ReadState, key: &[u8], at: SequenceNumber) -> Result<SequenceNumber> {
     let hash = hash64(key);
     for memtable in state.memtables().filter(|memtable| !memtable.is_empty()) {

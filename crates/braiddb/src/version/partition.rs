@@ -112,7 +112,8 @@ pub struct FirstView<'a> {
     pub apart: Option<&'a RunHandle>,
 }
 
-/// Returns for each run: all its entries are newer than the view and all later runs.
+/// Returns for each run: all its entries are newer than the view and all later runs. `sequences`:
+/// the (lowest, highest) of each run, highest first.
 fn are_newest(sequences: &[(SequenceNumber, SequenceNumber)], view_max_sequence: SequenceNumber) -> Box<[bool]> {
     let mut older = view_max_sequence;
     let mut are_newest: Box<[bool]> = sequences.iter().map(|_| false).collect();

@@ -33,7 +33,7 @@ impl FirstBlocks {
         }
     }
 
-    /// A block never changes, so it is noted once.
+    /// Notes a segment's first block, once: a view never changes.
     #[inline(always)]
     pub fn note(&self, number: u32, segment: &Segment<'_>, segments: u32, runs: &[Arc<Run>]) {
         let is_done =

@@ -167,7 +167,7 @@ pub struct FinishedSegment {
     pub last_sequence: SequenceNumber,
 }
 
-/// Start of the log, from [`WalStart::new_log`] or a recovery that synced its segments.
+/// Start of the log, from a recovery that synced its segments.
 #[derive(Debug)]
 pub struct WalStart {
     pub(super) epoch: Epoch,
@@ -244,7 +244,7 @@ impl Spare {
         }
     }
 
-    /// Writes and syncs only the header.
+    /// Writes and syncs only the header: old contents need not reach the disk.
     pub fn begin(self, context: &WalContext, header: SegmentHeader) -> std::result::Result<Arc<Segment>, MakeError> {
         debug_assert!(header.number == self.number && header.len == self.len && self.len >= SEGMENT_HEADER_LEN);
         let header = SegmentHeader { is_zeroed: self.is_zeroed, ..header };

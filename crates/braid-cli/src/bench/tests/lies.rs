@@ -226,7 +226,8 @@ fn lying_store_is_detected() {
     }
 }
 
-/// YCSB's keys all exist, and the order of requests cannot be repeated.
+/// YCSB reads only keys that exist, so a lost row shows as a miss. Values are not compared: the
+/// order of requests cannot be repeated.
 #[test]
 fn ycsb_on_store_with_lost_row_reports_misses() {
     for (lie, missed) in [(Lie::None, false), (Lie::LosesRow, true)] {

@@ -32,7 +32,8 @@ pub struct Watching {
     at: u64,
     mirror: Model,
     pairs: MultiModel,
-    /// The watcher delivered commits that a crash removed: it must report a gap next.
+    /// The watcher may have delivered commits that a crash removed: `mirror` is not compared, and is
+    /// replaced at the next commit or gap.
     is_stale: bool,
 }
 

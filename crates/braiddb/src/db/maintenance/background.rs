@@ -1,4 +1,4 @@
-//! Runs background jobs, one after another: flushes and merges.
+//! Runs background jobs: flushes and merges. `choose.rs` chooses them.
 //!
 //! At most one flush runs at a time, on its own thread, so it never waits for a merge. At most one
 //! job works on a partition; different partitions are merged in parallel. While idle, unindexed

@@ -10,7 +10,8 @@
 //!   (`check_pressure`). `submit` waits for an exclusive transaction to end (`apply_notices`), checks
 //!   the trees, validates the reads in advance (`precheck`), and queues the request.
 //! - Prepare, by the leader: `commit_group` takes `write` and calls `try_commit_group`.
-//!   `prepare_for` decides if the group goes to the log. `make_room` freezes a full memtable.
+//!   `wal_bypass::prepare` decides if the group goes to the log. `make_room` freezes a full
+//!   memtable.
 //! - Validate: `admit` checks each request's reads against earlier commits, those of the group
 //!   included, and notes its writes in the conflict window. It runs only while the window is open.
 //! - Append: `log` appends the group to the WAL as one record; `log_with_reserve` retries on a full
@@ -19,7 +20,8 @@
 //! - Publish: `SnapshotList::publish` makes the commits visible, unless a load holds them back.
 //! - Sync: `sync_to`, in the caller's thread and without `write`, only for `Durability::Sync`.
 //!
-//! An exclusive transaction calls `commit_alone`, which runs the leader's stages without the queue.
+//! An exclusive transaction calls `commit_exclusive`, which runs the leader's stages without the
+//! queue.
 //!
 //! # Invariants
 //!

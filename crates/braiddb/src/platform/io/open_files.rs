@@ -17,9 +17,9 @@
 //! # Concurrency
 //!
 //! A read loads the descriptor from an [`ArcSwapOption`] and writes no shared memory except the
-//! mark, at most once per turn of the hand. Opening and closing take the file's lock. The hand only
-//! tries these locks, so no two threads wait for each other. Pinned and unclosable descriptors may
-//! exceed the budget.
+//! mark, at most once per turn of the hand. A running read pins its descriptor. Opening and closing
+//! take the file's lock. The hand only tries these locks, so no two threads wait for each other.
+//! Pinned and unclosable descriptors may exceed the budget.
 
 use crate::platform::{
     batch::{ReadRequest, Unbuffered},

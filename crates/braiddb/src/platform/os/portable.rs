@@ -100,7 +100,7 @@ impl Vfs for PortableVfs {
         let dir = in_words(dir);
         fs::metadata(dir)?;
         match fs::File::open(dir).and_then(|dir| dir.sync_all()) {
-            // No such call, or directories cannot be opened.
+            // No such call, or directories cannot be opened. A failing disk returns other errors.
             Err(e) if cannot_be_done(&e) => Ok(()),
             other => other,
         }
@@ -112,6 +112,7 @@ impl Vfs for PortableVfs {
         if !HELD.lock().insert(path.to_owned()) {
             return Ok(Err(text_of(&file)?));
         }
+        // Releases the entry in `HELD` if anything below fails.
         let mut lock = PortableLock { path: path.to_owned(), file: None, process: std::process::id() };
         match file.try_lock() {
             Ok(()) => {}

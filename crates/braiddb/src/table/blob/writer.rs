@@ -59,17 +59,16 @@ pub enum Lane {
 
 /// Writes blobs, from many threads, into one file of each [`Lane`].
 ///
-/// **Threads.** `append` reserves a range under a short lock and writes without it; only file
+/// **Threads.** `append_to` reserves a range under a short lock and writes without it; only file
 /// creation happens under the lock. A failed write leaves a hole. Each finished write increments
 /// its file's `written`; `sync` reads that count before it flushes and stores it afterwards, so
 /// later writes remain unsynced. A full file is dropped once it has no write in progress and all
 /// are synced.
-/// write in progress and all are synced.
 ///
 /// **Bulk files.** Of these, `sync` covers only `needed`: the writes finished when a commit came to
 /// refer to the file. Bulk writers sync in small steps themselves ([`BlobWriter::sync_bulk`]).
 ///
-/// **Order.** A log record that refers to a blob is appended after `append` returned, and the log
+/// **Order.** A log record that refers to a blob is appended after `append_to` returned, and the log
 /// calls `sync` before it syncs itself. A new file's directory entry is synced with its first data.
 ///
 /// **Failures.** After a failed sync nothing is written or synced any more. A failed write fails
@@ -169,13 +168,13 @@ impl BlobWriter {
         self.state.lock().current[lane as usize].file.as_ref().map(|file| file.number)
     }
 
-    /// Durable after the next [`BlobWriter::sync`]. Needs memory for the compressed value at most.
-    /// After [`Error::DiskFull`] the same call may succeed later.
     #[cfg(test)]
     pub fn append(&self, internal_key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         self.append_to(Lane::Values, internal_key, value, compression)
     }
 
+    /// Appends a value, durable after the next [`BlobWriter::sync`]. Needs memory for the compressed
+    /// value at most. After [`Error::DiskFull`] the same call may succeed later.
     pub fn append_to(
         &self,
         lane: Lane,
@@ -223,7 +222,7 @@ impl BlobWriter {
         })
     }
 
-    /// Makes all values durable whose `append` returned before, with their directory entries; in
+    /// Makes all values durable whose append returned before, with their directory entries; in
     /// bulk files only needed ones.
     pub fn sync(&self) -> Result<()> {
         let _alone = self.syncing.lock();

@@ -105,7 +105,7 @@ impl Run {
         Ok(read_tail(&*file, path, len)?.take_meta(number))
     }
 
-    /// [`Run::read_meta`]; `None` if the file has sequence numbers.
+    /// Reads the file's description; `None` if the file has sequence numbers.
     pub fn read_unnumbered_meta(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<Option<RunMeta>> {
         let file = ctx.vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
         let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;

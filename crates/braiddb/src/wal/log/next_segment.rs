@@ -22,6 +22,8 @@ const FIRST_SEGMENT_LEN: u64 = 1 << 20;
 const LONG_SEGMENT_UNIT: u64 = 4096;
 
 impl Wal {
+    /// Continues an idle, flushed log in a short segment, so that a longer one can be released.
+    /// False if the segment is short already.
     pub fn begin_short_segment(&self) -> Result<bool> {
         let short = FIRST_SEGMENT_LEN.min(self.options.segment_len);
         let mut tail = self.tail.lock();
@@ -35,7 +37,8 @@ impl Wal {
         Ok(true)
     }
 
-    /// All earlier records are then in finished segments.
+    /// Ends the current segment unless it is empty: all earlier records are then in finished
+    /// segments.
     pub fn begin_segment(&self) -> Result<()> {
         let mut tail = self.tail.lock();
         self.latch.check()?;

@@ -9,16 +9,17 @@ use crate::{
 use std::sync::{Arc, atomic::Ordering};
 
 impl Wal {
-    /// Releases the segments before `oldest_segment`, a durably recorded result of
-    /// [`Wal::oldest_needed`]. They must be synced. They are retained within the limit; further
-    /// ones become spares or are removed. Returns their number.
+    /// [`Wal::release_with`] with nothing beside the log.
     #[cfg(test)]
     pub fn release(&self, oldest_segment: FileNumber) -> usize {
         self.release_with(oldest_segment, |_| 0)
     }
 
-    /// [`Wal::release`]; `beside` returns the bytes that retention down to a floor pins outside the
-    /// log.
+    /// Releases the segments before `oldest_segment`, a durably recorded result of
+    /// [`Wal::oldest_needed`]. They must be synced. They are retained within the limit; further
+    /// ones become spares or are removed. Returns the number of those. Does nothing after a call
+    /// that released more. `beside` returns the bytes that retention down to a floor pins outside
+    /// the log.
     pub fn release_with(&self, oldest_segment: FileNumber, beside: impl Fn(SequenceNumber) -> u64) -> usize {
         let (released, resting) = {
             let mut segments = self.segments.lock();
@@ -39,8 +40,8 @@ impl Wal {
         count
     }
 
-    /// Read-only. If it was released meanwhile, its reader must keep the file opened before its
-    /// name was removed.
+    /// Reopens a retained segment for reading only. If it was released meanwhile, its reader must
+    /// keep the file opened before its name was removed.
     fn rest(&self, segment: &Arc<Segment>) {
         let Some(file) = segment.open_to_rest(&*self.context.vfs) else { return };
         let before = {
@@ -50,7 +51,7 @@ impl Wal {
         drop(before);
     }
 
-    /// Removes it if a reader has it.
+    /// Recycles a released segment, or removes it if a reader has it.
     fn recycle(&self, segment: &Segment) {
         let is_read = segment.readers.load(Ordering::Acquire) > 0;
         let (len, segment_len) = (segment.header.len, self.options.segment_len);
@@ -120,6 +121,7 @@ impl Wal {
         finished.map(describe).collect()
     }
 
+    /// Removes spares and segments made ahead, for an idle log. Returns the number of spares.
     pub fn trim_spares(&self) -> usize {
         self.drop_ahead(&mut self.tail.lock());
         let spares = std::mem::take(&mut *self.spares.lock());

@@ -164,8 +164,8 @@ fn what_is_more_than_a_plain_value_is_left_to_the_other_way() {
     let add = db.merge_function("append").unwrap();
     for round in 0..3 {
         let long = vec![round; 9000];
-        // Rows 0 to 2 put a few expiring or large values among plain ones; rows 100 to 159 are all
-        // such.
+        // Rows 0 to 2 put an expiring value, a large value and an operand among plain values; rows
+        // 100 to 159 are only such.
         for row in (0..3).chain(100..160) {
             match row % 3 {
                 0 => tree.put_with_ttl(key(row), b"for a second", Duration::from_secs(1)).unwrap(),

@@ -1,7 +1,7 @@
 //! The POSIX file system.
 //!
 //! Reads and writes are positional (`pread`, `pwrite`), so that threads share a descriptor.
-//! Interrupted calls are repeated, short writes continued.
+//! Interrupted calls are repeated, short writes continued. Systems differ in:
 //!
 //! - *Preallocation*: `fallocate` on Linux, Android and FreeBSD, `F_PREALLOCATE` on Apple systems.
 //!   Elsewhere, and on file systems that refuse it (ZFS, NFS before 4.2), zeros are written past

@@ -333,6 +333,7 @@ fn space_of(dir: &Path) -> io::Result<(u64, u64)> {
     if wide.contains(&0) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
+    // Network shares must be named by their root, with a backslash.
     if !wide.ends_with(&[u16::from(b'\\')]) {
         wide.push(u16::from(b'\\'));
     }
