@@ -9,6 +9,9 @@ use crate::{
 };
 use std::{path::Path, sync::Arc, time::Duration};
 
+#[cfg(doc)]
+use crate::{Db, Error, Follower};
+
 mod open;
 
 /// Default age, in nanoseconds, above which a reader is reported as overstaying.

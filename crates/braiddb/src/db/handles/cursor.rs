@@ -175,8 +175,9 @@ impl Cursor {
     /// cursor, or one before the first row, starts at the first row.
     ///
     /// Equivalent to [`Cursor::row`] and [`Cursor::next`] in turn, but faster. An error may follow
-    /// visited rows; if it concerns one value ([`Error::MergeFailed`]), [`Cursor::next`] continues
-    /// after it. If `visit` panics, the cursor is on that row or on one visited shortly before.
+    /// visited rows; if it concerns one value ([`crate::Error::MergeFailed`]), [`Cursor::next`]
+    /// continues after it. If `visit` panics, the cursor is on that row or on one visited shortly
+    /// before.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -272,7 +273,7 @@ impl Cursor {
     }
 
     /// Returns the current key and value. Panics if there is no row. After an error about the value
-    /// ([`Error::MergeFailed`]), [`Cursor::key`] still works and [`Cursor::next`] continues.
+    /// ([`crate::Error::MergeFailed`]), [`Cursor::key`] still works and [`Cursor::next`] continues.
     #[inline]
     pub fn row(&self) -> Result<(&[u8], &[u8])> {
         if let Some((key, value)) = self.scan.row_in_batch()
