@@ -14,7 +14,8 @@ pub const MEMORY_MIN: usize = 64 << 10;
 pub const BACKGROUND_THREADS_MAX: usize = 1024;
 
 const MEMTABLE_BYTES_MIN: usize = 1 << 10;
-const MEMTABLE_BYTES_MAX: usize = 1 << 40;
+/// 1 TiB; on 32-bit systems no limit but their address space.
+const MEMTABLE_BYTES_MAX: usize = if usize::BITS < 64 { usize::MAX } else { 1 << (40 % usize::BITS) };
 const PARTITION_BYTES_MIN: u64 = 4 << 10;
 const LOOSE_RUNS_MIN: usize = 2;
 const LOOSE_RUNS_MAX: usize = 1 << 10;
