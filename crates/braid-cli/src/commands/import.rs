@@ -108,7 +108,7 @@ fn import_export(arguments: &ImportArguments, source: Source) -> Result<u8> {
     let shown = Arc::clone(&stored_so_far);
     interrupt::begin(Pace::InOrder, move |_| {
         let records = show_counted(shown.load(Ordering::Relaxed), "record");
-        format!("stored {records}; the same command stores them again, and then the rest")
+        format!("stored {records}; the same command begins again with the first record")
     });
     let reader = BufReader::with_capacity(1 << 18, source.into_unmarked_text()?);
     let options =

@@ -27,8 +27,8 @@ fn number_after(text: &str, words: &str) -> u64 {
     digits.parse().unwrap_or_else(|_| panic!("a number behind {words} in {text}"))
 }
 
-/// `dump`, `verify` and `salvage` named `\x00\x00\x00\x00\x00\x00\x01J`, which `get` does not take,
-/// and `dump` a key that no record has.
+/// `dump`, `verify` and `salvage` showed number keys as escaped bytes, which `get` does not accept.
+/// `dump` also showed a key that no record has.
 #[test]
 fn damage_in_tree_of_number_keys_is_reported_with_numbers() {
     let place = damaged();
@@ -57,7 +57,7 @@ fn damage_in_tree_of_number_keys_is_reported_with_numbers() {
     }
 }
 
-/// Errors about damage advised to restore "the file", which no command does.
+/// Errors about damage advised users to restore one file. No command can do that.
 #[test]
 fn error_about_damage_names_the_commands_that_help() {
     let place = damaged();
