@@ -22,7 +22,7 @@ use crate::{
         },
         load::dumped::{DumpedCatalog, DumpedContent, DumpedEntry, DumpedTree, EntrySink},
         read::{
-            healing,
+            healing::{self, HEAL_TRIES},
             merge_operands::{FoundOperands, pile_up},
             point_read::{self, has_expired},
         },
@@ -36,9 +36,6 @@ use std::{collections::VecDeque, sync::Arc, thread::JoinHandle};
 /// Rows and bytes between two changes of the read state.
 const ROWS_PER_STATE: usize = 4096;
 const BYTES_PER_STATE: usize = 4 << 20;
-
-/// Maximum number of retries of a read after damaged views.
-const HEAL_TRIES: usize = 64;
 
 /// Maximum number of parts in one division; a large part is divided again.
 const CUTS_MAX: usize = 64;

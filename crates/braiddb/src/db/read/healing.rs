@@ -13,7 +13,7 @@ use crate::{
 use std::sync::{Arc, atomic::Ordering};
 
 /// Maximum retries of a read after damaged views were set aside.
-const HEAL_TRIES: usize = 64;
+pub(in crate::db) const HEAL_TRIES: usize = 64;
 
 pub(in crate::db) fn retry<R>(engine: &Engine, mut read: impl FnMut() -> Result<R>) -> Result<R> {
     for _ in 0..HEAL_TRIES {

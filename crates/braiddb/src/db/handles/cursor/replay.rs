@@ -4,13 +4,10 @@
 use super::{Cursor, Place};
 use crate::{
     base::{Cursor as _, Error, Result},
-    db::read::healing,
+    db::read::healing::{self, HEAL_TRIES},
     read::ScanCursor,
 };
 use std::sync::Arc;
-
-/// Maximum retries of a read after a damaged view.
-const HEAL_TRIES: usize = 64;
 
 impl Cursor {
     /// Saves the current key as origin and switches to the latest state.
