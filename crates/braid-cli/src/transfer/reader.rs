@@ -100,7 +100,7 @@ impl<R: BufRead> ExportReader<R> {
                 Some(_) => (store.committed, "stored"),
             };
             let again = match error.downcast_ref::<braiddb::Error>() {
-                Some(_) => "; the same command stores them again, and then the others",
+                Some(_) => "; run the same command again: it begins with the first record",
                 None => "",
             };
             error.context(format!("the records before it, {} of them, are {done}{again}", show_count(records)))
