@@ -24,8 +24,8 @@ use crate::{
         engine::{catalog::TreeState, edits, parts::commits::WriteState, root::Engine},
         maintenance::{background, flush},
         write::{
-            backpressure, conflict_window,
-            pipeline::{self, note_refused},
+            backpressure, conflict_window, pipeline,
+            stages::note_refused,
             update_scope,
             wal_bypass::{self, Marker},
         },

@@ -5,14 +5,18 @@ use super::full_disk;
 use crate::{
     base::Result,
     db::engine::{parts::pressure::FROZEN_MAX, root::Engine, thread_pool::RETRY_NS_MIN},
+    memtable::Memtable,
 };
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 fn is_full(engine: &Engine) -> bool {
-    let state = engine.cell.state.load();
-    let waiting = || state.frozen.iter().map(|memtable| memtable.bytes_used()).sum::<usize>();
-    state.frozen.len() >= FROZEN_MAX
-        || !state.frozen.is_empty() && waiting() >= engine.tenant.common.waiting_bytes_max()
+    has_no_room(&engine.cell.state.load().frozen, || engine.tenant.common.waiting_bytes_max())
+}
+
+/// Returns whether no more memtables may be frozen until one of these is flushed.
+pub fn has_no_room(frozen: &[Arc<Memtable>], waiting_bytes_max: impl FnOnce() -> usize) -> bool {
+    let waiting = || frozen.iter().map(|memtable| memtable.bytes_used()).sum::<usize>();
+    frozen.len() >= FROZEN_MAX || !frozen.is_empty() && waiting() >= waiting_bytes_max()
 }
 
 /// Waits until a memtable may be frozen. Fails if the disk is too full for a flush.

@@ -10,7 +10,8 @@
 //! ends cannot delay a commit for longer.
 
 use super::{
-    pipeline::{self, changed, outlived},
+    pipeline,
+    stages::{changed, outlived},
     update_scope,
 };
 use crate::{

@@ -6,6 +6,7 @@ pub mod full_disk;
 pub mod pending_blobs;
 pub mod piece_writer;
 pub mod pipeline;
+pub mod stages;
 #[cfg(test)]
 pub mod tests;
 pub mod update_scope;
