@@ -93,6 +93,12 @@ impl<T, R> CommitQueue<T, R> {
         }
     }
 
+    /// Requests that wait for a leader.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        self.state.lock().waiting.len()
+    }
+
     /// `own` has left the queue already.
     fn lead_waiting(
         &self,

@@ -2,5 +2,6 @@
 
 pub mod commits;
 pub mod memtables;
+pub mod stages;
 pub mod update_scope;
 pub mod wal_bypass;
