@@ -66,7 +66,8 @@ class Tree:
         require(flags <= 1, "a tree with unknown flags")
         self.is_multi = flags == 1
         self.compression, self.blob_threshold = reader.fixed(1), reader.varint()
-        self.ttl = None if reader.is_at_end() else reader.varint()
+        self.ttl = 0 if reader.is_at_end() else reader.varint()
+        self.codec = None if reader.is_at_end() else (reader.bytes(), reader.bytes())
         require(self.compression in (0, 1, 2, 255) and reader.is_at_end(), "a catalog entry of another form")
 
 

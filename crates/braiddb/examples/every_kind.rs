@@ -8,7 +8,7 @@
 //! log, and aborts. So the log has an epoch (one per open) for each of the last lives, with commits
 //! that are in no run. Contents are reproducible.
 
-use braiddb::{Batch, Compression, Db, Durability, Result, TableBuilder, Tree, TreeOptions, encode_set};
+use braiddb::{Batch, Compression, Db, Durability, Result, TableBuilder, Tree, TreeCodec, TreeOptions, encode_set};
 use std::{
     env,
     process::{self, Command, ExitStatus},
@@ -64,7 +64,8 @@ fn compressed(db: &Db, name: &str, compression: Compression) -> Result<Tree> {
 }
 
 fn large_values(db: &Db) -> Result<Tree> {
-    db.tree_with("large", TreeOptions { blob_threshold: Some(200), ..TreeOptions::default() })
+    let codec = TreeCodec::new("raw", "json").ok();
+    db.tree_with("large", TreeOptions { blob_threshold: Some(200), codec, ..TreeOptions::default() })
 }
 
 fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {

@@ -59,9 +59,9 @@ pub use db::{
     MergeOperand, MultiBulkLoader, MultiCursor, MultiIter, MultiTransactionIter, MultiTree, OlderFile, PartitionStats,
     PendingStream, ProblemKind, RangeEstimate, ReaderStats, Refreshed, RestorePoint, ResumeToken, RunStats, ScrubStats,
     SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats, Snapshot, Stats, StreamReader, StreamWriter, TableBuilder,
-    TableInfo, TableSpec, Transaction, TransactionIter, Tree, TreeInfo, TreeKey, TreeOptions, UnsortedLoader, Update,
-    UpgradeReport, Value, VerifiedFile, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport, Version,
-    WatchOptions, WatchStopper, Watcher,
+    TableInfo, TableSpec, Transaction, TransactionIter, Tree, TreeCodec, TreeInfo, TreeKey, TreeOptions,
+    UnsortedLoader, Update, UpgradeReport, Value, VerifiedFile, VerifyOptions, VerifyProblem, VerifyProgress,
+    VerifyReport, Version, WatchOptions, WatchStopper, Watcher,
 };
 pub use dump::{
     DumpInfo, DumpOptions, DumpProgress, DumpReport, DumpedTreeInfo, LoadOptions, LoadProgress, LoadReport, check_dump,

@@ -25,6 +25,10 @@ pub struct TreesArguments {
     /// With --set: compression of new files: none, lz4 or zstd; `default`: as the database does
     #[arg(long, value_name = "NAME|default", requires = "set", group = "new_options")]
     pub compression: Option<String>,
+    /// With --set: how its keys and values are encoded, as in tuple/json. Changes no record;
+    /// `none`: not known
+    #[arg(long, value_name = "KEYS/VALUES|none", requires = "set", group = "new_options")]
+    pub codec: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

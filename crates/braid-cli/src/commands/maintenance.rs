@@ -63,12 +63,16 @@ fn tree_line(tree: &TreeInfo, as_json: bool) -> String {
         let line = json!({
             "name": tree.name, "id": tree.id, "multi": tree.multi, "compression": compression,
             "blob_threshold": tree.blob_threshold, "ttl_us": ttl_us,
+            "codec": tree.codec.map(|codec| codec.to_string()),
         });
         return line.to_string();
     }
     let mut line = show_name(&tree.name).to_string();
     if tree.multi {
         line.push_str("\tmany values to a key");
+    }
+    if let Some(codec) = tree.codec {
+        line.push_str(&format!("\tcodec {codec}"));
     }
     if let Some(ttl) = tree.ttl {
         line.push_str(&format!("\tttl {ttl:?}"));
@@ -118,6 +122,12 @@ fn set_options(db: &Db, name: &str, arguments: &TreesArguments) -> Result<()> {
             "lz4" => Some(Compression::Lz4),
             "zstd" => Some(Compression::Zstd),
             text => return Err(usage(format!("--compression {text}: give none, lz4, zstd or default"))),
+        };
+    }
+    if let Some(text) = &arguments.codec {
+        options.codec = match text.as_str() {
+            "none" => None,
+            text => Some(text.parse().map_err(|error| usage(format!("--codec {text}: {error}")))?),
         };
     }
     tree.set_options(options)?;

@@ -147,8 +147,13 @@ fn object(change: &Change, notations: &mut Notations<'_>) -> Result<Value> {
             let compression = options.compression.map(|compression| format!("{compression:?}").to_lowercase());
             let ttl_us = options.ttl.map(|ttl| ttl.as_micros() as u64);
             let threshold = json!(options.blob_threshold);
-            let fields =
-                [("compression", json!(compression)), ("blob_threshold", threshold), ("ttl_us", json!(ttl_us))];
+            let codec = options.codec.map(|codec| codec.to_string());
+            let fields = [
+                ("compression", json!(compression)),
+                ("blob_threshold", threshold),
+                ("ttl_us", json!(ttl_us)),
+                ("codec", json!(codec)),
+            ];
             ("set_tree_options", fields.into())
         }
         Change::RenameTree { from, .. } => ("rename_tree", vec![("from", json!(from))]),

@@ -46,6 +46,8 @@ pub struct TreeLine {
     pub blob_threshold: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub codec: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indexes: Vec<IndexSpec>,
 }
@@ -69,10 +71,15 @@ impl TreeLine {
             None => None,
             Some(name) => Some(known(name)?),
         };
+        let codec = match &self.codec {
+            None => None,
+            Some(names) => Some(names.parse().ok()?),
+        };
         Some(TreeOptions {
             compression,
             blob_threshold: self.blob_threshold.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
             ttl: self.ttl_us.map(Duration::from_micros),
+            codec,
         })
     }
 
@@ -81,6 +88,7 @@ impl TreeLine {
         self.compression = options.compression.and_then(name_of).map(|(name, _)| (*name).to_owned());
         self.blob_threshold = options.blob_threshold.map(|bytes| bytes as u64);
         self.ttl_us = options.ttl.map(|ttl| u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX));
+        self.codec = options.codec.map(|codec| codec.to_string());
     }
 }
 
@@ -108,5 +116,5 @@ pub struct End {
 }
 
 pub fn options_of(tree: &TreeInfo) -> TreeOptions {
-    TreeOptions { compression: tree.compression, blob_threshold: tree.blob_threshold, ttl: tree.ttl }
+    TreeOptions { compression: tree.compression, blob_threshold: tree.blob_threshold, ttl: tree.ttl, codec: tree.codec }
 }

@@ -230,12 +230,15 @@ impl Store<'_> {
     fn open(&mut self, header: &Header) -> Result<()> {
         let mut checked = Vec::new();
         for line in &header.trees {
-            let compression = line.compression.as_deref().unwrap_or_default();
             let options = line.options().ok_or_else(|| {
                 let name = show_name(&line.name);
+                let (compression, codec) = (line.compression.as_deref(), line.codec.as_deref());
+                let (compression, codec) = (compression.unwrap_or("none"), codec.unwrap_or("none"));
                 failure(
                     INPUT,
-                    format!("the tree {name} has an unknown compression, {compression}: import it with a newer braid"),
+                    format!(
+                        "the tree {name} has an unknown compression ({compression}) or codec ({codec}): import it with a newer braid"
+                    ),
                 )
             })?;
             checked.push((line, options));

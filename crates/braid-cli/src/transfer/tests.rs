@@ -5,7 +5,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use braiddb::{Compression, Db, DumpOptions, Durability, LoadOptions, TreeOptions};
+use braiddb::{Compression, Db, DumpOptions, Durability, LoadOptions, TreeCodec, TreeOptions};
 
 use super::{line::options_of, *};
 use crate::{
@@ -104,7 +104,8 @@ fn fill_plain(db: &Db, name: &str, records: u64, random: &mut Random) {
     let compression = random.pick(&[None, Some(Compression::None), Some(Compression::Lz4), Some(Compression::Zstd)]);
     let blob_threshold = random.pick(&[None, None, Some(1 << 10), Some(1 << 20)]);
     let ttl = random.pick(&[None, None, Some(Duration::from_secs(1_000_000))]);
-    let tree = db.tree_with(name, TreeOptions { compression, blob_threshold, ttl }).unwrap();
+    let codec = random.pick(&[None, TreeCodec::new("tuple", "json").ok()]);
+    let tree = db.tree_with(name, TreeOptions { compression, blob_threshold, ttl, codec }).unwrap();
     let keys = random.pick(&[KeyNotation::Text, KeyNotation::Text, KeyNotation::U64]);
     let mut batch = db.batch();
     for _ in 0..records {

@@ -78,6 +78,7 @@ fn describe(db: &Db, tree: &TreeInfo) -> Result<TreeLine> {
         keys: stored_key_notation(db, &tree.name)?,
         compression: None,
         blob_threshold: None,
+        codec: None,
         ttl_us: None,
         indexes: Indexes::stored_specs(db, &tree.name)?
             .into_iter()

@@ -16,11 +16,13 @@ fn trees_set_changes_and_shows_given_options() {
         let id = place.ok("trees db --json").lines().nth(1).unwrap().split("\"id\":").nth(1).unwrap().to_owned();
         let id = id.split(',').next().unwrap();
         format!(
-            "{{\"name\":\"sessions\",\"id\":{id},\"multi\":false,\"compression\":null,\"blob_threshold\":100,\"ttl_us\":1800000000}}\n"
+            "{{\"name\":\"sessions\",\"id\":{id},\"multi\":false,\"compression\":null,\"blob_threshold\":100,\"ttl_us\":1800000000,\"codec\":null}}\n"
         )
     });
     assert_eq!(place.ok("trees db"), "other\nsessions\tttl 1800s\tblob threshold 100\n");
     assert_eq!(place.ok("trees db --set sessions --ttl none --blob-threshold default"), "sessions\n");
+    assert_eq!(place.ok("trees db --set sessions --codec tuple/json"), "sessions\tcodec tuple/json\n");
+    assert_eq!(place.ok("trees db --set sessions --codec none"), "sessions\n");
 }
 
 #[test]
@@ -31,6 +33,7 @@ fn trees_set_with_invalid_option_is_refused_and_changes_nothing() {
     assert!(place.fails(2, "trees db --ttl 5").contains("--set"));
     assert!(place.fails(2, "trees db --set t --ttl soon").contains("give a number of seconds"));
     assert!(place.fails(2, "trees db --set t --ttl 0").contains("at least 1"));
+    assert!(place.fails(2, "trees db --set t --codec json").contains("tuple/json"));
     assert!(place.fails(2, "trees db --set t --compression brotli").contains("zstd"));
     assert!(place.fails(1, "trees db --set missing --ttl 5").contains("missing"));
     assert_eq!(place.ok("trees db"), "t\n");

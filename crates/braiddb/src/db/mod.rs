@@ -20,6 +20,7 @@ pub use engine::settings::{Durability, Settings, TreeOptions};
 pub use engine::settings_check::check_range;
 pub use engine::shared_runtime::{SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats};
 pub use engine::stats::{PartitionStats, ReaderStats, RunStats, Stats};
+pub use engine::tree_codec::TreeCodec;
 pub use export::checkpoint::{Image, ImageFile, ImageFileKind};
 pub use export::dump_gaps::DumpGap;
 pub use export::dump_source::{DumpParts, DumpRange, DumpSource};

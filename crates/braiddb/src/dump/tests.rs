@@ -8,7 +8,8 @@ use crate::{
     base::{Error, Result},
     codec::{Compression, MergeFunction},
     db::{
-        Db, DumpedContent, DumpedEntry, EntrySink, Settings, TreeOptions, Update, tests_common::small as small_settings,
+        Db, DumpedContent, DumpedEntry, EntrySink, Settings, TreeCodec, TreeOptions, Update,
+        tests_common::small as small_settings,
     },
     platform::{MemVfs, OpenMode, Vfs},
 };
@@ -132,7 +133,12 @@ fn everything(vfs: &Arc<MemVfs>, threads: usize) -> Db {
     plain.put(b"", b"the empty key").unwrap();
     plain.put(b"\xff\xff", b"").unwrap();
     plain.delete_range("key 000100".."key 000200").unwrap();
-    let options = TreeOptions { compression: Some(Compression::None), blob_threshold: Some(100), ttl: None };
+    let options = TreeOptions {
+        compression: Some(Compression::None),
+        blob_threshold: Some(100),
+        ttl: None,
+        codec: TreeCodec::new("tuple", "json").ok(),
+    };
     let large = db.tree_with("large", options).unwrap();
     for number in 0..20_u8 {
         large.put([number], noise(1 << number, u64::from(number))).unwrap();

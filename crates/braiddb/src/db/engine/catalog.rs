@@ -11,10 +11,13 @@
 //! | `f` + name | number of the application's merge function, u64 |
 //!
 //! A tree: version u8 = 1, id u32, flags u8 (bit 0: multi-tree), compression u8 (255: default),
-//! blob threshold varint (0: default), time to live in microseconds (varint; absent: none).
+//! blob threshold varint (0: default), time to live in microseconds (varint; absent or 0: none),
+//! codec: name of the key encoding and of the value encoding (bytes each; absent: none). Readers
+//! ignore further bytes.
 
 use super::{
     settings::TreeOptions,
+    tree_codec::TreeCodec,
     tree_options::{LiveOptions, micros},
 };
 use crate::{
@@ -76,8 +79,12 @@ impl TreeState {
         out.push(u8::from(self.multi));
         out.push(options.compression.map_or(255, |c| c as u8));
         put_varint(&mut out, options.blob_threshold.map_or(0, |t| t.max(1) as u64));
-        if let Some(ttl) = options.ttl {
-            put_varint(&mut out, micros(ttl));
+        if options.ttl.is_some() || options.codec.is_some() {
+            put_varint(&mut out, options.ttl.map_or(0, micros));
+        }
+        if let Some(codec) = options.codec {
+            put_bytes(&mut out, codec.key().as_bytes());
+            put_bytes(&mut out, codec.value().as_bytes());
         }
         out
     }
@@ -99,11 +106,18 @@ impl TreeState {
             byte => Some(Compression::from_byte(byte)?),
         };
         let blob_threshold = usize::try_from(reader.varint()?).ok().filter(|&t| t > 0);
-        let ttl = if reader.is_at_end() { None } else { Some(Duration::from_micros(reader.varint()?)) };
-        let options = LiveOptions::new(TreeOptions { compression, blob_threshold, ttl });
+        let ttl_us = if reader.is_at_end() { 0 } else { reader.varint()? };
+        let ttl = (ttl_us > 0).then(|| Duration::from_micros(ttl_us));
+        let codec = if reader.is_at_end() { None } else { Some(decode_codec(&mut reader)?) };
+        let options = LiveOptions::new(TreeOptions { compression, blob_threshold, ttl, codec });
         let name = RwLock::new(String::from_utf8(name.to_vec()).ok()?);
         Some(TreeState { id, home: 0, name, multi, options, dropped: AtomicBool::new(false) })
     }
+}
+
+fn decode_codec(reader: &mut ByteReader<'_>) -> Option<TreeCodec> {
+    let (key, value) = (reader.bytes()?, reader.bytes()?);
+    TreeCodec::new(str::from_utf8(key).ok()?, str::from_utf8(value).ok()?).ok()
 }
 
 #[derive(Clone, Debug)]

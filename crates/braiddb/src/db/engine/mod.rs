@@ -15,5 +15,6 @@ pub mod stats;
 #[cfg(test)]
 pub mod tests;
 pub mod thread_pool;
+pub mod tree_codec;
 pub mod tree_options;
 pub mod wal_notify;

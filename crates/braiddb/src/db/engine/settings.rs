@@ -1,6 +1,6 @@
 //! The settings of an open database, and the options of a commit or a tree.
 
-use super::{memory::Common, shared_runtime::SharedRuntime};
+use super::{memory::Common, shared_runtime::SharedRuntime, tree_codec::TreeCodec};
 use crate::{
     codec::{Compression, MergeFunction},
     platform::{BudgetedVfs, OpenFiles, RateLimiter, Runtime, Vfs, pages::HUGE_PAGE_BYTES},
@@ -50,6 +50,9 @@ pub struct TreeOptions {
     /// Time to live of its values, unless [`crate::Tree::put_with_ttl`] sets another. Excludes
     /// merge functions and multi-trees.
     pub ttl: Option<Duration>,
+    /// Names of its key and value encodings, for readers of the tree. The engine does not apply or
+    /// check them; `None`: not stored.
+    pub codec: Option<TreeCodec>,
 }
 
 /// Minimum size of a split partition. Less could give each key its own file.

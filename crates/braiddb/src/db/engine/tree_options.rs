@@ -4,11 +4,12 @@
 //! followers, dumps, backups and log readers receive it. A concurrent write uses the old or the new
 //! options.
 
-use super::{catalog::TreeState, settings::TreeOptions};
+use super::{catalog::TreeState, settings::TreeOptions, tree_codec::TreeCodec};
 use crate::{
     base::{Error, Result},
     codec::Compression,
 };
+use parking_lot::Mutex;
 use std::{
     fmt,
     sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -28,6 +29,7 @@ pub struct LiveOptions {
     /// 0: the database's.
     blob_threshold: AtomicUsize,
     compression: AtomicU8,
+    codec: Mutex<Option<TreeCodec>>,
 }
 
 impl fmt::Debug for LiveOptions {
@@ -42,6 +44,7 @@ impl LiveOptions {
             ttl_us: AtomicU64::new(0),
             blob_threshold: AtomicUsize::new(0),
             compression: AtomicU8::new(DEFAULT_COMPRESSION),
+            codec: Mutex::new(None),
         };
         live.set(options);
         live
@@ -65,14 +68,16 @@ impl LiveOptions {
             compression: Compression::from_byte(self.compression.load(Relaxed)),
             blob_threshold: self.blob_threshold(),
             ttl: self.ttl_us().map(Duration::from_micros),
+            codec: *self.codec.lock(),
         }
     }
 
     pub(in crate::db) fn set(&self, options: TreeOptions) {
-        let TreeOptions { compression, blob_threshold, ttl } = options;
+        let TreeOptions { compression, blob_threshold, ttl, codec } = options;
         self.ttl_us.store(ttl.map_or(0, micros), Relaxed);
         self.blob_threshold.store(blob_threshold.map_or(0, |threshold| threshold.max(1)), Relaxed);
         self.compression.store(compression.map_or(DEFAULT_COMPRESSION, |compression| compression as u8), Relaxed);
+        *self.codec.lock() = codec;
     }
 }
 
@@ -98,6 +103,7 @@ pub fn check_same(tree: &TreeState, wanted: TreeOptions) -> Result<()> {
     compare("blob threshold", threshold(&stored), threshold(&wanted));
     let compression = |options: &TreeOptions| options.compression.map(|compression| format!("{compression:?}"));
     compare("compression", compression(&stored), compression(&wanted));
+    compare("codec", stored.codec.map(|codec| codec.to_string()), wanted.codec.map(|codec| codec.to_string()));
     if differences.is_empty() {
         return Ok(());
     }

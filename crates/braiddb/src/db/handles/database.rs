@@ -14,6 +14,7 @@ use crate::{
             root::Engine,
             settings::{Durability, Settings, TreeOptions},
             stats::Stats,
+            tree_codec::TreeCodec,
             tree_options::{LiveOptions, check_options, check_same},
         },
         files::cut_tails,
@@ -82,6 +83,8 @@ pub struct TreeInfo {
     pub blob_threshold: Option<usize>,
     /// Default time to live of its values.
     pub ttl: Option<Duration>,
+    /// Names of its key and value encodings.
+    pub codec: Option<TreeCodec>,
 }
 
 impl Db {
@@ -188,8 +191,8 @@ impl Db {
         self.engine().health.check_open()?;
         let trees = self.engine().catalog.by_name.read();
         let info = |(name, tree): (&String, &Arc<TreeState>)| {
-            let TreeOptions { compression, blob_threshold, ttl } = tree.options.get();
-            TreeInfo { name: name.clone(), id: tree.id.0, multi: tree.multi, compression, blob_threshold, ttl }
+            let TreeOptions { compression, blob_threshold, ttl, codec } = tree.options.get();
+            TreeInfo { name: name.clone(), id: tree.id.0, multi: tree.multi, compression, blob_threshold, ttl, codec }
         };
         Ok(trees.iter().map(info).collect())
     }

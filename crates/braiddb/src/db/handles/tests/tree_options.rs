@@ -6,7 +6,7 @@ use crate::{
     base::Error,
     codec::Compression,
     db::{
-        Change, Db, Durability, Follower, Settings, TreeOptions, WatchOptions,
+        Change, Db, Durability, Follower, Settings, TreeCodec, TreeOptions, WatchOptions,
         tests_common::{Clock, DIR, SECOND_NS, fault, killed, mem, open, small},
     },
     platform::{Runtime, fault_vfs::FaultVfs},
@@ -18,7 +18,12 @@ fn ttl(seconds: u64) -> TreeOptions {
 }
 
 fn all() -> TreeOptions {
-    TreeOptions { compression: Some(Compression::None), blob_threshold: Some(100), ..ttl(60) }
+    TreeOptions {
+        compression: Some(Compression::None),
+        blob_threshold: Some(100),
+        codec: TreeCodec::new("tuple", "json").ok(),
+        ..ttl(60)
+    }
 }
 
 fn refused(db: &Db, name: &str, options: TreeOptions) -> String {
@@ -41,7 +46,12 @@ fn tree_with_other_options_than_the_trees_is_refused_and_names_them() {
         let reason = refused(db, "all", TreeOptions { blob_threshold: Some(200), ..all() });
         assert!(reason.contains("blob threshold is 100 bytes, not 200 bytes") && !reason.contains("ttl"), "{reason}");
         let reason = refused(db, "all", TreeOptions::default());
-        for part in ["ttl is 60s, not none", "blob threshold is 100 bytes, not none", "compression is None, not none"] {
+        for part in [
+            "ttl is 60s, not none",
+            "blob threshold is 100 bytes, not none",
+            "compression is None, not none",
+            "codec is tuple/json, not none",
+        ] {
             assert!(reason.contains(part), "{reason}");
         }
         assert_eq!(db.tree_with("all", all()).unwrap().options(), all());
@@ -49,8 +59,10 @@ fn tree_with_other_options_than_the_trees_is_refused_and_names_them() {
         assert_eq!(db.open_tree("all").unwrap().options(), all());
         db.tree_with("plain", TreeOptions::default()).unwrap();
         let infos = db.trees().unwrap();
-        let shown: Vec<_> = infos.iter().map(|info| (info.compression, info.blob_threshold, info.ttl)).collect();
-        assert_eq!(shown, [(all().compression, all().blob_threshold, all().ttl), (None, None, None)]);
+        let shown: Vec<_> =
+            infos.iter().map(|info| (info.compression, info.blob_threshold, info.ttl, info.codec)).collect();
+        let TreeOptions { compression, blob_threshold, ttl, codec } = all();
+        assert_eq!(shown, [(compression, blob_threshold, ttl, codec), (None, None, None, None)]);
     };
     check(&db);
     db.close().unwrap();
