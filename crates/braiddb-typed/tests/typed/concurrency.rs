@@ -1,0 +1,140 @@
+//! Concurrent writers, and index builds beside them.
+
+use crate::common::{User, Users, in_memory, keys, user, users, verified};
+use braiddb_sim::Random;
+use braiddb_typed::{Error, TypedTree};
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+};
+
+const THREADS: u64 = 4;
+const WRITES: u64 = 400;
+
+/// Writes to few keys and few values, so that most writes meet others. Returns refused writes.
+fn write_randomly(users: &Users, seed: u64, writes: u64) -> u64 {
+    let mut random = Random::new(seed);
+    let mut refused = 0;
+    for _ in 0..writes {
+        let key = random.below(20) as u32;
+        let record = user(
+            ["Ann", "Bob", "Cid"][random.below(3) as usize],
+            &format!("{}@x", random.below(25)),
+            &[["a", "b"][random.below(2) as usize]],
+        );
+        let done = match random.below(5) {
+            0 => users.remove(&key).map(drop),
+            1 => users.update(&key, |found| found.map(|found| User { name: record.name.clone(), ..found })),
+            _ => users.put(&key, &record),
+        };
+        match done {
+            Err(error) if error.is_not_unique() => refused += 1,
+            done => done.unwrap(),
+        }
+    }
+    refused
+}
+
+#[test]
+fn concurrent_writers_keep_indexes_and_uniqueness() {
+    let db = in_memory();
+    let tree = users(&db).unwrap();
+    let refused = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for seed in 0..THREADS {
+            let (tree, refused) = (tree.clone(), &refused);
+            scope.spawn(move || refused.fetch_add(write_randomly(&tree, seed, WRITES), Relaxed));
+        }
+        // Readers find a record for each entry, at any time.
+        scope.spawn(|| {
+            for _ in 0..50 {
+                for record in tree.index_iter("email") {
+                    let (key, found) = record.unwrap();
+                    let email = found.email.unwrap();
+                    assert!(email.ends_with("@x"), "{key}");
+                }
+            }
+        });
+    });
+    assert!(refused.into_inner() > 0, "no two writers met in the unique index");
+    verified(&tree);
+    let mut emails: Vec<_> = tree.iter().filter_map(|record| record.unwrap().1.email).collect();
+    let count = emails.len();
+    emails.sort();
+    emails.dedup();
+    assert_eq!(emails.len(), count);
+}
+
+#[test]
+fn two_inserts_of_one_unique_value_admit_one() {
+    let db = in_memory();
+    let tree = users(&db).unwrap();
+    for round in 0..50_u32 {
+        let admitted = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for key in 0..2 {
+                let (tree, admitted) = (&tree, &admitted);
+                scope.spawn(move || match tree.put(&(round * 2 + key), &user("Ann", &format!("{round}@x"), &[])) {
+                    Ok(()) => _ = admitted.fetch_add(1, Relaxed),
+                    Err(error) => assert!(error.is_not_unique(), "{error}"),
+                });
+            }
+        });
+        assert_eq!(admitted.into_inner(), 1);
+    }
+    assert_eq!(verified(&tree), 100);
+}
+
+/// A handle without the index must not write once another one has defined it.
+#[test]
+fn index_added_beside_a_writer_ends_its_writes() {
+    let db = in_memory();
+    let without: TypedTree<u32, User> = TypedTree::open(&db, "users").unwrap();
+    for key in 0..600 {
+        without.put(&key, &user("Ann", &format!("{key}@x"), &["a"])).unwrap();
+    }
+    let is_refused = AtomicBool::new(false);
+    let tree = thread::scope(|scope| {
+        scope.spawn(|| {
+            for key in 600..100_000 {
+                match without.put(&key, &user("Bob", &format!("{key}@x"), &[])) {
+                    Ok(()) => {}
+                    Err(Error::IndexesChanged { .. }) => return is_refused.store(true, Relaxed),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        users(&db).unwrap()
+    });
+    assert!(is_refused.into_inner());
+    assert!(matches!(without.put(&1, &user("Eve", "", &[])), Err(Error::IndexesChanged { .. })));
+    assert!(matches!(without.remove(&1), Err(Error::IndexesChanged { .. })));
+    assert!(matches!(without.clear(), Err(Error::IndexesChanged { .. })));
+    assert_eq!(without.get(&1).unwrap().unwrap().name, "Ann");
+    assert_eq!(keys(tree.by_index("name", &"Ann")).len(), 600);
+    verified(&tree);
+}
+
+#[test]
+fn rebuild_beside_writers_is_right_at_the_end() {
+    let db = in_memory();
+    let tree = users(&db).unwrap();
+    for key in 1000..2000 {
+        tree.put(&key, &user("Old", &format!("{key}@x"), &["old"])).unwrap();
+    }
+    // A raw write that the rebuild must repair while others write.
+    for key in 1000..1100_u32 {
+        tree.raw().delete(braiddb_typed::tuple::pack(&key)).unwrap();
+    }
+    thread::scope(|scope| {
+        for seed in 0..2 {
+            let tree = tree.clone();
+            scope.spawn(move || write_randomly(&tree, seed, WRITES));
+        }
+        for index in ["name", "email", "tags"] {
+            tree.rebuild_index(index).unwrap();
+        }
+    });
+    verified(&tree);
+    assert_eq!(keys(tree.by_index("tags", &"old")).len(), 900);
+}
