@@ -25,6 +25,7 @@ mod random;
 mod statistics;
 mod text_form;
 mod transfer;
+mod typed;
 
 use std::process::ExitCode;
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use braiddb::platform::{SystemTime, UNIX_EPOCH};
+use braiddb_typed::text as tuple;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -23,7 +24,11 @@ pub enum KeyNotation {
     /// A number, stored as 8 bytes, big-endian. A key of another length is in the text form with
     /// its first byte as `\xNN`.
     U64,
+    /// The JSON array of a tuple: `["pt",7]`. A key that is no tuple is `hex:` and its bytes.
+    Tuple,
 }
+
+const HEX_PREFIX: &str = "hex:";
 
 pub fn parse_key(text: &str, notation: KeyNotation) -> Result<Vec<u8>> {
     let bytes = match notation {
@@ -36,8 +41,18 @@ pub fn parse_key(text: &str, notation: KeyNotation) -> Result<Vec<u8>> {
             Ok(number) => Ok(number.to_be_bytes().to_vec()),
             Err(_) => Err(format!("{text:?} is not a key in notation u64: give a number from 0 to {}", u64::MAX)),
         },
+        KeyNotation::Tuple => parse_tuple(text),
     };
     bytes.map_err(usage)
+}
+
+fn parse_tuple(text: &str) -> Result<Vec<u8>, String> {
+    if let Some(digits) = text.strip_prefix(HEX_PREFIX) {
+        return parse_hex(digits).ok_or_else(|| format!("{digits:?} is not hexadecimal: give two digits per byte"));
+    }
+    let json = serde_json::from_str(text);
+    let packed = json.map_err(|error| error.to_string()).and_then(|json| tuple::from_json(&json));
+    packed.map_err(|why| format!("{text:?} is not a tuple: {why}; give a JSON array, such as [\"pt\",7]"))
 }
 
 pub fn show_key(key: &[u8], notation: KeyNotation) -> String {
@@ -49,6 +64,7 @@ pub fn show_key(key: &[u8], notation: KeyNotation) -> String {
             None => String::new(),
         },
         (KeyNotation::Text, _) => to_text(key),
+        (KeyNotation::Tuple, _) => tuple::show(key),
     }
 }
 
@@ -57,14 +73,16 @@ pub fn key_to_json(key: &[u8], notation: KeyNotation) -> Value {
     match (notation, <[u8; 8]>::try_from(key)) {
         (KeyNotation::U64, Ok(bytes)) => json!(u64::from_be_bytes(bytes)),
         (KeyNotation::Hex, _) => hex_json(key),
+        (KeyNotation::Tuple, _) => tuple::to_json(key).unwrap_or_else(|| hex_json(key)),
         _ => to_json(key),
     }
 }
 
 pub fn key_from_json(value: Value) -> Option<Vec<u8>> {
-    match value.as_u64() {
-        Some(number) => Some(number.to_be_bytes().to_vec()),
-        None => from_json(value),
+    match (value.as_u64(), &value) {
+        (Some(number), _) => Some(number.to_be_bytes().to_vec()),
+        (None, Value::Array(_)) => tuple::from_json(&value).ok(),
+        (None, _) => from_json(value),
     }
 }
 
@@ -246,6 +264,7 @@ mod tests {
             (KeyNotation::Text, "abcdefgh".to_owned()),
             (KeyNotation::Hex, "6162636465666768".to_owned()),
             (KeyNotation::U64, key.to_string()),
+            (KeyNotation::Tuple, "hex:6162636465666768".to_owned()),
         ] {
             assert_eq!(parse_key(&text, notation).unwrap(), key.to_be_bytes());
             assert_eq!(show_key(&key.to_be_bytes(), notation), text);
@@ -260,7 +279,7 @@ mod tests {
     /// The text key 258 was shown as the number 258.
     #[test]
     fn key_of_any_length_in_each_notation_round_trips() {
-        let keys: [&[u8]; 8] = [
+        let keys: [&[u8]; 10] = [
             b"",
             b"258",
             b"\0\0\0\0\0\0\x01\x02",
@@ -269,8 +288,10 @@ mod tests {
             b"\\",
             b"\xff",
             b"12345678",
+            b"\x14",
+            b"\x05\x15\x01\0\x02a\0",
         ];
-        for notation in [KeyNotation::Text, KeyNotation::Hex, KeyNotation::U64] {
+        for notation in [KeyNotation::Text, KeyNotation::Hex, KeyNotation::U64, KeyNotation::Tuple] {
             let mut shown: Vec<String> = keys.iter().map(|key| show_key(key, notation)).collect();
             let mut json: Vec<String> = keys.iter().map(|key| key_to_json(key, notation).to_string()).collect();
             for (key, (text, json)) in keys.iter().zip(shown.iter().zip(&json)) {

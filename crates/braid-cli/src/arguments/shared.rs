@@ -37,8 +37,8 @@ pub struct ReadArguments {
 /// Notation of keys.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct KeyArguments {
-    /// Notation of keys [default: that of the tree, set by its first record: u64 if an import took
-    /// keys from numbers, else text]
+    /// Notation of keys [default: that of the tree: tuple if its codec has tuples, else set by its
+    /// first record: u64 if an import took keys from numbers, else text]
     #[arg(long, value_name = "NOTATION")]
     pub keys: Option<KeyNotation>,
 }

@@ -3,6 +3,7 @@
 use std::{ops::Bound, path::PathBuf};
 
 use anyhow::Result;
+use braiddb_typed::BEYOND_RECORDS;
 use clap::Args;
 use serde_json::json;
 
@@ -10,7 +11,7 @@ use super::open::{NamedTree, key_notation, open_for_reading};
 use crate::{
     arguments::{KeyArguments, ReadArguments},
     exit::OK,
-    notation::{parse_key, parse_name},
+    notation::{KeyNotation, parse_key, parse_name},
     output::print_line,
 };
 
@@ -53,9 +54,22 @@ pub struct CountArguments {
 pub type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 impl RangeArguments {
-    pub fn keys(&self, notation: crate::notation::KeyNotation) -> Result<KeyRange> {
+    /// Returns the range. Of tuples, it ends before the index entries, and a prefix is one of
+    /// elements.
+    pub fn keys(&self, notation: KeyNotation) -> Result<KeyRange> {
         let key = |text: &Option<String>| text.as_deref().map(|text| parse_key(text, notation)).transpose();
-        if let Some(prefix) = key(&self.prefix)? {
+        let prefix = key(&self.prefix)?;
+        if notation == KeyNotation::Tuple {
+            let end = |start: Vec<u8>| Bound::Excluded([start, vec![BEYOND_RECORDS]].concat());
+            return Ok(match (prefix, key(&self.from)?, key(&self.to)?) {
+                (Some(prefix), _, _) => (Bound::Included(prefix.clone()), end(prefix)),
+                (None, from, to) => {
+                    let to = to.map_or_else(|| end(Vec::new()), Bound::Excluded);
+                    (from.map_or(Bound::Unbounded, Bound::Included), to)
+                }
+            });
+        }
+        if let Some(prefix) = prefix {
             let end = after_prefix(&prefix).map_or(Bound::Unbounded, Bound::Excluded);
             return Ok((Bound::Included(prefix), end));
         }

@@ -10,6 +10,7 @@ use super::{count::KeyRange, open::NamedTree};
 use crate::{
     import::Indexes,
     interrupt::{self, Pace},
+    typed,
 };
 
 const BATCH_RECORDS: u64 = 1000;
@@ -21,6 +22,7 @@ pub fn del_range(db: &Db, name: &str, range: KeyRange, durability: Durability) -
     });
     match NamedTree::open(db, name)? {
         NamedTree::Plain(tree) => {
+            typed::check_write(&tree, tree.options().codec, None)?;
             let indexes = Indexes::load(db, name)?;
             if !indexes.specs.is_empty() {
                 return del_indexed(db, &tree, &indexes, range, durability);

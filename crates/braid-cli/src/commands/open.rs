@@ -17,6 +17,7 @@ use crate::{
     notation::{KeyNotation, show_name},
     output::note,
     places::check_new_directory,
+    typed,
 };
 
 impl From<DurabilityArgument> for Durability {
@@ -126,6 +127,7 @@ impl NamedTree {
 pub fn key_notation(db: &Db, tree: &str, arguments: KeyArguments) -> Result<KeyNotation> {
     match arguments.keys {
         Some(notation) => Ok(notation),
+        None if typed::has_tuple_keys(typed::codec_of(db, tree)?) => Ok(KeyNotation::Tuple),
         None => stored_key_notation(db, tree),
     }
 }

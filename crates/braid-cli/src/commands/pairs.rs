@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
+use braiddb::TreeCodec;
 use serde_json::{Value, json};
 
 use crate::{
@@ -10,23 +11,27 @@ use crate::{
     notation::{KeyNotation, key_to_json, show_key},
     output::Stdout,
     text_form::{to_hex, to_json, to_text},
+    typed::shown,
 };
 
 pub struct PairPrinter {
     out: Stdout,
     format: PairFormat,
     keys: KeyNotation,
+    codec: Option<TreeCodec>,
 }
 
 impl PairPrinter {
-    pub fn new(format: PairFormat, keys: KeyNotation) -> PairPrinter {
-        PairPrinter { out: Stdout::new(), format, keys }
+    pub fn new(format: PairFormat, keys: KeyNotation, codec: Option<TreeCodec>) -> PairPrinter {
+        PairPrinter { out: Stdout::new(), format, keys, codec }
     }
 
     pub fn print(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let stored = value;
+        let value = &*shown(self.codec, stored);
         match self.format {
             PairFormat::Text => writeln!(self.out, "{}\t{}", show_key(key, self.keys), to_text(value))?,
-            PairFormat::Hex => writeln!(self.out, "{}\t{}", to_hex(key), to_hex(value))?,
+            PairFormat::Hex => writeln!(self.out, "{}\t{}", to_hex(key), to_hex(stored))?,
             PairFormat::Json => writeln!(self.out, "{}", json_pair(key, value, self.keys))?,
             PairFormat::Jsonl => {
                 self.out.write_all(&document_pair(key, value, self.keys)?)?;

@@ -21,6 +21,7 @@ use crate::{
     notation::{KeyNotation, key_to_json, parse_key, show_counted, show_key, show_name},
     output::{Stdout, note, print_line},
     text_form::{parse_hex, parse_text, to_hex, to_json, to_text},
+    typed,
 };
 
 pub fn get(arguments: &GetArguments) -> Result<u8> {
@@ -34,12 +35,14 @@ pub fn get(arguments: &GetArguments) -> Result<u8> {
         }
     };
     let format = if arguments.json { ValueFormat::Json } else { arguments.format };
+    let codec = typed::codec_of(&db, &arguments.tree)?;
     let mut out = Stdout::new();
-    for (value, expires) in &values {
+    for (stored, expires) in &values {
+        let value = &*typed::shown(codec, stored);
         match format {
             ValueFormat::Text => writeln!(out, "{}", to_text(value))?,
-            ValueFormat::Hex => writeln!(out, "{}", to_hex(value))?,
-            ValueFormat::Raw => out.write_all(value)?,
+            ValueFormat::Hex => writeln!(out, "{}", to_hex(stored))?,
+            ValueFormat::Raw => out.write_all(stored)?,
             ValueFormat::Json => {
                 let mut line = json!({"key": key_to_json(&key, notation), "value": to_json(value)});
                 if let Some(expires_us) = expires.and_then(unix_us) {
@@ -105,6 +108,9 @@ pub fn put(arguments: &PutArguments) -> Result<u8> {
 fn put_value(db: &Db, arguments: &PutArguments, value: &[u8]) -> Result<()> {
     let notation = key_notation(db, &arguments.tree, arguments.key_arguments)?;
     let key = parse_key(&arguments.key, notation)?;
+    let codec = typed::codec_of(db, &arguments.tree)?;
+    let is_text = arguments.format.map_or(arguments.value != "-", |format| format == InputFormat::Text);
+    let value = &typed::encoded(codec, value.to_vec(), is_text)?;
     let mut batch = db.batch();
     match NamedTree::find(db, &arguments.tree)? {
         Some(NamedTree::Multi(_)) if arguments.ttl.is_some() => {
@@ -118,6 +124,7 @@ fn put_value(db: &Db, arguments: &PutArguments, value: &[u8]) -> Result<()> {
         }
         _ => {
             let tree = db.tree(&arguments.tree)?;
+            typed::check_write(&tree, codec, Some(&key))?;
             let indexes = Indexes::load(db, &arguments.tree)?;
             if arguments.ttl.is_some() && !indexes.specs.is_empty() {
                 let reason = "the tree has indexes, whose entries do not expire with their records: omit --ttl";
@@ -157,6 +164,7 @@ pub fn del(arguments: &DelArguments) -> Result<u8> {
                     show_name(&arguments.tree)
                 )));
             }
+            typed::check_write(&tree, tree.options().codec, None)?;
             if let Some(stored) = tree.get(&key)? {
                 let indexes = Indexes::load(&db, &arguments.tree)?;
                 indexes.replace(&mut batch, &key, &indexes.keys_of_stored(&stored), &[]);

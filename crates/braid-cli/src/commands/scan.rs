@@ -1,35 +1,30 @@
 //! `braid scan`
 
-use std::ops::Bound;
-
 use anyhow::Result;
 use braiddb::{Key, Value};
 
 use super::{
+    count::RangeArguments,
     open::{NamedTree, key_notation, open_for_reading},
     pairs::PairPrinter,
 };
 use crate::{
     arguments::ScanArguments,
     exit::{NOT_FOUND, OK},
-    notation::parse_key,
     output::note,
     transfer::is_of_one_record,
+    typed::codec_of,
 };
 
 pub fn scan(arguments: &ScanArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
     let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;
-    let key = |text: &Option<String>| text.as_deref().map(|text| parse_key(text, notation)).transpose();
-    let prefix = key(&arguments.prefix)?;
-    let from = key(&arguments.from)?.map_or(Bound::Unbounded, Bound::Included);
-    let to = key(&arguments.to)?.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut printer = PairPrinter::new(arguments.format, notation);
-    let failures = match (NamedTree::open(&db, &arguments.tree)?, prefix) {
-        (NamedTree::Plain(tree), Some(prefix)) => print_all(tree.prefix(prefix), arguments, &mut printer)?,
-        (NamedTree::Plain(tree), None) => print_all(tree.range((from, to)), arguments, &mut printer)?,
-        (NamedTree::Multi(tree), Some(prefix)) => print_all(tree.prefix(prefix), arguments, &mut printer)?,
-        (NamedTree::Multi(tree), None) => print_all(tree.range((from, to)), arguments, &mut printer)?,
+    let ScanArguments { from, to, prefix, .. } = arguments;
+    let range = RangeArguments { from: from.clone(), to: to.clone(), prefix: prefix.clone() }.keys(notation)?;
+    let mut printer = PairPrinter::new(arguments.format, notation, codec_of(&db, &arguments.tree)?);
+    let failures = match NamedTree::open(&db, &arguments.tree)? {
+        NamedTree::Plain(tree) => print_all(tree.range(range), arguments, &mut printer)?,
+        NamedTree::Multi(tree) => print_all(tree.range(range), arguments, &mut printer)?,
     };
     printer.finish()?;
     Ok(if failures == 0 { OK } else { NOT_FOUND })

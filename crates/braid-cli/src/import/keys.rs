@@ -78,6 +78,7 @@ fn in_words(notation: KeyNotation) -> &'static str {
         KeyNotation::Text => "text",
         KeyNotation::Hex => "hexadecimal bytes",
         KeyNotation::U64 => "numbers (u64)",
+        KeyNotation::Tuple => "tuples",
     }
 }
 

@@ -45,6 +45,7 @@ mod stats;
 mod text_form;
 mod tree_commands;
 mod trees;
+mod typed;
 mod upgrade;
 mod verify;
 mod watch;

@@ -1,0 +1,107 @@
+//! Trees with a codec: values as JSON text, and the rules for writes.
+
+use std::borrow::Cow;
+
+use anyhow::Result;
+use braiddb::{Db, Tree, TreeCodec};
+use braiddb_typed::{BEYOND_RECORDS, KEY_CODEC, text};
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde_json::{Number, Value};
+
+use crate::{exit::usage, notation::show_name};
+
+/// The key of the index definitions of a typed tree.
+const DEFINITIONS_KEY: [u8; 2] = [BEYOND_RECORDS, 0];
+
+pub fn codec_of(db: &Db, tree: &str) -> Result<Option<TreeCodec>> {
+    Ok(db.trees()?.into_iter().find(|info| info.name == tree).and_then(|info| info.codec))
+}
+
+pub fn has_tuple_keys(codec: Option<TreeCodec>) -> bool {
+    codec.is_some_and(|codec| codec.key() == KEY_CODEC)
+}
+
+/// Returns a value as it is shown: MessagePack as JSON text, others unchanged.
+pub fn shown(codec: Option<TreeCodec>, value: &[u8]) -> Cow<'_, [u8]> {
+    let is_packed = codec.is_some_and(|codec| codec.value() == "msgpack");
+    let decoded = is_packed.then(|| rmp_serde::from_slice::<Value>(value).ok()).flatten();
+    // Bytes and keys that are no strings have no JSON: the value is shown as it is.
+    match decoded {
+        Some(json) => Cow::Owned(json.to_string().into_bytes()),
+        None => Cow::Borrowed(value),
+    }
+}
+
+/// Encodes a value given as text, or checks one given as bytes.
+pub fn encoded(codec: Option<TreeCodec>, value: Vec<u8>, is_text: bool) -> Result<Vec<u8>> {
+    let Some(codec) = codec else { return Ok(value) };
+    let json = || {
+        serde_json::from_slice::<Value>(&value)
+            .map_err(|error| usage(format!("the tree has the codec {codec}, and the value is not JSON: {error}")))
+    };
+    match (codec.value(), is_text) {
+        ("json", _) => json().map(|_| value),
+        ("msgpack", true) => Ok(rmp_serde::to_vec(&Packed(&json()?))?),
+        ("msgpack", false) => match rmp_serde::from_slice::<serde::de::IgnoredAny>(&value) {
+            Ok(_) => Ok(value),
+            Err(error) => {
+                Err(usage(format!("the tree has the codec {codec}, and the value is not MessagePack: {error}")))
+            }
+        },
+        _ => Ok(value),
+    }
+}
+
+/// Refuses a key that is no tuple, and a write to a tree with indexes: only their program knows how
+/// to keep them.
+pub fn check_write(tree: &Tree, codec: Option<TreeCodec>, key: Option<&[u8]>) -> Result<()> {
+    if !has_tuple_keys(codec) {
+        return Ok(());
+    }
+    let name = tree.name();
+    if let Some(key) = key.filter(|key| text::to_json(key).is_none()) {
+        return Err(usage(format!(
+            "the tree {} has tuples as keys, and {} is none: give a JSON array",
+            show_name(&name),
+            text::show(key)
+        )));
+    }
+    if tree.contains(DEFINITIONS_KEY)? {
+        return Err(usage(format!(
+            "the tree {} has secondary indexes, which only its program can keep: write it there",
+            show_name(&name)
+        )));
+    }
+    Ok(())
+}
+
+/// JSON for MessagePack. Numbers of serde_json with `arbitrary_precision` serialize as texts in
+/// other formats, so they are converted.
+struct Packed<'a>(&'a Value);
+
+impl Serialize for Packed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Number(number) => serialize_number(number, serializer),
+            Value::Array(values) => serializer.collect_seq(values.iter().map(Packed)),
+            Value::Object(fields) => {
+                let mut map = serializer.serialize_map(Some(fields.len()))?;
+                for (name, value) in fields {
+                    map.serialize_entry(name, &Packed(value))?;
+                }
+                map.end()
+            }
+            other => other.serialize(serializer),
+        }
+    }
+}
+
+fn serialize_number<S: Serializer>(number: &Number, serializer: S) -> Result<S::Ok, S::Error> {
+    let double = || number.to_string().parse::<f64>().ok().filter(|double| double.is_finite());
+    match (number.as_u64(), number.as_i64(), double()) {
+        (Some(number), _, _) => serializer.serialize_u64(number),
+        (None, Some(number), _) => serializer.serialize_i64(number),
+        (None, None, Some(number)) => serializer.serialize_f64(number),
+        (None, None, None) => Err(serde::ser::Error::custom("a number is too large for MessagePack")),
+    }
+}
