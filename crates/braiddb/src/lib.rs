@@ -54,14 +54,14 @@ pub use base::{Error, NoSpace, ReaderKind, Result, SequenceNumber};
 pub use codec::{Compression, MergeFunction, decode_set, encode_set};
 pub use db::inspect;
 pub use db::{
-    AffectedKeys, ArchiveGap, Batch, BulkLoader, BulkOptions, BulkProgress, Change, ChangeSet, ChangedTree, Cursor, Db,
-    DumpGap, Durability, ETag, Follower, Gap, Iter, Key, Loaded, LoggedStream, MergeBase, MergeFunctionHandle,
-    MergeOperand, MultiBulkLoader, MultiCursor, MultiIter, MultiTransactionIter, MultiTree, OlderFile, PartitionStats,
-    PendingStream, ProblemKind, RangeEstimate, ReaderStats, Refreshed, RestorePoint, ResumeToken, RunStats, ScrubStats,
-    SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats, Snapshot, Stats, StreamReader, StreamWriter, TableBuilder,
-    TableInfo, TableSpec, Transaction, TransactionIter, Tree, TreeCodec, TreeInfo, TreeKey, TreeOptions,
-    UnsortedLoader, Update, UpgradeReport, Value, VerifiedFile, VerifyOptions, VerifyProblem, VerifyProgress,
-    VerifyReport, Version, WatchOptions, WatchStopper, Watcher,
+    AffectedKeys, ArchiveGap, Batch, BulkLoader, BulkOptions, BulkProgress, Change, ChangeSet, ChangeStream,
+    ChangedTree, Commit, Cursor, Db, DumpGap, Durability, ETag, Follower, Gap, Iter, Key, Loaded, LoggedStream,
+    MergeBase, MergeFunctionHandle, MergeOperand, MultiBulkLoader, MultiCursor, MultiIter, MultiTransactionIter,
+    MultiTree, OlderFile, PartitionStats, PendingStream, ProblemKind, RangeEstimate, ReaderStats, Refreshed,
+    RestorePoint, ResumeToken, RunStats, ScrubStats, SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats, Snapshot,
+    Stats, StreamReader, StreamWriter, TableBuilder, TableInfo, TableSpec, Transaction, TransactionIter, Tree,
+    TreeCodec, TreeInfo, TreeKey, TreeOptions, UnsortedLoader, Update, UpgradeReport, Value, VerifiedFile,
+    VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport, Version, WatchOptions, WatchStopper, Watcher,
 };
 pub use dump::{
     DumpInfo, DumpOptions, DumpProgress, DumpReport, DumpedTreeInfo, LoadOptions, LoadProgress, LoadReport, check_dump,

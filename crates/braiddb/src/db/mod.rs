@@ -28,6 +28,7 @@ pub use export::follower::{Follower, Refreshed, verify_path};
 pub use files::archive_gaps::ArchiveGap;
 pub use files::inspect;
 pub use files::names::{LOCK_NAME, RESTORING_NAME};
+pub use handles::async_commit::Commit;
 pub use handles::batch::Batch;
 pub use handles::conditional::Update;
 pub use handles::cursor::Cursor;
@@ -58,6 +59,6 @@ pub use open::new_directory::{NewDirectory, Operation, make_durably, remove_unfi
 pub use record::bytes::{Key, Value};
 pub use record::version::{ETag, Version};
 pub use watch::{
-    Change, ChangeSet, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand, ResumeToken, WatchOptions,
-    WatchStopper, Watcher,
+    Change, ChangeSet, ChangeStream, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand, ResumeToken,
+    WatchOptions, WatchStopper, Watcher,
 };

@@ -33,6 +33,7 @@ pub trait Runtime: Send + Sync + Debug + 'static {
     ///
     /// - `braiddb-flush`: writers may wait for it.
     /// - `braiddb-log`: commits may wait for it.
+    /// - `braiddb-sync`: asynchronous commits wait for it. Started by the first of them.
     /// - `braiddb-merge` and `braiddb-clean`: none waits; they call [`Runtime::give_way`] first.
     /// - Other names with `braiddb-`: threads that last for one call.
     ///

@@ -1,9 +1,12 @@
 //! Tests of the public interface, in one program: each costs seconds to build.
 
 mod archive_damage;
+mod async_commits;
 mod backups;
 mod birthplace;
+mod change_streams;
 mod debug_form;
+mod held_syncs;
 mod io_uring_denied;
 mod open_files;
 mod option_ranges;

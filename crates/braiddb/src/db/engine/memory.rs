@@ -324,7 +324,7 @@ impl Engine {
     /// Called once, after calls are refused. Releases the directory's lock.
     pub fn stop(&self) {
         let TenantQuota { common, id, .. } = &self.tenant;
-        common.pool.leave(*id);
+        common.pool.leave(*id, self.log.sync_waits.is_in_turn());
         self.storage.table.deferred_close.finish();
         if !common.is_shared {
             common.pool.end();

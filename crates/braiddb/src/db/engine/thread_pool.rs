@@ -21,6 +21,10 @@ use std::{
 /// Longer pauses end at a multiple of this, so that checks share a wake-up.
 const LOOKS_NS: u64 = 100_000_000;
 
+/// Maximum threads that sync logs. Databases with shared threads sync beside each other up to this
+/// number.
+const SYNCERS_MAX: usize = 4;
+
 /// Maximum sleep while a check is due later.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
 
@@ -33,11 +37,13 @@ pub enum Role {
     Merger,
     /// Closes and removes files, only after `call_cleaner`.
     Cleaner,
+    /// Syncs the log for asynchronous commits, only after `call_syncer`, which starts the threads.
+    Syncer,
     /// The calling thread, if there are no threads or the caller waits.
     All,
 }
 
-const ROLES: [Role; 4] = [Role::Flusher, Role::Logger, Role::Merger, Role::Cleaner];
+const ROLES: [Role; 5] = [Role::Flusher, Role::Logger, Role::Merger, Role::Cleaner, Role::Syncer];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobResult {
@@ -73,6 +79,8 @@ struct State {
     members: HashMap<u64, Member>,
     ready: [VecDeque<u64>; ROLES.len()],
     due: [BTreeSet<(u64, u64)>; ROLES.len()],
+    syncers: usize,
+    syncers_busy: usize,
     is_over: bool,
 }
 
@@ -120,10 +128,10 @@ impl ThreadPool {
         self.call(id);
     }
 
-    /// Queues a database for all roles but the cleaner.
+    /// Queues a database for all roles but the cleaner and the syncer.
     pub fn call(&self, id: u64) {
         let mut state = self.shared.state.lock();
-        for role in ROLES.into_iter().filter(|role| *role != Role::Cleaner) {
+        for role in [Role::Flusher, Role::Logger, Role::Merger] {
             self.shared.call(&mut state, id, role);
         }
     }
@@ -132,15 +140,54 @@ impl ThreadPool {
         self.shared.call(&mut self.shared.state.lock(), id, Role::Cleaner);
     }
 
-    /// Waits for running jobs.
-    pub fn leave(&self, id: u64) {
+    /// Queues a database for a sync, and starts a thread if all are busy. Returns false if there is
+    /// no thread, or the database has left.
+    pub fn call_syncer(&self, id: u64) -> bool {
+        let mut state = self.shared.state.lock();
+        if state.is_over || state.members.get(&id).is_none_or(|member| member.is_leaving) {
+            return false;
+        }
+        self.shared.call(&mut state, id, Role::Syncer);
+        if !state.lacks_syncer() {
+            return true;
+        }
+        drop(state);
+        self.start_syncer();
+        self.shared.state.lock().syncers > 0
+    }
+
+    #[cold]
+    fn start_syncer(&self) {
+        // One caller at a time. `end` waits here, and then joins the thread.
+        let mut threads = self.threads.lock();
+        let state = self.shared.state.lock();
+        let (index, is_over) = (state.syncers, state.is_over);
+        if is_over || !state.lacks_syncer() {
+            return;
+        }
+        drop(state);
+        let shared = Arc::clone(&self.shared);
+        let name = format!("braiddb-{}{index}", Role::Syncer.name());
+        match self.shared.runtime.spawn(&name, Box::new(move || shared.work(Role::Syncer))) {
+            Ok(thread) => {
+                threads.push(thread);
+                self.shared.state.lock().syncers += 1;
+            }
+            Err(error) => tracing::warn!(%error, "a thread that syncs logs could not be started"),
+        }
+    }
+
+    /// Waits for running jobs, except that of the syncer if the caller is part of it
+    /// (`is_in_sync`).
+    pub fn leave(&self, id: u64, is_in_sync: bool) {
         let mut state = self.shared.state.lock();
         for role in ROLES {
             state.remove(id, role);
         }
         while let Some(member) = state.members.get_mut(&id) {
             member.is_leaving = true;
-            if member.places.iter().all(|place| place.running == 0) {
+            let running: usize = member.places.iter().map(|place| place.running).sum();
+            if running == usize::from(is_in_sync) {
                 state.members.remove(&id);
                 return;
             }
@@ -153,7 +200,8 @@ impl ThreadPool {
         for wake in &self.shared.wake {
             wake.notify_all();
         }
-        for handle in std::mem::take(&mut *self.threads.lock()) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for handle in threads {
             // The caller may be one of these threads.
             if handle.thread().id() != thread::current().id() && handle.join().is_err() {
                 tracing::error!("a background thread has panicked");
@@ -181,6 +229,7 @@ impl Role {
             Role::Logger => "log",
             Role::Merger => "merge",
             Role::Cleaner => "clean",
+            Role::Syncer => "sync",
             Role::All => "all",
         }
     }
@@ -205,11 +254,14 @@ impl Shared {
                 self.wait(role, &mut state, now_ns);
                 continue;
             };
+            let is_syncer = usize::from(role == Role::Syncer);
+            state.syncers_busy += is_syncer;
             drop(state);
             // Without the lock: dropping the last handle of a database may call this pool.
             let run_job =
                 worker.upgrade().map_or(JobResult::Over, |worker| worker.run_job(role, &|| self.offer(role, id)));
             state = self.state.lock();
+            state.syncers_busy -= is_syncer;
             state.finish(role, id, run_job, self.runtime.monotonic_ns());
             self.left.notify_all();
         }
@@ -253,6 +305,11 @@ impl State {
         }
         self.ready[role as usize].push_back(id);
         true
+    }
+
+    /// Returns true if a database would wait for a sync of another one.
+    fn lacks_syncer(&self) -> bool {
+        self.ready[Role::Syncer as usize].len() + self.syncers_busy > self.syncers && self.syncers < SYNCERS_MAX
     }
 
     fn call_due(&mut self, role: Role, now_ns: u64) {

@@ -7,10 +7,16 @@
 //! wake-up is lost. A log sync or a flush does not hold `write`: it has a fence between its work
 //! and the load, and a watcher has one between its increment and its look.
 
-use super::root::Engine;
+use super::{
+    root::Engine,
+    task_watches::{Due, TaskWatches, WatchTask},
+};
 use parking_lot::{Condvar, Mutex};
 use std::{
-    sync::atomic::{AtomicUsize, Ordering, fence},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering, fence},
+    },
     time::Duration,
 };
 
@@ -18,11 +24,17 @@ use std::{
 /// wake-up.
 const WAIT_MAX: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 1 });
 
+/// Time after which a task checks again if it could not take `write`. A commit in progress holds
+/// it, so its own wake-up is likely to come first.
+const RECHECK_NS: u64 = 1_000_000;
+
 #[derive(Debug, Default)]
 pub struct Watches {
+    /// Sleeping threads and registered tasks.
     waiting: AtomicUsize,
     calls: Mutex<u64>,
     called: Condvar,
+    pub tasks: TaskWatches,
 }
 
 impl Watches {
@@ -45,6 +57,15 @@ impl Watches {
     pub fn wake(&self) {
         *self.calls.lock() += 1;
         self.called.notify_all();
+        self.tasks.call(&self.waiting);
+    }
+
+    pub fn take_due(&self, now_ns: u64) -> Due {
+        self.tasks.take_due(now_ns, &self.waiting)
+    }
+
+    pub fn remove(&self, task: &Arc<WatchTask>) {
+        self.tasks.remove(task, &self.waiting);
     }
 }
 
@@ -66,5 +87,22 @@ impl Engine {
             }
         }
         watches.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Registers a task for the events that end [`Engine::wait_for_commits`]. Returns false if
+    /// `is_news` returns true after that, and the task must look again.
+    pub fn register_for_commits(&self, task: &Arc<WatchTask>, is_news: impl Fn() -> bool) -> bool {
+        let watches = &self.log.watches;
+        watches.tasks.add(task, &watches.waiting);
+        let had_turn = self.commits.write.try_lock().is_some();
+        fence(Ordering::SeqCst);
+        if is_news() {
+            watches.remove(task);
+            return false;
+        }
+        if !had_turn {
+            watches.tasks.recheck_at(self.now_ns() + RECHECK_NS);
+        }
+        true
     }
 }

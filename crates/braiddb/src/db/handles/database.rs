@@ -28,7 +28,7 @@ use crate::{
         },
         read::point_read,
         record::version::Version,
-        write::{conflict_window, pipeline, update_scope::meant, wal_bypass},
+        write::{async_commit, conflict_window, pipeline, update_scope::meant, wal_bypass},
     },
     read::LookupKey,
 };
@@ -293,6 +293,14 @@ impl Shared {
         if std::mem::replace(&mut *closed, true) {
             return Ok(());
         }
+        let (done, waiters) = self.close_engine();
+        drop(closed);
+        async_commit::complete_ended(&self.engine, waiters);
+        done
+    }
+
+    /// Also returns the asynchronous commits to complete.
+    fn close_engine(&self) -> (Result<()>, async_commit::Ended) {
         let engine = &self.engine;
         io_throttle::release(engine);
         let is_writable = !engine.health.has_failed() && !engine.settings.read_only;
@@ -327,13 +335,14 @@ impl Shared {
             },
             _ => Ok(()),
         };
+        let waiters = async_commit::end(engine);
         engine.stop();
         if let Some(wal) = engine.log.wal.as_ref().filter(|_| is_writable) {
             // The next open cannot use preallocated space.
             wal.trim_spares();
         }
         let failed = engine.health.failure().filter(|_| !had_failed);
-        synced.and(flushed).and(failed.map_or(Ok(()), |reason| Err(Error::ReadOnly { reason })))
+        (synced.and(flushed).and(failed.map_or(Ok(()), |reason| Err(Error::ReadOnly { reason }))), waiters)
     }
 }
 

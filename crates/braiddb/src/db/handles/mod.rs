@@ -1,6 +1,7 @@
 //! Public handles: databases, trees, batches, snapshots, transactions, cursors and streams.
 
 pub mod admin;
+pub mod async_commit;
 pub mod batch;
 pub mod conditional;
 pub mod counting;

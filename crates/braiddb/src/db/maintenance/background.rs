@@ -20,7 +20,7 @@ use crate::{
         },
         files::{names::damaged_view, reserve::Stage},
         read::{healing, reader_registry},
-        write::{conflict_window, full_disk},
+        write::{async_commit, conflict_window, full_disk},
     },
     version::Partition,
 };
@@ -201,6 +201,10 @@ pub const UPCALLS: Upcalls =
 
 /// Does at most one job of a role. Calls `found` first, so that other threads look for more.
 fn run_role(engine: &Engine, role: Role, found: &dyn Fn()) -> JobResult {
+    if role == Role::Syncer {
+        // Also while the database closes, and after a panic: futures wait for it.
+        return async_commit::run_turn(engine);
+    }
     // After a panic the database is read-only and has no more work.
     engine.catch_panic("a background thread", || work_once(engine, role, found)).unwrap_or(JobResult::Over)
 }

@@ -33,6 +33,7 @@ use crate::{
                 readers::Readers,
                 state_cell::StateCell,
                 storage::{DiskState, Storage},
+                sync_waits::SyncWaits,
             },
             root::Engine,
             settings::Settings,
@@ -204,7 +205,13 @@ pub fn assemble(parts: Parts) -> Engine {
         cell: StateCell::new(state),
         readers: Readers::new(last_sequence),
         commits: CommitPipeline::new(last_sequence, window_bytes, parts.versions, parts.has_unstored_tag),
-        log: LogState { wal: parts.wal, archiver: parts.archiver, watches: Watches::default(), incarnation },
+        log: LogState {
+            wal: parts.wal,
+            archiver: parts.archiver,
+            watches: Watches::default(),
+            sync_waits: SyncWaits::default(),
+            incarnation,
+        },
         storage: Storage {
             disk: Mutex::new(disk),
             next_file: parts.next_file,

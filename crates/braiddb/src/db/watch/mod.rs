@@ -4,11 +4,13 @@ mod change;
 mod decode;
 mod options;
 mod source;
+mod stream;
 mod token;
 mod watcher;
 
 pub use change::{Change, ChangeSet, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand};
 pub use options::WatchOptions;
+pub use stream::ChangeStream;
 pub use token::ResumeToken;
 pub use watcher::{WatchStopper, Watcher};
 #[cfg(test)]

@@ -221,10 +221,26 @@ impl Watcher {
         WatchStopper { engine: Arc::clone(self.db.engine()), is_stopped: Arc::clone(&self.is_stopped) }
     }
 
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        self.db.engine()
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_of_closed_log(&self) -> bool {
+        self.source.closed.is_some()
+    }
+
+    pub(super) fn source_state(&self) -> SourceState {
+        self.source.state()
+    }
+
     fn next_by(&mut self, patience: Patience) -> Result<Option<ChangeSet>> {
         loop {
             let engine = Arc::clone(self.db.engine());
-            if self.is_stopped.load(Ordering::Acquire) {
+            if self.is_stopped() {
                 return Ok(None);
             }
             engine.health.check_open()?;
@@ -233,7 +249,7 @@ impl Watcher {
             if let Some(shown) = self.show_pending(&engine)? {
                 return Ok(Some(shown));
             }
-            if self.pending.is_empty() && self.read_on()? {
+            if self.has_read_on()? {
                 continue;
             }
             let now_ns = engine.now_ns();
@@ -250,7 +266,7 @@ impl Watcher {
                 self.wait(&engine, left_ns.min(pause_ns), before);
                 continue;
             }
-            if left_ns == 0 || self.source.closed.is_some() {
+            if left_ns == 0 || self.is_of_closed_log() {
                 return Ok(None);
             }
             self.wait(&engine, left_ns, before);
@@ -266,7 +282,15 @@ impl Watcher {
         Some(due_ns.saturating_sub(now_ns))
     }
 
-    fn sync(&mut self, engine: &Engine) -> Result<()> {
+    /// Returns the time to sync the log if unsynced commits are to be returned, and notes it.
+    pub(super) fn next_sync_ns(&mut self, engine: &Engine) -> Option<u64> {
+        let now_ns = engine.now_ns();
+        let at_ns = now_ns.saturating_add(self.pause_before_sync(engine, now_ns)?);
+        self.synced_at_ns = Some(at_ns);
+        Some(at_ns)
+    }
+
+    pub(super) fn sync(&mut self, engine: &Engine) -> Result<()> {
         let _inside = engine.health.enter_past_closing()?;
         if let Some(wal) = &engine.log.wal {
             pipeline::sync_to(engine, wal.end_lsn())?;
@@ -277,10 +301,13 @@ impl Watcher {
 
     fn wait(&self, engine: &Engine, pause_ns: u64, before: SourceState) {
         engine.wait_for_commits(Duration::from_nanos(pause_ns), || {
-            self.is_stopped.load(Ordering::Acquire)
-                || engine.health.check_open().is_err()
-                || self.source.state() != before
+            self.is_stopped() || engine.health.check_open().is_err() || self.source.state() != before
         });
+    }
+
+    /// Reads on if nothing is pending.
+    pub(super) fn has_read_on(&mut self) -> Result<bool> {
+        Ok(self.pending.is_empty() && self.read_on()?)
     }
 
     fn read_on(&mut self) -> Result<bool> {
@@ -313,7 +340,7 @@ impl Watcher {
         }
     }
 
-    fn show_pending(&mut self, engine: &Arc<Engine>) -> Result<Option<ChangeSet>> {
+    pub(super) fn show_pending(&mut self, engine: &Arc<Engine>) -> Result<Option<ChangeSet>> {
         while let Some(pending) = self.pending.front() {
             if pending.sequence() > engine.readers.snapshots.visible() {
                 return Ok(None);

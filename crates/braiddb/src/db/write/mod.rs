@@ -1,5 +1,6 @@
 //! The commit path: conflicts, backpressure, blobs, log, memtable, full disks.
 
+pub mod async_commit;
 pub mod backpressure;
 pub mod conflict_window;
 pub mod full_disk;

@@ -14,4 +14,5 @@ pub mod readers;
 pub mod scrubber;
 pub mod state_cell;
 pub mod storage;
+pub mod sync_waits;
 pub mod upcalls;

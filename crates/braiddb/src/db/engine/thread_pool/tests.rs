@@ -112,7 +112,7 @@ fn a_call_that_comes_during_a_turn_is_not_lost() {
     let called = Arc::new(Called { pool: pool(1), turns: 0.into() });
     join(&called.pool, 1, &called);
     wait_until("it had a turn for each call", || called.turns.load(Ordering::SeqCst) == 101);
-    called.pool.leave(1);
+    called.pool.leave(1, false);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn nobody_has_a_turn_who_has_left() {
         let slow = Arc::new(Slow { is_running: false.into(), has_left: false.into() });
         join(&pool, id, &slow);
         wait_until("it runs", || slow.is_running.load(Ordering::SeqCst));
-        pool.leave(id);
+        pool.leave(id, false);
         slow.has_left.store(true, Ordering::SeqCst);
         pool.call(id);
         assert_eq!(Arc::strong_count(&slow), 1, "somebody holds it still");
