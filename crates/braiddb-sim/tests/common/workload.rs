@@ -180,10 +180,10 @@ impl Step {
                     other => unreachable!("{other:?} is no stream"),
                 }
             }
-            return writer.commit(durability);
+            return writer.commit_by(durability, at);
         }
         changes.iter().try_for_each(|change| writer.change(trees, change))?;
-        writer.commit(durability)
+        writer.commit_by(durability, at)
     }
 }
 

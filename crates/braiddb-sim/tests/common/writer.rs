@@ -117,6 +117,15 @@ impl Writer {
         }
     }
 
+    /// Every third durable commit is asynchronous.
+    pub fn commit_by(self, durability: Durability, at: u64) -> Result<u64> {
+        match self {
+            writer if durability != Durability::Sync || !at.is_multiple_of(3) => writer.commit(durability),
+            Writer::Batch(db, batch) => batch.commit_async(&db).wait(),
+            Writer::Transaction(_, transaction) => transaction.commit_async().wait(),
+        }
+    }
+
     pub fn commit(self, durability: Durability) -> Result<u64> {
         match self {
             Writer::Batch(db, batch) => db.write(batch, durability),

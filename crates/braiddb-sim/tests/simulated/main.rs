@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod async_commits;
 mod backups;
 mod bit_flips;
 mod crash_exhaustive;
