@@ -237,8 +237,9 @@ impl Builder {
     /// Number of threads for merges.
     ///
     /// Default: 2, at most 1024. Three more threads flush memtables, prepare log segments, and
-    /// close files. With fewer processors than these threads plus two, merges are throttled while
-    /// there is little to merge.
+    /// close files; the first asynchronous commit ([`Commit`](crate::Commit)) starts one that syncs
+    /// the log. With fewer processors than these threads plus two, merges are throttled while there
+    /// is little to merge.
     ///
     /// With 0, the committing thread does all of this, at moments that depend on the operations
     /// alone, so that tests can repeat a run exactly.

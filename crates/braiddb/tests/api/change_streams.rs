@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll, Waker},
     thread,
+    time::{Duration, Instant},
 };
 
 fn open(background_threads: usize) -> (HeldSyncs, Db, Tree) {
@@ -148,6 +149,25 @@ fn dropped_stream_releases_its_waker() {
     assert_eq!(Arc::strong_count(&waker), 1);
     tree.put(b"k", b"v").unwrap();
     assert_eq!(waker.calls(), 0);
+}
+
+/// Each poll moved the next sync by 5 ms, so 4,000 polls by 20 s.
+#[test]
+fn needless_polls_do_not_delay_syncs() {
+    let (vfs, db, tree) = open(1);
+    let mut stream = db.watch(WatchOptions::new()).unwrap().into_stream().unwrap();
+    let waker = Arc::new(CountingWaker::default());
+    vfs.hold();
+    tree.put(b"k", b"v").unwrap();
+    for _ in 0..4000 {
+        assert!(poll(&mut stream, &waker).is_pending());
+    }
+    vfs.release();
+    let began = Instant::now();
+    assert_eq!(key_of(Poll::Ready(next(&mut stream))), b"k");
+    tree.put(b"l", b"v").unwrap();
+    assert_eq!(key_of(Poll::Ready(next(&mut stream))), b"l");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
 /// Each wake-up that a race loses would stop a stream for ever.

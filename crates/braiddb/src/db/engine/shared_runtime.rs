@@ -109,8 +109,8 @@ impl SharedRuntimeBuilder {
     }
 
     /// Sets the number of merge threads; 2 by default, at most 1024. Two more threads flush, one
-    /// prepares log segments, one removes files. With 0 there are none: the committing thread does
-    /// the work.
+    /// prepares log segments, one removes files. Asynchronous commits start up to four that sync
+    /// logs. With 0 there are none: the committing thread does the work.
     pub fn background_threads(mut self, threads: usize) -> SharedRuntimeBuilder {
         self.background_threads = threads;
         self

@@ -15,6 +15,9 @@ use std::{
     task::Waker,
 };
 
+/// Minimum time between two log syncs for waiting watchers.
+pub const SYNC_PAUSE_NS: u64 = 5_000_000;
+
 /// One task, registered or not.
 #[derive(Debug, Default)]
 pub struct WatchTask {
@@ -47,6 +50,7 @@ struct State {
     recheck_at_ns: Option<u64>,
     /// The time to sync the log.
     sync_at_ns: Option<u64>,
+    synced_at_ns: Option<u64>,
 }
 
 /// Due work.
@@ -102,8 +106,12 @@ impl TaskWatches {
         self.hand_over();
     }
 
-    pub fn sync_at(&self, at_ns: u64) {
-        self.state.lock().sync_at_ns.get_or_insert(at_ns);
+    /// Has the thread sync the log, [`SYNC_PAUSE_NS`] after its last such sync.
+    pub fn request_sync(&self, now_ns: u64) {
+        let mut state = self.state.lock();
+        let earliest_ns = state.synced_at_ns.map_or(0, |at_ns| at_ns.saturating_add(SYNC_PAUSE_NS));
+        state.sync_at_ns.get_or_insert(now_ns.max(earliest_ns));
+        drop(state);
         self.hand_over();
     }
 
@@ -119,6 +127,9 @@ impl TaskWatches {
             state.wake_all(waiting);
         }
         let is_sync = state.sync_at_ns.take_if(|at_ns| *at_ns <= now_ns).is_some();
+        if is_sync {
+            state.synced_at_ns = Some(now_ns);
+        }
         let next_ns = state.recheck_at_ns.into_iter().chain(state.sync_at_ns).min();
         let rest_ns = next_ns.map(|at_ns| at_ns.saturating_sub(now_ns));
         Due { woken: std::mem::take(&mut state.woken), is_sync, rest_ns }

@@ -125,8 +125,8 @@ impl ChangeStream {
             if self.watcher.is_of_closed_log() {
                 return Poll::Ready(Ok(None));
             }
-            let sync_at_ns = self.watcher.next_sync_ns(&engine);
-            if sync_at_ns.is_some() && engine.health.has_failed() {
+            let needs_sync = self.watcher.needs_sync(&engine);
+            if needs_sync && engine.health.has_failed() {
                 // Returns the error of the failed sync.
                 self.watcher.sync(&engine)?;
                 continue;
@@ -136,9 +136,9 @@ impl ChangeStream {
             let is_news =
                 || watcher.is_stopped() || engine.health.check_open().is_err() || watcher.source_state() != before;
             if engine.register_for_commits(&self.task, is_news) {
-                if let Some(at_ns) = sync_at_ns {
+                if needs_sync {
                     // After the registration: the sync wakes the task.
-                    engine.log.watches.tasks.sync_at(at_ns);
+                    engine.log.watches.tasks.request_sync(engine.now_ns());
                 }
                 return Poll::Pending;
             }

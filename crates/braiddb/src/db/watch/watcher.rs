@@ -14,7 +14,11 @@ use super::{
 use crate::{
     base::{Error, Result, SequenceNumber},
     commit::{Operation, decode_batch},
-    db::{engine::root::Engine, handles::database::Db, write::pipeline},
+    db::{
+        engine::{root::Engine, task_watches::SYNC_PAUSE_NS},
+        handles::database::Db,
+        write::pipeline,
+    },
     platform::UNIX_EPOCH,
     wal::{Gone, LogItem, LogReader, ReadError, RecordInfo},
 };
@@ -30,9 +34,6 @@ use std::{
 
 /// Target bytes of log in memory; at least one commit group.
 const READ_AHEAD_BYTES: usize = 1 << 20;
-
-/// Minimum time between two log syncs by a waiting watcher.
-const SYNC_PAUSE_NS: u64 = 5_000_000;
 
 /// Stops a watcher from any thread.
 #[derive(Clone)]
@@ -273,21 +274,18 @@ impl Watcher {
         }
     }
 
+    /// Returns true if the next commits wait for a sync.
+    pub(super) fn needs_sync(&self, engine: &Engine) -> bool {
+        let wal = engine.log.wal.as_ref().filter(|_| !self.is_unsynced);
+        self.pending.is_empty() && wal.is_some_and(|wal| wal.durable_lsn() < wal.end_lsn())
+    }
+
     fn pause_before_sync(&self, engine: &Engine, now_ns: u64) -> Option<u64> {
-        let wal = engine.log.wal.as_ref().filter(|_| !self.is_unsynced)?;
-        if wal.durable_lsn() >= wal.end_lsn() || !self.pending.is_empty() {
+        if !self.needs_sync(engine) {
             return None;
         }
         let due_ns = self.synced_at_ns.map_or(0, |at_ns| at_ns.saturating_add(SYNC_PAUSE_NS));
         Some(due_ns.saturating_sub(now_ns))
-    }
-
-    /// Returns the time to sync the log if unsynced commits are to be returned, and notes it.
-    pub(super) fn next_sync_ns(&mut self, engine: &Engine) -> Option<u64> {
-        let now_ns = engine.now_ns();
-        let at_ns = now_ns.saturating_add(self.pause_before_sync(engine, now_ns)?);
-        self.synced_at_ns = Some(at_ns);
-        Some(at_ns)
     }
 
     pub(super) fn sync(&mut self, engine: &Engine) -> Result<()> {
