@@ -12,7 +12,6 @@ pub mod settings;
 pub mod settings_check;
 pub mod shared_runtime;
 pub mod stats;
-pub mod task_watches;
 #[cfg(test)]
 pub mod tests;
 pub mod thread_pool;

@@ -7,10 +7,10 @@
 //! wake-up is lost. A log sync or a flush does not hold `write`: it has a fence between its work
 //! and the load, and a watcher has one between its increment and its look.
 
-use super::{
-    root::Engine,
-    task_watches::{Due, TaskWatches, WatchTask},
-};
+pub mod tasks;
+
+use self::tasks::{Due, TaskWatches, WatchTask};
+use super::root::Engine;
 use parking_lot::{Condvar, Mutex};
 use std::{
     sync::{

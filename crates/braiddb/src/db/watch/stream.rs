@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     base::{Error, Result},
-    db::engine::task_watches::WatchTask,
+    db::engine::wal_notify::tasks::WatchTask,
 };
 use std::{
     fmt,

@@ -15,7 +15,7 @@ use crate::{
     base::{Error, Result, SequenceNumber},
     commit::{Operation, decode_batch},
     db::{
-        engine::{root::Engine, task_watches::SYNC_PAUSE_NS},
+        engine::{root::Engine, wal_notify::tasks::SYNC_PAUSE_NS},
         handles::database::Db,
         write::pipeline,
     },

@@ -24,8 +24,8 @@ use crate::{
     db::engine::{
         parts::sync_waits::{Added, SyncWaits, Waiter, complete, wake},
         root::Engine,
-        task_watches::WatchTask,
         thread_pool::JobResult,
+        wal_notify::tasks::WatchTask,
     },
     wal::Lsn,
 };
