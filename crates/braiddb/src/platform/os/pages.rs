@@ -13,6 +13,7 @@ use std::{
 };
 
 /// Smaller blocks use the global allocator.
+#[cfg(any(all(unix, not(miri)), test))]
 const PAGES_MIN: usize = 64 << 10;
 
 /// Bytes of a huge page. Blocks aligned to it and at least as long use huge pages where available.
