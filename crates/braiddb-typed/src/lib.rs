@@ -31,11 +31,12 @@
 //! weather.put(&place("pt", "Lisboa"), &Weather { celsius: 23.0 })?;
 //! weather.put(&place("se", "Lund"), &Weather { celsius: 11.5 })?;
 //!
-//! let cities: Vec<String> = weather.prefix(&("pt",)).map(|record| Ok(record?.0.city)).collect::<Result<_, _>>()?;
+//! let records = weather.prefix(&("pt",)).collect::<braiddb_typed::Result<Vec<_>>>()?;
+//! let cities: Vec<&str> = records.iter().map(|(place, _)| place.city.as_str()).collect();
 //! assert_eq!(cities, ["Lisboa", "Porto"]);
 //! let (last, _) = weather.last()?.unwrap();
 //! assert_eq!(last.country, "se");
-//! # Ok::<(), braiddb_typed::Error>(())
+//! # Ok(())
 //! # }
 //! ```
 
