@@ -60,3 +60,31 @@ fn expand(input: &DeriveInput) -> Result<proc_macro2::TokenStream, Error> {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::expand;
+
+    fn derived(source: &str) -> Result<String, String> {
+        let input = syn::parse_str(source).map_err(|error| error.to_string())?;
+        expand(&input).map(|tokens| tokens.to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn derive_of_what_is_no_tuple_is_refused() {
+        for (source, reason) in [
+            ("enum Key { A, B }", "structs only"),
+            ("union Key { a: u32, b: f32 }", "structs only"),
+            ("struct Key;", "0"),
+            ("struct Key {}", "0"),
+            ("struct Key<T> { a: T }", "parameters"),
+            ("struct Key<'a> { a: &'a str }", "parameters"),
+            ("struct Key(A, A, A, A, A, A, A, A, A, A, A, A, A);", "13"),
+        ] {
+            let refused = derived(source).unwrap_err();
+            assert!(refused.contains("TupleKey") && refused.contains(reason), "{source}: {refused}");
+        }
+        assert!(derived("struct Key { a: u32, r#type: String }").unwrap().contains("r#type"));
+        assert!(derived("struct Key(A, A, A, A, A, A, A, A, A, A, A, A);").is_ok());
+    }
+}
