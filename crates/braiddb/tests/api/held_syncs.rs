@@ -22,6 +22,9 @@ pub const DIR: &str = "/db";
 /// Longer than any test takes. A test that hangs panics after it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Held syncs fail after this time, so that a test that panics meanwhile can close its database.
+const HELD_MAX: Duration = Duration::from_secs(30);
+
 #[derive(Debug, Default)]
 struct Gate {
     is_held: bool,
@@ -91,8 +94,9 @@ impl HeldSyncs {
     fn pass(&self) -> io::Result<()> {
         self.change(|gate| gate.begun += 1);
         let (gate, changed) = &*self.gate;
-        let gate = changed.wait_while(gate.lock().unwrap(), |gate| gate.is_held).unwrap();
-        if gate.is_failing { Err(io::Error::other("planned fault of the test")) } else { Ok(()) }
+        let (gate, _) = changed.wait_timeout_while(gate.lock().unwrap(), HELD_MAX, |gate| gate.is_held).unwrap();
+        let has_failed = gate.is_failing || gate.is_held;
+        if has_failed { Err(io::Error::other("planned fault of the test")) } else { Ok(()) }
     }
 }
 
