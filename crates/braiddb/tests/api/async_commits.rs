@@ -218,7 +218,9 @@ fn conflicting_transaction_is_ready_with_the_conflict() {
 
 #[test]
 fn invalid_arguments_and_empty_batches_are_ready() {
-    let (_vfs, db, tree) = open_held(1);
+    let (vfs, db, tree) = open_held(1);
+    let mut unsynced = tree.put_async(b"k", b"v");
+    assert!(!is_ready(&mut unsynced));
     let (other_db, waker) = (Db::in_memory().unwrap(), Arc::new(CountingWaker::default()));
     let mut overlong = tree.put_async(vec![0; 1 << 20], b"v");
     assert!(matches!(poll(&mut overlong, &waker), Poll::Ready(Err(Error::InvalidArgument(_)))));
@@ -227,7 +229,7 @@ fn invalid_arguments_and_empty_batches_are_ready() {
     assert!(matches!(poll(&mut foreign.commit_async(&other_db), &waker), Poll::Ready(Err(Error::InvalidArgument(_)))));
     let mut empty = db.batch().commit_async(&db);
     assert!(matches!(poll(&mut empty, &waker), Poll::Ready(Ok(_))));
-    _vfs.release();
+    vfs.release();
 }
 
 struct PanickingWaker;
