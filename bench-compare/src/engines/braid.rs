@@ -15,6 +15,8 @@ pub struct Braid {
     db: Db,
     tree: Tree,
     durability: Durability,
+    /// Reads rows by iterators and owned values instead of a kept cursor and closures.
+    is_natural: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,11 @@ pub struct ViewSize {
 impl Braid {
     pub fn open(setup: Setup<'_>) -> Result<Braid> {
         Braid::open_with(setup, |builder| builder)
+    }
+
+    /// The same database read as most programs do: owned values, an iterator for each range.
+    pub fn open_natural(setup: Setup<'_>) -> Result<Braid> {
+        Ok(Braid { is_natural: true, ..Braid::open(setup)? })
     }
 
     /// Keeps each flushed eighth of the data as a run in one partition.
@@ -43,7 +50,7 @@ impl Braid {
         let builder = set(builder);
         let db = if setup.in_memory { builder.open_in_memory()? } else { builder.open(setup.folder.join("db"))? };
         let tree = db.tree("rows")?;
-        Ok(Braid { db, tree, durability })
+        Ok(Braid { db, tree, durability, is_natural: false })
     }
 
     pub fn db(&self) -> &Db {
@@ -103,6 +110,9 @@ impl Engine for Braid {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        if self.is_natural {
+            return Ok(Box::new(NaturalReader { tree: &self.tree }));
+        }
         Ok(Box::new(BraidReader { tree: &self.tree, cursor: None, is_stale: false }))
     }
 
@@ -159,6 +169,59 @@ impl Reader for BraidReader<'_> {
         let cursor = self.cursor();
         if cursor.seek_last()? {
             let _ = cursor.try_for_each_back(|key, value| go_on_if(visit(key, value)))?;
+        }
+        Ok(())
+    }
+}
+
+struct NaturalReader<'a> {
+    tree: &'a Tree,
+}
+
+impl Reader for NaturalReader<'_> {
+    /// Each call reads the latest state.
+    fn refresh(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.tree.get(key)?;
+        value.iter().for_each(|value| found(value));
+        Ok(value.is_some())
+    }
+
+    fn multi_get(&mut self, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
+        let values = self.tree.multi_get(keys)?;
+        values.iter().enumerate().for_each(|(index, value)| value.iter().for_each(|value| found(index, value)));
+        Ok(())
+    }
+
+    fn scan(&mut self, from: &[u8], visit: Visit<'_>) -> Result<()> {
+        for row in self.tree.range(from..) {
+            let (key, value) = row?;
+            if !visit(&key, &value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn scan_back(&mut self, visit: Visit<'_>) -> Result<()> {
+        for row in self.tree.iter().rev() {
+            let (key, value) = row?;
+            if !visit(&key, &value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn scan_prefix(&mut self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
+        for row in self.tree.prefix(prefix) {
+            let (key, value) = row?;
+            if !visit(&key, &value) {
+                break;
+            }
         }
         Ok(())
     }

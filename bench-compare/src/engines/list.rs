@@ -19,6 +19,12 @@ pub fn all() -> Vec<EngineKind> {
             package: "braiddb",
             open: |setup| Ok(Box::new(super::braid::Braid::open(setup)?)),
         },
+        #[cfg(feature = "braiddb")]
+        EngineKind {
+            name: "braiddb-iter",
+            package: "braiddb",
+            open: |setup| Ok(Box::new(super::braid::Braid::open_natural(setup)?)),
+        },
         #[cfg(feature = "rocksdb")]
         EngineKind {
             name: "rocksdb",

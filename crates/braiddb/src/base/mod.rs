@@ -12,6 +12,7 @@ mod prefix;
 mod range_tombstone;
 mod reader_kind;
 mod rows;
+mod shared_bytes;
 
 pub use bloom::bloom_place;
 pub use cursor::Cursor;
@@ -24,3 +25,4 @@ pub use prefix::shared_prefix_len;
 pub use range_tombstone::{RangeTombstone, RangeTombstoneSet};
 pub use reader_kind::ReaderKind;
 pub use rows::{Beyond, ROW_LANES, RowSlots, near_lane};
+pub(crate) use shared_bytes::{Chunk, INLINE_MAX, SharedBytes};

@@ -7,7 +7,7 @@
 use crate::base::{ReaderKind, SequenceNumber};
 use parking_lot::Mutex;
 use std::{
-    collections::BTreeMap,
+    collections::VecDeque,
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -22,8 +22,10 @@ pub struct Held {
 
 #[derive(Debug)]
 struct Reader {
+    id: u64,
     kind: ReaderKind,
     is_reported: bool,
+    /// Zero: released, until it can be removed.
     holds: usize,
     sequence: SequenceNumber,
     taken_ns: u64,
@@ -52,7 +54,9 @@ struct Alone(AtomicU64);
 
 #[derive(Debug, Default)]
 struct Readers {
-    by_id: BTreeMap<u64, Reader>,
+    /// By id. The first and the last are not released.
+    list: VecDeque<Reader>,
+    released: usize,
     next_id: u64,
     now_ns: u64,
     now_us: u64,
@@ -116,22 +120,22 @@ impl SnapshotList {
         readers.now_us = taken_us;
         let id = readers.next_id;
         readers.next_id += 1;
-        readers.by_id.insert(id, Reader { kind, is_reported: false, holds: 1, sequence, taken_ns, taken_us });
+        readers.list.push_back(Reader { id, kind, is_reported: false, holds: 1, sequence, taken_ns, taken_us });
         Held { id, sequence, taken_ns, taken_us }
     }
 
     pub fn acquire_again(&self, held: &Held) {
-        if let Some(reader) = self.readers.lock().by_id.get_mut(&held.id) {
+        if let Some(reader) = self.readers.lock().find(held) {
             reader.holds += 1;
         }
     }
 
     pub fn release(&self, held: &Held) {
         let mut readers = self.readers.lock();
-        if let Some(reader) = readers.by_id.get_mut(&held.id) {
+        if let Some(reader) = readers.find(held) {
             reader.holds -= 1;
             if reader.holds == 0 {
-                readers.by_id.remove(&held.id);
+                readers.remove_released();
             }
         }
     }
@@ -143,7 +147,7 @@ impl SnapshotList {
     }
 
     pub fn kind_of(&self, held: &Held) -> Option<ReaderKind> {
-        self.readers.lock().by_id.get(&held.id).map(|reader| reader.kind)
+        self.readers.lock().find(held).map(|reader| reader.kind)
     }
 
     /// Sequence numbers, ascending, at which flushes and merges keep the newest version. The last
@@ -181,7 +185,7 @@ impl SnapshotList {
     pub fn oldest(&self, taken_before_ns: u64, count_max: usize) -> Vec<Seen> {
         let readers = self.readers.lock();
         let old = || self.holding(&readers).take_while(|reader| reader.taken_ns <= taken_before_ns);
-        let expired = readers.by_id.values().take_while(|reader| self.has_expired(reader));
+        let expired = readers.held().take_while(|reader| self.has_expired(reader));
         let expired = expired.take(count_max).map(|reader| reader.seen(true));
         old().take(count_max).map(|reader| reader.seen(false)).chain(expired).collect()
     }
@@ -197,7 +201,7 @@ impl SnapshotList {
         // Before the lock is released: later strata leave these readers out.
         self.expired_before_ns.0.store(expired_before, Ordering::Release);
         let mut looked = AgedReaders::default();
-        for reader in readers.by_id.values_mut() {
+        for reader in readers.list.iter_mut().filter(|reader| reader.holds > 0) {
             let age_ns = now_ns.saturating_sub(reader.taken_ns);
             let is_expired = reader.taken_ns < expired_before;
             if !is_expired && age_ns < age_warn_ns {
@@ -218,7 +222,39 @@ impl SnapshotList {
     }
 
     fn holding<'a>(&'a self, readers: &'a Readers) -> impl Iterator<Item = &'a Reader> {
-        readers.by_id.values().skip_while(|reader| self.has_expired(reader))
+        readers.held().skip_while(|reader| self.has_expired(reader))
+    }
+}
+
+impl Readers {
+    fn find(&mut self, held: &Held) -> Option<&mut Reader> {
+        // Mostly the last one.
+        let at = match self.list.back() {
+            Some(last) if last.id == held.id => self.list.len() - 1,
+            _ => self.list.binary_search_by_key(&held.id, |reader| reader.id).ok()?,
+        };
+        self.list.get_mut(at).filter(|reader| reader.holds > 0)
+    }
+
+    /// Removes released readers at both ends, and all if they are the most: constant time each.
+    fn remove_released(&mut self) {
+        self.released += 1;
+        while self.list.back().is_some_and(|reader| reader.holds == 0) {
+            self.list.pop_back();
+            self.released -= 1;
+        }
+        while self.list.front().is_some_and(|reader| reader.holds == 0) {
+            self.list.pop_front();
+            self.released -= 1;
+        }
+        if self.released * 2 > self.list.len() {
+            self.list.retain(|reader| reader.holds > 0);
+            self.released = 0;
+        }
+    }
+
+    fn held(&self) -> impl Iterator<Item = &Reader> {
+        self.list.iter().filter(|reader| reader.holds > 0)
     }
 }
 

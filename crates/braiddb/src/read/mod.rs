@@ -13,6 +13,7 @@ mod scan;
 mod scan_batch;
 mod since;
 mod state;
+mod state_scan;
 
 #[cfg(test)]
 mod tests;
@@ -28,3 +29,4 @@ pub use scan::{ScanCursor, Source};
 pub use scan_batch::{Batch, Heads, Item, ScanBatch};
 pub use since::{is_written_after, newest_sequence};
 pub use state::{Garbage, ReadState};
+pub use state_scan::{ChunkRow, RestingScans, RowsAhead, StateScan, UNKNOWN_AGE};

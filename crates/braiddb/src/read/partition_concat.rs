@@ -139,9 +139,16 @@ pub struct PartitionConcatIter {
     index: usize,
     open: Option<usize>,
     has_tombstones: bool,
-    kept: Vec<Merge<Source>>,
+    kept: Vec<Kept>,
     kept_indexes: Vec<usize>,
     next_victim: usize,
+}
+
+/// An opened partition. Its cursors take a new snapshot at the next use.
+#[derive(Debug)]
+struct Kept {
+    snapshot: SequenceNumber,
+    merge: Merge<Source>,
 }
 
 #[derive(Clone, Copy)]
@@ -173,24 +180,30 @@ impl PartitionConcatIter {
     pub fn set_snapshot(&mut self, snapshot: SequenceNumber) {
         self.leave();
         self.snapshot = snapshot;
-        for merge in &mut self.kept {
-            merge.reset(|source| source.cursor.set_snapshot(snapshot));
-        }
     }
 
-    fn leave(&mut self) {
+    /// Releases the open partition's blocks. The cursor becomes invalid.
+    pub fn leave(&mut self) {
         if let Some(at) = self.open.take() {
-            self.kept[at].reset(|source| source.cursor.release());
+            self.kept[at].merge.reset(|source| source.cursor.release());
         }
     }
 
     fn open(&mut self, index: usize) -> Result<()> {
         self.leave();
         let partition = &self.version.partitions[index];
+        let snapshot = self.snapshot;
         let at = match self.kept_indexes.iter().position(|kept| *kept == index) {
-            Some(at) => at,
+            Some(at) => {
+                let kept = &mut self.kept[at];
+                if kept.snapshot != snapshot {
+                    kept.merge.reset(|source| source.cursor.set_snapshot(snapshot));
+                    kept.snapshot = snapshot;
+                }
+                at
+            }
             None => {
-                let opened = Merge::new(Source::all(partition, self.snapshot)?);
+                let opened = Kept { snapshot, merge: Merge::new(Source::all(partition, snapshot)?) };
                 if self.kept.len() < KEPT {
                     self.kept.push(opened);
                     self.kept_indexes.push(index);
@@ -236,12 +249,12 @@ impl PartitionConcatIter {
 
     #[inline]
     fn merge(&self) -> Option<&Merge<Source>> {
-        self.open.map(|at| &self.kept[at])
+        self.open.map(|at| &self.kept[at].merge)
     }
 
     #[inline]
     fn merge_mut(&mut self) -> Option<&mut Merge<Source>> {
-        self.open.map(|at| &mut self.kept[at])
+        self.open.map(|at| &mut self.kept[at].merge)
     }
 
     #[inline]
@@ -306,7 +319,7 @@ impl PartitionConcatIter {
             self.open(index)?;
         }
         let is_there = match self.open {
-            Some(at) if !self.has_tombstones => self.kept[at].seek_only(|source| source.seek_rows(key, batch))?,
+            Some(at) if !self.has_tombstones => self.kept[at].merge.seek_only(|source| source.seek_rows(key, batch))?,
             _ => false,
         };
         if is_there {

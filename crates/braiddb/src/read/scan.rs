@@ -95,9 +95,36 @@ impl ScanCursor {
         }
     }
 
+    pub fn set_tree(&mut self, tree: TreeId) {
+        self.prefix = tree.first_key();
+    }
+
+    /// Resets a scan at rest over the same state.
+    #[inline]
+    pub fn wake(&mut self, state: &ReadState, snapshot: SequenceNumber) {
+        let sources = self.merge.sources().0;
+        // The active memtable's first entry makes it a source, and it may get range tombstones.
+        let is_same = state.memtables().filter(|memtable| memtable.entry_count() > 0).count() + 1 == sources.len();
+        if !is_same || !self.tombstones.is_empty() || state.active.range_tombstones().is_some() {
+            return self.reset(state, snapshot);
+        }
+        self.snapshot = snapshot;
+        sources.iter_mut().for_each(|source| source.set_snapshot(snapshot, state));
+    }
+
+    /// Releases blocks and forgets the position.
+    pub fn rest(&mut self) {
+        self.restart();
+        self.has_ended = true;
+        self.merge.invalidate();
+        if let Some(Source::Partitions(concat, _)) = self.merge.sources().0.last_mut() {
+            concat.leave();
+        }
+    }
+
     /// The cursor becomes invalid. Reuses cursors of the same version and memtables.
     pub fn reset(&mut self, state: &ReadState, snapshot: SequenceNumber) {
-        self.end();
+        self.restart();
         self.has_ended = true;
         let mut kept = self.merge.take_sources();
         let concat = match kept.pop() {

@@ -80,6 +80,26 @@ impl KeyBuf {
         self.len = len;
     }
 
+    pub fn copy_of(internal: &[u8]) -> KeyBuf {
+        let mut key = KeyBuf::empty();
+        key.set(internal);
+        key
+    }
+
+    /// Becomes the smallest key after all keys with this prefix. Returns false if there is none.
+    pub fn set_prefix_end(&mut self) -> bool {
+        let bytes = if self.len <= SHORT { &mut self.short[..self.len] } else { &mut self.long[..] };
+        let Some(last) = bytes.iter().rposition(|&byte| byte < 0xff) else { return false };
+        bytes[last] += 1;
+        if self.len <= SHORT {
+            self.len = last + 1;
+        } else {
+            let long = std::mem::take(&mut self.long);
+            self.set(&long[..=last]);
+        }
+        true
+    }
+
     pub fn set(&mut self, internal: &[u8]) {
         if internal.len() <= SHORT {
             self.short[..internal.len()].copy_from_slice(internal);

@@ -319,8 +319,7 @@ fn supersede(engine: &Engine) {
     background::refuse_calls(engine);
     engine.readers.snapshots.check_ages(engine.coarse_now_ns(), u64::MAX, 0);
     let nothing = Arc::new(ReadState::empty());
-    engine.cell.state.store(Arc::clone(&nothing));
-    engine.cell.fast_state.replace(nothing);
+    engine.cell.replace(nothing);
     engine.storage.disk.lock().files = FileSet::new(&engine.dir, &engine.storage.table);
     engine.storage.blobs.release_all();
 }

@@ -118,7 +118,7 @@ impl Tree {
         let mut before = None;
         self.read_modify_write(key.as_ref(), |found| {
             let value = found.map(|(value, _)| value);
-            before = value.map(|value| Value::new(value.to_vec()));
+            before = value.map(Value::of);
             update(value)
         })?;
         Ok(before)
@@ -226,6 +226,6 @@ impl Tree {
 }
 
 pub fn get_versioned(engine: &Arc<Engine>, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<(Value, Version)>> {
-    let own = |value: Cow<'_, [u8]>, sequence| (Value::new(value.into_owned()), engine.commits.versions.of(sequence));
+    let own = |value: Cow<'_, [u8]>, sequence| (Value::of_cow(value), engine.commits.versions.of(sequence));
     point_read::get_entry(engine, LookupKey::of(key), snapshot, own)
 }

@@ -14,7 +14,7 @@ use crate::{
         },
         read::point_read::has_expired,
     },
-    read::{ReadState, ScanCursor},
+    read::{ReadState, RowsAhead, StateScan},
     table::blob::BlobValue,
 };
 use std::{cell::OnceCell, fmt, ops::ControlFlow, sync::Arc};
@@ -67,14 +67,22 @@ pub struct Cursor {
     db: Db,
     tree: Arc<TreeState>,
     hold: Hold,
-    state: Arc<ReadState>,
-    scan: ScanCursor,
+    scan: Box<StateScan>,
     place: Place,
     origin: Origin,
     /// Value of the current row, if read from a blob or merged.
     blob: OnceCell<BlobValue>,
     /// The tree was dropped before the cursor was created or refreshed. Later drops have no effect.
     is_gone: bool,
+}
+
+fn new_scan(engine: &Engine, tree: TreeId, hold: &Hold) -> Box<StateScan> {
+    // INVARIANT S1: its state is the present one, so it has all that the hold needs.
+    if let Some(scan) = engine.cell.resting.take(hold.sequence(), tree) {
+        return scan;
+    }
+    let age = engine.cell.resting.changes();
+    StateScan::new(engine.cell.state.load_full(), age, hold.sequence(), tree)
 }
 
 impl fmt::Debug for Cursor {
@@ -94,22 +102,28 @@ impl Cursor {
     pub(in crate::db) fn new(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
         let engine = db.engine();
         let hold = hold.unwrap_or_else(|| Hold::now(engine, ReaderKind::Cursor));
+        Cursor::with(db.clone(), Arc::clone(tree), hold)
+    }
+
+    #[inline]
+    pub(in crate::db) fn with(db: Db, tree: Arc<TreeState>, hold: Hold) -> Cursor {
         // After the hold: the state retains all versions that the hold needs. Before the first
         // read, which checks whether the hold expired.
-        let state = engine.cell.state.load_full();
-        let scan = ScanCursor::new(&state, hold.sequence(), tree.id);
+        let scan = new_scan(db.engine(), tree.id, &hold);
         let origin = Origin { is_forward: true, key: KeyBuf::new(tree.id, b""), is_end: false, steps: 0 };
-        Cursor {
-            db: db.clone(),
-            tree: Arc::clone(tree),
-            hold,
-            state,
-            scan,
-            place: Place::Fresh,
-            origin,
-            blob: OnceCell::new(),
-            is_gone: false,
-        }
+        Cursor { db, tree, hold, scan, place: Place::Fresh, origin, blob: OnceCell::new(), is_gone: false }
+    }
+
+    /// Gives the scan and what it allocated to the next iterator.
+    pub(in crate::db) fn leave_scan(self, ahead: RowsAhead) {
+        let Cursor { db, hold, mut scan, .. } = self;
+        drop(hold);
+        scan.ahead = ahead;
+        db.engine().cell.resting.leave(scan);
+    }
+
+    pub(in crate::db) fn take_ahead(&mut self) -> RowsAhead {
+        std::mem::take(&mut self.scan.ahead)
     }
 
     fn engine(&self) -> &Arc<Engine> {
@@ -147,7 +161,7 @@ impl Cursor {
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "a row borrows from its cursor, as no iterator's item can")]
     pub fn next(&mut self) -> Result<bool> {
-        if self.scan.step_ahead(true) {
+        if self.scan.cursor.step_ahead(true) {
             return self.stepped_ahead(1);
         }
         match self.place {
@@ -160,7 +174,7 @@ impl Cursor {
     /// Moves to the previous row. Before the first row it stays there and returns false.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
-        if self.scan.step_ahead(false) {
+        if self.scan.cursor.step_ahead(false) {
             return self.stepped_ahead(-1);
         }
         match self.place {
@@ -211,7 +225,7 @@ impl Cursor {
     }
 
     #[inline]
-    fn visit<B>(
+    pub(in crate::db) fn visit<B>(
         &mut self,
         forward: bool,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
@@ -219,7 +233,7 @@ impl Cursor {
         let mut is_there = self.is_on_row() || self.step_to_row(forward)?;
         while is_there {
             let of_tree = |key: &[u8], value: &[u8]| visit(&key[TREE_ID_LEN..], value);
-            let flow = match self.scan.visit_batch(forward, of_tree) {
+            let flow = match self.scan.cursor.visit_batch(forward, of_tree) {
                 Some((steps, flow)) => {
                     self.origin.steps += if forward { i64::from(steps) } else { -i64::from(steps) };
                     flow
@@ -251,7 +265,7 @@ impl Cursor {
     /// Returns the current key. Panics if there is no row.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        if let Some(key) = self.scan.key_in_batch() {
+        if let Some(key) = self.scan.cursor.key_in_batch() {
             return &key[TREE_ID_LEN..];
         }
         self.key_there()
@@ -259,11 +273,11 @@ impl Cursor {
 
     #[inline(never)]
     fn key_there(&self) -> &[u8] {
-        if let Some((key, _)) = self.scan.row_ahead() {
+        if let Some((key, _)) = self.scan.cursor.row_ahead() {
             return &key[TREE_ID_LEN..];
         }
         assert!(self.is_on_row(), "the cursor stands on no row");
-        &self.scan.entry().key[TREE_ID_LEN..]
+        &self.scan.cursor.entry().key[TREE_ID_LEN..]
     }
 
     /// Returns the current value, reading a large one now. Panics if there is no row.
@@ -276,7 +290,7 @@ impl Cursor {
     /// ([`crate::Error::MergeFailed`]), [`Cursor::key`] still works and [`Cursor::next`] continues.
     #[inline]
     pub fn row(&self) -> Result<(&[u8], &[u8])> {
-        if let Some((key, value)) = self.scan.row_in_batch()
+        if let Some((key, value)) = self.scan.cursor.row_in_batch()
             && let Some(user_key) = key.get(TREE_ID_LEN..)
         {
             return Ok((user_key, value));
@@ -302,26 +316,26 @@ impl Cursor {
             self.hold = Hold::now(&engine, ReaderKind::Cursor);
         }
         let state = engine.cell.state.load();
-        if !Arc::ptr_eq(&state, &self.state) {
-            self.state = arc_swap::Guard::into_inner(state);
+        if !Arc::ptr_eq(&state, &self.scan.state) {
+            self.scan.move_to(arc_swap::Guard::into_inner(state));
         }
-        self.scan.reset(&self.state, self.hold.sequence());
+        self.scan.reset(self.hold.sequence());
     }
 
     pub(in crate::db) fn rows_after_with(&self, prefix: &[u8]) -> u32 {
-        self.scan.rows_after(|key| key[TREE_ID_LEN..].starts_with(prefix))
+        self.scan.cursor.rows_after(|key| key[TREE_ID_LEN..].starts_with(prefix))
     }
 
     #[inline]
     pub(in crate::db) fn step_ahead(&mut self) -> bool {
-        let is_there = self.scan.step_ahead(true);
+        let is_there = self.scan.cursor.step_ahead(true);
         self.origin.steps += i64::from(is_there);
         is_there
     }
 
     /// Returns true if all later rows are known to differ in the first `prefix_len` user key bytes.
     pub(in crate::db) fn is_last_with(&mut self, prefix_len: usize) -> bool {
-        self.is_on_row() && self.scan.is_last_with(TREE_ID_LEN + prefix_len)
+        self.is_on_row() && self.scan.cursor.is_last_with(TREE_ID_LEN + prefix_len)
     }
 
     pub(in crate::db) fn source(&self) -> (&Db, &Arc<TreeState>, &Hold) {
@@ -329,7 +343,7 @@ impl Cursor {
     }
 
     pub(in crate::db) fn internal_key(&self) -> &[u8] {
-        self.scan.entry().key
+        self.scan.cursor.entry().key
     }
 
     pub(in crate::db) fn begin_at(&mut self, is_forward: bool, internal: &[u8]) -> Result<bool> {
@@ -377,8 +391,8 @@ impl Cursor {
     #[cold]
     fn release(&mut self) {
         self.place = Place::Fresh;
-        self.state = Arc::new(ReadState::empty());
-        self.scan.reset(&self.state, self.hold.sequence());
+        self.scan.move_to(Arc::new(ReadState::empty()));
+        self.scan.reset(self.hold.sequence());
     }
 
     #[inline]
@@ -397,7 +411,7 @@ impl Cursor {
             self.check_hold()?;
         }
         self.origin.steps += if is_forward { 1 } else { -1 };
-        let moved = if is_forward { self.scan.next() } else { self.scan.prev() };
+        let moved = if is_forward { self.scan.cursor.next() } else { self.scan.cursor.prev() };
         let passed = moved.and_then(|()| self.pass_expired(is_forward));
         self.arrive(is_forward, passed)
     }
@@ -408,8 +422,8 @@ impl Cursor {
             self.heal(e)?;
         }
         // Only rows of the tree are decoded ahead.
-        let is_row = self.scan.is_ahead()
-            || self.scan.valid() && self.scan.entry_there().key.starts_with(&self.tree_id().first_key());
+        let is_row = self.scan.cursor.is_ahead()
+            || self.scan.cursor.valid() && self.scan.cursor.entry_there().key.starts_with(&self.tree_id().first_key());
         self.place = match (is_row, is_forward) {
             (true, _) => Place::Row,
             (false, true) => Place::AfterLast,
@@ -420,7 +434,10 @@ impl Cursor {
 
     #[inline]
     fn pass_expired(&mut self, is_forward: bool) -> Result<()> {
-        if self.scan.is_ahead() || !self.scan.valid() || self.scan.entry_there().kind != EntryKind::Expiring {
+        if self.scan.cursor.is_ahead()
+            || !self.scan.cursor.valid()
+            || self.scan.cursor.entry_there().kind != EntryKind::Expiring
+        {
             return Ok(());
         }
         self.pass_all_expired(is_forward)
@@ -430,8 +447,8 @@ impl Cursor {
     fn pass_all_expired(&mut self, is_forward: bool) -> Result<()> {
         let (tree, now_us) = (self.tree_id().first_key(), self.hold.held().taken_us);
         let is_passed = |entry: EntryRef<'_>| entry.key.starts_with(&tree) && has_expired(&entry, now_us);
-        while self.scan.valid() && is_passed(self.scan.entry()) {
-            if is_forward { self.scan.next()? } else { self.scan.prev()? }
+        while self.scan.cursor.valid() && is_passed(self.scan.cursor.entry()) {
+            if is_forward { self.scan.cursor.next()? } else { self.scan.cursor.prev()? }
         }
         Ok(())
     }
@@ -442,9 +459,9 @@ impl Cursor {
         let Origin { is_forward, key, is_end, steps } = &self.origin;
         let (is_forward, steps) = (*is_forward, *steps);
         match (is_forward, is_end) {
-            (true, _) => self.scan.seek_rows(key)?,
-            (false, false) => self.scan.seek_before(key)?,
-            (false, true) => self.scan.seek_last()?,
+            (true, _) => self.scan.cursor.seek_rows(key)?,
+            (false, false) => self.scan.cursor.seek_before(key)?,
+            (false, true) => self.scan.cursor.seek_last()?,
         }
         self.pass_expired(is_forward)?;
         if steps == 0 { Ok(()) } else { self.replay_steps() }
@@ -452,6 +469,6 @@ impl Cursor {
 
     #[cfg(test)]
     pub(in crate::db) fn is_in_batch(&self) -> bool {
-        self.scan.key_in_batch().is_some()
+        self.scan.cursor.key_in_batch().is_some()
     }
 }

@@ -70,7 +70,7 @@ impl Snapshot {
         self.check_tree(tree.state())?;
         let mut internal = KeyBuf::empty();
         let key = internal.seek_of(tree.state(), key.as_ref())?;
-        point_read::get(self.db.engine(), key, Some(&self.hold), |value| Value::new(value.into_owned()))
+        point_read::get(self.db.engine(), key, Some(&self.hold), Value::of_cow)
     }
 
     /// Returns the value of `key` and its version.
@@ -98,7 +98,7 @@ impl Snapshot {
     /// Returns the values of `keys`.
     pub fn multi_get<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let mut values = vec![None; keys.len()];
-        self.multi_get_with(tree, keys, |index, value| values[index] = value.map(|v| Value::new(v.to_vec())))?;
+        self.multi_get_with(tree, keys, |index, value| values[index] = value.map(Value::of))?;
         Ok(values)
     }
 

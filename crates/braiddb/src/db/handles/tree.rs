@@ -92,7 +92,7 @@ impl Tree {
     /// Returns the value of `key`.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = self.checked(key.as_ref())?;
-        point_read::get_now(self.db.engine(), self.state.id, key, |value| Value::new(value.into_owned()))
+        point_read::get_now(self.db.engine(), self.state.id, key, Value::of_cow)
     }
 
     /// Calls `read` with the value of `key`, without a copy. Keep `read` short: memory evicted
@@ -118,7 +118,7 @@ impl Tree {
     /// Returns the values of `keys` at one snapshot.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let mut values = vec![None; keys.len()];
-        self.multi_get_with(keys, |index, value| values[index] = value.map(|v| Value::new(v.to_vec())))?;
+        self.multi_get_with(keys, |index, value| values[index] = value.map(Value::of))?;
         Ok(values)
     }
 

@@ -27,6 +27,25 @@ impl Source {
         matches!(self, Source::Memtable(cursor, _) if cursor.is_over(memtable))
     }
 
+    /// Of the same state, which has no range tombstones in memtables.
+    #[inline]
+    pub(super) fn set_snapshot(&mut self, snapshot: SequenceNumber, state: &ReadState) {
+        match self {
+            Source::Memtable(cursor, max) => {
+                cursor.set_snapshot(snapshot);
+                if cursor.is_over(&state.active) {
+                    *max = snapshot;
+                }
+            }
+            Source::Partitions(concat, flushed) => {
+                concat.set_snapshot(snapshot);
+                let with_entries = state.memtables().filter(|memtable| memtable.entry_count() > 0);
+                *flushed =
+                    with_entries.fold(snapshot, |at, memtable| at.min(memtable.min_sequence().saturating_sub(1)));
+            }
+        }
+    }
+
     #[inline]
     pub(super) fn expect_seek(&mut self, key: &[u8]) {
         if let Source::Memtable(cursor, _) = self {

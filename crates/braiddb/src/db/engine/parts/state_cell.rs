@@ -1,6 +1,10 @@
 //! The present read state.
 
-use crate::{memtable::Memtable, platform::HazardCell, read::ReadState};
+use crate::{
+    memtable::Memtable,
+    platform::HazardCell,
+    read::{ReadState, RestingScans},
+};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::{Arc, atomic::AtomicBool};
@@ -9,6 +13,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 pub struct StateCell {
     pub state: ArcSwap<ReadState>,
     pub fast_state: HazardCell<ReadState>,
+    pub resting: RestingScans,
     /// Held by leaders and jobs while they make a new state.
     pub change: Mutex<()>,
     /// The active memtable must freeze to make room for another database.
@@ -21,6 +26,7 @@ impl StateCell {
         StateCell {
             state: ArcSwap::new(Arc::clone(&state)),
             fast_state: HazardCell::new(state),
+            resting: RestingScans::default(),
             change: Mutex::new(()),
             is_to_freeze: AtomicBool::new(false),
         }
@@ -28,8 +34,10 @@ impl StateCell {
 
     /// Replaces the present state. The caller holds `change`.
     pub fn replace(&self, state: Arc<ReadState>) {
-        self.state.store(Arc::clone(&state));
-        self.fast_state.replace(state);
+        self.resting.change(|| {
+            self.state.store(Arc::clone(&state));
+            self.fast_state.replace(state);
+        });
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Cursor, Place};
 use crate::{
     base::{Cursor as _, Error, Result},
     db::read::healing::{self, HEAL_TRIES},
-    read::ScanCursor,
+    read::{StateScan, UNKNOWN_AGE},
 };
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ impl Cursor {
     /// Saves the current key as origin and switches to the latest state.
     #[cold]
     pub(super) fn follow_state(&mut self) -> Result<()> {
-        self.origin.key.set(self.scan.entry().key);
+        self.origin.key.set(self.scan.cursor.entry().key);
         (self.origin.is_forward, self.origin.is_end, self.origin.steps) = (true, false, 0);
         let state = self.engine().present_state().inspect_err(|_| self.release())?;
-        let state = (!Arc::ptr_eq(&state, &self.state)).then(|| Arc::clone(&state));
+        let state = (!Arc::ptr_eq(&state, &self.scan.state)).then(|| Arc::clone(&state));
         self.check_hold()?;
         let Some(state) = state else { return Ok(()) };
-        self.state = state;
-        self.scan.reset(&self.state, self.hold.sequence());
+        self.scan.move_to(state);
+        self.scan.reset(self.hold.sequence());
         let moved = self.replay();
         self.arrive(true, moved).map(|_| ())
     }
@@ -30,9 +30,9 @@ impl Cursor {
         let steps = self.origin.steps;
         for _ in 0..steps.unsigned_abs() {
             if steps > 0 {
-                self.scan.next()?
+                self.scan.cursor.next()?
             } else {
-                self.scan.prev()?
+                self.scan.cursor.prev()?
             }
             self.pass_expired(steps > 0)?;
         }
@@ -41,8 +41,8 @@ impl Cursor {
 
     #[cfg(test)]
     pub(in crate::db) fn restart(&mut self) -> Result<()> {
-        self.state = self.engine().cell.state.load_full();
-        self.scan = ScanCursor::new(&self.state, self.hold.sequence(), self.tree.id);
+        let state = self.engine().cell.state.load_full();
+        self.scan = StateScan::new(state, UNKNOWN_AGE, self.hold.sequence(), self.tree.id);
         let moved = self.replay();
         self.arrive(true, moved).map(|_| ())
     }
@@ -52,9 +52,9 @@ impl Cursor {
         self.place = Place::Fresh;
         for _ in 0..HEAL_TRIES {
             healing::set_aside_or_fail(self.engine(), error)?;
-            self.state = Arc::clone(&*self.engine().present_state()?);
+            let state = Arc::clone(&*self.engine().present_state()?);
             self.check_hold()?;
-            self.scan = ScanCursor::new(&self.state, self.hold.sequence(), self.tree.id);
+            self.scan = StateScan::new(state, UNKNOWN_AGE, self.hold.sequence(), self.tree.id);
             match self.replay() {
                 Ok(()) => return Ok(()),
                 Err(e) => error = e,

@@ -15,11 +15,11 @@ use crate::{
 impl Cursor {
     #[inline(never)]
     pub(super) fn row_there(&self) -> Result<(&[u8], &[u8])> {
-        if let Some((key, value)) = self.scan.row_ahead() {
+        if let Some((key, value)) = self.scan.cursor.row_ahead() {
             return Ok((&key[TREE_ID_LEN..], value));
         }
         assert!(self.is_on_row(), "the cursor stands on no row");
-        let entry = self.scan.entry_there();
+        let entry = self.scan.cursor.entry_there();
         let mut value = entry.value;
         if entry.kind != EntryKind::Value {
             if let Some(Content { kind: EntryKind::Value, value, .. }) = Content::of(entry.kind, entry.value) {
@@ -64,10 +64,10 @@ impl Cursor {
 
     pub(in crate::db) fn expires_us(&self) -> Result<Option<u64>> {
         assert!(self.is_on_row(), "the cursor stands on no row");
-        if self.scan.is_ahead() {
+        if self.scan.cursor.is_ahead() {
             return Ok(None);
         }
-        let entry = self.scan.entry_there();
+        let entry = self.scan.cursor.entry_there();
         match entry.kind {
             EntryKind::Expiring => Ok(Content::of(entry.kind, entry.value).and_then(|content| content.expires_us)),
             EntryKind::Merge => {
@@ -79,15 +79,15 @@ impl Cursor {
     }
 
     pub(in crate::db) fn is_merged(&self) -> bool {
-        self.is_on_row() && !self.scan.is_ahead() && self.scan.entry_there().kind == EntryKind::Merge
+        self.is_on_row() && !self.scan.cursor.is_ahead() && self.scan.cursor.entry_there().kind == EntryKind::Merge
     }
 
     #[cold]
     fn read_blob(&self) -> Result<BlobValue> {
         let engine = self.engine();
-        let entry = self.scan.entry();
+        let entry = self.scan.cursor.entry();
         let now_us = self.hold.held().taken_us;
-        let e = match point_read::resolve(engine, &self.state, Unresolved::of(&entry), now_us) {
+        let e = match point_read::resolve(engine, &self.scan.state, Unresolved::of(&entry), now_us) {
             Ok(Some(value)) => return Ok(value),
             Ok(None) => Error::corruption(&engine.dir, 0, "a row was shown that has expired"),
             Err(e) => e,

@@ -349,16 +349,15 @@ impl std::fmt::Debug for MultiIter {
 }
 
 pub(in crate::db) fn split_pair(pair: Result<(Key, Value)>) -> Result<(Key, Value)> {
-    let mut bytes = Vec::from(pair?.0);
+    let bytes = pair?.0;
     let Some((at, is_escaped)) = split(&bytes) else { return Err(no_pair(&bytes)) };
-    let value = Value::new(bytes[at..].to_vec());
-    bytes.truncate(at - TERMINATOR.len());
+    let (mut key, value) = (bytes.slice(..at - TERMINATOR.len()), bytes.slice(at..));
     if is_escaped {
-        let mut key = Vec::with_capacity(bytes.len());
-        unescape(&bytes, &mut key);
-        bytes = key;
+        let mut unescaped = Vec::with_capacity(key.len());
+        unescape(&key, &mut unescaped);
+        key = Key::new(unescaped);
     }
-    Ok((Key::new(bytes), value))
+    Ok((key, value.into()))
 }
 
 impl Iterator for MultiIter {

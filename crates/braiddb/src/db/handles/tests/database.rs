@@ -113,7 +113,7 @@ fn a_snapshot_sees_what_it_saw_however_much_changes() {
     tree.delete_range::<&[u8]>(..).unwrap();
     db.compact().unwrap();
     assert_eq!(tree.iter().count(), 0);
-    assert_eq!(before.iter(&tree).map(|p| p.unwrap()).filter(|(_, v)| v == &b"old").count(), 1_000);
+    assert_eq!(before.iter(&tree).map(|p| p.unwrap()).filter(|(_, v)| v == b"old").count(), 1_000);
     assert_eq!(before.get(&tree, key(5)).unwrap().as_deref(), Some(&b"old"[..]));
     drop(before);
     db.compact().unwrap();

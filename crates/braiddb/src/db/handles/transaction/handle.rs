@@ -232,9 +232,7 @@ impl Transaction {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         match self.own(&key)? {
             Some(value) => Ok(value.map(Value::new)),
-            None => point_read::get(self.db.engine(), LookupKey::of(&key), Some(&self.hold), |value| {
-                Value::new(value.into_owned())
-            }),
+            None => point_read::get(self.db.engine(), LookupKey::of(&key), Some(&self.hold), Value::of_cow),
         }
     }
 

@@ -133,7 +133,7 @@ impl<'t> TransactionIter<'t> {
         side.at.clear();
         side.at.extend_from_slice(&key);
         side.has_begun = true;
-        Ok(Some(value.map(|value| (Key::new(key[TREE_ID_LEN..].to_vec()), Value::new(value)))))
+        Ok(Some(value.map(|value| (Key::of(&key[TREE_ID_LEN..]), Value::new(value)))))
     }
 }
 
