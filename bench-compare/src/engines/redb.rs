@@ -93,7 +93,7 @@ impl Reader for RedbReader<'_> {
     }
 
     fn scan_back(&mut self, visit: Visit<'_>) -> Result<()> {
-        for row in self.table.range::<&[u8]>(..)?.rev() {
+        for row in self.table.range(..)?.rev() {
             let (key, value) = row?;
             if !visit(key.value(), value.value()) {
                 break;

@@ -181,7 +181,7 @@ impl World {
             10..=16 => self.append(open, epoch, random),
             17..=19 => open.write(self, self.change(epoch, random)),
             20 | 21 => open.set_savepoint(self.number()),
-            22 if !open.savepoints.is_empty() => open.roll_back(random.index(open.savepoints.len())),
+            22 if !open.savepoints.is_empty() => open.rollback(random.index(open.savepoints.len())),
             _ => self.delete_and_regret(open, epoch, random, meanwhile),
         }
     }
@@ -204,7 +204,7 @@ impl World {
         }
         self.read_range(open, epoch, random, meanwhile);
         let at = open.savepoints.iter().position(|(of, _)| *of == name);
-        open.roll_back(at.expect("it was set just now"));
+        open.rollback(at.expect("it was set just now"));
     }
 
     fn read_range(&self, open: &mut Open, epoch: u64, random: &mut Random, meanwhile: &mut dyn FnMut()) {
@@ -367,9 +367,9 @@ impl Open {
         self.record.steps.push(Step::Savepoint(name));
     }
 
-    fn roll_back(&mut self, at: usize) {
+    fn rollback(&mut self, at: usize) {
         let (name, savepoint) = self.savepoints[at];
-        said(self.transaction.roll_back_to(savepoint));
+        said(self.transaction.rollback_to(savepoint));
         self.savepoints.truncate(at + 1);
         self.record.steps.push(Step::RollBack(name));
     }

@@ -50,8 +50,8 @@ fn begin(source: &Db, index: &Db) -> braiddb::Result<Watcher> {
     let watcher = source.watch(options.after(snapshot.sequence()))?;
     let by_artist = index.tree("by artist")?;
     let mut batch = index.batch();
-    batch.delete_range::<&[u8]>(&by_artist, ..);
-    for pair in snapshot.range::<&[u8]>(&source.tree("albums")?, ..) {
+    batch.delete_range(&by_artist, ..);
+    for pair in snapshot.range(&source.tree("albums")?, ..) {
         let (key, album) = pair?;
         batch.put(&by_artist, artist_of(&album), &key);
     }

@@ -19,7 +19,7 @@
 //! let before = db.snapshot();
 //! albums.delete(b"1")?;
 //! assert_eq!(before.get(&albums, b"1")?.as_deref(), Some(&b"Ten"[..]));
-//! for pair in albums.range(b"2".as_slice()..).rev() {
+//! for pair in albums.range("2"..).rev() {
 //!     let (key, value) = pair?;
 //!     println!("{key:?} {value:?}");
 //! }
@@ -55,13 +55,14 @@ pub use codec::{Compression, MergeFunction, decode_set, encode_set};
 pub use db::inspect;
 pub use db::{
     AffectedKeys, ArchiveGap, Batch, BulkLoader, BulkOptions, BulkProgress, Change, ChangeSet, ChangeStream,
-    ChangedTree, Commit, Cursor, Db, DumpGap, Durability, ETag, Follower, Gap, Iter, Key, Loaded, LoggedStream,
-    MergeBase, MergeFunctionHandle, MergeOperand, MultiBulkLoader, MultiCursor, MultiIter, MultiTransactionIter,
-    MultiTree, OlderFile, PartitionStats, PendingStream, ProblemKind, RangeEstimate, ReaderStats, Refreshed,
-    RestorePoint, ResumeToken, RunStats, ScrubStats, SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats, Snapshot,
-    Stats, StreamReader, StreamWriter, TableBuilder, TableInfo, TableSpec, Transaction, TransactionIter, Tree,
-    TreeCodec, TreeInfo, TreeKey, TreeOptions, UnsortedLoader, Update, UpgradeReport, Value, VerifiedFile,
-    VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport, Version, WatchOptions, WatchStopper, Watcher,
+    ChangedTree, Commit, Cursor, Db, DumpGap, Durability, ETag, Follower, Gap, Iter, Key, KeyRange, Loaded,
+    LoggedStream, MergeBase, MergeFunctionHandle, MergeOperand, MultiBulkLoader, MultiCursor, MultiIter,
+    MultiTransactionIter, MultiTree, OlderFile, PartitionStats, PendingStream, ProblemKind, RangeEstimate, Read,
+    ReaderStats, Refreshed, RestorePoint, ResumeToken, RunStats, ScrubStats, SharedRuntime, SharedRuntimeBuilder,
+    SharedRuntimeStats, Snapshot, SnapshotTree, Stats, StreamReader, StreamWriter, TableBuilder, TableInfo, TableSpec,
+    Transaction, TransactionIter, TransactionTree, Tree, TreeCodec, TreeInfo, TreeKey, TreeOptions, UnsortedLoader,
+    Update, UpgradeReport, Value, VerifiedFile, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport, Version,
+    WatchOptions, WatchStopper, Watcher,
 };
 pub use dump::{
     DumpInfo, DumpOptions, DumpProgress, DumpReport, DumpedTreeInfo, LoadOptions, LoadProgress, LoadReport, check_dump,

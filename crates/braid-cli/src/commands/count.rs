@@ -92,7 +92,7 @@ pub fn count(arguments: &CountArguments) -> Result<u8> {
     let range = arguments.range.keys(key_notation(&db, &arguments.tree, arguments.key_arguments)?)?;
     let count = match NamedTree::open(&db, &arguments.tree)? {
         NamedTree::Plain(tree) if arguments.estimate => tree.len_estimate()?,
-        NamedTree::Multi(tree) if arguments.estimate => tree.approximate::<&[u8]>(..)?.keys,
+        NamedTree::Multi(tree) if arguments.estimate => tree.approximate(..)?.keys,
         NamedTree::Plain(tree) => tree.count(range)?,
         NamedTree::Multi(tree) => tree.count_range(range)?,
     };

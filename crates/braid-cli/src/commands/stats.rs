@@ -55,10 +55,10 @@ fn size_of(db: &Db, tree: TreeInfo, count: bool) -> TreeSize {
 fn estimate(db: &Db, tree: &TreeInfo, count: bool) -> braiddb::Result<RangeEstimate> {
     let (mut found, counted) = if tree.multi {
         let tree = db.open_multi_tree(&tree.name)?;
-        (tree.approximate::<&[u8]>(..)?, count.then(|| tree.len()).transpose()?)
+        (tree.approximate(..)?, count.then(|| tree.len()).transpose()?)
     } else {
         let tree = db.open_tree(&tree.name)?;
-        (tree.approximate::<&[u8]>(..)?, count.then(|| tree.len()).transpose()?)
+        (tree.approximate(..)?, count.then(|| tree.len()).transpose()?)
     };
     if let Some(keys) = counted {
         (found.keys, found.keys_min, found.keys_max) = (keys, keys, keys);

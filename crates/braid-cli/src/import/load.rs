@@ -95,7 +95,7 @@ fn record(db: &Db, tree_name: &str, progress: &mut Progress, notation: &mut NewN
 fn undo(db: &Db, tree_name: &str, is_new: bool) -> bool {
     match is_new {
         true => db.drop_tree(tree_name).is_ok(),
-        false => db.open_tree(tree_name).and_then(|tree| tree.delete_range::<&[u8]>(..)).is_ok(),
+        false => db.open_tree(tree_name).and_then(|tree| tree.delete_range(..)).is_ok(),
     }
 }
 

@@ -203,7 +203,7 @@ fn ingest(disk: &Arc<SimDisk>, trees: &[Tree], changes: &[Change]) -> Result<u64
     let remove = |path: &Path| _ = disk.remove(path);
     let names = ["first.table", "second.table"].map(|name| dir.join(name));
     names.iter().chain([&dir.join("000001.table")]).for_each(|path| remove(path));
-    match trees[1].export_tables::<&[u8]>(.., dir) {
+    match trees[1].export_tables(.., dir) {
         Ok(exported) => {
             let records_exported: u64 = exported.iter().map(|table| table.records).sum();
             exported.iter().for_each(|table| remove(&table.path));
@@ -231,7 +231,7 @@ fn ingest(disk: &Arc<SimDisk>, trees: &[Tree], changes: &[Change]) -> Result<u64
 
 fn put_on_condition(tree: &Tree, changes: &[Change]) -> Result<u64> {
     let (key, value) = records(changes).next().expect("one record");
-    let wrong = tree.compare_and_set(key, Some(b"never there"), Some(b"wrong"))?;
+    let wrong = tree.compare_exchange(key, Some(b"never there"), Some(b"wrong"))?;
     assert!(wrong.is_none(), "a failed condition must not write");
     let done = match tree.get_versioned(key)? {
         Some((_, version)) => tree.put_if_version(key, value, version)?,

@@ -26,8 +26,8 @@ impl Writer {
         if let Some(tree) = trees.first() {
             let savepoint = transaction.savepoint();
             transaction.put(tree, b"taken back", b"never there")?;
-            transaction.delete_range::<&[u8]>(tree, ..)?;
-            transaction.roll_back_to(savepoint)?;
+            transaction.delete_range(tree, ..)?;
+            transaction.rollback_to(savepoint)?;
         }
         Ok(Writer::Transaction(db.clone(), Box::new(transaction)))
     }

@@ -141,12 +141,12 @@ fn g1a_aborted_reads_are_prevented() {
         case.put(&refused, 1, 102);
         assert_eq!(case.get(&reader, 1), Some(10));
         assert_eq!(case.rows(), [(1, 10), (2, 20)]);
-        dropped.roll_back();
+        dropped.rollback();
         let writer = case.begin();
         let savepoint = writer.savepoint();
         case.put(&writer, 1, 103);
         ok(writer.delete(&case.table, [2]));
-        ok(writer.roll_back_to(savepoint));
+        ok(writer.rollback_to(savepoint));
         assert_eq!(case.select(&writer, |_| true), [(1, 10), (2, 20)]);
         case.put(&writer, 2, 21);
         case.commit(writer);

@@ -180,7 +180,7 @@ impl Overlay {
 
     /// `savepoint` stays valid, later ones do not. False for an invalid savepoint. O(log n) for
     /// each undone key.
-    pub fn roll_back_to(&mut self, savepoint: Savepoint) -> bool {
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> bool {
         let Some(at) = self.undo.iter().rposition(|undo| undo.savepoint == savepoint) else { return false };
         for undo in self.undo.split_off(at).into_iter().rev() {
             self.undo_bytes -= size_of::<Undo>() + undo.deleted.as_ref().map_or(0, Intervals::size_bytes);

@@ -18,7 +18,7 @@ fn debug_of_every_handle_is_short_and_shows_no_data() {
     let mut batch = db.batch();
     batch.put(&tree, "secretkey", "secretvalue");
     let (mut cursor, mut iter, mut pairs) = (tree.cursor(), tree.iter(), many.iter());
-    let mut values = tx.range::<&[u8]>(&tree, ..);
+    let mut values = tx.range(&tree, ..);
     cursor.seek(b"secretkey5").unwrap();
     let _rows = (iter.next(), pairs.next(), values.next());
     let add = db.merge_function("add").unwrap();

@@ -118,7 +118,7 @@ fn check(db: &Db) {
 fn check_rounds(db: &Db, round: impl Fn(u32) -> u32) {
     let tree = db.open_tree("t").unwrap();
     let mut rows = 0;
-    for row in tree.range::<&[u8]>(..) {
+    for row in tree.range(..) {
         let (key, found) = row.unwrap();
         let key = u32::from_be_bytes(key[..].try_into().unwrap());
         assert_eq!(found[..], value(key, round(key)));

@@ -66,7 +66,7 @@ impl World<'_> {
         for (tree, number) in self.trees.iter().zip(self.numbers) {
             let everything = (Bound::Unbounded, Bound::Unbounded);
             let keys = self.model.range(number, &everything, u64::MAX).len() as u64;
-            let estimate = tree.approximate::<&[u8]>(..).said("approximate")?;
+            let estimate = tree.approximate(..).said("approximate")?;
             ensure!(estimate.keys.abs_diff(keys) <= OFF_BY_A_RUN * runs, "{estimate:?} of {keys} keys in {runs} runs");
         }
         Ok(())

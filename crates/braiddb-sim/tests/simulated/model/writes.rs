@@ -197,8 +197,8 @@ impl World<'_> {
         let never = self.db().version_of(u64::MAX >> 2);
         let (result, change) = match (what, found.map(|found| found.1)) {
             (0, found) => (handle.put_if_absent(&key, &new), found.is_none().then_some(put)),
-            (1, _) => (handle.compare_and_set(&key, expected.as_deref(), Some(&new)), Some(put)),
-            (2, _) => (handle.compare_and_set(&key, Some(b"never there"), None), None),
+            (1, _) => (handle.compare_exchange(&key, expected.as_deref(), Some(&new)), Some(put)),
+            (2, _) => (handle.compare_exchange(&key, Some(b"never there"), None), None),
             (3, Some(version)) => (handle.put_if_version(&key, &new, version), Some(put)),
             (4, Some(version)) => (handle.delete_if_version(&key, version), Some(delete)),
             (3 | 4, None) => (handle.put_if_version(&key, &new, never), None),

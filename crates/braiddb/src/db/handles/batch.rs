@@ -4,6 +4,7 @@ use super::{
     database::Db,
     expiry,
     iter::user_bounds,
+    key_range::KeyRange,
     multi::tree::{MultiTree, TERMINATOR, bounds_of, escape},
     streams::writer::commit_streams,
     tree::Tree,
@@ -25,10 +26,7 @@ use crate::{
         },
     },
 };
-use std::{
-    ops::{Bound, RangeBounds},
-    sync::Arc,
-};
+use std::{ops::Bound, sync::Arc};
 
 /// Writes that commit atomically. The last write of a key wins.
 ///
@@ -92,9 +90,9 @@ impl Batch {
     }
 
     /// Deletes all keys in `range`, except later writes of this batch.
-    pub fn delete_range<K: AsRef<[u8]>>(&mut self, tree: &Tree, range: impl RangeBounds<K>) -> &mut Batch {
+    pub fn delete_range(&mut self, tree: &Tree, range: impl KeyRange) -> &mut Batch {
         self.touch(tree.state(), b"");
-        for bound in [range.start_bound(), range.end_bound()] {
+        for bound in [range.first(), range.last()] {
             if let Bound::Included(key) | Bound::Excluded(key) = bound
                 && let Err(e) = check_key(key.as_ref())
             {

@@ -78,10 +78,21 @@ impl Tree {
         })
     }
 
+    /// Changes the value of `key` from `expected` to `new`. Returns the new version, or `None` if the
+    /// value differs or there is none: see [`Tree::put_if_absent`] and [`Tree::compare_exchange`].
+    pub fn compare_and_set(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: impl AsRef<[u8]>,
+        new: impl AsRef<[u8]>,
+    ) -> Result<Option<Version>> {
+        self.compare_exchange(key, Some(expected.as_ref()), Some(new.as_ref()))
+    }
+
     /// Changes `key` from `expected` to `new`, where `None` means absent. Returns the new version,
     /// or `None` if the value differs. Expiry is as for [`Tree::put`]; [`Update::PutKeepTtl`] keeps
     /// it.
-    pub fn compare_and_set(
+    pub fn compare_exchange(
         &self,
         key: impl AsRef<[u8]>,
         expected: Option<&[u8]>,

@@ -4,6 +4,7 @@ use super::{
     cursor::Cursor,
     database::Db,
     iter::user_bounds,
+    key_range::KeyRange,
     multi::tree::{MultiTree, bounds_of_keys},
     snapshot::Snapshot,
     transaction::handle::Transaction,
@@ -17,7 +18,7 @@ use crate::{
     },
     read::{self, Counted},
 };
-use std::{ops::RangeBounds, sync::Arc};
+use std::sync::Arc;
 
 /// Returns the cached count of keys between `start` and `start` with the last byte `end`.
 #[inline]
@@ -105,14 +106,14 @@ impl Tree {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn count<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
+    pub fn count(&self, range: impl KeyRange) -> Result<u64> {
         self.state().check()?;
         count_within(self.db(), self.state(), user_bounds(self.state().id, &range), None)
     }
 
     /// Counts all keys exactly: see [`Tree::count`]. [`Tree::len_estimate`] is faster.
     pub fn len(&self) -> Result<u64> {
-        self.count::<&[u8]>(..)
+        self.count(..)
     }
 
     /// Returns true if there are no keys.
@@ -124,14 +125,14 @@ impl Tree {
 
 impl MultiTree {
     /// Counts pairs with keys in a range exactly: see [`Tree::count`].
-    pub fn count_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
+    pub fn count_range(&self, range: impl KeyRange) -> Result<u64> {
         self.state().check()?;
         count_within(self.db(), self.state(), bounds_of_keys(self.state().id, &range), None)
     }
 
     /// Counts all pairs exactly: see [`Tree::count`].
     pub fn len(&self) -> Result<u64> {
-        self.count_range::<&[u8]>(..)
+        self.count_range(..)
     }
 
     /// Returns true if there are no pairs.
@@ -143,13 +144,13 @@ impl MultiTree {
 
 impl Snapshot {
     /// Counts keys in a range (`..` for all) exactly: see [`Tree::count`].
-    pub fn count_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<u64> {
+    pub fn count_range(&self, tree: &Tree, range: impl KeyRange) -> Result<u64> {
         self.check_tree(tree.state())?;
         count_within(tree.db(), tree.state(), user_bounds(tree.state().id, &range), Some(self.hold()))
     }
 
     /// Counts pairs with keys in a range (`..` for all) exactly: see [`Tree::count`].
-    pub fn count_pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> Result<u64> {
+    pub fn count_pairs(&self, tree: &MultiTree, range: impl KeyRange) -> Result<u64> {
         self.check_tree(tree.state())?;
         count_within(tree.db(), tree.state(), bounds_of_keys(tree.state().id, &range), Some(self.hold()))
     }
@@ -164,7 +165,7 @@ impl Snapshot {
 impl Transaction {
     /// Counts keys in a range (`..` for all), own writes included: see [`Tree::count`]. Reads the
     /// whole range.
-    pub fn count_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<u64> {
+    pub fn count_range(&self, tree: &Tree, range: impl KeyRange) -> Result<u64> {
         self.check_tree(tree.db(), tree.state())?;
         let (start, end) = user_bounds(tree.state().id, &range);
         end.map_or(Ok(0), |end| self.count_between(tree.state(), &start, &end))
@@ -172,7 +173,7 @@ impl Transaction {
 
     /// Counts pairs with keys in a range (`..` for all), own writes included. Reads the whole
     /// range.
-    pub fn count_pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> Result<u64> {
+    pub fn count_pairs(&self, tree: &MultiTree, range: impl KeyRange) -> Result<u64> {
         self.check_tree(tree.db(), tree.state())?;
         let (start, end) = bounds_of_keys(tree.state().id, &range);
         end.map_or(Ok(0), |end| self.count_between(tree.state(), &start, &end))

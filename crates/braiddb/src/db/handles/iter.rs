@@ -4,7 +4,7 @@
 //! copies rows into one allocation, which they share. It reads as many as the last iterator over
 //! this state returned, if known, or else twice as many each time.
 
-use super::{cursor::Cursor, database::Db};
+use super::{cursor::Cursor, database::Db, key_range::KeyRange};
 use crate::{
     base::{Chunk, Error, INLINE_MAX, ReaderKind, Result, TreeId},
     db::{
@@ -18,7 +18,7 @@ use crate::{
     read::{ChunkRow, RowsAhead},
 };
 use std::{
-    ops::{Bound, ControlFlow, RangeBounds},
+    ops::{Bound, ControlFlow},
     sync::Arc,
 };
 
@@ -36,22 +36,22 @@ const LIKELY_ROW: usize = 128;
 const BIG_ROW: usize = 2 << 10;
 
 /// Internal keys: inclusive start, exclusive end.
-pub fn user_bounds<K: AsRef<[u8]>>(tree: TreeId, range: &impl RangeBounds<K>) -> (Vec<u8>, Option<Vec<u8>>) {
+pub fn user_bounds(tree: TreeId, range: &impl KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
     let (start, end) = key_bounds(tree, range);
     (start.to_vec(), end.map(|end| end.to_vec()))
 }
 
-fn key_bounds<K: AsRef<[u8]>>(tree: TreeId, range: &impl RangeBounds<K>) -> (KeyBuf, Option<KeyBuf>) {
+fn key_bounds(tree: TreeId, range: &impl KeyRange) -> (KeyBuf, Option<KeyBuf>) {
     let with = |key: &[u8], after: bool| {
         let id = tree.first_key();
         if after { KeyBuf::of_pieces(&[&id, key, &[0]]) } else { KeyBuf::new(tree, key) }
     };
-    let start = match range.start_bound() {
+    let start = match range.first() {
         Bound::Included(key) => with(key.as_ref(), false),
         Bound::Excluded(key) => with(key.as_ref(), true),
         Bound::Unbounded => with(b"", false),
     };
-    let end = match range.end_bound() {
+    let end = match range.last() {
         Bound::Included(key) => Some(with(key.as_ref(), true)),
         Bound::Excluded(key) => Some(with(key.as_ref(), false)),
         Bound::Unbounded => tree.end_key().map(|end| KeyBuf::copy_of(&end)),
@@ -313,12 +313,7 @@ impl Iter {
         Iter { source, bounds, front: None, back: None, failed, is_done }
     }
 
-    pub(in crate::db) fn over_range<K: AsRef<[u8]>>(
-        db: &Db,
-        tree: &Arc<TreeState>,
-        range: impl RangeBounds<K>,
-        hold: Option<Hold>,
-    ) -> Iter {
+    pub(in crate::db) fn over_range(db: &Db, tree: &Arc<TreeState>, range: impl KeyRange, hold: Option<Hold>) -> Iter {
         let (start, end) = key_bounds(tree.id, &range);
         Iter::over_keys(db, tree, start, end, hold)
     }

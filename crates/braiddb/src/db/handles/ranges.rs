@@ -3,6 +3,7 @@
 use super::{
     batch::Batch,
     iter::user_bounds,
+    key_range::KeyRange,
     multi::tree::{MultiTree, bounds_of_keys},
     tree::Tree,
 };
@@ -15,10 +16,7 @@ use crate::{
     read::{self, ReadState, Survey},
     version::{Partition, PartitionLayout, RunHandle},
 };
-use std::{
-    ops::{Bound, RangeBounds},
-    sync::Arc,
-};
+use std::{ops::Bound, sync::Arc};
 
 /// Samples per part and run. More give more even parts and use more memory.
 const SAMPLES_PER_PART: usize = 16;
@@ -62,7 +60,7 @@ struct Span {
 }
 
 impl Span {
-    fn of<K: AsRef<[u8]>>(tree: &Tree, range: &impl RangeBounds<K>) -> Span {
+    fn of(tree: &Tree, range: &impl KeyRange) -> Span {
         let (start, end) = user_bounds(tree.state().id, range);
         Span { start, end }
     }
@@ -335,7 +333,7 @@ impl Tree {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn approximate<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
+    pub fn approximate(&self, range: impl KeyRange) -> Result<RangeEstimate> {
         self.state().check()?;
         approximate(self.db().engine(), &Span::of(self, &range))
     }
@@ -348,11 +346,11 @@ impl Tree {
     /// let db = braiddb::Db::in_memory()?;
     /// let numbers = db.tree("numbers")?;
     /// numbers.bulk_load((0..10_000u32).map(|n| (n.to_be_bytes(), [7; 100])))?;
-    /// assert_eq!(numbers.split_points::<&[u8]>(.., 4)?.len(), 3);
+    /// assert_eq!(numbers.split_points(.., 4)?.len(), 3);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn split_points<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>, parts: usize) -> Result<Vec<Vec<u8>>> {
+    pub fn split_points(&self, range: impl KeyRange, parts: usize) -> Result<Vec<Vec<u8>>> {
         self.state().check()?;
         self.db().engine().health.check_open()?;
         if !(1..=PARTS_MAX).contains(&parts) {
@@ -368,19 +366,19 @@ impl Tree {
 
     /// Deletes all keys outside `range` in one commit, in constant time. Files without remaining
     /// keys are removed unread.
-    pub fn clip<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<SequenceNumber> {
-        let bound = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+    pub fn clip(&self, range: impl KeyRange) -> Result<SequenceNumber> {
+        let bound = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
         let mut batch = Batch::default();
         // An empty range keeps nothing.
         if Span::of(self, &range).is_empty() {
-            batch.delete_range::<&[u8]>(self, ..);
+            batch.delete_range(self, ..);
         } else {
-            match bound(range.start_bound()) {
+            match bound(range.first()) {
                 Bound::Included(start) => _ = batch.delete_range(self, ..start),
                 Bound::Excluded(start) => _ = batch.delete_range(self, ..=start),
                 Bound::Unbounded => {}
             }
-            match bound(range.end_bound()) {
+            match bound(range.last()) {
                 Bound::Included(end) => _ = batch.delete_range(self, (Bound::Excluded(end), Bound::Unbounded)),
                 Bound::Excluded(end) => _ = batch.delete_range(self, end..),
                 Bound::Unbounded => {}
@@ -400,11 +398,11 @@ impl MultiTree {
     /// let tags = db.multi_tree("tags")?;
     /// tags.add(b"red", b"1")?;
     /// tags.add(b"red", b"2")?;
-    /// assert_eq!(tags.approximate::<&[u8]>(..)?.keys, 2);
+    /// assert_eq!(tags.approximate(..)?.keys, 2);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn approximate<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
+    pub fn approximate(&self, range: impl KeyRange) -> Result<RangeEstimate> {
         self.state().check()?;
         let (start, end) = bounds_of_keys(self.state().id, &range);
         approximate(self.db().engine(), &Span { start, end })

@@ -5,6 +5,7 @@ use super::{
     cursor::Cursor,
     database::Db,
     iter::Iter,
+    key_range::KeyRange,
     multi::{
         cursor::MultiCursor,
         tree::{MultiIter, MultiTree},
@@ -19,7 +20,6 @@ use crate::{
         record::{bytes::Value, version::Version},
     },
 };
-use std::ops::RangeBounds;
 
 /// The database as of one commit. Needs constant memory but pins old versions. After
 /// [`crate::Builder::reader_age_max`], if set, its reads fail with [`crate::Error::ReaderExpired`].
@@ -119,7 +119,7 @@ impl Snapshot {
     }
 
     /// Iterates over pairs with keys in `range`.
-    pub fn range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Iter {
+    pub fn range(&self, tree: &Tree, range: impl KeyRange) -> Iter {
         Iter::over_range(&self.db, tree.state(), range, Some(self.hold.clone()))
     }
 
@@ -147,21 +147,16 @@ impl Snapshot {
 
     /// Iterates over the pairs of `key`.
     pub fn values(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> MultiIter {
-        self.values_range::<&[u8]>(tree, key, ..)
+        self.values_range(tree, key, ..)
     }
 
     /// Iterates over the pairs of `key` with values in `range`.
-    pub fn values_range<V: AsRef<[u8]>>(
-        &self,
-        tree: &MultiTree,
-        key: impl AsRef<[u8]>,
-        range: impl RangeBounds<V>,
-    ) -> MultiIter {
+    pub fn values_range(&self, tree: &MultiTree, key: impl AsRef<[u8]>, range: impl KeyRange) -> MultiIter {
         tree.values_at(key.as_ref(), range, Some(self.hold.clone()))
     }
 
     /// Iterates over the pairs with keys in `range`.
-    pub fn pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> MultiIter {
+    pub fn pairs(&self, tree: &MultiTree, range: impl KeyRange) -> MultiIter {
         tree.range_at(range, Some(self.hold.clone()))
     }
 

@@ -6,6 +6,7 @@ use super::{
     database::Db,
     expiry,
     iter::Iter,
+    key_range::KeyRange,
 };
 use crate::{
     base::{EntryKind, Result, SequenceNumber},
@@ -20,7 +21,7 @@ use crate::{
         write::pipeline::CommitCondition,
     },
 };
-use std::{ops::RangeBounds, slice, sync::Arc};
+use std::{slice, sync::Arc};
 
 /// A named tree of sorted keys with one value each. Clones are cheap, shared across threads, and
 /// keep the database open. Reads see the latest commit.
@@ -83,7 +84,7 @@ impl Tree {
     }
 
     /// Deletes all keys in `range`, in constant time.
-    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<SequenceNumber> {
+    pub fn delete_range(&self, range: impl KeyRange) -> Result<SequenceNumber> {
         let mut batch = Batch::default();
         batch.delete_range(self, range);
         batch.commit(&self.db, self.db.engine().settings.durability)
@@ -135,7 +136,7 @@ impl Tree {
     }
 
     /// Iterates over pairs with keys in `range`.
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+    pub fn range(&self, range: impl KeyRange) -> Iter {
         Iter::over_range(&self.db, &self.state, range, None)
     }
 
@@ -162,6 +163,6 @@ impl Tree {
     /// Estimates the number of keys, as [`RangeEstimate::keys`](crate::RangeEstimate).
     /// [`Tree::len`] is exact.
     pub fn len_estimate(&self) -> Result<u64> {
-        self.approximate::<&[u8]>(..).map(|estimate| estimate.keys)
+        self.approximate(..).map(|estimate| estimate.keys)
     }
 }

@@ -5,6 +5,7 @@ use crate::{
     base::{Error, Result},
     db::{engine::settings::Durability, write::update_scope::UpdateScope},
 };
+use std::any::Any;
 
 /// Maximum retries after a conflict.
 const RETRIES_MAX: u32 = 1000;
@@ -48,28 +49,73 @@ impl Db {
     }
 
     /// Runs [`Db::update`] with the given durability.
-    pub fn update_with<R>(&self, durability: Durability, mut work: impl FnMut(&Transaction) -> Result<R>) -> Result<R> {
+    pub fn update_with<R>(&self, durability: Durability, work: impl FnMut(&Transaction) -> Result<R>) -> Result<R> {
+        self.try_update_with(durability, work)
+    }
+
+    /// Runs [`Db::update`] with work that has an error type of its own. The closure says which,
+    /// because `?` alone does not.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let stock = db.tree("stock")?;
+    /// stock.put("shirts", "70")?;
+    /// let left = db.try_update(|tx| -> Result<u32, Box<dyn std::error::Error>> {
+    ///     let shirts: u32 = tx.get(&stock, "shirts")?.ok_or("no shirts")?.to_str()?.parse()?;
+    ///     tx.put(&stock, "shirts", (shirts - 1).to_string())?;
+    ///     Ok(shirts - 1)
+    /// })?;
+    /// assert_eq!(left, 69);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_update<R, E: From<Error> + 'static>(
+        &self,
+        work: impl FnMut(&Transaction) -> std::result::Result<R, E>,
+    ) -> std::result::Result<R, E> {
+        self.try_update_with(self.engine().settings.durability, work)
+    }
+
+    /// Runs [`Db::try_update`] with the given durability.
+    pub fn try_update_with<R, E: From<Error> + 'static>(
+        &self,
+        durability: Durability,
+        mut work: impl FnMut(&Transaction) -> std::result::Result<R, E>,
+    ) -> std::result::Result<R, E> {
         let (mut retries, mut expiries) = (0, 0);
         loop {
             let transaction = self.begin()?;
             let scope = UpdateScope::begin(self.engine());
             let worked = work(&transaction);
             drop(scope);
-            let done = match worked {
-                Ok(result) => transaction.commit_with(durability).map(|_| result),
+            let (error, retry) = match worked {
+                Ok(result) => match transaction.commit_with(durability) {
+                    Ok(_) => return Ok(result),
+                    Err(e) => {
+                        let retry = Retry::after(&e);
+                        (E::from(e), retry)
+                    }
+                },
+                // Drop the transaction before the pause: it pins a snapshot.
                 Err(e) => {
-                    // Before the pause: it pins a snapshot.
+                    let own = (&e as &dyn Any).downcast_ref::<Error>().map(Retry::after);
+                    let retry = own
+                        .unwrap_or_else(|| transaction.hold().check().err().as_ref().map_or(Retry::No, Retry::after));
                     drop(transaction);
-                    Err(e)
+                    (e, retry)
                 }
             };
-            match done {
-                Err(e) if e.is_conflict() => self.pause(retries, e)?,
-                Err(e) if e.is_reader_expired() && expiries < EXPIRIES_MAX => {
+            let is_allowed = match retry {
+                Retry::No => false,
+                Retry::Conflict => true,
+                Retry::Expired => {
                     expiries += 1;
-                    self.pause(retries, e)?;
+                    expiries <= EXPIRIES_MAX
                 }
-                done => return done,
+            };
+            if !is_allowed || !self.pause_before(retries) {
+                return Err(error);
             }
             retries += 1;
         }
@@ -77,17 +123,41 @@ impl Db {
 
     /// Pauses before a retry, or returns the conflict after the last.
     pub(in crate::db) fn pause(&self, retries: u32, conflict: Error) -> Result<()> {
+        if self.pause_before(retries) { Ok(()) } else { Err(conflict) }
+    }
+
+    /// Pauses before a retry; returns false after the last.
+    fn pause_before(&self, retries: u32) -> bool {
         if retries >= RETRIES_MAX {
-            return Err(conflict);
+            return false;
         }
         let engine = self.engine();
         engine.counters.note_retry();
-        if retries < RETRIES_AT_ONCE {
-            return Ok(());
+        if retries >= RETRIES_AT_ONCE {
+            let longest = (1_u64 << (retries - RETRIES_AT_ONCE).min(20)).min(PAUSE_US_MAX);
+            let runtime = &engine.settings.runtime;
+            runtime.sleep_us(runtime.random_u64() % longest + 1);
         }
-        let longest = (1_u64 << (retries - RETRIES_AT_ONCE).min(20)).min(PAUSE_US_MAX);
-        let runtime = &engine.settings.runtime;
-        runtime.sleep_us(runtime.random_u64() % longest + 1);
-        Ok(())
+        true
+    }
+}
+
+/// What to do after a failed try.
+#[derive(Clone, Copy)]
+enum Retry {
+    No,
+    Conflict,
+    Expired,
+}
+
+impl Retry {
+    fn after(error: &Error) -> Retry {
+        if error.is_conflict() {
+            Retry::Conflict
+        } else if error.is_reader_expired() {
+            Retry::Expired
+        } else {
+            Retry::No
+        }
     }
 }

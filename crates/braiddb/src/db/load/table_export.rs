@@ -3,9 +3,9 @@
 use super::external_table::{TableBuilder, TableInfo};
 use crate::{
     base::{Error, Result},
-    db::handles::{iter::user_bounds, tree::Tree},
+    db::handles::{iter::user_bounds, key_range::KeyRange, tree::Tree},
 };
-use std::{ops::RangeBounds, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 #[cold]
 fn merged_with_end(key: &[u8]) -> Error {
@@ -24,11 +24,7 @@ impl Tree {
     /// Records keep their expiry time; expired ones are omitted. Fails with `InvalidArgument` at
     /// merge operands above an expiring value, which a table cannot hold (see
     /// [`Tree::put_with_ttl`]).
-    pub fn export_tables<K: AsRef<[u8]>>(
-        &self,
-        range: impl RangeBounds<K>,
-        dir: impl AsRef<Path>,
-    ) -> Result<Vec<TableInfo>> {
+    pub fn export_tables(&self, range: impl KeyRange, dir: impl AsRef<Path>) -> Result<Vec<TableInfo>> {
         let mut tables = Vec::new();
         let done = self.export(range, dir.as_ref(), &mut tables);
         if done.is_err() {
@@ -41,12 +37,7 @@ impl Tree {
         done.map(|()| tables)
     }
 
-    fn export<K: AsRef<[u8]>>(
-        &self,
-        range: impl RangeBounds<K>,
-        dir: &Path,
-        tables: &mut Vec<TableInfo>,
-    ) -> Result<()> {
+    fn export(&self, range: impl KeyRange, dir: &Path, tables: &mut Vec<TableInfo>) -> Result<()> {
         let (spec, settings) = (self.table_spec()?, &self.db().engine().settings);
         let mut open: Option<TableBuilder> = None;
         let (start, end) = user_bounds(self.state().id, &range);

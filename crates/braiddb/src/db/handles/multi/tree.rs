@@ -23,16 +23,13 @@ use crate::{
             counting::{count, count_kept},
             database::Db,
             iter::Iter,
+            key_range::KeyRange,
         },
         read::point_read,
         record::bytes::{Key, Value},
     },
 };
-use std::{
-    borrow::Cow,
-    ops::{Bound, RangeBounds},
-    sync::Arc,
-};
+use std::{borrow::Cow, ops::Bound, sync::Arc};
 
 pub(in crate::db) const TERMINATOR: [u8; 2] = [0, 1];
 
@@ -129,16 +126,13 @@ pub(in crate::db) fn bounds_of(tree: TreeId, key: &[u8]) -> (KeyBuf, KeyBuf) {
     (bound(&TERMINATOR), bound(&AFTER_TERMINATOR))
 }
 
-pub(in crate::db) fn bounds_of_keys<K: AsRef<[u8]>>(
-    tree: TreeId,
-    range: &impl RangeBounds<K>,
-) -> (Vec<u8>, Option<Vec<u8>>) {
-    let start = match range.start_bound() {
+pub(in crate::db) fn bounds_of_keys(tree: TreeId, range: &impl KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
+    let start = match range.first() {
         Bound::Included(key) => bounds_of(tree, key.as_ref()).0.to_vec(),
         Bound::Excluded(key) => bounds_of(tree, key.as_ref()).1.to_vec(),
         Bound::Unbounded => tree.first_key().to_vec(),
     };
-    let end = match range.end_bound() {
+    let end = match range.last() {
         Bound::Included(key) => Some(bounds_of(tree, key.as_ref()).1.to_vec()),
         Bound::Excluded(key) => Some(bounds_of(tree, key.as_ref()).0.to_vec()),
         Bound::Unbounded => tree.end_key().map(Vec::from),
@@ -146,19 +140,15 @@ pub(in crate::db) fn bounds_of_keys<K: AsRef<[u8]>>(
     (start, end)
 }
 
-pub(in crate::db) fn bounds_of_values<V: AsRef<[u8]>>(
-    tree: TreeId,
-    key: &[u8],
-    range: &impl RangeBounds<V>,
-) -> (Vec<u8>, Vec<u8>) {
+pub(in crate::db) fn bounds_of_values(tree: TreeId, key: &[u8], range: &impl KeyRange) -> (Vec<u8>, Vec<u8>) {
     let (first, end) = bounds_of(tree, key);
-    let at = |value: &V, after: &[u8]| [&*first, value.as_ref(), after].concat();
-    let start = match range.start_bound() {
+    let at = |value: &[u8], after: &[u8]| [&*first, value, after].concat();
+    let start = match range.first() {
         Bound::Included(value) => at(value, &[]),
         Bound::Excluded(value) => at(value, &[0]),
         Bound::Unbounded => first.to_vec(),
     };
-    let end = match range.end_bound() {
+    let end = match range.last() {
         Bound::Included(value) => at(value, &[0]),
         Bound::Excluded(value) => at(value, &[]),
         Bound::Unbounded => end.to_vec(),
@@ -299,30 +289,25 @@ impl MultiTree {
 
     /// Iterates over the pairs of `key`.
     pub fn values(&self, key: impl AsRef<[u8]>) -> MultiIter {
-        self.values_at::<&[u8]>(key.as_ref(), .., None)
+        self.values_at(key.as_ref(), .., None)
     }
 
     /// Iterates over the pairs of `key` with values in `range`.
-    pub fn values_range<V: AsRef<[u8]>>(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<V>) -> MultiIter {
+    pub fn values_range(&self, key: impl AsRef<[u8]>, range: impl KeyRange) -> MultiIter {
         self.values_at(key.as_ref(), range, None)
     }
 
-    pub(in crate::db) fn values_at<V: AsRef<[u8]>>(
-        &self,
-        key: &[u8],
-        range: impl RangeBounds<V>,
-        hold: Option<Hold>,
-    ) -> MultiIter {
+    pub(in crate::db) fn values_at(&self, key: &[u8], range: impl KeyRange, hold: Option<Hold>) -> MultiIter {
         let (start, end) = bounds_of_values(self.state.id, key, &range);
         MultiIter(Iter::over(&self.db, &self.state, start, Some(end), hold))
     }
 
     /// Iterates over pairs with keys in `range`.
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> MultiIter {
+    pub fn range(&self, range: impl KeyRange) -> MultiIter {
         self.range_at(range, None)
     }
 
-    pub(in crate::db) fn range_at<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>, hold: Option<Hold>) -> MultiIter {
+    pub(in crate::db) fn range_at(&self, range: impl KeyRange, hold: Option<Hold>) -> MultiIter {
         let (start, end) = bounds_of_keys(self.state.id, &range);
         MultiIter(Iter::over(&self.db, &self.state, start, end, hold))
     }

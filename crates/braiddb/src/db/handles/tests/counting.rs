@@ -49,13 +49,13 @@ fn a_hundred_puts_of_one_key_are_one_key() {
         snapshots.push(db.snapshot());
     }
     assert_eq!((tree.len_estimate().unwrap(), tree.len().unwrap()), (1, 1));
-    let estimate = tree.approximate::<&[u8]>(..).unwrap();
+    let estimate = tree.approximate(..).unwrap();
     assert_eq!((estimate.keys, estimate.keys_min, estimate.keys_max), (1, 1, 1));
     db.flush().unwrap();
     assert_eq!((tree.len_estimate().unwrap(), tree.len().unwrap()), (1, 1));
     tree.delete(b"k").unwrap();
     assert_eq!((tree.len_estimate().unwrap(), tree.len().unwrap(), tree.is_empty().unwrap()), (0, 0, true));
-    assert_eq!(snapshots[50].count_range::<&[u8]>(&tree, ..).unwrap(), 1);
+    assert_eq!(snapshots[50].count_range(&tree, ..).unwrap(), 1);
     assert!(!snapshots[50].is_empty(&tree).unwrap());
 }
 
@@ -144,10 +144,10 @@ fn estimates_of_many_entries_are_near_where_most_of_them_are_dead() {
         }
     }
     db.write(batch, Durability::Buffered).unwrap();
-    assert!(error_percent(&tree, &keys) <= 10, "{:?}", tree.approximate::<&[u8]>(..));
+    assert!(error_percent(&tree, &keys) <= 10, "{:?}", tree.approximate(..));
     check(&db, &tree, &keys);
     db.flush().unwrap();
-    assert!(error_percent(&tree, &keys) <= 10, "{:?}", tree.approximate::<&[u8]>(..));
+    assert!(error_percent(&tree, &keys) <= 10, "{:?}", tree.approximate(..));
     // A consumed queue: contiguous garbage.
     let mut batch = db.batch();
     for number in 0..12_000 {
@@ -156,7 +156,7 @@ fn estimates_of_many_entries_are_near_where_most_of_them_are_dead() {
     }
     db.write(batch, Durability::Buffered).unwrap();
     let all = 20_000 / 32 + 1000;
-    assert!(tree.len_estimate().unwrap().abs_diff(keys.len() as u64) <= all, "{:?}", tree.approximate::<&[u8]>(..));
+    assert!(tree.len_estimate().unwrap().abs_diff(keys.len() as u64) <= all, "{:?}", tree.approximate(..));
     check(&db, &tree, &keys);
     drop(keeps);
     let other = db.tree("sessions").unwrap();
@@ -167,7 +167,7 @@ fn estimates_of_many_entries_are_near_where_most_of_them_are_dead() {
     db.write(batch, Durability::Buffered).unwrap();
     clock.advance(2 * SECOND_NS);
     let keys: BTreeSet<u32> = (0..12_000).filter(|number| number % 4 == 0).collect();
-    assert!(error_percent(&other, &keys) <= 10, "{:?}", other.approximate::<&[u8]>(..));
+    assert!(error_percent(&other, &keys) <= 10, "{:?}", other.approximate(..));
     assert_eq!(other.len().unwrap(), 3000);
 }
 
@@ -190,11 +190,11 @@ fn a_transaction_counts_its_own_writes() {
     tx.put_with_ttl(&tree, key(4), b"past", Duration::ZERO).unwrap();
     tx.delete(&tree, key(5)).unwrap();
     tx.delete_range(&tree, key(7)..key(9)).unwrap();
-    assert_eq!(tx.count_range::<&[u8]>(&tree, ..).unwrap(), 7);
+    assert_eq!(tx.count_range(&tree, ..).unwrap(), 7);
     assert_eq!(tx.count_range(&tree, key(5)..key(4)).unwrap(), 0);
     tx.add(&pairs, key(1), key(99)).unwrap();
-    assert_eq!(tx.count_pairs::<&[u8]>(&pairs, ..).unwrap(), 11);
-    assert_eq!(tx.snapshot().count_pairs::<&[u8]>(&pairs, ..).unwrap(), 10);
+    assert_eq!(tx.count_pairs(&pairs, ..).unwrap(), 11);
+    assert_eq!(tx.snapshot().count_pairs(&pairs, ..).unwrap(), 10);
     tree.put(key(6), b"by another").unwrap();
     assert!(tx.commit().unwrap_err().is_conflict());
 }

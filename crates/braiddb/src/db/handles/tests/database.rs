@@ -110,7 +110,7 @@ fn a_snapshot_sees_what_it_saw_however_much_changes() {
         }
         db.flush().unwrap();
     }
-    tree.delete_range::<&[u8]>(..).unwrap();
+    tree.delete_range(..).unwrap();
     db.compact().unwrap();
     assert_eq!(tree.iter().count(), 0);
     assert_eq!(before.iter(&tree).map(|p| p.unwrap()).filter(|(_, v)| v == b"old").count(), 1_000);
@@ -225,7 +225,7 @@ fn a_multi_tree_keeps_many_values_to_a_key_in_order() {
     let all: Vec<(Vec<u8>, Vec<u8>)> = tree.iter().map(|p| p.map(|(k, v)| (k.into(), v.into())).unwrap()).collect();
     assert!(all.iter().map(|(k, v)| (k.as_slice(), v.as_slice())).eq(pairs));
     assert_eq!(tree.values(b"a").count(), 3);
-    assert_eq!(tree.range::<&[u8]>(&b"a"[..]..&b"b"[..]).count(), 5);
+    assert_eq!(tree.range(&b"a"[..]..&b"b"[..]).count(), 5);
     assert_eq!(tree.prefix(b"a\0").count(), 2);
     assert!(tree.contains(b"a", b"2").unwrap());
     tree.remove(b"a", b"2").unwrap();

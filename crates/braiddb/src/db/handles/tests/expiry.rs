@@ -230,7 +230,7 @@ fn a_transaction_sees_its_own_writes_until_they_expire() {
     let savepoint = tx.savepoint();
     tx.put_with_ttl(&tree, b"d", b"own", Duration::ZERO).unwrap();
     assert!(!tx.contains(&tree, b"d").unwrap());
-    tx.roll_back_to(savepoint).unwrap();
+    tx.rollback_to(savepoint).unwrap();
     let keys = |rows: Vec<Vec<u8>>| rows.concat();
     let ahead = keys(tx.iter(&tree).map(|row| row.unwrap().0.to_vec()).collect());
     let back = keys(tx.iter(&tree).rev().map(|row| row.unwrap().0.to_vec()).collect());
@@ -253,8 +253,8 @@ fn what_has_expired_counts_as_absent_to_conditions() {
     assert!(tree.put_if_absent(b"k", b"2").unwrap().is_none());
     clock.advance(10 * SECOND_NS);
     assert!(tree.put_if_version(b"k", b"2", version).unwrap().is_none());
-    assert!(tree.compare_and_set(b"k", Some(b"1"), Some(b"2")).unwrap().is_none());
-    assert!(tree.compare_and_set(b"k", None, Some(b"2")).unwrap().is_some());
+    assert!(tree.compare_exchange(b"k", Some(b"1"), Some(b"2")).unwrap().is_none());
+    assert!(tree.compare_exchange(b"k", None, Some(b"2")).unwrap().is_some());
     assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"2"[..]));
     tree.put_with_ttl(b"k", b"3", seconds(10)).unwrap();
     clock.advance(10 * SECOND_NS);

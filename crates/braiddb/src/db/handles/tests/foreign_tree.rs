@@ -24,7 +24,7 @@ fn call_with_tree_of_another_database_is_refused() {
     };
     write(&|batch| assert!(!batch.put(&other, b"k", b"2").is_empty()));
     write(&|batch| assert!(!batch.delete(&other, b"k").is_empty()));
-    write(&|batch| assert!(!batch.delete_range::<&[u8]>(&other, ..).is_empty()));
+    write(&|batch| assert!(!batch.delete_range(&other, ..).is_empty()));
     write(&|batch| assert!(!batch.add(&other_many, b"k", b"v").is_empty()));
     write(&|batch| assert!(!batch.remove_all(&other_many, b"k").is_empty()));
     let snapshot = one.snapshot();
@@ -37,9 +37,9 @@ fn call_with_tree_of_another_database_is_refused() {
     is_refused(snapshot.contains_value(&other_many, b"k", b"v").err());
     is_refused(snapshot.count(&other_many, b"k").err());
     is_refused(snapshot.iter(&other).next().and_then(std::result::Result::err));
-    is_refused(snapshot.range::<&[u8]>(&other, ..).next_back().and_then(std::result::Result::err));
+    is_refused(snapshot.range(&other, ..).next_back().and_then(std::result::Result::err));
     is_refused(snapshot.values(&other_many, b"k").next().and_then(std::result::Result::err));
-    is_refused(snapshot.pairs::<&[u8]>(&other_many, ..).next().and_then(std::result::Result::err));
+    is_refused(snapshot.pairs(&other_many, ..).next().and_then(std::result::Result::err));
     is_refused(snapshot.cursor(&other).seek_first().err());
     is_refused(snapshot.pair_cursor(&other_many).seek_first().err());
     is_refused(one.watch(WatchOptions::new().tree(&other)).err());

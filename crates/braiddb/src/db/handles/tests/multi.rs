@@ -93,7 +93,7 @@ fn check_counts(db: &Db, tree: &MultiTree, pairs: &Pairs, ways: &mut Ways) {
             ways.walked += 1;
         }
     }
-    let all = tree.range_at::<&[u8]>(.., None).count();
+    let all = tree.range_at(.., None).count();
     assert_eq!(all, pairs.len());
 }
 
@@ -104,7 +104,7 @@ fn check_snapshot(snapshot: &Snapshot, tree: &MultiTree, pairs: &Pairs, random: 
     let key = KEYS[random.below(7) as usize];
     let value = value(random.below(500));
     assert_eq!(snapshot.contains_value(tree, key, &value).unwrap(), pairs.contains(&(key.to_vec(), value)));
-    assert_eq!(rows(snapshot.pairs::<&[u8]>(tree, ..)), pairs.iter().cloned().collect::<Vec<_>>());
+    assert_eq!(rows(snapshot.pairs(tree, ..)), pairs.iter().cloned().collect::<Vec<_>>());
 }
 
 #[test]
@@ -259,13 +259,13 @@ fn check_transaction(db: &Db, tree: &MultiTree, pairs: &Pairs, random: &mut Rand
     for key in KEYS {
         assert_eq!(tx.count(tree, key).unwrap(), values_of(&seen, key).len() as u64);
     }
-    assert_eq!(rows(tx.pairs::<&[u8]>(tree, ..)), seen.iter().cloned().collect::<Vec<_>>());
+    assert_eq!(rows(tx.pairs(tree, ..)), seen.iter().cloned().collect::<Vec<_>>());
     let from = value(random.below(values));
     let key = KEYS[random.below(7) as usize];
     let found = rows(tx.values_range(tree, key, &from[..]..).rev());
     let expected = values_of(&seen, key).into_iter().rev().filter(|value| *value >= from);
     assert!(found.into_iter().map(|(_, value)| value).eq(expected));
-    tx.roll_back();
+    tx.rollback();
 }
 
 /// Counting a long settled range reads only the segments at its ends.

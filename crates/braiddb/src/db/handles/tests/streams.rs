@@ -273,7 +273,7 @@ fn abandoned_streams_give_their_space_back() {
     assert_eq!(blob_files(&vfs), []);
     let tx = db.begin().unwrap();
     tx.put_stream(&t, b"k", value.as_slice()).unwrap();
-    tx.roll_back();
+    tx.rollback();
     drop(t.write_stream(b"k", value.as_slice()).unwrap());
     let mut batch = db.batch();
     batch.put_stream(t.write_stream(b"k", value.as_slice()).unwrap());
@@ -319,7 +319,7 @@ fn transactions_see_their_own_streams_and_others_do_not() {
     check(&t, b"k", &first);
     let savepoint = tx.savepoint();
     tx.put_stream(&t, b"k", b"other".as_slice()).unwrap();
-    tx.roll_back_to(savepoint).unwrap();
+    tx.rollback_to(savepoint).unwrap();
     assert_eq!(tx.iter(&t).next().unwrap().unwrap().1, &both);
     tx.commit().unwrap();
     check(&t, b"k", &both);

@@ -79,10 +79,10 @@ fn a_transaction_sees_its_own_writes_in_both_directions() {
                 _ => {
                     let keep = below(savepoints.len() as u64 + 1) as usize;
                     if let Some((savepoint, then)) = savepoints.get(keep) {
-                        tx.roll_back_to(*savepoint).unwrap();
+                        tx.rollback_to(*savepoint).unwrap();
                         model = then.clone();
                         for (stale, _) in savepoints.drain(keep + 1..) {
-                            assert!(tx.roll_back_to(stale).is_err(), "a savepoint of later cannot be gone back to");
+                            assert!(tx.rollback_to(stale).is_err(), "a savepoint of later cannot be gone back to");
                         }
                     }
                 }
@@ -257,7 +257,7 @@ fn blind_writes_and_own_writes_do_not_conflict() {
     a.put(&tree, b"k", b"a").unwrap();
     assert_eq!(a.get(&tree, b"k").unwrap().as_deref(), Some(&b"a"[..]), "its own: not read from others");
     b.put(&tree, b"k", b"b").unwrap();
-    b.delete_range::<&[u8]>(&tree, ..).unwrap();
+    b.delete_range(&tree, ..).unwrap();
     let (first, second) = (b.commit().unwrap(), a.commit().unwrap());
     assert!(first < second);
     assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"a"[..]));
@@ -333,13 +333,13 @@ fn savepoints_count_and_are_bounded() {
     let second = tx.savepoint();
     tx.delete(&tree, b"k").unwrap();
     assert!(size() > once, "the value is kept, should it be gone back to");
-    tx.roll_back_to(second).unwrap();
+    tx.rollback_to(second).unwrap();
     assert_eq!(tx.get(&tree, b"k").unwrap().as_deref(), Some(value.as_slice()));
-    tx.roll_back_to(savepoint).unwrap();
+    tx.rollback_to(savepoint).unwrap();
     assert_eq!(size(), before);
     assert_eq!(tx.get(&tree, b"k").unwrap().as_deref(), Some(b"before".as_slice()));
     tx.delete(&tree, b"k").unwrap();
-    tx.roll_back_to(savepoint).unwrap();
+    tx.rollback_to(savepoint).unwrap();
     tx.commit().unwrap();
     assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(b"before".as_slice()));
     assert!(tree.get(b"other").unwrap().is_none());

@@ -19,6 +19,7 @@ use crate::{
             database::Db,
             expiry::{self, check_can_merge},
             iter::{prefix_end, user_bounds},
+            key_range::KeyRange,
             merge::MergeFunctionHandle,
             multi::tree::{MultiTree, bounds_of, bounds_of_keys, bounds_of_values},
             snapshot::Snapshot,
@@ -42,7 +43,7 @@ use crate::{
 };
 use std::{
     cell::{Cell, RefCell},
-    ops::{Bound::Included, RangeBounds},
+    ops::Bound::Included,
     sync::Arc,
 };
 
@@ -274,7 +275,7 @@ impl Transaction {
     }
 
     /// Iterates over pairs with keys in `range`. Includes later own writes ahead of its position.
-    pub fn range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> TransactionIter<'_> {
+    pub fn range(&self, tree: &Tree, range: impl KeyRange) -> TransactionIter<'_> {
         let (start, end) = user_bounds(tree.state().id, &range);
         TransactionIter::new(self, tree.db(), tree.state(), start, end)
     }
@@ -304,22 +305,22 @@ impl Transaction {
 
     /// Iterates over the pairs of `key`, by value.
     pub fn values(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> MultiTransactionIter<'_> {
-        self.values_range::<&[u8]>(tree, key, ..)
+        self.values_range(tree, key, ..)
     }
 
     /// Iterates over the pairs of `key` with values in `range`.
-    pub fn values_range<V: AsRef<[u8]>>(
+    pub fn values_range(
         &self,
         tree: &MultiTree,
         key: impl AsRef<[u8]>,
-        range: impl RangeBounds<V>,
+        range: impl KeyRange,
     ) -> MultiTransactionIter<'_> {
         let (start, end) = bounds_of_values(tree.state().id, key.as_ref(), &range);
         MultiTransactionIter::new(TransactionIter::new(self, tree.db(), tree.state(), start, Some(end)))
     }
 
     /// Iterates over the pairs with keys in `range`, by key and value.
-    pub fn pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> MultiTransactionIter<'_> {
+    pub fn pairs(&self, tree: &MultiTree, range: impl KeyRange) -> MultiTransactionIter<'_> {
         let (start, end) = bounds_of_keys(tree.state().id, &range);
         MultiTransactionIter::new(TransactionIter::new(self, tree.db(), tree.state(), start, end))
     }
@@ -442,9 +443,9 @@ impl Transaction {
     }
 
     /// Deletes all keys in `range`.
-    pub fn delete_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<()> {
+    pub fn delete_range(&self, tree: &Tree, range: impl KeyRange) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
-        for bound in [range.start_bound(), range.end_bound()] {
+        for bound in [range.first(), range.last()] {
             if let std::ops::Bound::Included(key) | std::ops::Bound::Excluded(key) = bound {
                 check_key(key.as_ref())?;
             }
@@ -490,15 +491,15 @@ impl Transaction {
         Ok(())
     }
 
-    /// Returns a savepoint for [`Transaction::roll_back_to`].
+    /// Returns a savepoint for [`Transaction::rollback_to`].
     pub fn savepoint(&self) -> Savepoint {
         self.writes.borrow_mut().savepoint()
     }
 
     /// Undoes all writes since `savepoint` and invalidates later savepoints. Reads since then are
     /// still checked.
-    pub fn roll_back_to(&self, savepoint: Savepoint) -> Result<()> {
-        if self.writes.borrow_mut().roll_back_to(savepoint) {
+    pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
+        if self.writes.borrow_mut().rollback_to(savepoint) {
             return Ok(());
         }
         Err(Error::InvalidArgument(
@@ -573,5 +574,5 @@ impl Transaction {
     }
 
     /// Discards the transaction, as dropping it does.
-    pub fn roll_back(self) {}
+    pub fn rollback(self) {}
 }

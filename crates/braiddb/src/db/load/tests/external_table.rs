@@ -208,10 +208,10 @@ fn ranges_can_be_estimated_divided_and_exported() {
         assert!(found.keys.abs_diff(wanted) <= wanted / 20 + 70, "{from}..{to}: {found:?}");
         assert!((found.bytes > 0) == (found.keys > 0) && found.bytes < 400 * (wanted + 70), "{from}..{to}: {found:?}");
     }
-    let whole = tree.approximate::<&[u8]>(..).unwrap();
+    let whole = tree.approximate(..).unwrap();
     assert!(whole.keys.abs_diff(6100) < 100, "{whole:?}");
     for parts in [1, 2, 7, 30] {
-        let points = tree.split_points::<&[u8]>(.., parts).unwrap();
+        let points = tree.split_points(.., parts).unwrap();
         assert!(points.is_sorted() && points.len() == parts - 1, "{} of {parts}", points.len());
         let starts = [vec![Vec::new()], points.clone()].concat();
         let ends = points.iter().cloned().chain([b"z".to_vec()]);
@@ -223,7 +223,7 @@ fn ranges_can_be_estimated_divided_and_exported() {
     }
     let within = tree.split_points(key(1000)..=key(1100), 4).unwrap();
     assert!(within.iter().all(|point| key(1000) < *point && *point <= key(1100)), "{within:?}");
-    assert!(tree.split_points::<&[u8]>(.., 0).is_err() && tree.split_points(key(5)..key(5), 3).unwrap().is_empty());
+    assert!(tree.split_points(.., 0).is_err() && tree.split_points(key(5)..key(5), 3).unwrap().is_empty());
 
     tree.put(key(2000), b"newest").unwrap();
     let infos = tree.export_tables(key(1500)..key(4500), DIR).unwrap();
@@ -239,12 +239,12 @@ fn ranges_can_be_estimated_divided_and_exported() {
     assert!(contents(&tree) == all);
     tree.clip((std::ops::Bound::Excluded(key(1400)), std::ops::Bound::Included(key(1600)))).unwrap();
     assert!(contents(&tree) == expected(&[(1401..1601, 1)]));
-    tree.clip::<&[u8]>(..).unwrap();
+    tree.clip(..).unwrap();
     assert_eq!(contents(&tree).len(), 200);
     tree.clip(key(9)..key(9)).unwrap();
     assert_eq!(contents(&tree).len(), 0);
     assert!(contents(&other) == others);
     db.compact().unwrap();
-    assert!(tree.approximate::<&[u8]>(..).unwrap().bytes < 10_000);
+    assert!(tree.approximate(..).unwrap().bytes < 10_000);
     assert!(db.verify().unwrap().problems.is_empty());
 }

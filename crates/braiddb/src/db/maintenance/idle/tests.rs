@@ -364,7 +364,7 @@ fn what_lies_in_pieces_is_merged_into_one_run_once_idle() {
     assert_eq!(probe(&db), (true, true));
     background::run_inline(db.engine());
     assert_eq!(runs(), [1]);
-    assert_eq!(tree.range::<&[u8]>(..).count(), 800);
+    assert_eq!(tree.range(..).count(), 800);
 
     // New data is smaller than the partition: it is folded, not merged.
     (0..200).for_each(|row| put(4 * row, "a"));

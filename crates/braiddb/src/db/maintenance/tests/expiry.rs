@@ -82,9 +82,9 @@ fn export_and_ingest_keep_the_ends_of_records() {
             db.compact().unwrap();
         }
         assert_eq!(ends(&db, &tree), expected);
-        let tables = tree.export_tables::<&[u8]>(.., DIR).unwrap();
+        let tables = tree.export_tables(.., DIR).unwrap();
         assert_eq!(tables.iter().map(|table| table.records).sum::<u64>(), 4, "what has expired is left out");
-        tree.delete_range::<&[u8]>(..).unwrap();
+        tree.delete_range(..).unwrap();
         assert_eq!(ends(&db, &tree), []);
         tree.ingest(paths(&tables)).unwrap();
         assert_eq!(ends(&db, &tree), expected);
@@ -107,7 +107,7 @@ fn ingest_after_the_end_of_a_record_does_not_bring_it_back() {
     let db = open(settings(&clock, &vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     filled(&tree, &clock);
-    let tables = tree.export_tables::<&[u8]>(.., DIR).unwrap();
+    let tables = tree.export_tables(.., DIR).unwrap();
     tree.put(b"odd", b"newer, but put before the ingest").unwrap();
     clock.advance(3600 * SECOND_NS);
     tree.ingest(paths(&tables)).unwrap();
@@ -125,7 +125,7 @@ fn export_where_the_wall_clock_was_set_back_keeps_lifetimes() {
     filled(&tree, &clock);
     clock.set_wall(-500_000_000);
     let before = ends(&db, &tree);
-    let tables = tree.export_tables::<&[u8]>(.., DIR).unwrap();
+    let tables = tree.export_tables(.., DIR).unwrap();
     tree.clip(b"x".as_slice()..b"x".as_slice()).unwrap();
     tree.ingest(paths(&tables)).unwrap();
     assert_eq!(ends(&db, &tree), before);
@@ -141,7 +141,7 @@ fn tables_of_a_tree_with_a_ttl_keep_each_records_own_end() {
     tree.put(b"by the tree", b"1").unwrap();
     tree.put_with_ttl(b"own", b"1", seconds(5)).unwrap();
     let before = ends(&db, &tree);
-    let tables = tree.export_tables::<&[u8]>(.., DIR).unwrap();
+    let tables = tree.export_tables(.., DIR).unwrap();
     clock.advance(2 * SECOND_NS);
     tree.ingest(paths(&tables)).unwrap();
     assert_eq!(ends(&db, &tree), before, "the load does not begin the time to live again");
@@ -178,12 +178,12 @@ fn export_of_operands_above_a_value_that_expires_is_refused_by_name() {
     tree.merge(b"on nothing", &add, 2_u64.to_le_bytes()).unwrap();
     let end = tree.get_with_expiry(b"n").unwrap().map(|(value, end)| (value.to_vec(), end));
     assert_eq!(end, Some((42_u64.to_le_bytes().to_vec(), Some(at(1010)))));
-    let Err(Error::InvalidArgument(reason)) = tree.export_tables::<&[u8]>(.., DIR) else { panic!("it is refused") };
+    let Err(Error::InvalidArgument(reason)) = tree.export_tables(.., DIR) else { panic!("it is refused") };
     assert!(reason.contains("b\"n\"") && reason.contains("expires"), "{reason}");
     assert!(!vfs.list(Path::new(DIR)).unwrap().iter().any(|entry| entry.name.ends_with(".table")));
     clock.advance(10 * SECOND_NS);
     assert_eq!(tree.get_with_expiry(b"n").unwrap().map(|(_, end)| end), Some(None));
-    let tables = tree.export_tables::<&[u8]>(.., DIR).unwrap();
+    let tables = tree.export_tables(.., DIR).unwrap();
     assert_eq!(tables.iter().map(|table| table.records).sum::<u64>(), 2);
 }
 

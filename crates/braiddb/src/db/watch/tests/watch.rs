@@ -107,7 +107,7 @@ fn do_everything(db: &Db) {
     batch.put(&a, b"6", b"six").merge(&a, b"6", &append, b"?").delete(&a, b"7").merge(&a, b"7", &append, b"7");
     db.write(batch, Durability::Buffered).unwrap();
     a.delete_range(b"4".as_slice()..b"6").unwrap();
-    a.delete_range::<&[u8]>(..).unwrap();
+    a.delete_range(..).unwrap();
     many.add(b"k\0", b"v1").unwrap();
     many.remove(b"k\0", b"v2").unwrap();
     many.remove_all(b"k\0").unwrap();
@@ -277,7 +277,7 @@ fn commit_at_random(db: &Db, random: &mut Random, number: u64) {
 }
 
 fn contents(db: &Db) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let pairs = db.tree("t").unwrap().range::<&[u8]>(..).map(Result::unwrap);
+    let pairs = db.tree("t").unwrap().range(..).map(Result::unwrap);
     pairs.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
@@ -546,7 +546,7 @@ fn delete_range_across_trees_is_returned_for_each_tree() {
     let mut second = db.watch(WatchOptions::new().tree(&trees[1])).unwrap();
     let tx = db.begin().unwrap();
     tx.delete_range(&trees[0], b"k".as_slice()..).unwrap();
-    tx.delete_range::<&[u8]>(&trees[1], ..).unwrap();
+    tx.delete_range(&trees[1], ..).unwrap();
     tx.delete_range(&trees[2], ..b"m".as_slice()).unwrap();
     tx.commit().unwrap();
     let ranges = |sets: &[ChangeSet]| -> Vec<(String, Vec<u8>, Option<Vec<u8>>)> {

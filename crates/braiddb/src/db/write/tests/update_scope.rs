@@ -24,7 +24,7 @@ fn write_past_the_transaction_inside_an_update_is_refused() {
     let bypass: [&dyn Fn() -> Result<()>; 8] = [
         &|| tree.put(b"k", b"past").map(drop),
         &|| tree.delete(b"k").map(drop),
-        &|| tree.delete_range::<&[u8]>(..).map(drop),
+        &|| tree.delete_range(..).map(drop),
         &|| tree.merge(b"k", &add, 1_i64.to_le_bytes()).map(drop),
         &|| tree.fetch_update(b"k", |_| Update::Put(vec![1])).map(drop),
         &|| {

@@ -1,0 +1,248 @@
+//! One way to read: the latest state, a snapshot or a transaction.
+
+use super::{
+    conditional::get_versioned,
+    cursor::Cursor,
+    iter::Iter,
+    key_range::KeyRange,
+    snapshot::Snapshot,
+    transaction::{handle::Transaction, iter::TransactionIter},
+    tree::Tree,
+};
+use crate::{
+    base::Result,
+    db::{
+        engine::key::KeyBuf,
+        record::{
+            bytes::{Key, Value},
+            version::Version,
+        },
+    },
+};
+
+/// Reads of a tree: by [`Tree`] at the latest commit, by [`Snapshot::tree`] at a snapshot, and by
+/// [`Transaction::tree`] with the transaction's own writes. Write a helper once for all three.
+///
+/// ```
+/// # fn main() -> braiddb::Result<()> {
+/// use braiddb::{Db, Read};
+///
+/// fn titles(albums: &impl Read) -> braiddb::Result<Vec<String>> {
+///     albums.prefix("1991/").map(|row| Ok(row?.1.to_string())).collect()
+/// }
+///
+/// let db = Db::in_memory()?;
+/// let albums = db.tree("albums")?;
+/// albums.put("1991/1", "Ten")?;
+/// let before = db.snapshot();
+/// db.update(|tx| {
+///     tx.tree(&albums).put("1991/2", "Nevermind")?;
+///     assert_eq!(titles(&tx.tree(&albums))?, ["Ten", "Nevermind"]);
+///     Ok(())
+/// })?;
+/// assert_eq!(titles(&albums)?, ["Ten", "Nevermind"]);
+/// assert_eq!(titles(&before.tree(&albums))?, ["Ten"]);
+/// # Ok(())
+/// # }
+/// ```
+pub trait Read {
+    /// Pairs in key order, from both ends.
+    type Iter: DoubleEndedIterator<Item = Result<(Key, Value)>>;
+
+    /// Returns the value of `key`.
+    fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>>;
+
+    /// Calls `read` with the value of `key`, without a copy: see [`Tree::get_with`].
+    fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>>;
+
+    /// Returns the values of `keys`.
+    fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>>;
+
+    /// Returns true if `key` has a value.
+    fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool>;
+
+    /// Iterates over pairs with keys in `range`.
+    fn range(&self, range: impl KeyRange) -> Self::Iter;
+
+    /// Iterates over pairs with keys that begin with `prefix`.
+    fn prefix(&self, prefix: impl AsRef<[u8]>) -> Self::Iter;
+
+    /// Counts the keys in a range exactly: see [`Tree::count`].
+    fn count(&self, range: impl KeyRange) -> Result<u64>;
+
+    /// Iterates over all pairs.
+    fn iter(&self) -> Self::Iter {
+        self.range(..)
+    }
+
+    /// Returns the first pair.
+    fn first(&self) -> Result<Option<(Key, Value)>> {
+        self.iter().next().transpose()
+    }
+
+    /// Returns the last pair.
+    fn last(&self) -> Result<Option<(Key, Value)>> {
+        self.iter().next_back().transpose()
+    }
+
+    /// Returns true if there are no keys.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.first()?.is_none())
+    }
+}
+
+/// A tree at a snapshot: see [`Snapshot::tree`].
+#[derive(Clone, Debug)]
+pub struct SnapshotTree {
+    snapshot: Snapshot,
+    tree: Tree,
+}
+
+/// A tree in a transaction: see [`Transaction::tree`].
+#[derive(Clone, Copy, Debug)]
+pub struct TransactionTree<'t> {
+    transaction: &'t Transaction,
+    tree: &'t Tree,
+}
+
+impl Snapshot {
+    /// Returns a view of `tree` at this snapshot.
+    pub fn tree(&self, tree: &Tree) -> SnapshotTree {
+        SnapshotTree { snapshot: self.clone(), tree: tree.clone() }
+    }
+
+    /// Returns the first pair.
+    pub fn first(&self, tree: &Tree) -> Result<Option<(Key, Value)>> {
+        self.iter(tree).next().transpose()
+    }
+
+    /// Returns the last pair.
+    pub fn last(&self, tree: &Tree) -> Result<Option<(Key, Value)>> {
+        self.iter(tree).next_back().transpose()
+    }
+}
+
+impl Transaction {
+    /// Returns a view of `tree` in this transaction, to read and write.
+    pub fn tree<'t>(&'t self, tree: &'t Tree) -> TransactionTree<'t> {
+        TransactionTree { transaction: self, tree }
+    }
+
+    /// Returns the values of `keys`. Counts as a read of each.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        if self.is_empty() {
+            self.check_tree(tree.db(), tree.state())?;
+            for key in keys {
+                self.note_key(&KeyBuf::of(tree.state(), key.as_ref())?)?;
+            }
+            return self.snapshot().multi_get(tree, keys);
+        }
+        keys.iter().map(|key| self.get(tree, key)).collect()
+    }
+}
+
+impl SnapshotTree {
+    /// Returns the value of `key` and its version.
+    pub fn get_versioned(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Version)>> {
+        self.snapshot.check_tree(self.tree.state())?;
+        let key = KeyBuf::of(self.tree.state(), key.as_ref())?;
+        get_versioned(self.tree.db().engine(), &key, Some(self.snapshot.hold()))
+    }
+
+    /// Returns a cursor over all pairs.
+    pub fn cursor(&self) -> Cursor {
+        self.snapshot.cursor(&self.tree)
+    }
+}
+
+impl TransactionTree<'_> {
+    /// Sets the value of `key`: see [`Tree::put`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.transaction.put(self.tree, key, value)
+    }
+
+    /// Sets the value of `key`, and returns the one before.
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let before = self.get(key.as_ref())?;
+        self.put(key, value)?;
+        Ok(before)
+    }
+
+    /// Deletes `key`, which may be absent.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.transaction.delete(self.tree, key)
+    }
+
+    /// Deletes `key`, and returns its value.
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let before = self.get(key.as_ref())?;
+        if before.is_some() {
+            self.delete(key)?;
+        }
+        Ok(before)
+    }
+
+    /// Deletes all keys in `range`.
+    pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
+        self.transaction.delete_range(self.tree, range)
+    }
+}
+
+macro_rules! read {
+    (<$($lifetime:lifetime)?> $view:ty, $iter:ty, |$self:ident| $on:expr, ($($tree:expr)?), $count:ident) => {
+        impl $(<$lifetime>)? Read for $view {
+            type Iter = $iter;
+
+            fn get(&$self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+                $on.get($($tree,)? key)
+            }
+
+            fn get_with<R>(&$self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+                $on.get_with($($tree,)? key, read)
+            }
+
+            fn multi_get<K: AsRef<[u8]>>(&$self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+                $on.multi_get($($tree,)? keys)
+            }
+
+            fn contains(&$self, key: impl AsRef<[u8]>) -> Result<bool> {
+                $on.contains($($tree,)? key)
+            }
+
+            fn range(&$self, range: impl KeyRange) -> $iter {
+                $on.range($($tree,)? range)
+            }
+
+            fn prefix(&$self, prefix: impl AsRef<[u8]>) -> $iter {
+                $on.prefix($($tree,)? prefix)
+            }
+
+            fn count(&$self, range: impl KeyRange) -> Result<u64> {
+                $on.$count($($tree,)? range)
+            }
+        }
+    };
+}
+
+// A tree's own methods come before the trait's, so this does not recurse.
+read!(<> Tree, Iter, |self| self, (), count);
+read!(<> SnapshotTree, Iter, |self| self.snapshot, (&self.tree), count_range);
+read!(<'t> TransactionTree<'t>, TransactionIter<'t>, |self| self.transaction, (self.tree), count_range);
+
+impl IntoIterator for &Tree {
+    type Item = Result<(Key, Value)>;
+    type IntoIter = Iter;
+
+    fn into_iter(self) -> Iter {
+        self.iter()
+    }
+}
+
+impl IntoIterator for &SnapshotTree {
+    type Item = Result<(Key, Value)>;
+    type IntoIter = Iter;
+
+    fn into_iter(self) -> Iter {
+        self.iter()
+    }
+}

@@ -1,0 +1,97 @@
+//! Writes of a tree that read first, or write many keys.
+
+use super::{batch::Batch, tree::Tree};
+use crate::{
+    base::{Result, SequenceNumber},
+    db::{
+        engine::settings::Durability,
+        handles::conditional::Update,
+        record::bytes::{Key, Value},
+    },
+};
+
+/// Rows and bytes of a batch of [`Tree::extend`].
+const EXTEND_ROWS: usize = 1000;
+const EXTEND_BYTES: usize = 1 << 20;
+
+impl Tree {
+    /// Sets the value of `key` with the given durability: see [`Tree::put`].
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<SequenceNumber> {
+        let mut batch = Batch::default();
+        batch.put(self, key, value);
+        batch.commit(self.db(), durability)
+    }
+
+    /// Sets the value of `key`, and returns the one before. [`Tree::put`] is faster: it reads
+    /// nothing.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let albums = db.tree("albums")?;
+    /// assert_eq!(albums.insert("1", "Ten")?, None);
+    /// assert_eq!(albums.insert("1", "Vs.")?.unwrap(), "Ten");
+    /// assert_eq!(albums.remove("1")?.unwrap(), "Vs.");
+    /// assert_eq!(albums.remove("1")?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.fetch_update(key, |_| Update::Put(value.as_ref().to_vec()))
+    }
+
+    /// Deletes `key`, and returns its value. [`Tree::delete`] is faster: it reads nothing.
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.fetch_update(key, |value| if value.is_some() { Update::Delete } else { Update::Keep })
+    }
+
+    /// Removes and returns the first pair, atomically. Repeats after conflicts, as
+    /// [`crate::Db::update`] does.
+    pub fn pop_first(&self) -> Result<Option<(Key, Value)>> {
+        self.db().update(|tx| {
+            let first = tx.first(self)?;
+            if let Some((key, _)) = &first {
+                tx.delete(self, key)?;
+            }
+            Ok(first)
+        })
+    }
+
+    /// Removes and returns the last pair: see [`Tree::pop_first`].
+    pub fn pop_last(&self) -> Result<Option<(Key, Value)>> {
+        self.db().update(|tx| {
+            let last = tx.last(self)?;
+            if let Some((key, _)) = &last {
+                tx.delete(self, key)?;
+            }
+            Ok(last)
+        })
+    }
+
+    /// Deletes all keys, in constant time.
+    pub fn clear(&self) -> Result<SequenceNumber> {
+        self.delete_range(..)
+    }
+
+    /// Sets many values, in batches of up to 1000 rows or 1 MiB. Each batch is atomic, the whole is
+    /// not. [`Tree::bulk_load`] is faster for millions of rows.
+    pub fn extend<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, rows: impl IntoIterator<Item = (K, V)>) -> Result<()> {
+        let durability = self.db().engine().settings.durability;
+        let mut batch = Batch::default();
+        for (key, value) in rows {
+            batch.put(self, key, value);
+            if batch.len() >= EXTEND_ROWS || batch.size_bytes() >= EXTEND_BYTES {
+                std::mem::take(&mut batch).commit(self.db(), durability)?;
+            }
+        }
+        if !batch.is_empty() {
+            batch.commit(self.db(), durability)?;
+        }
+        Ok(())
+    }
+}
