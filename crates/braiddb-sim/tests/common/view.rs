@@ -1,10 +1,7 @@
 //! Reads of a tree, latest or at a snapshot.
 
 use braiddb::{Iter, Snapshot, StreamReader, Tree, Value};
-use std::{
-    io::{Read, Seek, SeekFrom},
-    ops::RangeBounds,
-};
+use std::io::{Read, Seek, SeekFrom};
 
 macro_rules! ensure {
     ($condition:expr, $($text:tt)*) => {
@@ -70,7 +67,7 @@ impl View<'_> {
         }
     }
 
-    pub fn range(&self, bounds: impl RangeBounds<Vec<u8>>) -> Iter {
+    pub fn range(&self, bounds: impl braiddb::KeyRange) -> Iter {
         match self {
             View::Now(tree) => tree.range(bounds),
             View::At(snapshot, tree) => snapshot.range(tree, bounds),

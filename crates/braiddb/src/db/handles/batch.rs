@@ -94,7 +94,7 @@ impl Batch {
         self.touch(tree.state(), b"");
         for bound in [range.first(), range.last()] {
             if let Bound::Included(key) | Bound::Excluded(key) = bound
-                && let Err(e) = check_key(key.as_ref())
+                && let Err(e) = check_key(key)
             {
                 self.raw.fail(e.to_string());
             }

@@ -47,13 +47,13 @@ fn key_bounds(tree: TreeId, range: &impl KeyRange) -> (KeyBuf, Option<KeyBuf>) {
         if after { KeyBuf::of_pieces(&[&id, key, &[0]]) } else { KeyBuf::new(tree, key) }
     };
     let start = match range.first() {
-        Bound::Included(key) => with(key.as_ref(), false),
-        Bound::Excluded(key) => with(key.as_ref(), true),
+        Bound::Included(key) => with(key, false),
+        Bound::Excluded(key) => with(key, true),
         Bound::Unbounded => with(b"", false),
     };
     let end = match range.last() {
-        Bound::Included(key) => Some(with(key.as_ref(), true)),
-        Bound::Excluded(key) => Some(with(key.as_ref(), false)),
+        Bound::Included(key) => Some(with(key, true)),
+        Bound::Excluded(key) => Some(with(key, false)),
         Bound::Unbounded => tree.end_key().map(|end| KeyBuf::copy_of(&end)),
     };
     (start, end)

@@ -128,13 +128,13 @@ pub(in crate::db) fn bounds_of(tree: TreeId, key: &[u8]) -> (KeyBuf, KeyBuf) {
 
 pub(in crate::db) fn bounds_of_keys(tree: TreeId, range: &impl KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
     let start = match range.first() {
-        Bound::Included(key) => bounds_of(tree, key.as_ref()).0.to_vec(),
-        Bound::Excluded(key) => bounds_of(tree, key.as_ref()).1.to_vec(),
+        Bound::Included(key) => bounds_of(tree, key).0.to_vec(),
+        Bound::Excluded(key) => bounds_of(tree, key).1.to_vec(),
         Bound::Unbounded => tree.first_key().to_vec(),
     };
     let end = match range.last() {
-        Bound::Included(key) => Some(bounds_of(tree, key.as_ref()).1.to_vec()),
-        Bound::Excluded(key) => Some(bounds_of(tree, key.as_ref()).0.to_vec()),
+        Bound::Included(key) => Some(bounds_of(tree, key).1.to_vec()),
+        Bound::Excluded(key) => Some(bounds_of(tree, key).0.to_vec()),
         Bound::Unbounded => tree.end_key().map(Vec::from),
     };
     (start, end)

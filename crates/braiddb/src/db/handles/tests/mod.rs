@@ -14,3 +14,5 @@ pub mod stream_appends;
 pub mod streams;
 pub mod transactions;
 pub mod tree_options;
+pub mod tree_view;
+pub mod tree_writes;

@@ -447,7 +447,7 @@ impl Transaction {
         self.check_tree(tree.db(), tree.state())?;
         for bound in [range.first(), range.last()] {
             if let std::ops::Bound::Included(key) | std::ops::Bound::Excluded(key) = bound {
-                check_key(key.as_ref())?;
+                check_key(key)?;
             }
         }
         let (start, end) = user_bounds(tree.state().id, &range);
