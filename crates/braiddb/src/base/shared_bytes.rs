@@ -44,7 +44,7 @@ struct Shared {
     tagged_len: u64,
 }
 
-/// The two have the same size, and their last byte tells them apart.
+/// The two have the same size, and their last byte distinguishes them.
 #[repr(C)]
 union Repr {
     inline: [u8; size_of::<Shared>()],

@@ -45,7 +45,7 @@ pub use handles::streams::writer::{PendingStream, StreamWriter};
 pub use handles::transaction::handle::Transaction;
 pub use handles::transaction::iter::{MultiTransactionIter, TransactionIter};
 pub use handles::tree::Tree;
-pub use handles::tree_view::{Read, SnapshotTree, TransactionTree};
+pub use handles::tree::view::{Read, SnapshotTree, TransactionTree};
 pub use load::bulk::{BulkLoader, MultiBulkLoader, UnsortedLoader};
 pub use load::dumped::{DumpedCatalog, DumpedContent, DumpedEntry, EntrySink};
 pub use load::entries::EntryLoader;

@@ -20,6 +20,4 @@ pub mod streams;
 pub mod tests;
 pub mod transaction;
 pub mod tree;
-pub mod tree_view;
-pub mod tree_writes;
 pub mod update;

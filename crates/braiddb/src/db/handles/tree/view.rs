@@ -1,6 +1,6 @@
 //! One way to read: the latest state, a snapshot or a transaction.
 
-use super::{
+use super::super::{
     conditional::get_versioned,
     cursor::Cursor,
     iter::Iter,

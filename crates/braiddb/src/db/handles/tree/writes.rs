@@ -1,6 +1,6 @@
 //! Writes of a tree that read first, or write many keys.
 
-use super::{batch::Batch, tree::Tree};
+use super::super::{batch::Batch, tree::Tree};
 use crate::{
     base::{Result, SequenceNumber},
     db::{

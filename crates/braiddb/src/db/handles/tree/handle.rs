@@ -1,6 +1,6 @@
 //! The handle of a tree.
 
-use super::{
+use super::super::{
     batch::{Batch, commit},
     cursor::Cursor,
     database::Db,
