@@ -75,3 +75,8 @@ pub use write::InTransaction;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 enum Readme {}
+
+/// The examples of the guide's page about keys, which use both crates.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/modelling.md")]
+enum Modelling {}

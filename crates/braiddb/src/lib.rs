@@ -35,6 +35,8 @@ mod commit;
 mod compaction;
 mod db;
 mod dump;
+#[cfg(doctest)]
+mod guide;
 mod memtable;
 mod options;
 pub mod platform;

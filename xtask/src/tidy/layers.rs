@@ -40,9 +40,9 @@ const LAYERS: [Layer; 18] = [
     Layer { name: ROOT, may_import: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16] },
 ];
 
-/// Returns the index of a layer; `options` belongs to the root.
+/// Returns the index of a layer; `options` and `guide` belong to the root.
 fn place(name: &str) -> Option<usize> {
-    let name = if name == "options" { ROOT } else { name };
+    let name = if matches!(name, "options" | "guide") { ROOT } else { name };
     LAYERS.iter().position(|layer| layer.name == name)
 }
 
