@@ -188,46 +188,111 @@ impl TransactionTree<'_> {
     }
 }
 
-macro_rules! read {
-    (<$($lifetime:lifetime)?> $view:ty, $iter:ty, |$self:ident| $on:expr, ($($tree:expr)?), $count:ident) => {
-        impl $(<$lifetime>)? Read for $view {
-            type Iter = $iter;
-
-            fn get(&$self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-                $on.get($($tree,)? key)
+/// The methods of [`Read`], so that callers need not import it.
+macro_rules! view {
+    (<$($lifetime:lifetime)?> $view:ty, $iter:ty, |$self:ident| $on:expr, $tree:expr) => {
+        impl $(<$lifetime>)? $view {
+            /// Returns the value of `key`.
+            pub fn get(&$self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+                $on.get($tree, key)
             }
 
-            fn get_with<R>(&$self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-                $on.get_with($($tree,)? key, read)
+            /// Calls `read` with the value of `key`, without a copy: see [`Tree::get_with`].
+            pub fn get_with<R>(&$self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+                $on.get_with($tree, key, read)
             }
 
-            fn multi_get<K: AsRef<[u8]>>(&$self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-                $on.multi_get($($tree,)? keys)
+            /// Returns the values of `keys`.
+            pub fn multi_get<K: AsRef<[u8]>>(&$self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+                $on.multi_get($tree, keys)
             }
 
-            fn contains(&$self, key: impl AsRef<[u8]>) -> Result<bool> {
-                $on.contains($($tree,)? key)
+            /// Returns true if `key` has a value.
+            pub fn contains(&$self, key: impl AsRef<[u8]>) -> Result<bool> {
+                $on.contains($tree, key)
             }
 
-            fn range(&$self, range: impl KeyRange) -> $iter {
-                $on.range($($tree,)? range)
+            /// Iterates over pairs with keys in `range`.
+            pub fn range(&$self, range: impl KeyRange) -> $iter {
+                $on.range($tree, range)
             }
 
-            fn prefix(&$self, prefix: impl AsRef<[u8]>) -> $iter {
-                $on.prefix($($tree,)? prefix)
+            /// Iterates over pairs with keys that begin with `prefix`.
+            pub fn prefix(&$self, prefix: impl AsRef<[u8]>) -> $iter {
+                $on.prefix($tree, prefix)
             }
 
-            fn count(&$self, range: impl KeyRange) -> Result<u64> {
-                $on.$count($($tree,)? range)
+            /// Iterates over all pairs.
+            pub fn iter(&$self) -> $iter {
+                $on.iter($tree)
+            }
+
+            /// Returns the first pair.
+            pub fn first(&$self) -> Result<Option<(Key, Value)>> {
+                $on.first($tree)
+            }
+
+            /// Returns the last pair.
+            pub fn last(&$self) -> Result<Option<(Key, Value)>> {
+                $on.last($tree)
+            }
+
+            /// Counts the keys in a range exactly: see [`Tree::count`].
+            pub fn count(&$self, range: impl KeyRange) -> Result<u64> {
+                $on.count_range($tree, range)
+            }
+
+            /// Returns true if there are no keys.
+            pub fn is_empty(&$self) -> Result<bool> {
+                Ok($self.first()?.is_none())
             }
         }
     };
 }
 
-// A tree's own methods come before the trait's, so this does not recurse.
-read!(<> Tree, Iter, |self| self, (), count);
-read!(<> SnapshotTree, Iter, |self| self.snapshot, (&self.tree), count_range);
-read!(<'t> TransactionTree<'t>, TransactionIter<'t>, |self| self.transaction, (self.tree), count_range);
+view!(<> SnapshotTree, Iter, |self| self.snapshot, &self.tree);
+view!(<'t> TransactionTree<'t>, TransactionIter<'t>, |self| self.transaction, self.tree);
+
+/// A type's own methods come before the trait's, so these calls do not recurse.
+macro_rules! read {
+    (<$($lifetime:lifetime)?> $view:ty, $iter:ty) => {
+        impl $(<$lifetime>)? Read for $view {
+            type Iter = $iter;
+
+            fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+                self.get(key)
+            }
+
+            fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+                self.get_with(key, read)
+            }
+
+            fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+                self.multi_get(keys)
+            }
+
+            fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+                self.contains(key)
+            }
+
+            fn range(&self, range: impl KeyRange) -> $iter {
+                self.range(range)
+            }
+
+            fn prefix(&self, prefix: impl AsRef<[u8]>) -> $iter {
+                self.prefix(prefix)
+            }
+
+            fn count(&self, range: impl KeyRange) -> Result<u64> {
+                self.count(range)
+            }
+        }
+    };
+}
+
+read!(<> Tree, Iter);
+read!(<> SnapshotTree, Iter);
+read!(<'t> TransactionTree<'t>, TransactionIter<'t>);
 
 impl IntoIterator for &Tree {
     type Item = Result<(Key, Value)>;
