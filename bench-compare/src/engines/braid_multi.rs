@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{data::Key, meter};
 use anyhow::Result;
-use braiddb::{Durability, MultiCursor, MultiTree};
+use braiddb::{Durability, MultiTree, views::MultiCursor};
 
 pub struct BraidMulti {
     braid: Braid,

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use braiddb::{PartitionStats, ReaderStats, RunStats, Stats};
+use braiddb::stats::{PartitionStats, ReaderStats, RunStats, Stats};
 use serde_json::{Value, json};
 
 use crate::{

@@ -12,7 +12,7 @@ use crate::{
     model::{Bounds, Bytes, Change, Contents, TreeNumber, moment, prefix_bounds},
     random::Random,
 };
-use braiddb::{Batch, Db, Durability, MergeFunctionHandle, Result, Savepoint, Transaction, Tree};
+use braiddb::{Batch, Db, Durability, Result, Savepoint, Transaction, Tree, merge::MergeFunctionHandle};
 use parking_lot::Mutex;
 use std::{
     ops::Bound,

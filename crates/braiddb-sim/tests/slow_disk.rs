@@ -5,7 +5,10 @@
 
 mod common;
 
-use braiddb::{Db, Durability, platform::Runtime, platform::Vfs};
+use braiddb::{
+    Db, Durability,
+    platform::{Runtime, Vfs},
+};
 use braiddb_sim::{DiskSpeed, Random, SimDisk, SimRuntime};
 use common::{PATH, value};
 use std::{

@@ -7,8 +7,9 @@
 mod common;
 
 use braiddb::{
-    Builder, Change, Db, Durability, Error, ResumeToken, WatchOptions, WatchStopper, Watcher,
+    Builder, Db, Durability, Error,
     platform::{Runtime, SystemRuntime},
+    watch::{Change, ResumeToken, WatchOptions, WatchStopper, Watcher},
 };
 use braiddb_sim::Random;
 use common::{in_parallel, volume};

@@ -4,7 +4,10 @@
 //! cargo run --release -p braiddb --example backup
 //! ```
 
-use braiddb::{Backups, Builder, Db, DirectoryTarget, Durability, RestorePoint, Result};
+use braiddb::{
+    Builder, Db, Durability, Result,
+    backup::{Backups, DirectoryTarget, RestorePoint},
+};
 use std::path::Path;
 
 fn main() -> Result<()> {

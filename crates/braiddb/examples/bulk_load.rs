@@ -8,7 +8,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "this measures time")]
 
-use braiddb::{BulkOptions, Db, Durability, TableBuilder, Tree};
+use braiddb::{
+    Db, Durability, Tree,
+    bulk::{BulkOptions, TableBuilder},
+};
 use std::{env, fs, path::Path, time::Instant};
 
 const VALUE_LEN: usize = 100;
@@ -85,7 +88,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let any_order = (0..1u64 << bits).map(|n| scattered(n, bits)).filter(|n| *n < records);
     let began = Instant::now();
     let (mut sorted_s, mut spilled) = (None, 0);
-    let mut progress = |progress: braiddb::BulkProgress| {
+    let mut progress = |progress: braiddb::bulk::BulkProgress| {
         spilled = progress.spilled_bytes;
         if progress.records_written > 0 {
             sorted_s.get_or_insert(began.elapsed().as_secs_f64());

@@ -10,7 +10,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "this measures time, and writes a dump file")]
 
-use braiddb::{Builder, Db, DumpOptions, LoadOptions, Result, check_dump};
+use braiddb::{
+    Builder, Db, Result,
+    dump::{DumpOptions, LoadOptions, check_dump},
+};
 use std::{
     fs::File,
     io::{BufReader, BufWriter, Read},

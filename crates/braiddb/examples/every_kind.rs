@@ -8,7 +8,9 @@
 //! log, and aborts. So the log has an epoch (one per open) for each of the last lives, with commits
 //! that are in no run. Contents are reproducible.
 
-use braiddb::{Batch, Compression, Db, Durability, Result, TableBuilder, Tree, TreeCodec, TreeOptions, encode_set};
+use braiddb::{
+    Batch, Compression, Db, Durability, Result, Tree, TreeCodec, TreeOptions, bulk::TableBuilder, merge::encode_set,
+};
 use std::{
     env,
     process::{self, Command, ExitStatus},

@@ -7,7 +7,10 @@
 //! The follower keeps an index of albums by artist in its own database. It stores its token as the
 //! application cursor with the index changes, so a kill never loses or repeats a change.
 
-use braiddb::{Change, ChangeSet, Db, Durability, Error, ResumeToken, WatchOptions, Watcher};
+use braiddb::{
+    Db, Durability, Error,
+    watch::{Change, ChangeSet, ResumeToken, WatchOptions, Watcher},
+};
 
 fn main() -> braiddb::Result<()> {
     let source = Db::builder().log_retention(64 << 20).open_in_memory()?; // how far back watchers can begin

@@ -12,7 +12,10 @@
 //! disk, so they run in `spawn_blocking`. `/changes` sends each commit as a line until the client
 //! leaves. The part that speaks HTTP is only as large as the example needs.
 
-use braiddb::{Change, ChangeStream, Db, Tree, WatchOptions};
+use braiddb::{
+    Db, Tree,
+    watch::{Change, ChangeStream, WatchOptions},
+};
 use std::{error::Error, io};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},

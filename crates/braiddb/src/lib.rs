@@ -27,51 +27,41 @@
 //! # }
 //! ```
 
-mod backup;
+pub mod backup;
 pub mod base;
+pub mod bulk;
 mod cache;
 mod codec;
 mod commit;
 mod compaction;
 mod db;
-mod dump;
+pub mod dump;
 #[cfg(doctest)]
 mod guide;
 mod memtable;
+pub mod merge;
 mod options;
 pub mod platform;
 mod read;
-mod salvage;
+pub mod salvage;
+pub mod stats;
+pub mod streams;
 mod table;
 mod txn;
+pub mod verify;
 mod version;
 mod view;
+pub mod views;
 mod wal;
+pub mod watch;
 
-pub use backup::{
-    BackupInfo, BackupOptions, BackupReport, BackupTarget, Backups, DirectoryTarget, Object, ObjectReader,
-    ObjectWriter, Restored, Retention, TargetLock,
-};
-pub use base::{Error, NoSpace, ReaderKind, Result, SequenceNumber};
-pub use codec::{Compression, MergeFunction, decode_set, encode_set};
+// At most 30 names: what most programs use. The rest is in the modules.
+pub use base::{Error, NoSpace, Result, SequenceNumber};
+pub use codec::{Compression, MergeFunction};
 pub use db::inspect;
 pub use db::{
-    AffectedKeys, ArchiveGap, Batch, BulkLoader, BulkOptions, BulkProgress, Change, ChangeSet, ChangeStream,
-    ChangedTree, Commit, Cursor, Db, DumpGap, Durability, ETag, Follower, Gap, Iter, Key, KeyRange, Loaded,
-    LoggedStream, MergeBase, MergeFunctionHandle, MergeOperand, MultiBulkLoader, MultiCursor, MultiIter,
-    MultiTransactionIter, MultiTree, OlderFile, PartitionStats, PendingStream, ProblemKind, RangeEstimate, Read,
-    ReaderStats, Refreshed, RestorePoint, ResumeToken, RunStats, ScrubStats, SharedRuntime, SharedRuntimeBuilder,
-    SharedRuntimeStats, Snapshot, SnapshotTree, Stats, StreamReader, StreamWriter, TableBuilder, TableInfo, TableSpec,
-    Transaction, TransactionIter, TransactionTree, Tree, TreeCodec, TreeInfo, TreeKey, TreeOptions, UnsortedLoader,
-    Update, UpgradeReport, Value, VerifiedFile, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport, Version,
-    WatchOptions, WatchStopper, Watcher,
-};
-pub use dump::{
-    DumpInfo, DumpOptions, DumpProgress, DumpReport, DumpedTreeInfo, LoadOptions, LoadProgress, LoadReport, check_dump,
+    Batch, Commit, Cursor, Db, Durability, ETag, Follower, Iter, Key, KeyRange, MultiTree, Read, SharedRuntime,
+    SharedRuntimeBuilder, Snapshot, Transaction, Tree, TreeCodec, TreeOptions, Update, Value, Version,
 };
 pub use options::Builder;
-pub use platform::{RateLimiter, RateLimiterStats};
-pub use salvage::{
-    Loss, LossKind, LostKey, ManifestCondition, SalvageOptions, SalvageProgress, SalvageReport, SalvagedTree,
-};
 pub use txn::Savepoint;

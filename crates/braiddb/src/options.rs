@@ -166,7 +166,7 @@ impl Builder {
     /// once; at least 4.
     ///
     /// The least recently read file is closed, and reopened for its next read
-    /// ([`crate::Stats::file_reopenings`]). Files being read, and unmapped files of a follower, may
+    /// ([`crate::stats::Stats::file_reopenings`]). Files being read, and unmapped files of a follower, may
     /// exceed the maximum.
     ///
     /// Default: all databases of the process without a setting share half of its descriptor limit
@@ -184,7 +184,7 @@ impl Builder {
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
-    /// use braiddb::RateLimiter;
+    /// use braiddb::platform::RateLimiter;
     /// use std::{sync::Arc, time::Duration};
     ///
     /// // 40 MB a second; or as much as keeps cache misses and syncs below two milliseconds.
@@ -205,7 +205,7 @@ impl Builder {
     /// are seldom read.
     ///
     /// Default: 0, which disables it. Runs in a background thread while there is nothing to merge.
-    /// Damage is logged as an error and counted in [`Stats::scrub`](crate::Stats::scrub). Only
+    /// Damage is logged as an error and counted in [`Stats::scrub`](crate::stats::Stats::scrub). Only
     /// [`Db::verify`] also reads blob files and the log.
     ///
     /// ```
@@ -436,7 +436,7 @@ impl Builder {
     ///
     /// Each cache miss then reads the device, nothing is read in place
     /// ([`Builder::read_in_place`]), and cursors and merges read ahead themselves. If the file
-    /// system refuses, tables use its cache, and [`crate::Stats::direct_io_refused`] is set.
+    /// system refuses, tables use its cache, and [`crate::stats::Stats::direct_io_refused`] is set.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -455,7 +455,7 @@ impl Builder {
     }
 
     /// Age at which a snapshot, cursor, iterator or transaction is reported: once in the log
-    /// (`tracing`), and in [`crate::Stats::overstaying`] while it is open.
+    /// (`tracing`), and in [`crate::stats::Stats::overstaying`] while it is open.
     ///
     /// Default: one minute; [`Duration::MAX`] for never. A reader pins all versions overwritten or
     /// deleted since it began.

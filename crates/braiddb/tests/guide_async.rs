@@ -1,6 +1,9 @@
 //! Compiles and runs the examples of docs/guide/async.md.
 
-use braiddb::{ChangeSet, Db, Result, SequenceNumber, Tree, Value, WatchOptions};
+use braiddb::{
+    Db, Result, SequenceNumber, Tree, Value,
+    watch::{ChangeSet, WatchOptions},
+};
 use tokio::task::spawn_blocking;
 
 async fn add_album(albums: &Tree, id: &str, title: &str) -> Result<SequenceNumber> {

@@ -40,9 +40,12 @@ const LAYERS: [Layer; 18] = [
     Layer { name: ROOT, may_import: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16] },
 ];
 
-/// Returns the index of a layer; `options` and `guide` belong to the root.
+/// Files that belong to the root: options, the guide, and modules that re-export.
+const FACADES: [&str; 9] = ["options", "guide", "bulk", "merge", "stats", "streams", "verify", "views", "watch"];
+
+/// Returns the index of a layer.
 fn place(name: &str) -> Option<usize> {
-    let name = if matches!(name, "options" | "guide") { ROOT } else { name };
+    let name = if FACADES.contains(&name) { ROOT } else { name };
     LAYERS.iter().position(|layer| layer.name == name)
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use braiddb::{Db, RateLimiter};
+use braiddb::{Db, platform::RateLimiter};
 
 use super::arguments::BenchArguments;
 use crate::exit::{SYSTEM, failure, usage};

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use braiddb::Stats;
+use braiddb::stats::Stats;
 use serde_json::{Map, Value, json};
 
 use super::{

@@ -11,8 +11,11 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use braiddb::{
-    ArchiveGap, BackupInfo, BackupOptions, BackupTarget as _, Backups, Builder, Compression, Db, DirectoryTarget,
-    DumpOptions, LoadOptions, RestorePoint, Retention,
+    Builder, Compression, Db,
+    backup::{
+        ArchiveGap, BackupInfo, BackupOptions, BackupTarget as _, Backups, DirectoryTarget, RestorePoint, Retention,
+    },
+    dump::{DumpOptions, LoadOptions},
     platform::{Runtime, SystemRuntime, SystemVfs, UNIX_EPOCH},
 };
 use serde_json::json;

@@ -8,7 +8,10 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use braiddb::{Compression, Db, DumpGap, DumpInfo, DumpOptions, DumpReport, LoadOptions, check_dump};
+use braiddb::{
+    Compression, Db,
+    dump::{DumpGap, DumpInfo, DumpOptions, DumpReport, LoadOptions, check_dump},
+};
 use serde_json::json;
 
 use super::open::{Notations, builder, open_for_reading, remove_unfinished};
@@ -42,7 +45,7 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
     let output = open_output(arguments)?;
     let to_standard = output.is_standard();
     let bar = Bar::bytes(None, "dump");
-    let mut show = |progress: braiddb::DumpProgress| bar.set(progress.dump_bytes, progress.records);
+    let mut show = |progress: braiddb::dump::DumpProgress| bar.set(progress.dump_bytes, progress.records);
     let compression = match arguments.compression {
         DumpCompression::None => Compression::None,
         DumpCompression::Lz4 => Compression::Lz4,
@@ -195,7 +198,7 @@ pub fn load(arguments: &LoadArguments) -> Result<u8> {
     });
     let mut input = Interruptible(input);
     let bar = Bar::bytes(len, "load");
-    let mut show = |progress: braiddb::LoadProgress| bar.set_bytes(progress.dump_bytes);
+    let mut show = |progress: braiddb::dump::LoadProgress| bar.set_bytes(progress.dump_bytes);
     let options = LoadOptions {
         threads: Some(threads(arguments.threads)),
         progress: Some(&mut show),

@@ -4,8 +4,10 @@ use std::{io::Write, time::Duration};
 
 use anyhow::Result;
 use braiddb::{
-    Compression, Db, OlderFile, TreeInfo,
+    Compression, Db,
     inspect::{InspectOptions, inspect_file},
+    stats::TreeInfo,
+    verify::OlderFile,
 };
 use serde_json::{Value, json};
 

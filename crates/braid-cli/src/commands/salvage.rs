@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use braiddb::{Loss, LossKind, LostKey, ManifestCondition, SalvageOptions, SalvageReport};
+use braiddb::salvage::{Loss, LossKind, LostKey, ManifestCondition, SalvageOptions, SalvageReport};
 use serde_json::{Value, json};
 
 use super::open::{Notations, builder};
@@ -25,7 +25,7 @@ pub fn salvage(arguments: &SalvageArguments) -> Result<u8> {
         format!("{from} is unchanged; {to} is not finished and does not open: remove it, and run the command again")
     });
     let bar = Bar::count(None, "salvage");
-    let mut report = |progress: braiddb::SalvageProgress| bar.set_count(progress.records);
+    let mut report = |progress: braiddb::salvage::SalvageProgress| bar.set_count(progress.records);
     let options = SalvageOptions {
         keep_stale: arguments.keep_stale,
         stop_at_gap: arguments.stop_at_gap,

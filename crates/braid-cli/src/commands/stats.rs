@@ -3,7 +3,10 @@
 use std::io::Write;
 
 use anyhow::Result;
-use braiddb::{Db, RangeEstimate, TreeInfo};
+use braiddb::{
+    Db,
+    stats::{RangeEstimate, TreeInfo},
+};
 use serde_json::{Value, json};
 
 use super::open::open_for_reading;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::Result;
-use braiddb::{TreeKey, VerifyOptions, VerifyProblem, VerifyReport};
+use braiddb::verify::{TreeKey, VerifyOptions, VerifyProblem, VerifyReport};
 use serde_json::{Value, json};
 
 use super::open::{Notations, builder, check_directory};
@@ -34,7 +34,7 @@ pub fn verify(arguments: &VerifyArguments) -> Result<u8> {
             "the check is not finished after {bytes}, and has no result; nothing was changed; run the command again"
         )
     });
-    let progress = move |progress: braiddb::VerifyProgress| {
+    let progress = move |progress: braiddb::verify::VerifyProgress| {
         read.store(progress.bytes, Ordering::Relaxed);
         shown.set_length(progress.bytes_total);
         shown.set_bytes(progress.bytes);

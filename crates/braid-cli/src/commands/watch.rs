@@ -7,7 +7,10 @@ use std::{
 };
 
 use anyhow::Result;
-use braiddb::{Change, ChangeSet, ChangedTree, Db, Gap, MergeBase, MergeOperand, ResumeToken, WatchOptions};
+use braiddb::{
+    Db,
+    watch::{Change, ChangeSet, ChangedTree, Gap, MergeBase, MergeOperand, ResumeToken, WatchOptions},
+};
 use serde_json::{Map, Value, json};
 
 use super::open::{NamedTree, key_notation, open_for_reading, open_keeping_log};

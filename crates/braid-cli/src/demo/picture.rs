@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use braiddb::{PartitionStats, RunStats};
+use braiddb::stats::{PartitionStats, RunStats};
 
 use crate::{
     notation::{show_bytes, show_count},

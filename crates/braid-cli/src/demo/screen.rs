@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use braiddb::Stats;
+use braiddb::stats::Stats;
 
 use super::{
     importer::ImportRun,

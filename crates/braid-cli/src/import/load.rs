@@ -2,7 +2,10 @@
 //! is created with the first record.
 
 use anyhow::{Context, Result};
-use braiddb::{BulkOptions, Db, Durability, UnsortedLoader};
+use braiddb::{
+    Db, Durability,
+    bulk::{BulkOptions, UnsortedLoader},
+};
 
 use super::{
     created::KnownTrees,

@@ -42,7 +42,7 @@ pub struct Acknowledgement {
     pub complete: bool,
 }
 
-pub fn written_bytes(stats: &braiddb::Stats) -> u64 {
+pub fn written_bytes(stats: &braiddb::stats::Stats) -> u64 {
     stats.log_bytes_written
         + stats.run_bytes_written
         + stats.view_bytes_written

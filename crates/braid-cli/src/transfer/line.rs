@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use braiddb::{Compression, TreeInfo, TreeOptions};
+use braiddb::{Compression, TreeOptions, stats::TreeInfo};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

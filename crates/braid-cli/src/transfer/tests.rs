@@ -5,7 +5,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use braiddb::{Compression, Db, DumpOptions, Durability, LoadOptions, TreeCodec, TreeOptions};
+use braiddb::{
+    Compression, Db, Durability, TreeCodec, TreeOptions,
+    dump::{DumpOptions, LoadOptions},
+};
 
 use super::{line::options_of, *};
 use crate::{

@@ -5,7 +5,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use braiddb::{Db, TreeInfo};
+use braiddb::{Db, stats::TreeInfo};
 
 use super::{
     line::{End, Header, Line, TreeLine, VERSION, options_of},

@@ -1,7 +1,7 @@
 //! Counts of the engine's jobs: a battery that never merges proves little.
 
 use super::Counter;
-use braiddb::Stats;
+use braiddb::stats::Stats;
 
 /// Minimum cases to expect even the rare jobs.
 const CASES_FOR_ALL: usize = 200;

@@ -2,7 +2,11 @@
 
 #![allow(dead_code, reason = "each battery uses a part")]
 
-use braiddb::{Builder, Compression, Db, Error, MergeFunctionHandle, RateLimiter, Tree, platform::Vfs};
+use braiddb::{
+    Builder, Compression, Db, Error, Tree,
+    merge::MergeFunctionHandle,
+    platform::{RateLimiter, Vfs},
+};
 use braiddb_sim::{
     Random, SimDisk, SimRuntime, mix,
     model::{Change, Contents, moment},

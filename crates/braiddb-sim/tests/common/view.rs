@@ -1,6 +1,6 @@
 //! Reads of a tree, latest or at a snapshot.
 
-use braiddb::{Iter, Snapshot, StreamReader, Tree, Value};
+use braiddb::{Iter, Snapshot, Tree, Value, streams::StreamReader};
 use std::io::{Read, Seek, SeekFrom};
 
 macro_rules! ensure {

@@ -6,7 +6,7 @@ use super::{
     empty_disk, full_text, open_trees, read_all, value,
     writer::{Way, Writer},
 };
-use braiddb::{Db, Durability, Error, Result, TableBuilder, Tree, platform::Vfs};
+use braiddb::{Db, Durability, Error, Result, Tree, bulk::TableBuilder, platform::Vfs};
 use braiddb_sim::{
     CrashPolicy, Random, SimDisk, SimRuntime,
     model::{Bytes, Change, Contents, FAR_US, History, apply},

@@ -5,7 +5,12 @@
 
 use crate::common;
 
-use braiddb::{BackupOptions, Backups, Builder, Db, DirectoryTarget, DumpOptions, Error, LoadOptions, platform::Vfs};
+use braiddb::{
+    Builder, Db, Error,
+    backup::{BackupOptions, Backups, DirectoryTarget},
+    dump::{DumpOptions, LoadOptions},
+    platform::Vfs,
+};
 use braiddb_sim::{
     Call, CrashPolicy, Effect, Fault, Random, SimDisk,
     model::{Contents, difference},

@@ -8,7 +8,8 @@
 use crate::common;
 
 use braiddb::{
-    Builder, Change as Shown, ChangeSet, Db, Durability, Error, Gap, Result, ResumeToken, WatchOptions, Watcher,
+    Builder, Db, Durability, Error, Result,
+    watch::{Change as Shown, ChangeSet, Gap, ResumeToken, WatchOptions, Watcher},
 };
 use braiddb_sim::{
     CrashPolicy, Fault, Random, SimDisk,

@@ -3,8 +3,9 @@
 use crate::common;
 
 use braiddb::{
-    Change, Db, Durability, Gap, WatchOptions,
+    Db, Durability,
     platform::{File, OpenMode, Vfs},
+    watch::{Change, Gap, WatchOptions},
 };
 use braiddb_sim::{CrashPolicy, Random, SimDisk, SimRuntime};
 use common::{PATH, empty_disk, full_text, threads::ok};

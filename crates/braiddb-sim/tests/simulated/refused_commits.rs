@@ -6,7 +6,11 @@
 
 use crate::common;
 
-use braiddb::{Db, DirectoryTarget, Durability, RestorePoint, Tree, platform::Vfs};
+use braiddb::{
+    Db, Durability, Tree,
+    backup::{DirectoryTarget, RestorePoint},
+    platform::Vfs,
+};
 use braiddb_sim::{Call, CrashPolicy, Effect, Fault, SimDisk};
 use common::{PATH, SmallOptions, empty_disk, explained, full_text, value};
 use std::{io::ErrorKind, sync::Arc};
@@ -114,14 +118,14 @@ fn watcher_from_refused_number_is_shown_commit_that_reuses_it() {
     });
     fill_log(&db, &tree);
     let seen = db.snapshot().sequence();
-    let token = db.watch(braiddb::WatchOptions::new().after(seen)).expect("a watcher").token();
+    let token = db.watch(braiddb::watch::WatchOptions::new().after(seen)).expect("a watcher").token();
     let image = disk.crash_image(disk.operations(), CrashPolicy::KeepAll);
     drop((tree, db));
     let db = retained(&image, 2);
     let tree = db.tree("zero").expect("a tree");
     let commit = tree.put("new", "1").expect("a write");
     assert!(commit <= seen, "the number must be reused, or this test proves nothing");
-    let mut watcher = db.watch(braiddb::WatchOptions::new().resume(token)).expect("a watcher");
+    let mut watcher = db.watch(braiddb::watch::WatchOptions::new().resume(token)).expect("a watcher");
     let shown = watcher.try_next().expect("a change").expect("the commit");
     assert_eq!(shown.sequence, commit);
 }

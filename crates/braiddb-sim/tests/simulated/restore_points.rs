@@ -2,7 +2,11 @@
 
 use crate::common;
 
-use braiddb::{Db, DirectoryTarget, Durability, Error, RestorePoint, Result, platform::Vfs};
+use braiddb::{
+    Db, Durability, Error, Result,
+    backup::{DirectoryTarget, RestorePoint},
+    platform::Vfs,
+};
 use braiddb_sim::{
     CrashPolicy, Effect, Fault, Random, SimDisk, SimRuntime, mix,
     model::{Contents, apply, moment},
@@ -100,7 +104,7 @@ impl World {
         }
     }
 
-    fn restore(&self, point: RestorePoint, dir: &str) -> Result<braiddb::Restored> {
+    fn restore(&self, point: RestorePoint, dir: &str) -> Result<braiddb::backup::Restored> {
         let builder = self.options.builder(&self.disk, SEED + 3).create(false);
         builder.restore_to(&target(&self.disk)?, ARCHIVE, point, dir)
     }

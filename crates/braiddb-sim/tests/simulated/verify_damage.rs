@@ -16,7 +16,10 @@
 
 use crate::common;
 
-use braiddb::{Durability, ProblemKind, VerifyOptions, VerifyReport};
+use braiddb::{
+    Durability,
+    verify::{ProblemKind, VerifyOptions, VerifyReport},
+};
 use braiddb_sim::{
     Random, SimDisk,
     model::{Change, Contents, apply},
@@ -275,7 +278,7 @@ fn check(world: &World, damage: &Damage, changed: &[u64]) {
         assert!(here.iter().any(|problem| problem.kind == ProblemKind::Missing), "{here:#?}");
         return;
     }
-    let hides = |problem: &&&braiddb::VerifyProblem| {
+    let hides = |problem: &&&braiddb::verify::VerifyProblem| {
         let is_header = problem.offset < 136 && matches!(kind_of(&damage.path).as_str(), "wal" | "blob");
         problem.unchecked_bytes > 0 || is_header
     };

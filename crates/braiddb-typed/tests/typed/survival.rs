@@ -1,7 +1,12 @@
 //! Codec, records and indexes survive whatever a database goes through.
 
 use crate::common::{Users, keys, user, users, verified};
-use braiddb::{Builder, Db, DirectoryTarget, DumpOptions, LoadOptions, SalvageOptions};
+use braiddb::{
+    Builder, Db,
+    backup::DirectoryTarget,
+    dump::{DumpOptions, LoadOptions},
+    salvage::SalvageOptions,
+};
 use braiddb_typed::TypedTree;
 use std::path::Path;
 

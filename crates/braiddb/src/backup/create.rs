@@ -43,7 +43,7 @@ impl Db {
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
-    /// use braiddb::{Builder, DirectoryTarget, platform::MemVfs};
+    /// use braiddb::{Builder, backup::DirectoryTarget, platform::MemVfs};
     ///
     /// # let vfs = std::sync::Arc::new(MemVfs::new());
     /// let target = DirectoryTarget::open_in(vfs.clone(), "/backups")?;

@@ -16,7 +16,7 @@ use std::{
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
-/// use braiddb::{Backups, DirectoryTarget, platform::MemVfs};
+/// use braiddb::{backup::{Backups, DirectoryTarget}, platform::MemVfs};
 ///
 /// # let vfs = std::sync::Arc::new(MemVfs::new());
 /// // On the disk: DirectoryTarget::open("/mnt/backups/music")?

@@ -10,8 +10,10 @@ mod restore;
 mod store;
 mod target;
 
+pub use crate::db::{ArchiveGap, RestorePoint};
 pub use create::BackupOptions;
 pub use directory::DirectoryTarget;
-pub use restore::{Restored, restore, restore_to};
+pub use restore::Restored;
+pub(crate) use restore::{restore, restore_to};
 pub use store::{BackupInfo, BackupReport, Backups, Retention};
 pub use target::{BackupTarget, Object, ObjectReader, ObjectWriter, TargetLock};

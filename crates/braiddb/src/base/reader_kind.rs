@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A kind of reader, which pins old versions: see [`crate::Stats::overstaying`] and
+/// A kind of reader, which pins old versions: see [`crate::stats::Stats::overstaying`] and
 /// [`crate::Error::ReaderExpired`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -17,7 +17,7 @@ pub enum ReaderKind {
     Transaction,
     /// A call that looks up many keys at one snapshot.
     MultiGet,
-    /// A standalone [`crate::StreamReader`].
+    /// A standalone [`crate::streams::StreamReader`].
     Stream,
 }
 

@@ -56,10 +56,10 @@ pub struct DumpedTreeInfo {
 /// let db = braiddb::Db::in_memory()?;
 /// db.tree("albums")?.put(b"1", b"Ten")?;
 /// let mut dump = Vec::new();
-/// db.dump(&mut dump, braiddb::DumpOptions::default())?;
-/// assert_eq!(braiddb::check_dump(&mut dump.as_slice())?.trees[0].records, 1);
+/// db.dump(&mut dump, braiddb::dump::DumpOptions::default())?;
+/// assert_eq!(braiddb::dump::check_dump(&mut dump.as_slice())?.trees[0].records, 1);
 /// dump.pop();
-/// assert!(braiddb::check_dump(&mut dump.as_slice()).unwrap_err().is_corruption());
+/// assert!(braiddb::dump::check_dump(&mut dump.as_slice()).unwrap_err().is_corruption());
 /// # Ok(())
 /// # }
 /// ```

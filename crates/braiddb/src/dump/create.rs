@@ -58,7 +58,7 @@ pub struct DumpOptions<'a> {
     pub progress: Option<&'a mut dyn FnMut(DumpProgress)>,
     /// Called with the error of each record whose merge function fails ([`Error::MergeFailed`]).
     /// The dump contains the raw record, but a load refuses it by default: see
-    /// [`crate::LoadOptions`].
+    /// [`crate::dump::LoadOptions`].
     pub failing: Option<&'a mut dyn FnMut(&Error)>,
     /// If set, damaged data are skipped, and this is called for each gap. Older versions in a gap
     /// are omitted too. If not set, damage is an error.
@@ -100,7 +100,7 @@ impl Db {
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
-    /// use braiddb::{Builder, DumpOptions, LoadOptions};
+    /// use braiddb::{Builder, dump::{DumpOptions, LoadOptions}};
     ///
     /// # let vfs = std::sync::Arc::new(braiddb::platform::MemVfs::new());
     /// let db = braiddb::Db::in_memory()?;

@@ -64,7 +64,7 @@ pub struct LoadReport {
     pub sequence: SequenceNumber,
     /// Number of trees.
     pub trees: u64,
-    /// Number of records: see [`crate::DumpReport::records`].
+    /// Number of records: see [`crate::dump::DumpReport::records`].
     pub records: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,

@@ -19,6 +19,8 @@ mod tests_expiry;
 #[cfg(test)]
 mod tests_failing;
 
+pub use crate::db::DumpGap;
 pub use check::{DumpInfo, DumpedTreeInfo, check_dump};
 pub use create::{DumpOptions, DumpProgress, DumpReport};
-pub use load::{LoadOptions, LoadProgress, LoadReport, load};
+pub(crate) use load::load;
+pub use load::{LoadOptions, LoadProgress, LoadReport};

@@ -149,7 +149,7 @@ impl Builder {
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
-    /// use braiddb::{Builder, SalvageOptions};
+    /// use braiddb::{Builder, salvage::SalvageOptions};
     ///
     /// # let vfs = std::sync::Arc::new(braiddb::platform::MemVfs::new());
     /// let options = || Builder::new().vfs(vfs.clone());

@@ -15,5 +15,6 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use job::{SalvageOptions, SalvageProgress, salvage};
+pub(crate) use job::salvage;
+pub use job::{SalvageOptions, SalvageProgress};
 pub use report::{Loss, LossKind, LostKey, ManifestCondition, SalvageReport, SalvagedTree};

@@ -1,7 +1,8 @@
 //! Damaged segments of a log archive.
 
 use braiddb::{
-    Builder, DirectoryTarget, Durability, RestorePoint,
+    Builder, Durability,
+    backup::{DirectoryTarget, RestorePoint},
     platform::{MemVfs, OpenMode, Vfs},
 };
 use std::{path::Path, sync::Arc};

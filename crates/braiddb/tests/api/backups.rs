@@ -1,7 +1,8 @@
 //! Backups beside writers: their contents, shared files, retention and damage.
 
 use braiddb::{
-    BackupTarget, Backups, Builder, Db, DirectoryTarget, Durability, Error, RestorePoint, Retention,
+    Builder, Db, Durability, Error,
+    backup::{BackupTarget, Backups, DirectoryTarget, RestorePoint, Retention},
     platform::{MemVfs, OpenMode, SystemTime, UNIX_EPOCH, Vfs},
 };
 use std::{

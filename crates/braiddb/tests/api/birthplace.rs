@@ -1,7 +1,9 @@
 //! Directories in which a database may or may not be created.
 
 use braiddb::{
-    Builder, Db, DirectoryTarget, DumpOptions, Error, LoadOptions, Result,
+    Builder, Db, Error, Result,
+    backup::DirectoryTarget,
+    dump::{DumpOptions, LoadOptions},
     platform::{MemVfs, OpenMode, Vfs},
 };
 use std::{path::Path, sync::Arc};

@@ -3,7 +3,10 @@
 #![expect(clippy::disallowed_methods, reason = "tests of threads")]
 
 use crate::held_syncs::{CountingWaker, DIR, HeldSyncs, bounded};
-use braiddb::{Change, ChangeSet, ChangeStream, Db, Durability, Error, Result, Tree, WatchOptions};
+use braiddb::{
+    Db, Durability, Error, Result, Tree,
+    watch::{Change, ChangeSet, ChangeStream, WatchOptions},
+};
 use std::{
     sync::Arc,
     task::{Context, Poll, Waker},

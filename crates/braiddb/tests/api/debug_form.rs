@@ -1,6 +1,6 @@
 //! Debug forms of handles.
 
-use braiddb::{Builder, WatchOptions};
+use braiddb::{Builder, watch::WatchOptions};
 
 /// The story: the debug form of a handle printed the engine's internals, with all keys and values
 /// of an in-memory database.

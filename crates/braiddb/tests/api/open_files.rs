@@ -3,7 +3,11 @@
 
 #![cfg(target_os = "linux")]
 
-use braiddb::{Db, DirectoryTarget, Durability, RestorePoint, WatchOptions};
+use braiddb::{
+    Db, Durability,
+    backup::{DirectoryTarget, RestorePoint},
+    watch::WatchOptions,
+};
 use std::{path::Path, process::Command};
 
 const CHILD: &str = "BRAIDDB_OPEN_FILES_CHILD";

@@ -1,7 +1,9 @@
 //! Options out of range.
 
 use braiddb::{
-    Builder, BulkOptions, DumpOptions, Error, LoadOptions, SharedRuntime,
+    Builder, Error, SharedRuntime,
+    bulk::BulkOptions,
+    dump::{DumpOptions, LoadOptions},
     platform::{MemVfs, Vfs},
 };
 use std::{path::Path, sync::Arc, time::Duration};

@@ -8,7 +8,12 @@ use super::{
     steps::CopyStep,
     world::World,
 };
-use braiddb::{Builder, Compression, DirectoryTarget, DumpOptions, LoadOptions, RestorePoint, platform::Vfs};
+use braiddb::{
+    Builder, Compression,
+    backup::{DirectoryTarget, RestorePoint},
+    dump::{DumpOptions, LoadOptions},
+    platform::Vfs,
+};
 use std::sync::Arc;
 
 #[derive(Default)]

@@ -7,7 +7,11 @@ use super::{
     steps::{RangeStep, key, sized_value},
     world::World,
 };
-use braiddb::{Error, TableBuilder, TableInfo, platform::Vfs};
+use braiddb::{
+    Error,
+    bulk::{TableBuilder, TableInfo},
+    platform::Vfs,
+};
 use braiddb_sim::model::{Bounds, Bytes, Change, TreeNumber, short};
 use std::{
     collections::BTreeSet,
@@ -154,7 +158,7 @@ impl World<'_> {
         self.note_ingest(tree, loaded, rows)
     }
 
-    fn note_ingest(&mut self, tree: usize, loaded: Result<braiddb::Loaded, Error>, rows: Vec<Row>) -> Outcome {
+    fn note_ingest(&mut self, tree: usize, loaded: Result<braiddb::bulk::Loaded, Error>, rows: Vec<Row>) -> Outcome {
         let loaded = loaded.said("ingest")?;
         self.seen.tables.add(1);
         ensure!(loaded.records == rows.len() as u64, "{} records were ingested, not {}", loaded.records, rows.len());

@@ -7,8 +7,9 @@ use super::{
     world::World,
 };
 use braiddb::{
-    Change as Shown, ChangeSet, ChangedTree, Error, Gap, MergeBase, ResumeToken, WatchOptions, Watcher,
+    Error,
     platform::{SystemTime, UNIX_EPOCH},
+    watch::{Change as Shown, ChangeSet, ChangedTree, Gap, MergeBase, ResumeToken, WatchOptions, Watcher},
 };
 use braiddb_sim::model::{Bounds, Bytes, Change, Model, MultiModel, TreeNumber, prefix_bounds, short};
 use std::{ops::Bound, sync::Arc};

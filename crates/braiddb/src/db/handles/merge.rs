@@ -60,7 +60,7 @@ impl Db {
     /// | `add` | adds little-endian 64-bit two's complement integers, wrapping | 0 | 8 bytes |
     /// | `max`, `min` | keeps the greater, lesser bytes | less, greater than all | any bytes |
     /// | `append` | appends bytes | empty | any bytes |
-    /// | `union` | unites sets | the empty set | set of [`crate::encode_set`] |
+    /// | `union` | unites sets | the empty set | set of [`crate::merge::encode_set`] |
     /// | `json_merge_patch` | applies a JSON Merge Patch, RFC 7396 (feature `json`) | null | JSON |
     ///
     /// A merge does not read the existing value. If the function cannot change that value, each

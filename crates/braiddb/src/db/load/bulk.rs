@@ -148,7 +148,7 @@ impl BulkLoader {
 /// # fn main() -> braiddb::Result<()> {
 /// let db = braiddb::Db::in_memory()?;
 /// let squares = db.tree("squares")?;
-/// let mut loader = squares.unsorted_loader(braiddb::BulkOptions::default())?;
+/// let mut loader = squares.unsorted_loader(braiddb::bulk::BulkOptions::default())?;
 /// for number in [3u8, 1, 2] {
 ///     loader.add([number], [number * number])?;
 /// }
@@ -300,7 +300,7 @@ impl Tree {
     /// let db = braiddb::Db::in_memory()?;
     /// let capitals = db.tree("capitals")?;
     /// let records = [("Togo", "?"), ("Peru", "Lima"), ("France", "Paris"), ("Togo", "Lomé")];
-    /// let loaded = capitals.bulk_load_unsorted(records, braiddb::BulkOptions::default())?;
+    /// let loaded = capitals.bulk_load_unsorted(records, braiddb::bulk::BulkOptions::default())?;
     /// assert_eq!(loaded.records, 3);
     /// assert_eq!(capitals.get("Togo")?.as_deref(), Some("Lomé".as_bytes()));
     /// # Ok(())

@@ -44,7 +44,7 @@ const COPY_BYTES: usize = 1 << 20;
 /// # fn main() -> braiddb::Result<()> {
 /// let db = braiddb::Db::in_memory()?;
 /// let text = db.tree("albums")?.table_spec()?.to_string();
-/// let spec: braiddb::TableSpec = text.parse()?;
+/// let spec: braiddb::bulk::TableSpec = text.parse()?;
 /// assert_eq!(spec.to_string(), text);
 /// # Ok(())
 /// # }
@@ -115,7 +115,7 @@ pub struct TableInfo {
 /// let spec = squares.table_spec()?;
 /// // The table may be built in another process.
 /// let path = dir.path().join("squares.table");
-/// let mut table = braiddb::TableBuilder::create(&path, &spec)?;
+/// let mut table = braiddb::bulk::TableBuilder::create(&path, &spec)?;
 /// for number in 0..1000u32 {
 ///     table.add(number.to_be_bytes(), (number * number).to_le_bytes())?;
 /// }

@@ -54,7 +54,7 @@ impl Watcher {
     ///
     /// ```
     /// # async fn follow(db: braiddb::Db) -> braiddb::Result<()> {
-    /// let mut changes = db.watch(braiddb::WatchOptions::new())?.into_stream()?;
+    /// let mut changes = db.watch(braiddb::watch::WatchOptions::new())?.into_stream()?;
     /// while let Some(commit) = changes.next().await {
     ///     println!("{:?}", commit?.changes);
     /// }

@@ -123,7 +123,7 @@ impl Db {
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
-    /// use braiddb::{Change, WatchOptions};
+    /// use braiddb::watch::{Change, WatchOptions};
     ///
     /// let db = braiddb::Db::in_memory()?;
     /// let albums = db.tree("albums")?;
@@ -134,7 +134,7 @@ impl Db {
     ///
     /// let kept: Vec<u8> = commit.token.to_bytes(); // store these, and later:
     /// albums.delete(b"1")?;
-    /// let token = braiddb::ResumeToken::from_bytes(&kept)?;
+    /// let token = braiddb::watch::ResumeToken::from_bytes(&kept)?;
     /// let mut watcher = db.watch(WatchOptions::new().tree(&albums).resume(token))?;
     /// let Some(commit) = watcher.try_next()? else { panic!("it was committed") };
     /// assert!(matches!(&commit.changes[..], [Change::Delete { .. }]));

@@ -45,7 +45,7 @@ pub enum Urgency {
 /// several databases ([`crate::Builder::rate_limiter`]). Exempt are the log, loads and backups.
 ///
 /// A limit below the needs of the writers throttles them, like a slow device: memtables and
-/// unindexed runs accumulate ([`crate::Stats`]). No write fails because of it.
+/// unindexed runs accumulate ([`crate::stats::Stats`]). No write fails because of it.
 #[derive(Debug)]
 pub struct RateLimiter {
     state: Mutex<State>,

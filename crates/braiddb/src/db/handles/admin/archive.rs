@@ -45,7 +45,7 @@ impl Db {
     }
 
     /// Returns the random number by which backups name this database
-    /// ([`crate::BackupInfo::incarnation`]). Restored, loaded or checkpointed databases get a new
+    /// ([`crate::backup::BackupInfo::incarnation`]). Restored, loaded or checkpointed databases get a new
     /// one.
     pub fn incarnation(&self) -> u64 {
         self.engine().log.incarnation

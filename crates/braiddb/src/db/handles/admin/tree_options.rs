@@ -21,7 +21,7 @@ impl Tree {
     /// files; [`Db::compact`](crate::Db::compact) rewrites the tree's other files.
     ///
     /// Followers and copies receive the change; a watcher receives
-    /// [`Change::SetTreeOptions`](crate::Change::SetTreeOptions).
+    /// [`Change::SetTreeOptions`](crate::watch::Change::SetTreeOptions).
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {

@@ -160,7 +160,7 @@ impl Tree {
         self.iter().next_back().transpose()
     }
 
-    /// Estimates the number of keys, as [`RangeEstimate::keys`](crate::RangeEstimate).
+    /// Estimates the number of keys, as [`RangeEstimate::keys`](crate::stats::RangeEstimate).
     /// [`Tree::len`] is exact.
     pub fn len_estimate(&self) -> Result<u64> {
         self.approximate(..).map(|estimate| estimate.keys)
