@@ -65,7 +65,7 @@ impl<'a, K: TupleKey, V, C: ValueCodec<V>> TypedBatch<'a, K, V, C> {
 
     fn push(&mut self, key: &K, value: &V, expiry: Expiry) -> Result<&mut Self> {
         let key = key::pack(key)?;
-        let (bytes, entries) = (self.schema.encode_value(&key, value)?, self.schema.entries(&key, value)?);
+        let (bytes, entries) = self.schema.prepare(&key, value)?;
         self.writes.push(Write::Put { key, value: bytes, entries, expiry });
         Ok(self)
     }

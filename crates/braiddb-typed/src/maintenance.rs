@@ -100,7 +100,8 @@ impl<K: TupleKey, V, C: ValueCodec<V>> TypedTree<K, V, C> {
     /// Makes an index right again after writes that bypassed it, such as those of
     /// [`braiddb::Tree`], an import or a salvage. Reads and writes continue meanwhile.
     ///
-    /// Fails with [`Error::NotUnique`] if two records have the same value of a unique index.
+    /// Fails with [`Error::NotUnique`] if two records have the same value of a unique index, and with
+    /// [`Error::Value`] at a record that this program cannot decode; its entries stay.
     pub fn rebuild_index(&self, index: &str) -> Result<()> {
         self.repair(self.schema.index(index)?)
     }
@@ -115,6 +116,9 @@ impl<K: TupleKey, V, C: ValueCodec<V>> TypedTree<K, V, C> {
             &stored,
         )? {
             None | Some(IndexProblemKind::Expiry) => Ok(()),
+            Some(IndexProblemKind::Unreadable) if index.split(&entry, &stored).is_some() => {
+                Err(unreadable_record(schema, &Source::Transaction(tx), index, &entry, &stored))
+            }
             Some(_) => Ok(tx.delete(&schema.tree, &entry)?),
         })?;
         self.each_chunk(key::bounds::<K>(&(..))?, &mut |tx, (key, value)| {
@@ -139,6 +143,10 @@ impl<K: TupleKey, V, C: ValueCodec<V>> TypedTree<K, V, C> {
         let mut len = CHUNK_LEN;
         loop {
             let done = self.schema.update(|tx| {
+                // Another program may have replaced the index by one of another shape.
+                if !self.schema.definitions(&Source::Transaction(tx))?.is_like(&self.schema.declared) {
+                    return Err(Error::IndexesChanged { tree: self.schema.name() });
+                }
                 let mut last = None;
                 let mut pairs = Source::Transaction(tx).range(&self.schema.tree, (start.clone(), end.clone()));
                 let chunk = pairs.by_ref().take(len).collect::<braiddb::Result<Vec<_>>>()?;
@@ -209,6 +217,23 @@ impl<K: TupleKey, V, C: ValueCodec<V>> TypedTree<K, V, C> {
             }
         }
         Ok(())
+    }
+}
+
+/// The entry may be right for another program's type: keep it, and say which record to mend.
+fn unreadable_record<K: TupleKey, V, C: ValueCodec<V>>(
+    schema: &Schema<K, V, C>,
+    source: &Source<'_>,
+    index: &Index<V>,
+    entry: &[u8],
+    stored: &[u8],
+) -> Error {
+    let key = index.split(entry, stored).map_or(entry, |(_, key)| key);
+    let decoded = source.get(&schema.tree, key).map(|value| schema.decode_value(key, &value.unwrap_or_default()));
+    match decoded {
+        Ok(Err(error)) => error,
+        Ok(Ok(_)) => Error::IndexesChanged { tree: schema.name() },
+        Err(error) => error.into(),
     }
 }
 

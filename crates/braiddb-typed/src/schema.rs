@@ -58,12 +58,20 @@ impl<K: TupleKey, V, C: ValueCodec<V>> Schema<K, V, C> {
         C::decode(bytes).map_err(|error| Error::value(&self.name(), key, error))
     }
 
-    pub fn encode_value(&self, key: &[u8], value: &V) -> Result<Vec<u8>> {
+    fn encode_value(&self, key: &[u8], value: &V) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         match C::encode(value, &mut bytes) {
             Ok(()) => Ok(bytes),
             Err(source) => Err(Error::Encode { tree: self.name(), key: crate::text::show(key), source }),
         }
+    }
+
+    /// Encodes a record, and makes its index entries from the decoded bytes, as later writes will
+    /// that remove them. A value that cannot be decoded is refused: nobody could read or remove it.
+    pub fn prepare(&self, key: &[u8], value: &V) -> Result<(Vec<u8>, Entries)> {
+        let bytes = self.encode_value(key, value)?;
+        let entries = self.entries(key, &self.decode_value(key, &bytes)?)?;
+        Ok((bytes, entries))
     }
 
     pub fn index(&self, name: &str) -> Result<&Index<V>> {
@@ -101,7 +109,7 @@ impl<K: TupleKey, V, C: ValueCodec<V>> Schema<K, V, C> {
         }
     }
 
-    pub fn entries(&self, key: &[u8], value: &V) -> Result<Entries> {
+    fn entries(&self, key: &[u8], value: &V) -> Result<Entries> {
         let mut entries = Entries::new();
         for index in &self.indexes {
             index.add_entries(key, value, &mut entries)?;

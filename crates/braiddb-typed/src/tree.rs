@@ -171,7 +171,7 @@ impl<K: TupleKey, V, C: ValueCodec<V>> TypedTree<K, V, C> {
     fn write(&self, key: &K, value: &V, expiry: Expiry) -> Result<()> {
         let schema = &self.schema;
         let key = key::pack(key)?;
-        let (bytes, entries) = (schema.encode_value(&key, value)?, schema.entries(&key, value)?);
+        let (bytes, entries) = schema.prepare(&key, value)?;
         schema.update(|tx| schema.put(tx, &key, &bytes, &entries, expiry))
     }
 

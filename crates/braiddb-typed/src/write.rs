@@ -65,7 +65,7 @@ impl<'a, K: TupleKey, V, C: ValueCodec<V>> InTransaction<'a, K, V, C> {
 
     fn write(&self, key: &K, value: &V, expiry: Expiry) -> Result<()> {
         let (schema, key) = (self.view.schema, key::pack(key)?);
-        let (bytes, entries) = (schema.encode_value(&key, value)?, schema.entries(&key, value)?);
+        let (bytes, entries) = schema.prepare(&key, value)?;
         schema.put(self.tx, &key, &bytes, &entries, expiry)
     }
 

@@ -174,3 +174,58 @@ fn records_that_do_not_decode_name_tree_and_key() {
     texts.raw().put(braiddb_typed::tuple::pack(&4_u32), b"1").unwrap();
     message(texts.first(), &["texts", "[4]", "key type"]);
 }
+
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+struct Price {
+    amount: f64,
+    /// Not stored.
+    #[serde(skip)]
+    note: i64,
+}
+
+fn prices(db: &braiddb::Db) -> TypedTree<u32, Price> {
+    let builder = TypedTree::<u32, Price>::builder(db, "prices").index("amount", |price: &Price| price.amount);
+    builder.index("note", |price: &Price| price.note).open().unwrap()
+}
+
+#[test]
+fn entries_are_those_of_the_stored_value() {
+    let db = in_memory();
+    let prices = prices(&db);
+    for i in 0..500_u32 {
+        // One in ten such doubles did not survive JSON.
+        let amount = f64::from(i) * 1.1 + 100.0 / 3.0;
+        prices.put(&(i % 50), &Price { amount, note: 7 }).unwrap();
+        assert_eq!(prices.get(&(i % 50)).unwrap().unwrap().amount, amount);
+    }
+    assert!(prices.by_index("note", &7_i64).next().is_none());
+    assert_eq!(prices.verify_indexes().unwrap().problems, []);
+    for key in 0..50 {
+        prices.remove(&key).unwrap();
+    }
+    assert_eq!(prices.verify_indexes().unwrap().entries, 0);
+}
+
+#[test]
+fn a_value_that_could_not_be_read_again_is_refused() {
+    let db = in_memory();
+    let prices = prices(&db);
+    // JSON has no such number, and stores null.
+    assert!(prices.put(&1, &Price { amount: f64::NAN, note: 0 }).is_err());
+    assert_eq!(prices.get(&1).unwrap(), None);
+}
+
+#[test]
+fn rebuild_keeps_the_entries_of_a_record_that_cannot_be_decoded() {
+    let db = in_memory();
+    let prices = prices(&db);
+    let good = Price { amount: 1.5, note: 0 };
+    prices.put(&1, &good).unwrap();
+    let (raw, key) = (db.tree("prices").unwrap(), db.tree("prices").unwrap().first().unwrap().unwrap().0);
+    let bytes = raw.get(&key).unwrap().unwrap();
+    raw.put(&key, "of another program").unwrap();
+    assert!(matches!(prices.rebuild_index("amount"), Err(Error::Value { .. })));
+    raw.put(&key, &bytes).unwrap();
+    assert_eq!(keys(prices.by_index("amount", &1.5)), [1]);
+    assert_eq!(prices.verify_indexes().unwrap().problems, []);
+}
