@@ -224,13 +224,13 @@ impl SharedBytes {
         self.shared().map_or(0, |shared| unsafe { shared.header.as_ref() }.capacity)
     }
 
-    /// Without a copy if this is the only reference to a kept vector.
+    /// Without a copy if this is the only reference to a kept vector, and most of it.
     pub fn into_vec(self) -> Vec<u8> {
         if let Some(&Shared { data, header, .. }) = self.shared() {
             // SAFETY: this reference keeps the header alive.
             let Header { capacity, vec, ref references } = *unsafe { header.as_ref() };
-            if data == vec && references.load(Ordering::Acquire) == 1 {
-                let len = self.len();
+            let len = self.len();
+            if data == vec && len >= capacity / 2 && references.load(Ordering::Acquire) == 1 {
                 std::mem::forget(self);
                 // SAFETY: the only reference is forgotten. The vector came from `Header::of_vec`
                 // and had at least `len` bytes, from its start on.
@@ -325,8 +325,10 @@ impl Chunk {
     /// Panics if the range is out of bounds.
     #[inline(always)]
     pub fn take(&mut self, start: usize, end: usize) -> SharedBytes {
-        let bytes = self.get(start, end);
-        let (data, len) = (bytes.as_ptr(), bytes.len());
+        assert!(start <= end && end <= self.len);
+        // SAFETY: within the allocation. Not by way of a slice of the row, which could not be read
+        // beyond its end.
+        let (data, len) = (unsafe { self.data.add(start) }, end - start);
         if len <= INLINE_MAX {
             // SAFETY: `PADDING` bytes follow the rows, so all of this is within the allocation, and
             // initialized.

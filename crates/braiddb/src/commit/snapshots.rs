@@ -236,7 +236,8 @@ impl Readers {
         self.list.get_mut(at).filter(|reader| reader.holds > 0)
     }
 
-    /// Removes released readers at both ends, and all if they are the most: constant time each.
+    /// Removes released readers at both ends, and all if more than half are released. Amortized
+    /// constant time.
     fn remove_released(&mut self) {
         self.released += 1;
         while self.list.back().is_some_and(|reader| reader.holds == 0) {

@@ -1,5 +1,5 @@
-//! A scan together with the state that it reads. Finished scans rest with the present state, and
-//! the next one takes them: a new scan has to open its partitions and allocate.
+//! A scan together with the state that it reads, and a pool of idle scans of the present state. A
+//! new scan has to open its partitions and allocate; one from the pool need not.
 
 use super::{ReadState, ScanCursor};
 use crate::base::{SequenceNumber, TreeId};
@@ -9,10 +9,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// Scans at rest. More than run at the same time in most programs.
+/// Maximum idle scans. Each keeps the cursors of up to 64 partitions.
 const RESTING_MAX: usize = 8;
 
-/// Of a state that may have been replaced.
+/// Age of a scan whose state may be outdated. Odd, so the pool never accepts it.
 pub const UNKNOWN_AGE: u64 = u64::MAX;
 
 #[derive(Debug)]
@@ -24,10 +24,10 @@ pub struct StateScan {
     pub ahead: RowsAhead,
 }
 
-/// What an iterator leaves to the next one.
+/// Buffers and the row count that the next iterator reuses.
 #[derive(Debug, Default)]
 pub struct RowsAhead {
-    /// An empty vector with memory.
+    /// Empty; its capacity is reused.
     pub rows: Vec<ChunkRow>,
     /// Rows that the last iterator returned.
     pub likely_rows: u32,
@@ -47,7 +47,7 @@ impl StateScan {
         Box::new(StateScan { state, cursor, age, ahead: RowsAhead::default() })
     }
 
-    /// Never rests again: nobody knows how old this state is. Reset the scan next.
+    /// The age of this state is unknown, so the scan never returns to the pool. Reset it next.
     pub fn move_to(&mut self, state: Arc<ReadState>) {
         (self.state, self.age) = (state, UNKNOWN_AGE);
     }
@@ -67,7 +67,7 @@ impl StateScan {
 /// state was not replaced.
 #[derive(Debug, Default)]
 pub struct RestingScans {
-    /// Changes under the lock.
+    /// Becomes odd under the lock.
     changes: AtomicU64,
     #[expect(clippy::vec_box, reason = "a scan is large, and cursors hold it boxed")]
     scans: Mutex<Vec<Box<StateScan>>>,

@@ -78,8 +78,8 @@ impl Tree {
         })
     }
 
-    /// Changes the value of `key` from `expected` to `new`. Returns the new version, or `None` if the
-    /// value differs or there is none: see [`Tree::put_if_absent`] and [`Tree::compare_exchange`].
+    /// Changes the value of `key` from `expected` to `new`. Returns the new version, or `None` if
+    /// the value differs or there is none: see [`Tree::put_if_absent`] and [`Tree::compare_exchange`].
     pub fn compare_and_set(
         &self,
         key: impl AsRef<[u8]>,

@@ -4,7 +4,7 @@
 
 use super::database::Db;
 use crate::{
-    base::{Cursor as _, EntryKind, EntryRef, ReaderKind, Result, TreeId},
+    base::{Content, Cursor as _, EntryKind, EntryRef, ReaderKind, Result, TreeId},
     db::{
         engine::{
             catalog::TreeState,
@@ -114,7 +114,7 @@ impl Cursor {
         Cursor { db, tree, hold, scan, place: Place::Fresh, origin, blob: OnceCell::new(), is_gone: false }
     }
 
-    /// Gives the scan and what it allocated to the next iterator.
+    /// Returns the scan and its buffers to the pool.
     pub(in crate::db) fn leave_scan(self, ahead: RowsAhead) {
         let Cursor { db, hold, mut scan, .. } = self;
         drop(hold);
@@ -225,11 +225,26 @@ impl Cursor {
     }
 
     #[inline]
-    pub(in crate::db) fn visit<B>(
+    fn visit<B>(&mut self, forward: bool, visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>) -> Result<ControlFlow<B>> {
+        Ok(self.visit_rows::<false, B>(forward, visit)?.unwrap_or(ControlFlow::Continue(())))
+    }
+
+    /// Stops at a value that is not in its row, and returns `None`.
+    #[inline]
+    pub(in crate::db) fn visit_plain<B>(
+        &mut self,
+        forward: bool,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>> {
+        self.visit_rows::<true, B>(forward, visit)
+    }
+
+    #[inline(always)]
+    fn visit_rows<const PLAIN: bool, B>(
         &mut self,
         forward: bool,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B>> {
+    ) -> Result<Option<ControlFlow<B>>> {
         let mut is_there = self.is_on_row() || self.step_to_row(forward)?;
         while is_there {
             let of_tree = |key: &[u8], value: &[u8]| visit(&key[TREE_ID_LEN..], value);
@@ -238,17 +253,28 @@ impl Cursor {
                     self.origin.steps += if forward { i64::from(steps) } else { -i64::from(steps) };
                     flow
                 }
+                None if PLAIN && !self.is_plain() => return Ok(None),
                 None => {
                     let (key, value) = self.row()?;
                     visit(key, value)
                 }
             };
             if flow.is_break() {
-                return Ok(flow);
+                return Ok(Some(flow));
             }
             is_there = self.step_to_row(forward)?;
         }
-        Ok(ControlFlow::Continue(()))
+        Ok(Some(ControlFlow::Continue(())))
+    }
+
+    /// The value is in the row: no blob, and nothing to merge.
+    fn is_plain(&self) -> bool {
+        if self.scan.cursor.is_ahead() {
+            return true;
+        }
+        let entry = self.scan.cursor.entry_there();
+        let kind = Content::of(entry.kind, entry.value).map(|content| content.kind);
+        entry.kind == EntryKind::Value || kind == Some(EntryKind::Value)
     }
 
     #[inline(never)]

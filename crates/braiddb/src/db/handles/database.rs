@@ -289,7 +289,12 @@ impl Db {
 
 impl Shared {
     fn close(&self) -> Result<()> {
-        let mut closed = self.closed.lock();
+        let mut closed = match self.closed.try_lock() {
+            Some(closed) => closed,
+            // Another thread's close waits for the turn in which a waker calls this.
+            None if self.engine.log.sync_waits.is_in_turn() => return Ok(()),
+            None => self.closed.lock(),
+        };
         if std::mem::replace(&mut *closed, true) {
             return Ok(());
         }

@@ -22,8 +22,10 @@ use std::{
     sync::Arc,
 };
 
-/// Rows of the first batch, without a better guess, and of the largest.
+/// Rows of the first batch, without a better guess.
 const FIRST_ROWS: u32 = 4;
+
+/// Maximum rows of a batch.
 const ROWS_MAX: u32 = 128;
 
 /// Bytes of a batch. `Key` and `Value` document it.
@@ -192,15 +194,14 @@ impl End {
         if self.has_ended {
             return None;
         }
-        if !std::mem::take(&mut self.is_row_unread) {
-            match self.step(bounds) {
-                Ok(true) if is_within(self.cursor.key(), bounds.limit(self.is_forward), self.is_forward) => {}
-                Ok(_) => {
-                    self.has_ended = true;
-                    return None;
-                }
-                Err(e) => return Some(Err(e)),
+        let is_there = if std::mem::take(&mut self.is_row_unread) { Ok(true) } else { self.step(bounds) };
+        match is_there {
+            Ok(true) if is_within(self.cursor.key(), bounds.limit(self.is_forward), self.is_forward) => {}
+            Ok(_) => {
+                self.has_ended = true;
+                return None;
             }
+            Err(e) => return Some(Err(e)),
         }
         self.rows.clear();
         (self.at, self.chunk) = (0, None);
@@ -211,7 +212,7 @@ impl End {
             return Some(Err(self.pass_failed(e)));
         }
         self.is_row_unread = false;
-        self.returned += 1;
+        self.returned = self.returned.saturating_add(1);
         if self.rows_ahead == 1 {
             self.rows_ahead = match self.likely_rows {
                 0 | 1 => FIRST_ROWS,
@@ -227,7 +228,7 @@ impl End {
     fn pass_failed(&mut self, error: Error) -> Error {
         self.rows.clear();
         (self.at, self.chunk) = (0, None);
-        self.returned += 1;
+        self.returned = self.returned.saturating_add(1);
         error
     }
 
@@ -250,7 +251,7 @@ impl End {
         let mut bytes = Chunk::buffer(self.rows_ahead as usize * LIKELY_ROW);
         let (rows, mut shared) = (&mut self.rows, 0);
         let (mut is_row_unread, mut has_ended) = (false, false);
-        let visited = self.cursor.visit(is_forward, |key, value| {
+        let visited = self.cursor.visit_plain(is_forward, |key, value| {
             if !is_within(key, limit, is_forward) {
                 has_ended = true;
                 return ControlFlow::Break(());
@@ -269,7 +270,9 @@ impl End {
             if rows.len() < rows_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         match visited {
-            Ok(flow) => self.has_ended = has_ended || flow.is_continue(),
+            Ok(Some(flow)) => self.has_ended = has_ended || flow.is_continue(),
+            // Nobody may want that value, and it may be long.
+            Ok(None) => is_row_unread = true,
             Err(e) => self.failed = Some(e),
         }
         self.is_row_unread = is_row_unread;
@@ -277,14 +280,14 @@ impl End {
         if self.rows.is_empty() {
             return false;
         }
-        self.returned += self.rows.len() as u32;
+        self.returned = self.returned.saturating_add(self.rows.len() as u32);
         self.chunk = Some(Chunk::new(bytes, shared));
         true
     }
 
     /// The rows read ahead and not returned were not needed.
     fn leave(mut self) {
-        let likely_rows = self.returned - (self.rows.len() - self.at) as u32;
+        let likely_rows = self.returned.saturating_sub((self.rows.len() - self.at) as u32);
         self.rows.clear();
         self.cursor.leave_scan(RowsAhead { rows: self.rows, likely_rows });
     }
@@ -377,7 +380,9 @@ impl Iter {
     /// Ends the iterator, unless the error is of one record, which the other end may have passed.
     #[cold]
     fn fail_at(&mut self, error: Error, is_forward: bool) -> Option<Result<(Key, Value)>> {
-        if !is_of_one_record(&error) {
+        let end = if is_forward { self.front.as_ref() } else { self.back.as_deref() };
+        // A failed seek or step leaves no position to continue from.
+        if !is_of_one_record(&error) || end.is_none_or(|end| !end.cursor.is_on_row()) {
             self.is_done = true;
             // Release what the cursors pin.
             (self.front, self.back) = (None, None);
@@ -387,9 +392,7 @@ impl Iter {
             true => (self.front.as_ref(), self.back.as_deref()),
             false => (self.back.as_deref(), self.front.as_ref()),
         };
-        if let (Some(end), Some(met)) = (end, other.and_then(End::last_key))
-            && end.cursor.is_on_row()
-        {
+        if let (Some(end), Some(met)) = (end, other.and_then(End::last_key)) {
             let key = end.cursor.key();
             self.is_done = (key < met) != is_forward || key == met;
         }

@@ -53,8 +53,8 @@ impl Db {
         self.try_update_with(durability, work)
     }
 
-    /// Runs [`Db::update`] with work that has an error type of its own. The closure says which,
-    /// because `?` alone does not.
+    /// Runs [`Db::update`] with an error type of the application. Annotate the closure's return
+    /// type: `?` alone does not determine it.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -142,7 +142,7 @@ impl Db {
     }
 }
 
-/// What to do after a failed try.
+/// Action after a failed attempt.
 #[derive(Clone, Copy)]
 enum Retry {
     No,

@@ -13,9 +13,9 @@ macro_rules! bytes_type {
         $(#[$doc])*
         ///
         /// Cheap to clone, `Send + Sync + 'static`, and compares with slices, arrays and strings.
-        /// Up to 23 bytes are stored inside (15 on 32-bit systems). Longer ones are reference-counted. One from an
-        /// iterator shares an allocation of at most 16 KiB with its neighbours, and keeps it alive;
-        /// `to_vec` makes a copy that does not.
+        /// Up to 23 bytes are stored inside (15 on 32-bit systems). Longer ones are
+        /// reference-counted. One from an iterator shares an allocation of at most 16 KiB with its
+        /// neighbours, and keeps it alive; `to_vec` makes a copy that does not.
         #[derive(Clone)]
         pub struct $name(SharedBytes);
 

@@ -6,10 +6,11 @@ use crate::{
     db::{
         Tree,
         handles::tests::cursor::{Random, plain},
-        tests_common::{mem, open, small},
+        tests_common::{DIR, mem, open, small},
     },
+    platform::OpenMode,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -198,4 +199,76 @@ fn compressed_rows_come_back_too() {
         let i = 1999 - i as u32;
         assert_eq!(row.unwrap(), (i.to_be_bytes().into(), i.to_le_bytes().repeat(10).into()));
     }
+}
+
+/// A damaged run block: nothing after the error, since the cursor has lost its place. The first
+/// version of reading ahead began again at the first row of the tree.
+#[test]
+fn an_iterator_ends_with_the_error_of_a_damaged_block() {
+    let vfs = mem();
+    let db = open(small(&vfs)).unwrap();
+    let tree = db.tree("rows").unwrap();
+    let rows = 20_000_u32;
+    tree.extend((0..rows).map(|i| (i.to_be_bytes(), i.to_le_bytes().repeat(10)))).unwrap();
+    db.compact().unwrap();
+    db.close().unwrap();
+    let runs: Vec<_> = vfs.list(Path::new(DIR)).unwrap();
+    for run in runs.iter().filter(|file| file.name.ends_with(".run")) {
+        let file = vfs.open(&Path::new(DIR).join(&run.name), OpenMode::ReadWrite).unwrap();
+        let at = file.len().unwrap() / 2;
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_at(&[byte[0] ^ 1], at).unwrap();
+    }
+    let db = open(small(&vfs)).unwrap();
+    let tree = db.tree("rows").unwrap();
+    let from = (rows / 10).to_be_bytes();
+    for is_back in [false, true] {
+        let mut iter = tree.range(from..);
+        let mut step = || if is_back { iter.next_back() } else { iter.next() };
+        let mut last = None;
+        let error = loop {
+            match step() {
+                Some(Ok((key, _))) => {
+                    let is_next = last.as_ref().is_none_or(|last| (key > *last) != is_back);
+                    assert!(is_next && *key >= from[..], "{key:?} after {last:?}");
+                    last = Some(key);
+                }
+                Some(Err(e)) => break e,
+                None => panic!("the damaged block was not read"),
+            }
+        };
+        assert!(error.is_corruption(), "{error}");
+        assert!(last.is_some(), "rows before the damage");
+        assert!(step().is_none());
+        assert!(iter.next().is_none() && iter.next_back().is_none());
+    }
+    let mut begins_damaged = 0;
+    for start in (0..rows).step_by(97) {
+        let mut iter = tree.range(start.to_be_bytes()..);
+        if iter.next().unwrap().is_err() {
+            begins_damaged += 1;
+            assert!(iter.next().is_none());
+        }
+    }
+    assert!(begins_damaged > 0, "no range began in the damaged block");
+}
+
+/// A long value is read only when its row is returned.
+#[test]
+fn rows_read_ahead_end_before_a_large_value() {
+    let mut settings = small(&mem());
+    settings.blob_threshold = 1000;
+    let db = open(settings).unwrap();
+    let tree = db.tree("rows").unwrap();
+    tree.extend([("a", vec![1; 10]), ("b", vec![2; 10]), ("c", vec![3; 50_000]), ("d", vec![4; 10])]).unwrap();
+    db.flush().unwrap();
+    let mut iter = tree.iter();
+    iter.next().unwrap().unwrap();
+    iter.next().unwrap().unwrap();
+    let front = iter.front.as_ref().unwrap();
+    assert!(front.rows.len() == 1 && front.is_row_unread);
+    assert_eq!(iter.next().unwrap().unwrap().1.len(), 50_000);
+    assert_eq!(iter.next().unwrap().unwrap().0, "d");
+    assert!(iter.next().is_none());
 }

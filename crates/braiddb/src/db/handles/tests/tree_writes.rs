@@ -142,3 +142,14 @@ fn an_error_of_the_store_comes_out_as_the_own_one() {
     let failed = db.try_update(|tx| -> Result<(), Failure> { Ok(tx.put(&tree, vec![0; 70_000], "1")?) });
     assert!(matches!(failed, Err(Failure::Store(Error::InvalidArgument(_)))), "{failed:?}");
 }
+
+/// The pop would take effect at once, and once more with each retry of the update.
+#[test]
+fn a_pop_inside_an_update_is_refused() {
+    let (db, tree) = numbered(3);
+    for pop in [Tree::pop_first, Tree::pop_last] {
+        let refused = db.update(|_| pop(&tree));
+        assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{refused:?}");
+    }
+    assert_eq!(tree.len().unwrap(), 3);
+}

@@ -1,10 +1,10 @@
 //! One way to read: the latest state, a snapshot or a transaction.
 
 use super::super::{
-    conditional::get_versioned,
     cursor::Cursor,
     iter::Iter,
     key_range::KeyRange,
+    merge::MergeFunctionHandle,
     snapshot::Snapshot,
     transaction::{handle::Transaction, iter::TransactionIter},
     tree::Tree,
@@ -18,7 +18,9 @@ use crate::{
             version::Version,
         },
     },
+    platform::SystemTime,
 };
+use std::time::Duration;
 
 /// Reads of a tree: by [`Tree`] at the latest commit, by [`Snapshot::tree`] at a snapshot, and by
 /// [`Transaction::tree`] with the transaction's own writes. Write a helper once for all three.
@@ -100,9 +102,9 @@ pub struct SnapshotTree {
 
 /// A tree in a transaction: see [`Transaction::tree`].
 #[derive(Clone, Copy, Debug)]
-pub struct TransactionTree<'t> {
+pub struct TransactionTree<'t, 'r> {
     transaction: &'t Transaction,
-    tree: &'t Tree,
+    tree: &'r Tree,
 }
 
 impl Snapshot {
@@ -124,7 +126,7 @@ impl Snapshot {
 
 impl Transaction {
     /// Returns a view of `tree` in this transaction, to read and write.
-    pub fn tree<'t>(&'t self, tree: &'t Tree) -> TransactionTree<'t> {
+    pub fn tree<'t, 'r>(&'t self, tree: &'r Tree) -> TransactionTree<'t, 'r> {
         TransactionTree { transaction: self, tree }
     }
 
@@ -144,9 +146,7 @@ impl Transaction {
 impl SnapshotTree {
     /// Returns the value of `key` and its version.
     pub fn get_versioned(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Version)>> {
-        self.snapshot.check_tree(self.tree.state())?;
-        let key = KeyBuf::of(self.tree.state(), key.as_ref())?;
-        get_versioned(self.tree.db().engine(), &key, Some(self.snapshot.hold()))
+        self.snapshot.get_versioned(&self.tree, key)
     }
 
     /// Returns a cursor over all pairs.
@@ -155,7 +155,7 @@ impl SnapshotTree {
     }
 }
 
-impl TransactionTree<'_> {
+impl TransactionTree<'_, '_> {
     /// Sets the value of `key`: see [`Tree::put`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.transaction.put(self.tree, key, value)
@@ -182,6 +182,36 @@ impl TransactionTree<'_> {
         Ok(before)
     }
 
+    /// Sets a value that expires after `ttl`: see [`Tree::put_with_ttl`].
+    pub fn put_with_ttl(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
+        self.transaction.put_with_ttl(self.tree, key, value, ttl)
+    }
+
+    /// Sets a value that expires at `expires`.
+    pub fn put_until(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, expires: SystemTime) -> Result<()> {
+        self.transaction.put_until(self.tree, key, value, expires)
+    }
+
+    /// Sets a value and keeps the expiry time: see [`Tree::put_keep_ttl`].
+    pub fn put_keep_ttl(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.transaction.put_keep_ttl(self.tree, key, value)
+    }
+
+    /// Returns the value of `key` and its expiry time.
+    pub fn get_with_expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
+        self.transaction.get_with_expiry(self.tree, key)
+    }
+
+    /// Applies a merge function: see [`Tree::merge`].
+    pub fn merge(
+        &self,
+        key: impl AsRef<[u8]>,
+        function: &MergeFunctionHandle,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.transaction.merge(self.tree, key, function, operand)
+    }
+
     /// Deletes all keys in `range`.
     pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
         self.transaction.delete_range(self.tree, range)
@@ -190,8 +220,8 @@ impl TransactionTree<'_> {
 
 /// The methods of [`Read`], so that callers need not import it.
 macro_rules! view {
-    (<$($lifetime:lifetime)?> $view:ty, $iter:ty, |$self:ident| $on:expr, $tree:expr) => {
-        impl $(<$lifetime>)? $view {
+    (<$($lifetime:lifetime),*> $view:ty, $iter:ty, |$self:ident| $on:expr, $tree:expr) => {
+        impl<$($lifetime),*> $view {
             /// Returns the value of `key`.
             pub fn get(&$self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
                 $on.get($tree, key)
@@ -251,12 +281,12 @@ macro_rules! view {
 }
 
 view!(<> SnapshotTree, Iter, |self| self.snapshot, &self.tree);
-view!(<'t> TransactionTree<'t>, TransactionIter<'t>, |self| self.transaction, self.tree);
+view!(<'t, 'r> TransactionTree<'t, 'r>, TransactionIter<'t>, |self| self.transaction, self.tree);
 
 /// A type's own methods come before the trait's, so these calls do not recurse.
 macro_rules! read {
-    (<$($lifetime:lifetime)?> $view:ty, $iter:ty) => {
-        impl $(<$lifetime>)? Read for $view {
+    (<$($lifetime:lifetime),*> $view:ty, $iter:ty) => {
+        impl<$($lifetime),*> Read for $view {
             type Iter = $iter;
 
             fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
@@ -292,7 +322,7 @@ macro_rules! read {
 
 read!(<> Tree, Iter);
 read!(<> SnapshotTree, Iter);
-read!(<'t> TransactionTree<'t>, TransactionIter<'t>);
+read!(<'t, 'r> TransactionTree<'t, 'r>, TransactionIter<'t>);
 
 impl IntoIterator for &Tree {
     type Item = Result<(Key, Value)>;

@@ -7,6 +7,7 @@ use crate::{
         engine::settings::Durability,
         handles::conditional::Update,
         record::bytes::{Key, Value},
+        write::update_scope::check_outside,
     },
 };
 
@@ -51,8 +52,11 @@ impl Tree {
     }
 
     /// Removes and returns the first pair, atomically. Repeats after conflicts, as
-    /// [`crate::Db::update`] does.
+    /// [`crate::Db::update`] does; after 1000 returns the conflict.
+    ///
+    /// Passes the deleted keys before the first pair that no merge has removed yet.
     pub fn pop_first(&self) -> Result<Option<(Key, Value)>> {
+        check_outside(self.db().engine())?;
         self.db().update(|tx| {
             let first = tx.first(self)?;
             if let Some((key, _)) = &first {
@@ -64,6 +68,7 @@ impl Tree {
 
     /// Removes and returns the last pair: see [`Tree::pop_first`].
     pub fn pop_last(&self) -> Result<Option<(Key, Value)>> {
+        check_outside(self.db().engine())?;
         self.db().update(|tx| {
             let last = tx.last(self)?;
             if let Some((key, _)) = &last {
@@ -78,8 +83,7 @@ impl Tree {
         self.delete_range(..)
     }
 
-    /// Sets many values, in batches of up to 1000 rows or 1 MiB. Each batch is atomic, the whole is
-    /// not. [`Tree::bulk_load`] is faster for millions of rows.
+    /// Sets many values, in batches of 1000 rows or 1 MiB. Each batch is atomic, the whole is not. [`Tree::bulk_load`] is faster for millions of rows.
     pub fn extend<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, rows: impl IntoIterator<Item = (K, V)>) -> Result<()> {
         let durability = self.db().engine().settings.durability;
         let mut batch = Batch::default();
