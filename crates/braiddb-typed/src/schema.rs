@@ -1,4 +1,4 @@
-//! A tree, its codec and its declared indexes: what all handles of a [`TypedTree`] share.
+//! The tree, codec and indexes shared by all handles of a [`TypedTree`].
 //!
 //! [`TypedTree`]: crate::TypedTree
 
@@ -66,8 +66,9 @@ impl<K: TupleKey, V, C: ValueCodec<V>> Schema<K, V, C> {
         }
     }
 
-    /// Encodes a record, and makes its index entries from the decoded bytes, as later writes will
-    /// that remove them. A value that cannot be decoded is refused: nobody could read or remove it.
+    /// Encodes a value, decodes it again, and makes index entries from the result. Later writes
+    /// remove entries by the decoded value, so both must agree. Refuses a value that does not
+    /// decode: it could not be read or removed.
     pub fn prepare(&self, key: &[u8], value: &V) -> Result<(Vec<u8>, Entries)> {
         let bytes = self.encode_value(key, value)?;
         let entries = self.entries(key, &self.decode_value(key, &bytes)?)?;

@@ -1,9 +1,8 @@
-//! A session cache: a time to live, eviction of the least recently used, limits, hit statistics.
+//! A session cache with TTL, LRU eviction, size limits and hit statistics.
 //!
-//! `values` holds the sessions, `lru` their order of use. The rows of both expire together, by the
-//! engine. The cache counts what it adds, but not what expires or is replaced, so its figures are
-//! upper bounds. If one is above its limit, the cache counts `lru` again, and evicts down to nine
-//! tenths of the limits if need be; so one count serves many puts.
+//! Tree `values` holds the sessions. Tree `lru` orders them by last use. The engine expires both
+//! rows of a session at the same time, without notice, so the cache's totals are upper bounds. When
+//! a total exceeds its limit, the cache recounts `lru` and evicts down to 90 % of the limits.
 
 #![allow(clippy::disallowed_methods)] // the engine's own code takes the time from its runtime
 

@@ -56,7 +56,7 @@ impl Series {
         Ok(())
     }
 
-    /// Deletes what is older than `second`, at a cost of one range for each sensor.
+    /// Deletes readings before `second`: one range delete per sensor.
     fn expire(&self, second: u64) -> Result<()> {
         self.db.update(|tx| {
             for sensor in sensors(&tx.tree(&self.readings))? {
@@ -167,7 +167,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let (newest, _) = series.readings.prefix(7_u32.to_be_bytes()).next_back().expect("there are readings")?;
     assert_eq!(number(&newest[4..]), 2 * HOUR - 10);
 
-    // Backups: the second one copies only what is new.
+    // The second backup copies only new files.
     let target = DirectoryTarget::open(dir.join("backups"))?;
     let full = series.db.backup(&target)?;
     series.expire(HOUR)?;

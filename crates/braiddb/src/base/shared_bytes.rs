@@ -124,8 +124,8 @@ impl Header {
     unsafe fn free(header: NonNull<Header>) {
         // Uses of the bytes by other threads come before their releases.
         fence(Ordering::Acquire);
-        // SAFETY: nobody else has a reference. The allocation was made by `with_bytes` with this
-        // capacity if `vec` is null, and else by `of_vec`, from a vector and a box.
+        // SAFETY: no references are left. If `vec` is null, `with_bytes` made the allocation with
+        // this capacity. Otherwise `of_vec` made it from a vector and a box.
         unsafe {
             let Header { capacity, vec, .. } = *header.as_ref();
             if vec.is_null() {

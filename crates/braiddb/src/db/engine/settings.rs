@@ -172,8 +172,8 @@ impl Settings {
         (self.blob_file_bytes / PIECES_PER_FILE_MIN).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) as usize
     }
 
-    /// Half a memtable, at most the option's value. A flush of its last commit frees a segment, so
-    /// long segments hold space longer.
+    /// Returns half a memtable, at most the option's value. A flush frees a segment only after its
+    /// last commit, so long segments hold space longer.
     pub fn log_segment_bytes(&self) -> u64 {
         let by_memtable = (self.memtable_bytes() as u64 / 2).max(LOG_SEGMENT_BYTES_MIN);
         self.log_segment_bytes.min(by_memtable)
