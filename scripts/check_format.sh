@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks docs/format.md: a reader written from it alone must find the same contents in databases as
+# Checks docs/internals/format.md: a reader written from it alone must find the same contents in databases as
 # the engine does, and must refuse files with a wrong byte.
 #
 #   scripts/check_format.sh [BRAID EVERY_KIND]     uses these binaries instead of building them
@@ -178,4 +178,4 @@ blob=$(cd "$db" && ls -- *.blob | tail -1)
 truncate -s -100 "$db/$blob"
 agree "$db" "$blob, cut short"
 
-echo "format: $compared databases and dumps are as docs/format.md and docs/dump.md say, $refused damaged ones are refused"
+echo "format: $compared databases and dumps are as docs/internals/format.md and docs/dump.md say, $refused damaged ones are refused"

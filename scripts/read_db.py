@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the contents of a BraidDB database: an independent reader, written from docs/format.md alone.
+"""Prints the contents of a BraidDB database: an independent reader, written from docs/internals/format.md alone.
 
     scripts/read_db.py DIR          each pair: tree, tab, key in hexadecimal, tab, value in hexadecimal
     scripts/read_db.py --has-zstd   exits with 1 if this machine cannot read Zstandard

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints a run file of BraidDB: an independent reader, written from docs/format.md alone.
+"""Prints a run file of BraidDB: an independent reader, written from docs/internals/format.md alone.
 
     scripts/read_run.py [--keys | --view | --tombstones | --summary] FILE.run
 

@@ -11,7 +11,7 @@
 #   files            databases written by each system, read by the other (scripts/check_format.sh)
 #   debug-files      the same with debug builds, which exist after the tests
 #
-# docs/platforms.md lists the limits of Wine.
+# docs/internals/platforms.md lists the limits of Wine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

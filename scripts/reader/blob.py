@@ -1,4 +1,4 @@
-"""Blob files: large values, and the references to them ("Blob files" in docs/format.md)."""
+"""Blob files: large values, and the references to them ("Blob files" in docs/internals/format.md)."""
 
 from .fields import BLOB, EXPIRING, Header, Reader, STREAM, VALUE, checksum, number, require, unpack
 

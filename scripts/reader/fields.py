@@ -1,4 +1,4 @@
-"""Shared parts of all files: numbers, checksums, file header, compression ("Conventions" in docs/format.md)."""
+"""Shared parts of all files: numbers, checksums, file header, compression ("Conventions" in docs/internals/format.md)."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""The log: segments, the chain of records, its end, and its commits ("The log" in docs/format.md)."""
+"""The log: segments, the chain of records, its end, and its commits ("The log" in docs/internals/format.md)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A run: ordered entries, range tombstones, and the embedded view ("Runs" in docs/format.md)."""
+"""A run: ordered entries, range tombstones, and the embedded view ("Runs" in docs/internals/format.md)."""
 
 from .fields import EXPIRING, Header, RANGE_DELETE, Reader, TOMBSTONE, checksum, number, require, unpack
 

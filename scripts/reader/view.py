@@ -1,4 +1,4 @@
-"""A sorted view: the order of the entries of its runs ("Sorted views" in docs/format.md)."""
+"""A sorted view: the order of the entries of its runs ("Sorted views" in docs/internals/format.md)."""
 
 from .fields import BLOB, EXPIRING, Header, MERGE, Reader, STREAM, TOMBSTONE, checksum, number, require
 from .xxh3 import xxh3_64

@@ -72,7 +72,7 @@ fn typed_tree_survives_dump_backup_checkpoint_and_salvage() {
     }
 }
 
-/// The golden database of the first build with codecs: docs/format.md documents its bytes.
+/// The golden database of the first build with codecs: docs/internals/format.md has its bytes.
 #[test]
 fn golden_typed_database_is_read() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The bytes of a sorted view; `docs/format.md` is normative.
+//! The bytes of a sorted view; `docs/internals/format.md` is normative.
 //!
 //! A view has its own file (`NNN.view`: a file header of 64 bytes, zeros up to byte 4096, then the
 //! view), or is a section of a run file at an offset that is a multiple of 4096. It consists of:

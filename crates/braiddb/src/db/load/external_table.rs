@@ -1,8 +1,8 @@
 //! Tables built without the database, by any process, and ingested whole.
 //!
-//! A table is a run file without sequence numbers (`docs/format.md`) that contains its own view.
-//! Entries are values (kind 1) or expiring values (kind 5). Expiry is in the database's time, so
-//! `export_tables` and `ingest` of one database keep it to the microsecond.
+//! A table is a run file without sequence numbers (`docs/internals/format.md`) that contains its
+//! own view. Entries are values (kind 1) or expiring values (kind 5). Expiry is in the database's
+//! time, so `export_tables` and `ingest` of one database keep it to the microsecond.
 
 use super::{
     bulk::disorder,

@@ -1,4 +1,4 @@
-//! Catalog entries of trees: their bytes, as docs/format.md documents them.
+//! Catalog entries of trees: their bytes, as docs/internals/format.md documents them.
 
 use crate::{
     base::TreeId,
