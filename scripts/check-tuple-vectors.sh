@@ -5,6 +5,8 @@
 #
 #   scripts/check-tuple-vectors.sh [python] [node]
 #
+# Ends with code 3 if a language or its registry cannot be reached, and names it.
+#
 # A vector may have `differs`: the bytes of a library that contradicts the specification there. The
 # check expects exactly these, so a corrected library is noticed.
 set -euo pipefail
@@ -12,12 +14,19 @@ cd "$(dirname "$0")/.."
 readonly vectors=$PWD/crates/braiddb-typed/tests/vectors.json
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+readonly foundationdb=8.0.0 fdb_tuple=1.0.0
 languages=("$@")
 [[ $# -gt 0 ]] || languages=(python node)
 
+cannot() {
+    printf 'SKIPPED: %s\n' "$*"
+    unchecked=3
+}
+
 check_python() {
-    python3 -m venv "$work/venv"
-    "$work/venv/bin/pip" install --quiet --disable-pip-version-check foundationdb
+    python3 -m venv "$work/venv" || { cannot "python: no python3 with venv"; return 0; }
+    "$work/venv/bin/pip" install --quiet --disable-pip-version-check "foundationdb==$foundationdb" ||
+        { cannot "python: foundationdb $foundationdb cannot be installed"; return 0; }
     cat >"$work/check.py" <<'PYTHON'
 import importlib.metadata, json, struct, sys, types, uuid
 
@@ -83,7 +92,9 @@ PYTHON
 }
 
 check_node() {
-    (cd "$work" && npm install --silent --no-save --ignore-scripts --no-audit --no-fund fdb-tuple)
+    command -v node >/dev/null && command -v npm >/dev/null || { cannot "node: no node or no npm"; return 0; }
+    (cd "$work" && npm install --silent --no-save --ignore-scripts --no-audit --no-fund "fdb-tuple@$fdb_tuple") ||
+        { cannot "node: fdb-tuple $fdb_tuple cannot be installed"; return 0; }
     cat >"$work/check.js" <<'NODE'
 const fs = require('fs')
 const { pack, unpack } = require('fdb-tuple')
@@ -142,7 +153,9 @@ NODE
 }
 
 failed=0
+unchecked=0
 for language in "${languages[@]}"; do
     "check_$language" || failed=1
 done
-exit "$failed"
+[[ $failed -eq 0 ]] || exit 1
+exit "$unchecked"
