@@ -417,13 +417,17 @@ impl Builder {
 
     /// Reads uncompressed data where the system has mapped their file, outside of the block cache.
     ///
-    /// Default: yes. Applies to local file systems on Linux, and to databases in memory.
+    /// Default: yes. Applies to 64-bit Linux with ext4, XFS, Btrfs, F2FS or tmpfs, and to databases
+    /// in memory.
     ///
     /// Each block was checked at most 32 seconds before, or written by this process in that time
     /// (one such block in sixteen is still checked). If the system drops a page after the check and
-    /// the disk then fails to read it, the process gets `SIGBUS` instead of an error; changed bytes
-    /// go unnoticed. For a cursor's current row this holds as long as the cursor stays there.
-    /// Databases in memory have neither risk.
+    /// the disk then fails to read it, or if another program truncates the file, the process gets
+    /// `SIGBUS` instead of an error; changed bytes go unnoticed. For a cursor's current row this
+    /// holds as long as the cursor stays there. Databases in memory have neither risk.
+    ///
+    /// This setting does not affect the log, which is appended through a mapping on Linux with ext4
+    /// and XFS. There, too, an unreadable page or a truncation raises `SIGBUS`; a full disk does not.
     pub fn read_in_place(mut self, in_place: bool) -> Builder {
         self.settings.read_in_place = in_place;
         self
