@@ -1,200 +1,150 @@
-//! A web service with tokio: albums by number, durable when the answer comes.
+//! A web service for notes, with tokio: writes are durable when answered, and no thread waits for it.
 //!
-//! ```text
-//! cargo run -p braiddb --example web_service             # asks itself some requests, and ends
-//! cargo run -p braiddb --example web_service 127.0.0.1:8080
-//! curl -X PUT -d Ten http://127.0.0.1:8080/albums/1
-//! curl http://127.0.0.1:8080/albums/1
-//! curl http://127.0.0.1:8080/changes
-//! ```
+//!     cargo run -p braiddb --example web_service                   # sends itself requests, and ends
+//!     cargo run -p braiddb --example web_service -- 127.0.0.1:8080 # serves ./notes.db
+//!     curl -i -X PUT --data hello 127.0.0.1:8080/notes/a
+//!     curl -N 127.0.0.1:8080/changes
 //!
-//! Writes await the commit: one log sync serves all requests of the moment. Reads may touch the
-//! disk, so they run in `spawn_blocking`. `/changes` sends each commit as a line until the client
-//! leaves. The part that speaks HTTP is only as large as the example needs.
+//! - Answers to writes await the sync of the log. One sync serves all requests that wait.
+//! - Versions are ETags: `PUT` with `If-Match` fails if another request changed the note.
+//! - Reads may wait for the disk, so they run in `spawn_blocking`.
+//! - `/changes` streams writes as they are committed.
+//! - It speaks only as much HTTP as it needs. It panics on a wrong result.
 
-use braiddb::{
-    Db, Tree,
-    watch::{Change, ChangeStream, WatchOptions},
-};
-use std::{error::Error, io};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{TcpListener, TcpStream},
-    task::spawn_blocking,
-};
+use braiddb::watch::{Change, WatchOptions};
+use braiddb::{Db, Result, Tree, Version};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream, tcp::OwnedWriteHalf};
+use tokio::task::spawn_blocking;
 
-type Outcome<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+type AnyResult<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type Response = (&'static str, Option<Version>, Vec<u8>);
 
-/// Maximum bytes of a line, and of a body.
-const PART_LEN_MAX: u64 = 1 << 20;
+const CHANGED: &str = "412 Precondition Failed";
+const MESSAGE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Clone)]
 struct Service {
     db: Db,
-    albums: Tree,
-}
-
-struct Request {
-    method: String,
-    path: String,
-    body: Vec<u8>,
-}
-
-struct Answer {
-    status: &'static str,
-    body: Vec<u8>,
-}
-
-impl Answer {
-    fn new(status: &'static str, body: impl Into<Vec<u8>>) -> Answer {
-        Answer { status, body: body.into() }
-    }
+    notes: Tree,
 }
 
 impl Service {
-    async fn answer(&self, request: Request) -> Outcome<Answer> {
-        let Some(id) = request.path.strip_prefix("/albums/").map(str::to_owned) else {
-            return Ok(Answer::new("404 Not Found", "no such path\n"));
+    fn new(db: Db) -> Result<Service> {
+        Ok(Service { notes: db.tree("notes")?, db })
+    }
+
+    /// Sets a note. With a version, fails if it is not the note's present one.
+    async fn put(&self, name: &str, text: &[u8], expected: Option<Version>) -> Result<Response> {
+        let commit = match expected {
+            None => self.notes.put_async(name, text),
+            Some(expected) => {
+                let tx = self.db.begin()?;
+                let found = tx.get_versioned(&self.notes, name)?;
+                if found.and_then(|(_, version)| version) != Some(expected) {
+                    return Ok((CHANGED, None, vec![]));
+                }
+                tx.put(&self.notes, name, text)?;
+                tx.commit_async()
+            }
         };
-        match request.method.as_str() {
-            "PUT" => {
-                let commit = self.albums.put_async(id, request.body).await?;
-                Ok(Answer::new("200 OK", format!("commit {commit}\n")))
-            }
-            "DELETE" => {
-                let commit = self.albums.delete_async(id).await?;
-                Ok(Answer::new("200 OK", format!("commit {commit}\n")))
-            }
-            "GET" => {
-                let albums = self.albums.clone();
-                Ok(match spawn_blocking(move || albums.get(id)).await?? {
-                    Some(title) => Answer::new("200 OK", title.to_vec()),
-                    None => Answer::new("404 Not Found", "no such album\n"),
-                })
-            }
-            _ => Ok(Answer::new("405 Method Not Allowed", "PUT, GET or DELETE\n")),
+        match commit.await {
+            Ok(commit) => Ok(("200 OK", Some(self.db.version_of(commit)), vec![])),
+            Err(error) if error.is_conflict() => Ok((CHANGED, None, vec![])),
+            Err(error) => Err(error),
         }
     }
 
-    async fn serve(self, connection: TcpStream) -> Outcome<()> {
-        let mut connection = BufReader::new(connection);
-        while let Some(request) = read_request(&mut connection).await? {
-            if request.path == "/changes" {
-                let changes = self.db.watch(WatchOptions::new().tree(&self.albums))?.into_stream()?;
-                return send_changes(connection.into_inner(), changes).await;
+    async fn get(&self, name: &str) -> AnyResult<Response> {
+        let (notes, name) = (self.notes.clone(), name.to_owned());
+        Ok(match spawn_blocking(move || notes.get_versioned(name)).await?? {
+            Some((text, version)) => ("200 OK", Some(version), text.to_vec()),
+            None => ("404 Not Found", None, vec![]),
+        })
+    }
+
+    /// Writes a line for each put, until the client leaves.
+    async fn changes(&self, to: &mut OwnedWriteHalf) -> AnyResult<()> {
+        let mut changes = self.db.watch(WatchOptions::new().tree(&self.notes))?.into_stream()?;
+        to.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").await?;
+        while let Some(commit) = changes.next().await {
+            for change in commit?.changes {
+                if let Change::Put { key, value, .. } = change {
+                    to.write_all(&[&key[..], b": ", &value, b"\n"].concat()).await?;
+                }
             }
-            let answer = match self.answer(request).await {
-                Ok(answer) => answer,
-                Err(error) => Answer::new("500 Internal Server Error", format!("{error}\n")),
-            };
-            let head = format!("HTTP/1.1 {}\r\nContent-Length: {}\r\n\r\n", answer.status, answer.body.len());
-            connection.write_all(&[head.as_bytes(), &answer.body].concat()).await?;
         }
         Ok(())
     }
-}
 
-async fn read_request(connection: &mut BufReader<TcpStream>) -> Outcome<Option<Request>> {
-    let first = read_line(connection).await?;
-    let mut words = first.split(' ');
-    let (Some(method), Some(path)) = (words.next(), words.next()) else { return Ok(None) };
-    let mut len = 0;
-    loop {
-        let line = read_line(connection).await?.to_lowercase();
-        if line.is_empty() {
-            break;
+    async fn answer(&self, stream: TcpStream) -> AnyResult<()> {
+        let (from, mut to) = stream.into_split();
+        let (head, body) = read_message(from).await?;
+        let mut words = head.split(' ');
+        let (method, path) = words.next().zip(words.next()).ok_or("no request")?;
+        let expected = header(&head, "If-Match").map(str::parse).transpose();
+        let (status, version, body) = match (method, path.strip_prefix("/notes/"), expected) {
+            ("GET", None, _) if path == "/changes" => return self.changes(&mut to).await,
+            ("PUT", Some(name), Ok(expected)) => self.put(name, &body, expected).await?,
+            ("GET", Some(name), _) => self.get(name).await?,
+            _ => ("400 Bad Request", None, vec![]),
+        };
+        let etag = version.map_or(String::new(), |version| format!("ETag: {}\r\n", version.etag()));
+        let head = format!("HTTP/1.1 {status}\r\n{etag}Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+        Ok(to.write_all(&[head.as_bytes(), &body].concat()).await?)
+    }
+
+    async fn serve(self, listener: TcpListener) -> AnyResult<()> {
+        loop {
+            let (stream, _) = listener.accept().await?;
+            let service = self.clone();
+            tokio::spawn(async move { service.answer(stream).await.map_err(|error| eprintln!("{error}")) });
         }
-        if let Some(text) = line.strip_prefix("content-length:") {
-            len = text.trim().parse()?;
-        }
-    }
-    if len > PART_LEN_MAX {
-        return Err(io::Error::other("the body is too long").into());
-    }
-    let mut body = vec![0; len as usize];
-    connection.read_exact(&mut body).await?;
-    Ok(Some(Request { method: method.to_owned(), path: path.to_owned(), body }))
-}
-
-async fn read_line(connection: &mut BufReader<TcpStream>) -> Outcome<String> {
-    let mut line = String::new();
-    connection.take(PART_LEN_MAX).read_line(&mut line).await?;
-    Ok(line.trim_end().to_owned())
-}
-
-/// Returns at the end of the stream, or when the client has left.
-async fn send_changes(mut connection: TcpStream, mut changes: ChangeStream) -> Outcome<()> {
-    connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n").await?;
-    while let Some(commit) = changes.next().await {
-        let commit = commit?;
-        let mut lines = String::new();
-        for change in &commit.changes {
-            let (verb, key) = match change {
-                Change::Put { key, .. } => ("put", key),
-                Change::Delete { key, .. } => ("delete", key),
-                _ => continue,
-            };
-            lines += &format!("{} {verb} {}\n", commit.sequence, String::from_utf8_lossy(key));
-        }
-        connection.write_all(lines.as_bytes()).await?;
-    }
-    Ok(())
-}
-
-async fn listen(listener: TcpListener, service: Service) -> Outcome<()> {
-    loop {
-        let (connection, _) = listener.accept().await?;
-        let service = service.clone();
-        tokio::spawn(async move {
-            if let Err(error) = service.serve(connection).await {
-                eprintln!("a connection has failed: {error}");
-            }
-        });
     }
 }
 
-async fn ask(address: std::net::SocketAddr, method: &str, path: &str, body: &str) -> Outcome<String> {
-    let mut connection = TcpStream::connect(address).await?;
-    let request = format!("{method} {path} HTTP/1.1\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    connection.write_all(request.as_bytes()).await?;
-    connection.shutdown().await?;
-    let mut answer = String::new();
-    connection.read_to_string(&mut answer).await?;
-    Ok(answer)
+/// Reads the head and the body of a request or a response.
+async fn read_message(from: impl AsyncRead + Unpin) -> AnyResult<(String, Vec<u8>)> {
+    let mut from = BufReader::new(from.take(MESSAGE_BYTES_MAX));
+    let mut head = String::new();
+    while from.read_line(&mut head).await? > "\r\n".len() {}
+    let length = header(&head, "Content-Length").unwrap_or("0").parse::<u64>()?;
+    let mut body = vec![0; length.min(MESSAGE_BYTES_MAX) as usize];
+    from.read_exact(&mut body).await?;
+    Ok((head, body))
 }
 
-/// A hundred clients put at once, and share a few syncs.
-async fn demonstrate(address: std::net::SocketAddr, db: &Db) -> Outcome<()> {
-    let before = db.stats().syncs;
-    let clients: Vec<_> = (0..100)
-        .map(|id| tokio::spawn(async move { ask(address, "PUT", &format!("/albums/{id}"), "Ten").await }))
-        .collect();
-    for client in clients {
-        assert!(client.await??.starts_with("HTTP/1.1 200 OK"));
-    }
-    println!("100 durable puts, {} syncs", db.stats().syncs - before);
-    assert!(ask(address, "GET", "/albums/1", "").await?.ends_with("Ten"));
-    println!("{}", ask(address, "DELETE", "/albums/1", "").await?);
-    assert!(ask(address, "GET", "/albums/1", "").await?.starts_with("HTTP/1.1 404"));
-    Ok(())
+fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+    let mut headers = head.lines().filter_map(|line| line.split_once(": "));
+    headers.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Outcome<()> {
-    let address = std::env::args().nth(1);
-    let place = std::env::temp_dir().join(format!("braiddb-web-{}", std::process::id()));
-    let db = Db::open(&place)?;
-    let albums = db.tree("albums")?;
-    let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0")).await?;
-    let local = listener.local_addr()?;
-    println!("http://{local}/albums/1, in {}", place.display());
-    let service = Service { db: db.clone(), albums };
-    if address.is_some() {
-        return listen(listener, service).await;
+async fn main() -> AnyResult<()> {
+    if let Some(address) = std::env::args().nth(1) {
+        return Service::new(Db::open("notes.db")?)?.serve(TcpListener::bind(address).await?).await;
     }
-    let server = tokio::spawn(listen(listener, service));
-    demonstrate(local, &db).await?;
-    server.abort();
-    db.close()?;
-    Ok(std::fs::remove_dir_all(&place)?)
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(Service::new(Db::in_memory()?)?.serve(listener));
+    let ask = async |request: &str| {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(request.as_bytes()).await?;
+        read_message(&mut stream).await.map(|(head, body)| (head, body, stream))
+    };
+
+    let (_, _, mut changes) = ask("GET /changes HTTP/1.1\r\n\r\n").await?;
+    let (head, ..) = ask("PUT /notes/a HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello").await?;
+    let first = header(&head, "etag").expect("a version").to_owned();
+    let change = format!("PUT /notes/a HTTP/1.1\r\nIf-Match: {first}\r\nContent-Length: 3\r\n\r\nbye");
+    let (head, ..) = ask(&change).await?;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let (head, ..) = ask(&change).await?; // the first version is outdated
+    assert!(head.contains(CHANGED), "{head}");
+    let (head, body, _) = ask("GET /notes/a HTTP/1.1\r\n\r\n").await?;
+    assert!(head.starts_with("HTTP/1.1 200") && body == b"bye", "{head}");
+    let mut lines = [0; 16];
+    changes.read_exact(&mut lines).await?;
+    assert_eq!(&lines, b"a: hello\na: bye\n");
+    Ok(())
 }
