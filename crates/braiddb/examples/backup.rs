@@ -21,7 +21,7 @@ fn main() -> Result<()> {
 
 fn run(dir: &Path) -> Result<()> {
     let (archive, database) = (dir.join("archive"), dir.join("music.db"));
-    let db = Db::builder().log_archive(&archive).open(&database)?;
+    let db = Db::builder().create_parents(true).log_archive(&archive).open(&database)?;
     let albums = db.tree("albums")?;
     for number in 0..50_u32 {
         let mut batch = db.batch();

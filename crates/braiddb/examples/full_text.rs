@@ -94,7 +94,7 @@ impl Index {
         Ok(ranked.into_iter().map(|(id, _)| id).zip(texts).collect())
     }
 
-    /// Compares the index with one made anew from all documents.
+    /// Compares the index with a new one of all documents.
     fn verify(&self) -> Result<bool> {
         let snapshot = self.db.snapshot();
         let mut expected = BTreeMap::new();

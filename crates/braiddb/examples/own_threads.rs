@@ -6,7 +6,7 @@
 //! ```
 
 use braiddb::{
-    Db, Result,
+    Db, Durability, Result,
     platform::{Runtime, SystemRuntime},
 };
 use std::{
@@ -75,12 +75,13 @@ fn main() -> Result<()> {
     let db = Db::builder().memory(16 << 20).background_threads(2).runtime(Arc::clone(&threads) as _).open(&dir)?;
     let tree = db.tree("numbers")?;
     for number in 0..200_000_u32 {
-        tree.put(number.wrapping_mul(2_654_435_761).to_be_bytes(), [7; 100])?;
+        tree.put_with(number.wrapping_mul(2_654_435_761).to_be_bytes(), [7; 100], Durability::Buffered)?;
     }
     let stats = db.stats();
     db.close()?;
     let mut started = threads.started.lock().map(|names| names.clone()).unwrap_or_default();
     started.sort();
+    assert!(stats.merges > 0 && started.iter().any(|name| name.starts_with("braiddb-merge")), "{started:?}");
     println!("threads: {}", started.join(", "));
     println!("merge threads kept off the first processor: {}", threads.aside.is_some());
     println!("{} flushes, {} merges, {} folds", stats.flushes, stats.merges, stats.folds);
