@@ -8,8 +8,8 @@ trap 'echo "format: line $LINENO ended with $?: $BASH_COMMAND" >&2' ERR
 cd "$(dirname "$0")/.."
 command -v python3 >/dev/null || { echo "format: NOT CHECKED: there is no python3" >&2; exit 1; }
 if [[ $# -eq 0 ]]; then
-    cargo build --quiet --locked --release --package braid-cli --package braiddb --bins --example every_kind
-    set -- "${CARGO_TARGET_DIR:-target}"/release/{braid,examples/every_kind}
+    cargo build --quiet --locked --release --package braid-cli --package tools --bin braid --bin every_kind
+    set -- "${CARGO_TARGET_DIR:-target}"/release/{braid,every_kind}
 fi
 readonly braid=$1 every_kind=$2
 work=$(mktemp -d)

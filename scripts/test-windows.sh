@@ -111,7 +111,7 @@ wrapper() {
 # compiles on one processor for minutes; the other tests run meanwhile.
 tests() {
     export BRAIDDB_VOLUME=${BRAIDDB_VOLUME:-$volume}
-    local all=(--workspace --exclude xtask "$@") others=(--bins --test '*') said=$here/others.log failed=0
+    local all=(--workspace --exclude xtask --exclude tools "$@") others=(--bins --test '*') said=$here/others.log failed=0
     windows_cargo test "${all[@]}" "${others[@]}" --no-run
     windows_cargo test "${all[@]}" "${others[@]}" --no-fail-fast >"$said" 2>&1 &
     # Cargo's build lock would block the other tests: wait until they run.
@@ -147,16 +147,16 @@ smoke() {
 # files FOLDER [--release]: uses programs of that profile, which cargo puts into FOLDER.
 files() {
     local folder=$1 profile=("${@:2}")
-    local what=("${profile[@]}" "${shipped[@]}" --bins --example every_kind)
+    local what=("${profile[@]}" "${shipped[@]}" --package tools --bin braid --bin every_kind)
     windows_cargo build --quiet "${what[@]}"
     cargo build --quiet --locked "${what[@]}"
     local ours=${CARGO_TARGET_DIR:-target}/$folder
     wrapper braid "$here/$target/$folder/braid.exe"
-    wrapper every_kind "$here/$target/$folder/examples/every_kind.exe"
+    wrapper every_kind "$here/$target/$folder/every_kind.exe"
     echo "windows: written there, read here"
     scripts/check_format.sh "$ours/braid" "$here/every_kind"
     echo "windows: written here, read there"
-    scripts/check_format.sh "$here/braid" "$ours/examples/every_kind"
+    scripts/check_format.sh "$here/braid" "$ours/every_kind"
 }
 
 for what in "$@"; do

@@ -1,15 +1,13 @@
 //! Large values as streams: written, read, appended to, and measured.
 //!
 //! ```text
-//! cargo run --release -p braiddb --example streams                  # shows the calls
-//! cargo run --release -p braiddb --example streams -- DIR 2048      # measures a stream of this many MiB
-//! cargo run --release -p braiddb --example streams -- DIR 1024 beside # and small durable commits beside it
+//! cargo run --release -p tools --bin streams                  # shows the calls
+//! cargo run --release -p tools --bin streams -- DIR 2048      # measures a stream of this many MiB
+//! cargo run --release -p tools --bin streams -- DIR 1024 beside # and small durable commits beside it
 //! ```
 //!
 //! Reports bytes written by the engine's count and by the system's (`/proc/self/io`), the growth of
 //! peak memory, and the speed. The data is incompressible noise.
-
-#![expect(clippy::disallowed_methods, reason = "a measuring program at the edge: it asks the clock and /proc")]
 
 use braiddb::{Compression, Db, Durability};
 use std::{

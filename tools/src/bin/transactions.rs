@@ -1,12 +1,11 @@
 //! The cost of transactions compared with the same work without them.
 //!
 //! ```text
-//! cargo run --release -p braiddb --example transactions -- [--rows N] [--rounds R]
+//! cargo run --release -p tools --bin transactions -- [--rows N] [--rounds R]
 //! ```
 //!
 //! Prints medians in nanoseconds per operation. Commits are buffered; keys have 16 bytes, values
 //! 120; all data is in memory or in the page cache.
-#![expect(clippy::disallowed_methods, reason = "a measuring program at the edge: it asks the clock and starts threads")]
 
 use braiddb::{Compression, Db, Durability, Error, Tree, Update, Version};
 use std::{

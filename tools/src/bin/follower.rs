@@ -2,11 +2,9 @@
 //! refresh.
 //!
 //! ```text
-//! cargo run --release -p braiddb --example follower             # ten seconds
-//! cargo run --release -p braiddb --example follower -- DIR 600  # this many, in this directory
+//! cargo run --release -p tools --bin follower             # ten seconds
+//! cargo run --release -p tools --bin follower -- DIR 600  # this many, in this directory
 //! ```
-
-#![expect(clippy::disallowed_methods, reason = "this shows what happens while time passes")]
 
 use braiddb::{
     Db, Durability, Follower, Result,

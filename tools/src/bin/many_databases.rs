@@ -2,15 +2,13 @@
 //! when idle.
 //!
 //! ```text
-//! cargo run --release -p braiddb --example many_databases         # five hundred
-//! cargo run --release -p braiddb --example many_databases -- 50
+//! cargo run --release -p tools --bin many_databases         # five hundred
+//! cargo run --release -p tools --bin many_databases -- 50
 //! ```
 //!
 //! Opens a database for each user, puts a thousand records into each, and reports memory, threads,
 //! descriptors and processor time when idle (Linux). Then one user writes at full speed beside slow
 //! durable writers, whose latency is reported.
-
-#![expect(clippy::disallowed_methods, reason = "this shows what happens while time passes")]
 
 use braiddb::{Db, Durability, Result, SharedRuntime};
 use std::{

@@ -1,12 +1,10 @@
 //! Speed of loading: sorted, unsorted, in batches, and as ingested tables.
 //!
 //! ```text
-//! cargo run --release -p braiddb --example bulk_load -- RECORDS [TABLES [MEMORY_MIB [DIR]]]
+//! cargo run --release -p tools --bin bulk_load -- RECORDS [TABLES [MEMORY_MIB [DIR]]]
 //! ```
 //!
 //! Records have 16-byte keys and half compressible 100-byte values.
-
-#![expect(clippy::disallowed_methods, reason = "this measures time")]
 
 use braiddb::{
     Db, Durability, Tree,

@@ -1,8 +1,6 @@
 //! Measures codecs, and the cost of typed writes with and without indexes.
 //!
-//!     cargo run --release -p braiddb-typed --example measure -- [RECORDS]
-
-#![expect(clippy::disallowed_methods, reason = "this measures time")]
+//!     cargo run --release -p tools --bin typed -- [RECORDS]
 
 use braiddb::{Db, Durability};
 use braiddb_typed::{Json, MessagePack, Result, TypedTree, ValueCodec};

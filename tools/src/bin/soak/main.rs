@@ -2,7 +2,7 @@
 //! their bars?
 //!
 //! ```text
-//! cargo run --release -p braiddb --example soak -- [--minutes M] [--find-minutes M] [--records N] [--memory MIB]
+//! cargo run --release -p tools --bin soak -- [--minutes M] [--find-minutes M] [--records N] [--memory MIB]
 //!     [--threads T] [--background-threads T] [--dead-percent P] [--rate OPS] [--durable] [--dir DIR] [--out DIR]
 //! ```
 //!
@@ -17,7 +17,6 @@
 //! Half of the operations write a random record (90 % puts, 10 % deletes), 45 % get one, and 5 %
 //! read twenty rows. Each thread owns its records, so it knows their values. Keys have 16 bytes,
 //! values 120, uncompressed.
-#![expect(clippy::disallowed_methods, reason = "a measuring program at the edge: it asks the clock and /proc")]
 
 mod histogram;
 mod options;

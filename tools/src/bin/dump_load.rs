@@ -1,14 +1,12 @@
 //! Moves a database by a dump and reports the speed.
 //!
 //! ```text
-//! cargo run --release --example dump_load -- [RECORDS] [DIRECTORY]
+//! cargo run --release -p tools --bin dump_load -- [RECORDS] [DIRECTORY]
 //! ```
 //!
 //! Dumps 16-byte keys with half compressible 100-byte values, and a film of 64 MiB, into a file;
 //! checks and loads it. Then one thread dumps into a pipe while another loads from it. Speeds are
 //! in MB (a million bytes) of keys and values a second.
-
-#![expect(clippy::disallowed_methods, reason = "this measures time, and writes a dump file")]
 
 use braiddb::{
     Builder, Db, Result,

@@ -1,7 +1,7 @@
 //! Makes a database with every kind of file and entry, for `scripts/check_format.sh`.
 //!
 //! ```text
-//! cargo run --release -p braiddb --example every_kind -- [--without-zstd] DIR BATCHES...
+//! cargo run --release -p tools --bin every_kind -- [--without-zstd] DIR BATCHES...
 //! ```
 //!
 //! Each number is a life of the database in its own process: it writes this many batches, syncs the
@@ -150,7 +150,6 @@ fn write_stream(streams: &Tree, batch: &mut Batch, random: &mut Random) -> Resul
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the program removes its own ingested table")]
 fn load(db: &Db, directory: &str, number: u64) -> Result<()> {
     let (loaded, mut random) = (compressed(db, "lz4", Compression::Lz4)?, Random(number));
     let records = |first: u64| (0..300u64).map(move |i| format!("{:02x}{i:03}", first + i / 30));

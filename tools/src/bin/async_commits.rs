@@ -4,10 +4,8 @@
 //! of three runs counts.
 //!
 //! ```text
-//! cargo run --release -p braiddb --example async_commits [directory] [commits]
+//! cargo run --release -p tools --bin async_commits [directory] [commits]
 //! ```
-
-#![expect(clippy::disallowed_methods, reason = "a program that measures time, in threads of its own")]
 
 use braiddb::{Db, Result, Tree};
 use std::{
