@@ -25,9 +25,9 @@ pub struct TreesArguments {
     /// With --set: compression of new files: none, lz4 or zstd; `default`: as the database does
     #[arg(long, value_name = "NAME|default", requires = "set", group = "new_options")]
     pub compression: Option<String>,
-    /// With --set: how its keys and values are encoded, as in tuple/json. Changes no record;
-    /// `none`: not known
-    #[arg(long, value_name = "KEYS/VALUES|none", requires = "set", group = "new_options")]
+    /// With --set: declare how its keys and values are encoded, as in tuple/json. Changes no
+    /// record. A codec stays
+    #[arg(long, value_name = "KEYS/VALUES", requires = "set", group = "new_options")]
     pub codec: Option<String>,
     /// Print JSON
     #[arg(long)]

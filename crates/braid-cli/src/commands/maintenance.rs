@@ -127,10 +127,15 @@ fn set_options(db: &Db, name: &str, arguments: &TreesArguments) -> Result<()> {
         };
     }
     if let Some(text) = &arguments.codec {
-        options.codec = match text.as_str() {
-            "none" => None,
-            text => Some(text.parse().map_err(|error| usage(format!("--codec {text}: {error}")))?),
-        };
+        let codec = text.parse().map_err(|error| usage(format!("--codec {text}: {error}")))?;
+        if let Some(stored) = options.codec.filter(|stored| *stored != codec) {
+            return Err(usage(format!(
+                "the tree {} has the codec {stored}, which stays: to declare another one, export the tree, change \
+                 `codec` in the first line, and import it with --tree under another name",
+                show_name(name)
+            )));
+        }
+        options.codec = Some(codec);
     }
     tree.set_options(options)?;
     Ok(())

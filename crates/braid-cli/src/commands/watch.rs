@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Result;
 use braiddb::{
-    Db,
+    Db, TreeOptions,
     watch::{Change, ChangeSet, ChangedTree, Gap, MergeBase, MergeOperand, ResumeToken, WatchOptions},
 };
 use serde_json::{Map, Value, json};
@@ -144,21 +144,13 @@ fn object(change: &Change, notations: &mut Notations<'_>) -> Result<Value> {
         Change::Add { key, value, .. } => ("add", pair_of(key, value)),
         Change::Remove { key, value, .. } => ("remove", pair_of(key, value)),
         Change::RemoveAll { key, .. } => ("remove_all", vec![("key", key_of(key))]),
-        Change::CreateTree { multi, .. } => ("create_tree", vec![("multi", json!(multi))]),
-        Change::DropTree { .. } => ("drop_tree", Vec::new()),
-        Change::SetTreeOptions { options, .. } => {
-            let compression = options.compression.map(|compression| format!("{compression:?}").to_lowercase());
-            let ttl_us = options.ttl.map(|ttl| ttl.as_micros() as u64);
-            let threshold = json!(options.blob_threshold);
-            let codec = options.codec.map(|codec| codec.to_string());
-            let fields = [
-                ("compression", json!(compression)),
-                ("blob_threshold", threshold),
-                ("ttl_us", json!(ttl_us)),
-                ("codec", json!(codec)),
-            ];
-            ("set_tree_options", fields.into())
+        Change::CreateTree { multi, options, .. } => {
+            let mut fields = option_fields(options);
+            fields.insert(0, ("multi", json!(multi)));
+            ("create_tree", fields)
         }
+        Change::DropTree { .. } => ("drop_tree", Vec::new()),
+        Change::SetTreeOptions { options, .. } => ("set_tree_options", option_fields(options)),
         Change::RenameTree { from, .. } => ("rename_tree", vec![("from", json!(from))]),
         Change::ApplicationCursor { cursor } => ("application_cursor", vec![("cursor", to_json(cursor))]),
         Change::Gap(Gap::Commits { up_to }) => ("gap", vec![("up_to", json!(up_to))]),
@@ -175,6 +167,16 @@ fn object(change: &Change, notations: &mut Notations<'_>) -> Result<Value> {
 }
 
 type Fields = Vec<(&'static str, Value)>;
+
+fn option_fields(options: &TreeOptions) -> Fields {
+    let compression = options.compression.map(|compression| format!("{compression:?}").to_lowercase());
+    vec![
+        ("compression", json!(compression)),
+        ("blob_threshold", json!(options.blob_threshold)),
+        ("ttl_us", json!(options.ttl.map(|ttl| ttl.as_micros() as u64))),
+        ("codec", json!(options.codec.map(|codec| codec.to_string()))),
+    ]
+}
 
 fn with_expiry(mut fields: Fields, expires: Option<SystemTime>) -> Fields {
     let since = expires.and_then(|time| time.duration_since(UNIX_EPOCH).ok());

@@ -22,7 +22,11 @@ fn trees_set_changes_and_shows_given_options() {
     assert_eq!(place.ok("trees db"), "other\nsessions\tttl 1800s\tblob threshold 100\n");
     assert_eq!(place.ok("trees db --set sessions --ttl none --blob-threshold default"), "sessions\n");
     assert_eq!(place.ok("trees db --set sessions --codec tuple/json"), "sessions\tcodec tuple/json\n");
-    assert_eq!(place.ok("trees db --set sessions --codec none"), "sessions\n");
+    assert_eq!(place.ok("trees db --set sessions --ttl 5"), "sessions\tcodec tuple/json\tttl 5s\n");
+    for other in ["none", "tuple/msgpack"] {
+        assert!(place.fails(2, &format!("trees db --set sessions --codec {other}")).contains("tuple/"));
+    }
+    assert_eq!(place.ok("trees db --set sessions --ttl none --codec tuple/json"), "sessions\tcodec tuple/json\n");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::Workplace;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn lines(output: &str) -> Vec<Value> {
     output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -28,6 +28,8 @@ fn watch_prints_commits_from_start_or_token() {
     let shown = lines(&place.ok("watch db"));
     let expected = ["create_tree - -", "put a 1", "put b 2", "create_tree - -", "put a 3", "delete a -"];
     assert_eq!(changes(&shown), expected);
+    let created = &shown[0]["changes"][0];
+    assert_eq!((&created["multi"], &created["codec"]), (&json!(false), &Value::Null));
     assert!(shown.windows(2).all(|pair| pair[0]["sequence"].as_u64() < pair[1]["sequence"].as_u64()));
     assert!(shown.iter().all(|line| line["time_us"].as_u64() > Some(1_500_000_000_000_000)));
     assert_eq!(changes(&lines(&place.ok("watch db --read-only"))), expected);
@@ -37,6 +39,10 @@ fn watch_prints_commits_from_start_or_token() {
     assert_eq!(changes(&lines(&place.ok(&format!("watch db --from {token}")))), expected[3..]);
     let sequence = shown[4]["sequence"].as_u64().unwrap();
     assert_eq!(changes(&lines(&place.ok(&format!("watch db --after {sequence}")))), expected[5..]);
+    place.ok("trees db --set other --codec tuple/json");
+    place.ok("copy-tree db other another");
+    let copied = lines(&place.ok("watch db --tree another"));
+    assert!(copied.iter().any(|line| line["changes"][0]["codec"] == "tuple/json"), "{copied:?}");
     place.fails(2, "watch db --from 00");
     place.fails(2, "watch db --prefix b");
     place.fails(1, "watch db --tree none");

@@ -12,8 +12,9 @@
 //!
 //! A tree: version u8 = 1, id u32, flags u8 (bit 0: multi-tree), compression u8 (255: default),
 //! blob threshold varint (0: default), time to live in microseconds (varint; absent or 0: none),
-//! codec: name of the key encoding and of the value encoding (bytes each; absent: none). Readers
-//! ignore further bytes.
+//! codec: name of the key encoding and of the value encoding (bytes each; absent or both empty:
+//! none). Further bytes, and names that this version would not give, are of a later version: changes
+//! of the entry keep them.
 
 use super::{
     settings::TreeOptions,
@@ -43,7 +44,17 @@ pub struct TreeState {
     pub name: RwLock<String>,
     pub multi: bool,
     pub options: LiveOptions,
+    pub later: LaterFields,
     pub dropped: AtomicBool,
+}
+
+/// Parts of a tree's entry that a later version wrote.
+#[derive(Debug, Default)]
+pub struct LaterFields {
+    /// The encoded codec, if [`TreeCodec`] has only a part of its names.
+    codec: Vec<u8>,
+    /// Bytes behind the known fields.
+    rest: Vec<u8>,
 }
 
 impl TreeState {
@@ -79,13 +90,20 @@ impl TreeState {
         out.push(u8::from(self.multi));
         out.push(options.compression.map_or(255, |c| c as u8));
         put_varint(&mut out, options.blob_threshold.map_or(0, |t| t.max(1) as u64));
-        if options.ttl.is_some() || options.codec.is_some() {
+        let LaterFields { codec: stored_codec, rest } = &self.later;
+        let has_codec = options.codec.is_some() || !rest.is_empty();
+        if options.ttl.is_some() || has_codec {
             put_varint(&mut out, options.ttl.map_or(0, micros));
         }
-        if let Some(codec) = options.codec {
-            put_bytes(&mut out, codec.key().as_bytes());
-            put_bytes(&mut out, codec.value().as_bytes());
+        match options.codec {
+            Some(codec) if !codec.is_whole() => out.extend_from_slice(stored_codec),
+            codec if has_codec => {
+                put_bytes(&mut out, codec.as_ref().map_or("", TreeCodec::key).as_bytes());
+                put_bytes(&mut out, codec.as_ref().map_or("", TreeCodec::value).as_bytes());
+            }
+            _ => {}
         }
+        out.extend_from_slice(rest);
         out
     }
 
@@ -108,16 +126,21 @@ impl TreeState {
         let blob_threshold = usize::try_from(reader.varint()?).ok().filter(|&t| t > 0);
         let ttl_us = if reader.is_at_end() { 0 } else { reader.varint()? };
         let ttl = (ttl_us > 0).then(|| Duration::from_micros(ttl_us));
-        let codec = if reader.is_at_end() { None } else { Some(decode_codec(&mut reader)?) };
+        let mut later = LaterFields::default();
+        let mut codec = None;
+        if !reader.is_at_end() {
+            let start = reader.position();
+            let names = (reader.bytes()?, reader.bytes()?);
+            codec = (names != (b"", b"")).then(|| TreeCodec::of_stored(names.0, names.1));
+            if codec.is_some_and(|codec| !codec.is_whole()) {
+                later.codec = value[start..reader.position()].to_vec();
+            }
+            later.rest = value[reader.position()..].to_vec();
+        }
         let options = LiveOptions::new(TreeOptions { compression, blob_threshold, ttl, codec });
         let name = RwLock::new(String::from_utf8(name.to_vec()).ok()?);
-        Some(TreeState { id, home: 0, name, multi, options, dropped: AtomicBool::new(false) })
+        Some(TreeState { id, home: 0, name, multi, options, later, dropped: AtomicBool::new(false) })
     }
-}
-
-fn decode_codec(reader: &mut ByteReader<'_>) -> Option<TreeCodec> {
-    let (key, value) = (reader.bytes()?, reader.bytes()?);
-    TreeCodec::new(str::from_utf8(key).ok()?, str::from_utf8(value).ok()?).ok()
 }
 
 #[derive(Clone, Debug)]

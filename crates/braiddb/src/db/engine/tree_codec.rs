@@ -9,6 +9,7 @@ use std::{fmt, str::FromStr};
 const NAME_LEN_MAX: usize = 31;
 
 /// A name of 1 to 31 of the characters `a` to `z`, `0` to `9`, `-`, `_` and `.`, padded with zeros.
+/// A later version may have stored other text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Name([u8; NAME_LEN_MAX]);
 
@@ -23,6 +24,22 @@ impl Name {
         })
     }
 
+    /// Returns a stored name: its printable text, cut at the maximum length. Also returns whether
+    /// that is the whole name.
+    fn of_stored(stored: &[u8]) -> (Name, bool) {
+        let mut text = String::new();
+        for char in String::from_utf8_lossy(stored).chars() {
+            let char = if char.is_control() { char::REPLACEMENT_CHARACTER } else { char };
+            if text.len() + char.len_utf8() > NAME_LEN_MAX {
+                break;
+            }
+            text.push(char);
+        }
+        let mut bytes = [0; NAME_LEN_MAX];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        (Name(bytes), text.as_bytes() == stored)
+    }
+
     fn as_str(&self) -> &str {
         let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(NAME_LEN_MAX);
         str::from_utf8(&self.0[..len]).unwrap_or_default()
@@ -31,7 +48,10 @@ impl Name {
 
 /// How a tree's keys and values are encoded, by name: `tuple/json`. [`crate::TreeOptions::codec`]
 /// stores it, so that every tool and language can decode the tree. The engine itself reads and
-/// writes bytes, whatever the codec.
+/// writes bytes, whatever the codec. A tree keeps its codec: see [`crate::Tree::set_options`].
+///
+/// A tree of a later version may have names that [`TreeCodec::new`] refuses. They are shown, and kept
+/// as they are.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -49,6 +69,8 @@ impl Name {
 pub struct TreeCodec {
     key: Name,
     value: Name,
+    /// False for stored names that are too long or no text: only the catalog entry has them whole.
+    is_whole: bool,
 }
 
 impl TreeCodec {
@@ -62,7 +84,16 @@ impl TreeCodec {
                 ))
             })
         };
-        Ok(TreeCodec { key: name(key)?, value: name(value)? })
+        Ok(TreeCodec { key: name(key)?, value: name(value)?, is_whole: true })
+    }
+
+    pub(in crate::db) fn of_stored(key: &[u8], value: &[u8]) -> TreeCodec {
+        let ((key, is_key_whole), (value, is_value_whole)) = (Name::of_stored(key), Name::of_stored(value));
+        TreeCodec { key, value, is_whole: is_key_whole && is_value_whole }
+    }
+
+    pub(in crate::db) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// Returns the name of the key encoding.

@@ -89,6 +89,20 @@ pub fn check_options(name: &str, options: &TreeOptions) -> Result<()> {
     options.compression.map_or(Ok(()), Compression::check)
 }
 
+/// Returns the codec of a tree after a change: once set, it stays.
+pub fn kept_codec(name: &str, stored: Option<TreeCodec>, wanted: Option<TreeCodec>) -> Result<Option<TreeCodec>> {
+    match (stored, wanted) {
+        (Some(stored), Some(wanted)) if stored != wanted => Err(Error::InvalidArgument(format!(
+            "the tree {name:?} has the codec {stored}, which stays, and cannot get {wanted}: copy its records into another tree"
+        ))),
+        (None, Some(wanted)) if !wanted.is_whole() => Err(Error::InvalidArgument(format!(
+            "the tree {name:?} cannot get the codec {wanted}: a later version gave it, and this one knows only a part of \
+             its name"
+        ))),
+        (stored, wanted) => Ok(stored.or(wanted)),
+    }
+}
+
 pub fn check_same(tree: &TreeState, wanted: TreeOptions) -> Result<()> {
     let (stored, wanted) = (tree.options.get(), LiveOptions::new(wanted).get());
     let mut differences = Vec::new();

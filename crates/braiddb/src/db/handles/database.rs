@@ -9,13 +9,13 @@ use crate::{
     commit::RawBatch,
     db::{
         engine::{
-            catalog::{TreeState, catalog_key, check_name},
+            catalog::{LaterFields, TreeState, catalog_key, check_name},
             edits,
             root::Engine,
             settings::{Durability, Settings, TreeOptions},
             stats::Stats,
             tree_codec::TreeCodec,
-            tree_options::{LiveOptions, check_options, check_same},
+            tree_options::{LiveOptions, check_options, check_same, kept_codec},
         },
         files::cut_tails,
         maintenance::{
@@ -155,6 +155,7 @@ impl Db {
         }
         let Some(options) = create else { return Err(Error::NotFound(format!("there is no tree {name:?}"))) };
         check_options(name, &options)?;
+        kept_codec(name, None, options.codec)?;
         // Wait before locking the catalog, or waiters on that lock would time out one after
         // another.
         drop(conflict_window::await_no_exclusive(engine)?);
@@ -170,6 +171,7 @@ impl Db {
             name: RwLock::new(name.to_owned()),
             multi,
             options: LiveOptions::new(options),
+            later: LaterFields::default(),
             dropped: AtomicBool::new(false),
         };
         let mut batch = RawBatch::default();

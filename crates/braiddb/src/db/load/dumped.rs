@@ -4,7 +4,7 @@ use crate::{
     base::{Result, SequenceNumber, TreeId, limits},
     db::{
         engine::{
-            catalog::{TreeState, check_name},
+            catalog::{LaterFields, TreeState, check_name},
             settings::TreeOptions,
             tree_options::LiveOptions,
         },
@@ -51,6 +51,7 @@ impl DumpedCatalog {
             name: RwLock::new(name.clone()),
             multi,
             options: LiveOptions::new(TreeOptions::default()),
+            later: LaterFields::default(),
             dropped: AtomicBool::new(false),
         };
         self.trees.push(DumpedTree { id, name, multi, state: Arc::new(state) });

@@ -124,6 +124,8 @@ pub enum Change {
         tree: ChangedTree,
         /// Whether it is a multi-tree.
         multi: bool,
+        /// Its options, with the names of its encodings.
+        options: TreeOptions,
     },
     /// A tree and its contents were dropped.
     DropTree {

@@ -175,7 +175,7 @@ impl Decoder<'_> {
     }
 
     fn naming_of(&mut self, state: TreeState, name: &str, from: Option<&String>, is_new: bool) -> Option<Change> {
-        let (id, multi) = (state.id, state.multi);
+        let (id, multi, options) = (state.id, state.multi, state.options.get());
         self.trees.0.insert(id.0, KnownTree { name: name.into(), multi });
         if !self.filter.has_tree(id) {
             return None;
@@ -183,8 +183,8 @@ impl Decoder<'_> {
         let tree = self.trees.named(self.engine, id);
         Some(match from {
             Some(from) => Change::RenameTree { tree, from: from.clone() },
-            None if is_new => Change::CreateTree { tree, multi },
-            None => Change::SetTreeOptions { tree, options: state.options.get() },
+            None if is_new => Change::CreateTree { tree, multi, options },
+            None => Change::SetTreeOptions { tree, options },
         })
     }
 

@@ -2,11 +2,11 @@
 
 use crate::{
     base::TreeId,
-    codec::Compression,
+    codec::{Compression, put_bytes},
     db::{
         TreeCodec, TreeOptions,
         engine::{
-            catalog::{DroppedTree, TreeState},
+            catalog::{DroppedTree, LaterFields, TreeState},
             tree_options::LiveOptions,
         },
     },
@@ -21,6 +21,7 @@ fn tree(options: TreeOptions) -> TreeState {
         name: RwLock::new("users".to_owned()),
         multi: false,
         options: LiveOptions::new(options),
+        later: LaterFields::default(),
         dropped: AtomicBool::new(false),
     }
 }
@@ -48,10 +49,47 @@ fn catalog_entry_of_each_form_has_its_golden_bytes() {
     }
 }
 
+/// A rename or a change of options by this version must not drop what a later one wrote.
 #[test]
-fn catalog_entry_with_further_bytes_is_read() {
-    let bytes = [&tree(TreeOptions { codec: codec(), ..TreeOptions::default() }).encode()[..], b"later"].concat();
-    assert_eq!(TreeState::decode(b"users", &bytes).unwrap().options.get().codec, codec());
+fn catalog_entry_of_a_later_version_is_read_and_kept() {
+    let ttl = Some(Duration::from_micros(300));
+    for (codec, later) in [(codec(), &b""[..]), (codec(), b"later"), (None, b"later")] {
+        let bytes = [&tree(TreeOptions { codec, ttl, ..TreeOptions::default() }).encode()[..]].concat();
+        let no_names = if codec.is_none() && !later.is_empty() { &b"\0\0"[..] } else { b"" };
+        let bytes = [&bytes, no_names, later].concat();
+        let decoded = TreeState::decode(b"users", &bytes).unwrap();
+        assert_eq!((decoded.options.get().codec, decoded.options.get().ttl), (codec, ttl));
+        assert_eq!(decoded.encode(), bytes);
+        let without_ttl =
+            TreeState::decode(b"users", &decoded.encode_with(TreeOptions { ttl: None, ..decoded.options.get() }));
+        assert_eq!(without_ttl.unwrap().options.get(), TreeOptions { codec, ..TreeOptions::default() });
+    }
+}
+
+/// The story: an entry whose codec name this version would not give made the database unreadable.
+#[test]
+fn catalog_entry_of_an_unknown_codec_is_read_and_kept() {
+    let (long, shown) = ("n".repeat(40), format!("tuple/{}", "n".repeat(31)));
+    for (key, value, text) in [
+        (&b"tuple"[..], &b"CBOR+zstd"[..], "tuple/CBOR+zstd"),
+        (b"tuple", long.as_bytes(), shown.as_str()),
+        (b"\xff\x1b[0m", b"json", "\u{fffd}\u{fffd}[0m/json"),
+        (b"", b"json", "/json"),
+    ] {
+        let mut bytes = b"\x01\x07\0\0\0\0\xff\0\0".to_vec();
+        for name in [key, value] {
+            put_bytes(&mut bytes, name);
+        }
+        bytes.extend_from_slice(b"later");
+        let decoded = TreeState::decode(b"users", &bytes).unwrap();
+        let options = decoded.options.get();
+        assert_eq!(options.codec.unwrap().to_string(), text);
+        assert_eq!(decoded.encode(), bytes);
+        let ttl = Some(Duration::from_micros(300));
+        let changed = TreeState::decode(b"users", &decoded.encode_with(TreeOptions { ttl, ..options })).unwrap();
+        assert_eq!(changed.options.get(), TreeOptions { ttl, ..options });
+        assert!(changed.encode().ends_with(&bytes[9..]));
+    }
 }
 
 #[test]

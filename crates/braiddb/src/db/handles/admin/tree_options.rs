@@ -4,7 +4,11 @@ use crate::{
     base::{EntryKind, Error, Result, SequenceNumber},
     commit::RawBatch,
     db::{
-        engine::{catalog::catalog_key, settings::TreeOptions, tree_options::check_options},
+        engine::{
+            catalog::catalog_key,
+            settings::TreeOptions,
+            tree_options::{check_options, kept_codec},
+        },
         handles::tree::Tree,
         write::{conflict_window, pipeline},
     },
@@ -16,9 +20,12 @@ impl Tree {
         self.state().options.get()
     }
 
-    /// Replaces all options in one commit. They apply to later writes: records keep their expiry
+    /// Replaces all options but the codec in one commit. They apply to later writes: records keep their expiry
     /// time and merge operands. Merges use the new compression, but values stay in their blob
     /// files; [`Db::compact`](crate::Db::compact) rewrites the tree's other files.
+    ///
+    /// A tree without a codec gets that of `options`. A codec stays: `None` keeps it, and another one is
+    /// refused with `InvalidArgument`, since the records have the first.
     ///
     /// Followers and copies receive the change; a watcher receives
     /// [`Change::SetTreeOptions`](crate::watch::Change::SetTreeOptions).
@@ -45,6 +52,8 @@ impl Tree {
         check_options(&state.name.read(), &options)?;
         let _change = engine.catalog.next_id.lock();
         state.check()?;
+        let codec = kept_codec(&state.name.read(), state.options.get().codec, options.codec)?;
+        let options = TreeOptions { codec, ..options };
         let key = catalog_key(b'n', state.name.read().as_bytes());
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&key], &state.encode_with(options));

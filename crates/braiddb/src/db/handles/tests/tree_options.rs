@@ -3,11 +3,14 @@
 //! Regression: `tree_with` ignored options that differ from the tree's.
 
 use crate::{
-    base::Error,
-    codec::Compression,
+    base::{EntryKind, Error},
+    codec::{Compression, put_bytes},
+    commit::RawBatch,
     db::{
         Change, Db, Durability, Follower, Settings, TreeCodec, TreeOptions, WatchOptions,
+        engine::catalog::catalog_key,
         tests_common::{Clock, DIR, SECOND_NS, fault, killed, mem, open, small},
+        write::pipeline,
     },
     platform::{Runtime, fault_vfs::FaultVfs},
 };
@@ -107,7 +110,9 @@ fn set_options_applies_to_what_is_written_from_then_on() {
     tree.set_options(TreeOptions::default()).unwrap();
     tree.put(b"last", vec![7; 150]).unwrap();
     db.compact().unwrap();
-    assert_eq!((tree.options(), tree.iter().count()), (TreeOptions::default(), 2));
+    // The codec stays: the records have it.
+    let codec = all().codec;
+    assert_eq!((tree.options(), tree.iter().count()), (TreeOptions { codec, ..TreeOptions::default() }, 2));
     assert!(db.verify().unwrap().problems.is_empty());
 }
 
@@ -119,12 +124,49 @@ fn set_options_that_cannot_be_are_refused_and_change_nothing() {
     let at_once = TreeOptions { ttl: Some(Duration::from_nanos(1)), ..TreeOptions::default() };
     assert!(matches!(tree.set_options(at_once), Err(Error::InvalidArgument(_))));
     assert_eq!(tree.options(), TreeOptions::default());
+    tree.set_options(all()).unwrap();
+    let other = TreeOptions { codec: TreeCodec::new("tuple", "msgpack").ok(), ..ttl(5) };
+    let Err(Error::InvalidArgument(reason)) = tree.set_options(other) else { panic!("the codec was changed") };
+    assert!(reason.contains("tuple/json") && reason.contains("tuple/msgpack"), "{reason}");
+    assert_eq!(tree.options(), all());
     db.drop_tree("t").unwrap();
     assert!(tree.set_options(all()).unwrap_err().is_not_found());
     let follower = Follower::open_with(small(&vfs), Path::new(DIR), None);
     drop(db);
     let state = follower.unwrap().db();
     assert_eq!(state.trees().unwrap(), []);
+}
+
+#[test]
+fn tree_of_a_later_versions_codec_opens_and_changes() {
+    let vfs = mem();
+    let db = open(small(&vfs)).unwrap();
+    let tree = db.tree_with("t", ttl(60)).unwrap();
+    tree.put(b"k", b"v").unwrap();
+    let mut entry = tree.state().encode();
+    put_bytes(&mut entry, b"tuple");
+    put_bytes(&mut entry, "CBOR+".repeat(20).as_bytes());
+    let mut batch = RawBatch::default();
+    batch.push(EntryKind::Value, &[&catalog_key(b'n', b"t")], &entry);
+    pipeline::commit(db.engine(), batch.prepare().unwrap(), Durability::Sync).unwrap();
+    drop(tree);
+    db.close().unwrap();
+    for (name, next) in [("t", "u"), ("u", "t")] {
+        let db = open(small(&vfs)).unwrap();
+        let tree = db.open_tree(name).unwrap();
+        let shown = tree.options().codec.unwrap();
+        assert_eq!((shown.key(), shown.value()), ("tuple", &"CBOR+".repeat(20)[..31]));
+        assert_eq!(tree.get(b"k").unwrap().unwrap(), b"v");
+        tree.set_options(TreeOptions { ttl: None, ..tree.options() }).unwrap();
+        tree.set_options(ttl(60)).unwrap();
+        assert_eq!(tree.state().encode(), entry);
+        let copy = db.tree_with("copy", tree.options()).map(|tree| tree.name()).unwrap_err();
+        assert!(copy.to_string().contains("tuple/CBOR+"), "{copy}");
+        assert!(db.verify().unwrap().problems.is_empty());
+        db.rename_tree(name, next).unwrap();
+        drop(tree);
+        db.close().unwrap();
+    }
 }
 
 #[test]

@@ -4,7 +4,8 @@ use crate::{
     base::Error,
     codec::Compression,
     db::{
-        Change, ChangeSet, Db, Durability, Gap, MergeBase, ResumeToken, Settings, WatchOptions, Watcher,
+        Change, ChangeSet, Db, Durability, Gap, MergeBase, ResumeToken, Settings, TreeCodec, TreeOptions, WatchOptions,
+        Watcher,
         tests_common::{DIR, bounded, fault, killed, mem, open, small},
     },
     platform::{
@@ -75,7 +76,11 @@ fn line(change: &Change) -> String {
         Change::Add { key, value, .. } => format!("{tree}: {} has {}", text(key), text(value)),
         Change::Remove { key, value, .. } => format!("{tree}: {} has no {}", text(key), text(value)),
         Change::RemoveAll { key, .. } => format!("{tree}: {} has none", text(key)),
-        Change::CreateTree { multi, .. } => format!("{tree}: new{}", if *multi { ", of many" } else { "" }),
+        Change::CreateTree { multi, options, .. } => {
+            let of_many = if *multi { ", of many" } else { "" };
+            let codec = options.codec.map(|codec| format!(", {codec}")).unwrap_or_default();
+            format!("{tree}: new{of_many}{codec}")
+        }
         Change::DropTree { .. } => format!("{tree}: dropped"),
         Change::RenameTree { from, .. } => format!("{tree}: was {from}"),
         Change::ApplicationCursor { cursor } => format!("cursor {}", text(cursor)),
@@ -86,7 +91,8 @@ fn line(change: &Change) -> String {
 }
 
 fn do_everything(db: &Db) {
-    let a = db.tree("a").unwrap();
+    let codec = TreeCodec::new("tuple", "json").ok();
+    let a = db.tree_with("a", TreeOptions { codec, ..TreeOptions::default() }).unwrap();
     let many = db.multi_tree("many").unwrap();
     a.put(b"1", b"one").unwrap();
     let mut batch = db.batch();
@@ -116,7 +122,7 @@ fn do_everything(db: &Db) {
 }
 
 const EVERYTHING: [&str; 17] = [
-    "a: new",
+    "a: new, tuple/json",
     "many: new, of many",
     "a: 1 = one",
     "cursor here; a: no 1; a: 2 = two; a: 3 = three",
