@@ -198,21 +198,46 @@ impl Transaction {
 
     /// Runs [`Tree::put_keep_ttl`] in the transaction. Counts as a read of the key.
     pub fn put_keep_ttl(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.check_tree(tree.db(), tree.state())?;
-        let (engine, internal) = (self.db().engine(), KeyBuf::of(tree.state(), key.as_ref())?);
-        let own = self.writes().borrow().get(&internal).cloned();
-        let end = match own {
-            None => {
-                self.note_key(&internal)?;
-                point_read::get_unresolved(engine, &internal, Some(self.hold()))?.map(|found| found.expires_us)
-            }
-            Some(written) if written == Written::Gone || self.is_expired(&written) => None,
-            Some(written) => Some(self.end_of(&internal, &written)?),
-        };
-        match end {
+        match self.expiry_of(tree, key.as_ref())? {
             None => self.put(tree, key, value),
-            Some(None) => self.write(tree.state(), &internal, Written::Value(value.as_ref().to_vec())),
-            Some(Some(expires_us)) => self.put_expiring(tree, key.as_ref(), value.as_ref(), expires_us),
+            Some(expires_us) => self.put_with_expiry(tree, key.as_ref(), value.as_ref(), expires_us),
+        }
+    }
+
+    /// Sets a value with the expiry time of the value of `other`, or without one: for entries of an
+    /// index. Returns false, and writes nothing, if `other` has no value. Counts as a read of `other`.
+    pub fn put_expiring_with(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        other: impl AsRef<[u8]>,
+    ) -> Result<bool> {
+        let Some(expires_us) = self.expiry_of(tree, other.as_ref())? else { return Ok(false) };
+        self.put_with_expiry(tree, key.as_ref(), value.as_ref(), expires_us)?;
+        Ok(true)
+    }
+
+    /// Returns the expiry time of a value; `None` without a value.
+    fn expiry_of(&self, tree: &Tree, key: &[u8]) -> Result<Option<Option<u64>>> {
+        self.check_tree(tree.db(), tree.state())?;
+        let key = KeyBuf::of(tree.state(), key)?;
+        let writes = self.writes().borrow();
+        Ok(match writes.get(&key) {
+            None => {
+                self.note_key(&key)?;
+                let found = point_read::get_unresolved(self.db().engine(), &key, Some(self.hold()))?;
+                found.map(|found| found.expires_us)
+            }
+            Some(written) if *written == Written::Gone || self.is_expired(written) => None,
+            Some(written) => Some(self.end_of(&key, written)?),
+        })
+    }
+
+    fn put_with_expiry(&self, tree: &Tree, key: &[u8], value: &[u8], expires_us: Option<u64>) -> Result<()> {
+        match expires_us {
+            None => self.write(tree.state(), &KeyBuf::of(tree.state(), key)?, Written::Value(value.to_vec())),
+            Some(expires_us) => self.put_expiring(tree, key, value, expires_us),
         }
     }
 

@@ -124,3 +124,39 @@ fn put_keep_ttl_of_many_threads_keeps_the_end_of_whichever_value_it_follows() {
     });
     assert_eq!(found(&tree, b"k").1, at(1010));
 }
+
+#[test]
+fn put_expiring_with_takes_the_end_of_the_other_value() {
+    for ttl in [None, Some(seconds(100))] {
+        let (clock, db, tree) = world(ttl);
+        tree.put_with_ttl(b"short", b"1", seconds(10)).unwrap();
+        tree.put_until(b"never", b"1", UNIX_EPOCH + seconds(1 << 40)).unwrap();
+        let is_put: Vec<bool> = db
+            .update(|tx| {
+                tx.put_with_ttl(&tree, b"own", b"1", seconds(20))?;
+                tx.put_keep_ttl(&tree, b"never", b"2")?;
+                tx.put_until(&tree, b"past", b"1", UNIX_EPOCH)?;
+                let others: [&[u8]; 5] = [b"short", b"own", b"never", b"past", b"absent"];
+                others.iter().map(|other| tx.put_expiring_with(&tree, [b"of ", *other].concat(), b"x", other)).collect()
+            })
+            .unwrap();
+        assert_eq!(is_put, [true, true, true, false, false]);
+        assert_eq!(found(&tree, b"of short"), (b"x".to_vec(), at(1010)));
+        assert_eq!(found(&tree, b"of own"), (b"x".to_vec(), at(1020)));
+        assert_eq!(found(&tree, b"of never").1, found(&tree, b"never").1);
+        assert!(!tree.contains(b"of past").unwrap() && !tree.contains(b"of absent").unwrap());
+        clock.advance(15 * SECOND_NS);
+        assert!(!tree.contains(b"of short").unwrap() && tree.contains(b"of own").unwrap());
+    }
+    // The value that is read decides, not the tree's default.
+    let (_clock, db, tree) = world(None);
+    tree.put(b"plain", b"1").unwrap();
+    tree.set_options(TreeOptions { ttl: Some(seconds(100)), ..tree.options() }).unwrap();
+    db.update(|tx| tx.put_expiring_with(&tree, b"entry", b"x", b"plain")).unwrap();
+    assert_eq!(found(&tree, b"entry"), (b"x".to_vec(), None));
+    // Another commit that changes the other value conflicts.
+    let tx = db.begin().unwrap();
+    tx.put_expiring_with(&tree, b"entry", b"y", b"plain").unwrap();
+    tree.put_with_ttl(b"plain", b"2", seconds(5)).unwrap();
+    assert!(tx.commit().unwrap_err().is_conflict());
+}
