@@ -2,19 +2,19 @@
 
 use crate::{
     codec::ValueCodec,
-    entry::Entries,
     error::Result,
     key::{self, TupleKey},
-    schema::{Expiry, Schema},
+    schema::{Expiry, Put, Schema},
 };
+use braiddb::{Durability, Transaction};
 use std::{
     fmt,
     time::{Duration, SystemTime},
 };
 
 enum Write {
-    Put { key: Vec<u8>, value: Vec<u8>, entries: Entries, expiry: Expiry },
-    Remove { key: Vec<u8> },
+    Put(Put),
+    Delete(Vec<u8>),
 }
 
 /// Writes of one tree that commit together, in their order. For several trees, or with reads
@@ -25,7 +25,7 @@ enum Write {
 /// let db = braiddb::Db::in_memory()?;
 /// let names: braiddb_typed::TypedTree<u32, String> = braiddb_typed::TypedTree::open(&db, "names")?;
 /// let mut batch = names.batch();
-/// batch.put(&1, &"Ann".to_owned())?.put(&2, &"Bob".to_owned())?.remove(&3)?;
+/// batch.put(&1, &"Ann".to_owned())?.put(&2, &"Bob".to_owned())?.delete(&3)?;
 /// batch.commit()?;
 /// assert_eq!(names.count()?, 2);
 /// # Ok(())
@@ -64,15 +64,13 @@ impl<'a, K: TupleKey, V, C: ValueCodec<V>> TypedBatch<'a, K, V, C> {
     }
 
     fn push(&mut self, key: &K, value: &V, expiry: Expiry) -> Result<&mut Self> {
-        let key = key::pack(key)?;
-        let (bytes, entries) = self.schema.prepare(&key, value)?;
-        self.writes.push(Write::Put { key, value: bytes, entries, expiry });
+        self.writes.push(Write::Put(self.schema.prepare(key, value, expiry)?));
         Ok(self)
     }
 
-    /// Adds a removal.
-    pub fn remove(&mut self, key: &K) -> Result<&mut Self> {
-        self.writes.push(Write::Remove { key: key::pack(key)? });
+    /// Adds a deletion: see [`TypedTree::delete`](crate::TypedTree::delete).
+    pub fn delete(&mut self, key: &K) -> Result<&mut Self> {
+        self.writes.push(Write::Delete(key::pack(key)?));
         Ok(self)
     }
 
@@ -88,14 +86,21 @@ impl<'a, K: TupleKey, V, C: ValueCodec<V>> TypedBatch<'a, K, V, C> {
 
     /// Commits all writes, or none. Repeats after conflicts.
     pub fn commit(self) -> Result<()> {
-        self.schema.update(|tx| {
-            for write in &self.writes {
-                match write {
-                    Write::Put { key, value, entries, expiry } => self.schema.put(tx, key, value, entries, *expiry)?,
-                    Write::Remove { key } => _ = self.schema.remove(tx, key)?,
-                }
+        self.schema.update(|tx| self.write(tx))
+    }
+
+    /// Commits with the given durability.
+    pub fn commit_with(self, durability: Durability) -> Result<()> {
+        self.schema.update_with(durability, |tx| self.write(tx))
+    }
+
+    fn write(&self, tx: &Transaction) -> Result<()> {
+        for write in &self.writes {
+            match write {
+                Write::Put(put) => self.schema.put(tx, put)?,
+                Write::Delete(key) => self.schema.delete(tx, key)?,
             }
-            Ok(())
-        })
+        }
+        Ok(())
     }
 }

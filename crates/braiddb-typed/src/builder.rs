@@ -40,7 +40,7 @@ impl<'a, K: TupleKey, V, C: ValueCodec<V>> Builder<'a, K, V, C> {
     }
 
     /// Sets the tree's options. Default: those that it has. An existing tree with others is refused,
-    /// as by [`Db::tree_with`]. The codec is set by [`Builder::open`].
+    /// as by [`Db::tree_with`]. [`Builder::open`] sets the codec.
     pub fn options(mut self, options: TreeOptions) -> Self {
         self.options = Some(options);
         self
@@ -126,26 +126,32 @@ impl<'a, K: TupleKey, V, C: ValueCodec<V>> Builder<'a, K, V, C> {
 
 fn open_tree(db: &Db, name: &str, options: Option<TreeOptions>, codec: TreeCodec) -> Result<Tree> {
     let with_codec = |options: TreeOptions| TreeOptions { codec: Some(codec), ..options };
-    let known = db.trees()?.into_iter().find(|tree| tree.name == name);
-    if known.is_none_or(|tree| tree.multi) {
-        // Without a race: another creation with this codec is as good.
-        return Ok(db.tree_with(name, with_codec(options.unwrap_or_default()))?);
+    let is_there = || Ok::<_, Error>(db.trees()?.iter().any(|tree| tree.name == name && !tree.multi));
+    if !is_there()? {
+        let created = db.tree_with(name, with_codec(options.unwrap_or_default()));
+        // Another thread may have created the tree meanwhile, with other options.
+        if created.is_ok() || !is_there()? {
+            return Ok(created?);
+        }
     }
     let tree = db.open_tree(name)?;
-    let stored = tree.options();
-    match stored.codec {
+    let other = |stored: TreeCodec| Error::OtherCodec {
+        tree: name.to_owned(),
+        stored: stored.to_string(),
+        wanted: codec.to_string(),
+    };
+    match tree.options().codec {
         Some(found) if found == codec => {}
-        Some(found) => {
-            return Err(Error::OtherCodec {
-                tree: name.to_owned(),
-                stored: found.to_string(),
-                wanted: codec.to_string(),
-            });
-        }
+        Some(found) => return Err(other(found)),
         None if tree.first()?.is_some() => {
             return Err(Error::Untyped { tree: name.to_owned(), wanted: codec.to_string() });
         }
-        None => _ = tree.set_options(with_codec(stored))?,
+        None => {
+            if let Err(error) = tree.set_options(with_codec(tree.options())) {
+                // Another thread may have given the tree its codec meanwhile, which stays.
+                return Err(tree.options().codec.filter(|found| *found != codec).map_or(error.into(), other));
+            }
+        }
     }
     match options {
         Some(options) => Ok(db.tree_with(name, with_codec(options))?),
@@ -188,7 +194,7 @@ pub fn store_definitions<K: TupleKey, V, C: ValueCodec<V>>(
 ) -> Result<()> {
     match definitions.encode() {
         None => tx.delete(&schema.tree, DEFINITIONS_KEY)?,
-        Some(bytes) => schema.put_entry(tx, &DEFINITIONS_KEY, &bytes, None)?,
+        Some(bytes) => schema.put_forever(tx, &DEFINITIONS_KEY, &bytes)?,
     }
     Ok(())
 }

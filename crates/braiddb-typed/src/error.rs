@@ -35,7 +35,7 @@ pub enum Error {
     /// A stored value does not have the tree's value type.
     #[error(
         "the tree {tree:?} has a value that is not of this value type, at the key {key}: {source}; read it with \
-         `braid get`, and give fields added later a default (`#[serde(default)]`)"
+         `braid get`, and give fields added later a default (`#[serde(default)]`), or remove it with `delete`"
     )]
     Value {
         /// The tree.

@@ -49,6 +49,7 @@ mod entry;
 mod error;
 mod key;
 mod maintenance;
+mod puts;
 mod schema;
 mod source;
 pub mod text;

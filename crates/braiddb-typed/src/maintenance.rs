@@ -3,7 +3,7 @@
 //! A repair first removes the entries that match no record, then adds missing ones, in chunks of one
 //! transaction each. Correct entries stay all the time, so a unique index refuses duplicates
 //! meanwhile too. Concurrent writers keep their own entries right; a record or entry that changes
-//! under a chunk makes it conflict and repeat.
+//! under a chunk makes it conflict and repeat, with fewer of them.
 
 use crate::{
     builder::store_definitions,
@@ -19,8 +19,17 @@ use crate::{
 use braiddb::Transaction;
 use std::{ops::Bound, time::SystemTime};
 
-/// Records or entries of a transaction. It halves while they exceed the memory of one.
+/// Maximum records or entries of a transaction.
 const CHUNK_LEN: usize = 256;
+
+/// A transaction has no further records after this number of bytes, which bounds its memory.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Conflicts in a row before a chunk makes all other writers wait. By then a chunk has one pair.
+const CONFLICTS_MAX: u32 = CHUNK_LEN.ilog2();
+
+/// Maximum pairs of a transaction for which all other writers wait.
+const EXCLUSIVE_LEN: usize = 32;
 
 /// Expiry times of copies may differ by this much, in microseconds.
 const EXPIRY_TOLERANCE_US: u128 = 1_000_000;
@@ -98,7 +107,8 @@ impl<K: TupleKey, V, C: ValueCodec<V>> TypedTree<K, V, C> {
     }
 
     /// Makes an index right again after writes that bypassed it, such as those of
-    /// [`braiddb::Tree`], an import or a salvage. Reads and writes continue meanwhile.
+    /// [`braiddb::Tree`], an import or a salvage. Reads and writes continue meanwhile; writers that
+    /// change the records that it reads again and again may wait for 32 of them at a time.
     ///
     /// Fails with [`Error::NotUnique`] if two records have the same value of a unique index, and with
     /// [`Error::Value`] at a record that this program cannot decode; its entries stay.
@@ -131,40 +141,68 @@ impl<K: TupleKey, V, C: ValueCodec<V>> TypedTree<K, V, C> {
                 match source.get_with_expiry(&schema.tree, &entry)? {
                     Some((other, _)) if other != owner => return Err(schema.not_unique(&entry, &other)),
                     Some((_, found)) if is_same(found, expires) => {}
-                    _ => schema.put_entry(tx, &entry, &owner, expires)?,
+                    _ => _ = tx.put_expiring_with(&schema.tree, &entry, &owner, &key)?,
                 }
             }
             Ok(())
         })
     }
 
-    /// Runs `work` for each pair, in chunks of one transaction.
+    /// Runs `work` for each pair that is there at the begin, in chunks of one transaction. Ends
+    /// beside all other writers: they keep later pairs right themselves, a chunk that conflicts gets
+    /// smaller, and at last makes them wait.
     fn each_chunk(&self, (mut start, end): Bounds, work: &mut Work<'_>) -> Result<()> {
-        let mut len = CHUNK_LEN;
+        let schema = &self.schema;
+        let now = Source::Latest(&schema.db).fixed();
+        let Some((end, _)) = now.range(&schema.tree, (start.clone(), end)).next_back().transpose()? else {
+            return Ok(());
+        };
+        drop(now);
+        let (mut len, mut len_max, mut conflicts) = (CHUNK_LEN, CHUNK_LEN, 0);
         loop {
-            let done = self.schema.update(|tx| {
-                // Another program may have replaced the index by one of another shape.
-                if !self.schema.definitions(&Source::Transaction(tx))?.is_like(&self.schema.declared) {
-                    return Err(Error::IndexesChanged { tree: self.schema.name() });
+            let is_exclusive = conflicts > CONFLICTS_MAX;
+            let tx = if is_exclusive { schema.db.begin_exclusive()? } else { schema.db.begin()? };
+            let bounds = (start.clone(), Bound::Included(end.clone()));
+            match self.work_on_chunk(tx, bounds, if is_exclusive { EXCLUSIVE_LEN.min(len_max) } else { len }, work) {
+                Ok(Some(last)) if last < end => {
+                    start = Bound::Excluded(last);
+                    len = (2 * len).min(len_max);
+                    conflicts = if is_exclusive { CONFLICTS_MAX } else { 0 };
                 }
-                let mut last = None;
-                let mut pairs = Source::Transaction(tx).range(&self.schema.tree, (start.clone(), end.clone()));
-                let chunk = pairs.by_ref().take(len).collect::<braiddb::Result<Vec<_>>>()?;
-                let is_last = chunk.len() < len;
-                drop(pairs);
-                for pair in chunk {
-                    last = Some(pair.0.clone());
-                    work(tx, pair)?;
-                }
-                Ok((last, is_last))
-            });
-            match done {
-                Err(Error::Engine(braiddb::Error::TransactionTooLarge { .. })) if len > 1 => len /= 2,
-                Ok((Some(last), false)) => start = Bound::Excluded(last),
                 Ok(_) => return Ok(()),
+                Err(Error::Engine(error)) if (error.is_conflict() || error.is_reader_expired()) && !is_exclusive => {
+                    conflicts += 1;
+                    len = (len / 2).max(1);
+                }
+                Err(Error::Engine(braiddb::Error::TransactionTooLarge { .. })) if len_max > 1 => {
+                    len_max = len.div_ceil(2);
+                    len = len_max;
+                }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Runs `work` for up to `len` pairs, and commits. Returns the last one's key.
+    fn work_on_chunk(
+        &self,
+        tx: Transaction,
+        bounds: Bounds,
+        len: usize,
+        work: &mut Work<'_>,
+    ) -> Result<Option<Vec<u8>>> {
+        let source = Source::Transaction(&tx);
+        // Another program may have replaced the index by one of another shape.
+        if !self.schema.definitions(&source)?.is_like(&self.schema.declared) {
+            return Err(Error::IndexesChanged { tree: self.schema.name() });
+        }
+        let chunk = take_chunk(source.range(&self.schema.tree, bounds), len)?;
+        let last = chunk.last().map(|(key, _)| key.clone());
+        for pair in chunk {
+            work(&tx, pair)?;
+        }
+        tx.commit()?;
+        Ok(last)
     }
 
     /// Compares all indexes with the records, at one snapshot, in constant memory.
@@ -220,6 +258,20 @@ impl<K: TupleKey, V, C: ValueCodec<V>> TypedTree<K, V, C> {
     }
 }
 
+/// Takes up to `len` pairs, and at least one.
+fn take_chunk(pairs: impl Iterator<Item = braiddb::Result<Pair>>, len: usize) -> Result<Vec<Pair>> {
+    let (mut chunk, mut bytes) = (Vec::new(), 0);
+    for pair in pairs.take(len) {
+        let (key, value) = pair?;
+        bytes += key.len() + value.len();
+        chunk.push((key, value));
+        if bytes >= CHUNK_BYTES {
+            break;
+        }
+    }
+    Ok(chunk)
+}
+
 /// The entry may be right for another program's type: keep it, and say which record to mend.
 fn unreadable_record<K: TupleKey, V, C: ValueCodec<V>>(
     schema: &Schema<K, V, C>,
@@ -266,5 +318,30 @@ fn is_same(one: Option<SystemTime>, other: Option<SystemTime>) -> bool {
             distance.as_micros() <= EXPIRY_TOLERANCE_US
         }
         (one, other) => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHUNK_BYTES, take_chunk};
+
+    /// The story: a chunk had 256 values, however large.
+    #[test]
+    fn chunk_ends_after_its_bytes() {
+        let taken = |len: usize, value_len: usize| {
+            let mut read = 0;
+            let pairs = (0..1000).map(|key: u32| {
+                read += 1;
+                Ok((key.to_be_bytes().to_vec(), vec![0; value_len]))
+            });
+            let chunk = take_chunk(pairs, len).unwrap();
+            assert_eq!(chunk.len(), read, "values that were read are in the chunk");
+            read
+        };
+        assert_eq!(taken(256, 100), 256);
+        assert_eq!(taken(3, 100), 3);
+        assert_eq!(taken(256, CHUNK_BYTES / 4), 4);
+        assert_eq!(taken(256, 2 * CHUNK_BYTES), 1);
+        assert!(take_chunk(std::iter::empty(), 256).unwrap().is_empty());
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     key::{self, TupleKey},
     source::{NEVER, Source},
 };
-use braiddb::{Db, Transaction, Tree};
+use braiddb::{Db, Durability, Transaction, Tree};
 use std::{
     marker::PhantomData,
     time::{Duration, SystemTime},
@@ -25,6 +25,14 @@ pub struct Schema<K, V, C> {
     /// `declared`, encoded: equal bytes need no decoding.
     pub declared_bytes: Option<Vec<u8>>,
     pub types: PhantomData<fn() -> (K, C)>,
+}
+
+/// A record to put, encoded, with its entries.
+pub struct Put {
+    pub key: Vec<u8>,
+    value: Vec<u8>,
+    entries: Entries,
+    expiry: Expiry,
 }
 
 /// The expiry time of a write.
@@ -69,10 +77,11 @@ impl<K: TupleKey, V, C: ValueCodec<V>> Schema<K, V, C> {
     /// Encodes a value, decodes it again, and makes index entries from the result. Later writes
     /// remove entries by the decoded value, so both must agree. Refuses a value that does not
     /// decode: it could not be read or removed.
-    pub fn prepare(&self, key: &[u8], value: &V) -> Result<(Vec<u8>, Entries)> {
-        let bytes = self.encode_value(key, value)?;
-        let entries = self.entries(key, &self.decode_value(key, &bytes)?)?;
-        Ok((bytes, entries))
+    pub fn prepare(&self, key: &K, value: &V, expiry: Expiry) -> Result<Put> {
+        let key = key::pack(key)?;
+        let value = self.encode_value(&key, value)?;
+        let entries = self.entries(&key, &self.decode_value(&key, &value)?)?;
+        Ok(Put { key, value, entries, expiry })
     }
 
     pub fn index(&self, name: &str) -> Result<&Index<V>> {
@@ -118,48 +127,50 @@ impl<K: TupleKey, V, C: ValueCodec<V>> Schema<K, V, C> {
         Ok(entries)
     }
 
-    fn stored_entries(&self, key: &[u8], stored: Option<&[u8]>) -> Result<Entries> {
-        match stored {
-            Some(bytes) => self.entries(key, &self.decode_value(key, bytes)?),
-            None => Ok(Entries::new()),
-        }
-    }
-
-    /// Writes a record and its entries.
-    pub fn put(&self, tx: &Transaction, key: &[u8], value: &[u8], entries: &Entries, expiry: Expiry) -> Result<()> {
+    /// Writes a record and its entries. A duplicate in a unique index is refused before any write.
+    pub fn put(&self, tx: &Transaction, put: &Put) -> Result<()> {
+        let Put { key, value, entries, expiry } = put;
         let source = Source::Transaction(tx);
         self.check_declared(&source)?;
-        if !self.indexes.is_empty() {
-            let before = source.get(&self.tree, key)?;
-            for outdated in self.stored_entries(key, before.as_deref())?.into_keys() {
-                if !entries.contains_key(&outdated) {
-                    tx.delete(&self.tree, &outdated)?;
-                }
-            }
-        }
-        match expiry {
+        let before = if self.indexes.is_empty() { None } else { source.get(&self.tree, key)? };
+        let outdated = match before {
+            Some(bytes) => self.entries(key, &self.decode_value(key, &bytes)?)?,
+            None => Entries::new(),
+        };
+        // A record that expires at once has no entries, so a duplicate counts only if it stays.
+        let undo = match (self.check_unique(&source, entries, key), expiry) {
+            (Ok(()), _) => None,
+            (Err(error), Expiry::After(_) | Expiry::At(_)) if error.is_not_unique() => Some((tx.savepoint(), error)),
+            (Err(error), _) => return Err(error),
+        };
+        match *expiry {
             Expiry::Default => tx.put(&self.tree, key, value)?,
             Expiry::After(ttl) => tx.put_with_ttl(&self.tree, key, value, ttl)?,
             Expiry::At(time) => tx.put_until(&self.tree, key, value, time)?,
             Expiry::Keep => tx.put_keep_ttl(&self.tree, key, value)?,
         }
-        if entries.is_empty() {
-            return Ok(());
+        if let Some((savepoint, error)) = undo
+            && source.contains(&self.tree, key)?
+        {
+            tx.rollback_to(savepoint)?;
+            return Err(error);
         }
-        // An own write that has expired already is absent: its entries too.
-        let Some((_, expires)) = source.get_with_expiry(&self.tree, key)? else {
-            for entry in entries.keys() {
-                if source.get(&self.tree, entry)?.is_some_and(|owner| owner.is_empty() || owner == key) {
-                    tx.delete(&self.tree, entry)?;
-                }
-            }
-            return Ok(());
-        };
+        for entry in outdated.keys().filter(|entry| !entries.contains_key(*entry)) {
+            self.delete_entry(tx, entry, key)?;
+        }
         for (entry, owner) in entries {
-            if self.is_unique(entry) {
-                self.check_unique(&source, entry, key)?;
+            if !tx.put_expiring_with(&self.tree, entry, owner, key)? {
+                self.delete_entry(tx, entry, key)?;
             }
-            self.put_entry(tx, entry, owner, expires)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes an entry of the record `key`. One of another record stays: raw writes make duplicates.
+    fn delete_entry(&self, tx: &Transaction, entry: &[u8], key: &[u8]) -> Result<()> {
+        let owner = if self.is_unique(entry) { tx.get(&self.tree, entry)? } else { None };
+        if owner.is_none_or(|owner| *owner == *key) {
+            tx.delete(&self.tree, entry)?;
         }
         Ok(())
     }
@@ -168,11 +179,13 @@ impl<K: TupleKey, V, C: ValueCodec<V>> Schema<K, V, C> {
         self.indexes.iter().any(|index| index.is_unique && index.has(entry))
     }
 
-    fn check_unique(&self, source: &Source<'_>, entry: &[u8], key: &[u8]) -> Result<()> {
-        match source.get(&self.tree, entry)? {
-            Some(other) if other != key => Err(self.not_unique(entry, &other)),
-            _ => Ok(()),
+    fn check_unique(&self, source: &Source<'_>, entries: &Entries, key: &[u8]) -> Result<()> {
+        for entry in entries.keys().filter(|entry| self.is_unique(entry)) {
+            if let Some(other) = source.get(&self.tree, entry)?.filter(|other| other != key) {
+                return Err(self.not_unique(entry, &other));
+            }
         }
+        Ok(())
     }
 
     pub fn not_unique(&self, entry: &[u8], other: &[u8]) -> Error {
@@ -183,33 +196,63 @@ impl<K: TupleKey, V, C: ValueCodec<V>> Schema<K, V, C> {
         Error::NotUnique { tree: self.name(), index, value, key }
     }
 
-    /// Writes an entry with the expiry time of its record.
-    pub fn put_entry(&self, tx: &Transaction, entry: &[u8], owner: &[u8], expires: Option<SystemTime>) -> Result<()> {
-        match expires {
-            Some(time) => tx.put_until(&self.tree, entry, owner, time)?,
-            None => {
-                tx.put(&self.tree, entry, owner)?;
-                // After the put, which read the option: a change between would expire the entry.
-                if self.tree.options().ttl.is_some() {
-                    tx.put_with_ttl(&self.tree, entry, owner, NEVER)?;
-                }
-            }
+    /// Writes a value that never expires.
+    pub fn put_forever(&self, tx: &Transaction, key: &[u8], value: &[u8]) -> Result<()> {
+        tx.put(&self.tree, key, value)?;
+        // With the tree's default expiry time, which may have changed since: look at what was put.
+        if tx.get_with_expiry(&self.tree, key)?.is_none_or(|(_, expires)| expires.is_some()) {
+            tx.put_with_ttl(&self.tree, key, value, NEVER)?;
         }
         Ok(())
     }
 
-    /// Removes a record and its entries. Returns whether it was there.
-    pub fn remove(&self, tx: &Transaction, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// Removes a record and its entries, and returns it.
+    pub fn remove(&self, tx: &Transaction, key: &[u8]) -> Result<Option<V>> {
         let source = Source::Transaction(tx);
         self.check_declared(&source)?;
-        let before = source.get(&self.tree, key)?;
-        if !self.indexes.is_empty() {
-            for entry in self.stored_entries(key, before.as_deref())?.into_keys() {
-                tx.delete(&self.tree, &entry)?;
+        let Some(bytes) = source.get(&self.tree, key)? else { return Ok(None) };
+        let value = self.decode_value(key, &bytes)?;
+        self.delete_found(tx, key, self.entries(key, &value)?.into_keys())?;
+        Ok(Some(value))
+    }
+
+    /// Deletes a record and its entries, also one that cannot be decoded.
+    pub fn delete(&self, tx: &Transaction, key: &[u8]) -> Result<()> {
+        let source = Source::Transaction(tx);
+        self.check_declared(&source)?;
+        if self.indexes.is_empty() {
+            return Ok(tx.delete(&self.tree, key)?);
+        }
+        let Some(bytes) = source.get(&self.tree, key)? else { return Ok(()) };
+        match self.decode_value(key, &bytes).and_then(|value| self.entries(key, &value)) {
+            Ok(entries) => self.delete_found(tx, key, entries.into_keys()),
+            Err(_) => self.delete_found(tx, key, self.find_entries(tx, key)?.into_iter()),
+        }
+    }
+
+    fn delete_found(&self, tx: &Transaction, key: &[u8], entries: impl Iterator<Item = Vec<u8>>) -> Result<()> {
+        for entry in entries {
+            self.delete_entry(tx, &entry, key)?;
+        }
+        Ok(tx.delete(&self.tree, key)?)
+    }
+
+    /// Finds the entries of a record by a scan of the indexes.
+    ///
+    /// The scan is no read of the transaction, which every other write would conflict with. A commit
+    /// that changes entries of the record changes the record too, and that was read.
+    fn find_entries(&self, tx: &Transaction, key: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let source = Source::Snapshot(tx.snapshot());
+        let mut found = Vec::new();
+        for index in &self.indexes {
+            for pair in source.range(&self.tree, index.bounds::<()>(&(..))?) {
+                let (entry, stored) = pair?;
+                if index.split(&entry, &stored).is_some_and(|(_, of)| of == key) {
+                    found.push(entry);
+                }
             }
         }
-        tx.delete(&self.tree, key)?;
-        Ok(before)
+        Ok(found)
     }
 
     /// Removes all records, and all entries; the definitions stay.
@@ -226,5 +269,10 @@ impl<K: TupleKey, V, C: ValueCodec<V>> Schema<K, V, C> {
     /// Runs `work` in a transaction that is repeated after conflicts.
     pub fn update<R>(&self, mut work: impl FnMut(&Transaction) -> Result<R>) -> Result<R> {
         Ok(self.db.update(|tx| Ok(work(tx)?))?)
+    }
+
+    /// Runs [`Schema::update`] with the given durability.
+    pub fn update_with<R>(&self, durability: Durability, mut work: impl FnMut(&Transaction) -> Result<R>) -> Result<R> {
+        Ok(self.db.update_with(durability, |tx| Ok(work(tx)?))?)
     }
 }

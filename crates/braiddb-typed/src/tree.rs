@@ -6,12 +6,13 @@ use crate::{
     codec::{Json, ValueCodec},
     error::Result,
     key::{self, TupleKey},
+    puts::put_forms,
     schema::{Expiry, Schema},
     source::Source,
     view::{IndexRecords, Records, View},
     write::InTransaction,
 };
-use braiddb::{Db, Snapshot, Transaction, Tree};
+use braiddb::{Db, Durability, Snapshot, Transaction, Tree};
 use foundationdb_tuple::TuplePack;
 use std::{
     fmt,
@@ -148,36 +149,31 @@ impl<K: TupleKey, V, C: ValueCodec<V>> TypedTree<K, V, C> {
         TypedBatch::new(&self.schema)
     }
 
-    /// Sets the record of `key`. It expires by the tree's default, if that has one.
-    pub fn put(&self, key: &K, value: &V) -> Result<()> {
-        self.write(key, value, Expiry::Default)
-    }
-
-    /// Sets a record that expires after `ttl`, with its index entries.
-    pub fn put_with_ttl(&self, key: &K, value: &V, ttl: Duration) -> Result<()> {
-        self.write(key, value, Expiry::After(ttl))
-    }
-
-    /// Sets a record that expires at `expires`, with its index entries.
-    pub fn put_until(&self, key: &K, value: &V, expires: SystemTime) -> Result<()> {
-        self.write(key, value, Expiry::At(expires))
-    }
-
-    /// Sets the record of `key` and keeps its expiry time, or that there is none.
-    pub fn put_keep_ttl(&self, key: &K, value: &V) -> Result<()> {
-        self.write(key, value, Expiry::Keep)
-    }
+    put_forms!();
 
     fn write(&self, key: &K, value: &V, expiry: Expiry) -> Result<()> {
-        let schema = &self.schema;
-        let key = key::pack(key)?;
-        let (bytes, entries) = schema.prepare(&key, value)?;
-        schema.update(|tx| schema.put(tx, &key, &bytes, &entries, expiry))
+        let put = self.schema.prepare(key, value, expiry)?;
+        self.schema.update(|tx| self.schema.put(tx, &put))
+    }
+
+    /// Sets the record of `key` with the given durability: see [`TypedTree::put`].
+    pub fn put_with(&self, key: &K, value: &V, durability: Durability) -> Result<()> {
+        let put = self.schema.prepare(key, value, Expiry::Default)?;
+        self.schema.update_with(durability, |tx| self.schema.put(tx, &put))
     }
 
     /// Sets the record of `key`, and returns the previous one.
     pub fn insert(&self, key: &K, value: &V) -> Result<Option<V>> {
         self.schema.update(|tx| self.in_tx(tx).insert(key, value))
+    }
+
+    /// Deletes the record of `key`, which may be absent.
+    ///
+    /// Also deletes a record that cannot be decoded, for which [`TypedTree::remove`] and
+    /// [`TypedTree::put`] fail. Its index entries are then found by a scan of the indexes.
+    pub fn delete(&self, key: &K) -> Result<()> {
+        let key = key::pack(key)?;
+        self.schema.update(|tx| self.schema.delete(tx, &key))
     }
 
     /// Removes the record of `key`, and returns it.
@@ -194,6 +190,27 @@ impl<K: TupleKey, V, C: ValueCodec<V>> TypedTree<K, V, C> {
                 Some(value) => tree.put_keep_ttl(key, &value),
                 None => tree.remove(key).map(drop),
             }
+        })
+    }
+
+    /// Removes and returns the first record, atomically: see [`Tree::pop_first`].
+    pub fn pop_first(&self) -> Result<Option<(K, V)>> {
+        self.pop(|tree| tree.first())
+    }
+
+    /// Removes and returns the last record.
+    pub fn pop_last(&self) -> Result<Option<(K, V)>> {
+        self.pop(|tree| tree.last())
+    }
+
+    fn pop(&self, end: impl Fn(&View<'_, K, V, C>) -> Result<Option<(K, V)>>) -> Result<Option<(K, V)>> {
+        self.schema.update(|tx| {
+            let tree = self.in_tx(tx);
+            let record = end(&tree)?;
+            if let Some((key, _)) = &record {
+                tree.delete(key)?;
+            }
+            Ok(record)
         })
     }
 
@@ -252,6 +269,11 @@ impl<K: TupleKey, V, C: ValueCodec<V>> TypedTree<K, V, C> {
     /// Returns the last record.
     pub fn last(&self) -> Result<Option<(K, V)>> {
         self.latest().last()
+    }
+
+    /// Returns whether there are no records.
+    pub fn is_empty(&self) -> Result<bool> {
+        self.latest().is_empty()
     }
 
     /// Counts the records, by a scan.

@@ -93,6 +93,12 @@ impl<'a, K: TupleKey, V, C: ValueCodec<V>> View<'a, K, V, C> {
         self.iter().next_back().transpose()
     }
 
+    /// Returns whether there are no records.
+    pub fn is_empty(&self) -> Result<bool> {
+        let first = self.source.range(&self.schema.tree, key::bounds::<K>(&(..))?).next();
+        Ok(first.transpose()?.is_none())
+    }
+
     /// Counts the records, by a scan of their keys.
     pub fn count(&self) -> Result<u64> {
         let pairs = self.source.fixed().range(&self.schema.tree, key::bounds::<K>(&(..))?);

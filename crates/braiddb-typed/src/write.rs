@@ -4,6 +4,7 @@ use crate::{
     codec::ValueCodec,
     error::Result,
     key::{self, TupleKey},
+    puts::put_forms,
     schema::{Expiry, Schema},
     source::Source,
     view::View,
@@ -18,7 +19,8 @@ use std::{
 /// A [`TypedTree`](crate::TypedTree) in a transaction. Reads are those of [`View`], and see the
 /// transaction's own writes.
 ///
-/// After an error of a write, abort the transaction: it may contain a part of the write.
+/// A write that is refused ([`Error::NotUnique`](crate::Error::NotUnique)) leaves the transaction as it
+/// was. After another error of a write, abort the transaction: it may contain a part of the write.
 pub struct InTransaction<'a, K, V, C> {
     view: View<'a, K, V, C>,
     tx: &'a Transaction,
@@ -43,30 +45,11 @@ impl<'a, K: TupleKey, V, C: ValueCodec<V>> InTransaction<'a, K, V, C> {
         InTransaction { view: View { schema, source: Source::Transaction(tx) }, tx }
     }
 
-    /// Sets the record of `key`. It expires by the tree's default, if that has one.
-    pub fn put(&self, key: &K, value: &V) -> Result<()> {
-        self.write(key, value, Expiry::Default)
-    }
-
-    /// Sets a record that expires after `ttl`, with its index entries.
-    pub fn put_with_ttl(&self, key: &K, value: &V, ttl: Duration) -> Result<()> {
-        self.write(key, value, Expiry::After(ttl))
-    }
-
-    /// Sets a record that expires at `expires`, with its index entries.
-    pub fn put_until(&self, key: &K, value: &V, expires: SystemTime) -> Result<()> {
-        self.write(key, value, Expiry::At(expires))
-    }
-
-    /// Sets the record of `key` and keeps its expiry time, or that there is none.
-    pub fn put_keep_ttl(&self, key: &K, value: &V) -> Result<()> {
-        self.write(key, value, Expiry::Keep)
-    }
+    put_forms!();
 
     fn write(&self, key: &K, value: &V, expiry: Expiry) -> Result<()> {
-        let (schema, key) = (self.view.schema, key::pack(key)?);
-        let (bytes, entries) = schema.prepare(&key, value)?;
-        schema.put(self.tx, &key, &bytes, &entries, expiry)
+        let schema = self.view.schema;
+        schema.put(self.tx, &schema.prepare(key, value, expiry)?)
     }
 
     /// Sets the record of `key`, and returns the previous one.
@@ -76,11 +59,15 @@ impl<'a, K: TupleKey, V, C: ValueCodec<V>> InTransaction<'a, K, V, C> {
         Ok(before)
     }
 
+    /// Deletes the record of `key`, which may be absent, or not decodable: see
+    /// [`TypedTree::delete`](crate::TypedTree::delete).
+    pub fn delete(&self, key: &K) -> Result<()> {
+        self.view.schema.delete(self.tx, &key::pack(key)?)
+    }
+
     /// Removes the record of `key`, and returns it.
     pub fn remove(&self, key: &K) -> Result<Option<V>> {
-        let (schema, key) = (self.view.schema, key::pack(key)?);
-        let before = schema.remove(self.tx, &key)?;
-        before.map(|bytes| schema.decode_value(&key, &bytes)).transpose()
+        self.view.schema.remove(self.tx, &key::pack(key)?)
     }
 
     /// Removes all records.

@@ -2,9 +2,12 @@
 
 use crate::common::{User, Users, in_memory, keys, user, users, verified};
 use braiddb_sim::Random;
-use braiddb_typed::{Error, TypedTree};
+use braiddb_typed::{Error, MessagePack, TypedTree, tuple::pack};
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
     thread,
 };
 
@@ -137,4 +140,114 @@ fn rebuild_beside_writers_is_right_at_the_end() {
     });
     verified(&tree);
     assert_eq!(keys(tree.by_index("tags", &"old")).len(), 900);
+}
+
+/// The story: a build read on to the present end of the tree, and beside a program that appends
+/// without a pause it did not get there.
+#[test]
+fn rebuild_beside_steady_appends_ends() {
+    const RECORDS: u32 = 600;
+    let db = in_memory();
+    let (is_appending, appended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    // The index function lets another thread append a record for each that the rebuild reads.
+    let append = {
+        let (db, is_appending, appended) = (db.clone(), Arc::clone(&is_appending), Arc::clone(&appended));
+        move || {
+            if is_appending.load(Relaxed) && appended.load(Relaxed) < 20 * RECORDS {
+                let key = RECORDS + appended.fetch_add(1, Relaxed);
+                let tree = db.tree("t").unwrap();
+                thread::scope(|scope| _ = scope.spawn(|| tree.put(pack(&key), "7").unwrap()).join());
+            }
+        }
+    };
+    let builder = TypedTree::<u32, u32>::builder(&db, "t").index("value", move |value: &u32| {
+        append();
+        *value
+    });
+    let tree = builder.open().unwrap();
+    for key in 0..RECORDS {
+        tree.put(&key, &key).unwrap();
+    }
+    is_appending.store(true, Relaxed);
+    tree.rebuild_index("value").unwrap();
+    is_appending.store(false, Relaxed);
+    let appended = appended.load(Relaxed);
+    assert!((1..5 * RECORDS).contains(&appended), "the rebuild followed {appended} appends");
+}
+
+/// Each record changes while the rebuild works on it, however few are in a transaction.
+#[test]
+fn rebuild_of_records_that_always_change_ends() {
+    let db = in_memory();
+    let (is_changing, changes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let await_a_change = {
+        let (is_changing, changes) = (Arc::clone(&is_changing), Arc::clone(&changes));
+        move || {
+            let seen = changes.load(Relaxed);
+            // An exclusive transaction of the rebuild stops the changes.
+            for _ in 0..300 {
+                if !is_changing.load(Relaxed) || changes.load(Relaxed) > seen + 4 {
+                    return;
+                }
+                thread::park_timeout(std::time::Duration::from_millis(1));
+            }
+        }
+    };
+    let builder = TypedTree::<u32, u32>::builder(&db, "t").index("value", move |value: &u32| {
+        await_a_change();
+        *value
+    });
+    let tree = builder.open().unwrap();
+    for key in 0..3 {
+        tree.put(&key, &7).unwrap();
+    }
+    let raw = db.tree("t").unwrap();
+    is_changing.store(true, Relaxed);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while is_changing.load(Relaxed) {
+                for key in 0..3_u32 {
+                    raw.put(pack(&key), "7").unwrap();
+                    changes.fetch_add(1, Relaxed);
+                }
+            }
+        });
+        let rebuilt = tree.rebuild_index("value");
+        is_changing.store(false, Relaxed);
+        rebuilt.unwrap();
+    });
+    assert_eq!(keys(tree.by_index("value", &7)), [0, 1, 2]);
+}
+
+#[test]
+fn first_opens_with_two_codecs_admit_one() {
+    let db = in_memory();
+    for round in 0..200 {
+        let name = format!("t{round}");
+        if round % 2 == 0 {
+            db.tree(&name).unwrap();
+        }
+        let barrier = Barrier::new(2);
+        let (json, packed) = thread::scope(|scope| {
+            let json = scope.spawn(|| {
+                barrier.wait();
+                TypedTree::<u32, User>::open(&db, &name)
+            });
+            barrier.wait();
+            let packed = TypedTree::<u32, User, MessagePack>::open(&db, &name);
+            (json.join().unwrap(), packed)
+        });
+        let refused = match (json, packed) {
+            (Ok(winner), Err(refused)) => {
+                winner.put(&1, &user("Ann", "", &[])).unwrap();
+                refused
+            }
+            (Err(refused), Ok(winner)) => {
+                winner.put(&1, &user("Ann", "", &[])).unwrap();
+                refused
+            }
+            (json, packed) => panic!("round {round}: {json:?}, {packed:?}"),
+        };
+        assert!(matches!(refused, Error::OtherCodec { .. }), "round {round}: {refused}");
+    }
 }

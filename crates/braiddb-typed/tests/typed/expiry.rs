@@ -121,3 +121,29 @@ fn wall_clock_set_back_keeps_records_and_entries_together() {
     }
     assert_eq!(users.count().unwrap(), 0);
 }
+
+/// The story: an entry was put with the tree's default expiry time, which was removed before the
+/// check for one.
+#[test]
+fn entries_expire_with_their_records_while_the_default_ttl_changes() {
+    let db = crate::common::in_memory();
+    let tags: Vec<String> = (0..20).map(|tag| format!("{tag}")).collect();
+    let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+    let users = users(&db).unwrap();
+    let raw = users.raw();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut ttl = Some(Duration::from_secs(1000));
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                raw.set_options(TreeOptions { ttl, ..raw.options() }).unwrap();
+                ttl = if ttl.is_some() { None } else { Some(Duration::from_secs(1000)) };
+            }
+        });
+        for key in 0..3000 {
+            users.put(&key, &user("Ann", "", &tags)).unwrap();
+        }
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    verified(&users);
+}

@@ -89,7 +89,7 @@ fn unique_index_with_duplicate_is_refused_and_nothing_is_written() {
     assert!(batch.commit().unwrap_err().is_not_unique());
     assert!(!users.contains(&8).unwrap());
     let mut batch = users.batch();
-    batch.remove(&3).unwrap().put(&8, &user("Fay", "ann@x", &[])).unwrap();
+    batch.delete(&3).unwrap().put(&8, &user("Fay", "ann@x", &[])).unwrap();
     batch.commit().unwrap();
     assert_eq!(users.get_by("email", &"ann@x").unwrap().unwrap().0, 8);
     verified(&users);
@@ -228,4 +228,103 @@ fn rebuild_keeps_the_entries_of_a_record_that_cannot_be_decoded() {
     raw.put(&key, &bytes).unwrap();
     assert_eq!(keys(prices.by_index("amount", &1.5)), [1]);
     assert_eq!(prices.verify_indexes().unwrap().problems, []);
+}
+
+/// The story: a record with a duplicate, which a raw write had made, took the other record's entry
+/// with it.
+#[test]
+fn writes_of_a_duplicate_keep_the_entry_of_the_other_record() {
+    let (db, users) = filled();
+    let raw_duplicate = |key: u32| {
+        let ann = serde_json::to_vec(&user("Eve", "ann@x", &[])).unwrap();
+        users.raw().put(braiddb_typed::tuple::pack(&key), ann).unwrap();
+    };
+    let is_kept = || {
+        assert_eq!(users.get_by("email", &"ann@x").unwrap().unwrap().0, 3);
+        assert!(users.put(&9, &user("Eve", "ann@x", &[])).unwrap_err().is_not_unique());
+    };
+    raw_duplicate(5);
+    users.remove(&5).unwrap();
+    is_kept();
+    raw_duplicate(5);
+    users.put(&5, &user("Eve", "eve@x", &[])).unwrap();
+    is_kept();
+    raw_duplicate(6);
+    db.update(|tx| Ok(users.in_tx(tx).remove(&6)?)).unwrap();
+    is_kept();
+    verified(&users);
+}
+
+/// The story: a transaction that went on after a duplicate committed the refused record.
+#[test]
+fn refused_put_leaves_nothing_in_its_transaction() {
+    let (db, users) = filled();
+    db.update(|tx| {
+        let users = users.in_tx(tx);
+        assert!(users.put(&7, &user("Eve", "ann@x", &["e"])).unwrap_err().is_not_unique());
+        let later = std::time::Duration::from_secs(60);
+        assert!(users.put_with_ttl(&7, &user("Eve", "ann@x", &["e"]), later).unwrap_err().is_not_unique());
+        assert!(users.put(&1, &user("Bob", "ann@x", &["e"])).unwrap_err().is_not_unique());
+        users.put(&8, &user("Fay", "fay@x", &[]))?;
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(keys(users.iter()), [1, 2, 3, 8]);
+    assert_eq!(users.get_by("email", &"ann@x").unwrap().unwrap().0, 3);
+    assert_eq!(users.get_by("email", &"bob@x").unwrap().unwrap().0, 1);
+    verified(&users);
+}
+
+/// Records of an earlier type must not stay for ever.
+#[test]
+fn delete_of_a_record_that_cannot_be_decoded_removes_its_entries() {
+    let (db, users) = filled();
+    let spoil = |key: u32| users.raw().put(braiddb_typed::tuple::pack(&key), b"{").unwrap();
+    spoil(3);
+    message(users.remove(&3), &["users", "[3]", "delete"]);
+    assert!(users.contains(&3).unwrap());
+    users.delete(&3).unwrap();
+    assert_eq!(keys(users.iter()), [1, 2]);
+    assert_eq!(verified(&users), 1 + 1 + 2);
+    // Its unique value is free.
+    users.put(&4, &user("Ann", "ann@x", &["b"])).unwrap();
+    spoil(4);
+    let mut batch = users.batch();
+    batch.delete(&4).unwrap().delete(&2).unwrap().put(&5, &user("Eve", "ann@x", &[])).unwrap();
+    batch.commit_with(braiddb::Durability::Buffered).unwrap();
+    spoil(5);
+    db.update(|tx| {
+        let users = users.in_tx(tx);
+        users.delete(&5)?;
+        users.put(&6, &user("Fay", "ann@x", &[]))?;
+        Ok(users.delete(&7)?)
+    })
+    .unwrap();
+    assert_eq!(keys(users.index_iter("name")), [1, 6]);
+    assert_eq!(verified(&users), 2 + 2 + 1);
+    // Another writer does not conflict with the scan.
+    spoil(1);
+    let tx = db.begin().unwrap();
+    users.in_tx(&tx).delete(&1).unwrap();
+    users.put(&8, &user("Gus", "gus@x", &["g"])).unwrap();
+    tx.commit().unwrap();
+    assert_eq!(keys(users.iter()), [6, 8]);
+    verified(&users);
+}
+
+#[test]
+fn pop_and_put_with_keep_the_indexes() {
+    let (_db, users) = filled();
+    users.put_with(&4, &user("Dan", "dan@x", &["d"]), braiddb::Durability::Sync).unwrap();
+    assert_eq!(users.pop_first().unwrap().unwrap().0, 1);
+    assert_eq!(users.pop_last().unwrap().unwrap().1.name, "Dan");
+    assert_eq!(keys(users.index_iter("name")), [2, 3]);
+    verified(&users);
+    assert!(!users.is_empty().unwrap());
+    users.pop_first().unwrap();
+    users.pop_last().unwrap();
+    assert_eq!(users.pop_first().unwrap(), None);
+    // Index entries and definitions are no records.
+    assert!(users.is_empty().unwrap());
+    assert_eq!(verified(&users), 0);
 }
