@@ -75,6 +75,45 @@ pub fn check_write(tree: &Tree, codec: Option<TreeCodec>, key: Option<&[u8]>) ->
     Ok(())
 }
 
+/// Refuses an import of records from a file: their keys are not the tree's, and it would bypass the
+/// indexes.
+pub fn check_import(db: &Db, tree: &str) -> Result<()> {
+    let Some(codec) = codec_of(db, tree)? else { return Ok(()) };
+    let name = show_name(tree);
+    Err(usage(format!(
+        "the tree {name} has the codec {codec}, and an import stores other keys and no entries of its indexes: import \
+         into another --tree, and let the program of {name} take the records from there"
+    )))
+}
+
+/// Refuses an import of an export into a tree with indexes: the records there would be replaced without their
+/// entries. Returns whether the tree may get no indexes either, since it has records.
+pub fn check_import_of_export(db: &Db, name: &str) -> Result<bool> {
+    let found = db.trees()?.into_iter().find(|tree| tree.name == name);
+    let Some(found) = found.filter(|tree| !tree.multi && has_tuple_keys(tree.codec)) else { return Ok(false) };
+    let tree = db.open_tree(&found.name)?;
+    if tree.contains(DEFINITIONS_KEY)? {
+        let name = show_name(name);
+        return Err(usage(format!(
+            "the tree {name} has secondary indexes, which an import would leave outdated: name another --tree, or drop \
+             {name} first (`braid drop-tree`)"
+        )));
+    }
+    Ok(!tree.is_empty()?)
+}
+
+/// Refuses an index entry of an export for a tree with records, which would have none.
+pub fn check_entry(tree: &Tree, key: &[u8]) -> Result<()> {
+    if key.first() != Some(&BEYOND_RECORDS) {
+        return Ok(());
+    }
+    let name = show_name(&tree.name());
+    Err(usage(format!(
+        "the export has secondary indexes, which lack the records that the tree {name} had before: import it under \
+         another name (--tree)"
+    )))
+}
+
 /// JSON for MessagePack. Numbers of serde_json with `arbitrary_precision` serialize as texts in
 /// other formats, so they are converted.
 struct Packed<'a>(&'a Value);

@@ -37,6 +37,7 @@ use crate::{
     interrupt::{self, Pace},
     notation::{show_counted, show_name},
     output::note,
+    typed,
 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -190,6 +191,7 @@ fn open_output(target: Target, plan: &mut Plan, is_numbered: bool) -> Result<(Ou
     let notation = NewNotation::of_import(&db, &tree, plan.key.as_deref())?;
     let declaration = Indexes::declare(&db, &tree, &indexes)?;
     refuse_other_kind(&db, &tree)?;
+    typed::check_import(&db, &tree)?;
     plan.indexes.clone_from(&declaration.specs);
     let found = if resume { Progress::find(&db, &tree)? } else { None };
     match &found {

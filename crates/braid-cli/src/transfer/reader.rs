@@ -20,6 +20,7 @@ use crate::{
     interrupt,
     notation::{key_from_json, show_count, show_name},
     text_form::from_json,
+    typed,
 };
 
 const BATCH_RECORDS: usize = 2000;
@@ -207,7 +208,13 @@ impl<R: BufRead> ExportReader<R> {
 }
 
 enum TreeStore {
-    Plain { tree: Tree, indexes: Indexes, has_ttl: bool },
+    /// `has_typed_records`: the tree is typed, and had records before.
+    Plain {
+        tree: Tree,
+        indexes: Indexes,
+        has_ttl: bool,
+        has_typed_records: bool,
+    },
     Multi(MultiTree),
 }
 
@@ -244,7 +251,7 @@ impl Store<'_> {
             checked.push((line, options));
         }
         let Some(db) = self.options.db else { return Ok(()) };
-        let mut notations = Vec::new();
+        let (mut notations, mut have_typed_records) = (Vec::new(), Vec::new());
         for (line, _) in &checked {
             let name = self.name(line);
             if name == IMPORT_TREE {
@@ -257,6 +264,7 @@ impl Store<'_> {
                     "the tree {name} exists, but does not have {one_or_many} per key: name another --tree"
                 )));
             }
+            have_typed_records.push(typed::check_import_of_export(db, name)?);
             notations.push(NewNotation::claim(db, name, line.keys, "the export")?);
         }
         // Trees with indexes first: they create index trees, which may be in the export too.
@@ -272,12 +280,15 @@ impl Store<'_> {
             });
         }
         let mut batch = db.batch();
-        for (((line, options), notation), indexes) in checked.into_iter().zip(&mut notations).zip(indexes) {
+        let lines = checked.into_iter().zip(&mut notations).zip(indexes).zip(have_typed_records);
+        for ((((line, options), notation), indexes), has_typed_records) in lines {
             let name = self.options.tree.unwrap_or(&line.name);
             let has_ttl = options.ttl.is_some();
             self.stores.push(match indexes {
                 None => TreeStore::Multi(db.multi_tree(name)?),
-                Some(indexes) => TreeStore::Plain { tree: db.tree_with(name, options)?, indexes, has_ttl },
+                Some(indexes) => {
+                    TreeStore::Plain { tree: db.tree_with(name, options)?, indexes, has_ttl, has_typed_records }
+                }
             });
             if !notation.is_needless() {
                 notation.store(db, name, &db.tree(IMPORT_TREE)?, &mut batch)?;
@@ -309,7 +320,10 @@ impl Store<'_> {
             TreeStore::Multi(tree) => {
                 batch.add(tree, key, value);
             }
-            TreeStore::Plain { tree, indexes, has_ttl } => {
+            TreeStore::Plain { tree, indexes, has_ttl, has_typed_records } => {
+                if *has_typed_records {
+                    typed::check_entry(tree, key)?;
+                }
                 if !indexes.specs.is_empty() {
                     if expires_us.is_some() {
                         return Err(failure(INPUT, "a record of a tree with indexes cannot expire"));

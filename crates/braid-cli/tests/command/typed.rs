@@ -109,3 +109,44 @@ fn tree_with_indexes_is_read_and_not_written() {
         assert_eq!((report.records, report.entries, report.problems.len()), (2, 2, 0));
     }
 }
+
+/// The story: an import wrote records past the indexes of a typed tree.
+#[test]
+fn import_into_a_typed_tree_is_refused_where_indexes_would_be_outdated() {
+    let place = Workplace::with_database();
+    let open = |name: &str, tree: &str, has_index: bool| {
+        let db = Db::open(place.path(name)).unwrap();
+        let builder = TypedTree::<u32, String>::builder(&db, tree);
+        let builder = if has_index { builder.unique_index("name", String::clone) } else { builder };
+        (builder.open().unwrap(), db)
+    };
+    let (users, db) = open("db", "users", true);
+    users.put(&1, &"Ann".to_owned()).unwrap();
+    TypedTree::<u32, String>::open(&db, "plain").unwrap().put(&2, &"Bob".to_owned()).unwrap();
+    drop(users);
+    db.close().unwrap();
+    place.write("rows.jsonl", b"{\"id\":\"x\"}\n");
+    for tree in ["users", "plain"] {
+        let refused = place.fails(2, &format!("import db rows.jsonl --tree {tree} --key id"));
+        assert!(refused.contains("tuple/json") && refused.contains("another --tree"), "{refused}");
+        place.ok(&format!("export db {tree} -o {tree}.export"));
+    }
+    let before = place.ok("scan db users --keys hex");
+    let refused = place.fails(2, "import db users.export");
+    assert!(refused.contains("secondary indexes") && refused.contains("drop-tree"), "{refused}");
+    assert_eq!(place.ok("scan db users --keys hex"), before);
+    // Records without indexes join others; indexes do not come to records that they lack.
+    place.ok("create copy");
+    place.ok("import copy plain.export");
+    let (plain, db) = open("copy", "plain", false);
+    plain.put(&3, &"Cid".to_owned()).unwrap();
+    drop(plain);
+    db.close().unwrap();
+    place.ok("import copy plain.export");
+    assert_eq!(place.ok("count copy plain"), "2\n");
+    assert!(place.fails(2, "import copy users.export --tree plain").contains("another name"));
+    place.ok("import copy users.export");
+    assert_eq!(place.ok("count copy plain"), "3\n");
+    let (users, _db) = open("copy", "users", true);
+    assert_eq!(users.verify_indexes().unwrap().problems, []);
+}
