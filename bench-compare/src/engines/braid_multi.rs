@@ -54,15 +54,15 @@ struct BraidMultiReader<'a> {
 
 impl MultiReader for BraidMultiReader<'_> {
     fn contains(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        Ok(self.tree.contains(key, value)?)
+        Ok(self.tree.contains_pair(key, value)?)
     }
 
     fn count(&mut self, key: &[u8]) -> Result<u64> {
-        Ok(self.tree.count(key)?)
+        Ok(self.tree.count_values(key)?)
     }
 
     fn count_by_cursor(&mut self, key: &[u8]) -> Result<u64> {
-        Ok(self.cursor.count_of(key)?)
+        Ok(self.cursor.count_values_of(key)?)
     }
 
     fn values(&mut self, key: &[u8], visit: VisitPair<'_>) -> Result<()> {

@@ -22,13 +22,13 @@ fn main() -> Result<()> {
         batch.put(&albums, id, title).add(&by_artist, artist, id);
         db.write(batch, Durability::Sync)?;
     }
-    assert_eq!(by_artist.count("Pearl Jam")?, 3);
-    assert!(by_artist.contains("Nirvana", "0003")?);
+    assert_eq!(by_artist.count_values("Pearl Jam")?, 3);
+    assert!(by_artist.contains_pair("Nirvana", "0003")?);
 
     // All albums of each artist. A cursor lends its current pair.
     let mut cursor = by_artist.cursor();
     while cursor.next_key()? {
-        println!("{}: {} albums", String::from_utf8_lossy(cursor.key()), cursor.count()?);
+        println!("{}: {} albums", String::from_utf8_lossy(cursor.key()), cursor.count_values()?);
         loop {
             let title = albums.get(cursor.value())?.unwrap_or_default();
             println!("  {}", String::from_utf8_lossy(&title));
@@ -44,20 +44,24 @@ fn main() -> Result<()> {
     assert!(cursor.seek_value_before("Pearl Jam", "0003")?);
     assert_eq!(cursor.value(), b"0002");
     let newest_first: Vec<_> = by_artist.values_range("Pearl Jam", "0001"..="0002").rev().collect::<Result<_>>()?;
-    assert_eq!(newest_first[0].1, b"0002");
+    assert_eq!(newest_first[0], b"0002");
 
     // The count is read by the transaction: a concurrent add makes it run again.
     db.update(|tx| {
-        if tx.count(&by_artist, "Nirvana")? < 2 {
-            tx.add(&by_artist, "Nirvana", "0005")?;
+        let index = tx.multi_tree(&by_artist);
+        if index.count_values("Nirvana")? < 2 {
+            index.add("Nirvana", "0005")?;
             tx.put(&albums, "0005", "Nevermind")?;
         }
         Ok(())
     })?;
 
-    let before = db.snapshot();
-    by_artist.remove_all("Nirvana")?;
-    assert_eq!((before.count(&by_artist, "Nirvana")?, by_artist.count("Nirvana")?), (2, 0));
-    println!("{} of Nirvana's were there before", before.values(&by_artist, "Nirvana").count());
+    let snapshot = db.snapshot();
+    let before = snapshot.multi_tree(&by_artist);
+    by_artist.delete("Nirvana")?;
+    assert_eq!((before.count_values("Nirvana")?, by_artist.count_values("Nirvana")?), (2, 0));
+    for id in before.values("Nirvana") {
+        println!("before the delete, Nirvana had {}", id?);
+    }
     Ok(())
 }

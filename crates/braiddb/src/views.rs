@@ -1,3 +1,6 @@
 //! Trees in snapshots and transactions, their iterators, and cursors of multi-trees.
 
-pub use crate::db::{MultiCursor, MultiIter, MultiTransactionIter, SnapshotTree, TransactionIter, TransactionTree};
+pub use crate::db::{
+    AnyTree, MultiCursor, MultiIter, MultiValues, ReadMulti, SnapshotMultiTree, SnapshotTree, TransactionIter,
+    TransactionMultiTree, TransactionTree,
+};

@@ -93,7 +93,7 @@ fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
                 0..15 => batch.delete(tree, key),
                 15..16 => batch.put(tree, key, random.bytes(150_000)),
                 16..40 => batch.add(&multi, key, random.bytes(6)),
-                40..45 => batch.remove(&multi, key, b"none"),
+                40..45 => batch.delete_pair(&multi, key, b"none"),
                 45..50 => {
                     let more = random.bytes(20);
                     batch.merge(tree, key, &append, more)
@@ -130,7 +130,7 @@ fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
             write_stream(&streams, &mut batch, &mut random)?;
         }
         if round % 97 == 96 {
-            multi.remove_all(random.key())?;
+            multi.delete(random.key())?;
         }
         batch.set_application_cursor(round.to_string());
         db.write(batch, if round % 10 == 0 { Durability::Sync } else { Durability::Buffered })?;

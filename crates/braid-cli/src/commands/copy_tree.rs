@@ -100,7 +100,7 @@ fn copy(source: &Db, target: &Db, arguments: &CopyTreeArguments) -> Result<u64> 
             let snapshot = source.snapshot();
             let into = target.multi_tree(&unfinished)?;
             let (mut batch, mut copied) = (target.batch(), 0);
-            for pair in snapshot.pairs(tree, ..) {
+            for pair in &snapshot.multi_tree(tree) {
                 let (key, value) = pair?;
                 batch.add(&into, &key, &value);
                 copied += 1;

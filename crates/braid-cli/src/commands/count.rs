@@ -94,7 +94,7 @@ pub fn count(arguments: &CountArguments) -> Result<u8> {
         NamedTree::Plain(tree) if arguments.estimate => tree.len_estimate()?,
         NamedTree::Multi(tree) if arguments.estimate => tree.approximate(..)?.keys,
         NamedTree::Plain(tree) => tree.count(range)?,
-        NamedTree::Multi(tree) => tree.count_range(range)?,
+        NamedTree::Multi(tree) => tree.count(range)?,
     };
     match arguments.json {
         true => print_line(json!({"tree": arguments.tree, "count": count, "exact": !arguments.estimate}))?,

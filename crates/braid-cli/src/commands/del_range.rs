@@ -60,7 +60,7 @@ fn del_pairs(db: &Db, tree: &MultiTree, range: KeyRange, durability: Durability)
     let (mut batch, mut count) = (db.batch(), 0);
     for pair in tree.range(range) {
         let (key, value) = pair?;
-        batch.remove(tree, &key, &value);
+        batch.delete_pair(tree, &key, &value);
         count += 1;
         if count % BATCH_RECORDS == 0 {
             db.write(std::mem::replace(&mut batch, db.batch()), durability)?;

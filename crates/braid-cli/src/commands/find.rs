@@ -29,8 +29,8 @@ pub fn find(arguments: &FindArguments) -> Result<u8> {
         )));
     }
     let wanted = Wanted::new(arguments, spec);
-    let entries: Box<dyn Iterator<Item = _>> = match &wanted.number {
-        _ if wanted.is_prefix => Box::new(index.prefix(index_key(&wanted.text).as_bytes())),
+    let keys: Box<dyn Iterator<Item = _>> = match &wanted.number {
+        _ if wanted.is_prefix => Box::new(index.prefix(index_key(&wanted.text).as_bytes()).map(|pair| Ok(pair?.1))),
         None => Box::new(index.values(index_key(&wanted.text).as_bytes())),
         Some(number) if *number == wanted.text => Box::new(index.values(number.as_bytes())),
         Some(number) => {
@@ -41,11 +41,11 @@ pub fn find(arguments: &FindArguments) -> Result<u8> {
         PairPrinter::new(arguments.format, key_notation(&db, &arguments.tree, arguments.key_arguments)?, None);
     let limit = arguments.limit.unwrap_or(u64::MAX);
     let (mut found, mut seen) = (0, HashSet::new());
-    for entry in entries {
+    for key in keys {
         if found == limit {
             break;
         }
-        let (_, key) = entry?;
+        let key = key?;
         // A record can have several matching entries.
         if (wanted.is_prefix || wanted.number.is_some()) && !seen.insert(key.to_vec()) {
             continue;

@@ -31,7 +31,7 @@ pub fn get(arguments: &GetArguments) -> Result<u8> {
     let values = match NamedTree::open(&db, &arguments.tree)? {
         NamedTree::Plain(tree) => tree.get_with_expiry(&key)?.into_iter().collect(),
         NamedTree::Multi(tree) => {
-            tree.values(&key).map(|item| item.map(|(_, value)| (value, None))).collect::<braiddb::Result<Vec<_>>>()?
+            tree.values(&key).map(|value| Ok((value?, None))).collect::<braiddb::Result<Vec<_>>>()?
         }
     };
     let format = if arguments.json { ValueFormat::Json } else { arguments.format };
@@ -172,10 +172,10 @@ pub fn del(arguments: &DelArguments) -> Result<u8> {
             }
         }
         NamedTree::Multi(tree) => {
-            for item in tree.values(&key) {
-                let (_, value) = item?;
+            for value in tree.values(&key) {
+                let value = value?;
                 if wanted.as_ref().is_none_or(|wanted| **wanted == *value) {
-                    batch.remove(&tree, &key, &value);
+                    batch.delete_pair(&tree, &key, &value);
                 }
             }
         }

@@ -142,8 +142,7 @@ fn object(change: &Change, notations: &mut Notations<'_>) -> Result<Value> {
             ("merge", fields)
         }
         Change::Add { key, value, .. } => ("add", pair_of(key, value)),
-        Change::Remove { key, value, .. } => ("remove", pair_of(key, value)),
-        Change::RemoveAll { key, .. } => ("remove_all", vec![("key", key_of(key))]),
+        Change::DeletePair { key, value, .. } => ("delete_pair", pair_of(key, value)),
         Change::CreateTree { multi, options, .. } => {
             let mut fields = option_fields(options);
             fields.insert(0, ("multi", json!(multi)));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use braiddb::{Db, Key, MultiTree, Tree, Value};
+use braiddb::{Db, MultiTree, Tree, Value};
 
 use super::show::{ALBUMS, Dump};
 use crate::{freedb::generator::disc_file, random::Random};
@@ -63,14 +63,14 @@ pub fn run_lookups(db: &Db, dump: Dump, queries: u64) -> Result<Vec<LookupKind>>
 
 fn look_up(albums: &Tree, index: &MultiTree, kind: usize, query: &str) -> Result<Vec<Value>> {
     let mut found = Vec::new();
-    let mut take = |entry: braiddb::Result<(Key, Value)>| -> Result<()> {
-        found.extend(albums.get(entry?.1)?);
+    let mut take = |id: braiddb::Result<Value>| -> Result<()> {
+        found.extend(albums.get(id?)?);
         Ok(())
     };
     if kind == 0 {
         index.values(query).try_for_each(&mut take)?;
     } else {
-        index.prefix(query).take(SHOWN).try_for_each(&mut take)?;
+        index.prefix(query).take(SHOWN).map(|pair| Ok(pair?.1)).try_for_each(&mut take)?;
     }
     Ok(found)
 }

@@ -119,14 +119,14 @@ impl Trees {
 
     fn missing_index(&self, disc: &Disc, key: &[u8; 8]) -> Result<Option<&'static str>> {
         for id in &disc.disc_ids {
-            if !self.by_disc_id.contains(id, key)? {
+            if !self.by_disc_id.contains_pair(id, key)? {
                 return Ok(Some("by_disc_id"));
             }
         }
-        if !self.by_artist.contains(crate::import::index_key(&disc.artist.to_lowercase()), key)? {
+        if !self.by_artist.contains_pair(crate::import::index_key(&disc.artist.to_lowercase()), key)? {
             return Ok(Some("by_artist"));
         }
-        if !self.by_title.contains(crate::import::index_key(&disc.title.to_lowercase()), key)? {
+        if !self.by_title.contains_pair(crate::import::index_key(&disc.title.to_lowercase()), key)? {
             return Ok(Some("by_title"));
         }
         Ok(None)

@@ -164,7 +164,7 @@ impl Indexes {
     /// sorted.
     pub fn replace(&self, batch: &mut Batch, key: &[u8], old: &[(usize, String)], new: &[(usize, String)]) {
         for entry in old.iter().filter(|entry| new.binary_search(entry).is_err()) {
-            batch.remove(&self.trees[entry.0], entry.1.as_bytes(), key);
+            batch.delete_pair(&self.trees[entry.0], entry.1.as_bytes(), key);
         }
         for entry in new.iter().filter(|entry| old.binary_search(entry).is_err()) {
             batch.add(&self.trees[entry.0], entry.1.as_bytes(), key);

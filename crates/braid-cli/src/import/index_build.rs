@@ -59,7 +59,7 @@ fn add_missing(
         check.records += 1;
         for text in keys_of(spec, &stored) {
             check.entries += 1;
-            if index.contains(text.as_bytes(), &key)? {
+            if index.contains_pair(text.as_bytes(), &key)? {
                 continue;
             }
             check.missing += 1;
@@ -94,7 +94,7 @@ fn remove_stale(
         }
         check.stale += 1;
         if !only_check {
-            batch.remove(index, &text, &key);
+            batch.delete_pair(index, &text, &key);
         }
         if batch.size_bytes() >= BATCH_BYTES {
             db.write(std::mem::replace(&mut batch, db.batch()), Durability::Buffered)?;

@@ -57,7 +57,7 @@ impl Walk {
 
     pub fn pairs(&mut self, tree: &MultiTree, walked: Walked<'_>, visit: &mut Visit<'_>) -> Result<()> {
         let mut after: Option<Vec<u8>> = None;
-        let mut cursor = self.snapshot.pair_cursor(tree);
+        let mut cursor = self.snapshot.multi_tree(tree).cursor();
         loop {
             match cursor.next() {
                 Ok(false) => return Ok(()),

@@ -91,15 +91,15 @@ impl Writer {
     pub fn add(&mut self, tree: &MultiTree, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Writer::Batch(_, batch) => _ = batch.add(tree, key, value),
-            Writer::Transaction(_, transaction) => transaction.add(tree, key, value)?,
+            Writer::Transaction(_, transaction) => transaction.multi_tree(tree).add(key, value)?,
         }
         Ok(())
     }
 
     pub fn remove(&mut self, tree: &MultiTree, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
-            Writer::Batch(_, batch) => _ = batch.remove(tree, key, value),
-            Writer::Transaction(_, transaction) => transaction.remove(tree, key, value)?,
+            Writer::Batch(_, batch) => _ = batch.delete_pair(tree, key, value),
+            Writer::Transaction(_, transaction) => transaction.multi_tree(tree).delete_pair(key, value)?,
         }
         Ok(())
     }

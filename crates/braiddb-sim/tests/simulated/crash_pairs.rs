@@ -35,7 +35,7 @@ fn read(db: &Db) -> Result<Contents> {
         *counts.entry(key.to_vec()).or_insert(0_u64) += 1;
     }
     for key in KEYS {
-        assert_eq!(tree.count(key)?, counts.get(key).copied().unwrap_or(0), "the count of {key:?}");
+        assert_eq!(tree.count_values(key)?, counts.get(key).copied().unwrap_or(0), "the count of {key:?}");
     }
     Ok(contents)
 }
@@ -55,19 +55,20 @@ fn commit(db: &Db, tree: &MultiTree, disk: &SimDisk, history: &mut History, rand
         let mut batch = db.batch();
         for (what, key, value) in writes {
             match what {
-                0 => batch.remove_all(tree, key),
-                1..8 => batch.remove(tree, key, value),
+                0 => batch.delete(tree, key),
+                1..8 => batch.delete_pair(tree, key, value),
                 _ => batch.add(tree, key, value),
             };
         }
         db.write(batch, durability)?;
     } else {
         let tx = db.begin()?;
+        let view = tx.multi_tree(tree);
         for (what, key, value) in writes {
             match what {
-                0 => tx.remove_all(tree, key)?,
-                1..8 => tx.remove(tree, key, value)?,
-                _ => tx.add(tree, key, value)?,
+                0 => view.delete(key)?,
+                1..8 => view.delete_pair(key, value)?,
+                _ => view.add(key, value)?,
             }
         }
         tx.commit_with(durability)?;

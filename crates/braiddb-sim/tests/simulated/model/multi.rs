@@ -5,9 +5,17 @@ use super::{
     steps::{Step, key},
     world::World,
 };
-use braiddb::{Durability, Snapshot};
+use braiddb::{Durability, Key, Result, Snapshot, Value};
 use braiddb_sim::model::{Bounds, Bytes, MultiModel, short};
 use std::{collections::VecDeque, ops::Bound, sync::Arc};
+
+/// Adds the key to its values.
+fn of_key<'k>(
+    values: impl DoubleEndedIterator<Item = Result<Value>> + 'k,
+    key: &'k [u8],
+) -> impl DoubleEndedIterator<Item = Result<(Key, Value)>> + 'k {
+    values.map(move |value| Ok((Key::from(key), value?)))
+}
 
 impl World<'_> {
     pub fn step_of_multi(&mut self, step: &Step) -> Outcome {
@@ -43,11 +51,12 @@ impl World<'_> {
     }
 
     fn check_multi_snapshot(&self, snapshot: &Snapshot, expected: Vec<Bytes>, one: Bytes) -> Outcome {
-        let found = snapshot.count(self.multi(), &one).said("a snapshot's count")?;
+        let view = snapshot.multi_tree(self.multi());
+        let found = view.count_values(&one).said("a snapshot's count")?;
         ensure!(found == expected.len() as u64, "{found} values in a snapshot, not {}", expected.len());
         let mut expected: VecDeque<_> = expected.into_iter().map(|value| (one.clone(), value)).collect();
         let count = expected.len() + 1;
-        drain(&mut snapshot.values(self.multi(), &one), &mut expected, self.tag, count, true)
+        drain(&mut of_key(view.values(&one), &one), &mut expected, self.tag, count, true)
     }
 
     pub fn check_multi_seek(&self, key: &[u8], value: &[u8], mut steps: u64) -> Outcome {
@@ -79,8 +88,8 @@ impl World<'_> {
                 short(key)
             );
         }
-        let found = cursor.count_of(key).said("a cursor's count")?;
-        ensure!(found == values.len() as u64, "count_of gave {found} values of key {}", short(key));
+        let found = cursor.count_values_of(key).said("a cursor's count")?;
+        ensure!(found == values.len() as u64, "count_values_of gave {found} values of key {}", short(key));
         Ok(())
     }
 
@@ -88,20 +97,20 @@ impl World<'_> {
         let begun = if is_exclusive { self.db().begin_exclusive() } else { self.db().begin() };
         let (tx, mut model) = (begun.said("begin")?, MultiModel::clone(&self.multi_model));
         for (what, of, value) in pairs {
-            let (of, value, multi) = (key(*of), key(*value), self.multi());
+            let (of, value, view) = (key(*of), key(*value), tx.multi_tree(self.multi()));
             match what {
-                0 => tx.remove_all(multi, &of).said("remove_all").map(|()| model.remove_all(&of))?,
-                1..4 => tx.remove(multi, &of, &value).said("remove").map(|()| model.remove(&of, &value))?,
-                _ => tx.add(multi, &of, &value).said("add").map(|()| model.add(&of, &value))?,
+                0 => view.delete(&of).said("delete").map(|()| model.remove_all(&of))?,
+                1..4 => view.delete_pair(&of, &value).said("delete_pair").map(|()| model.remove(&of, &value))?,
+                _ => view.add(&of, &value).said("add").map(|()| model.add(&of, &value))?,
             }
             let expected = model.values(&of);
-            let found = tx.count(multi, &of).said("a transaction's count")?;
+            let found = view.count_values(&of).said("a transaction's count")?;
             ensure!(found == expected.len() as u64, "{found} values of {} in a transaction", short(&of));
-            let found = tx.contains_value(multi, &of, &value).said("contains_value")?;
+            let found = view.contains_pair(&of, &value).said("contains_pair")?;
             ensure!(found == expected.contains(&value), "a transaction holds {} of {}", short(&value), short(&of));
             let mut expected: VecDeque<_> = expected.into_iter().map(|value| (of.clone(), value)).collect();
             let count = expected.len() + 1;
-            drain(&mut tx.values(multi, &of), &mut expected, self.tag, count, true)?;
+            drain(&mut of_key(view.values(&of), &of), &mut expected, self.tag, count, true)?;
         }
         if is_committed {
             tx.commit().said("a transaction of pairs")?;
@@ -116,15 +125,19 @@ impl World<'_> {
         drain(&mut self.multi().range(bounds.clone()), &mut expected, directions, count, true)
             .map_err(|text| format!("{text}, in the multi-tree's range {bounds:?}"))?;
         let one = key(number);
-        let of_key = (Bound::Included(one.clone()), Bound::Included(one.clone()));
-        let mut expected = VecDeque::from(self.multi_model.range(&of_key));
+        let only_one = (Bound::Included(one.clone()), Bound::Included(one.clone()));
+        let mut expected = VecDeque::from(self.multi_model.range(&only_one));
         for (key, value) in &expected {
-            ensure!(self.multi().contains(key, value).said("contains")?, "a value is missing from {}", short(key));
+            ensure!(
+                self.multi().contains_pair(key, value).said("contains_pair")?,
+                "a value is missing from {}",
+                short(key)
+            );
         }
-        let found = self.multi().count(&one).said("count")?;
+        let found = self.multi().count_values(&one).said("count")?;
         ensure!(found == expected.len() as u64, "{found} values of {} instead of {}", short(&one), expected.len());
         let count = expected.len() + 1;
-        drain(&mut self.multi().values(&one), &mut expected, directions, count, true)
+        drain(&mut of_key(self.multi().values(&one), &one), &mut expected, directions, count, true)
             .map_err(|text| format!("{text}, in the values of {}", short(&one)))
     }
 }

@@ -401,8 +401,8 @@ impl World<'_> {
 fn translate_pairs(pairs: &mut MultiModel, change: &Shown) -> Outcome {
     match change {
         Shown::Add { key, value, .. } => pairs.add(key, value),
-        Shown::Remove { key, value, .. } => pairs.remove(key, value),
-        Shown::RemoveAll { key, .. } => pairs.remove_all(key),
+        Shown::DeletePair { key, value, .. } => pairs.remove(key, value),
+        Shown::Delete { key, .. } => pairs.remove_all(key),
         Shown::CreateTree { multi, .. } => ensure!(*multi, "a multi-tree was shown as a plain tree"),
         other => return Err(format!("{other:?}")),
     }

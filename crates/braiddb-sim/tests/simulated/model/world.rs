@@ -192,7 +192,7 @@ impl<'a> World<'a> {
         match step {
             Step::Write(write) => self.write(write)?,
             Step::RemoveAll { key: number } => {
-                self.multi().remove_all(key(*number)).said("remove_all")?;
+                self.multi().delete(key(*number)).said("delete")?;
                 self.pairs().remove_all(&key(*number));
             }
             Step::Batch { writes, sync, way } => self.batch(writes, *sync, *way)?,

@@ -94,7 +94,7 @@ impl World<'_> {
                 return self.multi().add(key(*number), key(*value)).said("add").map(drop);
             }
             (_, Write::Remove { key: number, value }) => {
-                return self.multi().remove(key(*number), key(*value)).said("remove").map(drop);
+                return self.multi().delete_pair(key(*number), key(*value)).said("delete_pair").map(drop);
             }
             _ => unreachable!("a write and its change are of one kind"),
         };

@@ -3,11 +3,10 @@
 use super::{
     database::Db,
     expiry,
-    iter::user_bounds,
     key_range::KeyRange,
-    multi::tree::{MultiTree, TERMINATOR, bounds_of, escape},
+    multi::tree::{MultiTree, TERMINATOR, escape},
     streams::writer::commit_streams,
-    tree::Tree,
+    tree::{Tree, any::AnyTree},
 };
 use crate::{
     base::{EntryKind, Error, FileNumber, Result, SequenceNumber, TreeId, limits},
@@ -83,39 +82,44 @@ impl Batch {
         self
     }
 
-    /// Deletes `key`.
-    pub fn delete(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> &mut Batch {
-        self.push(EntryKind::Tombstone, tree, key.as_ref(), b"");
+    /// Deletes `key`; in a multi-tree, with all its values, except later additions of this batch.
+    pub fn delete(&mut self, tree: &impl AnyTree, key: impl AsRef<[u8]>) -> &mut Batch {
+        tree.delete_in(self, key.as_ref());
         self
     }
 
     /// Deletes all keys in `range`, except later writes of this batch.
-    pub fn delete_range(&mut self, tree: &Tree, range: impl KeyRange) -> &mut Batch {
-        self.touch(tree.state(), b"");
-        for bound in [range.first(), range.last()] {
-            if let Bound::Included(key) | Bound::Excluded(key) = bound
-                && let Err(e) = check_key(key)
-            {
-                self.raw.fail(e.to_string());
-            }
-        }
-        let (start, end) = user_bounds(tree.state().id, &range);
+    pub fn delete_range(&mut self, tree: &impl AnyTree, range: impl KeyRange) -> &mut Batch {
+        let (start, end) = tree.bounds(&range);
+        let keys = [range.first(), range.last()].map(|bound| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => key,
+            Bound::Unbounded => b"",
+        });
         // Only the largest tree id, never assigned, has no end.
-        if let Some(end) = end
-            && start < end
-        {
-            self.raw.push(EntryKind::RangeDelete, &[&start], &end);
-        }
+        self.push_range_delete(tree.state_of(), &keys, &start, &end.unwrap_or_default());
         self
     }
 
-    /// Adds a value to `key`.
+    /// Deletes between two internal keys, which come from `keys`.
+    pub(in crate::db) fn push_range_delete(&mut self, tree: &Arc<TreeState>, keys: &[&[u8]], start: &[u8], end: &[u8]) {
+        self.touch(tree, b"");
+        for key in keys {
+            if let Err(e) = check_key(key) {
+                self.raw.fail(e.to_string());
+            }
+        }
+        if start < end {
+            self.raw.push(EntryKind::RangeDelete, &[start], end);
+        }
+    }
+
+    /// Adds a value to `key`: see [`MultiTree::add`].
     pub fn add(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
         self.push_multi(EntryKind::Value, tree, key.as_ref(), value.as_ref())
     }
 
-    /// Removes a value of `key`.
-    pub fn remove(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
+    /// Deletes one value of `key`.
+    pub fn delete_pair(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
         self.push_multi(EntryKind::Tombstone, tree, key.as_ref(), value.as_ref())
     }
 
@@ -125,14 +129,6 @@ impl Batch {
             self.raw.fail(format!("in a multi-tree: {e}"));
         }
         self.raw.push(kind, &[&tree.state().id.first_key(), &escape(key), &TERMINATOR, value], b"");
-        self
-    }
-
-    /// Removes all values of `key`, except later additions of this batch.
-    pub fn remove_all(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>) -> &mut Batch {
-        self.touch(tree.state(), key.as_ref());
-        let (start, end) = bounds_of(tree.state().id, key.as_ref());
-        self.raw.push(EntryKind::RangeDelete, &[&start], &end);
         self
     }
 

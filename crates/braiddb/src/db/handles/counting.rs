@@ -1,14 +1,8 @@
 //! Exact counts, from views where possible and by a scan elsewhere: see `read/count.rs`.
 
 use super::{
-    cursor::Cursor,
-    database::Db,
-    iter::user_bounds,
-    key_range::KeyRange,
-    multi::tree::{MultiTree, bounds_of_keys},
-    snapshot::Snapshot,
-    transaction::handle::Transaction,
-    tree::Tree,
+    cursor::Cursor, database::Db, iter::user_bounds, key_range::KeyRange, snapshot::Snapshot,
+    transaction::handle::Transaction, tree::Tree,
 };
 use crate::{
     base::{ReaderKind, Result},
@@ -69,7 +63,7 @@ pub(in crate::db) fn count(
     Ok(found.keys)
 }
 
-fn count_within(
+pub(in crate::db) fn count_within(
     db: &Db,
     tree: &Arc<TreeState>,
     (start, end): (Vec<u8>, Option<Vec<u8>>),
@@ -123,36 +117,11 @@ impl Tree {
     }
 }
 
-impl MultiTree {
-    /// Counts pairs with keys in a range exactly: see [`Tree::count`].
-    pub fn count_range(&self, range: impl KeyRange) -> Result<u64> {
-        self.state().check()?;
-        count_within(self.db(), self.state(), bounds_of_keys(self.state().id, &range), None)
-    }
-
-    /// Counts all pairs exactly: see [`Tree::count`].
-    pub fn len(&self) -> Result<u64> {
-        self.count_range(..)
-    }
-
-    /// Returns true if there are no pairs.
-    pub fn is_empty(&self) -> Result<bool> {
-        self.state().check()?;
-        is_empty(self.db(), self.state(), None)
-    }
-}
-
 impl Snapshot {
     /// Counts keys in a range (`..` for all) exactly: see [`Tree::count`].
-    pub fn count_range(&self, tree: &Tree, range: impl KeyRange) -> Result<u64> {
+    pub fn count(&self, tree: &Tree, range: impl KeyRange) -> Result<u64> {
         self.check_tree(tree.state())?;
         count_within(tree.db(), tree.state(), user_bounds(tree.state().id, &range), Some(self.hold()))
-    }
-
-    /// Counts pairs with keys in a range (`..` for all) exactly: see [`Tree::count`].
-    pub fn count_pairs(&self, tree: &MultiTree, range: impl KeyRange) -> Result<u64> {
-        self.check_tree(tree.state())?;
-        count_within(tree.db(), tree.state(), bounds_of_keys(tree.state().id, &range), Some(self.hold()))
     }
 
     /// Returns true if `tree` has no keys.
@@ -165,17 +134,9 @@ impl Snapshot {
 impl Transaction {
     /// Counts keys in a range (`..` for all), own writes included: see [`Tree::count`]. Reads the
     /// whole range.
-    pub fn count_range(&self, tree: &Tree, range: impl KeyRange) -> Result<u64> {
+    pub fn count(&self, tree: &Tree, range: impl KeyRange) -> Result<u64> {
         self.check_tree(tree.db(), tree.state())?;
         let (start, end) = user_bounds(tree.state().id, &range);
-        end.map_or(Ok(0), |end| self.count_between(tree.state(), &start, &end))
-    }
-
-    /// Counts pairs with keys in a range (`..` for all), own writes included. Reads the whole
-    /// range.
-    pub fn count_pairs(&self, tree: &MultiTree, range: impl KeyRange) -> Result<u64> {
-        self.check_tree(tree.db(), tree.state())?;
-        let (start, end) = bounds_of_keys(tree.state().id, &range);
         end.map_or(Ok(0), |end| self.count_between(tree.state(), &start, &end))
     }
 }

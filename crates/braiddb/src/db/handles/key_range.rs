@@ -1,5 +1,6 @@
 //! Ranges of keys, as callers write them.
 
+use crate::{base::Result, db::engine::key::check_key};
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 mod sealed {
@@ -105,4 +106,14 @@ impl<R: KeyRange> KeyRange for &R {
     fn last(&self) -> Bound<&[u8]> {
         (**self).last()
     }
+}
+
+/// Fails if a bound is no valid key.
+pub(in crate::db) fn check_bounds(range: &impl KeyRange) -> Result<()> {
+    for bound in [range.first(), range.last()] {
+        if let Bound::Included(key) | Bound::Excluded(key) = bound {
+            check_key(key)?;
+        }
+    }
+    Ok(())
 }

@@ -389,8 +389,8 @@ impl Tree {
 }
 
 impl MultiTree {
-    /// Estimates pairs with keys in a range: see [`Tree::approximate`]. [`MultiTree::count_range`]
-    /// counts exactly.
+    /// Estimates pairs with keys in a range: see [`Tree::approximate`]. [`MultiTree::count`] counts
+    /// exactly.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {

@@ -1,17 +1,6 @@
 //! Snapshots: the database as of one commit.
 
-use super::{
-    conditional,
-    cursor::Cursor,
-    database::Db,
-    iter::Iter,
-    key_range::KeyRange,
-    multi::{
-        cursor::MultiCursor,
-        tree::{MultiIter, MultiTree},
-    },
-    tree::Tree,
-};
+use super::{conditional, cursor::Cursor, database::Db, iter::Iter, key_range::KeyRange, tree::Tree};
 use crate::{
     base::{ReaderKind, Result, SequenceNumber},
     db::{
@@ -131,37 +120,5 @@ impl Snapshot {
     /// Iterates over all pairs.
     pub fn iter(&self, tree: &Tree) -> Iter {
         self.prefix(tree, b"")
-    }
-
-    /// Returns true if `key` has `value`.
-    pub fn contains_value(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.check_tree(tree.state())?;
-        tree.contains_at(key.as_ref(), value.as_ref(), Some(&self.hold))
-    }
-
-    /// Counts the values of `key`: see [`MultiTree::count`].
-    pub fn count(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<u64> {
-        self.check_tree(tree.state())?;
-        tree.count_at(key.as_ref(), Some(&self.hold))
-    }
-
-    /// Iterates over the pairs of `key`.
-    pub fn values(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> MultiIter {
-        self.values_range(tree, key, ..)
-    }
-
-    /// Iterates over the pairs of `key` with values in `range`.
-    pub fn values_range(&self, tree: &MultiTree, key: impl AsRef<[u8]>, range: impl KeyRange) -> MultiIter {
-        tree.values_at(key.as_ref(), range, Some(self.hold.clone()))
-    }
-
-    /// Iterates over the pairs with keys in `range`.
-    pub fn pairs(&self, tree: &MultiTree, range: impl KeyRange) -> MultiIter {
-        tree.range_at(range, Some(self.hold.clone()))
-    }
-
-    /// Returns a cursor over all pairs of a multi-tree.
-    pub fn pair_cursor(&self, tree: &MultiTree) -> MultiCursor {
-        MultiCursor::over(tree, Some(self.hold.clone()))
     }
 }

@@ -65,7 +65,8 @@ pub enum Change {
         /// When the value expires.
         expires: Option<SystemTime>,
     },
-    /// A key was deleted; it may not have existed.
+    /// A key was deleted; it may not have existed. In a multi-tree, with all its values except those
+    /// that the same commit added.
     Delete {
         /// The tree.
         tree: ChangedTree,
@@ -102,21 +103,14 @@ pub enum Change {
         /// The value.
         value: Vec<u8>,
     },
-    /// A value of a key was removed; it may not have existed.
-    Remove {
+    /// A value of a key was deleted; it may not have existed.
+    DeletePair {
         /// The tree.
         tree: ChangedTree,
         /// The key.
         key: Vec<u8>,
         /// The value.
         value: Vec<u8>,
-    },
-    /// All values of a key were removed, except those that the same commit added.
-    RemoveAll {
-        /// The tree.
-        tree: ChangedTree,
-        /// The key.
-        key: Vec<u8>,
     },
     /// A tree was created.
     CreateTree {
@@ -243,8 +237,7 @@ impl Change {
             | Change::DeleteRange { tree, .. }
             | Change::Merge { tree, .. }
             | Change::Add { tree, .. }
-            | Change::Remove { tree, .. }
-            | Change::RemoveAll { tree, .. }
+            | Change::DeletePair { tree, .. }
             | Change::CreateTree { tree, .. }
             | Change::DropTree { tree }
             | Change::SetTreeOptions { tree, .. }

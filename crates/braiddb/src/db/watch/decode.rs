@@ -207,14 +207,19 @@ impl Decoder<'_> {
             return None;
         }
         let named = self.trees.named(self.engine, tree);
-        if self.trees.get(self.engine, tree).is_some_and(|known| known.multi)
+        let is_multi = self.trees.get(self.engine, tree).is_some_and(|known| known.multi);
+        if is_multi
             && let Some((key, [])) = split_pair(start)
             && *bounds_of(tree, &key).1 == *end
         {
-            return self.filter.has_key(tree, &key).then_some(Change::RemoveAll { tree: named, key });
+            return self.filter.has_key(tree, &key).then_some(Change::Delete { tree: named, key });
         }
         let end = split_internal_key(end).filter(|(of, _)| *of == tree).map(|(_, end)| end);
-        let (start, end) = self.filter.clip(tree, start, end)?;
+        let (start, end) = match is_multi {
+            true => (key_of_bound(start).unwrap_or_default(), end.and_then(key_of_bound)),
+            false => (start.to_vec(), end.map(<[u8]>::to_vec)),
+        };
+        let (start, end) = self.filter.clip(tree, &start, end.as_deref())?;
         Some(Change::DeleteRange { tree: named, start, end })
     }
 
@@ -226,7 +231,7 @@ impl Decoder<'_> {
             }
             let (tree, value) = (self.trees.named(self.engine, tree), value.to_vec());
             return Ok(Some(match operation.kind {
-                EntryKind::Tombstone => Change::Remove { tree, key, value },
+                EntryKind::Tombstone => Change::DeletePair { tree, key, value },
                 _ => Change::Add { tree, key, value },
             }));
         }
@@ -295,6 +300,18 @@ fn keys_of_pairs(start: &[u8], end: Option<&[u8]>) -> (Vec<u8>, Option<Vec<u8>>)
     let first = split_pair(start).map(|(key, _)| key).unwrap_or_default();
     let end = end.and_then(split_pair).map(|(key, _)| [key.as_slice(), &[0]].concat());
     (first, end)
+}
+
+/// Returns the first key at or after a bound of [`bounds_of`]; `None` if it is no such bound.
+fn key_of_bound(bound: &[u8]) -> Option<Vec<u8>> {
+    if let Some((key, [])) = split_pair(bound) {
+        return Some(key);
+    }
+    // The bound after all values of a key.
+    let front = bound.strip_suffix(&[2])?;
+    let mut key = split_pair(&[front, &[1]].concat())?.0;
+    key.push(0);
+    Some(key)
 }
 
 fn split_pair(bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {

@@ -256,7 +256,7 @@ fn salvage_of_trees_with_lost_names_generates_names() {
     assert_eq!(names, ["lost-tree-1", "lost-tree-2"], "{report:#?}");
     assert!(report.trees.iter().all(|tree| tree.is_name_lost && tree.records == 10));
     assert_eq!(db.open_tree("lost-tree-1").unwrap().get(key(3)).unwrap().as_deref(), Some(&b"value"[..]));
-    assert_eq!(db.open_multi_tree("lost-tree-2").unwrap().count(b"a\0b").unwrap(), 10);
+    assert_eq!(db.open_multi_tree("lost-tree-2").unwrap().count_values(b"a\0b").unwrap(), 10);
 }
 
 #[test]

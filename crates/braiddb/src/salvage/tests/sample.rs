@@ -190,7 +190,7 @@ impl Maker {
         let pair = [&key[..key.len() - 2], &[0, 0xff, 7, 0, 1], &value].concat();
         match self.random.below(4) {
             0 => {
-                let sequence = tree.remove(&key, &value).unwrap();
+                let sequence = tree.delete_pair(&key, &value).unwrap();
                 self.note(number, &pair, sequence, None);
             }
             _ => {

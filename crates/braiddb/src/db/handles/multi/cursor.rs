@@ -49,7 +49,7 @@ enum Place {
 /// assert!(!cursor.next_value()?);
 /// assert!(cursor.next_key()?);
 /// assert_eq!(cursor.value(), b"Lateralus");
-/// assert_eq!(cursor.count()?, 2);
+/// assert_eq!(cursor.count_values()?, 2);
 /// # Ok(())
 /// # }
 /// ```
@@ -356,13 +356,14 @@ impl MultiCursor {
         (if self.is_escaped { &self.unescaped } else { &front[..front.len() - TERMINATOR.len()] }, value)
     }
 
-    /// Counts the values of the current key: see [`MultiTree::count`]. Panics if there is none.
-    pub fn count(&self) -> Result<u64> {
-        self.count_of(self.key())
+    /// Counts the values of the current key: see [`MultiTree::count_values`]. Panics if there is
+    /// none.
+    pub fn count_values(&self) -> Result<u64> {
+        self.count_values_of(self.key())
     }
 
     /// Counts the values of `key` without moving, and caches the last count.
-    pub fn count_of(&self, key: impl AsRef<[u8]>) -> Result<u64> {
+    pub fn count_values_of(&self, key: impl AsRef<[u8]>) -> Result<u64> {
         let key = key.as_ref();
         if let Some((counted, values)) = &*self.counted.borrow()
             && counted == key

@@ -22,10 +22,9 @@ use crate::{
             batch::Batch,
             counting::{count, count_kept},
             database::Db,
-            iter::Iter,
             key_range::KeyRange,
+            tree::writes::extend,
         },
-        read::point_read,
         record::bytes::{Key, Value},
     },
 };
@@ -140,7 +139,8 @@ pub(in crate::db) fn bounds_of_keys(tree: TreeId, range: &impl KeyRange) -> (Vec
     (start, end)
 }
 
-pub(in crate::db) fn bounds_of_values(tree: TreeId, key: &[u8], range: &impl KeyRange) -> (Vec<u8>, Vec<u8>) {
+/// Also returns the bytes of a pair before its value.
+pub(in crate::db) fn bounds_of_values(tree: TreeId, key: &[u8], range: &impl KeyRange) -> (usize, Vec<u8>, Vec<u8>) {
     let (first, end) = bounds_of(tree, key);
     let at = |value: &[u8], after: &[u8]| [&*first, value, after].concat();
     let start = match range.first() {
@@ -153,7 +153,7 @@ pub(in crate::db) fn bounds_of_values(tree: TreeId, key: &[u8], range: &impl Key
         Bound::Excluded(value) => at(value, &[]),
         Bound::Unbounded => end.to_vec(),
     };
-    (start, end)
+    (first.len(), start, end)
 }
 
 /// A tree with many sorted, distinct values per key. Clones are cheap and shared across threads.
@@ -162,6 +162,10 @@ pub(in crate::db) fn bounds_of_values(tree: TreeId, key: &[u8], range: &impl Key
 /// Keys and values have up to 64 KiB each. A million values of one key cost the same as a million
 /// keys.
 ///
+/// Methods have the names of [`Tree`](crate::Tree)'s, for pairs in place of rows. Where a name has `value`, the
+/// method takes a key and concerns its values; where it has `pair`, it takes both.
+/// [`ReadMulti`](crate::views::ReadMulti) has the reads.
+///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
 /// let db = braiddb::Db::in_memory()?;
@@ -169,9 +173,16 @@ pub(in crate::db) fn bounds_of_values(tree: TreeId, key: &[u8], range: &impl Key
 /// tags.add(b"Ten", b"grunge")?;
 /// tags.add(b"Ten", b"1991")?;
 /// tags.add(b"Vs.", b"1993")?;
-/// assert_eq!(tags.count(b"Ten")?, 2);
-/// let (_, first) = tags.values(b"Ten").next().unwrap()?;
-/// assert_eq!(first, b"1991");
+/// assert_eq!(tags.count_values(b"Ten")?, 2);
+/// for tag in tags.values(b"Ten") {
+///     println!("{}", tag?); // 1991, then grunge
+/// }
+/// for pair in &tags {
+///     let (album, tag) = pair?;
+///     println!("{album}: {tag}");
+/// }
+/// assert!(tags.contains_pair(b"Ten", b"grunge")?);
+/// assert_eq!((tags.count(b"T".as_slice()..b"U")?, tags.len()?), (2, 3));
 /// # Ok(())
 /// # }
 /// ```
@@ -214,35 +225,45 @@ impl MultiTree {
         self.state.name.read().clone()
     }
 
-    /// Adds a value to `key`, or does nothing if it exists.
+    /// Adds a value to `key`, or does nothing if the key has it.
     pub fn add(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
-        self.write(|batch| {
-            batch.add(self, key, value);
-        })
+        self.write(|batch| _ = batch.add(self, key, value))
     }
 
-    /// Removes a value of `key`, which may be absent.
-    pub fn remove(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
-        self.write(|batch| {
-            batch.remove(self, key, value);
-        })
+    /// Adds many pairs, in batches of up to 1000 pairs or 1 MiB. Each batch is atomic, the whole is
+    /// not.
+    pub fn extend<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: impl IntoIterator<Item = (K, V)>) -> Result<()> {
+        extend(&self.db, pairs, |batch, key, value| _ = batch.add(self, key, value))
     }
 
-    /// Removes all values of `key`, in constant time.
-    pub fn remove_all(&self, key: impl AsRef<[u8]>) -> Result<SequenceNumber> {
-        self.write(|batch| {
-            batch.remove_all(self, key);
-        })
+    /// Deletes one value of `key`, which may be absent.
+    pub fn delete_pair(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
+        self.write(|batch| _ = batch.delete_pair(self, key, value))
     }
 
-    /// Returns true if `key` has `value`.
-    pub fn contains(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.contains_at(key.as_ref(), value.as_ref(), None)
+    /// Deletes `key` with all its values, in constant time.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<SequenceNumber> {
+        self.write(|batch| _ = batch.delete(self, key))
     }
 
-    #[inline]
-    pub(in crate::db) fn contains_at(&self, key: &[u8], value: &[u8], hold: Option<&Hold>) -> Result<bool> {
-        point_read::contains(self.db.engine(), &self.checked_pair(key, value)?, hold)
+    /// Deletes all keys in `range` with their values, in constant time.
+    pub fn delete_range(&self, range: impl KeyRange) -> Result<SequenceNumber> {
+        self.write(|batch| _ = batch.delete_range(self, range))
+    }
+
+    /// Deletes all pairs, in constant time.
+    pub fn clear(&self) -> Result<SequenceNumber> {
+        self.delete_range(..)
+    }
+
+    /// Removes and returns the first pair, atomically: see [`Tree::pop_first`](crate::Tree::pop_first).
+    pub fn pop_first(&self) -> Result<Option<(Key, Value)>> {
+        self.db.update(|tx| tx.multi_tree(self).pop_first())
+    }
+
+    /// Removes and returns the last pair, atomically.
+    pub fn pop_last(&self) -> Result<Option<(Key, Value)>> {
+        self.db.update(|tx| tx.multi_tree(self).pop_last())
     }
 
     #[inline]
@@ -251,14 +272,6 @@ impl MultiTree {
         check_key(key)?;
         check_key(value)?;
         Ok(pair_key(self.state.id, key, value))
-    }
-
-    /// Counts the values of `key` exactly.
-    ///
-    /// O(log n) in settled data with a snapshot at least as new. Otherwise adds a lookup per write
-    /// not yet merged into a view; at worst scans all values.
-    pub fn count(&self, key: impl AsRef<[u8]>) -> Result<u64> {
-        self.count_at(key.as_ref(), None)
     }
 
     pub(in crate::db) fn count_at(&self, key: &[u8], hold: Option<&Hold>) -> Result<u64> {
@@ -272,91 +285,8 @@ impl MultiTree {
         count(&self.db, &self.state, &start, &end, hold)
     }
 
-    /// Returns the first value of `key`.
-    pub fn first(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.values(key).next().map(|pair| pair.map(|(_, value)| value)).transpose()
-    }
-
-    /// Returns the last value of `key`.
-    pub fn last(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.values(key).next_back().map(|pair| pair.map(|(_, value)| value)).transpose()
-    }
-
     /// Returns a cursor over all pairs.
     pub fn cursor(&self) -> MultiCursor {
         MultiCursor::over(self, None)
     }
-
-    /// Iterates over the pairs of `key`.
-    pub fn values(&self, key: impl AsRef<[u8]>) -> MultiIter {
-        self.values_at(key.as_ref(), .., None)
-    }
-
-    /// Iterates over the pairs of `key` with values in `range`.
-    pub fn values_range(&self, key: impl AsRef<[u8]>, range: impl KeyRange) -> MultiIter {
-        self.values_at(key.as_ref(), range, None)
-    }
-
-    pub(in crate::db) fn values_at(&self, key: &[u8], range: impl KeyRange, hold: Option<Hold>) -> MultiIter {
-        let (start, end) = bounds_of_values(self.state.id, key, &range);
-        MultiIter(Iter::over(&self.db, &self.state, start, Some(end), hold))
-    }
-
-    /// Iterates over pairs with keys in `range`.
-    pub fn range(&self, range: impl KeyRange) -> MultiIter {
-        self.range_at(range, None)
-    }
-
-    pub(in crate::db) fn range_at(&self, range: impl KeyRange, hold: Option<Hold>) -> MultiIter {
-        let (start, end) = bounds_of_keys(self.state.id, &range);
-        MultiIter(Iter::over(&self.db, &self.state, start, end, hold))
-    }
-
-    /// Iterates over pairs with keys that begin with `prefix`.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> MultiIter {
-        MultiIter(Iter::over_prefix(&self.db, &self.state, &escape(prefix.as_ref()), None))
-    }
-
-    /// Iterates over all pairs.
-    pub fn iter(&self) -> MultiIter {
-        self.prefix(b"")
-    }
 }
-
-/// Pairs of a multi-tree by key and value, from both ends. Each is copied; [`MultiCursor`] is
-/// faster.
-pub struct MultiIter(Iter);
-
-impl std::fmt::Debug for MultiIter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MultiIter").finish_non_exhaustive()
-    }
-}
-
-pub(in crate::db) fn split_pair(pair: Result<(Key, Value)>) -> Result<(Key, Value)> {
-    let bytes = pair?.0;
-    let Some((at, is_escaped)) = split(&bytes) else { return Err(no_pair(&bytes)) };
-    let (mut key, value) = (bytes.slice(..at - TERMINATOR.len()), bytes.slice(at..));
-    if is_escaped {
-        let mut unescaped = Vec::with_capacity(key.len());
-        unescape(&key, &mut unescaped);
-        key = Key::new(unescaped);
-    }
-    Ok((key, value.into()))
-}
-
-impl Iterator for MultiIter {
-    type Item = Result<(Key, Value)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(split_pair)
-    }
-}
-
-impl DoubleEndedIterator for MultiIter {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.0.next_back().map(split_pair)
-    }
-}
-
-impl std::iter::FusedIterator for MultiIter {}

@@ -22,8 +22,8 @@ fn check(db: &Db, tree: &Tree, keys: &BTreeSet<u32>) {
         let expected = keys.range(from..to).count() as u64;
         let range = key(from)..key(to);
         assert_eq!(tree.count(range.clone()).unwrap(), expected, "{from}..{to}");
-        assert_eq!(snapshot.count_range(tree, range.clone()).unwrap(), expected);
-        assert_eq!(tx.count_range(tree, range.clone()).unwrap(), expected);
+        assert_eq!(snapshot.count(tree, range.clone()).unwrap(), expected);
+        assert_eq!(tx.count(tree, range.clone()).unwrap(), expected);
         let found = tree.approximate(range).unwrap();
         assert!((found.keys_min..=found.keys_max).contains(&expected), "{found:?} for {expected}");
         assert!((found.keys_min..=found.keys_max).contains(&found.keys), "{found:?}");
@@ -55,7 +55,7 @@ fn a_hundred_puts_of_one_key_are_one_key() {
     assert_eq!((tree.len_estimate().unwrap(), tree.len().unwrap()), (1, 1));
     tree.delete(b"k").unwrap();
     assert_eq!((tree.len_estimate().unwrap(), tree.len().unwrap(), tree.is_empty().unwrap()), (0, 0, true));
-    assert_eq!(snapshots[50].count_range(&tree, ..).unwrap(), 1);
+    assert_eq!(snapshots[50].count(&tree, ..).unwrap(), 1);
     assert!(!snapshots[50].is_empty(&tree).unwrap());
 }
 
@@ -182,7 +182,7 @@ fn a_transaction_counts_its_own_writes() {
         pairs.add(key(number % 2), key(number)).unwrap();
     }
     assert_eq!((pairs.len().unwrap(), pairs.is_empty().unwrap()), (10, false));
-    assert_eq!(pairs.count_range(key(1)..).unwrap(), 5);
+    assert_eq!(pairs.count(key(1)..).unwrap(), 5);
     let tx = db.begin().unwrap();
     tx.put(&tree, key(3), b"again").unwrap();
     tx.put(&tree, key(20), b"new").unwrap();
@@ -190,11 +190,11 @@ fn a_transaction_counts_its_own_writes() {
     tx.put_with_ttl(&tree, key(4), b"past", Duration::ZERO).unwrap();
     tx.delete(&tree, key(5)).unwrap();
     tx.delete_range(&tree, key(7)..key(9)).unwrap();
-    assert_eq!(tx.count_range(&tree, ..).unwrap(), 7);
-    assert_eq!(tx.count_range(&tree, key(5)..key(4)).unwrap(), 0);
-    tx.add(&pairs, key(1), key(99)).unwrap();
-    assert_eq!(tx.count_pairs(&pairs, ..).unwrap(), 11);
-    assert_eq!(tx.snapshot().count_pairs(&pairs, ..).unwrap(), 10);
+    assert_eq!(tx.count(&tree, ..).unwrap(), 7);
+    assert_eq!(tx.count(&tree, key(5)..key(4)).unwrap(), 0);
+    tx.multi_tree(&pairs).add(key(1), key(99)).unwrap();
+    assert_eq!(tx.multi_tree(&pairs).count(..).unwrap(), 11);
+    assert_eq!(tx.snapshot().multi_tree(&pairs).count(..).unwrap(), 10);
     tree.put(key(6), b"by another").unwrap();
     assert!(tx.commit().unwrap_err().is_conflict());
 }

@@ -227,10 +227,10 @@ fn a_multi_tree_keeps_many_values_to_a_key_in_order() {
     assert_eq!(tree.values(b"a").count(), 3);
     assert_eq!(tree.range(&b"a"[..]..&b"b"[..]).count(), 5);
     assert_eq!(tree.prefix(b"a\0").count(), 2);
-    assert!(tree.contains(b"a", b"2").unwrap());
-    tree.remove(b"a", b"2").unwrap();
-    assert!(!tree.contains(b"a", b"2").unwrap());
-    tree.remove_all(b"a").unwrap();
+    assert!(tree.contains_pair(b"a", b"2").unwrap());
+    tree.delete_pair(b"a", b"2").unwrap();
+    assert!(!tree.contains_pair(b"a", b"2").unwrap());
+    tree.delete(b"a").unwrap();
     assert_eq!(tree.iter().count(), 4);
 }
 

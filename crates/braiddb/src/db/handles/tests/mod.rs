@@ -9,6 +9,7 @@ pub mod expiry;
 pub mod foreign_tree;
 pub mod keep_ttl;
 pub mod multi;
+mod multi_view;
 pub mod seek_rows;
 pub mod stream_appends;
 pub mod streams;

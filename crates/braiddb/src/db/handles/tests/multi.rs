@@ -34,6 +34,10 @@ fn rows(pairs: impl Iterator<Item = Result<(crate::db::Key, crate::db::Value)>>)
     pairs.map(|pair| pair.map(|(key, value)| (key.into(), value.into())).unwrap()).collect()
 }
 
+fn all(values: impl Iterator<Item = Result<crate::db::Value>>) -> Vec<Vec<u8>> {
+    values.map(|value| value.unwrap().into()).collect()
+}
+
 fn values_of(pairs: &Pairs, key: &[u8]) -> Vec<Vec<u8>> {
     pairs.iter().filter(|(of, _)| of == key).map(|(_, value)| value.clone()).collect()
 }
@@ -45,18 +49,18 @@ fn change(db: &Db, tree: &MultiTree, pairs: &mut Pairs, random: &mut Random, val
         let value = value(random.below(values));
         match random.below(400) {
             0 => {
-                tree.remove_all(&key).unwrap();
+                tree.delete(&key).unwrap();
                 pairs.retain(|(of, _)| *of != key);
             }
             1 => {
                 let mut batch = db.batch();
-                batch.add(tree, &key, b"gone").remove_all(tree, &key).add(tree, &key, &value);
+                batch.add(tree, &key, b"gone").delete(tree, &key).add(tree, &key, &value);
                 db.write(batch, Durability::Buffered).unwrap();
                 pairs.retain(|(of, _)| *of != key);
                 pairs.insert((key, value));
             }
             2..120 => {
-                tree.remove(&key, &value).unwrap();
+                tree.delete_pair(&key, &value).unwrap();
                 pairs.remove(&(key, value));
             }
             _ => {
@@ -81,7 +85,7 @@ struct Ways {
 fn check_counts(db: &Db, tree: &MultiTree, pairs: &Pairs, ways: &mut Ways) {
     for key in KEYS {
         let expected = values_of(pairs, key).len() as u64;
-        assert_eq!(tree.count(key).unwrap(), expected, "values of {key:?}");
+        assert_eq!(tree.count_values(key).unwrap(), expected, "values of {key:?}");
         let engine = db.engine();
         let (state, snapshot) = engine.state_for(None).unwrap();
         let (start, end) = bounds_of(tree.state().id, key);
@@ -93,18 +97,18 @@ fn check_counts(db: &Db, tree: &MultiTree, pairs: &Pairs, ways: &mut Ways) {
             ways.walked += 1;
         }
     }
-    let all = tree.range_at(.., None).count();
+    let all = tree.range(..).count();
     assert_eq!(all, pairs.len());
 }
 
 fn check_snapshot(snapshot: &Snapshot, tree: &MultiTree, pairs: &Pairs, random: &mut Random) {
     for key in KEYS {
-        assert_eq!(snapshot.count(tree, key).unwrap(), values_of(pairs, key).len() as u64);
+        assert_eq!(snapshot.multi_tree(tree).count_values(key).unwrap(), values_of(pairs, key).len() as u64);
     }
     let key = KEYS[random.below(7) as usize];
     let value = value(random.below(500));
-    assert_eq!(snapshot.contains_value(tree, key, &value).unwrap(), pairs.contains(&(key.to_vec(), value)));
-    assert_eq!(rows(snapshot.pairs(tree, ..)), pairs.iter().cloned().collect::<Vec<_>>());
+    assert_eq!(snapshot.multi_tree(tree).contains_pair(key, &value).unwrap(), pairs.contains(&(key.to_vec(), value)));
+    assert_eq!(rows(snapshot.multi_tree(tree).iter()), pairs.iter().cloned().collect::<Vec<_>>());
 }
 
 #[test]
@@ -173,7 +177,7 @@ fn check_cursor(tree: &MultiTree, pairs: &Pairs, random: &mut Random, values: u6
                 expect(is_there, cursor, pairs.iter().rfind(|(of, _)| *of == key));
             }
         }
-        assert_eq!(cursor.count_of(&key).unwrap(), values_of(pairs, &key).len() as u64);
+        assert_eq!(cursor.count_values_of(&key).unwrap(), values_of(pairs, &key).len() as u64);
         if !cursor.is_on_pair() {
             let pair = if random.below(2) == 0 { pairs.iter().next() } else { pairs.iter().next_back() };
             let is_first = pair == pairs.iter().next();
@@ -181,7 +185,7 @@ fn check_cursor(tree: &MultiTree, pairs: &Pairs, random: &mut Random, values: u6
             expect(is_there.unwrap(), cursor, pair);
             continue;
         }
-        assert_eq!(cursor.count().unwrap(), values_of(pairs, cursor.key()).len() as u64);
+        assert_eq!(cursor.count_values().unwrap(), values_of(pairs, cursor.key()).len() as u64);
         for _ in 0..random.below(12) {
             step_cursor(cursor, pairs, random.below(6));
             if !cursor.is_on_pair() {
@@ -192,10 +196,10 @@ fn check_cursor(tree: &MultiTree, pairs: &Pairs, random: &mut Random, values: u6
     let range = value(random.below(values))..=value(random.below(values));
     let key = KEYS[random.below(7) as usize];
     let expected: Vec<_> = values_of(pairs, key).into_iter().filter(|value| range.contains(value)).collect();
-    let found = rows(tree.values_range(key, range.clone()));
-    assert!(found.iter().map(|(_, value)| value).eq(&expected), "{range:?} of {key:?}");
-    let found = rows(tree.values_range(key, range).rev());
-    assert!(found.iter().map(|(_, value)| value).eq(expected.iter().rev()));
+    let found = all(tree.values_range(key, range.clone()));
+    assert_eq!(found, expected, "{range:?} of {key:?}");
+    let found = all(tree.values_range(key, range).rev());
+    assert!(found.iter().eq(expected.iter().rev()));
 }
 
 fn step_cursor(cursor: &mut MultiCursor, pairs: &Pairs, way: u64) {
@@ -236,35 +240,36 @@ fn step_cursor(cursor: &mut MultiCursor, pairs: &Pairs, way: u64) {
 
 fn check_transaction(db: &Db, tree: &MultiTree, pairs: &Pairs, random: &mut Random, values: u64) {
     let tx = if random.below(3) == 0 { db.begin_exclusive().unwrap() } else { db.begin().unwrap() };
+    let view = tx.multi_tree(tree);
     let mut seen = pairs.clone();
     for _ in 0..random.below(25) {
         let pair = (KEYS[random.below(7) as usize].to_vec(), value(random.below(values)));
         match random.below(8) {
             0 => {
-                tx.remove_all(tree, &pair.0).unwrap();
+                view.delete(&pair.0).unwrap();
                 seen.retain(|(of, _)| *of != pair.0);
             }
             1..4 => {
-                tx.remove(tree, &pair.0, &pair.1).unwrap();
+                view.delete_pair(&pair.0, &pair.1).unwrap();
                 seen.remove(&pair);
             }
             _ => {
-                tx.add(tree, &pair.0, &pair.1).unwrap();
+                view.add(&pair.0, &pair.1).unwrap();
                 seen.insert(pair.clone());
             }
         }
-        assert_eq!(tx.count(tree, &pair.0).unwrap(), values_of(&seen, &pair.0).len() as u64);
-        assert_eq!(tx.contains_value(tree, &pair.0, &pair.1).unwrap(), seen.contains(&pair));
+        assert_eq!(view.count_values(&pair.0).unwrap(), values_of(&seen, &pair.0).len() as u64);
+        assert_eq!(view.contains_pair(&pair.0, &pair.1).unwrap(), seen.contains(&pair));
     }
     for key in KEYS {
-        assert_eq!(tx.count(tree, key).unwrap(), values_of(&seen, key).len() as u64);
+        assert_eq!(view.count_values(key).unwrap(), values_of(&seen, key).len() as u64);
     }
-    assert_eq!(rows(tx.pairs(tree, ..)), seen.iter().cloned().collect::<Vec<_>>());
+    assert_eq!(rows(view.iter()), seen.iter().cloned().collect::<Vec<_>>());
     let from = value(random.below(values));
     let key = KEYS[random.below(7) as usize];
-    let found = rows(tx.values_range(tree, key, &from[..]..).rev());
+    let found = all(view.values_range(key, &from[..]..).rev());
     let expected = values_of(&seen, key).into_iter().rev().filter(|value| *value >= from);
-    assert!(found.into_iter().map(|(_, value)| value).eq(expected));
+    assert!(found.into_iter().eq(expected));
     tx.rollback();
 }
 
@@ -283,35 +288,35 @@ fn a_count_of_settled_data_costs_its_ends() {
         db.flush().unwrap();
     }
     for number in (0..30_000u32).step_by(10) {
-        tree.remove(b"much", number.wrapping_mul(0x9e37_79b9).to_be_bytes()).unwrap();
+        tree.delete_pair(b"much", number.wrapping_mul(0x9e37_79b9).to_be_bytes()).unwrap();
     }
     db.compact().unwrap();
     db.flush().unwrap();
     let resident = || db.engine().storage.disk.lock().files.resident_bytes();
-    assert_eq!(tree.count(b"none").unwrap(), 0);
+    assert_eq!(tree.count_values(b"none").unwrap(), 0);
     let before = resident();
     for _ in 0..2 {
-        assert_eq!(tree.count(b"much").unwrap(), 27_000);
+        assert_eq!(tree.count_values(b"much").unwrap(), 27_000);
     }
     assert!(resident() > before && resident() < before + (64 << 10), "from {before} to {} bytes", resident());
     let read = segments_read();
-    assert_eq!(tree.count(b"much").unwrap(), 27_000);
+    assert_eq!(tree.count_values(b"much").unwrap(), 27_000);
     assert!(segments_read() - read <= 6, "{} segments", segments_read() - read);
     let read = segments_read();
-    assert_eq!(tree.count(7u32.to_be_bytes()).unwrap(), 1);
+    assert_eq!(tree.count_values(7u32.to_be_bytes()).unwrap(), 1);
     assert!(segments_read() - read <= 6, "{} segments", segments_read() - read);
-    tree.remove(b"much", 1u32.wrapping_mul(0x9e37_79b9).to_be_bytes()).unwrap();
-    tree.remove(b"much", b"none").unwrap();
+    tree.delete_pair(b"much", 1u32.wrapping_mul(0x9e37_79b9).to_be_bytes()).unwrap();
+    tree.delete_pair(b"much", b"none").unwrap();
     tree.add(b"much", 2u32.wrapping_mul(0x9e37_79b9).to_be_bytes()).unwrap();
     tree.add(b"much", b"new").unwrap();
     tree.add(b"much", 10u32.wrapping_mul(0x9e37_79b9).to_be_bytes()).unwrap();
     let read = segments_read();
-    assert_eq!(tree.count(b"much").unwrap(), 27_001);
+    assert_eq!(tree.count_values(b"much").unwrap(), 27_001);
     assert!(segments_read() - read <= 16, "{} segments", segments_read() - read);
-    tree.remove_all(b"much").unwrap();
+    tree.delete(b"much").unwrap();
     tree.add(b"much", b"again").unwrap();
     let read = segments_read();
-    assert_eq!(tree.count(b"much").unwrap(), 1);
+    assert_eq!(tree.count_values(b"much").unwrap(), 1);
     assert!(segments_read() - read <= 6, "{} segments", segments_read() - read);
 }
 
@@ -333,20 +338,20 @@ fn count_kept_in_view_is_not_used_for_another_snapshot() {
     db.compact().unwrap();
     db.flush().unwrap();
     for _ in 0..3 {
-        assert_eq!(tree.count(b"much").unwrap(), 8000);
+        assert_eq!(tree.count_values(b"much").unwrap(), 8000);
     }
-    assert_eq!(before.count(&tree, b"much").unwrap(), 5000);
-    assert_eq!(tree.count(b"much").unwrap(), 8000);
+    assert_eq!(before.multi_tree(&tree).count_values(b"much").unwrap(), 5000);
+    assert_eq!(tree.count_values(b"much").unwrap(), 8000);
     let (mut values, mut is_of_view) = (8000, false);
     while !is_of_view {
         assert!(values < 16_000, "no view of several runs was made");
         add(values..values + 100);
         values += 100;
-        assert_eq!(tree.count(b"much").unwrap(), u64::from(values), "in a memtable");
+        assert_eq!(tree.count_values(b"much").unwrap(), u64::from(values), "in a memtable");
         is_of_view = layout(&db).0;
         db.flush().unwrap();
-        assert_eq!(tree.count(b"much").unwrap(), u64::from(values), "in a run");
-        assert_eq!(before.count(&tree, b"much").unwrap(), 5000);
+        assert_eq!(tree.count_values(b"much").unwrap(), u64::from(values), "in a run");
+        assert_eq!(before.multi_tree(&tree).count_values(b"much").unwrap(), 5000);
         is_of_view &= layout(&db) == (true, 1);
     }
 }
@@ -367,28 +372,28 @@ fn counts_of_transactions_are_checked() {
     type Write = fn(&MultiTree) -> Result<u64>;
     let writes: [(Write, bool); 5] = [
         (|tree| tree.add(b"k", b"new"), true),
-        (|tree| tree.remove(b"k", [9]), true),
-        (|tree| tree.remove_all(b"k"), true),
+        (|tree| tree.delete_pair(b"k", [9]), true),
+        (|tree| tree.delete(b"k"), true),
         (|tree| tree.add(b"j", b"new"), false),
         (|tree| tree.add(b"k\0", b"new"), false),
     ];
     for (write, is_conflict) in writes {
         let tx = db.begin().unwrap();
-        let before = tree.count(b"k").unwrap();
-        assert_eq!(tx.count(&tree, b"k").unwrap(), before);
+        let before = tree.count_values(b"k").unwrap();
+        assert_eq!(tx.multi_tree(&tree).count_values(b"k").unwrap(), before);
         tx.put(&other, b"count", before.to_be_bytes()).unwrap();
         write(&tree).unwrap();
-        assert_eq!(tx.count(&tree, b"k").unwrap(), before);
+        assert_eq!(tx.multi_tree(&tree).count_values(b"k").unwrap(), before);
         assert_eq!(tx.commit().is_err_and(|e| e.is_conflict()), is_conflict);
     }
     let tx = db.begin().unwrap();
-    assert_eq!(tx.values_range(&tree, b"new", &b"a"[..]..&b"c"[..]).count(), 0);
+    assert_eq!(tx.multi_tree(&tree).values_range(b"new", &b"a"[..]..&b"c"[..]).count(), 0);
     tx.put(&other, b"count", b"").unwrap();
     tree.add(b"new", b"c").unwrap();
     tree.add(b"new", b"b").unwrap();
     assert!(tx.commit().unwrap_err().is_conflict());
     let tx = db.begin().unwrap();
-    assert_eq!(tx.values_range(&tree, b"newer", &b"a"[..]..&b"c"[..]).count(), 0);
+    assert_eq!(tx.multi_tree(&tree).values_range(b"newer", &b"a"[..]..&b"c"[..]).count(), 0);
     tx.put(&other, b"count", b"").unwrap();
     tree.add(b"newer", b"c").unwrap();
     tx.commit().unwrap();
@@ -409,10 +414,10 @@ fn keys_and_values_have_up_to_64_kib_each() {
             }
             plain.put(&long, [byte]).unwrap();
             let over = vec![byte; limits::MAX_KEY_LEN + 1];
-            for refused in [tree.add(&over, b""), tree.add(b"", &over), plain.put(&over, b""), tree.remove_all(&over)] {
+            for refused in [tree.add(&over, b""), tree.add(b"", &over), plain.put(&over, b""), tree.delete(&over)] {
                 assert!(refused.is_err());
             }
-            assert!(tree.count(&over).is_err() && tree.contains(b"", &over).is_err());
+            assert!(tree.count_values(&over).is_err() && tree.contains_pair(b"", &over).is_err());
         }
         assert_eq!(limits::MAX_KEY_LEN, 64 << 10);
         db.flush().unwrap();
@@ -422,11 +427,11 @@ fn keys_and_values_have_up_to_64_kib_each() {
     let db = open(small(&vfs)).unwrap();
     let (tree, plain) = (db.multi_tree("pairs").unwrap(), db.tree("plain").unwrap());
     for (key, values) in &expected {
-        assert_eq!(tree.count(key).unwrap(), values.len() as u64);
+        assert_eq!(tree.count_values(key).unwrap(), values.len() as u64);
         let mut cursor = tree.cursor();
         assert!(cursor.seek_last_value(key).unwrap());
         for value in values.iter().rev() {
-            assert!(tree.contains(key, value).unwrap());
+            assert!(tree.contains_pair(key, value).unwrap());
             assert_eq!(cursor.pair(), (key.as_slice(), value.as_slice()));
             cursor.prev_value().unwrap();
         }

@@ -1,6 +1,6 @@
 //! The transaction handle.
 
-use super::iter::{MultiTransactionIter, TransactionIter};
+use super::iter::TransactionIter;
 use crate::{
     base::{EntryKind, Error, ReaderKind, Result, SequenceNumber, internal_key, limits},
     codec::Operands,
@@ -8,7 +8,7 @@ use crate::{
     db::{
         engine::{
             catalog::{TreeState, catalog_key},
-            key::{KeyBuf, TREE_ID_LEN, check_key},
+            key::{KeyBuf, TREE_ID_LEN},
             read_hold::Hold,
             settings::Durability,
         },
@@ -19,9 +19,9 @@ use crate::{
             database::Db,
             expiry::{self, check_can_merge},
             iter::{prefix_end, user_bounds},
-            key_range::KeyRange,
+            key_range::{KeyRange, check_bounds},
             merge::MergeFunctionHandle,
-            multi::tree::{MultiTree, bounds_of, bounds_of_keys, bounds_of_values},
+            multi::tree::MultiTree,
             snapshot::Snapshot,
             streams::writer::commit_streams,
             tree::Tree,
@@ -267,7 +267,7 @@ impl Transaction {
         self.contains_key(&KeyBuf::of(tree.state(), key.as_ref())?)
     }
 
-    fn contains_key(&self, key: &[u8]) -> Result<bool> {
+    pub(in crate::db) fn contains_key(&self, key: &[u8]) -> Result<bool> {
         match self.own(key)? {
             Some(value) => Ok(value.is_some()),
             None => point_read::contains(self.db.engine(), key, Some(&self.hold)),
@@ -301,41 +301,6 @@ impl Transaction {
     /// Returns the last pair.
     pub fn last(&self, tree: &Tree) -> Result<Option<(Key, Value)>> {
         self.iter(tree).next_back().transpose()
-    }
-
-    /// Iterates over the pairs of `key`, by value.
-    pub fn values(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> MultiTransactionIter<'_> {
-        self.values_range(tree, key, ..)
-    }
-
-    /// Iterates over the pairs of `key` with values in `range`.
-    pub fn values_range(
-        &self,
-        tree: &MultiTree,
-        key: impl AsRef<[u8]>,
-        range: impl KeyRange,
-    ) -> MultiTransactionIter<'_> {
-        let (start, end) = bounds_of_values(tree.state().id, key.as_ref(), &range);
-        MultiTransactionIter::new(TransactionIter::new(self, tree.db(), tree.state(), start, Some(end)))
-    }
-
-    /// Iterates over the pairs with keys in `range`, by key and value.
-    pub fn pairs(&self, tree: &MultiTree, range: impl KeyRange) -> MultiTransactionIter<'_> {
-        let (start, end) = bounds_of_keys(tree.state().id, &range);
-        MultiTransactionIter::new(TransactionIter::new(self, tree.db(), tree.state(), start, end))
-    }
-
-    /// Returns true if `key` has `value`.
-    pub fn contains_value(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.contains_key(&self.pair(tree, key.as_ref(), value.as_ref())?)
-    }
-
-    /// Counts the values of `key`: see [`MultiTree::count`]. Counts as a read of all of them.
-    pub fn count(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<u64> {
-        self.check_tree(tree.db(), tree.state())?;
-        check_key(key.as_ref())?;
-        let (start, end) = bounds_of(tree.state().id, key.as_ref());
-        self.count_between(tree.state(), &start, &end)
     }
 
     pub(in crate::db) fn count_between(&self, tree: &Arc<TreeState>, start: &[u8], end: &[u8]) -> Result<u64> {
@@ -436,6 +401,22 @@ impl Transaction {
         self.write(tree.state(), &key, written)
     }
 
+    /// Sets the value of `key`, and returns the one before. Counts as a read of the key.
+    pub fn insert(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let before = self.get(tree, key.as_ref())?;
+        self.put(tree, key, value)?;
+        Ok(before)
+    }
+
+    /// Deletes `key`, and returns its value. Counts as a read of the key.
+    pub fn remove(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let before = self.get(tree, key.as_ref())?;
+        if before.is_some() {
+            self.delete(tree, key)?;
+        }
+        Ok(before)
+    }
+
     /// Deletes `key`, which may be absent.
     pub fn delete(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
@@ -444,43 +425,34 @@ impl Transaction {
 
     /// Deletes all keys in `range`.
     pub fn delete_range(&self, tree: &Tree, range: impl KeyRange) -> Result<()> {
-        self.check_tree(tree.db(), tree.state())?;
-        for bound in [range.first(), range.last()] {
-            if let std::ops::Bound::Included(key) | std::ops::Bound::Excluded(key) = bound {
-                check_key(key)?;
-            }
-        }
+        check_bounds(&range)?;
         let (start, end) = user_bounds(tree.state().id, &range);
         // Only the largest tree id, never assigned, has no end.
-        let end = end.unwrap_or_default();
-        self.delete_between(tree.state(), start, end)
+        self.delete_between(tree.db(), tree.state(), start, end.unwrap_or_default())
     }
 
-    fn delete_between(&self, tree: &Arc<TreeState>, start: Vec<u8>, end: Vec<u8>) -> Result<()> {
+    pub(in crate::db) fn delete_between(
+        &self,
+        db: &Db,
+        tree: &Arc<TreeState>,
+        start: Vec<u8>,
+        end: Vec<u8>,
+    ) -> Result<()> {
+        self.check_tree(db, tree)?;
         self.check_size()?;
         self.touch(tree);
         self.writes.borrow_mut().delete_range(start, end);
         Ok(())
     }
 
-    /// Adds a value to `key`.
-    pub fn add(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let pair = self.pair(tree, key.as_ref(), value.as_ref())?;
+    pub(in crate::db) fn add_pair(&self, tree: &MultiTree, key: &[u8], value: &[u8]) -> Result<()> {
+        let pair = self.pair(tree, key, value)?;
         self.write(tree.state(), &pair, Written::Value(Vec::new()))
     }
 
-    /// Removes a value of `key`, which may be absent.
-    pub fn remove(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let pair = self.pair(tree, key.as_ref(), value.as_ref())?;
+    pub(in crate::db) fn delete_pair(&self, tree: &MultiTree, key: &[u8], value: &[u8]) -> Result<()> {
+        let pair = self.pair(tree, key, value)?;
         self.write(tree.state(), &pair, Written::Gone)
-    }
-
-    /// Removes all values of `key`.
-    pub fn remove_all(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<()> {
-        self.check_tree(tree.db(), tree.state())?;
-        check_key(key.as_ref())?;
-        let (start, end) = bounds_of(tree.state().id, key.as_ref());
-        self.delete_between(tree.state(), start.to_vec(), end.to_vec())
     }
 
     /// Sets the application cursor: see

@@ -5,7 +5,7 @@ use crate::{
     base::{Error, Result},
     db::{
         engine::{catalog::TreeState, key::TREE_ID_LEN},
-        handles::{cursor::Cursor, database::Db, iter::is_of_one_record, multi::tree::split_pair},
+        handles::{cursor::Cursor, database::Db, iter::is_of_one_record},
         record::bytes::{Key, Value},
     },
     txn::{RangeSlot, Written},
@@ -242,32 +242,3 @@ impl DoubleEndedIterator for TransactionIter<'_> {
 }
 
 impl std::iter::FusedIterator for TransactionIter<'_> {}
-
-/// Pairs of a multi-tree, with the transaction's own writes.
-pub struct MultiTransactionIter<'t>(TransactionIter<'t>);
-
-impl std::fmt::Debug for MultiTransactionIter<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MultiTransactionIter").finish_non_exhaustive()
-    }
-}
-
-impl<'t> MultiTransactionIter<'t> {
-    pub(in crate::db) fn new(pairs: TransactionIter<'t>) -> MultiTransactionIter<'t> {
-        MultiTransactionIter(pairs)
-    }
-}
-
-impl Iterator for MultiTransactionIter<'_> {
-    type Item = Result<(Key, Value)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(split_pair)
-    }
-}
-
-impl DoubleEndedIterator for MultiTransactionIter<'_> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.0.next_back().map(split_pair)
-    }
-}

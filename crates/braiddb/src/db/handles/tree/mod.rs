@@ -1,7 +1,8 @@
 //! Trees, their views in snapshots and transactions, and their writes.
 
+pub mod any;
 mod handle;
 pub mod view;
-mod writes;
+pub mod writes;
 
 pub use handle::Tree;

@@ -87,6 +87,11 @@ pub trait Read {
         self.iter().next_back().transpose()
     }
 
+    /// Counts all keys exactly: see [`Tree::count`].
+    fn len(&self) -> Result<u64> {
+        self.count(..)
+    }
+
     /// Returns true if there are no keys.
     fn is_empty(&self) -> Result<bool> {
         Ok(self.first()?.is_none())
@@ -163,9 +168,7 @@ impl TransactionTree<'_, '_> {
 
     /// Sets the value of `key`, and returns the one before.
     pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        let before = self.get(key.as_ref())?;
-        self.put(key, value)?;
-        Ok(before)
+        self.transaction.insert(self.tree, key, value)
     }
 
     /// Deletes `key`, which may be absent.
@@ -175,11 +178,7 @@ impl TransactionTree<'_, '_> {
 
     /// Deletes `key`, and returns its value.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        let before = self.get(key.as_ref())?;
-        if before.is_some() {
-            self.delete(key)?;
-        }
-        Ok(before)
+        self.transaction.remove(self.tree, key)
     }
 
     /// Sets a value that expires after `ttl`: see [`Tree::put_with_ttl`].
@@ -215,6 +214,28 @@ impl TransactionTree<'_, '_> {
     /// Deletes all keys in `range`.
     pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
         self.transaction.delete_range(self.tree, range)
+    }
+
+    /// Deletes all keys.
+    pub fn clear(&self) -> Result<()> {
+        self.delete_range(..)
+    }
+
+    /// Removes and returns the first pair.
+    pub fn pop_first(&self) -> Result<Option<(Key, Value)>> {
+        self.popped(self.first()?)
+    }
+
+    /// Removes and returns the last pair.
+    pub fn pop_last(&self) -> Result<Option<(Key, Value)>> {
+        self.popped(self.last()?)
+    }
+
+    fn popped(&self, row: Option<(Key, Value)>) -> Result<Option<(Key, Value)>> {
+        if let Some((key, _)) = &row {
+            self.delete(key)?;
+        }
+        Ok(row)
     }
 }
 
@@ -269,7 +290,12 @@ macro_rules! view {
 
             /// Counts the keys in a range exactly: see [`Tree::count`].
             pub fn count(&$self, range: impl KeyRange) -> Result<u64> {
-                $on.count_range($tree, range)
+                $on.count($tree, range)
+            }
+
+            /// Counts all keys exactly: see [`Tree::count`].
+            pub fn len(&$self) -> Result<u64> {
+                $self.count(..)
             }
 
             /// Returns true if there are no keys.

@@ -1,6 +1,6 @@
 //! Writes of a tree that read first, or write many keys.
 
-use super::super::{batch::Batch, tree::Tree};
+use super::super::{batch::Batch, database::Db, tree::Tree};
 use crate::{
     base::{Result, SequenceNumber},
     db::{
@@ -57,25 +57,13 @@ impl Tree {
     /// Passes the deleted keys before the first pair that no merge has removed yet.
     pub fn pop_first(&self) -> Result<Option<(Key, Value)>> {
         check_outside(self.db().engine())?;
-        self.db().update(|tx| {
-            let first = tx.first(self)?;
-            if let Some((key, _)) = &first {
-                tx.delete(self, key)?;
-            }
-            Ok(first)
-        })
+        self.db().update(|tx| tx.tree(self).pop_first())
     }
 
     /// Removes and returns the last pair: see [`Tree::pop_first`].
     pub fn pop_last(&self) -> Result<Option<(Key, Value)>> {
         check_outside(self.db().engine())?;
-        self.db().update(|tx| {
-            let last = tx.last(self)?;
-            if let Some((key, _)) = &last {
-                tx.delete(self, key)?;
-            }
-            Ok(last)
-        })
+        self.db().update(|tx| tx.tree(self).pop_last())
     }
 
     /// Deletes all keys, in constant time.
@@ -85,17 +73,26 @@ impl Tree {
 
     /// Sets many values, in batches of 1000 rows or 1 MiB. Each batch is atomic, the whole is not. [`Tree::bulk_load`] is faster for millions of rows.
     pub fn extend<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, rows: impl IntoIterator<Item = (K, V)>) -> Result<()> {
-        let durability = self.db().engine().settings.durability;
-        let mut batch = Batch::default();
-        for (key, value) in rows {
-            batch.put(self, key, value);
-            if batch.len() >= EXTEND_ROWS || batch.size_bytes() >= EXTEND_BYTES {
-                std::mem::take(&mut batch).commit(self.db(), durability)?;
-            }
-        }
-        if !batch.is_empty() {
-            batch.commit(self.db(), durability)?;
-        }
-        Ok(())
+        extend(self.db(), rows, |batch, key, value| _ = batch.put(self, key, value))
     }
+}
+
+/// Writes rows in batches, with the database's durability.
+pub(in crate::db) fn extend<K, V>(
+    db: &Db,
+    rows: impl IntoIterator<Item = (K, V)>,
+    add: impl Fn(&mut Batch, K, V),
+) -> Result<()> {
+    let durability = db.engine().settings.durability;
+    let mut batch = Batch::default();
+    for (key, value) in rows {
+        add(&mut batch, key, value);
+        if batch.len() >= EXTEND_ROWS || batch.size_bytes() >= EXTEND_BYTES {
+            std::mem::take(&mut batch).commit(db, durability)?;
+        }
+    }
+    if !batch.is_empty() {
+        batch.commit(db, durability)?;
+    }
+    Ok(())
 }

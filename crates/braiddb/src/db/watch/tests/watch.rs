@@ -16,6 +16,7 @@ use crate::{
 use std::{
     collections::BTreeMap,
     io::{self, Read},
+    ops::Bound,
     path::Path,
     sync::{Arc, mpsc},
     time::Duration,
@@ -74,8 +75,7 @@ fn line(change: &Change) -> String {
             format!("{tree}: {} = {base} {}", text(key), operands.join(", "))
         }
         Change::Add { key, value, .. } => format!("{tree}: {} has {}", text(key), text(value)),
-        Change::Remove { key, value, .. } => format!("{tree}: {} has no {}", text(key), text(value)),
-        Change::RemoveAll { key, .. } => format!("{tree}: {} has none", text(key)),
+        Change::DeletePair { key, value, .. } => format!("{tree}: {} has no {}", text(key), text(value)),
         Change::CreateTree { multi, options, .. } => {
             let of_many = if *multi { ", of many" } else { "" };
             let codec = options.codec.map(|codec| format!(", {codec}")).unwrap_or_default();
@@ -115,8 +115,8 @@ fn do_everything(db: &Db) {
     a.delete_range(b"4".as_slice()..b"6").unwrap();
     a.delete_range(..).unwrap();
     many.add(b"k\0", b"v1").unwrap();
-    many.remove(b"k\0", b"v2").unwrap();
-    many.remove_all(b"k\0").unwrap();
+    many.delete_pair(b"k\0", b"v2").unwrap();
+    many.delete(b"k\0").unwrap();
     db.rename_tree("a", "b").unwrap();
     db.drop_tree("b").unwrap();
 }
@@ -136,10 +136,39 @@ const EVERYTHING: [&str; 17] = [
     "a: none of  to ..",
     "many: k\\x00 has v1",
     "many: k\\x00 has no v2",
-    "many: k\\x00 has none",
+    "many: no k\\x00",
     "b: was a",
     "b: dropped",
 ];
+
+#[test]
+fn deleted_ranges_of_multi_tree_have_user_keys() {
+    let db = open(keeping(&mem(), 64 << 20)).unwrap();
+    let many = db.multi_tree("many").unwrap();
+    let mut all_keys = db.watch(WatchOptions::new().multi_tree(&many)).unwrap();
+    let mut of_prefix = db.watch(WatchOptions::new().multi_tree(&many).prefix("b")).unwrap();
+    many.delete_range("a\0".."c").unwrap();
+    many.delete_range("a"..="b\0").unwrap();
+    many.delete_range((Bound::Excluded("b"), Bound::Unbounded)).unwrap();
+    many.delete_range("b"..="b").unwrap();
+    many.clear().unwrap();
+    let expected = [
+        "many: none of a\\x00 to c",
+        "many: none of a to b\\x00\\x00",
+        "many: none of b\\x00 to ..",
+        "many: no b",
+        "many: none of  to ..",
+    ];
+    assert_eq!(delivered(&all(&mut all_keys)), expected);
+    let expected = [
+        "many: none of b to c",
+        "many: none of b to b\\x00\\x00",
+        "many: none of b\\x00 to c",
+        "many: no b",
+        "many: none of b to c",
+    ];
+    assert_eq!(delivered(&all(&mut of_prefix)), expected);
+}
 
 #[test]
 fn watcher_returns_every_kind_of_change_also_after_reopen() {
