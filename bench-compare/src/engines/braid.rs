@@ -96,7 +96,7 @@ impl Engine for Braid {
                 None => batch.delete(&self.tree, op.key),
             };
         }
-        self.db.write(batch, self.durability)?;
+        batch.commit_with(self.durability)?;
         Ok(())
     }
 

@@ -31,7 +31,7 @@ impl MultiEngine for BraidMulti {
         for (key, value) in pairs {
             batch.add(&self.tree, key, value);
         }
-        self.braid.db().write(batch, Durability::Buffered)?;
+        batch.commit_with(Durability::Buffered)?;
         Ok(())
     }
 

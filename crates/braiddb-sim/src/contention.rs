@@ -279,7 +279,7 @@ impl World {
             [Change::Put(tree, key, value)] if !is_batch => self.tree(*tree).put(key, value),
             [Change::Delete(tree, key)] if !is_batch => self.tree(*tree).delete(key),
             [Change::DeleteRange(tree, bounds)] if !is_batch => self.tree(*tree).delete_range(bounds.clone()),
-            changes => self.db.write(self.batch_of(changes), Durability::Buffered),
+            changes => self.batch_of(changes).commit_with(Durability::Buffered),
         };
         record.outcome = Outcome::Committed(said(sequence));
         record.steps = changes.into_iter().map(Step::Write).collect();
@@ -313,7 +313,7 @@ impl World {
         for key in 0..count {
             batch.delete(self.tree(FLOODED), format!("{key:0len$}"));
         }
-        record.outcome = Outcome::Committed(said(self.db.write(batch, Durability::Buffered)));
+        record.outcome = Outcome::Committed(said(batch.commit_with(Durability::Buffered)));
         record.steps.push(Step::Write(change));
         self.note(record);
     }

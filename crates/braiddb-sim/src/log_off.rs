@@ -48,7 +48,7 @@ pub fn commit(db: &Db, seed: u64, number: u64) -> Result<()> {
         };
     }
     batch.set_application_cursor(number.to_le_bytes());
-    db.write(batch, Durability::None).map(|_| ())
+    batch.commit_with(Durability::None).map(|_| ())
 }
 
 /// Returns the number of the last commit in the database; 0 if there is none.

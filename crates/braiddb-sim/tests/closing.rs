@@ -27,7 +27,7 @@ fn fill(db: &Db, tree: &Tree) -> Vec<(Bytes, Bytes)> {
         for (key, value) in part {
             batch.put(tree, key, value);
         }
-        ok(db.write(batch, Durability::Buffered));
+        ok(batch.commit_with(Durability::Buffered));
     }
     rows
 }
@@ -101,7 +101,7 @@ fn use_until_closed(user: usize, db: &Db, tree: &Tree, rounds: &AtomicU64) -> u6
                 batch.put(tree, b"!last", number.to_be_bytes());
                 batch.put(tree, random.below(3000).to_be_bytes(), common::value([20, 1500][random.index(2)], number));
                 let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
-                db.write(batch, durability).map(|_| acknowledged = number)
+                batch.commit_with(durability).map(|_| acknowledged = number)
             }
             1 => tree.get(random.below(3000).to_be_bytes()).map(|_| ()),
             2 => match rows.next() {

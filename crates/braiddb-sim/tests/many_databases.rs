@@ -5,7 +5,7 @@
 
 mod common;
 
-use braiddb::{Batch, Builder, Db, Durability, SharedRuntime, platform::Vfs};
+use braiddb::{Builder, Db, Durability, SharedRuntime, platform::Vfs};
 use braiddb_sim::{CrashPolicy, Random, SimDisk, SimRuntime, mix};
 use common::{empty_disk, volume};
 use std::{
@@ -24,9 +24,9 @@ const OTHERS: u64 = 8;
 const LONGEST: Duration = Duration::from_secs(3);
 
 fn commit(db: &Db, tree: &str, number: u64, value: &[u8], durability: Durability) {
-    let mut batch = Batch::default();
+    let mut batch = db.batch();
     batch.put(&db.tree(tree).expect("a tree"), mix(number, 7).to_be_bytes(), value);
-    db.write(batch, durability).expect("a commit");
+    batch.commit_with(durability).expect("a commit");
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn writers_without_space_for_runs_are_refused_and_resume() {
                     }
                     let mut batch = db.batch();
                     batch.put(&tree, (n % 20_000).to_be_bytes(), [n as u8; 200]);
-                    match db.write(batch, Durability::Buffered) {
+                    match batch.commit_with(Durability::Buffered) {
                         Ok(_) => written.fetch_add(1, Ordering::Relaxed),
                         Err(e) => {
                             assert!(e.is_disk_full(), "{e}");

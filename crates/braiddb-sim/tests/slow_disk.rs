@@ -87,7 +87,7 @@ fn commits_on_slow_disk_do_not_wait_for_runs() {
             while !done.load(Ordering::Relaxed) {
                 let mut batch = db.batch();
                 batch.put(&small, number.to_be_bytes(), b"durable");
-                durable.measure(&*runtime, || db.write(batch, Durability::Sync).expect("a durable commit"));
+                durable.measure(&*runtime, || batch.commit_with(Durability::Sync).expect("a durable commit"));
                 number += 1;
                 runtime.sleep_us(5_000);
             }
@@ -97,7 +97,7 @@ fn commits_on_slow_disk_do_not_wait_for_runs() {
         while runtime.monotonic_ns() - started < seconds * 1_000_000_000 {
             let mut batch = db.batch();
             batch.put(&bulk, random.next_u64().to_be_bytes(), value(VALUE_LEN, random.next_u64()));
-            buffered.measure(&*runtime, || db.write(batch, Durability::Buffered).expect("a buffered commit"));
+            buffered.measure(&*runtime, || batch.commit_with(Durability::Buffered).expect("a buffered commit"));
             written += VALUE_LEN as u64;
             let due_ns = written * 1_000_000_000 / BYTES_PER_SECOND;
             let now_ns = runtime.monotonic_ns() - started;

@@ -122,7 +122,7 @@ impl World {
             }
             // Few syncs: a slow disk would spend all time on them.
             let durability = if sync && number.is_multiple_of(4) { Durability::Sync } else { Durability::Buffered };
-            let sequence = ok(self.db.write(batch, durability));
+            let sequence = ok(batch.commit_with(durability));
             self.shared.lock().push((sequence, shared));
             self.acknowledged[writer as usize].store(number, Ordering::Release);
         }
@@ -479,7 +479,7 @@ fn come_and_go(world: &World, number: u64) {
     for key in 0..50_u64 {
         batch.put(&tree, key.to_be_bytes(), vec![number as u8; 40]);
     }
-    ok(world.db.write(batch, Durability::Buffered));
+    ok(batch.commit_with(Durability::Buffered));
     ok(tree.delete_range(20_u64.to_be_bytes()..30_u64.to_be_bytes()));
     assert_eq!(tree.iter().map(ok).count(), 40);
     let other = format!("{name}-renamed");

@@ -51,7 +51,7 @@ fn write(db: &Db, writer: u64, numbers: std::ops::Range<u64>) {
             number += 1;
         }
         let durability = if random.chance(1, 3000) { Durability::Sync } else { Durability::Buffered };
-        db.write(batch, durability).expect("a commit");
+        batch.commit_with(durability).expect("a commit");
     }
 }
 

@@ -28,7 +28,7 @@ fn run(dir: &Path) -> Result<()> {
         for track in 0..1000_u32 {
             batch.put(&albums, [number.to_be_bytes(), track.to_be_bytes()].concat(), b"a title");
         }
-        db.write(batch, Durability::Buffered)?;
+        batch.commit_with(Durability::Buffered)?;
     }
 
     let target = DirectoryTarget::open(dir.join("backups"))?;

@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             batch.merge(&totals, b"messages", &add, 1_i64.to_le_bytes());
         }
         batch.set_application_cursor(end.to_le_bytes());
-        db.write(batch, Durability::None)?;
+        batch.commit_with(Durability::None)?;
         if end.is_multiple_of(50_000) {
             db.flush_to(end.to_le_bytes())?;
             println!("messages up to {end} are durable: the queue may drop them");

@@ -20,7 +20,7 @@ fn main() -> Result<()> {
     for (id, artist, title) in rows {
         let mut batch = db.batch();
         batch.put(&albums, id, title).add(&by_artist, artist, id);
-        db.write(batch, Durability::Sync)?;
+        batch.commit_with(Durability::Sync)?;
     }
     assert_eq!(by_artist.count_values("Pearl Jam")?, 3);
     assert!(by_artist.contains_pair("Nirvana", "0003")?);

@@ -53,7 +53,7 @@ fn main() -> Result<()> {
     // failure after the next sync.
     let mut batch = db.batch();
     batch.put(&albums, "1994/vitalogy", "Vitalogy").put(&stock, "1994/vitalogy", "5");
-    db.write(batch, Durability::Buffered)?;
+    batch.commit_with(Durability::Buffered)?;
 
     // A snapshot keeps reading the state of its creation.
     let before = db.snapshot();

@@ -52,7 +52,7 @@ impl Series {
             batch.put(&self.readings, [&sensor[..], &second].concat(), reading.value.to_le_bytes());
             batch.put(&self.by_time, [&second[..], &sensor].concat(), "");
         }
-        self.db.write(batch, Durability::Sync)?;
+        batch.commit_with(Durability::Sync)?;
         Ok(())
     }
 

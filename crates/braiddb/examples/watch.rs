@@ -59,7 +59,7 @@ fn begin(source: &Db, index: &Db) -> braiddb::Result<Watcher> {
         batch.put(&by_artist, artist_of(&album), &key);
     }
     batch.set_application_cursor(watcher.token().to_bytes());
-    index.write(batch, Durability::Sync)?;
+    batch.commit_with(Durability::Sync)?;
     Ok(watcher)
 }
 
@@ -75,7 +75,7 @@ fn follow(index: &Db, commits: &[ChangeSet]) -> braiddb::Result<()> {
             }
         }
         batch.set_application_cursor(commit.token.to_bytes());
-        index.write(batch, Durability::Sync)?;
+        batch.commit_with(Durability::Sync)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! # fn main() -> braiddb::Result<()> {
-//! use braiddb::{Db, Durability};
+//! use braiddb::Db;
 //!
 //! let db = Db::in_memory()?; // or Db::open("music.db")?
 //! let albums = db.tree("albums")?;
@@ -14,7 +14,7 @@
 //!
 //! let mut batch = db.batch();
 //! batch.put(&albums, b"2", b"Vs.").put(&albums, b"3", b"Vitalogy");
-//! db.write(batch, Durability::Buffered)?;
+//! batch.commit()?;
 //!
 //! let before = db.snapshot();
 //! albums.delete(b"1")?;

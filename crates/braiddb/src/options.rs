@@ -101,7 +101,7 @@ impl Builder {
         self
     }
 
-    /// Durability of single writes such as `put`. Default: `Sync`. `Db::write` takes it per batch.
+    /// Durability of writes and commits. Default: `Sync`. `put_with` and `commit_with` take it per call.
     pub fn durability(mut self, durability: Durability) -> Builder {
         self.settings.durability = durability;
         self

@@ -106,7 +106,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for first in (0..records).step_by(1000) {
         let mut batch = db.batch();
         (first..records.min(first + 1000)).for_each(|n| _ = batch.put(&tree, key(n), value(n)));
-        db.write(batch, Durability::Buffered)?;
+        batch.commit_with(Durability::Buffered)?;
     }
     db.flush()?;
     report("sorted batches", records, began, &db);

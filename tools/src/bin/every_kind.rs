@@ -133,7 +133,7 @@ fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
             multi.delete(random.key())?;
         }
         batch.set_application_cursor(round.to_string());
-        db.write(batch, if round % 10 == 0 { Durability::Sync } else { Durability::Buffered })?;
+        batch.commit_with(if round % 10 == 0 { Durability::Sync } else { Durability::Buffered })?;
     }
     Ok(())
 }

@@ -62,7 +62,7 @@ fn fill(dir: &Path) -> Result<()> {
     for account in 0..ACCOUNTS {
         batch.put(&accounts, account.to_be_bytes(), EACH.to_le_bytes());
     }
-    db.write(batch, Durability::Sync)?;
+    batch.commit_with(Durability::Sync)?;
     db.close()
 }
 

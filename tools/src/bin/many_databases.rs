@@ -37,7 +37,7 @@ fn main() -> Result<()> {
         for message in 0..1000_u32 {
             batch.put(&mail, message.to_be_bytes(), format!("message {message} to user {number}"));
         }
-        user.write(batch, Durability::Buffered)?;
+        batch.commit_with(Durability::Buffered)?;
     }
     println!("a thousand records were put into each in {:.2?}", began.elapsed());
     tell_what_idle_ones_cost(count, &before);
@@ -77,7 +77,7 @@ fn tell_how_others_fare(users: &[Db]) -> Result<()> {
             while !is_over.load(Ordering::Relaxed) {
                 let mut batch = busy.batch();
                 batch.put(&mail, written.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes(), [7; 100]);
-                busy.write(batch, Durability::Buffered)?;
+                batch.commit_with(Durability::Buffered)?;
                 written += 1;
             }
             Ok(written)

@@ -171,7 +171,7 @@ fn commits(db: &Db, stop: &AtomicBool) -> Done<Vec<Duration>> {
         let mut batch = db.batch();
         batch.put(&tree, (times.len() as u64).to_be_bytes(), [7; 100]);
         let start = Instant::now();
-        db.write(batch, Durability::Sync)?;
+        batch.commit_with(Durability::Sync)?;
         times.push(start.elapsed());
     }
     Ok(times)

@@ -96,7 +96,7 @@ impl Store for TreeStore {
     }
 
     fn commit(&mut self) -> Result<()> {
-        self.db.write(std::mem::take(&mut self.batch), self.durability)?;
+        std::mem::replace(&mut self.batch, self.db.batch()).commit_with(self.durability)?;
         Ok(())
     }
 

@@ -105,11 +105,11 @@ fn copy(source: &Db, target: &Db, arguments: &CopyTreeArguments) -> Result<u64> 
                 batch.add(&into, &key, &value);
                 copied += 1;
                 if batch.size_bytes() >= BATCH_BYTES {
-                    target.write(std::mem::replace(&mut batch, target.batch()), Durability::Buffered)?;
+                    std::mem::replace(&mut batch, target.batch()).commit_with(Durability::Buffered)?;
                     moved(copied)?;
                 }
             }
-            target.write(batch, Durability::Sync)?;
+            batch.commit_with(Durability::Sync)?;
             Ok(copied)
         }
     };
@@ -138,7 +138,7 @@ fn copy_notation(source: &Db, from: &str, target: &Db, name: &str) -> Result<()>
     }
     let mut batch = target.batch();
     notation.store(target, name, &target.tree(IMPORT_TREE)?, &mut batch)?;
-    target.write(batch, Durability::Sync)?;
+    batch.commit_with(Durability::Sync)?;
     Ok(())
 }
 
@@ -161,12 +161,12 @@ fn copy_records(source: &Db, tree: &Tree, target: &Db, name: &str, moved: Moved<
         };
         copied += 1;
         if batch.size_bytes() >= BATCH_BYTES {
-            target.write(std::mem::replace(&mut batch, target.batch()), Durability::Buffered)?;
+            std::mem::replace(&mut batch, target.batch()).commit_with(Durability::Buffered)?;
             moved(copied)?;
         }
         is_there = cursor.next()?;
     }
-    target.write(batch, Durability::Sync)?;
+    batch.commit_with(Durability::Sync)?;
     if options.ttl.is_some() {
         into.set_options(options)?;
     }

@@ -31,7 +31,7 @@ pub fn del_range(db: &Db, name: &str, range: KeyRange, durability: Durability) -
             if count > 0 {
                 let mut batch = db.batch();
                 batch.delete_range(&tree, range);
-                db.write(batch, durability)?;
+                batch.commit_with(durability)?;
             }
             Ok(count)
         }
@@ -47,11 +47,11 @@ fn del_indexed(db: &Db, tree: &Tree, indexes: &Indexes, range: KeyRange, durabil
         batch.delete(tree, &key);
         count += 1;
         if count % BATCH_RECORDS == 0 {
-            db.write(std::mem::replace(&mut batch, db.batch()), durability)?;
+            std::mem::replace(&mut batch, db.batch()).commit_with(durability)?;
         }
     }
     if !batch.is_empty() {
-        db.write(batch, durability)?;
+        batch.commit_with(durability)?;
     }
     Ok(count)
 }
@@ -63,11 +63,11 @@ fn del_pairs(db: &Db, tree: &MultiTree, range: KeyRange, durability: Durability)
         batch.delete_pair(tree, &key, &value);
         count += 1;
         if count % BATCH_RECORDS == 0 {
-            db.write(std::mem::replace(&mut batch, db.batch()), durability)?;
+            std::mem::replace(&mut batch, db.batch()).commit_with(durability)?;
         }
     }
     if !batch.is_empty() {
-        db.write(batch, durability)?;
+        batch.commit_with(durability)?;
     }
     Ok(count)
 }

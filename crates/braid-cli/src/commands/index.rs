@@ -132,7 +132,7 @@ fn add(arguments: &AddArguments) -> Result<u8> {
         declaration.specs.iter_mut().rev().take(declaration.added).for_each(|spec| spec.unfinished = true);
         let mut batch = db.batch();
         drop(declaration.establish(&db, tree, &mut batch)?);
-        db.write(batch, Durability::Sync)?;
+        batch.commit_with(Durability::Sync)?;
     }
     let stored = declaration.specs.iter().find(|spec| spec.name == arguments.index.name).unwrap_or(&arguments.index);
     interrupt::begin(Pace::AtOnce, |_| {
@@ -166,7 +166,7 @@ fn mark(
     if changes {
         let mut batch = db.batch();
         store_specs(db, tree, specs, &mut batch)?;
-        db.write(batch, Durability::Sync)?;
+        batch.commit_with(Durability::Sync)?;
     }
     Ok(())
 }

@@ -144,7 +144,7 @@ fn put_value(db: &Db, arguments: &PutArguments, value: &[u8]) -> Result<()> {
             }
         }
     }
-    db.write(batch, arguments.durability.into())?;
+    batch.commit_with(arguments.durability.into())?;
     Ok(())
 }
 
@@ -182,7 +182,7 @@ pub fn del(arguments: &DelArguments) -> Result<u8> {
     }
     let found = !batch.is_empty();
     if found {
-        db.write(batch, arguments.durability.into())?;
+        batch.commit_with(arguments.durability.into())?;
     }
     db.close()?;
     Ok(if found { OK } else { missing(&key, notation) })

@@ -114,7 +114,7 @@ pub fn rename_tree(arguments: &RenameTreeArguments) -> Result<u8> {
     if !specs.is_empty() {
         let mut batch = db.batch();
         store_specs(&db, from, &specs, &mut batch)?;
-        db.write(batch, Durability::Sync)?;
+        batch.commit_with(Durability::Sync)?;
     }
     db.rename_tree(from, to)?;
     db.close()?;

@@ -150,7 +150,7 @@ impl Indexes {
         let mut batch = db.batch();
         let indexes = declaration.establish(db, tree, &mut batch)?;
         if !batch.is_empty() {
-            db.write(batch, Durability::Sync)?;
+            batch.commit_with(Durability::Sync)?;
         }
         Ok(indexes)
     }

@@ -68,11 +68,11 @@ fn add_missing(
             }
         }
         if batch.size_bytes() >= BATCH_BYTES {
-            db.write(std::mem::replace(&mut batch, db.batch()), Durability::Buffered)?;
+            std::mem::replace(&mut batch, db.batch()).commit_with(Durability::Buffered)?;
         }
     }
     if !batch.is_empty() {
-        db.write(batch, Durability::Buffered)?;
+        batch.commit_with(Durability::Buffered)?;
     }
     Ok(())
 }
@@ -97,11 +97,11 @@ fn remove_stale(
             batch.delete_pair(index, &text, &key);
         }
         if batch.size_bytes() >= BATCH_BYTES {
-            db.write(std::mem::replace(&mut batch, db.batch()), Durability::Buffered)?;
+            std::mem::replace(&mut batch, db.batch()).commit_with(Durability::Buffered)?;
         }
     }
     if !batch.is_empty() {
-        db.write(batch, Durability::Buffered)?;
+        batch.commit_with(Durability::Buffered)?;
     }
     Ok(())
 }
@@ -117,7 +117,7 @@ pub fn drop_index(db: &Db, tree_name: &str, name: &str) -> Result<()> {
     }
     let mut batch = db.batch();
     store_specs(db, tree_name, &specs, &mut batch)?;
-    db.write(batch, Durability::Sync)?;
+    batch.commit_with(Durability::Sync)?;
     match db.drop_tree(name) {
         Err(error) if error.is_not_found() => Ok(()),
         other => Ok(other?),

@@ -91,7 +91,7 @@ fn record(db: &Db, tree_name: &str, progress: &mut Progress, notation: &mut NewN
     let mut batch = db.batch();
     progress.store(&imports, tree_name, &mut batch)?;
     notation.store(db, tree_name, &imports, &mut batch)?;
-    db.write(batch, Durability::Sync)?;
+    batch.commit_with(Durability::Sync)?;
     Ok(())
 }
 

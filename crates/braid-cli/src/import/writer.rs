@@ -144,7 +144,7 @@ impl DatabaseWriter {
             self.notation.store(&self.db, &self.tree_name, &open.imports, &mut self.batch)?;
         }
         let batch = std::mem::replace(&mut self.batch, self.db.batch());
-        self.db.write(batch, self.durability)?;
+        batch.commit_with(self.durability)?;
         self.pending.clear();
         if !std::mem::replace(&mut self.has_committed, true)
             && let Some(known) = &self.known

@@ -294,7 +294,7 @@ impl Store<'_> {
                 notation.store(db, name, &db.tree(IMPORT_TREE)?, &mut batch)?;
             }
         }
-        db.write(batch, Durability::Sync)?;
+        batch.commit_with(Durability::Sync)?;
         Ok(())
     }
 
@@ -349,7 +349,7 @@ impl Store<'_> {
             && !batch.is_empty()
         {
             let full = std::mem::replace(batch, db.batch());
-            db.write(full, self.options.durability).context("cannot store a batch")?;
+            full.commit_with(self.options.durability).context("cannot store a batch")?;
         }
         self.committed = self.records;
         Ok(())

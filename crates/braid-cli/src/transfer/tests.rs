@@ -123,7 +123,7 @@ fn fill_plain(db: &Db, name: &str, records: u64, random: &mut Random) {
         let mut notation = crate::import::NewNotation::claim(db, name, keys, "the test").unwrap();
         notation.store(db, name, &db.tree(crate::import::IMPORT_TREE).unwrap(), &mut batch).unwrap();
     }
-    db.write(batch, Durability::Buffered).unwrap();
+    batch.commit_with(Durability::Buffered).unwrap();
 }
 
 fn fill_multi(db: &Db, name: &str, records: u64, random: &mut Random) {
@@ -138,7 +138,7 @@ fn fill_multi(db: &Db, name: &str, records: u64, random: &mut Random) {
         let len = random.below(20);
         batch.add(&tree, &key, random_bytes(random, len));
     }
-    db.write(batch, Durability::Buffered).unwrap();
+    batch.commit_with(Durability::Buffered).unwrap();
 }
 
 fn fill_merged(db: &Db, name: &str, random: &mut Random) {
@@ -158,7 +158,7 @@ fn fill_indexed(db: &Db, random: &mut Random) {
         batch.put(&songs, number.to_string(), &value);
         indexes.replace(&mut batch, number.to_string().as_bytes(), &[], &indexes.keys_of_stored(value.as_bytes()));
     }
-    db.write(batch, Durability::Buffered).unwrap();
+    batch.commit_with(Durability::Buffered).unwrap();
 }
 
 fn contents(db: &Db) -> Vec<String> {
@@ -272,7 +272,7 @@ fn import_into_mismatching_trees_stores_nothing() {
     batch.put(&numbers, 7_u64.to_be_bytes(), "v");
     let mut notation = crate::import::NewNotation::claim(&other, "a", KeyNotation::U64, "the test").unwrap();
     notation.store(&other, "a", &other.tree(crate::import::IMPORT_TREE).unwrap(), &mut batch).unwrap();
-    other.write(batch, Durability::Buffered).unwrap();
+    batch.commit_with(Durability::Buffered).unwrap();
     let error = import_into(&other, &bytes).unwrap_err();
     assert!(format!("{error:#}").contains("are numbers (u64), such as 7"), "{error:#}");
     assert_eq!((code_of(&error), other.trees().unwrap().len()), (USAGE, 2));

@@ -69,7 +69,7 @@ fn do_step(db: &Db, writer: &Writer, number: u64) {
             let durability = if sync { Durability::Sync } else { Durability::Buffered };
             let mut batch = batch_of(db, &changes);
             batch.set_application_cursor(format!("{} {number}", writer.writer));
-            db.write(batch, durability).expect("write");
+            batch.commit_with(durability).expect("write");
         }
     }
 }

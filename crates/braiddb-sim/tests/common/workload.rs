@@ -291,10 +291,10 @@ fn fill(start: &Start) -> Contents {
     let trees = open_trees(&db).expect("trees");
     let mut changes: Vec<Change> = (0..4).map(|n| Change::Put(0, key(n), value(100, n))).collect();
     changes.push(Change::Put(1, key(0), value(1500, 5)));
-    db.write(batch_of(&db, &trees, &changes), Durability::Sync).expect("write");
+    batch_of(&db, &trees, &changes).commit_with(Durability::Sync).expect("write");
     db.flush().expect("flush");
     let later = [Change::Put(0, key(1), value(30, 6)), Change::Put(1, key(2), value(30, 7)), Change::Delete(0, key(3))];
-    db.write(batch_of(&db, &trees, &later), Durability::Sync).expect("write");
+    batch_of(&db, &trees, &later).commit_with(Durability::Sync).expect("write");
     let mut contents = Contents::new();
     apply(&mut contents, &changes);
     apply(&mut contents, &later);
@@ -396,7 +396,7 @@ pub fn recover(
     let trees = open_trees(&db).expect("trees after the crash");
     let one_more =
         vec![Change::Put(0, b"more".to_vec(), value(40, 9)), Change::Put(1, b"more".to_vec(), value(1400, 9))];
-    let sequence = db.write(batch_of(&db, &trees, &one_more), Durability::Sync).expect("one more commit");
+    let sequence = batch_of(&db, &trees, &one_more).commit_with(Durability::Sync).expect("one more commit");
     assert!(sequence > before, "commit {sequence} after a snapshot at {before}");
     apply(&mut contents, &one_more);
     drop(trees);

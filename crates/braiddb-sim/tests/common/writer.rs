@@ -121,14 +121,14 @@ impl Writer {
     pub fn commit_by(self, durability: Durability, at: u64) -> Result<u64> {
         match self {
             writer if durability != Durability::Sync || !at.is_multiple_of(3) => writer.commit(durability),
-            Writer::Batch(db, batch) => batch.commit_async(&db).wait(),
+            Writer::Batch(_, batch) => batch.commit_async().wait(),
             Writer::Transaction(_, transaction) => transaction.commit_async().wait(),
         }
     }
 
     pub fn commit(self, durability: Durability) -> Result<u64> {
         match self {
-            Writer::Batch(db, batch) => db.write(batch, durability),
+            Writer::Batch(_, batch) => batch.commit_with(durability),
             Writer::Transaction(_, transaction) => transaction.commit_with(durability),
         }
     }

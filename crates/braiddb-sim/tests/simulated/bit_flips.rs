@@ -41,7 +41,7 @@ fn database() -> (Arc<SimDisk>, Vec<Contents>) {
     let trees = open_trees(&db).expect("trees");
     let mut contents = Contents::new();
     let mut write = |changes: Vec<Change>| {
-        db.write(batch_of(&db, &trees, &changes), Durability::Sync).expect("write");
+        batch_of(&db, &trees, &changes).commit_with(Durability::Sync).expect("write");
         apply(&mut contents, &changes);
         contents.clone()
     };

@@ -60,7 +60,7 @@ fn commit(db: &Db, tree: &MultiTree, disk: &SimDisk, history: &mut History, rand
                 _ => batch.add(tree, key, value),
             };
         }
-        db.write(batch, durability)?;
+        batch.commit_with(durability)?;
     } else {
         let tx = db.begin()?;
         let view = tx.multi_tree(tree);

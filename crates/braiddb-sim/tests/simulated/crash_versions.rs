@@ -87,7 +87,7 @@ impl World {
                     1 => Durability::None,
                     _ => Durability::Buffered,
                 };
-                let commit = db.write(batch, durability).expect("a write");
+                let commit = batch.commit_with(durability).expect("a write");
                 let (_, version) = tree.get_versioned(key).expect("a read").expect("the value");
                 assert_eq!(version, db.version_of(commit));
                 self.hand_out(value, version);
@@ -147,7 +147,7 @@ fn version_across_crashes_names_one_value() {
 fn put_buffered(db: &Db, tree: &Tree) -> Version {
     let mut batch = db.batch();
     batch.put(tree, "a", "2");
-    db.version_of(db.write(batch, Durability::Buffered).expect("a write"))
+    db.version_of(batch.commit_with(Durability::Buffered).expect("a write"))
 }
 
 /// The story: an open after a power failure drew a new tag but did not store it, as nothing was

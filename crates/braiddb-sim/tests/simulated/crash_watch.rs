@@ -167,7 +167,7 @@ impl World {
         let db = self.db();
         let mut batch = batch_of(db, &open_trees(db)?, &changes);
         batch.set_application_cursor(self.commits.to_le_bytes());
-        db.write(batch, durability)?;
+        batch.commit_with(durability)?;
         match durability {
             Durability::Sync => self.history.promise(self.disk.operations()),
             Durability::None if random.chance(1, 12) => {
@@ -259,7 +259,7 @@ fn check_image(world: &World, moment: usize, image: &Arc<SimDisk>, seen: &Seen) 
     let trees = open_trees(&db).expect("trees");
     let mut batch = batch_of(&db, &trees, &[Change::Put(1, b"more".to_vec(), value(1500, 3))]);
     batch.set_application_cursor((cursor + 1).to_le_bytes());
-    db.write(batch, Durability::Sync).expect("one more commit");
+    batch.commit_with(Durability::Sync).expect("one more commit");
     follow(&db, &mut follower, u64::MAX, world.is_kept(), seen).expect("following");
     assert_eq!(follower.contents, read_all(&db).expect("reading"));
     seen.images.add(1);

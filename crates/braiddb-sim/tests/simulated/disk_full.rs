@@ -63,7 +63,7 @@ impl World {
 
     /// Returns false if there was no space.
     fn commit(&mut self, changes: &[Change], durability: Durability) -> bool {
-        match self.db.write(batch_of(&self.db, &self.trees, changes), durability) {
+        match batch_of(&self.db, &self.trees, changes).commit_with(durability) {
             Ok(_) => {
                 apply(&mut self.contents, changes);
                 true
@@ -205,7 +205,7 @@ fn database_on_nearly_full_disk_opens_and_accepts_deletes() {
         let db = large.open(&disk, 1).unwrap();
         let trees = open_trees(&db).unwrap();
         let filling: Vec<Change> = (0..60).map(|n| Change::Put(0, key(n), value(900, n))).collect();
-        db.write(batch_of(&db, &trees, &filling), Durability::Sync).unwrap();
+        batch_of(&db, &trees, &filling).commit_with(Durability::Sync).unwrap();
         apply(&mut contents, &filling);
         db.close().unwrap();
     }
@@ -214,7 +214,7 @@ fn database_on_nearly_full_disk_opens_and_accepts_deletes() {
     let db = large.open(&disk, 2).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
     let trees = open_trees(&db).unwrap();
     let deletes: Vec<Change> = (0..50).map(|n| Change::Delete(0, key(n))).collect();
-    db.write(batch_of(&db, &trees, &deletes), Durability::Sync).unwrap_or_else(|e| panic!("{}", full_text(&e)));
+    batch_of(&db, &trees, &deletes).commit_with(Durability::Sync).unwrap_or_else(|e| panic!("{}", full_text(&e)));
     apply(&mut contents, &deletes);
     check_all_reads(&db, &contents).unwrap();
 }

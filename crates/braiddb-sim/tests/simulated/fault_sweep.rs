@@ -214,7 +214,7 @@ fn sweep(start: &Start, fault: Fault) -> bool {
     let (db, _) = sweep.run.db.as_ref().expect("the database is open");
     let trees = open_trees(db).expect("trees");
     let more = [Change::Put(0, b"more".to_vec(), b"more".to_vec())];
-    db.write(batch_of(db, &trees, &more), Durability::Sync).expect("a commit after reopening");
+    batch_of(db, &trees, &more).commit_with(Durability::Sync).expect("a commit after reopening");
     fired
 }
 

@@ -96,7 +96,7 @@ fn segment_sealed_during_flush_is_kept_for_recovery() {
     *hook.0.lock().expect("no panic while locked") = Some(Box::new(move || {
         let mut batch = other_db.batch();
         batch.put(&other, b"meanwhile", noise(7000, 2));
-        ok(other_db.write(batch, Durability::Sync));
+        ok(batch.commit_with(Durability::Sync));
     }));
     ok(db.flush());
     assert!(hook.0.lock().expect("no panic while locked").is_none(), "the flush must sync a manifest");
@@ -145,7 +145,7 @@ fn short_segment_sealed_during_manifest_edit_is_kept_for_recovery() {
     *hook.0.lock().expect("no panic while locked") = Some(Box::new(move || {
         let mut batch = other_db.batch();
         batch.put(&other, b"meanwhile", noise(LEN / 4 * 5, 3));
-        ok(other_db.write(batch, Durability::Sync));
+        ok(batch.commit_with(Durability::Sync));
         sender.send(segments(&other_disk)).expect("the test waits for it");
     }));
     let seen = seen.recv_timeout(Duration::from_secs(30)).expect("an idle manifest edit");

@@ -85,7 +85,7 @@ impl Case {
             for key in 0..FLOOD_KEYS {
                 batch.delete(&self.other, vec![key; FLOOD_KEY_LEN]);
             }
-            ok(self.db.write(batch, Durability::Buffered));
+            ok(batch.commit_with(Durability::Buffered));
         }
         match self.place {
             Place::Runs => ok(self.db.flush()),

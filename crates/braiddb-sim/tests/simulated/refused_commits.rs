@@ -41,7 +41,7 @@ fn fill_log(db: &Db, tree: &Tree) {
     for at in 0..500_u64 {
         let mut batch = db.batch();
         batch.put(tree, at.to_le_bytes(), value(700, at));
-        match db.write(batch, Durability::Buffered) {
+        match batch.commit_with(Durability::Buffered) {
             Err(e) if e.is_disk_full() => refused += 1,
             done => drop(done.unwrap_or_else(|e| panic!("a write: {}", full_text(&e)))),
         }

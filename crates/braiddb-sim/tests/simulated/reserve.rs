@@ -68,7 +68,7 @@ impl World {
 
     fn commit_all(&mut self, changes: &[Change]) -> Result<(), Error> {
         let trees = open_trees(&self.db)?;
-        self.db.write(batch_of(&self.db, &trees, changes), Durability::Sync)?;
+        batch_of(&self.db, &trees, changes).commit_with(Durability::Sync)?;
         apply(&mut self.contents, changes);
         self.past.push((self.disk.operations(), self.contents.clone()));
         Ok(())
@@ -183,13 +183,13 @@ fn writes_with_reserve_in_use_are_refused_unless_they_delete() {
     assert!(world.db.tree("another").unwrap_err().is_disk_full(), "a new tree is a put");
     let mut mixed = world.db.batch();
     mixed.put(tree, b"new", b"value").delete(tree, &one);
-    assert!(world.db.write(mixed, Durability::Sync).unwrap_err().is_disk_full());
+    assert!(mixed.commit_with(Durability::Sync).unwrap_err().is_disk_full());
     let large = tree.put(b"large", vec![7; 5000]).unwrap_err();
     assert!(large.is_disk_full(), "{}", full_text(&large));
     assert!(tree.get(&one).unwrap().is_some(), "a batch with a put deletes nothing");
     let mut deletes = world.db.batch();
     deletes.delete(tree, &one).delete_range(tree, key(20)..key(40));
-    world.db.write(deletes, Durability::Sync).unwrap();
+    deletes.commit_with(Durability::Sync).unwrap();
     world.db.drop_tree(common::TREES[1]).unwrap();
     assert!(tree.get(&one).unwrap().is_none());
     world.disk.set_capacity(Some(4 * CAPACITY));

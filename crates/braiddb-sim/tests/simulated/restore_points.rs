@@ -454,7 +454,7 @@ fn restore_across_unlogged_commit_is_refused() {
         } else {
             let mut batch = world.db().batch();
             batch.put(&tree, "a", "1");
-            world.db().write(batch, Durability::None).expect("write");
+            batch.commit_with(Durability::None).expect("write");
         }
         drop(tree);
         world.commit(Step::PutSync, 3).expect("commit");

@@ -132,7 +132,7 @@ fn world(is_closed: bool) -> World {
     let trees = open_trees(&db).expect("trees");
     let write = |world: &mut World, changes: Vec<Change>| {
         let before = world.logs();
-        db.write(batch_of(&db, &trees, &changes), Durability::Sync).expect("write");
+        batch_of(&db, &trees, &changes).commit_with(Durability::Sync).expect("write");
         apply(&mut world.contents, &changes);
         world.note(&before);
         for change in changes {

@@ -160,7 +160,7 @@ fn everything(vfs: &Arc<MemVfs>, threads: usize) -> Db {
     merged(&db);
     let mut batch = db.batch();
     batch.set_application_cursor(b"here");
-    db.write(batch, crate::db::Durability::Sync).unwrap();
+    batch.commit_with(crate::db::Durability::Sync).unwrap();
     db
 }
 
@@ -410,7 +410,7 @@ fn dump_under_concurrent_writes_is_one_commit() {
         let mut batch = db.batch();
         let key = (number % 1000).to_be_bytes();
         batch.put(&a, key, number.to_le_bytes()).put(&b, key, number.to_le_bytes());
-        db.write(batch, crate::db::Durability::Buffered).unwrap();
+        batch.commit_with(crate::db::Durability::Buffered).unwrap();
     };
     (0..1000).for_each(put);
     std::thread::scope(|scope| {

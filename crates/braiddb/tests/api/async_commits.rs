@@ -101,7 +101,7 @@ fn failed_sync_fails_all_futures_as_a_blocking_commit() {
     other.fail();
     let mut batch = db_of_other.batch();
     batch.put(&tree_of_other, b"k", b"v");
-    let blocking = db_of_other.write(batch, Durability::Sync).unwrap_err();
+    let blocking = batch.commit_with(Durability::Sync).unwrap_err();
     assert_eq!(blocking.to_string(), errors[0]);
 
     let mut refused = tree.put_async(b"later", b"v");
@@ -226,8 +226,8 @@ fn invalid_arguments_and_empty_batches_are_ready() {
     assert!(matches!(poll(&mut overlong, &waker), Poll::Ready(Err(Error::InvalidArgument(_)))));
     let mut foreign = other_db.batch();
     foreign.put(&tree, b"k", b"v");
-    assert!(matches!(poll(&mut foreign.commit_async(&other_db), &waker), Poll::Ready(Err(Error::InvalidArgument(_)))));
-    let mut empty = db.batch().commit_async(&db);
+    assert!(matches!(poll(&mut foreign.commit_async(), &waker), Poll::Ready(Err(Error::InvalidArgument(_)))));
+    let mut empty = db.batch().commit_async();
     assert!(matches!(poll(&mut empty, &waker), Poll::Ready(Ok(_))));
     vfs.release();
 }

@@ -45,7 +45,7 @@ fn write_rounds(db: &Db, writer: u8, stop: &AtomicBool, committed: &AtomicU64) {
             batch.put(if key.is_multiple_of(2) { &a } else { &b }, [writer, key], &value);
         }
         batch.put(&b, [&[writer, 99][..], &(round % 300).to_be_bytes()].concat(), [1; 60]);
-        committed.fetch_max(db.write(batch, Durability::Buffered).unwrap(), Ordering::SeqCst);
+        committed.fetch_max(batch.commit_with(Durability::Buffered).unwrap(), Ordering::SeqCst);
         if round.is_multiple_of(150) {
             a.put_stream([writer, 200], round.to_be_bytes().repeat(2000).as_slice()).unwrap();
             let name = format!("passing {writer}");

@@ -96,7 +96,7 @@ fn write(db: &Db, round: u32, step: usize, end: u32) {
         for key in (first..end.min(first + step as u32 * 100)).step_by(step) {
             batch.put(&tree, key.to_be_bytes(), value(key, round));
         }
-        db.write(batch, Durability::Buffered).unwrap();
+        batch.commit_with(Durability::Buffered).unwrap();
     }
 }
 

@@ -33,7 +33,7 @@ fn database(row_at: impl Fn(u32) -> u32) -> (Db, Tree) {
         for row in (from..from + 500).map(&row_at) {
             batch.put(&tree, key(row), value(row));
         }
-        db.write(batch, Durability::Buffered).unwrap();
+        batch.commit_with(Durability::Buffered).unwrap();
     }
     db.flush().unwrap();
     (db, tree)

@@ -27,7 +27,7 @@ impl World<'_> {
                     batch.add(self.multi(), key(*number), value);
                     self.pairs().add(&key(*number), &value);
                 }
-                self.db().write(batch, Durability::Buffered).said("a batch of pairs").map(drop)
+                batch.commit_with(Durability::Buffered).said("a batch of pairs").map(drop)
             }
             Step::MultiSeek { key: number, value, steps } => self.check_multi_seek(&key(*number), &key(*value), *steps),
             Step::MultiSnapshot => {

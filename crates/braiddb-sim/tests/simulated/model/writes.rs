@@ -223,7 +223,7 @@ impl World<'_> {
             let value = sized_value(size % 7, self.tag);
             let mut batch = self.db().batch();
             batch.put(&self.trees[tree], &key, &value);
-            let result = self.db().write(batch, Durability::Buffered);
+            let result = batch.commit_with(Durability::Buffered);
             self.commit(result, &[Change::Put(self.numbers[tree], key, value)])?;
         }
         Ok(())

@@ -123,8 +123,8 @@ impl Drop for Commit {
     }
 }
 
-impl Db {
-    /// Commits a batch, and returns a future that is ready when it is durable: see [`Commit`].
+impl Batch {
+    /// Commits, and returns a future that is ready when the commit is durable: see [`Commit`].
     ///
     /// ```
     /// # async fn serve() -> braiddb::Result<()> {
@@ -132,19 +132,13 @@ impl Db {
     /// let (albums, songs) = (db.tree("albums")?, db.tree("songs")?);
     /// let mut batch = db.batch();
     /// batch.put(&albums, b"1", b"Ten").put(&songs, b"1/1", b"Once");
-    /// db.write_async(batch).await?;
+    /// batch.commit_async().await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn write_async(&self, batch: Batch) -> Commit {
-        Commit::begin(self, !batch.is_empty(), || batch.commit(self, Durability::Buffered))
-    }
-}
-
-impl Batch {
-    /// Commits to `db`, as [`Db::write_async`] does.
-    pub fn commit_async(self, db: &Db) -> Commit {
-        db.write_async(self)
+    pub fn commit_async(self) -> Commit {
+        let (db, writes) = (self.db().clone(), !self.is_empty());
+        Commit::begin(&db, writes, || self.commit_with(Durability::Buffered))
     }
 }
 
@@ -173,16 +167,16 @@ impl Tree {
     /// Sets the value of `key`, as [`Tree::put`] does, and returns a future that is ready when the
     /// commit is durable: see [`Commit`].
     pub fn put_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Commit {
-        let mut batch = Batch::default();
+        let mut batch = self.db().batch();
         batch.put(self, key, value);
-        self.db().write_async(batch)
+        batch.commit_async()
     }
 
     /// Deletes `key`, which may be absent, and returns a future that is ready when the commit is
     /// durable: see [`Commit`].
     pub fn delete_async(&self, key: impl AsRef<[u8]>) -> Commit {
-        let mut batch = Batch::default();
+        let mut batch = self.db().batch();
         batch.delete(self, key);
-        self.db().write_async(batch)
+        batch.commit_async()
     }
 }

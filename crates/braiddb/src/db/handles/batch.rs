@@ -27,12 +27,14 @@ use crate::{
 };
 use std::{ops::Bound, sync::Arc};
 
-/// Writes that commit atomically. The last write of a key wins.
+/// Writes that commit atomically: see [`Db::batch`]. The last write of a key wins. Dropping the batch
+/// discards them.
 ///
 /// The commit fails if a key or value is too long, or a tree was dropped or belongs to another
 /// database.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Batch {
+    db: Db,
     raw: RawBatch,
     /// Sorted by id.
     trees: Vec<Arc<TreeState>>,
@@ -46,6 +48,14 @@ impl std::fmt::Debug for Batch {
 }
 
 impl Batch {
+    pub(in crate::db) fn new(db: &Db) -> Batch {
+        Batch { db: db.clone(), raw: RawBatch::default(), trees: Vec::new(), streams: Vec::new() }
+    }
+
+    pub(in crate::db) fn db(&self) -> &Db {
+        &self.db
+    }
+
     fn touch(&mut self, tree: &Arc<TreeState>, key: &[u8]) {
         match self.trees.binary_search_by_key(&tree.id.0, |tree| tree.id.0) {
             Ok(at) if self.trees[at].home != tree.home => self.raw.fail(tree.another_database().to_string()),
@@ -164,8 +174,18 @@ impl Batch {
         self.streams.clear();
     }
 
-    pub(in crate::db) fn commit(self, db: &Db, durability: Durability) -> Result<SequenceNumber> {
-        commit_streams(db, self.raw, &self.trees, durability, CommitCondition::None, &self.streams)
+    /// Commits atomically with the database's durability ([`crate::Builder::durability`]), and
+    /// returns the commit's sequence number.
+    ///
+    /// After an error nothing is or will be applied, unless [`Error::is_commit_unknown`] holds.
+    pub fn commit(self) -> Result<SequenceNumber> {
+        let durability = self.db.engine().settings.durability;
+        self.commit_with(durability)
+    }
+
+    /// Commits with the given durability: see [`Batch::commit`].
+    pub fn commit_with(self, durability: Durability) -> Result<SequenceNumber> {
+        commit_streams(&self.db, self.raw, &self.trees, durability, CommitCondition::None, &self.streams)
     }
 }
 

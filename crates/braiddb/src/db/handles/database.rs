@@ -12,7 +12,7 @@ use crate::{
             catalog::{LaterFields, TreeState, catalog_key, check_name},
             edits,
             root::Engine,
-            settings::{Durability, Settings, TreeOptions},
+            settings::{Settings, TreeOptions},
             stats::Stats,
             tree_codec::TreeCodec,
             tree_options::{LiveOptions, check_options, check_same, kept_codec},
@@ -199,14 +199,20 @@ impl Db {
         Ok(trees.iter().map(info).collect())
     }
 
-    /// Returns an empty batch for [`Db::write`].
+    /// Returns an empty batch. [`Batch::commit`] commits it.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let (albums, by_title) = (db.tree("albums")?, db.multi_tree("by title")?);
+    /// let mut batch = db.batch();
+    /// batch.put(&albums, "1", "Ten").add(&by_title, "Ten", "1");
+    /// batch.commit()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn batch(&self) -> Batch {
-        Batch::default()
-    }
-
-    /// Commits a batch atomically.
-    pub fn write(&self, batch: Batch, durability: Durability) -> Result<SequenceNumber> {
-        batch.commit(self, durability)
+        Batch::new(self)
     }
 
     /// Begins an optimistic, serializable [`Transaction`].

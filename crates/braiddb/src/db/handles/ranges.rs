@@ -1,7 +1,6 @@
 //! Size estimates, split points and clipping of key ranges.
 
 use super::{
-    batch::Batch,
     iter::user_bounds,
     key_range::KeyRange,
     multi::tree::{MultiTree, bounds_of_keys},
@@ -368,7 +367,7 @@ impl Tree {
     /// keys are removed unread.
     pub fn clip(&self, range: impl KeyRange) -> Result<SequenceNumber> {
         let bound = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
-        let mut batch = Batch::default();
+        let mut batch = self.db().batch();
         // An empty range keeps nothing.
         if Span::of(self, &range).is_empty() {
             batch.delete_range(self, ..);
@@ -384,7 +383,7 @@ impl Tree {
                 Bound::Unbounded => {}
             }
         }
-        batch.commit(self.db(), self.db().engine().settings.durability)
+        batch.commit()
     }
 }
 

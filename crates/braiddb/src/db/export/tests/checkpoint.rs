@@ -149,7 +149,7 @@ fn checkpoint_under_concurrent_writes_is_one_commit() {
                         batch.put(&trees[0], [&[writer, 100][..], &(round % 500).to_be_bytes()].concat(), [7; 50]);
                     }
                     batch.put(expiring, [writer], round.to_be_bytes());
-                    let sequence = db.write(batch, Durability::Buffered).unwrap();
+                    let sequence = batch.commit_with(Durability::Buffered).unwrap();
                     committed.fetch_max(sequence, Ordering::SeqCst);
                     if round.is_multiple_of(200) {
                         trees[1].put_stream([writer, 200], round.to_be_bytes().repeat(3000).as_slice()).unwrap();

@@ -258,7 +258,7 @@ fn follower_of_concurrent_writer_sees_one_commit_without_errors() {
             let value = [number.to_be_bytes().to_vec(), vec![slot as u8; if slot == 3 { 400 } else { 20 }]].concat();
             batch.put(&tree, slot.to_be_bytes(), &value).put(&tree, key, &value);
         }
-        owner.write(batch, Durability::Buffered).unwrap();
+        batch.commit_with(Durability::Buffered).unwrap();
         reported.store(number, Ordering::SeqCst);
     };
     commit(1);

@@ -215,9 +215,9 @@ impl MultiTree {
     }
 
     fn write(&self, fill: impl FnOnce(&mut Batch)) -> Result<SequenceNumber> {
-        let mut batch = Batch::default();
+        let mut batch = self.db.batch();
         fill(&mut batch);
-        batch.commit(&self.db, self.db.engine().settings.durability)
+        batch.commit()
     }
 
     /// Returns the current name.

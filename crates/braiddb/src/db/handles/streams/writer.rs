@@ -156,10 +156,9 @@ impl StreamWriter {
 
     /// Commits the value with the given durability.
     pub fn commit_with(self, durability: Durability) -> Result<SequenceNumber> {
-        let db = self.tree.db().clone();
-        let mut batch = Batch::default();
+        let mut batch = self.tree.db().batch();
         batch.put_stream(self.finish()?);
-        batch.commit(&db, durability)
+        batch.commit_with(durability)
     }
 
     /// Ends the value, for a commit with other writes.
@@ -283,7 +282,7 @@ impl Batch {
     /// let film = films.write_stream(b"1", &mut std::io::empty())?;
     /// let mut batch = db.batch();
     /// batch.put(&titles, b"1", b"The Void").put_stream(film);
-    /// db.write(batch, Durability::Sync)?;
+    /// batch.commit_with(Durability::Sync)?;
     /// # Ok(())
     /// # }
     /// ```

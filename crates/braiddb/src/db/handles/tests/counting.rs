@@ -143,7 +143,7 @@ fn estimates_of_many_entries_are_near_where_most_of_them_are_dead() {
             _ => {}
         }
     }
-    db.write(batch, Durability::Buffered).unwrap();
+    batch.commit_with(Durability::Buffered).unwrap();
     assert!(error_percent(&tree, &keys) <= 10, "{:?}", tree.approximate(..));
     check(&db, &tree, &keys);
     db.flush().unwrap();
@@ -154,7 +154,7 @@ fn estimates_of_many_entries_are_near_where_most_of_them_are_dead() {
         batch.delete(&tree, key(number));
         keys.remove(&number);
     }
-    db.write(batch, Durability::Buffered).unwrap();
+    batch.commit_with(Durability::Buffered).unwrap();
     let all = 20_000 / 32 + 1000;
     assert!(tree.len_estimate().unwrap().abs_diff(keys.len() as u64) <= all, "{:?}", tree.approximate(..));
     check(&db, &tree, &keys);
@@ -164,7 +164,7 @@ fn estimates_of_many_entries_are_near_where_most_of_them_are_dead() {
     for number in 0..12_000_u32 {
         batch.put_with_ttl(&other, key(number), b"v", Duration::from_secs(if number % 4 == 0 { 1000 } else { 1 }));
     }
-    db.write(batch, Durability::Buffered).unwrap();
+    batch.commit_with(Durability::Buffered).unwrap();
     clock.advance(2 * SECOND_NS);
     let keys: BTreeSet<u32> = (0..12_000).filter(|number| number % 4 == 0).collect();
     assert!(error_percent(&other, &keys) <= 10, "{:?}", other.approximate(..));

@@ -202,12 +202,12 @@ fn a_batch_is_atomic_and_a_bad_one_changes_nothing() {
     let (a, b) = (db.tree("a").unwrap(), db.tree("b").unwrap());
     let mut batch = db.batch();
     batch.put(&a, b"1", b"x").put(&b, b"1", b"y").set_application_cursor(b"here");
-    let sequence = db.write(batch, Durability::Sync).unwrap();
+    let sequence = batch.commit_with(Durability::Sync).unwrap();
     assert_eq!(db.snapshot().sequence(), sequence);
     assert_eq!(db.application_cursor().unwrap().as_deref(), Some(&b"here"[..]));
     let mut batch = db.batch();
     batch.put(&a, b"2", b"x").put(&a, vec![0; 65_537], b"x");
-    assert!(db.write(batch, Durability::Sync).is_err());
+    assert!(batch.commit_with(Durability::Sync).is_err());
     assert_eq!(a.get(b"2").unwrap(), None);
     assert_eq!(db.snapshot().sequence(), sequence);
 }

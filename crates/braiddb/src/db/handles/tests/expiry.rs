@@ -187,7 +187,7 @@ fn a_tree_may_have_all_its_values_expire() {
     let mut batch = db.batch();
     batch.put(&tree, b"batch", b"v").put_with_ttl(&tree, b"own", b"v", seconds(5));
     batch.put_until(&tree, b"until", b"v", UNIX_EPOCH + seconds(2000));
-    db.write(batch, Durability::Buffered).unwrap();
+    batch.commit_with(Durability::Buffered).unwrap();
     db.update(|tx| tx.put(&tree, b"tx", b"v")).unwrap();
     tree.put_if_absent(b"absent", b"v").unwrap().unwrap();
     tree.fetch_update(b"update", |_| Update::Put(b"v".to_vec())).unwrap();
@@ -213,7 +213,7 @@ fn a_tree_may_have_all_its_values_expire() {
     refused(tree.merge(b"k", &add, [1; 8]).map(|_| ()));
     let mut batch = db.batch();
     batch.merge(&tree, b"k", &add, [1; 8]);
-    refused(db.write(batch, Durability::Buffered).map(|_| ()));
+    refused(batch.commit_with(Durability::Buffered).map(|_| ()));
     refused(db.begin().unwrap().merge(&tree, b"k", &add, [1; 8]));
 }
 
@@ -287,10 +287,10 @@ fn merge_functions_find_nothing_where_a_value_has_expired() {
         // The batch would lose the expiry time.
         let mut batch = db.batch();
         batch.put_with_ttl(tree, b"m", b"x", seconds(10)).merge(tree, b"m", &append, b"y");
-        assert!(matches!(db.write(batch, Durability::Buffered), Err(Error::InvalidArgument(_))));
+        assert!(matches!(batch.commit_with(Durability::Buffered), Err(Error::InvalidArgument(_))));
         let mut batch = db.batch();
         batch.merge(tree, b"m", &append, b"y").put_with_ttl(tree, b"m", b"x", seconds(10));
-        db.write(batch, Durability::Buffered).unwrap();
+        batch.commit_with(Durability::Buffered).unwrap();
         assert_eq!(tree.get(b"m").unwrap().as_deref(), Some(&b"x"[..]));
     });
 }

@@ -20,7 +20,7 @@ fn call_with_tree_of_another_database_is_refused() {
         let mut batch = one.batch();
         batch.put(&mine, b"k", b"2");
         fill(&mut batch);
-        is_refused(one.write(batch, Durability::Buffered).err());
+        is_refused(batch.commit_with(Durability::Buffered).err());
     };
     write(&|batch| assert!(!batch.put(&other, b"k", b"2").is_empty()));
     write(&|batch| assert!(!batch.delete(&other, b"k").is_empty()));

@@ -55,7 +55,7 @@ fn change(db: &Db, tree: &MultiTree, pairs: &mut Pairs, random: &mut Random, val
             1 => {
                 let mut batch = db.batch();
                 batch.add(tree, &key, b"gone").delete(tree, &key).add(tree, &key, &value);
-                db.write(batch, Durability::Buffered).unwrap();
+                batch.commit_with(Durability::Buffered).unwrap();
                 pairs.retain(|(of, _)| *of != key);
                 pairs.insert((key, value));
             }
@@ -283,7 +283,7 @@ fn a_count_of_settled_data_costs_its_ends() {
             let mut batch = db.batch();
             batch.add(&tree, b"much", number.wrapping_mul(0x9e37_79b9).to_be_bytes());
             batch.add(&tree, number.to_be_bytes(), b"little");
-            db.write(batch, Durability::Buffered).unwrap();
+            batch.commit_with(Durability::Buffered).unwrap();
         }
         db.flush().unwrap();
     }
@@ -330,7 +330,7 @@ fn count_kept_in_view_is_not_used_for_another_snapshot() {
         for number in numbers {
             batch.add(&tree, b"much", number.to_be_bytes());
         }
-        db.write(batch, Durability::Buffered).unwrap();
+        batch.commit_with(Durability::Buffered).unwrap();
     };
     add(0..5000);
     let before = db.snapshot();

@@ -83,7 +83,7 @@ fn delete_of_key_deletes_its_values_only() {
     assert_eq!(shown(&tree), r"a\x003 b3");
     let mut batch = db.batch();
     batch.add(&tree, "b", "gone").delete(&tree, "b").add(&tree, "b", "5").delete_range(&tree, "a\0"..="a\0");
-    db.write(batch, crate::db::Durability::Buffered).unwrap();
+    batch.commit_with(crate::db::Durability::Buffered).unwrap();
     assert_eq!(shown(&tree), "b5");
     tree.delete_range(.."b").unwrap();
     assert_eq!(shown(&tree), "b5");

@@ -105,7 +105,7 @@ fn a_stream_may_be_merged_into() {
     check(&t, b"k", &expected);
     let mut batch = db.batch();
     batch.put_stream(t.write_stream(b"k", value.as_slice()).unwrap()).merge(&t, b"k", &append, b"end");
-    assert!(matches!(db.write(batch, Durability::Buffered), Err(Error::InvalidArgument(_))));
+    assert!(matches!(batch.commit_with(Durability::Buffered), Err(Error::InvalidArgument(_))));
     check(&t, b"k", &expected);
 }
 

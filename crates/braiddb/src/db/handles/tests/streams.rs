@@ -355,11 +355,11 @@ fn batches_commit_streams_with_all_else() {
     batch.put(&t, b"z", b"name").put_stream(t.write_stream(b"k", value.as_slice()).unwrap());
     batch.put_stream(t.write_stream(b"short", b"x".as_slice()).unwrap());
     let again = batch.clone();
-    db.write(batch, Durability::Sync).unwrap();
+    batch.commit_with(Durability::Sync).unwrap();
     check(&t, b"k", &value);
     t.delete(b"k").unwrap();
     db.compact().unwrap();
-    db.write(again, Durability::Sync).unwrap();
+    again.commit_with(Durability::Sync).unwrap();
     db.compact().unwrap();
     check(&t, b"k", &value);
     check(&t, b"short", b"x");
@@ -367,7 +367,7 @@ fn batches_commit_streams_with_all_else() {
     let other = open(small(&other_vfs)).unwrap();
     let mut batch = other.batch();
     batch.put_stream(t.write_stream(b"k", value.as_slice()).unwrap());
-    assert!(matches!(other.write(batch, Durability::Sync), Err(Error::InvalidArgument(_))));
+    assert!(matches!(batch.commit_with(Durability::Sync), Err(Error::InvalidArgument(_))));
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn others_commits_leave_a_stream_alone() {
     writer.write_all(&bytes(70_000, 1)).unwrap();
     let mut batch = db.batch();
     batch.put(&t, b"small", b"x");
-    db.write(batch, Durability::Sync).unwrap();
+    batch.commit_with(Durability::Sync).unwrap();
     assert_eq!(synced(), 0);
     writer.commit_with(Durability::Buffered).unwrap();
     assert_eq!(synced(), 0);

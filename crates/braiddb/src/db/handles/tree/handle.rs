@@ -1,13 +1,6 @@
 //! The handle of a tree.
 
-use super::super::{
-    batch::{Batch, commit},
-    cursor::Cursor,
-    database::Db,
-    expiry,
-    iter::Iter,
-    key_range::KeyRange,
-};
+use super::super::{batch::commit, cursor::Cursor, database::Db, expiry, iter::Iter, key_range::KeyRange};
 use crate::{
     base::{EntryKind, Result, SequenceNumber},
     commit::RawBatch,
@@ -85,9 +78,9 @@ impl Tree {
 
     /// Deletes all keys in `range`, in constant time.
     pub fn delete_range(&self, range: impl KeyRange) -> Result<SequenceNumber> {
-        let mut batch = Batch::default();
+        let mut batch = self.db.batch();
         batch.delete_range(self, range);
-        batch.commit(&self.db, self.db.engine().settings.durability)
+        batch.commit()
     }
 
     /// Returns the value of `key`.

@@ -23,9 +23,9 @@ impl Tree {
         value: impl AsRef<[u8]>,
         durability: Durability,
     ) -> Result<SequenceNumber> {
-        let mut batch = Batch::default();
+        let mut batch = self.db().batch();
         batch.put(self, key, value);
-        batch.commit(self.db(), durability)
+        batch.commit_with(durability)
     }
 
     /// Sets the value of `key`, and returns the one before. [`Tree::put`] is faster: it reads
@@ -83,16 +83,15 @@ pub(in crate::db) fn extend<K, V>(
     rows: impl IntoIterator<Item = (K, V)>,
     add: impl Fn(&mut Batch, K, V),
 ) -> Result<()> {
-    let durability = db.engine().settings.durability;
-    let mut batch = Batch::default();
+    let mut batch = db.batch();
     for (key, value) in rows {
         add(&mut batch, key, value);
         if batch.len() >= EXTEND_ROWS || batch.size_bytes() >= EXTEND_BYTES {
-            std::mem::take(&mut batch).commit(db, durability)?;
+            std::mem::replace(&mut batch, db.batch()).commit()?;
         }
     }
     if !batch.is_empty() {
-        batch.commit(db, durability)?;
+        batch.commit()?;
     }
     Ok(())
 }

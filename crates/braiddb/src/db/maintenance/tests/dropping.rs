@@ -22,7 +22,7 @@ fn database(vfs: &FaultVfs, trees: u32) -> Db {
         let tree = db.tree(&name).unwrap();
         (0..3_u8).for_each(|key| _ = batch.put(&tree, [key], &name));
     }
-    db.write(batch, Durability::Sync).unwrap();
+    batch.commit_with(Durability::Sync).unwrap();
     db
 }
 

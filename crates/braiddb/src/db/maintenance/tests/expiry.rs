@@ -287,7 +287,7 @@ fn watch_shows_the_ends_of_records() {
     let mut watcher = db.watch(WatchOptions::new().unsynced(true)).unwrap();
     let mut batch = db.batch();
     batch.put_until(&tree, b"odd", b"22", at(1010) + Duration::from_micros(7)).put(&tree, b"plain", b"");
-    db.write(batch, Durability::Buffered).unwrap();
+    batch.commit_with(Durability::Buffered).unwrap();
     let set = watcher.try_next().unwrap().expect("it was committed");
     let shown: Vec<_> = set
         .changes

@@ -184,7 +184,7 @@ fn partition_with_runs_cut_by_blocks_is_split() {
         for i in from..from + 1_000 {
             batch.put(&tree, i.to_be_bytes(), [7; 40]);
         }
-        db.write(batch, Durability::Buffered).unwrap();
+        batch.commit_with(Durability::Buffered).unwrap();
     }
     db.compact().unwrap();
     let stats = db.stats();
@@ -213,7 +213,7 @@ fn compact_of_compressible_data_keeps_database_writable() {
         for i in from..from + 1_000 {
             batch.put(&tree, i.to_be_bytes(), [7; 60]);
         }
-        db.write(batch, Durability::Buffered).unwrap();
+        batch.commit_with(Durability::Buffered).unwrap();
     }
     db.compact().unwrap();
     assert_eq!(db.stats().failure, None);

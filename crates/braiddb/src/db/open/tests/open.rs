@@ -155,7 +155,7 @@ fn with_damaged_value(damaged: u8) -> FaultVfs {
     for i in 1..=5u8 {
         let mut batch = db.batch();
         batch.put(&tree, [i], vec![i; 10_000]);
-        db.write(batch, if i <= 2 { Durability::Sync } else { Durability::Buffered }).unwrap();
+        batch.commit_with(if i <= 2 { Durability::Sync } else { Durability::Buffered }).unwrap();
     }
     let mut files = vfs.files();
     let is_blob = |path: &Path| path.extension().is_some_and(|e| e == "blob");

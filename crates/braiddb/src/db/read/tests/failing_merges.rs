@@ -49,7 +49,7 @@ fn all_refuse(db: &Db, tree: &Tree, function: &MergeFunctionHandle, operand: &[u
     let reason = refused(tree.merge(b"k", function, operand));
     let mut batch = db.batch();
     batch.put(tree, b"beside", b"").merge(tree, b"k", function, operand);
-    assert_eq!(refused(db.write(batch, Durability::Buffered)), reason);
+    assert_eq!(refused(batch.commit_with(Durability::Buffered)), reason);
     let tx = db.begin().unwrap();
     assert_eq!(refused(tx.merge(tree, b"k", function, operand)), reason);
     tx.put(tree, b"k", b"").unwrap();

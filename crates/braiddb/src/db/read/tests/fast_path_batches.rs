@@ -301,7 +301,7 @@ fn what_is_written_together_is_seen_together() {
                     let value = [version.to_le_bytes().as_slice(), &[7; 90]].concat();
                     batch.put(&tree, key(2 * pair), &value);
                     batch.put(&tree, key(2 * pair + 1), &value);
-                    db.write(batch, crate::db::engine::settings::Durability::Buffered).unwrap();
+                    batch.commit_with(crate::db::engine::settings::Durability::Buffered).unwrap();
                     committed.store(version, Ordering::Release);
                 }
             }

@@ -183,7 +183,7 @@ impl Case {
             tx.commit().unwrap();
         } else {
             drop(tx);
-            db.write(batch, crate::db::engine::settings::Durability::Buffered).unwrap();
+            batch.commit_with(crate::db::engine::settings::Durability::Buffered).unwrap();
         }
     }
 
@@ -324,7 +324,7 @@ fn failures_are_contained_and_named() {
     let mut batch = db.batch();
     batch.put(&tree, b"x", b"").merge(&tree, b"j", &other, b"");
     assert!(matches!(
-        db.write(batch, crate::db::engine::settings::Durability::Buffered),
+        batch.commit_with(crate::db::engine::settings::Durability::Buffered),
         Err(Error::InvalidArgument(_))
     ));
     assert!(tree.get(b"x").unwrap().is_none());

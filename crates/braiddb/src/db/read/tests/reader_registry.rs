@@ -46,7 +46,7 @@ fn write_all(db: &Db, tree: &Tree, count: u64, value: &[u8]) {
     for number in 0..count {
         batch.put(tree, key(number), value);
     }
-    db.write(batch, Durability::Buffered).unwrap();
+    batch.commit_with(Durability::Buffered).unwrap();
 }
 
 #[track_caller]
@@ -565,7 +565,7 @@ impl Race {
                 batch.put(&tree, key(of_key), value);
             }
         }
-        let first = STRIDE - db.write(batch, Durability::Buffered).unwrap();
+        let first = STRIDE - batch.commit_with(Durability::Buffered).unwrap();
         let (is_over, answers, refusals) = Default::default();
         Race { clock, db, tree, first, is_over, answers, refusals }
     }
@@ -579,7 +579,7 @@ impl Race {
                     None => batch.delete(&self.tree, key(of_key)),
                 };
             }
-            let sequence = self.db.write(batch, Durability::Buffered).unwrap();
+            let sequence = batch.commit_with(Durability::Buffered).unwrap();
             assert_eq!(sequence + self.first, number);
             if number.is_multiple_of(3) {
                 // All readers expire, and their versions are dropped at once.

@@ -102,7 +102,7 @@ fn do_everything(db: &Db) {
         .delete(&a, b"1")
         .put(&a, b"3", b"three")
         .set_application_cursor(b"here");
-    db.write(batch, Durability::Buffered).unwrap();
+    batch.commit_with(Durability::Buffered).unwrap();
     a.put(b"large", vec![7; 5000]).unwrap();
     a.put_stream(b"stream", &mut std::io::repeat(3).take(2 << 20)).unwrap();
     a.put_with_ttl(b"4", b"four", Duration::from_secs(1000)).unwrap();
@@ -111,7 +111,7 @@ fn do_everything(db: &Db) {
     a.merge(b"2", &append, b"!").unwrap();
     let mut batch = db.batch();
     batch.put(&a, b"6", b"six").merge(&a, b"6", &append, b"?").delete(&a, b"7").merge(&a, b"7", &append, b"7");
-    db.write(batch, Durability::Buffered).unwrap();
+    batch.commit_with(Durability::Buffered).unwrap();
     a.delete_range(b"4".as_slice()..b"6").unwrap();
     a.delete_range(..).unwrap();
     many.add(b"k\0", b"v1").unwrap();
@@ -305,7 +305,7 @@ fn commit_at_random(db: &Db, random: &mut Random, number: u64) {
     }
     batch.put(&tree, b"number", number.to_le_bytes());
     let durability = if random.below(9) == 0 { Durability::Sync } else { Durability::Buffered };
-    db.write(batch, durability).unwrap();
+    batch.commit_with(durability).unwrap();
     if random.below(40) == 0 {
         tree.put_stream(b"stream", &mut std::io::repeat(number as u8).take(random.below(20_000))).unwrap();
     }
@@ -519,7 +519,7 @@ fn first_token_after_crash_is_durable_or_refused() {
             let put = |db: &Db, key: &[u8], value: &[u8]| {
                 let mut batch = db.batch();
                 batch.put(&db.tree("t").unwrap(), key, value);
-                db.write(batch, Durability::Buffered).unwrap()
+                batch.commit_with(Durability::Buffered).unwrap()
             };
             let [.., last] = [0, 1, 2].map(|number| put(&db, &[number], b"lost"));
             let options = WatchOptions::new().unsynced(is_unsynced);
@@ -556,7 +556,7 @@ fn token_of_flushed_commit_is_valid_after_log_loses_its_end() {
     let put = |db: &Db, tree: &crate::db::Tree, value: &[u8]| {
         let mut batch = db.batch();
         batch.put(tree, b"k", value);
-        db.write(batch, Durability::Buffered).unwrap()
+        batch.commit_with(Durability::Buffered).unwrap()
     };
     let last = put(&db, &tree, b"flushed");
     db.flush().unwrap();
@@ -621,7 +621,7 @@ fn waiting_watcher_wakes_on_commit_stop_and_close() {
         for number in 0..300_u32 {
             let mut batch = db.batch();
             batch.put(&tree, number.to_be_bytes(), b"x");
-            let sequence = db.write(batch, durability).unwrap();
+            let sequence = batch.commit_with(durability).unwrap();
             // Each wait is ended by a commit.
             if number.is_multiple_of(3) {
                 while sees.recv_timeout(Duration::from_secs(20)).unwrap() < sequence {}

@@ -30,7 +30,7 @@ fn write_past_the_transaction_inside_an_update_is_refused() {
         &|| {
             let mut batch = db.batch();
             batch.put(&tree, b"k", b"past");
-            db.write(batch, Durability::Buffered).map(drop)
+            batch.commit_with(Durability::Buffered).map(drop)
         },
         &|| tree.bulk_load([("a", "b")]).map(drop),
         &|| db.drop_trees(&["t"]),

@@ -22,7 +22,7 @@ fn commit(db: &Db, number: u64, durability: Durability) -> u64 {
     let value = vec![number as u8; if number.is_multiple_of(7) { 600 } else { 60 }];
     batch.put(&a, (number % 50).to_be_bytes(), &value).put(&b, b"number", number.to_le_bytes());
     batch.put(&b, (number % 30).to_be_bytes(), number.to_le_bytes()).set_application_cursor(number.to_le_bytes());
-    db.write(batch, durability).unwrap()
+    batch.commit_with(durability).unwrap()
 }
 
 fn cursor(db: &Db) -> u64 {
@@ -147,12 +147,12 @@ fn an_application_cursor_may_have_64_kib_and_goes_with_a_transaction() {
     let longest = vec![b'c'; 64 << 10];
     let mut batch = db.batch();
     batch.set_application_cursor(&longest);
-    db.write(batch, Durability::None).unwrap();
+    batch.commit_with(Durability::None).unwrap();
     assert_eq!(db.application_cursor().unwrap().as_deref(), Some(&longest[..]));
     db.flush_to(&longest).unwrap();
     let mut batch = db.batch();
     batch.set_application_cursor([longest.as_slice(), b"c"].concat());
-    assert!(matches!(db.write(batch, Durability::None), Err(Error::InvalidArgument(_))));
+    assert!(matches!(batch.commit_with(Durability::None), Err(Error::InvalidArgument(_))));
     let transaction = db.begin_exclusive().unwrap();
     transaction.set_application_cursor(b"t").unwrap();
     assert!(transaction.set_application_cursor(vec![0; (64 << 10) + 1]).is_err());
@@ -187,7 +187,7 @@ fn a_cursor_that_is_found_while_its_commit_is_being_inserted_is_made_durable() {
         scope.spawn(|| {
             let mut batch = db.batch();
             batch.merge(&tree, b"key", &slow, b"after").set_application_cursor(b"one");
-            db.write(batch, Durability::None).unwrap();
+            batch.commit_with(Durability::None).unwrap();
         });
         is_applied.recv().unwrap();
         assert_eq!(db.application_cursor().unwrap(), None, "it is not committed yet");
@@ -213,7 +213,7 @@ fn a_marker_that_finds_no_room_hides_no_gap() {
     let put = || {
         let mut batch = db.batch();
         batch.put(&tree, b"k", b"v");
-        db.write(batch, Durability::Buffered)
+        batch.commit_with(Durability::Buffered)
     };
     vfs.fail(crate::platform::fault_vfs::Operation::Write, 0, 1, std::io::ErrorKind::StorageFull);
     assert!(put().is_err_and(|e| e.is_disk_full()));
