@@ -394,10 +394,38 @@ impl Error {
     }
 }
 
+/// Keeps the kind of an error of the operating system; the error itself is the source.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match &error {
+            Error::Io { source, .. } => source.kind(),
+            Error::DiskFull { .. } => io::ErrorKind::StorageFull,
+            Error::NotFound(_) => io::ErrorKind::NotFound,
+            Error::InvalidArgument(_) => io::ErrorKind::InvalidInput,
+            error if error.is_corruption() => io::ErrorKind::InvalidData,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::error::Error as _;
+
+    #[test]
+    fn io_error_of_error_keeps_kind_and_source() {
+        let full = io::Error::from(Error::DiskFull { path: "d".into(), reason: NoSpace::Disk });
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        let denied = io::Error::from(Error::io("open", "f", io::ErrorKind::PermissionDenied.into()));
+        assert_eq!(denied.kind(), io::ErrorKind::PermissionDenied);
+        let inner = denied.into_inner().unwrap().downcast::<Error>().unwrap();
+        assert!(matches!(*inner, Error::Io { action: "open", .. }));
+        let damaged = io::Error::from(Error::corruption("f", 3, "bad"));
+        assert_eq!(damaged.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(io::Error::from(Error::Closed).kind(), io::ErrorKind::Other);
+    }
 
     /// A printed error and its sources showed "Permission denied" twice.
     #[test]

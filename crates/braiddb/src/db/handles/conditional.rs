@@ -36,6 +36,39 @@ pub enum Update {
     Delete,
 }
 
+impl Update {
+    /// Makes an [`Update::Put`] from any bytes.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// use braiddb::Update;
+    ///
+    /// let db = braiddb::Db::in_memory()?;
+    /// let counters = db.tree("counters")?;
+    /// let next = |value: Option<&[u8]>| {
+    ///     let number = value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_be_bytes);
+    ///     Update::put((number + 1).to_be_bytes())
+    /// };
+    /// counters.fetch_update("visits", next)?;
+    /// assert_eq!(counters.fetch_update("visits", next)?.unwrap(), 1_u64.to_be_bytes());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn put(value: impl Into<Vec<u8>>) -> Update {
+        Update::Put(value.into())
+    }
+
+    /// Makes an [`Update::PutKeepTtl`] from any bytes.
+    pub fn put_keep_ttl(value: impl Into<Vec<u8>>) -> Update {
+        Update::PutKeepTtl(value.into())
+    }
+
+    /// Makes an [`Update::PutWithTtl`] from any bytes.
+    pub fn put_with_ttl(value: impl Into<Vec<u8>>, ttl: Duration) -> Update {
+        Update::PutWithTtl(value.into(), ttl)
+    }
+}
+
 impl Tree {
     /// Returns the value of `key` and its version.
     pub fn get_versioned(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Version)>> {

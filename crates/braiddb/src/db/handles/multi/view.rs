@@ -131,9 +131,9 @@ pub struct SnapshotMultiTree {
 
 /// A multi-tree in a transaction: see [`Transaction::multi_tree`].
 #[derive(Clone, Copy, Debug)]
-pub struct TransactionMultiTree<'t> {
+pub struct TransactionMultiTree<'t, 'r> {
     transaction: &'t Transaction,
-    tree: &'t MultiTree,
+    tree: &'r MultiTree,
 }
 
 impl Snapshot {
@@ -145,7 +145,7 @@ impl Snapshot {
 
 impl Transaction {
     /// Returns a view of a multi-tree in this transaction, to read and write.
-    pub fn multi_tree<'t>(&'t self, tree: &'t MultiTree) -> TransactionMultiTree<'t> {
+    pub fn multi_tree<'t, 'r>(&'t self, tree: &'r MultiTree) -> TransactionMultiTree<'t, 'r> {
         TransactionMultiTree { transaction: self, tree }
     }
 }
@@ -157,7 +157,7 @@ impl SnapshotMultiTree {
     }
 }
 
-impl TransactionMultiTree<'_> {
+impl TransactionMultiTree<'_, '_> {
     /// Adds a value to `key`, or does nothing if the key has it.
     pub fn add(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.transaction.add_pair(self.tree, key.as_ref(), value.as_ref())
@@ -258,7 +258,7 @@ fn check(tree: &MultiTree, hold: Option<&Hold>) -> Result<()> {
     tree.state().check_in(engine.log.incarnation)
 }
 
-impl<'t> Source for TransactionMultiTree<'t> {
+impl<'t> Source for TransactionMultiTree<'t, '_> {
     type Entries = TransactionIter<'t>;
 
     fn of(&self) -> &MultiTree {
@@ -288,8 +288,8 @@ impl<'t> Source for TransactionMultiTree<'t> {
 
 /// The methods of [`ReadMulti`], so that callers need not import it.
 macro_rules! view {
-    (<$($lifetime:lifetime)?> $view:ty, $entries:ty) => {
-        impl $(<$lifetime>)? $view {
+    (<$($lifetime:lifetime),*> $view:ty, $entries:ty) => {
+        impl<$($lifetime),*> $view {
             /// Returns true if `key` has a value.
             pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
                 Ok(self.first_value(key)?.is_some())
@@ -377,7 +377,7 @@ macro_rules! view {
         }
 
         /// A type's own methods come before the trait's, so these calls do not recurse.
-        impl $(<$lifetime>)? ReadMulti for $view {
+        impl<$($lifetime),*> ReadMulti for $view {
             type Iter = MultiIter<$entries>;
             type Values = MultiValues<$entries>;
 
@@ -410,7 +410,7 @@ macro_rules! view {
             }
         }
 
-        impl $(<$lifetime>)? IntoIterator for &$view {
+        impl<$($lifetime),*> IntoIterator for &$view {
             type Item = Result<(Key, Value)>;
             type IntoIter = MultiIter<$entries>;
 
@@ -423,4 +423,4 @@ macro_rules! view {
 
 view!(<> MultiTree, Iter);
 view!(<> SnapshotMultiTree, Iter);
-view!(<'t> TransactionMultiTree<'t>, TransactionIter<'t>);
+view!(<'t, 'r> TransactionMultiTree<'t, 'r>, TransactionIter<'t>);

@@ -275,6 +275,9 @@ impl Transaction {
     }
 
     /// Iterates over pairs with keys in `range`. Includes later own writes ahead of its position.
+    ///
+    /// Counts as a read of all keys from the start of the range to the last row returned, absent keys
+    /// included; after the end of the loop, of the whole range. Backward likewise, from the end.
     pub fn range(&self, tree: &Tree, range: impl KeyRange) -> TransactionIter<'_> {
         let (start, end) = user_bounds(tree.state().id, &range);
         TransactionIter::new(self, tree.db(), tree.state(), start, end)
@@ -293,12 +296,13 @@ impl Transaction {
         self.prefix(tree, b"")
     }
 
-    /// Returns the first pair.
+    /// Returns the first pair. Counts as a read of all keys up to it, so only an earlier key or a
+    /// change of this one conflicts.
     pub fn first(&self, tree: &Tree) -> Result<Option<(Key, Value)>> {
         self.iter(tree).next().transpose()
     }
 
-    /// Returns the last pair.
+    /// Returns the last pair. Counts as a read of all keys from it on.
     pub fn last(&self, tree: &Tree) -> Result<Option<(Key, Value)>> {
         self.iter(tree).next_back().transpose()
     }

@@ -45,6 +45,9 @@ pub struct TransactionIter<'t> {
     is_done: bool,
 }
 
+/// An internal key, and its value or the value's error.
+pub(in crate::db) type Row = (Vec<u8>, Result<Vec<u8>>);
+
 impl std::fmt::Debug for TransactionIter<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TransactionIter").finish_non_exhaustive()
@@ -74,27 +77,28 @@ impl<'t> TransactionIter<'t> {
     }
 
     fn row(&mut self, is_forward: bool) -> Option<Result<(Key, Value)>> {
-        if let Some(e) = self.failed.take() {
-            self.is_done = true;
-            return Some(Err(e));
-        }
-        if self.is_done {
-            return None;
-        }
-        match self.advance(is_forward) {
-            Ok(row) => {
-                self.is_done = row.is_none();
-                row
-            }
-            Err(e) => {
-                (self.is_done, self.front.cursor, self.back.cursor) = (true, None, None);
-                Some(Err(e))
-            }
-        }
+        let row = self.step(is_forward).transpose()?;
+        Some(row.and_then(|(key, value)| Ok((Key::of(&key[TREE_ID_LEN..]), Value::new(value?)))))
     }
 
-    /// The outer error ends the iterator; the inner one concerns one row.
-    fn advance(&mut self, is_forward: bool) -> Result<Option<Result<(Key, Value)>>> {
+    /// Returns the next row: its internal key, and its value or the value's error. The outer error
+    /// ends the iterator.
+    pub(in crate::db) fn step(&mut self, is_forward: bool) -> Result<Option<Row>> {
+        if let Some(e) = self.failed.take() {
+            self.is_done = true;
+            return Err(e);
+        }
+        if self.is_done {
+            return Ok(None);
+        }
+        let row = self.advance(is_forward).inspect_err(|_| {
+            (self.is_done, self.front.cursor, self.back.cursor) = (true, None, None);
+        })?;
+        self.is_done = row.is_none();
+        Ok(row)
+    }
+
+    fn advance(&mut self, is_forward: bool) -> Result<Option<Row>> {
         self.transaction.hold().check()?;
         let TransactionIter { transaction, tree, start, end, front, back, .. } = self;
         let (side, other) = if is_forward { (front, back) } else { (back, front) };
@@ -133,7 +137,7 @@ impl<'t> TransactionIter<'t> {
         side.at.clear();
         side.at.extend_from_slice(&key);
         side.has_begun = true;
-        Ok(Some(value.map(|value| (Key::of(&key[TREE_ID_LEN..]), Value::new(value)))))
+        Ok(Some((key, value)))
     }
 }
 

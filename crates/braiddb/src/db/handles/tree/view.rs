@@ -6,7 +6,7 @@ use super::super::{
     key_range::KeyRange,
     merge::MergeFunctionHandle,
     snapshot::Snapshot,
-    transaction::{handle::Transaction, iter::TransactionIter},
+    transaction::{cursor::TransactionCursor, handle::Transaction, iter::TransactionIter},
     tree::Tree,
 };
 use crate::{
@@ -51,6 +51,9 @@ pub trait Read {
     /// Pairs in key order, from both ends.
     type Iter: DoubleEndedIterator<Item = Result<(Key, Value)>>;
 
+    /// A cursor, as [`Cursor`] is.
+    type Cursor: ReadCursor;
+
     /// Returns the value of `key`.
     fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>>;
 
@@ -68,6 +71,9 @@ pub trait Read {
 
     /// Iterates over pairs with keys that begin with `prefix`.
     fn prefix(&self, prefix: impl AsRef<[u8]>) -> Self::Iter;
+
+    /// Returns a cursor over all pairs.
+    fn cursor(&self) -> Self::Cursor;
 
     /// Counts the keys in a range exactly: see [`Tree::count`].
     fn count(&self, range: impl KeyRange) -> Result<u64>;
@@ -96,6 +102,37 @@ pub trait Read {
     fn is_empty(&self) -> Result<bool> {
         Ok(self.first()?.is_none())
     }
+}
+
+/// Moves and rows of a cursor, of [`Cursor`] and
+/// [`TransactionCursor`](crate::views::TransactionCursor).
+pub trait ReadCursor {
+    /// Moves to the first row with a key at or after `key`. Returns false if there is none.
+    fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool>;
+
+    /// Moves to the last row with a key before `key`. Returns false if there is none.
+    fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<bool>;
+
+    /// Moves to the first row.
+    fn seek_first(&mut self) -> Result<bool>;
+
+    /// Moves to the last row.
+    fn seek_last(&mut self) -> Result<bool>;
+
+    /// Moves to the next row. After the last row it stays there and returns false.
+    fn next(&mut self) -> Result<bool>;
+
+    /// Moves to the previous row. Before the first row it stays there and returns false.
+    fn prev(&mut self) -> Result<bool>;
+
+    /// Returns true if the cursor is on a row.
+    fn is_on_row(&self) -> bool;
+
+    /// Returns the current key. Panics if there is no row.
+    fn key(&self) -> &[u8];
+
+    /// Returns the current key and value. Panics if there is no row.
+    fn row(&self) -> Result<(&[u8], &[u8])>;
 }
 
 /// A tree at a snapshot: see [`Snapshot::tree`].
@@ -152,11 +189,6 @@ impl SnapshotTree {
     /// Returns the value of `key` and its version.
     pub fn get_versioned(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Version)>> {
         self.snapshot.get_versioned(&self.tree, key)
-    }
-
-    /// Returns a cursor over all pairs.
-    pub fn cursor(&self) -> Cursor {
-        self.snapshot.cursor(&self.tree)
     }
 }
 
@@ -241,7 +273,7 @@ impl TransactionTree<'_, '_> {
 
 /// The methods of [`Read`], so that callers need not import it.
 macro_rules! view {
-    (<$($lifetime:lifetime),*> $view:ty, $iter:ty, |$self:ident| $on:expr, $tree:expr) => {
+    (<$($lifetime:lifetime),*> $view:ty, $iter:ty, $cursor:ty, |$self:ident| $on:expr, $tree:expr) => {
         impl<$($lifetime),*> $view {
             /// Returns the value of `key`.
             pub fn get(&$self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
@@ -271,6 +303,11 @@ macro_rules! view {
             /// Iterates over pairs with keys that begin with `prefix`.
             pub fn prefix(&$self, prefix: impl AsRef<[u8]>) -> $iter {
                 $on.prefix($tree, prefix)
+            }
+
+            /// Returns a cursor over all pairs.
+            pub fn cursor(&$self) -> $cursor {
+                $on.cursor($tree)
             }
 
             /// Iterates over all pairs.
@@ -306,14 +343,15 @@ macro_rules! view {
     };
 }
 
-view!(<> SnapshotTree, Iter, |self| self.snapshot, &self.tree);
-view!(<'t, 'r> TransactionTree<'t, 'r>, TransactionIter<'t>, |self| self.transaction, self.tree);
+view!(<> SnapshotTree, Iter, Cursor, |self| self.snapshot, &self.tree);
+view!(<'t, 'r> TransactionTree<'t, 'r>, TransactionIter<'t>, TransactionCursor<'t>, |self| self.transaction, self.tree);
 
 /// A type's own methods come before the trait's, so these calls do not recurse.
 macro_rules! read {
-    (<$($lifetime:lifetime),*> $view:ty, $iter:ty) => {
+    (<$($lifetime:lifetime),*> $view:ty, $iter:ty, $cursor:ty) => {
         impl<$($lifetime),*> Read for $view {
             type Iter = $iter;
+            type Cursor = $cursor;
 
             fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
                 self.get(key)
@@ -339,6 +377,10 @@ macro_rules! read {
                 self.prefix(prefix)
             }
 
+            fn cursor(&self) -> $cursor {
+                self.cursor()
+            }
+
             fn count(&self, range: impl KeyRange) -> Result<u64> {
                 self.count(range)
             }
@@ -346,9 +388,9 @@ macro_rules! read {
     };
 }
 
-read!(<> Tree, Iter);
-read!(<> SnapshotTree, Iter);
-read!(<'t, 'r> TransactionTree<'t, 'r>, TransactionIter<'t>);
+read!(<> Tree, Iter, Cursor);
+read!(<> SnapshotTree, Iter, Cursor);
+read!(<'t, 'r> TransactionTree<'t, 'r>, TransactionIter<'t>, TransactionCursor<'t>);
 
 impl IntoIterator for &Tree {
     type Item = Result<(Key, Value)>;
@@ -367,3 +409,49 @@ impl IntoIterator for &SnapshotTree {
         self.iter()
     }
 }
+
+/// A type's own methods come before the trait's, so these calls do not recurse.
+macro_rules! read_cursor {
+    ($cursor:ty) => {
+        impl ReadCursor for $cursor {
+            fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+                self.seek(key)
+            }
+
+            fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+                self.seek_before(key)
+            }
+
+            fn seek_first(&mut self) -> Result<bool> {
+                self.seek_first()
+            }
+
+            fn seek_last(&mut self) -> Result<bool> {
+                self.seek_last()
+            }
+
+            fn next(&mut self) -> Result<bool> {
+                self.next()
+            }
+
+            fn prev(&mut self) -> Result<bool> {
+                self.prev()
+            }
+
+            fn is_on_row(&self) -> bool {
+                self.is_on_row()
+            }
+
+            fn key(&self) -> &[u8] {
+                self.key()
+            }
+
+            fn row(&self) -> Result<(&[u8], &[u8])> {
+                self.row()
+            }
+        }
+    };
+}
+
+read_cursor!(Cursor);
+read_cursor!(TransactionCursor<'_>);

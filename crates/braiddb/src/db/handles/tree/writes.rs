@@ -46,7 +46,8 @@ impl Tree {
         self.fetch_update(key, |_| Update::Put(value.as_ref().to_vec()))
     }
 
-    /// Deletes `key`, and returns its value. [`Tree::delete`] is faster: it reads nothing.
+    /// Deletes `key`, and returns the value that it took. [`Tree::delete`] is faster: it reads
+    /// nothing.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.fetch_update(key, |value| if value.is_some() { Update::Delete } else { Update::Keep })
     }
