@@ -244,7 +244,8 @@ impl Db {
         point_read::get(self.engine(), LookupKey::of(&application_cursor_key()), None, |value| value.into_owned())
     }
 
-    /// Makes all earlier commits durable. Flushes those with [`Durability::None`](crate::Durability::None).
+    /// Makes all earlier commits durable. Flushes those with
+    /// [`Durability::None`](crate::Durability::None).
     pub fn sync(&self) -> Result<()> {
         let engine = self.engine();
         let _inside = engine.health.enter()?;
