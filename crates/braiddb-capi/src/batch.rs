@@ -1,0 +1,311 @@
+//! Batches, and commits without a waiting thread.
+
+use crate::{
+    boundary::{Failure, Outcome, braid_slice, bytes, free, handle, run, set},
+    code::braid_code::{self, *},
+    db::braid_db,
+    merge::Context,
+    options::{durability, new_handle},
+    place::{AnyTree, Place},
+    scan::{braid_range, range_of},
+    tree::braid_tree,
+};
+use braiddb::{Batch, Commit};
+use std::{
+    ffi::{c_char, c_void},
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Poll, Wake, Waker},
+    time::Duration,
+};
+
+/// Writes that one commit applies together.
+pub struct braid_batch {
+    batch: Mutex<Batch>,
+}
+
+/// Called once when a commit is durable (`BRAID_OK` and the commit's number) or has failed, by the
+/// committing thread or one of the database. It must not block. The failure's message is that of
+/// `braid_error_message` during the call.
+pub type braid_commit_fn = Option<unsafe extern "C" fn(context: *mut c_void, code: i32, sequence: u64)>;
+
+impl braid_batch {
+    fn change(&self, change: impl FnOnce(&mut Batch) -> Outcome<()>) -> Outcome {
+        change(&mut self.batch.lock().unwrap_or_else(PoisonError::into_inner))?;
+        Ok(BRAID_OK)
+    }
+}
+
+/// A batch knows its trees' newest state only.
+fn latest(tree: &braid_tree) -> Outcome<&AnyTree> {
+    match tree.place {
+        Place::Latest => Ok(&tree.tree),
+        _ => Err(Failure::argument(
+            "a batch takes trees that `braid_tree_open` gave, not those of a snapshot or transaction",
+        )),
+    }
+}
+
+/// Returns an empty batch.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn braid_batch_new(db: *const braid_db, batch: *mut *mut braid_batch) -> i32 {
+    // SAFETY: the header's rules.
+    unsafe { new_handle(batch, "batch", || Ok(braid_batch { batch: Mutex::new(handle(db, "db")?.open()?.batch()) })) }
+}
+
+/// Sets the value of `key`, or adds the pair to a tree of many values per key. With `ttl_ms` above 0
+/// the value expires after that time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn braid_batch_put(
+    batch: *mut braid_batch,
+    tree: *const braid_tree,
+    key: *const c_void,
+    key_len: usize,
+    value: *const c_void,
+    value_len: usize,
+    ttl_ms: u64,
+) -> i32 {
+    // SAFETY: the header's rules.
+    run(|| unsafe {
+        let (key, value) = (bytes(key, key_len)?, bytes(value, value_len)?);
+        let tree = latest(handle(tree, "tree")?)?;
+        handle(batch, "batch")?.change(|batch| {
+            match tree {
+                AnyTree::Plain(tree) if ttl_ms > 0 => {
+                    batch.put_with_ttl(tree, key, value, Duration::from_millis(ttl_ms))
+                }
+                AnyTree::Plain(tree) => batch.put(tree, key, value),
+                AnyTree::Multi(_) if ttl_ms > 0 => return Err(Failure::argument("pairs do not expire")),
+                AnyTree::Multi(tree) => batch.add(tree, key, value),
+            };
+            Ok(())
+        })
+    })
+}
+
+/// Deletes `key`, with all its values in a tree of many values per key.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn braid_batch_delete(
+    batch: *mut braid_batch,
+    tree: *const braid_tree,
+    key: *const c_void,
+    key_len: usize,
+) -> i32 {
+    // SAFETY: the header's rules.
+    run(|| unsafe {
+        let key = bytes(key, key_len)?;
+        let tree = latest(handle(tree, "tree")?)?;
+        handle(batch, "batch")?.change(|batch| {
+            match tree {
+                AnyTree::Plain(tree) => batch.delete(tree, key),
+                AnyTree::Multi(tree) => batch.remove_all(tree, key),
+            };
+            Ok(())
+        })
+    })
+}
+
+/// Removes one pair from a tree of many values per key.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn braid_batch_remove(
+    batch: *mut braid_batch,
+    tree: *const braid_tree,
+    key: *const c_void,
+    key_len: usize,
+    value: *const c_void,
+    value_len: usize,
+) -> i32 {
+    // SAFETY: the header's rules.
+    run(|| unsafe {
+        let (key, value) = (bytes(key, key_len)?, bytes(value, value_len)?);
+        let tree = latest(handle(tree, "tree")?)?.multi()?;
+        handle(batch, "batch")?.change(|batch| {
+            batch.remove(tree, key, value);
+            Ok(())
+        })
+    })
+}
+
+/// Deletes the keys of a range, NULL for all; not for trees of many values per key.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn braid_batch_delete_range(
+    batch: *mut braid_batch,
+    tree: *const braid_tree,
+    range: *const braid_range,
+) -> i32 {
+    // SAFETY: the header's rules.
+    run(|| unsafe {
+        let range = range_of(range)?;
+        let tree = latest(handle(tree, "tree")?)?.plain()?;
+        handle(batch, "batch")?.change(|batch| {
+            batch.delete_range(tree, range.bounds());
+            Ok(())
+        })
+    })
+}
+
+/// Applies a merge function: see `braid_merge`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn braid_batch_merge(
+    batch: *mut braid_batch,
+    tree: *const braid_tree,
+    function: *const c_char,
+    key: *const c_void,
+    key_len: usize,
+    operand: braid_slice,
+) -> i32 {
+    // SAFETY: the header's rules.
+    run(|| unsafe {
+        let key = bytes(key, key_len)?;
+        let operand = bytes(operand.data, operand.len)?;
+        let tree = handle(tree, "tree")?;
+        let function = tree.merge_function(function)?;
+        let plain = latest(tree)?.plain()?;
+        handle(batch, "batch")?.change(|batch| {
+            batch.merge(plain, key, &function, operand);
+            Ok(())
+        })
+    })
+}
+
+/// Returns the number of writes in the batch; 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn braid_batch_len(batch: *const braid_batch) -> usize {
+    // SAFETY: the header's rules.
+    unsafe { batch.as_ref() }.map_or(0, |of| of.batch.lock().unwrap_or_else(PoisonError::into_inner).len())
+}
+
+/// Empties the batch.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn braid_batch_clear(batch: *mut braid_batch) -> i32 {
+    // SAFETY: the header's rules.
+    run(|| unsafe {
+        handle(batch, "batch")?.change(|batch| {
+            batch.clear();
+            Ok(())
+        })
+    })
+}
+
+/// Commits the batch, and empties it, also if this fails. `sequence`, which may be NULL, takes the
+/// number of the commit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn braid_write(
+    db: *const braid_db,
+    batch: *mut braid_batch,
+    durability: i32,
+    sequence: *mut u64,
+) -> i32 {
+    // SAFETY: the header's rules.
+    run(|| unsafe {
+        let wanted = self::durability(durability)?;
+        let db = handle(db, "db")?;
+        let (open, default) = (db.open()?, db.durability);
+        let batch = handle(batch, "batch")?;
+        let full = std::mem::replace(&mut *batch.batch.lock().unwrap_or_else(PoisonError::into_inner), open.batch());
+        set(sequence, open.write(full, wanted.unwrap_or(default))?);
+        Ok(BRAID_OK)
+    })
+}
+
+/// Commits the batch, and empties it. Calls `done` once when the commit is durable, or has failed:
+/// also when this call fails. See `braid_commit_fn`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn braid_write_async(
+    db: *const braid_db,
+    batch: *mut braid_batch,
+    done: braid_commit_fn,
+    context: *mut c_void,
+) -> i32 {
+    // SAFETY: the header's rules.
+    run(|| unsafe {
+        let commit = || -> Outcome<Commit> {
+            let open = handle(db, "db")?.open()?;
+            let batch = handle(batch, "batch")?;
+            let full =
+                std::mem::replace(&mut *batch.batch.lock().unwrap_or_else(PoisonError::into_inner), open.batch());
+            Ok(open.write_async(full))
+        };
+        report_commit(commit(), done, context)
+    })
+}
+
+/// Frees a batch.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn braid_batch_free(batch: *mut braid_batch) {
+    // SAFETY: the header's rules.
+    unsafe { free(batch) };
+}
+
+/// Polls a commit until its end, then calls the program.
+struct Waiting {
+    commit: Mutex<Option<Commit>>,
+    /// Wakes not served yet. The first one polls, also for those that come meanwhile: a poll may wake
+    /// its own task.
+    wakes: AtomicUsize,
+    done: unsafe extern "C" fn(*mut c_void, i32, u64),
+    context: Context,
+}
+
+impl Waiting {
+    fn report(&self, outcome: Outcome<u64>) -> braid_code {
+        let mut sequence = 0;
+        let code = run(|| {
+            sequence = outcome?;
+            Ok(BRAID_OK)
+        });
+        // SAFETY: the header's rules for the callback.
+        unsafe { (self.done)(self.context.pointer, code, sequence) };
+        braid_code::ALL.into_iter().find(|known| *known as i32 == code).unwrap_or(BRAID_OTHER)
+    }
+
+    fn poll(self: &Arc<Self>) {
+        if self.wakes.fetch_add(1, Ordering::AcqRel) > 0 {
+            return;
+        }
+        let waker = Waker::from(Arc::clone(self));
+        let mut served = 1;
+        loop {
+            let mut kept = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(commit) = kept.as_mut() else { return };
+            if let Poll::Ready(outcome) = Pin::new(commit).poll(&mut std::task::Context::from_waker(&waker)) {
+                // The count stays above 0: later wakes do nothing.
+                *kept = None;
+                drop(kept);
+                self.report(outcome.map_err(Into::into));
+                return;
+            }
+            drop(kept);
+            match self.wakes.fetch_sub(served, Ordering::AcqRel) - served {
+                0 => return,
+                more => served = more,
+            }
+        }
+    }
+}
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        self.poll();
+    }
+}
+
+pub(crate) fn report_commit(commit: Outcome<Commit>, done: braid_commit_fn, context: *mut c_void) -> Outcome {
+    let done = done.ok_or_else(|| Failure::argument("`done` is NULL"))?;
+    let context = Context::new(context, None);
+    match commit {
+        Ok(commit) => {
+            Arc::new(Waiting { commit: Mutex::new(Some(commit)), wakes: AtomicUsize::new(0), done, context }).poll();
+            Ok(BRAID_OK)
+        }
+        Err(failure) => {
+            let copy = Failure { code: failure.code, message: failure.message.clone() };
+            Waiting { commit: Mutex::default(), wakes: AtomicUsize::new(0), done, context }.report(Err(copy));
+            Err(failure)
+        }
+    }
+}
