@@ -24,6 +24,10 @@ demo *arguments:
 compare *arguments:
     cd bench-compare && cargo run --release -- run {{arguments}}
 
+# install the C library, its headers and its pkg-config file: `just install-c /usr/local`
+install-c prefix:
+    scripts/install-c.sh {{prefix}}
+
 # check the structure of the source tree and print the layer imports
 tidy:
     cargo xtask tidy --graph

@@ -74,6 +74,14 @@ static braid_range some_range(struct state *s) {
     return range;
 }
 
+/* Short waits: a thread's own exclusive transaction is in its way. */
+static braid_options *some_options(void) {
+    braid_options *options = braid_options_new();
+    assert(braid_options_set(options, "exclusive_wait_max", "1ms") == BRAID_OK);
+    assert(braid_options_set(options, "memory", "8MiB") == BRAID_OK);
+    return options;
+}
+
 static void done(void *context, int32_t code, uint64_t sequence) {
     (void)context, (void)sequence;
     assert(strcmp(braid_code_name(code), "unknown") != 0);
@@ -217,7 +225,7 @@ static void one_call(struct state *s) {
             if (below(s, 10) == 0) braid_watch_free(s->watch), s->watch = NULL;
             break;
         case 57: note(braid_options_set(s->options, some_text(s), some_text(s))); break;
-        case 58: braid_options_free(s->options), s->options = braid_options_new(); break;
+        case 58: braid_options_free(s->options), s->options = some_options(); break;
         default:
             switch (below(s, 60)) {
                 case 0: note(braid_flush(*db)); break;
@@ -266,7 +274,7 @@ int main(int argc, char **argv) {
     static struct state states[THREADS];
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
-        states[i] = (struct state){.random = seed * 1000003 + (uint64_t)i + 1, .number = i, .options = braid_options_new()};
+        states[i] = (struct state){.random = seed * 1000003 + (uint64_t)i + 1, .number = i, .options = some_options()};
         assert(pthread_create(&threads[i], NULL, calling, &states[i]) == 0);
     }
     uint64_t sum = 0;
