@@ -7,7 +7,7 @@
  *
  * - A call that can fail returns a `braid_code`: 0 and positive are no failures, negative are
  *   failures, and `braid_error_message` then describes the last one of the thread.
- * - Keys and values are any bytes: keys of up to 64 KiB - 1, values of up to 4 GiB - 1. Names and
+ * - Keys and values are any bytes: keys of up to 64 KiB, values of up to 4 GiB - 1. Names and
  *   messages are UTF-8 and end with a NUL. Calls copy what they are given.
  * - Pointers are valid for the stated length, or NULL where the call says so; a NULL elsewhere is
  *   refused with BRAID_INVALID_ARGUMENT. Out-parameters of handles are set to NULL on failure.
