@@ -291,6 +291,11 @@ typedef struct braid_range {
 // `braid_error_message` during the call.
 typedef void (*braid_commit_fn)(void *context, int32_t code, uint64_t sequence);
 
+// A version of a record as text: a strong HTTP ETag, with a NUL at its end.
+typedef struct braid_version_tag {
+  char text[36];
+} braid_version_tag;
+
 // Applies one operand to a key's value (`data` NULL: absent), and passes the new value to
 // `braid_merge_set`. Returns 0, or another number to fail: then reads of the key fail with
 // `BRAID_MERGE_FAILED`. It must give the same result each time, is called by any thread, also by
@@ -309,11 +314,6 @@ typedef struct braid_row {
   struct braid_slice key;
   struct braid_slice value;
 } braid_row;
-
-// A version of a record as text: a strong HTTP ETag, with a NUL at its end.
-typedef struct braid_version_tag {
-  char text[36];
-} braid_version_tag;
 
 // Called for each commit: return 0 to go on. Another number ends `braid_watch_run`. `changes` is
 // valid until it returns, and must not be freed.
@@ -409,6 +409,31 @@ const char *braid_error_message(void);
 
 // Returns the name of a `braid_code`, as "BRAID_CONFLICT"; "unknown" for other numbers.
 const char *braid_code_name(int32_t code);
+
+// Sets the value of `key` to `wanted` if it is `expected`. A `data` of NULL means absent, for both.
+// `BRAID_NOT_FOUND` if the value is another one. Not for trees of snapshots and transactions.
+int32_t braid_compare_and_set(const struct braid_tree *tree,
+                              const void *key,
+                              size_t key_len,
+                              struct braid_slice expected,
+                              struct braid_slice wanted);
+
+// Returns the value of `key` and its version. Not for trees of transactions.
+int32_t braid_get_version(const struct braid_tree *tree,
+                          const void *key,
+                          size_t key_len,
+                          struct braid_value **value,
+                          struct braid_version_tag *version);
+
+// Sets the value of `key` if its version is `expected`, or deletes it if `wanted.data` is NULL. An
+// `expected` of NULL means absent. `BRAID_NOT_FOUND` if the version is another one, else `version`,
+// which may be NULL, takes the new one. Not for trees of snapshots and transactions.
+int32_t braid_put_if_version(const struct braid_tree *tree,
+                             const void *key,
+                             size_t key_len,
+                             struct braid_slice wanted,
+                             const struct braid_version_tag *expected,
+                             struct braid_version_tag *version);
 
 // Returns a cursor, on no row yet. Not for trees of many values per key in transactions: use a scan.
 int32_t braid_cursor_new(const struct braid_tree *tree,
@@ -709,31 +734,6 @@ int32_t braid_pop(const struct braid_tree *tree,
                   bool last,
                   struct braid_value **key,
                   struct braid_value **value);
-
-// Sets the value of `key` to `wanted` if it is `expected`. A `data` of NULL means absent, for both.
-// `BRAID_NOT_FOUND` if the value is another one. Not for trees of snapshots and transactions.
-int32_t braid_compare_and_set(const struct braid_tree *tree,
-                              const void *key,
-                              size_t key_len,
-                              struct braid_slice expected,
-                              struct braid_slice wanted);
-
-// Returns the value of `key` and its version. Not for trees of transactions.
-int32_t braid_get_version(const struct braid_tree *tree,
-                          const void *key,
-                          size_t key_len,
-                          struct braid_value **value,
-                          struct braid_version_tag *version);
-
-// Sets the value of `key` if its version is `expected`, or deletes it if `wanted.data` is NULL. An
-// `expected` of NULL means absent. `BRAID_NOT_FOUND` if the version is another one, else `version`,
-// which may be NULL, takes the new one. Not for trees of snapshots and transactions.
-int32_t braid_put_if_version(const struct braid_tree *tree,
-                             const void *key,
-                             size_t key_len,
-                             struct braid_slice wanted,
-                             const struct braid_version_tag *expected,
-                             struct braid_version_tag *version);
 
 // Applies a merge function to the value of `key`: one of the program's (`braid_options_add_merge`),
 // or "add" (8 bytes, little-endian), "max", "min", "append", "union", "json_merge_patch".

@@ -14,6 +14,7 @@
 mod batch;
 mod boundary;
 mod code;
+mod condition;
 mod cursor;
 mod db;
 mod merge;
