@@ -196,7 +196,7 @@ enum braid_change_kind
   BRAID_CHANGE_PUT = 0,
   // `key` was set to a value written as a stream: read it. 
   BRAID_CHANGE_PUT_STREAM = 1,
-  // `key` was deleted. 
+  // `key` was deleted, with all its values. 
   BRAID_CHANGE_DELETE = 2,
   // The keys from `key` up to `value` (exclusive; `data` NULL: to the end) were deleted. 
   BRAID_CHANGE_DELETE_RANGE = 3,
@@ -204,18 +204,16 @@ enum braid_change_kind
   BRAID_CHANGE_MERGE = 4,
   // The pair was added. 
   BRAID_CHANGE_ADD = 5,
-  // The pair was removed. 
-  BRAID_CHANGE_REMOVE = 6,
-  // All values of `key` were removed. 
-  BRAID_CHANGE_REMOVE_ALL = 7,
+  // The pair was deleted. 
+  BRAID_CHANGE_DELETE_PAIR = 6,
   // The tree was created. 
-  BRAID_CHANGE_CREATE_TREE = 8,
+  BRAID_CHANGE_CREATE_TREE = 7,
   // The tree was dropped. 
-  BRAID_CHANGE_DROP_TREE = 9,
+  BRAID_CHANGE_DROP_TREE = 8,
   // Options or the name of a tree, or the application's cursor. 
-  BRAID_CHANGE_OTHER = 10,
+  BRAID_CHANGE_OTHER = 9,
   // Changes that the log lacks, as of a bulk load. Read the tree again from a new snapshot, or all trees if `tree_id` is 0. 
-  BRAID_CHANGE_GAP = 11,
+  BRAID_CHANGE_GAP = 10,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -356,15 +354,15 @@ int32_t braid_batch_delete(struct braid_batch *batch,
                            const void *key,
                            size_t key_len);
 
-// Removes one pair from a tree of many values per key.
-int32_t braid_batch_remove(struct braid_batch *batch,
-                           const struct braid_tree *tree,
-                           const void *key,
-                           size_t key_len,
-                           const void *value,
-                           size_t value_len);
+// Deletes one pair from a tree of many values per key.
+int32_t braid_batch_delete_pair(struct braid_batch *batch,
+                                const struct braid_tree *tree,
+                                const void *key,
+                                size_t key_len,
+                                const void *value,
+                                size_t value_len);
 
-// Deletes the keys of a range, NULL for all; not for trees of many values per key.
+// Deletes the keys of a range, NULL for all.
 int32_t braid_batch_delete_range(struct braid_batch *batch,
                                  const struct braid_tree *tree,
                                  const struct braid_range *range);
@@ -385,17 +383,11 @@ int32_t braid_batch_clear(struct braid_batch *batch);
 
 // Commits the batch, and empties it, also if this fails. `sequence`, which may be NULL, takes the
 // number of the commit.
-int32_t braid_write(const struct braid_db *db,
-                    struct braid_batch *batch,
-                    int32_t durability,
-                    uint64_t *sequence);
+int32_t braid_batch_commit(struct braid_batch *batch, int32_t durability, uint64_t *sequence);
 
 // Commits the batch, and empties it. Calls `done` once when the commit is durable, or has failed:
 // also when this call fails. See `braid_commit_fn`.
-int32_t braid_write_async(const struct braid_db *db,
-                          struct braid_batch *batch,
-                          braid_commit_fn done,
-                          void *context);
+int32_t braid_batch_commit_async(struct braid_batch *batch, braid_commit_fn done, void *context);
 
 // Frees a batch.
 void braid_batch_free(struct braid_batch *batch);
@@ -720,7 +712,7 @@ int32_t braid_get_expiry(const struct braid_tree *tree,
 // Deletes `key`, which may be absent, with all its values in a tree of many values per key.
 int32_t braid_delete(const struct braid_tree *tree, const void *key, size_t key_len);
 
-// Deletes the keys of a range, NULL for all; not for trees of many values per key.
+// Deletes the keys of a range, NULL for all.
 int32_t braid_delete_range(const struct braid_tree *tree, const struct braid_range *range);
 
 // Counts the keys of a range, or the pairs in a tree of many values per key, exactly. NULL is all.
@@ -729,7 +721,7 @@ int32_t braid_count(const struct braid_tree *tree,
                     uint64_t *count);
 
 // Removes the first row, or the last one with `last`, and returns it: `BRAID_NOT_FOUND` if the tree
-// is empty. Not for trees of snapshots and transactions.
+// is empty. Of a tree of many values per key, a pair. Not for trees of snapshots and transactions.
 int32_t braid_pop(const struct braid_tree *tree,
                   bool last,
                   struct braid_value **key,
@@ -743,12 +735,12 @@ int32_t braid_merge(const struct braid_tree *tree,
                     size_t key_len,
                     struct braid_slice operand);
 
-// Removes one pair from a tree of many values per key. It may be absent.
-int32_t braid_remove(const struct braid_tree *tree,
-                     const void *key,
-                     size_t key_len,
-                     const void *value,
-                     size_t value_len);
+// Deletes one pair of a tree of many values per key. It may be absent.
+int32_t braid_delete_pair(const struct braid_tree *tree,
+                          const void *key,
+                          size_t key_len,
+                          const void *value,
+                          size_t value_len);
 
 // `BRAID_OK` if a tree of many values per key has this pair, else `BRAID_NOT_FOUND`.
 int32_t braid_contains_pair(const struct braid_tree *tree,

@@ -282,7 +282,7 @@ public:
     }
     // Of trees with many values per key, opened with the option "multi": `put` adds a pair.
     void remove(Bytes key, Bytes value) {
-        check(braid_remove(raw(), key.data(), key.size(), value.data(), value.size()));
+        check(braid_delete_pair(raw(), key.data(), key.size(), value.data(), value.size()));
     }
     bool contains(Bytes key, Bytes value) const {
         return check(braid_contains_pair(raw(), key.data(), key.size(), value.data(), value.size())) == BRAID_OK;
@@ -340,8 +340,6 @@ private:
     detail::Owned<braid_transaction, braid_transaction_free> transaction_;
 };
 
-class Db;
-
 // Writes that one commit applies together.
 class Batch {
 public:
@@ -357,6 +355,12 @@ public:
     Batch &merge(const Tree &tree, const char *function, Bytes key, Bytes operand) {
         check(braid_batch_merge(raw(), tree.raw(), function, key.data(), key.size(), operand.slice()));
         return *this;
+    }
+    // Commits and empties it.
+    std::uint64_t commit(braid_durability durability = BRAID_DEFAULT) {
+        std::uint64_t sequence = 0;
+        check(braid_batch_commit(raw(), durability, &sequence));
+        return sequence;
     }
     std::size_t size() const noexcept { return braid_batch_len(batch_.get()); }
     braid_batch *raw() const noexcept { return batch_.get(); }
@@ -417,11 +421,6 @@ public:
         braid_batch *batch = nullptr;
         check(braid_batch_new(raw(), &batch));
         return Batch(batch);
-    }
-    std::uint64_t write(Batch &batch, braid_durability durability = BRAID_DEFAULT) const {
-        std::uint64_t sequence = 0;
-        check(braid_write(raw(), batch.raw(), durability, &sequence));
-        return sequence;
     }
     void sync() const { check(braid_sync(raw())); }
     void flush() const { check(braid_flush(raw())); }

@@ -10,7 +10,7 @@ use crate::{
     scan::{braid_range, range_of},
     tree::braid_tree,
 };
-use braiddb::{Batch, Commit};
+use braiddb::{Batch, Commit, Db};
 use std::{
     ffi::{c_char, c_void},
     future::Future,
@@ -25,6 +25,7 @@ use std::{
 
 /// Writes that one commit applies together.
 pub struct braid_batch {
+    db: Db,
     batch: Mutex<Batch>,
 }
 
@@ -34,6 +35,11 @@ pub struct braid_batch {
 pub type braid_commit_fn = Option<unsafe extern "C" fn(context: *mut c_void, code: i32, sequence: u64)>;
 
 impl braid_batch {
+    fn take(&self) -> Batch {
+        let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *batch, self.db.batch())
+    }
+
     fn change(&self, change: impl FnOnce(&mut Batch) -> Outcome<()>) -> Outcome {
         change(&mut self.batch.lock().unwrap_or_else(PoisonError::into_inner))?;
         Ok(BRAID_OK)
@@ -54,7 +60,12 @@ fn latest(tree: &braid_tree) -> Outcome<&AnyTree> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_batch_new(db: *const braid_db, batch: *mut *mut braid_batch) -> i32 {
     // SAFETY: the header's rules.
-    unsafe { new_handle(batch, "batch", || Ok(braid_batch { batch: Mutex::new(handle(db, "db")?.open()?.batch()) })) }
+    unsafe {
+        new_handle(batch, "batch", || {
+            let db = handle(db, "db")?.open()?;
+            Ok(braid_batch { db: db.clone(), batch: Mutex::new(db.batch()) })
+        })
+    }
 }
 
 /// Sets the value of `key`, or adds the pair to a tree of many values per key. With `ttl_ms` above 0
@@ -102,16 +113,16 @@ pub unsafe extern "C" fn braid_batch_delete(
         handle(batch, "batch")?.change(|batch| {
             match tree {
                 AnyTree::Plain(tree) => batch.delete(tree, key),
-                AnyTree::Multi(tree) => batch.remove_all(tree, key),
+                AnyTree::Multi(tree) => batch.delete(tree, key),
             };
             Ok(())
         })
     })
 }
 
-/// Removes one pair from a tree of many values per key.
+/// Deletes one pair from a tree of many values per key.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn braid_batch_remove(
+pub unsafe extern "C" fn braid_batch_delete_pair(
     batch: *mut braid_batch,
     tree: *const braid_tree,
     key: *const c_void,
@@ -124,13 +135,13 @@ pub unsafe extern "C" fn braid_batch_remove(
         let (key, value) = (bytes(key, key_len)?, bytes(value, value_len)?);
         let tree = latest(handle(tree, "tree")?)?.multi()?;
         handle(batch, "batch")?.change(|batch| {
-            batch.remove(tree, key, value);
+            batch.delete_pair(tree, key, value);
             Ok(())
         })
     })
 }
 
-/// Deletes the keys of a range, NULL for all; not for trees of many values per key.
+/// Deletes the keys of a range, NULL for all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_batch_delete_range(
     batch: *mut braid_batch,
@@ -140,9 +151,12 @@ pub unsafe extern "C" fn braid_batch_delete_range(
     // SAFETY: the header's rules.
     run(|| unsafe {
         let range = range_of(range)?;
-        let tree = latest(handle(tree, "tree")?)?.plain()?;
+        let tree = latest(handle(tree, "tree")?)?;
         handle(batch, "batch")?.change(|batch| {
-            batch.delete_range(tree, range.bounds());
+            match tree {
+                AnyTree::Plain(tree) => batch.delete_range(tree, range.bounds()),
+                AnyTree::Multi(tree) => batch.delete_range(tree, range.bounds()),
+            };
             Ok(())
         })
     })
@@ -194,20 +208,16 @@ pub unsafe extern "C" fn braid_batch_clear(batch: *mut braid_batch) -> i32 {
 /// Commits the batch, and empties it, also if this fails. `sequence`, which may be NULL, takes the
 /// number of the commit.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn braid_write(
-    db: *const braid_db,
-    batch: *mut braid_batch,
-    durability: i32,
-    sequence: *mut u64,
-) -> i32 {
+pub unsafe extern "C" fn braid_batch_commit(batch: *mut braid_batch, durability: i32, sequence: *mut u64) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
         let wanted = self::durability(durability)?;
-        let db = handle(db, "db")?;
-        let (open, default) = (db.open()?, db.durability);
-        let batch = handle(batch, "batch")?;
-        let full = std::mem::replace(&mut *batch.batch.lock().unwrap_or_else(PoisonError::into_inner), open.batch());
-        set(sequence, open.write(full, wanted.unwrap_or(default))?);
+        let full = handle(batch, "batch")?.take();
+        let number = match wanted {
+            Some(wanted) => full.commit_with(wanted)?,
+            None => full.commit()?,
+        };
+        set(sequence, number);
         Ok(BRAID_OK)
     })
 }
@@ -215,22 +225,15 @@ pub unsafe extern "C" fn braid_write(
 /// Commits the batch, and empties it. Calls `done` once when the commit is durable, or has failed:
 /// also when this call fails. See `braid_commit_fn`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn braid_write_async(
-    db: *const braid_db,
+pub unsafe extern "C" fn braid_batch_commit_async(
     batch: *mut braid_batch,
     done: braid_commit_fn,
     context: *mut c_void,
 ) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
-        let commit = || -> Outcome<Commit> {
-            let open = handle(db, "db")?.open()?;
-            let batch = handle(batch, "batch")?;
-            let full =
-                std::mem::replace(&mut *batch.batch.lock().unwrap_or_else(PoisonError::into_inner), open.batch());
-            Ok(open.write_async(full))
-        };
-        report_commit(commit(), done, context)
+        let commit = handle(batch, "batch").map(|batch| batch.take().commit_async());
+        report_commit(commit, done, context)
     })
 }
 

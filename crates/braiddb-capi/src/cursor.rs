@@ -147,7 +147,9 @@ pub unsafe extern "C" fn braid_cursor_new(tree: *const braid_tree, cursor: *mut 
                 (AnyTree::Plain(plain), Place::Latest) => At::Plain(Box::new(plain.cursor())),
                 (AnyTree::Plain(plain), Place::Snapshot(snapshot)) => At::Plain(Box::new(snapshot.cursor(plain))),
                 (AnyTree::Multi(multi), Place::Latest) => At::Multi(Box::new(multi.cursor())),
-                (AnyTree::Multi(multi), Place::Snapshot(snapshot)) => At::Multi(Box::new(snapshot.pair_cursor(multi))),
+                (AnyTree::Multi(multi), Place::Snapshot(snapshot)) => {
+                    At::Multi(Box::new(snapshot.multi_tree(multi).cursor()))
+                }
                 (AnyTree::Plain(plain), Place::Transaction(cell)) => At::Transaction(OfTransaction {
                     cell: Arc::clone(cell),
                     tree: plain.clone(),

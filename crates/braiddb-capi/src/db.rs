@@ -8,7 +8,7 @@ use crate::{
     value::braid_value,
 };
 use braiddb::{
-    Db, Durability,
+    Db,
     backup::{Backups, DirectoryTarget},
 };
 use std::{ffi::c_char, fmt::Write};
@@ -16,8 +16,6 @@ use std::{ffi::c_char, fmt::Write};
 /// An open database.
 pub struct braid_db {
     db: Db,
-    /// Of the options, for batches.
-    pub(crate) durability: Durability,
 }
 
 impl braid_db {
@@ -35,8 +33,7 @@ pub unsafe extern "C" fn braid_open(path: *const c_char, options: *const braid_o
         new_handle(db, "db", || {
             let path = self::path(path, "path")?;
             let builder = options::database(options)?;
-            let durability = options::default_durability(options);
-            Ok(braid_db { db: builder.open(path)?, durability })
+            Ok(braid_db { db: builder.open(path)? })
         })
     }
 }
@@ -48,7 +45,7 @@ pub unsafe extern "C" fn braid_open_in_memory(options: *const braid_options, db:
     unsafe {
         new_handle(db, "db", || {
             let builder = options::database(options)?;
-            Ok(braid_db { db: builder.open_in_memory()?, durability: options::default_durability(options) })
+            Ok(braid_db { db: builder.open_in_memory()? })
         })
     }
 }

@@ -45,7 +45,6 @@ pub(crate) struct Options {
     database: Option<Builder>,
     /// The last database option, for messages.
     database_option: Option<String>,
-    durability: Option<Durability>,
     tree: TreeOptions,
     tree_option: Option<String>,
     multi: bool,
@@ -163,7 +162,6 @@ impl Options {
 
     fn set_of_database(&mut self, name: &str, value: &str) -> Outcome<()> {
         let builder = self.database.clone().unwrap_or_default();
-        let mut durability = self.durability;
         let changed = match name {
             "memory" => builder.memory(size_of(name, value)?),
             "durability" => {
@@ -176,7 +174,6 @@ impl Options {
                         return Err(Failure::argument(message));
                     }
                 };
-                durability = Some(wanted);
                 builder.durability(wanted)
             }
             "create" => builder.create(is_true(name, value)?),
@@ -197,7 +194,6 @@ impl Options {
             _ => return Err(Failure::argument(format!("there is no option {name:?}: braiddb.h lists them"))),
         };
         self.database = Some(changed);
-        self.durability = durability;
         self.database_option = Some(name.to_owned());
         Ok(())
     }
@@ -224,11 +220,6 @@ pub(crate) unsafe fn database(options: *const braid_options) -> Outcome<Builder>
         Some(name) => Err(Failure::argument(format!("{name:?} is an option of a tree, not of a database"))),
         None => Ok(options.database.unwrap_or_default()),
     }
-}
-
-pub(crate) unsafe fn default_durability(options: *const braid_options) -> Durability {
-    // SAFETY: the header's rules.
-    unsafe { options_of(options) }.durability.unwrap_or(Durability::Sync)
 }
 
 /// Returns the options of a tree, and whether it keeps many values per key.

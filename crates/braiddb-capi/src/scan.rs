@@ -213,11 +213,12 @@ impl Chunks {
                 } else {
                     (Bound::Excluded(&**value), Bound::Unbounded)
                 };
-                let mut iter = transaction.values_range(tree, key, rest);
+                let multi = transaction.multi_tree(tree);
+                let mut iter = multi.values_range(key, rest);
                 while found.len() < rows {
                     let next = if range.is_reverse { iter.next_back() } else { iter.next() };
-                    let Some(pair) = next else { break };
-                    found.push(pair?);
+                    let Some(value) = next else { break };
+                    found.push((key.clone(), value?));
                 }
                 if range.is_reverse {
                     end = Bound::Excluded(key);
@@ -225,7 +226,8 @@ impl Chunks {
                     start = Bound::Excluded(key);
                 }
             }
-            let mut iter = transaction.pairs(tree, (start, end));
+            let multi = transaction.multi_tree(tree);
+            let mut iter = multi.range((start, end));
             while found.len() < rows {
                 let next = if range.is_reverse { iter.next_back() } else { iter.next() };
                 let Some(pair) = next else { break };
@@ -412,7 +414,9 @@ impl braid_scan {
             (AnyTree::Plain(tree), Place::Latest) => Rows::Plain(Box::new(tree.cursor())),
             (AnyTree::Plain(tree), Place::Snapshot(snapshot)) => Rows::Plain(Box::new(snapshot.cursor(tree))),
             (AnyTree::Multi(tree), Place::Latest) => Rows::Multi(Box::new(tree.cursor())),
-            (AnyTree::Multi(tree), Place::Snapshot(snapshot)) => Rows::Multi(Box::new(snapshot.pair_cursor(tree))),
+            (AnyTree::Multi(tree), Place::Snapshot(snapshot)) => {
+                Rows::Multi(Box::new(snapshot.multi_tree(tree).cursor()))
+            }
         };
         braid_scan::new(rows, range)
     }

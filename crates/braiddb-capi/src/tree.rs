@@ -84,7 +84,7 @@ impl braid_tree {
                     Place::Latest => Ok(Some(tree.add(key, value)?)),
                     Place::Snapshot(_) => Err(of_snapshot()),
                     Place::Transaction(cell) => {
-                        cell.with(|transaction| Ok(transaction.add(tree, key, value)?))?;
+                        cell.with(|transaction| Ok(transaction.multi_tree(tree).add(key, value)?))?;
                         Ok(None)
                     }
                 };
@@ -113,12 +113,12 @@ impl braid_tree {
         match (&self.tree, &self.place) {
             (_, Place::Snapshot(_)) => return Err(of_snapshot()),
             (AnyTree::Plain(tree), Place::Latest) => drop(tree.delete(key)?),
-            (AnyTree::Multi(tree), Place::Latest) => drop(tree.remove_all(key)?),
+            (AnyTree::Multi(tree), Place::Latest) => drop(tree.delete(key)?),
             (AnyTree::Plain(tree), Place::Transaction(cell)) => {
                 cell.with(|transaction| Ok(transaction.delete(tree, key)?))?;
             }
             (AnyTree::Multi(tree), Place::Transaction(cell)) => {
-                cell.with(|transaction| Ok(transaction.remove_all(tree, key)?))?;
+                cell.with(|transaction| Ok(transaction.multi_tree(tree).delete(key)?))?;
             }
         }
         Ok(())
@@ -298,12 +298,10 @@ pub unsafe extern "C" fn braid_contains(tree: *const braid_tree, key: *const c_v
             (AnyTree::Plain(plain), Place::Latest) => plain.contains(key)?,
             (AnyTree::Plain(plain), Place::Snapshot(snapshot)) => snapshot.contains(plain, key)?,
             (AnyTree::Plain(plain), Place::Transaction(cell)) => cell.with(|open| Ok(open.contains(plain, key)?))?,
-            (AnyTree::Multi(multi), Place::Latest) => multi.values(key).next().transpose()?.is_some(),
-            (AnyTree::Multi(multi), Place::Snapshot(snapshot)) => {
-                snapshot.values(multi, key).next().transpose()?.is_some()
-            }
+            (AnyTree::Multi(multi), Place::Latest) => multi.contains(key)?,
+            (AnyTree::Multi(multi), Place::Snapshot(snapshot)) => snapshot.multi_tree(multi).contains(key)?,
             (AnyTree::Multi(multi), Place::Transaction(cell)) => {
-                cell.with(|open| Ok(open.values(multi, key).next().transpose()?.is_some()))?
+                cell.with(|open| Ok(open.multi_tree(multi).contains(key)?))?
             }
         };
         Ok(if is_there { BRAID_OK } else { BRAID_NOT_FOUND })
@@ -384,17 +382,23 @@ pub unsafe extern "C" fn braid_delete(tree: *const braid_tree, key: *const c_voi
     })
 }
 
-/// Deletes the keys of a range, NULL for all; not for trees of many values per key.
+/// Deletes the keys of a range, NULL for all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_delete_range(tree: *const braid_tree, range: *const braid_range) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
         let (tree, range) = (handle(tree, "tree")?, range_of(range)?);
-        let plain = tree.tree.plain()?;
-        match &tree.place {
-            Place::Latest => drop(plain.delete_range(range.bounds())?),
-            Place::Snapshot(_) => return Err(of_snapshot()),
-            Place::Transaction(cell) => cell.with(|open| Ok(open.delete_range(plain, range.bounds())?))?,
+        let range = range.bounds();
+        match (&tree.tree, &tree.place) {
+            (_, Place::Snapshot(_)) => return Err(of_snapshot()),
+            (AnyTree::Plain(plain), Place::Latest) => drop(plain.delete_range(range)?),
+            (AnyTree::Multi(multi), Place::Latest) => drop(multi.delete_range(range)?),
+            (AnyTree::Plain(plain), Place::Transaction(cell)) => {
+                cell.with(|open| Ok(open.delete_range(plain, range)?))?;
+            }
+            (AnyTree::Multi(multi), Place::Transaction(cell)) => {
+                cell.with(|open| Ok(open.multi_tree(multi).delete_range(range)?))?;
+            }
         }
         Ok(BRAID_OK)
     })
@@ -408,14 +412,14 @@ pub unsafe extern "C" fn braid_count(tree: *const braid_tree, range: *const brai
         let (tree, range) = (handle(tree, "tree")?, range_of(range)?);
         let counted = match (&tree.tree, &tree.place) {
             (AnyTree::Plain(plain), Place::Latest) => plain.count(range.bounds())?,
-            (AnyTree::Plain(plain), Place::Snapshot(snapshot)) => snapshot.count_range(plain, range.bounds())?,
+            (AnyTree::Plain(plain), Place::Snapshot(snapshot)) => snapshot.tree(plain).count(range.bounds())?,
             (AnyTree::Plain(plain), Place::Transaction(cell)) => {
-                cell.with(|open| Ok(open.count_range(plain, range.bounds())?))?
+                cell.with(|open| Ok(open.tree(plain).count(range.bounds())?))?
             }
-            (AnyTree::Multi(multi), Place::Latest) => multi.count_range(range.bounds())?,
-            (AnyTree::Multi(multi), Place::Snapshot(snapshot)) => snapshot.count_pairs(multi, range.bounds())?,
+            (AnyTree::Multi(multi), Place::Latest) => multi.count(range.bounds())?,
+            (AnyTree::Multi(multi), Place::Snapshot(snapshot)) => snapshot.multi_tree(multi).count(range.bounds())?,
             (AnyTree::Multi(multi), Place::Transaction(cell)) => {
-                cell.with(|open| Ok(open.count_pairs(multi, range.bounds())?))?
+                cell.with(|open| Ok(open.multi_tree(multi).count(range.bounds())?))?
             }
         };
         set(count, counted);
@@ -424,7 +428,7 @@ pub unsafe extern "C" fn braid_count(tree: *const braid_tree, range: *const brai
 }
 
 /// Removes the first row, or the last one with `last`, and returns it: `BRAID_NOT_FOUND` if the tree
-/// is empty. Not for trees of snapshots and transactions.
+/// is empty. Of a tree of many values per key, a pair. Not for trees of snapshots and transactions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_pop(
     tree: *const braid_tree,
@@ -436,8 +440,18 @@ pub unsafe extern "C" fn braid_pop(
     run(|| unsafe {
         slot(key, "key")?;
         slot(value, "value")?;
-        let plain = handle(tree, "tree")?.latest("a pop")?;
-        let Some(row) = (if last { plain.pop_last()? } else { plain.pop_first()? }) else { return Ok(BRAID_NOT_FOUND) };
+        let tree = handle(tree, "tree")?;
+        let popped = match &tree.tree {
+            AnyTree::Plain(_) if last => tree.latest("a pop")?.pop_last()?,
+            AnyTree::Plain(_) => tree.latest("a pop")?.pop_first()?,
+            AnyTree::Multi(multi) => match (&tree.place, last) {
+                (Place::Snapshot(_), _) => return Err(of_snapshot()),
+                (Place::Transaction(_), _) => return Err(not_in_transaction("a pop")),
+                (Place::Latest, true) => multi.pop_last()?,
+                (Place::Latest, false) => multi.pop_first()?,
+            },
+        };
+        let Some(row) = popped else { return Ok(BRAID_NOT_FOUND) };
         crate::boundary::give(key, row.0.into());
         crate::boundary::give(value, row.1.into());
         Ok(BRAID_OK)
@@ -469,9 +483,9 @@ pub unsafe extern "C" fn braid_merge(
     })
 }
 
-/// Removes one pair from a tree of many values per key. It may be absent.
+/// Deletes one pair of a tree of many values per key. It may be absent.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn braid_remove(
+pub unsafe extern "C" fn braid_delete_pair(
     tree: *const braid_tree,
     key: *const c_void,
     key_len: usize,
@@ -484,9 +498,9 @@ pub unsafe extern "C" fn braid_remove(
         let tree = handle(tree, "tree")?;
         let multi = tree.tree.multi()?;
         match &tree.place {
-            Place::Latest => drop(multi.remove(key, value)?),
+            Place::Latest => drop(multi.delete_pair(key, value)?),
             Place::Snapshot(_) => return Err(of_snapshot()),
-            Place::Transaction(cell) => cell.with(|open| Ok(open.remove(multi, key, value)?))?,
+            Place::Transaction(cell) => cell.with(|open| Ok(open.multi_tree(multi).delete_pair(key, value)?))?,
         }
         Ok(BRAID_OK)
     })
@@ -507,9 +521,9 @@ pub unsafe extern "C" fn braid_contains_pair(
         let tree = handle(tree, "tree")?;
         let multi = tree.tree.multi()?;
         let is_there = match &tree.place {
-            Place::Latest => multi.contains(key, value)?,
-            Place::Snapshot(snapshot) => snapshot.contains_value(multi, key, value)?,
-            Place::Transaction(cell) => cell.with(|open| Ok(open.contains_value(multi, key, value)?))?,
+            Place::Latest => multi.contains_pair(key, value)?,
+            Place::Snapshot(snapshot) => snapshot.multi_tree(multi).contains_pair(key, value)?,
+            Place::Transaction(cell) => cell.with(|open| Ok(open.multi_tree(multi).contains_pair(key, value)?))?,
         };
         Ok(if is_there { BRAID_OK } else { BRAID_NOT_FOUND })
     })

@@ -40,7 +40,7 @@ pub enum braid_change_kind {
     BRAID_CHANGE_PUT = 0,
     /** `key` was set to a value written as a stream: read it. */
     BRAID_CHANGE_PUT_STREAM = 1,
-    /** `key` was deleted. */
+    /** `key` was deleted, with all its values. */
     BRAID_CHANGE_DELETE = 2,
     /** The keys from `key` up to `value` (exclusive; `data` NULL: to the end) were deleted. */
     BRAID_CHANGE_DELETE_RANGE = 3,
@@ -48,18 +48,16 @@ pub enum braid_change_kind {
     BRAID_CHANGE_MERGE = 4,
     /** The pair was added. */
     BRAID_CHANGE_ADD = 5,
-    /** The pair was removed. */
-    BRAID_CHANGE_REMOVE = 6,
-    /** All values of `key` were removed. */
-    BRAID_CHANGE_REMOVE_ALL = 7,
+    /** The pair was deleted. */
+    BRAID_CHANGE_DELETE_PAIR = 6,
     /** The tree was created. */
-    BRAID_CHANGE_CREATE_TREE = 8,
+    BRAID_CHANGE_CREATE_TREE = 7,
     /** The tree was dropped. */
-    BRAID_CHANGE_DROP_TREE = 9,
+    BRAID_CHANGE_DROP_TREE = 8,
     /** Options or the name of a tree, or the application's cursor. */
-    BRAID_CHANGE_OTHER = 10,
+    BRAID_CHANGE_OTHER = 9,
     /** Changes that the log lacks, as of a bulk load. Read the tree again from a new snapshot, or all trees if `tree_id` is 0. */
-    BRAID_CHANGE_GAP = 11,
+    BRAID_CHANGE_GAP = 10,
 }
 
 /// A change. The bytes are valid until the `braid_changes` is freed.
@@ -236,8 +234,7 @@ fn change_of(change: &Change) -> braid_change {
         Change::DeleteRange { tree, start, end } => of(BRAID_CHANGE_DELETE_RANGE, Some(tree), start, end.as_deref()),
         Change::Merge { tree, key, .. } => of(BRAID_CHANGE_MERGE, Some(tree), key, None),
         Change::Add { tree, key, value } => of(BRAID_CHANGE_ADD, Some(tree), key, Some(value)),
-        Change::Remove { tree, key, value } => of(BRAID_CHANGE_REMOVE, Some(tree), key, Some(value)),
-        Change::RemoveAll { tree, key } => of(BRAID_CHANGE_REMOVE_ALL, Some(tree), key, None),
+        Change::DeletePair { tree, key, value } => of(BRAID_CHANGE_DELETE_PAIR, Some(tree), key, Some(value)),
         Change::CreateTree { tree, .. } => of(BRAID_CHANGE_CREATE_TREE, Some(tree), &[], None),
         Change::DropTree { tree } => of(BRAID_CHANGE_DROP_TREE, Some(tree), &[], None),
         Change::Gap(_) => of(BRAID_CHANGE_GAP, change.tree(), &[], None),

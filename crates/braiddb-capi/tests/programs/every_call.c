@@ -184,10 +184,10 @@ int main(int argc, char **argv) {
     OK(braid_batch_put(batch, multi, "p", 1, "2", 1, 0));
     OK(braid_batch_put(batch, multi, "p", 1, "1", 1, 0));
     OK(braid_batch_put(batch, multi, "q", 1, "1", 1, 0));
-    OK(braid_batch_remove(batch, multi, "p", 1, "3", 1));
+    OK(braid_batch_delete_pair(batch, multi, "p", 1, "3", 1));
     OK(braid_batch_merge(batch, tree, "append", "k3", 2, text("v3")));
     assert(braid_batch_len(batch) == 7);
-    OK(braid_write(db, batch, BRAID_SYNC, &sequence));
+    OK(braid_batch_commit(batch, BRAID_SYNC, &sequence));
     assert(sequence > 0 && braid_batch_len(batch) == 0);
     braid_range range = {text("k"), NONE, BRAID_PREFIX};
     uint64_t count;
@@ -197,8 +197,8 @@ int main(int argc, char **argv) {
     OK(braid_batch_delete_range(batch, tree, &range));
     OK(braid_batch_clear(batch));
     OK(braid_batch_delete_range(batch, tree, &range));
-    OK(braid_write_async(db, batch, committed, &commit_codes[0]));
-    IS(BRAID_INVALID_ARGUMENT, braid_write(db, batch, 99, NULL));
+    OK(braid_batch_commit_async(batch, committed, &commit_codes[0]));
+    IS(BRAID_INVALID_ARGUMENT, braid_batch_commit(batch, 99, NULL));
     braid_batch_free(batch);
 
     /* Many values per key. */
@@ -207,7 +207,7 @@ int main(int argc, char **argv) {
     IS(BRAID_INVALID_ARGUMENT, braid_contains_pair(tree, "p", 1, "9", 1));
     OK(braid_contains_pair(multi, "p", 1, "9", 1));
     OK(braid_contains(multi, "p", 1));
-    OK(braid_remove(multi, "p", 1, "9", 1));
+    OK(braid_delete_pair(multi, "p", 1, "9", 1));
     IS(BRAID_NOT_FOUND, braid_contains_pair(multi, "p", 1, "9", 1));
     OK(braid_count(multi, NULL, &count));
     assert(count == 3);

@@ -148,11 +148,11 @@ static void one_call(struct state *s) {
         case 16: if (!*batch) note(braid_batch_new(*db, batch)); break;
         case 17: note(braid_batch_put(*batch, *tree, key.data, key.len, value.data, value.len, below(s, 3))); break;
         case 18: note(braid_batch_delete(*batch, *tree, key.data, key.len)); break;
-        case 19: note(braid_batch_remove(*batch, *tree, key.data, key.len, value.data, value.len)); break;
+        case 19: note(braid_batch_delete_pair(*batch, *tree, key.data, key.len, value.data, value.len)); break;
         case 20: note(braid_batch_delete_range(*batch, *tree, maybe_range)); break;
         case 21: note(braid_batch_merge(*batch, *tree, some_text(s), key.data, key.len, value)); break;
-        case 22: note(braid_write(*db, *batch, durability, &number)); break;
-        case 23: note(braid_write_async(*db, *batch, done, NULL)); break;
+        case 22: note(braid_batch_commit(*batch, durability, &number)); break;
+        case 23: note(braid_batch_commit_async(*batch, done, NULL)); break;
         case 24: if (below(s, 5) == 0) braid_batch_free(*batch), *batch = NULL; else note(braid_batch_clear(*batch)); break;
         case 25: case 26: case 27: note(braid_put(*tree, key.data, key.len, value.data, value.len)); break;
         case 28: note(braid_put_ttl(*tree, key.data, key.len, value.data, value.len, next_random(s) >> below(s, 64))); break;
@@ -183,7 +183,7 @@ static void one_call(struct state *s) {
             break;
         case 41: note(braid_put_if_version(*tree, key.data, key.len, value, below(s, 2) ? &version : NULL, NULL)); break;
         case 42: note(braid_merge(*tree, some_text(s), key.data, key.len, value)); break;
-        case 43: note(braid_remove(*tree, key.data, key.len, value.data, value.len)); break;
+        case 43: note(braid_delete_pair(*tree, key.data, key.len, value.data, value.len)); break;
         case 44: note(braid_contains_pair(*tree, key.data, key.len, value.data, value.len)); break;
         case 45: if (!*scan) note(braid_scan_new(*tree, maybe_range, scan)); break;
         case 46: case 47:

@@ -152,7 +152,7 @@ int main(int argc, char **argv) {
                 auto batch = db->batch();
                 auto key = a_key(), other = a_key(), value = a_value();
                 batch.put(*tree, key, value).remove(*tree, other);
-                db->write(batch);
+                batch.commit();
                 model[key] = value;
                 model.erase(other);
                 break;
