@@ -323,6 +323,14 @@ int main(int argc, char **argv) {
     is_value(popped, "1"), is_value(value, "x");
     IS(BRAID_NOT_FOUND, braid_pop(tree, false, &popped, &value));
     assert(!popped && !value);
+    OK(braid_put(multi, "z", 1, "1", 1));
+    OK(braid_put(multi, "z", 1, "2", 1));
+    OK(braid_pop(multi, true, &popped, &value));
+    is_value(popped, "z"), is_value(value, "2");
+    braid_range last_pairs = {text("z"), NONE, 0};
+    OK(braid_delete_range(multi, &last_pairs));
+    OK(braid_count(multi, &last_pairs, &count));
+    assert(count == 0);
 
     /* Transactions. */
     braid_transaction *transaction;
