@@ -29,4 +29,4 @@ pub use scan::{ScanCursor, Source};
 pub use scan_batch::{Batch, Heads, Item, ScanBatch};
 pub use since::{is_written_after, newest_sequence};
 pub use state::{Garbage, ReadState};
-pub use state_scan::{ChunkRow, RestingScans, RowsAhead, StateScan, UNKNOWN_AGE};
+pub use state_scan::{ChunkRow, PooledScan, RestingScans, RowsAhead, StateScan, UNKNOWN_AGE};

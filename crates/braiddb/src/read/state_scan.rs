@@ -4,9 +4,12 @@
 use super::{ReadState, ScanCursor};
 use crate::base::{SequenceNumber, TreeId};
 use parking_lot::Mutex;
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Maximum idle scans. Each keeps the cursors of up to 64 partitions.
@@ -55,6 +58,37 @@ impl StateScan {
     /// The position is lost.
     pub fn reset(&mut self, snapshot: SequenceNumber) {
         self.cursor.reset(&self.state, snapshot);
+    }
+}
+
+/// A scan whose owner returns it to [`RestingScans`] when it is dropped.
+#[derive(Debug)]
+pub struct PooledScan(Option<Box<StateScan>>);
+
+impl PooledScan {
+    pub fn new(scan: Box<StateScan>) -> PooledScan {
+        PooledScan(Some(scan))
+    }
+
+    /// Only the drop of its owner takes it.
+    pub fn take(&mut self) -> Option<Box<StateScan>> {
+        self.0.take()
+    }
+}
+
+impl Deref for PooledScan {
+    type Target = StateScan;
+
+    #[inline(always)]
+    fn deref(&self) -> &StateScan {
+        self.0.as_deref().expect("the owner was dropped")
+    }
+}
+
+impl DerefMut for PooledScan {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut StateScan {
+        self.0.as_deref_mut().expect("the owner was dropped")
     }
 }
 
@@ -108,3 +142,6 @@ impl RestingScans {
         drop(old);
     }
 }
+
+#[cfg(test)]
+mod tests;

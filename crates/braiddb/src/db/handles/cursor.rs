@@ -14,7 +14,7 @@ use crate::{
         },
         read::point_read::has_expired,
     },
-    read::{ReadState, RowsAhead, StateScan},
+    read::{PooledScan, ReadState, RowsAhead, StateScan},
     table::blob::BlobValue,
 };
 use std::{cell::OnceCell, fmt, ops::ControlFlow, sync::Arc};
@@ -67,7 +67,7 @@ pub struct Cursor {
     db: Db,
     tree: Arc<TreeState>,
     hold: Hold,
-    scan: Box<StateScan>,
+    scan: PooledScan,
     place: Place,
     origin: Origin,
     /// Value of the current row, if read from a blob or merged.
@@ -85,6 +85,15 @@ fn new_scan(engine: &Engine, tree: TreeId, hold: &Hold) -> Box<StateScan> {
     StateScan::new(engine.cell.state.load_full(), age, hold.sequence(), tree)
 }
 
+impl Drop for Cursor {
+    /// Returns the scan to the pool.
+    fn drop(&mut self) {
+        if let Some(scan) = self.scan.take() {
+            self.db.engine().cell.resting.leave(scan);
+        }
+    }
+}
+
 impl fmt::Debug for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cursor").field("snapshot", &self.hold.sequence()).finish_non_exhaustive()
@@ -96,7 +105,9 @@ impl Cursor {
     pub(in crate::db) fn over(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
         let engine = hold.as_ref().map_or(db.engine(), Hold::engine);
         let is_gone = tree.check_in(engine.log.incarnation).is_err();
-        Cursor { is_gone, ..Cursor::new(db, tree, hold) }
+        let mut cursor = Cursor::new(db, tree, hold);
+        cursor.is_gone = is_gone;
+        cursor
     }
 
     pub(in crate::db) fn new(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
@@ -109,17 +120,14 @@ impl Cursor {
     pub(in crate::db) fn with(db: Db, tree: Arc<TreeState>, hold: Hold) -> Cursor {
         // After the hold: the state retains all versions that the hold needs. Before the first
         // read, which checks whether the hold expired.
-        let scan = new_scan(db.engine(), tree.id, &hold);
+        let scan = PooledScan::new(new_scan(db.engine(), tree.id, &hold));
         let origin = Origin { is_forward: true, key: KeyBuf::new(tree.id, b""), is_end: false, steps: 0 };
         Cursor { db, tree, hold, scan, place: Place::Fresh, origin, blob: OnceCell::new(), is_gone: false }
     }
 
-    /// Returns the scan and its buffers to the pool.
-    pub(in crate::db) fn leave_scan(self, ahead: RowsAhead) {
-        let Cursor { db, hold, mut scan, .. } = self;
-        drop(hold);
-        scan.ahead = ahead;
-        db.engine().cell.resting.leave(scan);
+    /// Drops the cursor, and returns the iterator's buffers to the pool with the scan.
+    pub(in crate::db) fn leave_scan(mut self, ahead: RowsAhead) {
+        self.scan.ahead = ahead;
     }
 
     pub(in crate::db) fn take_ahead(&mut self) -> RowsAhead {

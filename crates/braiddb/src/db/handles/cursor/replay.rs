@@ -5,7 +5,7 @@ use super::{Cursor, Place};
 use crate::{
     base::{Cursor as _, Error, Result},
     db::read::healing::{self, HEAL_TRIES},
-    read::{StateScan, UNKNOWN_AGE},
+    read::{PooledScan, StateScan, UNKNOWN_AGE},
 };
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Cursor {
     #[cfg(test)]
     pub(in crate::db) fn restart(&mut self) -> Result<()> {
         let state = self.engine().cell.state.load_full();
-        self.scan = StateScan::new(state, UNKNOWN_AGE, self.hold.sequence(), self.tree.id);
+        self.scan = PooledScan::new(StateScan::new(state, UNKNOWN_AGE, self.hold.sequence(), self.tree.id));
         let moved = self.replay();
         self.arrive(true, moved).map(|_| ())
     }
@@ -54,7 +54,7 @@ impl Cursor {
             healing::set_aside_or_fail(self.engine(), error)?;
             let state = Arc::clone(&*self.engine().present_state()?);
             self.check_hold()?;
-            self.scan = StateScan::new(state, UNKNOWN_AGE, self.hold.sequence(), self.tree.id);
+            self.scan = PooledScan::new(StateScan::new(state, UNKNOWN_AGE, self.hold.sequence(), self.tree.id));
             match self.replay() {
                 Ok(()) => return Ok(()),
                 Err(e) => error = e,

@@ -362,3 +362,29 @@ fn many_keys_are_found_where_a_view_is_opened_meanwhile() {
     }
     assert!(looks.get() >= GROUP_KEYS, "{} looks: there were none in between", looks.get());
 }
+
+/// A cursor took an idle scan, and dropped it: the next cursor or iterator opened all again.
+#[test]
+fn dropped_cursor_returns_its_scan_to_the_pool() {
+    let db = open(small(&mem())).unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.put("a", "1").unwrap();
+    let take = || db.engine().cell.resting.take(db.snapshot().sequence(), tree.state().id);
+    while take().is_some() {}
+    let mut cursor = tree.cursor();
+    assert!(cursor.next().unwrap());
+    assert!(take().is_none());
+    drop(cursor);
+    assert!(take().is_some());
+
+    let tx = db.begin().unwrap();
+    assert!(tx.first(&tree).unwrap().is_some());
+    assert!(take().is_some(), "also that of a transaction");
+
+    // A scan whose state was replaced meanwhile does not rest: INVARIANT S1.
+    let cursor = tree.cursor();
+    db.flush().unwrap();
+    while take().is_some() {}
+    drop(cursor);
+    assert!(take().is_none());
+}
