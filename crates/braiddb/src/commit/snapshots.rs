@@ -11,6 +11,9 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+/// Readers for which the list keeps memory. Above that, it shrinks when three quarters are empty.
+const CAPACITY_KEPT: usize = 64;
+
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
     id: u64,
@@ -146,6 +149,11 @@ impl SnapshotList {
         held.taken_ns < self.expired_before_ns.0.load(Ordering::Acquire)
     }
 
+    #[cfg(test)]
+    pub fn capacity(&self) -> usize {
+        self.readers.lock().list.capacity()
+    }
+
     pub fn kind_of(&self, held: &Held) -> Option<ReaderKind> {
         self.readers.lock().find(held).map(|reader| reader.kind)
     }
@@ -251,6 +259,10 @@ impl Readers {
         if self.released * 2 > self.list.len() {
             self.list.retain(|reader| reader.holds > 0);
             self.released = 0;
+        }
+        let (len, capacity) = (self.list.len(), self.list.capacity());
+        if capacity > CAPACITY_KEPT && len < capacity / 4 {
+            self.list.shrink_to((2 * len).max(CAPACITY_KEPT));
         }
     }
 

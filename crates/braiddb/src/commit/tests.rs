@@ -209,3 +209,23 @@ fn reader_times_never_decrease_and_jobs_use_the_oldest() {
     let third = take(150);
     assert_eq!((third.taken_us, list.expired_by(900)), (300, 300));
 }
+
+/// A burst of snapshots kept the memory of its peak until the close.
+#[test]
+fn list_of_readers_shrinks_after_a_burst_of_snapshots() {
+    let list = SnapshotList::new(5);
+    let acquire = || list.acquire(ReaderKind::Snapshot, || (1, 1));
+    for is_oldest_first in [true, false] {
+        let mut held: Vec<_> = (0..100_000).map(|_| acquire()).collect();
+        assert!(list.capacity() >= 100_000);
+        if !is_oldest_first {
+            held.reverse();
+        }
+        let kept = held.split_off(99_990);
+        held.iter().for_each(|held| list.release(held));
+        assert!(list.capacity() <= 64, "{} places for ten readers", list.capacity());
+        assert_eq!(list.in_use().0, 10);
+        kept.iter().for_each(|held| list.release(held));
+        assert_eq!(list.in_use().0, 0);
+    }
+}
