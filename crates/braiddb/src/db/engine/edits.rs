@@ -119,12 +119,13 @@ fn release_blobs(engine: &Engine, layout: &Layout) {
     if released.is_empty() {
         return;
     }
-    let _change = engine.cell.change.lock();
+    let change = engine.cell.change.lock();
     let old = engine.cell.state.load_full();
-    engine.publish(ReadState {
+    let state = ReadState {
         active: Arc::clone(&old.active),
         frozen: old.frozen.clone(),
         version: Arc::clone(&old.version),
         garbage: old.garbage.follow(released),
-    });
+    };
+    engine.publish(&change, state);
 }

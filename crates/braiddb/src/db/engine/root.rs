@@ -50,6 +50,7 @@ use crate::{
     version::{FileSet, Version},
 };
 use arc_swap::Guard;
+use parking_lot::MutexGuard;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
@@ -121,16 +122,16 @@ impl Engine {
         Arc::new(Memtable::new(MemtableOptions { chunk_pool, filter_bytes, ..options }))
     }
 
-    /// Replaces the present state. The caller holds `change`.
-    pub fn publish(&self, state: ReadState) {
+    /// Replaces the present state. `change` is the guard of [`StateCell::change`].
+    pub fn publish(&self, change: &MutexGuard<'_, ()>, state: ReadState) {
         let state = Arc::new(state);
         self.measure_pressure(&state);
-        self.cell.replace(state);
+        self.cell.replace(change, state);
         self.signal_work();
     }
 
     pub fn publish_version(&self, version: Version, memtables: Memtables<'_>, files: &FileSet) {
-        let _change = self.cell.change.lock();
+        let change = self.cell.change.lock();
         let old = self.cell.state.load_full();
         let mut frozen = old.frozen.clone();
         let mut active = Arc::clone(&old.active);
@@ -145,14 +146,15 @@ impl Engine {
                 }
             }
         }
-        self.publish(ReadState { active, frozen, version: Arc::new(version), garbage: Arc::clone(&old.garbage) });
+        let garbage = Arc::clone(&old.garbage);
+        self.publish(&change, ReadState { active, frozen, version: Arc::new(version), garbage });
         drop(old);
         self.share_memory(files);
     }
 
     /// The caller holds `write`.
     pub fn freeze(&self) {
-        let _change = self.cell.change.lock();
+        let change = self.cell.change.lock();
         let old = self.cell.state.load_full();
         if old.active.is_empty() {
             return;
@@ -160,12 +162,9 @@ impl Engine {
         let mut frozen = Vec::with_capacity(old.frozen.len() + 1);
         frozen.push(Arc::clone(&old.active));
         frozen.extend(old.frozen.iter().cloned());
-        self.publish(ReadState {
-            active: Engine::new_memtable(&self.settings, old.active.bytes_used()),
-            frozen,
-            version: Arc::clone(&old.version),
-            garbage: Arc::clone(&old.garbage),
-        });
+        let active = Engine::new_memtable(&self.settings, old.active.bytes_used());
+        let (version, garbage) = (Arc::clone(&old.version), Arc::clone(&old.garbage));
+        self.publish(&change, ReadState { active, frozen, version, garbage });
         drop(old);
         self.share_memory_again();
     }

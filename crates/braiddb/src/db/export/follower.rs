@@ -318,8 +318,13 @@ fn supersede(engine: &Engine) {
     engine.health.is_superseded.store(true, Ordering::Release);
     background::refuse_calls(engine);
     engine.readers.snapshots.check_ages(engine.coarse_now_ns(), u64::MAX, 0);
-    let nothing = Arc::new(ReadState::empty());
-    engine.cell.replace(nothing);
-    engine.storage.disk.lock().files = FileSet::new(&engine.dir, &engine.storage.table);
+    // A read that sets a damaged view aside changes both under these locks.
+    let mut disk = engine.storage.disk.lock();
+    let change = engine.cell.change.lock();
+    engine.cell.replace(&change, Arc::new(ReadState::empty()));
+    drop(change);
+    let files = std::mem::replace(&mut disk.files, FileSet::new(&engine.dir, &engine.storage.table));
+    drop(disk);
+    drop(files);
     engine.storage.blobs.release_all();
 }

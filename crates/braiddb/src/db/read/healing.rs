@@ -38,6 +38,8 @@ pub fn set_aside_or_fail(engine: &Engine, error: Error) -> Result<()> {
 /// Marks a view as damaged, so that reads use the runs' own views until it is rebuilt.
 pub fn set_view_aside(engine: &Engine, number: FileNumber, reason: &Error) -> Result<()> {
     let mut disk = engine.storage.disk.lock();
+    // A superseded follower has released its files: nothing may open them again.
+    engine.health.check_open()?;
     if disk.files.damaged_views().contains_key(&number) {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use crate::{
     read::{ReadState, RestingScans},
 };
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, atomic::AtomicBool};
 
 /// The state, for all readers and for the fast path of gets.
@@ -32,8 +32,8 @@ impl StateCell {
         }
     }
 
-    /// Replaces the present state. The caller holds `change`.
-    pub fn replace(&self, state: Arc<ReadState>) {
+    /// Replaces the present state. `_change` is the guard of [`StateCell::change`].
+    pub fn replace(&self, _change: &MutexGuard<'_, ()>, state: Arc<ReadState>) {
         self.resting.change(|| {
             self.state.store(Arc::clone(&state));
             self.fast_state.replace(state);

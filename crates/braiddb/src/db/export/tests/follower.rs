@@ -7,6 +7,7 @@ use crate::{
     db::{
         Db, Durability, Follower, Settings,
         files::names::RESTORING_NAME,
+        read::healing,
         tests_common::{Clock, DIR, SECOND_NS, fault, mem, open, small},
     },
     platform::{
@@ -241,6 +242,31 @@ fn superseded_state_past_age_limit_is_closed() {
     assert_eq!(state.strong_count(), 0, "both have let go of it");
     assert!(cursor.seek_first().is_err());
     assert_eq!(rows(&follower.db(), "t").len(), 2);
+}
+
+/// A read had found a damaged view, and waited for the lock while its state was superseded. It then
+/// opened the files again, and published them in a state that nothing replaced any more.
+#[test]
+fn damaged_view_set_aside_after_state_is_superseded_opens_no_file() {
+    let (vfs, clock) = (mem(), Clock::new());
+    let owner = open(small(&vfs)).unwrap();
+    let tree = owner.tree("t").unwrap();
+    tree.put("a", vec![3; 4000]).unwrap();
+    owner.compact().unwrap();
+    let settings = Settings { reader_age_max_ns: SECOND_NS, runtime: clock.clone(), ..small(&vfs) };
+    let follower = follow(settings).unwrap();
+    let old = follower.db();
+    let is_empty = || old.engine().cell.state.load().version.partitions.is_empty();
+    assert!(!is_empty());
+    tree.put("b", "2").unwrap();
+    follower.refresh().unwrap();
+    clock.advance(2 * SECOND_NS);
+    follower.refresh().unwrap();
+    assert!(is_empty());
+    let damage = Error::corruption(Path::new("/db/000001.view"), 0, "planned damage of the test");
+    let outcome = healing::set_view_aside(old.engine(), 1, &damage);
+    assert!(matches!(outcome, Err(Error::Superseded)), "{outcome:?}");
+    assert!(is_empty());
 }
 
 /// All values of a commit are equal, which reveals a torn state.
