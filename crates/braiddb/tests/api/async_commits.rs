@@ -253,6 +253,37 @@ fn panic_of_a_waker_harms_no_other() {
     db.close().unwrap();
 }
 
+/// Panics again when its panic is dropped.
+struct DoublyPanickingWaker;
+
+struct PanickingDrop;
+
+impl Drop for PanickingDrop {
+    fn drop(&mut self) {
+        panic!("planned second panic of the test");
+    }
+}
+
+impl Wake for DoublyPanickingWaker {
+    fn wake(self: Arc<Self>) {
+        std::panic::panic_any(PanickingDrop);
+    }
+}
+
+/// The second panic ended the thread, and the other futures were never ready.
+#[test]
+fn waker_whose_panic_panics_at_its_drop_harms_no_other() {
+    let (vfs, db, tree) = open_held(1);
+    let waker = Arc::new(CountingWaker::default());
+    let (mut bad, mut good) = (tree.put_async(b"k", b"v"), tree.put_async(b"l", b"v"));
+    assert!(poll(&mut bad, &Arc::new(DoublyPanickingWaker)).is_pending() && poll(&mut good, &waker).is_pending());
+    vfs.release();
+    waker.await_calls(1);
+    assert!(is_ready(&mut bad) && is_ready(&mut good));
+    bounded(move || tree.put_async(b"m", b"v").wait()).unwrap();
+    db.close().unwrap();
+}
+
 /// Drops the last handle of a database.
 struct ClosingWaker(Mutex<Option<(Db, Tree)>>, Arc<CountingWaker>);
 

@@ -205,7 +205,9 @@ fn duplicate(result: &Result<SequenceNumber>) -> Result<SequenceNumber> {
 
 /// Runs a waker. Its panic is logged and ends here.
 pub fn wake(waker: Waker) {
-    if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        // Its drop is the caller's code, too, and may panic: the other waiters would be lost.
+        std::mem::forget(panic);
         tracing::error!("the waker of a future panicked");
     }
 }
