@@ -8,8 +8,8 @@ use braiddb::{
     watch::{Change, ChangeSet, ChangeStream, WatchOptions},
 };
 use std::{
-    sync::Arc,
-    task::{Context, Poll, Waker},
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Wake, Waker},
     thread,
     time::{Duration, Instant},
 };
@@ -205,4 +205,138 @@ fn change_stream_is_a_stream() {
     tree.put(b"k", b"v").unwrap();
     let waker = Waker::from(Arc::new(CountingWaker::default()));
     assert_eq!(key_of(stream.as_mut().poll_next(&mut Context::from_waker(&waker))), b"k");
+}
+
+/// Streams of one tree, each with a prefix and a waker of its own, all pending.
+fn prefixed(db: &Db, tree: &Tree, prefixes: impl Iterator<Item = Vec<u8>>) -> Vec<(ChangeStream, Arc<CountingWaker>)> {
+    let stream = |prefix| {
+        let options = WatchOptions::new().unsynced(true).tree(tree).prefix(prefix);
+        let mut stream = db.watch(options).unwrap().into_stream().unwrap();
+        let waker = Arc::new(CountingWaker::default());
+        assert!(poll(&mut stream, &waker).is_pending());
+        (stream, waker)
+    };
+    prefixes.map(stream).collect()
+}
+
+/// Returns the number of wake-ups of a thousand streams by three commits.
+fn wake_ups_by_three_commits() -> usize {
+    let (_vfs, db, tree) = open(1);
+    let other = db.tree("other").unwrap();
+    let mut streams = prefixed(&db, &tree, (256..1256_u16).map(|number| number.to_be_bytes().to_vec()));
+    let mut longer = prefixed(&db, &tree, [vec![2, 44, 7]].into_iter());
+    let mut all = prefixed(&db, &tree, [vec![]].into_iter());
+    other.put([2, 44, 7], b"v").unwrap();
+    tree.put([2, 44, 6], b"v").unwrap();
+    streams[300].1.await_calls(1);
+    all[0].1.await_calls(1);
+    let (stream, waker) = &mut streams[300];
+    assert_eq!(key_of(poll(stream, waker)), [2, 44, 6]);
+    assert!(poll(stream, waker).is_pending());
+    tree.put([2, 44, 7, 1], b"v").unwrap();
+    streams[300].1.await_calls(2);
+    longer[0].1.await_calls(1);
+    let (stream, waker) = &mut longer[0];
+    assert_eq!(key_of(poll(stream, waker)), [2, 44, 7, 1]);
+    tree.delete_range([1, 10]..[1, 20]).unwrap();
+    streams[10..20].iter().for_each(|(_, waker)| waker.await_calls(1));
+    let (stream, waker) = &mut all[0];
+    assert!(poll(stream, waker).is_ready());
+    streams.iter().map(|(_, waker)| waker.calls()).sum()
+}
+
+/// Each commit woke all streams, and each of them read and decoded it: n streams cost n² for n
+/// commits. A flush still wakes all, and may come between.
+#[test]
+fn commit_wakes_only_the_streams_of_its_keys() {
+    let counts: Vec<usize> = std::iter::repeat_with(wake_ups_by_three_commits).take(5).collect();
+    assert!(counts.contains(&12), "{counts:?}");
+}
+
+#[test]
+fn stop_wakes_only_its_stream() {
+    let (_vfs, db, tree) = open(1);
+    let mut streams = prefixed(&db, &tree, (0..100_u8).map(|number| vec![number]));
+    for stopped in [50, 0, 99] {
+        streams[stopped].0.stopper().stop();
+        streams[stopped].1.await_calls(1);
+        let (stream, waker) = &mut streams[stopped];
+        assert!(matches!(poll(stream, waker), Poll::Ready(None)));
+        assert_eq!(Arc::strong_count(waker), 1, "an ended stream keeps no waker");
+        streams.iter_mut().for_each(|(stream, waker)| drop(poll(stream, waker)));
+    }
+    let calls: usize = streams.iter().map(|(_, waker)| waker.calls()).sum();
+    // Three if no flush came between. Each stop woke all: 297.
+    assert!((3..220).contains(&calls), "{calls} wake-ups by three stops");
+    drop(streams);
+    tree.put([7], b"v").unwrap();
+}
+
+/// A multi-tree escapes zero bytes of its keys.
+#[test]
+fn streams_of_multi_tree_are_woken_by_keys_with_zero_bytes() {
+    let (_vfs, db, _tree) = open(1);
+    let multi = db.multi_tree("multi").unwrap();
+    for (prefix, key) in [(&b""[..], &b""[..]), (b"a", b"a"), (b"a", b"ab"), (b"a\0b", b"a\0b"), (b"a\0", b"a\0\0c")] {
+        let options = WatchOptions::new().unsynced(true).multi_tree(&multi).prefix(prefix);
+        let mut stream = db.watch(options).unwrap().into_stream().unwrap();
+        let waker = Arc::new(CountingWaker::default());
+        assert!(poll(&mut stream, &waker).is_pending());
+        multi.add(key, b"value").unwrap();
+        waker.await_calls(1);
+        assert!(poll(&mut stream, &waker).is_ready(), "{prefix:?} {key:?}");
+        multi.delete(key).unwrap();
+        while poll(&mut stream, &waker).is_ready() {}
+        multi.add(key, b"again").unwrap();
+        waker.await_calls(2);
+    }
+}
+
+/// A stream that no commit wakes must not fall behind until its log is gone.
+#[test]
+fn stream_of_other_keys_is_woken_after_a_megabyte_of_commits() {
+    let (_vfs, db, tree) = open(1);
+    let other = db.tree("other").unwrap();
+    let mut streams = prefixed(&db, &tree, [vec![7]].into_iter());
+    let (stream, waker) = &mut streams[0];
+    let before = stream.token();
+    for number in 0..1200_u16 {
+        other.put(number.to_be_bytes(), vec![0; 1000]).unwrap();
+    }
+    waker.await_calls(1);
+    assert!(poll(stream, waker).is_pending());
+    assert_ne!(stream.token(), before);
+}
+
+/// Closes its stream and the database, once another thread's close has begun.
+struct ClosingWaker(Mutex<Option<(ChangeStream, Db)>>, Arc<CountingWaker>);
+
+impl Wake for ClosingWaker {
+    fn wake(self: Arc<Self>) {
+        if let Some((stream, db)) = self.0.lock().unwrap().take() {
+            while db.tree("t").is_ok() {
+                thread::yield_now();
+            }
+            drop(stream);
+            db.close().unwrap();
+            self.1.wake_by_ref();
+        }
+    }
+}
+
+/// The other close waited for the turn in which the waker ran, and the waker for the other close.
+#[test]
+fn waker_that_closes_stream_and_database_beside_another_close_returns() {
+    let (vfs, db, tree) = open(1);
+    let mut stream = db.watch(WatchOptions::new().unsynced(true)).unwrap().into_stream().unwrap();
+    let closed = Arc::new(CountingWaker::default());
+    let closing = Arc::new(ClosingWaker(Mutex::default(), Arc::clone(&closed)));
+    let waker = Waker::from(Arc::clone(&closing));
+    assert!(stream.poll_next_change(&mut Context::from_waker(&waker)).is_pending());
+    *closing.0.lock().unwrap() = Some((stream, db.clone()));
+    tree.put(b"k", b"v").unwrap();
+    drop(tree);
+    bounded(move || db.close()).unwrap();
+    closed.await_calls(1);
+    assert_eq!(vfs.open(1).tree("t").unwrap().get(b"k").unwrap().unwrap(), b"v");
 }

@@ -85,8 +85,10 @@ fn try_apply(engine: &Engine, disk: &mut DiskState, mut changes: Vec<Change>, me
     let version = disk.files.version(disk.manifest.layout(), Some(&before)).inspect_err(|e| engine.poison(e))?;
     drop(before);
     engine.publish_version(version, memtables, &disk.files);
-    engine.storage.flushed.store(disk.manifest.layout().flushed, Ordering::Release);
-    engine.log.watches.wake_if_waiting_anywhere();
+    let flushed = disk.manifest.layout().flushed;
+    if engine.storage.flushed.swap(flushed, Ordering::AcqRel) != flushed {
+        engine.log.watches.wake_if_waiting_anywhere();
+    }
     disk.files.release_unused(disk.manifest.layout());
     release_blobs(engine, disk.manifest.layout());
     Ok(())

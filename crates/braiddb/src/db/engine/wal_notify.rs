@@ -52,12 +52,42 @@ impl Watches {
         self.wake_if_waiting();
     }
 
+    /// Wakes sleeping watchers, and the tasks that watch a key of these batches. The caller holds
+    /// `write`.
+    #[inline]
+    pub fn wake_for<'a>(&self, batches: impl Iterator<Item = &'a [u8]>) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.wake_threads();
+            self.tasks.call_for(batches, &self.waiting);
+        }
+    }
+
+    /// Wakes sleeping watchers, and the tasks that wait for a sync. For callers without `write`.
+    pub fn wake_synced(&self) {
+        fence(Ordering::SeqCst);
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.wake_threads();
+            self.tasks.call_synced(&self.waiting);
+        }
+    }
+
     /// Wakes sleeping watchers, and those about to sleep.
     #[cold]
     pub fn wake(&self) {
+        self.wake_threads();
+        self.tasks.call(&self.waiting);
+    }
+
+    /// Wakes one task, and sleeping watchers: the caller has stopped one of them.
+    pub fn wake_stopped(&self, task: &Arc<WatchTask>) {
+        self.wake_threads();
+        self.tasks.call_task(task, &self.waiting);
+    }
+
+    #[cold]
+    fn wake_threads(&self) {
         *self.calls.lock() += 1;
         self.called.notify_all();
-        self.tasks.call(&self.waiting);
     }
 
     pub fn take_due(&self, now_ns: u64) -> Due {
@@ -89,11 +119,12 @@ impl Engine {
         watches.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Registers a task for the events that end [`Engine::wait_for_commits`]. Returns false if
-    /// `is_news` returns true after that, and the task must look again.
-    pub fn register_for_commits(&self, task: &Arc<WatchTask>, is_news: impl Fn() -> bool) -> bool {
+    /// Registers a task for commits that it watches, or for the next sync, and for the other events
+    /// that end [`Engine::wait_for_commits`]. Returns false if `is_news` returns true after that,
+    /// and the task must look again.
+    pub fn register_for_commits(&self, task: &Arc<WatchTask>, awaits_sync: bool, is_news: impl Fn() -> bool) -> bool {
         let watches = &self.log.watches;
-        watches.tasks.add(task, &watches.waiting);
+        watches.tasks.add(task, awaits_sync, &watches.waiting);
         let had_turn = self.commits.write.try_lock().is_some();
         fence(Ordering::SeqCst);
         if is_news() {
@@ -101,7 +132,7 @@ impl Engine {
             return false;
         }
         if !had_turn {
-            watches.tasks.recheck_at(self.now_ns() + RECHECK_NS);
+            watches.tasks.recheck_at(task, self.now_ns() + RECHECK_NS);
         }
         true
     }

@@ -1,6 +1,6 @@
 use super::change::{Change, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand};
 use crate::{
-    base::{Content, EntryKind, Error, Result, SequenceNumber, TreeId, split_internal_key},
+    base::{Content, EntryKind, Error, Result, SequenceNumber, TreeId, internal_key, split_internal_key},
     codec::{Base, Operands},
     commit::Operation,
     db::{
@@ -26,6 +26,17 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Returns a prefix of all internal keys that pass the filter; empty without a tree.
+    pub fn internal_prefix(&self) -> Vec<u8> {
+        let mut prefix = Vec::new();
+        if let Some(tree) = self.tree {
+            // A multi-tree escapes the bytes after a zero.
+            let len = self.prefix.iter().position(|byte| *byte == 0).map_or(self.prefix.len(), |zero| zero + 1);
+            internal_key(TreeId(tree), &self.prefix[..len], &mut prefix);
+        }
+        prefix
+    }
+
     fn has_tree(&self, tree: TreeId) -> bool {
         self.tree.is_none_or(|only| only == tree.0)
     }

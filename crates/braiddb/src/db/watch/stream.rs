@@ -10,10 +10,7 @@ use super::{
     token::ResumeToken,
     watcher::{WatchStopper, Watcher},
 };
-use crate::{
-    base::{Error, Result},
-    db::engine::wal_notify::tasks::WatchTask,
-};
+use crate::base::{Error, Result};
 use std::{
     fmt,
     future::poll_fn,
@@ -30,7 +27,6 @@ const READS_MAX: usize = 16;
 /// With the feature `futures` it implements `futures_core::Stream`.
 pub struct ChangeStream {
     watcher: Watcher,
-    task: Arc<WatchTask>,
     is_over: bool,
 }
 
@@ -76,7 +72,7 @@ impl Watcher {
                 return Err(Error::InvalidArgument(reason.to_owned()));
             }
         }
-        Ok(ChangeStream { watcher: self, task: Arc::default(), is_over: false })
+        Ok(ChangeStream { watcher: self, is_over: false })
     }
 }
 
@@ -94,6 +90,9 @@ impl ChangeStream {
         }
         let polled = self.poll_by(context).map(Result::transpose);
         self.is_over = matches!(polled, Poll::Ready(None | Some(Err(_))));
+        if self.is_over {
+            self.forget_task();
+        }
         polled
     }
 
@@ -131,11 +130,11 @@ impl ChangeStream {
                 self.watcher.sync(&engine)?;
                 continue;
             }
-            self.task.set_waker(context.waker());
             let watcher = &self.watcher;
+            watcher.task.set_waker(context.waker());
             let is_news =
                 || watcher.is_stopped() || engine.health.check_open().is_err() || watcher.source_state() != before;
-            if engine.register_for_commits(&self.task, is_news) {
+            if engine.register_for_commits(&watcher.task, needs_sync, is_news) {
                 if needs_sync {
                     // After the registration: the sync wakes the task.
                     engine.log.watches.tasks.request_sync(engine.now_ns());
@@ -149,10 +148,17 @@ impl ChangeStream {
     }
 }
 
+impl ChangeStream {
+    /// No commit wakes the task any more.
+    fn forget_task(&self) {
+        self.watcher.engine().log.watches.remove(&self.watcher.task);
+        drop(self.watcher.task.take_waker());
+    }
+}
+
 impl Drop for ChangeStream {
     fn drop(&mut self) {
-        self.watcher.engine().log.watches.remove(&self.task);
-        drop(self.task.take_waker());
+        self.forget_task();
     }
 }
 

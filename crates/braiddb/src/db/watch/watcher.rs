@@ -15,7 +15,10 @@ use crate::{
     base::{Error, Result, SequenceNumber},
     commit::{Operation, decode_batch},
     db::{
-        engine::{root::Engine, wal_notify::tasks::SYNC_PAUSE_NS},
+        engine::{
+            root::Engine,
+            wal_notify::tasks::{SYNC_PAUSE_NS, WatchTask},
+        },
         handles::database::Db,
         write::pipeline,
     },
@@ -25,10 +28,7 @@ use crate::{
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -39,7 +39,7 @@ const READ_AHEAD_BYTES: usize = 1 << 20;
 #[derive(Clone)]
 pub struct WatchStopper {
     engine: Arc<Engine>,
-    is_stopped: Arc<AtomicBool>,
+    task: Arc<WatchTask>,
 }
 
 impl std::fmt::Debug for WatchStopper {
@@ -51,8 +51,8 @@ impl std::fmt::Debug for WatchStopper {
 impl WatchStopper {
     /// Makes the watcher return `None` from all current and later calls.
     pub fn stop(&self) {
-        self.is_stopped.store(true, Ordering::Release);
-        self.engine.log.watches.wake();
+        self.task.is_stopped.store(true, Ordering::Release);
+        self.engine.log.watches.wake_stopped(&self.task);
     }
 }
 
@@ -83,7 +83,7 @@ pub struct Watcher {
     delivered: SequenceNumber,
     token: ResumeToken,
     synced_at_ns: Option<u64>,
-    is_stopped: Arc<AtomicBool>,
+    pub(super) task: Arc<WatchTask>,
 }
 
 impl fmt::Debug for Watcher {
@@ -177,6 +177,7 @@ impl Watcher {
             Start::Resume(from) => from,
             _ => source.first_token(delivered, &reader, is_unsynced)?,
         };
+        let task = Arc::new(WatchTask::new(filter.internal_prefix()));
         Ok(Watcher {
             db: db.clone(),
             filter,
@@ -188,7 +189,7 @@ impl Watcher {
             delivered,
             token,
             synced_at_ns: None,
-            is_stopped: Arc::default(),
+            task,
         })
     }
 
@@ -219,7 +220,7 @@ impl Watcher {
 
     /// Returns a handle to stop the watcher.
     pub fn stopper(&self) -> WatchStopper {
-        WatchStopper { engine: Arc::clone(self.db.engine()), is_stopped: Arc::clone(&self.is_stopped) }
+        WatchStopper { engine: Arc::clone(self.db.engine()), task: Arc::clone(&self.task) }
     }
 
     pub(super) fn engine(&self) -> &Arc<Engine> {
@@ -227,7 +228,7 @@ impl Watcher {
     }
 
     pub(super) fn is_stopped(&self) -> bool {
-        self.is_stopped.load(Ordering::Acquire)
+        self.task.is_stopped.load(Ordering::Acquire)
     }
 
     pub(super) fn is_of_closed_log(&self) -> bool {

@@ -190,7 +190,8 @@ pub(in crate::db) fn try_commit_group(
         return Ok(first);
     }
     engine.counters.note_commits(count, user_bytes);
-    engine.log.watches.wake_if_waiting();
+    let is_committed = |request: &&Request| request.drops == drops && request.validation == Validation::Unchanged;
+    engine.log.watches.wake_for(group.iter().filter(is_committed).map(|request| request.batch.bytes()));
     if wal.take_call_for_next() {
         engine.signal_work();
     }

@@ -332,7 +332,7 @@ fn apply(memtable: &Memtable, functions: &MergeFunctions, payload: &[u8], first_
 pub fn after_sync(synced: Result<Lsn>, watches: &Watches, fail: impl FnOnce(&Error)) -> Result<()> {
     match synced {
         Ok(_) => {
-            watches.wake_if_waiting_anywhere();
+            watches.wake_synced();
             Ok(())
         }
         Err(e) => {
