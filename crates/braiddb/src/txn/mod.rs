@@ -4,6 +4,7 @@ mod check;
 mod intervals;
 mod overlay;
 mod read_set;
+mod tree_ends;
 mod window;
 
 #[cfg(test)]
@@ -13,4 +14,5 @@ pub use check::Check;
 pub use intervals::Intervals;
 pub use overlay::{Overlay, Savepoint, Written};
 pub use read_set::{RangeSlot, ReadSet};
+pub use tree_ends::{Side, Ticket, TreeEnds};
 pub use window::{Validation, Window};

@@ -16,6 +16,7 @@ use crate::{
         record::bytes::{Key, Value},
     },
     read::{ChunkRow, RowsAhead},
+    txn::Side,
 };
 use std::{
     ops::{Bound, ControlFlow},
@@ -326,6 +327,20 @@ impl Iter {
         let mut end = start.clone();
         let has_end = end.set_prefix_end();
         Iter::over_keys(db, tree, start, has_end.then_some(end), hold)
+    }
+
+    /// Before the first row of an iterator over a whole tree: skips keys beyond the tree's bound.
+    pub(in crate::db) fn begin_at_bound(&mut self, side: Side) {
+        let Some((db, tree, hold)) = &self.source else { return };
+        // The hold is older than this call: INVARIANT B1.
+        match (side, db.engine().commits.tree_ends.bound(tree.id, side, hold.sequence())) {
+            (_, None) => {}
+            (Side::First, Some(bound)) => self.bounds.start = KeyBuf::copy_of(&bound),
+            (Side::Last, Some(bound)) => {
+                self.bounds.end = Some(KeyBuf::copy_of(&bound));
+                self.bounds.is_end_within = true;
+            }
+        }
     }
 
     fn new_end(&mut self, is_forward: bool) -> End {

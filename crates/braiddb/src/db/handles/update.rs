@@ -2,7 +2,7 @@
 
 use super::{database::Db, transaction::handle::Transaction};
 use crate::{
-    base::{Error, Result},
+    base::{Error, Result, SequenceNumber},
     db::{engine::settings::Durability, write::update_scope::UpdateScope},
 };
 use std::any::Any;
@@ -81,8 +81,17 @@ impl Db {
     pub fn try_update_with<R, E: From<Error> + 'static>(
         &self,
         durability: Durability,
-        mut work: impl FnMut(&Transaction) -> std::result::Result<R, E>,
+        work: impl FnMut(&Transaction) -> std::result::Result<R, E>,
     ) -> std::result::Result<R, E> {
+        self.update_at(durability, work).map(|(result, _)| result)
+    }
+
+    /// Runs [`Db::try_update_with`]; also returns the commit's sequence number.
+    pub(in crate::db) fn update_at<R, E: From<Error> + 'static>(
+        &self,
+        durability: Durability,
+        mut work: impl FnMut(&Transaction) -> std::result::Result<R, E>,
+    ) -> std::result::Result<(R, SequenceNumber), E> {
         let (mut retries, mut expiries) = (0, 0);
         loop {
             let transaction = self.begin()?;
@@ -91,7 +100,7 @@ impl Db {
             drop(scope);
             let (error, retry) = match worked {
                 Ok(result) => match transaction.commit_with(durability) {
-                    Ok(_) => return Ok(result),
+                    Ok(sequence) => return Ok((result, sequence)),
                     Err(e) => {
                         let retry = Retry::after(&e);
                         (E::from(e), retry)

@@ -186,6 +186,9 @@ fn install_holding(
     if engine.commits.window.is_open() {
         engine.commits.window.note(sequence, &written(range)?);
     }
+    if let Some((tree, _)) = split_internal_key(&range.0) {
+        engine.commits.tree_ends.forget(tree);
+    }
     for run in &mut runs {
         if run.max_sequence == 0 {
             (run.min_sequence, run.max_sequence) = (sequence, sequence);

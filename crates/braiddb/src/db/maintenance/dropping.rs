@@ -38,6 +38,7 @@ pub(in crate::db) fn drop_trees(engine: &Engine, trees: &BTreeMap<&str, Arc<Tree
         mark(false);
         return dropped.map(|_| ());
     }
+    trees.values().for_each(|tree| engine.commits.tree_ends.forget(tree.id));
     let mut by_name = engine.catalog.by_name.write();
     trees.keys().for_each(|name| _ = by_name.remove(*name));
     drop(by_name);

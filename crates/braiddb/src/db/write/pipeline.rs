@@ -174,6 +174,7 @@ pub(in crate::db) fn try_commit_group(
     let wal = engine.log.wal.as_ref().ok_or(Error::Closed)?;
     let parts = Parts {
         window: &engine.commits.window,
+        tree_ends: &engine.commits.tree_ends,
         wal,
         memtable: &state.active,
         functions: &engine.functions,

@@ -15,7 +15,7 @@ use crate::{
     },
     memtable::Memtable,
     platform::Runtime,
-    txn::{Validation, Window},
+    txn::{TreeEnds, Validation, Window},
     wal::{GroupHeader, Lsn, Wal},
 };
 use parking_lot::Mutex;
@@ -39,6 +39,7 @@ pub type Refused = Option<(SequenceNumber, SequenceNumber)>;
 /// The parts that the leader's stages use.
 pub struct Parts<'a> {
     pub window: &'a Window,
+    pub tree_ends: &'a TreeEnds,
     pub wal: &'a Wal,
     pub memtable: &'a Memtable,
     pub functions: &'a MergeFunctions,
@@ -211,6 +212,7 @@ pub fn commit(
         // the log lacks them.
         parts.unlogged.store(numbered.last, Ordering::Release);
     }
+    parts.tree_ends.note(numbered.payload);
     apply(parts.memtable, parts.functions, numbered.payload, numbered.first);
     if !*holds_back {
         parts.snapshots.publish(numbered.last);

@@ -4,7 +4,7 @@ use crate::{
     base::{Result, SequenceNumber},
     commit::{CommitQueue, PreparedBatch},
     db::record::version_tags::VersionTags,
-    txn::{Check, Validation, Window},
+    txn::{Check, TreeEnds, Validation, Window},
 };
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -17,6 +17,7 @@ pub struct CommitPipeline {
     pub queue: CommitQueue<Request, Result<Answer>>,
     pub write: Mutex<WriteState>,
     pub window: Window,
+    pub tree_ends: TreeEnds,
     pub exclusivity: Exclusivity,
     pub versions: VersionTags,
     pub unlogged: AtomicU64,
@@ -44,6 +45,7 @@ impl CommitPipeline {
             queue: CommitQueue::default(),
             write: Mutex::new(write),
             window: Window::new(window_bytes),
+            tree_ends: TreeEnds::default(),
             exclusivity: Exclusivity::default(),
             versions,
             unlogged: AtomicU64::new(0),

@@ -10,6 +10,7 @@ pub mod foreign_tree;
 pub mod keep_ttl;
 pub mod multi;
 pub mod multi_view;
+pub mod pops;
 pub mod seek_rows;
 pub mod stream_appends;
 pub mod streams;

@@ -2,7 +2,7 @@
 
 use super::iter::TransactionIter;
 use crate::{
-    base::{EntryKind, Error, ReaderKind, Result, SequenceNumber, internal_key, limits},
+    base::{EntryKind, Error, ReaderKind, Result, SequenceNumber, TreeId, internal_key, limits},
     codec::Operands,
     commit::MERGED_INTO_EXPIRING,
     db::{
@@ -27,10 +27,7 @@ use crate::{
             tree::Tree,
         },
         read::point_read,
-        record::{
-            bytes::{Key, Value},
-            version::Version,
-        },
+        record::{bytes::Value, version::Version},
         write::{
             conflict_window::{ConflictWindowGuard, Exclusive},
             pending_blobs::PendingBlobs,
@@ -39,7 +36,7 @@ use crate::{
         },
     },
     read::LookupKey,
-    txn::{Check, Overlay, ReadSet, Savepoint, Written},
+    txn::{Check, Overlay, ReadSet, Savepoint, Side, Written},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -95,6 +92,8 @@ pub struct Transaction {
     writes: RefCell<Overlay>,
     /// Sorted by id.
     trees: RefCell<Vec<Arc<TreeState>>>,
+    /// First and last pairs read before any write: trees, sides and internal keys.
+    pub(super) ends: RefCell<Vec<(TreeId, Side, Vec<u8>)>>,
     pub(in crate::db) streams: RefCell<PendingBlobs>,
     bytes_max: usize,
     /// Set if a read or write was not recorded: then no commit is possible.
@@ -130,6 +129,7 @@ impl Transaction {
             reads: RefCell::default(),
             writes: RefCell::default(),
             trees: RefCell::default(),
+            ends: RefCell::default(),
             streams: RefCell::new(PendingBlobs::new(db.engine())),
             bytes_max: db.engine().settings.transaction_bytes_max(),
             failed: Cell::new(false),
@@ -294,17 +294,6 @@ impl Transaction {
     /// Iterates over all pairs.
     pub fn iter(&self, tree: &Tree) -> TransactionIter<'_> {
         self.prefix(tree, b"")
-    }
-
-    /// Returns the first pair. Counts as a read of all keys up to it, so only an earlier key or a
-    /// change of this one conflicts.
-    pub fn first(&self, tree: &Tree) -> Result<Option<(Key, Value)>> {
-        self.iter(tree).next().transpose()
-    }
-
-    /// Returns the last pair. Counts as a read of all keys from it on.
-    pub fn last(&self, tree: &Tree) -> Result<Option<(Key, Value)>> {
-        self.iter(tree).next_back().transpose()
     }
 
     pub(in crate::db) fn count_between(&self, tree: &Arc<TreeState>, start: &[u8], end: &[u8]) -> Result<u64> {
@@ -504,6 +493,17 @@ impl Transaction {
 
     /// Commits with the given durability.
     pub fn commit_with(self, durability: Durability) -> Result<SequenceNumber> {
+        if self.ends.borrow().is_empty() {
+            return self.commit_writes(durability);
+        }
+        let (db, tickets) = (self.db.clone(), self.propose_ends());
+        let committed = self.commit_writes(durability);
+        let since = committed.as_ref().ok().copied();
+        tickets.into_iter().for_each(|ticket| db.engine().commits.tree_ends.conclude(ticket, since));
+        committed
+    }
+
+    fn commit_writes(self, durability: Durability) -> Result<SequenceNumber> {
         if self.failed.get() {
             let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes();
             return Err(Error::TransactionTooLarge { bytes, bytes_max: self.bytes_max });

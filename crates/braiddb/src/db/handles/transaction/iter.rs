@@ -8,7 +8,7 @@ use crate::{
         handles::{cursor::Cursor, database::Db, iter::is_of_one_record},
         record::bytes::{Key, Value},
     },
-    txn::{RangeSlot, Written},
+    txn::{self, RangeSlot, Written},
 };
 use std::{
     ops::Bound::{Excluded, Included},
@@ -22,6 +22,10 @@ struct Side {
     is_on_row: bool,
     at: Vec<u8>,
     has_begun: bool,
+    /// The cursor's row was returned.
+    is_row_returned: bool,
+    /// Where the cursor begins, if no row comes before: see `txn/tree_ends.rs`.
+    bound: Option<Vec<u8>>,
     slot: Option<RangeSlot>,
 }
 
@@ -56,7 +60,16 @@ impl std::fmt::Debug for TransactionIter<'_> {
 
 impl Side {
     fn new(is_forward: bool) -> Side {
-        Side { is_forward, cursor: None, is_on_row: false, at: Vec::new(), has_begun: false, slot: None }
+        Side {
+            is_forward,
+            cursor: None,
+            is_on_row: false,
+            at: Vec::new(),
+            has_begun: false,
+            is_row_returned: false,
+            bound: None,
+            slot: None,
+        }
     }
 }
 
@@ -74,6 +87,12 @@ impl<'t> TransactionIter<'t> {
         let is_done = end <= start;
         let (front, back) = (Side::new(true), Side::new(false));
         TransactionIter { transaction, tree: Arc::clone(tree), start, end, front, back, failed, is_done }
+    }
+
+    /// Begins at a bound beyond which the tree has no row at the transaction's snapshot.
+    pub(super) fn begin_at(&mut self, side: txn::Side, bound: Vec<u8>) {
+        let end = if side == txn::Side::First { &mut self.front } else { &mut self.back };
+        end.bound = Some(bound);
     }
 
     fn row(&mut self, is_forward: bool) -> Option<Result<(Key, Value)>> {
@@ -126,7 +145,7 @@ impl<'t> TransactionIter<'t> {
                         value => value.map(<[u8]>::to_vec),
                     };
                     let key = cursor.internal_key().to_vec();
-                    side.is_on_row = if is_forward { cursor.next()? } else { cursor.prev()? };
+                    side.is_row_returned = true;
                     Some((key, value))
                 }
                 None => None,
@@ -143,13 +162,17 @@ impl<'t> TransactionIter<'t> {
 
 impl Side {
     fn begin(&mut self, transaction: &Transaction, tree: &Arc<TreeState>, start: &[u8], end: &[u8]) -> Result<()> {
-        if self.cursor.is_some() {
+        if let Some(cursor) = &mut self.cursor {
+            if std::mem::take(&mut self.is_row_returned) {
+                self.is_on_row = if self.is_forward { cursor.next()? } else { cursor.prev()? };
+            }
             return Ok(());
         }
         let from = if self.is_forward { start } else { end };
         self.slot = transaction.reads().map(|reads| reads.borrow_mut().begin_range(from));
         let cursor = Cursor::new(transaction.db(), tree, Some(transaction.hold().clone()));
-        self.is_on_row = self.cursor.insert(Box::new(cursor)).begin_at(self.is_forward, from)?;
+        self.is_on_row =
+            self.cursor.insert(Box::new(cursor)).begin_at(self.is_forward, self.bound.as_deref().unwrap_or(from))?;
         Ok(())
     }
 

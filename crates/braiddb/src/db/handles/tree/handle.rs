@@ -13,6 +13,7 @@ use crate::{
         record::bytes::{Key, Value},
         write::pipeline::CommitCondition,
     },
+    txn::Side,
 };
 use std::{slice, sync::Arc};
 
@@ -145,12 +146,19 @@ impl Tree {
 
     /// Returns the first pair.
     pub fn first(&self) -> Result<Option<(Key, Value)>> {
-        self.iter().next().transpose()
+        self.end(Side::First)
     }
 
     /// Returns the last pair.
     pub fn last(&self) -> Result<Option<(Key, Value)>> {
-        self.iter().next_back().transpose()
+        self.end(Side::Last)
+    }
+
+    fn end(&self, side: Side) -> Result<Option<(Key, Value)>> {
+        let mut rows = self.iter();
+        rows.begin_at_bound(side);
+        let row = if side == Side::First { rows.next() } else { rows.next_back() };
+        row.transpose()
     }
 
     /// Estimates the number of keys, as [`RangeEstimate::keys`](crate::stats::RangeEstimate).

@@ -5,15 +5,20 @@ use crate::{
     base::{Result, SequenceNumber},
     db::{
         engine::settings::Durability,
-        handles::conditional::Update,
+        handles::{conditional::Update, transaction::handle::Transaction},
         record::bytes::{Key, Value},
-        write::update_scope::check_outside,
+        write::{async_commit::sync_now, update_scope::check_outside},
     },
+    txn::Side,
 };
+use std::time::Duration;
 
 /// Rows and bytes of a batch of [`Tree::extend`].
 const EXTEND_ROWS: usize = 1000;
 const EXTEND_BYTES: usize = 1 << 20;
+
+/// Maximum wait for another pop of the tree. After it, both may conflict.
+const TURN_WAIT: Duration = Duration::from_millis(100);
 
 impl Tree {
     /// Sets the value of `key` with the given durability: see [`Tree::put`].
@@ -55,16 +60,39 @@ impl Tree {
     /// Removes and returns the first pair, atomically. Repeats after conflicts, as
     /// [`crate::Db::update`] does; after 1000 returns the conflict.
     ///
-    /// Passes the deleted keys before the first pair that no merge has removed yet.
+    /// A pop takes constant time, whatever the number of pairs popped before: see
+    /// [`Transaction::first`](crate::Transaction::first). Threads that pop from one tree take turns,
+    /// and share log syncs.
     pub fn pop_first(&self) -> Result<Option<(Key, Value)>> {
-        check_outside(self.db().engine())?;
-        self.db().update(|tx| tx.tree(self).pop_first())
+        self.pop(Side::First)
     }
 
     /// Removes and returns the last pair: see [`Tree::pop_first`].
     pub fn pop_last(&self) -> Result<Option<(Key, Value)>> {
-        check_outside(self.db().engine())?;
-        self.db().update(|tx| tx.tree(self).pop_last())
+        self.pop(Side::Last)
+    }
+
+    fn pop(&self, side: Side) -> Result<Option<(Key, Value)>> {
+        let engine = self.db().engine();
+        check_outside(engine)?;
+        let durability = engine.settings.durability;
+        let turns = engine.commits.tree_ends.turn(self.state().id);
+        let turn = turns.try_lock_for(TURN_WAIT);
+        let pop = |tx: &Transaction| -> Result<_> {
+            let row = tx.end(self, side)?;
+            row.iter().try_for_each(|(key, _)| tx.delete(self, key))?;
+            Ok(row)
+        };
+        let (popped, sequence) = self.db().update_at(durability.of_catalog(), pop)?;
+        if popped.is_none() {
+            return Ok(None);
+        }
+        // Let other pops proceed during the sync.
+        drop(turn);
+        if let Some(wal) = engine.log.wal.as_ref().filter(|_| durability == Durability::Sync) {
+            sync_now(engine, sequence, wal.end_lsn())?;
+        }
+        Ok(popped)
     }
 
     /// Deletes all keys, in constant time.

@@ -128,6 +128,7 @@ impl Rig {
         self.health.check_writable()?;
         let parts = Parts {
             window: &self.commits.window,
+            tree_ends: &self.commits.tree_ends,
             wal: &self.wal,
             memtable: &self.memtable,
             functions: &self.functions,
