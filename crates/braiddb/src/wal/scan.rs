@@ -20,12 +20,17 @@ use std::{borrow::Cow, path::Path};
 /// Bytes per read.
 const WINDOW_LEN: u64 = 256 << 10;
 
+/// Bytes of the first read where little is expected; each further read doubles them.
+const SHORT_WINDOW_LEN: u64 = 4 << 10;
+
 pub struct SegmentReader<'a> {
     header: &'a SegmentHeader,
     file: &'a dyn File,
     path: &'a Path,
     window: Vec<u8>,
     window_at: u64,
+    /// Bytes of the next read.
+    window_len: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +56,12 @@ impl Beyond {
 
 impl<'a> SegmentReader<'a> {
     pub fn new(header: &'a SegmentHeader, file: &'a dyn File, path: &'a Path) -> SegmentReader<'a> {
-        SegmentReader { header, file, path, window: Vec::new(), window_at: 0 }
+        SegmentReader { header, file, path, window: Vec::new(), window_at: 0, window_len: WINDOW_LEN }
+    }
+
+    /// Reads little at first: for a reader that has read almost everything before.
+    pub fn short(header: &'a SegmentHeader, file: &'a dyn File, path: &'a Path) -> SegmentReader<'a> {
+        SegmentReader { window_len: SHORT_WINDOW_LEN, ..SegmentReader::new(header, file, path) }
     }
 
     pub fn find(&mut self, offset: u64) -> Result<Found> {
@@ -200,7 +210,8 @@ impl<'a> SegmentReader<'a> {
             return Ok(None);
         }
         if !self.holds(offset, len) {
-            self.fill(offset, len.max(WINDOW_LEN).min(self.header.len - offset))?;
+            self.fill(offset, len.max(self.window_len).min(self.header.len - offset))?;
+            self.window_len = (2 * self.window_len).min(WINDOW_LEN);
         }
         let from = usize::try_from(offset - self.window_at).unwrap_or(usize::MAX);
         let end = usize::try_from(offset - self.window_at + len).unwrap_or(usize::MAX);

@@ -69,7 +69,7 @@ impl Tail {
     }
 
     pub fn has_gone_on(&self) -> Result<bool> {
-        let mut reader = SegmentReader::new(&self.header, &*self.file, &self.path);
+        let mut reader = SegmentReader::short(&self.header, &*self.file, &self.path);
         let found = reader.find(self.position.offset)?;
         Ok(matches!(found, Found::Record(record) if record.header.previous_link == self.position.link))
     }
@@ -103,7 +103,7 @@ impl Tail {
     }
 
     fn segment(&mut self, visitor: &mut dyn FnMut(&RecordInfo, &[u8]) -> Result<Visit>) -> Result<Step> {
-        let mut reader = SegmentReader::new(&self.header, &*self.file, &self.path);
+        let mut reader = SegmentReader::short(&self.header, &*self.file, &self.path);
         loop {
             let at = self.position.offset;
             let Found::Record(record) = reader.find(at)? else { return Ok(Step::End) };

@@ -60,14 +60,14 @@ pub fn replay(
     functions: &MergeFunctions,
     is_to_sync: bool,
 ) -> Result<Replayed> {
-    let mut walk = Walk::new(settings, layout, blobs, functions);
+    let mut walk = Walk::new(settings, layout, blobs, functions, Engine::new_memtable(settings, 0));
     // A follower has few memtables, and no thread that would free the memory.
     walk.prepares_memory = is_to_sync
         && settings.background_threads > 0
         && MemtableOptions::for_capacity(settings.memtable_bytes()).is_of_huge_chunks();
     let mut outcome = walk.run(dir, None, is_to_sync)?;
     if let Some(end) = walk.first_unusable(outcome.durable_lsn)? {
-        walk = Walk::new(settings, layout, blobs, functions);
+        walk = Walk::new(settings, layout, blobs, functions, Engine::new_memtable(settings, 0));
         outcome = walk.run(dir, Some(end), is_to_sync)?;
     }
     for (&file, &sequence) in &walk.files {
@@ -127,6 +127,7 @@ impl<'a> Walk<'a> {
         layout: &'a Layout,
         blobs: &'a BlobStore,
         functions: &'a MergeFunctions,
+        memtable: Arc<Memtable>,
     ) -> Walk<'a> {
         Walk {
             settings,
@@ -134,7 +135,7 @@ impl<'a> Walk<'a> {
             blobs,
             functions,
             memtables: Vec::new(),
-            memtable: Engine::new_memtable(settings, 0),
+            memtable,
             prepares_memory: false,
             ahead: None,
             report_at: REPORT_EACH_BYTES,
@@ -149,8 +150,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    pub fn going_on(self, memtable: Arc<Memtable>, last_sequence: SequenceNumber, load_is_next: bool) -> Walk<'a> {
-        Walk { memtable, last_sequence, load_is_next, ..self }
+    pub fn going_on(self, last_sequence: SequenceNumber, load_is_next: bool) -> Walk<'a> {
+        Walk { last_sequence, load_is_next, ..self }
     }
 
     /// Walks to the end of the log or to `end`.
@@ -307,7 +308,9 @@ mod tests {
             RecordInfo { epoch: 1, lsn: 0, end_lsn: 99, first_sequence: 10, last_sequence: 12, commit_time_us: 0 };
         for (flushed, is_new) in [(9, true), (11, true), (12, false)] {
             let layout = Layout { flushed, ..Layout::default() };
-            let mut walk = Walk::new(&engine.settings, &layout, &engine.storage.blobs, &engine.functions);
+            let memtable = Engine::new_memtable(&engine.settings, 0);
+            let blobs = &engine.storage.blobs;
+            let mut walk = Walk::new(&engine.settings, &layout, blobs, &engine.functions, memtable);
             assert_eq!(walk.visit(&info, &payload).unwrap(), Visit::Taken);
             assert!(walk.memtable.get(&key, 11).is_none(), "flushed up to {flushed}");
             assert_eq!(walk.memtable.get(&key, 12).map(|entry| entry.value.to_vec()), is_new.then(|| b"v".to_vec()));

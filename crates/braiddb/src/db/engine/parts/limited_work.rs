@@ -57,8 +57,10 @@ impl LimitedWork {
 /// flushes, and the merge threads. A rate limiter takes its place.
 fn pace(settings: &Settings) -> Option<Arc<Pace>> {
     let wanted = 2 + settings.background_threads;
-    let is_short = settings.runtime.shared_processors().is_some_and(|processors| processors < wanted);
-    let has_pace = is_short && settings.background_threads > 0 && settings.rate_limiter.is_none();
+    // Asked last: it reads several files.
+    let is_short = || settings.runtime.shared_processors().is_some_and(|processors| processors < wanted);
+    let may_merge = !settings.read_only && settings.background_threads > 0;
+    let has_pace = may_merge && settings.rate_limiter.is_none() && is_short();
     has_pace.then(|| Arc::new(Pace::new(Arc::clone(&settings.runtime))))
 }
 

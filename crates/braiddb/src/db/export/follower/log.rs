@@ -101,8 +101,8 @@ impl Log {
         };
         let functions = known_functions(settings)?;
         let active = self.memtables.pop().unwrap_or_else(|| Engine::new_memtable(settings, 0));
-        let walk = Walk::new(settings, layout, blobs, &functions);
-        let mut walk = walk.going_on(active, self.last_sequence, self.load_is_next);
+        let walk = Walk::new(settings, layout, blobs, &functions, active);
+        let mut walk = walk.going_on(self.last_sequence, self.load_is_next);
         let visitor = &mut |info: &RecordInfo, payload: &[u8]| walk.visit(info, payload);
         let followed = tail.follow(&*settings.vfs, dir, visitor);
         if walk.records > 0 {
