@@ -9,6 +9,8 @@ enum Transactions {}
 enum Durability {}
 #[doc = include_str!("../../../docs/guide/tuning.md")]
 enum Tuning {}
+#[doc = include_str!("../../../docs/guide/processes.md")]
+enum Processes {}
 #[doc = include_str!("../../../docs/guide/operations.md")]
 enum Operations {}
 #[doc = include_str!("../../../docs/guide/migrating.md")]

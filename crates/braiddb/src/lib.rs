@@ -44,6 +44,7 @@ mod options;
 pub mod platform;
 mod read;
 pub mod salvage;
+pub mod shared;
 pub mod stats;
 pub mod streams;
 mod table;

@@ -5,6 +5,7 @@ use crate::{
     codec::{Compression, MergeFunction},
     db::{Durability, Settings, SharedRuntime},
     platform::{RateLimiter, Runtime, SystemRuntime, Vfs},
+    shared::SharedOptions,
     table::KeyBlocks,
 };
 use std::{path::Path, sync::Arc, time::Duration};
@@ -36,6 +37,7 @@ const EXCLUSIVE_WAIT_NS: u64 = 30_000_000_000;
 pub struct Builder {
     settings: Settings,
     refresh_every: Option<Duration>,
+    sharing: SharedOptions,
 }
 
 impl Default for Builder {
@@ -89,6 +91,7 @@ impl Builder {
                 shared: None,
             },
             refresh_every: Some(Duration::from_secs(1)),
+            sharing: SharedOptions::default(),
         }
     }
 
@@ -144,6 +147,15 @@ impl Builder {
     /// Default: one second. A follower pins the files of its state: long intervals cost disk space.
     pub fn refresh_every(mut self, pause: Option<Duration>) -> Builder {
         self.refresh_every = pause;
+        self
+    }
+
+    /// Maximum duration of a call to a database that processes share
+    /// ([`SharedDb`](crate::shared::SharedDb)), election of a new owner included.
+    ///
+    /// Default: 30 seconds. Range: above zero, up to ten minutes.
+    pub fn shared_timeout(mut self, timeout: Duration) -> Builder {
+        self.sharing = self.sharing.with_timeout(timeout);
         self
     }
 

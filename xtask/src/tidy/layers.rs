@@ -19,7 +19,7 @@ struct Layer {
 const ROOT: &str = "lib";
 
 /// From the bottom up.
-const LAYERS: [Layer; 18] = [
+const LAYERS: [Layer; 19] = [
     Layer { name: "base", may_import: &[] },
     Layer { name: "codec", may_import: &[0] },
     Layer { name: "platform", may_import: &[0] },
@@ -37,7 +37,8 @@ const LAYERS: [Layer; 18] = [
     Layer { name: "backup", may_import: &[0, 1, 2, 8, 13] },
     Layer { name: "dump", may_import: &[0, 1, 2, 8, 13] },
     Layer { name: "salvage", may_import: &[0, 1, 2, 3, 4, 6, 7, 8, 11, 13] },
-    Layer { name: ROOT, may_import: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16] },
+    Layer { name: "shared", may_import: &[0, 1, 2, 11, 12, 13] },
+    Layer { name: ROOT, may_import: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17] },
 ];
 
 /// Files that belong to the root: options, the guide, and modules that re-export.

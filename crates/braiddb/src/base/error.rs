@@ -117,6 +117,27 @@ pub enum Error {
         /// The failure.
         reason: String,
     },
+    /// A process that shares the database ([`crate::shared`]) sent a write to its owner, and cannot
+    /// learn the outcome: the owner did not reply in time, and neither did a next owner. The write
+    /// may have been applied, or may be applied soon.
+    #[error("the write's outcome is unknown: {reason}; read its keys before you repeat it")]
+    OutcomeUnknown {
+        /// The reason.
+        reason: String,
+    },
+    /// A process that shares the database ([`crate::shared`]) found no owner for a call in time.
+    /// Nothing was written.
+    #[error(
+        "no process that owns the database {path} took the call in {waited:.1?} ({reason}); nothing was written: try again"
+    )]
+    NoOwner {
+        /// The database directory.
+        path: PathBuf,
+        /// Duration of the wait.
+        waited: Duration,
+        /// The obstacle, as far as known.
+        reason: String,
+    },
     /// The transaction was not committed, and nothing was written: commits since its begin changed
     /// its reads, or there were too many to know. A retry may succeed; `Db::update` retries by itself.
     #[error("the transaction was not committed: {reason}; begin it again")]
@@ -307,6 +328,10 @@ impl Error {
             Error::DiskFull { path, reason } => Error::DiskFull { path: path.clone(), reason: *reason },
             Error::ReadOnly { reason } => Error::ReadOnly { reason: reason.clone() },
             Error::CommitUnknown { reason } => Error::CommitUnknown { reason: reason.clone() },
+            Error::OutcomeUnknown { reason } => Error::OutcomeUnknown { reason: reason.clone() },
+            Error::NoOwner { path, waited, reason } => {
+                Error::NoOwner { path: path.clone(), waited: *waited, reason: reason.clone() }
+            }
             Error::Conflict { reason } => Error::conflict(reason.clone()),
             Error::TransactionTooLarge { bytes, bytes_max } => {
                 Error::TransactionTooLarge { bytes: *bytes, bytes_max: *bytes_max }
@@ -365,7 +390,12 @@ impl Error {
     /// Returns whether the failed commit may be there after the next open, whole or not at all. If
     /// false, none of it was applied or ever will be.
     pub fn is_commit_unknown(&self) -> bool {
-        matches!(self, Error::CommitUnknown { .. })
+        matches!(self, Error::CommitUnknown { .. } | Error::OutcomeUnknown { .. })
+    }
+
+    /// Returns whether a process that shares the database cannot learn the outcome of its write.
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Error::OutcomeUnknown { .. })
     }
 
     /// Returns whether the caller's own [`Error::abort`] ended a transaction.
@@ -376,7 +406,7 @@ impl Error {
     /// Returns whether a retry may succeed without a change by the caller. Begin transactions and
     /// readers again first.
     pub fn is_retryable(&self) -> bool {
-        use Error::{Conflict, DiskFull, ExclusiveOpen, Locked, ReaderExpired, TooBusy};
+        use Error::{Conflict, DiskFull, ExclusiveOpen, Locked, NoOwner, ReaderExpired, TooBusy};
         matches!(
             self,
             DiskFull { .. }
@@ -385,6 +415,7 @@ impl Error {
                 | ReaderExpired { .. }
                 | ExclusiveOpen { .. }
                 | TooBusy { .. }
+                | NoOwner { .. }
         )
     }
 

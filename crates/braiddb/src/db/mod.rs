@@ -45,6 +45,7 @@ pub use handles::snapshot::Snapshot;
 pub use handles::streams::reader::StreamReader;
 pub use handles::streams::writer::{PendingStream, StreamWriter};
 pub use handles::transaction::cursor::TransactionCursor;
+pub use handles::transaction::forwarded::{ForwardedCommit, OpenWindow};
 pub use handles::transaction::handle::Transaction;
 pub use handles::transaction::iter::TransactionIter;
 pub use handles::tree::Tree;

@@ -8,6 +8,7 @@ use crate::{
     dump::{self, LoadOptions, LoadReport},
     platform::MemVfs,
     salvage::{self, SalvageOptions, SalvageReport},
+    shared::SharedDb,
 };
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -70,6 +71,15 @@ impl Builder {
     /// Opens the database in the directory `path`.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(self.settings, path.as_ref())
+    }
+
+    /// Opens the database in the directory `path` together with other processes, which open it in
+    /// the same way: see [`SharedDb`].
+    ///
+    /// Waits at most [`Builder::shared_timeout`]. Fails with [`Error::NoOwner`] if a process has
+    /// the database open in another way, and with [`Error::Unsupported`] on Windows.
+    pub fn open_shared(self, path: impl AsRef<Path>) -> Result<SharedDb> {
+        SharedDb::open(self.settings, self.sharing, path.as_ref())
     }
 
     /// Restores the backup `id`, or the newest one in the target, to the directory `dir`.

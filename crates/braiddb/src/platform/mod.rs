@@ -24,6 +24,7 @@ pub(crate) use io::throttled::{Limits, ThrottledVfs};
 pub(crate) use io::write_behind::{BehindVfs, WriteBehind};
 #[cfg(test)]
 pub(crate) use os::aligned::Aligned;
+pub(crate) use os::local_socket::{HAS_LOCAL_SOCKETS, LocalListener, LocalStream};
 pub use os::mem::MemVfs;
 pub use os::pages;
 #[cfg(any(all(test, unix), not(any(unix, windows))))]

@@ -75,6 +75,10 @@ impl ReadSet {
         }
     }
 
+    pub fn add_range(&mut self, start: &[u8], end: &[u8]) {
+        self.ranges.add(start.to_vec(), end.to_vec());
+    }
+
     pub fn end_range(&mut self, slot: RangeSlot) {
         if let Some((start, end)) = self.growing[slot.0].take() {
             self.ranges.add(start, end);

@@ -174,6 +174,11 @@ impl Batch {
         self.streams.clear();
     }
 
+    /// Returns the operations as in the log, for a commit by another process.
+    pub(in crate::db) fn into_operations(self) -> Result<Vec<u8>> {
+        Ok(self.raw.prepare()?.bytes().to_vec())
+    }
+
     /// Commits atomically with the database's durability ([`crate::Builder::durability`]), and
     /// returns the commit's sequence number.
     ///

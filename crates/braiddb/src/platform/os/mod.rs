@@ -5,6 +5,9 @@ pub mod aligned;
 pub mod aligned_io;
 #[cfg(any(windows, test))]
 pub mod dirty_ranges;
+#[cfg_attr(unix, path = "posix/local_socket.rs")]
+#[cfg_attr(not(unix), path = "local_socket_absent.rs")]
+pub mod local_socket;
 pub mod mem;
 pub mod pages;
 #[cfg(any(all(test, unix), not(any(unix, windows))))]

@@ -86,10 +86,10 @@ enum Isolation {
 /// ```
 pub struct Transaction {
     db: Db,
-    hold: Hold,
+    pub(super) hold: Hold,
     isolation: Isolation,
-    reads: RefCell<ReadSet>,
-    writes: RefCell<Overlay>,
+    pub(super) reads: RefCell<ReadSet>,
+    pub(super) writes: RefCell<Overlay>,
     /// Sorted by id.
     trees: RefCell<Vec<Arc<TreeState>>>,
     /// First and last pairs read before any write: trees, sides and internal keys.
@@ -482,6 +482,14 @@ impl Transaction {
         self.writes.borrow().is_empty()
     }
 
+    pub(super) fn check_complete(&self) -> Result<()> {
+        if !self.failed.get() {
+            return Ok(());
+        }
+        let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes();
+        Err(Error::TransactionTooLarge { bytes, bytes_max: self.bytes_max })
+    }
+
     /// Commits atomically with the database's durability. A read-only transaction returns its
     /// snapshot's sequence number.
     ///
@@ -504,10 +512,7 @@ impl Transaction {
     }
 
     fn commit_writes(self, durability: Durability) -> Result<SequenceNumber> {
-        if self.failed.get() {
-            let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes();
-            return Err(Error::TransactionTooLarge { bytes, bytes_max: self.bytes_max });
-        }
+        self.check_complete()?;
         let Transaction { db, hold, isolation, reads, writes, trees, streams, .. } = self;
         let writes = writes.into_inner();
         if writes.is_empty() {

@@ -1,7 +1,8 @@
-//! Transactions, their iterators and streams.
+//! Transactions, their iterators and streams, and commits for another process.
 
 pub mod cursor;
 mod ends;
+pub mod forwarded;
 pub mod handle;
 pub mod iter;
 pub mod streams;

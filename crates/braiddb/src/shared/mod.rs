@@ -1,0 +1,26 @@
+//! One database for several processes: see [`SharedDb`].
+//!
+//! The first process to open the database becomes its **owner**: it holds the lock and commits. The
+//! others are **members**: they read the files as followers do, and send their writes to the owner
+//! over a socket in the directory. If the owner ends in any way, a member takes over. There is no
+//! other process.
+
+mod core;
+mod database;
+mod election;
+mod errors;
+mod forward;
+mod frame;
+mod message;
+mod owner;
+mod reading;
+mod server;
+mod session;
+mod transactions;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+pub use database::{SharedDb, SharedOptions};
+pub use tree::{SharedBatch, SharedTree};

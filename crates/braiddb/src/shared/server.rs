@@ -1,0 +1,179 @@
+//! Serves the connections of other processes: a thread for each.
+
+use super::{
+    frame::{self, FrameError, FrameReader},
+    message::{NO_SESSION, PROTOCOL_VERSION, Reply, Request, SessionId},
+    owner::{Claim, Owner, Unserved},
+};
+use crate::{
+    base::Error,
+    platform::{LocalStream, Runtime},
+};
+use parking_lot::Mutex;
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+/// Maximum connections. A process has up to 17.
+const CONNECTIONS_MAX: usize = 4096;
+
+#[derive(Debug)]
+pub struct Server {
+    owner: Arc<Owner>,
+    runtime: Arc<dyn Runtime>,
+    connections: Arc<Connections>,
+    threads: Vec<JoinHandle<()>>,
+    opened: u64,
+}
+
+#[derive(Debug, Default)]
+struct Connections {
+    is_ending: AtomicBool,
+    open: Mutex<HashMap<u64, LocalStream>>,
+}
+
+impl Server {
+    pub fn new(owner: Arc<Owner>, runtime: Arc<dyn Runtime>) -> Server {
+        Server { owner, runtime, connections: Arc::default(), threads: Vec::new(), opened: 0 }
+    }
+
+    /// Serves a connection on a thread of its own.
+    pub fn serve(&mut self, stream: LocalStream) -> io::Result<()> {
+        self.threads.retain(|thread| !thread.is_finished());
+        if self.threads.len() >= CONNECTIONS_MAX {
+            return Ok(());
+        }
+        self.opened += 1;
+        let open = Open { connections: Arc::clone(&self.connections), number: self.opened };
+        self.connections.open.lock().insert(open.number, stream.duplicate()?);
+        let owner = Arc::clone(&self.owner);
+        let body = Box::new(move || {
+            Connection { owner: &owner, connections: &open.connections, stream: &stream, claim: None }.run();
+        });
+        self.threads.push(self.runtime.spawn("braiddb-share", body)?);
+        Ok(())
+    }
+
+    /// Ends all connections. Requests in progress complete, but their replies may be lost.
+    pub fn end(self) {
+        self.connections.is_ending.store(true, Ordering::Release);
+        self.connections.open.lock().values().for_each(LocalStream::shut_down);
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread that served a connection panicked");
+            }
+        }
+    }
+}
+
+/// A connection's place in the list. Its drop, even by a panic, ends the connection.
+struct Open {
+    connections: Arc<Connections>,
+    number: u64,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let ended = self.connections.open.lock().remove(&self.number);
+        ended.iter().for_each(LocalStream::shut_down);
+    }
+}
+
+struct Connection<'a> {
+    owner: &'a Owner,
+    connections: &'a Connections,
+    stream: &'a LocalStream,
+    claim: Option<Claim>,
+}
+
+impl Connection<'_> {
+    fn run(mut self) {
+        let mut frames = FrameReader::default();
+        while !self.connections.is_ending.load(Ordering::Acquire) {
+            let request = match frames.read(&mut &*self.stream, &mut || self.is_ending()) {
+                Ok(payload) => Request::decode(payload),
+                Err(FrameError::Malformed) => None,
+                Err(_) => break,
+            };
+            let reply =
+                request.ok_or_else(|| refused("a request is malformed")).and_then(|request| self.answer(request));
+            let is_end = reply.is_err();
+            let Some(frame) = reply.unwrap_or_else(|last| last).frame() else { break };
+            let sent = frame::write(&mut &*self.stream, &frame, &mut || self.is_ending());
+            if is_end || sent.is_err() {
+                break;
+            }
+        }
+        self.release(false);
+    }
+
+    fn release(&mut self, is_goodbye: bool) {
+        if let Some(claim) = self.claim.take() {
+            self.owner.release(&claim, is_goodbye);
+        }
+    }
+
+    fn is_ending(&self) -> bool {
+        self.connections.is_ending.load(Ordering::Acquire)
+    }
+
+    /// An error is the last reply of the connection.
+    fn answer(&mut self, request: Request) -> Result<Reply, Reply> {
+        let Some(claim) = &self.claim else {
+            let Request::Hello { version, incarnation, session } = request else {
+                return Err(refused("a connection begins with a hello"));
+            };
+            return self.begin(version, incarnation, session);
+        };
+        let done = match request {
+            Request::Hello { .. } => return Err(refused("a second hello")),
+            Request::Commit { .. } if *claim.id() == NO_SESSION => return Err(refused("a commit without a session")),
+            Request::Commit { number, durability, commit } => self.owner.commit(claim, number, commit, durability),
+            Request::Tree(tree) => self.owner.tree(&tree).map_err(Unserved::from),
+            Request::Function { name } => self.owner.function(&name).map_err(Unserved::from),
+            Request::Sync => self.owner.sync().map_err(Unserved::from),
+            Request::Goodbye => {
+                self.release(true);
+                return Err(self.done(0));
+            }
+        };
+        match done {
+            Ok(sequence) => Ok(self.done(sequence)),
+            Err(Unserved::Refused(error)) => Ok(Reply::Refused(error)),
+            Err(Unserved::Closing | Unserved::Superseded) => Err(Reply::Again),
+        }
+    }
+
+    fn begin(&mut self, version: u8, incarnation: u64, session: SessionId) -> Result<Reply, Reply> {
+        if version != PROTOCOL_VERSION {
+            let detail = format!(
+                "a process with version {version} of the protocol for shared databases, and the owner has \
+                 {PROTOCOL_VERSION}: run the same version of BraidDB in all processes"
+            );
+            return Err(Reply::Refused(Error::InvalidArgument(detail)));
+        }
+        if incarnation != 0 && incarnation != self.owner.incarnation() {
+            return Err(refused("the database was replaced by another one: open it again"));
+        }
+        let claim = self.owner.claim(session).map_err(|e| match Unserved::from(e) {
+            Unserved::Refused(error) => Reply::Refused(error),
+            _ => Reply::Again,
+        })?;
+        self.claim = Some(claim);
+        Ok(self.done(0))
+    }
+
+    fn done(&self, sequence: u64) -> Reply {
+        Reply::Done { sequence, incarnation: self.owner.incarnation() }
+    }
+}
+
+fn refused(detail: &str) -> Reply {
+    Reply::Refused(Error::InvalidArgument(detail.to_owned()))
+}

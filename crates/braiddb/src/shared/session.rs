@@ -1,0 +1,122 @@
+//! The client's side of a session: one request at a time, sent again after a lost connection.
+
+use super::{
+    frame::{self, FrameError, FrameReader},
+    message::{PROTOCOL_VERSION, Reply, Request, SessionId},
+};
+use crate::{
+    base::Error,
+    platform::{LocalStream, Runtime},
+};
+use std::{path::Path, time::Duration};
+
+/// Time after which a blocked read or write checks the deadline.
+pub const SLICE: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub struct Connection {
+    pub stream: LocalStream,
+    pub frames: FrameReader,
+}
+
+/// Why there is no reply.
+#[derive(Debug)]
+pub enum Lost {
+    /// There is no connection, or the request was not sent whole: it does not run.
+    NotSent,
+    /// The owner may have run the request.
+    Sent,
+    /// The owner refuses this client.
+    Refused(Error),
+}
+
+/// The time by which a call returns.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    pub began_ns: u64,
+    pub ends_ns: u64,
+}
+
+impl Deadline {
+    pub fn after(runtime: &dyn Runtime, timeout_ns: u64) -> Deadline {
+        let began_ns = runtime.monotonic_ns();
+        Deadline { began_ns, ends_ns: began_ns.saturating_add(timeout_ns) }
+    }
+
+    pub fn left(&self, runtime: &dyn Runtime) -> Duration {
+        Duration::from_nanos(self.ends_ns.saturating_sub(runtime.monotonic_ns()))
+    }
+
+    pub fn is_over(&self, runtime: &dyn Runtime) -> bool {
+        runtime.monotonic_ns() >= self.ends_ns
+    }
+
+    pub fn waited(&self, runtime: &dyn Runtime) -> Duration {
+        Duration::from_nanos(runtime.monotonic_ns().saturating_sub(self.began_ns))
+    }
+}
+
+/// Surroundings of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    pub dir: &'a Path,
+    pub runtime: &'a dyn Runtime,
+    /// 0: any.
+    pub incarnation: u64,
+}
+
+impl Connection {
+    /// Connects and says hello. Returns the owner's incarnation too.
+    pub fn open(place: Place<'_>, session: SessionId, deadline: Deadline) -> Result<(Connection, u64), Lost> {
+        let stream = LocalStream::connect(place.dir, SLICE).map_err(|_| Lost::NotSent)?;
+        let mut connection = Connection { stream, frames: FrameReader::default() };
+        let hello = Request::Hello { version: PROTOCOL_VERSION, incarnation: place.incarnation, session };
+        let frame = hello.frame().ok_or(Lost::NotSent)?;
+        match connection.exchange(&frame, place.runtime, deadline) {
+            Ok(Reply::Done { incarnation, .. }) => Ok((connection, incarnation)),
+            Ok(Reply::Refused(error)) => Err(Lost::Refused(error)),
+            Ok(Reply::Again) | Err(_) => Err(Lost::NotSent),
+        }
+    }
+
+    /// Sends a request and waits for its reply. Returns [`Lost`] once the deadline is over.
+    pub fn exchange(&mut self, frame: &[u8], runtime: &dyn Runtime, deadline: Deadline) -> Result<Reply, Lost> {
+        let mut is_late = || deadline.is_over(runtime);
+        if is_late() || frame::write(&mut &self.stream, frame, &mut is_late).is_err() {
+            return Err(Lost::NotSent);
+        }
+        let payload = self.frames.read(&mut &self.stream, &mut is_late).map_err(|_: FrameError| Lost::Sent)?;
+        Reply::decode(payload).ok_or(Lost::Sent)
+    }
+}
+
+#[derive(Debug)]
+pub struct Session {
+    pub id: SessionId,
+    /// The last request.
+    pub number: u64,
+    pub connection: Option<Connection>,
+}
+
+impl Session {
+    pub fn new(runtime: &dyn Runtime) -> Session {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&runtime.random_u64().to_le_bytes());
+        id[8..].copy_from_slice(&runtime.random_u64().to_le_bytes());
+        Session { id, number: 0, connection: None }
+    }
+
+    /// Sends a request on the connection, which is opened if there is none and given up after an
+    /// error.
+    pub fn exchange(&mut self, place: Place<'_>, frame: &[u8], deadline: Deadline) -> Result<Reply, Lost> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => Connection::open(place, self.id, deadline)?.0,
+        };
+        let reply = connection.exchange(frame, place.runtime, deadline)?;
+        if !matches!(reply, Reply::Again) {
+            self.connection = Some(connection);
+        }
+        Ok(reply)
+    }
+}

@@ -1,0 +1,7 @@
+//! Tests of databases that processes share, in one program that starts itself as other processes.
+
+#![cfg(unix)]
+#![expect(clippy::disallowed_methods, reason = "processes, and journals outside of the database")]
+
+mod handles;
+mod processes;

@@ -1,0 +1,249 @@
+//! Eight processes share a database, and the owner is killed again and again.
+//!
+//! Each process writes a journal: a line before each call and a line after it. In the end the
+//! database must have each acknowledged call exactly once, and each other call at most once.
+//! `BRAIDDB_SHARED_SECONDS=600` runs it for ten minutes.
+
+use braiddb::{
+    Builder, Durability, Error,
+    shared::{SharedDb, SharedTree},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// Environment of a child: the directory, and its name.
+const PLACE: &str = "BRAIDDB_SHARED_DIR";
+const NAME: &str = "BRAIDDB_SHARED_NAME";
+
+/// Environment of the test: how long it runs.
+const SECONDS: &str = "BRAIDDB_SHARED_SECONDS";
+
+const PROCESSES: usize = 8;
+const ACCOUNTS: u64 = 10;
+const START_BALANCE: u64 = 1000;
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Time beyond the timeout for a thread that waits for a processor.
+const GRACE: Duration = Duration::from_secs(5);
+
+fn open(place: &Path) -> braiddb::Result<SharedDb> {
+    let options = Builder::new().memory(16 << 20).durability(Durability::Buffered).background_threads(1);
+    options.shared_timeout(TIMEOUT).open_shared(place.join("db"))
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().unwrap())
+}
+
+/// One call of a child: `put`, `add` or `transfer`, with a number.
+struct Journal {
+    file: File,
+    slowest: Duration,
+    unknown: u32,
+}
+
+impl Journal {
+    /// Runs a call between its two lines.
+    fn run(&mut self, kind: &str, n: u64, call: impl FnOnce() -> braiddb::Result<()>) {
+        self.file.write_all(format!("begin {kind} {n}\n").as_bytes()).unwrap();
+        let began = Instant::now();
+        let outcome = call();
+        let took = began.elapsed();
+        assert!(took < TIMEOUT + GRACE, "{kind} {n} took {took:?}");
+        self.slowest = self.slowest.max(took);
+        let end = match outcome {
+            Ok(()) => "done",
+            Err(e) if e.is_outcome_unknown() => {
+                self.unknown += 1;
+                "unknown"
+            }
+            // Nothing was written.
+            Err(e) if e.is_conflict() || matches!(e, Error::NoOwner { .. }) => "refused",
+            Err(e) => panic!("{kind} {n}: {e}"),
+        };
+        self.file.write_all(format!("{end} {kind} {n}\n").as_bytes()).unwrap();
+    }
+}
+
+/// The program of a child.
+#[test]
+fn child() {
+    let (Ok(place), Ok(name)) = (std::env::var(PLACE), std::env::var(NAME)) else { return };
+    let place = PathBuf::from(place);
+    let db = open(&place).unwrap();
+    let (lists, sums, bank) = (db.tree("lists").unwrap(), db.tree("sums").unwrap(), db.tree("bank").unwrap());
+    let file = File::options().create_new(true).append(true).open(place.join(format!("journal-{name}"))).unwrap();
+    let mut journal = Journal { file, slowest: Duration::ZERO, unknown: 0 };
+    let mut n = 0;
+    while !place.join("stop").exists() {
+        n += 1;
+        let durability = if n % 16 == 0 { Durability::Sync } else { Durability::Buffered };
+        let key = format!("{name}/{n:08}");
+        journal.run("put", n, || lists.put_with(&key, n.to_le_bytes(), durability).map(drop));
+        let read = lists.get(&key).unwrap();
+        assert!(read.is_none_or(|value| number(&value) == n), "the read after put {n}");
+        journal.run("add", n, || sums.merge(&name, "add", 1_u64.to_le_bytes()).map(drop));
+        journal.run("transfer", n, || transfer(&db, &bank, &name, n, durability));
+        if n % 8 == 0 {
+            check_bank(&db, &bank);
+        }
+    }
+    assert_eq!(journal.unknown, 0, "an owner was killed, but another one replied in time");
+    fs::write(place.join(format!("slowest-{name}")), journal.slowest.as_micros().to_string()).unwrap();
+    db.close().unwrap();
+}
+
+/// Moves an amount between two accounts, and counts the transfer in the same transaction.
+fn transfer(db: &SharedDb, bank: &SharedTree, name: &str, n: u64, durability: Durability) -> braiddb::Result<()> {
+    let seed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(std::process::id());
+    let (from, to, amount) = (seed % ACCOUNTS, (seed >> 20) % ACCOUNTS, (seed >> 40) % 10);
+    db.update_with(durability, |tx| {
+        let bank = bank.in_transaction(tx)?;
+        let balance = |account: u64| {
+            let value = tx.get(&bank, account.to_be_bytes())?;
+            Ok::<_, Error>(value.map_or(START_BALANCE, |value| number(&value)))
+        };
+        let moved = amount.min(balance(from)?);
+        tx.put(&bank, from.to_be_bytes(), (balance(from)? - moved).to_le_bytes())?;
+        tx.put(&bank, to.to_be_bytes(), (balance(to)? + moved).to_le_bytes())?;
+        let counter = format!("transfers of {name}");
+        let count = tx.get(&bank, &counter)?.map_or(0, |value| number(&value));
+        tx.put(&bank, &counter, (count + 1).to_le_bytes())
+    })
+}
+
+fn check_bank(db: &SharedDb, bank: &SharedTree) {
+    let Ok(snapshot) = db.snapshot() else { return };
+    let bank = bank.in_snapshot(&snapshot).unwrap();
+    let balance = |account: u64| bank.get(account.to_be_bytes()).unwrap().map_or(START_BALANCE, |value| number(&value));
+    assert_eq!((0..ACCOUNTS).map(balance).sum::<u64>(), ACCOUNTS * START_BALANCE, "the sum of all accounts");
+}
+
+struct Family {
+    place: PathBuf,
+    children: Vec<Child>,
+    born: u32,
+}
+
+impl Family {
+    fn spawn(&mut self) {
+        self.born += 1;
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "processes::child", "--nocapture"])
+            .env(PLACE, &self.place)
+            .env(NAME, format!("p{:04}", self.born))
+            .stdout(Stdio::null())
+            .spawn();
+        self.children.push(child.unwrap());
+    }
+
+    /// Kills the owner, which the lock file names. Returns false if there is none now.
+    fn kill_owner(&mut self) -> bool {
+        let lock = fs::read_to_string(self.place.join("db/LOCK")).unwrap_or_default();
+        let Some(owner) = lock.strip_prefix("process ").and_then(|id| id.trim().parse::<u32>().ok()) else {
+            return false;
+        };
+        let Some(at) = self.children.iter().position(|child| child.id() == owner) else { return false };
+        let mut child = self.children.swap_remove(at);
+        let is_alive = child.try_wait().unwrap();
+        assert!(is_alive.is_none(), "child {owner} ended by itself: {is_alive:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        true
+    }
+}
+
+impl Drop for Family {
+    /// A failed test must not leave processes behind.
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The calls of a journal by kind: acknowledged, and of unknown outcome.
+#[derive(Default)]
+struct Calls {
+    done: BTreeSet<u64>,
+    unknown: BTreeSet<u64>,
+}
+
+fn calls(journal: &str) -> BTreeMap<&str, Calls> {
+    let mut calls: BTreeMap<&str, Calls> = BTreeMap::new();
+    for line in journal.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
+        let mut words = line.split(' ');
+        let (word, kind) = (words.next().unwrap(), words.next().unwrap());
+        let n = words.next().unwrap().parse().unwrap();
+        let of_kind = calls.entry(kind).or_default();
+        match word {
+            "begin" => _ = of_kind.unknown.insert(n),
+            "done" => _ = (of_kind.unknown.remove(&n), of_kind.done.insert(n)),
+            "refused" => _ = of_kind.unknown.remove(&n),
+            _ => {}
+        }
+    }
+    calls
+}
+
+#[test]
+fn acknowledged_calls_survive_kills_of_the_owner_exactly_once() {
+    let seconds = std::env::var(SECONDS).map_or(6, |text| text.parse().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let mut family = Family { place: dir.path().to_owned(), children: Vec::new(), born: 0 };
+    (0..PROCESSES).for_each(|_| family.spawn());
+    let began = Instant::now();
+    let mut kills = 0_u32;
+    while began.elapsed() < Duration::from_secs(seconds) {
+        std::thread::sleep(Duration::from_millis(200 + 37 * u64::from(kills) % 300));
+        if family.kill_owner() {
+            kills += 1;
+            family.spawn();
+        }
+    }
+    fs::write(dir.path().join("stop"), "").unwrap();
+    for child in &mut family.children {
+        let status = child.wait().unwrap();
+        assert!(status.success(), "a child ended with {status}");
+    }
+    let (mut done, mut unknown) = (0, 0);
+    let db = Builder::new().open(dir.path().join("db")).unwrap();
+    let (lists, sums, bank) = (db.tree("lists").unwrap(), db.tree("sums").unwrap(), db.tree("bank").unwrap());
+    for born in 1..=family.born {
+        let name = format!("p{born:04}");
+        let Ok(journal) = fs::read_to_string(dir.path().join(format!("journal-{name}"))) else { continue };
+        for (kind, Calls { done: acknowledged, unknown: doubtful }) in calls(&journal) {
+            let range = acknowledged.len() as u64..=(acknowledged.len() + doubtful.len()) as u64;
+            let counted = match kind {
+                "put" => {
+                    let listed: BTreeSet<u64> = lists.prefix(&name).map(|row| number(&row.unwrap().1)).collect();
+                    let lost: Vec<_> = acknowledged.difference(&listed).collect();
+                    assert!(lost.is_empty(), "{name} lost puts {lost:?}");
+                    listed.len() as u64
+                }
+                "add" => sums.get(&name).unwrap().map_or(0, |value| number(&value)),
+                _ => bank.get(format!("transfers of {name}")).unwrap().map_or(0, |value| number(&value)),
+            };
+            assert!(range.contains(&counted), "{name} {kind}: {counted} applied, {range:?} expected");
+            done += acknowledged.len();
+            unknown += doubtful.len();
+        }
+    }
+    let balance = |account: u64| bank.get(account.to_be_bytes()).unwrap().map_or(START_BALANCE, |value| number(&value));
+    assert_eq!((0..ACCOUNTS).map(balance).sum::<u64>(), ACCOUNTS * START_BALANCE);
+    let slowest = (1..=family.born).filter_map(|born| {
+        let text = fs::read_to_string(dir.path().join(format!("slowest-p{born:04}"))).ok()?;
+        text.parse::<u64>().ok().map(Duration::from_micros)
+    });
+    let slowest = slowest.max().unwrap_or_default();
+    println!("{kills} kills, {done} calls acknowledged, {unknown} cut off, slowest call {slowest:?}");
+    assert!(kills >= 3 && done > 100, "{kills} kills, {done} calls: the test tested nothing");
+    assert!(db.verify().unwrap().is_sound());
+}
