@@ -5,13 +5,14 @@ use crate::{
     commit::Operation,
     db::{
         engine::{catalog::TreeState, root::Engine},
-        handles::multi::tree::{bounds_of, split as split_multi_key, unescape},
+        handles::multi::tree::{bounds_of, escape, split as split_multi_key, unescape},
         write::{pending_blobs::PendingBlobs, wal_bypass::Marker},
     },
     platform::{SystemTime, UNIX_EPOCH},
     table::blob::Pieces,
 };
 use std::{
+    borrow::Cow,
     collections::{HashMap, hash_map::Entry},
     sync::Arc,
     time::Duration,
@@ -27,12 +28,17 @@ pub struct Filter {
 
 impl Filter {
     /// Returns a prefix of all internal keys that pass the filter; empty without a tree.
-    pub fn internal_prefix(&self) -> Vec<u8> {
+    pub fn internal_prefix(&self, engine: &Engine) -> Vec<u8> {
         let mut prefix = Vec::new();
-        if let Some(tree) = self.tree {
-            // A multi-tree escapes the bytes after a zero.
-            let len = self.prefix.iter().position(|byte| *byte == 0).map_or(self.prefix.len(), |zero| zero + 1);
-            internal_key(TreeId(tree), &self.prefix[..len], &mut prefix);
+        if let Some(tree) = self.tree.map(TreeId) {
+            let until_zero = self.prefix.iter().position(|byte| *byte == 0).unwrap_or(self.prefix.len());
+            let keys = match known_tree(engine, tree).map(|tree| tree.multi) {
+                Some(true) => escape(&self.prefix),
+                Some(false) => Cow::Borrowed(self.prefix.as_slice()),
+                // It may be a multi-tree, which escapes zeros.
+                None => Cow::Borrowed(&self.prefix[..until_zero]),
+            };
+            internal_key(tree, &keys, &mut prefix);
         }
         prefix
     }

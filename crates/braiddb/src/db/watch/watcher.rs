@@ -177,7 +177,7 @@ impl Watcher {
             Start::Resume(from) => from,
             _ => source.first_token(delivered, &reader, is_unsynced)?,
         };
-        let task = Arc::new(WatchTask::new(filter.internal_prefix()));
+        let task = Arc::new(WatchTask::new(filter.internal_prefix(engine)));
         Ok(Watcher {
             db: db.clone(),
             filter,
