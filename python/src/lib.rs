@@ -1,0 +1,50 @@
+//! The extension module `_braiddb`: BraidDB's handles as Python classes of bytes.
+//!
+//! The package `braiddb` in `python/braiddb` builds its interface on it: mappings, codecs, caches.
+//!
+//! INVARIANT P1: every call of the engine runs detached from the interpreter. A merge function in
+//! Python attaches from any thread of the engine, perhaps with locks of the engine held, so a
+//! thread that waits for such a lock while attached would never get it.
+
+mod admin;
+mod args;
+mod change;
+mod commit;
+mod db;
+mod errors;
+mod handle;
+mod merge;
+mod multi;
+mod options;
+mod rows;
+mod stats;
+mod stream;
+mod transaction;
+mod tree;
+mod watch;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _braiddb {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::{
+        admin::{backups, delete_backup, restore, verify_backups, verify_path},
+        change::RawLoggedStream,
+        commit::RawCommit,
+        db::{RawDb, RawFollower, RawSnapshot},
+        multi::RawMultiTree,
+        rows::Rows,
+        stream::{RawStreamReader, RawStreamWriter},
+        transaction::{RawSavepoint, RawTransaction},
+        tree::RawTree,
+        watch::RawWatcher,
+    };
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}
