@@ -87,8 +87,8 @@ pub fn raise(error: Error) -> PyErr {
             })
         }),
         Error::DiskFull { .. } => make("DiskFull", |py| (NO_SPACE, text).into_pyobject(py)),
-        Error::Corruption { path, offset, .. } => {
-            make("Corruption", |py| (text, path.to_string_lossy(), offset).into_pyobject(py))
+        Error::Corruption(damage) => {
+            make("Corruption", |py| (text, damage.path().to_string_lossy(), damage.offset()).into_pyobject(py))
         }
         Error::Aborted(reason) => match reason.downcast_ref::<Refusal>() {
             Some(Refusal::Ended) => with_text("Closed", text),

@@ -63,6 +63,15 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
     SYSTEM
 }
 
+/// Returns the message of an error with its causes, each once: some messages include their cause's.
+pub fn text_of(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
+        "" => cause,
+        before if before.ends_with(&cause) => text,
+        _ => format!("{text}: {cause}"),
+    })
+}
+
 /// Ends the process after a failed parse of the command line. Replaces clap's message for arguments
 /// that are not UTF-8.
 pub fn refuse_arguments(error: &clap::Error) -> ! {
@@ -93,5 +102,18 @@ fn engine_code(error: &braiddb::Error) -> u8 {
     match error {
         braiddb::Error::InvalidArgument(_) | braiddb::Error::AlreadyExists(_) => USAGE,
         _ => SYSTEM,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A printed error and its sources showed "permission denied" twice.
+    #[test]
+    fn text_of_error_shows_each_cause_once() {
+        let io = io::Error::from(io::ErrorKind::PermissionDenied);
+        let error = anyhow::Error::new(braiddb::Error::io("lock", "db/LOCK", io)).context("copying");
+        assert_eq!(text_of(&error), "copying: cannot lock db/LOCK: permission denied");
     }
 }

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         Err(error) => interrupt::code_of_end().unwrap_or_else(|| {
             let code = exit::code_of(&error);
             if code != exit::OK {
-                output::note!("braid: {error:#}");
+                output::note!("braid: {}", exit::text_of(&error));
             }
             code
         }),

@@ -1,6 +1,7 @@
 //! Checks of all checksums, and upgrades of files of older versions.
 
+pub use crate::base::{Corruption, DatabaseFile};
 pub use crate::db::{
-    AffectedKeys, OlderFile, ProblemKind, TreeKey, UpgradeReport, VerifiedFile, VerifyOptions, VerifyProblem,
-    VerifyProgress, VerifyReport,
+    AffectedKeys, OlderFile, ProblemKind, TreeKey, UpgradeReport, VerifyOptions, VerifyProblem, VerifyProgress,
+    VerifyReport,
 };

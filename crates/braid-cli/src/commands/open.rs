@@ -59,7 +59,7 @@ pub fn open_or_create(path: &Path, arguments: &OpenArguments, create: bool) -> R
     open_for_writing(path, arguments).map_err(|error| match exit::code_of(&error) {
         NOT_FOUND => {
             let advice = format!("create one with `braid create {}`, or add --create to this command", path.display());
-            failure(NOT_FOUND, format!("{error:#}; {advice}"))
+            failure(NOT_FOUND, format!("{}; {advice}", exit::text_of(&error)))
         }
         _ => error,
     })

@@ -119,11 +119,12 @@ fn try_damage(disk: &Arc<SimDisk>, states: &[Contents], path: &Path, len: u64, d
         Ok(found) if found == *expected => Answer::Right,
         Ok(found) if (kind == "wal" || kind == "blob") && states.contains(&found) => Answer::Shorter,
         Ok(found) => panic!("a wrong answer: {}", braiddb_sim::model::difference(expected, &found)),
-        Err(Error::Corruption { path: named, offset, detail }) => {
+        Err(Error::Corruption(damage)) => {
+            let (named, offset, detail) = (damage.path(), damage.offset(), damage.detail());
             assert!(kind != "view", "a damaged view must heal; instead: {detail}");
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let by_its_record = kind == "blob" && kind_of(&named) == "wal" && detail.contains(&*name);
-            assert!(named == *path || by_its_record, "the error names {} ({detail})", named.display());
+            let by_its_record = kind == "blob" && kind_of(named) == "wal" && detail.contains(&*name);
+            assert!(named == path || by_its_record, "the error names {} ({detail})", named.display());
             assert!(offset <= len || by_its_record, "the error names byte {offset} of {len} ({detail})");
             Answer::Corruption
         }

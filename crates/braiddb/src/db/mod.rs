@@ -59,7 +59,7 @@ pub use load::sorter::{BulkOptions, BulkProgress};
 pub use load::writer::Loaded;
 pub use maintenance::upgrade::{OlderFile, UpgradeReport};
 pub use maintenance::verify::{
-    AffectedKeys, ProblemKind, TreeKey, VerifiedFile, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport,
+    AffectedKeys, ProblemKind, TreeKey, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport,
 };
 pub use open::archive::{LogArchive, RestorePoint};
 pub use open::new_directory::{NewDirectory, Operation, make_durably, remove_unfinished};

@@ -19,7 +19,7 @@
 //! frames.
 
 use crate::{
-    base::{Error, FileId, Result},
+    base::{Corruption, Error, FileId, Result},
     codec::{ByteReader, Compression, FILE_HEADER_LEN, FileHeader, FileKind, checksum, compress, decompress},
     codec::{put_bytes, put_varint},
     db::DumpedCatalog,
@@ -156,7 +156,7 @@ pub fn decode_header(bytes: &[u8]) -> Result<(FileId, u64)> {
     }
     match FileHeader::decode(FileKind::Dump, bytes, Path::new("the dump"), 0) {
         Ok(header) => Ok((header.file_id, header.numbers[0])),
-        Err(Error::Corruption { offset, detail, .. }) => Err(damaged(offset, detail)),
+        Err(Error::Corruption(Corruption { offset, detail, .. })) => Err(damaged(offset, detail)),
         Err(e) => Err(e),
     }
 }

@@ -10,7 +10,7 @@ use super::{
     report::{Loss, LossKind, SalvagedTree},
 };
 use crate::{
-    base::{Content, EntryKind, Error, FileNumber, Result, SequenceNumber, split_internal_key},
+    base::{Content, Corruption, EntryKind, Error, FileNumber, Result, SequenceNumber, split_internal_key},
     db::{
         Db, DumpedCatalog, DumpedContent, DumpedEntry, EntryLoader, EntrySink, NewDirectory, Settings, split_multi_key,
         unescape,
@@ -72,7 +72,7 @@ impl Blobs {
 
 fn detail_of(error: &Error) -> String {
     match error {
-        Error::Corruption { detail, .. } => detail.clone(),
+        Error::Corruption(Corruption { detail, .. }) => detail.clone(),
         Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => "the file is missing".to_owned(),
         error => error.to_string(),
     }

@@ -38,9 +38,9 @@ pub fn encode(error: &Error, out: &mut Vec<u8>) {
         Error::CommitUnknown { reason } => put(COMMIT_UNKNOWN, &[reason]),
         Error::Conflict { reason } => put(CONFLICT, &[reason]),
         Error::MergeFailed { tree, function, key, reason } => put(MERGE_FAILED, &[tree, function, key, reason]),
-        Error::Corruption { path, offset, detail } => {
-            put(CORRUPTION, &[&path.to_string_lossy(), detail]);
-            put_varint(out, *offset);
+        Error::Corruption(damage) => {
+            put(CORRUPTION, &[&damage.path().to_string_lossy(), damage.detail()]);
+            put_varint(out, damage.offset());
         }
         other => put(OTHER, &[&other.to_string()]),
     }
@@ -67,7 +67,7 @@ pub fn decode(reader: &mut ByteReader<'_>) -> Option<Error> {
         MERGE_FAILED => Error::MergeFailed { tree: text()?, function: text()?, key: text()?, reason: text()? },
         CORRUPTION => {
             let (path, detail) = (PathBuf::from(text()?), text()?);
-            Error::Corruption { path, offset: reader.varint()?, detail }
+            Error::corruption(path, reader.varint()?, detail)
         }
         _ => return None,
     })

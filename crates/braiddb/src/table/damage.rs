@@ -15,7 +15,7 @@ use super::{
     tail::{FOOTER_LEN, Footer, Index},
 };
 use crate::{
-    base::{EntryRef, Error, FileId, Result, SequenceNumber},
+    base::{Corruption, EntryRef, Error, FileId, Result, SequenceNumber},
     cache::UnitNote,
     codec::{FILE_HEADER_LEN, FileHeader, FileKind, PADDED_BLOCKS},
     platform::File,
@@ -96,7 +96,7 @@ impl Walk<'_> {
         let bytes = self.read(&header_range)?;
         let header = match FileHeader::decode(FileKind::Run, &bytes, self.path, 0) {
             Ok(header) => Some(header),
-            Err(Error::Corruption { detail, .. }) => {
+            Err(Error::Corruption(Corruption { detail, .. })) => {
                 self.note(header_range, detail);
                 None
             }
@@ -155,7 +155,7 @@ impl Walk<'_> {
         match open_unit(&bytes, self.out.file_id, range.start, self.path, &mut unpacked) {
             Ok(Contents::Plain(contents)) => Ok(Some(contents.to_vec())),
             Ok(Contents::Unpacked) => Ok(Some(unpacked)),
-            Err(error @ Error::Corruption { .. }) => {
+            Err(error @ Error::Corruption(_)) => {
                 self.out.damaged.push(DamagedUnit::new(range, detail_of(error)).hiding(hides));
                 Ok(None)
             }
@@ -279,7 +279,9 @@ impl Run {
             });
             match checked {
                 Ok(()) => {}
-                Err(Error::Corruption { detail, .. }) => damaged.push(DamagedUnit::new(range.clone(), detail)),
+                Err(Error::Corruption(Corruption { detail, .. })) => {
+                    damaged.push(DamagedUnit::new(range.clone(), detail))
+                }
                 Err(error) => return Err(error),
             }
             bytes += range.end - range.start;
@@ -291,7 +293,7 @@ impl Run {
 
 fn detail_of(error: Error) -> String {
     match error {
-        Error::Corruption { detail, .. } => detail,
+        Error::Corruption(Corruption { detail, .. }) => detail,
         other => other.to_string(),
     }
 }

@@ -14,7 +14,10 @@ use super::{
     run::{Run, read_bytes, read_tail_without_tombstones, read_tombstones},
 };
 use crate::{
-    base::{EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result, SequenceNumber, limits::MAX_RUN_BLOCKS},
+    base::{
+        Corruption, EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result, SequenceNumber,
+        limits::MAX_RUN_BLOCKS,
+    },
     codec::{ByteReader, Compression, FILE_HEADER_LEN, FileHeader, FileKind, length_with_checksum},
     platform::{File, OpenMode},
 };
@@ -43,7 +46,7 @@ pub struct Damage {
 impl Damage {
     fn of(error: Error, offset: u64) -> Damage {
         match error {
-            Error::Corruption { offset, detail, .. } => Damage { offset, detail },
+            Error::Corruption(Corruption { offset, detail, .. }) => Damage { offset, detail },
             error => Damage { offset, detail: error.to_string() },
         }
     }

@@ -10,6 +10,7 @@
 //! | 64..72 | manifest length: bytes of the manifest that were synced when the slot was written |
 //! | 72..80 | checksum of bytes 0..72, of the header's file id at the slot's offset |
 
+pub use crate::base::CURRENT_NAME;
 use crate::{
     base::{Error, FileNumber, Result},
     codec::{ByteReader, FILE_HEADER_LEN, FileHeader, FileKind, checksum},
@@ -20,8 +21,6 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-
-pub const CURRENT_NAME: &str = "CURRENT";
 
 pub const SLOT_OFFSETS: [u64; 2] = [0, 4096];
 

@@ -2,7 +2,7 @@
 
 use super::{CURRENT_NAME, Current, CurrentSlot, Edit, Layout, SLOT_LEN, SLOT_OFFSETS, manifest::read_record};
 use crate::{
-    base::{Error, Result},
+    base::{Corruption, Error, Result},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
     platform::{OpenMode, Vfs},
     table::DamagedUnit,
@@ -24,7 +24,7 @@ pub fn walk_manifest(bytes: &[u8], synced_len: u64, path: &Path) -> Result<Walke
     let raw_id = bytes.get(32..40).and_then(|id| id.try_into().ok()).map(u64::from_le_bytes);
     let file_id = match header {
         Ok(header) => header.file_id,
-        Err(Error::Corruption { detail, .. }) => {
+        Err(Error::Corruption(Corruption { detail, .. })) => {
             walk.damaged.push(DamagedUnit::new(0..FILE_HEADER_LEN as u64, detail));
             raw_id.unwrap_or_default()
         }
@@ -89,7 +89,7 @@ pub fn walk_current(vfs: &dyn Vfs, dir: &Path) -> Result<Option<(Vec<CurrentSlot
     for (slot, offset) in Current::read_slots(&*file, &path)?.into_iter().zip(SLOT_OFFSETS) {
         match slot {
             Ok(slot) => slots.push(slot),
-            Err(Error::Corruption { detail, .. }) => {
+            Err(Error::Corruption(Corruption { detail, .. })) => {
                 damaged.push(DamagedUnit::new(offset..offset + SLOT_LEN as u64, detail));
             }
             Err(error) => return Err(error),

@@ -11,7 +11,7 @@ use super::{
     manifest::{manifest_name, read_record},
 };
 use crate::{
-    base::{FileNumber, Result},
+    base::{Corruption, Error, FileNumber, Result},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
     platform::{OpenMode, Vfs},
 };
@@ -68,7 +68,7 @@ pub fn read_damaged_manifest(
     let (header, repaired) = match FileHeader::decode_repaired(FileKind::Manifest, &bytes, &path, 0) {
         Ok(decoded) => decoded,
         Err(error @ crate::base::Error::Unsupported { .. }) => return Err(error),
-        Err(crate::base::Error::Corruption { detail, .. }) => return Ok(Err(detail)),
+        Err(Error::Corruption(Corruption { detail, .. })) => return Ok(Err(detail)),
         Err(error) => return Ok(Err(error.to_string())),
     };
     let mut manifest = DamagedManifest {

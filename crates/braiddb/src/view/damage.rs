@@ -2,7 +2,7 @@
 
 use super::format::{FOOTER_BYTES, Footer, Layout, PAGE_BYTES, VIEW_FILE_START, ViewMeta, page_is_sound};
 use crate::{
-    base::{Error, FileId, Result},
+    base::{Corruption, Error, FileId, Result},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind, checksum},
     platform::File,
     table::DamagedUnit,
@@ -25,7 +25,9 @@ pub fn damaged_view_file(file: &dyn File, path: &Path, listed: Option<&ViewMeta>
     let raw_id = head.get(32..40).and_then(|id| id.try_into().ok()).map(u64::from_le_bytes);
     let header_id = header.as_ref().ok().map(|header| header.file_id);
     match header {
-        Err(Error::Corruption { detail, .. }) => damaged.push(DamagedUnit::new(0..FILE_HEADER_LEN as u64, detail)),
+        Err(Error::Corruption(Corruption { detail, .. })) => {
+            damaged.push(DamagedUnit::new(0..FILE_HEADER_LEN as u64, detail))
+        }
         Err(error) => return Err(error),
         Ok(_) => {}
     }

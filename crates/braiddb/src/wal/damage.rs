@@ -15,7 +15,7 @@ use super::{
     scan::{Beyond, Found, SegmentReader},
 };
 use crate::{
-    base::{Error, FileId, FileNumber, Result, SequenceNumber},
+    base::{Corruption, Error, FileId, FileNumber, Result, SequenceNumber},
     codec::FILE_HEADER_LEN,
     platform::Vfs,
 };
@@ -153,7 +153,7 @@ impl<'a> Walk<'a> {
         self.out.segments.insert(number);
         let (header, link) = match candidate.header() {
             Ok((header, link)) => (*header, link),
-            Err(Error::Corruption { offset, detail, .. }) => {
+            Err(Error::Corruption(Corruption { offset, detail, .. })) => {
                 let end = if offset < FILE_HEADER_LEN as u64 { FILE_HEADER_LEN as u64 } else { SEGMENT_HEADER_LEN };
                 self.note(LogDamageKind::Damaged, number, (offset, end.saturating_sub(offset).max(1)), detail);
                 return Ok(Step::Lost);
@@ -224,7 +224,7 @@ impl<'a> Walk<'a> {
         }
         let payload = match at.reader.payload(offset, record) {
             Ok(payload) => payload,
-            Err(Error::Corruption { detail, .. }) => {
+            Err(Error::Corruption(Corruption { detail, .. })) => {
                 self.note(LogDamageKind::Damaged, number, (offset, record.file_len()), detail);
                 return Ok(None);
             }

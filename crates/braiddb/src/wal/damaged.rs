@@ -18,7 +18,7 @@ use super::{
     scan::{Found, SegmentReader},
 };
 use crate::{
-    base::{Error, FileId, FileNumber, Result, SequenceNumber},
+    base::{Corruption, Error, FileId, FileNumber, Result, SequenceNumber},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind, checksum, repair_byte},
     platform::{File, OpenMode, Vfs},
 };
@@ -147,7 +147,7 @@ fn list(
                 }
             }
             Err(error @ Error::Unsupported { .. }) => return Err(error),
-            Err(Error::Corruption { detail, .. }) => lost.push((number, path, detail)),
+            Err(Error::Corruption(Corruption { detail, .. })) => lost.push((number, path, detail)),
             Err(error) => lost.push((number, path, error.to_string())),
         }
     }

@@ -212,7 +212,7 @@ impl Catalog {
         trees.values().find(|tree| tree.id == id).map(|tree| tree.name.read().clone())
     }
 
-    /// Names the tree of an internal key in the error of a merge function.
+    /// Names the tree of an internal key in the error of a merge function, and in one about damage.
     #[cold]
     pub fn with_tree(&self, error: Error, internal: &[u8]) -> Error {
         let name = |id: TreeId| {
@@ -224,6 +224,10 @@ impl Catalog {
                 let tree = split_internal_key(internal).map(|(id, _)| name(id)).unwrap_or_default();
                 Error::MergeFailed { tree, function, key, reason }
             }
+            Error::Corruption(damage) => Error::Corruption(damage.in_tree(|| {
+                let id = split_internal_key(internal)?.0;
+                (id != TreeId::CATALOG).then(|| name(id))
+            })),
             other => other,
         }
     }

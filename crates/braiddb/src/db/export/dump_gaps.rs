@@ -6,7 +6,7 @@
 
 use super::dump_source::{DumpRange, DumpSource};
 use crate::{
-    base::{Error, Result},
+    base::{Corruption, Error, Result},
     table::Run,
 };
 use std::{path::Path, sync::Arc};
@@ -29,7 +29,7 @@ impl DumpRange {
     /// Skips the keys that an error affects; false if they are unknown. `present` is the key of an
     /// unreadable value.
     pub(in crate::db) fn skip(&mut self, source: &DumpSource, error: &Error, present: Option<Vec<u8>>) -> Result<bool> {
-        let Error::Corruption { path, offset, detail } = error else { return Ok(false) };
+        let Error::Corruption(Corruption { path, offset, detail, .. }) = error else { return Ok(false) };
         let (from, next) = match present {
             Some(key) => {
                 let next = [&key[..], &[0]].concat();

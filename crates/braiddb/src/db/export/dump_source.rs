@@ -5,7 +5,7 @@
 
 use super::dump_gaps::DumpGap;
 use crate::{
-    base::{Content, Cursor as _, EntryKind, EntryRef, Error, Result, SequenceNumber, TreeId, limits},
+    base::{Content, Corruption, Cursor as _, EntryKind, EntryRef, Error, Result, SequenceNumber, TreeId, limits},
     codec::Operands,
     db::{
         engine::{
@@ -225,7 +225,7 @@ impl DumpRange {
             format!("{}{more}", text_form(&key[..key.len().min(SHOWN_LEN_MAX)]))
         };
         match error {
-            Error::Corruption { path, offset, detail } => {
+            Error::Corruption(Corruption { path, offset, detail, .. }) => {
                 let end = self.end.as_deref().filter(|end| end.starts_with(&self.tree.first_key()));
                 let end = end.map_or_else(|| "the tree's end".to_owned(), shown);
                 let name = source.engine().catalog.name_of(self.tree);
@@ -235,7 +235,7 @@ impl DumpRange {
                     start if start.is_empty() => format!("{tree}, keys up to {end}"),
                     start => format!("{tree}, keys from {start} up to {end}"),
                 };
-                Error::Corruption { path, offset, detail: format!("{detail} (met in {range})") }
+                Error::corruption(path, offset, format!("{detail} (met in {range})"))
             }
             other => other,
         }

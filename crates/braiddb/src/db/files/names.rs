@@ -1,5 +1,6 @@
+pub(in crate::db) use crate::base::numbered;
 use crate::{
-    base::Error,
+    base::{DatabaseFile, Error},
     platform::{OpenMode, Vfs},
 };
 use std::{io, path::Path};
@@ -7,15 +8,6 @@ use std::{io, path::Path};
 /// Marks a failed sync of log or blobs. Cached pages may not be on disk, so the next open rewrites
 /// them.
 pub const SYNC_FAILED_NAME: &str = "SYNC-FAILED";
-
-pub(in crate::db) fn numbered(name: &str) -> Option<(u64, &str)> {
-    if let Some(number) = name.strip_prefix("MANIFEST-") {
-        return Some((number.parse().ok()?, "manifest"));
-    }
-    let (stem, extension) = name.rsplit_once('.')?;
-    let known = matches!(extension, "wal" | "run" | "view" | "blob");
-    Some((stem.parse().ok().filter(|_| known)?, extension))
-}
 
 /// Creates the marker of a failed sync. A failure to do so is only logged.
 pub(in crate::db) fn leave_marker(vfs: &dyn Vfs, dir: &Path) {
@@ -34,9 +26,6 @@ pub const LOCK_NAME: &str = "LOCK";
 pub const RESTORING_NAME: &str = "RESTORING";
 
 pub fn damaged_view(error: &Error) -> Option<u64> {
-    let Error::Corruption { path, .. } = error else { return None };
-    if path.extension()? != "view" {
-        return None;
-    }
-    path.file_stem()?.to_str()?.parse().ok()
+    let Error::Corruption(damage) = error else { return None };
+    damage.file_number().filter(|_| damage.file_kind() == DatabaseFile::View)
 }

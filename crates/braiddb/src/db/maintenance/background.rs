@@ -174,7 +174,7 @@ fn note_failure(engine: &Engine, work: &mut WorkState, job: &Job, error: &Error)
             false
         }
         // A retry would fail in the same way, and the job changed nothing.
-        (Error::Corruption { .. } | Error::InvalidArgument(_), Job::Partition(partition, _)) => {
+        (Error::Corruption(_) | Error::InvalidArgument(_), Job::Partition(partition, _)) => {
             tracing::error!(%error, partition = partition.id, "a partition will not be merged");
             work.failed.insert(partition.id, error.to_string());
             true

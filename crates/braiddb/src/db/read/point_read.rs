@@ -171,7 +171,7 @@ fn plain_by<'e>(entry: &EntryRef<'e>, now_us: u64) -> Option<Option<&'e [u8]>> {
 /// [`get`] of large values, and after damage to a view.
 #[cold]
 pub fn get_unresolved(engine: &Engine, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<Resolved>> {
-    healing::retry(engine, || {
+    let found = healing::retry(engine, || {
         // Keep the state until the blob is read.
         let (state, at) = engine.state_for(snapshot)?;
         let (found, sequence) = {
@@ -183,7 +183,8 @@ pub fn get_unresolved(engine: &Engine, key: &[u8], snapshot: Option<&Hold>) -> R
         };
         let resolved = resolve_with_end(engine, &state, found, time_of(engine, snapshot))?;
         Ok(resolved.map(|(value, expires_us)| Resolved { value, sequence, expires_us }))
-    })
+    });
+    found.map_err(|e| engine.catalog.with_tree(e, key))
 }
 
 /// Returns the time that decides expiry: the reader's creation, or now.
@@ -224,13 +225,14 @@ pub fn resolve_with_end(
 
 pub fn contains(engine: &Engine, key: &[u8], snapshot: Option<&Hold>) -> Result<bool> {
     engine.health.check_open()?;
-    healing::retry(engine, || {
+    let found = healing::retry(engine, || {
         let guard = crossbeam_epoch::pin();
         let (state, at) = engine.state_for(snapshot)?;
         let found = read::get(&state, key, at, &guard)?;
         Ok(found
             .is_some_and(|entry| entry.kind != EntryKind::Expiring || !has_expired(&entry, time_of(engine, snapshot))))
-    })
+    });
+    found.map_err(|e| engine.catalog.with_tree(e, key))
 }
 
 /// Passes the values of many keys, all at one snapshot, to `read`.
@@ -345,7 +347,8 @@ fn get_group_healing(
     let mut lookups = [Lookup::default(); GROUP_KEYS];
     let whole = internal(tree, keys.iter().copied(), &mut lookups);
     let mut next = 0;
-    healing::retry(engine, || get_group(engine, &whole, lookups, &mut next, snapshot, read))
+    let done = healing::retry(engine, || get_group(engine, &whole, lookups, &mut next, snapshot, read));
+    done.map_err(|e| engine.catalog.with_tree(e, &tree.first_key()))
 }
 
 fn get_group(

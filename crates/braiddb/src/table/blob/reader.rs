@@ -8,7 +8,7 @@ use super::{
     place::BlobPlace,
 };
 use crate::{
-    base::{Error, FileId, FileNumber, Result},
+    base::{Corruption, Error, FileId, FileNumber, Result},
     cache::PinnedUnit,
     codec::{ByteReader, Compression, FILE_HEADER_LEN, FileHeader, FileKind, checksum, decompress},
     platform::{DeferredClose, File, OpenMode, Vfs},
@@ -229,7 +229,7 @@ impl BlobFile {
         let end = reference.offset.saturating_add(reference.stored_len);
         let layout = match self.layout(reference, &mut window, READ_LEN) {
             Ok(layout) => layout,
-            Err(Error::Corruption { offset, detail, .. }) => {
+            Err(Error::Corruption(Corruption { offset, detail, .. })) => {
                 let begin = offset.max(reference.offset);
                 return Ok(vec![DamagedUnit::new(begin..end.max(begin + 1), detail)]);
             }
@@ -242,7 +242,7 @@ impl BlobFile {
             let detail = match window.get(range.start, u64::from(entry.stored_len), READ_LEN.min(end - range.start)) {
                 Ok(stored) if checksum(self.file_id, range.start, stored) == entry.checksum => continue,
                 Ok(_) => "the checksum of a chunk of a value does not match".to_owned(),
-                Err(Error::Corruption { detail, .. }) => detail,
+                Err(Error::Corruption(Corruption { detail, .. })) => detail,
                 Err(error) => return Err(error),
             };
             damaged.push(DamagedUnit::new(range, detail));

@@ -8,7 +8,7 @@ use super::super::{
 };
 use super::Position;
 use crate::{
-    base::{Error, FileNumber, Result, SequenceNumber},
+    base::{Corruption, Error, FileNumber, Result, SequenceNumber},
     platform::{File, OpenMode, Vfs},
 };
 use std::{
@@ -47,7 +47,7 @@ impl Candidate {
         let header = match SegmentHeader::decode(bytes.get(..filled).unwrap_or_default(), &path) {
             Ok((header, link)) if header.number == number => Ok((header, link)),
             Ok((header, _)) => Err((64, format!("the header is of segment {}", header.number))),
-            Err(Error::Corruption { offset, detail, .. }) => Err((offset, detail)),
+            Err(Error::Corruption(Corruption { offset, detail, .. })) => Err((offset, detail)),
             Err(error) => return Err(error),
         };
         Ok(Some(Candidate { path, file, is_writable: false, file_len, header }))

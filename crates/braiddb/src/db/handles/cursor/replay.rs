@@ -47,8 +47,14 @@ impl Cursor {
         self.arrive(true, moved).map(|_| ())
     }
 
+    /// Sets damaged views aside, or returns the error.
     #[cold]
-    pub(super) fn heal(&mut self, mut error: Error) -> Result<()> {
+    pub(super) fn heal(&mut self, error: Error) -> Result<()> {
+        let healed = self.try_heal(error);
+        healed.map_err(|e| self.engine().catalog.with_tree(e, &self.tree.id.first_key()))
+    }
+
+    fn try_heal(&mut self, mut error: Error) -> Result<()> {
         self.place = Place::Fresh;
         for _ in 0..HEAL_TRIES {
             healing::set_aside_or_fail(self.engine(), error)?;

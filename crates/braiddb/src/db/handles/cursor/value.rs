@@ -87,10 +87,11 @@ impl Cursor {
         let engine = self.engine();
         let entry = self.scan.cursor.entry();
         let now_us = self.hold.held().taken_us;
+        let damaged = |e| engine.catalog.with_tree(e, entry.key);
         let e = match point_read::resolve(engine, &self.scan.state, Unresolved::of(&entry), now_us) {
             Ok(Some(value)) => return Ok(value),
             Ok(None) => Error::corruption(&engine.dir, 0, "a row was shown that has expired"),
-            Err(e) => e,
+            Err(e) => damaged(e),
         };
         // A later open may have removed the files.
         engine.health.check_open()?;

@@ -1,6 +1,7 @@
 //! The database as a whole, in memory, with inline background work.
 
 use crate::{
+    base::{DatabaseFile, Error},
     codec::Compression,
     db::{
         Db, Durability, Settings, TreeOptions,
@@ -327,6 +328,46 @@ fn a_damaged_view_heals_and_reads_go_on() {
     assert_eq!(views().len(), 1);
     assert_ne!(views()[0].name, name);
     assert!(db.verify().unwrap().problems.is_empty());
+}
+
+#[test]
+fn damage_of_a_run_names_file_and_tree() {
+    let vfs = mem();
+    let settings = || Settings { partition_bytes: Some(1 << 30), compression: Compression::None, ..small(&vfs) };
+    let db = open(settings()).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..1_000 {
+        tree.put(key(i), value(i, 40)).unwrap();
+    }
+    drop(tree);
+    db.close().unwrap();
+    let db = open(settings()).unwrap();
+    let tree = db.tree("t").unwrap();
+    for name in vfs.list(Path::new(DIR)).unwrap().into_iter().map(|entry| entry.name) {
+        if name.ends_with(".run") {
+            let file = vfs.open(&Path::new(DIR).join(&name), crate::platform::OpenMode::ReadWrite).unwrap();
+            for offset in (300..file.len().unwrap()).step_by(64) {
+                file.write_at(&[0x55; 3], offset).unwrap();
+            }
+        }
+    }
+    let errors = |errors: Vec<Option<Error>>| {
+        for error in errors {
+            let Some(Error::Corruption(damage)) = error else { panic!("{error:?}") };
+            assert_eq!((damage.file_kind(), damage.tree()), (DatabaseFile::Run, Some("t")), "{damage}");
+            let number = damage.file_number().expect("a run has a number");
+            assert!(damage.path().to_string_lossy().contains(&number.to_string()) && damage.offset() > 0);
+        }
+    };
+    let keys: Vec<_> = (0..1_000).map(key).collect();
+    errors(vec![
+        keys.iter().find_map(|key| tree.get(key).err()),
+        tree.multi_get(&keys).err(),
+        tree.iter().find_map(std::result::Result::err),
+        tree.range(..).rev().find_map(std::result::Result::err),
+        keys.iter().find_map(|key| db.snapshot().get(&tree, key).err()),
+        keys.iter().find_map(|key| tree.contains(key).err()),
+    ]);
 }
 
 /// Key comparisons and cache reads over eight runs.

@@ -1,10 +1,10 @@
 //! Verification lists each damaged unit once, with its tree and keys, and continues past damage.
 
 use crate::{
-    base::{EntryKind, EntryRef, Error},
+    base::{DatabaseFile, EntryKind, EntryRef, Error},
     codec::{Base, Operand, encode_operands},
     db::{
-        ProblemKind, Settings, VerifiedFile, VerifyOptions, VerifyProblem, VerifyReport,
+        ProblemKind, Settings, VerifyOptions, VerifyProblem, VerifyReport,
         maintenance::verify::Checker,
         tests_common::{DIR, fault, killed, open, small},
         verify_path,
@@ -64,7 +64,7 @@ fn verify_lists_each_damaged_block_once_with_tree_and_keys() {
     let report = verified(&damaged(&vfs, &run, &[1500, 3000, 3001, 6000]));
     assert_eq!(report.problems.len(), 3, "{:#?}", texts(&report.problems));
     for (problem, at) in report.problems.iter().zip([1500, 3000, 6000]) {
-        assert_eq!((problem.kind, problem.file, &problem.path), (ProblemKind::Damaged, VerifiedFile::Run, &run));
+        assert_eq!((problem.kind, problem.file, &problem.path), (ProblemKind::Damaged, DatabaseFile::Run, &run));
         assert!((problem.offset..problem.offset + problem.len).contains(&at), "{problem}");
         assert!(!problem.to_string().contains("braid verify"), "{problem}");
     }

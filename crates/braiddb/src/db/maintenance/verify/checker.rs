@@ -2,7 +2,7 @@
 
 use super::report::{AffectedKeys, ProblemKind, TreeKey, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport};
 use crate::{
-    base::{EntryKind, EntryRef, Error, FileNumber, Result, SequenceNumber, TreeId, split_internal_key},
+    base::{Corruption, EntryKind, EntryRef, Error, FileNumber, Result, SequenceNumber, TreeId, split_internal_key},
     codec::{FILE_HEADER_LEN, MergeFunctions, Operands},
     db::engine::catalog::TreeState,
     table::{
@@ -189,7 +189,7 @@ impl Checker {
         };
         match file.read_streaming(blob, &mut |_| {}) {
             Ok(()) => {}
-            Err(error @ Error::Corruption { .. }) => self.damaged_value(&file, blob, key, &path, &error),
+            Err(error @ Error::Corruption(_)) => self.damaged_value(&file, blob, key, &path, &error),
             Err(error) => self.error(&error, &path),
         }
         self.read(&path, blob.stored_len);
@@ -213,8 +213,10 @@ impl Checker {
             Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 self.missing(path, "the blob file is missing; values that records refer to are in it", None);
             }
-            Error::Corruption { detail, .. } if detail.contains("missing") => self.missing(path, detail, None),
-            Error::Corruption { offset, detail, .. } => {
+            Error::Corruption(Corruption { detail, .. }) if detail.contains("missing") => {
+                self.missing(path, detail, None)
+            }
+            Error::Corruption(Corruption { offset, detail, .. }) => {
                 let detail = format!("{detail}; no value in the file can be read");
                 self.unit(path, DamagedUnit::new(*offset..FILE_HEADER_LEN as u64, detail));
             }

@@ -13,6 +13,4 @@ mod whole;
 pub use checker::Checker;
 pub use whole::{verify_open, verify_path};
 
-pub use report::{
-    AffectedKeys, ProblemKind, TreeKey, VerifiedFile, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport,
-};
+pub use report::{AffectedKeys, ProblemKind, TreeKey, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport};

@@ -1,10 +1,6 @@
 //! Results of a verification.
 
-use crate::{
-    base::{Error, FileNumber},
-    db::files::names::numbered,
-    version::CURRENT_NAME,
-};
+use crate::base::{DatabaseFile, Error, FileNumber};
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -68,41 +64,6 @@ impl ProblemKind {
     }
 }
 
-/// The kind of a database file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum VerifiedFile {
-    /// CURRENT.
-    Current,
-    /// A manifest.
-    Manifest,
-    /// A log segment.
-    Log,
-    /// A run.
-    Run,
-    /// A view.
-    View,
-    /// A blob file.
-    Blob,
-    /// The directory, or another file.
-    Other,
-}
-
-impl VerifiedFile {
-    /// Returns its name in the output of `braid verify --json`.
-    pub fn name(self) -> &'static str {
-        match self {
-            VerifiedFile::Current => "current",
-            VerifiedFile::Manifest => "manifest",
-            VerifiedFile::Log => "log",
-            VerifiedFile::Run => "run",
-            VerifiedFile::View => "view",
-            VerifiedFile::Blob => "blob",
-            VerifiedFile::Other => "other",
-        }
-    }
-}
-
 /// A key of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -132,7 +93,7 @@ pub struct VerifyProblem {
     /// Kind of the problem.
     pub kind: ProblemKind,
     /// Kind of the file.
-    pub file: VerifiedFile,
+    pub file: DatabaseFile,
     /// Number in the file name, if any.
     pub number: Option<FileNumber>,
     /// Path of the file.
@@ -153,7 +114,7 @@ pub struct VerifyProblem {
 
 impl VerifyProblem {
     pub(super) fn new(kind: ProblemKind, path: &Path, offset: u64, len: u64, detail: impl Into<String>) -> Self {
-        let (file, number) = file_of(path);
+        let (file, number) = DatabaseFile::of(path);
         VerifyProblem {
             kind,
             file,
@@ -172,26 +133,11 @@ impl VerifyProblem {
     /// followed.
     pub(super) fn of(error: &Error, path: &Path) -> VerifyProblem {
         match error {
-            Error::Corruption { path, offset, detail } => {
-                VerifyProblem::new(ProblemKind::Damaged, path, *offset, 0, detail)
+            Error::Corruption(damage) => {
+                VerifyProblem::new(ProblemKind::Damaged, &damage.path, damage.offset, 0, &damage.detail)
             }
             other => VerifyProblem::new(ProblemKind::Unreadable, path, 0, 0, other.to_string()),
         }
-    }
-}
-
-fn file_of(path: &Path) -> (VerifiedFile, Option<FileNumber>) {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if name == CURRENT_NAME {
-        return (VerifiedFile::Current, None);
-    }
-    match numbered(name) {
-        Some((number, "manifest")) => (VerifiedFile::Manifest, Some(number)),
-        Some((number, "wal")) => (VerifiedFile::Log, Some(number)),
-        Some((number, "run")) => (VerifiedFile::Run, Some(number)),
-        Some((number, "view")) => (VerifiedFile::View, Some(number)),
-        Some((number, "blob")) => (VerifiedFile::Blob, Some(number)),
-        _ => (VerifiedFile::Other, None),
     }
 }
 

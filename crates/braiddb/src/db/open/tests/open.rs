@@ -221,12 +221,12 @@ fn a_missing_blob_file_of_a_durable_commit_is_corruption() {
     let mut files = vfs.files();
     files.retain(|path, _| path.extension().is_none_or(|e| e != "blob"));
     let error = open(&killed(&files)).unwrap_err();
-    assert!(matches!(error, Error::Corruption { .. }), "{error}");
+    assert!(matches!(error, Error::Corruption(_)), "{error}");
     let mut files = vfs.files();
     let (_, blob) = files.iter_mut().find(|(path, _)| path.extension().is_some_and(|e| e == "blob")).unwrap();
     blob.truncate(5_000);
     let error = open(&killed(&files)).unwrap_err();
-    assert!(matches!(error, Error::Corruption { .. }), "{error}");
+    assert!(matches!(error, Error::Corruption(_)), "{error}");
 }
 
 /// Past a bad value the log has ended; files of later records may be missing.
