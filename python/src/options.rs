@@ -56,7 +56,7 @@ fn with_option(builder: Builder, name: &str, value: &Bound<'_, PyAny>) -> PyResu
         "log_archive" => builder.log_archive(value.extract::<PathBuf>()?),
         "open_files_max" => builder.open_files_max(value.extract()?),
         "disk_reserve" => builder.disk_reserve(value.extract()?),
-        "dead_percent" => builder.dead_percent(value.extract()?),
+        "garbage_percent" => builder.garbage_percent(value.extract()?),
         "read_in_place" => builder.read_in_place(value.extract()?),
         "direct_io" => builder.direct_io(value.extract()?),
         "scrub" => builder.scrub(value.extract()?),

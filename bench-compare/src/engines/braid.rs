@@ -2,7 +2,7 @@
 
 use super::engine::{Engine, Op, Reader, Rows, Setup, Visit};
 use anyhow::{Result, bail};
-use braiddb::{Builder, Compression, Cursor, Db, Durability, Tree};
+use braiddb::{Builder, Compression, Cursor, Db, Durability, Tree, options::Tuning};
 use std::{
     ops::ControlFlow,
     thread,
@@ -40,7 +40,8 @@ impl Braid {
         let memtable_bytes = setup.data_bytes as usize / 4;
         // Space for two memtables beside a cache of all data.
         let memory = setup.budget + 2 * memtable_bytes;
-        let set = |builder: Builder| builder.memory(memory).memtable_bytes(memtable_bytes).partition_bytes(1 << 40);
+        let tuning = Tuning::new().memtable_bytes(memtable_bytes).partition_bytes(1 << 40);
+        let set = |builder: Builder| builder.memory(memory).tuning(tuning);
         Braid::open_with(setup, set)
     }
 

@@ -8,7 +8,7 @@ use crate::{
     model::{Bytes, Change, Contents, TreeNumber, apply, prefix_bounds},
     random::{Random, mix},
 };
-use braiddb::{Builder, Db};
+use braiddb::{Builder, Db, options::Tuning};
 
 /// Two shared trees, and one for each of four writers.
 pub const TREES: [&str; 6] = ["left", "right", "own-0", "own-1", "own-2", "own-3"];
@@ -39,25 +39,27 @@ pub fn number_of(value: &[u8]) -> u64 {
     u64::from_be_bytes(*value.first_chunk().expect("a value begins with its number"))
 }
 
-/// Values of [`Builder::fold_bytes_per_entry`]: the default, which always folds in a small
+/// Values of [`Tuning::fold_bytes_per_entry`]: the default, which always folds in a small
 /// database, and one that first merges unindexed runs.
 pub const FOLD_BYTES_PER_ENTRY: [u64; 2] = [10, 10_000];
 
 /// A database so small that steps flush, fold, merge, split and change log segments all the time.
 /// Every other pair of seeds merges unindexed runs; every third seed has few open files.
 pub fn builder(seed: u64) -> Builder {
-    Db::builder()
-        .create_parents(true)
-        .memory(4 << 20)
+    let tuning = Tuning::new()
         .memtable_bytes(16 << 10)
         .partition_bytes(48 << 10)
-        .loose_runs(4)
+        .unindexed_runs(4)
         .fold_bytes_per_entry(FOLD_BYTES_PER_ENTRY[(seed / 2 % 2) as usize])
         .hash_index_after(1)
         .log_segment_bytes(8 << 10)
         .block_bytes(512)
+        .blob_file_bytes(32 << 10);
+    Db::builder()
+        .create_parents(true)
+        .memory(4 << 20)
+        .tuning(tuning)
         .blob_threshold(1000)
-        .blob_file_bytes(32 << 10)
         .open_files_max(if seed.is_multiple_of(3) { 4 } else { 1000 })
 }
 

@@ -5,7 +5,7 @@
 
 mod common;
 
-use braiddb::{Builder, Db, Durability, SharedRuntime, platform::Vfs};
+use braiddb::{Builder, Db, Durability, SharedRuntime, options::Tuning, platform::Vfs};
 use braiddb_sim::{CrashPolicy, Random, SimDisk, SimRuntime, mix};
 use common::{empty_disk, volume};
 use std::{
@@ -105,7 +105,7 @@ impl Together {
                 .vfs(Arc::clone(&vfs))
                 .runtime(runtime)
                 .shared_runtime(&shared)
-                .log_segment_bytes(64 << 10)
+                .tuning(Tuning::new().log_segment_bytes(64 << 10))
         };
         Together { dbs: [0, 1, 2, 3].map(|index| builder().open(Path::new(&path(index))).expect("open")) }
     }

@@ -5,6 +5,7 @@
 
 use braiddb::{
     Db, Durability,
+    options::Tuning,
     platform::{File, MemVfs, OpenMode, Vfs},
 };
 use std::{
@@ -46,8 +47,7 @@ fn writers_without_space_for_runs_are_refused_and_resume() {
         .create_parents(true)
         .vfs(vfs.clone())
         .memory(4 << 20)
-        .memtable_bytes(256 << 10)
-        .log_segment_bytes(64 << 10);
+        .tuning(Tuning::new().memtable_bytes(256 << 10).log_segment_bytes(64 << 10));
     let db = builder.open("/db").unwrap();
     let (written, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let is_stopped = Arc::new(AtomicBool::new(false));

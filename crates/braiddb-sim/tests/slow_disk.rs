@@ -7,6 +7,7 @@ mod common;
 
 use braiddb::{
     Db, Durability,
+    options::Tuning,
     platform::{Runtime, Vfs},
 };
 use braiddb_sim::{DiskSpeed, Random, SimDisk, SimRuntime};
@@ -73,7 +74,7 @@ fn commits_on_slow_disk_do_not_wait_for_runs() {
     let vfs: Arc<dyn Vfs> = disk.clone();
     let builder =
         Db::builder().create_parents(true).vfs(vfs).runtime(runtime.clone()).background_threads(2).memory(64 << 20);
-    let db = builder.memtable_bytes(1 << 20).log_segment_bytes(1 << 20).open(PATH).expect("open");
+    let db = builder.tuning(Tuning::new().memtable_bytes(1 << 20).log_segment_bytes(1 << 20)).open(PATH).expect("open");
     let (bulk, small) = (db.tree("bulk").expect("tree"), db.tree("small").expect("tree"));
     let speed = DiskSpeed { bytes_per_second: 10_000_000, sync_us: 20_000, unsynced_bytes_max: 300_000_000 };
     disk.set_speed(Some(speed), runtime.clone());

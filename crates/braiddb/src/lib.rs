@@ -40,7 +40,7 @@ pub mod dump;
 mod guide;
 mod memtable;
 pub mod merge;
-mod options;
+pub mod options;
 pub mod platform;
 mod read;
 pub mod salvage;
@@ -65,4 +65,5 @@ pub use db::{
     SharedRuntimeBuilder, Snapshot, Transaction, Tree, TreeCodec, TreeOptions, Update, Value, Version,
 };
 pub use options::Builder;
+#[doc(inline)]
 pub use txn::Savepoint;

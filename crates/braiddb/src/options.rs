@@ -14,6 +14,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 use crate::{Db, Error, Follower};
 
 mod open;
+mod tuning;
+
+pub use crate::base::limits::{MAX_APPLICATION_CURSOR_LEN, MAX_KEY_LEN, MAX_VALUE_LEN};
+pub use tuning::Tuning;
 
 /// Default age, in nanoseconds, above which a reader is reported as overstaying.
 const READER_AGE_WARN_NS: u64 = 60_000_000_000;
@@ -260,43 +264,6 @@ impl Builder {
         self
     }
 
-    /// Size at which a memtable is frozen, in bytes.
-    ///
-    /// Default: an eighth of the memory. Range: 1 KiB to 1 TiB.
-    pub fn memtable_bytes(mut self, bytes: usize) -> Builder {
-        self.settings.memtable_bytes = Some(bytes);
-        self
-    }
-
-    /// Size at which a partition is split, in bytes; at least 4 KiB.
-    ///
-    /// Default: 16 memtables, within 128 to 256 MiB.
-    pub fn partition_bytes(mut self, bytes: u64) -> Builder {
-        self.settings.partition_bytes = Some(bytes);
-        self
-    }
-
-    /// Number of unindexed runs (not in the sorted view yet) at which a partition merges them or
-    /// folds them into its view.
-    ///
-    /// Default: 8. Range: 2 to 1024. A smaller number makes reads faster under write load and
-    /// raises write amplification. The number triples if the runs overlap neither each other nor
-    /// the view, as with ascending keys.
-    pub fn loose_runs(mut self, runs: usize) -> Builder {
-        self.settings.loose_runs = runs;
-        self
-    }
-
-    /// Bytes of unindexed runs, per entry of the new view, from which on they are folded into the
-    /// view; until then they are merged among themselves.
-    ///
-    /// Default: 10, twice the size of a view entry. A larger value lowers write amplification and
-    /// makes reads slower under write load.
-    pub fn fold_bytes_per_entry(mut self, bytes: u64) -> Builder {
-        self.settings.fold_bytes_per_entry = bytes;
-        self
-    }
-
     /// Caps space amplification under write load: the percentage of entries that may be garbage
     /// (superseded or deleted).
     ///
@@ -307,17 +274,15 @@ impl Builder {
     /// write amplification: under random overwrites of a small database, tables took twice the
     /// writes with 20, and nearly four times with 10. With a cap, partitions are split at 64 MiB.
     /// An idle database is merged down to 10 % either way.
-    pub fn dead_percent(mut self, percent: u8) -> Builder {
+    pub fn garbage_percent(mut self, percent: u8) -> Builder {
         self.settings.dead_percent = Some(u64::from(percent));
         self
     }
 
-    /// Maximum size of a log segment, in bytes.
-    ///
-    /// Default: 16 MiB. Range: 1 KiB to 1 TiB. A segment is at most half a memtable, and the first
-    /// ones are smaller; a large commit gets a longer one.
-    pub fn log_segment_bytes(mut self, bytes: u64) -> Builder {
-        self.settings.log_segment_bytes = bytes;
+    /// Sizes and thresholds inside the engine, for measurements and tests. Not stable: see
+    /// [`Tuning`]. A later call changes only what it sets.
+    pub fn tuning(mut self, tuning: Tuning) -> Builder {
+        tuning.apply(&mut self.settings);
         self
     }
 
@@ -375,55 +340,11 @@ impl Builder {
         self
     }
 
-    /// Size of a block before compression, in bytes.
-    ///
-    /// Default: 4096. Range: 64 to 65,536. A larger entry has a block of its own.
-    pub fn block_bytes(mut self, bytes: usize) -> Builder {
-        self.settings.block_bytes = bytes;
-        self
-    }
-
     /// Values of at least this many bytes are stored in blob files, which merges do not rewrite.
     ///
     /// Default: 4096. With 0, all values are.
     pub fn blob_threshold(mut self, bytes: usize) -> Builder {
         self.settings.blob_threshold = bytes;
-        self
-    }
-
-    /// Size at which a blob file is closed and the next one begun, in bytes.
-    ///
-    /// Default: 256 MiB. At least 1.
-    pub fn blob_file_bytes(mut self, bytes: u64) -> Builder {
-        self.settings.blob_file_bytes = bytes;
-        self
-    }
-
-    /// Gives all runs a key block, or none: a second copy of all keys, which spares reading values
-    /// when a view is built.
-    ///
-    /// Default: only runs with values that are large beside their keys. With small values key
-    /// blocks take an eighth of the space; that can pay if the database exceeds memory.
-    pub fn key_blocks(mut self, key_blocks: bool) -> Builder {
-        self.settings.key_blocks = if key_blocks { KeyBlocks::Always } else { KeyBlocks::Never };
-        self
-    }
-
-    /// Number of searches by gets after which a sorted view gets an in-memory hash index.
-    ///
-    /// Default: 2048, and at least one search per 32 entries. `u64::MAX` disables hash indexes.
-    ///
-    /// Gets that wait for memory, also of absent keys and in `multi_get`, then take a third to a
-    /// half less time. An index takes six bytes a key; all take at most a quarter of the memory.
-    ///
-    /// - An index is built only if nine tenths of the view's data are cached. If not, the number of
-    ///   searches doubles before the next attempt, up to 32 times.
-    /// - A view that replaces one with a used index, or adjoins one, is indexed at once.
-    /// - While there are no commits, views of 2048 entries or more that are read in place are
-    ///   indexed too, as long as all indexes take at most an eighth of the memory: once per part of
-    ///   the database, and again when it has doubled. Databases that share threads do not do this.
-    pub fn hash_index_after(mut self, searches: u64) -> Builder {
-        self.settings.hash_index_after = searches;
         self
     }
 

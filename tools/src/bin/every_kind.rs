@@ -10,6 +10,7 @@
 
 use braiddb::{
     Batch, Compression, Db, Durability, Result, Tree, TreeCodec, TreeOptions, bulk::TableBuilder, merge::encode_set,
+    options::Tuning,
 };
 use std::{
     env,
@@ -49,16 +50,14 @@ impl Random {
 }
 
 fn open(directory: &str) -> Result<Db> {
-    Db::builder()
-        .background_threads(0)
+    let tuning = Tuning::new()
         .memtable_bytes(96 << 10)
         .partition_bytes(256 << 10)
-        .loose_runs(3)
+        .unindexed_runs(3)
         .log_segment_bytes(16 << 10)
         .blob_file_bytes(512 << 10)
-        .key_blocks(true)
-        .durability(Durability::Buffered)
-        .open(directory)
+        .key_blocks(true);
+    Db::builder().background_threads(0).tuning(tuning).durability(Durability::Buffered).open(directory)
 }
 
 fn compressed(db: &Db, name: &str, compression: Compression) -> Result<Tree> {

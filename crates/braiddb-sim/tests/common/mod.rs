@@ -5,6 +5,7 @@
 use braiddb::{
     Builder, Compression, Db, Error, Tree,
     merge::MergeFunctionHandle,
+    options::Tuning,
     platform::{RateLimiter, Vfs},
 };
 use braiddb_sim::{
@@ -122,22 +123,24 @@ impl SmallOptions {
             }
             _ => Db::builder().create_parents(true),
         };
+        let tuning = Tuning::new()
+            .memtable_bytes(self.memtable_bytes)
+            .partition_bytes(self.partition_bytes)
+            .unindexed_runs(self.loose_runs)
+            .fold_bytes_per_entry(self.fold_bytes_per_entry)
+            .hash_index_after(self.hash_index_after)
+            .log_segment_bytes(self.log_segment_bytes)
+            .block_bytes(self.block_bytes)
+            .blob_file_bytes(self.blob_file_bytes)
+            .key_blocks(self.key_blocks);
         builder
             .vfs(vfs)
             .runtime(runtime)
             .background_threads(0)
             .memory(4 << 20)
-            .memtable_bytes(self.memtable_bytes)
-            .partition_bytes(self.partition_bytes)
-            .loose_runs(self.loose_runs)
-            .fold_bytes_per_entry(self.fold_bytes_per_entry)
-            .hash_index_after(self.hash_index_after)
-            .log_segment_bytes(self.log_segment_bytes)
-            .block_bytes(self.block_bytes)
+            .tuning(tuning)
             .blob_threshold(self.blob_threshold)
-            .blob_file_bytes(self.blob_file_bytes)
             .compression(self.compression)
-            .key_blocks(self.key_blocks)
             .open_files_max(if self.loose_runs.is_multiple_of(2) { 4 } else { 1000 })
     }
 

@@ -4,6 +4,7 @@ use crate::common;
 
 use braiddb::{
     Db, Durability,
+    options::Tuning,
     platform::{File, OpenMode, Vfs},
     watch::{Change, Gap, WatchOptions},
 };
@@ -89,7 +90,7 @@ fn segment_sealed_during_flush_is_kept_for_recovery() {
         .runtime(SimRuntime::in_real_time(1))
         .background_threads(1)
         .memory(16 << 20);
-    let db = ok(builder.log_segment_bytes(8 << 10).blob_threshold(1 << 20).open(PATH));
+    let db = ok(builder.tuning(Tuning::new().log_segment_bytes(8 << 10)).blob_threshold(1 << 20).open(PATH));
     let tree = ok(db.tree("left"));
     ok(tree.put(b"flushed", noise(2000, 1)));
     let (other, other_db) = (tree.clone(), db.clone());

@@ -3,12 +3,13 @@
 use braiddb::{
     Builder, Durability,
     backup::{DirectoryTarget, RestorePoint},
+    options::Tuning,
     platform::{MemVfs, OpenMode, Vfs},
 };
 use std::{path::Path, sync::Arc};
 
 fn builder(vfs: &Arc<dyn Vfs>) -> Builder {
-    let builder = Builder::new().vfs(Arc::clone(vfs)).memory(8 << 20).log_segment_bytes(64 << 10);
+    let builder = Builder::new().vfs(Arc::clone(vfs)).memory(8 << 20).tuning(Tuning::new().log_segment_bytes(64 << 10));
     builder.background_threads(0).durability(Durability::Buffered).log_archive("/archive")
 }
 

@@ -3,6 +3,7 @@
 use braiddb::{
     Builder, Db, Durability, Error,
     backup::{BackupTarget, Backups, DirectoryTarget, RestorePoint, Retention},
+    options::Tuning,
     platform::{MemVfs, OpenMode, SystemTime, UNIX_EPOCH, Vfs},
 };
 use std::{
@@ -18,8 +19,9 @@ const DIR: &str = "/db";
 const BACKUPS: &str = "/backups";
 
 fn builder(vfs: &Arc<dyn Vfs>) -> Builder {
-    let builder = Builder::new().vfs(Arc::clone(vfs)).memory(8 << 20).memtable_bytes(32 << 10).blob_threshold(300);
-    builder.blob_file_bytes(64 << 10).log_segment_bytes(64 << 10).background_threads(0).durability(Durability::Buffered)
+    let tuning = Tuning::new().memtable_bytes(32 << 10).blob_file_bytes(64 << 10).log_segment_bytes(64 << 10);
+    let builder = Builder::new().vfs(Arc::clone(vfs)).memory(8 << 20).tuning(tuning).blob_threshold(300);
+    builder.background_threads(0).durability(Durability::Buffered)
 }
 
 fn world() -> (Arc<dyn Vfs>, Db, DirectoryTarget) {

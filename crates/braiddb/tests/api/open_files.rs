@@ -6,6 +6,7 @@
 use braiddb::{
     Db, Durability,
     backup::{DirectoryTarget, RestorePoint},
+    options::Tuning,
     watch::WatchOptions,
 };
 use std::{path::Path, process::Command};
@@ -77,7 +78,10 @@ fn open(path: &Path) -> Db {
 }
 
 fn builder() -> braiddb::Builder {
-    Db::builder().memory(8 << 20).partition_bytes(40 << 10).compression(braiddb::Compression::None)
+    Db::builder()
+        .memory(8 << 20)
+        .tuning(Tuning::new().partition_bytes(40 << 10))
+        .compression(braiddb::Compression::None)
 }
 
 fn value(key: u32, round: u32) -> Vec<u8> {
@@ -182,7 +186,8 @@ fn copies(dir: &Path, path: &Path) {
 
 fn long_log(dir: &Path, path: &Path) {
     let archive = dir.join("archive");
-    let builder = || builder().log_segment_bytes(64 << 10).log_retention(1 << 30).log_archive(&archive);
+    let builder =
+        || builder().tuning(Tuning::new().log_segment_bytes(64 << 10)).log_retention(1 << 30).log_archive(&archive);
     let db = builder().open(path).unwrap();
     let tree = db.tree("t").unwrap();
     let target = DirectoryTarget::open(dir.join("backup")).unwrap();

@@ -4,6 +4,7 @@ use braiddb::{
     Builder, Error, SharedRuntime,
     bulk::BulkOptions,
     dump::{DumpOptions, LoadOptions},
+    options::Tuning,
     platform::{MemVfs, Vfs},
 };
 use std::{path::Path, sync::Arc, time::Duration};
@@ -20,17 +21,17 @@ fn open_with_option_out_of_range_names_range_and_creates_nothing() {
         ("memory is 0:", "65536", |b| b.memory(0)),
         ("memory", "65536", |b| b.memory(usize::MAX)),
         ("background_threads is 100000:", "0 to 1024", |b| b.background_threads(100_000)),
-        ("memtable_bytes", "1024", |b| b.memtable_bytes(0)),
-        ("memtable_bytes", "1024", |b| b.memtable_bytes(usize::MAX)),
-        ("partition_bytes", "4096", |b| b.partition_bytes(1)),
-        ("loose_runs is 1:", "2 to 1024", |b| b.loose_runs(1)),
-        ("loose_runs", "2 to 1024", |b| b.loose_runs(usize::MAX)),
-        ("dead_percent is 99:", "5 to 40", |b| b.dead_percent(99)),
-        ("dead_percent is 4:", "5 to 40", |b| b.dead_percent(4)),
-        ("log_segment_bytes", "1024", |b| b.log_segment_bytes(0)),
-        ("block_bytes is 0:", "64 to 65536", |b| b.block_bytes(0)),
-        ("block_bytes", "64 to 65536", |b| b.block_bytes(1 << 20)),
-        ("blob_file_bytes is 0:", "1 to", |b| b.blob_file_bytes(0)),
+        ("memtable_bytes", "1024", |b| b.tuning(Tuning::new().memtable_bytes(0))),
+        ("memtable_bytes", "1024", |b| b.tuning(Tuning::new().memtable_bytes(usize::MAX))),
+        ("partition_bytes", "4096", |b| b.tuning(Tuning::new().partition_bytes(1))),
+        ("unindexed_runs is 1:", "2 to 1024", |b| b.tuning(Tuning::new().unindexed_runs(1))),
+        ("unindexed_runs", "2 to 1024", |b| b.tuning(Tuning::new().unindexed_runs(usize::MAX))),
+        ("garbage_percent is 99:", "5 to 40", |b| b.garbage_percent(99)),
+        ("garbage_percent is 4:", "5 to 40", |b| b.garbage_percent(4)),
+        ("log_segment_bytes", "1024", |b| b.tuning(Tuning::new().log_segment_bytes(0))),
+        ("block_bytes is 0:", "64 to 65536", |b| b.tuning(Tuning::new().block_bytes(0))),
+        ("block_bytes", "64 to 65536", |b| b.tuning(Tuning::new().block_bytes(1 << 20))),
+        ("blob_file_bytes is 0:", "1 to", |b| b.tuning(Tuning::new().blob_file_bytes(0))),
         ("open_files_max is 3:", "4 to", |b| b.open_files_max(3)),
         ("reader_age_max", "1 to", |b| b.reader_age_max(Duration::ZERO)),
     ];
@@ -61,12 +62,15 @@ fn open_with_option_out_of_range_names_range_and_creates_nothing() {
 #[test]
 fn open_with_options_at_ends_of_range_succeeds() {
     let least = |b: Builder| {
-        let b = b.memory(64 << 10).background_threads(0).memtable_bytes(1 << 10).partition_bytes(4 << 10);
-        b.loose_runs(2).dead_percent(5).log_segment_bytes(1 << 10).block_bytes(64).open_files_max(4)
+        let tuning = Tuning::new().memtable_bytes(1 << 10).partition_bytes(4 << 10).unindexed_runs(2);
+        let b = b.memory(64 << 10).background_threads(0).tuning(tuning).garbage_percent(5).open_files_max(4);
+        // The earlier call's values stay.
+        b.tuning(Tuning::new().log_segment_bytes(1 << 10).block_bytes(64))
     };
-    let small = |b: Builder| b.blob_threshold(0).blob_file_bytes(1);
+    let small = |b: Builder| b.blob_threshold(0).tuning(Tuning::new().blob_file_bytes(1));
     let most = |b: Builder| {
-        b.dead_percent(40).block_bytes(64 << 10).loose_runs(1024).blob_threshold(usize::MAX).blob_file_bytes(u64::MAX)
+        let tuning = Tuning::new().block_bytes(64 << 10).unindexed_runs(1024).blob_file_bytes(u64::MAX);
+        b.garbage_percent(40).blob_threshold(usize::MAX).tuning(tuning)
     };
     let all: [&dyn Fn(Builder) -> Builder; 3] = [&least, &small, &most];
     for (which, set) in all.into_iter().enumerate() {

@@ -1,6 +1,6 @@
 //! A full scan does not evict frequently read blocks from the cache.
 
-use braiddb::{Db, Durability, Tree};
+use braiddb::{Db, Durability, Tree, options::Tuning};
 
 const ROWS: u32 = 150_000;
 
@@ -25,7 +25,11 @@ fn value(row: u32) -> [u8; 100] {
 
 /// An in-memory database twice as large as its cache. Tables are read through the cache.
 fn database(row_at: impl Fn(u32) -> u32) -> (Db, Tree) {
-    let builder = Db::builder().background_threads(0).memory(8 << 20).memtable_bytes(512 << 10).read_in_place(false);
+    let builder = Db::builder()
+        .background_threads(0)
+        .memory(8 << 20)
+        .tuning(Tuning::new().memtable_bytes(512 << 10))
+        .read_in_place(false);
     let db = builder.open_in_memory().unwrap();
     let tree = db.tree("t").unwrap();
     for from in (0..ROWS).step_by(500) {
@@ -96,7 +100,8 @@ fn hot_set_beside_scans_stays_cached() {
 #[test]
 fn in_memory_tables_are_read_in_place() {
     for in_place in [true, false] {
-        let builder = Db::builder().background_threads(0).memory(8 << 20).memtable_bytes(512 << 10);
+        let builder =
+            Db::builder().background_threads(0).memory(8 << 20).tuning(Tuning::new().memtable_bytes(512 << 10));
         let db = builder.read_in_place(in_place).open_in_memory().unwrap();
         let tree = db.tree("t").unwrap();
         for row in 0..20_000 {

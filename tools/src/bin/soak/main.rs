@@ -52,7 +52,7 @@ fn main() -> Result<(), Failure> {
         .background_threads(options.background)
         .compression(Compression::None);
     if let Some(percent) = options.dead_percent {
-        builder = builder.dead_percent(percent);
+        builder = builder.garbage_percent(percent);
     }
     let db = builder.open(&options.dir)?;
     let tree = db.tree("soak")?;

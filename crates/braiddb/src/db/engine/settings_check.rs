@@ -46,9 +46,9 @@ impl Settings {
         if let Some(bytes) = self.partition_bytes {
             check_range("partition_bytes", bytes, PARTITION_BYTES_MIN, u64::MAX)?;
         }
-        check_range("loose_runs", self.loose_runs, LOOSE_RUNS_MIN, LOOSE_RUNS_MAX)?;
+        check_range("unindexed_runs", self.loose_runs, LOOSE_RUNS_MIN, LOOSE_RUNS_MAX)?;
         if let Some(percent) = self.dead_percent {
-            check_range("dead_percent", percent, DEAD_PERCENT_MIN, DEAD_PERCENT_MAX)?;
+            check_range("garbage_percent", percent, DEAD_PERCENT_MIN, DEAD_PERCENT_MAX)?;
         }
         check_range("log_segment_bytes", self.log_segment_bytes, LOG_SEGMENT_BYTES_MIN, LOG_SEGMENT_BYTES_MAX)?;
         check_range("block_bytes", self.block_bytes, MIN_BLOCK_BYTES, MAX_BLOCK_BYTES)?;

@@ -1,4 +1,4 @@
-//! Limits garbage under write load ([`crate::Builder::dead_percent`]).
+//! Limits garbage under write load ([`crate::Builder::garbage_percent`]).
 //!
 //! The garbage in views is known. In unindexed runs it is estimated: merges and folds record how
 //! many entries new to a view superseded others. A residue run, shared by several partitions, takes
