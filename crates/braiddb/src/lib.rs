@@ -28,7 +28,7 @@
 //! ```
 
 pub mod backup;
-pub mod base;
+mod base;
 pub mod bulk;
 mod cache;
 mod codec;

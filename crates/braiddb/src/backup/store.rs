@@ -225,7 +225,7 @@ impl<'a> Backups<'a> {
     }
 
     /// Removes objects that no backup refers to, and returns the remaining ones. Needs the lock.
-    pub fn sweep(&self) -> Result<Inventory> {
+    pub(super) fn sweep(&self) -> Result<Inventory> {
         let mut inventory = self.inventory()?;
         for id in std::mem::take(&mut inventory.begun) {
             // Only the marker was not deleted.
@@ -256,7 +256,7 @@ impl<'a> Backups<'a> {
     }
 
     /// Reads the list of objects and all descriptions.
-    pub fn inventory(&self) -> Result<Inventory> {
+    pub(super) fn inventory(&self) -> Result<Inventory> {
         let objects: BTreeMap<String, u64> = self.target.list()?.into_iter().map(|o| (o.name, o.len)).collect();
         let mut inventory = Inventory::default();
         for (name, len) in &objects {
@@ -301,7 +301,7 @@ impl<'a> Backups<'a> {
     }
 
     /// Reads in pieces of at most 1 MiB. Only `Ok` at the end verifies them.
-    pub fn read(&self, file: &BackedUpFile, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    pub(super) fn read(&self, file: &BackedUpFile, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let name = file.object_name();
         let damaged = |detail: String| Error::BackupDamaged { path: self.target.path_of(&name), detail };
         let mut reader = self.target.get(&name).map_err(|e| match e {
@@ -331,7 +331,7 @@ impl<'a> Backups<'a> {
     }
 
     /// `None`: the newest.
-    pub fn find(&self, id: Option<u64>) -> Result<Description> {
+    pub(super) fn find(&self, id: Option<u64>) -> Result<Description> {
         let mut inventory = self.inventory()?;
         let newest = inventory.backups.keys().chain(inventory.damaged.keys()).max().copied();
         let id = id

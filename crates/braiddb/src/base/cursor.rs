@@ -1,6 +1,6 @@
 //! The cursor interface of memtables, views and merges.
 
-use super::{EntryRef, Result, SequenceNumber};
+use super::{EntryRef, Result};
 
 /// A position in a sorted source, read at one snapshot.
 ///
@@ -32,7 +32,8 @@ pub trait Cursor {
         self.entry().key
     }
     /// Returns the current entry's sequence number. Precondition: valid.
-    fn sequence(&self) -> SequenceNumber {
+    #[cfg(test)]
+    fn sequence(&self) -> super::SequenceNumber {
         self.entry().sequence
     }
 }
