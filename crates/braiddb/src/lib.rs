@@ -36,6 +36,7 @@ mod commit;
 mod compaction;
 mod db;
 pub mod dump;
+pub mod events;
 #[cfg(doctest)]
 mod guide;
 mod memtable;
@@ -64,6 +65,6 @@ pub use db::{
     Batch, Commit, Cursor, Db, Durability, ETag, Follower, Iter, Key, KeyRange, MultiTree, Read, SharedRuntime,
     SharedRuntimeBuilder, Snapshot, Transaction, Tree, TreeCodec, TreeOptions, Update, Value, Version,
 };
-pub use options::Builder;
 #[doc(inline)]
+pub use options::Builder;
 pub use txn::Savepoint;

@@ -3,7 +3,7 @@
 use crate::{
     base::limits,
     codec::{Compression, MergeFunction},
-    db::{Durability, Settings, SharedRuntime},
+    db::{Durability, Event, Listener, Settings, SharedRuntime},
     platform::{RateLimiter, Runtime, SystemRuntime, Vfs},
     shared::SharedOptions,
     table::KeyBlocks,
@@ -90,6 +90,7 @@ impl Builder {
                 is_restoring: false,
                 disk_reserve: None,
                 volume_bytes: None,
+                listener: None,
                 vfs: default_vfs(),
                 runtime: Arc::new(SystemRuntime::new()),
                 shared: None,
@@ -233,6 +234,34 @@ impl Builder {
     /// ```
     pub fn scrub(mut self, bytes_per_second: u64) -> Builder {
         self.settings.scrub_bytes_per_second = bytes_per_second;
+        self
+    }
+
+    /// Calls `listener` for each [`Event`]: flushes, merges, throttled and waiting writers, errors, a
+    /// full disk, backups. For alarms and traces; [`Db::stats`] has the counters.
+    ///
+    /// A thread of its own (`braiddb-events`) makes the calls in order, soon after the event, and
+    /// without any lock: the listener may call the database. No commit waits for it: a slow listener
+    /// gets [`Event::Lost`] in place of events. A panic ends that call only. A close returns before
+    /// the last calls. A later listener replaces an earlier one.
+    ///
+    /// A listener that holds a handle of the database keeps it open until [`Db::close`].
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// use braiddb::{Db, events::Event};
+    /// use std::{sync::mpsc, time::Duration};
+    ///
+    /// let (sender, events) = mpsc::channel();
+    /// let db = Db::builder().on_event(move |event| _ = sender.send(event.clone())).open_in_memory()?;
+    /// db.tree("albums")?.put(b"1", b"Ten")?;
+    /// db.flush()?;
+    /// assert_eq!(events.recv_timeout(Duration::from_secs(60)), Ok(Event::FlushBegin));
+    /// # db.close()
+    /// # }
+    /// ```
+    pub fn on_event(mut self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Builder {
+        self.settings.listener = Some(Listener(Arc::new(listener)));
         self
     }
 

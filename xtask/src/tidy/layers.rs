@@ -42,7 +42,8 @@ const LAYERS: [Layer; 19] = [
 ];
 
 /// Files that belong to the root: options, the guide, and modules that re-export.
-const FACADES: [&str; 9] = ["options", "guide", "bulk", "merge", "stats", "streams", "verify", "views", "watch"];
+const FACADES: [&str; 10] =
+    ["options", "events", "guide", "bulk", "merge", "stats", "streams", "verify", "views", "watch"];
 
 /// Returns the index of a layer.
 fn place(name: &str) -> Option<usize> {

@@ -69,6 +69,10 @@ impl Db {
 
     /// [`Db::backup`] with options.
     pub fn backup_with(&self, target: &dyn BackupTarget, options: BackupOptions) -> Result<BackupInfo> {
+        self.note_backup(|| self.add_backup(target, options), |info| info.id)
+    }
+
+    fn add_backup(&self, target: &dyn BackupTarget, options: BackupOptions) -> Result<BackupInfo> {
         let _lock = target.lock()?;
         let inventory = Backups::new(target).sweep()?;
         let id = inventory.next_id();

@@ -15,6 +15,8 @@ mod write;
 #[cfg(test)]
 pub mod tests_common;
 
+pub use engine::events::event::{Event, MergeKind};
+pub use engine::events::queue::Listener;
 pub use engine::parts::scrubber::ScrubStats;
 pub use engine::settings::{Durability, Settings, TreeOptions};
 pub use engine::settings_check::check_range;

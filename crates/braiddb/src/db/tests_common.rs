@@ -98,6 +98,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         loose_runs: 4,
         fold_bytes_per_entry: 10,
         dead_percent: None,
+        listener: None,
         log_segment_bytes: 16 << 10,
         block_bytes: 512,
         blob_threshold: 256,

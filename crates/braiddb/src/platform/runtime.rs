@@ -35,9 +35,11 @@ pub trait Runtime: Send + Sync + Debug + 'static {
     /// - `braiddb-log`: commits may wait for it.
     /// - `braiddb-sync`: asynchronous commits wait for it. Started by the first of them.
     /// - `braiddb-merge` and `braiddb-clean`: none waits; they call [`Runtime::give_way`] first.
+    /// - `braiddb-events`: calls the listener of [`crate::Builder::on_event`]. None waits, and the
+    ///   handle is not joined.
     /// - Other names with `braiddb-`: threads that last for one call.
     ///
-    /// Callers join the handle, so the thread must end soon after `body`.
+    /// Callers join the other handles, so the thread must end soon after `body`.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
     /// Lowers the priority of the calling thread for the rest of its life.
     fn give_way(&self) {}

@@ -6,6 +6,7 @@ mod backups;
 mod birthplace;
 mod change_streams;
 mod debug_form;
+mod events;
 mod held_syncs;
 mod io_uring_denied;
 mod open_files;

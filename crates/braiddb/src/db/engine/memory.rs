@@ -331,6 +331,7 @@ impl Engine {
         }
         common.databases.lock().remove(id);
         *self.health.lock.lock() = None;
+        self.events.end();
     }
 
     pub fn share_memory(&self, files: &crate::version::FileSet) {

@@ -3,6 +3,7 @@
 pub mod catalog;
 pub mod clock;
 pub mod edits;
+pub mod events;
 pub mod key;
 pub mod memory;
 pub mod parts;

@@ -24,6 +24,7 @@
 use super::{
     catalog::Catalog,
     clock::{Clock, Moment},
+    events::{event::Event, queue::Events},
     memory::TenantQuota,
     parts::{
         commits::CommitPipeline,
@@ -76,6 +77,7 @@ pub struct Engine {
     pub log: LogState,
     pub storage: Storage,
     pub maintenance: Maintenance,
+    pub events: Events,
 }
 
 impl std::fmt::Debug for Engine {
@@ -104,7 +106,9 @@ impl Engine {
     }
 
     fn poison_for(&self, reason: &str, is_closed: bool) {
-        self.health.poison(reason, is_closed);
+        if self.health.poison(reason, is_closed) {
+            self.events.emit(|| Event::Failed { reason: reason.to_owned() });
+        }
         self.signal_work();
     }
 
@@ -191,6 +195,10 @@ impl Engine {
         }
     }
 
+    pub fn time_since(&self, began_ns: u64) -> Duration {
+        Duration::from_nanos(self.now_ns().saturating_sub(began_ns))
+    }
+
     pub fn now_ns(&self) -> u64 {
         self.settings.runtime.monotonic_ns()
     }
@@ -231,9 +239,18 @@ impl Engine {
     pub(in crate::db) fn release_reserve(&self, stage: Stage) -> bool {
         let is_released = self.storage.reserve.release(stage);
         if is_released {
-            self.maintenance.pressure.set_refusing(true);
+            self.set_refusing(true);
         }
         is_released
+    }
+
+    /// Refuses writes that need space, or accepts them again.
+    pub fn set_refusing(&self, is_refusing: bool) {
+        match (self.maintenance.pressure.set_refusing(is_refusing), is_refusing) {
+            (false, true) => self.events.emit(|| Event::ReserveUsed),
+            (true, false) => self.events.emit(|| Event::ReserveRefilled),
+            _ => {}
+        }
     }
 
     /// Measures the backpressure of a read state. The caller holds `change`, and not `work`.
@@ -244,7 +261,11 @@ impl Engine {
         let waiting_bytes_max =
             (FROZEN_MAX * self.settings.memtable_bytes()).min(self.tenant.common.waiting_bytes_max());
         let pressure = &self.maintenance.pressure;
-        pressure.measure(state, waiting_bytes_max, dead, |partition| work.failed.contains_key(&partition));
+        match pressure.measure(state, waiting_bytes_max, dead, |partition| work.failed.contains_key(&partition)) {
+            (false, true) => self.events.emit(|| Event::ThrottleBegin),
+            (true, false) => self.events.emit(|| Event::ThrottleEnd),
+            _ => {}
+        }
         let share = if work.idle { WHOLE } else { pressure.share_of_merges(self.settings.loose_runs) };
         self.storage.set_pace(share);
     }

@@ -1,6 +1,6 @@
 //! The settings of an open database, and the options of a commit or a tree.
 
-use super::{memory::Common, shared_runtime::SharedRuntime, tree_codec::TreeCodec};
+use super::{events::queue::Listener, memory::Common, shared_runtime::SharedRuntime, tree_codec::TreeCodec};
 use crate::{
     codec::{Compression, MergeFunction},
     platform::{BudgetedVfs, OpenFiles, RateLimiter, Runtime, Vfs, pages::HUGE_PAGE_BYTES},
@@ -107,6 +107,7 @@ pub struct Settings {
     pub rate_limiter: Option<Arc<RateLimiter>>,
     pub scrub_bytes_per_second: u64,
     pub open_files: Option<Arc<OpenFiles>>,
+    pub listener: Option<Listener>,
     pub vfs: Arc<dyn Vfs>,
     pub runtime: Arc<dyn Runtime>,
     /// Always set in an open database.

@@ -8,7 +8,7 @@
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
     db::{
-        engine::root::Engine,
+        engine::{events::event::Event, root::Engine},
         handles::database::Db,
         maintenance::flush,
         open::new_directory::{NewDirectory, Operation},
@@ -92,6 +92,17 @@ impl Db {
         new.mark_finished()?;
         new.keep();
         Ok(image.sequence)
+    }
+
+    /// Runs a backup between its two events.
+    pub(crate) fn note_backup<R>(&self, work: impl FnOnce() -> Result<R>, id: impl FnOnce(&R) -> u64) -> Result<R> {
+        let engine = self.engine();
+        engine.events.emit(|| Event::BackupBegin);
+        let began_ns = engine.now_ns();
+        let done = work();
+        let id = done.as_ref().ok().map(id);
+        engine.events.emit(|| Event::BackupEnd { id, took: engine.time_since(began_ns) });
+        done
     }
 
     pub(crate) fn random_id(&self) -> u64 {

@@ -14,6 +14,7 @@ use crate::{
     db::{
         engine::{
             edits,
+            events::event::{Event, MergeKind},
             parts::{maintenance::WorkState, upcalls::Upcalls},
             root::Engine,
             thread_pool::{JobResult, Role},
@@ -96,7 +97,13 @@ pub(in crate::db) fn run_until_settled(engine: &Engine, jobs_max: usize) -> Resu
 pub(super) fn run_job(engine: &Engine, job: Job) -> bool {
     let indexed = hash_indexes::partitions_in_use(engine);
     let result = match &job {
-        Job::Flush => flush::run_flush(engine),
+        Job::Flush => {
+            engine.events.emit(|| Event::FlushBegin);
+            let began_ns = engine.now_ns();
+            let done = flush::run_flush(engine);
+            engine.events.emit(|| Event::FlushEnd { took: engine.time_since(began_ns), is_done: done.is_ok() });
+            done
+        }
         Job::Partition(partition, plan) => compact::run_partition_or_prefix(engine, partition, plan),
     };
     let mut work = engine.maintenance.work.lock();
@@ -146,6 +153,9 @@ pub(in crate::db) fn run_partition(
     plan: &Plan,
     stage: Option<Stage>,
 ) -> Result<()> {
+    let kind = MergeKind::of(plan);
+    engine.events.emit(|| Event::MergeBegin { partition: partition.id, kind });
+    let began_ns = engine.now_ns();
     let done = engine.catch_panic("a merge", || {
         match full_disk::with_space(engine, stage, || install::run_plan(engine, partition, plan)) {
             Err(e) => match damaged_view(&e) {
@@ -155,12 +165,18 @@ pub(in crate::db) fn run_partition(
             done => done,
         }
     });
-    done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
+    let done = done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }));
+    let (partition, is_done) = (partition.id, done.is_ok());
+    engine.events.emit(|| Event::MergeEnd { partition, kind, took: engine.time_since(began_ns), is_done });
+    done
 }
 
 /// Handles a failed job. Returns whether other jobs may continue.
 fn note_failure(engine: &Engine, work: &mut WorkState, job: &Job, error: &Error) -> bool {
     engine.counters.background_errors.fetch_add(1, Ordering::Relaxed);
+    if !matches!(error, Error::Closed) {
+        engine.events.emit(|| Event::BackgroundError { error: error.to_string() });
+    }
     match (error, job) {
         (Error::Closed, _) => false,
         (Error::DiskFull { .. }, _) => {

@@ -20,6 +20,7 @@ use crate::{
     commit::decode_group,
     db::{
         engine::{
+            events::event::Event,
             parts::archiver::{ArchiveEnd, Archiver},
             root::Engine,
         },
@@ -190,6 +191,7 @@ pub fn at_open(engine: &Engine) -> Result<()> {
 /// Like [`archive_finished`], but logs a failure; the log is then kept.
 pub fn archive_or_warn(engine: &Engine) {
     if let Err(e) = archive_finished(engine) {
+        engine.events.emit(|| Event::ArchiveFailed { error: e.to_string() });
         tracing::warn!(error = %e, "the log archive cannot be written: the log is kept and grows until it can");
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::{
     base::{FileNumber, Result},
-    db::engine::{parts::scrubber::Place, root::Engine},
+    db::engine::{events::event::Event, parts::scrubber::Place, root::Engine},
     table::{DamagedUnit, Run},
     view::{View, damaged_view, damaged_view_file},
 };
@@ -102,6 +102,7 @@ fn scrub_file(engine: &Engine, file: &Scrubbed, at: &mut Place) -> Result<u64> {
     };
     for DamagedUnit { offset, len, detail, .. } in &damaged {
         tracing::error!(path = %path.display(), offset, len, detail, "the scrubber has found damage: run `braid verify`");
+        engine.events.emit(|| Event::DamageFound { path: path.to_owned(), offset: *offset });
     }
     engine.maintenance.scrubber.damaged.fetch_add(damaged.len() as u64, Ordering::Relaxed);
     match next {

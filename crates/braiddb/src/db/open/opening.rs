@@ -22,6 +22,7 @@ use crate::{
         engine::{
             catalog::{Catalog, DroppedTree, TreeState, catalog_key},
             clock::Clock,
+            events::queue::Events,
             memory::{Common, TenantQuota},
             parts::{
                 archiver::Archiver,
@@ -190,7 +191,9 @@ fn try_open(settings: Settings, dir: &Path) -> Result<(Arc<Engine>, Option<Reten
 }
 
 pub fn assemble(parts: Parts) -> Engine {
-    let Parts { settings, dir, lock, table, state, last_sequence, floor_us, disk, .. } = parts;
+    let Parts { mut settings, dir, lock, table, state, last_sequence, floor_us, disk, .. } = parts;
+    // Only its thread holds the listener, and drops it after the last event.
+    let events = Events::new(settings.listener.take(), &*settings.runtime);
     let layout = disk.manifest.layout();
     let (incarnation, flushed, time_ahead_us) = (layout.incarnation, layout.flushed, layout.time_ahead_us);
     let window_bytes = settings.window_bytes();
@@ -224,6 +227,7 @@ pub fn assemble(parts: Parts) -> Engine {
             leftovers: Mutex::new(parts.leftovers),
         },
         maintenance: Maintenance::new(background::UPCALLS),
+        events,
         settings,
     }
 }

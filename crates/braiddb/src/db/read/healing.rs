@@ -4,6 +4,7 @@ use crate::{
     base::{Error, FileNumber, Result},
     db::{
         engine::{
+            events::event::Event,
             parts::{state_cell::Memtables, storage::DiskState},
             root::Engine,
         },
@@ -44,6 +45,7 @@ pub fn set_view_aside(engine: &Engine, number: FileNumber, reason: &Error) -> Re
         return Ok(());
     }
     tracing::warn!(number, %reason, "a view is damaged and will be rebuilt");
+    engine.events.emit(|| Event::ViewDamaged { file_number: number });
     disk.files.set_view_damaged(number, reason.to_string());
     let before = Arc::clone(&engine.cell.state.load().version);
     let DiskState { manifest, files } = &mut *disk;

@@ -9,9 +9,9 @@
 use crate::{
     base::SequenceNumber,
     commit::Seen,
-    db::engine::{parts::maintenance::WorkState, root::Engine, stats::ReaderStats},
+    db::engine::{events::event::Event, parts::maintenance::WorkState, root::Engine, stats::ReaderStats},
 };
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 /// Maximum readers listed in [`crate::db::engine::stats::Stats`], and maximum expired ones.
 const LISTED_MAX: usize = 8;
@@ -49,6 +49,8 @@ pub fn check(engine: &Engine) {
             let dead = dead_held(&engine.maintenance.work.lock(), &strata, Some(seen.sequence));
             let ReaderStats { kind, sequence, age_us, commits_behind, .. } = reader_stats(engine, seen, now_ns, dead);
             let (age_s, dead_entries) = (age_us / 1_000_000, dead);
+            let age = Duration::from_micros(age_us);
+            engine.events.emit(|| Event::ReaderOverstays { kind, sequence, age });
             tracing::warn!(
                 %kind, sequence, age_s, commits_behind, dead_entries,
                 "a reader has been in use for long; what was overwritten since it began cannot be removed"
@@ -58,6 +60,8 @@ pub fn check(engine: &Engine) {
     for seen in &looked.expired {
         let ReaderStats { kind, sequence, age_us, commits_behind, .. } = reader_stats(engine, seen, now_ns, 0);
         let age_s = age_us / 1_000_000;
+        let age = Duration::from_micros(age_us);
+        engine.events.emit(|| Event::ReaderExpired { kind, sequence, age });
         tracing::warn!(%kind, sequence, age_s, commits_behind, "a reader has expired; its next read fails");
     }
     if !looked.expired.is_empty() {

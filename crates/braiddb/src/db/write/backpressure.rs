@@ -4,7 +4,7 @@
 use super::full_disk;
 use crate::{
     base::Result,
-    db::engine::{parts::pressure::FROZEN_MAX, root::Engine, thread_pool::RETRY_NS_MIN},
+    db::engine::{events::event::Event, parts::pressure::FROZEN_MAX, root::Engine, thread_pool::RETRY_NS_MIN},
     memtable::Memtable,
 };
 use std::sync::{Arc, atomic::Ordering};
@@ -28,6 +28,16 @@ pub fn wait(engine: &Engine) -> Result<()> {
         return flush_inline(engine);
     }
     let start = engine.now_ns();
+    engine.events.emit(|| Event::StallBegin);
+    let done = wait_for_flush(engine);
+    engine.events.emit(|| Event::StallEnd { took: engine.time_since(start) });
+    if done.is_ok() {
+        engine.counters.note_stall(engine.now_ns() - start);
+    }
+    done
+}
+
+fn wait_for_flush(engine: &Engine) -> Result<()> {
     let mut work = engine.maintenance.work.lock();
     while is_full(engine) {
         engine.health.check_writable()?;
@@ -42,8 +52,6 @@ pub fn wait(engine: &Engine) -> Result<()> {
         }
         engine.maintenance.work_changed.wait_for(&mut work, std::time::Duration::from_millis(10));
     }
-    drop(work);
-    engine.counters.note_stall(engine.now_ns() - start);
     Ok(())
 }
 

@@ -111,7 +111,7 @@ pub(in crate::db) fn keep_reserve_after(engine: &Engine, is_space_back: bool) ->
         wal.trim_spares();
     }
     let is_whole = engine.storage.reserve.keep(reserve_wanted(engine), engine.now_ns(), is_space_back);
-    engine.maintenance.pressure.set_refusing(!is_whole);
+    engine.set_refusing(!is_whole);
     is_whole
 }
 

@@ -86,13 +86,16 @@ impl Health {
 
     /// Refuses writes from now on. The first reason is kept and logged. Work ended by the close
     /// (`is_closed`) leaves no reason, so that a real failure during the close is still recorded.
-    pub fn poison(&self, reason: &str, is_closed: bool) {
+    /// Returns whether this is the first reason.
+    pub fn poison(&self, reason: &str, is_closed: bool) -> bool {
         let mut failure = self.failure.lock();
-        if failure.is_none() && !is_closed {
+        let is_first = failure.is_none() && !is_closed;
+        if is_first {
             tracing::error!(reason, "the database takes no more writes");
             *failure = Some(reason.to_owned());
         }
         self.failed.store(true, Ordering::Release);
+        is_first
     }
 }
 

@@ -83,8 +83,15 @@ impl Default for Pressure {
 }
 
 impl Pressure {
-    /// `dead` is in thousandths of its limit. Merges skip partitions that are `given_up`.
-    pub fn measure(&self, state: &ReadState, waiting_bytes_max: usize, dead: u64, given_up: impl Fn(u64) -> bool) {
+    /// `dead` is in thousandths of its limit. Merges skip partitions that are `given_up`. Returns
+    /// whether writers were throttled before, and are now. Callers take turns.
+    pub fn measure(
+        &self,
+        state: &ReadState,
+        waiting_bytes_max: usize,
+        dead: u64,
+        given_up: impl Fn(u64) -> bool,
+    ) -> (bool, bool) {
         let frozen = state.frozen.iter().map(|m| m.bytes_used()).sum::<usize>() as u64;
         let by_memtables = (frozen * 1000 / (waiting_bytes_max as u64).max(1)).min(1000);
         let merged = state.version.partitions.iter().filter(|p| !given_up(p.id));
@@ -97,7 +104,10 @@ impl Pressure {
         let by_merges = by_loose.max(if by_dead > 0 { (500 + by_dead).min(1000) } else { 0 });
         self.per_mille.store(by_memtables.max(by_merges), Ordering::Relaxed);
         let least = u64::from(self.is_refusing());
-        self.pace.store(pace_of_memtables(by_memtables).max(pace_of_merges(by_merges)).max(least), Ordering::Relaxed);
+        let pace = pace_of_memtables(by_memtables).max(pace_of_merges(by_merges));
+        let before = self.pace.swap(pace.max(least), Ordering::Relaxed);
+        // A pace of 1 does not throttle: see `is_refusing`.
+        (before > 1, pace > 1)
     }
 
     #[inline(always)]
@@ -109,11 +119,13 @@ impl Pressure {
         self.is_refusing.load(Ordering::Acquire)
     }
 
-    pub fn set_refusing(&self, is_refusing: bool) {
-        self.is_refusing.store(is_refusing, Ordering::Release);
+    /// Returns whether it was refusing before.
+    pub fn set_refusing(&self, is_refusing: bool) -> bool {
+        let before = self.is_refusing.swap(is_refusing, Ordering::AcqRel);
         if is_refusing {
             self.pace.fetch_max(1, Ordering::Relaxed);
         }
+        before
     }
 
     pub fn note_flush(&self, bytes: u64, took_ns: u64) {

@@ -135,7 +135,7 @@ impl Rig {
             snapshots: &self.snapshots,
             unlogged: &self.commits.unlogged,
             runtime: &self.runtime,
-            poison: &|e| self.health.poison(&e.to_string(), false),
+            poison: &|e| _ = self.health.poison(&e.to_string(), false),
         };
         let is_logged = !group.iter().all(|request| request.is_unlogged);
         stages::commit(&parts, write, group, drops, is_logged, |_, append, e| retry(append, e))
@@ -195,7 +195,7 @@ impl Rig {
     }
 
     fn sync(&self, lsn: Lsn) -> Result<()> {
-        let fail = |e: &Error| self.health.poison(&e.to_string(), false);
+        let fail = |e: &Error| _ = self.health.poison(&e.to_string(), false);
         stages::after_sync(self.wal.sync(lsn), &Watches::default(), fail)
     }
 
