@@ -86,6 +86,7 @@ pub fn rebuild(context: &JobContext<'_>, partition: &Partition) -> Result<MergeO
 /// Cuts a partition at a key without rewriting entries. Both sides read a run that overlaps both;
 /// their views are rebuilt later.
 pub fn cut(context: &JobContext<'_>, partition: &Partition, at: &[u8]) -> Result<MergeOutput> {
+    assert!(partition.layout.start.as_slice() < at && partition.bounds().ends_after(at), "a cut lies inside");
     let lies_over = |handle: &Arc<RunHandle>| {
         let meta = handle.run().meta();
         meta.smallest.as_slice() < at && at <= meta.largest.as_slice()
@@ -138,7 +139,7 @@ fn first_position(handle: &RunHandle, bounds: &Bounds) -> Result<Position> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     View,
-    /// All inputs are the newest unindexed runs.
+    /// One input, or the newest unindexed runs. The output is unindexed.
     Loose,
     /// New partitions of about this many bytes, from all runs.
     Parts(u64),
@@ -198,11 +199,18 @@ fn is_loose(partition: &Partition, number: &FileNumber) -> bool {
     partition.layout.loose.contains(number)
 }
 
+/// Puts the written runs in the place of the newest input. A view over an input is dropped.
 fn stay_loose(partition: &Partition, kept: &[Arc<RunHandle>], part: &mut MergePart) {
-    let kept = kept.iter().map(|h| h.run().meta().number);
-    part.loose = kept.filter(|n| is_loose(partition, n)).chain(part.written.iter().map(|m| m.number)).collect();
-    part.runs.clone_from(&partition.layout.runs);
-    part.view.clone_from(&partition.layout.view);
+    let layout = &partition.layout;
+    let kept: BTreeSet<FileNumber> = kept.iter().map(|h| h.run().meta().number).collect();
+    let keep = |numbers: &[FileNumber]| numbers.iter().copied().filter(|n| kept.contains(n)).collect::<Vec<_>>();
+    let newest_input = layout.loose.iter().rposition(|n| !kept.contains(n)).unwrap_or(0);
+    let (older, newer) = layout.loose.split_at(newest_input);
+    part.loose = keep(older);
+    part.loose.extend(part.written.iter().map(|m| m.number));
+    part.loose.extend(keep(newer));
+    part.runs = keep(&layout.runs);
+    part.view = layout.view.clone().filter(|_| part.runs.len() == layout.runs.len());
 }
 
 /// Folds the written runs into the view of the kept ones, or makes a new view.

@@ -26,3 +26,4 @@ pub use output::{MERGED_BLOCKS_MAX, PART_BLOCKS_MAX, PARTITION_BLOCKS_MAX};
 pub use plan::{
     DeadEstimate, PartitionShape, Plan, PlanOptions, RunShape, ViewShape, best_cut, deadest, estimate_dead, plan,
 };
+pub use prefix::is_paid;

@@ -107,6 +107,10 @@ pub enum Plan {
     Loose {
         inputs: Vec<FileNumber>,
     },
+    /// Write one run again, without its garbage and without keys of other partitions.
+    Rewrite {
+        run: FileNumber,
+    },
     /// Merge these runs into one of the view; fold the other unindexed runs into it.
     Major {
         inputs: Vec<FileNumber>,

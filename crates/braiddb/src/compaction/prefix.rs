@@ -98,7 +98,7 @@ impl Prefix {
 }
 
 /// INVARIANT P1.
-fn is_paid(written: u64, freed: u64) -> bool {
+pub fn is_paid(written: u64, freed: u64) -> bool {
     written <= freed + freed / LOSS_FRACTION
 }
 

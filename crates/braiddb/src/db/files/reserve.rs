@@ -137,6 +137,10 @@ impl Reserve {
         InUse(&self.compactions)
     }
 
+    pub fn is_compacting(&self) -> bool {
+        self.compactions.load(Ordering::Acquire) > 0
+    }
+
     /// Releases blocks as far as the stage allows; false if there are none.
     pub fn release(&self, stage: Stage) -> bool {
         let mut held = self.held.lock();
@@ -145,7 +149,9 @@ impl Reserve {
         let is_deep = self.compactions.load(Ordering::Acquire) > 0;
         let rest = match stage {
             Stage::Flush if !is_deep => held.whole / 2,
-            Stage::Flush | Stage::Merge => log_share,
+            // A flush also shortens the log.
+            Stage::Flush => log_share / 2,
+            Stage::Merge => log_share,
             Stage::Log => held.len.saturating_sub(LOG_STEP),
         };
         let rest = rest.next_multiple_of(HEADER_BLOCK).max(HEADER_BLOCK);

@@ -269,7 +269,6 @@ impl Db {
     /// versions.
     pub fn compact(&self) -> Result<()> {
         let _inside = self.engine().health.enter()?;
-        flush::all(self.engine())?;
         compact::all(self.engine())
     }
 

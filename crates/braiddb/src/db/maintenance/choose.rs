@@ -3,6 +3,7 @@
 use super::{
     garbage_limit, io_throttle,
     partition_shape::{self, Shares},
+    space::SpaceGain,
     upgrade::{self, is_older},
 };
 use crate::{
@@ -53,6 +54,7 @@ pub(super) fn next_job(engine: &Engine, role: Role, settle: bool) -> Option<Job>
             let _ = partition.counts();
         }
     }
+    let gain = if role == Role::Flusher { None } else { SpaceGain::on_full_disk(engine) };
     if role != Role::Flusher && engine.maintenance.work.lock().idle {
         upgrade::find_older_blobs(engine);
     }
@@ -68,6 +70,10 @@ pub(super) fn next_job(engine: &Engine, role: Role, settle: bool) -> Option<Job>
         return Some(Job::Flush);
     }
     if role == Role::Flusher || !settle && work.merge_not_before_ns > now_ns {
+        return None;
+    }
+    // A compaction merges everything, and a full disk has no space for other merges meanwhile.
+    if gain.is_some() && !settle && engine.storage.reserve.is_compacting() {
         return None;
     }
     let idle = settle || work.idle;
@@ -90,10 +96,18 @@ pub(super) fn next_job(engine: &Engine, role: Role, settle: bool) -> Option<Job>
     };
     let deadest =
         if idle { choose_deadest(engine, &state, &work) } else { garbage_limit::choose(engine, &state, &work) };
-    let chosen = deadest.or_else(|| choose(engine, &state, &work, &options));
-    let (partition, plan) = chosen.or_else(|| choose_older(engine, &state, &work).filter(|_| idle))?;
+    let is_affordable = |(partition, plan): &(Arc<Partition>, Plan)| is_affordable(gain.as_ref(), partition, plan);
+    let chosen = deadest.filter(is_affordable).or_else(|| choose(engine, &state, &work, &options, gain.as_ref()));
+    let older = || choose_older(engine, &state, &work).filter(|_| idle).filter(is_affordable);
+    let (partition, plan) = chosen.or_else(older)?;
     work.busy.insert(partition.id);
     Some(Job::Partition(partition, plan))
+}
+
+/// On a full disk a job must free what it takes. Otherwise background jobs would use up the space,
+/// and the reserve, without which a compaction cannot begin.
+fn is_affordable(gain: Option<&SpaceGain>, partition: &Partition, plan: &Plan) -> bool {
+    gain.is_none_or(|gain| gain.is_paid(partition, plan))
 }
 
 /// Chooses a partition for which the planner has a job: the one with the most unindexed runs.
@@ -102,6 +116,7 @@ fn choose(
     state: &ReadState,
     work: &WorkState,
     options: &PlanOptions,
+    gain: Option<&SpaceGain>,
 ) -> Option<(Arc<Partition>, Plan)> {
     let shares = Shares::of(&state.version);
     let mut best: Option<(usize, Arc<Partition>, Plan)> = None;
@@ -113,7 +128,9 @@ fn choose(
         if best.as_ref().is_some_and(|(most, ..)| *most >= loose) {
             continue;
         }
-        if let Some(plan) = plan(&partition_shape::shape(engine, partition, &shares, work, options.idle), options) {
+        if let Some(plan) = plan(&partition_shape::shape(engine, partition, &shares, work, options.idle), options)
+            && is_affordable(gain, partition, &plan)
+        {
             best = Some((loose, Arc::clone(partition), plan));
         }
     }

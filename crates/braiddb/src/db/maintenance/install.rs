@@ -270,7 +270,7 @@ pub fn run_plan(engine: &Engine, partition: &Arc<Partition>, plan: &Plan) -> Res
     let relocation = match plan {
         // A moved blob is stored twice until all partitions have moved theirs, which a full
         // disk cannot afford.
-        Plan::Fold | Plan::Rebuild | Plan::Cut { .. } | Plan::Prefix => Relocation::default(),
+        Plan::Fold | Plan::Rebuild | Plan::Cut { .. } | Plan::Prefix | Plan::Rewrite { .. } => Relocation::default(),
         _ => relocation(engine),
     };
     let done = run_merge(engine, partition, plan, &relocation);
@@ -295,6 +295,7 @@ fn run_merge(engine: &Engine, partition: &Arc<Partition>, plan: &Plan, relocatio
         Plan::Fold => compaction::fold(context, partition),
         Plan::Cut { at } => compaction::cut(context, partition, at),
         Plan::Loose { inputs } => compaction::merge(context, partition, inputs, Target::Loose),
+        Plan::Rewrite { run } => compaction::merge(context, partition, &[*run], Target::Loose),
         Plan::Major { inputs } => compaction::merge(context, partition, inputs, Target::View),
         Plan::Split | Plan::Prefix => {
             let all: Vec<FileNumber> = partition.all_runs().map(|h| h.run().meta().number).collect();

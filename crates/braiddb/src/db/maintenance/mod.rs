@@ -14,6 +14,7 @@ pub mod log_archive;
 pub mod log_trim;
 mod partition_shape;
 pub mod scrub;
+mod space;
 #[cfg(test)]
 pub mod tests;
 pub mod upgrade;
