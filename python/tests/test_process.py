@@ -66,6 +66,32 @@ def test_child_of_fork_gets_an_error_and_harms_nothing(db, path):
         assert len(db["t"]) == 2 and db.verify()["is_sound"]
 
 
+def test_child_of_fork_leaks_the_last_handle(path):
+    code, output = finish(
+        start(
+            """
+            import braiddb, gc, os, signal, sys, warnings
+            warnings.simplefilter("ignore")
+            db = braiddb.open(sys.argv[1])
+            db["t"][b"a"] = b"1"
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                del db
+                gc.collect()
+                os._exit(0)
+            status = os.waitpid(child, 0)[1]
+            db["t"][b"b"] = b"2"
+            print(status, os.path.exists(os.path.join(sys.argv[1], "CURRENT")))
+            """,
+            path,
+        )
+    )
+    assert (code, output) == (0, "0 True\n")
+    with braiddb.open(path) as db:
+        assert len(db["t"]) == 2
+
+
 def test_killed_process_loses_no_durable_commit(path):
     process = start(
         """

@@ -233,8 +233,9 @@ def test_multi_tree_in_transaction_reads_beyond_batches(db):
 def test_closed_database_refuses_calls(path):
     db = braiddb.open(path)
     tree, multi, snapshot = db["t"], db.multi("m"), db.snapshot()
-    tree[b"a"] = b"1"
+    tree.update({b"a": b"1", b"b": b"2"})
     rows, view, tx = iter(tree.items()), snapshot["t"], db.write()
+    next(rows)
     db.close()
     db.close()
     assert db.closed
