@@ -137,7 +137,7 @@ impl MergeKind {
     pub(in crate::db) fn of(plan: &Plan) -> MergeKind {
         match plan {
             Plan::Fold => MergeKind::Fold,
-            Plan::Loose { .. } => MergeKind::Unindexed,
+            Plan::Loose { .. } | Plan::Rewrite { .. } => MergeKind::Unindexed,
             Plan::Major { .. } => MergeKind::Runs,
             Plan::Rebuild => MergeKind::RebuildView,
             Plan::Cut { .. } | Plan::Split | Plan::Prefix => MergeKind::Split,
