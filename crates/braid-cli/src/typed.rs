@@ -102,9 +102,10 @@ pub fn check_import_of_export(db: &Db, name: &str) -> Result<bool> {
     Ok(!tree.is_empty()?)
 }
 
-/// Refuses an index entry of an export for a tree with records, which would have none.
+/// Refuses the declarations of indexes in an export, which precede the entries, for a tree with records:
+/// those would have no entries.
 pub fn check_entry(tree: &Tree, key: &[u8]) -> Result<()> {
-    if key.first() != Some(&BEYOND_RECORDS) {
+    if *key != DEFINITIONS_KEY {
         return Ok(());
     }
     let name = show_name(&tree.name());
