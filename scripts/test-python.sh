@@ -48,8 +48,9 @@ trap 'rm -rf "$work"' EXIT
 echo "building the wheel"
 (cd python && "$work/build/bin/maturin" build --quiet --locked --profile dev --out "$work/wheels")
 wheel=("$work"/wheels/braiddb-*-abi3-*.whl)
+listed=$("$work/build/bin/python" -m zipfile --list "${wheel[0]}")
 for file in LICENSE-MIT LICENSE-APACHE py.typed _braiddb.pyi; do
-    "$work/build/bin/python" -m zipfile --list "${wheel[0]}" | grep -q "/$file " ||
+    grep -q "/$file " <<<"$listed" ||
         { echo "the wheel lacks $file" >&2; exit 1; }
 done
 (cd python && "$work/build/bin/mypy" --cache-dir "$work/mypy")

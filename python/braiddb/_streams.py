@@ -88,7 +88,7 @@ class StreamWriter(io.RawIOBase):
         """Write all of `data`."""
         if self._raw is None:
             raise ValueError("I/O operation on closed file")
-        count = self._raw.write(data if isinstance(data, bytes) else bytes(data))
+        count = self._raw.write(data if isinstance(data, bytes) else bytes(memoryview(data)))
         self._position += count
         return count
 

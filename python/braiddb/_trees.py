@@ -300,6 +300,10 @@ class CodecView(_Reads[K, V], Mapping[K, V]):
         start = None if start is None else self._encode(start)
         # Typed trees keep index entries behind all tuples.
         stop = self._end if stop is None else self._encode(stop)
+        if prefix and self._key.name == "tuple":
+            # Behind these bytes, 0xff continues a text or bytes with a NUL: another element.
+            start = prefix if start is None else max(start, prefix)
+            stop, prefix = min(stop, prefix + b"\xff"), None
         return prefix, start, stop
 
     @overload

@@ -404,7 +404,10 @@ class Cache:
             raise InvalidArgument("a tag is not None")
         index = self._names[3]
         return self._remove_all(
-            index, len(prefix), lambda tx: list(islice(tx[index].keys(prefix=prefix), _STEP))
+            index,
+            len(prefix),
+            # Behind these bytes, 0xff continues a tag with a NUL.
+            lambda tx: list(islice(tx[index].keys(start=prefix, stop=prefix + b"\xff"), _STEP)),
         )
 
     def clear(self) -> int:

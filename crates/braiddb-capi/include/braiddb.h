@@ -386,7 +386,7 @@ int32_t braid_batch_clear(struct braid_batch *batch);
 int32_t braid_batch_commit(struct braid_batch *batch, int32_t durability, uint64_t *sequence);
 
 // Commits the batch, and empties it. Calls `done` once when the commit is durable, or has failed:
-// also when this call fails. See `braid_commit_fn`.
+// also when this call fails, unless `done` is NULL. See `braid_commit_fn`.
 int32_t braid_batch_commit_async(struct braid_batch *batch, braid_commit_fn done, void *context);
 
 // Frees a batch.

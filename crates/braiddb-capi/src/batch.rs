@@ -223,7 +223,7 @@ pub unsafe extern "C" fn braid_batch_commit(batch: *mut braid_batch, durability:
 }
 
 /// Commits the batch, and empties it. Calls `done` once when the commit is durable, or has failed:
-/// also when this call fails. See `braid_commit_fn`.
+/// also when this call fails, unless `done` is NULL. See `braid_commit_fn`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_batch_commit_async(
     batch: *mut braid_batch,
@@ -232,6 +232,7 @@ pub unsafe extern "C" fn braid_batch_commit_async(
 ) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
+        check_callback(done)?;
         let commit = handle(batch, "batch").map(|batch| batch.take().commit_async());
         report_commit(commit, done, context)
     })
@@ -295,6 +296,11 @@ impl Wake for Waiting {
     fn wake(self: Arc<Self>) {
         self.poll();
     }
+}
+
+/// Before the commit: a refused call changes nothing.
+pub(crate) fn check_callback(done: braid_commit_fn) -> Outcome<()> {
+    done.map(|_| ()).ok_or_else(|| Failure::argument("`done` is NULL"))
 }
 
 pub(crate) fn report_commit(commit: Outcome<Commit>, done: braid_commit_fn, context: *mut c_void) -> Outcome {

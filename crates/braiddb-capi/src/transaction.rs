@@ -1,7 +1,7 @@
 //! Transactions.
 
 use crate::{
-    batch::{braid_commit_fn, report_commit},
+    batch::{braid_commit_fn, check_callback, report_commit},
     boundary::{Failure, Outcome, free, handle, run, set},
     code::braid_code::*,
     db::braid_db,
@@ -99,6 +99,7 @@ pub unsafe extern "C" fn braid_commit_async(
 ) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
+        check_callback(done)?;
         let commit = || -> Outcome<_> { Ok(handle(transaction, "transaction")?.cell.take()?.commit_async()) };
         report_commit(commit(), done, context)
     })
@@ -149,7 +150,8 @@ pub unsafe extern "C" fn braid_rollback_to(transaction: *mut braid_transaction, 
 pub unsafe extern "C" fn braid_transaction_free(transaction: *mut braid_transaction) {
     // SAFETY: the header's rules.
     if let Some(open) = unsafe { transaction.as_ref() } {
-        let _ = open.cell.take();
+        // Without a result: ended before.
+        run(|| open.cell.take().map(|open| open.rollback()).map(|()| BRAID_OK));
     }
     // SAFETY: the header's rules.
     unsafe { free(transaction) };

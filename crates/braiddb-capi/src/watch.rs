@@ -11,7 +11,10 @@ use crate::{
 use braiddb::watch::{Change, ChangeSet, ChangedTree, ResumeToken, WatchOptions, WatchStopper, Watcher};
 use std::{
     ffi::c_void,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -24,6 +27,7 @@ pub const BRAID_WATCH_UNSYNCED: u32 = 2;
 pub struct braid_watch {
     watcher: Mutex<Watcher>,
     stopper: WatchStopper,
+    is_stopped: AtomicBool,
 }
 
 /// The changes of one commit.
@@ -117,7 +121,8 @@ pub unsafe extern "C" fn braid_watch_new(
                 None => {}
             }
             let watcher = handle(db, "db")?.open()?.watch(options)?;
-            Ok(braid_watch { stopper: watcher.stopper(), watcher: Mutex::new(watcher) })
+            let stopper = watcher.stopper();
+            Ok(braid_watch { watcher: Mutex::new(watcher), stopper, is_stopped: AtomicBool::new(false) })
         })
     }
 }
@@ -137,7 +142,8 @@ pub unsafe extern "C" fn braid_watch_next(
     // SAFETY: the header's rules.
     run(|| unsafe {
         slot(changes, "changes")?;
-        let mut watcher = handle(watch, "watch")?.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let watch = handle(watch, "watch")?;
+        let mut watcher = watch.watcher.lock().unwrap_or_else(PoisonError::into_inner);
         let next = match timeout_ms {
             u64::MAX => watcher.next()?,
             ms => watcher.next_timeout(Duration::from_millis(ms))?,
@@ -147,7 +153,7 @@ pub unsafe extern "C" fn braid_watch_next(
                 crate::boundary::give(changes, self::changes(set));
                 Ok(BRAID_OK)
             }
-            None if timeout_ms == u64::MAX => Ok(BRAID_END),
+            None if timeout_ms == u64::MAX || watch.is_stopped.load(Ordering::Acquire) => Ok(BRAID_END),
             None => Ok(BRAID_TIMEOUT),
         }
     })
@@ -176,7 +182,9 @@ pub unsafe extern "C" fn braid_watch_run(watch: *mut braid_watch, each: braid_wa
 pub unsafe extern "C" fn braid_watch_stop(watch: *const braid_watch) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
-        handle(watch, "watch")?.stopper.stop();
+        let watch = handle(watch, "watch")?;
+        watch.is_stopped.store(true, Ordering::Release);
+        watch.stopper.stop();
         Ok(BRAID_OK)
     })
 }

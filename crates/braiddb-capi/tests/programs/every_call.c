@@ -416,6 +416,12 @@ int main(int argc, char **argv) {
     OK(braid_put(inside, "y", 1, "later", 5));
     OK(braid_commit_async(transaction, committed, &commit_codes[1]));
     IS(BRAID_TRANSACTION_ENDED, braid_commit_async(transaction, committed, &commit_codes[2]));
+    OK(braid_batch_new(db, &batch));
+    OK(braid_batch_put(batch, tree, "kept", 4, "", 0, 0));
+    IS(BRAID_INVALID_ARGUMENT, braid_batch_commit_async(batch, NULL, NULL));
+    assert(braid_batch_len(batch) == 1);
+    braid_batch_free(batch);
+    IS(BRAID_NOT_FOUND, braid_contains(tree, "kept", 4));
     braid_tree_free(inside);
     braid_transaction_free(transaction);
     OK(braid_begin(db, BRAID_OPTIMISTIC, &transaction));
@@ -473,6 +479,7 @@ int main(int argc, char **argv) {
     assert(seen == 2);
     OK(braid_watch_stop(watch));
     IS(BRAID_END, braid_watch_next(watch, UINT64_MAX, &changes));
+    IS(BRAID_END, braid_watch_next(watch, 1, &changes));
     braid_watch_free(watch);
     IS(BRAID_INVALID_ARGUMENT, braid_watch_new(db, NULL, NONE, text("no token"), 0, &watch));
 
