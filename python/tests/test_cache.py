@@ -86,6 +86,8 @@ def test_tags_are_evicted(cache):
     assert cache.evict("odd") == 99 and cache.evict("odd") == 0
     assert len(cache) == 101 and cache[1] == "other"
     assert cache.evict(0) == 100 and list(cache) == [1]
+    cache.set("a", 1, tag="x"), cache.set("b", 2, tag="x\0y")
+    assert cache.evict("x") == 1 and cache.evict("x\0y") == 1
     assert cache.clear() == 1 and len(cache) == 0 and cache.volume() == 0
 
 

@@ -187,3 +187,13 @@ def test_typed_tree_with_indexes_is_only_read(db):
             assert not hasattr(view, "put")
             with pytest.raises(TypeError):
                 view[("c", 3)] = 30
+
+def test_prefix_of_tuple_ends_with_its_elements(db):
+    orders = db.tree("orders", key=tuple, value=int)
+    for number, key in enumerate([("se",), ("se", 1), ("se\0x", 1), ("sf",), (("a",), 1), (("a", None), 1)]):
+        orders[key] = number
+    assert list(orders.keys(prefix=("se",))) == [("se",), ("se", 1)]
+    assert orders.count(prefix=(("a",),)) == 1
+    assert list(orders.keys(prefix=("se",), start=("se", 0))) == [("se", 1)]
+    orders.delete_range(prefix=("se",))
+    assert ("se\0x", 1) in orders and len(orders) == 4
