@@ -18,7 +18,7 @@
  *   watcher or transaction wait for each other. Do not free a handle that another thread uses, and do
  *   not use bytes that the other thread's call invalidates.
  * - Callbacks may be called by any thread. They must return: no longjmp, no C++ exception.
- * - A process that forks must not use its handles in the child.
+ * - The child of a fork must not use handles of its parent, nor open databases if the parent had one open.
  */
 
 
@@ -644,8 +644,8 @@ int32_t braid_rollback_to(struct braid_transaction *transaction, uint64_t savepo
 // `BRAID_TRANSACTION_ENDED`.
 void braid_transaction_free(struct braid_transaction *transaction);
 
-// Opens a tree, and creates it if it is absent. `options` may be NULL; of an existing tree they are
-// not changed, but "multi" must match.
+// Opens a tree, and creates it if it is absent. `options` may be NULL; an existing
+// tree must have these options.
 int32_t braid_tree_open(const struct braid_db *db,
                         const char *name,
                         const struct braid_options *options,

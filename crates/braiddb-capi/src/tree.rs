@@ -138,8 +138,8 @@ fn ttl_of(ms: u64) -> Option<Duration> {
     (ms > 0).then(|| Duration::from_millis(ms))
 }
 
-/// Opens a tree, and creates it if it is absent. `options` may be NULL; of an existing tree they are
-/// not changed, but "multi" must match.
+/// Opens a tree, and creates it if it is absent. `options` may be NULL; an existing
+/// tree must have these options.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_tree_open(
     db: *const braid_db,
