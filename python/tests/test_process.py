@@ -153,7 +153,9 @@ def test_interpreter_ends_with_open_handles(path):
 def test_interrupt_ends_a_wait(path):
     process = start(
         """
-        import braiddb, sys
+        import braiddb, signal, sys
+        # A shell's background jobs ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         with braiddb.open(sys.argv[1]) as db:
             try:
                 print("ready", flush=True)
