@@ -141,6 +141,18 @@ impl CountingWaker {
         let (calls, _) = self.called.wait_timeout_while(calls, PATIENCE, |calls| *calls < count).unwrap();
         assert!(*calls >= count, "{} of {count} calls of the waker", *calls);
     }
+
+    /// Waits until nothing else keeps the waker. The thread that called it still does for a moment.
+    pub fn await_release(self: &Arc<Self>) {
+        let mut calls = self.calls.lock().unwrap();
+        for _ in 0..10_000 {
+            if Arc::strong_count(self) == 1 {
+                return;
+            }
+            calls = self.called.wait_timeout(calls, Duration::from_millis(1)).unwrap().0;
+        }
+        panic!("something keeps the waker");
+    }
 }
 
 impl Wake for CountingWaker {
