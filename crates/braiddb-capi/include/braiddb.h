@@ -464,7 +464,7 @@ int32_t braid_sync(const struct braid_db *db);
 // Writes the newest commits from memory to sorted files, and makes them durable.
 int32_t braid_flush(const struct braid_db *db);
 
-// Removes all garbage: rewrites what has any.
+// Merges all files that hold garbage, and so removes it. Takes time in proportion to their size.
 int32_t braid_compact(const struct braid_db *db);
 
 // Reads every byte and compares its checksum: `BRAID_CORRUPTION` with the first damage. `problems`,

@@ -31,7 +31,7 @@ struct OfTransaction {
     cell: Arc<TransactionCell>,
     tree: Tree,
     row: Option<(Key, Value)>,
-    /// Where the cursor stands without a row.
+    /// Without a row: whether the cursor is after the last row or before the first.
     is_after_last: bool,
 }
 

@@ -86,7 +86,7 @@ pub unsafe extern "C" fn braid_flush(db: *const braid_db) -> i32 {
     call(db, |db| Ok(db.flush()?))
 }
 
-/// Removes all garbage: rewrites what has any.
+/// Merges all files that hold garbage, and so removes it. Takes time in proportion to their size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_compact(db: *const braid_db) -> i32 {
     call(db, |db| Ok(db.compact()?))

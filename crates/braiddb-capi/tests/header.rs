@@ -1,4 +1,4 @@
-//! `include/braiddb.h` is what cbindgen makes of the sources.
+//! The committed `include/braiddb.h` equals the header that cbindgen generates from the sources.
 
 use std::{env, fs, path::Path};
 

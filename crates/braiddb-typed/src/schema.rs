@@ -199,7 +199,8 @@ impl<K: TupleKey, V, C: ValueCodec<V>> Schema<K, V, C> {
     /// Writes a value that never expires.
     pub fn put_forever(&self, tx: &Transaction, key: &[u8], value: &[u8]) -> Result<()> {
         tx.put(&self.tree, key, value)?;
-        // With the tree's default expiry time, which may have changed since: look at what was put.
+        // The put applied the tree's default TTL. Another thread may have changed that default, so read
+        // the expiry back.
         if tx.get_with_expiry(&self.tree, key)?.is_none_or(|(_, expires)| expires.is_some()) {
             tx.put_with_ttl(&self.tree, key, value, NEVER)?;
         }

@@ -61,8 +61,8 @@ impl Index {
         })
     }
 
-    /// Returns id and text of the documents that have all words of the query, those with most
-    /// occurrences first. A word that ends in `*` stands for all words with that beginning.
+    /// Returns the ids and texts of the documents that contain all words of the query, sorted by
+    /// number of occurrences. `roc*` matches every word that begins with `roc`.
     fn search(&self, query: &str, limit: usize) -> Result<Vec<(u64, Value)>> {
         let snapshot = self.db.snapshot();
         let postings = snapshot.tree(&self.postings);

@@ -1,4 +1,4 @@
-//! Messages of [`Error`]: what failed, and what to do.
+//! Messages of [`Error`]: the failed operation, then advice.
 
 use super::Error;
 use std::{error::Error as StdError, fmt};

@@ -173,8 +173,8 @@ impl Settings {
         (self.blob_file_bytes / PIECES_PER_FILE_MIN).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) as usize
     }
 
-    /// Returns half a memtable, at most the option's value. A flush frees a segment only after its
-    /// last commit, so long segments hold space longer.
+    /// Returns the smaller of the option and half a memtable. A flush frees a log segment only if it
+    /// covers the segment's last commit, so longer segments are freed later.
     pub fn log_segment_bytes(&self) -> u64 {
         let by_memtable = (self.memtable_bytes() as u64 / 2).max(LOG_SEGMENT_BYTES_MIN);
         self.log_segment_bytes.min(by_memtable)

@@ -49,7 +49,7 @@ fn catalog_entry_of_each_form_has_its_golden_bytes() {
     }
 }
 
-/// A rename or a change of options by this version must not drop what a later one wrote.
+/// A later version may store more fields in an entry. A rename or new options must keep them.
 #[test]
 fn catalog_entry_of_a_later_version_is_read_and_kept() {
     let ttl = Some(Duration::from_micros(300));
