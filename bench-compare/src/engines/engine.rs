@@ -9,6 +9,8 @@ pub enum Access {
     Write,
     /// Data fits the budget.
     Read,
+    /// Data is twice the budget; the page cache may hold all of it.
+    Half,
     /// Data does not fit the budget.
     Cold,
 }

@@ -17,7 +17,7 @@ impl Fjall {
         // reads nearly all is block cache.
         let memtable = match setup.access {
             Access::Write => setup.budget / 4,
-            Access::Read | Access::Cold => setup.budget / 16,
+            Access::Read | Access::Half | Access::Cold => setup.budget / 16,
         };
         let memtable = memtable.clamp(1 << 20, 64 << 20);
         let cache = setup.budget.saturating_sub(2 * memtable).max(1 << 20);

@@ -54,7 +54,7 @@ fn options(setup: &Setup<'_>) -> Options {
     let cache = Cache::new_lru_cache(setup.budget);
     let memtables = match setup.access {
         Access::Write => setup.budget / 2,
-        Access::Read | Access::Cold => setup.budget / 8,
+        Access::Read | Access::Half | Access::Cold => setup.budget / 8,
     };
     options.set_write_buffer_manager(&WriteBufferManager::new_write_buffer_manager_with_cache(
         memtables,

@@ -20,6 +20,17 @@ const SIZE_MEASURES: [&str; 6] =
     ["readrandom", "seek_next1", "seek_next50", "scan_all", "fillrandom_b100", "sync_cpu_1"];
 const SIZE_ENGINES: [(&str, &str); 3] = [(OURS, "#1b6ca8"), ("rocksdb", "#c8553d"), ("lmdb", "#588157")];
 
+/// Rows of natural iterators and owned values, with the ratio to LMDB that they should reach.
+const ITERATORS: [(&str, f64); 7] = [
+    ("readrandom", 2.8),
+    ("seek_next1", 1.5),
+    ("seek_next50", 1.7),
+    ("prefix_scan", 2.0),
+    ("scan_all", 3.5),
+    ("ycsb_e", 1.8),
+    ("ycsb_e_half", 1.8),
+];
+
 fn head(svg: &mut String, height: f64, title: &str) {
     let _ = write!(
         svg,
@@ -88,6 +99,62 @@ pub fn ratios(standings: &[Standing], n: u64) -> String {
     }
     svg.push_str("</svg>\n");
     svg
+}
+
+/// The closure form and the iterator form of BraidDB, as ratios to LMDB.
+pub fn iterators(summaries: &Summaries, n: u64) -> Option<String> {
+    const FORMS: [(&str, &str, &str); 2] = [(OURS, "closure", "#9ec1dd"), ("braiddb-iter", "iterator", "#1b6ca8")];
+    let rate = |measure: &str, engine: &str| summaries.figure(measure, engine, "rate");
+    let ratio = |measure: &str, engine: &str| Some(rate(measure, engine)? / rate(measure, "lmdb")?);
+    let shown: Vec<_> = ITERATORS.into_iter().filter(|(measure, _)| ratio(measure, "braiddb-iter").is_some()).collect();
+    if shown.is_empty() {
+        return None;
+    }
+    let row_height = 2.0 * ROW_HEIGHT;
+    let height = MARGIN + row_height * shown.len() as f64 + 30.0;
+    let mut svg = String::new();
+    let legend: Vec<String> =
+        FORMS.iter().map(|(_, form, colour)| format!("<tspan fill=\"{colour}\">{form}</tspan>")).collect();
+    let title = format!("Rate of BraidDB to LMDB's (N = {n}): {}; the line is the bar to reach", legend.join(", "));
+    head(&mut svg, height, &title);
+    let all = shown.iter().flat_map(|(measure, _)| FORMS.map(|(engine, ..)| ratio(measure, engine).unwrap_or(0.0)));
+    let ratio_max = all.fold(4.0_f64, f64::max).ceil();
+    let x_of = |ratio: f64| LABEL_WIDTH + ratio / ratio_max * (WIDTH - LABEL_WIDTH - MARGIN);
+    for tick in 0..=ratio_max as u32 {
+        let (x, stroke) = (x_of(tick.into()), if tick == 1 { "#444" } else { "#ddd" });
+        let bottom = height - 30.0;
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{MARGIN}\" y2=\"{bottom:.1}\" stroke=\"{stroke}\"/>\
+             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{tick}</text>",
+            bottom + 14.0
+        );
+    }
+    for (index, (measure, bar)) in shown.into_iter().enumerate() {
+        let y = MARGIN + row_height * index as f64;
+        let (label_x, label_y) = (LABEL_WIDTH - 6.0, y + 24.0);
+        let _ = writeln!(svg, "<text x=\"{label_x:.1}\" y=\"{label_y:.1}\" text-anchor=\"end\">{measure}</text>");
+        for (place, (engine, _, colour)) in FORMS.into_iter().enumerate() {
+            let Some(ratio) = ratio(measure, engine) else { continue };
+            let top = y + 4.0 + 16.0 * place as f64;
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{LABEL_WIDTH:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"14\" fill=\"{colour}\"/>\
+                 <text x=\"{:.1}\" y=\"{:.1}\" font-size=\"10\">{ratio:.2}</text>",
+                x_of(ratio) - LABEL_WIDTH,
+                x_of(ratio) + 4.0,
+                top + 11.0
+            );
+        }
+        let x = x_of(bar);
+        let (from, to) = (y + 19.0, y + 35.0);
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{from:.1}\" y2=\"{to:.1}\" stroke=\"black\" stroke-width=\"2\"/>"
+        );
+    }
+    svg.push_str("</svg>\n");
+    Some(svg)
 }
 
 /// Both axes are logarithmic.

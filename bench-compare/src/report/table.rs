@@ -46,6 +46,11 @@ pub fn write(results: &Path, into: &Path) -> Result<()> {
         let plot = format!("ratios-{n}.svg");
         fs::write(into.join(&plot), plot::ratios(&standings, n))?;
         writeln!(text, "\n![ratios to the peer of each bar]({plot})\n")?;
+        if let Some(svg) = plot::iterators(&summaries, n) {
+            let plot = format!("iterators-{n}.svg");
+            fs::write(into.join(&plot), svg)?;
+            writeln!(text, "![closures and iterators beside LMDB]({plot})\n")?;
+        }
         if let Some(svg) = load::draw(&summaries, n) {
             let plot = format!("load-{n}.svg");
             fs::write(into.join(&plot), svg)?;

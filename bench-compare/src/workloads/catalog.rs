@@ -80,6 +80,7 @@ pub fn all() -> Vec<Workload> {
         workload("ycsb_c", "zipf: reads", ycsb::c).row_bytes(260),
         workload("ycsb_d", "latest: 95 % reads, 5 % inserts", ycsb::d).row_bytes(260),
         workload("ycsb_e", "zipf: 95 % scans of up to 100 rows, 5 % inserts", ycsb::e).row_bytes(260),
+        workload("ycsb_e_half", "as ycsb_e, with a cache of half the data", ycsb::e_half).row_bytes(260),
         workload("ycsb_f", "zipf: half reads, half read-modify-writes", ycsb::f).row_bytes(260),
     ]
 }

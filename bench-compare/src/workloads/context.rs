@@ -57,6 +57,7 @@ impl Context<'_> {
         let budget = match need.access {
             Access::Write => (need.rows * WRITE_BUDGET_PER_ROW).max(BUDGET_MIN),
             Access::Read => 2 * need.data_bytes + (32 << 20),
+            Access::Half => (need.data_bytes / 2).max(BUDGET_MIN),
             Access::Cold => (need.data_bytes / 8).max(COLD_BUDGET_MIN),
         };
         self.budget.set(self.budget.get().max(budget));

@@ -45,6 +45,12 @@ pub fn e(context: &Context<'_>) -> Result<Vec<Measure>> {
     run(context, "ycsb_e", Mix { inserts: 5, scans: 95, ..Mix::default() }, context.n / 20)
 }
 
+/// As `e`, beside a cache that holds half of the data.
+pub fn e_half(context: &Context<'_>) -> Result<Vec<Measure>> {
+    let shares = Mix { inserts: 5, scans: 95, ..Mix::default() };
+    run_with(context, "ycsb_e_half", shares, context.n / 20, Access::Half)
+}
+
 pub fn f(context: &Context<'_>) -> Result<Vec<Measure>> {
     run(context, "ycsb_f", Mix { read_modify_writes: 50, ..Mix::default() }, context.n / 4)
 }
@@ -139,13 +145,17 @@ impl State<'_> {
 }
 
 fn run(context: &Context<'_>, name: &str, shares: Mix, ops: u64) -> Result<Vec<Measure>> {
-    let (values, rows) = (Values::kilobyte(), context.n / 4);
     let is_mostly_read = shares.updates + shares.read_modify_writes < 50;
-    let mut need = context.need(if is_mostly_read { Access::Read } else { Access::Write });
+    run_with(context, name, shares, ops, if is_mostly_read { Access::Read } else { Access::Write })
+}
+
+fn run_with(context: &Context<'_>, name: &str, shares: Mix, ops: u64, access: Access) -> Result<Vec<Measure>> {
+    let (values, rows) = (Values::kilobyte(), context.n / 4);
+    let mut need = context.need(access);
     need.data_bytes = values.user_bytes(rows + ops / 10);
     let engine = context.open_loaded(need, ORDER, &values, rows)?;
     let mut reader = engine.reader()?;
-    if is_mostly_read {
+    if access != Access::Write {
         scan_checksum(&mut *reader)?;
         reader.refresh()?;
     }
