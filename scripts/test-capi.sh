@@ -40,12 +40,14 @@ for flags in "" "-fsanitize=address"; do
     # shellcheck disable=SC2086
     {
         c every_call "$programs/every_call.c" $flags
+        c failures "$programs/failures.c" $flags
         c fuzz "$programs/fuzz.c" $flags
         cpp model "$programs/model.cpp" $flags
     }
     # Rust's own threads keep what they have until the end.
     export ASAN_OPTIONS=detect_leaks=0
     run "$work/every_call" "$(folder)"
+    run "$work/failures" "$(folder)"
     run "$work/model" "$(folder)" 20000 "$RANDOM"
     run "$work/fuzz" "$(folder)" "$seconds" "$RANDOM"
 done
@@ -80,8 +82,9 @@ run "$work/static" "$work/third" >/dev/null && echo "linked statically"
 
 if command -v valgrind >/dev/null; then
     c every_call "$programs/every_call.c"
+    c failures "$programs/failures.c"
     cpp model "$programs/model.cpp"
-    for program in "every_call $(folder)" "model $(folder) 500"; do
+    for program in "every_call $(folder)" "failures $(folder)" "model $(folder) 500"; do
         # shellcheck disable=SC2086
         run valgrind --quiet --error-exitcode=9 --leak-check=full --show-leak-kinds=definite \
             --errors-for-leak-kinds=definite "$work"/$program

@@ -171,7 +171,7 @@ enum braid_move
   BRAID_LAST = 1,
   // To the next row; to the first one if the cursor is new. 
   BRAID_NEXT = 2,
-  // To the previous row. 
+  // To the previous row; to the last one if the cursor is new. 
   BRAID_PREV = 3,
   // To the first row with a key at or after `key`. 
   BRAID_SEEK = 4,
@@ -427,19 +427,18 @@ int32_t braid_put_if_version(const struct braid_tree *tree,
                              const struct braid_version_tag *expected,
                              struct braid_version_tag *version);
 
-// Returns a cursor, on no row yet. Not for trees of many values per key in transactions: use a scan.
-int32_t braid_cursor_new(const struct braid_tree *tree,
-                         struct braid_cursor **cursor);
+// Returns a cursor, on no row yet. In a transaction, the keys that its moves pass count as read.
+int32_t braid_cursor_new(const struct braid_tree *tree, struct braid_cursor **cursor);
 
 // Moves the cursor: `how` is a `braid_move`, of which seeks take `key`. `BRAID_END` if there is no
-// such row.
+// such row. After a failed move it is on no row, and steps fail again: seek.
 int32_t braid_cursor_move(struct braid_cursor *cursor,
                           int32_t how,
                           const void *key,
                           size_t key_len);
 
 // Returns the cursor's row: valid until its next move. Either pointer may be NULL. `BRAID_END` if it
-// is on none.
+// is on none. After a failure of the value (`BRAID_MERGE_FAILED`, `BRAID_CORRUPTION`) moves go on.
 int32_t braid_cursor_row(const struct braid_cursor *cursor,
                          struct braid_slice *key,
                          struct braid_slice *value);
@@ -532,6 +531,14 @@ void braid_options_free(struct braid_options *options);
 
 // Begins a scan of a range of keys, NULL for all. Its rows are those of the tree at this moment, or
 // of its snapshot or transaction. Of a tree of many values per key, each pair is a row.
+//
+// After a failure of one value (`BRAID_MERGE_FAILED`, `BRAID_CORRUPTION`) the scan continues behind
+// it. Every other failure is the result of all later calls: begin another scan.
+//
+// In a transaction, all keys from the start of the range to the last row that a call returned count
+// as read, and after `BRAID_END` the whole range. So does a row that did not fit in a buffer. Later
+// writes of the transaction appear ahead of the position. `braid_scan_next` seeks each row there:
+// `braid_scan_fill` is faster.
 int32_t braid_scan_new(const struct braid_tree *tree,
                        const struct braid_range *range,
                        struct braid_scan **scan);
@@ -545,7 +552,7 @@ int32_t braid_scan_next(struct braid_scan *scan,
 // Copies the next rows, at most `rows_max` and as far as they fit, to `buffer`, and their places in
 // it to `rows`. `count` takes their number. `BRAID_END` with a count of 0 after the last row;
 // `BRAID_BUFFER_TOO_SMALL` if the next row alone does not fit: then `needed`, which may be NULL,
-// takes its size, and the scan stays before it.
+// takes its size, and the scan stays before it. A failure behind rows is the result of the next call.
 int32_t braid_scan_fill(struct braid_scan *scan,
                         void *buffer,
                         size_t capacity,

@@ -7,7 +7,7 @@ use crate::{
     merge::Context,
     options::{durability, new_handle},
     place::{AnyTree, Place},
-    scan::{braid_range, range_of},
+    range::{braid_range, range_of},
     tree::braid_tree,
 };
 use braiddb::{Batch, Commit, Db};

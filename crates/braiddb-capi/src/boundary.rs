@@ -28,7 +28,7 @@ impl braid_slice {
 }
 
 /// A failed call: its code and message.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) code: braid_code,
     pub(crate) message: String,
@@ -37,6 +37,11 @@ pub(crate) struct Failure {
 impl Failure {
     pub(crate) fn argument(message: impl Into<String>) -> Failure {
         Failure { code: BRAID_INVALID_ARGUMENT, message: message.into() }
+    }
+
+    /// Concerns the value of one row: the rows behind it can be read.
+    pub(crate) fn is_of_value(&self) -> bool {
+        matches!(self.code, BRAID_MERGE_FAILED | BRAID_CORRUPTION)
     }
 }
 

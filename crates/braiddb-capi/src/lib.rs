@@ -20,6 +20,8 @@ mod db;
 mod merge;
 mod options;
 mod place;
+mod range;
+mod rows;
 mod scan;
 mod snapshot;
 mod stream;

@@ -6,7 +6,7 @@ use crate::{
     db::braid_db,
     options::{self, braid_options, new_handle},
     place::{AnyTree, Place, not_in_transaction, of_snapshot},
-    scan::{braid_range, range_of},
+    range::{braid_range, range_of},
     value::braid_value,
 };
 use braiddb::{Db, SequenceNumber, Value, merge::MergeFunctionHandle};

@@ -391,7 +391,24 @@ int main(int argc, char **argv) {
     IS(BRAID_END, braid_cursor_move(cursor, BRAID_NEXT, NULL, 0));
     OK(braid_cursor_move(cursor, BRAID_PREV, NULL, 0));
     braid_cursor_free(cursor);
-    IS(BRAID_INVALID_ARGUMENT, braid_cursor_new(pairs_inside, &cursor));
+    OK(braid_cursor_new(pairs_inside, &cursor));
+    OK(braid_cursor_move(cursor, BRAID_SEEK, "many", 4));
+    for (int i = 0; i < 100; i++) {
+        OK(braid_cursor_row(cursor, &key, &found));
+        snprintf(row_key, sizeof row_key, "r%03d", i);
+        is_text(key, "many"), is_text(found, row_key);
+        OK(braid_cursor_move(cursor, BRAID_NEXT, NULL, 0));
+    }
+    OK(braid_cursor_row(cursor, &key, &found));
+    is_text(key, "q"), is_text(found, "1");
+    OK(braid_cursor_move(cursor, BRAID_PREV, NULL, 0));
+    OK(braid_cursor_row(cursor, &key, &found));
+    is_text(key, "many"), is_text(found, "r099");
+    IS(BRAID_END, braid_cursor_move(cursor, BRAID_SEEK_BEFORE, "many", 4));
+    OK(braid_cursor_move(cursor, BRAID_LAST, NULL, 0));
+    OK(braid_cursor_row(cursor, &key, NULL));
+    is_text(key, "r099");
+    braid_cursor_free(cursor);
     OK(braid_get_many(inside, keys, 3, buffer, sizeof buffer, values, &len));
     OK(braid_count(inside, NULL, &count));
     assert(count == 100);
