@@ -15,9 +15,15 @@
  *   does nothing. Handles may be freed in any order, also after `braid_close`: handles of a closed
  *   database stay valid, and their calls fail with BRAID_CLOSED.
  * - Any thread may use any handle, and several threads one: calls on a scan, cursor, batch, stream,
- *   watcher or transaction wait for each other. Do not free a handle that another thread uses, and do
- *   not use bytes that the other thread's call invalidates.
- * - Callbacks may be called by any thread. They must return: no longjmp, no C++ exception.
+ *   watcher or transaction, and on the trees of a transaction, wait for each other. Do not free a
+ *   handle that another thread uses, and do not use bytes that the other thread's call invalidates.
+ * - Callbacks must return: no longjmp, no C++ exception. The type of each states the threads that call
+ *   it, and the calls that are allowed in it:
+ *       braid_merge_fn    any thread, several at once; only braid_merge_set
+ *       braid_free_fn     any thread; none
+ *       braid_commit_fn   the committing thread, or one of the database; only those that read
+ *       braid_watch_fn    the thread in braid_watch_run; all, but with its watcher only
+ *                         braid_watch_stop
  * - The child of a fork must not use handles of its parent, nor open databases if the parent had one open.
  */
 
@@ -62,7 +68,7 @@ enum braid_code
   BRAID_END = 2,
   // The time is up. 
   BRAID_TIMEOUT = 3,
-  // An argument is impossible. Nothing was changed. 
+  // An argument is impossible. Nothing was written. 
   BRAID_INVALID_ARGUMENT = -1,
   // The database is closed. 
   BRAID_CLOSED = -2,
@@ -236,7 +242,7 @@ typedef struct braid_cursor braid_cursor;
 // An open database.
 typedef struct braid_db braid_db;
 
-// Takes the result of a merge function: call it once, with the new value. It copies the bytes.
+// Takes the result of a merge function.
 typedef struct braid_merge_result braid_merge_result;
 
 // Options of a database or of a tree, by name: see `braid_options_set`.
@@ -285,8 +291,9 @@ typedef struct braid_range {
 } braid_range;
 
 // Called once when a commit is durable (`BRAID_OK` and the commit's number) or has failed, by the
-// committing thread or one of the database. It must not block. The failure's message is that of
-// `braid_error_message` during the call.
+// committing thread, one that closes the database, or one of the database's own. The failure's
+// message is that of `braid_error_message` during the call. Calls that read are allowed in it; calls
+// that write, wait or close are not: pass such work to another thread.
 typedef void (*braid_commit_fn)(void *context, int32_t code, uint64_t sequence);
 
 // A version of a record as text: a strong HTTP ETag, with a NUL at its end.
@@ -296,15 +303,16 @@ typedef struct braid_version_tag {
 
 // Applies one operand to a key's value (`data` NULL: absent), and passes the new value to
 // `braid_merge_set`. Returns 0, or another number to fail: then reads of the key fail with
-// `BRAID_MERGE_FAILED`. It must give the same result each time, is called by any thread, also by
-// those of the database, and must not call the database.
+// `BRAID_MERGE_FAILED`. It must give the same result each time. Any thread calls it, also those of the
+// database, and several at once. It must call nothing of this header but `braid_merge_set`.
 typedef int32_t (*braid_merge_fn)(void *context,
                                   struct braid_slice key,
                                   struct braid_slice value,
                                   struct braid_slice operand,
                                   struct braid_merge_result *result);
 
-// Frees the context of a callback.
+// Frees the context of a callback. The thread calls it that frees the last user of the context: one
+// of the program or of the database. It must call nothing of this header.
 typedef void (*braid_free_fn)(void *context);
 
 // A row that `braid_scan_fill` copied.
@@ -313,8 +321,9 @@ typedef struct braid_row {
   struct braid_slice value;
 } braid_row;
 
-// Called for each commit: return 0 to go on. Another number ends `braid_watch_run`. `changes` is
-// valid until it returns, and must not be freed.
+// Called for each commit: return 0 to go on. Another number ends `braid_watch_run`, whose thread calls
+// it. `changes` is valid until it returns, and must not be freed. All calls are allowed in it, but
+// with its watcher only `braid_watch_stop`.
 typedef int32_t (*braid_watch_fn)(void *context, const struct braid_changes *changes);
 
 // A change. The bytes are valid until the `braid_changes` is freed.
@@ -338,15 +347,23 @@ extern "C" {
 // Returns an empty batch.
 int32_t braid_batch_new(const struct braid_db *db, struct braid_batch **batch);
 
-// Sets the value of `key`, or adds the pair to a tree of many values per key. With `ttl_ms` above 0
-// the value expires after that time.
+// Sets the value of `key`, or adds the pair to a tree of many values per key.
 int32_t braid_batch_put(struct braid_batch *batch,
                         const struct braid_tree *tree,
                         const void *key,
                         size_t key_len,
                         const void *value,
-                        size_t value_len,
-                        uint64_t ttl_ms);
+                        size_t value_len);
+
+// Sets the value of `key`, which expires after `ttl_ms` from this call on; at once if 0. Not for trees
+// of many values per key.
+int32_t braid_batch_put_ttl(struct braid_batch *batch,
+                            const struct braid_tree *tree,
+                            const void *key,
+                            size_t key_len,
+                            const void *value,
+                            size_t value_len,
+                            uint64_t ttl_ms);
 
 // Deletes `key`, with all its values in a tree of many values per key.
 int32_t braid_batch_delete(struct braid_batch *batch,
@@ -385,9 +402,11 @@ int32_t braid_batch_clear(struct braid_batch *batch);
 // number of the commit.
 int32_t braid_batch_commit(struct braid_batch *batch, int32_t durability, uint64_t *sequence);
 
-// Commits the batch, and empties it. Calls `done` once when the commit is durable, or has failed:
-// also when this call fails, unless `done` is NULL. See `braid_commit_fn`.
-int32_t braid_batch_commit_async(struct braid_batch *batch, braid_commit_fn done, void *context);
+// Commits the batch, and empties it. Calls `done` once when the commit is durable, or has failed,
+// also when this call fails: see `braid_commit_fn`. A `done` of NULL is refused, and changes nothing.
+int32_t braid_batch_commit_async(struct braid_batch *batch,
+                                 braid_commit_fn done,
+                                 void *context);
 
 // Frees a batch.
 void braid_batch_free(struct braid_batch *batch);
@@ -497,8 +516,10 @@ int32_t braid_restore(const char *directory,
                       const char *path,
                       const struct braid_options *options);
 
-// Sets the new value, in a merge function.
-int32_t braid_merge_set(struct braid_merge_result *result, const void *value, size_t len);
+// Sets the new value, in a merge function and its thread. It copies the bytes; the last call counts.
+int32_t braid_merge_set(struct braid_merge_result *result,
+                        const void *value,
+                        size_t len);
 
 // Returns a list of options, empty, or NULL without memory. Free it with `braid_options_free`; the
 // calls that take it copy it.
@@ -519,7 +540,7 @@ int32_t braid_options_set(struct braid_options *options, const char *name, const
 
 // Adds a merge function of the program, for databases opened with these options. `context` goes to
 // each call of `apply`; `free_context`, if not NULL, is called with it once when neither the
-// options nor a database need it any more.
+// options nor a database need it any more, and never if this call fails.
 int32_t braid_options_add_merge(struct braid_options *options,
                                 const char *name,
                                 braid_merge_fn apply,
@@ -632,8 +653,8 @@ int32_t braid_transaction_tree(const struct braid_transaction *transaction,
 // number of the commit.
 int32_t braid_commit(struct braid_transaction *transaction, int32_t durability, uint64_t *sequence);
 
-// Commits, and calls `done` once when the commit is durable, or has failed: also when this call
-// fails. See `braid_commit_fn`.
+// Commits, and ends the transaction. Calls `done` once when the commit is durable, or has failed,
+// also when this call fails: see `braid_commit_fn`. A `done` of NULL is refused, and changes nothing.
 int32_t braid_commit_async(struct braid_transaction *transaction,
                            braid_commit_fn done,
                            void *context);
@@ -641,10 +662,13 @@ int32_t braid_commit_async(struct braid_transaction *transaction,
 // Ends the transaction without its writes.
 int32_t braid_rollback(struct braid_transaction *transaction);
 
-// Marks the transaction's present writes. `savepoint` takes a number for `braid_rollback_to`.
-int32_t braid_savepoint(struct braid_transaction *transaction, uint64_t *savepoint);
+// Marks the transaction's present writes. `savepoint` takes a number for `braid_rollback_to`, never 0
+// and never given twice.
+int32_t braid_savepoint(struct braid_transaction *transaction,
+                        uint64_t *savepoint);
 
-// Undoes the writes since a savepoint. Later savepoints end; this one remains. Reads stay recorded.
+// Undoes the writes since a savepoint. Later savepoints end, and are refused from then on; this one
+// remains. Reads stay recorded.
 int32_t braid_rollback_to(struct braid_transaction *transaction, uint64_t savepoint);
 
 // Frees a transaction: rolls it back if it is open. Its trees stay valid, but fail with
@@ -701,7 +725,8 @@ int32_t braid_put(const struct braid_tree *tree,
                   const void *value,
                   size_t value_len);
 
-// Sets the value of `key`; with `ttl_ms` above 0 it expires after that time.
+// Sets the value of `key`, which expires after `ttl_ms`; at once if 0. Not for trees of many values
+// per key.
 int32_t braid_put_ttl(const struct braid_tree *tree,
                       const void *key,
                       size_t key_len,

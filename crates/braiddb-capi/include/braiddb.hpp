@@ -85,6 +85,7 @@ template <class T, void (*Free)(T *)>
 using Owned = std::unique_ptr<T, Deleter<T, Free>>;
 
 inline void close(braid_db *db) { braid_close(db); }
+// A time of 0 or less has passed: the value expires at once.
 inline std::uint64_t ms(std::chrono::milliseconds time) {
     return time.count() > 0 ? static_cast<std::uint64_t>(time.count()) : 0;
 }
@@ -146,12 +147,14 @@ public:
         check(braid_options_set(options_.get(), name, value));
         return *this;
     }
-    // Returns the new value of a key; an exception makes the merge fail. Any thread calls it.
+    // Returns the new value of a key; an exception makes the merge fail. Any thread calls it, several
+    // at once. It must not call the database.
     using Merge = std::function<std::string(std::string_view key, std::optional<std::string_view> value,
                                             std::string_view operand)>;
     Options &merge(const char *name, Merge function) {
-        auto *context = new Merge(std::move(function));
-        check(braid_options_add_merge(options_.get(), name, apply, context, drop));
+        auto context = std::make_unique<Merge>(std::move(function));
+        check(braid_options_add_merge(options_.get(), name, apply, context.get(), drop));
+        (void)context.release();  // `drop` frees it.
         return *this;
     }
     const braid_options *raw() const noexcept { return options_.get(); }
@@ -252,6 +255,7 @@ public:
     }
     bool contains(Bytes key) const { return check(braid_contains(raw(), key.data(), key.size())) == BRAID_OK; }
     void put(Bytes key, Bytes value) { check(braid_put(raw(), key.data(), key.size(), value.data(), value.size())); }
+    // The value expires after `ttl`; at once if it is 0 or less.
     void put(Bytes key, Bytes value, std::chrono::milliseconds ttl) {
         check(braid_put_ttl(raw(), key.data(), key.size(), value.data(), value.size(), detail::ms(ttl)));
     }
@@ -344,8 +348,14 @@ private:
 class Batch {
 public:
     explicit Batch(braid_batch *batch) : batch_(batch) {}
-    Batch &put(const Tree &tree, Bytes key, Bytes value, std::chrono::milliseconds ttl = {}) {
-        check(braid_batch_put(raw(), tree.raw(), key.data(), key.size(), value.data(), value.size(), detail::ms(ttl)));
+    Batch &put(const Tree &tree, Bytes key, Bytes value) {
+        check(braid_batch_put(raw(), tree.raw(), key.data(), key.size(), value.data(), value.size()));
+        return *this;
+    }
+    // The value expires after `ttl` from this call on; at once if it is 0 or less.
+    Batch &put(const Tree &tree, Bytes key, Bytes value, std::chrono::milliseconds ttl) {
+        check(braid_batch_put_ttl(raw(), tree.raw(), key.data(), key.size(), value.data(), value.size(),
+                                  detail::ms(ttl)));
         return *this;
     }
     Batch &remove(const Tree &tree, Bytes key) {

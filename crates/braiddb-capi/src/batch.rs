@@ -1,14 +1,14 @@
 //! Batches, and commits without a waiting thread.
 
 use crate::{
-    boundary::{Failure, Outcome, braid_slice, bytes, free, handle, run, set},
+    boundary::{Failure, Outcome, braid_slice, bytes, free, handle, run, set, text},
     code::braid_code::{self, *},
     db::braid_db,
     merge::Context,
     options::{durability, new_handle},
-    place::{AnyTree, Place},
     range::{braid_range, range_of},
     tree::braid_tree,
+    write::{Target, Write},
 };
 use braiddb::{Batch, Commit, Db};
 use std::{
@@ -16,7 +16,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     task::{Poll, Wake, Waker},
@@ -30,30 +30,26 @@ pub struct braid_batch {
 }
 
 /// Called once when a commit is durable (`BRAID_OK` and the commit's number) or has failed, by the
-/// committing thread or one of the database. It must not block. The failure's message is that of
-/// `braid_error_message` during the call.
+/// committing thread, one that closes the database, or one of the database's own. The failure's
+/// message is that of `braid_error_message` during the call. Calls that read are allowed in it; calls
+/// that write, wait or close are not: pass such work to another thread.
 pub type braid_commit_fn = Option<unsafe extern "C" fn(context: *mut c_void, code: i32, sequence: u64)>;
 
 impl braid_batch {
     fn take(&self) -> Batch {
-        let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *batch, self.db.batch())
+        std::mem::replace(&mut *self.lock(), self.db.batch())
     }
 
-    fn change(&self, change: impl FnOnce(&mut Batch) -> Outcome<()>) -> Outcome {
-        change(&mut self.batch.lock().unwrap_or_else(PoisonError::into_inner))?;
-        Ok(BRAID_OK)
+    fn lock(&self) -> MutexGuard<'_, Batch> {
+        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A batch knows its trees' newest state only.
-fn latest(tree: &braid_tree) -> Outcome<&AnyTree> {
-    match tree.place {
-        Place::Latest => Ok(&tree.tree),
-        _ => Err(Failure::argument(
-            "a batch takes trees that `braid_tree_open` gave, not those of a snapshot or transaction",
-        )),
-    }
+unsafe fn add(batch: *mut braid_batch, tree: *const braid_tree, write: Write<'_>) -> Outcome {
+    // SAFETY: the header's rules.
+    let (batch, tree) = unsafe { (handle(batch, "batch")?, handle(tree, "tree")?) };
+    write.apply(tree, Target::Batch(&mut batch.lock()))?;
+    Ok(BRAID_OK)
 }
 
 /// Returns an empty batch.
@@ -68,10 +64,24 @@ pub unsafe extern "C" fn braid_batch_new(db: *const braid_db, batch: *mut *mut b
     }
 }
 
-/// Sets the value of `key`, or adds the pair to a tree of many values per key. With `ttl_ms` above 0
-/// the value expires after that time.
+/// Sets the value of `key`, or adds the pair to a tree of many values per key.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_batch_put(
+    batch: *mut braid_batch,
+    tree: *const braid_tree,
+    key: *const c_void,
+    key_len: usize,
+    value: *const c_void,
+    value_len: usize,
+) -> i32 {
+    // SAFETY: the header's rules.
+    run(|| unsafe { add(batch, tree, Write::Put(bytes(key, key_len)?, bytes(value, value_len)?)) })
+}
+
+/// Sets the value of `key`, which expires after `ttl_ms` from this call on; at once if 0. Not for trees
+/// of many values per key.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn braid_batch_put_ttl(
     batch: *mut braid_batch,
     tree: *const braid_tree,
     key: *const c_void,
@@ -82,19 +92,8 @@ pub unsafe extern "C" fn braid_batch_put(
 ) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
-        let (key, value) = (bytes(key, key_len)?, bytes(value, value_len)?);
-        let tree = latest(handle(tree, "tree")?)?;
-        handle(batch, "batch")?.change(|batch| {
-            match tree {
-                AnyTree::Plain(tree) if ttl_ms > 0 => {
-                    batch.put_with_ttl(tree, key, value, Duration::from_millis(ttl_ms))
-                }
-                AnyTree::Plain(tree) => batch.put(tree, key, value),
-                AnyTree::Multi(_) if ttl_ms > 0 => return Err(Failure::argument("pairs do not expire")),
-                AnyTree::Multi(tree) => batch.add(tree, key, value),
-            };
-            Ok(())
-        })
+        let ttl = Duration::from_millis(ttl_ms);
+        add(batch, tree, Write::PutTtl(bytes(key, key_len)?, bytes(value, value_len)?, ttl))
     })
 }
 
@@ -107,17 +106,7 @@ pub unsafe extern "C" fn braid_batch_delete(
     key_len: usize,
 ) -> i32 {
     // SAFETY: the header's rules.
-    run(|| unsafe {
-        let key = bytes(key, key_len)?;
-        let tree = latest(handle(tree, "tree")?)?;
-        handle(batch, "batch")?.change(|batch| {
-            match tree {
-                AnyTree::Plain(tree) => batch.delete(tree, key),
-                AnyTree::Multi(tree) => batch.delete(tree, key),
-            };
-            Ok(())
-        })
-    })
+    run(|| unsafe { add(batch, tree, Write::Delete(bytes(key, key_len)?)) })
 }
 
 /// Deletes one pair from a tree of many values per key.
@@ -131,14 +120,7 @@ pub unsafe extern "C" fn braid_batch_delete_pair(
     value_len: usize,
 ) -> i32 {
     // SAFETY: the header's rules.
-    run(|| unsafe {
-        let (key, value) = (bytes(key, key_len)?, bytes(value, value_len)?);
-        let tree = latest(handle(tree, "tree")?)?.multi()?;
-        handle(batch, "batch")?.change(|batch| {
-            batch.delete_pair(tree, key, value);
-            Ok(())
-        })
-    })
+    run(|| unsafe { add(batch, tree, Write::DeletePair(bytes(key, key_len)?, bytes(value, value_len)?)) })
 }
 
 /// Deletes the keys of a range, NULL for all.
@@ -149,17 +131,7 @@ pub unsafe extern "C" fn braid_batch_delete_range(
     range: *const braid_range,
 ) -> i32 {
     // SAFETY: the header's rules.
-    run(|| unsafe {
-        let range = range_of(range)?;
-        let tree = latest(handle(tree, "tree")?)?;
-        handle(batch, "batch")?.change(|batch| {
-            match tree {
-                AnyTree::Plain(tree) => batch.delete_range(tree, range.bounds()),
-                AnyTree::Multi(tree) => batch.delete_range(tree, range.bounds()),
-            };
-            Ok(())
-        })
-    })
+    run(|| unsafe { add(batch, tree, Write::DeleteRange(range_of(range)?)) })
 }
 
 /// Applies a merge function: see `braid_merge`.
@@ -174,15 +146,8 @@ pub unsafe extern "C" fn braid_batch_merge(
 ) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
-        let key = bytes(key, key_len)?;
         let operand = bytes(operand.data, operand.len)?;
-        let tree = handle(tree, "tree")?;
-        let function = tree.merge_function(function)?;
-        let plain = latest(tree)?.plain()?;
-        handle(batch, "batch")?.change(|batch| {
-            batch.merge(plain, key, &function, operand);
-            Ok(())
-        })
+        add(batch, tree, Write::Merge(text(function, "function")?, bytes(key, key_len)?, operand))
     })
 }
 
@@ -190,7 +155,7 @@ pub unsafe extern "C" fn braid_batch_merge(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_batch_len(batch: *const braid_batch) -> usize {
     // SAFETY: the header's rules.
-    unsafe { batch.as_ref() }.map_or(0, |of| of.batch.lock().unwrap_or_else(PoisonError::into_inner).len())
+    unsafe { batch.as_ref() }.map_or(0, |of| of.lock().len())
 }
 
 /// Empties the batch.
@@ -198,10 +163,8 @@ pub unsafe extern "C" fn braid_batch_len(batch: *const braid_batch) -> usize {
 pub unsafe extern "C" fn braid_batch_clear(batch: *mut braid_batch) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
-        handle(batch, "batch")?.change(|batch| {
-            batch.clear();
-            Ok(())
-        })
+        handle(batch, "batch")?.lock().clear();
+        Ok(BRAID_OK)
     })
 }
 
@@ -211,9 +174,8 @@ pub unsafe extern "C" fn braid_batch_clear(batch: *mut braid_batch) -> i32 {
 pub unsafe extern "C" fn braid_batch_commit(batch: *mut braid_batch, durability: i32, sequence: *mut u64) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
-        let wanted = self::durability(durability)?;
         let full = handle(batch, "batch")?.take();
-        let number = match wanted {
+        let number = match self::durability(durability)? {
             Some(wanted) => full.commit_with(wanted)?,
             None => full.commit()?,
         };
@@ -222,8 +184,8 @@ pub unsafe extern "C" fn braid_batch_commit(batch: *mut braid_batch, durability:
     })
 }
 
-/// Commits the batch, and empties it. Calls `done` once when the commit is durable, or has failed:
-/// also when this call fails, unless `done` is NULL. See `braid_commit_fn`.
+/// Commits the batch, and empties it. Calls `done` once when the commit is durable, or has failed,
+/// also when this call fails: see `braid_commit_fn`. A `done` of NULL is refused, and changes nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_batch_commit_async(
     batch: *mut braid_batch,

@@ -15,7 +15,7 @@ pub enum braid_code {
     BRAID_END = 2,
     /** The time is up. */
     BRAID_TIMEOUT = 3,
-    /** An argument is impossible. Nothing was changed. */
+    /** An argument is impossible. Nothing was written. */
     BRAID_INVALID_ARGUMENT = -1,
     /** The database is closed. */
     BRAID_CLOSED = -2,

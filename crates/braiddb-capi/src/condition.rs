@@ -24,7 +24,7 @@ pub unsafe extern "C" fn braid_compare_and_set(
     run(|| unsafe {
         let key = bytes(key, key_len)?;
         let (expected, wanted) = (maybe_bytes(expected)?, maybe_bytes(wanted)?);
-        let plain = handle(tree, "tree")?.latest("a conditional write")?;
+        let plain = handle(tree, "tree")?.latest("a conditional write")?.plain()?;
         Ok(if plain.compare_exchange(key, expected, wanted)?.is_some() { BRAID_OK } else { BRAID_NOT_FOUND })
     })
 }
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn braid_put_if_version(
     // SAFETY: the header's rules.
     run(|| unsafe {
         let (key, wanted) = (bytes(key, key_len)?, maybe_bytes(wanted)?);
-        let plain = handle(tree, "tree")?.latest("a conditional write")?;
+        let plain = handle(tree, "tree")?.latest("a conditional write")?.plain()?;
         let expected = expected.as_ref().map(braid_version_tag::parse).transpose()?;
         let written = match (expected, wanted) {
             (Some(expected), Some(value)) => plain.put_if_version(key, value, expected)?,

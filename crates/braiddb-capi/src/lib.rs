@@ -29,3 +29,4 @@ mod transaction;
 mod tree;
 mod value;
 mod watch;
+mod write;

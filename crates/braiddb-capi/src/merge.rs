@@ -7,15 +7,15 @@ use crate::{
 use braiddb::MergeFunction;
 use std::{ffi::c_void, fmt};
 
-/// Takes the result of a merge function: call it once, with the new value. It copies the bytes.
+/// Takes the result of a merge function.
 pub struct braid_merge_result {
     value: Option<Vec<u8>>,
 }
 
 /// Applies one operand to a key's value (`data` NULL: absent), and passes the new value to
 /// `braid_merge_set`. Returns 0, or another number to fail: then reads of the key fail with
-/// `BRAID_MERGE_FAILED`. It must give the same result each time, is called by any thread, also by
-/// those of the database, and must not call the database.
+/// `BRAID_MERGE_FAILED`. It must give the same result each time. Any thread calls it, also those of the
+/// database, and several at once. It must call nothing of this header but `braid_merge_set`.
 pub type braid_merge_fn = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -26,7 +26,8 @@ pub type braid_merge_fn = Option<
     ) -> i32,
 >;
 
-/// Frees the context of a callback.
+/// Frees the context of a callback. The thread calls it that frees the last user of the context: one
+/// of the program or of the database. It must call nothing of this header.
 pub type braid_free_fn = Option<unsafe extern "C" fn(context: *mut c_void)>;
 
 /// A context of the program. The header requires callbacks that any thread may call.
@@ -90,7 +91,7 @@ impl MergeFunction for CallbackFunction {
     }
 }
 
-/// Sets the new value, in a merge function.
+/// Sets the new value, in a merge function and its thread. It copies the bytes; the last call counts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_merge_set(result: *mut braid_merge_result, value: *const c_void, len: usize) -> i32 {
     // SAFETY: the header's rules.

@@ -267,7 +267,7 @@ pub unsafe extern "C" fn braid_options_set(
 
 /// Adds a merge function of the program, for databases opened with these options. `context` goes to
 /// each call of `apply`; `free_context`, if not NULL, is called with it once when neither the
-/// options nor a database need it any more.
+/// options nor a database need it any more, and never if this call fails.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_options_add_merge(
     options: *mut braid_options,

@@ -78,6 +78,25 @@ impl AnyTree {
     }
 }
 
+/// Calls the method of a tree, a snapshot or a transaction, by the place of the handle `$of`.
+macro_rules! read_at {
+    ($of:expr, $tree:ident, $method:ident($($argument:expr),*)) => {
+        match &$of.place {
+            $crate::place::Place::Latest => Ok($tree.$method($($argument),*)?),
+            $crate::place::Place::Snapshot(snapshot) => Ok(snapshot.$method($tree, $($argument),*)?),
+            $crate::place::Place::Transaction(cell) => cell.with(|open| Ok(open.$method($tree, $($argument),*)?)),
+        }
+    };
+    ($of:expr, multi $tree:ident, $method:ident($($argument:expr),*)) => {
+        match &$of.place {
+            $crate::place::Place::Latest => Ok($tree.$method($($argument),*)?),
+            $crate::place::Place::Snapshot(snapshot) => Ok(snapshot.multi_tree($tree).$method($($argument),*)?),
+            $crate::place::Place::Transaction(cell) => cell.with(|open| Ok(open.multi_tree($tree).$method($($argument),*)?)),
+        }
+    };
+}
+pub(crate) use read_at;
+
 pub(crate) fn of_snapshot() -> Failure {
     Failure::argument(
         "the tree is of a snapshot, which cannot be changed: write through the tree that `braid_tree_open` gave",

@@ -4,7 +4,7 @@ use crate::{
     boundary::{Failure, bytes, free, handle, run, set, slot},
     code::braid_code::*,
     options::{durability, new_handle},
-    place::{Place, not_in_transaction, of_snapshot},
+    place::read_at,
     tree::braid_tree,
 };
 use braiddb::streams::{StreamReader, StreamWriter};
@@ -46,13 +46,8 @@ pub unsafe extern "C" fn braid_stream_writer_new(
     unsafe {
         new_handle(writer, "writer", || {
             let (tree, key) = (handle(tree, "tree")?, bytes(key, key_len)?);
-            match &tree.place {
-                Place::Latest => {
-                    Ok(braid_stream_writer { open: Mutex::new(Some(tree.tree.plain()?.stream_writer(key)?)) })
-                }
-                Place::Snapshot(_) => Err(of_snapshot()),
-                Place::Transaction(_) => Err(not_in_transaction("a stream")),
-            }
+            let stream = tree.latest("a stream")?.plain()?.stream_writer(key)?;
+            Ok(braid_stream_writer { open: Mutex::new(Some(stream)) })
         })
     }
 }
@@ -82,10 +77,9 @@ pub unsafe extern "C" fn braid_stream_commit(
 ) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
-        let wanted = self::durability(durability)?;
         let mut open = handle(writer, "writer")?.open.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = open.take().ok_or_else(committed)?;
-        let number = match wanted {
+        let number = match self::durability(durability)? {
             Some(wanted) => stream.commit_with(wanted)?,
             None => stream.commit()?,
         };
@@ -115,12 +109,7 @@ pub unsafe extern "C" fn braid_stream_reader_new(
         slot(reader, "reader")?;
         let (tree, key) = (handle(tree, "tree")?, bytes(key, key_len)?);
         let plain = tree.tree.plain()?;
-        let found = match &tree.place {
-            Place::Latest => plain.stream(key)?,
-            Place::Snapshot(snapshot) => snapshot.stream(plain, key)?,
-            Place::Transaction(cell) => cell.with(|open| Ok(open.stream(plain, key)?))?,
-        };
-        let Some(found) = found else { return Ok(BRAID_NOT_FOUND) };
+        let Some(found) = read_at!(tree, plain, stream(key))? else { return Ok(BRAID_NOT_FOUND) };
         let len = found.len();
         crate::boundary::give(reader, braid_stream_reader { reader: Mutex::new(found), len });
         Ok(BRAID_OK)

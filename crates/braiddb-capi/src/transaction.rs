@@ -12,7 +12,10 @@ use crate::{
 use braiddb::Savepoint;
 use std::{
     ffi::c_void,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Isolation of a transaction.
@@ -28,8 +31,11 @@ pub enum braid_isolation {
 /// A serializable transaction.
 pub struct braid_transaction {
     cell: Arc<TransactionCell>,
-    savepoints: Mutex<Vec<Savepoint>>,
+    savepoints: Mutex<Vec<(u64, Savepoint)>>,
 }
+
+/// Makes the numbers of savepoints unique in the process: a stale one is never another one's.
+static SAVEPOINTS: AtomicU64 = AtomicU64::new(1);
 
 /// Begins a transaction; `isolation` is a `braid_isolation`.
 #[unsafe(no_mangle)]
@@ -78,9 +84,8 @@ pub unsafe extern "C" fn braid_transaction_tree(
 pub unsafe extern "C" fn braid_commit(transaction: *mut braid_transaction, durability: i32, sequence: *mut u64) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
-        let wanted = self::durability(durability)?;
         let open = handle(transaction, "transaction")?.cell.take()?;
-        let number = match wanted {
+        let number = match self::durability(durability)? {
             Some(wanted) => open.commit_with(wanted)?,
             None => open.commit()?,
         };
@@ -89,8 +94,8 @@ pub unsafe extern "C" fn braid_commit(transaction: *mut braid_transaction, durab
     })
 }
 
-/// Commits, and calls `done` once when the commit is durable, or has failed: also when this call
-/// fails. See `braid_commit_fn`.
+/// Commits, and ends the transaction. Calls `done` once when the commit is durable, or has failed,
+/// also when this call fails: see `braid_commit_fn`. A `done` of NULL is refused, and changes nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_commit_async(
     transaction: *mut braid_transaction,
@@ -115,31 +120,36 @@ pub unsafe extern "C" fn braid_rollback(transaction: *mut braid_transaction) -> 
     })
 }
 
-/// Marks the transaction's present writes. `savepoint` takes a number for `braid_rollback_to`.
+/// Marks the transaction's present writes. `savepoint` takes a number for `braid_rollback_to`, never 0
+/// and never given twice.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_savepoint(transaction: *mut braid_transaction, savepoint: *mut u64) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
         let transaction = handle(transaction, "transaction")?;
-        let point = transaction.cell.with(|open| Ok(open.savepoint()))?;
+        // Locked first: several threads add in the order of the writes.
         let mut kept = transaction.savepoints.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push(point);
-        set(savepoint, kept.len() as u64 - 1);
+        let point = transaction.cell.with(|open| Ok(open.savepoint()))?;
+        let number = SAVEPOINTS.fetch_add(1, Ordering::Relaxed);
+        kept.push((number, point));
+        set(savepoint, number);
         Ok(BRAID_OK)
     })
 }
 
-/// Undoes the writes since a savepoint. Later savepoints end; this one remains. Reads stay recorded.
+/// Undoes the writes since a savepoint. Later savepoints end, and are refused from then on; this one
+/// remains. Reads stay recorded.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_rollback_to(transaction: *mut braid_transaction, savepoint: u64) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
         let transaction = handle(transaction, "transaction")?;
         let mut kept = transaction.savepoints.lock().unwrap_or_else(PoisonError::into_inner);
-        let point = usize::try_from(savepoint).ok().and_then(|number| kept.get(number).copied());
-        let point = point.ok_or_else(|| Failure::argument(format!("there is no savepoint {savepoint} any more")))?;
-        transaction.cell.with(|open| Ok(open.rollback_to(point)?))?;
-        kept.truncate(savepoint as usize + 1);
+        let at = kept.iter().rposition(|(number, _)| *number == savepoint);
+        let message = || Failure::argument(format!("the transaction has no savepoint {savepoint} any more"));
+        let at = at.ok_or_else(message)?;
+        transaction.cell.with(|open| Ok(open.rollback_to(kept[at].1)?))?;
+        kept.truncate(at + 1);
         Ok(BRAID_OK)
     })
 }

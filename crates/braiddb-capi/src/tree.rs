@@ -1,15 +1,16 @@
 //! Trees: reads and writes of single keys, and of many keys in one call.
 
 use crate::{
-    boundary::{Failure, Outcome, array, braid_slice, bytes, free, handle, run, set, slot, text},
+    boundary::{Failure, Outcome, array, braid_slice, bytes, free, give, handle, run, set, slot, text},
     code::braid_code::*,
     db::braid_db,
     options::{self, braid_options, new_handle},
-    place::{AnyTree, Place, not_in_transaction, of_snapshot},
+    place::{AnyTree, Place, not_in_transaction, of_snapshot, read_at},
     range::{braid_range, range_of},
     value::braid_value,
+    write::{Target, Write},
 };
-use braiddb::{Db, SequenceNumber, Value, merge::MergeFunctionHandle};
+use braiddb::{Db, Value, merge::MergeFunctionHandle};
 use std::{
     collections::HashMap,
     ffi::{c_char, c_void},
@@ -31,9 +32,7 @@ impl braid_tree {
         braid_tree { tree: self.tree.clone(), place, db: self.db.clone(), functions: Mutex::default() }
     }
 
-    pub(crate) unsafe fn merge_function(&self, name: *const c_char) -> Outcome<MergeFunctionHandle> {
-        // SAFETY: the header's rules.
-        let name = unsafe { text(name, "function") }?;
+    pub(crate) fn merge_function(&self, name: &str) -> Outcome<MergeFunctionHandle> {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = functions.get(name) {
             return Ok(known.clone());
@@ -43,31 +42,13 @@ impl braid_tree {
         Ok(function)
     }
 
-    fn get(&self, key: &[u8]) -> Outcome<Option<Value>> {
-        let tree = self.tree.plain()?;
-        match &self.place {
-            Place::Latest => Ok(tree.get(key)?),
-            Place::Snapshot(snapshot) => Ok(snapshot.get(tree, key)?),
-            Place::Transaction(cell) => cell.with(|transaction| Ok(transaction.get(tree, key)?)),
-        }
-    }
-
-    fn get_with<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Outcome<Option<R>> {
-        let tree = self.tree.plain()?;
-        match &self.place {
-            Place::Latest => Ok(tree.get_with(key, read)?),
-            Place::Snapshot(snapshot) => Ok(snapshot.get_with(tree, key, read)?),
-            Place::Transaction(cell) => cell.with(|transaction| Ok(transaction.get_with(tree, key, read)?)),
-        }
-    }
-
     fn get_many_with(&self, keys: &[&[u8]], mut read: impl FnMut(usize, Option<&[u8]>)) -> Outcome<()> {
         let tree = self.tree.plain()?;
         match &self.place {
             Place::Latest => Ok(tree.multi_get_with(keys, read)?),
             Place::Snapshot(snapshot) => Ok(snapshot.multi_get_with(tree, keys, read)?),
-            Place::Transaction(cell) => cell.with(|transaction| {
-                for (index, value) in transaction.multi_get(tree, keys)?.iter().enumerate() {
+            Place::Transaction(cell) => cell.with(|open| {
+                for (index, value) in open.multi_get(tree, keys)?.iter().enumerate() {
                     read(index, value.as_deref());
                 }
                 Ok(())
@@ -75,67 +56,20 @@ impl braid_tree {
         }
     }
 
-    fn put(&self, key: &[u8], value: &[u8], ttl: Option<Duration>) -> Outcome<Option<SequenceNumber>> {
-        let tree = match &self.tree {
-            AnyTree::Plain(tree) => tree,
-            AnyTree::Multi(_) if ttl.is_some() => return Err(Failure::argument("pairs do not expire")),
-            AnyTree::Multi(tree) => {
-                return match &self.place {
-                    Place::Latest => Ok(Some(tree.add(key, value)?)),
-                    Place::Snapshot(_) => Err(of_snapshot()),
-                    Place::Transaction(cell) => {
-                        cell.with(|transaction| Ok(transaction.multi_tree(tree).add(key, value)?))?;
-                        Ok(None)
-                    }
-                };
-            }
-        };
+    /// For writes that are a commit of their own.
+    pub(crate) fn latest(&self, what: &str) -> Outcome<&AnyTree> {
         match &self.place {
-            Place::Latest => Ok(Some(match ttl {
-                None => tree.put(key, value)?,
-                Some(ttl) => tree.put_with_ttl(key, value, ttl)?,
-            })),
-            Place::Snapshot(_) => Err(of_snapshot()),
-            Place::Transaction(cell) => {
-                cell.with(|transaction| {
-                    match ttl {
-                        None => transaction.put(tree, key, value)?,
-                        Some(ttl) => transaction.put_with_ttl(tree, key, value, ttl)?,
-                    }
-                    Ok(())
-                })?;
-                Ok(None)
-            }
-        }
-    }
-
-    fn delete(&self, key: &[u8]) -> Outcome<()> {
-        match (&self.tree, &self.place) {
-            (_, Place::Snapshot(_)) => return Err(of_snapshot()),
-            (AnyTree::Plain(tree), Place::Latest) => drop(tree.delete(key)?),
-            (AnyTree::Multi(tree), Place::Latest) => drop(tree.delete(key)?),
-            (AnyTree::Plain(tree), Place::Transaction(cell)) => {
-                cell.with(|transaction| Ok(transaction.delete(tree, key)?))?;
-            }
-            (AnyTree::Multi(tree), Place::Transaction(cell)) => {
-                cell.with(|transaction| Ok(transaction.multi_tree(tree).delete(key)?))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A conditional write is a commit of its own.
-    pub(crate) fn latest(&self, what: &str) -> Outcome<&braiddb::Tree> {
-        match &self.place {
-            Place::Latest => self.tree.plain(),
+            Place::Latest => Ok(&self.tree),
             Place::Snapshot(_) => Err(of_snapshot()),
             Place::Transaction(_) => Err(not_in_transaction(what)),
         }
     }
 }
 
-fn ttl_of(ms: u64) -> Option<Duration> {
-    (ms > 0).then(|| Duration::from_millis(ms))
+unsafe fn write(tree: *const braid_tree, write: Write<'_>) -> Outcome {
+    // SAFETY: the header's rules.
+    write.apply(unsafe { handle(tree, "tree") }?, Target::Handle)?;
+    Ok(BRAID_OK)
 }
 
 /// Opens a tree, and creates it if it is absent. `options` may be NULL; an existing
@@ -182,6 +116,14 @@ pub unsafe extern "C" fn braid_tree_free(tree: *mut braid_tree) {
     unsafe { free(tree) };
 }
 
+/// `BRAID_NOT_FOUND` without a value.
+unsafe fn give_found(out: *mut *mut braid_value, found: Option<Value>) -> Outcome {
+    let Some(found) = found else { return Ok(BRAID_NOT_FOUND) };
+    // SAFETY: the header's rules.
+    unsafe { give(out, found.into()) };
+    Ok(BRAID_OK)
+}
+
 /// Returns the value of `key`: `BRAID_NOT_FOUND` and NULL if it is absent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_get(
@@ -193,13 +135,9 @@ pub unsafe extern "C" fn braid_get(
     // SAFETY: the header's rules.
     run(|| unsafe {
         slot(value, "value")?;
-        match handle(tree, "tree")?.get(bytes(key, key_len)?)? {
-            None => Ok(BRAID_NOT_FOUND),
-            Some(found) => {
-                crate::boundary::give(value, found.into());
-                Ok(BRAID_OK)
-            }
-        }
+        let (of, key) = (handle(tree, "tree")?, bytes(key, key_len)?);
+        let tree = of.tree.plain()?;
+        give_found(value, read_at!(of, tree, get(key))?)
     })
 }
 
@@ -217,15 +155,17 @@ pub unsafe extern "C" fn braid_get_into(
     // SAFETY: the header's rules.
     run(|| unsafe {
         set(value_len, 0);
-        let copied = handle(tree, "tree")?.get_with(bytes(key, key_len)?, |value| {
+        let copy = |value: &[u8]| {
             set(value_len, value.len());
             let fits = value.len() <= capacity && (!buffer.is_null() || value.is_empty());
             if fits && !value.is_empty() {
                 buffer.cast::<u8>().copy_from_nonoverlapping(value.as_ptr(), value.len());
             }
             if fits { Ok(()) } else { Err(value.len()) }
-        })?;
-        match copied {
+        };
+        let (of, key) = (handle(tree, "tree")?, bytes(key, key_len)?);
+        let tree = of.tree.plain()?;
+        match read_at!(of, tree, get_with(key, copy))? {
             None => Ok(BRAID_NOT_FOUND),
             Some(Ok(())) => Ok(BRAID_OK),
             Some(Err(len)) => {
@@ -293,17 +233,11 @@ pub unsafe extern "C" fn braid_get_many(
 pub unsafe extern "C" fn braid_contains(tree: *const braid_tree, key: *const c_void, key_len: usize) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
-        let (tree, key) = (handle(tree, "tree")?, bytes(key, key_len)?);
-        let is_there = match (&tree.tree, &tree.place) {
-            (AnyTree::Plain(plain), Place::Latest) => plain.contains(key)?,
-            (AnyTree::Plain(plain), Place::Snapshot(snapshot)) => snapshot.contains(plain, key)?,
-            (AnyTree::Plain(plain), Place::Transaction(cell)) => cell.with(|open| Ok(open.contains(plain, key)?))?,
-            (AnyTree::Multi(multi), Place::Latest) => multi.contains(key)?,
-            (AnyTree::Multi(multi), Place::Snapshot(snapshot)) => snapshot.multi_tree(multi).contains(key)?,
-            (AnyTree::Multi(multi), Place::Transaction(cell)) => {
-                cell.with(|open| Ok(open.multi_tree(multi).contains(key)?))?
-            }
-        };
+        let (of, key) = (handle(tree, "tree")?, bytes(key, key_len)?);
+        let is_there = match &of.tree {
+            AnyTree::Plain(tree) => read_at!(of, tree, contains(key)),
+            AnyTree::Multi(tree) => read_at!(of, multi tree, contains(key)),
+        }?;
         Ok(if is_there { BRAID_OK } else { BRAID_NOT_FOUND })
     })
 }
@@ -318,13 +252,11 @@ pub unsafe extern "C" fn braid_put(
     value_len: usize,
 ) -> i32 {
     // SAFETY: the header's rules.
-    run(|| unsafe {
-        handle(tree, "tree")?.put(bytes(key, key_len)?, bytes(value, value_len)?, None)?;
-        Ok(BRAID_OK)
-    })
+    run(|| unsafe { write(tree, Write::Put(bytes(key, key_len)?, bytes(value, value_len)?)) })
 }
 
-/// Sets the value of `key`; with `ttl_ms` above 0 it expires after that time.
+/// Sets the value of `key`, which expires after `ttl_ms`; at once if 0. Not for trees of many values
+/// per key.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_put_ttl(
     tree: *const braid_tree,
@@ -336,8 +268,8 @@ pub unsafe extern "C" fn braid_put_ttl(
 ) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
-        handle(tree, "tree")?.put(bytes(key, key_len)?, bytes(value, value_len)?, ttl_of(ttl_ms))?;
-        Ok(BRAID_OK)
+        let ttl = Duration::from_millis(ttl_ms);
+        write(tree, Write::PutTtl(bytes(key, key_len)?, bytes(value, value_len)?, ttl))
     })
 }
 
@@ -354,17 +286,13 @@ pub unsafe extern "C" fn braid_get_expiry(
     run(|| unsafe {
         slot(value, "value")?;
         set(expires_ms, 0);
-        let (tree, key) = (handle(tree, "tree")?, bytes(key, key_len)?);
-        let plain = tree.tree.plain()?;
-        let found = match &tree.place {
-            Place::Latest => plain.get_with_expiry(key)?,
-            Place::Snapshot(snapshot) => snapshot.get_with_expiry(plain, key)?,
-            Place::Transaction(cell) => cell.with(|open| Ok(open.get_with_expiry(plain, key)?))?,
-        };
-        let Some((found, expires)) = found else { return Ok(BRAID_NOT_FOUND) };
-        set(expires_ms, expires.map_or(0, unix_ms));
-        crate::boundary::give(value, found.into());
-        Ok(BRAID_OK)
+        let (of, key) = (handle(tree, "tree")?, bytes(key, key_len)?);
+        let tree = of.tree.plain()?;
+        let found = read_at!(of, tree, get_with_expiry(key))?.map(|(found, expires)| {
+            set(expires_ms, expires.map_or(0, unix_ms));
+            found
+        });
+        give_found(value, found)
     })
 }
 
@@ -376,32 +304,14 @@ pub(crate) fn unix_ms(time: SystemTime) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_delete(tree: *const braid_tree, key: *const c_void, key_len: usize) -> i32 {
     // SAFETY: the header's rules.
-    run(|| unsafe {
-        handle(tree, "tree")?.delete(bytes(key, key_len)?)?;
-        Ok(BRAID_OK)
-    })
+    run(|| unsafe { write(tree, Write::Delete(bytes(key, key_len)?)) })
 }
 
 /// Deletes the keys of a range, NULL for all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_delete_range(tree: *const braid_tree, range: *const braid_range) -> i32 {
     // SAFETY: the header's rules.
-    run(|| unsafe {
-        let (tree, range) = (handle(tree, "tree")?, range_of(range)?);
-        let range = range.bounds();
-        match (&tree.tree, &tree.place) {
-            (_, Place::Snapshot(_)) => return Err(of_snapshot()),
-            (AnyTree::Plain(plain), Place::Latest) => drop(plain.delete_range(range)?),
-            (AnyTree::Multi(multi), Place::Latest) => drop(multi.delete_range(range)?),
-            (AnyTree::Plain(plain), Place::Transaction(cell)) => {
-                cell.with(|open| Ok(open.delete_range(plain, range)?))?;
-            }
-            (AnyTree::Multi(multi), Place::Transaction(cell)) => {
-                cell.with(|open| Ok(open.multi_tree(multi).delete_range(range)?))?;
-            }
-        }
-        Ok(BRAID_OK)
-    })
+    run(|| unsafe { write(tree, Write::DeleteRange(range_of(range)?)) })
 }
 
 /// Counts the keys of a range, or the pairs in a tree of many values per key, exactly. NULL is all.
@@ -409,19 +319,11 @@ pub unsafe extern "C" fn braid_delete_range(tree: *const braid_tree, range: *con
 pub unsafe extern "C" fn braid_count(tree: *const braid_tree, range: *const braid_range, count: *mut u64) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
-        let (tree, range) = (handle(tree, "tree")?, range_of(range)?);
-        let counted = match (&tree.tree, &tree.place) {
-            (AnyTree::Plain(plain), Place::Latest) => plain.count(range.bounds())?,
-            (AnyTree::Plain(plain), Place::Snapshot(snapshot)) => snapshot.tree(plain).count(range.bounds())?,
-            (AnyTree::Plain(plain), Place::Transaction(cell)) => {
-                cell.with(|open| Ok(open.tree(plain).count(range.bounds())?))?
-            }
-            (AnyTree::Multi(multi), Place::Latest) => multi.count(range.bounds())?,
-            (AnyTree::Multi(multi), Place::Snapshot(snapshot)) => snapshot.multi_tree(multi).count(range.bounds())?,
-            (AnyTree::Multi(multi), Place::Transaction(cell)) => {
-                cell.with(|open| Ok(open.multi_tree(multi).count(range.bounds())?))?
-            }
-        };
+        let (of, range) = (handle(tree, "tree")?, range_of(range)?);
+        let counted = match &of.tree {
+            AnyTree::Plain(tree) => read_at!(of, tree, count(range.bounds())),
+            AnyTree::Multi(tree) => read_at!(of, multi tree, count(range.bounds())),
+        }?;
         set(count, counted);
         Ok(BRAID_OK)
     })
@@ -440,20 +342,15 @@ pub unsafe extern "C" fn braid_pop(
     run(|| unsafe {
         slot(key, "key")?;
         slot(value, "value")?;
-        let tree = handle(tree, "tree")?;
-        let popped = match &tree.tree {
-            AnyTree::Plain(_) if last => tree.latest("a pop")?.pop_last()?,
-            AnyTree::Plain(_) => tree.latest("a pop")?.pop_first()?,
-            AnyTree::Multi(multi) => match (&tree.place, last) {
-                (Place::Snapshot(_), _) => return Err(of_snapshot()),
-                (Place::Transaction(_), _) => return Err(not_in_transaction("a pop")),
-                (Place::Latest, true) => multi.pop_last()?,
-                (Place::Latest, false) => multi.pop_first()?,
-            },
+        let popped = match (handle(tree, "tree")?.latest("a pop")?, last) {
+            (AnyTree::Plain(tree), false) => tree.pop_first()?,
+            (AnyTree::Plain(tree), true) => tree.pop_last()?,
+            (AnyTree::Multi(tree), false) => tree.pop_first()?,
+            (AnyTree::Multi(tree), true) => tree.pop_last()?,
         };
         let Some(row) = popped else { return Ok(BRAID_NOT_FOUND) };
-        crate::boundary::give(key, row.0.into());
-        crate::boundary::give(value, row.1.into());
+        give(key, row.0.into());
+        give(value, row.1.into());
         Ok(BRAID_OK)
     })
 }
@@ -470,16 +367,8 @@ pub unsafe extern "C" fn braid_merge(
 ) -> i32 {
     // SAFETY: the header's rules.
     run(|| unsafe {
-        let (key, operand) = (bytes(key, key_len)?, bytes(operand.data, operand.len)?);
-        let tree = handle(tree, "tree")?;
-        let function = tree.merge_function(function)?;
-        let plain = tree.tree.plain()?;
-        match &tree.place {
-            Place::Latest => drop(plain.merge(key, &function, operand)?),
-            Place::Snapshot(_) => return Err(of_snapshot()),
-            Place::Transaction(cell) => cell.with(|open| Ok(open.merge(plain, key, &function, operand)?))?,
-        }
-        Ok(BRAID_OK)
+        let operand = bytes(operand.data, operand.len)?;
+        write(tree, Write::Merge(text(function, "function")?, bytes(key, key_len)?, operand))
     })
 }
 
@@ -493,17 +382,7 @@ pub unsafe extern "C" fn braid_delete_pair(
     value_len: usize,
 ) -> i32 {
     // SAFETY: the header's rules.
-    run(|| unsafe {
-        let (key, value) = (bytes(key, key_len)?, bytes(value, value_len)?);
-        let tree = handle(tree, "tree")?;
-        let multi = tree.tree.multi()?;
-        match &tree.place {
-            Place::Latest => drop(multi.delete_pair(key, value)?),
-            Place::Snapshot(_) => return Err(of_snapshot()),
-            Place::Transaction(cell) => cell.with(|open| Ok(open.multi_tree(multi).delete_pair(key, value)?))?,
-        }
-        Ok(BRAID_OK)
-    })
+    run(|| unsafe { write(tree, Write::DeletePair(bytes(key, key_len)?, bytes(value, value_len)?)) })
 }
 
 /// `BRAID_OK` if a tree of many values per key has this pair, else `BRAID_NOT_FOUND`.
@@ -518,13 +397,9 @@ pub unsafe extern "C" fn braid_contains_pair(
     // SAFETY: the header's rules.
     run(|| unsafe {
         let (key, value) = (bytes(key, key_len)?, bytes(value, value_len)?);
-        let tree = handle(tree, "tree")?;
-        let multi = tree.tree.multi()?;
-        let is_there = match &tree.place {
-            Place::Latest => multi.contains_pair(key, value)?,
-            Place::Snapshot(snapshot) => snapshot.multi_tree(multi).contains_pair(key, value)?,
-            Place::Transaction(cell) => cell.with(|open| Ok(open.multi_tree(multi).contains_pair(key, value)?))?,
-        };
+        let of = handle(tree, "tree")?;
+        let tree = of.tree.multi()?;
+        let is_there = read_at!(of, multi tree, contains_pair(key, value))?;
         Ok(if is_there { BRAID_OK } else { BRAID_NOT_FOUND })
     })
 }

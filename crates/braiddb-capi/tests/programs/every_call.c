@@ -179,11 +179,11 @@ int main(int argc, char **argv) {
     braid_batch *batch;
     uint64_t sequence = 0;
     OK(braid_batch_new(db, &batch));
-    OK(braid_batch_put(batch, tree, "k1", 2, "v1", 2, 0));
-    OK(braid_batch_put(batch, tree, "k2", 2, "v2", 2, 60000));
-    OK(braid_batch_put(batch, multi, "p", 1, "2", 1, 0));
-    OK(braid_batch_put(batch, multi, "p", 1, "1", 1, 0));
-    OK(braid_batch_put(batch, multi, "q", 1, "1", 1, 0));
+    OK(braid_batch_put(batch, tree, "k1", 2, "v1", 2));
+    OK(braid_batch_put_ttl(batch, tree, "k2", 2, "v2", 2, 60000));
+    OK(braid_batch_put(batch, multi, "p", 1, "2", 1));
+    OK(braid_batch_put(batch, multi, "p", 1, "1", 1));
+    OK(braid_batch_put(batch, multi, "q", 1, "1", 1));
     OK(braid_batch_delete_pair(batch, multi, "p", 1, "3", 1));
     OK(braid_batch_merge(batch, tree, "append", "k3", 2, text("v3")));
     assert(braid_batch_len(batch) == 7);
@@ -434,7 +434,7 @@ int main(int argc, char **argv) {
     OK(braid_commit_async(transaction, committed, &commit_codes[1]));
     IS(BRAID_TRANSACTION_ENDED, braid_commit_async(transaction, committed, &commit_codes[2]));
     OK(braid_batch_new(db, &batch));
-    OK(braid_batch_put(batch, tree, "kept", 4, "", 0, 0));
+    OK(braid_batch_put(batch, tree, "kept", 4, "", 0));
     IS(BRAID_INVALID_ARGUMENT, braid_batch_commit_async(batch, NULL, NULL));
     assert(braid_batch_len(batch) == 1);
     braid_batch_free(batch);

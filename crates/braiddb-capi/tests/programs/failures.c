@@ -1,5 +1,6 @@
 /*
- * The state after a failed call, and the reads of a transaction, as the header documents them.
+ * The state after a failed call, the reads of a transaction, and calls in callbacks, as the header
+ * documents them.
  *
  *     failures FOLDER
  */
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "braiddb.h"
 
@@ -217,6 +219,88 @@ static void reads_of_a_scan(uint32_t flags) {
     OK(braid_close(db));
 }
 
+static void savepoints_are_never_reused(void) {
+    braid_db *db = in_memory();
+    braid_tree *tree = open_tree(db, "tree", "false"), *inside, *other_inside;
+    braid_transaction *transaction = begin(db, tree, &inside), *other = begin(db, tree, &other_inside);
+    uint64_t first, stale, next, of_other;
+    OK(braid_savepoint(transaction, &first));
+    put(inside, "a", "1");
+    OK(braid_savepoint(transaction, &stale));
+    put(inside, "b", "1");
+    OK(braid_rollback_to(transaction, first));
+    put(inside, "c", "1");
+    OK(braid_savepoint(transaction, &next));
+    put(inside, "d", "1");
+    OK(braid_savepoint(other, &of_other));
+    IS(BRAID_INVALID_ARGUMENT, braid_rollback_to(transaction, stale));
+    IS(BRAID_INVALID_ARGUMENT, braid_rollback_to(transaction, of_other));
+    IS(BRAID_INVALID_ARGUMENT, braid_rollback_to(other, first));
+    IS(BRAID_INVALID_ARGUMENT, braid_rollback_to(transaction, 0));
+    OK(braid_contains(inside, "d", 1));
+    OK(braid_rollback_to(transaction, next));
+    OK(braid_rollback_to(transaction, next));
+    IS(BRAID_NOT_FOUND, braid_contains(inside, "d", 1));
+    OK(braid_contains(inside, "c", 1));
+    OK(braid_rollback_to(transaction, first));
+    IS(BRAID_NOT_FOUND, braid_contains(inside, "c", 1));
+    end(other, other_inside, BRAID_OK);
+    end(transaction, inside, BRAID_OK);
+    IS(BRAID_NOT_FOUND, braid_contains(tree, "a", 1));
+    braid_tree_free(tree);
+    OK(braid_close(db));
+}
+
+static void a_time_of_0_expires_at_once(void) {
+    braid_db *db = in_memory();
+    braid_tree *tree = open_tree(db, "tree", "false"), *multi = open_tree(db, "multi", "true"), *inside;
+    braid_batch *batch;
+    put(tree, "a", "1"), put(tree, "b", "1"), put(tree, "c", "1");
+    OK(braid_put_ttl(tree, "a", 1, "2", 1, 0));
+    OK(braid_batch_new(db, &batch));
+    OK(braid_batch_put_ttl(batch, tree, "b", 1, "2", 1, 0));
+    IS(BRAID_INVALID_ARGUMENT, braid_batch_put_ttl(batch, multi, "b", 1, "2", 1, 0));
+    OK(braid_batch_commit(batch, BRAID_DEFAULT, NULL));
+    braid_batch_free(batch);
+    braid_transaction *transaction = begin(db, tree, &inside);
+    OK(braid_put_ttl(inside, "c", 1, "2", 1, 0));
+    IS(BRAID_NOT_FOUND, braid_contains(inside, "c", 1));
+    end(transaction, inside, BRAID_OK);
+    IS(BRAID_NOT_FOUND, braid_contains(tree, "a", 1));
+    IS(BRAID_NOT_FOUND, braid_contains(tree, "b", 1));
+    IS(BRAID_NOT_FOUND, braid_contains(tree, "c", 1));
+    IS(BRAID_INVALID_ARGUMENT, braid_put_ttl(multi, "a", 1, "2", 1, 0));
+    OK(braid_put_ttl(tree, "a", 1, "2", 1, UINT64_MAX));
+    OK(braid_contains(tree, "a", 1));
+    braid_tree_free(tree), braid_tree_free(multi);
+    OK(braid_close(db));
+}
+
+/* A commit ends its transaction, batch or stream, also if it fails. */
+static void a_refused_durability_ends_what_it_commits(void) {
+    braid_db *db = in_memory();
+    braid_tree *tree = open_tree(db, "tree", "false"), *inside;
+    braid_transaction *transaction = begin(db, tree, &inside);
+    put(inside, "a", "1");
+    IS(BRAID_INVALID_ARGUMENT, braid_commit(transaction, 99, NULL));
+    IS(BRAID_TRANSACTION_ENDED, braid_commit(transaction, BRAID_DEFAULT, NULL));
+    braid_tree_free(inside), braid_transaction_free(transaction);
+    braid_batch *batch;
+    OK(braid_batch_new(db, &batch));
+    OK(braid_batch_put(batch, tree, "a", 1, "1", 1));
+    IS(BRAID_INVALID_ARGUMENT, braid_batch_commit(batch, 99, NULL));
+    assert(braid_batch_len(batch) == 0);
+    braid_batch_free(batch);
+    braid_stream_writer *writer;
+    OK(braid_stream_writer_new(tree, "a", 1, &writer));
+    IS(BRAID_INVALID_ARGUMENT, braid_stream_commit(writer, 99, NULL));
+    IS(BRAID_INVALID_ARGUMENT, braid_stream_write(writer, "x", 1));
+    braid_stream_writer_free(writer);
+    IS(BRAID_NOT_FOUND, braid_contains(tree, "a", 1));
+    braid_tree_free(tree);
+    OK(braid_close(db));
+}
+
 static void largest_run(const char *folder, char *path, size_t size) {
     DIR *entries = opendir(folder);
     off_t largest = 0;
@@ -296,12 +380,70 @@ static void damage_ends_a_scan(const char *folder) {
     OK(braid_close(db));
 }
 
+struct callback {
+    braid_db *db;
+    braid_tree *tree;
+    braid_watch *watch;
+    int calls;
+};
+
+static void reads(void *context, int32_t code, uint64_t sequence) {
+    struct callback *of = context;
+    braid_value *value;
+    assert(code == BRAID_OK && sequence > 0);
+    OK(braid_get(of->tree, "a", 1, &value));
+    braid_value_free(value);
+    __atomic_add_fetch(&of->calls, 1, __ATOMIC_SEQ_CST);
+}
+
+static int32_t calls_everything(void *context, const braid_changes *changes) {
+    struct callback *of = context;
+    braid_tree *inside;
+    braid_change change;
+    OK(braid_changes_get(changes, 0, &change));
+    braid_transaction *transaction = begin(of->db, of->tree, &inside);
+    end(transaction, inside, BRAID_OK);
+    OK(braid_sync(of->db));
+    OK(braid_flush(of->db));
+    if (++of->calls == 3) OK(braid_watch_stop(of->watch));
+    return 0;
+}
+
+static void calls_in_callbacks(const char *folder) {
+    char path[4096];
+    struct callback of = {NULL, NULL, NULL, 0};
+    snprintf(path, sizeof path, "%s/callbacks", folder);
+    OK(braid_open(path, NULL, &of.db));
+    of.tree = open_tree(of.db, "tree", "false");
+    OK(braid_watch_new(of.db, NULL, NONE, NONE, 0, &of.watch));
+    put(of.tree, "a", "1");
+    IS(BRAID_END, braid_watch_run(of.watch, calls_everything, &of));
+    assert(of.calls == 3);
+    braid_watch_free(of.watch);
+    of.calls = 0;
+    braid_batch *batch;
+    OK(braid_batch_new(of.db, &batch));
+    for (int i = 0; i < 100; i++) {
+        OK(braid_batch_put(batch, of.tree, "a", 1, "2", 1));
+        OK(braid_batch_commit_async(batch, reads, &of));
+    }
+    while (__atomic_load_n(&of.calls, __ATOMIC_SEQ_CST) < 100)
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    braid_batch_free(batch);
+    braid_tree_free(of.tree);
+    OK(braid_close(of.db));
+}
+
 int main(int argc, char **argv) {
     assert(argc == 2);
     scans_pass_failed_values();
     reads_of_a_scan(0);
     reads_of_a_scan(BRAID_REVERSE);
+    savepoints_are_never_reused();
+    a_time_of_0_expires_at_once();
+    a_refused_durability_ends_what_it_commits();
     damage_ends_a_scan(argv[1]);
+    calls_in_callbacks(argv[1]);
     puts("failures leave the documented state");
     return 0;
 }

@@ -146,7 +146,7 @@ static void one_call(struct state *s) {
         case 14: note(braid_rollback_to(*transaction, below(s, 4))); break;
         case 15: braid_transaction_free(*transaction), *transaction = NULL; break;
         case 16: if (!*batch) note(braid_batch_new(*db, batch)); break;
-        case 17: note(braid_batch_put(*batch, *tree, key.data, key.len, value.data, value.len, below(s, 3))); break;
+        case 17: note(braid_batch_put_ttl(*batch, *tree, key.data, key.len, value.data, value.len, below(s, 3))); break;
         case 18: note(braid_batch_delete(*batch, *tree, key.data, key.len)); break;
         case 19: note(braid_batch_delete_pair(*batch, *tree, key.data, key.len, value.data, value.len)); break;
         case 20: note(braid_batch_delete_range(*batch, *tree, maybe_range)); break;

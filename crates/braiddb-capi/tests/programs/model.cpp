@@ -5,6 +5,7 @@
 #include <cassert>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
 
@@ -97,8 +98,40 @@ static void read(const Tree &tree, const Model &model) {
     }
 }
 
+/* Times that have passed, and functions that are not taken. */
+static void edges() {
+    auto alive = std::make_shared<int>();
+    auto function = [alive](auto, auto, auto) { return std::string(); };
+    {
+        Options options;
+        try {
+            options.merge(nullptr, function);
+            assert(false);
+        } catch (const Error &error) {
+            assert(error.code() == BRAID_INVALID_ARGUMENT);
+        }
+        assert(alive.use_count() == 2);
+        options.merge("empty", function);
+        assert(alive.use_count() == 3);
+        Db db = Db::in_memory(options);
+    }
+    assert(alive.use_count() == 2);
+    Db db = Db::in_memory();
+    Tree tree = db.tree("times");
+    for (auto ms : {0, -1, -3600000}) {
+        std::chrono::milliseconds ttl(ms);
+        tree.put("a", "1"), tree.put("b", "1");
+        tree.put("a", "2", ttl);
+        Batch batch = db.batch();
+        batch.put(tree, "b", "2", ttl).put(tree, "c", "1", std::chrono::hours(1)).put(tree, "d", "1");
+        batch.commit();
+        assert(!tree.contains("a") && !tree.contains("b") && tree.contains("c") && tree.contains("d"));
+    }
+}
+
 int main(int argc, char **argv) {
     assert(argc >= 2);
+    edges();
     std::string path = std::string(argv[1]) + "/model";
     long steps = argc > 2 ? std::stol(argv[2]) : 20000;
     random_numbers.seed(argc > 3 ? std::stoull(argv[3]) : 1);
