@@ -65,6 +65,8 @@ class Database(_Context):
         self._path = path
         self._trees: dict[str, Tree] = {}
         self._multi_trees: dict[str, MultiTree] = {}
+        #: What the caches in this database share.
+        self._caches: Any = None
 
     @property
     def path(self) -> str:
