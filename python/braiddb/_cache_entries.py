@@ -126,22 +126,36 @@ class Queues(CacheBase):
     ) -> Any:
         """Return the key and value that were inserted last, or first."""
 
-        def rows(work: Work) -> Iterator[bytes]:
-            return iter(work.rows.values(reverse=last))
+        def rows(tree: Any) -> Iterator[bytes]:
+            return iter(tree.values(reverse=last))
 
-        found = self._end(rows, False, retry)
+        found = self._end("rows", rows, False, retry)
         if found is None:
             raise KeyError("the cache is empty")
         entry, pair = found
         return with_flags(pair, entry, expire_time, tag)
 
     def _end(
-        self, rows: Callable[[Work], Iterator[bytes]], is_pull: bool, retry: bool
+        self, name: str, keys: Callable[[Any], Iterator[bytes]], is_pull: bool, retry: bool
     ) -> tuple[Entry, Any] | None:
-        """Return the first live entry of some keys, without expired ones before it."""
+        """Return the first live entry of some keys of a tree. Remove expired ones before it."""
+
+        def peek(source: Any) -> Any:
+            at = next(keys(source[self._names[name]]), None)
+            if at is None:
+                return None
+            entry, value = self._fetch(source, at, False)
+            if entry is None:
+                return ABSENT
+            return entry, (self._coder.key_of(entry.key or at), value)
+
+        # A peek at an entry that has not expired is a read, which waits for no writer.
+        found = ABSENT if is_pull else self._read(peek)
+        if found is not ABSENT:
+            return found  # type: ignore[no-any-return]
 
         def find(work: Work) -> tuple[Entry, Any] | None:
-            while (at := next(rows(work), None)) is not None:
+            while (at := next(keys(getattr(work, name)), None)) is not None:
                 entry = work.find(at)
                 if entry is None:
                     return None
@@ -158,12 +172,12 @@ class Queues(CacheBase):
 
     # Queues.
 
-    def _queue(self, work: Work, prefix: str | None, is_reverse: bool) -> Iterator[bytes]:
+    def _queue(self, entries: Any, prefix: str | None, is_reverse: bool) -> Iterator[bytes]:
         """Iterate over the keys of a queue."""
         first, last = self._queue_key(prefix, 0), self._queue_key(prefix, _QUEUE_END)
         if first.whole:
             raise InvalidArgument("the prefix of a queue is too long")
-        keys = work.entries.keys(start=first.at, stop=last.at, reverse=is_reverse)
+        keys = entries.keys(start=first.at, stop=last.at, reverse=is_reverse)
         return (at for at in keys if self._queue_number(prefix, at) is not None)
 
     def _queue_key(self, prefix: str | None, number: int) -> Key:
@@ -196,7 +210,7 @@ class Queues(CacheBase):
         pushed: list[int] = []
 
         def next_key(work: Work) -> Key:
-            end = next(self._queue(work, prefix, side == "back"), None)
+            end = next(self._queue(work.entries, prefix, side == "back"), None)
             before = None if end is None else self._queue_number(prefix, end)
             step = 1 if side == "back" else -1
             number = _QUEUE_START if before is None else before + step
@@ -244,10 +258,10 @@ class Queues(CacheBase):
     ) -> Any:
         _check_side(side)
 
-        def keys(work: Work) -> Iterator[bytes]:
-            return self._queue(work, prefix, side == "back")
+        def keys(entries: Any) -> Iterator[bytes]:
+            return self._queue(entries, prefix, side == "back")
 
-        found = self._end(keys, is_pull, retry)
+        found = self._end("entries", keys, is_pull, retry)
         entry, pair = (None, default) if found is None else found
         return with_flags(pair, entry, expire_time, tag)
 

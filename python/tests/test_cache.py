@@ -197,6 +197,7 @@ def test_get_writes_nothing_and_waits_for_nobody(path):
             began = time.monotonic()
             assert cache[0] == b"x" * 1000 and cache.get("new") is None
             assert list(cache) == [0, 1, 2] and len(cache) == 3
+            assert cache.peekitem()[0] == 2 and cache.peek("q", default=5) == 5
             assert time.monotonic() - began < 5
             with pytest.raises(braiddb.Timeout):
                 cache["new"] = 2
