@@ -4,4 +4,5 @@
 #![expect(clippy::disallowed_methods, reason = "processes, and journals outside of the database")]
 
 mod handles;
+mod history;
 mod processes;

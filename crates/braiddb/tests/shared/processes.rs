@@ -1,9 +1,11 @@
 //! Eight processes share a database, and the owner is killed again and again.
 //!
 //! Each process writes a journal: a line before each call and a line after it. In the end the
-//! database must have each acknowledged call exactly once, and each other call at most once.
+//! database must have each acknowledged call exactly once, and each other call at most once. The
+//! transactions on registers must have a serial order (`history.rs`).
 //! `BRAIDDB_SHARED_SECONDS=600` runs it for ten minutes.
 
+use super::history::{self, History, REGISTERS};
 use braiddb::{
     Builder, Durability, Error,
     shared::{SharedDb, SharedTree},
@@ -32,6 +34,9 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Time beyond the timeout for a thread that waits for a processor.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// Threads of a child whose writes share a request.
+const THREADS: u64 = 3;
+
 fn open(place: &Path) -> braiddb::Result<SharedDb> {
     let options = Builder::new().memory(16 << 20).durability(Durability::Buffered).background_threads(1);
     options.shared_timeout(TIMEOUT).open_shared(place.join("db"))
@@ -41,33 +46,92 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().unwrap())
 }
 
-/// One call of a child: `put`, `add` or `transfer`, with a number.
+/// The calls of a child: `put`, `add`, `transfer`, `register` or `group`, each with a number.
 struct Journal {
     file: File,
     slowest: Duration,
     unknown: u32,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Done,
+    Refused,
+    Unknown,
+}
+
+fn outcome(of: braiddb::Result<()>, call: &str) -> Outcome {
+    match of {
+        Ok(()) => Outcome::Done,
+        Err(e) if e.is_outcome_unknown() => Outcome::Unknown,
+        // Nothing was written.
+        Err(e) if e.is_conflict() || matches!(e, Error::NoOwner { .. }) => Outcome::Refused,
+        Err(e) => panic!("{call}: {e}"),
+    }
+}
+
 impl Journal {
-    /// Runs a call between its two lines.
-    fn run(&mut self, kind: &str, n: u64, call: impl FnOnce() -> braiddb::Result<()>) {
-        self.file.write_all(format!("begin {kind} {n}\n").as_bytes()).unwrap();
-        let began = Instant::now();
-        let outcome = call();
-        let took = began.elapsed();
-        assert!(took < TIMEOUT + GRACE, "{kind} {n} took {took:?}");
+    fn line(&mut self, line: &str) {
+        self.file.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    fn end(&mut self, outcome: Outcome, call: &str, took: Duration) {
+        assert!(took < TIMEOUT + GRACE, "{call} took {took:?}");
         self.slowest = self.slowest.max(took);
-        let end = match outcome {
-            Ok(()) => "done",
-            Err(e) if e.is_outcome_unknown() => {
-                self.unknown += 1;
-                "unknown"
-            }
-            // Nothing was written.
-            Err(e) if e.is_conflict() || matches!(e, Error::NoOwner { .. }) => "refused",
-            Err(e) => panic!("{kind} {n}: {e}"),
+        self.unknown += u32::from(outcome == Outcome::Unknown);
+        let word = match outcome {
+            Outcome::Done => "done",
+            Outcome::Refused => "refused",
+            Outcome::Unknown => "unknown",
         };
-        self.file.write_all(format!("{end} {kind} {n}\n").as_bytes()).unwrap();
+        self.line(&format!("{word} {call}"));
+    }
+
+    /// Runs a call between its two lines.
+    fn run(&mut self, kind: &str, n: u64, call: impl FnOnce() -> braiddb::Result<()>) -> Outcome {
+        let name = format!("{kind} {n}");
+        self.line(&format!("begin {name}"));
+        let began = Instant::now();
+        let outcome = outcome(call(), &name);
+        self.end(outcome, &name, began.elapsed());
+        outcome
+    }
+
+    /// Runs puts of several threads, which share requests.
+    fn run_group(&mut self, lists: &SharedTree, name: &str, n: u64) {
+        let calls: Vec<_> = (0..THREADS).map(|thread| THREADS * n + thread).collect();
+        calls.iter().for_each(|call| self.line(&format!("begin group {call}")));
+        let began = Instant::now();
+        let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
+            let put = |call: u64| {
+                let done = lists.put(group_key(name, call), call.to_le_bytes()).map(drop);
+                outcome(done, &format!("group {call}"))
+            };
+            let puts: Vec<_> = calls.iter().map(|call| scope.spawn(move || put(*call))).collect();
+            puts.into_iter().map(|put| put.join().unwrap()).collect()
+        });
+        for (call, outcome) in calls.iter().zip(outcomes) {
+            self.end(outcome, &format!("group {call}"), began.elapsed());
+            let read = lists.get(group_key(name, *call)).unwrap();
+            check_read("group", *call, outcome, read.map(|value| number(&value)));
+        }
+    }
+}
+
+fn put_key(name: &str, n: u64) -> String {
+    format!("put {name}/{n:08}")
+}
+
+fn group_key(name: &str, n: u64) -> String {
+    format!("group {name}/{n:08}")
+}
+
+/// Checks the read of a key that only one call puts, after that call.
+fn check_read(kind: &str, n: u64, outcome: Outcome, read: Option<u64>) {
+    match outcome {
+        Outcome::Done => assert_eq!(read, Some(n), "the read after the acknowledged {kind} {n}"),
+        Outcome::Refused => assert_eq!(read, None, "the read after the refused {kind} {n}"),
+        Outcome::Unknown => assert!(read.is_none_or(|value| value == n), "the read after {kind} {n}"),
     }
 }
 
@@ -77,21 +141,30 @@ fn child() {
     let (Ok(place), Ok(name)) = (std::env::var(PLACE), std::env::var(NAME)) else { return };
     let place = PathBuf::from(place);
     let db = open(&place).unwrap();
-    let (lists, sums, bank) = (db.tree("lists").unwrap(), db.tree("sums").unwrap(), db.tree("bank").unwrap());
+    let [lists, sums, bank, registers] = ["lists", "sums", "bank", "registers"].map(|tree| db.tree(tree).unwrap());
     let file = File::options().create_new(true).append(true).open(place.join(format!("journal-{name}"))).unwrap();
+    let tries = file.try_clone().unwrap();
     let mut journal = Journal { file, slowest: Duration::ZERO, unknown: 0 };
-    let mut n = 0;
+    let (mut n, mut added) = (0, 0);
+    let mut seen = [0; REGISTERS];
     while !place.join("stop").exists() {
         n += 1;
         let durability = if n % 16 == 0 { Durability::Sync } else { Durability::Buffered };
-        let key = format!("{name}/{n:08}");
-        journal.run("put", n, || lists.put_with(&key, n.to_le_bytes(), durability).map(drop));
-        let read = lists.get(&key).unwrap();
-        assert!(read.is_none_or(|value| number(&value) == n), "the read after put {n}");
-        journal.run("add", n, || sums.merge(&name, "add", 1_u64.to_le_bytes()).map(drop));
+        let key = put_key(&name, n);
+        let outcome = journal.run("put", n, || lists.put_with(&key, n.to_le_bytes(), durability).map(drop));
+        check_read("put", n, outcome, lists.get(&key).unwrap().map(|value| number(&value)));
+        if journal.run("add", n, || sums.merge(&name, "add", 1_u64.to_le_bytes()).map(drop)) == Outcome::Done {
+            added += 1;
+        }
+        if journal.unknown == 0 {
+            let sum = sums.get(&name).unwrap().map_or(0, |value| number(&value));
+            assert_eq!(sum, added, "the acknowledged additions after add {n}");
+        }
         journal.run("transfer", n, || transfer(&db, &bank, &name, n, durability));
+        journal.run("register", n, || history::transact(&db, &registers, &tries, &name, n, &mut seen));
         if n % 8 == 0 {
             check_bank(&db, &bank);
+            journal.run_group(&lists, &name, n);
         }
     }
     assert_eq!(journal.unknown, 0, "an owner was killed, but another one replied in time");
@@ -193,21 +266,39 @@ fn calls(journal: &str) -> BTreeMap<&str, Calls> {
     calls
 }
 
+/// Checks that the calls of one process and kind that `found` lists are all acknowledged ones, and
+/// no refused one.
+fn check_calls(name: &str, kind: &str, calls: &Calls, found: &BTreeSet<u64>) {
+    let lost: Vec<_> = calls.done.difference(found).collect();
+    assert!(lost.is_empty(), "{name} lost {kind} {lost:?}");
+    let refused: Vec<_> = found.iter().filter(|n| !calls.done.contains(n) && !calls.unknown.contains(n)).collect();
+    assert!(refused.is_empty(), "{name}: {kind} {refused:?} are there, but were refused or never called");
+}
+
+/// Kills the owner every fraction of a second. Returns the number of kills.
+fn kill_owners(family: &mut Family, seconds: u64) -> u32 {
+    let began = Instant::now();
+    let mut kills = 0_u32;
+    while began.elapsed() < Duration::from_secs(seconds) {
+        // Long runs leave the processes some seconds of work between two kills.
+        let pause_ms =
+            if seconds < 60 { 200 + 37 * u64::from(kills) % 300 } else { 500 + 137 * u64::from(kills) % 4000 };
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        if family.kill_owner() {
+            kills += 1;
+            family.spawn();
+        }
+    }
+    kills
+}
+
 #[test]
 fn acknowledged_calls_survive_kills_of_the_owner_exactly_once() {
     let seconds = std::env::var(SECONDS).map_or(6, |text| text.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let mut family = Family { place: dir.path().to_owned(), children: Vec::new(), born: 0 };
     (0..PROCESSES).for_each(|_| family.spawn());
-    let began = Instant::now();
-    let mut kills = 0_u32;
-    while began.elapsed() < Duration::from_secs(seconds) {
-        std::thread::sleep(Duration::from_millis(200 + 37 * u64::from(kills) % 300));
-        if family.kill_owner() {
-            kills += 1;
-            family.spawn();
-        }
-    }
+    let kills = kill_owners(&mut family, seconds);
     fs::write(dir.path().join("stop"), "").unwrap();
     for child in &mut family.children {
         let status = child.wait().unwrap();
@@ -215,35 +306,46 @@ fn acknowledged_calls_survive_kills_of_the_owner_exactly_once() {
     }
     let (mut done, mut unknown) = (0, 0);
     let db = Builder::new().open(dir.path().join("db")).unwrap();
-    let (lists, sums, bank) = (db.tree("lists").unwrap(), db.tree("sums").unwrap(), db.tree("bank").unwrap());
+    let [lists, sums, bank, registers] = ["lists", "sums", "bank", "registers"].map(|tree| db.tree(tree).unwrap());
+    let mut history = History::default();
     for born in 1..=family.born {
         let name = format!("p{born:04}");
         let Ok(journal) = fs::read_to_string(dir.path().join(format!("journal-{name}"))) else { continue };
-        for (kind, Calls { done: acknowledged, unknown: doubtful }) in calls(&journal) {
+        history.add_journal(&name, &journal);
+        for (kind, calls) in calls(&journal) {
+            let Calls { done: acknowledged, unknown: doubtful } = &calls;
             let range = acknowledged.len() as u64..=(acknowledged.len() + doubtful.len()) as u64;
-            let counted = match kind {
-                "put" => {
-                    let listed: BTreeSet<u64> = lists.prefix(&name).map(|row| number(&row.unwrap().1)).collect();
-                    let lost: Vec<_> = acknowledged.difference(&listed).collect();
-                    assert!(lost.is_empty(), "{name} lost puts {lost:?}");
-                    listed.len() as u64
+            let listed =
+                |prefix: String| -> BTreeSet<u64> { lists.prefix(prefix).map(|row| number(&row.unwrap().1)).collect() };
+            match kind {
+                "put" => check_calls(&name, kind, &calls, &listed(format!("put {name}/"))),
+                "group" => check_calls(&name, kind, &calls, &listed(format!("group {name}/"))),
+                "register" => check_calls(&name, kind, &calls, &history::calls_of(&registers, &name)),
+                _ => {
+                    let counted = match kind {
+                        "add" => sums.get(&name).unwrap(),
+                        _ => bank.get(format!("transfers of {name}")).unwrap(),
+                    };
+                    let counted = counted.map_or(0, |value| number(&value));
+                    assert!(range.contains(&counted), "{name} {kind}: {counted} applied, {range:?} expected");
                 }
-                "add" => sums.get(&name).unwrap().map_or(0, |value| number(&value)),
-                _ => bank.get(format!("transfers of {name}")).unwrap().map_or(0, |value| number(&value)),
-            };
-            assert!(range.contains(&counted), "{name} {kind}: {counted} applied, {range:?} expected");
+            }
             done += acknowledged.len();
             unknown += doubtful.len();
         }
     }
     let balance = |account: u64| bank.get(account.to_be_bytes()).unwrap().map_or(START_BALANCE, |value| number(&value));
     assert_eq!((0..ACCOUNTS).map(balance).sum::<u64>(), ACCOUNTS * START_BALANCE);
+    let transactions = history.check(&registers);
     let slowest = (1..=family.born).filter_map(|born| {
         let text = fs::read_to_string(dir.path().join(format!("slowest-p{born:04}"))).ok()?;
         text.parse::<u64>().ok().map(Duration::from_micros)
     });
     let slowest = slowest.max().unwrap_or_default();
-    println!("{kills} kills, {done} calls acknowledged, {unknown} cut off, slowest call {slowest:?}");
-    assert!(kills >= 3 && done > 100, "{kills} kills, {done} calls: the test tested nothing");
+    println!(
+        "{kills} kills, {done} calls acknowledged, {unknown} cut off, {transactions} transactions in a serial order, \
+         slowest call {slowest:?}"
+    );
+    assert!(kills >= 3 && done > 100 && transactions > 20, "{kills} kills, {done} calls: the test tested nothing");
     assert!(db.verify().unwrap().is_sound());
 }
