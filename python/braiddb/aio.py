@@ -162,8 +162,6 @@ class AsyncDatabase:
                 commit = await _in_thread(watcher.next, _WAIT)
                 if commit is not None:
                     yield commit
-                elif watcher.is_stopped:
-                    return
 
 
 __all__ = ["AsyncDatabase", "AsyncTransaction"]

@@ -5,6 +5,7 @@
 //! | owner | the open database | commit here |
 //! | member | a follower | go to the owner |
 //! | electing | the last follower, if any | wait |
+//! | failed | fail | fail |
 //!
 //! INVARIANT S2: the lock of the database decides who is the owner; nothing else does. The socket
 //! only finds the owner. An owner stays one until it closes.
@@ -25,7 +26,11 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
+
+/// Pause between two checks of a recovery that takes longer than the timeout.
+const OPENING_PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub struct Core {
@@ -45,8 +50,10 @@ pub struct Core {
     /// 0 until it is known.
     pub incarnation: AtomicU64,
     pub is_closing: AtomicBool,
+    /// Whether this process opens the database now. It has the lock, if that takes long.
+    pub is_opening: AtomicBool,
     /// The connection that reports the end of the owner.
-    pub watch: Mutex<Option<LocalStream>>,
+    pub watch: Mutex<Option<Arc<LocalStream>>>,
     pub pool: Mutex<Pool>,
     pub freed: Condvar,
     /// The error of the owner's close.
@@ -66,6 +73,8 @@ pub enum Role {
     Electing(Option<Error>),
     Member,
     Owner,
+    /// The handle is of no use any more.
+    Failed(Error),
     Closed,
 }
 
@@ -83,6 +92,7 @@ impl Core {
             must_see: AtomicU64::new(0),
             incarnation: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
+            is_opening: AtomicBool::new(false),
             watch: Mutex::default(),
             pool: Mutex::default(),
             freed: Condvar::new(),
@@ -124,13 +134,14 @@ impl Core {
     }
 
     pub fn set_follower(&self, follower: Follower) {
+        follower.db().refuse_close();
         *self.follower.write() = Some(Arc::new(follower));
     }
 
-    /// Changes the role, unless the database is closed.
+    /// Changes the role, unless it is final.
     pub fn set_role(&self, role: Role) {
         let mut now = self.role.lock();
-        if !matches!(*now, Role::Closed) {
+        if !matches!(*now, Role::Closed | Role::Failed(_)) {
             *now = role;
             self.changed.notify_all();
         }
@@ -144,8 +155,7 @@ impl Core {
     }
 
     pub fn end(&self) {
-        *self.role.lock() = Role::Closed;
-        self.changed.notify_all();
+        self.set_role(Role::Closed);
         drop(self.owner.write().take());
         drop(self.follower.write().take());
     }
@@ -160,6 +170,7 @@ impl Core {
                     return self.owner().map(Some).ok_or(Error::Closed);
                 }
                 Role::Member => return Ok(None),
+                Role::Failed(error) => return Err(error.duplicate()),
                 Role::Closed => return Err(Error::Closed),
                 Role::Electing(failure) => {
                     let left = deadline.left(self.runtime());
@@ -174,7 +185,8 @@ impl Core {
         }
     }
 
-    /// Waits for the first role. A failure of this process to open the database ends the wait.
+    /// Waits for the first role. A failure of this process to open the database ends the wait. While
+    /// this process recovers the database, no deadline does: the recovery would begin again.
     pub fn await_first_role(&self, deadline: Deadline) -> Result<()> {
         loop {
             let mut role = self.role.lock();
@@ -184,14 +196,15 @@ impl Core {
                         return Err(failure);
                     }
                 }
+                Role::Failed(error) => return Err(error.duplicate()),
                 _ => return Ok(()),
             }
             let left = deadline.left(self.runtime());
-            if left.is_zero() {
+            if left.is_zero() && !self.is_opening.load(Ordering::Acquire) {
                 drop(role);
                 return self.await_role(deadline).map(drop);
             }
-            self.changed.wait_for(&mut role, left);
+            self.changed.wait_for(&mut role, left.max(OPENING_PAUSE));
         }
     }
 

@@ -5,8 +5,9 @@ use super::{
     election,
     forward::{self, WriteQueues},
     message::{Request, TreeRequest},
-    owner::{SESSIONS_TREE, TIMEOUT_MAX_NS, check_tree_name},
+    owner::TIMEOUT_MAX_NS,
     reading::Freshness,
+    session::Deadline,
     tree::{SharedBatch, SharedTree},
 };
 use crate::{
@@ -18,7 +19,10 @@ use parking_lot::Mutex;
 use std::{
     fmt,
     path::Path,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::JoinHandle,
     time::Duration,
 };
@@ -68,15 +72,14 @@ impl SharedOptions {
 ///   5 ms later. Each read sees one commit's state; states never go back.
 /// - **Transactions** ([`SharedDb::update`]) are serializable across processes.
 /// - **Timeout**: a call returns within [`crate::Builder::shared_timeout`] (30 seconds by default),
-///   unless the work itself takes longer: a closure, the disk, or a refresh beside a very busy
-///   writer, which gives up after 20 seconds.
+///   unless its own work takes longer: a closure, the disk of the owner's own commits, the recovery
+///   at the open, or a refresh that reads very much.
 ///
 /// Not available: streams, watching, exclusive transactions, bulk loads, changes of tree options,
 /// and dropping trees. [`Durability::None`] acts as [`Durability::Buffered`]. All processes must
 /// run as the same user, on one machine, with the same version of BraidDB; open the database after
 /// a fork, not before. Works on Unix; on other systems the open fails with
-/// [`Error::Unsupported`]. The database has a tree `braiddb.sessions`, one record for each
-/// connection, which [`SharedDb::trees`] omits.
+/// [`Error::Unsupported`].
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -108,6 +111,8 @@ pub(super) struct Shared {
     pub(super) freshness: Freshness,
     pub(super) writes: WriteQueues,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Whether a caller got the error of the close.
+    is_reported: AtomicBool,
 }
 
 impl fmt::Debug for SharedDb {
@@ -136,15 +141,16 @@ impl SharedDb {
             freshness: Freshness::default(),
             writes: WriteQueues::default(),
             thread: Mutex::new(Some(thread)),
+            is_reported: AtomicBool::new(false),
         };
         let db = SharedDb { shared: Arc::new(shared) };
         core.await_first_role(core.deadline())?;
         Ok(db)
     }
 
-    /// Returns whether this process is the owner now.
+    /// Returns whether this process is the owner now. A process forked after the open is not.
     pub fn is_owner(&self) -> bool {
-        self.core().is_owner()
+        self.core().check_process().is_ok() && self.core().is_owner()
     }
 
     /// Returns a tree, whatever its options. Creates it with default options if absent.
@@ -159,12 +165,10 @@ impl SharedDb {
 
     /// Returns a tree, or `NotFound`.
     pub fn open_tree(&self, name: &str) -> Result<SharedTree> {
-        check_tree_name(name)?;
         SharedTree::new(self, self.latest()?.open_tree(name)?)
     }
 
     fn open_or_create(&self, name: &str, exact: bool, options: TreeOptions) -> Result<SharedTree> {
-        check_tree_name(name)?;
         if !exact && let Ok(tree) = self.state()?.open_tree(name) {
             return SharedTree::new(self, tree);
         }
@@ -175,9 +179,7 @@ impl SharedDb {
 
     /// Lists all trees by name.
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
-        let mut trees = self.latest()?.trees()?;
-        trees.retain(|tree| tree.name != SESSIONS_TREE);
-        Ok(trees)
+        self.latest()?.trees()
     }
 
     /// Returns an empty batch: writes that commit together.
@@ -199,7 +201,7 @@ impl SharedDb {
 
     /// Returns the database to read from at this moment: the open database in the owner, a
     /// read-only state in a member. For reads that this handle lacks; write through this handle
-    /// only.
+    /// only. Its [`Db::close`] fails.
     pub fn state(&self) -> Result<Db> {
         self.shared.freshness.state(self.core())
     }
@@ -216,17 +218,26 @@ impl SharedDb {
 
     /// Ends this process's part, as dropping the last handle does. If it was the owner, its
     /// buffered commits become durable, and another process takes over.
+    ///
+    /// Other handles then fail with `Closed`. A second close waits for the first, and returns the
+    /// same error.
     pub fn close(self) -> Result<()> {
         self.shared.close();
-        self.core().close_error.lock().take().map_or(Ok(()), Err)
+        let error = self.core().close_error.lock();
+        self.shared.is_reported.store(true, Ordering::Relaxed);
+        error.as_ref().map_or(Ok(()), |error| Err(error.duplicate()))
     }
 
-    pub(super) fn core(&self) -> &Core {
+    pub(super) fn core(&self) -> &Arc<Core> {
         &self.shared.core
     }
 
     pub(super) fn latest(&self) -> Result<Db> {
-        self.shared.freshness.latest(self.core())
+        self.latest_by(self.core().deadline())
+    }
+
+    pub(super) fn latest_by(&self, deadline: Deadline) -> Result<Db> {
+        self.shared.freshness.latest(self.core(), deadline)
     }
 
     pub(super) fn call(&self, request: Request) -> Result<SequenceNumber> {
@@ -242,12 +253,15 @@ pub(super) fn logged(durability: Durability) -> Durability {
 
 impl Shared {
     fn close(&self) {
-        let Some(thread) = self.thread.lock().take() else { return };
         if self.core.check_process().is_err() {
-            // The thread is the parent's.
+            // The thread is the parent's, and so is a lock that was held during the fork.
+            let thread = self.thread.try_lock().and_then(|mut thread| thread.take());
             std::mem::forget(thread);
             return;
         }
+        // Held until the thread has ended, so that a second close waits for it.
+        let mut running = self.thread.lock();
+        let Some(thread) = running.take() else { return };
         forward::say_goodbye(&self.core);
         self.core.is_closing.store(true, Ordering::Release);
         election::wake(&self.core);
@@ -260,7 +274,9 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.close();
-        if let Some(error) = &*self.core.close_error.lock() {
+        if !self.is_reported.load(Ordering::Relaxed)
+            && let Some(error) = &*self.core.close_error.lock()
+        {
             tracing::error!(%error, "the shared database could not be closed cleanly");
         }
     }

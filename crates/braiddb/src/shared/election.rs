@@ -6,7 +6,7 @@
 
 use super::{
     core::{Core, Role},
-    frame::FrameError,
+    forward,
     message::NO_SESSION,
     owner::Owner,
     server::Server,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     base::{Error, Result},
-    db::{Db, Follower},
+    db::{Db, Follower, Settings},
     platform::{LocalListener, LocalStream},
 };
 use std::{
@@ -27,8 +27,9 @@ const PAUSE_US: u64 = 2_000;
 /// Pause after an error.
 const ERROR_PAUSE_US: u64 = 50_000;
 
-/// Time after which the owner looks after its socket and its records.
-const CARE: Duration = Duration::from_secs(1);
+/// Time after which an owner looks after its socket and its records, and a member after its sessions.
+const CARE_NS: u64 = 1_000_000_000;
+const CARE: Duration = Duration::from_nanos(CARE_NS);
 
 /// Time for a hello.
 const HELLO_NS: u64 = 1_000_000_000;
@@ -46,7 +47,7 @@ pub fn run(core: &Arc<Core>) {
             }
             Err(_) => {}
         }
-        match Db::open_with(core.settings.clone(), &core.dir) {
+        match open(core) {
             Ok(db) => match own(core, db) {
                 Ok(()) => break,
                 Err(error) => fail(core, error),
@@ -70,36 +71,66 @@ fn fail(core: &Core, error: Error) {
 /// Is a member until the owner ends. Fails if there is no owner.
 fn follow(core: &Arc<Core>) -> std::result::Result<(), Lost> {
     let deadline = Deadline::after(core.runtime(), HELLO_NS);
-    let (mut connection, incarnation) = Connection::open(core.place(), NO_SESSION, deadline)?;
+    let (connection, incarnation) = Connection::open(core.place(), NO_SESSION, deadline)?;
     core.incarnation.store(incarnation, Ordering::Relaxed);
-    *core.watch.lock() = connection.stream.duplicate().ok();
+    *core.watch.lock() = Some(Arc::clone(&connection.stream));
     if core.follower().is_none() {
         // The owner serves, so there is a database.
         let follower = Follower::open_with(core.settings.clone(), &core.dir, Some(CARE)).map_err(Lost::Refused)?;
         core.set_follower(follower);
     }
     core.set_role(Role::Member);
-    let ended = connection.await_end(&mut || core.is_closing());
-    tracing::debug!(?ended, "the owner of the shared database has ended");
+    await_end(core, &connection.stream);
+    tracing::debug!("the owner of the shared database has ended");
     core.watch.lock().take();
     Ok(())
 }
 
+/// Waits for the end of a connection on which nothing is sent.
+fn await_end(core: &Arc<Core>, stream: &LocalStream) {
+    while !core.is_closing() {
+        match stream.wait_readable(CARE) {
+            Ok(false) => forward::end_idle_sessions(core),
+            Ok(true) if stream.try_read(&mut [0; 64]).is_ok_and(|len| len > 0) => {}
+            _ => return,
+        }
+    }
+}
+
+/// Opens the database, unless another process has it.
+fn open(core: &Core) -> Result<Db> {
+    // A handle that had a role must not make another database.
+    let is_first = core.incarnation.load(Ordering::Relaxed) == 0;
+    let settings = Settings { create: core.settings.create && is_first, ..core.settings.clone() };
+    core.is_opening.store(true, Ordering::Release);
+    let db = Db::open_with(settings, &core.dir);
+    core.is_opening.store(false, Ordering::Release);
+    db
+}
+
 /// Is the owner until this process closes the database.
 fn own(core: &Arc<Core>, db: Db) -> Result<()> {
+    let expected = core.incarnation.load(Ordering::Relaxed);
+    if expected != 0 && expected != db.incarnation() {
+        drop(db);
+        core.set_role(Role::Failed(replaced()));
+        return Ok(());
+    }
     let owner = Arc::new(Owner::new(db, Arc::clone(&core.settings.runtime))?);
-    let listener = LocalListener::bind(&core.dir);
-    let mut listener = listener.map_err(|e| Error::io("listen for other processes in", &core.dir, e))?;
+    let Some(mut listener) = listen(core, expected == 0)? else {
+        close(core, &owner);
+        return Ok(());
+    };
     core.incarnation.store(owner.incarnation(), Ordering::Relaxed);
     let mut server = Server::new(Arc::clone(&owner), Arc::clone(&core.settings.runtime));
     core.set_owner(Arc::clone(&owner));
+    let mut care = Deadline::after(core.runtime(), 0);
     while !core.is_closing() {
-        match listener.accept(CARE) {
+        match listener.accept(CARE, SLICE) {
             Ok(Some(stream)) => {
                 if let Err(error) = server.serve(stream) {
                     tracing::warn!(%error, "a connection to the shared database was refused");
                 }
-                continue;
             }
             Ok(None) => {}
             Err(error) => {
@@ -107,19 +138,49 @@ fn own(core: &Arc<Core>, db: Db) -> Result<()> {
                 core.runtime().sleep_us(ERROR_PAUSE_US);
             }
         }
-        if !listener.is_reachable()
-            && let Err(error) = listener.renew(&core.dir)
-        {
-            tracing::warn!(%error, "other processes do not reach the shared database");
+        if care.is_over(core.runtime()) {
+            care = Deadline::after(core.runtime(), CARE_NS);
+            if !listener.is_reachable()
+                && let Err(error) = listener.renew(&core.dir)
+            {
+                tracing::warn!(%error, "other processes do not reach the shared database");
+            }
+            owner.remove_old_records();
         }
-        owner.remove_old_records();
     }
     // While this process has the lock, no other one has a socket here.
     drop(listener);
     server.end();
-    core.end();
-    *core.close_error.lock() = owner.db().clone().close().err();
+    close(core, &owner);
     Ok(())
+}
+
+fn close(core: &Core, owner: &Owner) {
+    core.end();
+    *core.close_error.lock() = owner.db().close_refused().err();
+}
+
+/// Listens for other processes. A failure ends the first open; later this process keeps what it has
+/// recovered, and tries again. `None` if the database is closed meanwhile.
+fn listen(core: &Core, is_first: bool) -> Result<Option<LocalListener>> {
+    while !core.is_closing() {
+        match LocalListener::bind(&core.dir) {
+            Ok(listener) => return Ok(Some(listener)),
+            Err(e) => {
+                let error = Error::io("listen for other processes in", &core.dir, e);
+                if is_first {
+                    return Err(error);
+                }
+                fail(core, error);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The error of a handle whose directory has another database now.
+pub fn replaced() -> Error {
+    Error::InvalidArgument("the database was replaced by another one: open it again".to_owned())
 }
 
 /// Ends the thread's wait, after `is_closing` is set.
@@ -129,16 +190,5 @@ pub fn wake(core: &Core) {
     }
     if core.is_owner() {
         drop(LocalStream::connect(&core.dir, SLICE));
-    }
-}
-
-impl Connection {
-    fn await_end(&mut self, is_closing: &mut dyn FnMut() -> bool) -> FrameError {
-        loop {
-            match self.frames.read(&mut &self.stream, is_closing) {
-                Ok(_) => {}
-                Err(end) => return end,
-            }
-        }
     }
 }

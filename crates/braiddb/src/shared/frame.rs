@@ -71,19 +71,34 @@ pub fn write(stream: &mut impl Write, frame: &[u8], is_late: &mut dyn FnMut() ->
 }
 
 /// Reads frames from one stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FrameReader {
     buffer: Vec<u8>,
     filled: usize,
     /// Bytes of the frame returned last.
     taken: usize,
+    /// Maximum pauses of the stream in a row within a frame.
+    pauses_max: u32,
+}
+
+impl Default for FrameReader {
+    fn default() -> FrameReader {
+        FrameReader::with_pauses(u32::MAX)
+    }
 }
 
 impl FrameReader {
+    /// Makes a reader that gives up a frame in which the stream pauses this often in a row. Else a
+    /// peer could leave half a frame in memory.
+    pub fn with_pauses(pauses_max: u32) -> FrameReader {
+        FrameReader { buffer: Vec::new(), filled: 0, taken: 0, pauses_max }
+    }
+
     /// Returns the payload of the next frame. `is_late` is asked whenever nothing has arrived for
     /// a while.
     pub fn read(&mut self, stream: &mut impl Read, is_late: &mut dyn FnMut() -> bool) -> Result<&[u8], FrameError> {
         self.release_last();
+        let mut pauses = 0;
         loop {
             let needed = self.needed()?;
             if self.filled >= needed && needed > HEAD_BYTES {
@@ -95,9 +110,16 @@ impl FrameReader {
             }
             match stream.read(&mut self.buffer[self.filled..]) {
                 Ok(0) => return Err(FrameError::Ended),
-                Ok(len) => self.filled += len,
-                Err(e) if is_pause(&e) && !is_late() => {}
-                Err(e) if is_pause(&e) => return Err(FrameError::Late),
+                Ok(len) => {
+                    self.filled += len;
+                    pauses = 0;
+                }
+                Err(e) if is_pause(&e) => {
+                    pauses += u32::from(self.filled > 0);
+                    if pauses >= self.pauses_max || is_late() {
+                        return Err(FrameError::Late);
+                    }
+                }
                 Err(_) => return Err(FrameError::Broken),
             }
         }

@@ -6,7 +6,7 @@
 //! | request | first byte | fields |
 //! |---|---|---|
 //! | `Hello` | 1 | protocol version u8, incarnation u64 (0: any), session (16 bytes; zeros: none) |
-//! | `Commit` | 2 | number, durability u8, snapshot, keys read (count, strings), ranges read (count, pairs of strings), batches to the end, as in the log |
+//! | `Commit` | 2 | number, microseconds for which the client will wait, durability u8, snapshot, keys read (count, strings), ranges read (count, pairs of strings), batches to the end, as in the log |
 //! | `Tree` | 3 | flags u8 (1: multi-tree, 2: fail if its options differ), name, options |
 //! | `Function` | 4 | name |
 //! | `Sync` | 5 | |
@@ -28,7 +28,7 @@ use crate::{
 use std::time::Duration;
 
 /// Version of this protocol. All processes of a database must have the same one.
-pub const PROTOCOL_VERSION: u8 = 1;
+pub const PROTOCOL_VERSION: u8 = 2;
 
 pub type SessionId = [u8; 16];
 
@@ -54,10 +54,22 @@ const DEFAULT_COMPRESSION: u8 = 255;
 
 #[derive(Debug)]
 pub enum Request {
-    Hello { version: u8, incarnation: u64, session: SessionId },
-    Commit { number: u64, durability: Durability, commit: ForwardedCommit },
+    Hello {
+        version: u8,
+        incarnation: u64,
+        session: SessionId,
+    },
+    Commit {
+        number: u64,
+        /// Time for which the client will wait, in microseconds: later the request must not begin.
+        left_us: u64,
+        durability: Durability,
+        commit: ForwardedCommit,
+    },
     Tree(TreeRequest),
-    Function { name: String },
+    Function {
+        name: String,
+    },
     Sync,
     Goodbye,
 }
@@ -89,9 +101,10 @@ impl Request {
                 out.extend_from_slice(&incarnation.to_le_bytes());
                 out.extend_from_slice(session);
             }
-            Request::Commit { number, durability, commit } => {
+            Request::Commit { number, left_us, durability, commit } => {
                 out.push(COMMIT);
                 put_varint(&mut out, *number);
+                put_varint(&mut out, *left_us);
                 out.push(u8::from(*durability != Durability::Sync));
                 put_varint(&mut out, commit.snapshot);
                 put_varint(&mut out, commit.reads.keys().count() as u64);
@@ -143,7 +156,7 @@ impl Request {
 }
 
 fn decode_commit(payload: &[u8], mut reader: ByteReader<'_>) -> Option<Request> {
-    let number = reader.varint()?;
+    let (number, left_us) = (reader.varint()?, reader.varint()?);
     let durability = match reader.u8()? {
         0 => Durability::Sync,
         1 => Durability::Buffered,
@@ -159,7 +172,8 @@ fn decode_commit(payload: &[u8], mut reader: ByteReader<'_>) -> Option<Request> 
         reads.add_range(start, end);
     }
     let batches = payload.get(reader.position()..)?.to_vec();
-    Some(Request::Commit { number, durability, commit: ForwardedCommit { snapshot, reads, batches } })
+    let commit = ForwardedCommit { snapshot, reads, batches };
+    Some(Request::Commit { number, left_us, durability, commit })
 }
 
 fn text(reader: &mut ByteReader<'_>) -> Option<String> {

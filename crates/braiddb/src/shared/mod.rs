@@ -13,6 +13,7 @@ mod forward;
 mod frame;
 mod message;
 mod owner;
+mod polling;
 mod reading;
 mod server;
 mod session;

@@ -1,22 +1,26 @@
 //! The owner's side of forwarded commits: each request takes effect at most once.
 //!
 //! A client's **session** has one request at a time in progress, with increasing numbers. The
-//! commit of a request also puts the pair (session, number) into the tree [`SESSIONS_TREE`]. A
-//! client that lost its connection sends the request again, perhaps to the next owner. The record
-//! shows that it was applied.
+//! commit of a request also puts the session's record into the catalog. A client that lost its
+//! connection sends the request again, perhaps to the next owner. The record shows that it was
+//! applied. Format of a record: number of the request (varint); time in seconds since 1970 (varint).
 //!
 //! INVARIANT S1: a request runs under the lock of its session, and only for the session's latest
 //! connection. So once a client has connected again, requests that the earlier connection left
 //! behind are finished or never run.
 //!
-//! Records are removed when the client says goodbye, or [`RECORD_KEPT_NS`] after its connection
-//! ended or this process became the owner. Clients stop sending again long before.
+//! Records are removed when the client says goodbye, or [`RECORD_KEPT_NS`] after its last commit, if
+//! it has no connection. Clients stop sending again long before. As a clock may have jumped, an
+//! owner keeps each record for [`RECORD_KEPT_MIN_NS`]: within it, the clients that repeat requests
+//! connect.
+//!
+//! No commit runs under the lock of the table of sessions: it may wait for the disk.
 
 use super::message::{NO_SESSION, SessionId, TreeRequest};
 use crate::{
     base::{Error, Result, SequenceNumber},
     codec::{ByteReader, put_varint},
-    db::{Db, Durability, ForwardedCommit, OpenWindow, Tree},
+    db::{Db, Durability, ForwardedCommit, OpenWindow},
     platform::Runtime,
 };
 use parking_lot::Mutex;
@@ -26,23 +30,25 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
-/// The tree of session records.
-pub const SESSIONS_TREE: &str = "braiddb.sessions";
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// Time for which the record of a lost client is kept.
-const RECORD_KEPT_NS: u64 = 900_000_000_000;
+const RECORD_KEPT_NS: u64 = 900 * SECOND_NS;
+
+/// Time for which a new owner keeps all records.
+const RECORD_KEPT_MIN_NS: u64 = 60 * SECOND_NS;
 
 /// Maximum timeout of a client, so that it ends well before its record.
-pub const TIMEOUT_MAX_NS: u64 = 600_000_000_000;
+pub const TIMEOUT_MAX_NS: u64 = 600 * SECOND_NS;
 
 #[derive(Debug)]
 pub struct Owner {
     db: Db,
-    records: Tree,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
-    /// Records without a client, with the time at which they lost it.
+    /// Records without a client, with the time from which on they are removed.
     abandoned: Mutex<Vec<(u64, SessionId)>>,
     runtime: Arc<dyn Runtime>,
     _window: OpenWindow,
@@ -96,19 +102,31 @@ impl From<Error> for Unserved {
     }
 }
 
+/// A session's request to commit.
+#[derive(Debug)]
+pub struct Wanted {
+    pub number: u64,
+    pub commit: ForwardedCommit,
+    pub durability: Durability,
+    /// Later it must not begin.
+    pub ends_ns: u64,
+}
+
 impl Owner {
     /// Takes over a database that this process has just opened.
     pub fn new(db: Db, runtime: Arc<dyn Runtime>) -> Result<Owner> {
         let _window = db.open_window();
-        let records = db.tree(SESSIONS_TREE)?;
-        let now_ns = runtime.monotonic_ns();
+        let (now_ns, now_s) = (runtime.monotonic_ns(), unix_time_s(&*runtime));
         let mut abandoned = Vec::new();
-        for row in records.iter() {
-            if let Ok(id) = SessionId::try_from(&row?.0[..]) {
-                abandoned.push((now_ns, id));
-            }
+        for (session, record) in db.session_records()? {
+            let Ok(id) = SessionId::try_from(session) else { continue };
+            let committed_s = decode_record(&record).map_or(0, |(_, committed_s)| committed_s);
+            let age_ns = now_s.saturating_sub(committed_s).saturating_mul(SECOND_NS);
+            let kept_ns = RECORD_KEPT_NS.saturating_sub(age_ns).max(RECORD_KEPT_MIN_NS);
+            abandoned.push((now_ns.saturating_add(kept_ns), id));
         }
-        Ok(Owner { db, records, sessions: Mutex::default(), abandoned: Mutex::new(abandoned), runtime, _window })
+        db.refuse_close();
+        Ok(Owner { db, sessions: Mutex::default(), abandoned: Mutex::new(abandoned), runtime, _window })
     }
 
     pub fn db(&self) -> &Db {
@@ -118,6 +136,9 @@ impl Owner {
     /// Makes a connection the latest of its session, and waits for the request that an earlier one
     /// may run.
     pub fn claim(&self, id: SessionId) -> Result<Claim> {
+        if id == NO_SESSION {
+            return Ok(Claim { id, session: Arc::default(), connection: 0 });
+        }
         let (session, connection) = {
             let mut sessions = self.sessions.lock();
             let session = Arc::clone(sessions.entry(id).or_default());
@@ -126,7 +147,7 @@ impl Owner {
         };
         let claim = Claim { id, session, connection };
         let mut progress = claim.session.progress.lock();
-        if progress.applied.is_none() && id != NO_SESSION {
+        if progress.applied.is_none() {
             progress.applied = Some(self.recorded(&id)?);
         }
         drop(progress);
@@ -134,20 +155,14 @@ impl Owner {
     }
 
     fn recorded(&self, id: &SessionId) -> Result<u64> {
-        let Some(record) = self.records.get(id)? else { return Ok(0) };
-        let number = ByteReader::new(&record).varint();
-        number.ok_or_else(|| Error::InvalidArgument(format!("the tree {SESSIONS_TREE:?} has a foreign record")))
+        let Some(record) = self.db.session_record(id)? else { return Ok(0) };
+        let decoded = decode_record(&record).map(|(number, _)| number);
+        decoded.ok_or_else(|| Error::corruption(self.db.dir(), 0, "the record of a session cannot be understood"))
     }
 
-    /// Applies request `number`, unless it was applied before. Returns the commit that the client
-    /// must see.
-    pub fn commit(
-        &self,
-        claim: &Claim,
-        number: u64,
-        commit: ForwardedCommit,
-        durability: Durability,
-    ) -> std::result::Result<SequenceNumber, Unserved> {
+    /// Applies a request, unless it was applied before. Returns a commit that the client must see.
+    pub fn commit(&self, claim: &Claim, wanted: Wanted) -> std::result::Result<SequenceNumber, Unserved> {
+        let Wanted { number, commit, durability, ends_ns } = wanted;
         let mut progress = claim.session.progress.lock();
         if claim.session.connections.load(Ordering::Relaxed) != claim.connection {
             return Err(Unserved::Superseded);
@@ -158,11 +173,13 @@ impl Owner {
         let last = progress.applied.unwrap_or_default();
         if number <= last {
             // The commit before waited for its sync, or recovery has synced it.
-            return if number == last { Ok(self.db.visible()) } else { Err(Unserved::Superseded) };
+            return if number == last { Ok(self.db.logged()) } else { Err(Unserved::Superseded) };
         }
-        let mut record = Vec::new();
+        self.await_room(|| ends_ns)?;
+        let mut record = Vec::with_capacity(16);
         put_varint(&mut record, number);
-        match self.db.commit_forwarded(commit, Some((&self.records, &claim.id, &record)), durability) {
+        put_varint(&mut record, unix_time_s(&*self.runtime));
+        match self.db.commit_forwarded(commit, Some((&claim.id, &record)), durability) {
             Ok(sequence) => {
                 progress.applied = Some(number);
                 Ok(sequence)
@@ -176,21 +193,34 @@ impl Owner {
         }
     }
 
+    /// Waits until a commit need not wait for a flush. Fails if it must at `ends_ns`.
+    pub fn await_room(&self, ends_ns: impl FnOnce() -> u64) -> Result<()> {
+        if self.db.has_room() {
+            return Ok(());
+        }
+        let began_ns = self.runtime.monotonic_ns();
+        if self.db.await_room(ends_ns())? {
+            return Ok(());
+        }
+        let waited = Duration::from_nanos(self.runtime.monotonic_ns().saturating_sub(began_ns));
+        let reason = "writes wait until there is memory for them".to_owned();
+        Err(Error::NoOwner { path: self.db.dir().to_owned(), waited, reason })
+    }
+
     /// Opens or creates a tree. Returns a commit from which on it exists.
     pub fn tree(&self, request: &TreeRequest) -> Result<SequenceNumber> {
         let TreeRequest { name, multi, exact, options } = request;
-        check_tree_name(name)?;
         match (multi, exact) {
             (true, _) => drop(self.db.multi_tree(name)?),
             (false, true) => drop(self.db.tree_with(name, *options)?),
             (false, false) => drop(self.db.tree(name)?),
         }
-        Ok(self.db.visible())
+        Ok(self.db.logged())
     }
 
     pub fn sync(&self) -> Result<SequenceNumber> {
         self.db.sync()?;
-        Ok(self.db.visible())
+        Ok(self.db.logged())
     }
 
     pub fn incarnation(&self) -> u64 {
@@ -199,56 +229,86 @@ impl Owner {
 
     pub fn function(&self, name: &str) -> Result<SequenceNumber> {
         drop(self.db.merge_function(name)?);
-        Ok(self.db.visible())
+        Ok(self.db.logged())
     }
 
     /// Ends a connection. After a goodbye the session is over.
     pub fn release(&self, claim: &Claim, is_goodbye: bool) {
         let mut sessions = self.sessions.lock();
-        if claim.session.connections.load(Ordering::Relaxed) != claim.connection || claim.id == NO_SESSION {
+        if claim.id == NO_SESSION || claim.session.connections.load(Ordering::Relaxed) != claim.connection {
             return;
         }
+        // Only the latest connection runs requests for more than a moment, and it ends here.
         let progress = claim.session.progress.lock();
         if progress.unknown.is_some() {
             return;
         }
         sessions.remove(&claim.id);
+        drop(sessions);
         let has_record = progress.applied.is_some_and(|number| number > 0);
+        drop(progress);
         if has_record && !(is_goodbye && self.remove_record(&claim.id)) {
-            self.abandoned.lock().push((self.runtime.monotonic_ns(), claim.id));
+            self.abandon(claim.id);
         }
+    }
+
+    fn abandon(&self, id: SessionId) {
+        self.abandoned.lock().push((self.runtime.monotonic_ns().saturating_add(RECORD_KEPT_NS), id));
     }
 
     fn remove_record(&self, id: &SessionId) -> bool {
-        let mut batch = self.db.batch();
-        batch.delete(&self.records, id);
-        let removed = batch.commit_with(Durability::Buffered);
+        let removed = self.db.remove_session_record(id);
         removed.inspect_err(|error| tracing::debug!(%error, "the record of an ended session was not removed")).is_ok()
     }
 
-    /// Removes the records of clients that have been gone for long.
+    /// Removes the records of clients that have been gone for long. Never waits for a flush.
     pub fn remove_old_records(&self) {
         let now_ns = self.runtime.monotonic_ns();
         let mut abandoned = self.abandoned.lock();
-        let is_old = |since_ns: u64| now_ns.saturating_sub(since_ns) >= RECORD_KEPT_NS;
+        if abandoned.iter().all(|(from_ns, _)| *from_ns > now_ns) || !self.db.has_room() {
+            return;
+        }
         let old: Vec<SessionId> =
-            abandoned.iter().filter(|(since_ns, _)| is_old(*since_ns)).map(|(_, id)| *id).collect();
-        abandoned.retain(|(since_ns, _)| !is_old(*since_ns));
+            abandoned.extract_if(.., |(from_ns, _)| *from_ns <= now_ns).map(|(_, id)| id).collect();
         drop(abandoned);
-        for id in old {
-            // Under this lock no client comes back.
-            let sessions = self.sessions.lock();
-            if !sessions.contains_key(&id) && !self.remove_record(&id) {
-                self.abandoned.lock().push((now_ns, id));
+        old.into_iter().for_each(|id| self.remove_old_record(id));
+    }
+
+    fn remove_old_record(&self, id: SessionId) {
+        let mut sessions = self.sessions.lock();
+        if sessions.contains_key(&id) {
+            // The client came back; the end of its connection comes here again.
+            return;
+        }
+        let session = Arc::<Session>::default();
+        sessions.insert(id, Arc::clone(&session));
+        // A client that comes back meanwhile waits in `claim`, and then reads that there is no record.
+        let progress = session.progress.lock();
+        drop(sessions);
+        let is_removed = self.remove_record(&id);
+        drop(progress);
+        let mut sessions = self.sessions.lock();
+        if session.connections.load(Ordering::Relaxed) == 0 {
+            sessions.remove(&id);
+            drop(sessions);
+            if !is_removed {
+                self.abandon(id);
             }
         }
     }
+
+    #[cfg(test)]
+    pub fn record_count(&self) -> usize {
+        self.db.session_records().unwrap().len()
+    }
 }
 
-/// Refuses the name of the tree of session records.
-pub fn check_tree_name(name: &str) -> Result<()> {
-    if name == SESSIONS_TREE {
-        return Err(Error::InvalidArgument(format!("the tree name {SESSIONS_TREE:?} is reserved")));
-    }
-    Ok(())
+fn unix_time_s(runtime: &dyn Runtime) -> u64 {
+    runtime.unix_time_us() / 1_000_000
+}
+
+/// Returns the number and the time.
+fn decode_record(record: &[u8]) -> Option<(u64, u64)> {
+    let mut reader = ByteReader::new(record);
+    Some((reader.varint()?, reader.varint()?))
 }

@@ -9,13 +9,10 @@ use crate::{
     base::{Error, Result},
     db::{Db, Follower},
 };
-use parking_lot::Mutex;
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 /// Age in nanoseconds at which a read refreshes the state.
@@ -35,11 +32,16 @@ pub struct Freshness {
 impl Freshness {
     /// Returns the database to read.
     pub fn state(&self, core: &Core) -> Result<Db> {
+        self.state_by(core, || core.deadline())
+    }
+
+    /// The deadline counts only if the call waits.
+    fn state_by(&self, core: &Core, deadline: impl FnOnce() -> Deadline) -> Result<Db> {
         core.check_process()?;
         if let Some(owner) = core.owner() {
             return Ok(owner.db().clone());
         }
-        let Some(follower) = core.follower() else { return self.after_election(core) };
+        let Some(follower) = core.follower() else { return self.after_election(core, deadline()) };
         let must_see = core.must_see.load(Ordering::Acquire);
         let is_recent = |limit_ns: u64| {
             core.runtime().monotonic_coarse_ns().saturating_sub(self.as_of_ns.load(Ordering::Acquire)) < limit_ns
@@ -50,17 +52,17 @@ impl Freshness {
             }
             // One thread refreshes; the others read on.
             if let Some(_turn) = self.refreshing.try_lock() {
-                self.refresh(core, &follower)?;
+                self.refresh(core, &follower, deadline())?;
             }
             return Ok(follower.db());
         }
-        let deadline = core.deadline();
+        let deadline = deadline();
         loop {
-            let turn = self.refreshing.lock();
+            let turn = self.turn(core, deadline)?;
             if self.sequence.load(Ordering::Acquire) >= must_see {
                 return Ok(follower.db());
             }
-            self.refresh(core, &follower)?;
+            self.refresh(core, &follower, deadline)?;
             drop(turn);
             if self.sequence.load(Ordering::Acquire) >= must_see {
                 return Ok(follower.db());
@@ -70,18 +72,23 @@ impl Freshness {
     }
 
     /// Returns the latest database: with all commits that were acknowledged before the call.
-    pub fn latest(&self, core: &Core) -> Result<Db> {
+    pub fn latest(&self, core: &Core, deadline: Deadline) -> Result<Db> {
         core.check_process()?;
         if let (None, Some(follower)) = (core.owner(), core.follower()) {
-            let _turn = self.refreshing.lock();
-            self.refresh(core, &follower)?;
+            let _turn = self.turn(core, deadline)?;
+            self.refresh(core, &follower, deadline)?;
         }
-        self.state(core)
+        self.state_by(core, || deadline)
+    }
+
+    /// Waits until no other thread refreshes.
+    fn turn(&self, core: &Core, deadline: Deadline) -> Result<MutexGuard<'_, ()>> {
+        let turn = self.refreshing.try_lock_for(deadline.left(core.runtime()));
+        turn.ok_or_else(|| too_busy(core, deadline, "another thread refreshes"))
     }
 
     /// This process may be between the roles of member and owner.
-    fn after_election(&self, core: &Core) -> Result<Db> {
-        let deadline = core.deadline();
+    fn after_election(&self, core: &Core, deadline: Deadline) -> Result<Db> {
         core.await_role(deadline)?;
         match (core.owner(), core.follower()) {
             (Some(owner), _) => Ok(owner.db().clone()),
@@ -91,9 +98,9 @@ impl Freshness {
     }
 
     /// The caller has the turn.
-    fn refresh(&self, core: &Core, follower: &Arc<Follower>) -> Result<()> {
+    fn refresh(&self, core: &Core, follower: &Arc<Follower>, deadline: Deadline) -> Result<()> {
         let as_of_ns = core.runtime().monotonic_coarse_ns();
-        let refreshed = follower.refresh()?;
+        let refreshed = follower.refresh_within(deadline.left_ns(core.runtime()))?;
         self.sequence.fetch_max(refreshed.sequence, Ordering::AcqRel);
         self.as_of_ns.fetch_max(as_of_ns, Ordering::AcqRel);
         Ok(())
@@ -101,10 +108,13 @@ impl Freshness {
 
     fn pause(&self, core: &Core, deadline: Deadline) -> Result<()> {
         if deadline.is_over(core.runtime()) {
-            let missing = Error::InvalidArgument("an acknowledged commit is not in the log".to_owned());
-            return Err(Error::too_busy(&core.dir, 1, Duration::from_nanos(core.timeout_ns), missing));
+            return Err(too_busy(core, deadline, "an acknowledged commit is not in the log"));
         }
         core.runtime().sleep_us(PAUSE_US);
         Ok(())
     }
+}
+
+fn too_busy(core: &Core, deadline: Deadline, reason: &str) -> Error {
+    Error::too_busy(&core.dir, 1, deadline.waited(core.runtime()), Error::InvalidArgument(reason.to_owned()))
 }

@@ -1,9 +1,11 @@
 //! Serves the connections of other processes: a thread for each.
 
 use super::{
+    election::replaced,
     frame::{self, FrameError, FrameReader},
     message::{NO_SESSION, PROTOCOL_VERSION, Reply, Request, SessionId},
-    owner::{Claim, Owner, Unserved},
+    owner::{Claim, Owner, Unserved, Wanted},
+    polling::{Polling, PollingReader},
 };
 use crate::{
     base::Error,
@@ -18,10 +20,18 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 
 /// Maximum connections. A process has up to 17.
 const CONNECTIONS_MAX: usize = 4096;
+
+/// Pause of a stream without bytes, and the number of them that ends a connection within a frame.
+const PAUSE: Duration = Duration::from_secs(5);
+const PAUSES_MAX: u32 = 3;
+
+/// Time for a client to take a reply.
+const REPLY_NS: u64 = 60_000_000_000;
 
 #[derive(Debug)]
 pub struct Server {
@@ -35,7 +45,7 @@ pub struct Server {
 #[derive(Debug, Default)]
 struct Connections {
     is_ending: AtomicBool,
-    open: Mutex<HashMap<u64, LocalStream>>,
+    open: Mutex<HashMap<u64, Arc<LocalStream>>>,
 }
 
 impl Server {
@@ -51,10 +61,12 @@ impl Server {
         }
         self.opened += 1;
         let open = Open { connections: Arc::clone(&self.connections), number: self.opened };
-        self.connections.open.lock().insert(open.number, stream.duplicate()?);
-        let owner = Arc::clone(&self.owner);
+        let stream = Arc::new(stream);
+        self.connections.open.lock().insert(open.number, Arc::clone(&stream));
+        let (owner, runtime) = (Arc::clone(&self.owner), Arc::clone(&self.runtime));
         let body = Box::new(move || {
-            Connection { owner: &owner, connections: &open.connections, stream: &stream, claim: None }.run();
+            let (connections, stream, runtime) = (&*open.connections, &*stream, &*runtime);
+            Connection { owner: &owner, connections, stream, runtime, claim: None }.run();
         });
         self.threads.push(self.runtime.spawn("braiddb-share", body)?);
         Ok(())
@@ -63,7 +75,7 @@ impl Server {
     /// Ends all connections. Requests in progress complete, but their replies may be lost.
     pub fn end(self) {
         self.connections.is_ending.store(true, Ordering::Release);
-        self.connections.open.lock().values().for_each(LocalStream::shut_down);
+        self.connections.open.lock().values().for_each(|stream| stream.shut_down());
         for thread in self.threads {
             if thread.join().is_err() {
                 tracing::error!("a thread that served a connection panicked");
@@ -81,7 +93,7 @@ struct Open {
 impl Drop for Open {
     fn drop(&mut self) {
         let ended = self.connections.open.lock().remove(&self.number);
-        ended.iter().for_each(LocalStream::shut_down);
+        ended.iter().for_each(|stream| stream.shut_down());
     }
 }
 
@@ -89,14 +101,18 @@ struct Connection<'a> {
     owner: &'a Owner,
     connections: &'a Connections,
     stream: &'a LocalStream,
+    runtime: &'a dyn Runtime,
     claim: Option<Claim>,
 }
 
 impl Connection<'_> {
     fn run(mut self) {
-        let mut frames = FrameReader::default();
-        while !self.connections.is_ending.load(Ordering::Acquire) {
-            let request = match frames.read(&mut &*self.stream, &mut || self.is_ending()) {
+        let mut frames = FrameReader::with_pauses(PAUSES_MAX);
+        let mut polling = Polling::new(self.runtime);
+        while !self.is_ending() {
+            let polling = Some(&mut polling);
+            let mut reader = PollingReader { stream: self.stream, runtime: self.runtime, polling, pause: PAUSE };
+            let request = match frames.read(&mut reader, &mut || self.is_ending()) {
                 Ok(payload) => Request::decode(payload),
                 Err(FrameError::Malformed) => None,
                 Err(_) => break,
@@ -105,7 +121,9 @@ impl Connection<'_> {
                 request.ok_or_else(|| refused("a request is malformed")).and_then(|request| self.answer(request));
             let is_end = reply.is_err();
             let Some(frame) = reply.unwrap_or_else(|last| last).frame() else { break };
-            let sent = frame::write(&mut &*self.stream, &frame, &mut || self.is_ending());
+            let began_ns = self.runtime.monotonic_ns();
+            let is_late = || self.runtime.monotonic_ns().saturating_sub(began_ns) > REPLY_NS;
+            let sent = frame::write(&mut &*self.stream, &frame, &mut || self.is_ending() || is_late());
             if is_end || sent.is_err() {
                 break;
             }
@@ -134,7 +152,10 @@ impl Connection<'_> {
         let done = match request {
             Request::Hello { .. } => return Err(refused("a second hello")),
             Request::Commit { .. } if *claim.id() == NO_SESSION => return Err(refused("a commit without a session")),
-            Request::Commit { number, durability, commit } => self.owner.commit(claim, number, commit, durability),
+            Request::Commit { number, left_us, durability, commit } => {
+                let ends_ns = self.runtime.monotonic_ns().saturating_add(left_us.saturating_mul(1000));
+                self.owner.commit(claim, Wanted { number, commit, durability, ends_ns })
+            }
             Request::Tree(tree) => self.owner.tree(&tree).map_err(Unserved::from),
             Request::Function { name } => self.owner.function(&name).map_err(Unserved::from),
             Request::Sync => self.owner.sync().map_err(Unserved::from),
@@ -159,7 +180,7 @@ impl Connection<'_> {
             return Err(Reply::Refused(Error::InvalidArgument(detail)));
         }
         if incarnation != 0 && incarnation != self.owner.incarnation() {
-            return Err(refused("the database was replaced by another one: open it again"));
+            return Err(Reply::Refused(replaced()));
         }
         let claim = self.owner.claim(session).map_err(|e| match Unserved::from(e) {
             Unserved::Refused(error) => Reply::Refused(error),

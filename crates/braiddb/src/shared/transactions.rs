@@ -4,12 +4,13 @@ use super::{
     core::Core,
     database::{SharedDb, logged},
     forward,
+    session::Deadline,
 };
 use crate::{
     base::{Error, Result, SequenceNumber},
     db::{Batch, Db, Durability, Transaction},
 };
-use std::{any::Any, cell::Cell};
+use std::{any::Any, cell::RefCell, sync::Arc};
 
 /// Retries without a pause.
 const RETRIES_AT_ONCE: u32 = 2;
@@ -18,22 +19,26 @@ const RETRIES_AT_ONCE: u32 = 2;
 const PAUSE_US_MAX: u64 = 5_000;
 
 std::thread_local! {
-    /// Closures of `update` that this thread runs in a member.
-    static RUNNING: Cell<u32> = const { Cell::new(0) };
+    /// The databases whose closures of `update` this thread runs as a member.
+    static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 struct Running;
 
 impl Running {
-    fn begin() -> Running {
-        RUNNING.set(RUNNING.get() + 1);
+    fn begin(core: &Arc<Core>) -> Running {
+        RUNNING.with_borrow_mut(|running| running.push(Arc::as_ptr(core).addr()));
         Running
+    }
+
+    fn is_in(core: &Arc<Core>) -> bool {
+        RUNNING.with_borrow(|running| running.contains(&Arc::as_ptr(core).addr()))
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        RUNNING.set(RUNNING.get() - 1);
+        RUNNING.with_borrow_mut(|running| _ = running.pop());
     }
 }
 
@@ -53,12 +58,13 @@ impl SharedDb {
     pub(super) fn commit_batch(&self, batch: Batch, durability: Durability) -> Result<SequenceNumber> {
         let core = self.core();
         core.check_process()?;
-        if RUNNING.get() > 0 {
+        if Running::is_in(core) {
             let detail = "a write inside SharedDb::update that bypasses its transaction: it would commit at once, and again \
                           with each retry; write through the transaction";
             return Err(Error::InvalidArgument(detail.to_owned()));
         }
         if let Some(owner) = core.owner() {
+            owner.await_room(|| core.deadline().ends_ns)?;
             if batch.database().is_same(owner.db()) {
                 return batch.commit_with(durability);
             }
@@ -102,17 +108,19 @@ impl SharedDb {
         let deadline = core.deadline();
         let mut retries = 0;
         loop {
-            let db = self.latest()?;
-            let conflict = if core.owner().is_some_and(|owner| owner.db().is_same(&db)) {
+            let db = self.latest_by(deadline)?;
+            let conflict = if let Some(owner) = core.owner().filter(|owner| owner.db().is_same(&db)) {
                 // Refuses writes past the transaction, and retries by itself.
-                return db.try_update_with(durability, work);
+                let may_retry = |_| !deadline.is_over(core.runtime());
+                let before_commit = || owner.await_room(|| deadline.ends_ns);
+                return db.update_while(durability, may_retry, before_commit, work).map(|(result, _)| result);
             } else {
                 let transaction = db.begin()?;
-                let running = Running::begin();
+                let running = Running::begin(core);
                 let worked = work(&transaction);
                 drop(running);
                 match worked {
-                    Ok(result) => match self.commit_transaction(transaction, durability) {
+                    Ok(result) => match self.commit_transaction(transaction, durability, deadline) {
                         Ok(()) => return Ok(result),
                         Err(e) if is_to_retry(&e) => E::from(e),
                         Err(e) => return Err(e.into()),
@@ -129,9 +137,9 @@ impl SharedDb {
         }
     }
 
-    fn commit_transaction(&self, transaction: Transaction, durability: Durability) -> Result<()> {
+    fn commit_transaction(&self, transaction: Transaction, durability: Durability, deadline: Deadline) -> Result<()> {
         let Some(commit) = transaction.into_forwarded()? else { return Ok(()) };
-        forward::commit(self.core(), commit, durability).map(drop)
+        forward::commit(self.core(), commit, durability, deadline).map(drop)
     }
 }
 

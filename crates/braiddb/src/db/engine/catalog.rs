@@ -233,6 +233,10 @@ impl Catalog {
     }
 }
 
+/// Tag of the records of sessions: see `crate::shared`. The last tag, so that a state of a follower
+/// can load the catalog without a scan of these records, which change with each forwarded commit.
+pub const SESSION_TAG: u8 = b'z';
+
 pub fn catalog_key(tag: u8, name: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(5 + name.len());
     internal_key(TreeId::CATALOG, &[tag], &mut key);

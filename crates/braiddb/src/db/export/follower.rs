@@ -185,7 +185,13 @@ impl Follower {
     /// Fails if a file is damaged or unreadable, or with [`Error::TooBusy`] if the writer was ahead
     /// for 20 seconds; the previous state then remains.
     pub fn refresh(&self) -> Result<Refreshed> {
-        self.inner.refresh()
+        self.inner.refresh(TRY_FOR_NS)
+    }
+
+    /// Runs [`Follower::refresh`], which fails with [`Error::TooBusy`] after `limit_ns` at the
+    /// latest, except for the time to read the data written since.
+    pub(crate) fn refresh_within(&self, limit_ns: u64) -> Result<Refreshed> {
+        self.inner.refresh(limit_ns.min(TRY_FOR_NS))
     }
 
     /// Returns the number of refreshes.
@@ -213,6 +219,21 @@ struct Effort {
 }
 
 impl Effort {
+    /// Fails if the caller's own limit is over.
+    fn check_limit(
+        &self,
+        last: &Error,
+        (settings, dir): (&Settings, &Path),
+        started_ns: u64,
+        limit_ns: u64,
+    ) -> Result<()> {
+        let took_ns = settings.runtime.monotonic_ns().saturating_sub(started_ns);
+        if took_ns < limit_ns {
+            return Ok(());
+        }
+        Err(Error::too_busy(dir, self.retries + 1, Duration::from_nanos(took_ns), last.duplicate()))
+    }
+
     /// Pauses if the writer may be the cause of the error, or else returns it.
     ///
     /// While CURRENT changes between tries, an error only shows that the data were outdated. So
@@ -248,7 +269,7 @@ impl Inner {
             while !*is_ending {
                 if inner.ending.wait_for(&mut is_ending, pause).timed_out() && !*is_ending {
                     parking_lot::MutexGuard::unlocked(&mut is_ending, || {
-                        if let Err(error) = inner.refresh() {
+                        if let Err(error) = inner.refresh(TRY_FOR_NS) {
                             tracing::warn!(%error, "a follower could not look for news");
                         }
                     });
@@ -259,10 +280,13 @@ impl Inner {
         spawned.map_err(|e| Error::io("start a thread for", &self.dir, e))
     }
 
-    fn refresh(&self) -> Result<Refreshed> {
+    fn refresh(&self, limit_ns: u64) -> Result<Refreshed> {
         let Inner { settings, dir, table, .. } = self;
         let started_ns = settings.runtime.monotonic_ns();
-        let mut following = self.state.lock();
+        let Some(mut following) = self.state.try_lock_for(Duration::from_nanos(limit_ns)) else {
+            let other = Error::InvalidArgument("another thread refreshes".to_owned());
+            return Err(Error::too_busy(dir, 0, Duration::from_nanos(limit_ns), other));
+        };
         let mut effort = Effort::default();
         let before = self.current.read().clone();
         let mut seen = None;
@@ -275,6 +299,9 @@ impl Inner {
                         looked => looked.ok(),
                     };
                     let stands_still = seen.replace(now) == Some(now);
+                    if limit_ns < TRY_FOR_NS {
+                        effort.check_limit(&e, (settings, dir), started_ns, limit_ns)?;
+                    }
                     effort.again(e, (settings, dir), started_ns, stands_still)?;
                 }
                 Ok(made) => break made,
@@ -293,6 +320,9 @@ impl Inner {
         };
         if let Some(db) = made.db {
             before.engine().leave_memory_to_others();
+            if before.shared.refuses_close() {
+                db.shared.refuse_close();
+            }
             *self.current.write() = db;
             following.superseded.push((now_ns, Arc::downgrade(&before.shared)));
         }

@@ -35,7 +35,10 @@ use crate::{
 use parking_lot::{Mutex, RwLock};
 use std::{
     path::Path,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -44,6 +47,8 @@ use std::{
 pub struct Shared {
     pub engine: Arc<Engine>,
     closed: Mutex<bool>,
+    /// Whether another handle owns the database: `crate::shared::SharedDb`.
+    is_close_refused: AtomicBool,
 }
 
 /// An open database. Clones are cheap and shared across threads.
@@ -92,7 +97,7 @@ impl Db {
     pub(in crate::db) fn open_writable(settings: Settings, path: &Path) -> Result<Db> {
         let (engine, new_retention) = opening::open(settings, path)?;
         engine.start_workers()?;
-        let db = Db { shared: Arc::new(Shared { engine, closed: Mutex::new(false) }) };
+        let db = Db { shared: Arc::new(Shared::new(engine)) };
         flush::shorten_log_on_full_disk(db.engine())?;
         if let Some(limit) = new_retention {
             wal_retention::remember_retention(db.engine(), limit)?;
@@ -104,7 +109,7 @@ impl Db {
     pub(in crate::db) fn of_core(engine: Engine) -> Db {
         let engine = Arc::new(engine);
         engine.enter_common();
-        Db { shared: Arc::new(Shared { engine, closed: Mutex::new(false) }) }
+        Db { shared: Arc::new(Shared::new(engine)) }
     }
 
     pub(in crate::db) fn engine(&self) -> &Arc<Engine> {
@@ -290,13 +295,31 @@ impl Db {
 
     /// Makes buffered commits durable, stops background work and releases the lock. Other handles
     /// then fail with `Closed`. A background failure during the close returns [`Error::ReadOnly`].
+    ///
+    /// Fails with `InvalidArgument` for the database of [`crate::shared::SharedDb::state`].
     pub fn close(self) -> Result<()> {
+        if self.shared.refuses_close() {
+            let detail = "the database is open for several processes: close its SharedDb instead";
+            return Err(Error::InvalidArgument(detail.to_owned()));
+        }
         self.shared.close()
     }
 }
 
 impl Shared {
-    fn close(&self) -> Result<()> {
+    fn new(engine: Arc<Engine>) -> Shared {
+        Shared { engine, closed: Mutex::new(false), is_close_refused: AtomicBool::new(false) }
+    }
+
+    pub fn refuse_close(&self) {
+        self.is_close_refused.store(true, Ordering::Relaxed);
+    }
+
+    pub fn refuses_close(&self) -> bool {
+        self.is_close_refused.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn close(&self) -> Result<()> {
         let mut closed = match self.closed.try_lock() {
             Some(closed) => closed,
             // Another thread's close waits for the turn in which a waker calls this.

@@ -14,6 +14,7 @@ pub mod key_range;
 pub mod merge;
 pub mod multi;
 pub mod ranges;
+pub mod session_records;
 pub mod snapshot;
 pub mod streams;
 #[cfg(test)]

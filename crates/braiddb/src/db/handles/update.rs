@@ -90,6 +90,18 @@ impl Db {
     pub(in crate::db) fn update_at<R, E: From<Error> + 'static>(
         &self,
         durability: Durability,
+        work: impl FnMut(&Transaction) -> std::result::Result<R, E>,
+    ) -> std::result::Result<(R, SequenceNumber), E> {
+        self.update_while(durability, |retries| retries < RETRIES_MAX, || Ok(()), work)
+    }
+
+    /// Runs [`Db::try_update_with`], but repeats a conflict while `may_retry` allows it, instead of
+    /// 1000 times. `before_commit` runs before each commit, and its error ends the call.
+    pub(crate) fn update_while<R, E: From<Error> + 'static>(
+        &self,
+        durability: Durability,
+        mut may_retry: impl FnMut(u32) -> bool,
+        before_commit: impl Fn() -> Result<()>,
         mut work: impl FnMut(&Transaction) -> std::result::Result<R, E>,
     ) -> std::result::Result<(R, SequenceNumber), E> {
         let (mut retries, mut expiries) = (0, 0);
@@ -99,7 +111,7 @@ impl Db {
             let worked = work(&transaction);
             drop(scope);
             let (error, retry) = match worked {
-                Ok(result) => match transaction.commit_with(durability) {
+                Ok(result) => match before_commit().and_then(|()| transaction.commit_with(durability)) {
                     Ok(sequence) => return Ok((result, sequence)),
                     Err(e) => {
                         let retry = Retry::after(&e);
@@ -123,23 +135,25 @@ impl Db {
                     expiries <= EXPIRIES_MAX
                 }
             };
-            if !is_allowed || !self.pause_before(retries) {
+            if !is_allowed || !may_retry(retries) {
                 return Err(error);
             }
+            self.pause_before(retries);
             retries += 1;
         }
     }
 
     /// Pauses before a retry, or returns the conflict after the last.
     pub(in crate::db) fn pause(&self, retries: u32, conflict: Error) -> Result<()> {
-        if self.pause_before(retries) { Ok(()) } else { Err(conflict) }
+        if retries >= RETRIES_MAX {
+            return Err(conflict);
+        }
+        self.pause_before(retries);
+        Ok(())
     }
 
-    /// Pauses before a retry; returns false after the last.
-    fn pause_before(&self, retries: u32) -> bool {
-        if retries >= RETRIES_MAX {
-            return false;
-        }
+    /// Pauses before a retry.
+    fn pause_before(&self, retries: u32) {
         let engine = self.engine();
         engine.counters.note_retry();
         if retries >= RETRIES_AT_ONCE {
@@ -147,7 +161,6 @@ impl Db {
             let runtime = &engine.settings.runtime;
             runtime.sleep_us(runtime.random_u64() % longest + 1);
         }
-        true
     }
 }
 

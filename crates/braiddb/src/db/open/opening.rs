@@ -20,7 +20,7 @@ use crate::{
     codec::{Compression, MergeFunctions},
     db::{
         engine::{
-            catalog::{Catalog, DroppedTree, TreeState, catalog_key},
+            catalog::{Catalog, DroppedTree, SESSION_TAG, TreeState, catalog_key},
             clock::Clock,
             events::queue::Events,
             memory::{Common, TenantQuota},
@@ -432,6 +432,7 @@ pub(in crate::db) fn load_catalog(
             }
             b'd' => dropped.extend([DroppedTree::decode(entry.value, entry.sequence).ok_or_else(bad)?]),
             &VERSION_TAGS => versions.decode(entry.value).ok_or_else(bad)?,
+            &SESSION_TAG => break,
             b'r' => retention = Some(log_kept::decode(entry.value).ok_or_else(bad)?),
             _ => {}
         }

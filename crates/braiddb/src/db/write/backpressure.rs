@@ -55,6 +55,33 @@ fn wait_for_flush(engine: &Engine) -> Result<()> {
     Ok(())
 }
 
+/// Returns whether a commit need not [`wait`] for a flush. Without threads it flushes by itself.
+pub fn has_room(engine: &Engine) -> bool {
+    engine.settings.background_threads == 0
+        || engine.cell.state.load().active.bytes_used() < engine.settings.memtable_bytes()
+        || !is_full(engine)
+}
+
+/// Waits for [`has_room`], at most until `ends_ns`. Returns false if there is none by then. Other
+/// commits may take the room meanwhile.
+pub fn await_room(engine: &Engine, ends_ns: u64) -> Result<bool> {
+    let mut work = engine.maintenance.work.lock();
+    while !has_room(engine) {
+        engine.health.check_writable()?;
+        // The commit reports the full disk.
+        if work.flush_refused_at_ns.is_some() {
+            return Ok(true);
+        }
+        let left_ns = ends_ns.saturating_sub(engine.now_ns());
+        if left_ns == 0 {
+            return Ok(false);
+        }
+        let wait = std::time::Duration::from_nanos(left_ns.min(10_000_000));
+        engine.maintenance.work_changed.wait_for(&mut work, wait);
+    }
+    Ok(true)
+}
+
 fn flush_inline(engine: &Engine) -> Result<()> {
     // There may be space by now.
     {

@@ -1,7 +1,7 @@
 //! Connections between processes, on systems for which they are not implemented.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, Write},
     path::Path,
     time::Duration,
 };
@@ -24,7 +24,7 @@ impl LocalListener {
     }
 
     /// Never called.
-    pub fn accept(&self, _wait: Duration) -> io::Result<Option<LocalStream>> {
+    pub fn accept(&self, _wait: Duration, _slice: Duration) -> io::Result<Option<LocalStream>> {
         match self.0 {}
     }
 
@@ -50,18 +50,17 @@ impl LocalStream {
     }
 
     /// Never called.
-    pub fn duplicate(&self) -> io::Result<LocalStream> {
+    pub fn try_read(&self, _buffer: &mut [u8]) -> io::Result<usize> {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub fn wait_readable(&self, _wait: Duration) -> io::Result<bool> {
         match self.0 {}
     }
 
     /// Never called.
     pub fn shut_down(&self) {
-        match self.0 {}
-    }
-}
-
-impl Read for &LocalStream {
-    fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
         match self.0 {}
     }
 }

@@ -1,9 +1,9 @@
 //! Frames and messages, whole and damaged.
 
-use super::open;
+use super::{open, put, reply};
 use crate::{
-    base::{Error, NoSpace},
-    codec::{Compression, put_varint},
+    base::{Error, NoSpace, ReaderKind},
+    codec::Compression,
     db::{Durability, ForwardedCommit, TreeCodec, TreeOptions},
     platform::LocalStream,
     shared::{
@@ -12,18 +12,11 @@ use crate::{
     },
     txn::ReadSet,
 };
-use std::{io::Write, path::PathBuf, time::Duration};
-
-/// A batch of one put, as in the log.
-fn put(tree: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
-    let mut out = vec![2, 1];
-    put_varint(&mut out, 4 + key.len() as u64);
-    out.extend_from_slice(&tree.to_be_bytes());
-    out.extend_from_slice(key);
-    put_varint(&mut out, value.len() as u64);
-    out.extend_from_slice(value);
-    out
-}
+use std::{
+    io::{self, Read, Write},
+    path::PathBuf,
+    time::Duration,
+};
 
 fn requests() -> Vec<Request> {
     let mut reads = ReadSet::default();
@@ -38,8 +31,8 @@ fn requests() -> Vec<Request> {
     };
     vec![
         Request::Hello { version: PROTOCOL_VERSION, incarnation: 7, session: [9; 16] },
-        Request::Commit { number: 200, durability: Durability::Buffered, commit },
-        Request::Commit { number: 1, durability: Durability::Sync, commit: ForwardedCommit::default() },
+        Request::Commit { number: 200, left_us: 30_000_000, durability: Durability::Buffered, commit },
+        Request::Commit { number: 1, left_us: 0, durability: Durability::Sync, commit: ForwardedCommit::default() },
         Request::Tree(TreeRequest { name: "albums".to_owned(), multi: true, exact: false, options }),
         Request::Tree(TreeRequest { name: "x".to_owned(), multi: false, exact: true, options: TreeOptions::default() }),
         Request::Function { name: "add".to_owned() },
@@ -58,13 +51,24 @@ fn replies() -> Vec<Reply> {
         Error::ReadOnly { reason: "d".to_owned() },
         Error::CommitUnknown { reason: "e".to_owned() },
         Error::conflict("f"),
-        Error::corruption(path, 300, "g"),
+        Error::corruption(path.clone(), 300, "g"),
         Error::MergeFailed {
             tree: "h".to_owned(),
             function: "i".to_owned(),
             key: "j".to_owned(),
             reason: "k".to_owned(),
         },
+        Error::Io { action: "sync", path: path.clone(), source: io::Error::from_raw_os_error(13) },
+        Error::Io { action: "read", path: path.clone(), source: io::Error::new(io::ErrorKind::InvalidData, "l") },
+        Error::TransactionTooLarge { bytes: 9, bytes_max: 8 },
+        Error::ReaderExpired { kind: ReaderKind::Transaction, sequence: 7, age: Duration::from_secs(6) },
+        Error::ExclusiveOpen { begun_by: "m".to_owned(), age: Duration::from_millis(5) },
+        Error::Unsupported { path: path.clone(), detail: "n".to_owned() },
+        Error::Superseded,
+        Error::TooBusy { path: path.clone(), tries: 4, took: Duration::from_secs(3), reason: "o".to_owned() },
+        Error::NoOwner { path: path.clone(), waited: Duration::from_secs(2), reason: "p".to_owned() },
+        Error::OutcomeUnknown { reason: "q".to_owned() },
+        Error::Locked { path, owner: "r".to_owned() },
     ];
     let done = [Reply::Done { sequence: 300, incarnation: 1 << 60 }, Reply::Again];
     errors.into_iter().map(Reply::Refused).chain(done).collect()
@@ -84,9 +88,9 @@ fn messages_are_decoded_as_they_were_encoded() {
         let decoded = Reply::decode(&payload(&reply.frame().unwrap())).unwrap();
         assert_eq!(format!("{decoded:?}"), format!("{reply:?}"));
     }
-    let other = Reply::Refused(Error::Superseded).frame().unwrap();
+    let other = Reply::Refused(Error::Closed).frame().unwrap();
     let Some(Reply::Refused(other)) = Reply::decode(&payload(&other)) else { unreachable!() };
-    assert!(other.to_string().contains(&Error::Superseded.to_string()), "{other}");
+    assert!(other.to_string().contains(&Error::Closed.to_string()), "{other}");
 }
 
 #[test]
@@ -124,8 +128,8 @@ fn frame_with_flipped_bit_is_refused() {
 /// Bytes that arrive one at a time, and the start of the next frame.
 struct Trickle<'a>(&'a [u8]);
 
-impl std::io::Read for Trickle<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+impl Read for Trickle<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some((first, rest)) = self.0.split_first() else { return Ok(0) };
         buffer[0] = *first;
         self.0 = rest;
@@ -150,6 +154,37 @@ fn frames_are_read_from_any_pieces() {
     assert!(matches!(fast.read(&mut whole, &mut || false), Err(FrameError::Ended)));
 }
 
+/// Bytes, and then a silent peer.
+struct Silent<'a>(&'a [u8]);
+
+impl Read for Silent<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.0.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.0.read(buffer)
+    }
+}
+
+/// A peer that stopped within a frame kept its half of 256 MiB in the owner's memory for ever.
+#[test]
+fn frame_that_does_not_go_on_is_given_up() {
+    let frame = requests()[1].frame().unwrap();
+    let pauses = |bytes: &[u8]| {
+        let mut pauses = 0;
+        let mut frames = FrameReader::with_pauses(3);
+        let outcome = frames.read(&mut Silent(bytes), &mut || {
+            pauses += 1;
+            pauses == 50
+        });
+        assert!(matches!(outcome, Err(FrameError::Late)));
+        pauses
+    };
+    assert_eq!(pauses(&frame[..20]), 2);
+    assert_eq!(pauses(&frame[..1]), 2);
+    assert_eq!(pauses(b""), 50, "a client may be idle for long");
+}
+
 #[test]
 fn payload_above_limit_has_no_frame() {
     let mut frame = frame::begin();
@@ -169,7 +204,7 @@ fn owner_survives_malformed_bytes() {
     };
     let commit = |batches| {
         let commit = ForwardedCommit { batches, ..ForwardedCommit::default() };
-        Request::Commit { number: 1, durability: Durability::Buffered, commit }.frame().unwrap()
+        Request::Commit { number: 1, left_us: 1_000_000, durability: Durability::Buffered, commit }.frame().unwrap()
     };
     let mut wrong_version = frame::begin();
     wrong_version.extend_from_slice(&[1, 99]);
@@ -195,13 +230,8 @@ fn owner_survives_malformed_bytes() {
         let stream = LocalStream::connect(dir.path(), Duration::from_millis(20)).unwrap();
         (&stream).write_all(bytes).unwrap();
         let mut frames = FrameReader::default();
-        let mut looks = 0;
         let refused = loop {
-            let read = frames.read(&mut &stream, &mut || {
-                looks += 1;
-                looks > 500
-            });
-            match read.map(Reply::decode) {
+            match reply(&mut frames, &stream) {
                 Ok(Some(Reply::Done { .. })) => {}
                 Ok(Some(Reply::Refused(_))) | Err(FrameError::Ended | FrameError::Broken) => break true,
                 other => panic!("message {at}: {other:?}"),
@@ -226,17 +256,12 @@ fn repeated_request_is_applied_once() {
     let hello = Request::Hello { version: PROTOCOL_VERSION, incarnation: 0, session: [7; 16] };
     let send = |number: u64, value: &[u8]| {
         let commit = ForwardedCommit { batches: put(id, b"k", value), ..ForwardedCommit::default() };
-        let commit = Request::Commit { number, durability: Durability::Buffered, commit };
+        let commit = Request::Commit { number, left_us: 1_000_000, durability: Durability::Buffered, commit };
         let stream = LocalStream::connect(dir.path(), Duration::from_millis(20)).unwrap();
         let mut frames = FrameReader::default();
         let mut exchange = |request: &Request| {
             (&stream).write_all(&request.frame().unwrap()).unwrap();
-            let mut looks = 0;
-            let payload = frames.read(&mut &stream, &mut || {
-                looks += 1;
-                looks > 500
-            });
-            Reply::decode(payload.unwrap()).unwrap()
+            reply(&mut frames, &stream).unwrap().unwrap()
         };
         exchange(&hello);
         exchange(&commit)

@@ -16,6 +16,7 @@
 use crate::{
     base::{EntryKind, TreeId, split_internal_key},
     commit::decode_group,
+    db::engine::catalog::SESSION_TAG,
 };
 use parking_lot::Mutex;
 use std::{
@@ -294,10 +295,11 @@ impl State {
             return;
         }
         decode_group(batch, |_, operation| {
-            let is_catalog = split_internal_key(operation.key).is_none_or(|(tree, _)| tree == TreeId::CATALOG);
-            if is_catalog {
+            match split_internal_key(operation.key) {
+                Some((TreeId::CATALOG, [SESSION_TAG, ..])) => return,
                 // Trees are created, renamed or dropped.
-                return self.wake_all();
+                Some((TreeId::CATALOG, _)) | None => return self.wake_all(),
+                Some(_) => {}
             }
             let mut from = 0;
             while let Some((&length, _)) = self.lengths.range(from..).next()

@@ -11,14 +11,23 @@ use crate::{
     codec::Operands,
     commit::{Operation, RawBatch, decode_group},
     db::{
-        engine::{catalog::TreeState, key::check_key, root::Engine, settings::Durability},
+        engine::{
+            catalog::{SESSION_TAG, TreeState},
+            key::check_key,
+            root::Engine,
+            settings::Durability,
+        },
         handles::{
             batch::{Batch, commit},
             database::Db,
             snapshot::Snapshot,
             tree::Tree,
         },
-        write::{conflict_window::ConflictWindowGuard, pipeline::CommitCondition},
+        write::{
+            backpressure,
+            conflict_window::ConflictWindowGuard,
+            pipeline::{self, CommitCondition},
+        },
     },
     txn::{Check, ReadSet},
 };
@@ -83,6 +92,27 @@ impl Db {
         OpenWindow(ConflictWindowGuard::new(self.engine()))
     }
 
+    /// Returns whether a commit need not wait for room in memory.
+    pub(crate) fn has_room(&self) -> bool {
+        backpressure::has_room(self.engine())
+    }
+
+    /// Waits until a commit has room in memory, at most until `ends_ns`. Returns false if it has none
+    /// by then.
+    pub(crate) fn await_room(&self, ends_ns: u64) -> Result<bool> {
+        backpressure::await_room(self.engine(), ends_ns)
+    }
+
+    /// Refuses [`Db::close`] from now on.
+    pub(crate) fn refuse_close(&self) {
+        self.shared.refuse_close();
+    }
+
+    /// Closes the database despite [`Db::refuse_close`].
+    pub(crate) fn close_refused(&self) -> Result<()> {
+        self.shared.close()
+    }
+
     /// The database of a transaction.
     pub(crate) fn of_transaction(transaction: &Transaction) -> &Db {
         transaction.db()
@@ -92,25 +122,27 @@ impl Db {
         Arc::ptr_eq(self.engine(), other.engine())
     }
 
-    /// Returns the last visible commit.
-    pub(crate) fn visible(&self) -> SequenceNumber {
-        self.engine().readers.snapshots.visible()
+    /// Returns the last visible commit that the log has. A full disk also makes the numbers visible
+    /// that the log rejected, and no follower ever reads these.
+    pub(crate) fn logged(&self) -> SequenceNumber {
+        let engine = self.engine();
+        pipeline::before_refused(engine, engine.readers.snapshots.visible())
     }
 
-    /// Commits the writes if no later commit has changed the reads. Also puts `record`, a pair of
-    /// `tree`, in the same commit.
+    /// Commits the writes if no later commit has changed the reads. Also puts `record`, a session
+    /// and its record, in the same commit.
     ///
     /// Fails with `InvalidArgument` if the bytes are not batches of user writes.
     pub(crate) fn commit_forwarded(
         &self,
         forwarded: ForwardedCommit,
-        record: Option<(&Tree, &[u8], &[u8])>,
+        record: Option<(&[u8], &[u8])>,
         durability: Durability,
     ) -> Result<SequenceNumber> {
         let mut checked = Checked { engine: self.engine(), raw: RawBatch::default(), trees: Vec::new(), error: None };
-        if let Some((tree, key, value)) = record {
-            checked.trees.push(Arc::clone(tree.state()));
-            checked.raw.push(EntryKind::Value, &[&tree.id().first_key(), key], value);
+        if let Some((session, record)) = record {
+            // Before the keys of all trees, so the batch is in order unless it deletes ranges.
+            checked.raw.push(EntryKind::Value, &[&TreeId::CATALOG.first_key(), &[SESSION_TAG], session], record);
         }
         let decoded = decode_group(&forwarded.batches, |_, operation| checked.add(operation));
         let Checked { raw, mut trees, error, .. } = checked;

@@ -6,7 +6,8 @@
 //! in `/tmp`, and its name has the directory's device and inode number.
 //!
 //! Both ends accept only a peer of the same effective user: the file has mode 0600, a client checks
-//! its owner, and Linux reports the peer's user.
+//! its owner, and Linux reports the peer's user. The socket is bound in a directory with mode 0700
+//! and then moved, so no other user reaches it before it has its mode.
 
 #![expect(clippy::disallowed_methods, reason = "socket files, which no Vfs has")]
 
@@ -14,18 +15,18 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     fs::{Mode, OFlags},
     io::retry_on_intr,
-    net::{AddressFamily, SocketAddrUnix, SocketType},
+    net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketType},
     process::geteuid,
     time::Timespec,
 };
 use std::{
     fs,
-    io::{self, Read, Write},
+    io::{self, Write},
     net::Shutdown,
     os::{
         fd::{AsRawFd, OwnedFd},
         unix::{
-            fs::{FileTypeExt, MetadataExt, PermissionsExt},
+            fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
             net::{UnixListener, UnixStream},
         },
     },
@@ -39,6 +40,10 @@ pub const HAS_LOCAL_SOCKETS: bool = true;
 /// Name of the socket file. Hidden files may lie beside a new database.
 const NAME: &str = ".socket";
 
+/// The private directory in which the socket is bound, beside its file, and its name there.
+const PRIVATE_DIR: &str = ".socket.new";
+const PRIVATE_NAME: &str = "s";
+
 /// Maximum bytes of a path in a socket address; 103 on Apple systems.
 const PATH_LEN_MAX: usize = 100;
 
@@ -49,6 +54,8 @@ const FALLBACK_DIR: &str = "/tmp";
 pub struct LocalListener {
     listener: UnixListener,
     file: SocketFile,
+    /// Device and inode number of its file.
+    identity: (u64, u64),
 }
 
 impl LocalListener {
@@ -60,18 +67,33 @@ impl LocalListener {
     }
 
     fn bind_to(file: SocketFile) -> io::Result<LocalListener> {
-        match fs::remove_file(&file.path) {
+        make_private_dir(&file.private_dir)?;
+        let bound = file.private_dir.join(PRIVATE_NAME);
+        let made = LocalListener::bind_at(&bound).and_then(|(listener, identity)| {
+            fs::rename(&bound, &file.path)?;
+            Ok((listener, identity))
+        });
+        let _ = fs::remove_file(&bound);
+        let _ = fs::remove_dir(&file.private_dir);
+        let (listener, identity) = made?;
+        Ok(LocalListener { listener, file, identity })
+    }
+
+    fn bind_at(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
+        match fs::remove_file(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        let listener = UnixListener::bind(&file.path)?;
-        fs::set_permissions(&file.path, fs::Permissions::from_mode(0o600))?;
+        let listener = UnixListener::bind(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
-        Ok(LocalListener { listener, file })
+        let found = fs::symlink_metadata(path)?;
+        Ok((listener, (found.dev(), found.ino())))
     }
 
-    /// Returns the next connection, or `None` after `wait`. Ignores peers of other users.
-    pub fn accept(&self, wait: Duration) -> io::Result<Option<LocalStream>> {
+    /// Returns the next connection, or `None` after `wait`. Ignores peers of other users. A write to
+    /// the connection returns `WouldBlock` after `slice`.
+    pub fn accept(&self, wait: Duration, slice: Duration) -> io::Result<Option<LocalStream>> {
         let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
         let wait = Timespec::try_from(wait).map_err(|_| io::ErrorKind::InvalidInput)?;
         if poll(&mut fds, Some(&wait)).or_else(|e| if e == rustix::io::Errno::INTR { Ok(0) } else { Err(e) })? == 0 {
@@ -80,6 +102,7 @@ impl LocalListener {
         match self.listener.accept() {
             Ok((stream, _)) => {
                 stream.set_nonblocking(false)?;
+                stream.set_write_timeout(Some(slice))?;
                 Ok(is_same_user(&stream).then_some(LocalStream { stream }))
             }
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => Ok(None),
@@ -87,23 +110,37 @@ impl LocalListener {
         }
     }
 
-    /// Returns whether clients can find the socket: another program may remove the file.
+    /// Returns whether clients can find the socket: another program may remove or replace the file.
     pub fn is_reachable(&self) -> bool {
-        fs::symlink_metadata(&self.file.path).is_ok_and(|found| found.file_type().is_socket())
+        fs::symlink_metadata(&self.file.path)
+            .is_ok_and(|found| found.file_type().is_socket() && (found.dev(), found.ino()) == self.identity)
     }
 
     /// Makes the socket file again.
     pub fn renew(&mut self, dir: &Path) -> io::Result<()> {
-        let mut old = std::mem::replace(self, LocalListener::bind(dir)?);
-        // Its drop must not remove the new file.
-        old.file.path = PathBuf::new();
+        *self = LocalListener::bind(dir)?;
         Ok(())
     }
 }
 
 impl Drop for LocalListener {
+    /// Leaves the file of a later listener. Its inode number is another: this socket is still open.
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.file.path);
+        if self.is_reachable() {
+            let _ = fs::remove_file(&self.file.path);
+        }
+    }
+}
+
+fn make_private_dir(path: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        // Left behind by a killed process.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            let found = fs::symlink_metadata(path)?;
+            let is_private = found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0;
+            if is_private { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+        }
+        done => done,
     }
 }
 
@@ -116,29 +153,34 @@ pub struct LocalStream {
 impl LocalStream {
     /// Connects to the listener of a directory. Never waits. Fails if there is none.
     ///
-    /// A read or write returns `WouldBlock` after `slice`, so that the caller can check the time.
+    /// A write returns `WouldBlock` after `slice`, so that the caller can check the time.
     pub fn connect(dir: &Path, slice: Duration) -> io::Result<LocalStream> {
         let inside = SocketFile::inside(dir).and_then(|file| connect_to(&file));
         let stream = inside.or_else(|_| connect_to(&SocketFile::fallback(dir)?))?;
-        stream.set_read_timeout(Some(slice))?;
         stream.set_write_timeout(Some(slice))?;
         Ok(LocalStream { stream })
     }
 
-    /// Returns a second handle of the connection.
-    pub fn duplicate(&self) -> io::Result<LocalStream> {
-        Ok(LocalStream { stream: self.stream.try_clone()? })
+    /// Reads the bytes that have arrived, or returns `WouldBlock`.
+    pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (len, _) = rustix::net::recv(&self.stream, buffer, RecvFlags::DONTWAIT)?;
+        Ok(len)
+    }
+
+    /// Waits until a read does not block, at most for `wait`. Returns false after it.
+    pub fn wait_readable(&self, wait: Duration) -> io::Result<bool> {
+        let mut fds = [PollFd::new(&self.stream, PollFlags::IN)];
+        let wait = Timespec::try_from(wait).map_err(|_| io::ErrorKind::InvalidInput)?;
+        match poll(&mut fds, Some(&wait)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
     }
 
     /// Ends the connection. Reads and writes of all handles then fail or report its end.
     pub fn shut_down(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
-    }
-}
-
-impl Read for &LocalStream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        (&self.stream).read(buffer)
     }
 }
 
@@ -155,29 +197,32 @@ impl Write for &LocalStream {
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
+    private_dir: PathBuf,
     /// The directory in `/proc/self/fd`.
     _dir: Option<OwnedFd>,
 }
 
 impl SocketFile {
     fn inside(dir: &Path) -> io::Result<SocketFile> {
-        let path = std::path::absolute(dir)?.join(NAME);
-        if path.as_os_str().len() <= PATH_LEN_MAX {
-            return Ok(SocketFile { path, _dir: None });
+        let dir = std::path::absolute(dir)?;
+        let (path, private_dir) = (dir.join(NAME), dir.join(PRIVATE_DIR));
+        if private_dir.join(PRIVATE_NAME).as_os_str().len() <= PATH_LEN_MAX {
+            return Ok(SocketFile { path, private_dir, _dir: None });
         }
         if !cfg!(any(target_os = "linux", target_os = "android")) {
             return Err(io::ErrorKind::InvalidFilename.into());
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = retry_on_intr(|| rustix::fs::open(dir, flags, Mode::empty()))?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", dir.as_raw_fd()));
-        Ok(SocketFile { path, _dir: Some(dir) })
+        let dir = retry_on_intr(|| rustix::fs::open(&dir, flags, Mode::empty()))?;
+        let reached = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+        Ok(SocketFile { path: reached.join(NAME), private_dir: reached.join(PRIVATE_DIR), _dir: Some(dir) })
     }
 
     fn fallback(dir: &Path) -> io::Result<SocketFile> {
         let found = fs::metadata(dir)?;
-        let name = format!("braiddb-{}-{:x}-{:x}.socket", geteuid().as_raw(), found.dev(), found.ino());
-        Ok(SocketFile { path: Path::new(FALLBACK_DIR).join(name), _dir: None })
+        let name = format!("braiddb-{}-{:x}-{:x}", geteuid().as_raw(), found.dev(), found.ino());
+        let path = |end: &str| Path::new(FALLBACK_DIR).join(format!("{name}{end}"));
+        Ok(SocketFile { path: path(".socket"), private_dir: path(PRIVATE_DIR), _dir: None })
     }
 }
 
@@ -230,15 +275,17 @@ mod tests {
         let listener = LocalListener::bind(dir).unwrap();
         assert!(listener.is_reachable());
         let client = LocalStream::connect(dir, SLICE).unwrap();
-        let server = listener.accept(WAIT).unwrap().unwrap();
+        let server = listener.accept(WAIT, SLICE).unwrap().unwrap();
         (&client).write_all(b"put").unwrap();
         let mut bytes = [0; 3];
-        (&server).read_exact(&mut bytes).unwrap();
+        assert!(server.wait_readable(WAIT).unwrap());
+        assert_eq!(server.try_read(&mut bytes).unwrap(), 3);
         assert_eq!(&bytes, b"put");
-        let nothing = (&client).read(&mut bytes).unwrap_err();
-        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        assert!(!client.wait_readable(SLICE).unwrap());
+        assert_eq!(client.try_read(&mut bytes).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         server.shut_down();
-        assert_eq!((&client).read(&mut bytes).unwrap(), 0);
+        assert!(client.wait_readable(WAIT).unwrap());
+        assert_eq!(client.try_read(&mut bytes).unwrap(), 0);
     }
 
     #[test]
@@ -273,6 +320,35 @@ mod tests {
         let refused = LocalStream::connect(dir.path(), SLICE).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::NotFound, "the fallback is absent");
         exchange(dir.path());
+    }
+
+    /// A listener that another process has replaced.
+    #[test]
+    fn drop_of_listener_leaves_file_of_later_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = LocalListener::bind(dir.path()).unwrap();
+        let later = LocalListener::bind(dir.path()).unwrap();
+        assert!(!old.is_reachable() && later.is_reachable());
+        drop(old);
+        assert!(later.is_reachable());
+        LocalStream::connect(dir.path(), SLICE).unwrap();
+    }
+
+    /// On some systems the mode of the file alone keeps other users out, so it must be private from
+    /// the first moment on.
+    #[test]
+    fn socket_is_bound_in_private_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let private = dir.path().join(PRIVATE_DIR);
+        make_private_dir(&private).unwrap();
+        assert_eq!(fs::symlink_metadata(&private).unwrap().mode() & 0o777, 0o700);
+        fs::write(private.join(PRIVATE_NAME), "of a killed process").unwrap();
+        exchange(dir.path());
+        assert!(!private.exists());
+        fs::create_dir(&private).unwrap();
+        fs::set_permissions(&private, fs::Permissions::from_mode(0o755)).unwrap();
+        let open = LocalListener::bind_to(SocketFile::inside(dir.path()).unwrap()).unwrap_err();
+        assert_eq!(open.kind(), io::ErrorKind::PermissionDenied);
     }
 
     #[test]
