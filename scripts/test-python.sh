@@ -63,3 +63,7 @@ for python in "${pythons[@]}"; do
     # From another directory, so that the tests import the wheel.
     (cd python/tests && "$work/test/bin/python" -m pytest -q -p no:cacheprovider)
 done
+
+# Once is enough: the class has no code for a version of Python.
+echo "testing with the tests of diskcache"
+python/tests/suites/run-diskcache.sh "$work/test/bin/python"

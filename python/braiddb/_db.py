@@ -8,14 +8,13 @@ import inspect
 import os
 import random
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, overload
 
 from . import _braiddb
 from ._codecs import RAW, Codec, codec_of
-from ._errors import Conflict, NotFound
+from ._errors import Closed, Conflict, NotFound
 from ._trees import (
     INDEX_ENTRIES,
     CodecTree,
@@ -40,15 +39,7 @@ Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 #: Longest pause before a transaction is repeated, in seconds.
 _PAUSE_MAX = 0.05
 
-#: Databases to close before the interpreter ends, while merge functions still run.
-_open: weakref.WeakSet[Database] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    for db in list(_open):
-        if db._process == os.getpid():
-            db.close()
+atexit.register(_braiddb.close_all)
 
 
 class _Context:
@@ -72,10 +63,10 @@ class Database(_Context):
     def __init__(self, raw: _braiddb.RawDb, path: str) -> None:
         self._raw = raw
         self._path = path
-        self._process = os.getpid()
         self._trees: dict[str, Tree] = {}
         self._multi_trees: dict[str, MultiTree] = {}
-        _open.add(self)
+        #: What the caches in this database share.
+        self._caches: Any = None
 
     @property
     def path(self) -> str:
@@ -104,7 +95,6 @@ class Database(_Context):
     def close(self) -> None:
         """Make all commits durable and release the database. Its handles then raise `Closed`."""
         self._raw.close()
-        _open.discard(self)
 
     # Trees.
 
@@ -251,7 +241,7 @@ class Database(_Context):
 
         The end of the block commits it; an exception rolls it back. The commit raises `Conflict` if
         other commits changed its reads; `transaction` repeats it then. An exclusive transaction
-        never conflicts: all other commits wait for its end.
+        never conflicts: all other commits wait for its end. It creates no trees.
         """
         return Transaction(self, exclusive, durability)
 
@@ -355,7 +345,7 @@ class Database(_Context):
         """Iterate over the commits from now on, after one, or after that of a token.
 
         A commit is returned once it is synced. `log_retention` of `open` says how much of the log
-        is kept for watchers.
+        is kept for watchers. The iteration over a read-only database ends at its last commit.
         """
         of = tree.raw if isinstance(tree, CodecView) else tree
         raw = _braiddb.RawWatcher(
@@ -401,18 +391,30 @@ class _View(_Context):
     def _open(self, name: str) -> Tree:
         return self._db[name]
 
+    def _existing(self, name: str) -> Tree:
+        tree = self._db._trees.get(name)
+        if tree is None:
+            tree = self._db._trees[name] = self._db.tree(name, create=False)
+        return tree
+
+    def _raw(self) -> Any:
+        if self._source is None:
+            raise Closed("the snapshot was closed")
+        return self._source
+
     def _viewed(self, tree: Any) -> Any:
+        source = self._raw()
         if isinstance(tree, str):
             view = self._views.get(tree)
             if view is None:
-                view = self._views[tree] = self._tree(self._source, self._open(tree))
+                view = self._views[tree] = self._tree(source, self._open(tree))
             return view
         if isinstance(tree, CodecView):
-            return tree._at(self._tree(self._source, tree.raw))
+            return tree._at(self._tree(source, tree.raw))
         if isinstance(tree, MultiTreeView):
-            return self._multi_tree(self._source, tree)
+            return self._multi_tree(source, tree)
         if isinstance(tree, TreeView):
-            return self._tree(self._source, tree)
+            return self._tree(source, tree)
         raise TypeError(f"a tree, or the name of one, expected, not {type(tree).__name__}")
 
 
@@ -426,11 +428,10 @@ class Snapshot(_View):
     @property
     def sequence(self) -> int:
         """The number of its last commit."""
-        return int(self._source.sequence)
+        return int(self._raw().sequence)
 
     def _open(self, name: str) -> Tree:
-        tree = self._db._trees.get(name)
-        return self._db.tree(name, create=False) if tree is None else tree
+        return self._existing(name)
 
     @overload
     def __getitem__(self, tree: str | Tree) -> TreeView: ...
@@ -468,7 +469,21 @@ class Transaction(_View):
     def __init__(self, db: Database, exclusive: bool, durability: Durability | None) -> None:
         super().__init__(db)
         self._source = _braiddb.RawTransaction(db._raw, exclusive)
+        self._is_exclusive = exclusive
         self._durability = durability
+
+    def _open(self, name: str) -> Tree:
+        if not self._is_exclusive:
+            return self._db[name]
+        try:
+            return self._existing(name)
+        except NotFound:
+            raise self._not_found(name) from None
+
+    @staticmethod
+    def _not_found(name: str) -> NotFound:
+        # The creation is a commit of its own, which would wait for this transaction.
+        return NotFound(f"an exclusive transaction creates no trees: create {name!r} before it")
 
     @overload
     def __getitem__(self, tree: str | Tree) -> Tree: ...
@@ -482,7 +497,10 @@ class Transaction(_View):
 
     def multi(self, name: str) -> MultiTree:
         """Return a multi-tree in this transaction."""
-        return self[self._db.multi(name)]
+        try:
+            return self[self._db.multi(name, create=not self._is_exclusive)]
+        except NotFound:
+            raise self._not_found(name) from None
 
     @property
     def is_open(self) -> bool:
@@ -543,7 +561,10 @@ class Follower:
         self._raw = _braiddb.RawFollower(self._path, options)
 
     def db(self) -> Database:
-        """Return the read-only database as of the last refresh."""
+        """Return the read-only database as of the last refresh.
+
+        Its close ends its own handles only.
+        """
         return Database(self._raw.db(), self._path)
 
     def refresh(self) -> bool:

@@ -47,6 +47,10 @@ class TransactionTooLarge(Error):
     """Reads and writes of the transaction exceed its memory. Nothing was written."""
 
 
+class Timeout(Error):
+    """Another thread held the cache for longer than its `timeout`. Nothing was written."""
+
+
 class OutcomeUnknown(Error):
     """The sync of a commit failed. The commit may or may not be there after the next open."""
 

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 class StreamReader(io.RawIOBase):
     """Reads a value in parts, at one snapshot. Its memory is independent of the value's size."""
 
-    def __init__(self, raw: _braiddb.RawStreamReader) -> None:
+    def __init__(self, raw: _braiddb.RawStreamReader, name: str) -> None:
         super().__init__()
         self._raw: _braiddb.RawStreamReader | None = raw
+        #: The tree and the key, for messages.
+        self.name = name
         self._size = raw.length()
         self._position = 0
 

@@ -165,7 +165,7 @@ class TreeView(_braiddb.RawTree, _Reads[bytes, bytes], Mapping[bytes, bytes]):
             raw = self.stream_reader(key)
             if raw is None:
                 raise NotFound(f"there is no key {bytes(key)!r}")
-            reader = StreamReader(raw)
+            reader = StreamReader(raw, f"{self.name}[{bytes(key)!r}]")
             return io.BufferedReader(reader, buffering) if buffering > 0 else reader
         if mode in ("wb", "w"):
             return StreamWriter(self.stream_writer(key))

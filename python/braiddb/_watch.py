@@ -51,12 +51,20 @@ class Watcher:
         self._raw = raw
 
     def next(self, timeout: float | None = None) -> Commit | None:
-        """Wait for the next commit; None after `timeout` seconds, or once stopped."""
+        """Wait for the next commit.
+
+        Return None after `timeout` seconds, once stopped, or at the end of a read-only database.
+        """
         found = self._raw.next(timeout)
         if found is None:
             return None
         changes = [Change(**change) for change in found.pop("changes")]
         return Commit(changes=changes, **found)
+
+    @property
+    def is_stopped(self) -> bool:
+        """True after `stop()`, and at the end of a read-only database."""
+        return self._raw.is_stopped
 
     @property
     def token(self) -> bytes:

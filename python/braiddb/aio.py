@@ -162,6 +162,8 @@ class AsyncDatabase:
                 commit = await _in_thread(watcher.next, _WAIT)
                 if commit is not None:
                     yield commit
+                elif watcher.is_stopped:
+                    return
 
 
 __all__ = ["AsyncDatabase", "AsyncTransaction"]

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from types import TracebackType
-from typing import Any, Literal, Union
+from typing import Any, Literal, TypeVar, Union
 
 from ._db import Database, Path, open_database
 from ._errors import Error
 
 Flag = Literal["r", "w", "c", "n"]
 _Data = Union[str, bytes, bytearray]
+R = TypeVar("R")
 
 #: The tree that holds the items.
 _TREE = "dbm"
@@ -51,69 +52,86 @@ class Dbm(MutableMapping[Any, bytes]):
             db.close()
             raise
 
-    def _open(self) -> Any:
+    def _call(self, call: Callable[[Any], R], is_write: bool = False) -> R:
+        """Call a function with the tree. Errors of the database are those of this module."""
         if self._db is None:
             raise error("DBM object has already been closed")
-        return self._tree
-
-    def _writable(self) -> Any:
-        tree = self._open()
-        if self._is_read_only:
+        if is_write and self._is_read_only:
             raise error("The database is opened for reading only")
-        return tree
+        try:
+            return call(self._tree)
+        except Error as failure:
+            raise error(str(failure)) from failure
 
     def __getitem__(self, key: _Data) -> bytes:
-        value: bytes | None = self._open().get(_bytes(key))
+        data = _bytes(key)
+        value: bytes | None = self._call(lambda tree: tree.get(data))
         if value is None:
             raise KeyError(key)
         return value
 
     def __setitem__(self, key: _Data, value: _Data) -> None:
-        self._writable()[_bytes(key)] = _bytes(value)
+        row = _bytes(key), _bytes(value)
+        self._call(lambda tree: tree.__setitem__(*row), True)
 
     def __delitem__(self, key: _Data) -> None:
-        try:
-            del self._writable()[_bytes(key)]
-        except KeyError:
-            raise KeyError(key) from None
+        data = _bytes(key)
+        if self._call(lambda tree: tree.remove(data), True) is None:
+            raise KeyError(key)
 
     def __contains__(self, key: object) -> bool:
-        return _bytes(key) in self._open()  # type: ignore[arg-type]
+        data = _bytes(key)  # type: ignore[arg-type]
+        return self._call(lambda tree: data in tree)
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self._open())
+        return self._rows(self._call(iter))
+
+    def _rows(self, rows: Iterator[bytes]) -> Iterator[bytes]:
+        while (key := self._call(lambda _: next(rows, None))) is not None:
+            yield key
 
     def __len__(self) -> int:
-        return len(self._open())
+        return self._call(len)
+
+    def __bool__(self) -> bool:
+        # The length counts all keys.
+        return self._call(bool)
 
     def get(self, key: _Data, default: Any = None) -> Any:
         """Return the value of a key, or `default`."""
-        return self._open().get(_bytes(key), default)
+        data = _bytes(key)
+        return self._call(lambda tree: tree.get(data, default))
 
     def setdefault(self, key: _Data, default: _Data = b"") -> bytes:
         """Return the value of a key, which is set to `default` if it is absent."""
-        value: bytes = self._writable().setdefault(_bytes(key), _bytes(default))
+        row = _bytes(key), _bytes(default)
+        value: bytes = self._call(lambda tree: tree.setdefault(*row), True)
         return value
 
     def keys(self) -> list[bytes]:  # type: ignore[override]
         """Return all keys."""
-        return list(self._open())
+        return self._call(list)
 
     def clear(self) -> None:
         """Delete all keys."""
-        self._writable().clear()
+        self._call(lambda tree: tree.clear(), True)
 
     def sync(self) -> None:
         """Make all writes durable."""
-        self._open()
-        if self._db is not None and not self._is_read_only:
-            self._db.sync()
+        db = self._db
+        if self._is_read_only or db is None:
+            self._call(lambda _: None)
+        else:
+            self._call(lambda _: db.sync())
 
     def close(self) -> None:
         """Make all writes durable and close the database."""
         db, self._db = self._db, None
         if db is not None:
-            db.close()
+            try:
+                db.close()
+            except Error as failure:
+                raise error(str(failure)) from failure
 
     def __enter__(self) -> Dbm:
         return self
@@ -155,7 +173,11 @@ def open(file: Path, flag: Flag = "r", mode: int = 0o666) -> Dbm:
     except Error as failure:
         raise error(str(failure)) from failure
     if flag == "n":
-        dbm.clear()
+        try:
+            dbm.clear()
+        except BaseException:
+            dbm.close()
+            raise
     return dbm
 
 

@@ -8,24 +8,59 @@ use crate::{
     stats,
 };
 use braiddb::{Db, Follower, Snapshot, TreeCodec, TreeOptions, backup::DirectoryTarget};
+use parking_lot::Mutex;
 use pyo3::{prelude::*, types::PyDict};
 use std::{
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
+
+/// Databases to close before the interpreter ends, while merge functions still run. Threads lock
+/// it attached, so a fork never copies it locked.
+static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+/// Determines what a close ends, and what a watcher waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Writable,
+    ReadOnly,
+    /// The read-only state of a follower, which outlives a close of the handle.
+    Followed,
+}
 
 /// The database of all its Python handles.
 pub struct Shared {
     db: Handle<Db>,
     is_closed: AtomicBool,
+    access: Access,
 }
 
 impl Shared {
-    pub fn new(db: Db) -> Arc<Shared> {
-        Arc::new(Shared { db: Handle::new(db), is_closed: AtomicBool::new(false) })
+    fn new(db: Db, access: Access) -> Arc<Shared> {
+        let shared = Arc::new(Shared { db: Handle::new(db), is_closed: AtomicBool::new(false), access });
+        if access != Access::Followed {
+            let mut open = OPEN.lock();
+            open.retain(|db| db.strong_count() > 0);
+            open.push(Arc::downgrade(&shared));
+        }
+        shared
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let db = self.db.get()?;
+        self.is_closed.store(true, Ordering::Release);
+        if self.access == Access::Followed {
+            return Ok(());
+        }
+        py.detach(|| db.clone().close()).map_err(raise)
+    }
+
+    /// Returns true if a watcher that reached the end need not wait: no commits follow.
+    pub fn is_read_only(&self) -> bool {
+        self.access != Access::Writable
     }
 
     /// Fails after a close or a fork.
@@ -39,6 +74,20 @@ impl Shared {
     }
 }
 
+/// Closes the open databases of this process, also those of which only a tree is left.
+#[pyfunction]
+pub fn close_all(py: Python<'_>) {
+    let open = std::mem::take(&mut *OPEN.lock());
+    for shared in open.into_iter().filter_map(|db| db.upgrade()) {
+        // A fork leaves its parent's databases alone.
+        if shared.db().is_ok()
+            && let Err(error) = shared.close(py)
+        {
+            error.write_unraisable(py, None);
+        }
+    }
+}
+
 /// An open database.
 #[pyclass(frozen, subclass, module = "braiddb._braiddb")]
 pub struct RawDb {
@@ -46,8 +95,8 @@ pub struct RawDb {
 }
 
 impl RawDb {
-    pub fn of(db: Db) -> RawDb {
-        RawDb { shared: Shared::new(db) }
+    pub fn of(db: Db, access: Access) -> RawDb {
+        RawDb { shared: Shared::new(db, access) }
     }
 
     /// Runs a call of the engine detached: see P1.
@@ -71,7 +120,12 @@ impl RawDb {
             Some(path) => builder.open(path),
             None => builder.open_in_memory(),
         };
-        py.detach(open).map(RawDb::of).map_err(raise)
+        let is_read_only = match options {
+            Some(options) => options.get_item("read_only")?.is_some_and(|value| value.is_truthy().unwrap_or(false)),
+            None => false,
+        };
+        let access = if is_read_only { Access::ReadOnly } else { Access::Writable };
+        py.detach(open).map(|db| RawDb::of(db, access)).map_err(raise)
     }
 
     #[getter]
@@ -80,9 +134,7 @@ impl RawDb {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let db = self.shared.db.get()?.clone();
-        self.shared.is_closed.store(true, Ordering::Release);
-        py.detach(|| db.close()).map_err(raise)
+        self.shared.close(py)
     }
 
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
@@ -159,8 +211,9 @@ pub struct RawSnapshot {
 #[pymethods]
 impl RawSnapshot {
     #[getter]
-    fn sequence(&self) -> PyResult<u64> {
-        Ok(self.snapshot.get()?.sequence())
+    fn sequence(&self, py: Python<'_>) -> PyResult<u64> {
+        let snapshot = self.snapshot.get()?;
+        Ok(py.detach(|| snapshot.sequence()))
     }
 }
 
@@ -182,7 +235,7 @@ impl RawFollower {
 
     fn db(&self, py: Python<'_>) -> PyResult<RawDb> {
         let follower = self.follower.get()?;
-        Ok(RawDb::of(py.detach(|| follower.db())))
+        Ok(RawDb::of(py.detach(|| follower.db()), Access::Followed))
     }
 
     /// Returns true if the state is new.

@@ -15,6 +15,8 @@ static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
 pub enum Refusal {
     /// The transaction was committed or rolled back.
     Ended,
+    /// The thread is in a call of the same transaction.
+    InUse,
     /// A write to a snapshot.
     Snapshot,
 }
@@ -23,6 +25,10 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refusal::Ended => "the transaction has ended: begin another one",
+            Refusal::InUse => {
+                "a call of this transaction has not returned: the file object or merge function that it runs must not \
+                 use the transaction"
+            }
             Refusal::Snapshot => "a snapshot takes no writes: write to the tree itself",
         })
     }
@@ -92,6 +98,7 @@ pub fn raise(error: Error) -> PyErr {
         }
         Error::Aborted(reason) => match reason.downcast_ref::<Refusal>() {
             Some(Refusal::Ended) => with_text("Closed", text),
+            Some(Refusal::InUse) => with_text("InvalidArgument", text),
             Some(Refusal::Snapshot) => with_text("ReadOnly", text),
             // The failed read of a file object.
             None => of_python(&*reason).unwrap_or_else(|| with_text("Error", text)),

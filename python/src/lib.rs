@@ -2,9 +2,11 @@
 //!
 //! The package `braiddb` in `python/braiddb` builds its interface on it: mappings, codecs, caches.
 //!
-//! INVARIANT P1: every call of the engine runs detached from the interpreter. A merge function in
-//! Python attaches from any thread of the engine, perhaps with locks of the engine held, so a
-//! thread that waits for such a lock while attached would never get it.
+//! INVARIANT P1: every call of the engine that reads or writes a database, or that may wait for a
+//! lock, runs detached from the interpreter. A merge function in Python attaches from any thread of
+//! the engine, perhaps with locks of the engine held, so a thread that waits for such a lock while
+//! attached would never get it. Attached code only builds arguments, copies results, and drops
+//! rows; [`handle::Handle`] detaches to drop everything else.
 
 mod admin;
 mod args;
@@ -34,7 +36,7 @@ mod _braiddb {
         admin::{backups, delete_backup, restore, verify_backups, verify_path},
         change::RawLoggedStream,
         commit::RawCommit,
-        db::{RawDb, RawFollower, RawSnapshot},
+        db::{RawDb, RawFollower, RawSnapshot, close_all},
         multi::RawMultiTree,
         rows::Rows,
         stream::{RawStreamReader, RawStreamWriter},

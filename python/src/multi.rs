@@ -91,15 +91,15 @@ impl RawMultiTree {
         .map_err(raise)
     }
 
-    fn rows(&self, range: Range, is_reverse: bool, kind: Kind) -> PyResult<Rows> {
+    fn rows(&self, py: Python<'_>, range: Range, is_reverse: bool, kind: Kind) -> PyResult<Rows> {
         let ViewedTree { tree, view } = self.viewed()?;
-        let source = match view {
+        let source = py.detach(|| match view {
             View::Latest => Source::iter(tree.range(range)),
             View::Snapshot(tree) => Source::iter(tree.range(range)),
             View::Transaction(cell) => {
                 Source::Pairs { cell: Arc::clone(cell), tree: tree.clone(), range, of: None, last: None }
             }
-        };
+        });
         Ok(Rows::new(&self.shared, source, is_reverse, kind))
     }
 }
@@ -123,13 +123,15 @@ impl RawMultiTree {
             });
             return Ok(RawMultiTree::of(shared, tree.map_err(raise)?, View::Latest));
         }
-        let tree = tree.cast::<RawMultiTree>()?.get().tree()?.clone();
+        let of = tree.cast::<RawMultiTree>()?.get().tree()?;
         if let Ok(snapshot) = source.cast::<RawSnapshot>() {
             let RawSnapshot { shared, snapshot } = snapshot.get();
-            let viewed = snapshot.get()?.multi_tree(&tree);
+            let snapshot = snapshot.get()?;
+            let (tree, viewed) = py.detach(|| (of.clone(), snapshot.multi_tree(of)));
             return Ok(RawMultiTree::of(shared, tree, View::Snapshot(viewed)));
         }
         let transaction = source.cast::<RawTransaction>()?.get();
+        let tree = py.detach(|| of.clone());
         Ok(RawMultiTree::of(transaction.shared(), tree, View::Transaction(Arc::clone(transaction.cell()))))
     }
 
@@ -223,41 +225,42 @@ impl RawMultiTree {
 
     /// Iterates over the values of a key.
     #[pyo3(signature = (key, reverse=false))]
-    fn scan_values(&self, key: &Bound<'_, PyAny>, reverse: bool) -> PyResult<Rows> {
+    fn scan_values(&self, py: Python<'_>, key: &Bound<'_, PyAny>, reverse: bool) -> PyResult<Rows> {
         let key = bytes(key)?;
         let ViewedTree { tree, view } = self.viewed()?;
-        let source = match view {
+        let source = py.detach(|| match view {
             View::Latest => Source::iter(tree.values(&key).map(with_key)),
             View::Snapshot(tree) => Source::iter(tree.values(&key).map(with_key)),
             View::Transaction(cell) => Source::Pairs {
                 cell: Arc::clone(cell),
                 tree: tree.clone(),
                 range: (Limit::Unbounded, Limit::Unbounded),
-                of: Some(key.into_owned()),
+                of: Some(key.to_vec()),
                 last: None,
             },
-        };
+        });
         Ok(Rows::new(&self.shared, source, reverse, Kind::Values))
     }
 
-    fn __iter__(&self) -> PyResult<Rows> {
-        self.rows((Limit::Unbounded, Limit::Unbounded), false, Kind::Items)
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Rows> {
+        self.rows(py, (Limit::Unbounded, Limit::Unbounded), false, Kind::Items)
     }
 
-    fn __reversed__(&self) -> PyResult<Rows> {
-        self.rows((Limit::Unbounded, Limit::Unbounded), true, Kind::Items)
+    fn __reversed__(&self, py: Python<'_>) -> PyResult<Rows> {
+        self.rows(py, (Limit::Unbounded, Limit::Unbounded), true, Kind::Items)
     }
 
     /// Iterates over pairs.
     #[pyo3(signature = (prefix=None, start=None, stop=None, reverse=false))]
     fn items(
         &self,
+        py: Python<'_>,
         prefix: Option<&Bound<'_, PyAny>>,
         start: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyAny>>,
         reverse: bool,
     ) -> PyResult<Rows> {
-        self.rows(args::range(prefix, start, stop)?, reverse, Kind::Items)
+        self.rows(py, args::range(prefix, start, stop)?, reverse, Kind::Items)
     }
 
     fn first_value<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {

@@ -94,6 +94,8 @@ struct State {
     /// Follows the rows.
     failed: Option<Error>,
     has_ended: bool,
+    /// The iterator reported its end, and reports it from then on.
+    is_over: bool,
     batch: usize,
     /// Writes of the transaction when the rows were read.
     writes: u64,
@@ -181,10 +183,10 @@ impl State {
         }
     }
 
+    /// Drops the rows ahead, and the end, if the transaction has written since they were read.
     fn drop_outdated(&mut self) -> PyResult<()> {
         if let Source::Transaction { cell, .. } | Source::Pairs { cell, .. } = &self.source
             && cell.get()?.writes.load(Ordering::Relaxed) != self.writes
-            && !self.rows.is_empty()
         {
             self.rows.clear();
             self.has_ended = false;
@@ -267,6 +269,7 @@ impl Rows {
             rows: VecDeque::new(),
             failed: None,
             has_ended: false,
+            is_over: false,
             batch: FIRST_ROWS,
             writes: 0,
         };
@@ -292,11 +295,15 @@ impl Rows {
             return Err(errors::closed());
         }
         let state = &mut *state;
+        if state.is_over {
+            return Ok(None);
+        }
         state.drop_outdated()?;
         if state.rows.is_empty() {
             py.detach(|| state.read());
         }
         let Some(row) = state.rows.pop_front() else {
+            state.is_over = state.failed.is_none();
             return state.failed.take().map_or(Ok(None), |error| Err(raise(error)));
         };
         state.note_returned(&row);

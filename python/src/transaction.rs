@@ -8,23 +8,38 @@ use crate::{
     handle::Handle,
 };
 use braiddb::{Error, Result, Savepoint, Transaction};
-use parking_lot::Mutex;
+use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 use pyo3::prelude::*;
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    cell::RefCell,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
+type Slot = RefCell<Option<Transaction>>;
+
 /// A transaction until its end. Threads take turns; they lock it detached: see P1.
+///
+/// A call may run Python code: the file object of `put_stream`, or a merge function. If that code
+/// uses the transaction, the lock refuses the thread instead of waiting for itself.
 pub struct TransactionCell {
-    transaction: Mutex<Option<Transaction>>,
+    transaction: ReentrantMutex<Slot>,
     /// Number of writes. Iterators drop their rows ahead when it changes.
     pub writes: AtomicU64,
 }
 
 impl TransactionCell {
+    fn lock(&self) -> Result<ReentrantMutexGuard<'_, Slot>> {
+        if self.transaction.is_owned_by_current_thread() {
+            return Err(Error::abort(Refusal::InUse));
+        }
+        Ok(self.transaction.lock())
+    }
+
     pub fn with<R>(&self, work: impl FnOnce(&Transaction) -> Result<R>) -> Result<R> {
-        match &*self.transaction.lock() {
+        match &*self.lock()?.borrow() {
             Some(transaction) => work(transaction),
             None => Err(Error::abort(Refusal::Ended)),
         }
@@ -39,7 +54,7 @@ impl TransactionCell {
     }
 
     fn take(&self) -> Result<Transaction> {
-        self.transaction.lock().take().ok_or_else(|| Error::abort(Refusal::Ended))
+        self.lock()?.take().ok_or_else(|| Error::abort(Refusal::Ended))
     }
 }
 
@@ -74,7 +89,7 @@ impl RawTransaction {
         let shared = Arc::clone(&db.shared);
         let begin = shared.db()?;
         let transaction = py.detach(|| if exclusive { begin.begin_exclusive() } else { begin.begin() });
-        let transaction = Mutex::new(Some(transaction.map_err(raise)?));
+        let transaction = ReentrantMutex::new(RefCell::new(Some(transaction.map_err(raise)?)));
         let cell = Arc::new(Handle::new(TransactionCell { transaction, writes: AtomicU64::new(0) }));
         Ok(RawTransaction { shared, cell })
     }
@@ -121,8 +136,12 @@ impl RawTransaction {
     /// Discards the transaction; does nothing after its end.
     fn rollback(&self, py: Python<'_>) -> PyResult<()> {
         let cell = self.cell.get()?;
-        py.detach(|| drop(cell.take()));
-        Ok(())
+        let rollback = || {
+            let taken = cell.lock()?.take();
+            drop(taken);
+            Ok(())
+        };
+        py.detach(rollback).map_err(raise)
     }
 
     fn savepoint(&self, py: Python<'_>) -> PyResult<RawSavepoint> {

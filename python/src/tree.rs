@@ -93,15 +93,15 @@ impl RawTree {
         .map_err(raise)
     }
 
-    fn rows(&self, range: Range, is_reverse: bool, kind: Kind) -> PyResult<Rows> {
+    fn rows(&self, py: Python<'_>, range: Range, is_reverse: bool, kind: Kind) -> PyResult<Rows> {
         let ViewedTree { tree, view } = self.viewed()?;
-        let source = match view {
+        let source = py.detach(|| match view {
             View::Latest if kind == Kind::Keys => Source::cursor(tree.cursor(), range),
             View::Latest => Source::iter(tree.range(range)),
             View::Snapshot(snapshot, _) if kind == Kind::Keys => Source::cursor(snapshot.cursor(tree), range),
             View::Snapshot(_, tree) => Source::iter(tree.range(range)),
             View::Transaction(cell) => Source::transaction(Arc::clone(cell), tree.clone(), range),
-        };
+        });
         Ok(Rows::new(&self.shared, source, is_reverse, kind))
     }
 
@@ -182,14 +182,15 @@ impl RawTree {
             return open(py, db.get(), tree.extract()?, create, options, declare);
         }
         let of = tree.cast::<RawTree>()?.get();
-        let tree = of.viewed()?.tree.clone();
+        let of = of.viewed()?;
         if let Ok(snapshot) = source.cast::<RawSnapshot>() {
             let RawSnapshot { shared, snapshot } = snapshot.get();
-            let snapshot = snapshot.get()?.clone();
-            let viewed = snapshot.tree(&tree);
+            let snapshot = snapshot.get()?;
+            let (tree, snapshot, viewed) = py.detach(|| (of.tree.clone(), snapshot.clone(), snapshot.tree(&of.tree)));
             return Ok(RawTree::of(shared, tree, View::Snapshot(snapshot, viewed)));
         }
         let transaction = source.cast::<RawTransaction>()?.get();
+        let tree = py.detach(|| of.tree.clone());
         Ok(RawTree::of(transaction.shared(), tree, View::Transaction(Arc::clone(transaction.cell()))))
     }
 
@@ -200,13 +201,15 @@ impl RawTree {
     }
 
     #[getter]
-    fn codec(&self) -> PyResult<Option<String>> {
-        Ok(self.viewed()?.tree.options().codec.map(|codec| codec.to_string()))
+    fn codec(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let viewed = self.viewed()?;
+        Ok(py.detach(|| viewed.tree.options()).codec.map(|codec| codec.to_string()))
     }
 
     #[getter]
-    fn ttl(&self) -> PyResult<Option<f64>> {
-        Ok(self.viewed()?.tree.options().ttl.map(|ttl| ttl.as_secs_f64()))
+    fn ttl(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        let viewed = self.viewed()?;
+        Ok(py.detach(|| viewed.tree.options()).ttl.map(|ttl| ttl.as_secs_f64()))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -225,7 +228,7 @@ impl RawTree {
 
     fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         if let Ok(slice) = key.cast::<PySlice>() {
-            let rows = self.rows(range_of(slice)?, false, Kind::Items)?;
+            let rows = self.rows(py, range_of(slice)?, false, Kind::Items)?;
             return Ok(Bound::new(py, rows)?.into_any());
         }
         match self.value(py, key)? {
@@ -473,25 +476,26 @@ impl RawTree {
         self.write(py, |tree| tree.delete_range(&range).map(drop), |tree| tree.delete_range(&range))
     }
 
-    fn __iter__(&self) -> PyResult<Rows> {
-        self.rows((Limit::Unbounded, Limit::Unbounded), false, Kind::Keys)
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Rows> {
+        self.rows(py, (Limit::Unbounded, Limit::Unbounded), false, Kind::Keys)
     }
 
-    fn __reversed__(&self) -> PyResult<Rows> {
-        self.rows((Limit::Unbounded, Limit::Unbounded), true, Kind::Keys)
+    fn __reversed__(&self, py: Python<'_>) -> PyResult<Rows> {
+        self.rows(py, (Limit::Unbounded, Limit::Unbounded), true, Kind::Keys)
     }
 
     /// Iterates over keys, values or items.
     #[pyo3(signature = (kind, prefix=None, start=None, stop=None, reverse=false))]
     fn scan(
         &self,
+        py: Python<'_>,
         kind: Kind,
         prefix: Option<&Bound<'_, PyAny>>,
         start: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyAny>>,
         reverse: bool,
     ) -> PyResult<Rows> {
-        self.rows(args::range(prefix, start, stop)?, reverse, kind)
+        self.rows(py, args::range(prefix, start, stop)?, reverse, kind)
     }
 
     fn len_estimate(&self, py: Python<'_>) -> PyResult<u64> {

@@ -32,6 +32,7 @@ pub struct RawWatcher {
     shared: Arc<Shared>,
     watcher: Handle<Mutex<Watcher>>,
     stopper: Handle<WatchStopper>,
+    /// True after `stop`, and at the end of a read-only database.
     is_stopped: AtomicBool,
 }
 
@@ -56,8 +57,14 @@ impl RawWatcher {
         let mut options = WatchOptions::new().unsynced(unsynced);
         if let Some(tree) = tree {
             options = match tree.cast::<RawMultiTree>() {
-                Ok(tree) => options.multi_tree(tree.get().tree()?),
-                Err(_) => options.tree(&tree.cast::<RawTree>()?.get().viewed()?.tree),
+                Ok(tree) => {
+                    let tree = tree.get().tree()?;
+                    py.detach(|| options.multi_tree(tree))
+                }
+                Err(_) => {
+                    let tree = &tree.cast::<RawTree>()?.get().viewed()?.tree;
+                    py.detach(|| options.tree(tree))
+                }
             };
         }
         if let Some(prefix) = prefix {
@@ -74,8 +81,9 @@ impl RawWatcher {
         }
         let shared = Arc::clone(&db.shared);
         let open = shared.db()?;
-        let watcher = py.detach(|| open.watch(options)).map_err(raise)?;
-        let stopper = Handle::new(watcher.stopper());
+        let watch = || open.watch(options).map(|watcher| (watcher.stopper(), watcher));
+        let (stopper, watcher) = py.detach(watch).map_err(raise)?;
+        let stopper = Handle::new(stopper);
         Ok(RawWatcher {
             shared,
             watcher: Handle::new(Mutex::new(watcher)),
@@ -84,7 +92,8 @@ impl RawWatcher {
         })
     }
 
-    /// Waits for the next commit; None after `timeout` seconds, or once stopped.
+    /// Waits for the next commit; None after `timeout` seconds, once stopped, or at the end of a
+    /// read-only database.
     #[pyo3(signature = (timeout=None))]
     fn next<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let watcher = self.watcher.get()?;
@@ -94,16 +103,25 @@ impl RawWatcher {
         let until = timeout.and_then(|timeout| now().checked_add(timeout));
         loop {
             self.shared.db()?;
+            let is_read_only = self.shared.is_read_only();
             let left = until.map_or(WAIT_MAX, |until| until.saturating_duration_since(now()));
             let found = py.detach(|| watcher.lock().next_timeout(left.min(WAIT_MAX))).map_err(raise)?;
             if let Some(set) = found {
                 return change_set(py, &self.shared, set).map(Some);
             }
             py.check_signals()?;
+            if is_read_only {
+                self.is_stopped.store(true, Ordering::Release);
+            }
             if self.is_stopped.load(Ordering::Acquire) || until.is_some_and(|until| now() >= until) {
                 return Ok(None);
             }
         }
+    }
+
+    #[getter]
+    fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
     }
 
     fn token<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {

@@ -49,6 +49,52 @@ def test_dbm_opens_by_flag(path):
         assert len(db) == 0
 
 
+def test_dbm_errors_are_those_of_the_module(path):
+    db = braiddb.dbm.open(path, "c")
+    db[""], db[b"a"], db["b"] = "", bytearray(b"1"), b"2"
+    assert db[b""] == b"" and len(db) == 3 and db
+    rows, items = iter(db), iter(db.items())
+    assert next(rows) == b"" and next(items) == (b"", b"")
+    with pytest.raises(braiddb.dbm.error):
+        db[b"k" * 100_000] = b""
+    with pytest.raises(braiddb.dbm.error):
+        braiddb.dbm.open(path, "w")  # It is open.
+    assert dict(db) == {b"": b"", b"a": b"1", b"b": b"2"} and db.pop("a") == b"1"
+    assert db.popitem() in ((b"", b""), (b"b", b"2")) and db.get("no", 5) == 5
+    db.update({"x": "y"})
+    assert db["x"] == b"y"
+    db.clear()
+    assert not db and len(db) == 0
+    db.close()
+    loops = [lambda: next(rows), lambda: next(items)]
+    for use in (*loops, db.sync, db.keys, db.clear, lambda: len(db)):
+        with pytest.raises(braiddb.dbm.error, match="closed"):
+            use()
+    with braiddb.open(path) as other:
+        other["tree"][b"k"] = b"v"
+        del other["dbm"]
+    with pytest.raises(braiddb.dbm.error):
+        braiddb.dbm.open(path)
+    with braiddb.dbm.open(path, "n") as db:
+        assert db.keys() == []
+    with braiddb.dbm.open(path) as db:
+        for use in (db.clear, lambda: db.setdefault("a"), lambda: db.update(a="b")):
+            with pytest.raises(braiddb.dbm.error, match="reading"):
+                use()
+        db.sync()
+    with braiddb.open(path) as other:
+        assert other["tree"][b"k"] == b"v"
+    with pytest.raises(OSError):
+        braiddb.dbm.open(path / "no" / "parent", "c")
+    file = path.with_name("file")
+    file.write_bytes(b"text")
+    with pytest.raises(braiddb.dbm.error):
+        braiddb.dbm.open(file, "c")
+    assert braiddb.dbm.whichdb(file) is None
+    braiddb.dbm.open(bytes(file), "n").close()
+    assert braiddb.dbm.whichdb(bytes(file)) == "braiddb.dbm"
+
+
 def test_shelf_stores_objects(path):
     with shelve.Shelf(braiddb.dbm.open(path, "c")) as shelf:
         shelf["a"] = {"b": (1, 2)}

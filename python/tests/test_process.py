@@ -150,6 +150,54 @@ def test_interpreter_ends_with_open_handles(path):
         assert b"0000" in db["t"] and b"4999" in db["t"] and b"never" not in db["t"]
 
 
+@pytest.mark.parametrize("durability", ["buffered", "none"])
+def test_interpreter_closes_a_database_of_which_a_tree_is_left(path, durability):
+    # Only databases whose wrapper lived were closed, so commits in memory were lost.
+    code, output = finish(
+        start(
+            """
+            import braiddb, gc, sys
+            merge = {"f": lambda key, value, operand: operand}
+            tree = braiddb.open(sys.argv[1], durability=sys.argv[2], merge=merge)["t"]
+            gc.collect()
+            tree.update((b"%04d" % i, b"") for i in range(100))
+            tree.merge(b"m", "f", b"1")
+            # As an object that outlives the interpreter's modules.
+            import ctypes
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(tree))
+            """,
+            path,
+            durability,
+        )
+    )
+    assert (code, output) == (0, "")
+    with braiddb.open(path, merge={"f": lambda key, value, operand: operand}) as db:
+        assert len(db["t"]) == 101
+
+
+def test_fork_leaves_the_end_of_a_database_to_the_parent(path):
+    code, output = finish(
+        start(
+            """
+            import braiddb, os, sys, warnings
+            warnings.simplefilter("ignore")
+            tree = braiddb.open(sys.argv[1], durability="buffered")["t"]
+            tree[b"a"] = b"1"
+            child = os.fork()
+            if child == 0:
+                sys.exit(0)  # Runs the functions of atexit.
+            status = os.waitpid(child, 0)[1]
+            tree[b"b"] = b"2"
+            print(status)
+            """,
+            path,
+        )
+    )
+    assert (code, output) == (0, "0\n")
+    with braiddb.open(path) as db:
+        assert len(db["t"]) == 2
+
+
 def test_interrupt_ends_a_wait(path):
     process = start(
         """

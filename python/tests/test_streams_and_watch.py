@@ -1,5 +1,6 @@
 """Streams, the change stream, backups."""
 
+import asyncio
 import io
 import threading
 import time
@@ -201,3 +202,91 @@ def test_damage_is_reported_with_its_place(db, path):
         with pytest.raises(braiddb.Corruption) as error:
             list(db["t"].items())
         assert error.value.path.endswith(run.name) and error.value.offset > 0
+
+
+def test_file_that_uses_the_transaction_that_reads_it_is_refused(db):
+    # It waited for the lock of the transaction, which its own thread had.
+    class File:
+        def read(self, size):
+            return use()
+
+    db["t"][b"a"] = b"1"
+    uses = [
+        lambda tx: tx["t"][b"a"],
+        lambda tx: tx["t"].put(b"a", b"2"),
+        lambda tx: next(iter(tx["t"])),
+        lambda tx: tx.commit(),
+        lambda tx: tx.rollback(),
+    ]
+    for call in uses:
+        with db.write() as tx:
+
+            def use(call=call, tx=tx):
+                return call(tx)
+
+            for stream in (tx["t"].put_stream, lambda *a: tx["t"].put_stream(*a, append=True)):
+                with pytest.raises(braiddb.InvalidArgument, match="has not returned"):
+                    stream(b"s", File())
+            tx["t"][b"after"] = b"1"
+    assert list(db["t"]) == [b"a", b"after"]
+
+
+def test_merge_function_that_uses_its_transaction_is_refused():
+    calls = []
+
+    def merge(key, value, operand):
+        calls.append(key)
+        return tx["t"][b"other"]
+
+    with braiddb.in_memory(merge={"f": merge}) as db:
+        db["t"].merge(b"a", "f", b"1")
+        tx = db.write()
+        with pytest.raises(braiddb.MergeFailed, match="has not returned"):
+            tx["t"][b"a"]
+        tx.rollback()
+    assert calls
+
+
+def test_watcher_of_a_read_only_database_ends(db, path):
+    # It returned at once from each wait, so the loop around it never slept.
+    db["t"][b"a"] = b"1"
+    db.sync()
+    follower = braiddb.follow(path, refresh_every=1000)
+    with braiddb.open(path, read_only=True) as reader:
+        for source in (reader, follower.db()):
+            with source.watch(oldest=True, unsynced=True) as watcher:
+                kinds = [change.kind for commit in watcher for change in commit.changes]
+                assert "put" in kinds and watcher.is_stopped
+                began, used = time.monotonic(), time.process_time()
+                assert watcher.next() is None and watcher.next(timeout=5) is None
+                assert time.monotonic() - began < 4 and time.process_time() - used < 1
+
+        async def collect():
+            return [commit async for commit in reader.aio.watch(oldest=True, unsynced=True)]
+
+        assert asyncio.run(asyncio.wait_for(collect(), 60))
+
+
+def test_watcher_waits_and_stops(db):
+    watcher = db.watch()
+    began = time.monotonic()
+    assert watcher.next(timeout=0.05) is None and time.monotonic() - began > 0.04
+    assert not watcher.is_stopped
+    watcher.stop()
+    assert watcher.is_stopped and watcher.next() is None
+
+
+def test_closed_state_of_a_follower_ends_its_handles_only(db, path):
+    # The close ended the state that all handles of the follower share.
+    db["t"][b"a"] = b"1"
+    db.sync()
+    follower = braiddb.follow(path, refresh_every=1000)
+    state, other = follower.db(), follower.db()
+    tree = state["t"]
+    state.close()
+    with pytest.raises(braiddb.Closed):
+        tree[b"a"]
+    assert state.closed and not other.closed
+    assert other["t"][b"a"] == b"1" and follower.db()["t"][b"a"] == b"1"
+    db["t"][b"a"] = b"2"
+    assert follower.refresh() and follower.db()["t"][b"a"] == b"2"
