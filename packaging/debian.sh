@@ -2,34 +2,22 @@
 # Makes a Debian package of the C library and its headers: libbraiddb-dev_VERSION_ARCH.deb in FOLDER.
 #
 #   packaging/debian.sh FOLDER
+#
+# Needs Debian's dpkg-dev, and installs cargo-deb if it is missing. The package's description is in
+# crates/braiddb-capi/Cargo.toml. It depends on versions of libraries that dpkg-shlibdeps finds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$(realpath "${1:?name a folder for the package}")
-stage=$(mktemp -d)
-trap 'rm -rf "$stage"' EXIT
-chmod 755 "$stage"
+readonly cargo_deb=3.8.0
+command -v cargo-deb >/dev/null || cargo install --locked --version "$cargo_deb" cargo-deb
+
+# Links and the pkg-config file are files of the stage; cargo-deb finds it in the target folder, and
+# moves libraries to the folder of their architecture.
+stage=${CARGO_TARGET_DIR:-$PWD/target}/release/debian
+rm -rf "$stage"
 DESTDIR=$stage scripts/install-c.sh /usr
-# Debian keeps libraries by architecture.
-triplet=$(dpkg-architecture -q DEB_HOST_MULTIARCH 2>/dev/null || cc -print-multiarch)
-mkdir "$stage/usr/lib/$triplet"
-mv "$stage"/usr/lib/{libbraiddb.*,pkgconfig} "$stage/usr/lib/$triplet"
-sed -i "s|^libdir=.*|libdir=\${prefix}/lib/$triplet|" "$stage/usr/lib/$triplet/pkgconfig/braiddb.pc"
-install -Dm644 LICENSE-MIT LICENSE-APACHE -t "$stage/usr/share/doc/libbraiddb-dev"
-version=$(sed -n 's/^Version: //p' "$stage/usr/lib/$triplet/pkgconfig/braiddb.pc")
-architecture=$(dpkg --print-architecture)
-mkdir "$stage/DEBIAN"
-cat >"$stage/DEBIAN/control" <<CONTROL
-Package: libbraiddb-dev
-Version: $version
-Architecture: $architecture
-Section: libdevel
-Priority: optional
-Maintainer: The BraidDB authors <braiddb@users.noreply.github.com>
-Depends: libc6, libgcc-s1
-Installed-Size: $(du -ks "$stage/usr" | cut -f1)
-Homepage: https://github.com/braiddb/braiddb
-Description: embedded, ordered, transactional key-value store
- The library libbraiddb, its headers for C and C++, and its pkg-config file.
-CONTROL
-printf 'activate-noawait ldconfig\n' >"$stage/DEBIAN/triggers"
-dpkg-deb --root-owner-group --build "$stage" "$folder/libbraiddb-dev_${version}_$architecture.deb"
+triplet=$(dpkg-architecture -q DEB_HOST_MULTIARCH)
+sed -i "s|^libdir=.*|libdir=\${prefix}/lib/$triplet|" "$stage/usr/lib/pkgconfig/braiddb.pc"
+strip --strip-unneeded "$stage"/usr/lib/libbraiddb.so.*.*.*
+strip --strip-debug "$stage/usr/lib/libbraiddb.a"
+cargo deb --locked --no-build --package braiddb-capi --multiarch same --output "$folder"
