@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a Debian package of the C library and its headers: libbraiddb-dev_VERSION_ARCH.deb in FOLDER.
+# Makes a Debian package of the C library and its headers in FOLDER.
 #
 #   packaging/debian.sh FOLDER
 #

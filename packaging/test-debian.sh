@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the Debian package, installs it on this system, compiles and runs programs with it, and removes
-# it. Needs root. Refuses to run where the package is installed.
+# Makes the Debian package, installs it on this system, compiles and runs programs with it, and
+# removes it. Needs root. Refuses to run where the package is installed.
 #
 #   packaging/test-debian.sh
 set -euo pipefail

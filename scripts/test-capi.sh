@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs the C library of crates/braiddb-capi to a temporary prefix, compiles its C and C++ programs
-# with pkg-config against that prefix, and runs them: plainly, with AddressSanitizer, and under
-# valgrind. Then runs the commands and the program of docs/guide/c.md.
+# Installs the C library of crates/braiddb-capi to a temporary prefix, compiles its C and C++
+# programs with pkg-config against that prefix, and runs them: plainly, with AddressSanitizer, and
+# under valgrind. Then runs the commands and the program of docs/guide/c.md.
 #
 #   scripts/test-capi.sh FOLDER_OF_LIBBRAIDDB [SECONDS]
 #
-# SECONDS is the time of the fuzzed calls: 5 unless given, 3600 for a long run. Without a C++ compiler
-# or pkg-config it ends with code 3; a missing valgrind is named.
+# SECONDS is the time of the fuzzed calls: 5 unless given, 3600 for a long run. Without a C++
+# compiler or pkg-config it ends with code 3; a missing valgrind is named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 library=$(realpath "$1")

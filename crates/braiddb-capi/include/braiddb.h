@@ -292,8 +292,8 @@ typedef struct braid_range {
 
 // Called once when a commit is durable (`BRAID_OK` and the commit's number) or has failed, by the
 // committing thread, one that closes the database, or one of the database's own. The failure's
-// message is that of `braid_error_message` during the call. Calls that read are allowed in it; calls
-// that write, wait or close are not: pass such work to another thread.
+// message is that of `braid_error_message` during the call. Calls that read are allowed in it;
+// calls that write, wait or close are not: pass such work to another thread.
 typedef void (*braid_commit_fn)(void *context, int32_t code, uint64_t sequence);
 
 // A version of a record as text: a strong HTTP ETag, with a NUL at its end.
@@ -303,16 +303,16 @@ typedef struct braid_version_tag {
 
 // Applies one operand to a key's value (`data` NULL: absent), and passes the new value to
 // `braid_merge_set`. Returns 0, or another number to fail: then reads of the key fail with
-// `BRAID_MERGE_FAILED`. It must give the same result each time. Any thread calls it, also those of the
-// database, and several at once. It must call nothing of this header but `braid_merge_set`.
+// `BRAID_MERGE_FAILED`. It must give the same result each time. Any thread calls it, also those of
+// the database, and several at once. It must call nothing of this header but `braid_merge_set`.
 typedef int32_t (*braid_merge_fn)(void *context,
                                   struct braid_slice key,
                                   struct braid_slice value,
                                   struct braid_slice operand,
                                   struct braid_merge_result *result);
 
-// Frees the context of a callback. The thread calls it that frees the last user of the context: one
-// of the program or of the database. It must call nothing of this header.
+// Frees the context of a callback. The thread calls it that frees the last user of the context:
+// one of the program or of the database. It must call nothing of this header.
 typedef void (*braid_free_fn)(void *context);
 
 // A row that `braid_scan_fill` copied.
@@ -321,9 +321,9 @@ typedef struct braid_row {
   struct braid_slice value;
 } braid_row;
 
-// Called for each commit: return 0 to go on. Another number ends `braid_watch_run`, whose thread calls
-// it. `changes` is valid until it returns, and must not be freed. All calls are allowed in it, but
-// with its watcher only `braid_watch_stop`.
+// Called for each commit: return 0 to go on. Another number ends `braid_watch_run`, whose thread
+// calls it. `changes` is valid until it returns, and must not be freed. All calls are allowed in
+// it, but with its watcher only `braid_watch_stop`.
 typedef int32_t (*braid_watch_fn)(void *context, const struct braid_changes *changes);
 
 // A change. The bytes are valid until the `braid_changes` is freed.
@@ -355,8 +355,8 @@ int32_t braid_batch_put(struct braid_batch *batch,
                         const void *value,
                         size_t value_len);
 
-// Sets the value of `key`, which expires after `ttl_ms` from this call on; at once if 0. Not for trees
-// of many values per key.
+// Sets the value of `key`, which expires after `ttl_ms` from this call on; at once if 0. Not for
+// trees of many values per key.
 int32_t braid_batch_put_ttl(struct braid_batch *batch,
                             const struct braid_tree *tree,
                             const void *key,
@@ -403,10 +403,9 @@ int32_t braid_batch_clear(struct braid_batch *batch);
 int32_t braid_batch_commit(struct braid_batch *batch, int32_t durability, uint64_t *sequence);
 
 // Commits the batch, and empties it. Calls `done` once when the commit is durable, or has failed,
-// also when this call fails: see `braid_commit_fn`. A `done` of NULL is refused, and changes nothing.
-int32_t braid_batch_commit_async(struct braid_batch *batch,
-                                 braid_commit_fn done,
-                                 void *context);
+// also when this call fails: see `braid_commit_fn`. A `done` of NULL is refused, and changes
+// nothing.
+int32_t braid_batch_commit_async(struct braid_batch *batch, braid_commit_fn done, void *context);
 
 // Frees a batch.
 void braid_batch_free(struct braid_batch *batch);
@@ -421,8 +420,9 @@ const char *braid_error_message(void);
 // Returns the name of a `braid_code`, as "BRAID_CONFLICT"; "unknown" for other numbers.
 const char *braid_code_name(int32_t code);
 
-// Sets the value of `key` to `wanted` if it is `expected`. A `data` of NULL means absent, for both.
-// `BRAID_NOT_FOUND` if the value is another one. Not for trees of snapshots and transactions.
+// Sets the value of `key` to `wanted` if it is `expected`. A `data` of NULL means absent, for
+// both. `BRAID_NOT_FOUND` if the value is another one. Not for trees of snapshots and
+// transactions.
 int32_t braid_compare_and_set(const struct braid_tree *tree,
                               const void *key,
                               size_t key_len,
@@ -437,8 +437,8 @@ int32_t braid_get_version(const struct braid_tree *tree,
                           struct braid_version_tag *version);
 
 // Sets the value of `key` if its version is `expected`, or deletes it if `wanted.data` is NULL. An
-// `expected` of NULL means absent. `BRAID_NOT_FOUND` if the version is another one, else `version`,
-// which may be NULL, takes the new one. Not for trees of snapshots and transactions.
+// `expected` of NULL means absent. `BRAID_NOT_FOUND` if the version is another one, else
+// `version`, which may be NULL, takes the new one. Not for trees of snapshots and transactions.
 int32_t braid_put_if_version(const struct braid_tree *tree,
                              const void *key,
                              size_t key_len,
@@ -456,8 +456,9 @@ int32_t braid_cursor_move(struct braid_cursor *cursor,
                           const void *key,
                           size_t key_len);
 
-// Returns the cursor's row: valid until its next move. Either pointer may be NULL. `BRAID_END` if it
-// is on none. After a failure of the value (`BRAID_MERGE_FAILED`, `BRAID_CORRUPTION`) moves go on.
+// Returns the cursor's row: valid until its next move. Either pointer may be NULL. `BRAID_END` if
+// it is on none. After a failure of the value (`BRAID_MERGE_FAILED`, `BRAID_CORRUPTION`) moves go
+// on.
 int32_t braid_cursor_row(const struct braid_cursor *cursor,
                          struct braid_slice *key,
                          struct braid_slice *value);
@@ -485,8 +486,8 @@ int32_t braid_flush(const struct braid_db *db);
 // Merges all files that hold garbage, and so removes it. Takes time in proportion to their size.
 int32_t braid_compact(const struct braid_db *db);
 
-// Reads every byte and compares its checksum: `BRAID_CORRUPTION` with the first damage. `problems`,
-// which may be NULL, takes the number of damaged places.
+// Reads every byte and compares its checksum: `BRAID_CORRUPTION` with the first damage.
+// `problems`, which may be NULL, takes the number of damaged places.
 int32_t braid_verify(const struct braid_db *db, uint64_t *problems);
 
 // Returns statistics as lines of a name, a space and a number. Names are those of Rust's
@@ -502,8 +503,8 @@ int32_t braid_drop_tree(const struct braid_db *db, const char *name);
 // Renames a tree.
 int32_t braid_rename_tree(const struct braid_db *db, const char *from, const char *to);
 
-// Adds a backup of the database to a directory of backups, which share unchanged files. `id`, which
-// may be NULL, takes its number.
+// Adds a backup of the database to a directory of backups, which share unchanged files. `id`,
+// which may be NULL, takes its number.
 int32_t braid_backup(const struct braid_db *db, const char *directory, uint64_t *id);
 
 // Checks the backups in a directory: that of number `id`, or all if 0.
@@ -516,10 +517,9 @@ int32_t braid_restore(const char *directory,
                       const char *path,
                       const struct braid_options *options);
 
-// Sets the new value, in a merge function and its thread. It copies the bytes; the last call counts.
-int32_t braid_merge_set(struct braid_merge_result *result,
-                        const void *value,
-                        size_t len);
+// Sets the new value, in a merge function and its thread. It copies the bytes; the last call
+// counts.
+int32_t braid_merge_set(struct braid_merge_result *result, const void *value, size_t len);
 
 // Returns a list of options, empty, or NULL without memory. Free it with `braid_options_free`; the
 // calls that take it copy it.
@@ -550,16 +550,16 @@ int32_t braid_options_add_merge(struct braid_options *options,
 // Frees options.
 void braid_options_free(struct braid_options *options);
 
-// Begins a scan of a range of keys, NULL for all. Its rows are those of the tree at this moment, or
-// of its snapshot or transaction. Of a tree of many values per key, each pair is a row.
+// Begins a scan of a range of keys, NULL for all. Its rows are those of the tree at this moment,
+// or of its snapshot or transaction. Of a tree of many values per key, each pair is a row.
 //
-// After a failure of one value (`BRAID_MERGE_FAILED`, `BRAID_CORRUPTION`) the scan continues behind
-// it. Every other failure is the result of all later calls: begin another scan.
+// After a failure of one value (`BRAID_MERGE_FAILED`, `BRAID_CORRUPTION`) the scan continues
+// behind it. Every other failure is the result of all later calls: begin another scan.
 //
-// In a transaction, all keys from the start of the range to the last row that a call returned count
-// as read, and after `BRAID_END` the whole range. So does a row that did not fit in a buffer. Later
-// writes of the transaction appear ahead of the position. `braid_scan_next` seeks each row there:
-// `braid_scan_fill` is faster.
+// In a transaction, all keys from the bound where the scan begins to the last row that a call
+// returned count as read, and after `BRAID_END` the whole range. So does a row that did not fit in
+// a buffer. Later writes of the transaction appear ahead of the position. `braid_scan_next` seeks
+// each row there: `braid_scan_fill` is faster.
 int32_t braid_scan_new(const struct braid_tree *tree,
                        const struct braid_range *range,
                        struct braid_scan **scan);
@@ -570,10 +570,11 @@ int32_t braid_scan_next(struct braid_scan *scan,
                         struct braid_slice *key,
                         struct braid_slice *value);
 
-// Copies the next rows, at most `rows_max` and as far as they fit, to `buffer`, and their places in
-// it to `rows`. `count` takes their number. `BRAID_END` with a count of 0 after the last row;
+// Copies the next rows, at most `rows_max` and as far as they fit, to `buffer`, and their places
+// in it to `rows`. `count` takes their number. `BRAID_END` with a count of 0 after the last row;
 // `BRAID_BUFFER_TOO_SMALL` if the next row alone does not fit: then `needed`, which may be NULL,
-// takes its size, and the scan stays before it. A failure behind rows is the result of the next call.
+// takes its size, and the scan stays before it. A failure behind rows is the result of the next
+// call.
 int32_t braid_scan_fill(struct braid_scan *scan,
                         void *buffer,
                         size_t capacity,
@@ -599,8 +600,8 @@ int32_t braid_snapshot_tree(const struct braid_snapshot *snapshot,
 // Frees a snapshot. Its trees stay valid.
 void braid_snapshot_free(struct braid_snapshot *snapshot);
 
-// Begins a value of `key`. It is visible after `braid_stream_commit`. Not for trees of snapshots and
-// transactions.
+// Begins a value of `key`. It is visible after `braid_stream_commit`. Not for trees of snapshots
+// and transactions.
 int32_t braid_stream_writer_new(const struct braid_tree *tree,
                                 const void *key,
                                 size_t key_len,
@@ -654,7 +655,8 @@ int32_t braid_transaction_tree(const struct braid_transaction *transaction,
 int32_t braid_commit(struct braid_transaction *transaction, int32_t durability, uint64_t *sequence);
 
 // Commits, and ends the transaction. Calls `done` once when the commit is durable, or has failed,
-// also when this call fails: see `braid_commit_fn`. A `done` of NULL is refused, and changes nothing.
+// also when this call fails: see `braid_commit_fn`. A `done` of NULL is refused, and changes
+// nothing.
 int32_t braid_commit_async(struct braid_transaction *transaction,
                            braid_commit_fn done,
                            void *context);
@@ -662,13 +664,12 @@ int32_t braid_commit_async(struct braid_transaction *transaction,
 // Ends the transaction without its writes.
 int32_t braid_rollback(struct braid_transaction *transaction);
 
-// Marks the transaction's present writes. `savepoint` takes a number for `braid_rollback_to`, never 0
-// and never given twice.
-int32_t braid_savepoint(struct braid_transaction *transaction,
-                        uint64_t *savepoint);
+// Marks the transaction's present writes. `savepoint` takes a number for `braid_rollback_to`,
+// never 0 and never given twice.
+int32_t braid_savepoint(struct braid_transaction *transaction, uint64_t *savepoint);
 
-// Undoes the writes since a savepoint. Later savepoints end, and are refused from then on; this one
-// remains. Reads stay recorded.
+// Undoes the writes since a savepoint. Later savepoints end, and are refused from then on; this
+// one remains. Reads stay recorded.
 int32_t braid_rollback_to(struct braid_transaction *transaction, uint64_t savepoint);
 
 // Frees a transaction: rolls it back if it is open. Its trees stay valid, but fail with
@@ -694,8 +695,8 @@ int32_t braid_get(const struct braid_tree *tree,
                   size_t key_len,
                   struct braid_value **value);
 
-// Copies the value of `key` to `buffer`. `value_len` takes its length, also if it does not fit: then
-// nothing is copied, and the result is `BRAID_BUFFER_TOO_SMALL`.
+// Copies the value of `key` to `buffer`. `value_len` takes its length, also if it does not fit:
+// then nothing is copied, and the result is `BRAID_BUFFER_TOO_SMALL`.
 int32_t braid_get_into(const struct braid_tree *tree,
                        const void *key,
                        size_t key_len,
@@ -704,9 +705,9 @@ int32_t braid_get_into(const struct braid_tree *tree,
                        size_t *value_len);
 
 // Reads `count` keys at once, of one state of the tree, and copies their values to `buffer`.
-// `values` takes their places in it; `data` is NULL for an absent key. `needed`, which may be NULL,
-// takes the bytes of all values. If they do not fit, the result is `BRAID_BUFFER_TOO_SMALL`, and
-// `values` has those that did; the others have `data` NULL and their length.
+// `values` takes their places in it; `data` is NULL for an absent key. `needed`, which may be
+// NULL, takes the bytes of all values. If they do not fit, the result is `BRAID_BUFFER_TOO_SMALL`,
+// and `values` has those that did; the others have `data` NULL and their length.
 int32_t braid_get_many(const struct braid_tree *tree,
                        const struct braid_slice *keys,
                        size_t count,
@@ -725,8 +726,8 @@ int32_t braid_put(const struct braid_tree *tree,
                   const void *value,
                   size_t value_len);
 
-// Sets the value of `key`, which expires after `ttl_ms`; at once if 0. Not for trees of many values
-// per key.
+// Sets the value of `key`, which expires after `ttl_ms`; at once if 0. Not for trees of many
+// values per key.
 int32_t braid_put_ttl(const struct braid_tree *tree,
                       const void *key,
                       size_t key_len,
@@ -752,15 +753,17 @@ int32_t braid_count(const struct braid_tree *tree,
                     const struct braid_range *range,
                     uint64_t *count);
 
-// Removes the first row, or the last one with `last`, and returns it: `BRAID_NOT_FOUND` if the tree
-// is empty. Of a tree of many values per key, a pair. Not for trees of snapshots and transactions.
+// Removes the first row, or the last one with `last`, and returns it: `BRAID_NOT_FOUND` if the
+// tree is empty. Of a tree of many values per key, a pair. Not for trees of snapshots and
+// transactions.
 int32_t braid_pop(const struct braid_tree *tree,
                   bool last,
                   struct braid_value **key,
                   struct braid_value **value);
 
-// Applies a merge function to the value of `key`: one of the program's (`braid_options_add_merge`),
-// or "add" (8 bytes, little-endian), "max", "min", "append", "union", "json_merge_patch".
+// Applies a merge function to the value of `key`: one of the program's
+// (`braid_options_add_merge`), or "add" (8 bytes, little-endian), "max", "min", "append", "union",
+// "json_merge_patch".
 int32_t braid_merge(const struct braid_tree *tree,
                     const char *function,
                     const void *key,

@@ -31,8 +31,8 @@ pub struct braid_batch {
 
 /// Called once when a commit is durable (`BRAID_OK` and the commit's number) or has failed, by the
 /// committing thread, one that closes the database, or one of the database's own. The failure's
-/// message is that of `braid_error_message` during the call. Calls that read are allowed in it; calls
-/// that write, wait or close are not: pass such work to another thread.
+/// message is that of `braid_error_message` during the call. Calls that read are allowed in it;
+/// calls that write, wait or close are not: pass such work to another thread.
 pub type braid_commit_fn = Option<unsafe extern "C" fn(context: *mut c_void, code: i32, sequence: u64)>;
 
 impl braid_batch {
@@ -78,8 +78,8 @@ pub unsafe extern "C" fn braid_batch_put(
     run(|| unsafe { add(batch, tree, Write::Put(bytes(key, key_len)?, bytes(value, value_len)?)) })
 }
 
-/// Sets the value of `key`, which expires after `ttl_ms` from this call on; at once if 0. Not for trees
-/// of many values per key.
+/// Sets the value of `key`, which expires after `ttl_ms` from this call on; at once if 0. Not for
+/// trees of many values per key.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_batch_put_ttl(
     batch: *mut braid_batch,
@@ -185,7 +185,8 @@ pub unsafe extern "C" fn braid_batch_commit(batch: *mut braid_batch, durability:
 }
 
 /// Commits the batch, and empties it. Calls `done` once when the commit is durable, or has failed,
-/// also when this call fails: see `braid_commit_fn`. A `done` of NULL is refused, and changes nothing.
+/// also when this call fails: see `braid_commit_fn`. A `done` of NULL is refused, and changes
+/// nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_batch_commit_async(
     batch: *mut braid_batch,
@@ -210,8 +211,8 @@ pub unsafe extern "C" fn braid_batch_free(batch: *mut braid_batch) {
 /// Polls a commit until its end, then calls the program.
 struct Waiting {
     commit: Mutex<Option<Commit>>,
-    /// Wakes not served yet. The first one polls, also for those that come meanwhile: a poll may wake
-    /// its own task.
+    /// Wakes not served yet. The first one polls, also for those that come meanwhile: a poll may
+    /// wake its own task.
     wakes: AtomicUsize,
     done: unsafe extern "C" fn(*mut c_void, i32, u64),
     context: Context,

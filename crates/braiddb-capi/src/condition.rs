@@ -10,8 +10,9 @@ use crate::{
 use braiddb::Version;
 use std::ffi::{c_char, c_void};
 
-/// Sets the value of `key` to `wanted` if it is `expected`. A `data` of NULL means absent, for both.
-/// `BRAID_NOT_FOUND` if the value is another one. Not for trees of snapshots and transactions.
+/// Sets the value of `key` to `wanted` if it is `expected`. A `data` of NULL means absent, for
+/// both. `BRAID_NOT_FOUND` if the value is another one. Not for trees of snapshots and
+/// transactions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_compare_and_set(
     tree: *const braid_tree,
@@ -79,8 +80,8 @@ pub unsafe extern "C" fn braid_get_version(
 }
 
 /// Sets the value of `key` if its version is `expected`, or deletes it if `wanted.data` is NULL. An
-/// `expected` of NULL means absent. `BRAID_NOT_FOUND` if the version is another one, else `version`,
-/// which may be NULL, takes the new one. Not for trees of snapshots and transactions.
+/// `expected` of NULL means absent. `BRAID_NOT_FOUND` if the version is another one, else
+/// `version`, which may be NULL, takes the new one. Not for trees of snapshots and transactions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_put_if_version(
     tree: *const braid_tree,

@@ -102,8 +102,9 @@ pub unsafe extern "C" fn braid_cursor_move(
     })
 }
 
-/// Returns the cursor's row: valid until its next move. Either pointer may be NULL. `BRAID_END` if it
-/// is on none. After a failure of the value (`BRAID_MERGE_FAILED`, `BRAID_CORRUPTION`) moves go on.
+/// Returns the cursor's row: valid until its next move. Either pointer may be NULL. `BRAID_END` if
+/// it is on none. After a failure of the value (`BRAID_MERGE_FAILED`, `BRAID_CORRUPTION`) moves go
+/// on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_cursor_row(
     cursor: *const braid_cursor,

@@ -92,8 +92,8 @@ pub unsafe extern "C" fn braid_compact(db: *const braid_db) -> i32 {
     call(db, |db| Ok(db.compact()?))
 }
 
-/// Reads every byte and compares its checksum: `BRAID_CORRUPTION` with the first damage. `problems`,
-/// which may be NULL, takes the number of damaged places.
+/// Reads every byte and compares its checksum: `BRAID_CORRUPTION` with the first damage.
+/// `problems`, which may be NULL, takes the number of damaged places.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_verify(db: *const braid_db, problems: *mut u64) -> i32 {
     // SAFETY: the header's rules.
@@ -164,8 +164,8 @@ pub unsafe extern "C" fn braid_rename_tree(db: *const braid_db, from: *const c_c
     call(db, |db| Ok(unsafe { db.rename_tree(text(from, "from")?, text(to, "to")?) }?))
 }
 
-/// Adds a backup of the database to a directory of backups, which share unchanged files. `id`, which
-/// may be NULL, takes its number.
+/// Adds a backup of the database to a directory of backups, which share unchanged files. `id`,
+/// which may be NULL, takes its number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_backup(db: *const braid_db, directory: *const c_char, id: *mut u64) -> i32 {
     // SAFETY: the header's rules.

@@ -6,7 +6,8 @@
 //! The header states what each call requires; the `SAFETY` comments here refer to it as "the
 //! header's rules": pointers are null or valid for the stated length, handles are null or were
 //! returned by this library and not freed, and out-parameters are null or writable. Null is refused
-//! with `BRAID_INVALID_ARGUMENT`. All else, as any order of calls, any thread and any bytes, is safe.
+//! with `BRAID_INVALID_ARGUMENT`. All else, as any order of calls, any thread and any bytes, is
+//! safe.
 
 #![allow(non_camel_case_types, reason = "C's names")]
 #![allow(clippy::missing_safety_doc, reason = "the header's rules are the same for all functions")]

@@ -14,8 +14,8 @@ pub struct braid_merge_result {
 
 /// Applies one operand to a key's value (`data` NULL: absent), and passes the new value to
 /// `braid_merge_set`. Returns 0, or another number to fail: then reads of the key fail with
-/// `BRAID_MERGE_FAILED`. It must give the same result each time. Any thread calls it, also those of the
-/// database, and several at once. It must call nothing of this header but `braid_merge_set`.
+/// `BRAID_MERGE_FAILED`. It must give the same result each time. Any thread calls it, also those of
+/// the database, and several at once. It must call nothing of this header but `braid_merge_set`.
 pub type braid_merge_fn = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -26,8 +26,8 @@ pub type braid_merge_fn = Option<
     ) -> i32,
 >;
 
-/// Frees the context of a callback. The thread calls it that frees the last user of the context: one
-/// of the program or of the database. It must call nothing of this header.
+/// Frees the context of a callback. The thread calls it that frees the last user of the context:
+/// one of the program or of the database. It must call nothing of this header.
 pub type braid_free_fn = Option<unsafe extern "C" fn(context: *mut c_void)>;
 
 /// A context of the program. The header requires callbacks that any thread may call.
@@ -91,7 +91,8 @@ impl MergeFunction for CallbackFunction {
     }
 }
 
-/// Sets the new value, in a merge function and its thread. It copies the bytes; the last call counts.
+/// Sets the new value, in a merge function and its thread. It copies the bytes; the last call
+/// counts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_merge_set(result: *mut braid_merge_result, value: *const c_void, len: usize) -> i32 {
     // SAFETY: the header's rules.

@@ -147,8 +147,8 @@ impl Rows {
     }
 }
 
-/// Rows of a transaction. Each row that is passed counts as read, so none is read ahead. An iterator
-/// would borrow the transaction, so each call seeks its position.
+/// Rows of a transaction. Each row that is passed counts as read, so none is read ahead. An
+/// iterator would borrow the transaction, so each call seeks its position.
 pub(crate) struct InTransaction {
     cell: Arc<TransactionCell>,
     tree: AnyTree,

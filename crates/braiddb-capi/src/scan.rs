@@ -165,16 +165,16 @@ impl braid_scan {
     }
 }
 
-/// Begins a scan of a range of keys, NULL for all. Its rows are those of the tree at this moment, or
-/// of its snapshot or transaction. Of a tree of many values per key, each pair is a row.
+/// Begins a scan of a range of keys, NULL for all. Its rows are those of the tree at this moment,
+/// or of its snapshot or transaction. Of a tree of many values per key, each pair is a row.
 ///
-/// After a failure of one value (`BRAID_MERGE_FAILED`, `BRAID_CORRUPTION`) the scan continues behind
-/// it. Every other failure is the result of all later calls: begin another scan.
+/// After a failure of one value (`BRAID_MERGE_FAILED`, `BRAID_CORRUPTION`) the scan continues
+/// behind it. Every other failure is the result of all later calls: begin another scan.
 ///
-/// In a transaction, all keys from the start of the range to the last row that a call returned count
-/// as read, and after `BRAID_END` the whole range. So does a row that did not fit in a buffer. Later
-/// writes of the transaction appear ahead of the position. `braid_scan_next` seeks each row there:
-/// `braid_scan_fill` is faster.
+/// In a transaction, all keys from the bound where the scan begins to the last row that a call
+/// returned count as read, and after `BRAID_END` the whole range. So does a row that did not fit in
+/// a buffer. Later writes of the transaction appear ahead of the position. `braid_scan_next` seeks
+/// each row there: `braid_scan_fill` is faster.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_scan_new(
     tree: *const braid_tree,
@@ -202,10 +202,11 @@ pub unsafe extern "C" fn braid_scan_next(scan: *mut braid_scan, key: *mut braid_
     })
 }
 
-/// Copies the next rows, at most `rows_max` and as far as they fit, to `buffer`, and their places in
-/// it to `rows`. `count` takes their number. `BRAID_END` with a count of 0 after the last row;
+/// Copies the next rows, at most `rows_max` and as far as they fit, to `buffer`, and their places
+/// in it to `rows`. `count` takes their number. `BRAID_END` with a count of 0 after the last row;
 /// `BRAID_BUFFER_TOO_SMALL` if the next row alone does not fit: then `needed`, which may be NULL,
-/// takes its size, and the scan stays before it. A failure behind rows is the result of the next call.
+/// takes its size, and the scan stays before it. A failure behind rows is the result of the next
+/// call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_scan_fill(
     scan: *mut braid_scan,

@@ -33,8 +33,8 @@ fn of_io(error: std::io::Error) -> Failure {
     }
 }
 
-/// Begins a value of `key`. It is visible after `braid_stream_commit`. Not for trees of snapshots and
-/// transactions.
+/// Begins a value of `key`. It is visible after `braid_stream_commit`. Not for trees of snapshots
+/// and transactions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_stream_writer_new(
     tree: *const braid_tree,

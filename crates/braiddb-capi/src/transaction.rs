@@ -95,7 +95,8 @@ pub unsafe extern "C" fn braid_commit(transaction: *mut braid_transaction, durab
 }
 
 /// Commits, and ends the transaction. Calls `done` once when the commit is durable, or has failed,
-/// also when this call fails: see `braid_commit_fn`. A `done` of NULL is refused, and changes nothing.
+/// also when this call fails: see `braid_commit_fn`. A `done` of NULL is refused, and changes
+/// nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_commit_async(
     transaction: *mut braid_transaction,
@@ -120,8 +121,8 @@ pub unsafe extern "C" fn braid_rollback(transaction: *mut braid_transaction) -> 
     })
 }
 
-/// Marks the transaction's present writes. `savepoint` takes a number for `braid_rollback_to`, never 0
-/// and never given twice.
+/// Marks the transaction's present writes. `savepoint` takes a number for `braid_rollback_to`,
+/// never 0 and never given twice.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_savepoint(transaction: *mut braid_transaction, savepoint: *mut u64) -> i32 {
     // SAFETY: the header's rules.
@@ -137,8 +138,8 @@ pub unsafe extern "C" fn braid_savepoint(transaction: *mut braid_transaction, sa
     })
 }
 
-/// Undoes the writes since a savepoint. Later savepoints end, and are refused from then on; this one
-/// remains. Reads stay recorded.
+/// Undoes the writes since a savepoint. Later savepoints end, and are refused from then on; this
+/// one remains. Reads stay recorded.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_rollback_to(transaction: *mut braid_transaction, savepoint: u64) -> i32 {
     // SAFETY: the header's rules.

@@ -141,8 +141,8 @@ pub unsafe extern "C" fn braid_get(
     })
 }
 
-/// Copies the value of `key` to `buffer`. `value_len` takes its length, also if it does not fit: then
-/// nothing is copied, and the result is `BRAID_BUFFER_TOO_SMALL`.
+/// Copies the value of `key` to `buffer`. `value_len` takes its length, also if it does not fit:
+/// then nothing is copied, and the result is `BRAID_BUFFER_TOO_SMALL`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_get_into(
     tree: *const braid_tree,
@@ -177,9 +177,9 @@ pub unsafe extern "C" fn braid_get_into(
 }
 
 /// Reads `count` keys at once, of one state of the tree, and copies their values to `buffer`.
-/// `values` takes their places in it; `data` is NULL for an absent key. `needed`, which may be NULL,
-/// takes the bytes of all values. If they do not fit, the result is `BRAID_BUFFER_TOO_SMALL`, and
-/// `values` has those that did; the others have `data` NULL and their length.
+/// `values` takes their places in it; `data` is NULL for an absent key. `needed`, which may be
+/// NULL, takes the bytes of all values. If they do not fit, the result is `BRAID_BUFFER_TOO_SMALL`,
+/// and `values` has those that did; the others have `data` NULL and their length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_get_many(
     tree: *const braid_tree,
@@ -255,8 +255,8 @@ pub unsafe extern "C" fn braid_put(
     run(|| unsafe { write(tree, Write::Put(bytes(key, key_len)?, bytes(value, value_len)?)) })
 }
 
-/// Sets the value of `key`, which expires after `ttl_ms`; at once if 0. Not for trees of many values
-/// per key.
+/// Sets the value of `key`, which expires after `ttl_ms`; at once if 0. Not for trees of many
+/// values per key.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_put_ttl(
     tree: *const braid_tree,
@@ -329,8 +329,9 @@ pub unsafe extern "C" fn braid_count(tree: *const braid_tree, range: *const brai
     })
 }
 
-/// Removes the first row, or the last one with `last`, and returns it: `BRAID_NOT_FOUND` if the tree
-/// is empty. Of a tree of many values per key, a pair. Not for trees of snapshots and transactions.
+/// Removes the first row, or the last one with `last`, and returns it: `BRAID_NOT_FOUND` if the
+/// tree is empty. Of a tree of many values per key, a pair. Not for trees of snapshots and
+/// transactions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_pop(
     tree: *const braid_tree,
@@ -355,8 +356,9 @@ pub unsafe extern "C" fn braid_pop(
     })
 }
 
-/// Applies a merge function to the value of `key`: one of the program's (`braid_options_add_merge`),
-/// or "add" (8 bytes, little-endian), "max", "min", "append", "union", "json_merge_patch".
+/// Applies a merge function to the value of `key`: one of the program's
+/// (`braid_options_add_merge`), or "add" (8 bytes, little-endian), "max", "min", "append", "union",
+/// "json_merge_patch".
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn braid_merge(
     tree: *const braid_tree,

@@ -80,9 +80,9 @@ pub struct braid_change {
     pub expires_ms: u64,
 }
 
-/// Called for each commit: return 0 to go on. Another number ends `braid_watch_run`, whose thread calls
-/// it. `changes` is valid until it returns, and must not be freed. All calls are allowed in it, but
-/// with its watcher only `braid_watch_stop`.
+/// Called for each commit: return 0 to go on. Another number ends `braid_watch_run`, whose thread
+/// calls it. `changes` is valid until it returns, and must not be freed. All calls are allowed in
+/// it, but with its watcher only `braid_watch_stop`.
 pub type braid_watch_fn = Option<unsafe extern "C" fn(context: *mut c_void, changes: *const braid_changes) -> i32>;
 
 /// Begins to watch commits. A `tree` of NULL is all trees. `prefix` restricts the keys of a tree;

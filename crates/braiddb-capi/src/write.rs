@@ -24,7 +24,8 @@ pub(crate) enum Target<'a> {
     Batch(&'a mut Batch),
 }
 
-/// Calls the method of a tree, of its view in a transaction, or of a batch: their names are the same.
+/// Calls the method of a tree, of its view in a transaction, or of a batch: their names are the
+/// same.
 macro_rules! write_to {
     ($target:expr, $place:expr, $view:ident($tree:expr), $method:ident($($argument:expr),*)) => {
         match ($target, $place) {
