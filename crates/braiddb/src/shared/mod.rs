@@ -24,4 +24,5 @@ mod tree;
 mod tests;
 
 pub use database::{SharedDb, SharedOptions};
+pub use transactions::SharedTransaction;
 pub use tree::{SharedBatch, SharedTree};

@@ -4,13 +4,15 @@ use super::{
     core::Core,
     database::{SharedDb, logged},
     forward,
+    message::Request,
+    owner::Owner,
     session::Deadline,
 };
 use crate::{
     base::{Error, Result, SequenceNumber},
-    db::{Batch, Db, Durability, Transaction},
+    db::{Batch, Db, Durability, MergeFunctionHandle, Transaction},
 };
-use std::{any::Any, cell::RefCell, sync::Arc};
+use std::{any::Any, cell::RefCell, fmt, ops::Deref, sync::Arc};
 
 /// Retries without a pause.
 const RETRIES_AT_ONCE: u32 = 2;
@@ -74,6 +76,14 @@ impl SharedDb {
         self.shared.writes.write(core, batches, durability)
     }
 
+    /// Begins a transaction at the latest commit, for callers that [`SharedDb::update`] does not
+    /// suit. Its commit fails with [`Error::Conflict`] if a commit of any process changed its
+    /// reads: the caller begins again. In a member it ends with [`Error::Superseded`] after ten
+    /// minutes.
+    pub fn begin(&self) -> Result<SharedTransaction> {
+        Ok(SharedTransaction { db: self.clone(), transaction: self.latest()?.begin()? })
+    }
+
     /// Runs `work` in a transaction and commits it. A conflict, perhaps with another process,
     /// repeats both after a random pause, until the timeout. So `work` may run more than once. Its
     /// errors abort the transaction.
@@ -121,7 +131,7 @@ impl SharedDb {
                 drop(running);
                 match worked {
                     Ok(result) => match self.commit_transaction(transaction, durability, deadline) {
-                        Ok(()) => return Ok(result),
+                        Ok(_) => return Ok(result),
                         Err(e) if is_to_retry(&e) => E::from(e),
                         Err(e) => return Err(e.into()),
                     },
@@ -137,9 +147,95 @@ impl SharedDb {
         }
     }
 
-    fn commit_transaction(&self, transaction: Transaction, durability: Durability, deadline: Deadline) -> Result<()> {
-        let Some(commit) = transaction.into_forwarded()? else { return Ok(()) };
-        forward::commit(self.core(), commit, durability, deadline).map(drop)
+    /// Commits a transaction of a member, perhaps in the owner that this process has become.
+    fn commit_transaction(
+        &self,
+        transaction: Transaction,
+        durability: Durability,
+        deadline: Deadline,
+    ) -> Result<SequenceNumber> {
+        let begun = transaction.sequence();
+        match transaction.into_forwarded()? {
+            Some(commit) => forward::commit(self.core(), commit, durability, deadline),
+            None => Ok(begun),
+        }
+    }
+}
+
+/// A transaction of [`SharedDb::begin`]. Reads and writes are those of [`Transaction`];
+/// [`SharedTree::in_transaction`](super::SharedTree::in_transaction) gives the tree handles.
+/// Dropping it discards its writes.
+///
+/// ```
+/// # fn main() -> braiddb::Result<()> {
+/// # if !cfg!(unix) { return Ok(()) }
+/// # let dir = std::env::temp_dir().join(format!("braiddb-doc-begin-{}", std::process::id()));
+/// let db = braiddb::Db::builder().open_shared(&dir)?;
+/// let albums = db.tree("albums")?;
+/// let tx = db.begin()?;
+/// tx.put(&albums.in_transaction(&tx)?, "1", "Ten")?;
+/// assert_eq!(albums.get("1")?, None);
+/// tx.commit()?;
+/// assert_eq!(albums.get("1")?.unwrap(), "Ten");
+/// # db.close()?;
+/// # std::fs::remove_dir_all(dir).ok();
+/// # Ok(())
+/// # }
+/// ```
+pub struct SharedTransaction {
+    db: SharedDb,
+    transaction: Transaction,
+}
+
+impl fmt::Debug for SharedTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedTransaction").field("transaction", &self.transaction).finish_non_exhaustive()
+    }
+}
+
+impl Deref for SharedTransaction {
+    type Target = Transaction;
+
+    fn deref(&self) -> &Transaction {
+        &self.transaction
+    }
+}
+
+impl SharedTransaction {
+    /// Returns a merge function for this transaction: see [`Db::merge_function`]. The first use of
+    /// an application's function in a member fails with [`Error::Conflict`], once.
+    pub fn merge_function(&self, name: &str) -> Result<MergeFunctionHandle> {
+        let found = Db::of_transaction(&self.transaction).merge_function(name);
+        if found.is_ok() || self.owner().is_some() {
+            return found;
+        }
+        // The owner gives the function its number, in a commit that this transaction cannot see.
+        self.db.call(Request::Function { name: name.to_owned() })?;
+        Err(Error::conflict(format!("the merge function {name:?} got its number after the transaction began")))
+    }
+
+    /// Commits with the database's durability, and returns the commit's sequence number.
+    pub fn commit(self) -> Result<SequenceNumber> {
+        let durability = self.db.durability();
+        self.commit_with(durability)
+    }
+
+    /// Commits with the given durability: see [`SharedTransaction::commit`].
+    pub fn commit_with(self, durability: Durability) -> Result<SequenceNumber> {
+        let core = self.db.core();
+        core.check_process()?;
+        let (durability, deadline) = (logged(durability), core.deadline());
+        let Some(owner) = self.owner() else {
+            return self.db.commit_transaction(self.transaction, durability, deadline);
+        };
+        owner.await_room(|| deadline.ends_ns)?;
+        self.transaction.commit_with(durability)
+    }
+
+    /// Returns the owner if the transaction is of its database.
+    fn owner(&self) -> Option<Arc<Owner>> {
+        let db = Db::of_transaction(&self.transaction);
+        self.db.core().owner().filter(|owner| owner.db().is_same(db))
     }
 }
 

@@ -7,6 +7,7 @@ use super::{
 use crate::{
     base::{Error, Result, SequenceNumber, TreeId},
     db::{Batch, Db, Durability, Iter, Key, KeyRange, Read, Snapshot, SnapshotTree, Transaction, Tree, Update, Value},
+    platform::SystemTime,
 };
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -36,9 +37,10 @@ impl SharedTree {
         &self.name
     }
 
-    /// Returns the tree in a state.
-    fn of(&self, db: &Db) -> Result<Tree> {
-        let tree = db.open_tree(&self.name)?;
+    /// Returns the handle of this tree in a state of [`SharedDb::state`], for reads that this one
+    /// lacks.
+    pub fn in_state(&self, state: &Db) -> Result<Tree> {
+        let tree = state.open_tree(&self.name)?;
         if tree.id() == self.id {
             return Ok(tree);
         }
@@ -46,17 +48,18 @@ impl SharedTree {
     }
 
     fn now(&self) -> Result<Tree> {
-        self.of(&self.db.state()?)
+        self.in_state(&self.db.state()?)
     }
 
-    /// Returns the handle of this tree for a transaction of [`SharedDb::update`].
+    /// Returns the handle of this tree for a transaction of [`SharedDb::update`] or
+    /// [`SharedDb::begin`].
     pub fn in_transaction(&self, transaction: &Transaction) -> Result<Tree> {
-        self.of(Db::of_transaction(transaction))
+        self.in_state(Db::of_transaction(transaction))
     }
 
     /// Returns a view of this tree at a snapshot of [`SharedDb::snapshot`].
     pub fn in_snapshot(&self, snapshot: &Snapshot) -> Result<SnapshotTree> {
-        Ok(snapshot.tree(&self.of(snapshot.database())?))
+        Ok(snapshot.tree(&self.in_state(snapshot.database())?))
     }
 
     /// Sets the value of `key`, and returns the commit's sequence number.
@@ -115,7 +118,7 @@ impl SharedTree {
             }
         };
         let mut batch = state.batch();
-        batch.merge(&self.of(&state)?, key, &handle, operand);
+        batch.merge(&self.in_state(&state)?, key, &handle, operand);
         self.db.commit_batch(batch, self.db.durability())
     }
 
@@ -291,7 +294,7 @@ impl SharedBatch {
                 self.begun.insert((state, batch))
             }
         };
-        let tree = tree.of(state).or_else(|_| tree.now())?;
+        let tree = tree.in_state(state).or_else(|_| tree.now())?;
         write(batch, &tree);
         Ok(())
     }
@@ -310,6 +313,17 @@ impl SharedBatch {
         ttl: Duration,
     ) -> &mut SharedBatch {
         self.add(tree, |batch, tree| _ = batch.put_with_ttl(tree, key, value, ttl))
+    }
+
+    /// Sets a value that expires at a time.
+    pub fn put_until(
+        &mut self,
+        tree: &SharedTree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: SystemTime,
+    ) -> &mut SharedBatch {
+        self.add(tree, |batch, tree| _ = batch.put_until(tree, key, value, expires))
     }
 
     /// Deletes `key`.

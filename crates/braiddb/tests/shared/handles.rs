@@ -156,6 +156,67 @@ fn concurrent_transactions_of_members_are_serializable() {
     }
 }
 
+/// `begin` and `commit` act as the closure of `update` does, and report a conflict.
+#[test]
+fn begun_transaction_commits_or_conflicts() {
+    let dir = tempfile::tempdir().unwrap();
+    let handles = [open(dir.path()), open(dir.path())];
+    let other = handles[0].tree("t").unwrap();
+    for db in &handles {
+        let tree = db.tree("t").unwrap();
+        let tx = db.begin().unwrap();
+        let own = tree.in_transaction(&tx).unwrap();
+        tx.put(&own, "a", "1").unwrap();
+        let add = tx.merge_function("add").unwrap();
+        tx.merge(&own, "sum", &add, 5_u64.to_le_bytes()).unwrap();
+        assert_eq!(tx.get(&own, "a").unwrap().unwrap(), "1");
+        assert_eq!(other.get("a").unwrap(), None);
+        let committed = tx.commit_with(Durability::Sync).unwrap();
+        assert!(committed > 0);
+        assert_eq!(other.get("a").unwrap().unwrap(), "1");
+        assert_eq!(number(&other.get("sum").unwrap().unwrap()), 5);
+
+        let tx = db.begin().unwrap();
+        let own = tree.in_transaction(&tx).unwrap();
+        assert_eq!(tx.get(&own, "a").unwrap().unwrap(), "1");
+        other.put("a", "2").unwrap();
+        tx.put(&own, "b", "never").unwrap();
+        assert!(tx.commit().unwrap_err().is_conflict());
+        assert_eq!(other.get("b").unwrap(), None);
+
+        let read_only = db.begin().unwrap();
+        assert_eq!(read_only.get(&tree.in_transaction(&read_only).unwrap(), "a").unwrap().unwrap(), "2");
+        read_only.commit().unwrap();
+        drop(db.begin().unwrap());
+        other.delete_range(..).unwrap();
+    }
+}
+
+/// A transaction that began in a member commits in the owner that its process became.
+#[test]
+fn transaction_outlives_the_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    let (owner, member) = (open(dir.path()), open(dir.path()));
+    let tree = member.tree("t").unwrap();
+    tree.put("a", "1").unwrap();
+    let (kept, conflicting) = (member.begin().unwrap(), member.begin().unwrap());
+    for tx in [&kept, &conflicting] {
+        let own = tree.in_transaction(tx).unwrap();
+        assert_eq!(tx.get(&own, "a").unwrap().unwrap(), "1");
+        tx.put(&own, "a", "2").unwrap();
+    }
+    owner.close().unwrap();
+    tree.put("other", "x").unwrap();
+    assert!(member.is_owner());
+    // The new owner may not know what changed before it took over.
+    if let Err(e) = kept.commit() {
+        assert!(e.is_conflict(), "{e}");
+        tree.put("a", "2").unwrap();
+    }
+    assert!(conflicting.commit().unwrap_err().is_conflict());
+    assert_eq!(tree.get("a").unwrap().unwrap(), "2");
+}
+
 /// A range that was read as empty is a read too.
 #[test]
 fn insert_into_range_read_by_member_is_a_conflict() {
