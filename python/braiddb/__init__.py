@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Literal, overload
 
 from . import _braiddb
 from ._codecs import Codec
@@ -36,6 +36,7 @@ from ._errors import (
     IoError,
     Locked,
     MergeFailed,
+    NoOwner,
     NotFound,
     OutcomeUnknown,
     ReaderExpired,
@@ -46,6 +47,7 @@ from ._errors import (
     Unsupported,
     WatchTooOld,
 )
+from ._shared import SharedDatabase
 from ._streams import StreamReader, StreamWriter
 from ._trees import CodecTree, CodecView, MultiTree, MultiTreeView, Tree, TreeView
 from ._tuple import Float32, Versionstamp
@@ -55,6 +57,10 @@ from .cache import Cache
 __version__ = _braiddb.__version__
 
 
+@overload
+def open(path: Path, *, shared: Literal[True], **options: Any) -> SharedDatabase: ...
+@overload
+def open(path: Path, **options: Any) -> Database: ...
 def open(path: Path, **options: Any) -> Database:
     """Open the database in the directory `path`, created if absent.
 
@@ -69,6 +75,8 @@ def open(path: Path, **options: Any) -> Database:
     - `reader_age_warn`, `reader_age_max`, `exclusive_wait_max`: seconds or timedelta
     - `log_retention` (bytes), `log_retention_age`, `log_archive` (a directory)
     - `read_in_place`, `direct_io`: bool; `scrub`, `rate_limit`: bytes per second
+    - `shared`: bool; `shared_timeout`: seconds or timedelta. With `shared=True` several processes
+      write the database at once, and the result is a `SharedDatabase`.
     """
     return open_database(path, options)
 
@@ -155,10 +163,12 @@ __all__ = [
     "MergeFailed",
     "MultiTree",
     "MultiTreeView",
+    "NoOwner",
     "NotFound",
     "OutcomeUnknown",
     "ReadOnly",
     "ReaderExpired",
+    "SharedDatabase",
     "Snapshot",
     "StreamReader",
     "StreamWriter",

@@ -12,7 +12,8 @@ from typing import Any
 
 from ._cache_store import Work
 from ._db import Database, open_database
-from ._errors import ExclusiveOpen, InvalidArgument, Timeout
+from ._errors import ExclusiveOpen, InvalidArgument, Timeout, Unsupported
+from ._shared import SharedDatabase
 
 
 class Notes:
@@ -95,6 +96,8 @@ class Opened:
         with self.locked(timeout):
             if self.db is None or self.db.closed:
                 assert self.path is not None
+                if options.get("shared"):
+                    raise _not_shared()
                 # A cache can lose its last writes to a power failure.
                 self.db = open_database(self.path, {"durability": "buffered", **options})
                 self.options = options
@@ -155,6 +158,11 @@ _paths: weakref.WeakValueDictionary[tuple[int, str], Opened] = weakref.WeakValue
 _paths_lock = threading.Lock()
 
 
+def _not_shared() -> Unsupported:
+    # Its writes do not conflict, and large values are streams.
+    return Unsupported("a cache is not available in a database opened with shared=True")
+
+
 def opened_at(path: str) -> Opened:
     """Return the database in a directory, which may not be open."""
     key = (os.getpid(), os.path.realpath(path))
@@ -167,6 +175,8 @@ def opened_at(path: str) -> Opened:
 
 def opened_in(db: Database) -> Opened:
     """Return the state of the caches in an open database."""
+    if isinstance(db, SharedDatabase):
+        raise _not_shared()
     with _paths_lock:
         if db._caches is None:
             db._caches = Opened(None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, overload
 
 from . import _braiddb
 from ._codecs import RAW, Codec, codec_of
-from ._errors import Closed, Conflict, NotFound
+from ._errors import Closed, Conflict, InvalidArgument, NotFound
 from ._trees import (
     INDEX_ENTRIES,
     CodecTree,
@@ -59,6 +59,9 @@ class _Context:
 
 class Database(_Context):
     """An open database: a set of named trees. All its methods may be called from any thread."""
+
+    #: Errors after which a transaction is repeated.
+    _conflicts: tuple[type[Exception], ...] = (Conflict,)
 
     def __init__(self, raw: _braiddb.RawDb, path: str) -> None:
         self._raw = raw
@@ -280,7 +283,7 @@ class Database(_Context):
                         with tx:
                             result = function(tx, *args, **kwargs)
                         return result
-                    except Conflict:
+                    except self._conflicts:
                         if attempt == retries:
                             raise
                     pause(attempt)
@@ -575,7 +578,16 @@ class Follower:
 def open_database(path: Path, options: dict[str, Any]) -> Database:
     """Open a database."""
     name = os.fsdecode(path)
-    return Database(_braiddb.RawDb(name, options), name)
+    own = {option: value for option, value in options.items() if option != "shared"}
+    if options.get("shared"):
+        from ._shared import SharedDatabase
+
+        if own.get("read_only"):
+            raise InvalidArgument("a shared database is not read_only: use braiddb.follow")
+        return SharedDatabase(_braiddb.RawDb(name, own, shared=True), name)
+    if own.get("shared_timeout") is not None:
+        raise InvalidArgument("shared_timeout needs shared=True")
+    return Database(_braiddb.RawDb(name, own), name)
 
 
 def open_in_memory(options: dict[str, Any]) -> Database:

@@ -52,7 +52,11 @@ class Timeout(Error):
 
 
 class OutcomeUnknown(Error):
-    """The sync of a commit failed. The commit may or may not be there after the next open."""
+    """A commit may or may not be applied: its sync failed, or no owner replied in time."""
+
+
+class NoOwner(Error):
+    """No process that shares the database took the call in time. Nothing was written."""
 
 
 class Corruption(Error):

@@ -5,7 +5,7 @@ use braiddb::Durability;
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
-    types::{PyByteArray, PyBytes, PyMemoryView, PyString},
+    types::{PyByteArray, PyBytes, PyMemoryView, PySlice, PyString},
 };
 use std::{
     borrow::Cow,
@@ -63,6 +63,18 @@ pub fn range(
     let first = prefix.into_iter().chain(start).max();
     let last = end.into_iter().chain(stop).min();
     Ok((first.map_or(Limit::Unbounded, Limit::Included), last.map_or(Limit::Unbounded, Limit::Excluded)))
+}
+
+/// Returns the keys of a slice.
+pub fn range_of(slice: &Bound<'_, PySlice>) -> PyResult<Range> {
+    let part = |name| -> PyResult<Option<Bound<'_, PyAny>>> {
+        let value = slice.getattr(name)?;
+        Ok((!value.is_none()).then_some(value))
+    };
+    if part("step")?.is_some() {
+        return Err(PyValueError::new_err("a slice of keys has no step: use items(start=, stop=, reverse=True)"));
+    }
+    range(None, part("start")?.as_ref(), part("stop")?.as_ref())
 }
 
 pub fn durability(name: Option<&str>) -> PyResult<Option<Durability>> {

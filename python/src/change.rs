@@ -23,7 +23,7 @@ impl RawLoggedStream {
 
     /// Returns the whole value.
     fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        self.shared.db()?;
+        self.shared.check()?;
         let stream = self.stream.get()?;
         let mut value = Vec::new();
         py.detach(|| stream.copy_to(&mut value)).map_err(raise)?;

@@ -7,7 +7,7 @@ use crate::{
     options::{self, builder},
     stats,
 };
-use braiddb::{Db, Follower, Snapshot, TreeCodec, TreeOptions, backup::DirectoryTarget};
+use braiddb::{Db, Follower, Snapshot, TreeCodec, TreeOptions, backup::DirectoryTarget, shared::SharedDb};
 use parking_lot::Mutex;
 use pyo3::{prelude::*, types::PyDict};
 use std::{
@@ -31,16 +31,23 @@ pub enum Access {
     Followed,
 }
 
+/// The engine's handle of a database.
+pub enum Engine {
+    /// No other process writes.
+    Own(Db),
+    Shared(SharedDb),
+}
+
 /// The database of all its Python handles.
 pub struct Shared {
-    db: Handle<Db>,
+    engine: Handle<Engine>,
     is_closed: AtomicBool,
     access: Access,
 }
 
 impl Shared {
-    fn new(db: Db, access: Access) -> Arc<Shared> {
-        let shared = Arc::new(Shared { db: Handle::new(db), is_closed: AtomicBool::new(false), access });
+    fn new(engine: Engine, access: Access) -> Arc<Shared> {
+        let shared = Arc::new(Shared { engine: Handle::new(engine), is_closed: AtomicBool::new(false), access });
         if access != Access::Followed {
             let mut open = OPEN.lock();
             open.retain(|db| db.strong_count() > 0);
@@ -50,12 +57,16 @@ impl Shared {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let db = self.db.get()?;
+        let engine = self.engine.get()?;
         self.is_closed.store(true, Ordering::Release);
         if self.access == Access::Followed {
             return Ok(());
         }
-        py.detach(|| db.clone().close()).map_err(raise)
+        let close = || match engine {
+            Engine::Own(db) => db.clone().close(),
+            Engine::Shared(db) => db.clone().close(),
+        };
+        py.detach(close).map_err(raise)
     }
 
     /// Returns true if a watcher that reached the end need not wait: no commits follow.
@@ -64,9 +75,21 @@ impl Shared {
     }
 
     /// Fails after a close or a fork.
-    pub fn db(&self) -> PyResult<&Db> {
-        let db = self.db.get()?;
-        if self.is_closed() { Err(errors::closed()) } else { Ok(db) }
+    pub fn engine(&self) -> PyResult<&Engine> {
+        let engine = self.engine.get()?;
+        if self.is_closed() { Err(errors::closed()) } else { Ok(engine) }
+    }
+
+    pub fn check(&self) -> PyResult<()> {
+        self.engine().map(drop)
+    }
+
+    /// Returns the database for a call that a shared one lacks.
+    pub fn db(&self, call: &str) -> PyResult<&Db> {
+        match self.engine()? {
+            Engine::Own(db) => Ok(db),
+            Engine::Shared(_) => Err(errors::not_in_shared(call)),
+        }
     }
 
     pub fn is_closed(&self) -> bool {
@@ -80,7 +103,7 @@ pub fn close_all(py: Python<'_>) {
     let open = std::mem::take(&mut *OPEN.lock());
     for shared in open.into_iter().filter_map(|db| db.upgrade()) {
         // A fork leaves its parent's databases alone.
-        if shared.db().is_ok()
+        if shared.check().is_ok()
             && let Err(error) = shared.close(py)
         {
             error.write_unraisable(py, None);
@@ -95,14 +118,40 @@ pub struct RawDb {
 }
 
 impl RawDb {
-    pub fn of(db: Db, access: Access) -> RawDb {
-        RawDb { shared: Shared::new(db, access) }
+    fn of(engine: Engine, access: Access) -> RawDb {
+        RawDb { shared: Shared::new(engine, access) }
     }
 
     /// Runs a call of the engine detached: see P1.
-    fn call<R: Send>(&self, py: Python<'_>, work: impl FnOnce(&Db) -> braiddb::Result<R> + Send) -> PyResult<R> {
-        let db = self.shared.db()?;
-        py.detach(|| work(db)).map_err(raise)
+    fn call<R: Send>(
+        &self,
+        py: Python<'_>,
+        own: impl FnOnce(&Db) -> braiddb::Result<R> + Send,
+        shared: impl FnOnce(&SharedDb) -> braiddb::Result<R> + Send,
+    ) -> PyResult<R> {
+        let engine = self.shared.engine()?;
+        let call = || match engine {
+            Engine::Own(db) => own(db),
+            Engine::Shared(db) => shared(db),
+        };
+        py.detach(call).map_err(raise)
+    }
+
+    /// Runs a call that only the owner of a shared database can run.
+    fn operate<R: Send>(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        work: impl FnOnce(&Db) -> braiddb::Result<R> + Send,
+    ) -> PyResult<R> {
+        let engine = self.shared.engine()?;
+        let found = py.detach(|| match engine {
+            Engine::Own(db) => Some(work(db)),
+            Engine::Shared(db) if db.is_owner() => Some(db.state().and_then(|state| work(&state))),
+            Engine::Shared(_) => None,
+        });
+        let not_here = || errors::unsupported(format!("{name} of a shared database runs in its owner: see is_owner"));
+        found.ok_or_else(not_here)?.map_err(raise)
     }
 }
 
@@ -113,19 +162,25 @@ type Listed = (String, bool, Option<String>, Option<f64>);
 impl RawDb {
     /// Opens or creates a database; in memory without a path.
     #[new]
-    #[pyo3(signature = (path, options=None))]
-    fn new(py: Python<'_>, path: Option<PathBuf>, options: Option<&Bound<'_, PyDict>>) -> PyResult<RawDb> {
+    #[pyo3(signature = (path, options=None, shared=false))]
+    fn new(
+        py: Python<'_>,
+        path: Option<PathBuf>,
+        options: Option<&Bound<'_, PyDict>>,
+        shared: bool,
+    ) -> PyResult<RawDb> {
         let builder = builder(options)?;
         let open = || match path {
-            Some(path) => builder.open(path),
-            None => builder.open_in_memory(),
+            Some(path) if shared => builder.open_shared(path).map(Engine::Shared),
+            Some(path) => builder.open(path).map(Engine::Own),
+            None => builder.open_in_memory().map(Engine::Own),
         };
         let is_read_only = match options {
             Some(options) => options.get_item("read_only")?.is_some_and(|value| value.is_truthy().unwrap_or(false)),
             None => false,
         };
         let access = if is_read_only { Access::ReadOnly } else { Access::Writable };
-        py.detach(open).map(|db| RawDb::of(db, access)).map_err(raise)
+        py.detach(open).map(|engine| RawDb::of(engine, access)).map_err(raise)
     }
 
     #[getter]
@@ -137,30 +192,41 @@ impl RawDb {
         self.shared.close(py)
     }
 
+    /// Returns whether this process commits for the others.
+    #[getter]
+    fn is_owner(&self, py: Python<'_>) -> PyResult<bool> {
+        self.call(py, |_| Ok(true), |db| Ok(db.is_owner()))
+    }
+
+    /// Makes the following reads see all commits that any process has acknowledged before.
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, |_| Ok(()), SharedDb::refresh)
+    }
+
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
-        self.call(py, Db::sync)
+        self.call(py, Db::sync, SharedDb::sync)
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        self.call(py, Db::flush)
+        self.operate(py, "flush", Db::flush)
     }
 
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
-        self.call(py, Db::compact)
+        self.operate(py, "compact", Db::compact)
     }
 
     fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let report = self.call(py, Db::verify)?;
+        let report = self.operate(py, "verify", Db::verify)?;
         stats::verify_report(py, &report)
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let found = self.call(py, |db| Ok(db.stats()))?;
+        let found = self.call(py, |db| Ok(db.stats()), |db| Ok(db.state()?.stats()))?;
         stats::stats(py, &found)
     }
 
     fn trees(&self, py: Python<'_>) -> PyResult<Vec<Listed>> {
-        let trees = self.call(py, Db::trees)?;
+        let trees = self.call(py, Db::trees, SharedDb::trees)?;
         let listed = trees.into_iter().map(|tree| {
             let codec = tree.codec.map(|codec| codec.to_string());
             (tree.name, tree.multi, codec, tree.ttl.map(|ttl| ttl.as_secs_f64()))
@@ -169,50 +235,64 @@ impl RawDb {
     }
 
     fn drop_tree(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        self.call(py, |db| db.drop_tree(name))
+        let db = self.shared.db("dropping a tree")?;
+        py.detach(|| db.drop_tree(name)).map_err(raise)
     }
 
     fn rename_tree(&self, py: Python<'_>, from: &str, to: &str) -> PyResult<()> {
-        self.call(py, |db| db.rename_tree(from, to))
+        let db = self.shared.db("rename")?;
+        py.detach(|| db.rename_tree(from, to)).map_err(raise)
     }
 
     fn snapshot(&self, py: Python<'_>) -> PyResult<RawSnapshot> {
-        let snapshot = self.call(py, |db| Ok(db.snapshot()))?;
-        Ok(RawSnapshot { shared: Arc::clone(&self.shared), snapshot: Handle::new(snapshot) })
+        let latest = |db: &SharedDb| {
+            db.refresh()?;
+            db.state()
+        };
+        let db = self.call(py, |db| Ok(db.clone()), latest)?;
+        let cell = py.detach(|| SnapshotCell { snapshot: db.snapshot(), db });
+        Ok(RawSnapshot { shared: Arc::clone(&self.shared), cell: Handle::new(cell) })
     }
 
     fn archive_now(&self, py: Python<'_>) -> PyResult<u64> {
-        self.call(py, Db::archive_now)
+        self.operate(py, "archive_now", Db::archive_now)
     }
 
     fn checkpoint(&self, py: Python<'_>, dir: PathBuf) -> PyResult<u64> {
-        self.call(py, |db| db.checkpoint(dir))
+        self.operate(py, "checkpoint", |db| db.checkpoint(dir))
     }
 
     #[pyo3(signature = (dir, full=false))]
     fn backup<'py>(&self, py: Python<'py>, dir: PathBuf, full: bool) -> PyResult<Bound<'py, PyDict>> {
         let options = braiddb::backup::BackupOptions { full };
-        let info = self.call(py, |db| db.backup_with(&DirectoryTarget::open(dir)?, options))?;
+        let info = self.operate(py, "backup", |db| db.backup_with(&DirectoryTarget::open(dir)?, options))?;
         stats::backup_info(py, &info)
     }
 
     fn revoke_exclusive(&self, py: Python<'_>) -> PyResult<bool> {
-        self.call(py, Db::revoke_exclusive)
+        let db = self.shared.db("revoke_exclusive")?;
+        py.detach(|| db.revoke_exclusive()).map_err(raise)
     }
+}
+
+pub struct SnapshotCell {
+    /// The database, or the state of a shared one.
+    pub db: Db,
+    pub snapshot: Snapshot,
 }
 
 /// The state after one commit.
 #[pyclass(frozen, subclass, module = "braiddb._braiddb")]
 pub struct RawSnapshot {
     pub shared: Arc<Shared>,
-    pub snapshot: Handle<Snapshot>,
+    pub cell: Handle<SnapshotCell>,
 }
 
 #[pymethods]
 impl RawSnapshot {
     #[getter]
     fn sequence(&self, py: Python<'_>) -> PyResult<u64> {
-        let snapshot = self.snapshot.get()?;
+        let SnapshotCell { snapshot, .. } = self.cell.get()?;
         Ok(py.detach(|| snapshot.sequence()))
     }
 }
@@ -235,7 +315,7 @@ impl RawFollower {
 
     fn db(&self, py: Python<'_>) -> PyResult<RawDb> {
         let follower = self.follower.get()?;
-        Ok(RawDb::of(py.detach(|| follower.db()), Access::Followed))
+        Ok(RawDb::of(Engine::Own(py.detach(|| follower.db())), Access::Followed))
     }
 
     /// Returns true if the state is new.

@@ -69,6 +69,15 @@ pub fn invalid(text: impl Into<String>) -> PyErr {
     with_text("InvalidArgument", text.into())
 }
 
+/// Refuses a call that needs a database of one process.
+pub fn not_in_shared(call: &str) -> PyErr {
+    unsupported(format!("{call} is not available in a database opened with shared=True"))
+}
+
+pub fn unsupported(text: String) -> PyErr {
+    with_text("Unsupported", text)
+}
+
 pub fn closed() -> PyErr {
     raise(Error::Closed)
 }
@@ -117,7 +126,8 @@ fn class_of(error: &Error) -> &'static str {
         Error::AlreadyExists(_) => "AlreadyExists",
         Error::Locked { .. } => "Locked",
         Error::ReadOnly { .. } => "ReadOnly",
-        Error::CommitUnknown { .. } => "OutcomeUnknown",
+        Error::CommitUnknown { .. } | Error::OutcomeUnknown { .. } => "OutcomeUnknown",
+        Error::NoOwner { .. } => "NoOwner",
         Error::Conflict { .. } => "Conflict",
         Error::TransactionTooLarge { .. } => "TransactionTooLarge",
         Error::MergeFailed { .. } => "MergeFailed",

@@ -23,7 +23,9 @@ mod stats;
 mod stream;
 mod transaction;
 mod tree;
+mod view;
 mod watch;
+mod writes;
 
 use pyo3::prelude::*;
 

@@ -2,7 +2,7 @@
 
 use crate::{
     args::{self, Range, bytes, py_bytes},
-    db::{RawDb, RawSnapshot, Shared},
+    db::{RawDb, RawSnapshot, Shared, SnapshotCell},
     errors::{Refusal, raise},
     handle::Handle,
     rows::{Kind, Rows, Source},
@@ -65,7 +65,7 @@ impl RawMultiTree {
     }
 
     fn viewed(&self) -> PyResult<&ViewedTree> {
-        self.shared.db()?;
+        self.shared.check()?;
         self.viewed.get()
     }
 
@@ -116,7 +116,7 @@ impl RawMultiTree {
     fn new(py: Python<'_>, source: &Bound<'_, PyAny>, tree: &Bound<'_, PyAny>, create: bool) -> PyResult<RawMultiTree> {
         if let Ok(db) = source.cast::<RawDb>() {
             let (shared, name) = (&db.get().shared, tree.extract::<String>()?);
-            let found = shared.db()?;
+            let found = shared.db("a multi-tree")?;
             let tree = py.detach(|| match found.open_multi_tree(&name) {
                 Err(error) if error.is_not_found() && create => found.multi_tree(&name),
                 opened => opened,
@@ -125,8 +125,8 @@ impl RawMultiTree {
         }
         let of = tree.cast::<RawMultiTree>()?.get().tree()?;
         if let Ok(snapshot) = source.cast::<RawSnapshot>() {
-            let RawSnapshot { shared, snapshot } = snapshot.get();
-            let snapshot = snapshot.get()?;
+            let RawSnapshot { shared, cell } = snapshot.get();
+            let SnapshotCell { snapshot, .. } = cell.get()?;
             let (tree, viewed) = py.detach(|| (of.clone(), snapshot.multi_tree(of)));
             return Ok(RawMultiTree::of(shared, tree, View::Snapshot(viewed)));
         }
@@ -169,7 +169,7 @@ impl RawMultiTree {
         let pairs =
             pairs.try_iter()?.map(|pair| pair?.extract()).collect::<PyResult<Vec<(Bound<'_, _>, Bound<'_, _>)>>>()?;
         let pairs = pairs.iter().map(|(key, value)| Ok((bytes(key)?, bytes(value)?))).collect::<PyResult<Vec<_>>>()?;
-        let db = self.shared.db()?;
+        let db = self.shared.db("add_many")?;
         let latest = |tree: &MultiTree| {
             let mut batch = db.batch();
             pairs.iter().for_each(|(key, value)| _ = batch.add(tree, key, value));

@@ -61,6 +61,7 @@ fn with_option(builder: Builder, name: &str, value: &Bound<'_, PyAny>) -> PyResu
         "direct_io" => builder.direct_io(value.extract()?),
         "scrub" => builder.scrub(value.extract()?),
         "rate_limit" => builder.rate_limiter(Arc::new(RateLimiter::new(value.extract()?))),
+        "shared_timeout" => builder.shared_timeout(duration(value)?),
         "refresh_every" => builder.refresh_every(Some(duration(value)?)),
         "merge" => with_merge_functions(builder, value.cast::<PyDict>()?)?,
         other => return Err(PyTypeError::new_err(format!("there is no option {other:?}"))),

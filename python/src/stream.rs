@@ -56,7 +56,7 @@ impl RawStreamReader {
 impl RawStreamReader {
     /// Returns up to `count` bytes from `at` on.
     fn read_at<'py>(&self, py: Python<'py>, at: u64, count: u64) -> PyResult<Bound<'py, PyBytes>> {
-        self.shared.db()?;
+        self.shared.check()?;
         let reader = self.reader.get()?;
         let range = at..at.saturating_add(count.min(PART_MAX));
         let part = py.detach(|| reader.lock().read_range(range)).map_err(raise)?;
@@ -92,7 +92,7 @@ fn of_write(error: io::Error) -> Error {
 #[pymethods]
 impl RawStreamWriter {
     fn write(&self, py: Python<'_>, part: &Bound<'_, PyAny>) -> PyResult<usize> {
-        self.shared.db()?;
+        self.shared.check()?;
         let (writer, part) = (self.writer.get()?, bytes(part)?);
         let write = || -> Result<bool> {
             match &mut *writer.lock() {

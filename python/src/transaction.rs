@@ -3,22 +3,62 @@
 use crate::{
     args,
     commit::RawCommit,
-    db::{RawDb, Shared},
-    errors::{Refusal, raise},
+    db::{Engine, RawDb, Shared},
+    errors::{self, Refusal, raise},
     handle::Handle,
+    view::Origin,
 };
-use braiddb::{Error, Result, Savepoint, Transaction};
+use braiddb::{
+    Durability, Error, Result, Savepoint, Transaction, merge::MergeFunctionHandle, shared::SharedTransaction,
+};
 use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 use pyo3::prelude::*;
 use std::{
     cell::RefCell,
+    ops::Deref,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
-type Slot = RefCell<Option<Transaction>>;
+/// A transaction of either kind of database.
+pub enum Begun {
+    Own(Transaction),
+    Shared(SharedTransaction),
+}
+
+impl Deref for Begun {
+    type Target = Transaction;
+
+    fn deref(&self) -> &Transaction {
+        match self {
+            Begun::Own(transaction) => transaction,
+            Begun::Shared(transaction) => transaction,
+        }
+    }
+}
+
+impl Begun {
+    fn commit(self, durability: Option<Durability>) -> Result<u64> {
+        match (self, durability) {
+            (Begun::Own(transaction), Some(durability)) => transaction.commit_with(durability),
+            (Begun::Own(transaction), None) => transaction.commit(),
+            (Begun::Shared(transaction), Some(durability)) => transaction.commit_with(durability),
+            (Begun::Shared(transaction), None) => transaction.commit(),
+        }
+    }
+
+    pub fn merge_function(&self, engine: &Engine, name: &str) -> Result<MergeFunctionHandle> {
+        match (self, engine) {
+            (Begun::Shared(transaction), _) => transaction.merge_function(name),
+            (Begun::Own(_), Engine::Own(db)) => db.merge_function(name),
+            (Begun::Own(_), Engine::Shared(_)) => Err(Error::InvalidArgument("another database's tree".to_owned())),
+        }
+    }
+}
+
+type Slot = RefCell<Option<Begun>>;
 
 /// A transaction until its end. Threads take turns; they lock it detached: see P1.
 ///
@@ -26,6 +66,8 @@ type Slot = RefCell<Option<Transaction>>;
 /// uses the transaction, the lock refuses the thread instead of waiting for itself.
 pub struct TransactionCell {
     transaction: ReentrantMutex<Slot>,
+    /// Set by its first read or write.
+    is_used: AtomicBool,
     /// Number of writes. Iterators drop their rows ahead when it changes.
     pub writes: AtomicU64,
 }
@@ -38,14 +80,35 @@ impl TransactionCell {
         Ok(self.transaction.lock())
     }
 
-    pub fn with<R>(&self, work: impl FnOnce(&Transaction) -> Result<R>) -> Result<R> {
+    pub fn with<R>(&self, work: impl FnOnce(&Begun) -> Result<R>) -> Result<R> {
+        self.is_used.store(true, Ordering::Relaxed);
+        self.peek(work)
+    }
+
+    /// Calls `work`, which does not read the database.
+    fn peek<R>(&self, work: impl FnOnce(&Begun) -> Result<R>) -> Result<R> {
         match &*self.lock()?.borrow() {
             Some(transaction) => work(transaction),
             None => Err(Error::abort(Refusal::Ended)),
         }
     }
 
-    pub fn write<R>(&self, work: impl FnOnce(&Transaction) -> Result<R>) -> Result<R> {
+    /// Begins a transaction of a shared database again if it has read nothing, and does not see the
+    /// tree, which was created later.
+    pub fn await_tree(&self, origin: &Origin) -> Result<()> {
+        let Origin::Shared(db, tree) = origin else { return Ok(()) };
+        let slot = self.lock()?;
+        let lacks_tree = slot
+            .borrow()
+            .as_ref()
+            .is_some_and(|begun| tree.in_transaction(begun).is_err_and(|error| error.is_not_found()));
+        if lacks_tree && !self.is_used.load(Ordering::Relaxed) {
+            slot.replace(Some(Begun::Shared(db.begin()?)));
+        }
+        Ok(())
+    }
+
+    pub fn write<R>(&self, work: impl FnOnce(&Begun) -> Result<R>) -> Result<R> {
         self.with(|transaction| {
             let result = work(transaction);
             self.writes.fetch_add(1, Ordering::Relaxed);
@@ -53,7 +116,7 @@ impl TransactionCell {
         })
     }
 
-    fn take(&self) -> Result<Transaction> {
+    fn take(&self) -> Result<Begun> {
         self.lock()?.take().ok_or_else(|| Error::abort(Refusal::Ended))
     }
 }
@@ -87,50 +150,54 @@ impl RawTransaction {
     #[pyo3(signature = (db, exclusive=false))]
     fn new(py: Python<'_>, db: &RawDb, exclusive: bool) -> PyResult<RawTransaction> {
         let shared = Arc::clone(&db.shared);
-        let begin = shared.db()?;
-        let transaction = py.detach(|| if exclusive { begin.begin_exclusive() } else { begin.begin() });
-        let transaction = ReentrantMutex::new(RefCell::new(Some(transaction.map_err(raise)?)));
-        let cell = Arc::new(Handle::new(TransactionCell { transaction, writes: AtomicU64::new(0) }));
+        let engine = shared.engine()?;
+        if exclusive {
+            shared.db("an exclusive transaction")?;
+        }
+        let begin = || match engine {
+            Engine::Own(db) if exclusive => db.begin_exclusive().map(Begun::Own),
+            Engine::Own(db) => db.begin().map(Begun::Own),
+            Engine::Shared(db) => db.begin().map(Begun::Shared),
+        };
+        let transaction = ReentrantMutex::new(RefCell::new(Some(py.detach(begin).map_err(raise)?)));
+        let (is_used, writes) = (AtomicBool::new(false), AtomicU64::new(0));
+        let cell = Arc::new(Handle::new(TransactionCell { transaction, is_used, writes }));
         Ok(RawTransaction { shared, cell })
     }
 
     #[getter]
     fn sequence(&self, py: Python<'_>) -> PyResult<u64> {
         let cell = self.cell.get()?;
-        py.detach(|| cell.with(|transaction| Ok(transaction.sequence()))).map_err(raise)
+        py.detach(|| cell.peek(|transaction| Ok(transaction.sequence()))).map_err(raise)
     }
 
     #[getter]
     fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
         let cell = self.cell.get()?;
-        Ok(py.detach(|| cell.with(|_| Ok(())).is_ok()))
+        Ok(py.detach(|| cell.peek(|_| Ok(())).is_ok()))
     }
 
     /// Returns the number of keys and ranges written.
     fn changes(&self, py: Python<'_>) -> PyResult<usize> {
         let cell = self.cell.get()?;
-        py.detach(|| cell.with(|transaction| Ok(transaction.len()))).map_err(raise)
+        py.detach(|| cell.peek(|transaction| Ok(transaction.len()))).map_err(raise)
     }
 
     #[pyo3(signature = (durability=None))]
     fn commit(&self, py: Python<'_>, durability: Option<&str>) -> PyResult<u64> {
-        self.shared.db()?;
+        self.shared.check()?;
         let (cell, durability) = (self.cell.get()?, args::durability(durability)?);
-        let commit = || {
-            let transaction = cell.take()?;
-            match durability {
-                Some(durability) => transaction.commit_with(durability),
-                None => transaction.commit(),
-            }
-        };
-        py.detach(commit).map_err(raise)
+        py.detach(|| cell.take()?.commit(durability)).map_err(raise)
     }
 
     fn commit_async(&self, py: Python<'_>) -> PyResult<RawCommit> {
-        self.shared.db()?;
+        self.shared.db("commit_async")?;
         let cell = self.cell.get()?;
-        let commit = py.detach(|| Ok(cell.take()?.commit_async())).map_err(raise)?;
-        Ok(RawCommit::of(commit))
+        let commit = py.detach(|| match cell.take()? {
+            Begun::Own(transaction) => Ok(Some(transaction.commit_async())),
+            Begun::Shared(_) => Ok(None),
+        });
+        commit.map_err(raise)?.map(RawCommit::of).ok_or_else(|| errors::not_in_shared("commit_async"))
     }
 
     /// Discards the transaction; does nothing after its end.

@@ -3,47 +3,39 @@
 use crate::{
     args::{self, Range, bytes, py_bytes},
     commit::RawCommit,
-    db::{RawDb, RawSnapshot, Shared, tree_options},
+    db::{Engine, RawDb, RawSnapshot, Shared, SnapshotCell, tree_options},
     errors::{self, Refusal, raise},
     handle::Handle,
     rows::{Kind, Rows, Source},
     stream::{PythonReader, RawStreamReader, RawStreamWriter},
-    transaction::{RawTransaction, TransactionCell},
+    transaction::RawTransaction,
+    view::{Opening, Origin, View, ViewedTree},
+    writes::Expiry,
 };
-use braiddb::{Batch, Error, Result, Tree, TreeOptions, Update, views::SnapshotTree, views::TransactionTree};
+use braiddb::{Error, Tree, TreeOptions, Update, views::TransactionTree};
 use pyo3::{
     exceptions::{PyKeyError, PyTypeError, PyValueError},
     prelude::*,
     types::{PyBytes, PySlice},
 };
-use std::{ops::Bound as Limit, sync::Arc, time::Duration};
-
-pub enum View {
-    Latest,
-    Snapshot(braiddb::Snapshot, SnapshotTree),
-    Transaction(Arc<Handle<TransactionCell>>),
-}
-
-pub struct ViewedTree {
-    pub tree: Tree,
-    pub view: View,
-}
+use std::{ops::Bound as Limit, sync::Arc};
 
 /// Reads alike in all three views, detached: see P1.
 macro_rules! read {
     ($self:ident, $py:ident, |$tree:ident| $body:expr) => {{
         let viewed = $self.viewed()?;
         match &viewed.view {
-            View::Latest => {
-                let $tree = &viewed.tree;
-                $py.detach(|| $body)
-            }
-            View::Snapshot(_, $tree) => $py.detach(|| $body),
+            View::Latest => $py.detach(|| {
+                let $tree = &*viewed.origin.latest()?;
+                $body
+            }),
+            View::Snapshot(.., $tree) => $py.detach(|| $body),
             View::Transaction(cell) => {
                 let cell = cell.get()?;
                 $py.detach(|| {
                     cell.with(|transaction| {
-                        let $tree = &transaction.tree(&viewed.tree);
+                        let tree = viewed.origin.in_transaction(transaction)?;
+                        let $tree = &transaction.tree(&tree);
                         $body
                     })
                 })
@@ -61,12 +53,12 @@ pub struct RawTree {
 }
 
 impl RawTree {
-    fn of(shared: &Arc<Shared>, tree: Tree, view: View) -> RawTree {
-        RawTree { shared: Arc::clone(shared), viewed: Handle::new(ViewedTree { tree, view }) }
+    fn of(shared: &Arc<Shared>, origin: Origin, view: View) -> RawTree {
+        RawTree { shared: Arc::clone(shared), viewed: Handle::new(ViewedTree { origin, view }) }
     }
 
     pub fn viewed(&self) -> PyResult<&ViewedTree> {
-        self.shared.db()?;
+        self.shared.check()?;
         self.viewed.get()
     }
 
@@ -74,90 +66,31 @@ impl RawTree {
         &self.shared
     }
 
-    /// Runs a write of this view, detached.
-    fn write<R: Send>(
-        &self,
-        py: Python<'_>,
-        latest: impl FnOnce(&Tree) -> Result<R> + Send,
-        own: impl FnOnce(&TransactionTree<'_, '_>) -> Result<R> + Send,
-    ) -> PyResult<R> {
-        let ViewedTree { tree, view } = self.viewed()?;
-        match view {
-            View::Latest => py.detach(|| latest(tree)),
-            View::Snapshot(..) => Err(Error::abort(Refusal::Snapshot)),
-            View::Transaction(cell) => {
-                let cell = cell.get()?;
-                py.detach(|| cell.write(|transaction| own(&transaction.tree(tree))))
-            }
-        }
-        .map_err(raise)
-    }
-
     fn rows(&self, py: Python<'_>, range: Range, is_reverse: bool, kind: Kind) -> PyResult<Rows> {
-        let ViewedTree { tree, view } = self.viewed()?;
-        let source = py.detach(|| match view {
-            View::Latest if kind == Kind::Keys => Source::cursor(tree.cursor(), range),
-            View::Latest => Source::iter(tree.range(range)),
-            View::Snapshot(snapshot, _) if kind == Kind::Keys => Source::cursor(snapshot.cursor(tree), range),
-            View::Snapshot(_, tree) => Source::iter(tree.range(range)),
-            View::Transaction(cell) => Source::transaction(Arc::clone(cell), tree.clone(), range),
-        });
-        Ok(Rows::new(&self.shared, source, is_reverse, kind))
+        let ViewedTree { origin, view } = self.viewed()?;
+        let source = || {
+            Ok(match view {
+                View::Latest if kind == Kind::Keys => Source::cursor(origin.latest()?.cursor(), range),
+                View::Latest => Source::iter(origin.latest()?.range(range)),
+                View::Snapshot(snapshot, tree, _) if kind == Kind::Keys => Source::cursor(snapshot.cursor(tree), range),
+                View::Snapshot(.., tree) => Source::iter(tree.range(range)),
+                View::Transaction(of) => {
+                    let cell = of.get().map_err(Error::abort)?;
+                    let tree = cell.with(|transaction| Ok(origin.in_transaction(transaction)?.into_owned()))?;
+                    Source::transaction(Arc::clone(of), tree, range)
+                }
+            })
+        };
+        Ok(Rows::new(&self.shared, py.detach(source).map_err(raise)?, is_reverse, kind))
     }
 
     fn latest(&self, call: &str) -> PyResult<&Tree> {
-        let ViewedTree { tree, view } = self.viewed()?;
-        match view {
-            View::Latest => Ok(tree),
+        match self.viewed()? {
+            ViewedTree { origin: Origin::Own(tree), view: View::Latest } => Ok(tree),
+            ViewedTree { origin: Origin::Shared(..), .. } => Err(errors::not_in_shared(call)),
             _ => Err(PyTypeError::new_err(format!("{call} is not available in a snapshot or a transaction"))),
         }
     }
-}
-
-fn open(
-    py: Python<'_>,
-    db: &RawDb,
-    name: &str,
-    create: bool,
-    options: TreeOptions,
-    declare: bool,
-) -> PyResult<RawTree> {
-    let shared = &db.shared;
-    let found = shared.db()?;
-    let tree = py.detach(|| -> Result<Tree> {
-        let has_options = options != TreeOptions::default();
-        let tree = match found.open_tree(name) {
-            Err(error) if error.is_not_found() && create => found.tree_with(name, options)?,
-            opened => opened?,
-        };
-        let stored = tree.options();
-        if let Some(codec) = options.codec
-            && stored.codec.is_none()
-            && (declare || tree.is_empty()?)
-        {
-            tree.set_options(TreeOptions { codec: Some(codec), ..stored })?;
-        }
-        if has_options { found.tree_with(name, with_stored(options, tree.options())) } else { Ok(tree) }
-    });
-    Ok(RawTree::of(shared, tree.map_err(raise)?, View::Latest))
-}
-
-/// Options without a value keep the stored ones.
-fn with_stored(options: TreeOptions, stored: TreeOptions) -> TreeOptions {
-    TreeOptions {
-        compression: options.compression.or(stored.compression),
-        blob_threshold: options.blob_threshold.or(stored.blob_threshold),
-        ttl: options.ttl.or(stored.ttl),
-        codec: options.codec,
-    }
-}
-
-/// Adds a put to a batch.
-fn add_put(batch: &mut Batch, tree: &Tree, key: &[u8], value: &[u8], ttl: Option<Duration>) {
-    match ttl {
-        Some(ttl) => batch.put_with_ttl(tree, key, value, ttl),
-        None => batch.put(tree, key, value),
-    };
 }
 
 #[pymethods]
@@ -179,37 +112,47 @@ impl RawTree {
     ) -> PyResult<RawTree> {
         if let Ok(db) = source.cast::<RawDb>() {
             let options = tree_options(codec, ttl, compression, blob_threshold)?;
-            return open(py, db.get(), tree.extract()?, create, options, declare);
+            let (name, shared) = (tree.extract()?, &db.get().shared);
+            let opening = Opening { name, create, declare, options };
+            return Ok(RawTree::of(shared, opening.open(py, shared.engine()?)?, View::Latest));
         }
         let of = tree.cast::<RawTree>()?.get();
-        let of = of.viewed()?;
+        let from = of.viewed()?;
         if let Ok(snapshot) = source.cast::<RawSnapshot>() {
-            let RawSnapshot { shared, snapshot } = snapshot.get();
-            let snapshot = snapshot.get()?;
-            let (tree, snapshot, viewed) = py.detach(|| (of.tree.clone(), snapshot.clone(), snapshot.tree(&of.tree)));
-            return Ok(RawTree::of(shared, tree, View::Snapshot(snapshot, viewed)));
+            let RawSnapshot { shared, cell } = snapshot.get();
+            of.check_is_of(shared)?;
+            let SnapshotCell { db, snapshot } = cell.get()?;
+            let (origin, view) = py
+                .detach(|| {
+                    let tree = from.origin.in_state(db)?;
+                    let viewed = snapshot.tree(&tree);
+                    Ok((from.origin.clone(), View::Snapshot(snapshot.clone(), tree, viewed)))
+                })
+                .map_err(raise)?;
+            return Ok(RawTree::of(shared, origin, view));
         }
         let transaction = source.cast::<RawTransaction>()?.get();
-        let tree = py.detach(|| of.tree.clone());
-        Ok(RawTree::of(transaction.shared(), tree, View::Transaction(Arc::clone(transaction.cell()))))
+        of.check_is_of(transaction.shared())?;
+        let cell = transaction.cell();
+        let found = cell.get()?;
+        let origin = py.detach(|| found.await_tree(&from.origin).map(|()| from.origin.clone())).map_err(raise)?;
+        Ok(RawTree::of(transaction.shared(), origin, View::Transaction(Arc::clone(cell))))
     }
 
     #[getter]
     fn name(&self, py: Python<'_>) -> PyResult<String> {
         let viewed = self.viewed()?;
-        Ok(py.detach(|| viewed.tree.name()))
+        py.detach(|| Ok(viewed.origin.latest()?.name())).map_err(raise)
     }
 
     #[getter]
     fn codec(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        let viewed = self.viewed()?;
-        Ok(py.detach(|| viewed.tree.options()).codec.map(|codec| codec.to_string()))
+        Ok(self.options(py)?.codec.map(|codec| codec.to_string()))
     }
 
     #[getter]
     fn ttl(&self, py: Python<'_>) -> PyResult<Option<f64>> {
-        let viewed = self.viewed()?;
-        Ok(py.detach(|| viewed.tree.options()).ttl.map(|ttl| ttl.as_secs_f64()))
+        Ok(self.options(py)?.ttl.map(|ttl| ttl.as_secs_f64()))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -228,7 +171,7 @@ impl RawTree {
 
     fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         if let Ok(slice) = key.cast::<PySlice>() {
-            let rows = self.rows(py, range_of(slice)?, false, Kind::Items)?;
+            let rows = self.rows(py, args::range_of(slice)?, false, Kind::Items)?;
             return Ok(Bound::new(py, rows)?.into_any());
         }
         match self.value(py, key)? {
@@ -262,11 +205,16 @@ impl RawTree {
     ) -> PyResult<Option<(Bound<'py, PyBytes>, Option<f64>)>> {
         let (key, viewed) = (bytes(key)?, self.viewed()?);
         let found = match &viewed.view {
-            View::Latest => py.detach(|| viewed.tree.get_with_expiry(&key)),
-            View::Snapshot(snapshot, _) => py.detach(|| snapshot.get_with_expiry(&viewed.tree, &key)),
+            View::Latest => py.detach(|| viewed.origin.latest()?.get_with_expiry(&key)),
+            View::Snapshot(snapshot, tree, _) => py.detach(|| snapshot.get_with_expiry(tree, &key)),
             View::Transaction(cell) => {
                 let cell = cell.get()?;
-                py.detach(|| cell.with(|transaction| transaction.get_with_expiry(&viewed.tree, &key)))
+                py.detach(|| {
+                    cell.with(|transaction| {
+                        let tree = viewed.origin.in_transaction(transaction)?;
+                        transaction.get_with_expiry(&tree, &key)
+                    })
+                })
             }
         };
         let found = found.map_err(raise)?;
@@ -275,20 +223,25 @@ impl RawTree {
 
     fn __setitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let (key, value) = (bytes(key)?, bytes(value)?);
-        self.write(py, |tree| tree.put(&key, &value).map(drop), |tree| tree.put(&key, &value))
+        self.write(
+            py,
+            |tree| tree.put(&key, &value).map(drop),
+            |_, tree| tree.put(&key, &value).map(drop),
+            |tree| tree.put(&key, &value),
+        )
     }
 
     /// Deletes a key, or all keys of a slice.
     fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
         if let Ok(slice) = key.cast::<PySlice>() {
-            let range = range_of(slice)?;
-            return self.write(py, |tree| tree.delete_range(&range).map(drop), |tree| tree.delete_range(&range));
+            return self.delete_keys(py, &args::range_of(slice)?);
         }
         let bytes = bytes(key)?;
         let delete = |value: Option<&[u8]>| if value.is_some() { Update::Delete } else { Update::Keep };
         let was_there = self.write(
             py,
             |tree| Ok(tree.fetch_update(&bytes, delete)?.is_some()),
+            |_, tree| Ok(tree.fetch_update(&bytes, delete)?.is_some()),
             |tree| {
                 let is_there = tree.contains(&bytes)?;
                 if is_there {
@@ -321,24 +274,20 @@ impl RawTree {
         if keep_ttl && durability.is_some() {
             return Err(errors::invalid("keep_ttl reads the key, so it takes no durability: use a transaction"));
         }
-        let latest = |tree: &Tree| {
-            if keep_ttl {
-                return tree.put_keep_ttl(&key, &value).map(drop);
-            }
-            let mut batch = tree_db(self)?.batch();
-            match expires {
-                Some(expires) => _ = batch.put_until(tree, &key, &value, expires),
-                None => add_put(&mut batch, tree, &key, &value, ttl),
-            }
-            commit(batch, durability)
+        if keep_ttl {
+            let keep = |_: Option<&[u8]>| Update::PutKeepTtl(value.to_vec());
+            return self.write(
+                py,
+                |tree| tree.put_keep_ttl(&key, &value).map(drop),
+                |_, tree| tree.fetch_update(&key, keep).map(drop),
+                |tree| tree.put_keep_ttl(&key, &value),
+            );
+        }
+        let expiry = match expires {
+            Some(expires) => Expiry::At(expires),
+            None => ttl.map_or(Expiry::OfTree, Expiry::After),
         };
-        let own = |tree: &TransactionTree<'_, '_>| match (ttl, expires) {
-            (Some(ttl), _) => tree.put_with_ttl(&key, &value, ttl),
-            (None, Some(expires)) => tree.put_until(&key, &value, expires),
-            (None, None) if keep_ttl => tree.put_keep_ttl(&key, &value),
-            (None, None) => tree.put(&key, &value),
-        };
-        self.write(py, latest, own)
+        self.put_rows(py, &[(key, value)], expiry, durability)
     }
 
     /// Puts many rows in one commit.
@@ -354,18 +303,7 @@ impl RawTree {
         let rows = rows.try_iter()?.map(|row| row?.extract()).collect::<PyResult<Vec<(Bound<'_, _>, Bound<'_, _>)>>>();
         let rows = rows?;
         let rows = rows.iter().map(|(key, value)| Ok((bytes(key)?, bytes(value)?))).collect::<PyResult<Vec<_>>>()?;
-        let latest = |tree: &Tree| {
-            let mut batch = tree_db(self)?.batch();
-            rows.iter().for_each(|(key, value)| add_put(&mut batch, tree, key, value, ttl));
-            commit(batch, durability)
-        };
-        let own = |tree: &TransactionTree<'_, '_>| {
-            rows.iter().try_for_each(|(key, value)| match ttl {
-                Some(ttl) => tree.put_with_ttl(key, value, ttl),
-                None => tree.put(key, value),
-            })
-        };
-        self.write(py, latest, own)
+        self.put_rows(py, &rows, ttl.map_or(Expiry::OfTree, Expiry::After), durability)
     }
 
     /// Deletes keys that may be absent, in one commit.
@@ -374,18 +312,13 @@ impl RawTree {
         let durability = args::durability(durability)?;
         let keys: Vec<Bound<'_, PyAny>> = keys.try_iter()?.collect::<PyResult<_>>()?;
         let keys = keys.iter().map(bytes).collect::<PyResult<Vec<_>>>()?;
-        let latest = |tree: &Tree| {
-            let mut batch = tree_db(self)?.batch();
-            keys.iter().for_each(|key| _ = batch.delete(tree, key));
-            commit(batch, durability)
-        };
-        self.write(py, latest, |tree| keys.iter().try_for_each(|key| tree.delete(key)))
+        self.delete_all(py, &keys, durability)
     }
 
     /// Removes a key and returns its value.
     fn remove<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let key = bytes(key)?;
-        let value = self.write(py, |tree| tree.remove(&key), |tree| tree.remove(&key))?;
+        let value = self.write(py, |tree| tree.remove(&key), |_, tree| tree.remove(&key), |tree| tree.remove(&key))?;
         Ok(py_bytes(py, value))
     }
 
@@ -399,7 +332,12 @@ impl RawTree {
             }
             Ok(is_absent)
         };
-        self.write(py, |tree| Ok(tree.put_if_absent(&key, &value)?.is_some()), own)
+        self.write(
+            py,
+            |tree| Ok(tree.put_if_absent(&key, &value)?.is_some()),
+            |_, tree| tree.put_if_absent(&key, &value),
+            own,
+        )
     }
 
     /// Changes a value if it is `expected`; None is an absent value. Returns whether it was.
@@ -422,7 +360,7 @@ impl RawTree {
             Ok(is_expected)
         };
         let latest = |tree: &Tree| Ok(tree.compare_exchange(&key, expected.as_deref(), new.as_deref())?.is_some());
-        self.write(py, latest, own)
+        self.write(py, latest, |_, tree| tree.compare_exchange(&key, expected.as_deref(), new.as_deref()), own)
     }
 
     fn merge(
@@ -432,23 +370,33 @@ impl RawTree {
         function: &str,
         operand: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let (key, operand, db) = (bytes(key)?, bytes(operand)?, self.shared.db()?);
-        let function = py.detach(|| db.merge_function(function)).map_err(raise)?;
-        let latest = |tree: &Tree| tree.merge(&key, &function, &operand).map(drop);
-        self.write(py, latest, |tree| tree.merge(&key, &function, &operand))
+        let (key, operand, engine) = (bytes(key)?, bytes(operand)?, self.shared.engine()?);
+        let ViewedTree { origin, view } = self.viewed()?;
+        let merge = || match (view, origin, engine) {
+            (View::Latest, Origin::Shared(_, tree), _) => tree.merge(&key, function, &operand).map(drop),
+            (View::Latest, Origin::Own(tree), Engine::Own(db)) => {
+                tree.merge(&key, &db.merge_function(function)?, &operand).map(drop)
+            }
+            (View::Transaction(cell), ..) => cell.get().map_err(Error::abort)?.write(|transaction| {
+                let tree = origin.in_transaction(transaction)?;
+                transaction.merge(&tree, &key, &transaction.merge_function(engine, function)?, &operand)
+            }),
+            (View::Latest | View::Snapshot(..), ..) => Err(Error::abort(Refusal::Snapshot)),
+        };
+        py.detach(merge).map_err(raise)
     }
 
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        self.write(py, |tree| tree.clear().map(drop), |tree| tree.clear())
+        self.write(py, |tree| tree.clear().map(drop), |_, tree| tree.delete_range(..).map(drop), |tree| tree.clear())
     }
 
     fn pop_first<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
-        let row = self.write(py, |tree| tree.pop_first(), |tree| tree.pop_first())?;
+        let row = self.write(py, |tree| tree.pop_first(), |_, tree| tree.pop_first(), |tree| tree.pop_first())?;
         Ok(row.map(|(key, value)| (PyBytes::new(py, &key), PyBytes::new(py, &value))))
     }
 
     fn pop_last<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
-        let row = self.write(py, |tree| tree.pop_last(), |tree| tree.pop_last())?;
+        let row = self.write(py, |tree| tree.pop_last(), |_, tree| tree.pop_last(), |tree| tree.pop_last())?;
         Ok(row.map(|(key, value)| (PyBytes::new(py, &key), PyBytes::new(py, &value))))
     }
 
@@ -472,8 +420,7 @@ impl RawTree {
         start: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let range = args::range(prefix, start, stop)?;
-        self.write(py, |tree| tree.delete_range(&range).map(drop), |tree| tree.delete_range(&range))
+        self.delete_keys(py, &args::range(prefix, start, stop)?)
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<Rows> {
@@ -515,13 +462,13 @@ impl RawTree {
 
     /// Opens a value for reading in parts.
     fn stream_reader(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<RawStreamReader>> {
-        let (key, viewed) = (bytes(key)?, self.viewed()?);
-        let found = match &viewed.view {
-            View::Latest => py.detach(|| viewed.tree.stream(&key)),
-            View::Snapshot(snapshot, _) => py.detach(|| snapshot.stream(&viewed.tree, &key)),
+        let (key, tree) = (bytes(key)?, self.own("open_stream")?);
+        let found = match &self.viewed()?.view {
+            View::Latest => py.detach(|| tree.stream(&key)),
+            View::Snapshot(snapshot, ..) => py.detach(|| snapshot.stream(tree, &key)),
             View::Transaction(cell) => {
                 let cell = cell.get()?;
-                py.detach(|| cell.with(|transaction| transaction.stream(&viewed.tree, &key)))
+                py.detach(|| cell.with(|transaction| transaction.stream(tree, &key)))
             }
         };
         Ok(found.map_err(raise)?.map(|reader| RawStreamReader::of(&self.shared, reader)))
@@ -536,10 +483,9 @@ impl RawTree {
     /// Sets a value to the contents of a file object, or appends them.
     #[pyo3(signature = (key, file, append=false))]
     fn put_stream(&self, py: Python<'_>, key: &Bound<'_, PyAny>, file: Py<PyAny>, append: bool) -> PyResult<()> {
-        let key = bytes(key)?;
-        let ViewedTree { tree, view } = self.viewed()?;
+        let (key, tree) = (bytes(key)?, self.own("put_stream")?);
         let reader = PythonReader::new(file);
-        match view {
+        match &self.viewed()?.view {
             View::Latest if append => py.detach(|| tree.append_stream(&key, reader)).map(drop),
             View::Latest => py.detach(|| tree.put_stream(&key, reader)).map(drop),
             View::Snapshot(..) => Err(Error::abort(Refusal::Snapshot)),
@@ -558,32 +504,31 @@ impl RawTree {
 }
 
 impl RawTree {
+    fn options(&self, py: Python<'_>) -> PyResult<TreeOptions> {
+        let viewed = self.viewed()?;
+        py.detach(|| Ok(viewed.origin.latest()?.options())).map_err(raise)
+    }
+
+    /// Returns the tree for a call that a shared database lacks.
+    fn own(&self, call: &str) -> PyResult<&Tree> {
+        match &self.viewed()?.origin {
+            Origin::Own(tree) => Ok(tree),
+            Origin::Shared(..) => Err(errors::not_in_shared(call)),
+        }
+    }
+
+    /// Refuses another database's tree: a shared tree is found by its name.
+    fn check_is_of(&self, shared: &Arc<Shared>) -> PyResult<()> {
+        let is_own = matches!(self.viewed()?.origin, Origin::Own(_));
+        if is_own || Arc::ptr_eq(&self.shared, shared) {
+            return Ok(());
+        }
+        Err(errors::invalid("the tree is another database's"))
+    }
+
     fn value<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let key = bytes(key)?;
         let value = read!(self, py, |tree| tree.get(&key))?;
         Ok(py_bytes(py, value))
     }
-}
-
-fn tree_db(tree: &RawTree) -> Result<&braiddb::Db> {
-    tree.shared.db().map_err(|_| Error::Closed)
-}
-
-fn commit(batch: Batch, durability: Option<braiddb::Durability>) -> Result<()> {
-    match durability {
-        Some(durability) => batch.commit_with(durability),
-        None => batch.commit(),
-    }
-    .map(drop)
-}
-
-pub fn range_of(slice: &Bound<'_, PySlice>) -> PyResult<Range> {
-    let part = |name| -> PyResult<Option<Bound<'_, PyAny>>> {
-        let value = slice.getattr(name)?;
-        Ok((!value.is_none()).then_some(value))
-    };
-    if part("step")?.is_some() {
-        return Err(PyValueError::new_err("a slice of keys has no step: use items(start=, stop=, reverse=True)"));
-    }
-    args::range(None, part("start")?.as_ref(), part("stop")?.as_ref())
 }

@@ -51,6 +51,8 @@ impl RawWatcher {
         oldest: bool,
         unsynced: bool,
     ) -> PyResult<RawWatcher> {
+        let shared = Arc::clone(&db.shared);
+        let open = shared.db("watch")?;
         if usize::from(after.is_some()) + usize::from(resume.is_some()) + usize::from(oldest) > 1 {
             return Err(errors::invalid("use one of after, resume and oldest"));
         }
@@ -62,8 +64,8 @@ impl RawWatcher {
                     py.detach(|| options.multi_tree(tree))
                 }
                 Err(_) => {
-                    let tree = &tree.cast::<RawTree>()?.get().viewed()?.tree;
-                    py.detach(|| options.tree(tree))
+                    let viewed = tree.cast::<RawTree>()?.get().viewed()?;
+                    py.detach(|| Ok(options.tree(&*viewed.origin.latest()?))).map_err(raise)?
                 }
             };
         }
@@ -79,8 +81,6 @@ impl RawWatcher {
         if oldest {
             options = options.from_oldest();
         }
-        let shared = Arc::clone(&db.shared);
-        let open = shared.db()?;
         let watch = || open.watch(options).map(|watcher| (watcher.stopper(), watcher));
         let (stopper, watcher) = py.detach(watch).map_err(raise)?;
         let stopper = Handle::new(stopper);
@@ -102,7 +102,7 @@ impl RawWatcher {
         let timeout = timeout.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX));
         let until = timeout.and_then(|timeout| now().checked_add(timeout));
         loop {
-            self.shared.db()?;
+            self.shared.check()?;
             let is_read_only = self.shared.is_read_only();
             let left = until.map_or(WAIT_MAX, |until| until.saturating_duration_since(now()));
             let found = py.detach(|| watcher.lock().next_timeout(left.min(WAIT_MAX))).map_err(raise)?;

@@ -46,6 +46,14 @@ def use(db: braiddb.Database) -> None:
     assert_type(db.multi("m")[b"k"], "list[bytes]")
 
 
+def use_shared() -> None:
+    db = braiddb.open("shared.db", shared=True, shared_timeout=5)
+    assert_type(db, braiddb.SharedDatabase)
+    assert_type(db.is_owner, bool)
+    assert_type(db["t"], braiddb.Tree)
+    assert_type(braiddb.open("own.db", memory=1 << 20), braiddb.Database)
+
+
 async def use_async(db: braiddb.Database) -> None:
     assert_type(await db.aio.put(db["t"], b"a", b"b"), int)
     async for commit in db.aio.watch():
