@@ -298,7 +298,7 @@ class Work:
         for key in list(keys):
             at = tree.get(key)
             entry = None if at is None else self.find(at)
-            if entry is None:
+            if at is None or entry is None:
                 tree.delete(key)  # Damage, which would be found again and again.
             else:
                 self.remove(at, entry)

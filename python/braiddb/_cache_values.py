@@ -97,11 +97,12 @@ class Coder:
 
     def key(self, key: Any) -> Key:
         """Return the bytes of a key. Equal tuples, lists and dicts have the same."""
+        element: tuple[Any] = (key,)
         if isinstance(key, (list, dict)) and _is_json(key):
             data = _JSON_KEY + _dumps(key, sort_keys=True)
         else:
             try:
-                data = _tuple.pack((key,))
+                data = _tuple.pack(element)
             except (TypeError, ValueError):
                 data = _PICKLED_KEY + self._pickle_key(key)
         if len(data) <= KEY_MAX:

@@ -7,6 +7,12 @@
 //! the engine, perhaps with locks of the engine held, so a thread that waits for such a lock while
 //! attached would never get it. Attached code only builds arguments, copies results, and drops
 //! rows; [`handle::Handle`] detaches to drop everything else.
+//!
+//! INVARIANT P2: nothing relies on the GIL, so the module keeps it off in builds without it. All
+//! classes are frozen, and changes inside them are behind locks or atomics. Only `bytes`, which
+//! never change, are borrowed while detached; a `bytearray` is copied in its critical section, a
+//! memoryview by the interpreter. No thread waits attached for a lock that its holder keeps while
+//! it attaches.
 
 mod admin;
 mod args;
@@ -29,7 +35,7 @@ mod writes;
 
 use pyo3::prelude::*;
 
-#[pymodule]
+#[pymodule(gil_used = false)]
 mod _braiddb {
     use pyo3::prelude::*;
 
