@@ -9,7 +9,7 @@ use crate::{
         read::point_read::{self, Unresolved},
     },
     platform::SystemTime,
-    table::blob::BlobValue,
+    table::blob::{BlobValue, Pieces},
 };
 
 impl Cursor {
@@ -60,6 +60,32 @@ impl Cursor {
     /// ```
     pub fn expires(&self) -> Result<Option<SystemTime>> {
         Ok(self.expires_us()?.and_then(|us| expiry::wall_time(self.engine(), us)))
+    }
+
+    /// Returns the length of the current value, without reading it if it is in a blob file. Panics
+    /// if there is no row.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let films = db.tree("films")?;
+    /// films.put_stream(b"1", std::io::Read::take(std::io::repeat(7), 3_000_000))?;
+    /// let mut cursor = films.cursor();
+    /// assert!(cursor.next()?);
+    /// assert_eq!(cursor.value_len()?, 3_000_000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn value_len(&self) -> Result<u64> {
+        assert!(self.is_on_row(), "the cursor stands on no row");
+        if !self.scan.cursor.is_ahead() {
+            let entry = self.scan.cursor.entry_there();
+            let pieces = Content::of(entry.kind, entry.value).and_then(|content| Pieces::of(&content));
+            if let Some(pieces) = pieces {
+                return Ok(pieces.len());
+            }
+        }
+        Ok(self.row()?.1.len() as u64)
     }
 
     pub(in crate::db) fn expires_us(&self) -> Result<Option<u64>> {

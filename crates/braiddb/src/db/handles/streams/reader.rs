@@ -1,17 +1,19 @@
 //! Reads a value in parts.
 
 use crate::{
-    base::{Content, EntryKind, Error, Result},
+    base::{Content, EntryKind, Error, Result, SequenceNumber},
     db::{
         engine::{key::KeyBuf, read_hold::Hold, root::Engine},
-        handles::database::Db,
+        handles::{database::Db, expiry},
         read::{
             healing,
             merge_operands::{self, FoundOperands},
             point_read,
         },
+        record::version::Version,
         write::{pending_blobs::PendingBlobs, piece_writer::Base},
     },
+    platform::SystemTime,
     read::{self, ReadState},
     table::blob::{BLOB_CHUNK_LEN, BlobRef, Pieces},
 };
@@ -29,6 +31,7 @@ const AHEAD_MAX: u64 = 1 << 20;
 pub struct Found {
     pub state: Arc<ReadState>,
     pub base: Base,
+    pub sequence: SequenceNumber,
     /// By the database's clock.
     pub expires_us: Option<u64>,
 }
@@ -65,6 +68,9 @@ pub struct StreamReader {
     db: Db,
     source: Source,
     len: u64,
+    /// `None` for a value that a transaction wrote itself.
+    version: Option<Version>,
+    expires_us: Option<u64>,
     position: u64,
     /// Part of the value, and its offset.
     buffer: Vec<u8>,
@@ -111,7 +117,7 @@ pub fn find_value(engine: &Engine, key: &[u8], hold: Option<&Hold>) -> Result<Op
             }
             _ => Base::Value(content.value.to_vec()),
         };
-        Ok(Some(Found { state, base, expires_us }))
+        Ok(Some(Found { state, base, sequence, expires_us }))
     })
 }
 
@@ -123,7 +129,7 @@ pub fn find_and_pin(
     pending: &mut PendingBlobs,
 ) -> Result<Option<(Base, Option<u64>)>> {
     loop {
-        let Some(Found { state, base, expires_us }) = find_value(engine, key, hold)? else { return Ok(None) };
+        let Some(Found { state, base, expires_us, .. }) = find_value(engine, key, hold)? else { return Ok(None) };
         let is_pinned = match &base {
             Base::Value(_) => true,
             Base::Pieces(pieces) => pending.pin(pieces),
@@ -150,14 +156,17 @@ fn starts_of(pieces: &Pieces) -> Vec<u64> {
 
 impl StreamReader {
     pub(in crate::db) fn open(db: &Db, key: KeyBuf, hold: Hold) -> Result<Option<StreamReader>> {
-        let Some(Found { state, base, .. }) = find_value(db.engine(), &key, Some(&hold))? else { return Ok(None) };
-        Ok(Some(match base {
+        let found = find_value(db.engine(), &key, Some(&hold))?;
+        let Some(Found { state, base, sequence, expires_us }) = found else { return Ok(None) };
+        let reader = match base {
             Base::Value(value) => StreamReader::whole(db, value),
             Base::Pieces(pieces) => {
                 let (len, starts) = (pieces.len(), starts_of(&pieces));
                 StreamReader::over(db, len, Source::Stored { hold, key, state, pieces, starts })
             }
-        }))
+        };
+        let version = Some(db.engine().commits.versions.of(sequence));
+        Ok(Some(StreamReader { version, expires_us, ..reader }))
     }
 
     pub(in crate::db) fn whole(db: &Db, value: Vec<u8>) -> StreamReader {
@@ -170,7 +179,18 @@ impl StreamReader {
     }
 
     fn over(db: &Db, len: u64, source: Source) -> StreamReader {
-        StreamReader { db: db.clone(), source, len, position: 0, buffer: Vec::new(), buffer_at: 0, ahead: 0 }
+        let (version, expires_us) = (None, None);
+        StreamReader {
+            db: db.clone(),
+            source,
+            len,
+            version,
+            expires_us,
+            position: 0,
+            buffer: Vec::new(),
+            buffer_at: 0,
+            ahead: 0,
+        }
     }
 
     /// Returns the value's length in bytes.
@@ -181,6 +201,30 @@ impl StreamReader {
     /// Returns true if empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Returns the version of the record, as [`Tree::get_versioned`](crate::Tree::get_versioned)
+    /// does; `None` for a value that the transaction itself wrote.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let films = db.tree("films")?;
+    /// let commit = films.put(b"1", b"The Void")?;
+    /// let film = films.stream(b"1")?.expect("it was put");
+    /// assert_eq!(film.version(), Some(db.version_of(commit)));
+    /// assert_eq!(film.expires(), None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn version(&self) -> Option<Version> {
+        self.version
+    }
+
+    /// Returns the expiry time of the record by the wall clock; `None` if it never expires, and for
+    /// a value that the transaction itself wrote.
+    pub fn expires(&self) -> Option<SystemTime> {
+        self.expires_us.and_then(|us| expiry::wall_time(self.db.engine(), us))
     }
 
     /// Reads a byte range, clipped to the value's length, without moving the position.

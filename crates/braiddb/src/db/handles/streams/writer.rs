@@ -37,6 +37,7 @@ use std::{
     ops::Range,
     slice,
     sync::Arc,
+    time::Duration,
 };
 
 pub(in crate::db) fn commit_streams(
@@ -66,12 +67,15 @@ pub(in crate::db) fn commit_streams(
     committed
 }
 
-/// A value in blob files, not committed yet: see [`Batch::put_stream`]. Dropping it discards the
+/// A value in blob files, not committed yet: see [`Batch::put_stream`] and
+/// [`Transaction::put_pending_stream`](crate::Transaction::put_pending_stream). Dropping it discards the
 /// value.
 pub struct PendingStream {
     tree: Tree,
     key: Vec<u8>,
+    /// Without the expiry time.
     placed: Placed,
+    expires_us: Option<u64>,
     pending: Arc<PendingBlobs>,
 }
 
@@ -90,6 +94,16 @@ impl PendingStream {
     /// Returns true if empty.
     pub fn is_empty(&self) -> bool {
         self.placed.len == 0
+    }
+
+    /// Sets the time to live from now on, instead of that of the tree: see [`Tree::put_with_ttl`].
+    pub fn with_ttl(mut self, ttl: Duration) -> PendingStream {
+        self.expires_us = Some(expiry::expiry_after(self.tree.db().engine(), ttl));
+        self
+    }
+
+    pub(in crate::db) fn into_parts(self) -> (Tree, Vec<u8>, Placed, Arc<PendingBlobs>) {
+        (self.tree, self.key, self.placed.expiring(self.expires_us), self.pending)
     }
 }
 
@@ -165,8 +179,8 @@ impl StreamWriter {
     pub fn finish(self) -> Result<PendingStream> {
         let StreamWriter { tree, key, pieces } = self;
         let (placed, pending) = pieces.finish()?;
-        let placed = placed.expiring(expiry::default_expiry(tree.db().engine(), tree.state()));
-        Ok(PendingStream { tree, key, placed, pending: Arc::new(pending) })
+        let expires_us = expiry::default_expiry(tree.db().engine(), tree.state());
+        Ok(PendingStream { tree, key, placed, expires_us, pending: Arc::new(pending) })
     }
 
     pub(in crate::db) fn into_pieces(self) -> PieceWriter {
@@ -287,7 +301,7 @@ impl Batch {
     /// # }
     /// ```
     pub fn put_stream(&mut self, stream: PendingStream) -> &mut Batch {
-        let PendingStream { tree, key, placed, pending } = stream;
+        let (tree, key, placed, pending) = stream.into_parts();
         self.push_placed(&tree, &key, &placed, pending);
         self
     }

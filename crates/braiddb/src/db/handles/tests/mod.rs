@@ -13,6 +13,7 @@ pub mod multi_view;
 pub mod pops;
 pub mod seek_rows;
 pub mod stream_appends;
+pub mod stream_records;
 pub mod streams;
 pub mod transaction_cursor;
 pub mod transactions;

@@ -7,7 +7,10 @@ use crate::{
         engine::key::KeyBuf,
         handles::{
             expiry,
-            streams::reader::{self, StreamReader},
+            streams::{
+                reader::{self, StreamReader},
+                writer::PendingStream,
+            },
             tree::Tree,
         },
         write::{
@@ -18,7 +21,7 @@ use crate::{
     table::blob::Pieces,
     txn::Written,
 };
-use std::{io::Read, ops::Range};
+use std::{io::Read, ops::Range, sync::Arc};
 
 impl Transaction {
     /// Sets the value of `key` to the contents of `reader`: see [`Tree::put_stream`]. Writes blobs
@@ -30,6 +33,27 @@ impl Transaction {
         let (placed, pending) = writer.into_pieces().finish()?;
         let placed = placed.expiring(expiry::default_expiry(self.db().engine(), tree.state()));
         self.write_placed(tree, &KeyBuf::of(tree.state(), key.as_ref())?, placed, pending)
+    }
+
+    /// Sets the stream's key to its value, which was written before the transaction began.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let films = db.tree("films")?;
+    /// let film = films.write_stream(b"1", &b"The Void"[..])?; // may take long
+    /// let tx = db.begin()?;
+    /// assert!(!tx.contains(&films, b"1")?);
+    /// tx.put_pending_stream(film)?;
+    /// tx.commit()?; // fails if the film was added meanwhile
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn put_pending_stream(&self, stream: PendingStream) -> Result<()> {
+        let (tree, key, placed, pending) = stream.into_parts();
+        self.check_tree(tree.db(), tree.state())?;
+        let pending = Arc::into_inner(pending).expect("a pending stream is the only owner of its blobs");
+        self.write_placed(&tree, &KeyBuf::of(tree.state(), &key)?, placed, pending)
     }
 
     /// Appends the contents of `reader`: see [`Tree::append_stream`]. Counts as a read of the key.
