@@ -125,7 +125,7 @@ tests() {
 }
 
 # The packages of .ci/run: one resolution of features, so the engine compiles once.
-readonly shipped=(--package braiddb --package braiddb-typed --package braiddb-sim --package braid-cli)
+readonly shipped=(--package braiddb --package braiddb-typed --package braiddb-sim --package braid-server --package braid-cli)
 
 # Engine tests that depend on the system, except those that compute in memory for minutes.
 readonly smoke_rooms=(platform:: wal:: version:: db:: cache:: dump:: salvage::tests::places)

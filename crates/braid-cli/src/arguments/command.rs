@@ -11,6 +11,8 @@ use super::maintenance::{
     VerifyArguments,
 };
 use super::records::{DelArguments, FindArguments, GetArguments, PutArguments, ScanArguments};
+#[cfg(feature = "serve")]
+use super::serve::ServeArguments;
 use super::trees::TreesArguments;
 use super::watch::WatchArguments;
 use crate::{
@@ -75,6 +77,14 @@ pub enum Command {
     /// last commit; if another process has the database open, after the last commit known to be on
     /// disk.
     Watch(WatchArguments),
+    /// Serve a database over HTTP on a loopback address
+    ///
+    /// Without --write it opens the database for reading, also while another process writes it, and
+    /// shows that process's commits a moment later. Each request needs the bearer token that the
+    /// command prints. Ends in order, with code 0, after Ctrl-C or SIGTERM. docs/http.md describes
+    /// the protocol.
+    #[cfg(feature = "serve")]
+    Serve(ServeArguments),
     /// Show sizes, counters, and the partitions with their runs and views
     Stats(StatsArguments),
     /// Read every file, check every checksum, and list each damaged unit

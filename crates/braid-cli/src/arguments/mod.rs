@@ -7,6 +7,8 @@ mod dump;
 mod import;
 mod maintenance;
 mod records;
+#[cfg(feature = "serve")]
+mod serve;
 mod shared;
 mod table;
 mod trees;
@@ -25,6 +27,8 @@ pub use maintenance::{
     VerifyArguments,
 };
 pub use records::{DelArguments, FindArguments, GetArguments, PutArguments, ScanArguments};
+#[cfg(feature = "serve")]
+pub use serve::ServeArguments;
 pub use shared::{
     DurabilityArgument, InputFormat, KeyArguments, OpenArguments, PairFormat, ReadArguments, ValueFormat,
 };

@@ -2,6 +2,8 @@
 
 use anyhow::Result;
 
+#[cfg(feature = "serve")]
+use super::serve;
 use super::{
     backup, copy_tree, count, created, dump, export, find, import, index, maintenance, point, salvage, scan, stats,
     tree_names, verify, watch,
@@ -33,6 +35,8 @@ fn run_command(command: Command) -> Result<u8> {
         Command::Find(arguments) => find::find(&arguments),
         Command::Export(arguments) => export::export(&arguments),
         Command::Watch(arguments) => watch::watch(&arguments),
+        #[cfg(feature = "serve")]
+        Command::Serve(arguments) => serve::serve(&arguments),
         Command::Stats(arguments) => stats::stats(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
         Command::Compact(arguments) => maintenance::compact(&arguments),

@@ -17,6 +17,8 @@ mod pairs;
 mod point;
 mod salvage;
 mod scan;
+#[cfg(feature = "serve")]
+mod serve;
 mod stats;
 mod tree_names;
 mod verify;

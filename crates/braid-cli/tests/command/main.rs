@@ -41,6 +41,8 @@ mod point;
 mod read_only;
 mod salvage;
 mod scan;
+#[cfg(feature = "serve")]
+mod serve;
 mod stats;
 mod text_form;
 mod tree_commands;

@@ -1,0 +1,28 @@
+//! Arguments of `serve`.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::Args;
+
+use super::shared::OpenArguments;
+
+/// `braid serve`
+#[derive(Debug, Args)]
+pub struct ServeArguments {
+    /// The database
+    pub db: PathBuf,
+    /// Loopback address and port to listen at; port 0 chooses a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+    /// Bearer token that requests must have, of at least 16 characters [default: that of the
+    /// environment variable BRAID_TOKEN, else a random one, printed at the start]
+    ///
+    /// Other users of the machine see arguments of commands: prefer the variable.
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<String>,
+    /// Permit writes, and open the database for writing
+    #[arg(long)]
+    pub write: bool,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}

@@ -1,0 +1,201 @@
+//! `braid serve`: start, kill, signals, and the sessions of docs/http.md.
+
+use crate::common;
+
+use common::{BRAID, Workplace};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    process::{Child, ChildStderr, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+const TOKEN: &str = "token-of-the-tests";
+
+struct Served {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    address: SocketAddr,
+}
+
+impl Served {
+    fn start(place: &Workplace, arguments: &str, token: Option<&str>) -> Served {
+        let mut command = Command::new(BRAID);
+        command.arg("serve").args(arguments.split(' ')).args(["--listen", "127.0.0.1:0"]);
+        command.current_dir(place.path("")).env_remove("BRAID_TOKEN");
+        if let Some(token) = token {
+            command.env("BRAID_TOKEN", token);
+        }
+        let mut child = common::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        let address = line.trim_end().rsplit_once("http://").and_then(|(_, url)| url.strip_suffix("/trees"));
+        let address = address.unwrap_or_else(|| panic!("no address: {line}")).parse().unwrap();
+        Served { child, stderr, address }
+    }
+
+    fn ask(&self, method: &str, path: &str, token: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: {length}\r\n\
+             Connection: close\r\n\r\n{body}"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn with_tree() -> Workplace {
+    let place = Workplace::with_database();
+    place.ok("put db t first v");
+    place
+}
+
+/// A kill between requests: each acknowledged write is there, and the service starts again.
+#[test]
+fn acknowledged_writes_survive_a_kill() {
+    let place = with_tree();
+    for round in 0..3 {
+        let mut served = Served::start(&place, "db --write", Some(TOKEN));
+        for number in 0..20 {
+            let path = format!("/trees/t/{round}-{number}");
+            assert_eq!(served.ask("PUT", &path, TOKEN, "value").0, 201);
+        }
+        served.child.kill().unwrap();
+        served.child.wait().unwrap();
+    }
+    assert_eq!(place.ok("count db t"), "61\n");
+    assert_eq!(place.ok("get db t 2-19"), "value\n");
+}
+
+#[test]
+fn generated_token_is_printed_once_and_needed() {
+    let place = with_tree();
+    let mut served = Served::start(&place, "db", None);
+    let mut line = String::new();
+    served.stderr.read_line(&mut line).unwrap();
+    let token = line.trim_end().strip_prefix("braid: token ").unwrap().to_owned();
+    assert_eq!(served.ask("GET", "/trees/t/first", &token, ""), (200, "v".to_owned()));
+    assert_eq!(served.ask("GET", "/trees/t/first", "wrong", "").0, 401);
+    assert_eq!(served.ask("PUT", "/trees/t/first", &token, "w").0, 403);
+}
+
+/// Without `--write` it reads beside the owner, and follows it; with it, the lock is in the way.
+#[test]
+fn served_for_reading_beside_its_owner() {
+    let place = with_tree();
+    let owner = Served::start(&place, "db --write", Some(TOKEN));
+    let reader = Served::start(&place, "db", Some(TOKEN));
+    assert_eq!(owner.ask("PUT", "/trees/t/second", TOKEN, "w").0, 201);
+    let began = Instant::now();
+    while reader.ask("GET", "/trees/t/second", TOKEN, "").0 != 200 {
+        assert!(began.elapsed() < Duration::from_secs(60), "the reader does not follow its owner");
+    }
+    let refused = place.fails(4, "serve db --write --listen 127.0.0.1:0");
+    assert!(refused.contains("--write") && refused.contains("open"), "{refused}");
+}
+
+#[test]
+fn unusable_arguments_are_refused() {
+    let place = with_tree();
+    assert!(place.fails(2, "serve db --listen 0.0.0.0:0").contains("loopback"));
+    assert!(place.fails(2, "serve db --listen 127.0.0.1:0 --token short").contains("16"));
+    place.fails(1, "serve absent");
+    place.fails(2, "serve db --listen localhost");
+}
+
+#[cfg(unix)]
+#[test]
+fn signal_ends_the_server_in_order() {
+    for signal in ["INT", "TERM"] {
+        let place = with_tree();
+        let mut served = Served::start(&place, "db --write", Some(TOKEN));
+        assert_eq!(served.ask("PUT", "/trees/t/k", TOKEN, "v").0, 201);
+        let mut idle = TcpStream::connect(served.address).unwrap();
+        let sent = Command::new("kill").args([&format!("-{signal}"), &served.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        assert_eq!(served.child.wait().unwrap().code(), Some(0), "{signal}");
+        let mut rest = String::new();
+        served.stderr.read_to_string(&mut rest).unwrap();
+        assert!(rest.ends_with("braid: stopped\n"), "{rest}");
+        assert!(matches!(idle.read(&mut [0]), Ok(0) | Err(_)));
+        assert_eq!(place.ok("get db t k"), "v\n");
+    }
+}
+
+/// A command of docs/http.md and the output that the page shows.
+struct Step {
+    command: String,
+    shown: Vec<String>,
+}
+
+/// The lines of its blocks `console`: `$` begins a command, a line without it is output.
+fn steps_of_page() -> Vec<Step> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/http.md");
+    let page = fs::read_to_string(page).unwrap();
+    let mut steps: Vec<Step> = Vec::new();
+    for block in page.split("```console\n").skip(1) {
+        for line in block.split("```").next().unwrap().lines() {
+            match line.strip_prefix("$ ") {
+                Some(command) => steps.push(Step { command: command.to_owned(), shown: Vec::new() }),
+                None => steps.last_mut().unwrap().shown.push(line.to_owned()),
+            }
+        }
+    }
+    steps
+}
+
+/// `...` in a shown line stands for any text.
+fn is_like(line: &str, shown: &str) -> bool {
+    match shown.split_once("...") {
+        None => line == shown,
+        Some((before, after)) => {
+            let rest = line.strip_prefix(before);
+            rest.is_some_and(|rest| (0..=rest.len()).any(|at| rest.is_char_boundary(at) && is_like(&rest[at..], after)))
+        }
+    }
+}
+
+/// Each session of the page shows what the server answers.
+#[cfg(unix)]
+#[test]
+fn sessions_of_the_page_run() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: no curl, so the sessions of docs/http.md were not checked");
+        return;
+    }
+    const MARK: &str = "----- next command -----";
+    let place = Workplace::with_database();
+    let served = Served::start(&place, "db --write", Some(TOKEN));
+    let steps = steps_of_page();
+    assert!(steps.len() > 15, "only {} commands", steps.len());
+    let script: String = steps.iter().map(|step| format!("{}\necho '{MARK}'\n", step.command)).collect();
+    let mut shell = Command::new("sh");
+    shell.current_dir(place.path("")).env("URL", format!("http://{}", served.address)).env("TOKEN", TOKEN);
+    let mut shell = common::spawn(shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()));
+    shell.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    let output = shell.wait_with_output().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap().replace('\r', "");
+    let outputs: Vec<&str> = output.split(&format!("{MARK}\n")).collect();
+    assert_eq!(outputs.len(), steps.len() + 1, "{output}");
+    for (step, output) in steps.iter().zip(outputs) {
+        let lines: Vec<&str> = output.lines().collect();
+        let is_shown =
+            lines.len() == step.shown.len() && lines.iter().zip(&step.shown).all(|(line, shown)| is_like(line, shown));
+        assert!(is_shown, "$ {}\nshown:\n{}\nis:\n{output}", step.command, step.shown.join("\n"));
+    }
+}

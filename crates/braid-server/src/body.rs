@@ -1,0 +1,124 @@
+//! Bodies of responses: whole, or produced chunk by chunk as the client takes them.
+
+use crate::{place::in_pool, problem::Problem};
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use std::{
+    fmt,
+    future::Future,
+    io, mem,
+    pin::Pin,
+    task::{Context, Poll},
+};
+use tokio::task::JoinHandle;
+
+/// Bytes of a chunk, roughly.
+pub const CHUNK_BYTES: usize = 64 << 10;
+
+/// Produces a body in chunks, in the pool: it may read the disk.
+///
+/// The next chunk is produced when the connection has sent the previous ones, so a slow client
+/// holds about one.
+pub trait Producer: Send + 'static {
+    /// Returns the next chunk, or `None` after the last.
+    fn next(&mut self) -> Result<Option<Bytes>, Problem>;
+}
+
+type Step = (Box<dyn Producer>, Result<Option<Bytes>, Problem>);
+
+enum State {
+    Whole(Bytes),
+    Idle(Box<dyn Producer>),
+    Busy(JoinHandle<Step>),
+    Ended,
+}
+
+/// The body of a response.
+pub struct Body {
+    /// Sent first, if not empty.
+    first: Bytes,
+    state: State,
+    /// Bytes to send; `None` if unknown.
+    left: Option<u64>,
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+impl Body {
+    pub fn empty() -> Body {
+        Body::whole(Bytes::new())
+    }
+
+    pub fn whole(bytes: impl Into<Bytes>) -> Body {
+        let bytes = bytes.into();
+        Body { left: Some(bytes.len() as u64), first: Bytes::new(), state: State::Whole(bytes) }
+    }
+
+    /// Produces the first chunk, so that an error at the beginning becomes an error response.
+    pub async fn produced(producer: impl Producer, len: Option<u64>) -> Result<Body, Problem> {
+        let begin = move || {
+            let mut producer: Box<dyn Producer> = Box::new(producer);
+            let first = producer.next()?;
+            Ok::<_, Problem>((producer, first))
+        };
+        Ok(match in_pool(begin).await?? {
+            (_, None) => Body::empty(),
+            (producer, Some(first)) => Body { first, state: State::Idle(producer), left: len },
+        })
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let chunk = if self.first.is_empty() {
+            loop {
+                match mem::replace(&mut self.state, State::Ended) {
+                    State::Ended => return Poll::Ready(None),
+                    State::Whole(bytes) if bytes.is_empty() => return Poll::Ready(None),
+                    State::Whole(bytes) => break bytes,
+                    State::Idle(mut producer) => {
+                        self.state = State::Busy(tokio::task::spawn_blocking(move || {
+                            let step = producer.next();
+                            (producer, step)
+                        }));
+                    }
+                    State::Busy(mut step) => {
+                        let Poll::Ready(done) = Pin::new(&mut step).poll(context) else {
+                            self.state = State::Busy(step);
+                            return Poll::Pending;
+                        };
+                        match done {
+                            Ok((_, Ok(None))) => return Poll::Ready(None),
+                            Ok((producer, Ok(Some(chunk)))) => {
+                                self.state = State::Idle(producer);
+                                break chunk;
+                            }
+                            // The status is sent; the client notices the missing end.
+                            Ok((_, Err(problem))) => return Poll::Ready(Some(Err(io::Error::other(problem)))),
+                            Err(panic) => return Poll::Ready(Some(Err(panic.into()))),
+                        }
+                    }
+                }
+            }
+        } else {
+            mem::take(&mut self.first)
+        };
+        self.left = self.left.map(|left| left.saturating_sub(chunk.len() as u64));
+        Poll::Ready(Some(Ok(Frame::data(chunk))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}

@@ -1,0 +1,52 @@
+//! The HTTP service of BraidDB: the command `braid serve`, and the same as a library.
+//!
+//! `docs/http.md` is the reference of the protocol. Records are resources: `GET`, `PUT` and `DELETE`
+//! of `/trees/{tree}/{key}`, with the record's version as `ETag`.
+//!
+//! **Threads.** A few tokio workers drive all connections. A durable write waits in the engine's
+//! queue of asynchronous commits and blocks no thread. Short engine calls run on the workers while
+//! they are fast; others run in a pool of limited size (INVARIANT H1, `place.rs`).
+//!
+//! **Memory.** A connection has a header buffer, an output buffer and at most one chunk of a body,
+//! each of 64 KiB or a limit in [`Limits`]. Uploads of more than 64 KiB are few at a time.
+//!
+//! ```no_run
+//! use braid_server::{Options, Server, Store};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let db = braiddb::Db::open("app.db")?;
+//! let options = Options { write: true, ..Options::default() };
+//! let server = Server::bind("127.0.0.1:8080".parse()?, Store::owner(&db), options)?;
+//! println!("http://{} with the token {}", server.address(), server.token());
+//! server.run()?; // until `Stopper::stop`
+//! db.close()?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod batch;
+mod body;
+mod conditions;
+mod connection;
+mod guard;
+mod json;
+mod metrics;
+mod options;
+mod place;
+mod problem;
+mod query;
+mod range;
+mod record;
+mod route;
+mod scan;
+mod server;
+mod service;
+mod snapshots;
+mod store;
+mod token;
+mod trees;
+mod upload;
+
+pub use options::{Limits, Options};
+pub use server::{Server, Stopper};
+pub use store::Store;

@@ -1,0 +1,64 @@
+//! Options and limits of a server.
+
+use std::time::Duration;
+
+/// Options of a [`Server`](crate::Server).
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The bearer token that requests must have; `None` for a random one. At least 16 visible ASCII
+    /// characters.
+    pub token: Option<String>,
+    /// Permits writes. Without it they get the status 403.
+    pub write: bool,
+    /// Limits that protect the process from its clients.
+    pub limits: Limits,
+}
+
+/// Limits that protect the process from its clients.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Maximum open connections. Further ones wait in the system's queue.
+    pub connections: usize,
+    /// Maximum bytes of a request's head; a longer one gets the status 431.
+    pub head_bytes: usize,
+    /// Maximum bytes of a value in a `PUT`; a longer one gets the status 413.
+    pub value_bytes: u64,
+    /// Maximum bytes of a batch, which is held in memory.
+    pub batch_bytes: u64,
+    /// Maximum bodies of more than 64 KiB that are received at once. Each takes up to 10 MiB of
+    /// memory, and a batch its size. Further ones wait.
+    pub uploads: usize,
+    /// Maximum time for the head of a request, also after the previous response.
+    pub head_time: Duration,
+    /// Time that a connection may wait for its client during a body, besides the time that its bytes
+    /// take at `rate_min`.
+    pub patience: Duration,
+    /// Minimum rate of bodies in both directions, in bytes a second.
+    pub rate_min: u64,
+    /// Maximum snapshots kept for the next pages of scans. The one unused for longest is dropped
+    /// first.
+    pub snapshots: usize,
+    /// Lifetime of a kept snapshot after its last use.
+    pub snapshot_life: Duration,
+    /// Maximum time to finish running requests after a stop.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 1024,
+            head_bytes: 32 << 10,
+            value_bytes: 1 << 30,
+            batch_bytes: 16 << 20,
+            uploads: 16,
+            head_time: Duration::from_secs(30),
+            patience: Duration::from_secs(30),
+            rate_min: 16 << 10,
+            snapshots: 64,
+            snapshot_life: Duration::from_secs(60),
+            drain: Duration::from_secs(10),
+        }
+    }
+}

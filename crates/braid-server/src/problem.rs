@@ -1,0 +1,110 @@
+//! Error responses: `application/problem+json` (RFC 9457).
+
+use crate::body::Body;
+use braiddb::Error;
+use hyper::{
+    Response, StatusCode,
+    header::{self, HeaderName, HeaderValue},
+};
+use serde_json::json;
+use std::{borrow::Cow, fmt};
+
+/// An error response. The detail states the remedy.
+#[derive(Debug)]
+pub struct Problem {
+    status: StatusCode,
+    title: &'static str,
+    detail: Cow<'static, str>,
+    /// Index of the operation in a batch.
+    operation: Option<usize>,
+    header: Option<Box<(HeaderName, HeaderValue)>>,
+}
+
+impl Problem {
+    pub fn new(status: StatusCode, title: &'static str, detail: impl Into<Cow<'static, str>>) -> Problem {
+        Problem { status, title, detail: detail.into(), operation: None, header: None }
+    }
+
+    pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "Bad request", detail)
+    }
+
+    pub fn not_found(detail: impl Into<Cow<'static, str>>) -> Problem {
+        Problem::new(StatusCode::NOT_FOUND, "Not found", detail)
+    }
+
+    pub fn precondition_failed(detail: impl Into<Cow<'static, str>>) -> Problem {
+        Problem::new(StatusCode::PRECONDITION_FAILED, "Precondition failed", detail)
+    }
+
+    pub fn too_large(detail: impl Into<Cow<'static, str>>) -> Problem {
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "Body too large", detail)
+    }
+
+    pub fn busy(detail: impl Into<Cow<'static, str>>) -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Busy", detail)
+            .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+    }
+
+    pub fn panicked() -> Problem {
+        let detail = "a call of the database panicked: see the server's log";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", detail)
+    }
+
+    pub fn with_header(self, name: HeaderName, value: HeaderValue) -> Problem {
+        Problem { header: Some(Box::new((name, value))), ..self }
+    }
+
+    pub fn of_operation(self, operation: usize) -> Problem {
+        Problem { operation: Some(operation), ..self }
+    }
+
+    pub fn into_response(self) -> Response<Body> {
+        let mut text = json!({"title": self.title, "status": self.status.as_u16(), "detail": self.detail});
+        if let Some(operation) = self.operation {
+            text["operation"] = json!(operation);
+        }
+        let mut response = Response::new(Body::whole(format!("{text}\n")));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some((name, value)) = self.header.map(|header| *header) {
+            headers.insert(name, value);
+        }
+        response
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.title, self.detail)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Problem {
+        let (status, title) = match &error {
+            Error::InvalidArgument(_) => (StatusCode::BAD_REQUEST, "Bad request"),
+            Error::NotFound(_) => (StatusCode::NOT_FOUND, "Not found"),
+            Error::AlreadyExists(_) => (StatusCode::CONFLICT, "Already exists"),
+            Error::Conflict { .. } => (StatusCode::CONFLICT, "Conflict"),
+            Error::TransactionTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "Transaction too large"),
+            Error::ReaderExpired { .. } => (StatusCode::GONE, "Snapshot expired"),
+            Error::DiskFull { .. } => (StatusCode::INSUFFICIENT_STORAGE, "Disk full"),
+            Error::Closed | Error::Superseded | Error::ReadOnly { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, "Database not available")
+            }
+            Error::TooBusy { .. } | Error::ExclusiveOpen { .. } => (StatusCode::SERVICE_UNAVAILABLE, "Busy"),
+            Error::Corruption(_) => (StatusCode::INTERNAL_SERVER_ERROR, "Database damaged"),
+            error if error.is_commit_unknown() => (StatusCode::INTERNAL_SERVER_ERROR, "Outcome unknown"),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "Internal error"),
+        };
+        let problem = Problem::new(status, title, error.to_string());
+        if error.is_retryable() {
+            return problem.with_header(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        problem
+    }
+}

@@ -1,0 +1,269 @@
+//! Records: `GET`, `HEAD`, `PUT` and `DELETE` of `/trees/{tree}/{key}`.
+
+use crate::{
+    body::{Body, CHUNK_BYTES, Producer},
+    conditions::{Conditions, Freshness, permits_range},
+    problem::Problem,
+    query::Query,
+    range::Part,
+    service::{Answer, Service, new_response},
+    upload::{self, SMALL_BYTES, Value},
+};
+use braiddb::{Commit, Db, Tree, Version, streams::StreamReader};
+use bytes::Bytes;
+use hyper::{
+    HeaderMap, Method, StatusCode,
+    body::Incoming,
+    header::{self, HeaderValue},
+    http::request::Parts,
+};
+use std::{
+    ops::Range,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+/// Maximum tries of a conditional write that conflicts. Each conflict is a write of the same key.
+const TRIES_MAX: u32 = 20;
+
+/// A record found by a read.
+struct Found {
+    version: Version,
+    expires: Option<SystemTime>,
+    len: u64,
+    value: Stored,
+}
+
+enum Stored {
+    Small(Bytes),
+    Large(Box<StreamReader>),
+}
+
+fn look_up(tree: &Tree, key: &[u8], is_read: bool) -> Result<Option<Found>, Problem> {
+    let Some(mut reader) = tree.stream(key)? else { return Ok(None) };
+    let (len, expires) = (reader.len(), reader.expires());
+    let Some(version) = reader.version() else { return Ok(None) };
+    let value = match usize::try_from(len) {
+        _ if !is_read => Stored::Small(Bytes::new()),
+        Ok(small) if small <= SMALL_BYTES => Stored::Small(reader.read_range(0..len)?.into()),
+        _ => Stored::Large(Box::new(reader)),
+    };
+    Ok(Some(Found { version, expires, len, value }))
+}
+
+/// Returns the version of a record; `None` without one.
+fn present_version(tree: &Tree, key: &[u8]) -> Result<Option<Version>, Problem> {
+    Ok(tree.stream(key)?.and_then(|reader| reader.version()))
+}
+
+pub async fn get(service: &Service, request: &Parts, name: &str, key: &str) -> Answer {
+    let (headers, query) = (&request.headers, Query::of(request.uri.query(), &["codec"])?);
+    let conditions = Conditions::of(headers)?;
+    let (tree, key) = (service.tree(name)?, service.key(key, query)?.into_owned());
+    let is_get = request.method == Method::GET;
+    let found = service.place().run(move || look_up(&tree, &key, is_get)).await??;
+    let Some(found) = found else {
+        return Err(Problem::not_found("the tree has no record with this key"));
+    };
+    let freshness = conditions.of_read(found.version)?;
+    let mut response = new_response(StatusCode::OK, Body::empty());
+    let to = response.headers_mut();
+    to.insert(header::ETAG, etag(found.version));
+    to.insert(header::CACHE_CONTROL, cache_control(found.expires));
+    if freshness == Freshness::NotModified {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        return Ok(response);
+    }
+    to.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    to.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if !is_get {
+        to.insert(header::CONTENT_LENGTH, HeaderValue::from(found.len));
+        return Ok(response);
+    }
+    let wanted = headers.get(header::RANGE).filter(|_| permits_range(headers, found.version));
+    let part = match Part::of(wanted.map(HeaderValue::as_bytes), found.len) {
+        Part::Whole => 0..found.len,
+        Part::Bytes(part) => {
+            let text = format!("bytes {}-{}/{}", part.start, part.end - 1, found.len);
+            to.insert(header::CONTENT_RANGE, ascii(text));
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            part
+        }
+        Part::Unsatisfiable => return Err(out_of_range(found.len)),
+    };
+    *response.body_mut() = body_of(found.value, part).await?;
+    Ok(response)
+}
+
+fn out_of_range(len: u64) -> Problem {
+    let detail = format!("the value has {len} bytes: begin the range before its end");
+    Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "Range not satisfiable", detail)
+        .with_header(header::CONTENT_RANGE, ascii(format!("bytes */{len}")))
+}
+
+async fn body_of(value: Stored, part: Range<u64>) -> Result<Body, Problem> {
+    match value {
+        Stored::Small(bytes) => {
+            let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+            Ok(Body::whole(bytes.slice(place(part.start)..place(part.end))))
+        }
+        Stored::Large(reader) => {
+            let len = part.end - part.start;
+            Body::produced(Pieces { reader, part }, Some(len)).await
+        }
+    }
+}
+
+/// Reads a large value as the client takes it.
+struct Pieces {
+    reader: Box<StreamReader>,
+    part: Range<u64>,
+}
+
+impl Producer for Pieces {
+    fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        if self.part.is_empty() {
+            return Ok(None);
+        }
+        let end = self.part.end.min(self.part.start + CHUNK_BYTES as u64);
+        let bytes = self.reader.read_range(self.part.start..end)?;
+        self.part.start = end;
+        Ok(Some(bytes.into()))
+    }
+}
+
+/// Text of digits, letters and punctuation.
+fn ascii(text: impl AsRef<[u8]>) -> HeaderValue {
+    HeaderValue::from_bytes(text.as_ref()).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+pub fn etag(version: Version) -> HeaderValue {
+    ascii(version.etag().as_bytes())
+}
+
+/// A record that expires may be cached until then; any other must be validated, which its version
+/// makes cheap.
+fn cache_control(expires: Option<SystemTime>) -> HeaderValue {
+    match expires {
+        None => HeaderValue::from_static("no-cache"),
+        Some(expires) => {
+            let left = expires.duration_since(SystemTime::now()).unwrap_or_default();
+            ascii(format!("max-age={}", left.as_secs()))
+        }
+    }
+}
+
+pub async fn put(service: &Service, request: &Parts, body: &mut Option<Incoming>, name: &str, key: &str) -> Answer {
+    let query = Query::of(request.uri.query(), &["codec", "ttl"])?;
+    let ttl = query.seconds("ttl")?;
+    check_coding(&request.headers)?;
+    upload::check_declared(&request.headers, service.limits().value_bytes)?;
+    let conditions = Arc::new(Conditions::of(&request.headers)?);
+    let (tree, key) = (service.tree(name)?, Arc::<[u8]>::from(&*service.key(key, query)?));
+    if !conditions.is_empty() {
+        // Spares the client from sending a body in vain.
+        let (tree, key) = (tree.clone(), Arc::clone(&key));
+        let present = service.place().run(move || present_version(&tree, &key)).await??;
+        conditions.of_write(present)?;
+    }
+    let mut value = Some(upload::receive(service, &tree, &key, body).await?);
+    for _ in 0..TRIES_MAX {
+        let given = match &value {
+            Some(Value::Small(bytes)) => Value::Small(bytes.clone()),
+            _ => match value.take() {
+                Some(stream) => stream,
+                None => break,
+            },
+        };
+        let (db, tree, key, conditions) = (service.db(), tree.clone(), Arc::clone(&key), Arc::clone(&conditions));
+        let write = move || begin_put(&db, &tree, &key, given, ttl, &conditions);
+        let (commit, is_new) = service.place().run(write).await??;
+        match commit.await {
+            Ok(sequence) => {
+                let status = if is_new { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
+                let mut response = new_response(status, Body::empty());
+                response.headers_mut().insert(header::ETAG, etag(service.db().version_of(sequence)));
+                return Ok(response);
+            }
+            Err(error) if error.is_conflict() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(conflict())
+}
+
+pub fn conflict() -> Problem {
+    let detail = "other writes changed the record at the same time: read it again, then repeat the request";
+    Problem::new(StatusCode::CONFLICT, "Conflict", detail)
+        .with_header(header::RETRY_AFTER, HeaderValue::from_static("0"))
+}
+
+/// Values are stored as they come: without parts and without a coding to remember.
+fn check_coding(headers: &HeaderMap) -> Result<(), Problem> {
+    if headers.contains_key(header::CONTENT_RANGE) {
+        return Err(Problem::bad_request("a PUT replaces the whole value: leave out Content-Range"));
+    }
+    if headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+        let detail = "the server stores no Content-Encoding: send the bytes without one";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Unsupported coding", detail));
+    }
+    Ok(())
+}
+
+/// Applies the write. Returns its commit, and whether the record is new.
+fn begin_put(
+    db: &Db,
+    tree: &Tree,
+    key: &[u8],
+    value: Value,
+    ttl: Option<Duration>,
+    conditions: &Conditions,
+) -> Result<(Commit, bool), Problem> {
+    if conditions.is_empty() {
+        let is_new = !tree.contains(key)?;
+        let mut batch = db.batch();
+        match (value, ttl) {
+            (Value::Small(value), None) => batch.put(tree, key, value),
+            (Value::Small(value), Some(ttl)) => batch.put_with_ttl(tree, key, value, ttl),
+            (Value::Stream(stream), None) => batch.put_stream(stream),
+            (Value::Stream(stream), Some(ttl)) => batch.put_stream(stream.with_ttl(ttl)),
+        };
+        return Ok((batch.commit_async(), is_new));
+    }
+    let transaction = db.begin()?;
+    let present = transaction.stream(tree, key)?.and_then(|reader| reader.version());
+    conditions.of_write(present)?;
+    match (value, ttl) {
+        (Value::Small(value), None) => transaction.put(tree, key, value)?,
+        (Value::Small(value), Some(ttl)) => transaction.put_with_ttl(tree, key, value, ttl)?,
+        (Value::Stream(stream), None) => transaction.put_pending_stream(stream)?,
+        (Value::Stream(stream), Some(ttl)) => transaction.put_pending_stream(stream.with_ttl(ttl))?,
+    }
+    Ok((transaction.commit_async(), present.is_none()))
+}
+
+pub async fn delete(service: &Service, request: &Parts, name: &str, key: &str) -> Answer {
+    let query = Query::of(request.uri.query(), &["codec"])?;
+    let conditions = Arc::new(Conditions::of(&request.headers)?);
+    let (tree, key) = (service.tree(name)?, Arc::<[u8]>::from(&*service.key(key, query)?));
+    for _ in 0..TRIES_MAX {
+        let (db, tree, key, conditions) = (service.db(), tree.clone(), Arc::clone(&key), Arc::clone(&conditions));
+        let commit = service.place().run(move || begin_delete(&db, &tree, &key, &conditions)).await??;
+        match commit.await {
+            Ok(_) => return Ok(new_response(StatusCode::NO_CONTENT, Body::empty())),
+            Err(error) if error.is_conflict() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(conflict())
+}
+
+fn begin_delete(db: &Db, tree: &Tree, key: &[u8], conditions: &Conditions) -> Result<Commit, Problem> {
+    if conditions.is_empty() {
+        return Ok(tree.delete_async(key));
+    }
+    let transaction = db.begin()?;
+    conditions.of_write(transaction.stream(tree, key)?.and_then(|reader| reader.version()))?;
+    transaction.delete(tree, key)?;
+    Ok(transaction.commit_async())
+}

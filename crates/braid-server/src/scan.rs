@@ -1,0 +1,239 @@
+//! Scans: `GET /trees/{tree}/`, page by page at one snapshot.
+
+use crate::{
+    body::{Body, CHUNK_BYTES, Producer},
+    json,
+    problem::Problem,
+    query::{self, Query},
+    service::{Answer, Service, typed, typed_key},
+    snapshots::{Scan, Snapshots, parse_token, token},
+};
+use braiddb::Cursor;
+use braiddb_typed::text;
+use bytes::Bytes;
+use hyper::{HeaderMap, StatusCode, header, http::request::Parts};
+use std::{mem, sync::Arc};
+
+/// Records of a page without `limit`.
+const LIMIT_DEFAULT: u64 = 1000;
+/// Maximum bytes of a value in a scan. Longer ones are replaced by their lengths.
+const VALUE_BYTES_MAX: u64 = 256 << 10;
+
+const PARAMETERS: [&str; 8] = ["prefix", "start", "end", "reverse", "limit", "values", "codec", "next"];
+
+pub async fn scan(service: &Service, request: &Parts, name: &str) -> Answer {
+    let query = Query::of(request.uri.query(), &PARAMETERS)?;
+    let limit = query.number("limit", "from 1")?.unwrap_or(LIMIT_DEFAULT);
+    if limit == 0 {
+        return Err(Problem::bad_request("limit=0 asks for no record: give at least 1"));
+    }
+    let position = match query.bytes("next")? {
+        None => None,
+        Some(next) => {
+            let alone = Query::of(request.uri.query(), &["next", "limit"]);
+            alone.map_err(|_| Problem::bad_request("next continues a scan with its parameters: add only limit"))?;
+            Some(parse_token(&next).ok_or_else(|| Problem::bad_request("next is not the token of a scan"))?)
+        }
+    };
+    let (scan, id) = match &position {
+        None => (Arc::new(begin(service, query, name)?), None),
+        Some((id, _)) => (find(service, *id, name)?, Some(*id)),
+    };
+    let is_lines = wants_lines(&request.headers);
+    let page = Page {
+        cursor: scan.snapshot.cursor(&scan.tree),
+        scan,
+        snapshots: Arc::clone(service.snapshots()),
+        id,
+        from: position.map(|(_, key)| key),
+        left: limit,
+        is_lines,
+        stage: Stage::Begin,
+    };
+    let content_type = if is_lines { "application/x-ndjson" } else { "application/json" };
+    Ok(typed(StatusCode::OK, content_type, Body::produced(page, None).await?))
+}
+
+fn wants_lines(headers: &HeaderMap) -> bool {
+    let names = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    let mut types = names.flat_map(|accept| accept.split(',')).map(|one| one.split(';').next().unwrap_or_default());
+    types.any(|name| ["application/x-ndjson", "application/jsonl"].contains(&name.trim()))
+}
+
+fn begin(service: &Service, query: Query<'_>, name: &str) -> Result<Scan, Problem> {
+    let db = service.db();
+    let tree = db.open_tree(&query::decode_name(name)?)?;
+    let has_tuples = query.bytes("codec")?.is_some();
+    let key = |parameter| {
+        let Some(text) = query.bytes(parameter)? else { return Ok(None) };
+        typed_key(text, query).map(|key| Some(key.into_owned()))
+    };
+    let (mut start, mut end) = (key("start")?.unwrap_or_default(), key("end")?);
+    if let Some(prefix) = key("prefix")? {
+        let after = successor(&prefix);
+        start = start.max(prefix);
+        end = match (end, after) {
+            (Some(end), Some(after)) => Some(end.min(after)),
+            (end, after) => end.or(after),
+        };
+    }
+    Ok(Scan {
+        snapshot: db.snapshot(),
+        tree,
+        tree_name: name.to_owned(),
+        start,
+        end,
+        is_reverse: query.flag("reverse")?,
+        has_values: query.bytes("values")?.is_none() || query.flag("values")?,
+        has_tuples,
+    })
+}
+
+fn find(service: &Service, id: u64, name: &str) -> Result<Arc<Scan>, Problem> {
+    let Some(scan) = service.snapshots().find(id) else {
+        let detail =
+            "the snapshot of this scan is gone: begin the scan again, and ask for its pages without long pauses";
+        return Err(Problem::new(StatusCode::GONE, "Scan expired", detail));
+    };
+    if scan.tree_name == name { Ok(scan) } else { Err(Problem::bad_request("next is the token of another tree")) }
+}
+
+/// Returns the first key after all keys with a prefix; `None` if there is none.
+fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte < 0xff)?;
+    let mut key = prefix[..=last].to_vec();
+    key[last] += 1;
+    Some(key)
+}
+
+/// The records of a page as JSON, in chunks.
+struct Page {
+    cursor: Cursor,
+    scan: Arc<Scan>,
+    snapshots: Arc<Snapshots>,
+    /// The number of the kept scan, after the first page.
+    id: Option<u64>,
+    /// The first key of a later page.
+    from: Option<Vec<u8>>,
+    left: u64,
+    is_lines: bool,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Begin,
+    First,
+    Later,
+    Ended,
+}
+
+impl Page {
+    fn seek(&mut self) -> Result<bool, Problem> {
+        let from = mem::take(&mut self.from);
+        let (scan, cursor) = (&self.scan, &mut self.cursor);
+        Ok(match (scan.is_reverse, from, &scan.end) {
+            (false, from, _) => cursor.seek(from.as_ref().unwrap_or(&scan.start))?,
+            (true, Some(mut from), _) => {
+                from.push(0);
+                cursor.seek_before(from)?
+            }
+            (true, None, Some(end)) => cursor.seek_before(end)?,
+            (true, None, None) => cursor.seek_last()?,
+        })
+    }
+
+    fn is_inside(&self) -> bool {
+        let key = self.cursor.key();
+        *key >= *self.scan.start && self.scan.end.as_ref().is_none_or(|end| *key < **end)
+    }
+
+    fn write_record(&mut self, to: &mut Vec<u8>) -> Result<(), Problem> {
+        if !self.is_lines && self.stage == Stage::Later {
+            to.push(b',');
+        }
+        if !self.is_lines {
+            to.push(b'\n');
+        }
+        self.stage = Stage::Later;
+        let tuple = if self.scan.has_tuples { text::to_json(self.cursor.key()) } else { None };
+        to.extend_from_slice(b"{\"key\":");
+        match tuple {
+            Some(tuple) => to.extend_from_slice(tuple.to_string().as_bytes()),
+            None => json::write_bytes(to, self.cursor.key()),
+        }
+        if self.scan.has_values {
+            match self.cursor.value_len()? {
+                len if len > VALUE_BYTES_MAX => to.extend_from_slice(format!(",\"bytes\":{len}").as_bytes()),
+                _ => {
+                    to.extend_from_slice(b",\"value\":");
+                    json::write_bytes(to, self.cursor.value()?);
+                }
+            }
+        }
+        to.push(b'}');
+        if self.is_lines {
+            to.push(b'\n');
+        }
+        Ok(())
+    }
+
+    fn write_end(&mut self, to: &mut Vec<u8>, has_more: bool) {
+        let next = has_more.then(|| token(self.snapshots.keep(&self.scan, self.id), self.cursor.key()));
+        if let (None, Some(id)) = (&next, self.id) {
+            self.snapshots.end(id);
+        }
+        let end = match (self.is_lines, next) {
+            (true, None) => String::new(),
+            (true, Some(next)) => format!("{{\"next\":\"{next}\"}}\n"),
+            (false, None) => "\n]}\n".to_owned(),
+            (false, Some(next)) => format!("\n],\"next\":\"{next}\"}}\n"),
+        };
+        to.extend_from_slice(end.as_bytes());
+        self.stage = Stage::Ended;
+    }
+}
+
+impl Producer for Page {
+    fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        let mut chunk = Vec::new();
+        let mut has_row = match self.stage {
+            Stage::Ended => return Ok(None),
+            Stage::Begin => {
+                if !self.is_lines {
+                    chunk.extend_from_slice(b"{\"records\":[");
+                }
+                self.stage = Stage::First;
+                self.seek()?
+            }
+            Stage::First | Stage::Later => self.cursor.is_on_row(),
+        };
+        loop {
+            if !has_row || !self.is_inside() || self.left == 0 {
+                let has_more = has_row && self.is_inside();
+                self.write_end(&mut chunk, has_more);
+                break;
+            }
+            if chunk.len() >= CHUNK_BYTES {
+                break;
+            }
+            self.write_record(&mut chunk)?;
+            self.left -= 1;
+            has_row = if self.scan.is_reverse { self.cursor.prev()? } else { self.cursor.next()? };
+        }
+        Ok(if chunk.is_empty() { None } else { Some(chunk.into()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn successor_of_prefix_is_first_key_after_it() {
+        assert_eq!(successor(b"a").unwrap(), b"b");
+        assert_eq!(successor(b"a\xff\xff").unwrap(), b"b");
+        assert_eq!(successor(b"\xff"), None);
+        assert_eq!(successor(b""), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! The service: shared state, checks of each request, and the handler of each resource.
+
+use crate::{
+    batch,
+    body::Body,
+    guard, metrics,
+    options::{Limits, Options},
+    place::Place,
+    problem::Problem,
+    query::{self, Query},
+    record,
+    route::Route,
+    scan,
+    snapshots::Snapshots,
+    store::Store,
+    token::Token,
+    trees, upload,
+};
+use braiddb::{Db, Tree};
+use braiddb_typed::text as tuple_text;
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::Incoming,
+    header::{self, HeaderValue},
+    http::request::Parts,
+};
+use std::{
+    borrow::Cow,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use tokio::sync::Semaphore;
+
+/// The result of a handler. A problem becomes an error response.
+pub type Answer = Result<Response<Body>, Problem>;
+
+/// State that all connections share.
+pub struct Service {
+    store: Store,
+    token: Token,
+    write: bool,
+    limits: Limits,
+    place: Place,
+    uploads: Semaphore,
+    snapshots: Arc<Snapshots>,
+    /// Responses by the hundreds of their status.
+    responses: [AtomicU64; 6],
+}
+
+impl Service {
+    pub fn new(store: Store, options: Options, workers: usize) -> io::Result<Service> {
+        let Options { token, write, limits } = options;
+        if write && store.is_follower() {
+            let message = "a follower cannot write: serve the database of its owner, or without `write`";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let token = token.map_or_else(Token::generate, Token::given)?;
+        Ok(Service {
+            store,
+            token,
+            write,
+            place: Place::new(workers),
+            uploads: Semaphore::new(limits.uploads.clamp(1, Semaphore::MAX_PERMITS)),
+            snapshots: Arc::new(Snapshots::new(&limits)?),
+            limits,
+            responses: Default::default(),
+        })
+    }
+
+    pub fn token(&self) -> &str {
+        self.token.text()
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub fn uploads(&self) -> &Semaphore {
+        &self.uploads
+    }
+
+    pub fn snapshots(&self) -> &Arc<Snapshots> {
+        &self.snapshots
+    }
+
+    /// Returns the responses so far by the hundreds of their status, from 1xx.
+    pub fn responses(&self) -> [u64; 5] {
+        std::array::from_fn(|class| self.responses[class + 1].load(Ordering::Relaxed))
+    }
+
+    /// Returns the latest state of the database.
+    pub fn db(&self) -> Db {
+        self.store.db()
+    }
+
+    /// Opens a tree by its percent-encoded name: a lookup in memory.
+    pub fn tree(&self, name: &str) -> Result<Tree, Problem> {
+        Ok(self.db().open_tree(&query::decode_name(name)?)?)
+    }
+
+    /// Decodes a key of the path.
+    pub fn key<'k>(&self, key: &'k str, query: Query<'_>) -> Result<Cow<'k, [u8]>, Problem> {
+        typed_key(query::decode(key)?, query)
+    }
+
+    /// Answers a request.
+    pub async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let (request, body) = request.into_parts();
+        let mut body = Some(body);
+        let mut response = self.handle(&request, &mut body).await.unwrap_or_else(Problem::into_response);
+        let headers = response.headers_mut();
+        if let Some(unread) = body
+            && !upload::discard(self, &request.headers, unread).await
+        {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        // Values are the users' bytes: no browser shall guess that they are a page.
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if !headers.contains_key(header::CACHE_CONTROL) {
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        }
+        let class = usize::from(response.status().as_u16() / 100);
+        if let Some(count) = self.responses.get(class) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        response
+    }
+
+    /// Takes the body if the resource needs it.
+    async fn handle(&self, request: &Parts, body: &mut Option<Incoming>) -> Answer {
+        guard::check_origin(&request.uri, &request.headers)?;
+        let route = Route::of(request.uri.path());
+        if !matches!(route, Some(Route::Health | Route::Ready)) {
+            guard::check_token(&self.token, &request.headers)?;
+        }
+        let Some(route) = route else {
+            return Err(Problem::not_found(
+                "there are /trees, /trees/{tree}, /trees/{tree}/, /trees/{tree}/{key}, /batch, /metrics, /health and /ready",
+            ));
+        };
+        let method = request.method.as_str();
+        match (route, method) {
+            (Route::Record(tree, key), "GET" | "HEAD") => record::get(self, request, tree, key).await,
+            (Route::Scan(tree), "GET" | "HEAD") => scan::scan(self, request, tree).await,
+            (Route::Trees, "GET" | "HEAD") => trees::list(self, request).await,
+            (Route::Metrics, "GET" | "HEAD") => metrics::metrics(self).await,
+            (Route::Health, "GET" | "HEAD") => Ok(plain(StatusCode::OK, "ok\n")),
+            (Route::Ready, "GET" | "HEAD") => metrics::ready(self).await,
+            (Route::Record(..), "PUT" | "DELETE") | (Route::Tree(_), "PUT" | "DELETE") | (Route::Batch, "POST")
+                if !self.write =>
+            {
+                let detail = "the server only reads: start it with --write, if this client may change the database";
+                Err(Problem::new(StatusCode::FORBIDDEN, "Read-only", detail))
+            }
+            (Route::Record(tree, key), "PUT") => record::put(self, request, body, tree, key).await,
+            (Route::Record(tree, key), "DELETE") => record::delete(self, request, tree, key).await,
+            (Route::Tree(tree), "PUT") => trees::create(self, request, tree).await,
+            (Route::Tree(tree), "DELETE") => trees::drop(self, request, tree).await,
+            (Route::Batch, "POST") => batch::post(self, request, body).await,
+            (route, _) => Err(not_allowed(route, &request.method)),
+        }
+    }
+}
+
+/// Returns the bytes of a key; with `codec=tuple` the text is a JSON array.
+pub fn typed_key<'k>(text: Cow<'k, [u8]>, query: Query<'_>) -> Result<Cow<'k, [u8]>, Problem> {
+    match query.bytes("codec")?.as_deref() {
+        None => Ok(text),
+        Some(b"tuple") => {
+            let json = serde_json::from_slice(&text).map_err(|error| error.to_string());
+            let packed = json.and_then(|json| tuple_text::from_json(&json));
+            packed.map(Cow::Owned).map_err(|why| {
+                Problem::bad_request(format!("the key is no tuple: {why}; give a JSON array, such as [\"pt\",7]"))
+            })
+        }
+        Some(_) => Err(Problem::bad_request("the only codec of keys is tuple: codec=tuple")),
+    }
+}
+
+fn not_allowed(route: Route<'_>, method: &Method) -> Problem {
+    let allowed = match route {
+        Route::Record(..) => "GET, HEAD, PUT, DELETE",
+        Route::Tree(_) => "PUT, DELETE",
+        Route::Batch => "POST",
+        _ => "GET, HEAD",
+    };
+    let detail = format!("{method} is not possible here; these methods are: {allowed}");
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed", detail)
+        .with_header(header::ALLOW, HeaderValue::from_static(allowed))
+}
+
+pub fn new_response(status: StatusCode, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response
+}
+
+pub fn plain(status: StatusCode, text: impl Into<bytes::Bytes>) -> Response<Body> {
+    typed(status, "text/plain; charset=utf-8", Body::whole(text))
+}
+
+pub fn typed(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = new_response(status, body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}

@@ -1,0 +1,177 @@
+//! A slow disk stalls only the requests that wait for it.
+
+use crate::client::{Client, Running};
+use braiddb::{
+    Db,
+    platform::{File, FileLayer, MemVfs, OpenMode, ReadMapping, Vfs, VfsLayer},
+};
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, Condvar, Mutex},
+    time::Duration,
+};
+
+/// Fails a test that hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Default)]
+struct Gate {
+    is_held: bool,
+    /// Reads of blobs, and syncs of the log, that began while held.
+    reads: usize,
+    syncs: usize,
+}
+
+/// A file system whose blob reads and log syncs wait on demand.
+#[derive(Clone, Debug)]
+struct HeldDisk {
+    inner: Arc<MemVfs>,
+    gate: Arc<(Mutex<Gate>, Condvar)>,
+}
+
+#[derive(Debug)]
+struct HeldFile {
+    inner: Arc<dyn File>,
+    disk: HeldDisk,
+    is_log: bool,
+}
+
+impl HeldDisk {
+    fn open() -> (HeldDisk, Db) {
+        let disk = HeldDisk { inner: Arc::new(MemVfs::new()), gate: Arc::default() };
+        let builder = Db::builder().create_parents(true).memory(8 << 20).blob_threshold(1000);
+        let db = builder.vfs(Arc::new(disk.clone())).open("/db").unwrap();
+        (disk, db)
+    }
+
+    fn hold(&self) {
+        *self.gate.0.lock().unwrap() = Gate { is_held: true, ..Gate::default() };
+    }
+
+    fn release(&self) {
+        self.gate.0.lock().unwrap().is_held = false;
+        self.gate.1.notify_all();
+    }
+
+    fn syncs(&self) -> usize {
+        self.gate.0.lock().unwrap().syncs
+    }
+
+    fn await_reads(&self, count: usize) {
+        let (gate, changed) = &*self.gate;
+        let (gate, _) = changed.wait_timeout_while(gate.lock().unwrap(), PATIENCE, |gate| gate.reads < count).unwrap();
+        assert!(gate.reads >= count, "{} of {count} reads began", gate.reads);
+    }
+
+    fn pass(&self, is_log: bool) {
+        let (gate, changed) = &*self.gate;
+        let mut held = gate.lock().unwrap();
+        *(if is_log { &mut held.syncs } else { &mut held.reads }) += 1;
+        changed.notify_all();
+        drop(changed.wait_timeout_while(held, PATIENCE, |gate| gate.is_held).unwrap());
+    }
+}
+
+impl VfsLayer for HeldDisk {
+    fn inner(&self) -> &dyn Vfs {
+        &*self.inner
+    }
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let inner = self.inner.open(path, mode)?;
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        if !["wal", "blob"].contains(&ending) {
+            return Ok(inner);
+        }
+        Ok(Arc::new(HeldFile { inner, disk: self.clone(), is_log: ending == "wal" }))
+    }
+}
+
+impl FileLayer for HeldFile {
+    fn inner(&self) -> &dyn File {
+        &*self.inner
+    }
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        if !self.is_log {
+            self.disk.pass(false);
+        }
+        self.inner.read_at(into, at)
+    }
+    fn map_for_reading(&self, _: u64) -> io::Result<Option<ReadMapping>> {
+        Ok(None)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        if self.is_log {
+            self.disk.pass(true);
+        }
+        self.inner.sync_data()
+    }
+    fn sync_bytes(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        if self.is_log {
+            self.disk.pass(true);
+        }
+        self.inner.sync_bytes(bytes, at)
+    }
+}
+
+/// More reads wait for the disk than there are workers; other connections are answered.
+#[test]
+fn reads_that_wait_for_the_disk_stall_no_other_connection() {
+    const READS: usize = 24;
+    let (disk, db) = HeldDisk::open();
+    let tree = db.tree("t").unwrap();
+    tree.put("hot", "in memory").unwrap();
+    for read in 0..READS {
+        tree.put(format!("cold{read}"), vec![7; 20_000]).unwrap();
+    }
+    let server = Running::writable(&db);
+    let mut hot = server.connect();
+    // The first read opens the blob file, under a lock.
+    server.get("/trees/t/cold0").has(200);
+    // A slow call, such as a first one, sends the next ones to the pool for a while.
+    let began = std::time::Instant::now();
+    while began.elapsed() < Duration::from_millis(100) {
+        hot.ask("GET", "/trees/t/hot", &[], b"").has(200);
+    }
+    disk.hold();
+    let mut cold: Vec<Client> = (0..READS).map(|_| server.connect()).collect();
+    for (read, client) in cold.iter_mut().enumerate() {
+        client.send("GET", &format!("/trees/t/cold{read}"), &[], b"");
+        // One by one: the worker that waits for the sockets stalls first, while the others sleep.
+        disk.await_reads(read + 1);
+    }
+    for _ in 0..10 {
+        assert_eq!(hot.ask("GET", "/trees/t/hot", &[], b"").has(200).text(), "in memory");
+        server.get("/health").has(200);
+    }
+    disk.release();
+    for client in &mut cold {
+        assert_eq!(client.reply("GET").has(200).body, vec![7; 20_000]);
+    }
+}
+
+/// Puts of many connections are applied at once and share syncs.
+#[test]
+fn durable_puts_share_syncs_and_hold_no_thread() {
+    const PUTS: usize = 200;
+    let (disk, db) = HeldDisk::open();
+    let tree = db.tree("t").unwrap();
+    let server = Running::writable(&db);
+    server.put("/trees/t/first", "v").has(201);
+    disk.hold();
+    let mut clients: Vec<Client> = (0..PUTS).map(|_| server.connect()).collect();
+    for (put, client) in clients.iter_mut().enumerate() {
+        client.send("PUT", &format!("/trees/t/{put}"), &[], b"v");
+    }
+    let began = std::time::Instant::now();
+    while tree.len().unwrap() < PUTS as u64 + 1 {
+        assert!(began.elapsed() < PATIENCE, "only {} puts are applied", tree.len().unwrap());
+        std::thread::yield_now();
+    }
+    server.get("/trees/t/0").has(200);
+    disk.release();
+    for client in &mut clients {
+        client.reply("PUT").has(201);
+    }
+    assert!(disk.syncs() < 10, "{} syncs for {PUTS} puts", disk.syncs());
+}

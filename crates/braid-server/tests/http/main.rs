@@ -1,0 +1,12 @@
+//! Tests of the service over real sockets.
+
+mod batches;
+mod client;
+mod disk;
+mod limits;
+mod records;
+mod safety;
+mod scans;
+mod shutdown;
+mod streams;
+mod trees;

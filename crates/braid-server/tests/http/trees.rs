@@ -1,0 +1,64 @@
+//! Trees, metrics, readiness.
+
+use crate::client::Running;
+use braiddb::Db;
+use std::time::Duration;
+
+#[test]
+fn trees_are_listed_created_and_dropped() {
+    let db = Db::in_memory().unwrap();
+    db.tree("t").unwrap().put("k", "v").unwrap();
+    db.multi_tree("m").unwrap().add("k", "v").unwrap();
+    let server = Running::writable(&db);
+    server.put("/trees/%C3%A4%2F", "").has(201);
+    server.put("/trees/%C3%A4%2F", "").has(204);
+    server.put("/trees/s?ttl=60", "").has(201);
+    server.put("/trees/s", "").has_problem(400);
+    assert_eq!(db.open_tree("s").unwrap().options().ttl, Some(Duration::from_secs(60)));
+    let json = server.get("/trees").has(200).json();
+    let of = |name: &str| json["trees"].as_array().unwrap().iter().find(|tree| tree["name"] == name).unwrap().clone();
+    assert_eq!(of("t")["kind"], "single");
+    assert_eq!(of("t")["records_estimate"], 1);
+    assert_eq!(of("m")["kind"], "multi");
+    assert_eq!(of("s")["ttl"], 60.0);
+    assert_eq!(of("ä/")["records_estimate"], 0);
+    server.ask("DELETE", "/trees/t", &[], b"").has(204);
+    server.ask("DELETE", "/trees/t", &[], b"").has_problem(404);
+    server.get("/trees/t/k").has_problem(404);
+    // Records of a tree with many values per key have no place in the protocol.
+    server.get("/trees/m/k").has_problem(400);
+    server.get("/trees/m/").has_problem(400);
+}
+
+#[test]
+fn metrics_have_the_format_of_prometheus() {
+    let db = Db::in_memory().unwrap();
+    db.tree("t").unwrap();
+    let server = Running::writable(&db);
+    let value = |name: &str| -> u64 {
+        let reply = server.get("/metrics").has(200);
+        let line = reply.text().lines().find_map(|line| line.strip_prefix(&format!("{name} ")).map(str::to_owned));
+        line.unwrap_or_else(|| panic!("no {name}: {}", reply.text())).parse().unwrap()
+    };
+    let before = value("braiddb_commits_total");
+    server.put("/trees/t/k", "v").has(201);
+    assert_eq!(value("braiddb_commits_total"), before + 1);
+    server.get("/trees/t/absent").has(404);
+    assert!(value("braiddb_http_responses_total{class=\"4xx\"}") >= 1);
+    assert_eq!(value("braiddb_failed"), 0);
+    let reply = server.get("/metrics");
+    assert!(reply.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
+    let mut lines = reply.text().lines().peekable();
+    while let Some(help) = lines.next() {
+        let name = help.strip_prefix("# HELP ").unwrap().split(' ').next().unwrap();
+        let kind = lines.next().unwrap().strip_prefix(&format!("# TYPE {name} ")).unwrap();
+        assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+        while let Some(sample) = lines.next_if(|line| !line.starts_with('#')) {
+            let (found, number) = sample.rsplit_once(' ').unwrap();
+            assert_eq!(found.split('{').next().unwrap(), name);
+            number.parse::<u64>().unwrap();
+        }
+    }
+    assert_eq!(server.get("/ready").has(200).text(), "ready\n");
+    assert_eq!(server.get("/health").has(200).text(), "ok\n");
+}
