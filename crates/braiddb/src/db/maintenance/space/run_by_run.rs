@@ -102,6 +102,8 @@ fn runs_by_gain(engine: &Engine, ranges: &[Bounds], is_stuck: bool) -> Vec<(File
 }
 
 fn rewrite(engine: &Engine, run: FileNumber, readers: &[u64]) -> Result<()> {
+    // Tests of crashes look for this span.
+    let _span = tracing::debug_span!("rewrite_run", run, partitions = readers.len()).entered();
     let reads = |partition: &Partition| partition.all_runs().any(|handle| handle.run().meta().number == run);
     for id in readers {
         compact::by_plan(engine, *id, |partition| reads(partition).then_some(Plan::Rewrite { run }))?;
