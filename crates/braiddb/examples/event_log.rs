@@ -65,7 +65,7 @@ impl EventLog {
             for row in snapshot.tree(&self.events).range(begin.to_be_bytes()..).take(limit) {
                 let (key, event) = row?;
                 let offset = decode(Some(&key))?;
-                handle(tx, offset, event.to_str().map_err(Error::abort)?)?;
+                handle(tx, offset, event.to_str()?)?;
                 handled += 1;
                 next = offset + 1;
             }

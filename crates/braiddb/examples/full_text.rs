@@ -45,7 +45,7 @@ impl Index {
         let new = words(text.unwrap_or(""));
         self.db.update(|tx| {
             let old = match tx.get(&self.documents, key)? {
-                Some(text) => words(text.to_str().map_err(Error::abort)?),
+                Some(text) => words(text.to_str()?),
                 None => BTreeMap::new(),
             };
             for word in old.keys().filter(|word| !new.contains_key(*word)) {
@@ -101,7 +101,7 @@ impl Index {
         for row in snapshot.tree(&self.documents).iter() {
             let (key, text) = row?;
             let id = u64::from_be_bytes(key.try_into().map_err(Error::abort)?);
-            for (word, count) in words(text.to_str().map_err(Error::abort)?) {
+            for (word, count) in words(text.to_str()?) {
                 expected.insert(posting_key(&word, id), count.to_le_bytes().to_vec());
             }
         }

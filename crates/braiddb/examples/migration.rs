@@ -58,8 +58,8 @@ fn move_batch(tx: &Transaction, discs: &Tree, albums: &Tree, by_artist: &Tree) -
     let rows = tx.iter(discs).take(BATCH).collect::<Result<Vec<_>>>()?;
     let Some((last, _)) = rows.last() else { return Ok(0) };
     for (key, record) in &rows {
-        let id: u64 = key.to_str().map_err(Error::abort)?.parse().map_err(Error::abort)?;
-        let (artist, _title) = split(record.to_str().map_err(Error::abort)?)?;
+        let id: u64 = key.to_str()?.parse().map_err(Error::abort)?;
+        let (artist, _title) = split(record.to_str()?)?;
         tx.put(albums, id.to_be_bytes(), record)?;
         tx.put(by_artist, artist_key(artist, id), "")?;
     }

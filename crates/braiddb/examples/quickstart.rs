@@ -40,7 +40,7 @@ fn main() -> Result<()> {
     let sell = || {
         db.update(|tx| {
             let left = tx.get(&stock, "1991/ten")?.ok_or_else(|| Error::abort("unknown album"))?;
-            let left: u32 = left.to_str().map_err(Error::abort)?.parse().map_err(Error::abort)?;
+            let left: u32 = left.to_str()?.parse().map_err(Error::abort)?;
             let left = left.checked_sub(1).ok_or_else(|| Error::abort("sold out"))?;
             tx.put(&stock, "1991/ten", left.to_string())?;
             Ok(left)

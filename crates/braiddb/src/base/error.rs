@@ -199,12 +199,12 @@ impl Error {
 
     /// Wraps an error of the operating system for a dump, a backup or an archive. A full disk there
     /// does not mean that the database's own is full.
-    pub fn output(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Error {
+    pub(crate) fn output(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Error {
         Error::io(action, path, source).of_output()
     }
 
     /// Marks a full disk as the disk of an output.
-    pub fn of_output(self) -> Error {
+    pub(crate) fn of_output(self) -> Error {
         match self {
             Error::DiskFull { path, reason: NoSpace::Disk } => Error::DiskFull { path, reason: NoSpace::Output },
             other => other,
@@ -355,6 +355,45 @@ impl Error {
     pub fn is_not_found(&self) -> bool {
         matches!(self, Error::NotFound(_))
     }
+
+    /// Returns whether a named object, or a file in the way of a new one, exists.
+    pub fn is_already_exists(&self) -> bool {
+        matches!(self, Error::AlreadyExists(_))
+    }
+
+    /// Returns whether the request is impossible, whatever the state of the database.
+    pub fn is_invalid_argument(&self) -> bool {
+        matches!(self, Error::InvalidArgument(_))
+    }
+
+    /// Returns whether another handle or process has the database open.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Error::Locked { .. })
+    }
+
+    /// Returns whether the handle takes no writes.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Error::ReadOnly { .. })
+    }
+
+    /// Returns whether the database was closed.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Error::Closed)
+    }
+}
+
+/// For `?` after [`Value::to_str`](crate::Value::to_str).
+impl From<std::str::Utf8Error> for Error {
+    fn from(error: std::str::Utf8Error) -> Error {
+        Error::InvalidArgument(format!("the bytes are not text: {error}"))
+    }
+}
+
+/// For `?` after `String::try_from(value)`.
+impl From<std::string::FromUtf8Error> for Error {
+    fn from(error: std::string::FromUtf8Error) -> Error {
+        error.utf8_error().into()
+    }
 }
 
 /// Keeps the kind of an error of the operating system; the error itself is the source.
@@ -387,5 +426,40 @@ mod tests {
         let damaged = io::Error::from(Error::corruption("f", 3, "bad"));
         assert_eq!(damaged.kind(), io::ErrorKind::InvalidData);
         assert_eq!(io::Error::from(Error::Closed).kind(), io::ErrorKind::Other);
+    }
+
+    #[test]
+    fn predicates_hold_for_their_variant_only() {
+        let errors = [
+            Error::NotFound(String::new()),
+            Error::AlreadyExists(String::new()),
+            Error::InvalidArgument(String::new()),
+            Error::Locked { path: "d".into(), owner: String::new() },
+            Error::ReadOnly { reason: String::new() },
+            Error::Closed,
+        ];
+        let predicates = [
+            Error::is_not_found,
+            Error::is_already_exists,
+            Error::is_invalid_argument,
+            Error::is_locked,
+            Error::is_read_only,
+            Error::is_closed,
+        ];
+        for (which, predicate) in predicates.iter().enumerate() {
+            for (of, error) in errors.iter().enumerate() {
+                assert_eq!(predicate(error), which == of, "{which}: {error:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_are_an_invalid_argument() {
+        let bytes = vec![b'a', 0xff];
+        let slice = || -> Result<usize> { Ok(std::str::from_utf8(&bytes)?.len()) };
+        let string = || -> Result<String> { Ok(String::from_utf8(bytes.clone())?) };
+        for error in [slice().unwrap_err(), string().unwrap_err()] {
+            assert!(error.is_invalid_argument() && error.to_string().contains("from index 1"), "{error}");
+        }
     }
 }

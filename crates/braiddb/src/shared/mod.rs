@@ -23,6 +23,7 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
-pub use database::{SharedDb, SharedOptions};
+pub use database::SharedDb;
+pub(crate) use database::SharedOptions;
 pub use transactions::SharedTransaction;
 pub use tree::{SharedBatch, SharedTree};

@@ -124,7 +124,7 @@ struct Inner {
 
 impl Db {
     /// Opens or creates a database with `settings`. A read-only one is the state of a follower.
-    pub fn open_with(settings: Settings, path: &Path) -> Result<Db> {
+    pub(crate) fn open_with(settings: Settings, path: &Path) -> Result<Db> {
         if !settings.read_only {
             return Db::open_writable(settings, path);
         }

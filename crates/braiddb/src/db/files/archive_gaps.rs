@@ -42,7 +42,7 @@ pub struct ArchiveGap {
 
 impl ArchiveGap {
     /// The gap as an error; a restore from a backup before it ends at the commit `reached`.
-    pub fn to_error(&self, archive: &Path, reached: SequenceNumber) -> Error {
+    pub(in crate::db) fn to_error(&self, archive: &Path, reached: SequenceNumber) -> Error {
         let (first, last, reason) = (self.first, self.last, self.reason.clone());
         Error::ArchiveGap { path: archive.to_owned(), first, last, reached, reason }
     }

@@ -1,6 +1,6 @@
 //! Owned keys and values: see [`SharedBytes`].
 
-use crate::base::SharedBytes;
+use crate::base::{Error, Result, SharedBytes};
 use std::{
     borrow::{Borrow, Cow},
     fmt, hash,
@@ -49,6 +49,14 @@ macro_rules! bytes_type {
             /// Returns the bytes as text, or an error if they are not UTF-8.
             pub fn to_str(&self) -> std::result::Result<&str, std::str::Utf8Error> {
                 std::str::from_utf8(self.as_slice())
+            }
+
+            /// Returns the bytes as an array, as `u64::from_le_bytes` takes, or `InvalidArgument` if
+            /// their number differs.
+            pub fn to_array<const N: usize>(&self) -> Result<[u8; N]> {
+                let bytes = self.as_slice();
+                let wrong = |_| Error::InvalidArgument(format!("there are {} bytes, not {N}", bytes.len()));
+                bytes.try_into().map_err(wrong)
             }
         }
 
@@ -325,6 +333,8 @@ mod tests {
         let value = Value::of(&[1, 2, 0xff]);
         assert_eq!(<[u8; 3]>::try_from(&value).unwrap(), [1, 2, 0xff]);
         assert!(<[u8; 4]>::try_from(value.clone()).is_err());
+        assert_eq!(value.to_array().unwrap(), [1, 2, 0xff]);
+        assert_eq!(value.to_array::<8>().unwrap_err().to_string(), "invalid argument: there are 3 bytes, not 8");
         assert!(value.to_str().is_err());
         assert!(<&str>::try_from(&value).is_err());
         assert!(String::try_from(value).is_err());

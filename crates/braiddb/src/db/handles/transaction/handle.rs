@@ -448,8 +448,7 @@ impl Transaction {
         self.write(tree.state(), &pair, Written::Gone)
     }
 
-    /// Sets the application cursor: see
-    /// [`crate::db::handles::batch::Batch::set_application_cursor`].
+    /// Sets the application cursor: see [`crate::Batch::set_application_cursor`].
     pub fn set_application_cursor(&self, cursor: impl AsRef<[u8]>) -> Result<()> {
         check_cursor(cursor.as_ref())?;
         self.writes.borrow_mut().set(&catalog_key(b'c', b""), Written::Value(cursor.as_ref().to_vec()));
