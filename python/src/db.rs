@@ -264,7 +264,7 @@ impl RawDb {
 
     #[pyo3(signature = (dir, full=false))]
     fn backup<'py>(&self, py: Python<'py>, dir: PathBuf, full: bool) -> PyResult<Bound<'py, PyDict>> {
-        let options = braiddb::backup::BackupOptions { full };
+        let options = braiddb::backup::BackupOptions::new().full(full);
         let info = self.operate(py, "backup", |db| db.backup_with(&DirectoryTarget::open(dir)?, options))?;
         stats::backup_info(py, &info)
     }
@@ -332,10 +332,10 @@ pub fn tree_options(
     compression: Option<&str>,
     blob_threshold: Option<usize>,
 ) -> PyResult<TreeOptions> {
-    Ok(TreeOptions {
-        compression: compression.map(options::compression).transpose()?,
-        blob_threshold,
-        ttl: args::optional_duration(ttl)?,
-        codec: codec.map(|codec| codec.parse::<TreeCodec>().map_err(raise)).transpose()?,
-    })
+    let mut tree = TreeOptions::new();
+    tree.compression = compression.map(options::compression).transpose()?;
+    tree.blob_threshold = blob_threshold;
+    tree.ttl = args::optional_duration(ttl)?;
+    tree.codec = codec.map(|codec| codec.parse::<TreeCodec>().map_err(raise)).transpose()?;
+    Ok(tree)
 }

@@ -103,7 +103,7 @@ impl Opening<'_> {
             && stored.codec.is_none()
             && (declare || tree.is_empty()?)
         {
-            tree.set_options(TreeOptions { codec: Some(codec), ..stored })?;
+            tree.set_options(stored.codec(codec))?;
         }
         let has_options = options != TreeOptions::default();
         if has_options { db.tree_with(name, with_stored(options, tree.options())) } else { Ok(tree) }
@@ -127,10 +127,9 @@ impl Opening<'_> {
 
 /// Options without a value keep the stored ones.
 fn with_stored(options: TreeOptions, stored: TreeOptions) -> TreeOptions {
-    TreeOptions {
-        compression: options.compression.or(stored.compression),
-        blob_threshold: options.blob_threshold.or(stored.blob_threshold),
-        ttl: options.ttl.or(stored.ttl),
-        codec: options.codec,
-    }
+    let mut both = options;
+    both.compression = options.compression.or(stored.compression);
+    both.blob_threshold = options.blob_threshold.or(stored.blob_threshold);
+    both.ttl = options.ttl.or(stored.ttl);
+    both
 }

@@ -173,7 +173,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     series.expire(HOUR)?;
     let later = series.db.backup(&target)?;
     println!("backups of {} and {} bytes", full.bytes_copied, later.bytes_copied);
-    Backups::new(&target).retain(Retention { keep: Some(1), keep_for: None }, SystemTime::now())?;
+    Backups::new(&target).retain(Retention::new().keep(1), SystemTime::now())?;
     let kept = reports(&series.readings, 0..u64::MAX)?;
     assert!(kept.iter().all(|report| report.count == 360));
     assert_eq!(series.by_time.len()?, u64::from(SENSORS) * 360);

@@ -156,7 +156,7 @@ fn option_zstandard_without_it_is_refused() {
     is_refused(Db::builder().compression(braiddb::Compression::Zstd).open(dir.path().join("a")).unwrap_err());
     assert!(!dir.path().join("a").join("CURRENT").exists());
     let db = Db::in_memory().unwrap();
-    let options = braiddb::TreeOptions { compression: Some(braiddb::Compression::Zstd), ..Default::default() };
+    let options = braiddb::TreeOptions::new().compression(braiddb::Compression::Zstd);
     is_refused(db.tree_with("t", options).unwrap_err());
     assert!(db.trees().unwrap().is_empty());
 }

@@ -92,7 +92,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             sorted_s.get_or_insert(began.elapsed().as_secs_f64());
         }
     };
-    let options = BulkOptions { progress: Some(&mut progress), ..BulkOptions::default() };
+    let options = BulkOptions::new().progress(&mut progress);
     tree.bulk_load_unsorted(any_order.map(|n| (key(n), value(n))), options)?;
     report("unsorted load", records, began, &db);
     println!("{:16} {:8.3} s  spilled {:6.1} MB", "  (sorting)", sorted_s.unwrap_or(0.0), spilled as f64 / 1e6);

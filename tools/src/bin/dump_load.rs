@@ -63,7 +63,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     for threads in [1, 2] {
         let start = Instant::now();
         let file = File::create(&path)?;
-        let options = DumpOptions { threads: Some(threads), ..DumpOptions::default() };
+        let options = DumpOptions::new().threads(threads);
         let report = snapshot.dump(BufWriter::with_capacity(1 << 20, &file), options)?;
         file.sync_all()?;
         let speed = rate(report.bytes, start);
@@ -76,7 +76,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     for threads in [1, 2] {
         let to = dir.join(format!("to {threads}"));
         let start = Instant::now();
-        let options = LoadOptions { threads: Some(threads), ..LoadOptions::default() };
+        let options = LoadOptions::new().threads(threads);
         let mut input = BufReader::with_capacity(1 << 20, File::open(&path)?);
         let report = Builder::new().load(&to, &mut input, options)?;
         println!("load, {threads} threads: {:.0} MB/s", rate(report.bytes, start));

@@ -61,12 +61,11 @@ fn open(directory: &str) -> Result<Db> {
 }
 
 fn compressed(db: &Db, name: &str, compression: Compression) -> Result<Tree> {
-    db.tree_with(name, TreeOptions { compression: Some(compression), ..TreeOptions::default() })
+    db.tree_with(name, TreeOptions::new().compression(compression))
 }
 
 fn large_values(db: &Db) -> Result<Tree> {
-    let codec = TreeCodec::new("raw", "json").ok();
-    db.tree_with("large", TreeOptions { blob_threshold: Some(200), codec, ..TreeOptions::default() })
+    db.tree_with("large", TreeOptions::new().blob_threshold(200).codec(TreeCodec::new("raw", "json")?))
 }
 
 fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
@@ -77,7 +76,7 @@ fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
     }
     let multi = db.multi_tree("pairs")?;
     let merged = db.tree("merged")?;
-    let lasting = db.tree_with("lasting", TreeOptions { ttl: Some(100 * YEAR), ..TreeOptions::default() })?;
+    let lasting = db.tree_with("lasting", TreeOptions::new().ttl(100 * YEAR))?;
     let streams = db.tree("streams")?;
     let append = db.merge_function("append")?;
     let functions = ["add", "max", "union"].map(|name| db.merge_function(name));

@@ -92,7 +92,7 @@ fn create(arguments: &CreateBackupArguments) -> Result<u8> {
     });
     let (target, info) = making_directory(&arguments.target, || {
         let target = DirectoryTarget::open(&arguments.target)?;
-        let info = db.backup_with(&target, BackupOptions { full: arguments.full })?;
+        let info = db.backup_with(&target, BackupOptions::new().full(arguments.full))?;
         Ok((target, info))
     })?;
     db.close()?;
@@ -123,13 +123,14 @@ fn prune(target: &DirectoryTarget, of: Option<u64>, retention: &RetentionArgumen
     if retention.keep.is_none() && retention.keep_for.is_none() {
         return Ok(Vec::new());
     }
-    let keep_for = retention.keep_for.map(|days| Duration::from_secs(u64::from(days) * 24 * 3600));
-    let keep = retention.keep.map(|keep| usize::try_from(keep).unwrap_or(usize::MAX));
+    let mut rules = Retention::new();
+    rules.keep_for = retention.keep_for.map(|days| Duration::from_secs(u64::from(days) * 24 * 3600));
+    rules.keep = retention.keep.map(|keep| usize::try_from(keep).unwrap_or(usize::MAX));
     let now = UNIX_EPOCH + Duration::from_micros(SystemRuntime::new().unix_time_us());
-    let (backups, retention) = (Backups::new(target), Retention { keep, keep_for });
+    let backups = Backups::new(target);
     Ok(match of {
-        Some(database) => backups.retain_one(database, retention, now)?,
-        None => backups.retain(retention, now)?,
+        Some(database) => backups.retain_one(database, rules, now)?,
+        None => backups.retain(rules, now)?,
     })
 }
 
@@ -370,7 +371,7 @@ fn copy_database(arguments: &CheckpointArguments) -> Result<u8> {
     begin_new_directory(&arguments.dir);
     let dumping = thread::spawn(move || {
         let mut output = BufWriter::with_capacity(1 << 18, output);
-        let options = DumpOptions { compression: Compression::None, ..DumpOptions::default() };
+        let options = DumpOptions::new().compression(Compression::None);
         db.dump(&mut output, options)
     });
     let loaded = builder(&arguments.open).load(&arguments.dir, &mut input, LoadOptions::default());

@@ -4,7 +4,7 @@
 use std::{path::PathBuf, time::SystemTime};
 
 use anyhow::Result;
-use braiddb::{Db, Durability, Tree, TreeOptions};
+use braiddb::{Db, Durability, Tree};
 use clap::Args;
 
 use super::{
@@ -147,7 +147,9 @@ type Moved<'a> = &'a mut dyn FnMut(u64) -> std::result::Result<(), interrupt::In
 fn copy_records(source: &Db, tree: &Tree, target: &Db, name: &str, moved: Moved<'_>) -> Result<u64> {
     let options = tree.options();
     // The options follow at the end: with a TTL, puts would expire records that have no expiry.
-    let into = target.tree_with(name, TreeOptions { ttl: None, ..options })?;
+    let mut without_ttl = options;
+    without_ttl.ttl = None;
+    let into = target.tree_with(name, without_ttl)?;
     let snapshot = source.snapshot();
     let mut cursor = snapshot.cursor(tree);
     let (mut batch, mut copied) = (target.batch(), 0);

@@ -62,13 +62,12 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
             damage.borrow_mut().get_or_insert_with(|| format!("damage in {}: {place}", gap.detail));
         }
     };
-    let options = DumpOptions {
-        compression,
-        threads: Some(threads(arguments.threads)),
-        progress: Some(&mut show),
-        failing: Some(&mut failing),
-        skip_damaged: Some(&mut gap),
-    };
+    let options = DumpOptions::new()
+        .compression(compression)
+        .threads(threads(arguments.threads))
+        .progress(&mut show)
+        .failing(&mut failing)
+        .skip_damaged(&mut gap);
     let mut output = UntilDamage { output: BufWriter::with_capacity(BUFFER_BYTES, output), damage: &damage };
     let dumped = db.dump(&mut output, options);
     if let Some(damage) = damage.borrow().as_ref() {
@@ -199,11 +198,8 @@ pub fn load(arguments: &LoadArguments) -> Result<u8> {
     let mut input = Interruptible(input);
     let bar = Bar::bytes(len, "load");
     let mut show = |progress: braiddb::dump::LoadProgress| bar.set_bytes(progress.dump_bytes);
-    let options = LoadOptions {
-        threads: Some(threads(arguments.threads)),
-        progress: Some(&mut show),
-        bad_operands: arguments.bad_operands,
-    };
+    let options =
+        LoadOptions::new().threads(threads(arguments.threads)).progress(&mut show).bad_operands(arguments.bad_operands);
     let loaded = making_directory(db, || Ok(builder(&arguments.open).load(db, &mut input, options)?));
     bar.finish();
     let input =

@@ -26,11 +26,8 @@ pub fn salvage(arguments: &SalvageArguments) -> Result<u8> {
     });
     let bar = Bar::count(None, "salvage");
     let mut report = |progress: braiddb::salvage::SalvageProgress| bar.set_count(progress.records);
-    let options = SalvageOptions {
-        keep_stale: arguments.keep_stale,
-        stop_at_gap: arguments.stop_at_gap,
-        progress: Some(&mut report),
-    };
+    let options =
+        SalvageOptions::new().keep_stale(arguments.keep_stale).stop_at_gap(arguments.stop_at_gap).progress(&mut report);
     let salvaged = making_directory(&arguments.to, || {
         Ok(builder(&arguments.open).salvage(&arguments.from, &arguments.to, options)?)
     });

@@ -67,20 +67,16 @@ impl TreeLine {
     pub fn options(&self) -> Option<TreeOptions> {
         let known =
             |name: &str| COMPRESSIONS.iter().find(|(known, _)| *known == name).map(|(_, compression)| *compression);
-        let compression = match &self.compression {
-            None => None,
-            Some(name) => Some(known(name)?),
-        };
-        let codec = match &self.codec {
-            None => None,
-            Some(names) => Some(names.parse().ok()?),
-        };
-        Some(TreeOptions {
-            compression,
-            blob_threshold: self.blob_threshold.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
-            ttl: self.ttl_us.map(Duration::from_micros),
-            codec,
-        })
+        let mut options = TreeOptions::new();
+        if let Some(name) = &self.compression {
+            options.compression = Some(known(name)?);
+        }
+        if let Some(names) = &self.codec {
+            options.codec = Some(names.parse().ok()?);
+        }
+        options.blob_threshold = self.blob_threshold.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        options.ttl = self.ttl_us.map(Duration::from_micros);
+        Some(options)
     }
 
     pub fn set_options(&mut self, options: &TreeOptions) {
@@ -116,5 +112,8 @@ pub struct End {
 }
 
 pub fn options_of(tree: &TreeInfo) -> TreeOptions {
-    TreeOptions { compression: tree.compression, blob_threshold: tree.blob_threshold, ttl: tree.ttl, codec: tree.codec }
+    let mut options = TreeOptions::new();
+    (options.compression, options.blob_threshold) = (tree.compression, tree.blob_threshold);
+    (options.ttl, options.codec) = (tree.ttl, tree.codec);
+    options
 }

@@ -108,7 +108,10 @@ fn fill_plain(db: &Db, name: &str, records: u64, random: &mut Random) {
     let blob_threshold = random.pick(&[None, None, Some(1 << 10), Some(1 << 20)]);
     let ttl = random.pick(&[None, None, Some(Duration::from_secs(1_000_000))]);
     let codec = random.pick(&[None, TreeCodec::new("tuple", "json").ok()]);
-    let tree = db.tree_with(name, TreeOptions { compression, blob_threshold, ttl, codec }).unwrap();
+    let mut options = TreeOptions::new();
+    (options.compression, options.blob_threshold) = (compression, blob_threshold);
+    (options.ttl, options.codec) = (ttl, codec);
+    let tree = db.tree_with(name, options).unwrap();
     let keys = random.pick(&[KeyNotation::Text, KeyNotation::Text, KeyNotation::U64]);
     let mut batch = db.batch();
     for _ in 0..records {

@@ -410,7 +410,7 @@ fn backup_with_cut_or_missing_object_is_reported_and_refused() {
 fn full_backup_survives_deletion_of_earlier_ones() {
     let (run, mut known) = with_backups(&Start::small());
     let target = target(&run.disk);
-    let full = db(&run).backup_with(&target, BackupOptions { full: true }).expect("backup");
+    let full = db(&run).backup_with(&target, BackupOptions::new().full(true)).expect("backup");
     assert_eq!((full.bytes_copied, full.files_copied), (full.bytes, full.files));
     known.insert(full.id, run.history.latest().clone());
     let again = db(&run).backup(&target).expect("backup");

@@ -37,10 +37,9 @@ fn open_of_untyped_tree_needs_it_empty_or_declared() {
     raw.put(braiddb_typed::tuple::pack(&1_u32), br#"{"name":"Ann","email":null,"tags":[]}"#).unwrap();
     message(plain(&db), &["\"users\"", "--codec tuple/json"]);
     assert_eq!(raw.options().codec, None);
-    let codec = Some("tuple/json".parse().unwrap());
-    raw.set_options(TreeOptions { codec, ..raw.options() }).unwrap();
+    raw.set_options(raw.options().codec("tuple/json".parse().unwrap())).unwrap();
     assert_eq!(plain(&db).unwrap().get(&1).unwrap().unwrap().name, "Ann");
-    db.tree_with("empty", TreeOptions { ttl: Some(Duration::from_secs(5)), ..TreeOptions::default() }).unwrap();
+    db.tree_with("empty", TreeOptions::new().ttl(Duration::from_secs(5))).unwrap();
     let empty: TypedTree<u32, User> = TypedTree::open(&db, "empty").unwrap();
     let TreeOptions { ttl, codec, .. } = empty.raw().options();
     assert_eq!((ttl, codec.unwrap().to_string().as_str()), (Some(Duration::from_secs(5)), "tuple/json"));

@@ -56,7 +56,7 @@ fn put_over_an_expiring_record_changes_its_entries_too() {
 #[test]
 fn default_ttl_of_the_tree_spares_definitions_and_older_records() {
     let (db, clock) = with_clock();
-    let ttl = TreeOptions { ttl: Some(Duration::from_secs(10)), ..TreeOptions::default() };
+    let ttl = TreeOptions::new().ttl(Duration::from_secs(10));
     let open = |options| -> Users {
         TypedTree::builder(&db, "sessions")
             .options(options)
@@ -67,10 +67,10 @@ fn default_ttl_of_the_tree_spares_definitions_and_older_records() {
     let sessions = open(ttl);
     sessions.put(&1, &user("Ann", "", &[])).unwrap();
     sessions.put_with_ttl(&2, &user("Bob", "", &[]), Duration::from_secs(100)).unwrap();
-    let codec = sessions.raw().options().codec;
-    sessions.raw().set_options(TreeOptions { codec, ..TreeOptions::default() }).unwrap();
+    let codec = sessions.raw().options().codec.unwrap();
+    sessions.raw().set_options(TreeOptions::new().codec(codec)).unwrap();
     sessions.put(&3, &user("Cid", "", &[])).unwrap();
-    sessions.raw().set_options(TreeOptions { codec, ..ttl }).unwrap();
+    sessions.raw().set_options(ttl.codec(codec)).unwrap();
     // Has no expiry time, and keeps that.
     sessions.put_keep_ttl(&3, &user("Cyd", "", &[])).unwrap();
     assert_eq!(sessions.get_with_expiry(&3).unwrap().unwrap().1, None);
@@ -136,7 +136,9 @@ fn entries_expire_with_their_records_while_the_default_ttl_changes() {
         scope.spawn(|| {
             let mut ttl = Some(Duration::from_secs(1000));
             while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
-                raw.set_options(TreeOptions { ttl, ..raw.options() }).unwrap();
+                let mut options = raw.options();
+                options.ttl = ttl;
+                raw.set_options(options).unwrap();
                 ttl = if ttl.is_some() { None } else { Some(Duration::from_secs(1000)) };
             }
         });

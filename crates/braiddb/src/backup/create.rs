@@ -22,9 +22,23 @@ use std::{
 
 /// Options of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BackupOptions {
     /// Copies every file, so that this backup shares no damage with an earlier one.
     pub full: bool,
+}
+
+impl BackupOptions {
+    /// Returns the default options: files that an earlier backup has are not copied again.
+    pub fn new() -> BackupOptions {
+        BackupOptions::default()
+    }
+
+    /// If true, copies every file.
+    pub fn full(mut self, full: bool) -> BackupOptions {
+        self.full = full;
+        self
+    }
 }
 
 impl Db {

@@ -64,11 +64,31 @@ pub struct BackupReport {
 /// Rules for keeping the backups of a database. A backup stays if either rule keeps it; the newest
 /// one always stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Retention {
     /// Keep this number of the newest backups.
     pub keep: Option<usize>,
     /// Keep backups up to this age.
     pub keep_for: Option<Duration>,
+}
+
+impl Retention {
+    /// Returns the rule that keeps only the newest backup.
+    pub fn new() -> Retention {
+        Retention::default()
+    }
+
+    /// Keeps this number of the newest backups.
+    pub fn keep(mut self, backups: usize) -> Retention {
+        self.keep = Some(backups);
+        self
+    }
+
+    /// Keeps backups up to this age.
+    pub fn keep_for(mut self, age: Duration) -> Retention {
+        self.keep_for = Some(age);
+        self
+    }
 }
 
 /// The backups of a target.

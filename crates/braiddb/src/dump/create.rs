@@ -35,6 +35,7 @@ pub(super) fn checked_threads(asked: Option<usize>, otherwise: usize) -> Result<
 
 /// Progress of a dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DumpProgress {
     /// Trees begun.
     pub trees: u64,
@@ -48,6 +49,7 @@ pub struct DumpProgress {
 
 /// Options of a dump.
 #[derive(Default)]
+#[non_exhaustive]
 pub struct DumpOptions<'a> {
     /// Compression of each frame; LZ4 by default.
     pub compression: Compression,
@@ -63,6 +65,43 @@ pub struct DumpOptions<'a> {
     /// If set, damaged data are skipped, and this is called for each gap. Older versions in a gap
     /// are omitted too. If not set, damage is an error.
     pub skip_damaged: Option<&'a mut dyn FnMut(&DumpGap)>,
+}
+
+impl<'a> DumpOptions<'a> {
+    /// Returns the default options.
+    pub fn new() -> DumpOptions<'a> {
+        DumpOptions::default()
+    }
+
+    /// Sets the compression of each frame.
+    pub fn compression(mut self, compression: Compression) -> DumpOptions<'a> {
+        self.compression = compression;
+        self
+    }
+
+    /// Sets the number of threads that read and compress.
+    pub fn threads(mut self, threads: usize) -> DumpOptions<'a> {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Sets a function that is called after each frame.
+    pub fn progress(mut self, report: &'a mut dyn FnMut(DumpProgress)) -> DumpOptions<'a> {
+        self.progress = Some(report);
+        self
+    }
+
+    /// Sets a function that gets the error of each record whose merge function fails.
+    pub fn failing(mut self, report: &'a mut dyn FnMut(&Error)) -> DumpOptions<'a> {
+        self.failing = Some(report);
+        self
+    }
+
+    /// Skips damaged data, and calls `report` for each gap.
+    pub fn skip_damaged(mut self, report: &'a mut dyn FnMut(&DumpGap)) -> DumpOptions<'a> {
+        self.skip_damaged = Some(report);
+        self
+    }
 }
 
 impl fmt::Debug for DumpOptions<'_> {

@@ -29,6 +29,7 @@ const WAITING_PART: u64 = 4;
 
 /// Progress of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LoadProgress {
     /// Bytes of the dump read so far.
     pub dump_bytes: u64,
@@ -38,6 +39,7 @@ pub struct LoadProgress {
 
 /// Options of a load.
 #[derive(Default)]
+#[non_exhaustive]
 pub struct LoadOptions<'a> {
     /// Threads that decompress, compress and write, at most 64; by default
     /// [`crate::Builder::background_threads`]. The caller's thread does all work if either is 0.
@@ -48,6 +50,31 @@ pub struct LoadOptions<'a> {
     /// fail with [`crate::Error::MergeFailed`] until its key is put or deleted. By default the load
     /// fails with [`crate::Error::InvalidArgument`], which names the first such record.
     pub bad_operands: bool,
+}
+
+impl<'a> LoadOptions<'a> {
+    /// Returns the default options.
+    pub fn new() -> LoadOptions<'a> {
+        LoadOptions::default()
+    }
+
+    /// Sets the number of threads that decompress, compress and write.
+    pub fn threads(mut self, threads: usize) -> LoadOptions<'a> {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Sets a function that is called after each frame.
+    pub fn progress(mut self, report: &'a mut dyn FnMut(LoadProgress)) -> LoadOptions<'a> {
+        self.progress = Some(report);
+        self
+    }
+
+    /// If true, accepts operands that their merge function rejects for every value.
+    pub fn bad_operands(mut self, accept: bool) -> LoadOptions<'a> {
+        self.bad_operands = accept;
+        self
+    }
 }
 
 impl fmt::Debug for LoadOptions<'_> {

@@ -28,6 +28,7 @@ const KEYS_PER_TELL: u64 = 4096;
 
 /// Progress of a salvage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SalvageProgress {
     /// Entries read, counting all versions.
     pub entries: u64,
@@ -39,6 +40,7 @@ pub struct SalvageProgress {
 
 /// Options of a salvage.
 #[derive(Default)]
+#[non_exhaustive]
 pub struct SalvageOptions<'a> {
     /// Keeps, rather than leaves out, records of which a newer version may be lost. The report
     /// lists them either way.
@@ -48,6 +50,31 @@ pub struct SalvageOptions<'a> {
     pub stop_at_gap: bool,
     /// Called from time to time with the progress.
     pub progress: Option<&'a mut dyn FnMut(SalvageProgress)>,
+}
+
+impl<'a> SalvageOptions<'a> {
+    /// Returns the default options.
+    pub fn new() -> SalvageOptions<'a> {
+        SalvageOptions::default()
+    }
+
+    /// If true, keeps records of which a newer version may be lost.
+    pub fn keep_stale(mut self, keep: bool) -> SalvageOptions<'a> {
+        self.keep_stale = keep;
+        self
+    }
+
+    /// If true, ignores the log after the first lost commit.
+    pub fn stop_at_gap(mut self, stop: bool) -> SalvageOptions<'a> {
+        self.stop_at_gap = stop;
+        self
+    }
+
+    /// Sets a function that is called from time to time.
+    pub fn progress(mut self, report: &'a mut dyn FnMut(SalvageProgress)) -> SalvageOptions<'a> {
+        self.progress = Some(report);
+        self
+    }
 }
 
 impl fmt::Debug for SalvageOptions<'_> {

@@ -168,8 +168,10 @@ fn retain_by_count_and_age_keeps_matching_backups() {
     let backups = Backups::new(&target);
     let now = backups.list().unwrap()[4].taken;
     let retain = |keep, days: Option<u64>, later: u64| {
-        let keep_for = days.map(|days| Duration::from_secs(days * 86_400));
-        backups.retain(Retention { keep, keep_for }, now + Duration::from_secs(later * 86_400)).unwrap()
+        let mut retention = Retention::new();
+        retention.keep = keep;
+        retention.keep_for = days.map(|days| Duration::from_secs(days * 86_400));
+        backups.retain(retention, now + Duration::from_secs(later * 86_400)).unwrap()
     };
     assert_eq!(retain(None, None, 100), [0_u64; 0]);
     assert_eq!(retain(Some(2), Some(3), 2), [0_u64; 0]);

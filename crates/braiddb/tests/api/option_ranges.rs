@@ -93,14 +93,14 @@ fn call_with_option_out_of_range_names_range_and_changes_nothing() {
         Err(Error::InvalidArgument(text)) => assert!(text.contains(name), "{text}"),
         other => panic!("{name}: {other:?}"),
     };
-    let options = BulkOptions { memory: Some(1), ..BulkOptions::default() };
+    let options = BulkOptions::new().memory(1);
     said(tree.bulk_load_unsorted([("key", "value")], options).map(drop), "65536");
     assert!(tree.is_empty().unwrap());
     let mut dump = Vec::new();
-    said(db.dump(&mut dump, DumpOptions { threads: Some(65), ..DumpOptions::default() }).map(drop), "0 to 64");
+    said(db.dump(&mut dump, DumpOptions::new().threads(65)).map(drop), "0 to 64");
     assert!(dump.is_empty());
     db.dump(&mut dump, DumpOptions::default()).unwrap();
-    let options = LoadOptions { threads: Some(65), ..LoadOptions::default() };
+    let options = LoadOptions::new().threads(65);
     said(builder().load("/new", &mut dump.as_slice(), options).map(drop), "0 to 64");
     assert!(vfs.list(Path::new("/new")).is_err());
     said(builder().refresh_every(Some(Duration::ZERO)).open_follower("/db").map(drop), "refresh_every");

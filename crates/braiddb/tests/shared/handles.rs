@@ -108,7 +108,7 @@ fn errors_of_member_are_those_of_owner() {
         assert!(matches!(tree.put(&long, "x"), Err(Error::InvalidArgument(_))));
         assert!(matches!(db.tree(""), Err(Error::InvalidArgument(_))));
         assert!(db.open_tree("absent").unwrap_err().is_not_found());
-        let other = TreeOptions { ttl: Some(Duration::from_secs(1)), ..TreeOptions::default() };
+        let other = TreeOptions::new().ttl(Duration::from_secs(1));
         assert!(matches!(db.tree_with("albums", other), Err(Error::InvalidArgument(_))));
         assert!(matches!(tree.merge("k", "no such function", "x"), Err(Error::NotFound(_))));
         assert!(matches!(tree.merge("k", "add", "not 8 bytes"), Err(Error::InvalidArgument(_))));

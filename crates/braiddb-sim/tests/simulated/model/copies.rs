@@ -77,7 +77,7 @@ impl World<'_> {
     fn dump(&mut self, is_packed: bool, flipped: u32) -> Outcome {
         let compression = if is_packed { Compression::Lz4 } else { Compression::None };
         let mut dump = Vec::new();
-        let report = self.db().dump(&mut dump, DumpOptions { compression, ..DumpOptions::default() }).said("dump")?;
+        let report = self.db().dump(&mut dump, DumpOptions::new().compression(compression)).said("dump")?;
         ensure!(report.sequence >= self.last(), "a dump up to {}, not {}", report.sequence, self.last());
         ensure!(report.dump_bytes == dump.len() as u64, "a dump of {} bytes, not {}", report.dump_bytes, dump.len());
         let load = |dir: &str, mut dump: &[u8]| {

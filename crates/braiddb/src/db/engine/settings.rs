@@ -41,7 +41,20 @@ impl Durability {
 }
 
 /// Options of a tree; `None` is the database's. [`crate::Tree::set_options`] changes them.
+///
+/// ```
+/// # fn main() -> braiddb::Result<()> {
+/// use braiddb::{Compression, Db, TreeOptions};
+///
+/// let db = Db::in_memory()?;
+/// let options = TreeOptions::new().compression(Compression::Zstd).blob_threshold(64 << 10);
+/// let photos = db.tree_with("photos", options)?;
+/// assert_eq!(photos.options().blob_threshold, Some(64 << 10));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TreeOptions {
     /// Compression of its blocks and blobs.
     pub compression: Option<Compression>,
@@ -53,6 +66,37 @@ pub struct TreeOptions {
     /// Names of its key and value encodings, for readers of the tree. The engine does not apply or
     /// check them; `None`: not stored.
     pub codec: Option<TreeCodec>,
+}
+
+impl TreeOptions {
+    /// Returns the database's options.
+    pub fn new() -> TreeOptions {
+        TreeOptions::default()
+    }
+
+    /// Sets the compression of the tree's blocks and blobs.
+    pub fn compression(mut self, compression: Compression) -> TreeOptions {
+        self.compression = Some(compression);
+        self
+    }
+
+    /// Sets the size from which on values go to blob files, in bytes.
+    pub fn blob_threshold(mut self, bytes: usize) -> TreeOptions {
+        self.blob_threshold = Some(bytes);
+        self
+    }
+
+    /// Sets the time to live of the tree's values.
+    pub fn ttl(mut self, ttl: Duration) -> TreeOptions {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// Sets the names of the tree's key and value encodings.
+    pub fn codec(mut self, codec: TreeCodec) -> TreeOptions {
+        self.codec = Some(codec);
+        self
+    }
 }
 
 /// Minimum size of a split partition. Less could give each key its own file.

@@ -59,7 +59,7 @@ impl Name {
 ///
 /// let db = Db::in_memory()?;
 /// let codec = TreeCodec::new("tuple", "json")?;
-/// let users = db.tree_with("users", TreeOptions { codec: Some(codec), ..TreeOptions::default() })?;
+/// let users = db.tree_with("users", TreeOptions::new().codec(codec))?;
 /// assert_eq!(users.options().codec.unwrap().to_string(), "tuple/json");
 /// assert_eq!("tuple/json".parse::<TreeCodec>()?, codec);
 /// # Ok(())

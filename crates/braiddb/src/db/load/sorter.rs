@@ -26,6 +26,7 @@ const BYTES_AHEAD: usize = 256;
 
 /// Progress of a bulk load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BulkProgress {
     /// Records added.
     pub records_read: u64,
@@ -37,12 +38,32 @@ pub struct BulkProgress {
 
 /// Options of an unsorted bulk load.
 #[derive(Default)]
+#[non_exhaustive]
 pub struct BulkOptions<'a> {
     /// Memory for sorting in bytes, at least 64 KiB, taken from the block cache. `None`: a quarter
     /// of the database's memory, at most 512 MiB.
     pub memory: Option<usize>,
     /// Called every 65,536 records.
     pub progress: Option<&'a mut dyn FnMut(BulkProgress)>,
+}
+
+impl<'a> BulkOptions<'a> {
+    /// Returns the default options.
+    pub fn new() -> BulkOptions<'a> {
+        BulkOptions::default()
+    }
+
+    /// Sets the memory for sorting, in bytes.
+    pub fn memory(mut self, bytes: usize) -> BulkOptions<'a> {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// Sets a function that is called every 65,536 records.
+    pub fn progress(mut self, report: &'a mut dyn FnMut(BulkProgress)) -> BulkOptions<'a> {
+        self.progress = Some(report);
+        self
+    }
 }
 
 impl std::fmt::Debug for BulkOptions<'_> {

@@ -32,12 +32,11 @@ impl Tree {
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
-    /// use braiddb::TreeOptions;
     /// use std::time::Duration;
     ///
     /// let db = braiddb::Db::in_memory()?;
     /// let sessions = db.tree("sessions")?;
-    /// sessions.set_options(TreeOptions { ttl: Some(Duration::from_secs(1800)), ..sessions.options() })?;
+    /// sessions.set_options(sessions.options().ttl(Duration::from_secs(1800)))?;
     /// sessions.put(b"7f3a", b"ann")?;
     /// assert!(sessions.get_with_expiry(b"7f3a")?.unwrap().1.is_some());
     /// # Ok(())
