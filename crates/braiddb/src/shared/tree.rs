@@ -217,6 +217,11 @@ impl SharedTree {
         self.compare_exchange(key, Some(expected.as_ref()), Some(new.as_ref()))
     }
 
+    /// Deletes `key` if its value is `expected`. Returns false if the value differs or there is none.
+    pub fn compare_and_delete(&self, key: impl AsRef<[u8]>, expected: impl AsRef<[u8]>) -> Result<bool> {
+        self.compare_exchange(key, Some(expected.as_ref()), None)
+    }
+
     /// Sets the value of an absent `key`. Returns false if it exists.
     pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         self.compare_exchange(key, None, Some(value.as_ref()))

@@ -122,9 +122,19 @@ impl Tree {
         self.compare_exchange(key, Some(expected.as_ref()), Some(new.as_ref()))
     }
 
+    /// Deletes `key` if its value is `expected`. Returns the commit as a version, or `None` if the
+    /// value differs or there is none.
+    pub fn compare_and_delete(&self, key: impl AsRef<[u8]>, expected: impl AsRef<[u8]>) -> Result<Option<Version>> {
+        self.compare_exchange(key, Some(expected.as_ref()), None)
+    }
+
     /// Changes `key` from `expected` to `new`, where `None` means absent. Returns the new version,
     /// or `None` if the value differs. Expiry is as for [`Tree::put`]; [`Update::PutKeepTtl`] keeps
     /// it.
+    ///
+    /// Takes slices, since a plain `None` would not determine a generic type. Without `None`,
+    /// [`Tree::compare_and_set`], [`Tree::compare_and_delete`] and [`Tree::put_if_absent`] take
+    /// anything with `AsRef<[u8]>`.
     pub fn compare_exchange(
         &self,
         key: impl AsRef<[u8]>,

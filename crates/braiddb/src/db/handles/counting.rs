@@ -124,6 +124,11 @@ impl Snapshot {
         count_within(tree.db(), tree.state(), user_bounds(tree.state().id, &range), Some(self.hold()))
     }
 
+    /// Counts all keys of `tree` exactly: see [`Tree::count`].
+    pub fn len(&self, tree: &Tree) -> Result<u64> {
+        self.count(tree, ..)
+    }
+
     /// Returns true if `tree` has no keys.
     pub fn is_empty(&self, tree: &Tree) -> Result<bool> {
         self.check_tree(tree.state())?;

@@ -6,7 +6,7 @@ use crate::{
     codec::{Base, Operand, encode_operands},
     commit::RawBatch,
     db::{
-        engine::{catalog::catalog_key, root::Engine},
+        engine::{catalog::catalog_key, root::Engine, settings::Durability},
         write::{conflict_window, pipeline, update_scope::meant},
     },
 };
@@ -125,6 +125,21 @@ impl Tree {
         check_can_merge(self.state())?;
         let operand = function.operand(self.db(), operand.as_ref())?;
         self.write(EntryKind::Merge, key.as_ref(), &operand)
+    }
+
+    /// Applies a merge function with the given durability: see [`Tree::merge`].
+    pub fn merge_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        function: &MergeFunctionHandle,
+        operand: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<SequenceNumber> {
+        check_can_merge(self.state())?;
+        let operand = function.operand(self.db(), operand.as_ref())?;
+        let mut batch = self.db().batch();
+        batch.push(EntryKind::Merge, self, key.as_ref(), &operand);
+        batch.commit_with(durability)
     }
 }
 

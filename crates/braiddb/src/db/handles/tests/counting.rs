@@ -30,7 +30,7 @@ fn check(db: &Db, tree: &Tree, keys: &BTreeSet<u32>) {
     }
     let all = keys.len() as u64;
     assert_eq!((tree.len().unwrap(), tree.is_empty().unwrap()), (all, all == 0));
-    assert_eq!(snapshot.is_empty(tree).unwrap(), all == 0);
+    assert_eq!((snapshot.len(tree).unwrap(), snapshot.is_empty(tree).unwrap()), (all, all == 0));
     assert_eq!(tree.iter().count() as u64, all);
 }
 
