@@ -35,7 +35,7 @@ impl<I> std::fmt::Debug for MultiValues<I> {
     }
 }
 
-fn split_pair(pair: Entry) -> Entry {
+pub(in crate::db) fn split_pair(pair: Entry) -> Entry {
     let bytes = pair?.0;
     let Some((at, is_escaped)) = split(&bytes) else { return Err(no_pair(&bytes)) };
     let (mut key, value) = (bytes.slice(..at - TERMINATOR.len()), bytes.slice(at..));

@@ -23,7 +23,7 @@ use crate::{
             counting::{count, count_kept},
             database::Db,
             key_range::KeyRange,
-            tree::writes::extend,
+            tree::writes::{extend, pop},
         },
         record::bytes::{Key, Value},
     },
@@ -256,14 +256,15 @@ impl MultiTree {
         self.delete_range(..)
     }
 
-    /// Removes and returns the first pair, atomically: see [`Tree::pop_first`](crate::Tree::pop_first).
+    /// Removes and returns the first pair, atomically, in constant time: see
+    /// [`Tree::pop_first`](crate::Tree::pop_first).
     pub fn pop_first(&self) -> Result<Option<(Key, Value)>> {
-        self.db.update(|tx| tx.multi_tree(self).pop_first())
+        pop(&self.db, self.state.id, |tx| tx.multi_tree(self).pop_first())
     }
 
     /// Removes and returns the last pair, atomically.
     pub fn pop_last(&self) -> Result<Option<(Key, Value)>> {
-        self.db.update(|tx| tx.multi_tree(self).pop_last())
+        pop(&self.db, self.state.id, |tx| tx.multi_tree(self).pop_last())
     }
 
     #[inline]

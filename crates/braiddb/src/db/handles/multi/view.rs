@@ -2,7 +2,7 @@
 
 use super::{
     cursor::MultiCursor,
-    iter::{MultiIter, MultiValues},
+    iter::{MultiIter, MultiValues, split_pair},
     tree::{MultiTree, bounds_of, bounds_of_keys, bounds_of_values, escape},
 };
 use crate::{
@@ -22,6 +22,7 @@ use crate::{
         read::point_read,
         record::bytes::{Key, Value},
     },
+    txn::Side,
 };
 
 /// Reads of a multi-tree: by [`MultiTree`] at the latest commit, by [`Snapshot::multi_tree`] at a
@@ -211,6 +212,8 @@ trait Source {
 
     fn of(&self) -> &MultiTree;
     fn entries(&self, start: Vec<u8>, end: Option<Vec<u8>>) -> Self::Entries;
+    /// Returns the first or last entry; begins at the bound that pops left.
+    fn end(&self, side: Side) -> Result<Option<(Key, Value)>>;
     fn has(&self, pair: &KeyBuf) -> Result<bool>;
     fn count_values_of(&self, key: &[u8]) -> Result<u64>;
     fn count_between(&self, start: Vec<u8>, end: Option<Vec<u8>>) -> Result<u64>;
@@ -229,6 +232,13 @@ macro_rules! source {
             fn entries(&$self, start: Vec<u8>, end: Option<Vec<u8>>) -> Iter {
                 let hold: Option<&Hold> = $hold;
                 Iter::over($tree.db(), $tree.state(), start, end, hold.cloned())
+            }
+
+            fn end(&$self, side: Side) -> Result<Option<(Key, Value)>> {
+                let (start, end) = bounds_of_keys($tree.state().id, &(..));
+                let mut entries = $self.entries(start, end);
+                entries.begin_at_bound(side);
+                if side == Side::First { entries.next() } else { entries.next_back() }.transpose()
             }
 
             fn has(&$self, pair: &KeyBuf) -> Result<bool> {
@@ -267,6 +277,10 @@ impl<'t> Source for TransactionMultiTree<'t, '_> {
 
     fn entries(&self, start: Vec<u8>, end: Option<Vec<u8>>) -> TransactionIter<'t> {
         TransactionIter::new(self.transaction, self.tree.db(), self.tree.state(), start, end)
+    }
+
+    fn end(&self, side: Side) -> Result<Option<(Key, Value)>> {
+        self.transaction.end(self.tree.db(), self.tree.state(), side)
     }
 
     fn has(&self, pair: &KeyBuf) -> Result<bool> {
@@ -351,12 +365,12 @@ macro_rules! view {
 
             /// Returns the first pair.
             pub fn first(&self) -> Result<Option<(Key, Value)>> {
-                self.iter().next().transpose()
+                self.end(Side::First)?.map(|entry| split_pair(Ok(entry))).transpose()
             }
 
             /// Returns the last pair.
             pub fn last(&self) -> Result<Option<(Key, Value)>> {
-                self.iter().next_back().transpose()
+                self.end(Side::Last)?.map(|entry| split_pair(Ok(entry))).transpose()
             }
 
             /// Counts pairs with keys in a range exactly: see [`Tree::count`](crate::Tree::count).

@@ -6,7 +6,7 @@ use crate::{
     db::{
         Db, Durability, Snapshot, Tree,
         engine::key::KeyBuf,
-        handles::tests::cursor::Random,
+        handles::{multi::tree::pair_key, tests::cursor::Random},
         tests_common::{mem, open, small},
     },
     platform::Vfs,
@@ -266,4 +266,84 @@ fn pop_of_durable_database_is_synced() {
     let synced: SequenceNumber = db.stats().syncs;
     assert!(tree.pop_first().unwrap().is_none());
     assert_eq!(db.stats().syncs, synced, "nothing was popped");
+}
+
+type Pairs = BTreeSet<(Vec<u8>, Vec<u8>)>;
+
+fn pair(row: Option<(crate::db::Key, crate::db::Value)>) -> Row {
+    owned(row)
+}
+
+/// A pop of a multi-tree passed the tombstones of all earlier ones. Keys with zeros are escaped.
+#[test]
+fn pop_of_multi_tree_begins_where_the_last_one_ended() {
+    let db = open(small(&mem())).unwrap();
+    let tree = db.multi_tree("jobs").unwrap();
+    let key = |number: u16| [0, (number / 10) as u8];
+    let value = |number: u16| number.to_be_bytes();
+    tree.extend((0..2000_u16).map(|number| (key(number), value(number)))).unwrap();
+    let ends = &db.engine().commits.tree_ends;
+    let bound = |side| ends.bound(tree.state().id, side, db.engine().readers.snapshots.visible());
+    assert_eq!((bound(Side::First), bound(Side::Last)), (None, None));
+    for number in 0..500_u16 {
+        let (low, high) = (number, 1999 - number);
+        assert_eq!(pair(tree.pop_first().unwrap()), Some((key(low).to_vec(), value(low).to_vec())));
+        assert_eq!(pair(tree.pop_last().unwrap()), Some((key(high).to_vec(), value(high).to_vec())));
+        let internal = |number| pair_key(tree.state().id, &key(number), &value(number)).to_vec();
+        assert_eq!(bound(Side::First), Some([&internal(low)[..], &[0]].concat()));
+        assert_eq!(bound(Side::Last), Some(internal(high)));
+    }
+    assert_eq!(tree.len().unwrap(), 1000);
+    let before = db.snapshot();
+    tree.add([0], "again").unwrap();
+    assert_eq!(before.multi_tree(&tree).first().unwrap().unwrap().1, value(500));
+    assert_eq!(tree.first().unwrap().unwrap().1, "again");
+    assert_eq!(pair(tree.pop_first().unwrap()), Some((vec![0], b"again".to_vec())));
+}
+
+#[test]
+fn pops_of_multi_tree_between_writes_match_a_model() {
+    for seed in 0..6 {
+        let vfs = mem();
+        let mut db = open(small(&vfs)).unwrap();
+        let mut tree = db.multi_tree("jobs").unwrap();
+        let mut random = Random(seed, |number| vec![(number / 7) as u8, 0, (number % 7) as u8]);
+        let mut pairs = Pairs::new();
+        for step in 0..1500 {
+            let (number, other) = (random.below(100), random.below(100));
+            let (key, value) = ((random.1)(number), other.to_be_bytes().to_vec());
+            match random.below(20) {
+                0..=6 => assert_eq!(pair(tree.pop_first().unwrap()), pairs.pop_first()),
+                7..=8 => assert_eq!(pair(tree.pop_last().unwrap()), pairs.pop_last()),
+                9..=14 => {
+                    tree.add(&key, &value).unwrap();
+                    pairs.insert((key, value));
+                }
+                15 => {
+                    tree.delete(&key).unwrap();
+                    pairs.retain(|(of, _)| *of != key);
+                }
+                16 => {
+                    tree.delete_pair(&key, &value).unwrap();
+                    pairs.remove(&(key, value));
+                }
+                17 => {
+                    let to = (random.1)(other);
+                    tree.delete_range(key.as_slice()..to.as_slice()).unwrap();
+                    pairs.retain(|(of, _)| *of < key || *of >= to);
+                }
+                18 => db.flush().unwrap(),
+                _ if random.below(5) == 0 => {
+                    drop(tree);
+                    db.close().unwrap();
+                    db = open(small(&vfs)).unwrap();
+                    tree = db.multi_tree("jobs").unwrap();
+                }
+                _ => db.compact().unwrap(),
+            }
+            assert_eq!(pair(tree.first().unwrap()), pairs.first().cloned(), "seed {seed}, step {step}");
+            assert_eq!(pair(tree.last().unwrap()), pairs.last().cloned(), "seed {seed}, step {step}");
+        }
+        assert_eq!(tree.iter().map(|row| pair(row.ok()).unwrap()).collect::<Pairs>(), pairs);
+    }
 }

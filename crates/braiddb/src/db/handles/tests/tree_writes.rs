@@ -86,6 +86,23 @@ fn put_with_uses_its_own_durability() {
 }
 
 #[test]
+fn delete_with_and_merge_with_use_their_own_durability() {
+    let (db, tree) = numbered(1);
+    let append = db.merge_function("append").unwrap();
+    for (durability, is_synced) in [(Durability::Buffered, false), (Durability::Sync, true)] {
+        let before = db.stats().syncs;
+        tree.delete_with(0_u32.to_be_bytes(), durability).unwrap();
+        assert_eq!(db.stats().syncs > before, is_synced);
+        let before = db.stats().syncs;
+        tree.merge_with("log", &append, "line ", durability).unwrap();
+        assert_eq!(db.stats().syncs > before, is_synced);
+    }
+    assert_eq!(tree.first().unwrap().unwrap(), ("log".into(), "line line ".into()));
+    let add = db.merge_function("add").unwrap();
+    assert!(tree.merge_with("n", &add, "no number", Durability::Sync).unwrap_err().is_invalid_argument());
+}
+
+#[test]
 fn compare_and_set_changes_only_the_expected_value() {
     let (_db, tree) = numbered(0);
     assert!(tree.compare_and_set("a", "1", "2").unwrap().is_none(), "the key is absent");
@@ -93,6 +110,36 @@ fn compare_and_set_changes_only_the_expected_value() {
     assert!(tree.compare_and_set("a", "1", String::from("2")).unwrap().is_some());
     assert!(tree.compare_and_set("a", "1", [3]).unwrap().is_none());
     assert_eq!(tree.get("a").unwrap().unwrap(), "2");
+}
+
+#[test]
+fn compare_and_delete_deletes_only_the_expected_value() {
+    let (_db, tree) = numbered(0);
+    assert!(tree.compare_and_delete("a", "").unwrap().is_none(), "the key is absent");
+    let written = tree.put("a", "1").unwrap();
+    assert!(tree.compare_and_delete("a", String::from("2")).unwrap().is_none());
+    assert!(tree.contains("a").unwrap());
+    assert!(tree.compare_and_delete("a", "1").unwrap().is_some_and(|version| version.sequence() > written));
+    assert!(!tree.contains("a").unwrap());
+}
+
+#[test]
+fn pops_of_a_transaction_see_its_own_writes_and_conflict_with_earlier_rows() {
+    let (db, tree) = numbered(3);
+    let tx = db.begin().unwrap();
+    let key = |number: u32| Some(crate::db::Key::from(number.to_be_bytes()));
+    let taken = |row: crate::base::Result<Option<(crate::db::Key, crate::db::Value)>>| row.unwrap().map(|(key, _)| key);
+    assert_eq!(taken(tx.pop_first(&tree)), key(0));
+    tx.put(&tree, 9_u32.to_be_bytes(), "own").unwrap();
+    assert_eq!(taken(tx.pop_last(&tree)), key(9));
+    assert_eq!(taken(tx.pop_last(&tree)), key(2));
+    tx.commit().unwrap();
+    assert_eq!(tree.iter().map(|row| row.unwrap().0).collect::<Vec<_>>(), [key(1).unwrap()]);
+    let tx = db.begin().unwrap();
+    assert_eq!(taken(tx.pop_first(&tree)), key(1));
+    assert_eq!(taken(tx.pop_first(&tree)), None);
+    tree.put(0_u32.to_be_bytes(), "earlier").unwrap();
+    assert!(tx.commit().unwrap_err().is_conflict());
 }
 
 #[derive(Debug)]

@@ -255,19 +255,12 @@ impl TransactionTree<'_, '_> {
 
     /// Removes and returns the first pair.
     pub fn pop_first(&self) -> Result<Option<(Key, Value)>> {
-        self.popped(self.transaction.first(self.tree)?)
+        self.transaction.pop_first(self.tree)
     }
 
     /// Removes and returns the last pair.
     pub fn pop_last(&self) -> Result<Option<(Key, Value)>> {
-        self.popped(self.transaction.last(self.tree)?)
-    }
-
-    fn popped(&self, row: Option<(Key, Value)>) -> Result<Option<(Key, Value)>> {
-        if let Some((key, _)) = &row {
-            self.delete(key)?;
-        }
-        Ok(row)
+        self.transaction.pop_last(self.tree)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::{batch::Batch, database::Db, tree::Tree};
 use crate::{
-    base::{Result, SequenceNumber},
+    base::{Result, SequenceNumber, TreeId},
     db::{
         engine::settings::Durability,
         handles::{conditional::Update, transaction::handle::Transaction},
@@ -30,6 +30,13 @@ impl Tree {
     ) -> Result<SequenceNumber> {
         let mut batch = self.db().batch();
         batch.put(self, key, value);
+        batch.commit_with(durability)
+    }
+
+    /// Deletes `key` with the given durability: see [`Tree::delete`].
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<SequenceNumber> {
+        let mut batch = self.db().batch();
+        batch.delete(self, key);
         batch.commit_with(durability)
     }
 
@@ -73,26 +80,7 @@ impl Tree {
     }
 
     fn pop(&self, side: Side) -> Result<Option<(Key, Value)>> {
-        let engine = self.db().engine();
-        check_outside(engine)?;
-        let durability = engine.settings.durability;
-        let turns = engine.commits.tree_ends.turn(self.state().id);
-        let turn = turns.try_lock_for(TURN_WAIT);
-        let pop = |tx: &Transaction| -> Result<_> {
-            let row = tx.end(self, side)?;
-            row.iter().try_for_each(|(key, _)| tx.delete(self, key))?;
-            Ok(row)
-        };
-        let (popped, sequence) = self.db().update_at(durability.of_catalog(), pop)?;
-        if popped.is_none() {
-            return Ok(None);
-        }
-        // Let other pops proceed during the sync.
-        drop(turn);
-        if let Some(wal) = engine.log.wal.as_ref().filter(|_| durability == Durability::Sync) {
-            sync_now(engine, sequence, wal.end_lsn())?;
-        }
-        Ok(popped)
+        pop(self.db(), self.state().id, |tx| tx.pop(self, side))
     }
 
     /// Deletes all keys, in constant time.
@@ -104,6 +92,29 @@ impl Tree {
     pub fn extend<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, rows: impl IntoIterator<Item = (K, V)>) -> Result<()> {
         extend(self.db(), rows, |batch, key, value| _ = batch.put(self, key, value))
     }
+}
+
+/// Removes and returns an end of a tree of either kind: `take` does it in a transaction.
+pub(in crate::db) fn pop<R>(
+    db: &Db,
+    tree: TreeId,
+    take: impl Fn(&Transaction) -> Result<Option<R>>,
+) -> Result<Option<R>> {
+    let engine = db.engine();
+    check_outside(engine)?;
+    let durability = engine.settings.durability;
+    let turns = engine.commits.tree_ends.turn(tree);
+    let turn = turns.try_lock_for(TURN_WAIT);
+    let (popped, sequence) = db.update_at(durability.of_catalog(), take)?;
+    if popped.is_none() {
+        return Ok(None);
+    }
+    // Let other pops proceed during the sync.
+    drop(turn);
+    if let Some(wal) = engine.log.wal.as_ref().filter(|_| durability == Durability::Sync) {
+        sync_now(engine, sequence, wal.end_lsn())?;
+    }
+    Ok(popped)
 }
 
 /// Writes rows in batches, with the database's durability.
