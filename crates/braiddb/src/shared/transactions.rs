@@ -32,16 +32,22 @@ impl Running {
         RUNNING.with_borrow_mut(|running| running.push(Arc::as_ptr(core).addr()));
         Running
     }
-
-    fn is_in(core: &Arc<Core>) -> bool {
-        RUNNING.with_borrow(|running| running.contains(&Arc::as_ptr(core).addr()))
-    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         RUNNING.with_borrow_mut(|running| _ = running.pop());
     }
+}
+
+/// Fails inside a closure of `update` of this database on this thread.
+fn check_outside(core: &Arc<Core>) -> Result<()> {
+    if !RUNNING.with_borrow(|running| running.contains(&Arc::as_ptr(core).addr())) {
+        return Ok(());
+    }
+    let detail = "a write inside SharedDb::update that bypasses its transaction: it would commit at once, and again \
+                  with each retry; write through the transaction";
+    Err(Error::InvalidArgument(detail.to_owned()))
 }
 
 impl SharedDb {
@@ -60,11 +66,7 @@ impl SharedDb {
     pub(super) fn commit_batch(&self, batch: Batch, durability: Durability) -> Result<SequenceNumber> {
         let core = self.core();
         core.check_process()?;
-        if Running::is_in(core) {
-            let detail = "a write inside SharedDb::update that bypasses its transaction: it would commit at once, and again \
-                          with each retry; write through the transaction";
-            return Err(Error::InvalidArgument(detail.to_owned()));
-        }
+        check_outside(core)?;
         if let Some(owner) = core.owner() {
             owner.await_room(|| core.deadline().ends_ns)?;
             if batch.database().is_same(owner.db()) {
@@ -89,7 +91,8 @@ impl SharedDb {
     /// errors abort the transaction.
     ///
     /// [`SharedTree::in_transaction`](super::SharedTree::in_transaction) gives the tree handles for
-    /// it. Write only through the transaction.
+    /// it. Write only through the transaction: another write to the database on this thread, a
+    /// nested `update` included, fails with `InvalidArgument`.
     pub fn update<R>(&self, work: impl FnMut(&Transaction) -> Result<R>) -> Result<R> {
         self.try_update_with(self.durability(), work)
     }
@@ -115,6 +118,7 @@ impl SharedDb {
     ) -> std::result::Result<R, E> {
         let durability = logged(durability);
         let core = self.core();
+        check_outside(core)?;
         let deadline = core.deadline();
         let mut retries = 0;
         loop {

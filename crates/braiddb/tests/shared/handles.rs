@@ -78,6 +78,9 @@ fn calls_of_member_act_as_those_of_owner() {
         assert_eq!(tree.insert("d", "four").unwrap().unwrap(), "4");
         assert_eq!(tree.remove("d").unwrap().unwrap(), "four");
         assert_eq!(tree.remove("d").unwrap(), None);
+        tree.put("d", "4").unwrap();
+        assert!(!tree.compare_and_delete("d", "four").unwrap());
+        assert!(tree.compare_and_delete("d", "4").unwrap());
         let before = tree.fetch_update("n", |_| Update::PutWithTtl(b"5".to_vec(), Duration::from_secs(3600)));
         assert_eq!(before.unwrap(), None);
         tree.merge("sum", "add", 5_u64.to_le_bytes()).unwrap();
@@ -119,6 +122,10 @@ fn errors_of_member_are_those_of_owner() {
         assert!(aborted.unwrap_err().is_aborted());
         let bypass = db.update(|_| tree.put("never", "x"));
         assert!(matches!(bypass, Err(Error::InvalidArgument(_))), "{bypass:?}");
+        let nested = db.update(|_| db.update(|_| Ok(())));
+        assert!(nested.as_ref().is_err_and(Error::is_invalid_argument), "{nested:?}");
+        let pop = db.update(|_| tree.pop_first());
+        assert!(pop.as_ref().is_err_and(Error::is_invalid_argument), "{pop:?}");
         assert_eq!(tree.get("never").unwrap(), None);
     }
 }

@@ -3,7 +3,10 @@
 use super::{database::Db, transaction::handle::Transaction};
 use crate::{
     base::{Error, Result, SequenceNumber},
-    db::{engine::settings::Durability, write::update_scope::UpdateScope},
+    db::{
+        engine::settings::Durability,
+        write::update_scope::{UpdateScope, check_not_nested},
+    },
 };
 use std::any::Any;
 
@@ -26,9 +29,9 @@ impl Db {
     /// once. Its errors abort the transaction.
     ///
     /// Inside `work`, write only through the transaction: `tx.put(&tree, ..)`. Another write to the
-    /// database on this thread, such as [`crate::Tree::put`], fails with `InvalidArgument`: it
-    /// would commit separately, again with each retry. Other threads are not checked. Transactions
-    /// that `work` begins, and new trees, are separate commits.
+    /// database on this thread, such as [`crate::Tree::put`] or another `update`, fails with
+    /// `InvalidArgument`: it would commit separately, again with each retry. Other threads are not
+    /// checked. A transaction of [`Db::begin`], and new trees, are separate commits.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -104,6 +107,7 @@ impl Db {
         before_commit: impl Fn() -> Result<()>,
         mut work: impl FnMut(&Transaction) -> std::result::Result<R, E>,
     ) -> std::result::Result<(R, SequenceNumber), E> {
+        check_not_nested(self.engine())?;
         let (mut retries, mut expiries) = (0, 0);
         loop {
             let transaction = self.begin()?;

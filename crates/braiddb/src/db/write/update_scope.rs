@@ -1,9 +1,10 @@
 //! Refuses writes that bypass the transaction of `Db::update`.
 //!
 //! A `Tree::put` inside the closure of [`Db::update`](crate::db::handles::database::Db::update)
-//! would commit at once, outside the transaction, and again at each retry. The closure runs on one
-//! thread. So each thread lists the databases whose closures it runs, and its direct commits to
-//! them fail.
+//! would commit at once, outside the transaction, and again at each retry. So would a nested
+//! `Db::update`. The closure runs on one thread. So each thread lists the databases whose closures
+//! it runs, and its direct commits and nested updates of them fail. A transaction of `Db::begin` is
+//! allowed: its author wrote the commit.
 //!
 //! Commits read the list only while a closure runs: the count of closures shares a word with the
 //! flag of exclusive transactions, which each commit loads anyway.
@@ -57,9 +58,27 @@ pub fn meant<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-pub fn check_outside(engine: &Engine) -> Result<()> {
+fn is_running(engine: &Engine) -> bool {
     let address = ptr::from_ref(engine).addr();
-    if IS_MEANT.get() || !RUNNING.with_borrow(|running| running.contains(&address)) {
+    RUNNING.with_borrow(|running| running.contains(&address))
+}
+
+/// Fails inside a closure of `Db::update` of this database on this thread.
+pub fn check_not_nested(engine: &Engine) -> Result<()> {
+    // A thread sees its own increment, so a relaxed load suffices.
+    if engine.commits.exclusivity.notices.load(Ordering::Relaxed) < NOTICE_UPDATE || !is_running(engine) {
+        return Ok(());
+    }
+    Err(Error::InvalidArgument(
+        "Db::update, or a write that uses it, inside Db::update of the same database: it would commit at once, and \
+         again with each retry; write through the transaction that the closure is given (a typed tree: `in_tx`), or \
+         begin a separate one with Db::begin"
+            .to_owned(),
+    ))
+}
+
+pub fn check_outside(engine: &Engine) -> Result<()> {
+    if IS_MEANT.get() || !is_running(engine) {
         return Ok(());
     }
     Err(Error::InvalidArgument(

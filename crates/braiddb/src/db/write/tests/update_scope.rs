@@ -57,7 +57,6 @@ fn separate_transactions_and_new_trees_inside_an_update_are_allowed() {
         let own = db.begin()?;
         own.put(&tree, b"own", b"")?;
         own.commit()?;
-        db.update(|inner| inner.put(&tree, b"inner", b""))?;
         other_tree.put(b"k", b"")?;
         other_db.update(|inner| {
             assert!(tree.put(b"k", b"").is_err());
@@ -67,7 +66,44 @@ fn separate_transactions_and_new_trees_inside_an_update_are_allowed() {
         tx.put(&tree, b"outer", b"")
     })
     .unwrap();
-    assert_eq!((tree.iter().count(), other_tree.iter().count(), db.trees().unwrap().len()), (3, 2, 2));
+    assert_eq!((tree.iter().count(), other_tree.iter().count(), db.trees().unwrap().len()), (2, 2, 2));
+}
+
+/// A nested update committed at once, and again with each retry of the outer one. Writes of typed
+/// trees, and pops, are nested updates.
+#[test]
+fn nested_update_and_pops_inside_an_update_are_refused() {
+    let (db, tree) = database();
+    let multi = db.multi_tree("m").unwrap();
+    tree.put(b"k", b"v").unwrap();
+    multi.add(b"k", b"v").unwrap();
+    let before = db.stats().commits;
+    let nested: [&dyn Fn() -> Result<()>; 6] = [
+        &|| db.update(|inner| inner.put(&tree, b"inner", b"")),
+        &|| db.update_with(Durability::Buffered, |_| Ok(())),
+        &|| db.clone().try_update(|inner| -> Result<()> { inner.delete(&tree, b"k") }),
+        &|| tree.pop_first().map(drop),
+        &|| multi.pop_first().map(drop),
+        &|| multi.pop_last().map(drop),
+    ];
+    for (which, nested) in nested.iter().enumerate() {
+        let error = db.update(|_| nested()).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, Error::InvalidArgument(_)) && text.contains("Db::update"), "{which}: {text}");
+        nested().unwrap_or_else(|e| panic!("{which} outside: {e}"));
+        tree.put(b"k", b"v").unwrap();
+        multi.add(b"k", b"v").unwrap();
+    }
+    let (after, tried) = (db.stats().commits, nested.len() as u64);
+    // Outside: one each but for the empty update, and two puts after it.
+    assert_eq!(after - before, 3 * tried - 1, "a refused update committed");
+    let refused = db.update(|tx| {
+        let refused = db.update(|inner| inner.put(&tree, b"inner", b"")).unwrap_err();
+        tx.put(&tree, b"outer", b"")?;
+        Ok(refused)
+    });
+    assert!(refused.unwrap().is_invalid_argument());
+    assert!(tree.contains(b"outer").unwrap());
 }
 
 #[test]
