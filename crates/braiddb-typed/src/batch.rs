@@ -27,7 +27,7 @@ enum Write {
 /// let mut batch = names.batch();
 /// batch.put(&1, &"Ann".to_owned())?.put(&2, &"Bob".to_owned())?.delete(&3)?;
 /// batch.commit()?;
-/// assert_eq!(names.count()?, 2);
+/// assert_eq!(names.len()?, 2);
 /// # Ok(())
 /// # }
 /// ```

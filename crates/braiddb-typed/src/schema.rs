@@ -7,7 +7,7 @@ use crate::{
     definitions::{DEFINITIONS_KEY, Definition, Definitions},
     entry::{Entries, Index},
     error::{Error, Result},
-    key::{self, TupleKey},
+    key::{self, Bounds, TupleKey},
     source::{NEVER, Source},
 };
 use braiddb::{Db, Durability, Transaction, Tree};
@@ -213,7 +213,10 @@ impl<K: TupleKey, V, C: ValueCodec<V>> Schema<K, V, C> {
         self.check_declared(&source)?;
         let Some(bytes) = source.get(&self.tree, key)? else { return Ok(None) };
         let value = self.decode_value(key, &bytes)?;
-        self.delete_found(tx, key, self.entries(key, &value)?.into_keys())?;
+        for entry in self.entries(key, &value)?.keys() {
+            self.delete_entry(tx, entry, key)?;
+        }
+        tx.delete(&self.tree, key)?;
         Ok(Some(value))
     }
 
@@ -225,17 +228,31 @@ impl<K: TupleKey, V, C: ValueCodec<V>> Schema<K, V, C> {
             return Ok(tx.delete(&self.tree, key)?);
         }
         let Some(bytes) = source.get(&self.tree, key)? else { return Ok(()) };
-        match self.decode_value(key, &bytes).and_then(|value| self.entries(key, &value)) {
-            Ok(entries) => self.delete_found(tx, key, entries.into_keys()),
-            Err(_) => self.delete_found(tx, key, self.find_entries(tx, key)?.into_iter()),
-        }
+        self.delete_entries(tx, key, &bytes)?;
+        Ok(tx.delete(&self.tree, key)?)
     }
 
-    fn delete_found(&self, tx: &Transaction, key: &[u8], entries: impl Iterator<Item = Vec<u8>>) -> Result<()> {
-        for entry in entries {
-            self.delete_entry(tx, &entry, key)?;
+    /// Deletes all records within bounds of packed keys, and their entries.
+    pub fn delete_range(&self, tx: &Transaction, bounds: &Bounds) -> Result<()> {
+        let source = Source::Transaction(tx);
+        self.check_declared(&source)?;
+        if !self.indexes.is_empty() {
+            for pair in source.range(&self.tree, bounds.clone()) {
+                let (key, value) = pair?;
+                self.delete_entries(tx, &key, &value)?;
+            }
         }
-        Ok(tx.delete(&self.tree, key)?)
+        Ok(tx.delete_range(&self.tree, bounds.clone())?)
+    }
+
+    /// Deletes the entries of a stored record, also of one that cannot be decoded.
+    fn delete_entries(&self, tx: &Transaction, key: &[u8], value: &[u8]) -> Result<()> {
+        let decoded = self.decode_value(key, value).and_then(|value| self.entries(key, &value));
+        let entries = match decoded {
+            Ok(entries) => entries.into_keys().collect(),
+            Err(_) => self.find_entries(tx, key)?,
+        };
+        entries.iter().try_for_each(|entry| self.delete_entry(tx, entry, key))
     }
 
     /// Finds the entries of a record by a scan of the indexes.

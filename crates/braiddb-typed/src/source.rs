@@ -1,7 +1,7 @@
 //! Where reads come from: the only module that calls the engine's read interface.
 
 use crate::key::Bounds;
-use braiddb::{Db, Result, Snapshot, Transaction, Tree};
+use braiddb::{Db, Result, Snapshot, Transaction, Tree, Value};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A copied pair.
@@ -60,6 +60,22 @@ impl<'a> Source<'a> {
             Source::Latest(_) => tree.contains(key),
             Source::Snapshot(snapshot) => snapshot.contains(tree, key),
             Source::Transaction(tx) => tx.contains(tree, key),
+        }
+    }
+
+    pub fn multi_get(&self, tree: &Tree, keys: &[Vec<u8>]) -> Result<Vec<Option<Value>>> {
+        match self {
+            Source::Latest(_) => tree.multi_get(keys),
+            Source::Snapshot(snapshot) => snapshot.multi_get(tree, keys),
+            Source::Transaction(tx) => tx.multi_get(tree, keys),
+        }
+    }
+
+    pub fn count(&self, tree: &Tree, bounds: Bounds) -> Result<u64> {
+        match self {
+            Source::Latest(_) => tree.count(bounds),
+            Source::Snapshot(snapshot) => snapshot.count(tree, bounds),
+            Source::Transaction(tx) => tx.count(tree, bounds),
         }
     }
 

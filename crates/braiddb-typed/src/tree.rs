@@ -25,8 +25,10 @@ use std::{
 /// secondary indexes.
 ///
 /// Each write keeps the indexes in the same commit. Single writes are transactions: they repeat
-/// after a conflict. Write such a tree through this type only; writes through [`braiddb::Tree`] miss
-/// the indexes ([`TypedTree::verify_indexes`], [`TypedTree::rebuild_index`]).
+/// after a conflict. Inside [`Db::update`] of the same database they are refused, as they would
+/// commit separately: use [`TypedTree::in_tx`] there. Write such a tree through this type only; writes
+/// through [`braiddb::Tree`] miss the indexes ([`TypedTree::verify_indexes`],
+/// [`TypedTree::rebuild_index`]).
 ///
 /// Clones are cheap and shared across threads.
 ///
@@ -214,6 +216,15 @@ impl<K: TupleKey, V, C: ValueCodec<V>> TypedTree<K, V, C> {
         })
     }
 
+    /// Deletes the records with keys in `range`, in one commit.
+    ///
+    /// Takes constant time without indexes. With indexes it reads each record to delete its entries,
+    /// and the memory of a transaction limits it.
+    pub fn delete_range(&self, range: impl RangeBounds<K>) -> Result<()> {
+        let bounds = key::bounds(&range)?;
+        self.schema.update(|tx| self.schema.delete_range(tx, &bounds))
+    }
+
     /// Removes all records, in constant time.
     pub fn clear(&self) -> Result<()> {
         self.schema.update(|tx| self.schema.clear(tx))
@@ -222,6 +233,11 @@ impl<K: TupleKey, V, C: ValueCodec<V>> TypedTree<K, V, C> {
     /// Returns the record of `key`.
     pub fn get(&self, key: &K) -> Result<Option<V>> {
         self.latest().get(key)
+    }
+
+    /// Returns the records of `keys` at one snapshot, in their order. Faster than separate gets.
+    pub fn multi_get(&self, keys: &[K]) -> Result<Vec<Option<V>>> {
+        self.latest().multi_get(keys)
     }
 
     /// Returns the record of `key` and its expiry time; `None`: never.
@@ -276,9 +292,14 @@ impl<K: TupleKey, V, C: ValueCodec<V>> TypedTree<K, V, C> {
         self.latest().is_empty()
     }
 
-    /// Counts the records, by a scan.
-    pub fn count(&self) -> Result<u64> {
-        self.latest().count()
+    /// Counts the records with keys in `range` exactly: see [`Tree::count`].
+    pub fn count(&self, range: impl RangeBounds<K>) -> Result<u64> {
+        self.latest().count(range)
+    }
+
+    /// Counts all records exactly: see [`Tree::count`].
+    pub fn len(&self) -> Result<u64> {
+        self.latest().len()
     }
 
     /// Returns the record with `value` in a unique index, or the first one in another index.

@@ -43,6 +43,16 @@ impl<'a, K: TupleKey, V, C: ValueCodec<V>> View<'a, K, V, C> {
         self.source.get_with(&self.schema.tree, key, |value| self.schema.decode_value(key, value))?.transpose()
     }
 
+    /// Returns the records of `keys`, in their order. Faster than separate gets.
+    pub fn multi_get(&self, keys: &[K]) -> Result<Vec<Option<V>>> {
+        let keys = keys.iter().map(key::pack).collect::<Result<Vec<_>>>()?;
+        let values = self.source.multi_get(&self.schema.tree, &keys)?;
+        let decode = |(key, value): (&Vec<u8>, Option<braiddb::Value>)| {
+            value.map(|value| self.schema.decode_value(key, &value)).transpose()
+        };
+        keys.iter().zip(values).map(decode).collect()
+    }
+
     /// Returns the record of `key` and its expiry time; `None`: never.
     pub fn get_with_expiry(&self, key: &K) -> Result<Option<(V, Option<SystemTime>)>> {
         let key = key::pack(key)?;
@@ -99,15 +109,14 @@ impl<'a, K: TupleKey, V, C: ValueCodec<V>> View<'a, K, V, C> {
         Ok(first.transpose()?.is_none())
     }
 
-    /// Counts the records, by a scan of their keys.
-    pub fn count(&self) -> Result<u64> {
-        let pairs = self.source.fixed().range(&self.schema.tree, key::bounds::<K>(&(..))?);
-        let mut count = 0;
-        for pair in pairs {
-            pair?;
-            count += 1;
-        }
-        Ok(count)
+    /// Counts the records with keys in `range` exactly: see [`braiddb::Tree::count`].
+    pub fn count(&self, range: impl RangeBounds<K>) -> Result<u64> {
+        Ok(self.source.count(&self.schema.tree, key::bounds(&range)?)?)
+    }
+
+    /// Counts all records exactly: see [`braiddb::Tree::count`].
+    pub fn len(&self) -> Result<u64> {
+        self.count(..)
     }
 
     /// Returns the record with `value` in a unique index, or the first one in another index.

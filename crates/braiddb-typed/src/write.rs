@@ -12,7 +12,7 @@ use crate::{
 use braiddb::Transaction;
 use std::{
     fmt,
-    ops::Deref,
+    ops::{Deref, RangeBounds},
     time::{Duration, SystemTime},
 };
 
@@ -68,6 +68,12 @@ impl<'a, K: TupleKey, V, C: ValueCodec<V>> InTransaction<'a, K, V, C> {
     /// Removes the record of `key`, and returns it.
     pub fn remove(&self, key: &K) -> Result<Option<V>> {
         self.view.schema.remove(self.tx, &key::pack(key)?)
+    }
+
+    /// Deletes the records with keys in `range`: see
+    /// [`TypedTree::delete_range`](crate::TypedTree::delete_range).
+    pub fn delete_range(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.view.schema.delete_range(self.tx, &key::bounds(&range)?)
     }
 
     /// Removes all records.

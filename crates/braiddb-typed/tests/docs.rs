@@ -67,8 +67,8 @@ fn example(db: braiddb::Db) -> Result<(), Box<dyn std::error::Error>> {
     // A snapshot keeps reading the state of its creation.
     let snapshot = db.snapshot();
     orders.remove(&key(8, 1_500))?;
-    assert_eq!(orders.at(&snapshot).count()?, 4);
-    assert_eq!(orders.count()?, 3);
+    assert_eq!(orders.at(&snapshot).len()?, 4);
+    assert_eq!(orders.len()?, 3);
     // Guide ends.
     Ok(())
 }

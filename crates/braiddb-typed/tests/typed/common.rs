@@ -49,7 +49,7 @@ pub fn keys<K, V>(records: impl Iterator<Item = Result<(K, V)>>) -> Vec<K> {
 pub fn verified(users: &Users) -> u64 {
     let report = users.verify_indexes().unwrap();
     assert_eq!(report.problems, []);
-    assert_eq!(report.records, users.count().unwrap());
+    assert_eq!(report.records, users.len().unwrap());
     report.entries
 }
 

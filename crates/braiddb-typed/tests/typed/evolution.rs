@@ -83,7 +83,7 @@ fn dropped_indexes_are_removed_and_can_be_made_again() {
     assert_eq!((verified(&again), keys(again.index_iter("email"))), (5, vec![1, 2]));
     let none = TypedTree::<u32, User>::builder(&db, "users");
     let none = none.drop_index("name").drop_index("email").drop_index("tags").open().unwrap();
-    assert_eq!((none.raw().iter().count(), none.count().unwrap()), (2, 2));
+    assert_eq!((none.raw().iter().count(), none.len().unwrap()), (2, 2));
     plain(&db).unwrap();
 }
 
@@ -169,7 +169,7 @@ fn values_of_each_codec_are_returned_as_written() {
     let db = in_memory();
     let raw: TypedTree<(), Vec<u8>, Raw> = TypedTree::open(&db, "raw").unwrap();
     raw.put(&(), &vec![0, 255]).unwrap();
-    assert_eq!((raw.get(&()).unwrap().unwrap(), raw.count().unwrap()), (vec![0, 255], 1));
+    assert_eq!((raw.get(&()).unwrap().unwrap(), raw.len().unwrap()), (vec![0, 255], 1));
 }
 
 #[test]
@@ -177,5 +177,5 @@ fn value_that_cannot_be_encoded_names_tree_and_key() {
     let db = in_memory();
     let tree: TypedTree<u32, std::collections::BTreeMap<Vec<u8>, u8>> = TypedTree::open(&db, "maps").unwrap();
     message(tree.put(&5, &[(vec![1], 1)].into()), &["maps", "[5]", "encoded"]);
-    assert_eq!(tree.count().unwrap(), 0);
+    assert_eq!(tree.len().unwrap(), 0);
 }

@@ -29,7 +29,7 @@ fn index_lookups_return_records_in_index_order() {
     assert!(users.get_by("email", &"eve@x").unwrap().is_none());
     assert_eq!(keys(users.iter()), [1, 2, 3]);
     assert_eq!(keys(users.iter().rev()), [3, 2, 1]);
-    assert_eq!(users.count().unwrap(), 3);
+    assert_eq!(users.len().unwrap(), 3);
     assert_eq!((users.first().unwrap().unwrap().0, users.last().unwrap().unwrap().0), (1, 3));
     message(users.by_index("age", &1).next().unwrap(), &["users", "age", "builder"]);
     assert_eq!(verified(&users), 3 + 2 + 3);
@@ -68,7 +68,7 @@ fn overwrite_and_remove_update_the_indexes() {
     assert!(!users.contains(&2).unwrap());
     assert_eq!(verified(&users), 2 + 2 + 2);
     users.clear().unwrap();
-    assert_eq!((users.count().unwrap(), verified(&users)), (0, 0));
+    assert_eq!((users.len().unwrap(), verified(&users)), (0, 0));
     // The definitions are still there.
     users.put(&1, &user("Ann", "ann@x", &["a"])).unwrap();
     assert_eq!(verified(&users), 3);
@@ -117,7 +117,7 @@ fn transaction_sees_its_own_writes_and_aborts_whole() {
     };
     let error = Error::from(work(true).unwrap_err());
     assert!(matches!(error, Error::Invalid(_)), "{error}");
-    assert_eq!((users.count().unwrap(), other.count().unwrap()), (3, 0));
+    assert_eq!((users.len().unwrap(), other.len().unwrap()), (3, 0));
     verified(&users);
 }
 
@@ -327,4 +327,62 @@ fn pop_and_put_with_keep_the_indexes() {
     // Index entries and definitions are no records.
     assert!(users.is_empty().unwrap());
     assert_eq!(verified(&users), 0);
+}
+
+#[test]
+fn delete_range_deletes_entries_also_of_records_that_cannot_be_decoded() {
+    let (db, users) = filled();
+    users.put(&4, &user("Dan", "dan@x", &["d"])).unwrap();
+    users.raw().put(braiddb_typed::tuple::pack(&2_u32), b"{").unwrap();
+    users.delete_range(2..4).unwrap();
+    assert_eq!(keys(users.iter()), [1, 4]);
+    assert_eq!(verified(&users), 2 + 2 + 2);
+    // Its unique value is free.
+    users.put(&5, &user("Ann", "ann@x", &[])).unwrap();
+    let before = db.snapshot();
+    db.update(|tx| {
+        let users = users.in_tx(tx);
+        users.delete_range(5..)?;
+        assert_eq!((users.len()?, users.count(2..)?), (2, 1));
+        assert_eq!(users.multi_get(&[5, 4])?.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true]);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!((users.at(&before).len().unwrap(), users.len().unwrap(), users.count(..=1).unwrap()), (3, 2, 1));
+    assert_eq!(users.at(&before).multi_get(&[5]).unwrap()[0].as_ref().unwrap().name, "Ann");
+    users.delete_range(..).unwrap();
+    assert!(users.is_empty().unwrap());
+    assert_eq!(verified(&users), 0);
+    let plain: TypedTree<u32, u32> = TypedTree::open(&db, "plain").unwrap();
+    (0..9).for_each(|key| plain.put(&key, &key).unwrap());
+    plain.delete_range(3..).unwrap();
+    assert_eq!(plain.multi_get(&[2, 3]).unwrap(), [Some(2), None]);
+}
+
+/// The story: a typed write inside an update committed at once, and again with each retry.
+#[test]
+fn typed_writes_inside_an_update_are_refused_without_in_tx() {
+    let (db, users) = filled();
+    let ann = user("Ann", "", &[]);
+    let before = users.raw().len().unwrap();
+    let refused = |write: &dyn Fn() -> braiddb_typed::Result<()>| {
+        let error = db.update(|_| Ok(write()?)).unwrap_err();
+        assert!(error.is_invalid_argument() && error.to_string().contains("in_tx"), "{error}");
+    };
+    refused(&|| users.put(&9, &ann));
+    refused(&|| users.put_with(&9, &ann, braiddb::Durability::Buffered));
+    refused(&|| users.insert(&9, &ann).map(drop));
+    refused(&|| users.delete(&1));
+    refused(&|| users.remove(&1).map(drop));
+    refused(&|| users.update(&1, |_| None));
+    refused(&|| users.pop_first().map(drop));
+    refused(&|| users.clear());
+    refused(&|| users.delete_range(..));
+    refused(&|| {
+        let mut batch = users.batch();
+        batch.put(&9, &ann)?;
+        batch.commit()
+    });
+    assert_eq!(users.raw().len().unwrap(), before);
+    verified(&users);
 }

@@ -54,6 +54,11 @@ fn step(users: &Users, model: &mut Model, random: &mut Random, clock: &SimRuntim
             };
             put(users.put_keep_ttl(&key, &record));
         }
+        7 if random.below(4) == 0 => {
+            let end = key + 1 + random.below(4) as u32;
+            users.delete_range(key..end).unwrap();
+            model.retain(|key_of, _| !(key..end).contains(key_of));
+        }
         7..=8 => assert_eq!(users.remove(&key).unwrap(), model.remove(&key).map(|(found, _)| found)),
         _ => {
             clock.advance_us(2 * TTL_US);
@@ -83,6 +88,11 @@ fn compare(users: &Users, model: &Model) {
             expected.iter().map(|(key, _)| *key).filter(|key| (from..20).contains(key)).collect::<Vec<_>>()
         );
     }
+    let wanted: Vec<u32> = (0..30).rev().collect();
+    let found = users.multi_get(&wanted).unwrap();
+    assert_eq!(found, wanted.iter().map(|key| model.get(key).map(|(user, _)| user.clone())).collect::<Vec<_>>());
+    assert_eq!(users.len().unwrap(), expected.len() as u64);
+    assert_eq!(users.count(7..20).unwrap(), model.range(7..20).count() as u64);
     verified(users);
 }
 
