@@ -136,6 +136,8 @@ impl Builder {
     /// Creates missing parents of a new database and of its log archive.
     ///
     /// Default: no; a missing parent is `NotFound`, so that a mistyped path creates no directories.
+    /// Backup targets, and the directory of a restore, load, salvage or checkpoint, are created with
+    /// their parents, whatever this option is.
     pub fn create_parents(mut self, create: bool) -> Builder {
         self.settings.create_parents = create;
         self

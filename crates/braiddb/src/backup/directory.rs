@@ -3,7 +3,7 @@
 use super::target::{BackupTarget, Object, ObjectReader, ObjectWriter, TargetLock};
 use crate::{
     base::{Error, Result},
-    db::{LOCK_NAME, make_durably},
+    db::{LOCK_NAME, check_target, make_durably},
     platform::{File, FileLock, OpenMode, Runtime, SystemRuntime, Vfs},
 };
 use std::{
@@ -36,14 +36,16 @@ pub struct DirectoryTarget {
 }
 
 impl DirectoryTarget {
-    /// Opens the directory `dir`, and creates it if it is missing.
+    /// Opens the directory `dir`. If it is missing, creates it with its parents. Fails with
+    /// `InvalidArgument` if it is the directory of a database, or inside of one.
     pub fn open(dir: impl AsRef<Path>) -> Result<DirectoryTarget> {
         DirectoryTarget::open_in(Arc::new(crate::platform::SystemVfs::new()), dir)
     }
 
-    /// Opens the directory `dir` of a file system, and creates it if it is missing.
+    /// Opens the directory `dir` of a file system: see [`DirectoryTarget::open`].
     pub fn open_in(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>) -> Result<DirectoryTarget> {
         let dir = dir.as_ref().to_owned();
+        check_target(&*vfs, &dir)?;
         make_durably(&*vfs, &dir)?;
         Ok(DirectoryTarget { vfs, runtime: Arc::new(SystemRuntime::new()), dir })
     }

@@ -82,7 +82,8 @@ impl Builder {
         SharedDb::open(self.settings, self.sharing, path.as_ref())
     }
 
-    /// Restores the backup `id`, or the newest one in the target, to the directory `dir`.
+    /// Restores the backup `id`, or the newest one in the target, to the directory `dir`, which is
+    /// created with its parents.
     ///
     /// Compares every checksum, opens the result once for reading, and returns when it is on disk.
     /// The result is a new database: its records have [versions](crate::Version) that no other

@@ -117,6 +117,37 @@ fn load_restore_and_checkpoint_into_backups_or_archive_are_refused() {
     builder(&vfs).load("/new", &mut dump.as_slice(), LoadOptions::default()).unwrap();
 }
 
+/// The story: a target inside the database's directory was accepted: backups that are lost with their
+/// database.
+#[test]
+fn backup_target_inside_database_is_refused() {
+    let vfs = mem();
+    let db = open(&vfs, "/db").unwrap();
+    db.tree("t").unwrap().put(b"k", b"v").unwrap();
+    for path in ["/db", "/db/backups", "/db/a/b/c"] {
+        let error = DirectoryTarget::open_in(Arc::clone(&vfs), path).unwrap_err();
+        assert!(error.is_invalid_argument() && error.to_string().contains("database /db,"), "{path}: {error}");
+    }
+    assert_eq!(vfs.list_directories(Path::new("/db")).unwrap(), [""; 0], "nothing was made");
+    // Another program's file of the same name is no database.
+    make_file(&vfs, "/other/CURRENT");
+    for path in ["/other/backups", "/db.backups"] {
+        let target = DirectoryTarget::open_in(Arc::clone(&vfs), path).unwrap();
+        db.backup(&target).unwrap();
+    }
+}
+
+#[test]
+fn target_and_restore_create_missing_parents() {
+    let vfs = mem();
+    let db = open(&vfs, "/db").unwrap();
+    db.tree("t").unwrap().put(b"k", b"v").unwrap();
+    let target = DirectoryTarget::open_in(Arc::clone(&vfs), "/mnt/backups/music").unwrap();
+    db.backup(&target).unwrap();
+    builder(&vfs).restore(&target, None, "/copies/2026/db").unwrap();
+    open(&vfs, "/copies/2026/db").unwrap().open_tree("t").unwrap();
+}
+
 /// A file with a backup's name beside a database made its open fail.
 #[test]
 fn open_beside_file_named_like_backup_succeeds() {

@@ -7,6 +7,7 @@
 
 use crate::{
     base::{Error, Result},
+    codec::{FILE_HEADER_LEN, FileKind},
     db::{
         engine::settings::Settings,
         files::{
@@ -14,7 +15,7 @@ use crate::{
             reserve::RESERVE_NAME,
         },
     },
-    platform::{DirEntry, Vfs},
+    platform::{DirEntry, OpenMode, Vfs},
     version::CURRENT_NAME,
 };
 use std::{
@@ -182,6 +183,25 @@ fn check_archive(settings: &Settings, archive: &Path, dir: &Path) -> Result<()> 
         ))),
         Err(e) => Err(Error::io("list", archive, e)),
         Ok(_) => Ok(()),
+    }
+}
+
+/// Refuses a new backup target inside any database: it would be lost with the database, and its files
+/// would stand among the database's. Changes nothing.
+pub fn check_target(vfs: &dyn Vfs, target: &Path) -> Result<()> {
+    let is_current = |dir: &Path| {
+        let mut magic = [0; FILE_HEADER_LEN];
+        let read = vfs.open(&dir.join(CURRENT_NAME), OpenMode::Read).and_then(|file| file.read_at(&mut magic, 0));
+        read.is_ok_and(|len| FileKind::of_magic(&magic[..len]) == Some(FileKind::Current))
+    };
+    match target.ancestors().map(or_current).find(|dir| is_current(dir)) {
+        Some(database) => Err(Error::InvalidArgument(format!(
+            "the backup target {} would lie in the directory of the database {}, and would be lost with it: name a \
+             directory outside of it, best on another disk",
+            target.display(),
+            database.display()
+        ))),
+        None => Ok(()),
     }
 }
 
