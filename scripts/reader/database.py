@@ -293,6 +293,13 @@ class Database:
                 next_tree = int.from_bytes(self.value(entry), "little")
             elif key == b"v":
                 self.count("tags of versions", len(version_tags(self.value(entry))))
+            elif key[:1] == b"z":
+                require(len(key) == 17, "a session's id of another length")
+                record = Reader(self.value(entry))
+                for _number_and_time in range(2):
+                    record.varint()
+                require(record.is_at_end(), "a session's record and something after it")
+                self.count("sessions of sharing processes")
             else:
                 require(key in (b"c", b"g", b"r") or key[:1] in (b"d", b"f"), "an unknown entry of the catalog")
         require(pairs.keys() <= trees.keys(), f"entries of unknown trees: {sorted(pairs.keys() - trees.keys())}")

@@ -193,6 +193,15 @@ fn live(directory: &str, number: u64, batches: u64, with_zstd: bool) -> Result<(
     process::abort() // Not closed: what the memtable has is in the log alone.
 }
 
+/// Writes as a second process that shares the database. Aborts, so that the record of its session
+/// stays.
+fn share(directory: &str) -> Result<()> {
+    let open = || Db::builder().open_shared(directory);
+    let (_owner, member) = (open()?, open()?);
+    member.tree("shared")?.put("a", "from a member")?;
+    process::abort()
+}
+
 /// Returns true if `abort` ended the process: no exit code, or a special one on Windows.
 fn is_killed(status: ExitStatus) -> bool {
     const STATUS_STACK_BUFFER_OVERRUN: i32 = 0xC000_0409_u32 as i32;
@@ -206,9 +215,13 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let (directory, lives) = arguments.split_first().ok_or("which directory?")?;
     if let Ok(number) = env::var("EVERY_KIND_LIFE") {
         let number: usize = number.parse()?;
+        if number == 0 {
+            return Ok(share(directory)?);
+        }
         return Ok(live(directory, number as u64, lives[number - 1].parse()?, with_zstd)?);
     }
-    for number in 1..=lives.len() {
+    // Only on Unix do processes share databases.
+    for number in usize::from(!cfg!(unix))..=lives.len() {
         let mut command = Command::new(env::current_exe()?);
         let status = command.args(env::args().skip(1)).env("EVERY_KIND_LIFE", number.to_string()).status()?;
         if !is_killed(status) {
