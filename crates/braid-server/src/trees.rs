@@ -46,7 +46,8 @@ pub async fn create(service: &Service, request: &Parts, name: &str) -> Answer {
             Err(error) if error.is_not_found() => true,
             found => found.map(|_| false)?,
         };
-        db.tree_with(&name, TreeOptions { ttl, ..TreeOptions::default() })?;
+        let options = ttl.map_or_else(TreeOptions::new, |ttl| TreeOptions::new().ttl(ttl));
+        db.tree_with(&name, options)?;
         Ok::<_, Problem>(is_new)
     });
     let status = if is_new.await?? { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
