@@ -212,7 +212,7 @@ impl Cursor {
     /// let (mut cursor, mut bytes) = (albums.cursor(), 0);
     /// let flow = cursor.try_for_each(|key, value| {
     ///     bytes += value.len();
-    ///     if key < b"2" { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    ///     if key < &b"2"[..] { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     /// })?;
     /// assert_eq!((flow, bytes, cursor.key()), (ControlFlow::Break(()), 6, &b"2"[..]));
     /// # Ok(())
