@@ -1,7 +1,7 @@
 //! Conversions of arguments.
 
 use crate::errors;
-use braiddb::Durability;
+use braiddb::{Durability, Key, Value};
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
@@ -15,6 +15,9 @@ use std::{
 
 /// A range of keys: inclusive start, exclusive end.
 pub type Range = (Limit<Vec<u8>>, Limit<Vec<u8>>);
+
+/// A key and a value.
+pub type Row<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 /// Returns the bytes of a key or a value. `bytes` is not copied.
 pub fn bytes<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
@@ -115,4 +118,8 @@ pub fn seconds(time: SystemTime) -> f64 {
 
 pub fn py_bytes<'py>(py: Python<'py>, bytes: Option<impl AsRef<[u8]>>) -> Option<Bound<'py, PyBytes>> {
     bytes.map(|bytes| PyBytes::new(py, bytes.as_ref()))
+}
+
+pub fn py_row<'py>(py: Python<'py>, row: Option<(Key, Value)>) -> Option<Row<'py>> {
+    row.map(|(key, value)| (PyBytes::new(py, &key), PyBytes::new(py, &value)))
 }

@@ -1,8 +1,31 @@
 //! Handles of the engine, guarded against forks.
 
 use crate::errors;
-use pyo3::prelude::*;
-use std::process;
+use pyo3::{
+    prelude::*,
+    types::{PyCFunction, PyDict},
+};
+use std::{
+    process,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// This process. A system call for each row took half the time of a scan.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Notes the process, and has the interpreter note it again in the child of each fork. A fork that
+/// the interpreter does not learn of leaves it in no state to run, too.
+pub fn watch_forks(py: Python<'_>) -> PyResult<()> {
+    PROCESS.store(process::id(), Ordering::Relaxed);
+    let os = py.import("os")?;
+    if os.hasattr("register_at_fork")? {
+        let note = PyCFunction::new_closure(py, None, None, |_, _| PROCESS.store(process::id(), Ordering::Relaxed))?;
+        let arguments = PyDict::new(py);
+        arguments.set_item("after_in_child", note)?;
+        os.call_method("register_at_fork", (), Some(&arguments))?;
+    }
+    Ok(())
+}
 
 /// A value of the engine that belongs to one process.
 ///
@@ -20,7 +43,7 @@ impl<T: Send + 'static> Handle<T> {
 
     pub fn get(&self) -> PyResult<&T> {
         match &self.value {
-            Some(value) if self.owner == process::id() => Ok(value),
+            Some(value) if self.owner == PROCESS.load(Ordering::Relaxed) => Ok(value),
             _ => Err(errors::forked(self.owner)),
         }
     }

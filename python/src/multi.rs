@@ -1,7 +1,7 @@
 //! Trees of many values per key.
 
 use crate::{
-    args::{self, Range, bytes, py_bytes},
+    args::{self, Range, Row, bytes, py_bytes},
     db::{RawDb, RawSnapshot, Shared, SnapshotCell},
     errors::{Refusal, raise},
     handle::Handle,
@@ -56,8 +56,6 @@ pub struct RawMultiTree {
     shared: Arc<Shared>,
     viewed: Handle<ViewedTree>,
 }
-
-type Pair<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 impl RawMultiTree {
     fn of(shared: &Arc<Shared>, tree: MultiTree, view: View) -> RawMultiTree {
@@ -273,13 +271,13 @@ impl RawMultiTree {
         Ok(py_bytes(py, read!(self, py, |tree| tree.last_value(&key))?))
     }
 
-    fn pop_first<'py>(&self, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
+    fn pop_first<'py>(&self, py: Python<'py>) -> PyResult<Option<Row<'py>>> {
         let row = self.write(py, |tree| tree.pop_first(), |tree| tree.pop_first())?;
-        Ok(row.map(|(key, value)| (PyBytes::new(py, &key), PyBytes::new(py, &value))))
+        Ok(args::py_row(py, row))
     }
 
-    fn pop_last<'py>(&self, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
+    fn pop_last<'py>(&self, py: Python<'py>) -> PyResult<Option<Row<'py>>> {
         let row = self.write(py, |tree| tree.pop_last(), |tree| tree.pop_last())?;
-        Ok(row.map(|(key, value)| (PyBytes::new(py, &key), PyBytes::new(py, &value))))
+        Ok(args::py_row(py, row))
     }
 }

@@ -1,7 +1,7 @@
 //! Iterators. They read rows ahead, detached, and make Python objects of one row at a time.
 
 use crate::{
-    args::{Range, py_bytes},
+    args::Range,
     db::Shared,
     errors::{self, raise},
     handle::Handle,
@@ -20,9 +20,12 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// Rows of the first batch; each later one has twice as many.
+/// Rows of the first batch. More would slow a program that takes one row.
 const FIRST_ROWS: usize = 16;
-const ROWS_MAX: usize = 512;
+
+/// Each later batch has so many times the rows: a scan of 100 rows has two.
+const GROWTH: usize = 8;
+const ROWS_MAX: usize = 1024;
 
 /// Bytes after which a batch ends.
 const BATCH_BYTES: usize = 1 << 20;
@@ -139,7 +142,7 @@ impl State {
     fn fill(&mut self) -> Result<bool> {
         let batch = &mut Batch { rows: &mut self.rows, left: self.batch, bytes: 0 };
         let is_reverse = self.is_reverse;
-        self.batch = (self.batch * 2).min(ROWS_MAX);
+        self.batch = (self.batch * GROWTH).min(ROWS_MAX);
         match &mut self.source {
             Source::Iter(iter) => batch.fill_from(iter, is_reverse),
             Source::Keys { cursor, range, has_begun } => fill_keys(batch, cursor, range, has_begun, is_reverse),
@@ -311,7 +314,7 @@ impl Rows {
         Ok(Some(match self.kind {
             Kind::Keys => PyBytes::new(py, key).into_any(),
             Kind::Values => PyBytes::new(py, value).into_any(),
-            Kind::Items => (py_bytes(py, Some(key)), py_bytes(py, Some(value))).into_pyobject(py)?.into_any(),
+            Kind::Items => (PyBytes::new(py, key), PyBytes::new(py, value)).into_pyobject(py)?.into_any(),
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! Trees of one value per key: latest, in a snapshot, in a transaction.
 
 use crate::{
-    args::{self, Range, bytes, py_bytes},
+    args::{self, Range, Row, bytes, py_bytes},
     commit::RawCommit,
     db::{Engine, RawDb, RawSnapshot, Shared, SnapshotCell, tree_options},
     errors::{self, Refusal, raise},
@@ -390,14 +390,26 @@ impl RawTree {
         self.write(py, |tree| tree.clear().map(drop), |_, tree| tree.delete_range(..).map(drop), |tree| tree.clear())
     }
 
-    fn pop_first<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
-        let row = self.write(py, |tree| tree.pop_first(), |_, tree| tree.pop_first(), |tree| tree.pop_first())?;
-        Ok(row.map(|(key, value)| (PyBytes::new(py, &key), PyBytes::new(py, &value))))
+    /// Returns the first row. Passes no keys that pops removed, unlike a scan.
+    fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Row<'py>>> {
+        let row = read!(self, py, |tree| tree.first())?;
+        Ok(args::py_row(py, row))
     }
 
-    fn pop_last<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+    /// Returns the last row.
+    fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Row<'py>>> {
+        let row = read!(self, py, |tree| tree.last())?;
+        Ok(args::py_row(py, row))
+    }
+
+    fn pop_first<'py>(&self, py: Python<'py>) -> PyResult<Option<Row<'py>>> {
+        let row = self.write(py, |tree| tree.pop_first(), |_, tree| tree.pop_first(), |tree| tree.pop_first())?;
+        Ok(args::py_row(py, row))
+    }
+
+    fn pop_last<'py>(&self, py: Python<'py>) -> PyResult<Option<Row<'py>>> {
         let row = self.write(py, |tree| tree.pop_last(), |_, tree| tree.pop_last(), |tree| tree.pop_last())?;
-        Ok(row.map(|(key, value)| (PyBytes::new(py, &key), PyBytes::new(py, &value))))
+        Ok(args::py_row(py, row))
     }
 
     #[pyo3(signature = (prefix=None, start=None, stop=None))]

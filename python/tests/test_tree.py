@@ -314,3 +314,39 @@ def test_merge_functions_beside_threads_and_compactions_do_not_block(path):
             thread.join(60)
             assert not thread.is_alive()
         assert not failed and sum(map(int, tree.values())) == 1200
+
+
+def test_first_and_last_pass_no_popped_rows(db):
+    # They were scans, which pass the tombstones of all pops.
+    tree, users = db["t"], db.tree("users", key=tuple, value="json")
+    tree.update((b"%06d" % i, b"x") for i in range(30_000))
+    tree.delete_many(b"%06d" % i for i in range(29_980))
+    for i in range(29_980, 29_990):
+        assert tree.pop_first() == (b"%06d" % i, b"x")
+
+    def cost(read):
+        def once():
+            began = time.perf_counter()
+            assert read()[0] == b"029990"
+            return time.perf_counter() - began
+
+        return min(once() for _ in range(20))
+
+    assert cost(tree.first) * 5 < cost(lambda: next(iter(tree.items())))
+    assert tree.last() == (b"029999", b"x") and users.first() is users.last() is None
+    with db.write() as tx:
+        view = tx["t"]
+        assert view.first() == (b"029990", b"x") and view.pop_first() == (b"029990", b"x")
+        assert view.first() == (b"029991", b"x")
+        with db.snapshot() as snapshot:
+            assert snapshot["t"].first() == (b"029990", b"x")
+            assert snapshot["t"].last() == (b"029999", b"x")
+        view.clear()
+        assert view.first() is view.last() is None
+        view[b"a"] = b"1"
+        assert view.first() == view.last() == (b"a", b"1")
+    users["a", 1], users["b", 2] = 1, 2
+    users.raw[b"\xff"] = b"index"
+    assert users.first() == (("a", 1), 1) and users.last() == (("b", 2), 2) and users
+    del users["a", 1], users["b", 2]
+    assert users.first() is None and not users
