@@ -11,12 +11,19 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ._cache_files import Notes, opened_at, opened_in
+from ._cache_files import Notes, User, opened_at, opened_in
 from ._cache_store import FORMAT, ORDER, POLICIES, STATISTICS, TREES, Work, counters
 from ._cache_values import Coder
 from ._codecs import Codec
 from ._db import Database, Path, pause
-from ._errors import Closed, Conflict, InvalidArgument, Timeout, Unsupported
+from ._errors import (
+    Closed,
+    Conflict,
+    InvalidArgument,
+    Timeout,
+    TransactionTooLarge,
+    Unsupported,
+)
 
 R = TypeVar("R")
 Self = TypeVar("Self", bound="CacheBase")
@@ -37,8 +44,11 @@ DEFAULT_SETTINGS: dict[str, Any] = {
 _FORMAT = b"1"
 _SETTING = b"setting "
 
-#: Noted uses that a close stores.
-_USES_AT_CLOSE = 1000
+#: Noted uses that a close stores, and those of one transaction.
+_USES_AT_CLOSE, _USES_STEP = 1000, 100
+
+#: Settings that are whole numbers.
+_WHOLE = ("statistics", "tag_index", "cull_limit", "disk_pickle_protocol")
 
 ABSENT: Any = object()
 
@@ -86,9 +96,16 @@ class CacheBase:
             self._directory = _make_directory(directory)
             self._opened = opened_at(self._directory)
         self._notes = self._opened.notes.setdefault(name, Notes())
+        self._user = User()
         self._is_open = False
-        db = self._open()
-        self._begin(db, settings)
+        try:
+            self._begin(self._open(), settings)
+        except BaseException:
+            # The traceback keeps this object.
+            if self._is_open:
+                self._is_open = False
+                self._opened.close(self._user)
+            raise
 
     def _open(self) -> Database:
         """Return the database, opened again after a close."""
@@ -99,7 +116,7 @@ class CacheBase:
             if not self._is_open:
                 with opened.locked(self._timeout):
                     if not self._is_open:
-                        opened.open(self._options, self._timeout)
+                        opened.open(self._user, self._options, self._timeout)
                         self._is_open = True
             db = opened.db
             # None if another thread closed the cache just now.
@@ -116,8 +133,7 @@ class CacheBase:
             raise Unsupported(f"the cache {self._name!r} is of another version of this package")
         for key, value in {**DEFAULT_SETTINGS, **self._stored_settings(db)}.items():
             self._apply(key, value)
-        for key, value in settings.items():
-            self._check_setting(key, value)
+        settings = {key: self._checked(key, value) for key, value in settings.items()}
         if version is None:
             policy = settings.get("eviction_policy", self.eviction_policy)
 
@@ -157,14 +173,22 @@ class CacheBase:
         return {key[len(_SETTING) :].decode(): json.loads(value) for key, value in rows}
 
     @staticmethod
-    def _check_setting(key: str, value: Any) -> None:
+    def _checked(key: str, value: Any) -> Any:
+        """Return the value of a setting, a whole number as an int."""
         if key not in DEFAULT_SETTINGS:
             raise InvalidArgument(f"there is no setting {key!r}")
         if key == "eviction_policy":
             if value not in POLICIES:
                 raise InvalidArgument(f"no eviction policy {value!r}: use {', '.join(POLICIES)}")
-        elif not isinstance(value, (bool, int, float)) or value < 0:
+            return value
+        # Not a number is not from 0 on, either.
+        if not isinstance(value, (bool, int, float)) or not value >= 0:
             raise InvalidArgument(f"{key} is a number from 0 on, not {value!r}")
+        if key in _WHOLE and isinstance(value, float):
+            if not value.is_integer():
+                raise InvalidArgument(f"{key} is a whole number, not {value!r}")
+            return int(value)
+        return value
 
     def _apply(self, key: str, value: Any) -> None:
         setattr(self, key, value)
@@ -179,7 +203,7 @@ class CacheBase:
         """
         if value is ABSENT:
             return self._reload(key)
-        self._check_setting(key, value)
+        value = self._checked(key, value)
         if not update:
             if key == "eviction_policy":
                 raise InvalidArgument("all objects of a cache evict by one policy")
@@ -223,6 +247,7 @@ class CacheBase:
                 entry = work.find(at)
                 key = None if entry is None else work.index_rows(entry).get("order")
                 if key is not None:
+                    work.widen(("order", b""), key)
                     work.order[key] = at
             if is_last:
                 work.meta[ORDER] = policy
@@ -302,11 +327,14 @@ class CacheBase:
 
     def _statistics(self, reset: bool = False) -> tuple[int, int]:
         """Return the hits and misses, with those stored at earlier closes."""
-        recent = self._notes.take_counts() if reset else self._notes.counts()
+        self._opened.check_process()
+        recent = self._notes.counts()
         stored = self._read(lambda source: source[self._names["meta"]].get(STATISTICS))
         before = (0, 0) if stored is None else json.loads(stored)
         if reset and stored is not None:
             self._run(lambda work: work.meta.delete(STATISTICS))
+        if reset:
+            self._notes.forget_counts(recent)
         return before[0] + recent[0], before[1] + recent[1]
 
     def stats(self, enable: bool = True, reset: bool = False) -> tuple[int, int]:
@@ -331,19 +359,37 @@ class CacheBase:
             if not self._is_open:
                 return
             try:
-                self._run(self._store_notes)
+                self._store_uses(_USES_AT_CLOSE)
+                self._store_counts()
             finally:
                 self._is_open = False
-                self._opened.close()
+                self._opened.close(self._user)
 
-    def _store_notes(self, work: Work) -> None:
-        work.note_uses(self._notes.take_uses(_USES_AT_CLOSE))
-        recent = self._notes.take_counts()
-        if recent != (0, 0):
+    def _store_uses(self, limit: int, retry: bool = False) -> None:
+        """Store up to `limit` noted uses, in transactions of bounded size."""
+        left = min(limit, self._notes.use_count())
+        while left > 0:
+            stored = 0
+            try:
+                stored = self._run(Work.store_uses, min(left, _USES_STEP), True, retry=retry)
+            except TransactionTooLarge:
+                # An entry that fills the memory of a transaction; its use stays in memory.
+                pass
+            left -= max(stored, 1)
+
+    def _store_counts(self) -> None:
+        recent = self._notes.counts()
+        if recent == (0, 0):
+            return
+
+        def store(work: Work) -> None:
             stored = work.meta.get(STATISTICS)
             before = (0, 0) if stored is None else json.loads(stored)
             total = [before[0] + recent[0], before[1] + recent[1]]
             work.meta[STATISTICS] = json.dumps(total).encode()
+
+        self._run(store)
+        self._notes.forget_counts(recent)
 
     def __enter__(self: Self) -> Self:
         self._open()

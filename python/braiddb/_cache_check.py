@@ -81,6 +81,7 @@ def _mend(found: _Found, run: Callable[..., None]) -> None:
             getattr(work, name).delete(key)
 
     def put(work: Work, part: list[tuple[str, bytes, bytes]]) -> None:
+        work.forget_ends()
         for name, key, at in part:
             getattr(work, name)[key] = at
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 from ._cache_base import ABSENT, CacheBase
+from ._cache_ends import BEHIND_ALL, Bounds, Range
 from ._cache_store import Entry, Work, after, now_us
 from ._cache_values import Key, tag_bytes, tag_of
 from ._errors import InvalidArgument, NotFound
@@ -18,11 +19,21 @@ Side = Literal["back", "front"]
 _QUEUE_START = 500_000_000_000_000
 _QUEUE_END = 999_999_999_999_999
 
-#: Noted uses that a write stores, also one that must know which entries are used.
-_USES, _USES_MAX = 16, 10_000
+#: Noted uses that a write stores.
+_USES = 16
 
 #: Bytes of a file object that are copied at once.
 _PART = 1 << 20
+
+
+class _End(NamedTuple):
+    """An end of a range of a tree."""
+
+    of: Range
+    whole: Bounds
+    is_reverse: bool
+    #: Whether a key is one of the range, which other keys may be within.
+    has: Callable[[bytes], bool]
 
 
 class Queues(CacheBase):
@@ -46,8 +57,8 @@ class Queues(CacheBase):
             if if_absent and work.live(at.at, now) is not None:
                 return False
             entry = put(work, at, after(now, expire), tagged, now)
-            is_full = work.volume >= self.size_limit
-            work.note_uses(self._notes.take_uses(_USES_MAX if is_full else _USES))
+            if not work.is_users:
+                work.store_uses(_USES)
             work.cull(now, self.cull_limit, self.size_limit, entry.row)
             return True
 
@@ -126,36 +137,49 @@ class Queues(CacheBase):
     ) -> Any:
         """Return the key and value that were inserted last, or first."""
 
-        def rows(tree: Any) -> Iterator[bytes]:
-            return iter(tree.values(reverse=last))
-
-        found = self._end("rows", rows, False, retry)
+        end = _End(("rows", b""), (b"", BEHIND_ALL), last, lambda row: True)
+        found = self._end(end, False, retry)
         if found is None:
             raise KeyError("the cache is empty")
         entry, pair = found
         return with_flags(pair, entry, expire_time, tag)
 
-    def _end(
-        self, name: str, keys: Callable[[Any], Iterator[bytes]], is_pull: bool, retry: bool
-    ) -> tuple[Entry, Any] | None:
-        """Return the first live entry of some keys of a tree. Remove expired ones before it."""
+    def _key_at(self, source: Any, end: _End, bounds: Bounds) -> tuple[bytes, bytes] | None:
+        """Return the row of a tree at an end of a range, and the key of its entry."""
+        tree = source[self._names[end.of[0]]]
+        rows = tree.items if end.of[0] == "rows" else tree.keys
+        start, stop = max(bounds[0], end.whole[0]), min(bounds[1], end.whole[1])
+        for row in rows(start=start, stop=stop, reverse=end.is_reverse):
+            key, at = row if end.of[0] == "rows" else (row, row)
+            if end.has(key):
+                return key, at
+        return None
+
+    def _end(self, end: _End, is_pull: bool, retry: bool) -> tuple[Entry, Any] | None:
+        """Return the live entry at an end of a range. Remove expired ones before it."""
 
         def peek(source: Any) -> Any:
-            at = next(keys(source[self._names[name]]), None)
-            if at is None:
+            ends = self._opened.ends(self._name)
+            while True:
+                bounds = ends.get(end.of)
+                found = self._key_at(source, end, bounds or end.whole)
+                if ends.hold(end.of, bounds):
+                    break
+            if found is None:
                 return None
-            entry, value = self._fetch(source, at, False)
+            entry, value = self._fetch(source, found[1], False)
             if entry is None:
                 return ABSENT
-            return entry, (self._coder.key_of(entry.key or at), value)
+            return entry, (self._coder.key_of(entry.key or found[1]), value)
 
         # A peek at an entry that has not expired is a read, which waits for no writer.
-        found = ABSENT if is_pull else self._read(peek)
-        if found is not ABSENT:
-            return found  # type: ignore[no-any-return]
+        is_read = not is_pull and self._opened.transaction is None
+        peeked = self._read(peek) if is_read else ABSENT
+        if peeked is not ABSENT:
+            return peeked  # type: ignore[no-any-return]
 
         def find(work: Work) -> tuple[Entry, Any] | None:
-            while (at := next(keys(getattr(work, name)), None)) is not None:
+            while (at := self._find_end(work, end)) is not None:
                 entry = work.find(at)
                 if entry is None:
                     return None
@@ -170,15 +194,22 @@ class Queues(CacheBase):
 
         return self._run(find, retry=retry)
 
+    def _find_end(self, work: Work, end: _End) -> bytes | None:
+        """Return the key of the entry at an end of a range, and note the end."""
+        found = self._key_at(work.tx, end, work.bounds(end.of) or end.whole)
+        work.narrow(end.of, end.whole, end.is_reverse, None if found is None else found[0])
+        return None if found is None else found[1]
+
     # Queues.
 
-    def _queue(self, entries: Any, prefix: str | None, is_reverse: bool) -> Iterator[bytes]:
-        """Iterate over the keys of a queue."""
+    def _queue(self, prefix: str | None, is_reverse: bool) -> _End:
+        """Return an end of a queue."""
         first, last = self._queue_key(prefix, 0), self._queue_key(prefix, _QUEUE_END)
         if first.whole:
             raise InvalidArgument("the prefix of a queue is too long")
-        keys = entries.keys(start=first.at, stop=last.at, reverse=is_reverse)
-        return (at for at in keys if self._queue_number(prefix, at) is not None)
+        of = "entries", b"" if prefix is None else first.at[:-16]
+        has = lambda at: self._queue_number(prefix, at) is not None  # noqa: E731
+        return _End(of, (first.at, last.at), is_reverse, has)
 
     def _queue_key(self, prefix: str | None, number: int) -> Key:
         return self._coder.key(number if prefix is None else f"{prefix}-{number:015d}")
@@ -207,10 +238,11 @@ class Queues(CacheBase):
         `prefix-number`.
         """
         _check_side(side)
+        queue = self._queue(prefix, side == "back")
         pushed: list[int] = []
 
         def next_key(work: Work) -> Key:
-            end = next(self._queue(work.entries, prefix, side == "back"), None)
+            end = self._find_end(work, queue)
             before = None if end is None else self._queue_number(prefix, end)
             step = 1 if side == "back" else -1
             number = _QUEUE_START if before is None else before + step
@@ -258,10 +290,7 @@ class Queues(CacheBase):
     ) -> Any:
         _check_side(side)
 
-        def keys(entries: Any) -> Iterator[bytes]:
-            return self._queue(entries, prefix, side == "back")
-
-        found = self._end("entries", keys, is_pull, retry)
+        found = self._end(self._queue(prefix, side == "back"), is_pull, retry)
         entry, pair = (None, default) if found is None else found
         return with_flags(pair, entry, expire_time, tag)
 

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from ._cache_store import Work
+from ._cache_ends import Ends
+from ._cache_store import Uses, Work
 from ._db import Database, open_database
-from ._errors import ExclusiveOpen, InvalidArgument, Timeout, Unsupported
+from ._errors import ExclusiveOpen, Forked, InvalidArgument, Timeout, Unsupported
 from ._shared import SharedDatabase
 
 
@@ -45,20 +46,45 @@ class Notes:
         with self._lock:
             return self._hits, self._misses
 
-    def take_counts(self) -> tuple[int, int]:
-        """Return the hits and misses, and begin again."""
+    def forget_counts(self, counts: tuple[int, int]) -> None:
+        """Subtract hits and misses that were stored or returned."""
         with self._lock:
-            counts = self._hits, self._misses
-            self._hits = self._misses = 0
-            return counts
+            self._hits -= counts[0]
+            self._misses -= counts[1]
 
-    def take_uses(self, limit: int) -> list[tuple[bytes, tuple[int, int]]]:
+    def has_use(self, at: bytes) -> bool:
+        """Return whether a use of a key is noted."""
+        return at in self._uses
+
+    def use_count(self) -> int:
+        """Return the number of keys with noted uses."""
+        return len(self._uses)
+
+    def take_use(self, at: bytes) -> tuple[int, int] | None:
+        """Return the noted use of a key, and forget it."""
+        with self._lock:
+            return self._uses.pop(at, None)
+
+    def take_uses(self, limit: int) -> Uses:
         """Return up to `limit` uses, and forget them."""
         with self._lock:
             found = list(islice(self._uses.items(), limit))
             for at, _ in found:
                 del self._uses[at]
             return found
+
+    def put_back(self, uses: Uses) -> None:
+        """Note uses again that were not stored."""
+        with self._lock:
+            for at, (used, count) in uses:
+                later = self._uses.get(at, (0, 0))
+                self._uses[at] = max(used, later[0]), count + later[1]
+
+
+class User:
+    """Stands for an open cache, and ends with it."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Opened:
@@ -73,16 +99,33 @@ class Opened:
         #: The database in `path`. Caches in a database of the user refer to that themselves.
         self.db: Database | None = None
         self.options: dict[str, Any] = {}
-        self.users = 0
+        #: Open caches. One that is dropped without a close is none.
+        self.users: weakref.WeakSet[User] = weakref.WeakSet()
         self.notes: dict[str, Notes] = {}
+        self._ends: dict[str, Ends] = {}
+        self._process = os.getpid()
         self._lock = threading.RLock()
         self._writer: int | None = None
         self._works: dict[str, Work] = {}
         self._tx: Any = None
+        self._is_exclusive = False
+
+    def ends(self, name: str) -> Ends:
+        """Return the bounds of a cache."""
+        return self._ends.setdefault(name, Ends())
+
+    def check_process(self) -> None:
+        """Refuse the child of a fork: a thread of the parent may have held the locks."""
+        if os.getpid() != self._process:
+            raise Forked(
+                f"process {os.getpid()} is a fork of process {self._process}, which opened the "
+                'cache: open it after the fork, or start workers with the method "spawn"'
+            )
 
     @contextmanager
     def locked(self, timeout: float | None) -> Iterator[None]:
         """Wait for the turn to write, at most `timeout` seconds."""
+        self.check_process()
         wait = -1 if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX)
         if not self._lock.acquire(timeout=wait):
             raise Timeout(f"another thread wrote to the cache for {timeout} seconds")
@@ -91,7 +134,7 @@ class Opened:
         finally:
             self._lock.release()
 
-    def open(self, options: dict[str, Any], timeout: float | None) -> Database:
+    def open(self, user: User, options: dict[str, Any], timeout: float | None) -> Database:
         """Open the database for one more cache, if it is not open."""
         with self.locked(timeout):
             if self.db is None or self.db.closed:
@@ -101,17 +144,19 @@ class Opened:
                 # A cache can lose its last writes to a power failure.
                 self.db = open_database(self.path, {"durability": "buffered", **options})
                 self.options = options
-                self.users = 0
+                self.users.clear()
+                # Another process may have written meanwhile.
+                self._ends.clear()
             elif options and options != self.options:
                 raise InvalidArgument(f"the cache {self.path!r} is open with other options")
-            self.users += 1
+            self.users.add(user)
             return self.db
 
-    def close(self) -> None:
+    def close(self, user: User) -> None:
         """Release the database for one cache. The last one closes it."""
         with self.locked(None):
-            self.users -= 1
-            if self.users <= 0 and self.db is not None:
+            self.users.discard(user)
+            if not self.users and self.db is not None:
                 db, self.db = self.db, None
                 db.close()
 
@@ -129,25 +174,30 @@ class Opened:
             yield self._work(name)
             return
         with self.locked(timeout):
+            works = self._works
+            is_committed = False
             try:
                 with database().write(exclusive=is_exclusive) as self._tx:
-                    self._writer = threading.get_ident()
+                    self._writer, self._is_exclusive = threading.get_ident(), is_exclusive
                     try:
                         yield self._work(name)
-                        for work in self._works.values():
+                        for work in works.values():
                             work.finish()
                     finally:
                         self._writer = None
-                        self._works = {}
+                is_committed = True
             except ExclusiveOpen as error:
                 raise Timeout(str(error)) from error
             finally:
-                self._tx = None
+                self._tx, self._works = None, {}
+                for work in works.values():
+                    work.end(is_committed)
 
     def _work(self, name: str) -> Work:
         work = self._works.get(name)
         if work is None:
-            work = self._works[name] = Work(name, self._tx)
+            notes, ends = self.notes.setdefault(name, Notes()), self.ends(name)
+            work = self._works[name] = Work(name, self._tx, notes, ends, self._is_exclusive)
         return work
 
 
@@ -156,6 +206,16 @@ _USES_MAX = 4096
 
 _paths: weakref.WeakValueDictionary[tuple[int, str], Opened] = weakref.WeakValueDictionary()
 _paths_lock = threading.Lock()
+
+
+def _unlock_paths() -> None:
+    global _paths_lock
+    _paths_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    # Another thread may hold the lock at the fork.
+    os.register_at_fork(after_in_child=_unlock_paths)
 
 
 def _not_shared() -> Unsupported:
@@ -183,4 +243,4 @@ def opened_in(db: Database) -> Opened:
         return db._caches  # type: ignore[no-any-return]
 
 
-__all__ = ["Notes", "Opened", "opened_at", "opened_in"]
+__all__ = ["Notes", "Opened", "User", "opened_at", "opened_in"]

@@ -20,14 +20,19 @@ write changes them in one transaction. `check` of the cache verifies it.
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import time
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from itertools import islice, takewhile
 from typing import Any
 
+from ._cache_ends import BEHIND_ALL, Bounds, Ends, Range, queue_of
 from ._cache_values import Key, Value, is_digest
+
+#: Keys, and the time of the last use and the number of uses of each.
+Uses = list[tuple[bytes, tuple[int, int]]]
 
 #: Expiry time (0: none), row, times of storage and of the last use, number of uses, size of a
 #: large value; lengths of the tag and of a key that `entries` has the digest of; kind of the value.
@@ -38,6 +43,12 @@ _COUNTERS = struct.Struct(">QQQ")
 
 #: Longest time to an expiry, which fits the bytes of a number.
 _SECONDS_MAX = 1e12
+
+#: Bytes of entries that a transaction rewrites to store uses. An entry with its value is one record.
+_USES_BYTES = 1 << 18
+
+#: Bytes from which a large value is a stream. Smaller ones are in the transaction's memory.
+_STREAM_MIN = 1 << 20
 
 TREES = ("entries", "large", "rows", "order", "expiry", "tags", "meta")
 COUNTERS, ORDER, FORMAT, STATISTICS = b"counters", b"order", b"format", b"statistics"
@@ -60,7 +71,16 @@ def after(now: int, seconds: float | None) -> int:
     """Return the expiry time after some seconds."""
     if seconds is None:
         return 0
-    return max(now + int(min(seconds, _SECONDS_MAX) * 1_000_000), 1)
+    return max(now + _microseconds(seconds), 1)
+
+
+def time_us(seconds: float) -> int:
+    """Return a time from seconds since 1970, which fits the bytes of a number."""
+    return max(_microseconds(seconds), 0)
+
+
+def _microseconds(seconds: float) -> int:
+    return int(max(min(seconds, _SECONDS_MAX), -_SECONDS_MAX) * 1_000_000)
 
 
 class Entry:
@@ -178,9 +198,17 @@ class Work:
     tags: Any
     meta: Any
 
-    def __init__(self, name: str, tx: Any) -> None:
+    def __init__(self, name: str, tx: Any, notes: Any, ends: Ends, is_users: bool) -> None:
         self._name = name
         self.tx = tx
+        self._notes = notes
+        #: Bounds of all, and those that this transaction has narrowed.
+        self._ends, self._own_ends = ends, Ends()
+        #: Uses that the transaction stores.
+        self._taken: Uses = []
+        self._uses_bytes = _USES_BYTES
+        #: True in a `transact()` of the user.
+        self.is_users = is_users
         stored, order = self.meta.get_many((COUNTERS, ORDER))
         self.count, self.volume, self.last_row = _COUNTERS.unpack(stored or bytes(_COUNTERS.size))
         self.policy = "" if order is None else order.decode()
@@ -199,6 +227,50 @@ class Work:
         if now != self._stored:
             self.meta[COUNTERS] = _COUNTERS.pack(*now)
             self._stored = now
+
+    def end(self, is_committed: bool) -> None:
+        """Tell what the transaction changed in memory, after its end."""
+        if is_committed:
+            self._ends.adopt(self._own_ends)
+        else:
+            self._notes.put_back(self._taken)
+
+    # Ends of ranges: C2.
+
+    def bounds(self, of: Range) -> Bounds | None:
+        """Return the bounds of a range in this transaction, None if they are not known."""
+        return self._own_ends.get(of) or self._ends.get(of)
+
+    def narrow(self, of: Range, whole: Bounds, is_reverse: bool, end: bytes | None) -> None:
+        """Note where the first or last row of a range is, or that there is none."""
+        start, stop = self.bounds(of) or whole
+        if end is None:
+            start = stop
+        elif is_reverse:
+            stop = end + b"\0"
+        else:
+            start = end
+        self._own_ends.narrow(of, (start, stop))
+
+    def ordered(self, of: Range, whole: Bounds = (b"", BEHIND_ALL)) -> Iterator[bytes]:
+        """Iterate over the keys of a range in order, and note the first."""
+        start, stop = self.bounds(of) or whole
+        keys = iter(getattr(self, of[0]).keys(start=start, stop=stop))
+        first = next(keys, None)
+        self.narrow(of, whole, False, first)
+        if first is not None:
+            yield first
+            yield from keys
+
+    def widen(self, of: Range, key: bytes) -> None:
+        """Include a key that is about to be put."""
+        self._own_ends.widen(of, key)
+        self._ends.widen(of, key)
+
+    def forget_ends(self) -> None:
+        """Forget the bounds before writes of any keys."""
+        self._own_ends.clear()
+        self._ends.clear()
 
     def find(self, at: bytes) -> Entry | None:
         """Return an entry, even an expired one."""
@@ -220,6 +292,7 @@ class Work:
                 getattr(self, name).delete(key)
         for name, key in then.items():
             if before.get(name) != key:
+                self.widen((name, key[:-8] if name == "tags" else b""), key)
                 getattr(self, name)[key] = at
 
     def remove(self, at: bytes, entry: Entry) -> None:
@@ -241,7 +314,10 @@ class Work:
         if len(value.data) < inline_max:
             return self._put(key, value, None, expires, tag, now)
         place = os.urandom(16)
-        self.large[place] = value.data
+        if len(value.data) < _STREAM_MIN:
+            self.large[place] = value.data
+        else:
+            self.large.put_stream(place, io.BytesIO(value.data))
         return self._put(key, Value(value.kind, place), len(value.data), expires, tag, now)
 
     def put_placed(
@@ -259,6 +335,9 @@ class Work:
         if before is None:
             self.last_row += 1
             entry.row = self.last_row
+            queue = queue_of(key.at)
+            if queue is not None:
+                self.widen(queue, key.at)
         else:
             entry.row = before.row
             rows = self.index_rows(before)
@@ -282,13 +361,46 @@ class Work:
         self.entries[at] = entry.pack()
         self._reindex(at, rows, self.index_rows(entry))
 
-    def note_uses(self, uses: Iterable[tuple[bytes, tuple[int, int]]]) -> None:
-        """Store times of the last use and numbers of uses."""
-        for at, (used, count) in uses:
+    # Uses, which reads have noted in memory.
+
+    def store_uses(self, limit: int, is_alone: bool = False) -> int:
+        """Store up to `limit` noted uses, of entries of up to `_USES_BYTES`. Return their number.
+
+        In a transaction that does nothing else, the first entry may be of any size.
+        """
+        uses = self._notes.take_uses(limit)
+        self._taken += uses
+        stored = 0
+        for at, use in uses:
             entry = self.find(at)
-            # A key that was set again since then is as good as used.
-            if entry is not None and entry.used < used:
-                self.change(at, entry, used=used, uses=entry.uses + count)
+            if entry is None or self._store_use(at, entry, use, is_alone and stored == 0):
+                stored += 1
+            else:
+                self._taken.remove((at, use))
+                self._notes.put_back([(at, use)])
+        return stored
+
+    def _store_use(self, at: bytes, entry: Entry, use: tuple[int, int], is_alone: bool) -> bool:
+        """Store a use, unless too much was rewritten already."""
+        size = len(entry.value)
+        if size > self._uses_bytes and not is_alone:
+            return False
+        self._uses_bytes -= size
+        # A key that was set again since then is as good as used.
+        if entry.used < use[0]:
+            self.change(at, entry, used=use[0], uses=entry.uses + use[1])
+        return True
+
+    def _move_used(self, at: bytes) -> bool:
+        """Store the noted use of an entry that is to be evicted. Return whether it was stored."""
+        entry, use = self.find(at), self._notes.take_use(at)
+        if use is None:
+            return True
+        if entry is not None and not self._store_use(at, entry, use, False):
+            self._notes.put_back([(at, use)])
+            return False
+        self._taken.append((at, use))
+        return True
 
     # Removal of many. Each returns the number of entries that it removed.
 
@@ -308,20 +420,40 @@ class Work:
     def remove_expired(self, now: int, limit: int) -> int:
         """Remove up to `limit` entries that expired before now."""
         stop = _PAIR.pack(now, 0)
-        return self.remove_indexed(self.expiry, islice(self.expiry.keys(stop=stop), limit))
+        expired = takewhile(lambda key: key < stop, self.ordered(("expiry", b"")))
+        return self.remove_indexed(self.expiry, islice(expired, limit))
 
     def remove_tagged(self, tag: bytes, limit: int) -> int:
         """Remove up to `limit` entries with a tag."""
         # No row begins with 0xff, which continues a tag with a NUL.
-        keys = self.tags.keys(start=tag, stop=tag + b"\xff")
+        keys = self.ordered(("tags", tag), (tag, tag + b"\xff"))
         return self.remove_indexed(self.tags, islice(keys, limit))
 
     def evict(self, limit: int, keep: int = -1) -> int:
-        """Evict up to `limit` entries in their order, not that of the row `keep`."""
+        """Evict up to `limit` entries in their order, not that of the row `keep`.
+
+        The noted use of an entry is stored instead, which moves it. Entries whose uses are too much
+        to rewrite in this transaction stay.
+        """
         if POLICIES.get(self.policy) is None:
             return 0
-        keys = (key for key in self.order.keys() if _PAIR.unpack(key)[1] != keep)
-        return self.remove_indexed(self.order, islice(keys, limit))
+        removed = 0
+        passed: set[bytes] = set()
+        while removed < limit:
+            first = islice(self.ordered(("order", b"")), limit - removed + len(passed) + 1)
+            keys = [key for key in first if key not in passed]
+            if not keys:
+                break
+            for key in keys[: limit - removed]:
+                at = self.order.get(key)
+                if _PAIR.unpack(key)[1] == keep:
+                    passed.add(key)
+                elif at is not None and self._notes.has_use(at):
+                    if not self._move_used(at):
+                        passed.add(key)
+                else:
+                    removed += self.remove_indexed(self.order, (key,))
+        return removed
 
     def cull(self, now: int, limit: int, size_limit: float, keep: int) -> None:
         """Remove up to `limit` entries: expired ones, and others if the cache is full.
@@ -342,4 +474,14 @@ class Work:
         return int(removed)
 
 
-__all__ = ["Entry", "Work", "after", "counters", "index_rows", "now_us", "whole_key"]
+__all__ = [
+    "Entry",
+    "Uses",
+    "Work",
+    "after",
+    "counters",
+    "index_rows",
+    "now_us",
+    "time_us",
+    "whole_key",
+]

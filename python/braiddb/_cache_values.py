@@ -45,7 +45,7 @@ class Value(NamedTuple):
     data: bytes
 
 
-def _is_json(value: Any) -> bool:
+def is_json(value: Any) -> bool:
     """Return whether JSON stores a value without change."""
     kind = type(value)
     if value is None or kind in (bool, str):
@@ -55,8 +55,8 @@ def _is_json(value: Any) -> bool:
     if kind is float:
         return bool(value == value) and value not in (float("inf"), float("-inf"))
     if kind is list:
-        return all(map(_is_json, value))
-    return kind is dict and all(type(k) is str and _is_json(v) for k, v in value.items())
+        return all(map(is_json, value))
+    return kind is dict and all(type(k) is str and is_json(v) for k, v in value.items())
 
 
 def _is_plain(value: Any) -> bool:
@@ -70,6 +70,11 @@ def _is_plain(value: Any) -> bool:
 def _dumps(value: Any, sort_keys: bool = False) -> bytes:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
     return text.encode()
+
+
+def json_text(value: Any) -> str:
+    """Return the JSON text of a list or dict. Equal dicts have the same."""
+    return _dumps(value, sort_keys=True).decode()
 
 
 class Coder:
@@ -98,7 +103,7 @@ class Coder:
     def key(self, key: Any) -> Key:
         """Return the bytes of a key. Equal tuples, lists and dicts have the same."""
         element: tuple[Any] = (key,)
-        if isinstance(key, (list, dict)) and _is_json(key):
+        if isinstance(key, (list, dict)) and is_json(key):
             data = _JSON_KEY + _dumps(key, sort_keys=True)
         else:
             try:
@@ -141,7 +146,7 @@ class Coder:
             return Value(b"c", self.codec.encode(value))
         if kind is tuple and _is_plain(value):
             return Value(b"t", _tuple.pack((value,)))
-        if _is_json(value):
+        if is_json(value):
             return Value(b"j", _dumps(value))
         return Value(b"p", self._pickle(value, "neither JSON nor a tuple stores it"))
 
@@ -188,6 +193,10 @@ def plain(value: Any) -> Any:
     """Return a key in which equal numbers are the same."""
     if isinstance(value, tuple):
         return tuple(map(plain, value))
+    if type(value) is list:
+        return [plain(part) for part in value]
+    if type(value) is dict:
+        return {name: plain(part) for name, part in value.items()}
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, float) and value.is_integer():
@@ -195,4 +204,14 @@ def plain(value: Any) -> Any:
     return value
 
 
-__all__ = ["Coder", "Key", "Value", "is_digest", "plain", "tag_bytes", "tag_of"]
+__all__ = [
+    "Coder",
+    "Key",
+    "Value",
+    "is_digest",
+    "is_json",
+    "json_text",
+    "plain",
+    "tag_bytes",
+    "tag_of",
+]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, overload
 
 from . import _braiddb
 from ._codecs import RAW, Codec, codec_of
-from ._errors import Closed, Conflict, InvalidArgument, NotFound
+from ._errors import Closed, Conflict, InvalidArgument, NotFound, ReaderExpired
 from ._trees import (
     INDEX_ENTRIES,
     CodecTree,
@@ -62,6 +62,9 @@ class Database(_Context):
 
     #: Errors after which a transaction is repeated.
     _conflicts: tuple[type[Exception], ...] = (Conflict,)
+
+    #: How often a transaction is repeated that took longer than `reader_age_max`.
+    _expiries_max = 0
 
     def __init__(self, raw: _braiddb.RawDb, path: str) -> None:
         self._raw = raw
@@ -277,14 +280,16 @@ class Database(_Context):
 
             @functools.wraps(function)
             def call(*args: Any, **kwargs: Any) -> R:
+                expiries = 0
                 for attempt in range(retries + 1):
                     tx = self.write(exclusive=exclusive, durability=durability)
                     try:
                         with tx:
                             result = function(tx, *args, **kwargs)
                         return result
-                    except self._conflicts:
-                        if attempt == retries:
+                    except self._conflicts as error:
+                        expiries += isinstance(error, ReaderExpired)
+                        if attempt == retries or expiries > self._expiries_max:
                             raise
                     pause(attempt)
                 raise AssertionError("the loop returns or raises")

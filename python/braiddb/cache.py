@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from ._cache_base import ABSENT, DEFAULT_SETTINGS
 from ._cache_check import check
 from ._cache_entries import Queues, with_flags
-from ._cache_store import Entry, Work, after, counters, now_us, whole_key
-from ._cache_values import plain, tag_bytes
+from ._cache_store import Entry, Work, after, counters, now_us, time_us, whole_key
+from ._cache_values import is_json, json_text, plain, tag_bytes
 from ._db import Database
 from ._errors import InvalidArgument, Timeout
 
@@ -273,7 +273,7 @@ class Cache(Queues):
 
         A `Timeout` has the number of the removed ones in `args`, as those of `evict` and `cull`.
         """
-        until = now_us() if now is None else int(now * 1_000_000)
+        until = now_us() if now is None else time_us(now)
         return self._remove_steps(lambda work: work.remove_expired(until, _STEP), retry)
 
     def evict(self, tag: Any, retry: bool = False) -> int:
@@ -286,9 +286,14 @@ class Cache(Queues):
     def cull(self, retry: bool = False) -> int:
         """Remove expired entries, then evict others until the cache is within its limit."""
         until = now_us()
+        if self._opened.transaction is None:
+            # Evictions look for noted uses, too, but only so many in a transaction.
+            try:
+                self._store_uses(self._notes.use_count(), retry)
+            except Timeout as error:
+                raise Timeout(0) from error
 
         def step(work: Work) -> int:
-            work.note_uses(self._notes.take_uses(_STEP))
             removed = work.remove_expired(until, _STEP)
             while removed < _STEP and work.volume > self.size_limit and work.evict(1):
                 removed += 1
@@ -311,6 +316,30 @@ class Cache(Queues):
 
     # Functions.
 
+    def _call_key(self, base: str, used: list[tuple[Any, Any]], typed: bool) -> tuple[Any, ...]:
+        """Return the key of a call: arguments by position and by name, lists and dicts as JSON."""
+        values, coded = [], []
+        for name, value in used:
+            part = value if typed else plain(value)
+            if isinstance(part, (list, dict)) and is_json(part):
+                part = json_text(part)
+                coded.append(name)
+            elif not self._coder.may_pickle:
+                try:
+                    self._coder.key(part)
+                except (TypeError, ValueError) as error:
+                    which = name if isinstance(name, str) else f"number {name}"
+                    raise TypeError(f"argument {which} of {base}: {error}") from error
+            values.append((name, part))
+        by_place = tuple(part for name, part in values if not isinstance(name, str))
+        by_name = tuple((name, part) for name, part in values if isinstance(name, str))
+        key: tuple[Any, ...] = base, by_place, by_name
+        if typed:
+            types = (type(value) for _, value in used)
+            key += (tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in types),)
+        # Equal text is another argument.
+        return (*key, "json", tuple(coded)) if coded else key
+
     def memoize(
         self,
         name: str | None = None,
@@ -332,13 +361,9 @@ class Cache(Queues):
             base = name or f"{function.__module__}.{function.__qualname__}"
 
             def key_of(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
-                used = tuple(arg for at, arg in enumerate(args) if at not in ignore)
-                named = tuple(item for item in sorted(kwargs.items()) if item[0] not in ignore)
-                if not typed:
-                    return base, plain(used), plain(named)
-                types = [type(arg) for arg in (*used, *(value for _, value in named))]
-                names = tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in types)
-                return base, used, named, names
+                used = [(at, arg) for at, arg in enumerate(args) if at not in ignore]
+                used += [item for item in sorted(kwargs.items()) if item[0] not in ignore]
+                return self._call_key(base, used, typed)
 
             @functools.wraps(function)
             def call(*args: Any, **kwargs: Any) -> R:
