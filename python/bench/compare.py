@@ -32,6 +32,8 @@ ROUNDS = 3
 BATCH = 1000
 #: Rows of one prefix.
 PREFIX_ROWS = 100
+#: Size limit of a full cache.
+FULL_BYTES = 256 << 10
 
 #: Measures, and what they count.
 MEASURES = {
@@ -45,6 +47,9 @@ MEASURES = {
     "get_many, 2 threads": "random gets",
     "cache set": "sets",
     "cache get": "gets",
+    "cache set, full": "sets, each beyond the size limit",
+    "cache push": "pushes",
+    "cache pull": "pulls",
 }
 
 
@@ -112,7 +117,14 @@ def measure_cache(name: str, path: str, count: int) -> dict[str, Any]:
     meter.measure("cache set", len(rows), lambda: store.set(rows))
     keys = [row[0] for row in random.Random(2).choices(rows, k=2 * len(rows))]
     meter.measure("cache get", len(keys), lambda: store.get(keys), len(keys))
+    meter.measure("cache push", len(rows), lambda: store.push(rows))
+    meter.measure("cache pull", len(rows), lambda: store.pull(len(rows)), len(rows))
     store.close()
+    full = CACHES[name](f"{path}-full", size_limit=FULL_BYTES)
+    full.set(rows)
+    others = rows_of(2 * len(rows), 4)[: len(rows)]
+    meter.measure("cache set, full", len(others), lambda: full.set(others))
+    full.close()
     return {"version": store.version, "measures": meter.found}
 
 

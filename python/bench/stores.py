@@ -277,24 +277,33 @@ class _Cache:
         get = self.cache.get
         return sum(1 for key in keys if get(key) is not None)
 
+    def push(self, rows: Rows) -> None:
+        push = self.cache.push
+        for _, value in rows:
+            push(value)
+
+    def pull(self, count: int) -> int:
+        pull = self.cache.pull
+        return sum(1 for _ in range(count) if pull()[0] is not None)
+
     def close(self) -> None:
         self.cache.close()
 
 
 class BraidCache(_Cache):
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, **settings: Any) -> None:
         import braiddb
 
         self.version = braiddb.__version__
-        self.cache = braiddb.Cache(path)
+        self.cache = braiddb.Cache(path, **settings)
 
 
 class DiskCache(_Cache):
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, **settings: Any) -> None:
         import diskcache
 
         self.version = diskcache.__version__
-        self.cache = diskcache.Cache(path)
+        self.cache = diskcache.Cache(path, **settings)
 
 
 STORES: dict[str, Any] = {

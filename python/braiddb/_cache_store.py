@@ -44,7 +44,7 @@ _COUNTERS = struct.Struct(">QQQ")
 #: Longest time to an expiry, which fits the bytes of a number.
 _SECONDS_MAX = 1e12
 
-#: Bytes of entries that a transaction rewrites to store uses. An entry with its value is one record.
+#: Bytes of entries that a transaction rewrites to store uses: an entry is one record with its value.
 _USES_BYTES = 1 << 18
 
 #: Bytes from which a large value is a stream. Smaller ones are in the transaction's memory.

@@ -17,8 +17,8 @@ class SharedDatabase(Database):
     The first process to open it is the owner and commits for the others. When it ends, even by a
     kill, another takes over. Reads see all acknowledged writes of their own process, and those of
     others at most some milliseconds later. `NoOwner` is raised if no process took a write in time,
-    `OutcomeUnknown` if none replied. A function of `transaction` runs again after `ReaderExpired`, at
-    most three times.
+    `OutcomeUnknown` if none replied. A function of `transaction` runs again after `ReaderExpired`,
+    at most three times.
 
     Multi-trees, streams, `watch`, `aio`, exclusive transactions, and changes of trees raise
     `Unsupported`. `compact`, `backup` and other operations run in the owner.

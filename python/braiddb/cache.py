@@ -30,9 +30,10 @@ class Cache(Queues):
     Without a directory it is in a new temporary one. `timeout` is how long a write waits for other
     threads' `transact()`, in seconds: it then raises `Timeout`, unless `retry` is true. `disk` is
     a codec for values that are not bytes, str, int or float. In a database of your own, `name`
-    begins the names of the cache's trees.
+    begins the names of the cache's trees. There, a write also waits for exclusive transactions that
+    are no `transact()`: until their end or `exclusive_wait_max` of the database, not for `timeout`.
 
-    Settings: `size_limit` bounds the bytes of keys and values. Beyond it, a write removes up to
+    Settings: `size_limit` bounds `volume()`. Beyond it, a write removes up to
     `cull_limit` entries: expired ones, then others by `eviction_policy`: "least-recently-stored",
     "least-recently-used", "least-frequently-used" or "none". Uses are noted once per
     `use_interval` seconds, so that most reads write nothing. `statistics` counts hits and misses.
@@ -214,7 +215,11 @@ class Cache(Queues):
         return True
 
     def volume(self) -> int:
-        """Return the bytes of keys and values."""
+        """Return the bytes of entries: keys, values, tags, and about 70 each for times and numbers.
+
+        The files of the database may have fewer, as they are compressed, or more: the log, indexes,
+        and removed entries until a merge drops them. `expire()` and `cull()` do not change those.
+        """
         return self._read(counters, self._names["meta"])[1]
 
     # Iteration.
@@ -361,6 +366,7 @@ class Cache(Queues):
             base = name or f"{function.__module__}.{function.__qualname__}"
 
             def key_of(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+                used: list[tuple[Any, Any]]
                 used = [(at, arg) for at, arg in enumerate(args) if at not in ignore]
                 used += [item for item in sorted(kwargs.items()) if item[0] not in ignore]
                 return self._call_key(base, used, typed)

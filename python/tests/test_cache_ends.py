@@ -95,7 +95,8 @@ def test_pulls_begin_behind_the_pulled(cache, prefix, side):
     with Starts("cache.entries") as bounds:
         assert cache.pull(prefix, side=side)[0] == pulled[10]
     end = cache._coder.key(pulled[9]).at
-    assert bounds and all(start >= end if side == "front" else stop <= end + b"\0" for start, stop in bounds)
+    at_front = side == "front"
+    assert bounds and all(a >= end if at_front else b <= end + b"\0" for a, b in bounds)
     with Starts("cache.entries") as bounds:
         for i in range(11, 30):
             assert cache.peek(prefix, side=side)[0] == cache.pull(prefix, side=side)[0] == pulled[i]

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 
 import braiddb
 import pytest
@@ -140,6 +141,29 @@ def test_conflict_between_processes_is_raised_and_repeated(pair):
 
     change()
     assert runs == [b"1", b"7"] and of_owner[b"n"] == b"7!"
+
+
+def test_transaction_that_takes_too_long_is_repeated_few_times(path):
+    # It ran a thousand times.
+    with braiddb.open(path, reader_age_max=0.05, **OPTIONS) as db:
+        tree, runs = db["t"], []
+        tree[b"a"] = b"1"
+
+        @db.transaction
+        def slow(tx, times):
+            runs.append(tx["t"][b"a"])
+            until = time.monotonic() + 30
+            while len(runs) <= times and time.monotonic() < until:
+                time.sleep(0.02)
+                tx["t"][b"a"]
+            tx["t"][b"b"] = b"2"
+
+        slow(3)
+        assert len(runs) == 4 and tree[b"b"] == b"2"
+        runs.clear()
+        with pytest.raises(braiddb.ReaderExpired):
+            slow(100)
+        assert len(runs) == 4
 
 
 def test_transaction_sees_a_tree_that_is_created_in_it(pair):
