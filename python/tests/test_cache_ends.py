@@ -164,7 +164,11 @@ def test_changed_policy_and_mended_rows_are_found(db):
     assert "new" not in cache
     cache.reset("eviction_policy", "least-recently-stored")
     db["cache.order"].clear()
-    assert cache.evict("t") == 0 and cache.cull() == 0 and cache.check(fix=True)
+    cache.reset("size_limit", 6000)
+    assert cache.cull() == 0 and cache.check(fix=True)
+    assert cache.cull() > 0 and cache.volume() <= 6000
+    # Numbers of uses are below all times.
+    cache.reset("eviction_policy", "least-frequently-used")
     cache.reset("size_limit", 2000)
     assert cache.cull() > 0 and cache.volume() <= 2000 and cache.check() == []
 
@@ -172,12 +176,24 @@ def test_changed_policy_and_mended_rows_are_found(db):
 def test_cull_keeps_entries_that_were_just_used(path):
     # It stored 100 of the noted uses and evicted by the old times of the others.
     with braiddb.Cache(path, eviction_policy="least-recently-used", use_interval=0) as cache:
-        fill(cache, range(300))
+        fill(cache, range(300), 4000)
         assert all(cache[key] for key in range(250))
-        cache.reset("size_limit", 50_000)
+        cache.reset("size_limit", 200_000)
         assert cache.cull() > 200
         left = list(cache)
         assert left == list(range(250 - len(left), 250)) and cache.check() == []
+
+
+def test_cull_counts_all_uses(path):
+    settings = {"eviction_policy": "least-frequently-used", "use_interval": 0}
+    with braiddb.Cache(path, **settings) as cache:
+        fill(cache, range(200), 4000)
+        assert all(cache[key] for _ in range(3) for key in range(100, 200))
+        cache.close()
+        # More bytes than one transaction rewrites for uses.
+        assert all(cache[key] for key in range(100))
+        cache.reset("size_limit", cache.volume() // 2 + 2000)
+        assert cache.cull() == 100 and list(cache) == list(range(100, 200))
 
 
 def test_write_evicts_no_entry_with_a_noted_use(path):
