@@ -47,6 +47,9 @@ _SECONDS_MAX = 1e12
 #: Bytes of entries that a transaction rewrites to store uses: an entry is one record with its value.
 _USES_BYTES = 1 << 18
 
+#: Bytes that a small entry counts as.
+_USE_BYTES_MIN = 1 << 10
+
 #: Bytes from which a large value is a stream. Smaller ones are in the transaction's memory.
 _STREAM_MIN = 1 << 20
 
@@ -382,7 +385,7 @@ class Work:
 
     def _store_use(self, at: bytes, entry: Entry, use: tuple[int, int], is_alone: bool) -> bool:
         """Store a use, unless too much was rewritten already."""
-        size = len(entry.value)
+        size = max(len(entry.value), _USE_BYTES_MIN)
         if size > self._uses_bytes and not is_alone:
             return False
         self._uses_bytes -= size
@@ -391,14 +394,17 @@ class Work:
             self.change(at, entry, used=use[0], uses=entry.uses + use[1])
         return True
 
-    def _move_used(self, at: bytes) -> bool:
-        """Store the noted use of an entry that is to be evicted. Return whether it was stored."""
+    def _move_used(self, at: bytes) -> bool | None:
+        """Store the noted use of an entry that is to be evicted. Return whether it was stored.
+
+        None if it is to be stored in another transaction.
+        """
         entry, use = self.find(at), self._notes.take_use(at)
         if use is None:
             return True
         if entry is not None and not self._store_use(at, entry, use, False):
             self._notes.put_back([(at, use)])
-            return False
+            return False if len(entry.value) > _USES_BYTES else None
         self._taken.append((at, use))
         return True
 
@@ -432,8 +438,8 @@ class Work:
     def evict(self, limit: int, keep: int = -1) -> int:
         """Evict up to `limit` entries in their order, not that of the row `keep`.
 
-        The noted use of an entry is stored instead, which moves it. Entries whose uses are too much
-        to rewrite in this transaction stay.
+        The noted use of an entry is stored instead, which moves it. Ends early if that would
+        rewrite too much, and passes entries that are too large for it.
         """
         if POLICIES.get(self.policy) is None:
             return 0
@@ -449,7 +455,10 @@ class Work:
                 if _PAIR.unpack(key)[1] == keep:
                     passed.add(key)
                 elif at is not None and self._notes.has_use(at):
-                    if not self._move_used(at):
+                    is_moved = self._move_used(at)
+                    if is_moved is None:
+                        return removed
+                    if not is_moved:
                         passed.add(key)
                 else:
                     removed += self.remove_indexed(self.order, (key,))
