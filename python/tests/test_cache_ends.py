@@ -206,6 +206,18 @@ def test_write_evicts_no_entry_with_a_noted_use(path):
         assert all(key in cache for key in range(50)) and len(cache) == 91
 
 
+def test_used_entry_that_is_too_large_to_move_stays(path):
+    settings = {"eviction_policy": "least-recently-used", "use_interval": 0}
+    with braiddb.Cache(path, disk_min_file_size=1 << 20, **settings) as cache:
+        fill(cache, range(6), 300_000)
+        assert cache[0] and cache[1]
+        cache.reset("size_limit", 1_000_000)
+        cache["new"] = 1
+        assert list(cache) == [0, 1, "new"] and cache._notes.use_count() == 2
+        cache.cull()
+        assert cache._notes.use_count() == 0 and cache.check() == []
+
+
 def test_uses_of_other_keys_make_no_write_too_large(path):
     # A write of a full cache rewrote every entry that was used.
     settings = {"eviction_policy": "least-recently-used", "use_interval": 0, "memory": 16 << 20}
