@@ -215,7 +215,7 @@ class Cache(Queues):
         return True
 
     def volume(self) -> int:
-        """Return the bytes of entries: keys, values, tags, and about 70 each for times and numbers.
+        """Return the bytes of entries: keys, values, tags, and 56 each for times and numbers.
 
         The files of the database may have fewer, as they are compressed, or more: the log, indexes,
         and removed entries until a merge drops them. `expire()` and `cull()` do not change those.

@@ -23,7 +23,7 @@ use std::{
 /// Rows of the first batch. More would slow a program that takes one row.
 const FIRST_ROWS: usize = 16;
 
-/// Each later batch has so many times the rows: a scan of 100 rows has two.
+/// Factor by which each later batch has more rows: a scan of 100 rows has two batches.
 const GROWTH: usize = 8;
 const ROWS_MAX: usize = 1024;
 
