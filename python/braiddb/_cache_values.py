@@ -72,11 +72,6 @@ def _dumps(value: Any, sort_keys: bool = False) -> bytes:
     return text.encode()
 
 
-def json_text(value: Any) -> str:
-    """Return the JSON text of a list or dict. Equal dicts have the same."""
-    return _dumps(value, sort_keys=True).decode()
-
-
 class Coder:
     """Converts keys and values. Pickles only if it may; `codec` is for values of other types."""
 
@@ -204,14 +199,43 @@ def plain(value: Any) -> Any:
     return value
 
 
+def call_key(base: str, used: list[tuple[Any, Any]], typed: bool) -> tuple[Any, ...]:
+    """Return the key of a call: arguments by position and by name, lists and dicts as JSON."""
+    values, coded = [], []
+    for name, value in used:
+        part = value if typed else plain(value)
+        if isinstance(part, (list, dict)) and is_json(part):
+            part = _dumps(part, sort_keys=True).decode()
+            coded.append(name)
+        values.append((name, part))
+    by_place = tuple(part for name, part in values if not isinstance(name, str))
+    by_name = tuple((name, part) for name, part in values if isinstance(name, str))
+    key: tuple[Any, ...] = base, by_place, by_name
+    if typed:
+        types = (type(value) for _, value in used)
+        key += (tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in types),)
+    # Equal text is another argument.
+    return (*key, "json", tuple(coded)) if coded else key
+
+
+def refused_argument(key: tuple[Any, ...]) -> str | None:
+    """Return which argument of a call no tuple stores, None if tuples store all of them."""
+    by_place = ((f"number {at}", value) for at, value in enumerate(key[1]))
+    for name, value in (*by_place, *key[2]):
+        try:
+            _tuple.pack((value,))
+        except (TypeError, ValueError):
+            return str(name)
+    return None
+
+
 __all__ = [
     "Coder",
     "Key",
     "Value",
+    "call_key",
     "is_digest",
-    "is_json",
-    "json_text",
-    "plain",
+    "refused_argument",
     "tag_bytes",
     "tag_of",
 ]

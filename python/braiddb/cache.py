@@ -14,7 +14,7 @@ from ._cache_base import ABSENT, DEFAULT_SETTINGS
 from ._cache_check import check
 from ._cache_entries import Queues, with_flags
 from ._cache_store import Entry, Work, after, counters, now_us, time_us, whole_key
-from ._cache_values import is_json, json_text, plain, tag_bytes
+from ._cache_values import call_key, refused_argument, tag_bytes
 from ._db import Database
 from ._errors import InvalidArgument, Timeout
 
@@ -321,30 +321,6 @@ class Cache(Queues):
 
     # Functions.
 
-    def _call_key(self, base: str, used: list[tuple[Any, Any]], typed: bool) -> tuple[Any, ...]:
-        """Return the key of a call: arguments by position and by name, lists and dicts as JSON."""
-        values, coded = [], []
-        for name, value in used:
-            part = value if typed else plain(value)
-            if isinstance(part, (list, dict)) and is_json(part):
-                part = json_text(part)
-                coded.append(name)
-            elif not self._coder.may_pickle:
-                try:
-                    self._coder.key(part)
-                except (TypeError, ValueError) as error:
-                    which = name if isinstance(name, str) else f"number {name}"
-                    raise TypeError(f"argument {which} of {base}: {error}") from error
-            values.append((name, part))
-        by_place = tuple(part for name, part in values if not isinstance(name, str))
-        by_name = tuple((name, part) for name, part in values if isinstance(name, str))
-        key: tuple[Any, ...] = base, by_place, by_name
-        if typed:
-            types = (type(value) for _, value in used)
-            key += (tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in types),)
-        # Equal text is another argument.
-        return (*key, "json", tuple(coded)) if coded else key
-
     def memoize(
         self,
         name: str | None = None,
@@ -369,12 +345,18 @@ class Cache(Queues):
                 used: list[tuple[Any, Any]]
                 used = [(at, arg) for at, arg in enumerate(args) if at not in ignore]
                 used += [item for item in sorted(kwargs.items()) if item[0] not in ignore]
-                return self._call_key(base, used, typed)
+                return call_key(base, used, typed)
 
             @functools.wraps(function)
             def call(*args: Any, **kwargs: Any) -> R:
                 key = key_of(*args, **kwargs)
-                value = self.get(key, ABSENT)
+                try:
+                    value = self.get(key, ABSENT)
+                except TypeError as error:
+                    which = refused_argument(key)
+                    if which is None:
+                        raise
+                    raise TypeError(f"argument {which} of {base}: {error}") from error
                 if value is ABSENT:
                     value = function(*args, **kwargs)
                     if expire is None or expire > 0:
