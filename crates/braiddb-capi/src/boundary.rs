@@ -88,14 +88,19 @@ pub(crate) fn run(work: impl FnOnce() -> Outcome) -> i32 {
     }
 }
 
-/// Frees a handle; a null does nothing.
+/// Frees a handle; a null does nothing. The message of an earlier call stays.
 pub(crate) unsafe fn free<T>(handle: *mut T) {
     if !handle.is_null() {
         // SAFETY: the header's rules: `give` made it, and it was not freed.
-        let owned = AssertUnwindSafe(unsafe { Box::from_raw(handle) });
-        if let Err(panic) = catch_unwind(move || drop({ owned }.0)) {
-            keep_message(text_of_panic(&*panic));
-        }
+        let owned = unsafe { Box::from_raw(handle) };
+        quietly(move || drop(owned));
+    }
+}
+
+/// Runs work of a call without a result. Only a panic leaves a message.
+pub(crate) fn quietly(work: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+        keep_message(&format!("a fault in BraidDB: {}", text_of_panic(&*panic)));
     }
 }
 

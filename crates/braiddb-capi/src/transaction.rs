@@ -2,7 +2,7 @@
 
 use crate::{
     batch::{braid_commit_fn, check_callback, report_commit},
-    boundary::{Failure, Outcome, free, handle, run, set},
+    boundary::{Failure, Outcome, free, handle, quietly, run, set},
     code::braid_code::*,
     db::braid_db,
     options::{durability, new_handle},
@@ -161,8 +161,8 @@ pub unsafe extern "C" fn braid_rollback_to(transaction: *mut braid_transaction, 
 pub unsafe extern "C" fn braid_transaction_free(transaction: *mut braid_transaction) {
     // SAFETY: the header's rules.
     if let Some(open) = unsafe { transaction.as_ref() } {
-        // Without a result: ended before.
-        run(|| open.cell.take().map(|open| open.rollback()).map(|()| BRAID_OK));
+        // An error means that it ended before.
+        quietly(|| drop(open.cell.take()));
     }
     // SAFETY: the header's rules.
     unsafe { free(transaction) };

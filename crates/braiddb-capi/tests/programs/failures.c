@@ -263,8 +263,8 @@ static void a_time_of_0_expires_at_once(void) {
     OK(braid_batch_commit(batch, BRAID_DEFAULT, NULL));
     braid_batch_free(batch);
     braid_transaction *transaction = begin(db, tree, &inside);
-    /* Within the transaction, the time is that of its begin. */
     OK(braid_put_ttl(inside, "c", 1, "2", 1, 0));
+    IS(BRAID_NOT_FOUND, braid_contains(inside, "c", 1));
     end(transaction, inside, BRAID_OK);
     IS(BRAID_NOT_FOUND, braid_contains(tree, "a", 1));
     IS(BRAID_NOT_FOUND, braid_contains(tree, "b", 1));
@@ -273,6 +273,24 @@ static void a_time_of_0_expires_at_once(void) {
     OK(braid_put_ttl(tree, "a", 1, "2", 1, UINT64_MAX));
     OK(braid_contains(tree, "a", 1));
     braid_tree_free(tree), braid_tree_free(multi);
+    OK(braid_close(db));
+}
+
+/* The free of what a failed call has ended leaves the message of that call. */
+static void a_free_keeps_the_message_of_a_failed_call(void) {
+    braid_db *db = in_memory();
+    braid_tree *tree = open_tree(db, "tree", "false"), *inside;
+    braid_transaction *transaction = begin(db, tree, &inside);
+    char message[1000];
+    IS(BRAID_NOT_FOUND, braid_contains(inside, "a", 1));
+    put(tree, "a", "1"), put(inside, "b", "1");
+    IS(BRAID_CONFLICT, braid_commit(transaction, BRAID_DEFAULT, NULL));
+    snprintf(message, sizeof message, "%s", braid_error_message());
+    assert(message[0] != 0);
+    braid_transaction_free(transaction);
+    braid_tree_free(inside);
+    assert(strcmp(message, braid_error_message()) == 0);
+    braid_tree_free(tree);
     OK(braid_close(db));
 }
 
@@ -441,6 +459,7 @@ int main(int argc, char **argv) {
     reads_of_a_scan(BRAID_REVERSE);
     savepoints_are_never_reused();
     a_time_of_0_expires_at_once();
+    a_free_keeps_the_message_of_a_failed_call();
     a_refused_durability_ends_what_it_commits();
     damage_ends_a_scan(argv[1]);
     calls_in_callbacks(argv[1]);
