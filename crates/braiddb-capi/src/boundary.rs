@@ -1,4 +1,4 @@
-//! What every call does at the boundary: arguments, results, messages and panics.
+//! Checks arguments of C calls, and turns results and panics into codes and messages.
 
 use crate::code::{self, braid_code, braid_code::*};
 use std::{
@@ -61,7 +61,7 @@ fn keep_message(message: &str) {
     let bytes: Vec<u8> = message.bytes().map(|byte| if byte == 0 { b' ' } else { byte }).collect();
     // Without a NUL this cannot fail.
     let message = CString::new(bytes).unwrap_or_default();
-    // While the thread ends, nobody can ask for it.
+    // Fails only while the thread ends. Then no call can read the message.
     let _ = MESSAGE.try_with(|kept| *kept.borrow_mut() = message);
 }
 

@@ -1,4 +1,4 @@
-//! Rows of a tree in either direction: what scans and cursors share.
+//! Reads rows of a tree, forwards or backwards, for scans and cursors.
 
 use crate::{
     boundary::{Failure, Outcome},

@@ -159,7 +159,7 @@ fn steps_of_page() -> Vec<Step> {
     steps
 }
 
-/// `...` in a shown line stands for any text.
+/// `...` in a line of the page matches any text.
 fn is_like(line: &str, shown: &str) -> bool {
     match shown.split_once("...") {
         None => line == shown,
@@ -170,7 +170,7 @@ fn is_like(line: &str, shown: &str) -> bool {
     }
 }
 
-/// Each session of the page shows what the server answers.
+/// Runs the commands of the page and compares their output with the page.
 #[cfg(unix)]
 #[test]
 fn sessions_of_the_page_run() {

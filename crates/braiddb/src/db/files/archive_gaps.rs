@@ -1,8 +1,8 @@
-//! Gaps of a log archive: commits that it lacks, and what it knows of them.
+//! Notes about gaps of a log archive, which are commits that it lacks.
 //!
-//! A gap is noted in the archive **before** the segment behind it is archived: so a gap that an
-//! archive has is known, whatever is killed when. The note is a file named by its commits, `FIRST-LAST.gap`, which says when
-//! the gap was found and why, and which may be removed once no backup before the gap is left.
+//! The note of a gap is written **before** the segment behind the gap is archived. So a kill at any
+//! time leaves no gap without its note. The file `FIRST-LAST.gap` is named by the missing commits and
+//! says when and why the gap was found. It may be removed once no backup before the gap is left.
 
 use crate::{
     base::{Error, Result, SequenceNumber},

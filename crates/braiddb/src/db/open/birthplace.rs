@@ -186,8 +186,8 @@ fn check_archive(settings: &Settings, archive: &Path, dir: &Path) -> Result<()> 
     }
 }
 
-/// Refuses a new backup target inside any database: it would be lost with the database, and its files
-/// would stand among the database's. Changes nothing.
+/// Refuses a new backup target inside the directory of a database, because backups there are lost
+/// together with the database. Changes nothing.
 pub fn check_target(vfs: &dyn Vfs, target: &Path) -> Result<()> {
     let is_current = |dir: &Path| {
         let mut magic = [0; FILE_HEADER_LEN];
