@@ -282,6 +282,14 @@ impl Db {
         admin::stats::collect(self.engine())
     }
 
+    /// Returns the reason if the database takes no requests any more: `Closed`, `Superseded`, or
+    /// `ReadOnly` after a failure that ended its writes. Reads memory only.
+    pub fn health(&self) -> Result<()> {
+        let health = &self.engine().health;
+        health.check_open()?;
+        if health.has_failed() { health.check_writable() } else { Ok(()) }
+    }
+
     /// Checks every checksum of every file. Reports each damaged unit once and continues, without
     /// an error. [`Db::verify_path`] checks a database that does not open.
     pub fn verify(&self) -> Result<VerifyReport> {

@@ -165,6 +165,7 @@ fn a_panic_in_one_database_leaves_the_threads_to_the_others() {
         db
     });
     assert!(db.stats().failure.is_some_and(|reason| reason.contains("panicked")));
+    assert!(matches!(db.health(), Err(Error::ReadOnly { reason }) if reason.contains("panicked")));
     bounded("the other", move || {
         put(&other, 0..50_000);
         check(&other, 50_000);

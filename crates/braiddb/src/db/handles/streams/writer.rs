@@ -102,6 +102,12 @@ impl PendingStream {
         self
     }
 
+    /// Makes the value's files durable. Without it, an asynchronous commit leaves that to the log
+    /// sync, where the commits of other threads wait for it.
+    pub fn sync(&self) -> Result<()> {
+        self.pending.sync()
+    }
+
     pub(in crate::db) fn into_parts(self) -> (Tree, Vec<u8>, Placed, Arc<PendingBlobs>) {
         (self.tree, self.key, self.placed.expiring(self.expires_us), self.pending)
     }
