@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use anyhow::Result;
 use braiddb::{Db, Tree, TreeCodec};
-use braiddb_typed::{BEYOND_RECORDS, KEY_CODEC, text};
+pub use braiddb_typed::guard::has_tuple_keys;
+use braiddb_typed::{BEYOND_RECORDS, guard};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Number, Value};
 
@@ -15,10 +16,6 @@ const DEFINITIONS_KEY: [u8; 2] = [BEYOND_RECORDS, 0];
 
 pub fn codec_of(db: &Db, tree: &str) -> Result<Option<TreeCodec>> {
     Ok(db.trees()?.into_iter().find(|info| info.name == tree).and_then(|info| info.codec))
-}
-
-pub fn has_tuple_keys(codec: Option<TreeCodec>) -> bool {
-    codec.is_some_and(|codec| codec.key() == KEY_CODEC)
 }
 
 /// Returns a value as it is shown: MessagePack as JSON text, others unchanged.
@@ -34,45 +31,19 @@ pub fn shown(codec: Option<TreeCodec>, value: &[u8]) -> Cow<'_, [u8]> {
 
 /// Encodes a value given as text, or checks one given as bytes.
 pub fn encoded(codec: Option<TreeCodec>, value: Vec<u8>, is_text: bool) -> Result<Vec<u8>> {
-    let Some(codec) = codec else { return Ok(value) };
-    let json = || {
-        serde_json::from_slice::<Value>(&value)
-            .map_err(|error| usage(format!("the tree has the codec {codec}, and the value is not JSON: {error}")))
-    };
-    match (codec.value(), is_text) {
-        ("json", _) => json().map(|_| value),
-        ("msgpack", true) => Ok(rmp_serde::to_vec(&Packed(&json()?))?),
-        ("msgpack", false) => match rmp_serde::from_slice::<serde::de::IgnoredAny>(&value) {
-            Ok(_) => Ok(value),
-            Err(error) => {
-                Err(usage(format!("the tree has the codec {codec}, and the value is not MessagePack: {error}")))
-            }
-        },
-        _ => Ok(value),
+    let is_packed = codec.is_some_and(|codec| codec.value() == "msgpack");
+    if let Some(codec) = codec.filter(|_| is_packed && is_text) {
+        let json = serde_json::from_slice::<Value>(&value)
+            .map_err(|error| usage(format!("the tree has the codec {codec}, and the value is not JSON: {error}")))?;
+        return Ok(rmp_serde::to_vec(&Packed(&json))?);
     }
+    guard::refusal_of_value(codec, &value).map_or(Ok(value), |reason| Err(usage(reason)))
 }
 
 /// Refuses a key that is no tuple, and a write to a tree with indexes: only their program knows how
 /// to keep them.
-pub fn check_write(tree: &Tree, codec: Option<TreeCodec>, key: Option<&[u8]>) -> Result<()> {
-    if !has_tuple_keys(codec) {
-        return Ok(());
-    }
-    let name = tree.name();
-    if let Some(key) = key.filter(|key| text::to_json(key).is_none()) {
-        return Err(usage(format!(
-            "the tree {} has tuples as keys, and {} is none: give a JSON array",
-            show_name(&name),
-            text::show(key)
-        )));
-    }
-    if tree.contains(DEFINITIONS_KEY)? {
-        return Err(usage(format!(
-            "the tree {} has secondary indexes, which only its program can keep: write it there",
-            show_name(&name)
-        )));
-    }
-    Ok(())
+pub fn check_write(tree: &Tree, key: Option<&[u8]>) -> Result<()> {
+    guard::refusal_of_write(tree, key)?.map_or(Ok(()), |reason| Err(usage(reason)))
 }
 
 /// Refuses an import of records from a file: their keys are not the tree's, and it would bypass the

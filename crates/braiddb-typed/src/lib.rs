@@ -47,6 +47,7 @@ mod definitions;
 mod element;
 mod entry;
 mod error;
+pub mod guard;
 mod key;
 mod maintenance;
 mod puts;

@@ -22,7 +22,7 @@ pub fn del_range(db: &Db, name: &str, range: KeyRange, durability: Durability) -
     });
     match NamedTree::open(db, name)? {
         NamedTree::Plain(tree) => {
-            typed::check_write(&tree, tree.options().codec, None)?;
+            typed::check_write(&tree, None)?;
             let indexes = Indexes::load(db, name)?;
             if !indexes.specs.is_empty() {
                 return del_indexed(db, &tree, &indexes, range, durability);

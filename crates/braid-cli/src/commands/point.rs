@@ -124,7 +124,7 @@ fn put_value(db: &Db, arguments: &PutArguments, value: &[u8]) -> Result<()> {
         }
         _ => {
             let tree = db.tree(&arguments.tree)?;
-            typed::check_write(&tree, codec, Some(&key))?;
+            typed::check_write(&tree, Some(&key))?;
             let indexes = Indexes::load(db, &arguments.tree)?;
             if arguments.ttl.is_some() && !indexes.specs.is_empty() {
                 let reason = "the tree has indexes, whose entries do not expire with their records: omit --ttl";
@@ -164,7 +164,7 @@ pub fn del(arguments: &DelArguments) -> Result<u8> {
                     show_name(&arguments.tree)
                 )));
             }
-            typed::check_write(&tree, tree.options().codec, None)?;
+            typed::check_write(&tree, None)?;
             if let Some(stored) = tree.get(&key)? {
                 let indexes = Indexes::load(&db, &arguments.tree)?;
                 indexes.replace(&mut batch, &key, &indexes.keys_of_stored(&stored), &[]);
