@@ -110,7 +110,7 @@ fn main() {
     let db = Db::in_memory().unwrap();
     let tree = db.tree("t").unwrap();
     tree.extend((0..RECORDS).map(|key| (format!("key{key:06}"), VALUE))).unwrap();
-    let options = Options { token: Some(TOKEN.to_owned()), ..Options::default() };
+    let options = Options::new().token(TOKEN);
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), Store::owner(&db), options).unwrap();
     let (stopper, address) = (server.stopper(), server.address());
     let running = thread::spawn(move || server.run());

@@ -1,23 +1,27 @@
 //! Atomic batches: `POST /batch`.
 //!
-//! The body is a JSON list of operations. All are applied in one transaction, or none.
+//! The body is a JSON list of operations. All are applied in one transaction, or none. The parser
+//! converts one operation at a time, so the batch is never held as a JSON document.
 
 use crate::{
     body::Body,
-    json::to_bytes,
+    json::into_bytes,
     place::in_pool,
     problem::Problem,
     query::Query,
     record,
+    rules::Checks,
     service::{Answer, Service, typed},
     upload,
 };
 use braiddb::{Commit, Db, Transaction, Tree, Version};
 use braiddb_typed::text;
 use hyper::{StatusCode, body::Incoming, header, http::request::Parts};
-use serde_json::{Map, Value, json};
+use serde::de::{Deserializer as _, Error as _, SeqAccess, Visitor};
+use serde_json::{Map, Value, error::Category, json};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet, hash_map::Entry},
+    fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -33,7 +37,7 @@ const FIELDS: [&str; 8] = ["op", "tree", "key", "value", "ttl", "if_version", "i
 
 /// An operation of a batch.
 struct Operation {
-    tree: String,
+    tree: Arc<str>,
     key: Vec<u8>,
     action: Action,
     condition: Option<Condition>,
@@ -55,14 +59,17 @@ pub async fn post(service: &Service, request: &Parts, body: &mut Option<Incoming
     Query::of(request.uri.query(), &[])?;
     let bytes_max = service.limits().batch_bytes;
     upload::check_declared(&request.headers, bytes_max)?;
-    let bytes = upload::receive_whole(service, body, bytes_max).await?;
+    // The turn lasts until the commit: the operations and the transaction have a multiple of the body.
+    let (bytes, _turn) = upload::receive_whole(service, body, bytes_max).await?;
     let is_short = bytes.len() <= upload::SMALL_BYTES;
-    let operations = Arc::new(if is_short { parse(&bytes) } else { in_pool(move || parse(&bytes)).await? }?);
+    let operations_max = service.limits().batch_operations;
+    let parse = move || parse(&bytes, operations_max);
+    let operations = Arc::new(if is_short { parse() } else { in_pool(parse).await? }?);
     let is_short = is_short && operations.len() <= SHORT_MAX;
     let began = Instant::now();
     loop {
-        let (db, operations) = (service.db(), Arc::clone(&operations));
-        let apply = move || apply(&db, &operations);
+        let (db, checks, operations) = (service.db(), service.checks().clone(), Arc::clone(&operations));
+        let apply = move || apply(&db, &checks, &operations);
         let commit = if is_short { service.place().run(apply).await?? } else { in_pool(apply).await?? };
         match commit.await {
             Ok(sequence) => {
@@ -81,28 +88,67 @@ pub async fn post(service: &Service, request: &Parts, body: &mut Option<Incoming
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Vec<Operation>, Problem> {
-    let list = match serde_json::from_slice(bytes) {
-        Ok(Value::Array(list)) => list,
-        Ok(_) => return Err(Problem::bad_request("a batch is a JSON list of operations")),
-        Err(error) => return Err(Problem::bad_request(format!("the batch is not JSON: {error}"))),
-    };
-    let parse = |(at, value): (usize, &Value)| {
-        Operation::parse(value).map_err(|detail| Problem::bad_request(detail).of_operation(at))
-    };
-    list.iter().enumerate().map(parse).collect()
+fn parse(bytes: &[u8], operations_max: usize) -> Result<Vec<Operation>, Problem> {
+    let mut problem = None;
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let parsed = json.deserialize_seq(Parser { operations_max, problem: &mut problem });
+    parsed.and_then(|operations| json.end().map(|()| operations)).map_err(|error| {
+        problem.unwrap_or_else(|| match error.classify() {
+            Category::Data => Problem::bad_request("a batch is a JSON list of operations"),
+            _ => Problem::bad_request(format!("the batch is not JSON: {error}")),
+        })
+    })
+}
+
+struct Parser<'p> {
+    operations_max: usize,
+    /// Set if an operation is refused; the error of the JSON then has no meaning.
+    problem: &'p mut Option<Problem>,
+}
+
+impl<'de> Visitor<'de> for Parser<'_> {
+    type Value = Vec<Operation>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of operations")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Operation>, A::Error> {
+        let mut operations: Vec<Operation> = Vec::new();
+        let mut names = HashSet::new();
+        while let Some(value) = list.next_element::<Value>()? {
+            let at = operations.len();
+            let parsed = match at < self.operations_max {
+                true => Operation::parse(value, &mut names).map_err(Problem::bad_request),
+                false => Err(Problem::too_large(format!(
+                    "a batch has at most {} operations: use several batches",
+                    self.operations_max
+                ))),
+            };
+            match parsed {
+                Ok(operation) => operations.push(operation),
+                Err(problem) => {
+                    *self.problem = Some(problem.of_operation(at));
+                    return Err(A::Error::custom("an operation is refused"));
+                }
+            }
+        }
+        Ok(operations)
+    }
 }
 
 impl Operation {
-    fn parse(value: &Value) -> Result<Operation, String> {
-        let object = value.as_object().ok_or("an operation is a JSON object")?;
+    /// `names` has the trees of the operations before.
+    fn parse(value: Value, names: &mut HashSet<Arc<str>>) -> Result<Operation, String> {
+        let Value::Object(mut object) = value else { return Err("an operation is a JSON object".to_owned()) };
         if let Some(unknown) = object.keys().find(|name| !FIELDS.contains(&name.as_str())) {
             return Err(format!("no field is named {unknown:?}; there are: {}", FIELDS.join(", ")));
         }
+        let (key, value) = (object.remove("key"), object.remove("value"));
         let text = |name: &str| object.get(name).map(|text| text.as_str().ok_or(format!("{name} is a string")));
         let ttl = object.get("ttl").map(|ttl| ttl.as_u64().ok_or("ttl is a whole number of seconds")).transpose()?;
-        let value = object.get("value").map(|value| to_bytes(value).ok_or("value is a string or {\"hex\": \"..\"}"));
-        let condition = Condition::parse(object)?;
+        let value = value.map(|value| into_bytes(value).ok_or("value is a string or {\"hex\": \"..\"}"));
+        let condition = Condition::parse(&object)?;
         let action = match (text("op").transpose()?, value.transpose()?, ttl) {
             (Some("put"), Some(value), ttl) => Action::Put(value, ttl.map(Duration::from_secs)),
             (Some("put"), None, _) => return Err("put needs a value: a string or {\"hex\": \"..\"}".to_owned()),
@@ -112,17 +158,19 @@ impl Operation {
             (Some("delete" | "check"), ..) => return Err("only put takes a value and a ttl".to_owned()),
             _ => return Err("op is put, delete or check".to_owned()),
         };
-        let tree = text("tree").transpose()?.ok_or("an operation needs a tree")?.to_owned();
-        let key = object.get("key").ok_or("an operation needs a key")?;
+        let name = text("tree").transpose()?.ok_or("an operation needs a tree")?;
+        let tree = names.get(name).map_or_else(|| Arc::from(name), Arc::clone);
+        names.insert(Arc::clone(&tree));
+        let key = key.ok_or("an operation needs a key")?;
         let key = match text("codec").transpose()? {
-            None => to_bytes(key).ok_or("key is a string or {\"hex\": \"..\"}; with \"codec\": \"tuple\" a list")?,
-            Some("tuple") => text::from_json(key).map_err(|why| format!("the key is no tuple: {why}"))?,
+            None => into_bytes(key).ok_or("key is a string or {\"hex\": \"..\"}; with \"codec\": \"tuple\" a list")?,
+            Some("tuple") => text::from_json(&key).map_err(|why| format!("the key is no tuple: {why}"))?,
             Some(_) => return Err("the only codec of keys is tuple".to_owned()),
         };
         Ok(Operation { tree, key, action, condition })
     }
 
-    fn apply(&self, transaction: &Transaction, tree: &Tree) -> Result<(), Problem> {
+    fn apply(&self, transaction: &Transaction, tree: &Tree, checks: &Checks) -> Result<(), Problem> {
         if let Some(condition) = &self.condition {
             let found = transaction.stream(tree, &self.key)?;
             match (condition, found.map(|reader| reader.version())) {
@@ -141,6 +189,9 @@ impl Operation {
                     return Err(Problem::precondition_failed(detail));
                 }
             }
+        }
+        if let Action::Put(value, _) = &self.action {
+            checks.of_put(tree, &self.key, Some(value))?;
         }
         match &self.action {
             Action::Put(value, None) => transaction.put(tree, &self.key, value)?,
@@ -177,20 +228,38 @@ impl Condition {
     }
 }
 
-fn apply(db: &Db, operations: &[Operation]) -> Result<Commit, Problem> {
-    let mut trees: HashMap<&str, Tree> = HashMap::new();
+/// A tree of a batch.
+struct Opened {
+    tree: Tree,
+    /// Clients may write its records.
+    is_checked: bool,
+}
+
+/// Opens the tree of an operation, and checks it at the first write.
+fn open<'t, 'o>(
+    db: &Db,
+    checks: &Checks,
+    trees: &'t mut HashMap<&'o str, Opened>,
+    operation: &'o Operation,
+) -> Result<&'t Tree, Problem> {
+    let opened = match trees.entry(&operation.tree) {
+        Entry::Occupied(opened) => opened.into_mut(),
+        Entry::Vacant(free) => free.insert(Opened { tree: db.open_tree(&operation.tree)?, is_checked: false }),
+    };
+    if !opened.is_checked && !matches!(operation.action, Action::Check) {
+        checks.of_records(db, &opened.tree)?;
+        opened.is_checked = true;
+    }
+    Ok(&opened.tree)
+}
+
+fn apply(db: &Db, checks: &Checks, operations: &[Operation]) -> Result<Commit, Problem> {
+    let mut trees: HashMap<&str, Opened> = HashMap::new();
     let transaction = db.begin()?;
     for (at, operation) in operations.iter().enumerate() {
-        let of_operation = |problem: Problem| problem.of_operation(at);
-        let tree = match trees.get(operation.tree.as_str()) {
-            Some(tree) => tree.clone(),
-            None => {
-                let tree = db.open_tree(&operation.tree).map_err(|error| of_operation(error.into()))?;
-                trees.insert(&operation.tree, tree.clone());
-                tree
-            }
-        };
-        operation.apply(&transaction, &tree).map_err(of_operation)?;
+        let opened = open(db, checks, &mut trees, operation);
+        let applied = opened.and_then(|tree| operation.apply(&transaction, tree, checks));
+        applied.map_err(|problem| problem.of_operation(at))?;
     }
     Ok(transaction.commit_async())
 }
@@ -220,13 +289,14 @@ mod tests {
             r#"{"op":"check","tree":"t","key":"k"}"#,
             r#"{"op":"merge","tree":"t","key":"k"}"#,
         ] {
-            assert!(parse(format!("[{wrong}]").as_bytes()).is_err(), "{wrong}");
+            assert!(parse(format!("[{wrong}]").as_bytes(), 9).is_err(), "{wrong}");
         }
-        for wrong in ["", "{}", "[1]", "[", "null"] {
-            assert!(parse(wrong.as_bytes()).is_err(), "{wrong}");
+        for wrong in ["", "{}", "[1]", "[", "null", "[] []"] {
+            assert!(parse(wrong.as_bytes(), 9).is_err(), "{wrong}");
         }
         let right = r#"[{"op":"put","tree":"t","key":["a",1],"value":{"hex":"ff"},"ttl":9,"codec":"tuple"},
             {"op":"check","tree":"t","key":"k","if_version":"0000000000000007-0000000000000001"}]"#;
-        assert_eq!(parse(right.as_bytes()).unwrap().len(), 2);
+        assert_eq!(parse(right.as_bytes(), 2).unwrap().len(), 2);
+        assert!(parse(right.as_bytes(), 1).is_err());
     }
 }

@@ -1,6 +1,9 @@
 //! Bodies of responses: whole, or produced chunk by chunk as the client takes them.
 
-use crate::{place::in_pool, problem::Problem};
+use crate::{
+    place::{Pooled, in_pool},
+    problem::Problem,
+};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use std::{
@@ -10,7 +13,6 @@ use std::{
     pin::Pin,
     task::{Context, Poll},
 };
-use tokio::task::JoinHandle;
 
 /// Bytes of a chunk, roughly.
 pub const CHUNK_BYTES: usize = 64 << 10;
@@ -29,7 +31,7 @@ type Step = (Box<dyn Producer>, Result<Option<Bytes>, Problem>);
 enum State {
     Whole(Bytes),
     Idle(Box<dyn Producer>),
-    Busy(JoinHandle<Step>),
+    Busy(Pooled<Step>),
     Ended,
 }
 
@@ -84,7 +86,7 @@ impl HttpBody for Body {
                     State::Whole(bytes) if bytes.is_empty() => return Poll::Ready(None),
                     State::Whole(bytes) => break bytes,
                     State::Idle(mut producer) => {
-                        self.state = State::Busy(tokio::task::spawn_blocking(move || {
+                        self.state = State::Busy(Pooled::spawn(move || {
                             let step = producer.next();
                             (producer, step)
                         }));

@@ -63,6 +63,21 @@ impl Conditions {
         }
     }
 
+    /// Checks the preconditions of a change of a tree. Trees have no versions, so only `*` matches.
+    pub fn of_tree(&self, is_there: bool) -> Result<(), Problem> {
+        if self.matching.as_ref().is_some_and(|tags| !(is_there && tags.is_any)) {
+            let detail = match is_there {
+                true => "trees have no versions: only If-Match: * matches one",
+                false => "there is no tree with this name, and If-Match asks for one",
+            };
+            return Err(Problem::precondition_failed(detail));
+        }
+        if is_there && self.none_matching.as_ref().is_some_and(|tags| tags.is_any) {
+            return Err(Problem::precondition_failed("the tree exists, and If-None-Match: * asks for none"));
+        }
+        Ok(())
+    }
+
     fn check_matching(&self, present: Option<Version>) -> Result<(), Problem> {
         let Some(tags) = &self.matching else { return Ok(()) };
         match present {

@@ -1,14 +1,18 @@
 //! A connection: its socket with a limit on waiting for the client, and its end at a stop.
 
 use crate::{options::Limits, service::Service};
-use hyper::{server::conn::http1, service::service_fn};
+use hyper::{header, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
     future::{Future, poll_fn},
     io::{self, IoSlice},
+    mem::MaybeUninit,
     pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Poll},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
     time::Duration,
 };
 use tokio::{
@@ -20,6 +24,11 @@ use tokio::{
 
 /// Bytes of the buffers for input and output of a connection. A chunk of a body comes on top.
 const BUFFER_BYTES: usize = 64 << 10;
+/// Time and bytes of a client that still sends a refused body, before the connection is reset.
+const LINGER_TIME: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 4 << 20;
+/// Stands for longer times, which no clock can add.
+const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Maximum header fields of a request.
 const HEADERS_MAX: usize = 64;
 
@@ -28,17 +37,24 @@ pub async fn serve(service: Arc<Service>, stream: TcpStream, mut stop: watch::Re
     let limits = service.limits();
     // Responses are written whole; waiting for more would delay them.
     let _ = stream.set_nodelay(true);
-    let io = TokioIo::new(PatientStream::new(stream, limits));
+    let lingers = Arc::new(AtomicBool::new(false));
+    let io = TokioIo::new(PatientStream::new(stream, limits, Arc::clone(&lingers)));
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_time)
+        .header_read_timeout(limits.head_time.min(FAR))
         .max_header_size(limits.head_bytes)
         .max_headers(HEADERS_MAX)
         .max_buf_size(BUFFER_BYTES.max(limits.head_bytes));
     let answer = service_fn(move |request| {
-        let service = Arc::clone(&service);
-        async move { Ok::<_, io::Error>(service.answer(request).await) }
+        let (service, lingers) = (Arc::clone(&service), Arc::clone(&lingers));
+        async move {
+            let response = service.answer(request).await;
+            if response.headers().contains_key(header::CONNECTION) {
+                lingers.store(true, Ordering::Relaxed);
+            }
+            Ok::<_, io::Error>(response)
+        }
     });
     let mut connection = pin!(builder.serve_connection(io, answer));
     // An error is a client that went away, sent no HTTP, or was too slow.
@@ -80,7 +96,7 @@ impl Patience {
     }
 
     pub fn deadline(&self, now: Instant) -> Instant {
-        now + self.left
+        now + self.left.min(FAR)
     }
 
     pub fn waited(&mut self, time: Duration) {
@@ -94,16 +110,46 @@ impl Patience {
 }
 
 /// A socket whose writes fail if the client takes bytes too slowly.
+///
+/// A close with unread input resets the connection, and the reset may overtake the response. So
+/// after a refusal that leaves a body unread, the shutdown reads and drops input for a while.
 struct PatientStream {
     stream: TcpStream,
+    /// The last response leaves a body unread.
+    lingers: Arc<AtomicBool>,
+    lingering: Option<Lingering>,
     patience: Patience,
     /// Begin of the present wait, and its limit.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
+/// The wait for the client's end after the last response.
+struct Lingering {
+    end: Pin<Box<Sleep>>,
+    bytes_left: usize,
+}
+
 impl PatientStream {
-    fn new(stream: TcpStream, limits: &Limits) -> PatientStream {
-        PatientStream { stream, patience: Patience::new(limits), waiting: None }
+    fn new(stream: TcpStream, limits: &Limits, lingers: Arc<AtomicBool>) -> PatientStream {
+        PatientStream { stream, lingers, lingering: None, patience: Patience::new(limits), waiting: None }
+    }
+
+    /// Drops input until its end or a limit.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let lingering = self.lingering.get_or_insert_with(|| Lingering {
+            end: Box::pin(sleep_until(Instant::now() + LINGER_TIME)),
+            bytes_left: LINGER_BYTES,
+        });
+        let mut room = [MaybeUninit::uninit(); 8 << 10];
+        while lingering.bytes_left > 0 && lingering.end.as_mut().poll(context).is_pending() {
+            let mut read = ReadBuf::uninit(&mut room);
+            let result = ready!(Pin::new(&mut self.stream).poll_read(context, &mut read));
+            if result.is_err() || read.filled().is_empty() {
+                break;
+            }
+            lingering.bytes_left = lingering.bytes_left.saturating_sub(read.filled().len());
+        }
+        Poll::Ready(())
     }
 
     fn written(&mut self, context: &mut Context<'_>, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -152,6 +198,9 @@ impl AsyncWrite for PatientStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        if self.lingering.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+        }
+        if self.lingers.load(Ordering::Relaxed) { self.poll_linger(context).map(Ok) } else { Poll::Ready(Ok(())) }
     }
 }

@@ -45,7 +45,8 @@ pub fn check_token(token: &Token, headers: &HeaderMap) -> Result<(), Problem> {
     if given.is_some_and(|given| token.is_in(given.as_bytes())) {
         return Ok(());
     }
-    let detail = "send the header `Authorization: Bearer TOKEN` with the token that the server printed at its start";
+    let detail = "send the header `Authorization: Bearer TOKEN` with the server's token: the one it was started with \
+                  (`--token` or BRAID_TOKEN), else the one it printed at its start";
     let challenge = match given {
         None => "Bearer realm=\"braiddb\"",
         Some(_) => "Bearer realm=\"braiddb\", error=\"invalid_token\"",

@@ -13,9 +13,9 @@ pub fn write_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Returns the bytes of a string or of `{"hex":".."}`.
-pub fn to_bytes(value: &Value) -> Option<Vec<u8>> {
+pub fn into_bytes(value: Value) -> Option<Vec<u8>> {
     match value {
-        Value::String(text) => Some(text.as_bytes().to_vec()),
+        Value::String(text) => Some(text.into_bytes()),
         Value::Object(object) if object.len() == 1 => from_hex(object.get("hex")?.as_str()?),
         _ => None,
     }
@@ -47,10 +47,10 @@ mod tests {
             let mut json = Vec::new();
             write_bytes(&mut json, bytes);
             let value = serde_json::from_slice(&json).unwrap();
-            assert_eq!(to_bytes(&value).unwrap(), bytes);
+            assert_eq!(into_bytes(value).unwrap(), bytes);
         }
         for wrong in ["1", "null", "[]", "{}", "{\"hex\":\"f\"}", "{\"hex\":\"xx\"}", "{\"hex\":\"ff\",\"a\":1}"] {
-            assert_eq!(to_bytes(&serde_json::from_str(wrong).unwrap()), None, "{wrong}");
+            assert_eq!(into_bytes(serde_json::from_str(wrong).unwrap()), None, "{wrong}");
         }
     }
 }

@@ -15,7 +15,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let db = braiddb::Db::open("app.db")?;
-//! let options = Options { write: true, ..Options::default() };
+//! let options = Options::new().write(true);
 //! let server = Server::bind("127.0.0.1:8080".parse()?, Store::owner(&db), options)?;
 //! println!("http://{} with the token {}", server.address(), server.token());
 //! server.run()?; // until `Stopper::stop`
@@ -38,6 +38,7 @@ mod query;
 mod range;
 mod record;
 mod route;
+mod rules;
 mod scan;
 mod server;
 mod service;
@@ -48,5 +49,6 @@ mod trees;
 mod upload;
 
 pub use options::{Limits, Options};
+pub use rules::Rules;
 pub use server::{Server, Stopper};
 pub use store::Store;

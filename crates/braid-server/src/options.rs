@@ -1,24 +1,51 @@
 //! Options and limits of a server.
 
-use std::time::Duration;
+use crate::rules::Rules;
+use std::{sync::Arc, time::Duration};
 
 /// Options of a [`Server`](crate::Server).
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct Options {
-    /// The bearer token that requests must have; `None` for a random one. At least 16 visible ASCII
-    /// characters.
-    pub token: Option<String>,
+    pub(crate) token: Option<String>,
+    pub(crate) write: bool,
+    pub(crate) limits: Limits,
+    pub(crate) rules: Option<Arc<dyn Rules>>,
+}
+
+impl Options {
+    /// Returns the defaults: for reading, with a random token.
+    pub fn new() -> Options {
+        Options::default()
+    }
+
+    /// Sets the bearer token that requests must have: at least 16 visible ASCII characters.
+    pub fn token(self, token: impl Into<String>) -> Options {
+        Options { token: Some(token.into()), ..self }
+    }
+
     /// Permits writes. Without it they get the status 403.
-    pub write: bool,
-    /// Limits that protect the process from its clients.
-    pub limits: Limits,
+    pub fn write(self, write: bool) -> Options {
+        Options { write, ..self }
+    }
+
+    /// Sets the limits that protect the process from its clients.
+    pub fn limits(self, limits: Limits) -> Options {
+        Options { limits, ..self }
+    }
+
+    /// Sets rules for trees that clients must not write.
+    pub fn rules(self, rules: impl Rules + 'static) -> Options {
+        Options { rules: Some(Arc::new(rules)), ..self }
+    }
 }
 
 /// Limits that protect the process from its clients.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Maximum open connections. Further ones wait in the system's queue.
+    /// Maximum open connections. Further ones wait in the system's queue. At most three
+    /// eighths of the descriptors that the process may open: the database needs the others.
     pub connections: usize,
     /// Maximum bytes of a request's head; a longer one gets the status 431.
     pub head_bytes: usize,
@@ -26,6 +53,8 @@ pub struct Limits {
     pub value_bytes: u64,
     /// Maximum bytes of a batch, which is held in memory.
     pub batch_bytes: u64,
+    /// Maximum operations of a batch; a longer one gets the status 413.
+    pub batch_operations: usize,
     /// Maximum bodies of more than 64 KiB that are received at once. Each takes up to 10 MiB of
     /// memory, and a batch its size. Further ones wait.
     pub uploads: usize,
@@ -52,6 +81,7 @@ impl Default for Limits {
             head_bytes: 32 << 10,
             value_bytes: 1 << 30,
             batch_bytes: 16 << 20,
+            batch_operations: 100_000,
             uploads: 16,
             head_time: Duration::from_secs(30),
             patience: Duration::from_secs(30),

@@ -11,8 +11,15 @@
 
 use crate::problem::Problem;
 use std::{
+    future::Future,
+    pin::Pin,
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    task::{Context, Poll},
     time::{Duration, Instant},
+};
+use tokio::{
+    runtime::Handle,
+    task::{JoinError, JoinHandle},
 };
 
 /// Duration from which a call counts as slow: above any call that finds its data in memory.
@@ -87,9 +94,58 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Runs a call that may take long: a scan, a part of a stream, a new tree.
+/// Runs a call that may take long: a scan, a part of a stream, a new tree. A call that still waits
+/// for a thread when the future is dropped does not run.
 pub async fn in_pool<R: Send + 'static>(call: impl FnOnce() -> R + Send + 'static) -> Result<R, Problem> {
-    tokio::task::spawn_blocking(call).await.map_err(|_| Problem::panicked())
+    Pooled::spawn(call).await.map_err(|_| Problem::panicked())
+}
+
+/// A call in the pool. The drop cancels it unless it runs already.
+pub struct Pooled<R>(JoinHandle<R>);
+
+impl<R: Send + 'static> Pooled<R> {
+    pub fn spawn(call: impl FnOnce() -> R + Send + 'static) -> Pooled<R> {
+        Pooled(tokio::task::spawn_blocking(call))
+    }
+}
+
+impl<R> Future for Pooled<R> {
+    type Output = Result<R, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl<R> Drop for Pooled<R> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A value whose drop changes files. So it is dropped in the pool, not on the worker that drops the
+/// request (INVARIANT H1).
+#[derive(Debug)]
+pub struct DropInPool<T: Send + 'static>(Option<T>);
+
+impl<T: Send + 'static> DropInPool<T> {
+    pub fn new(value: T) -> DropInPool<T> {
+        DropInPool(Some(value))
+    }
+
+    /// Returns the value, for a call that may block.
+    pub fn take(mut self) -> Option<T> {
+        self.0.take()
+    }
+}
+
+impl<T: Send + 'static> Drop for DropInPool<T> {
+    fn drop(&mut self) {
+        if let (Some(value), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            // Nothing waits for it.
+            std::mem::drop(runtime.spawn_blocking(move || drop(value)));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -115,5 +171,45 @@ mod tests {
         drop(turns);
         place.slow_until_us.store(0, Ordering::Relaxed);
         assert!(place.enter().is_some());
+    }
+
+    fn with_one_pool_thread() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).max_blocking_threads(1).build().unwrap()
+    }
+
+    /// Requests of clients that went away filled the queue of the pool.
+    #[test]
+    fn queued_call_of_dropped_future_does_not_run() {
+        let runtime = with_one_pool_thread();
+        runtime.block_on(async {
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let first = Pooled::spawn(move || released.recv());
+            let has_run = std::sync::Arc::new(AtomicU64::new(0));
+            let count = std::sync::Arc::clone(&has_run);
+            drop(Pooled::spawn(move || count.fetch_add(1, Ordering::SeqCst)));
+            release.send(()).unwrap();
+            first.await.unwrap().unwrap();
+            // Behind the dropped one in the queue.
+            in_pool(|| ()).await.unwrap();
+            assert_eq!(has_run.load(Ordering::SeqCst), 0);
+        });
+    }
+
+    #[test]
+    fn value_that_changes_files_is_dropped_in_the_pool() {
+        struct Reports(std::sync::mpsc::Sender<std::thread::ThreadId>);
+        impl Drop for Reports {
+            fn drop(&mut self) {
+                self.0.send(std::thread::current().id()).unwrap();
+            }
+        }
+        let runtime = with_one_pool_thread();
+        let (report, reported) = std::sync::mpsc::channel();
+        let value = DropInPool::new(Reports(report));
+        let worker = runtime.block_on(runtime.spawn(async move {
+            drop(value);
+            std::thread::current().id()
+        }));
+        assert_ne!(reported.recv().unwrap(), worker.unwrap());
     }
 }

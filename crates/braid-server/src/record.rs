@@ -6,25 +6,32 @@ use crate::{
     problem::Problem,
     query::Query,
     range::Part,
+    rules::Checks,
     service::{Answer, Service, new_response},
     upload::{self, SMALL_BYTES, Value},
 };
-use braiddb::{Commit, Db, Tree, Version, streams::StreamReader};
+use braiddb::{
+    Commit, Db, Tree, Version,
+    streams::{PendingStream, StreamReader},
+};
 use bytes::Bytes;
 use hyper::{
     HeaderMap, Method, StatusCode,
     body::Incoming,
-    header::{self, HeaderValue},
+    header::{self, HeaderName, HeaderValue},
     http::request::Parts,
 };
 use std::{
     ops::Range,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// Maximum tries of a conditional write that conflicts. Each conflict is a write of the same key.
 const TRIES_MAX: u32 = 20;
+
+/// When the record expires: Unix time in microseconds.
+const EXPIRES: HeaderName = HeaderName::from_static("braid-expires-us");
 
 /// A record found by a read.
 struct Found {
@@ -69,7 +76,12 @@ pub async fn get(service: &Service, request: &Parts, name: &str, key: &str) -> A
     let mut response = new_response(StatusCode::OK, Body::empty());
     let to = response.headers_mut();
     to.insert(header::ETAG, etag(found.version));
-    to.insert(header::CACHE_CONTROL, cache_control(found.expires));
+    // Caches validate each use, which the version makes cheap: a record may be replaced or deleted
+    // long before it expires.
+    to.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    if let Some(expires) = found.expires {
+        to.insert(EXPIRES, unix_us(expires));
+    }
     if freshness == Freshness::NotModified {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         return Ok(response);
@@ -141,32 +153,31 @@ pub fn etag(version: Version) -> HeaderValue {
     ascii(version.etag().as_bytes())
 }
 
-/// A record that expires may be cached until then; any other must be validated, which its version
-/// makes cheap.
-fn cache_control(expires: Option<SystemTime>) -> HeaderValue {
-    match expires {
-        None => HeaderValue::from_static("no-cache"),
-        Some(expires) => {
-            let left = expires.duration_since(SystemTime::now()).unwrap_or_default();
-            ascii(format!("max-age={}", left.as_secs()))
-        }
-    }
+/// Returns the Unix time of an expiry in microseconds.
+fn unix_us(time: SystemTime) -> HeaderValue {
+    ascii(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros().to_string())
 }
 
 pub async fn put(service: &Service, request: &Parts, body: &mut Option<Incoming>, name: &str, key: &str) -> Answer {
     let query = Query::of(request.uri.query(), &["codec", "ttl"])?;
     let ttl = query.seconds("ttl")?;
     check_coding(&request.headers)?;
-    upload::check_declared(&request.headers, service.limits().value_bytes)?;
     let conditions = Arc::new(Conditions::of(&request.headers)?);
     let (tree, key) = (service.tree(name)?, Arc::<[u8]>::from(&*service.key(key, query)?));
-    if !conditions.is_empty() {
+    upload::check_declared(&request.headers, upload::value_bytes_max(service, &tree))?;
+    if !conditions.is_empty() || !upload::is_declared_short(&request.headers) {
         // Spares the client from sending a body in vain.
-        let (tree, key) = (tree.clone(), Arc::clone(&key));
-        let present = service.place().run(move || present_version(&tree, &key)).await??;
-        conditions.of_write(present)?;
+        let (db, checks) = (service.db(), service.checks().clone());
+        let (tree, key, conditions) = (tree.clone(), Arc::clone(&key), Arc::clone(&conditions));
+        let check = move || {
+            checks.of_records(&db, &tree)?;
+            checks.of_put(&tree, &key, None)?;
+            if conditions.is_empty() { Ok(()) } else { conditions.of_write(present_version(&tree, &key)?) }
+        };
+        service.place().run(check).await??;
     }
-    let mut value = Some(upload::receive(service, &tree, &key, body).await?);
+    let (value, _turn) = upload::receive(service, &tree, &key, body).await?;
+    let mut value = Some(value);
     for _ in 0..TRIES_MAX {
         let given = match &value {
             Some(Value::Small(bytes)) => Value::Small(bytes.clone()),
@@ -175,8 +186,12 @@ pub async fn put(service: &Service, request: &Parts, body: &mut Option<Incoming>
                 None => break,
             },
         };
-        let (db, tree, key, conditions) = (service.db(), tree.clone(), Arc::clone(&key), Arc::clone(&conditions));
-        let write = move || begin_put(&db, &tree, &key, given, ttl, &conditions);
+        let (db, checks) = (service.db(), service.checks().clone());
+        let (tree, key, conditions) = (tree.clone(), Arc::clone(&key), Arc::clone(&conditions));
+        let write = move || {
+            checks.of_records(&db, &tree)?;
+            begin_put(&db, &tree, &key, given, ttl, &conditions, &checks)
+        };
         let (commit, is_new) = service.place().run(write).await??;
         match commit.await {
             Ok(sequence) => {
@@ -210,6 +225,12 @@ fn check_coding(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
+/// A value to apply.
+enum Write {
+    Bytes(Bytes),
+    Stream(PendingStream),
+}
+
 /// Applies the write. Returns its commit, and whether the record is new.
 fn begin_put(
     db: &Db,
@@ -218,15 +239,30 @@ fn begin_put(
     value: Value,
     ttl: Option<Duration>,
     conditions: &Conditions,
+    checks: &Checks,
 ) -> Result<(Commit, bool), Problem> {
+    let value = match value {
+        Value::Small(bytes) => {
+            checks.of_put(tree, key, Some(&bytes))?;
+            Write::Bytes(bytes)
+        }
+        // The codec checks none in blob files.
+        Value::Stream(stream) => {
+            checks.of_put(tree, key, None)?;
+            let stream = stream.take().ok_or_else(Problem::panicked)?;
+            Write::Stream(match ttl {
+                Some(ttl) => stream.with_ttl(ttl),
+                None => stream,
+            })
+        }
+    };
     if conditions.is_empty() {
         let is_new = !tree.contains(key)?;
         let mut batch = db.batch();
         match (value, ttl) {
-            (Value::Small(value), None) => batch.put(tree, key, value),
-            (Value::Small(value), Some(ttl)) => batch.put_with_ttl(tree, key, value, ttl),
-            (Value::Stream(stream), None) => batch.put_stream(stream),
-            (Value::Stream(stream), Some(ttl)) => batch.put_stream(stream.with_ttl(ttl)),
+            (Write::Bytes(value), None) => batch.put(tree, key, value),
+            (Write::Bytes(value), Some(ttl)) => batch.put_with_ttl(tree, key, value, ttl),
+            (Write::Stream(stream), _) => batch.put_stream(stream),
         };
         return Ok((batch.commit_async(), is_new));
     }
@@ -234,10 +270,9 @@ fn begin_put(
     let present = transaction.stream(tree, key)?.and_then(|reader| reader.version());
     conditions.of_write(present)?;
     match (value, ttl) {
-        (Value::Small(value), None) => transaction.put(tree, key, value)?,
-        (Value::Small(value), Some(ttl)) => transaction.put_with_ttl(tree, key, value, ttl)?,
-        (Value::Stream(stream), None) => transaction.put_pending_stream(stream)?,
-        (Value::Stream(stream), Some(ttl)) => transaction.put_pending_stream(stream.with_ttl(ttl))?,
+        (Write::Bytes(value), None) => transaction.put(tree, key, value)?,
+        (Write::Bytes(value), Some(ttl)) => transaction.put_with_ttl(tree, key, value, ttl)?,
+        (Write::Stream(stream), _) => transaction.put_pending_stream(stream)?,
     }
     Ok((transaction.commit_async(), present.is_none()))
 }
@@ -247,8 +282,13 @@ pub async fn delete(service: &Service, request: &Parts, name: &str, key: &str) -
     let conditions = Arc::new(Conditions::of(&request.headers)?);
     let (tree, key) = (service.tree(name)?, Arc::<[u8]>::from(&*service.key(key, query)?));
     for _ in 0..TRIES_MAX {
-        let (db, tree, key, conditions) = (service.db(), tree.clone(), Arc::clone(&key), Arc::clone(&conditions));
-        let commit = service.place().run(move || begin_delete(&db, &tree, &key, &conditions)).await??;
+        let (db, checks) = (service.db(), service.checks().clone());
+        let (tree, key, conditions) = (tree.clone(), Arc::clone(&key), Arc::clone(&conditions));
+        let delete = move || {
+            checks.of_records(&db, &tree)?;
+            begin_delete(&db, &tree, &key, &conditions)
+        };
+        let commit = service.place().run(delete).await??;
         match commit.await {
             Ok(_) => return Ok(new_response(StatusCode::NO_CONTENT, Body::empty())),
             Err(error) if error.is_conflict() => {}

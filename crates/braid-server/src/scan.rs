@@ -8,8 +8,8 @@ use crate::{
     service::{Answer, Service, typed, typed_key},
     snapshots::{Scan, Snapshots, parse_token, token},
 };
-use braiddb::Cursor;
-use braiddb_typed::text;
+use braiddb::{Cursor, Error};
+use braiddb_typed::{BEYOND_RECORDS, text};
 use bytes::Bytes;
 use hyper::{HeaderMap, StatusCode, header, http::request::Parts};
 use std::{mem, sync::Arc};
@@ -69,8 +69,17 @@ fn begin(service: &Service, query: Query<'_>, name: &str) -> Result<Scan, Proble
         typed_key(text, query).map(|key| Some(key.into_owned()))
     };
     let (mut start, mut end) = (key("start")?.unwrap_or_default(), key("end")?);
+    if has_tuples {
+        // Index entries and definitions of typed trees follow the records.
+        let records_end = vec![BEYOND_RECORDS];
+        end = Some(end.map_or_else(|| records_end.clone(), |end| end.min(records_end.clone())));
+    }
     if let Some(prefix) = key("prefix")? {
-        let after = successor(&prefix);
+        // No element of a tuple begins with this byte, but a text with a zero continues with it.
+        let after = match has_tuples {
+            true => Some([&prefix[..], &[BEYOND_RECORDS]].concat()),
+            false => successor(&prefix),
+        };
         start = start.max(prefix);
         end = match (end, after) {
             (Some(end), Some(after)) => Some(end.min(after)),
@@ -80,7 +89,7 @@ fn begin(service: &Service, query: Query<'_>, name: &str) -> Result<Scan, Proble
     Ok(Scan {
         snapshot: db.snapshot(),
         tree,
-        tree_name: name.to_owned(),
+        tree_name: query::decode_name(name)?.into_owned(),
         start,
         end,
         is_reverse: query.flag("reverse")?,
@@ -90,12 +99,22 @@ fn begin(service: &Service, query: Query<'_>, name: &str) -> Result<Scan, Proble
 }
 
 fn find(service: &Service, id: u64, name: &str) -> Result<Arc<Scan>, Problem> {
-    let Some(scan) = service.snapshots().find(id) else {
-        let detail =
-            "the snapshot of this scan is gone: begin the scan again, and ask for its pages without long pauses";
-        return Err(Problem::new(StatusCode::GONE, "Scan expired", detail));
-    };
-    if scan.tree_name == name { Ok(scan) } else { Err(Problem::bad_request("next is the token of another tree")) }
+    let scan = service.snapshots().find(id).ok_or_else(expired)?;
+    if scan.tree_name == query::decode_name(name)? {
+        Ok(scan)
+    } else {
+        Err(Problem::bad_request("next is the token of another tree"))
+    }
+}
+
+fn expired() -> Problem {
+    let detail = "the snapshot of this scan is gone: begin the scan again, and ask for its pages without long pauses";
+    Problem::new(StatusCode::GONE, "Scan expired", detail)
+}
+
+/// A follower drops the states that its owner's later ones replaced long ago.
+fn of_scan(error: Error) -> Problem {
+    if matches!(error, Error::Superseded) { expired() } else { error.into() }
 }
 
 /// Returns the first key after all keys with a prefix; `None` if there is none.
@@ -129,7 +148,7 @@ enum Stage {
 }
 
 impl Page {
-    fn seek(&mut self) -> Result<bool, Problem> {
+    fn seek(&mut self) -> braiddb::Result<bool> {
         let from = mem::take(&mut self.from);
         let (scan, cursor) = (&self.scan, &mut self.cursor);
         Ok(match (scan.is_reverse, from, &scan.end) {
@@ -148,7 +167,7 @@ impl Page {
         *key >= *self.scan.start && self.scan.end.as_ref().is_none_or(|end| *key < **end)
     }
 
-    fn write_record(&mut self, to: &mut Vec<u8>) -> Result<(), Problem> {
+    fn write_record(&mut self, to: &mut Vec<u8>) -> braiddb::Result<()> {
         if !self.is_lines && self.stage == Stage::Later {
             to.push(b',');
         }
@@ -194,11 +213,10 @@ impl Page {
     }
 }
 
-impl Producer for Page {
-    fn next(&mut self) -> Result<Option<Bytes>, Problem> {
-        let mut chunk = Vec::new();
+impl Page {
+    fn write_chunk(&mut self, chunk: &mut Vec<u8>) -> braiddb::Result<()> {
         let mut has_row = match self.stage {
-            Stage::Ended => return Ok(None),
+            Stage::Ended => return Ok(()),
             Stage::Begin => {
                 if !self.is_lines {
                     chunk.extend_from_slice(b"{\"records\":[");
@@ -211,16 +229,23 @@ impl Producer for Page {
         loop {
             if !has_row || !self.is_inside() || self.left == 0 {
                 let has_more = has_row && self.is_inside();
-                self.write_end(&mut chunk, has_more);
-                break;
+                self.write_end(chunk, has_more);
+                return Ok(());
             }
             if chunk.len() >= CHUNK_BYTES {
-                break;
+                return Ok(());
             }
-            self.write_record(&mut chunk)?;
+            self.write_record(chunk)?;
             self.left -= 1;
             has_row = if self.scan.is_reverse { self.cursor.prev()? } else { self.cursor.next()? };
         }
+    }
+}
+
+impl Producer for Page {
+    fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        let mut chunk = Vec::new();
+        self.write_chunk(&mut chunk).map_err(of_scan)?;
         Ok(if chunk.is_empty() { None } else { Some(chunk.into()) })
     }
 }

@@ -89,6 +89,13 @@ impl Server {
     }
 
     /// Serves until [`Stopper::stop`]. The database stays open: close it afterwards.
+    ///
+    /// Starts threads of its own and blocks this one. Inside an asynchronous runtime, call it on a
+    /// thread that may block, such as one of `tokio::task::spawn_blocking`.
+    ///
+    /// # Panics
+    ///
+    /// If the thread drives tasks of a tokio runtime.
     pub fn run(self) -> io::Result<()> {
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(self.workers)
@@ -105,7 +112,7 @@ impl Server {
     async fn serve(self) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let limits = self.service.limits().clone();
-        let connections = limits.connections.clamp(1, u32::MAX as usize >> 3);
+        let connections = connections_max(limits.connections, descriptors_max());
         let turns = Arc::new(Semaphore::new(connections));
         let mut stop = self.stop.subscribe();
         let snapshots = Arc::clone(self.service.snapshots());
@@ -138,5 +145,37 @@ impl Server {
         let _ = timeout(limits.drain, all).await;
         self.service.snapshots().drop_all();
         Ok(())
+    }
+}
+
+/// Returns the connections that a process with so many descriptors may have: three eighths. Tables
+/// of databases take half (`Builder::open_files_max`); logs, locks and pipes need the others.
+fn connections_max(wanted: usize, descriptors: Option<u64>) -> usize {
+    let share = descriptors.map_or(usize::MAX, |count| usize::try_from(count / 8 * 3).unwrap_or(usize::MAX));
+    wanted.min(share).clamp(1, u32::MAX as usize >> 3)
+}
+
+/// Returns the limit of open descriptors (`ulimit -n`), if the system has one.
+#[cfg(unix)]
+fn descriptors_max() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+#[cfg(not(unix))]
+fn descriptors_max() -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_descriptors_to_the_database() {
+        assert_eq!(connections_max(1024, Some(256)), 96);
+        assert_eq!(connections_max(1024, Some(4096)), 1024);
+        assert_eq!(connections_max(1024, None), 1024);
+        assert_eq!(connections_max(0, Some(1)), 1);
+        assert_eq!(connections_max(usize::MAX, Some(u64::MAX)), u32::MAX as usize >> 3);
     }
 }

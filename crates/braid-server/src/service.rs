@@ -10,6 +10,7 @@ use crate::{
     query::{self, Query},
     record,
     route::Route,
+    rules::Checks,
     scan,
     snapshots::Snapshots,
     store::Store,
@@ -28,7 +29,7 @@ use std::{
     borrow::Cow,
     io,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -44,7 +45,11 @@ pub struct Service {
     write: bool,
     limits: Limits,
     place: Place,
+    checks: Checks,
     uploads: Semaphore,
+    uploads_max: usize,
+    /// Held while a tree is created or dropped, so that the preconditions hold.
+    tree_changes: Arc<Mutex<()>>,
     snapshots: Arc<Snapshots>,
     /// Responses by the hundreds of their status.
     responses: [AtomicU64; 6],
@@ -52,18 +57,22 @@ pub struct Service {
 
 impl Service {
     pub fn new(store: Store, options: Options, workers: usize) -> io::Result<Service> {
-        let Options { token, write, limits } = options;
+        let Options { token, write, limits, rules } = options;
         if write && store.is_follower() {
             let message = "a follower cannot write: serve the database of its owner, or without `write`";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let token = token.map_or_else(Token::generate, Token::given)?;
+        let uploads_max = limits.uploads.clamp(1, Semaphore::MAX_PERMITS);
         Ok(Service {
             store,
             token,
             write,
             place: Place::new(workers),
-            uploads: Semaphore::new(limits.uploads.clamp(1, Semaphore::MAX_PERMITS)),
+            checks: Checks::new(rules),
+            uploads: Semaphore::new(uploads_max),
+            uploads_max,
+            tree_changes: Arc::default(),
             snapshots: Arc::new(Snapshots::new(&limits)?),
             limits,
             responses: Default::default(),
@@ -84,6 +93,18 @@ impl Service {
 
     pub fn uploads(&self) -> &Semaphore {
         &self.uploads
+    }
+
+    pub fn running_uploads(&self) -> u64 {
+        self.uploads_max.saturating_sub(self.uploads.available_permits()) as u64
+    }
+
+    pub fn checks(&self) -> &Checks {
+        &self.checks
+    }
+
+    pub fn tree_changes(&self) -> &Arc<Mutex<()>> {
+        &self.tree_changes
     }
 
     pub fn snapshots(&self) -> &Arc<Snapshots> {
@@ -115,12 +136,14 @@ impl Service {
         let (request, body) = request.into_parts();
         let mut body = Some(body);
         let mut response = self.handle(&request, &mut body).await.unwrap_or_else(Problem::into_response);
-        let headers = response.headers_mut();
+        // A handler leaves a body that it did not receive whole.
+        let is_given_up = response.status() == StatusCode::REQUEST_TIMEOUT;
         if let Some(unread) = body
-            && !upload::discard(self, &request.headers, unread).await
+            && (is_given_up || !upload::discard(self, &request.headers, unread).await)
         {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
+        let headers = response.headers_mut();
         // Values are the users' bytes: no browser shall guess that they are a page.
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         if !headers.contains_key(header::CACHE_CONTROL) {
@@ -152,7 +175,7 @@ impl Service {
             (Route::Trees, "GET" | "HEAD") => trees::list(self, request).await,
             (Route::Metrics, "GET" | "HEAD") => metrics::metrics(self).await,
             (Route::Health, "GET" | "HEAD") => Ok(plain(StatusCode::OK, "ok\n")),
-            (Route::Ready, "GET" | "HEAD") => metrics::ready(self).await,
+            (Route::Ready, "GET" | "HEAD") => metrics::ready(self),
             (Route::Record(..), "PUT" | "DELETE") | (Route::Tree(_), "PUT" | "DELETE") | (Route::Batch, "POST")
                 if !self.write =>
             {
@@ -161,8 +184,8 @@ impl Service {
             }
             (Route::Record(tree, key), "PUT") => record::put(self, request, body, tree, key).await,
             (Route::Record(tree, key), "DELETE") => record::delete(self, request, tree, key).await,
-            (Route::Tree(tree), "PUT") => trees::create(self, request, tree).await,
-            (Route::Tree(tree), "DELETE") => trees::drop(self, request, tree).await,
+            (Route::Tree(tree), "PUT") => trees::create(self, request, body.as_ref(), tree).await,
+            (Route::Tree(tree), "DELETE") => trees::drop(self, request, body.as_ref(), tree).await,
             (Route::Batch, "POST") => batch::post(self, request, body).await,
             (route, _) => Err(not_allowed(route, &request.method)),
         }

@@ -17,7 +17,7 @@ use std::{
 pub struct Scan {
     pub snapshot: Snapshot,
     pub tree: Tree,
-    /// As in the URL, to refuse a token of another tree.
+    /// To refuse a token of another tree.
     pub tree_name: String,
     /// First key.
     pub start: Vec<u8>,

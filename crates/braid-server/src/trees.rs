@@ -2,50 +2,79 @@
 
 use crate::{
     body::Body,
+    conditions::Conditions,
     place::in_pool,
     problem::Problem,
     query::{self, Query},
+    rules::refused,
     service::{Answer, Service, new_response, typed},
 };
 use braiddb::{Db, TreeOptions, stats::TreeInfo};
-use hyper::{StatusCode, http::request::Parts};
+use hyper::{
+    StatusCode,
+    body::{Body as _, Incoming},
+    http::request::Parts,
+};
 use serde_json::{Value, json};
+use std::sync::{Arc, PoisonError};
 
 pub async fn list(service: &Service, request: &Parts) -> Answer {
     Query::of(request.uri.query(), &[])?;
     let db = service.db();
     let trees = in_pool(move || {
         let infos = db.trees()?;
-        infos.iter().map(|info| describe(&db, info)).collect::<Result<Vec<Value>, Problem>>()
+        infos.iter().filter_map(|info| describe(&db, info).transpose()).collect::<Result<Vec<Value>, Problem>>()
     });
     let text = format!("{}\n", json!({"trees": trees.await??}));
     Ok(typed(StatusCode::OK, "application/json", Body::whole(text)))
 }
 
-fn describe(db: &Db, info: &TreeInfo) -> Result<Value, Problem> {
+/// Returns `None` for a tree that was dropped after the list was made.
+fn describe(db: &Db, info: &TreeInfo) -> Result<Option<Value>, Problem> {
     let estimate = match info.multi {
-        true => db.open_multi_tree(&info.name)?.approximate(..)?,
-        false => db.open_tree(&info.name)?.approximate(..)?,
+        true => db.open_multi_tree(&info.name).and_then(|tree| tree.approximate(..)),
+        false => db.open_tree(&info.name).and_then(|tree| tree.approximate(..)),
     };
-    Ok(json!({
+    let estimate = match estimate {
+        Err(error) if error.is_not_found() => return Ok(None),
+        estimate => estimate?,
+    };
+    Ok(Some(json!({
         "name": info.name,
         "kind": if info.multi { "multi" } else { "single" },
         "records_estimate": estimate.keys,
         "bytes_estimate": estimate.bytes,
         "ttl": info.ttl.map(|ttl| ttl.as_secs_f64()),
         "codec": info.codec.map(|codec| codec.to_string()),
-    }))
+    })))
+}
+
+/// Refuses a body, which would be ignored.
+fn refuse_body(body: Option<&Incoming>) -> Result<(), Problem> {
+    match body.is_none_or(|body| body.is_end_stream()) {
+        true => Ok(()),
+        false => Err(Problem::bad_request(
+            "a tree is created and dropped without a body: records are put at /trees/{tree}/{key}",
+        )),
+    }
+}
+
+fn find(db: &Db, name: &str) -> Result<Option<TreeInfo>, Problem> {
+    Ok(db.trees()?.into_iter().find(|info| info.name == name))
 }
 
 /// Creates a tree: 201, or 204 if it exists with the same time to live.
-pub async fn create(service: &Service, request: &Parts, name: &str) -> Answer {
+pub async fn create(service: &Service, request: &Parts, body: Option<&Incoming>, name: &str) -> Answer {
     let ttl = Query::of(request.uri.query(), &["ttl"])?.seconds("ttl")?;
+    refuse_body(body)?;
+    let conditions = Conditions::of(&request.headers)?;
     let (db, name) = (service.db(), query::decode_name(name)?.into_owned());
+    let (checks, changes) = (service.checks().clone(), Arc::clone(service.tree_changes()));
     let is_new = in_pool(move || {
-        let is_new = match db.open_tree(&name) {
-            Err(error) if error.is_not_found() => true,
-            found => found.map(|_| false)?,
-        };
+        let _alone = changes.lock().unwrap_or_else(PoisonError::into_inner);
+        checks.of_create(&db, &name)?;
+        let is_new = find(&db, &name)?.is_none();
+        conditions.of_tree(!is_new)?;
         let options = ttl.map_or_else(TreeOptions::new, |ttl| TreeOptions::new().ttl(ttl));
         db.tree_with(&name, options)?;
         Ok::<_, Problem>(is_new)
@@ -55,9 +84,43 @@ pub async fn create(service: &Service, request: &Parts, name: &str) -> Answer {
 }
 
 /// Drops a tree with its records.
-pub async fn drop(service: &Service, request: &Parts, name: &str) -> Answer {
+pub async fn drop(service: &Service, request: &Parts, body: Option<&Incoming>, name: &str) -> Answer {
     Query::of(request.uri.query(), &[])?;
+    refuse_body(body)?;
+    let conditions = Conditions::of(&request.headers)?;
     let (db, name) = (service.db(), query::decode_name(name)?.into_owned());
-    in_pool(move || db.drop_tree(&name)).await??;
+    let (checks, changes) = (service.checks().clone(), Arc::clone(service.tree_changes()));
+    let dropped = in_pool(move || {
+        let _alone = changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = find(&db, &name)?;
+        conditions.of_tree(found.is_some())?;
+        checks.of_drop(&db, &name)?;
+        if found.is_some_and(|info| info.multi) {
+            let name = name.escape_debug();
+            return Err(refused(format!(
+                "the tree {name} has many values per key, which the service does not write: drop it with \
+                 `braid drop-tree`, or if it is an index, with `braid index drop`"
+            )));
+        }
+        Ok(db.drop_tree(&name)?)
+    });
+    dropped.await??;
     Ok(new_response(StatusCode::NO_CONTENT, Body::empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `GET /trees` answered 404 if a tree was dropped meanwhile.
+    #[test]
+    fn tree_dropped_after_the_list_is_left_out() {
+        let db = Db::in_memory().unwrap();
+        db.tree("t").unwrap();
+        db.multi_tree("m").unwrap();
+        let infos = db.trees().unwrap();
+        assert!(infos.iter().all(|info| describe(&db, info).unwrap().is_some()));
+        db.drop_trees(&["t", "m"]).unwrap();
+        assert!(infos.iter().all(|info| describe(&db, info).unwrap().is_none()));
+    }
 }

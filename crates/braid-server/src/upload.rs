@@ -1,7 +1,17 @@
 //! Bodies of requests: a small one whole, a large value chunk by chunk into blob files.
 
-use crate::{body::CHUNK_BYTES, connection::Patience, place::in_pool, problem::Problem, service::Service};
-use braiddb::{Tree, streams::PendingStream};
+use crate::{
+    body::CHUNK_BYTES,
+    connection::Patience,
+    place::{DropInPool, in_pool},
+    problem::Problem,
+    service::Service,
+};
+use braiddb::{
+    Tree,
+    streams::{PendingStream, StreamWriter},
+};
+use braiddb_typed::guard;
 use bytes::Bytes;
 use hyper::{
     HeaderMap, StatusCode,
@@ -23,13 +33,35 @@ const WRITE_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub enum Value {
     Small(Bytes),
-    /// In blob files, not committed yet.
-    Stream(PendingStream),
+    /// In blob files, synced and not committed yet.
+    Stream(DropInPool<PendingStream>),
+}
+
+/// A body, and the turn of a large one: memory that it keeps until its commit counts.
+pub type Received<'s, T> = (T, Option<SemaphorePermit<'s>>);
+
+/// Returns the maximum bytes of a value in a tree. One that the tree's codec checks is held in
+/// memory like a batch.
+pub fn value_bytes_max(service: &Service, tree: &Tree) -> u64 {
+    let limits = service.limits();
+    match guard::checks_values(tree.options().codec) {
+        true => limits.value_bytes.min(limits.batch_bytes),
+        false => limits.value_bytes,
+    }
+}
+
+fn declared_len(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Returns whether a body is so short by its declared length that a refusal may wait for it.
+pub fn is_declared_short(headers: &HeaderMap) -> bool {
+    declared_len(headers).is_some_and(|len| len <= SMALL_BYTES as u64)
 }
 
 /// Refuses a body by its declared length, before the client sends it.
 pub fn check_declared(headers: &HeaderMap, bytes_max: u64) -> Result<(), Problem> {
-    let declared = headers.get(header::CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse::<u64>().ok());
+    let declared = declared_len(headers);
     if declared.is_some_and(|declared| declared > bytes_max) { Err(too_large(bytes_max)) } else { Ok(()) }
 }
 
@@ -37,30 +69,35 @@ fn too_large(bytes_max: u64) -> Problem {
     Problem::too_large(format!("the limit of this body is {bytes_max} bytes"))
 }
 
-struct Receiver {
-    body: Incoming,
+/// Takes the body when all of it is received. One that stays was not received whole.
+struct Receiver<'b> {
+    body: &'b mut Option<Incoming>,
     received: u64,
     bytes_max: u64,
     patience: Patience,
 }
 
-impl Receiver {
-    fn new(service: &Service, body: Incoming, bytes_max: u64) -> Receiver {
+impl<'b> Receiver<'b> {
+    fn new(service: &Service, body: &'b mut Option<Incoming>, bytes_max: u64) -> Receiver<'b> {
         Receiver { body, received: 0, bytes_max, patience: Patience::new(service.limits()) }
     }
 
     /// Returns the next part of the body, or `None` at its end.
     async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         loop {
+            let Some(body) = self.body.as_mut() else { return Ok(None) };
             let began = Instant::now();
-            let frame = poll_fn(|context| Pin::new(&mut self.body).poll_frame(context));
+            let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context));
             let frame = timeout_at(self.patience.deadline(began), frame).await.map_err(|_| {
                 let detail = "the body came too slowly: send it faster, or in smaller values";
                 Problem::new(StatusCode::REQUEST_TIMEOUT, "Request timeout", detail)
             })?;
             self.patience.waited(began.elapsed());
             let frame = match frame {
-                None => return Ok(None),
+                None => {
+                    *self.body = None;
+                    return Ok(None);
+                }
                 Some(Ok(frame)) => frame,
                 Some(Err(error)) => return Err(Problem::bad_request(format!("the body is not complete: {error}"))),
             };
@@ -95,33 +132,48 @@ async fn turn(service: &Service) -> Result<SemaphorePermit<'_>, Problem> {
     }
 }
 
-/// Receives a value for `key`. Holds at most [`WRITE_BYTES`] and the engine's buffers.
-pub async fn receive(
-    service: &Service,
+/// Receives a value for `key`. Holds at most [`WRITE_BYTES`] and the engine's buffers, except for
+/// values that the tree's codec checks.
+pub async fn receive<'s>(
+    service: &'s Service,
     tree: &Tree,
     key: &[u8],
     body: &mut Option<Incoming>,
-) -> Result<Value, Problem> {
-    let Some(body) = body.take() else { return Ok(Value::Small(Bytes::new())) };
-    let mut receiver = Receiver::new(service, body, service.limits().value_bytes);
+) -> Result<Received<'s, Value>, Problem> {
+    let mut receiver = Receiver::new(service, body, value_bytes_max(service, tree));
     let mut chunk = Vec::new();
     if receiver.fill(&mut chunk, SMALL_BYTES + 1).await? {
-        return Ok(Value::Small(chunk.into()));
+        return Ok((Value::Small(chunk.into()), None));
     }
-    let _turn = turn(service).await?;
+    let turn = turn(service).await?;
+    if guard::checks_values(tree.options().codec) {
+        receiver.fill(&mut chunk, usize::MAX).await?;
+        return Ok((Value::Small(chunk.into()), Some(turn)));
+    }
     let (tree, key) = (tree.clone(), key.to_vec());
-    let mut writer = in_pool(move || tree.stream_writer(key)).await??;
+    let mut writer = in_pool(move || tree.stream_writer(key).map(DropInPool::new)).await??;
     let mut is_ended = false;
     while !is_ended {
         is_ended = receiver.fill(&mut chunk, WRITE_BYTES).await?;
         let write = move || {
-            writer.read_from(chunk.as_slice())?;
+            let mut taken = taken(writer)?;
+            taken.read_from(chunk.as_slice())?;
             chunk.clear();
-            Ok::<_, braiddb::Error>((writer, chunk))
+            Ok::<_, Problem>((DropInPool::new(taken), chunk))
         };
         (writer, chunk) = in_pool(write).await??;
     }
-    Ok(Value::Stream(in_pool(move || writer.finish()).await??))
+    let finish = move || {
+        let stream = taken(writer)?.finish()?;
+        // Here, since other writes wait for the log sync of the commit.
+        stream.sync()?;
+        Ok::<_, Problem>(Value::Stream(DropInPool::new(stream)))
+    };
+    Ok((in_pool(finish).await??, Some(turn)))
+}
+
+fn taken(writer: DropInPool<StreamWriter>) -> Result<StreamWriter, Problem> {
+    writer.take().ok_or_else(Problem::panicked)
 }
 
 /// Reads the rest of a short body that a refused request has, so that the connection can go on.
@@ -134,7 +186,8 @@ pub async fn discard(service: &Service, headers: &HeaderMap, body: Incoming) -> 
     if !is_short || headers.contains_key(header::EXPECT) {
         return false;
     }
-    let mut receiver = Receiver::new(service, body, SMALL_BYTES as u64);
+    let mut body = Some(body);
+    let mut receiver = Receiver::new(service, &mut body, SMALL_BYTES as u64);
     loop {
         match receiver.next().await {
             Ok(Some(_)) => {}
@@ -145,14 +198,17 @@ pub async fn discard(service: &Service, headers: &HeaderMap, body: Incoming) -> 
 }
 
 /// Receives a body whole.
-pub async fn receive_whole(service: &Service, body: &mut Option<Incoming>, bytes_max: u64) -> Result<Vec<u8>, Problem> {
-    let Some(body) = body.take() else { return Ok(Vec::new()) };
+pub async fn receive_whole<'s>(
+    service: &'s Service,
+    body: &mut Option<Incoming>,
+    bytes_max: u64,
+) -> Result<Received<'s, Vec<u8>>, Problem> {
     let mut receiver = Receiver::new(service, body, bytes_max);
     let mut bytes = Vec::new();
     if receiver.fill(&mut bytes, CHUNK_BYTES).await? {
-        return Ok(bytes);
+        return Ok((bytes, None));
     }
-    let _turn = turn(service).await?;
+    let turn = turn(service).await?;
     receiver.fill(&mut bytes, usize::MAX).await?;
-    Ok(bytes)
+    Ok((bytes, Some(turn)))
 }

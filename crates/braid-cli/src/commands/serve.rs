@@ -1,16 +1,24 @@
 //! `braid serve`
 
-use std::{io, time::Duration};
+use std::{env::VarError, io, time::Duration};
 
 use anyhow::{Context, Result};
-use braid_server::{Options, Server, Stopper, Store};
+use braid_server::{Options, Rules, Server, Stopper, Store};
+use braiddb::Db;
 
-use super::open::{builder, check_directory, open_for_writing};
+use super::{
+    open::{builder, check_directory, open_for_writing},
+    tree_names::{is_index_of, owner_of_index, refuse_own_tree},
+};
 use crate::{
     arguments::ServeArguments,
-    exit::{OK, usage},
+    exit::{OK, text_of, usage},
+    import::Indexes,
+    notation::show_name,
     output::note,
 };
+
+const TOKEN_VARIABLE: &str = "BRAID_TOKEN";
 
 /// Age of the state that a server without `--write` shows.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -24,9 +32,10 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
         // Takes no lock: an owner may come and go.
         None => Store::follower(builder(&arguments.open).refresh_every(Some(REFRESH)).open_follower(&arguments.db)?),
     };
-    let given = arguments.token.clone().or_else(|| std::env::var("BRAID_TOKEN").ok());
+    let given = arguments.token.clone().map_or_else(token_of_environment, |token| Ok(Some(token)))?;
     let is_given = given.is_some();
-    let options = Options { token: given, write: arguments.write, ..Options::default() };
+    let options = Options::new().write(arguments.write).rules(ImportRules);
+    let options = given.into_iter().fold(options, Options::token);
     let server = Server::bind(arguments.listen, store, options).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => usage(error.to_string()),
         _ => anyhow::Error::new(error).context(format!("cannot listen at {}", arguments.listen)),
@@ -43,6 +52,56 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
     }
     note!("braid: stopped");
     Ok(OK)
+}
+
+fn token_of_environment() -> Result<Option<String>> {
+    match std::env::var(TOKEN_VARIABLE) {
+        Ok(token) => Ok(Some(token)),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => {
+            Err(usage(format!("{TOKEN_VARIABLE} is not UTF-8 text: a token has visible ASCII characters only")))
+        }
+    }
+}
+
+/// Refuses writes that would leave the indexes of `braid import --index` outdated, and changes of
+/// the tree that names them.
+#[derive(Debug)]
+struct ImportRules;
+
+impl Rules for ImportRules {
+    fn check_records(&self, db: &Db, tree: &str) -> std::result::Result<(), String> {
+        let indexes = refuse_own_tree(tree).and_then(|()| Indexes::stored_specs(db, tree));
+        let indexes = indexes.map_err(|error| text_of(&error))?;
+        match indexes.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "the tree {} has indexes, which the service does not keep: write it with `braid put`, `braid del` or \
+                 `braid import`, or drop them with `braid index drop`",
+                show_name(tree)
+            )),
+        }
+    }
+
+    fn check_create(&self, _: &Db, tree: &str) -> std::result::Result<(), String> {
+        refuse_own_tree(tree).map_err(|error| text_of(&error))
+    }
+
+    fn check_drop(&self, db: &Db, tree: &str) -> std::result::Result<(), String> {
+        self.check_create(db, tree)?;
+        let owner = owner_of_index(db, tree).map_err(|error| text_of(&error))?;
+        if let Some(owner) = owner {
+            return Err(is_index_of(tree, &owner));
+        }
+        let indexes = Indexes::stored_specs(db, tree).map_err(|error| text_of(&error))?;
+        match indexes.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "the tree {} has indexes, which would stay behind: drop it with `braid drop-tree`",
+                show_name(tree)
+            )),
+        }
+    }
 }
 
 /// The first signal stops the server in order, the second one ends the process.

@@ -57,9 +57,15 @@ pub fn refuse_own_tree(name: &str) -> Result<()> {
     }
 }
 
-fn owner_of_index(db: &Db, name: &str) -> Result<Option<String>> {
+/// Returns the tree that an index belongs to.
+pub fn owner_of_index(db: &Db, name: &str) -> Result<Option<String>> {
     let has = |specs: &[IndexSpec]| specs.iter().any(|spec| spec.name == name);
     Ok(all_indexes(db)?.into_iter().find(|(_, specs)| has(specs)).map(|(tree, _)| tree))
+}
+
+/// Returns the reason to keep an index when it is named like a tree.
+pub fn is_index_of(name: &str, owner: &str) -> String {
+    format!("{} is an index of the tree {}: drop it with `braid index drop`", show_name(name), show_name(owner))
 }
 
 /// Drops all trees and their indexes, or none.
@@ -72,11 +78,7 @@ pub fn drop_tree(arguments: &DropTreeArguments) -> Result<u8> {
             return Err(no_such_tree(name));
         }
         if let Some(owner) = owner_of_index(&db, name)?.filter(|owner| !arguments.trees.contains(owner)) {
-            return Err(usage(format!(
-                "{} is an index of the tree {}: drop it with `braid index drop`",
-                show_name(name),
-                show_name(&owner)
-            )));
+            return Err(usage(is_index_of(name, &owner)));
         }
         let indexes = Indexes::stored_specs(&db, name)?.into_iter().map(|spec| spec.name);
         for tree in std::iter::once(name.clone()).chain(indexes) {

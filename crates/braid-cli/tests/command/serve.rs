@@ -118,6 +118,56 @@ fn unusable_arguments_are_refused() {
     place.fails(2, "serve db --listen localhost");
 }
 
+/// The story: a PUT over HTTP left the indexes of `braid import` outdated, and a DELETE of the tree left
+/// them behind.
+#[test]
+fn trees_with_indexes_of_imports_are_not_written() {
+    let place = Workplace::with_database();
+    place.write("rows.jsonl", b"{\"id\":\"1\",\"name\":\"Ann\"}\n{\"id\":\"2\",\"name\":\"Bob\"}\n");
+    place.ok("import db rows.jsonl --tree users --key id --index by_name=name");
+    place.ok("import db rows.jsonl --tree plain --key id");
+    let before = place.ok("scan db users") + &place.ok("scan db by_name") + &place.ok("scan db braid.import");
+    let served = Served::start(&place, "db --write", Some(TOKEN));
+    let batch = |tree: &str| format!("[{{\"op\":\"delete\",\"tree\":\"{tree}\",\"key\":\"1\"}}]");
+    for (method, path, body, remedy) in [
+        ("PUT", "/trees/users/1", "{}".to_owned(), "braid put"),
+        ("DELETE", "/trees/users/1", String::new(), "braid del"),
+        ("POST", "/batch", batch("users"), "braid del"),
+        ("DELETE", "/trees/users", String::new(), "braid drop-tree"),
+        ("DELETE", "/trees/by_name", String::new(), "braid index drop"),
+        ("PUT", "/trees/braid.import/k", "v".to_owned(), "reserved"),
+        ("POST", "/batch", batch("braid.import"), "reserved"),
+        ("DELETE", "/trees/braid.import", String::new(), "reserved"),
+        ("PUT", "/trees/braid.import", String::new(), "reserved"),
+    ] {
+        let (status, text) = served.ask(method, path, TOKEN, &body);
+        assert!(status == 409 && text.contains(remedy), "{method} {path}: {status} {text}");
+    }
+    assert_eq!(served.ask("GET", "/trees/users/1", TOKEN, "").0, 200);
+    assert_eq!(served.ask("PUT", "/trees/users", TOKEN, "").0, 204);
+    assert_eq!(served.ask("PUT", "/trees/plain/3", TOKEN, "{}").0, 201);
+    assert_eq!(served.ask("DELETE", "/trees/plain", TOKEN, "").0, 204);
+    drop(served);
+    assert_eq!(place.ok("scan db users") + &place.ok("scan db by_name") + &place.ok("scan db braid.import"), before);
+}
+
+/// It was ignored, and a random token was printed.
+#[cfg(unix)]
+#[test]
+fn token_that_is_no_text_is_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = with_tree();
+    let mut command = Command::new(BRAID);
+    command.args(["serve", "db", "--listen", "127.0.0.1:0"]).current_dir(place.path(""));
+    command.env("BRAID_TOKEN", std::ffi::OsStr::from_bytes(b"0123456789abcdef\xff"));
+    let mut child = common::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()));
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let _ = child.kill();
+    child.wait().unwrap();
+    assert!(line.contains("BRAID_TOKEN is not UTF-8"), "{line}");
+}
+
 #[cfg(unix)]
 #[test]
 fn signal_ends_the_server_in_order() {

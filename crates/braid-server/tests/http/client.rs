@@ -22,7 +22,11 @@ pub struct Running {
 
 impl Running {
     pub fn start(store: Store, write: bool, limits: Limits) -> Running {
-        let options = Options { token: Some(TOKEN.to_owned()), write, limits };
+        Running::with(store, Options::new().write(write).limits(limits))
+    }
+
+    pub fn with(store: Store, options: Options) -> Running {
+        let options = options.token(TOKEN);
         let server = Server::bind("127.0.0.1:0".parse().unwrap(), store, options).unwrap();
         let (address, stopper) = (server.address(), server.stopper());
         Running { address, stopper, thread: Some(std::thread::spawn(move || server.run())) }
@@ -55,6 +59,16 @@ impl Running {
 
     pub fn put(&self, path: &str, body: impl AsRef<[u8]>) -> Reply {
         self.ask("PUT", path, &[], body.as_ref())
+    }
+
+    /// Waits until so many large bodies are being received or applied.
+    #[track_caller]
+    pub fn await_uploads(&self, count: u64) {
+        let wanted = format!("\nbraiddb_http_uploads {count}\n");
+        let began = std::time::Instant::now();
+        while !self.get("/metrics").has(200).text().contains(&wanted) {
+            assert!(began.elapsed() < PATIENCE, "never {count} uploads");
+        }
     }
 
     pub fn stop(&self) {

@@ -15,15 +15,21 @@ use std::{
 /// Fails a test that hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-#[derive(Debug, Default)]
-struct Gate {
-    is_held: bool,
-    /// Reads of blobs, and syncs of the log, that began while held.
-    reads: usize,
-    syncs: usize,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    BlobRead,
+    BlobSync,
+    LogSync,
 }
 
-/// A file system whose blob reads and log syncs wait on demand.
+#[derive(Debug, Default)]
+struct Gate {
+    held: Vec<Call>,
+    /// Calls that began since the hold.
+    began: Vec<Call>,
+}
+
+/// A file system whose blob reads and syncs wait on demand.
 #[derive(Clone, Debug)]
 struct HeldDisk {
     inner: Arc<MemVfs>,
@@ -45,31 +51,33 @@ impl HeldDisk {
         (disk, db)
     }
 
-    fn hold(&self) {
-        *self.gate.0.lock().unwrap() = Gate { is_held: true, ..Gate::default() };
+    fn hold(&self, held: &[Call]) {
+        *self.gate.0.lock().unwrap() = Gate { held: held.to_vec(), began: Vec::new() };
     }
 
     fn release(&self) {
-        self.gate.0.lock().unwrap().is_held = false;
+        self.gate.0.lock().unwrap().held.clear();
         self.gate.1.notify_all();
     }
 
-    fn syncs(&self) -> usize {
-        self.gate.0.lock().unwrap().syncs
+    fn count(&self, call: Call) -> usize {
+        self.gate.0.lock().unwrap().began.iter().filter(|began| **began == call).count()
     }
 
-    fn await_reads(&self, count: usize) {
+    #[track_caller]
+    fn await_calls(&self, call: Call, count: usize) {
         let (gate, changed) = &*self.gate;
-        let (gate, _) = changed.wait_timeout_while(gate.lock().unwrap(), PATIENCE, |gate| gate.reads < count).unwrap();
-        assert!(gate.reads >= count, "{} of {count} reads began", gate.reads);
+        let is_short = |gate: &mut Gate| gate.began.iter().filter(|began| **began == call).count() < count;
+        let waited = changed.wait_timeout_while(gate.lock().unwrap(), PATIENCE, is_short).unwrap();
+        assert!(!waited.1.timed_out(), "of {count} only {:?} began", waited.0.began);
     }
 
-    fn pass(&self, is_log: bool) {
+    fn pass(&self, call: Call) {
         let (gate, changed) = &*self.gate;
         let mut held = gate.lock().unwrap();
-        *(if is_log { &mut held.syncs } else { &mut held.reads }) += 1;
+        held.began.push(call);
         changed.notify_all();
-        drop(changed.wait_timeout_while(held, PATIENCE, |gate| gate.is_held).unwrap());
+        drop(changed.wait_timeout_while(held, PATIENCE, |gate| gate.held.contains(&call)).unwrap());
     }
 }
 
@@ -93,7 +101,7 @@ impl FileLayer for HeldFile {
     }
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
         if !self.is_log {
-            self.disk.pass(false);
+            self.disk.pass(Call::BlobRead);
         }
         self.inner.read_at(into, at)
     }
@@ -101,15 +109,11 @@ impl FileLayer for HeldFile {
         Ok(None)
     }
     fn sync_data(&self) -> io::Result<()> {
-        if self.is_log {
-            self.disk.pass(true);
-        }
+        self.disk.pass(if self.is_log { Call::LogSync } else { Call::BlobSync });
         self.inner.sync_data()
     }
     fn sync_bytes(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        if self.is_log {
-            self.disk.pass(true);
-        }
+        self.disk.pass(if self.is_log { Call::LogSync } else { Call::BlobSync });
         self.inner.sync_bytes(bytes, at)
     }
 }
@@ -133,12 +137,12 @@ fn reads_that_wait_for_the_disk_stall_no_other_connection() {
     while began.elapsed() < Duration::from_millis(100) {
         hot.ask("GET", "/trees/t/hot", &[], b"").has(200);
     }
-    disk.hold();
+    disk.hold(&[Call::BlobRead]);
     let mut cold: Vec<Client> = (0..READS).map(|_| server.connect()).collect();
     for (read, client) in cold.iter_mut().enumerate() {
         client.send("GET", &format!("/trees/t/cold{read}"), &[], b"");
         // One by one: the worker that waits for the sockets stalls first, while the others sleep.
-        disk.await_reads(read + 1);
+        disk.await_calls(Call::BlobRead, read + 1);
     }
     for _ in 0..10 {
         assert_eq!(hot.ask("GET", "/trees/t/hot", &[], b"").has(200).text(), "in memory");
@@ -158,7 +162,7 @@ fn durable_puts_share_syncs_and_hold_no_thread() {
     let tree = db.tree("t").unwrap();
     let server = Running::writable(&db);
     server.put("/trees/t/first", "v").has(201);
-    disk.hold();
+    disk.hold(&[Call::LogSync]);
     let mut clients: Vec<Client> = (0..PUTS).map(|_| server.connect()).collect();
     for (put, client) in clients.iter_mut().enumerate() {
         client.send("PUT", &format!("/trees/t/{put}"), &[], b"v");
@@ -169,9 +173,52 @@ fn durable_puts_share_syncs_and_hold_no_thread() {
         std::thread::yield_now();
     }
     server.get("/trees/t/0").has(200);
+    disk.await_calls(Call::LogSync, 1);
+    for client in &clients {
+        let socket = client.stream.get_ref();
+        socket.set_nonblocking(true).unwrap();
+        let early = socket.peek(&mut [0]);
+        assert_eq!(early.unwrap_err().kind(), io::ErrorKind::WouldBlock, "answered before the sync");
+        socket.set_nonblocking(false).unwrap();
+    }
     disk.release();
     for client in &mut clients {
         client.reply("PUT").has(201);
     }
-    assert!(disk.syncs() < 10, "{} syncs for {PUTS} puts", disk.syncs());
+    let syncs = disk.count(Call::LogSync);
+    assert!((1..10).contains(&syncs), "{syncs} syncs for {PUTS} puts");
+}
+
+/// The story: the log sync of a large put synced its files too, and all other writes waited.
+#[test]
+fn sync_of_a_large_value_delays_no_other_write() {
+    let (disk, db) = HeldDisk::open();
+    db.tree("t").unwrap();
+    let server = Running::writable(&db);
+    server.put("/trees/t/first", "v").has(201);
+    disk.hold(&[Call::BlobSync]);
+    let mut large = server.connect();
+    large.send("PUT", "/trees/t/large", &[], &vec![1; 3_000_000]);
+    disk.await_calls(Call::BlobSync, 1);
+    server.put("/trees/t/small", "v").has(201);
+    disk.release();
+    large.reply("PUT").has(201);
+}
+
+/// A batch has a multiple of its body in memory until its commit.
+#[test]
+fn large_batch_keeps_its_turn_until_the_commit() {
+    let (disk, db) = HeldDisk::open();
+    db.tree("t").unwrap();
+    let server = Running::writable(&db);
+    let value = "v".repeat(200_000);
+    let batch = serde_json::json!([{"op": "put", "tree": "t", "key": "k", "value": value}]);
+    disk.hold(&[Call::LogSync]);
+    let mut client = server.connect();
+    client.send("POST", "/batch", &[], batch.to_string().as_bytes());
+    disk.await_calls(Call::LogSync, 1);
+    server.await_uploads(1);
+    disk.release();
+    client.reply("POST").has(200);
+    server.await_uploads(0);
 }

@@ -1,12 +1,12 @@
 //! Limits: sizes, slow clients, connections.
 
-use crate::client::Running;
+use crate::client::{Client, Running};
 use braiddb::{Db, platform::MemVfs};
 use std::{
-    io::Read,
+    io::{Read, Write},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -93,7 +93,7 @@ fn body_below_the_least_rate_is_given_up() {
     let mut writer = client.stream.get_ref().try_clone().unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while std::io::Write::write_all(&mut writer, b"x").is_ok() {
+            while writer.write_all(b"x").is_ok() {
                 sent.fetch_add(1, Ordering::Relaxed);
                 std::thread::sleep(SHORT / 20);
             }
@@ -168,27 +168,136 @@ fn connection_over_the_limit_waits_for_another_to_end() {
     second.ask("GET", "/health", &[], b"").has(200);
 }
 
-#[test]
-fn upload_over_the_limit_waits_or_is_refused() {
-    let db = Db::builder().vfs(Arc::new(MemVfs::new())).create_parents(true).open("/db").unwrap();
+/// Sends the body of a large PUT slowly until `done`, then the rest.
+fn send_slowly(client: &mut Client, done: impl FnOnce()) {
+    let mut socket = client.stream.get_ref().try_clone().unwrap();
+    let is_done = AtomicBool::new(false);
+    let mut left = 100_000;
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                socket.write_all(b"x").unwrap();
+                left -= 1;
+                std::thread::sleep(SHORT / 10);
+            }
+        });
+        done();
+        is_done.store(true, Ordering::Relaxed);
+        slow.join().unwrap();
+    });
+    client.write(&vec![b'x'; left]);
+    client.reply("PUT").has(201);
+}
+
+fn with_one_upload(db: &Db, patience: Duration) -> (Running, Client) {
     db.tree("t").unwrap();
-    let server = Running::limited(&db, |limits| {
+    let server = Running::limited(db, |limits| {
         limits.uploads = 1;
-        limits.patience = 10 * SHORT;
+        limits.patience = patience;
+        limits.rate_min = 1;
     });
     let mut first = server.connect();
     first.send_head("PUT", "/trees/t/first", &[("Content-Length", "200000")]);
-    first.write(&[1; 100_000]);
-    // Small values need no turn.
-    server.put("/trees/t/small", "v").has(201);
-    let mut second = server.connect();
-    second.send("PUT", "/trees/t/second", &[], &[2; 200_000]);
-    let first = std::thread::spawn(move || {
-        first.write(&[1; 100_000]);
-        first.reply("PUT").has(201);
+    first.write(&[b'x'; 100_000]);
+    server.await_uploads(1);
+    (server, first)
+}
+
+#[test]
+fn upload_over_the_limit_is_refused_after_its_patience() {
+    let db = Db::builder().vfs(Arc::new(MemVfs::new())).create_parents(true).open("/db").unwrap();
+    let (server, mut first) = with_one_upload(&db, 2 * SHORT);
+    send_slowly(&mut first, || {
+        // Small values need no turn.
+        server.put("/trees/t/small", "v").has(201);
+        let refused = server.put("/trees/t/second", [2; 200_000]).has_problem(503);
+        assert_eq!(refused.header("retry-after"), Some("1"));
+        assert_eq!(refused.header("connection"), Some("close"));
     });
-    // It waited, unless the machine was too slow.
-    let reply = second.reply("PUT");
-    assert!([201, 503].contains(&reply.status), "{reply:?}");
-    first.join().unwrap();
+    assert!(!db.tree("t").unwrap().contains("second").unwrap());
+}
+
+#[test]
+fn upload_over_the_limit_waits_for_its_turn() {
+    let db = Db::builder().vfs(Arc::new(MemVfs::new())).create_parents(true).open("/db").unwrap();
+    let (server, mut first) = with_one_upload(&db, 300 * SHORT);
+    let mut second = server.connect();
+    send_slowly(&mut first, || {
+        second.send("PUT", "/trees/t/second", &[], &[2; 200_000]);
+        second.stream.get_ref().set_read_timeout(Some(SHORT)).unwrap();
+        assert!(second.try_reply("PUT").is_err(), "answered beside another upload");
+    });
+    second.stream.get_ref().set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    second.reply("PUT").has(201);
+    server.await_uploads(0);
+}
+
+/// A reset after the close overtook the response: clients that send their whole body first saw only a
+/// broken connection.
+#[test]
+fn refusal_of_a_long_body_reaches_its_client() {
+    let db = Db::in_memory().unwrap();
+    db.tree("t").unwrap();
+    let server = Running::limited(&db, |limits| limits.value_bytes = 1_000_000);
+    for (path, headers, status) in
+        [("/trees/t/k", vec![], 413), ("/trees/t/k", vec![("Authorization", "Bearer no")], 401), ("/", vec![], 404)]
+    {
+        let mut client = server.connect();
+        let head = [vec![("Content-Length", "3000000")], headers].concat();
+        client.send_head("PUT", path, &head);
+        std::thread::sleep(SHORT);
+        for part in vec![0; 3_000_000].chunks(100_000) {
+            client.stream.get_mut().write_all(part).unwrap();
+        }
+        assert_eq!(client.reply("PUT").has_problem(status).header("connection"), Some("close"));
+        client.stream.get_ref().shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(client.is_closed());
+    }
+}
+
+/// A client that sends a refused body without end keeps its connection for a short time.
+#[test]
+fn refused_body_is_read_for_a_limited_time() {
+    let db = Db::in_memory().unwrap();
+    let server = Running::writable(&db);
+    let mut client = server.connect();
+    client.send_head("PUT", "/", &[("Content-Length", "1000000000")]);
+    let began = std::time::Instant::now();
+    while client.stream.get_mut().write_all(&[0; 1000]).is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(60), "the connection is still open");
+        std::thread::sleep(SHORT / 20);
+    }
+}
+
+#[test]
+fn longest_times_are_permitted() {
+    let db = Db::in_memory().unwrap();
+    db.tree("t").unwrap();
+    let server = Running::limited(&db, |limits| {
+        limits.head_time = Duration::MAX;
+        limits.patience = Duration::MAX;
+        limits.snapshot_life = Duration::MAX;
+        limits.drain = Duration::MAX;
+    });
+    let mut client = server.connect();
+    client.ask("PUT", "/trees/t/k", &[], &[1; 300_000]).has(201);
+    assert_eq!(client.ask("GET", "/trees/t/k", &[], b"").has(200).body.len(), 300_000);
+    client.ask("GET", "/trees/t/?limit=1", &[], b"").has(200);
+}
+
+#[test]
+fn batch_over_the_number_of_operations_is_refused() {
+    let db = Db::in_memory().unwrap();
+    let tree = db.tree("t").unwrap();
+    let server = Running::limited(&db, |limits| limits.batch_operations = 10);
+    let batch = |count: usize| {
+        let puts: Vec<_> = (0..count)
+            .map(|n| serde_json::json!({"op": "put", "tree": "t", "key": n.to_string(), "value": ""}))
+            .collect();
+        serde_json::Value::from(puts).to_string()
+    };
+    server.ask("POST", "/batch", &[], batch(11).as_bytes()).has_problem(413);
+    assert!(tree.is_empty().unwrap());
+    server.ask("POST", "/batch", &[], batch(10).as_bytes()).has(200);
+    assert_eq!(tree.len().unwrap(), 10);
 }

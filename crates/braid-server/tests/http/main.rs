@@ -5,6 +5,7 @@ mod client;
 mod disk;
 mod limits;
 mod records;
+mod rules;
 mod safety;
 mod scans;
 mod shutdown;

@@ -83,7 +83,7 @@ fn server_listens_at_loopback_addresses_only() {
         let error = Server::bind(address.parse().unwrap(), Store::owner(&db), Options::default()).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{address}");
     }
-    let short = Options { token: Some("short".to_owned()), ..Options::default() };
+    let short = Options::new().token("short");
     assert!(Server::bind("127.0.0.1:0".parse().unwrap(), Store::owner(&db), short).is_err());
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), Store::owner(&db), Options::default()).unwrap();
     assert_eq!(server.token().len(), 48);
@@ -99,7 +99,7 @@ fn follower_is_served_beside_its_owner() {
     tree.put("k", "one").unwrap();
     let follow =
         || Db::builder().refresh_every(Some(std::time::Duration::from_millis(1))).open_follower(&path).unwrap();
-    let write = Options { write: true, ..Options::default() };
+    let write = Options::new().write(true);
     assert!(Server::bind("127.0.0.1:0".parse().unwrap(), Store::follower(follow()), write).is_err());
     let server = Running::start(Store::follower(follow()), false, Limits::default());
     let mut client = server.connect();

@@ -1,6 +1,7 @@
 //! Scans: bounds, pages at one snapshot, formats.
 
 use crate::client::{Reply, Running};
+use braid_server::{Limits, Store};
 use braiddb::Db;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -136,6 +137,49 @@ fn expired_or_foreign_token_is_refused() {
         std::thread::yield_now();
     }
     server.get(&format!("/trees/t/?next={next}")).has_problem(410);
+}
+
+/// Any spelling of the tree's name continues its scan.
+#[test]
+fn token_is_of_the_tree_and_not_of_its_spelling() {
+    let db = Db::in_memory().unwrap();
+    for name in ["\u{e4}", "u"] {
+        let tree = db.tree(name).unwrap();
+        tree.put("a", "").unwrap();
+        tree.put("b", "").unwrap();
+    }
+    let server = Running::writable(&db);
+    let first = server.get("/trees/%C3%A4/?limit=1").has(200).json();
+    let next = first["next"].as_str().unwrap();
+    server.get(&format!("/trees/u/?next={next}")).has_problem(400);
+    assert_eq!(keys(&server.get(&format!("/trees/%c3%a4/?next={next}")).has(200)), ["b"]);
+}
+
+/// A follower closes states that later ones replaced long ago. The client begins again.
+#[test]
+fn page_of_a_superseded_state_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let owner = Db::open(&path).unwrap();
+    let tree = owner.tree("t").unwrap();
+    for number in 0..10 {
+        tree.put(number.to_string(), "v").unwrap();
+    }
+    let short = Duration::from_millis(20);
+    let follower = Db::builder().refresh_every(Some(short)).reader_age_max(short).open_follower(&path).unwrap();
+    let server = Running::start(Store::follower(follower), false, Limits::default());
+    let next = server.get("/trees/t/?limit=1").has(200).json()["next"].as_str().unwrap().to_owned();
+    let began = std::time::Instant::now();
+    loop {
+        tree.put("0", began.elapsed().as_nanos().to_string()).unwrap();
+        let reply = server.get(&format!("/trees/t/?limit=1&next={next}"));
+        if reply.status != 200 {
+            reply.has_problem(410);
+            break;
+        }
+        assert!(began.elapsed().as_secs() < 60, "the state is still there");
+    }
+    server.get("/trees/t/?limit=1").has(200);
 }
 
 #[test]

@@ -2,6 +2,10 @@
 
 use crate::client::Running;
 use braiddb::Db;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
@@ -39,17 +43,42 @@ fn large_value_streams_in_and_out() {
     assert!(server.get("/trees/t/known").body == value[1..]);
 }
 
+fn blob_files(folder: &Path) -> usize {
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    files
+        .map(
+            |file| {
+                if file.is_dir() { blob_files(&file) } else { file.extension().is_some_and(|end| end == "blob").into() }
+            },
+        )
+        .sum()
+}
+
 /// The client goes away in the middle of a large body: nothing is stored, and no file stays pending.
 #[test]
 fn upload_cut_short_stores_nothing() {
-    let db = Db::in_memory().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path().join("db")).unwrap();
     let tree = db.tree("t").unwrap();
     tree.put("k", "before").unwrap();
     let server = Running::limited(&db, |limits| limits.uploads = 1);
+    let await_files = |is_enough: fn(usize) -> bool| {
+        let began = Instant::now();
+        while !is_enough(blob_files(folder.path())) {
+            assert!(began.elapsed() < Duration::from_secs(60), "{} files", blob_files(folder.path()));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    assert_eq!(blob_files(folder.path()), 0);
     for _ in 0..3 {
         let mut client = server.connect();
-        client.send_head("PUT", "/trees/t/k", &[("Content-Length", "3000000")]);
-        client.write(&pattern(2_000_000));
+        client.send_head("PUT", "/trees/t/k", &[("Content-Length", "30000000")]);
+        client.write(&pattern(20_000_000));
+        await_files(|files| files > 0);
+        server.await_uploads(1);
+        drop(client);
+        server.await_uploads(0);
+        await_files(|files| files == 0);
     }
     // The turn of a cut upload is free again.
     server.put("/trees/t/other", pattern(1_000_000)).has(201);

@@ -30,6 +30,40 @@ fn trees_are_listed_created_and_dropped() {
     server.get("/trees/m/").has_problem(400);
 }
 
+/// The story: a DELETE with a mistyped URL dropped a tree of many values, and `If-None-Match: *` was
+/// ignored.
+#[test]
+fn tree_is_changed_only_as_asked() {
+    let db = Db::in_memory().unwrap();
+    db.tree("t").unwrap().put("k", "v").unwrap();
+    db.multi_tree("m").unwrap().add("k", "v").unwrap();
+    let server = Running::writable(&db);
+    assert!(server.ask("DELETE", "/trees/m", &[], b"").has_problem(409).text().contains("drop-tree"));
+    assert!(db.open_multi_tree("m").is_ok());
+    for method in ["PUT", "DELETE"] {
+        server.ask(method, "/trees/t", &[], b"{\"ttl\":60}").has_problem(400);
+        server.ask(method, "/trees/t", &[("If-Match", "\"0000000000000000-0000000000000001\"")], b"").has_problem(412);
+        server.ask(method, "/trees/absent", &[("If-Match", "*")], b"").has_problem(412);
+        server.ask(method, "/trees/t", &[("If-None-Match", "*")], b"").has_problem(412);
+        server.ask(method, "/trees/t", &[("If-Match", "t")], b"").has_problem(400);
+    }
+    assert!(db.open_tree("t").unwrap().contains("k").unwrap() && db.open_tree("absent").is_err());
+    server.ask("PUT", "/trees/new", &[("If-None-Match", "*")], b"").has(201);
+    server.ask("PUT", "/trees/new", &[("If-Match", "*")], b"").has(204);
+    server.ask("DELETE", "/trees/new", &[("If-Match", "*")], b"").has(204);
+    server.ask("DELETE", "/trees/new", &[("If-None-Match", "*")], b"").has_problem(404);
+}
+
+#[test]
+fn closed_database_is_not_ready() {
+    let db = Db::in_memory().unwrap();
+    let server = Running::writable(&db);
+    server.get("/ready").has(200);
+    db.close().unwrap();
+    server.get("/ready").has_problem(503);
+    server.get("/health").has(200);
+}
+
 #[test]
 fn metrics_have_the_format_of_prometheus() {
     let db = Db::in_memory().unwrap();
