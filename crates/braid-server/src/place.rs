@@ -210,6 +210,7 @@ mod tests {
             drop(value);
             std::thread::current().id()
         }));
-        assert_ne!(reported.recv().unwrap(), worker.unwrap());
+        let patience = Duration::from_secs(60);
+        assert_ne!(reported.recv_timeout(patience).unwrap(), worker.unwrap());
     }
 }
