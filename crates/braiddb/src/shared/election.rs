@@ -10,7 +10,7 @@ use super::{
     message::NO_SESSION,
     owner::Owner,
     server::Server,
-    session::{Connection, Deadline, Lost, SLICE},
+    session::{Connection, Deadline, Lost, Place, SLICE},
 };
 use crate::{
     base::{Error, Result},
@@ -37,9 +37,13 @@ const HELLO_NS: u64 = 1_000_000_000;
 pub fn run(core: &Arc<Core>) {
     while !core.is_closing() {
         match follow(core) {
-            Ok(()) => {
+            Ok(true) => {
                 core.set_role(Role::Electing(None));
                 continue;
+            }
+            Ok(false) => {
+                core.set_role(Role::Failed(replaced()));
+                break;
             }
             Err(Lost::Refused(error)) => {
                 fail(core, error);
@@ -68,10 +72,17 @@ fn fail(core: &Core, error: Error) {
     core.runtime().sleep_us(ERROR_PAUSE_US);
 }
 
-/// Is a member until the owner ends. Fails if there is no owner.
-fn follow(core: &Arc<Core>) -> std::result::Result<(), Lost> {
+/// Is a member until the owner ends. Fails if there is no owner. Returns false if the owner has
+/// another database.
+fn follow(core: &Arc<Core>) -> std::result::Result<bool, Lost> {
     let deadline = Deadline::after(core.runtime(), HELLO_NS);
-    let (connection, incarnation) = Connection::open(core.place(), NO_SESSION, deadline)?;
+    // Of any database: a refusal would not tell whether it can ever end.
+    let place = Place { incarnation: 0, ..core.place() };
+    let (connection, incarnation) = Connection::open(place, NO_SESSION, deadline)?;
+    let expected = core.place().incarnation;
+    if expected != 0 && expected != incarnation {
+        return Ok(false);
+    }
     core.incarnation.store(incarnation, Ordering::Relaxed);
     *core.watch.lock() = Some(Arc::clone(&connection.stream));
     if core.follower().is_none() {
@@ -83,7 +94,7 @@ fn follow(core: &Arc<Core>) -> std::result::Result<(), Lost> {
     await_end(core, &connection.stream);
     tracing::debug!("the owner of the shared database has ended");
     core.watch.lock().take();
-    Ok(())
+    Ok(true)
 }
 
 /// Waits for the end of a connection on which nothing is sent.

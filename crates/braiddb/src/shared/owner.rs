@@ -28,7 +28,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -51,6 +51,8 @@ pub struct Owner {
     /// Records without a client, with the time from which on they are removed.
     abandoned: Mutex<Vec<(u64, SessionId)>>,
     runtime: Arc<dyn Runtime>,
+    /// Set when the owner closes: nothing waits for memory any more.
+    is_ending: AtomicBool,
     _window: OpenWindow,
 }
 
@@ -126,7 +128,8 @@ impl Owner {
             abandoned.push((now_ns.saturating_add(kept_ns), id));
         }
         db.refuse_close();
-        Ok(Owner { db, sessions: Mutex::default(), abandoned: Mutex::new(abandoned), runtime, _window })
+        let (sessions, abandoned) = (Mutex::default(), Mutex::new(abandoned));
+        Ok(Owner { db, sessions, abandoned, runtime, is_ending: AtomicBool::new(false), _window })
     }
 
     pub fn db(&self) -> &Db {
@@ -175,6 +178,11 @@ impl Owner {
             // The commit before waited for its sync, or recovery has synced it.
             return if number == last { Ok(self.db.logged()) } else { Err(Unserved::Superseded) };
         }
+        // Another connection's request, or a claim, may have had the session until now.
+        let now_ns = self.runtime.monotonic_ns();
+        if now_ns >= ends_ns {
+            return Err(self.late(now_ns, "its time was over before it could begin").into());
+        }
         self.await_room(|| ends_ns)?;
         let mut record = Vec::with_capacity(16);
         put_varint(&mut record, number);
@@ -193,18 +201,31 @@ impl Owner {
         }
     }
 
-    /// Waits until a commit need not wait for a flush. Fails if it must at `ends_ns`.
+    /// Ends the waits for memory, now and later.
+    pub fn end_waits(&self) {
+        self.is_ending.store(true, Ordering::Release);
+    }
+
+    /// Waits until a commit need not wait for a flush. Fails if it must at `ends_ns`, and with
+    /// `Closed` if the owner closes.
     pub fn await_room(&self, ends_ns: impl FnOnce() -> u64) -> Result<()> {
         if self.db.has_room() {
             return Ok(());
         }
         let began_ns = self.runtime.monotonic_ns();
-        if self.db.await_room(ends_ns())? {
+        let is_ending = || self.is_ending.load(Ordering::Acquire);
+        if self.db.await_room(ends_ns(), is_ending)? {
             return Ok(());
         }
+        if is_ending() {
+            return Err(Error::Closed);
+        }
+        Err(self.late(began_ns, "writes wait until there is memory for them"))
+    }
+
+    fn late(&self, began_ns: u64, reason: &str) -> Error {
         let waited = Duration::from_nanos(self.runtime.monotonic_ns().saturating_sub(began_ns));
-        let reason = "writes wait until there is memory for them".to_owned();
-        Err(Error::NoOwner { path: self.db.dir().to_owned(), waited, reason })
+        Error::NoOwner { path: self.db.dir().to_owned(), waited, reason: reason.to_owned() }
     }
 
     /// Opens or creates a tree. Returns a commit from which on it exists.

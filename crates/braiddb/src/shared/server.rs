@@ -72,9 +72,11 @@ impl Server {
         Ok(())
     }
 
-    /// Ends all connections. Requests in progress complete, but their replies may be lost.
+    /// Ends all connections. Commits in progress complete, but their replies may be lost.
     pub fn end(self) {
         self.connections.is_ending.store(true, Ordering::Release);
+        // Their ends are the timeouts of other processes.
+        self.owner.end_waits();
         self.connections.open.lock().values().for_each(|stream| stream.shut_down());
         for thread in self.threads {
             if thread.join().is_err() {

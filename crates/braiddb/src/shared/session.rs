@@ -52,6 +52,10 @@ impl Deadline {
         Deadline { began_ns, ends_ns: began_ns.saturating_add(timeout_ns) }
     }
 
+    pub fn later_by(self, ns: u64) -> Deadline {
+        Deadline { ends_ns: self.ends_ns.saturating_add(ns), ..self }
+    }
+
     pub fn left_ns(&self, runtime: &dyn Runtime) -> u64 {
         self.ends_ns.saturating_sub(runtime.monotonic_ns())
     }

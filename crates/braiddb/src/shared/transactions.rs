@@ -12,7 +12,13 @@ use crate::{
     base::{Error, Result, SequenceNumber},
     db::{Batch, Db, Durability, MergeFunctionHandle, Transaction},
 };
-use std::{any::Any, cell::RefCell, fmt, ops::Deref, sync::Arc};
+use std::{
+    any::Any,
+    cell::{Cell, RefCell},
+    fmt,
+    ops::Deref,
+    sync::Arc,
+};
 
 /// Retries without a pause.
 const RETRIES_AT_ONCE: u32 = 2;
@@ -88,7 +94,8 @@ impl SharedDb {
 
     /// Runs `work` in a transaction and commits it. A conflict, perhaps with another process,
     /// repeats both after a random pause, until the timeout. So `work` may run more than once. Its
-    /// errors abort the transaction.
+    /// errors abort the transaction. The timeout counts the time of `work` only to decide whether to
+    /// repeat it.
     ///
     /// [`SharedTree::in_transaction`](super::SharedTree::in_transaction) gives the tree handles for
     /// it. Write only through the transaction: another write to the database on this thread, a
@@ -120,13 +127,22 @@ impl SharedDb {
         let core = self.core();
         check_outside(core)?;
         let deadline = core.deadline();
+        let worked_ns = Cell::new(0);
+        // The waits for other processes still have the whole timeout after a long closure.
+        let by = || deadline.later_by(worked_ns.get());
+        let mut work = |transaction: &Transaction| {
+            let began_ns = core.runtime().monotonic_ns();
+            let done = work(transaction);
+            worked_ns.set(worked_ns.get() + core.runtime().monotonic_ns().saturating_sub(began_ns));
+            done
+        };
         let mut retries = 0;
         loop {
-            let db = self.latest_by(deadline)?;
+            let db = self.latest_by(by())?;
             let conflict = if let Some(owner) = core.owner().filter(|owner| owner.db().is_same(&db)) {
                 // Refuses writes past the transaction, and retries by itself.
                 let may_retry = |_| !deadline.is_over(core.runtime());
-                let before_commit = || owner.await_room(|| deadline.ends_ns);
+                let before_commit = || owner.await_room(|| by().ends_ns);
                 return db.update_while(durability, may_retry, before_commit, work).map(|(result, _)| result);
             } else {
                 let transaction = db.begin()?;
@@ -134,7 +150,7 @@ impl SharedDb {
                 let worked = work(&transaction);
                 drop(running);
                 match worked {
-                    Ok(result) => match self.commit_transaction(transaction, durability, deadline) {
+                    Ok(result) => match self.commit_transaction(transaction, durability, by()) {
                         Ok(_) => return Ok(result),
                         Err(e) if is_to_retry(&e) => E::from(e),
                         Err(e) => return Err(e.into()),

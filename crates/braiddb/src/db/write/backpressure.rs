@@ -62,9 +62,9 @@ pub fn has_room(engine: &Engine) -> bool {
         || !is_full(engine)
 }
 
-/// Waits for [`has_room`], at most until `ends_ns`. Returns false if there is none by then. Other
-/// commits may take the room meanwhile.
-pub fn await_room(engine: &Engine, ends_ns: u64) -> Result<bool> {
+/// Waits for [`has_room`], at most until `ends_ns` or the end of the caller. Returns false if there
+/// is none by then. Other commits may take the room meanwhile.
+pub fn await_room(engine: &Engine, ends_ns: u64, is_ending: impl Fn() -> bool) -> Result<bool> {
     let mut work = engine.maintenance.work.lock();
     while !has_room(engine) {
         engine.health.check_writable()?;
@@ -73,7 +73,7 @@ pub fn await_room(engine: &Engine, ends_ns: u64) -> Result<bool> {
             return Ok(true);
         }
         let left_ns = ends_ns.saturating_sub(engine.now_ns());
-        if left_ns == 0 {
+        if left_ns == 0 || is_ending() {
             return Ok(false);
         }
         let wait = std::time::Duration::from_nanos(left_ns.min(10_000_000));

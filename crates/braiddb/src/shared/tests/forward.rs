@@ -1,6 +1,6 @@
 //! Calls of members: groups, deadlines, requests without a reply.
 
-use super::{on_disk, open, put};
+use super::{on_disk, open, open_with, put};
 use crate::{
     base::Error,
     db::Durability,
@@ -154,6 +154,38 @@ fn write_sent_to_an_owner_that_is_gone_is_unknown_after_a_close() {
     });
     owner.join().unwrap();
     assert!(matches!(outcome, Err(Error::OutcomeUnknown { .. })), "{outcome:?}");
+}
+
+/// The commit had only what the closure left of the timeout.
+#[test]
+fn update_commits_after_a_closure_that_takes_longer_than_the_timeout() {
+    let (dir, timeout) = (tempfile::tempdir().unwrap(), Duration::from_millis(500));
+    let [owner, member] = [(); 2].map(|()| open_with(&on_disk(), timeout, dir.path()));
+    owner.tree("t").unwrap();
+    for db in [&owner, &member] {
+        let tree = db.tree("t").unwrap();
+        let update = |conflicts: bool| {
+            let mut runs = 0;
+            let done = db.update(|tx| {
+                runs += 1;
+                let inside = tree.in_transaction(tx)?;
+                let seen = tx.get(&inside, "read")?;
+                thread::sleep(2 * timeout);
+                if conflicts {
+                    // This thread may write only through the transaction.
+                    let other = owner.clone();
+                    thread::spawn(move || other.tree("t")?.put("read", "2")).join().unwrap()?;
+                }
+                tx.put(&inside, "k", [u8::from(seen.is_some())])
+            });
+            (done, runs)
+        };
+        update(false).0.unwrap();
+        assert!(tree.get("k").unwrap().is_some());
+        let (conflict, runs) = update(true);
+        assert!(matches!(conflict, Err(Error::Conflict { .. })), "{conflict:?}");
+        assert_eq!(runs, 1, "the time to repeat it is over");
+    }
 }
 
 fn records(owner: &SharedDb) -> usize {

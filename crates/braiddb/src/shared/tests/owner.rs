@@ -217,6 +217,57 @@ fn commit_that_stalls_fails_at_the_timeout() {
     }
 }
 
+/// A request that had waited for its session began after its client had given up.
+#[test]
+fn commit_does_not_begin_after_its_end() {
+    let owner = own(&settings(&mem()));
+    let tree = owner.db().tree("t").unwrap();
+    let claim = owner.claim([1; 16]).unwrap();
+    let late = Wanted { ends_ns: 1, ..wanted(1, put(tree.id().0, b"k", b"late")) };
+    let refused = owner.commit(&claim, late);
+    assert!(matches!(refused, Err(Unserved::Refused(Error::NoOwner { .. }))), "{refused:?}");
+    assert_eq!(tree.get("k").unwrap(), None);
+    owner.commit(&claim, wanted(1, put(tree.id().0, b"k", b"v"))).unwrap();
+    let again = Wanted { ends_ns: 0, ..wanted(1, Vec::new()) };
+    owner.commit(&claim, again).expect("the outcome of what was applied is told at any time");
+    owner.release(&claim, true);
+    owner.db().close_refused().unwrap();
+}
+
+/// The close of an owner waited for the timeouts of other processes.
+#[test]
+fn close_of_owner_ends_the_waits_for_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    // A flush takes 8 seconds.
+    let limiter = Arc::new(RateLimiter::new(64 << 10));
+    let slow = Settings { memtable_bytes: Some(512 << 10), rate_limiter: Some(Arc::clone(&limiter)), ..on_disk() };
+    let db = Db::open_with(slow.clone(), dir.path()).unwrap();
+    let owner = Owner::new(db, Arc::clone(&slow.runtime)).unwrap();
+    let tree = owner.db().tree("t").unwrap();
+    let mut n = 0_u32;
+    while owner.db().has_room() {
+        n += 1;
+        tree.put(n.to_be_bytes(), noise(n)).unwrap();
+    }
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let claim = owner.claim([1; 16]).unwrap();
+            owner.commit(&claim, wanted(1, put(tree.id().0, b"k", b"v")))
+        });
+        thread::sleep(Duration::from_millis(200));
+        assert!(!waiting.is_finished(), "there is no room");
+        owner.end_waits();
+        let ended = waiting.join().unwrap();
+        assert!(matches!(ended, Err(Unserved::Closing)), "{ended:?}");
+    });
+    assert!(began.elapsed() < Duration::from_secs(10));
+    let later = owner.await_room(|| u64::MAX);
+    assert!(matches!(later, Err(Error::Closed)), "{later:?}");
+    limiter.set_bytes_per_second(u64::MAX / 2);
+    owner.db().close_refused().unwrap();
+}
+
 /// The thread of the role, without a handle.
 fn role_of(settings: &Settings, incarnation: u64, dir: &Path) -> Result<bool> {
     let core = Arc::new(Core::new(settings.clone(), dir.to_owned(), SECOND_NS));
@@ -243,6 +294,19 @@ fn takeover_of_another_database_is_refused() {
     let empty = tempfile::tempdir().unwrap();
     assert!(role_of(&settings, incarnation, empty.path()).is_err());
     assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0, "no other database was made");
+}
+
+/// A member asked the owner of the other database again and again, and its calls failed with
+/// `NoOwner` after the whole timeout.
+#[test]
+fn member_of_another_database_fails_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let owner = open(dir.path());
+    let incarnation = owner.core().incarnation.load(Ordering::Relaxed);
+    assert!(!role_of(&on_disk(), incarnation, dir.path()).unwrap());
+    let replaced = role_of(&on_disk(), incarnation ^ 1, dir.path()).unwrap_err();
+    assert!(matches!(replaced, Error::InvalidArgument(_)), "{replaced}");
+    assert!(replaced.to_string().contains("replaced"), "{replaced}");
 }
 
 /// The open gave up a recovery that took longer than its timeout, and the next open began again.

@@ -97,10 +97,10 @@ impl Db {
         backpressure::has_room(self.engine())
     }
 
-    /// Waits until a commit has room in memory, at most until `ends_ns`. Returns false if it has none
-    /// by then.
-    pub(crate) fn await_room(&self, ends_ns: u64) -> Result<bool> {
-        backpressure::await_room(self.engine(), ends_ns)
+    /// Waits until a commit has room in memory, at most until `ends_ns` or the end of the caller.
+    /// Returns false if it has none by then.
+    pub(crate) fn await_room(&self, ends_ns: u64, is_ending: impl Fn() -> bool) -> Result<bool> {
+        backpressure::await_room(self.engine(), ends_ns, is_ending)
     }
 
     /// Refuses [`Db::close`] from now on.
