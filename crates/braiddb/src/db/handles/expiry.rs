@@ -159,7 +159,8 @@ impl Batch {
 }
 
 impl Transaction {
-    /// Sets a value that expires after `ttl` from this call on: see [`Tree::put_with_ttl`].
+    /// Sets a value that expires after `ttl` from this call on: see [`Tree::put_with_ttl`]. The
+    /// transaction's reads find it until the commit, unless `ttl` is zero.
     pub fn put_with_ttl(
         &self,
         tree: &Tree,
@@ -167,7 +168,7 @@ impl Transaction {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let expires_us = expiry_after(tree.db().engine(), ttl);
+        let expires_us = self.seen_here(expiry_after(tree.db().engine(), ttl));
         self.put_expiring(tree, key.as_ref(), value.as_ref(), expires_us)
     }
 
@@ -179,7 +180,8 @@ impl Transaction {
         value: impl AsRef<[u8]>,
         expires: SystemTime,
     ) -> Result<()> {
-        self.put_expiring(tree, key.as_ref(), value.as_ref(), expiry_at(tree.db().engine(), expires))
+        let expires_us = self.seen_here(expiry_at(tree.db().engine(), expires));
+        self.put_expiring(tree, key.as_ref(), value.as_ref(), expires_us)
     }
 
     /// Returns the value of `key` and its expiry time.
@@ -232,6 +234,12 @@ impl Transaction {
             Some(written) if *written == Written::Gone || self.is_expired(written) => None,
             Some(written) => Some(self.end_of(&key, written)?),
         })
+    }
+
+    /// A value that has expired already has done so at the transaction's begin, whose time its reads
+    /// compare with. Others see it later, so it makes no difference to them.
+    fn seen_here(&self, expires_us: u64) -> u64 {
+        if expires_us > self.db().engine().now().us { expires_us } else { expires_us.min(self.hold().held().taken_us) }
     }
 
     fn put_with_expiry(&self, tree: &Tree, key: &[u8], value: &[u8], expires_us: Option<u64>) -> Result<()> {

@@ -245,6 +245,25 @@ fn a_transaction_sees_its_own_writes_until_they_expire() {
     assert_eq!(contents(&db, &tree).len(), 2);
 }
 
+/// The transaction compared with the time of its begin, so what had expired since was there.
+#[test]
+fn value_that_expires_at_once_is_absent_in_its_transaction() {
+    let (clock, db, tree) = world();
+    let tx = db.begin().unwrap();
+    clock.advance(10 * SECOND_NS);
+    let past = UNIX_EPOCH + seconds(1005);
+    tx.put_with_ttl(&tree, b"a", b"own", Duration::ZERO).unwrap();
+    tx.put_until(&tree, b"b", b"own", past).unwrap();
+    tx.put_with_ttl(&tree, b"c", b"own", seconds(10)).unwrap();
+    assert_eq!(tx.get(&tree, b"a").unwrap(), None);
+    assert!(!tx.contains(&tree, b"b").unwrap());
+    assert!(tx.get_with_expiry(&tree, b"a").unwrap().is_none());
+    assert_eq!(tx.iter(&tree).map(|row| row.unwrap().0.to_vec()).collect::<Vec<_>>(), [b"c".to_vec()]);
+    assert_eq!(tx.get(&tree, b"c").unwrap().unwrap(), "own");
+    tx.commit().unwrap();
+    assert_eq!(contents(&db, &tree), [(b"c".to_vec(), b"own".to_vec())]);
+}
+
 #[test]
 fn what_has_expired_counts_as_absent_to_conditions() {
     let (clock, db, tree) = world();
