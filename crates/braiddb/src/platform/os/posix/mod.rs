@@ -4,6 +4,7 @@
 mod apple;
 #[cfg(target_os = "linux")]
 pub mod mapping;
+mod per_process;
 mod read_pool;
 #[cfg(target_os = "linux")]
 mod unbuffered;

@@ -3,8 +3,9 @@
 //! On Linux, buffered reads are announced to the kernel first, which prefetches them all. Other
 //! reads use a pool of threads that starts on demand, serves the process, and ends after some idle
 //! seconds. The caller works on its own batch until no read is left, so it finishes even if no
-//! thread can start.
+//! thread can start. A forked child has a pool of its own.
 
+use super::per_process::PerProcess;
 use crate::platform::batch::ReadRequest;
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -22,9 +23,21 @@ const THREADS_MAX: usize = 8;
 
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { waiting: VecDeque::new(), threads: 0 });
-static NEWS: Condvar = Condvar::new();
+static POOL: PerProcess<Pool> = PerProcess::new();
 
+#[derive(Default)]
+struct Pool {
+    queue: Mutex<Queue>,
+    news: Condvar,
+}
+
+impl Pool {
+    fn get() -> &'static Pool {
+        POOL.get(Pool::default)
+    }
+}
+
+#[derive(Default)]
 struct Queue {
     waiting: VecDeque<Arc<Batch>>,
     threads: usize,
@@ -105,36 +118,63 @@ fn announce(requests: &[ReadRequest]) {
 
 /// Starts threads if the pool has too few.
 fn call_for_help(batch: &Arc<Batch>, helpers: usize) {
-    let mut queue = QUEUE.lock();
+    let pool = Pool::get();
+    let mut queue = pool.queue.lock();
     let helpers = helpers.min(THREADS_MAX);
-    while queue.threads < helpers && start().is_ok() {
+    while queue.threads < helpers && start(pool).is_ok() {
         queue.threads += 1;
     }
     let helpers = helpers.min(queue.threads);
     queue.waiting.extend((0..helpers).map(|_| Arc::clone(batch)));
     drop(queue);
     for _ in 0..helpers {
-        NEWS.notify_one();
+        pool.news.notify_one();
     }
 }
 
-fn start() -> io::Result<()> {
-    std::thread::Builder::new().name("braid-read".to_owned()).spawn(serve).map(drop)
+fn start(pool: &'static Pool) -> io::Result<()> {
+    std::thread::Builder::new().name("braid-read".to_owned()).spawn(|| serve(pool)).map(drop)
 }
 
-fn serve() {
-    let mut queue = QUEUE.lock();
+fn serve(pool: &Pool) {
+    let mut queue = pool.queue.lock();
     loop {
         while let Some(batch) = queue.waiting.pop_front() {
             drop(queue);
             batch.work();
             drop(batch);
-            queue = QUEUE.lock();
+            queue = pool.queue.lock();
         }
-        let has_waited = NEWS.wait_for(&mut queue, IDLE_MAX).timed_out();
+        let has_waited = pool.news.wait_for(&mut queue, IDLE_MAX).timed_out();
         if has_waited && queue.waiting.is_empty() {
             queue.threads -= 1;
             return;
         }
+    }
+}
+
+#[cfg(all(test, any(target_os = "linux", target_vendor = "apple")))]
+mod tests {
+    use super::{super::per_process::tests::is_true_in_child, *};
+
+    /// The child of a fork counted its parent's threads as its own, and kept each batch for them.
+    #[test]
+    #[cfg_attr(miri, ignore = "no fork")]
+    fn child_of_fork_starts_threads_of_its_own() {
+        let empty = || {
+            Arc::new(Batch {
+                requests: Vec::new(),
+                next: AtomicUsize::new(0),
+                left: Mutex::new(0),
+                done: Condvar::new(),
+            })
+        };
+        call_for_help(&empty(), 2);
+        assert!(Pool::get().queue.lock().threads >= 2);
+        assert!(is_true_in_child(|| {
+            let had = Pool::get().queue.lock().threads;
+            call_for_help(&empty(), 1);
+            had == 0 && Pool::get().queue.lock().threads == 1
+        }));
     }
 }

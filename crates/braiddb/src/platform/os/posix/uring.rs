@@ -8,8 +8,11 @@
 //! and the results are copied. If the kernel stops answering during reads, ring and memory are
 //! leaked together, so late writes never hit other memory.
 //!
+//! A forked child does not use its parent's rings: both would take each other's results.
+//!
 //! A failed or short read is left to the caller, who repeats it the usual way and finds its error.
 
+use super::per_process::PerProcess;
 use crate::platform::{batch::ReadRequest, os::aligned::Aligned};
 use io_uring::{IoUring, opcode, types};
 use parking_lot::Mutex;
@@ -31,8 +34,13 @@ const RINGS_KEPT: usize = 4;
 /// Maximum retries while the kernel is busy.
 const TRIES_MAX: usize = 1000;
 
-static STATE: Mutex<State> = Mutex::new(State { idle: Vec::new(), is_tried: false, refused: None });
+static STATE: PerProcess<Mutex<State>> = PerProcess::new();
 
+fn state() -> &'static Mutex<State> {
+    STATE.get(Mutex::default)
+}
+
+#[derive(Default)]
 struct State {
     idle: Vec<Ring>,
     is_tried: bool,
@@ -82,7 +90,7 @@ fn padded(request: &ReadRequest) -> Option<Range<u64>> {
 }
 
 fn take() -> Result<Ring, String> {
-    let mut state = STATE.lock();
+    let mut state = state().lock();
     if let Some(because) = &state.refused {
         return Err(because.clone());
     }
@@ -116,7 +124,7 @@ fn take() -> Result<Ring, String> {
 }
 
 fn keep(ring: Ring) {
-    let mut state = STATE.lock();
+    let mut state = state().lock();
     if state.idle.len() < RINGS_KEPT && state.refused.is_none() {
         state.idle.push(ring);
     }
@@ -126,7 +134,7 @@ fn keep(ring: Ring) {
 fn give_up(ring: Ring, error: &io::Error) {
     // Reads into its memory may still be running.
     mem::forget(ring);
-    let mut state = STATE.lock();
+    let mut state = state().lock();
     if state.refused.is_none() {
         tracing::warn!(%error, "io_uring is refused of late: threads read instead");
         state.refused = Some(format!("io_uring_enter: {error}"));

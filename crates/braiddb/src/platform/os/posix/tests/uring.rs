@@ -1,4 +1,4 @@
-use super::*;
+use super::{super::per_process::tests::is_true_in_child, *};
 use crate::platform::{BatchReads, File, OpenMode, PosixVfs, Vfs};
 use std::{path::Path, sync::Arc};
 
@@ -82,7 +82,7 @@ fn concurrent_batches_use_separate_rings() {
             });
         }
     });
-    assert!(STATE.lock().idle.len() <= RINGS_KEPT);
+    assert!(state().lock().idle.len() <= RINGS_KEPT);
 }
 
 #[test]
@@ -92,4 +92,26 @@ fn io_report_names_batch_method() {
     assert!(report.io_uring_refused.unwrap().contains("switched it off"));
     let report = PosixVfs::new().io_report();
     assert_eq!(report.batches == BatchReads::IoUring, report.io_uring_refused.is_none());
+}
+
+/// A child of a fork used its parent's idle rings, and each took the results of the other's reads.
+#[test]
+fn child_of_fork_has_rings_of_its_own() {
+    if let Some(because) = refused() {
+        return eprintln!("skipped: {because}");
+    }
+    let (dir, bytes) = (tempfile::tempdir().unwrap(), pattern(300_001));
+    let [_, file] = files(dir.path(), &bytes);
+    keep(take().unwrap());
+    let mut of_child = requests(&file, bytes.len());
+    let is_right = is_true_in_child(|| {
+        let had_none = state().lock().idle.is_empty();
+        let done = read(&mut of_child);
+        had_none && done.is_ok() && of_child.iter().filter(|request| request.result.is_some()).count() == 3 * SLOTS + 1
+    });
+    assert!(is_right);
+    let mut requests = requests(&file, bytes.len());
+    read(&mut requests).unwrap();
+    requests.iter_mut().for_each(ReadRequest::read_alone);
+    check(&requests, &bytes);
 }
