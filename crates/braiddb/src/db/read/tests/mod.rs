@@ -1,5 +1,6 @@
 //! Tests of reads, one behavior per file.
 
+pub mod cold_blobs;
 pub mod failing_merges;
 pub mod fast_path;
 pub mod fast_path_batches;
