@@ -148,8 +148,8 @@ impl Server {
     }
 }
 
-/// Returns the connections that a process with so many descriptors may have: three eighths. Tables
-/// of databases take half (`Builder::open_files_max`); logs, locks and pipes need the others.
+/// Returns how many connections a process with this limit of descriptors may have: three eighths.
+/// Tables of databases take half (`Builder::open_files_max`); logs, locks and pipes need the others.
 fn connections_max(wanted: usize, descriptors: Option<u64>) -> usize {
     let share = descriptors.map_or(usize::MAX, |count| usize::try_from(count / 8 * 3).unwrap_or(usize::MAX));
     wanted.min(share).clamp(1, u32::MAX as usize >> 3)

@@ -61,7 +61,7 @@ impl Running {
         self.ask("PUT", path, &[], body.as_ref())
     }
 
-    /// Waits until so many large bodies are being received or applied.
+    /// Waits until this number of large bodies are being received or applied.
     #[track_caller]
     pub fn await_uploads(&self, count: u64) {
         let wanted = format!("\nbraiddb_http_uploads {count}\n");
