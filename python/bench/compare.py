@@ -39,7 +39,8 @@ FULL_BYTES = 256 << 10
 MEASURES = {
     "batch put": "rows, in commits of 1,000",
     "put": "commits of one row",
-    "get": "random gets",
+    "get": "random gets, right after the puts",
+    "get, 10 s later": "random gets, when background work is done",
     "get_many": "random gets, 1,000 a call",
     "prefix scan": "rows, 100 a scan",
     "full scan": "rows",
@@ -103,6 +104,8 @@ def measure_store(name: str, path: str, count: int) -> dict[str, Any]:
     total = scans * PREFIX_ROWS
     meter.measure("prefix scan", total, lambda: store.prefixes(prefixes), total)
     meter.measure("full scan", count, store.scan, count)
+    time.sleep(10)
+    meter.measure("get, 10 s later", len(keys), lambda: store.get(keys), len(keys))
     twice = lambda work: lambda: in_threads(2, work)  # noqa: E731
     meter.measure("get, 2 threads", 2 * len(keys), twice(lambda: store.get(keys)))
     many = twice(lambda: store.get_many(distinct, BATCH))
@@ -181,8 +184,8 @@ def report(results: Path, picture: Path) -> None:
     print("Versions:", ", ".join(f"{name} {version}" for name, version in versions.items()))
     for packages in (list(STORES), list(CACHES)):
         print("\n" + table(found, packages))
-    for call in ("get", "get_many"):
-        pairs = ((p, found[f"{call}, 2 threads"][p][0] / found[call][p][0]) for p in STORES)
+    for call, alone in (("get", "get, 10 s later"), ("get_many", "get_many")):
+        pairs = ((p, found[f"{call}, 2 threads"][p][0] / found[alone][p][0]) for p in STORES)
         print(f"\n{call}, two threads to one:", ", ".join(f"{p} {r:.2f}" for p, r in pairs))
     picture.write_text(plot({m: {p: v[1] for p, v in x.items()} for m, x in found.items()}))
 
