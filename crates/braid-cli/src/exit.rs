@@ -76,9 +76,10 @@ pub fn text_of(error: &anyhow::Error) -> String {
 /// that are not UTF-8.
 pub fn refuse_arguments(error: &clap::Error) -> ! {
     if error.kind() == clap::error::ErrorKind::InvalidUtf8 {
-        output::note!(
-            "braid: an argument is not UTF-8 text: write other bytes of keys and values as \\xNN, or give the key in \
-             hexadecimal, with `--keys hex`; `put` reads a value from standard input, with `-`"
+        output::report_error(
+            USAGE,
+            "an argument is not UTF-8 text: write other bytes of keys and values as \\xNN, or give the key in \
+             hexadecimal, with `--keys hex`; `put` reads a value from standard input, with `-`",
         );
         std::process::exit(i32::from(USAGE));
     }

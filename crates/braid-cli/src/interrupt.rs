@@ -17,7 +17,7 @@ use std::{
     },
 };
 
-use crate::output::note;
+use crate::output::{note, report_error};
 
 #[cfg(unix)]
 const GRACE: std::time::Duration = std::time::Duration::from_secs(3);
@@ -103,8 +103,9 @@ pub fn code_of_end() -> Option<u8> {
 
 fn report(state: &State, signal: i32, end: End) -> u8 {
     let message = state.work.as_ref().map_or_else(String::new, |(_, message)| message(end));
-    note!("braid: interrupted: {message}");
-    128_u8.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX))
+    let code = 128_u8.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX));
+    report_error(code, &format!("interrupted: {message}"));
+    code
 }
 
 #[cfg(unix)]

@@ -17,6 +17,7 @@ mod freedb;
 mod import;
 mod input;
 mod interrupt;
+mod invocation;
 mod logging;
 mod notation;
 mod output;
@@ -27,9 +28,7 @@ mod text_form;
 mod transfer;
 mod typed;
 
-use std::process::ExitCode;
-
-use clap::Parser;
+use std::{ffi::OsString, process::ExitCode};
 
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
@@ -37,14 +36,18 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     outlive_file_size_limits();
-    let arguments = arguments::Arguments::try_parse().unwrap_or_else(|error| exit::refuse_arguments(&error));
+    let line: Vec<OsString> = std::env::args_os().collect();
+    let database = std::env::var_os(invocation::DATABASE_VARIABLE);
+    let parsed = invocation::parse(&line, database).unwrap_or_else(|refusal| invocation::refuse(&refusal, &line));
+    let arguments = parsed.arguments;
+    output::set_json(parsed.is_json);
     logging::start(arguments.verbose);
     let code = match commands::run(arguments.command) {
         Ok(code) => code,
         Err(error) => interrupt::code_of_end().unwrap_or_else(|| {
             let code = exit::code_of(&error);
             if code != exit::OK {
-                output::note!("braid: {}", exit::text_of(&error));
+                output::report_error(code, &exit::text_of(&error));
             }
             code
         }),

@@ -160,6 +160,12 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{text:?} is not a size: give, for example, 64M or 1G"))
 }
 
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| format!("{text:?} is not a number of seconds above 0"))
+}
+
 pub fn show_bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
@@ -189,7 +195,8 @@ pub fn show_rate(per_second: f64) -> String {
 /// "1 record", "2,000 entries".
 pub fn show_counted(count: u64, noun: &str) -> String {
     let shown = show_count(count);
-    match (count, noun.strip_suffix('y')) {
+    let stem = noun.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u']));
+    match (count, stem) {
         (1, _) => format!("{shown} {noun}"),
         (_, Some(stem)) => format!("{shown} {stem}ies"),
         (_, None) if noun.ends_with('s') => format!("{shown} {noun}es"),
@@ -220,6 +227,7 @@ mod tests {
             (0, "tree", "0 trees"),
             (2_000, "entry", "2,000 entries"),
             (2, "loss", "2 losses"),
+            (2, "key", "2 keys"),
         ] {
             assert_eq!(show_counted(count, noun), text);
         }

@@ -103,6 +103,9 @@ pub struct ExportArguments {
     /// Only values, without keys, as `import` reads them; implies --format jsonl
     #[arg(long)]
     pub values: bool,
+    /// Print the report as JSON, on standard error if the export goes to standard output
+    #[arg(long)]
+    pub json: bool,
     /// Skip damaged data, report it on standard error, and end with code 1
     #[arg(long)]
     pub keep_going: bool,

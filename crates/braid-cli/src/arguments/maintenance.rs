@@ -11,6 +11,9 @@ use super::shared::{OpenArguments, ReadArguments};
 pub struct CreateArguments {
     /// The directory; must be new or empty, and its parent must exist
     pub db: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `braid stats`
@@ -18,6 +21,15 @@ pub struct CreateArguments {
 pub struct StatsArguments {
     /// The database
     pub db: PathBuf,
+    #[command(flatten)]
+    pub shown: StatsOptions,
+    #[command(flatten)]
+    pub read: ReadArguments,
+}
+
+/// The parts of the statistics to show.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct StatsOptions {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -30,8 +42,6 @@ pub struct StatsArguments {
     /// Count the keys of trees exactly instead of estimating
     #[arg(long)]
     pub count: bool,
-    #[command(flatten)]
-    pub read: ReadArguments,
 }
 
 /// `braid verify`

@@ -23,8 +23,8 @@ pub use demo::DemoArguments;
 pub use dump::{DumpArguments, DumpCompression, LoadArguments};
 pub use import::{ExportArguments, ExportFormat, ImportArguments};
 pub use maintenance::{
-    CompactArguments, CreateArguments, InspectArguments, SalvageArguments, StatsArguments, UpgradeArguments,
-    VerifyArguments,
+    CompactArguments, CreateArguments, InspectArguments, SalvageArguments, StatsArguments, StatsOptions,
+    UpgradeArguments, VerifyArguments,
 };
 pub use records::{DelArguments, FindArguments, GetArguments, PutArguments, ScanArguments};
 #[cfg(feature = "serve")]

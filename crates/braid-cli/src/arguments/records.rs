@@ -58,6 +58,9 @@ pub struct PutArguments {
     /// Create a missing database, whose parent directory must exist
     #[arg(long)]
     pub create: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub open: OpenArguments,
 }
@@ -84,6 +87,9 @@ pub struct DelArguments {
     /// When the command returns
     #[arg(long, default_value = "sync")]
     pub durability: DurabilityArgument,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub open: OpenArguments,
 }
@@ -114,6 +120,9 @@ pub struct ScanArguments {
     /// Output format of the pairs
     #[arg(long, default_value = "text")]
     pub format: PairFormat,
+    /// Print JSON lines; same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
     #[command(flatten)]
     pub key_arguments: KeyArguments,
     #[command(flatten)]
@@ -144,6 +153,9 @@ pub struct FindArguments {
     /// Output format of the records
     #[arg(long, default_value = "text")]
     pub format: PairFormat,
+    /// Print JSON lines; same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
     #[command(flatten)]
     pub key_arguments: KeyArguments,
     #[command(flatten)]

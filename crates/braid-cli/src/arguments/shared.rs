@@ -81,3 +81,9 @@ pub enum PairFormat {
     /// read documents.
     Jsonl,
 }
+
+impl PairFormat {
+    pub fn or_json(self, is_json: bool) -> PairFormat {
+        if is_json { PairFormat::Json } else { self }
+    }
+}

@@ -30,6 +30,9 @@ pub struct WatchArguments {
     /// From now on retain this much of the log, such as 64M; 0: only as much as recovery needs
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "read_only")]
     pub keep: Option<u64>,
+    /// Print errors as JSON too
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub key_arguments: KeyArguments,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use super::{
     rows::{HEAD_BYTES, ValueSize},
     workload::Workload,
 };
-use crate::notation::parse_size;
+use crate::notation::{parse_seconds, parse_size};
 
 /// Benchmarks to run by default.
 const BENCHMARKS: &str = "fillseq,fillrandom,overwrite,readrandom,readmissing,multireadrandom,seekrandom,prefixscan,\
@@ -153,10 +153,4 @@ pub fn parse_value_size(text: &str) -> Result<ValueSize, String> {
 fn parse_share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| format!("{text:?} is not a share: give a number from 0 to 1"))
-}
-
-fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
-    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| format!("{text:?} is not a number of seconds above 0"))
 }

@@ -6,6 +6,7 @@ use std::{path::PathBuf, time::SystemTime};
 use anyhow::Result;
 use braiddb::{Db, Durability, Tree};
 use clap::Args;
+use serde_json::json;
 
 use super::{
     open::{NamedTree, open_for_reading, open_for_writing},
@@ -39,6 +40,9 @@ pub struct CopyTreeArguments {
     /// Copy into this existing database [default: the same one]
     #[arg(long, value_name = "DB")]
     pub into: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub open: OpenArguments,
 }
@@ -59,7 +63,10 @@ pub fn copy_tree(arguments: &CopyTreeArguments) -> Result<u8> {
     let indexes = Indexes::stored_specs(&source, &arguments.from)?;
     drop(source);
     target.close()?;
-    print_line(format_args!("{}", show_counted(copied, "record")))?;
+    match arguments.json {
+        true => print_line(json!({"records": copied}))?,
+        false => print_line(show_counted(copied, "record"))?,
+    }
     if !indexes.is_empty() {
         note!("braid: the copy has no indexes: add them with `braid index add`");
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use braiddb::Db;
+use serde_json::json;
 
 use super::{
     open::{NamedTree, key_notation, open_for_reading},
@@ -16,7 +17,7 @@ use crate::{
     import::JsonOutput,
     interrupt::{self, Pace},
     notation::show_counted,
-    output::{OutputFile, note},
+    output::{OutputFile, note, print_line},
     transfer::{Walk, Walked, WriteReport, write_export},
 };
 
@@ -46,6 +47,15 @@ pub fn export(arguments: &ExportArguments) -> Result<u8> {
         }
         ExportFormat::Jsonl => export_documents(&db, arguments, &path)?,
     };
+    if arguments.json {
+        let line = json!({"records": report.records, "left_out": report.left_out});
+        if is_standard(&path) {
+            note!("{line}")
+        } else {
+            print_line(line)?
+        }
+        return Ok(if report.left_out.is_empty() { OK } else { NOT_FOUND });
+    }
     for what in &report.left_out {
         note!("braid: left out: {what}");
     }
@@ -53,6 +63,10 @@ pub fn export(arguments: &ExportArguments) -> Result<u8> {
         note!("{} written to {}", show_counted(report.records, "record"), path.display());
     }
     Ok(if report.left_out.is_empty() { OK } else { NOT_FOUND })
+}
+
+fn is_standard(path: &Path) -> bool {
+    path == Path::new("-") || path == Path::new("/dev/stdout")
 }
 
 fn begin_writing(path: &Path) {

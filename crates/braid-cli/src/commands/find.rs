@@ -37,8 +37,11 @@ pub fn find(arguments: &FindArguments) -> Result<u8> {
             Box::new(index.values(index_key(&wanted.text).as_bytes()).chain(index.values(number.as_bytes())))
         }
     };
-    let mut printer =
-        PairPrinter::new(arguments.format, key_notation(&db, &arguments.tree, arguments.key_arguments)?, None);
+    let mut printer = PairPrinter::new(
+        arguments.format.or_json(arguments.json),
+        key_notation(&db, &arguments.tree, arguments.key_arguments)?,
+        None,
+    );
     let limit = arguments.limit.unwrap_or(u64::MAX);
     let (mut found, mut seen) = (0, HashSet::new());
     for key in keys {

@@ -46,6 +46,9 @@ pub struct AddArguments {
     /// The name of the index, and its field
     #[arg(value_name = "NAME=FIELD[:lower]", value_parser = IndexSpec::parse)]
     pub index: IndexSpec,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub open: OpenArguments,
 }
@@ -61,6 +64,9 @@ pub struct DropArguments {
     /// The index
     #[arg(value_parser = parse_name)]
     pub index: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub open: OpenArguments,
 }
@@ -108,6 +114,9 @@ pub fn index(command: &IndexCommand) -> Result<u8> {
             let db = open_for_writing(&arguments.db, &arguments.open)?;
             drop_index(&db, &arguments.tree, &arguments.index)?;
             db.close()?;
+            if arguments.json {
+                print_line(json!({"dropped": [arguments.index]}))?;
+            }
             Ok(OK)
         }
         IndexCommand::Rebuild(arguments) => rebuild(arguments),
@@ -142,9 +151,16 @@ fn add(arguments: &AddArguments) -> Result<u8> {
     let check = rebuild_index(&db, tree, stored, false)?;
     mark(&db, tree, &mut declaration.specs.clone(), false, |spec| spec.name == arguments.index.name)?;
     db.close()?;
-    let (name, added) = (show_name(&arguments.index.name), show_counted(check.missing, "entry"));
-    print_line(format_args!("{name}: {added} added, of {}", show_counted(check.records, "record")))?;
-    if check.entries == 0 && check.records > 0 {
+    let (is_without_entries, has_records) = (check.entries == 0, check.records > 0);
+    if arguments.json {
+        let mut line = serde_json::to_value(check)?;
+        line["index"] = json!(arguments.index.name);
+        print_line(line)?;
+    } else {
+        let (name, added) = (show_name(&arguments.index.name), show_counted(check.missing, "entry"));
+        print_line(format_args!("{name}: {added} added, of {}", show_counted(check.records, "record")))?;
+    }
+    if is_without_entries && has_records {
         let field = &arguments.index.field;
         crate::output::note!("braid: no record of {} has a field {field}: is it mistyped?", show_name(tree));
     }

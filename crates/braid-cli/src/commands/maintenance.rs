@@ -35,6 +35,9 @@ pub fn create(arguments: &CreateArguments) -> Result<u8> {
         )));
     }
     create_database(&arguments.db, &OpenArguments::default())?.close()?;
+    if arguments.json {
+        print_line(json!({"created": arguments.db.display().to_string()}))?;
+    }
     Ok(OK)
 }
 
@@ -58,7 +61,7 @@ pub fn trees(arguments: &TreesArguments) -> Result<u8> {
     Ok(OK)
 }
 
-fn tree_line(tree: &TreeInfo, as_json: bool) -> String {
+pub fn tree_line(tree: &TreeInfo, as_json: bool) -> String {
     let compression = tree.compression.map(|compression| format!("{compression:?}").to_lowercase());
     if as_json {
         let ttl_us = tree.ttl.map(|ttl| ttl.as_micros() as u64);

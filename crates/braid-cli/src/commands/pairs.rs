@@ -27,23 +27,32 @@ impl PairPrinter {
     }
 
     pub fn print(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let stored = value;
-        let value = &*shown(self.codec, stored);
-        match self.format {
-            PairFormat::Text => writeln!(self.out, "{}\t{}", show_key(key, self.keys), to_text(value))?,
-            PairFormat::Hex => writeln!(self.out, "{}\t{}", to_hex(key), to_hex(stored))?,
-            PairFormat::Json => writeln!(self.out, "{}", json_pair(key, value, self.keys))?,
-            PairFormat::Jsonl => {
-                self.out.write_all(&document_pair(key, value, self.keys)?)?;
-                self.out.write_all(b"\n")?;
-            }
-        }
-        Ok(())
+        write_pair(&mut self.out, self.format, self.keys, self.codec, (key, value))
     }
 
     pub fn finish(self) -> Result<()> {
         self.out.finish()
     }
+}
+
+pub fn write_pair(
+    out: &mut dyn Write,
+    format: PairFormat,
+    keys: KeyNotation,
+    codec: Option<TreeCodec>,
+    (key, stored): (&[u8], &[u8]),
+) -> Result<()> {
+    let value = &*shown(codec, stored);
+    match format {
+        PairFormat::Text => writeln!(out, "{}\t{}", show_key(key, keys), to_text(value))?,
+        PairFormat::Hex => writeln!(out, "{}\t{}", to_hex(key), to_hex(stored))?,
+        PairFormat::Json => writeln!(out, "{}", json_pair(key, value, keys))?,
+        PairFormat::Jsonl => {
+            out.write_all(&document_pair(key, value, keys)?)?;
+            out.write_all(b"\n")?;
+        }
+    }
+    Ok(())
 }
 
 pub fn json_pair(key: &[u8], value: &[u8], keys: KeyNotation) -> Value {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use braiddb::Db;
+use braiddb::{Db, TreeCodec};
 use serde_json::json;
 
 use super::{
@@ -16,10 +16,10 @@ use super::{
 };
 use crate::{
     arguments::{DelArguments, GetArguments, InputFormat, PutArguments, ValueFormat},
-    exit::{NOT_FOUND, OK, usage},
+    exit::{NOT_FOUND, OK, failure, usage},
     import::{IMPORT_TREE, Indexes, KnownTrees, NewNotation},
     notation::{KeyNotation, key_to_json, parse_key, show_counted, show_key, show_name},
-    output::{Stdout, note, print_line},
+    output::{Stdout, print_line},
     text_form::{parse_hex, parse_text, to_hex, to_json, to_text},
     typed,
 };
@@ -38,34 +38,44 @@ pub fn get(arguments: &GetArguments) -> Result<u8> {
     let codec = typed::codec_of(&db, &arguments.tree)?;
     let mut out = Stdout::new();
     for (stored, expires) in &values {
-        let value = &*typed::shown(codec, stored);
-        match format {
-            ValueFormat::Text => writeln!(out, "{}", to_text(value))?,
-            ValueFormat::Hex => writeln!(out, "{}", to_hex(stored))?,
-            ValueFormat::Raw => out.write_all(stored)?,
-            ValueFormat::Json => {
-                let mut line = json!({"key": key_to_json(&key, notation), "value": to_json(value)});
-                if let Some(expires_us) = expires.and_then(unix_us) {
-                    line["expires_us"] = json!(expires_us);
-                }
-                writeln!(out, "{line}")?;
-            }
-        }
+        write_value(&mut out, format, (&key, notation), codec, (stored, *expires))?;
     }
     out.finish()?;
     if values.is_empty() {
-        return Ok(missing(&key, notation));
+        return Err(missing(&key, notation));
     }
     Ok(OK)
 }
 
-fn unix_us(time: SystemTime) -> Option<u64> {
+pub fn write_value(
+    out: &mut dyn Write,
+    format: ValueFormat,
+    (key, notation): (&[u8], KeyNotation),
+    codec: Option<TreeCodec>,
+    (stored, expires): (&[u8], Option<SystemTime>),
+) -> Result<()> {
+    let value = &*typed::shown(codec, stored);
+    match format {
+        ValueFormat::Text => writeln!(out, "{}", to_text(value))?,
+        ValueFormat::Hex => writeln!(out, "{}", to_hex(stored))?,
+        ValueFormat::Raw => out.write_all(stored)?,
+        ValueFormat::Json => {
+            let mut line = json!({"key": key_to_json(key, notation), "value": to_json(value)});
+            if let Some(expires_us) = expires.and_then(unix_us) {
+                line["expires_us"] = json!(expires_us);
+            }
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(())
+}
+
+pub fn unix_us(time: SystemTime) -> Option<u64> {
     u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_micros()).ok()
 }
 
-fn missing(key: &[u8], notation: KeyNotation) -> u8 {
-    note!("braid: no such key: {}", show_key(key, notation));
-    NOT_FOUND
+fn missing(key: &[u8], notation: KeyNotation) -> anyhow::Error {
+    failure(NOT_FOUND, format!("no such key: {}", show_key(key, notation)))
 }
 
 /// Standard input is read unchanged unless a format is given.
@@ -82,12 +92,16 @@ fn read_value(text: &str, format: Option<InputFormat>) -> Result<Vec<u8>> {
         return Ok(bytes);
     }
     let text = String::from_utf8(bytes).map_err(|_| usage("the value is not UTF-8: add --format raw"))?;
-    let text = text.strip_suffix('\n').unwrap_or(&text);
+    parse_value(text.strip_suffix('\n').unwrap_or(&text), format)
+}
+
+pub fn parse_value(text: &str, format: InputFormat) -> Result<Vec<u8>> {
     match format {
         InputFormat::Hex => {
             parse_hex(text).ok_or_else(|| usage("the value is not hexadecimal: give two digits per byte"))
         }
-        _ => parse_text(text).map_err(|why| usage(format!("{why}; or add --format raw"))),
+        InputFormat::Text => parse_text(text).map_err(|why| usage(format!("{why}; or add --format raw"))),
+        InputFormat::Raw => Ok(text.as_bytes().to_vec()),
     }
 }
 
@@ -96,16 +110,16 @@ pub fn put(arguments: &PutArguments) -> Result<u8> {
     let value = read_value(&arguments.value, arguments.format)?;
     let db = open_or_create(&arguments.db, &arguments.open, arguments.create)?;
     let known = KnownTrees::of(&db)?;
-    if let Err(error) = put_value(&db, arguments, &value) {
-        known.drop_new(&db, true);
-        return Err(error);
-    }
+    let commit = put_value(&db, arguments, &value).inspect_err(|_| known.drop_new(&db, true))?;
     known.note_new(&db)?;
     db.close()?;
+    if arguments.json {
+        print_line(json!({"commit": commit}))?;
+    }
     Ok(OK)
 }
 
-fn put_value(db: &Db, arguments: &PutArguments, value: &[u8]) -> Result<()> {
+fn put_value(db: &Db, arguments: &PutArguments, value: &[u8]) -> Result<u64> {
     let notation = key_notation(db, &arguments.tree, arguments.key_arguments)?;
     let key = parse_key(&arguments.key, notation)?;
     let codec = typed::codec_of(db, &arguments.tree)?;
@@ -144,8 +158,7 @@ fn put_value(db: &Db, arguments: &PutArguments, value: &[u8]) -> Result<()> {
             }
         }
     }
-    batch.commit_with(arguments.durability.into())?;
-    Ok(())
+    Ok(batch.commit_with(arguments.durability.into())?)
 }
 
 pub fn del(arguments: &DelArguments) -> Result<u8> {
@@ -155,7 +168,7 @@ pub fn del(arguments: &DelArguments) -> Result<u8> {
     let Some(key) = &arguments.key else { return del_keys(db, arguments, notation) };
     let key = parse_key(key, notation)?;
     let wanted = arguments.value.as_deref().map(parse_text).transpose().map_err(usage)?;
-    let mut batch = db.batch();
+    let (mut batch, mut deleted) = (db.batch(), 0_u64);
     match NamedTree::open(&db, &arguments.tree)? {
         NamedTree::Plain(tree) => {
             if arguments.value.is_some() {
@@ -169,6 +182,7 @@ pub fn del(arguments: &DelArguments) -> Result<u8> {
                 let indexes = Indexes::load(&db, &arguments.tree)?;
                 indexes.replace(&mut batch, &key, &indexes.keys_of_stored(&stored), &[]);
                 batch.delete(&tree, &key);
+                deleted = 1;
             }
         }
         NamedTree::Multi(tree) => {
@@ -176,16 +190,20 @@ pub fn del(arguments: &DelArguments) -> Result<u8> {
                 let value = value?;
                 if wanted.as_ref().is_none_or(|wanted| **wanted == *value) {
                     batch.delete_pair(&tree, &key, &value);
+                    deleted += 1;
                 }
             }
         }
     }
-    let found = !batch.is_empty();
-    if found {
-        batch.commit_with(arguments.durability.into())?;
+    if deleted == 0 {
+        return Err(missing(&key, notation));
     }
+    batch.commit_with(arguments.durability.into())?;
     db.close()?;
-    Ok(if found { OK } else { missing(&key, notation) })
+    if arguments.json {
+        print_line(json!({"deleted": deleted}))?;
+    }
+    Ok(OK)
 }
 
 fn del_keys(db: Db, arguments: &DelArguments, notation: KeyNotation) -> Result<u8> {
@@ -194,6 +212,9 @@ fn del_keys(db: Db, arguments: &DelArguments, notation: KeyNotation) -> Result<u
     }
     let count = del_range(&db, &arguments.tree, arguments.range.keys(notation)?, arguments.durability.into())?;
     db.close()?;
-    print_line(format_args!("{} deleted", show_counted(count, "record")))?;
+    match arguments.json {
+        true => print_line(json!({"deleted": count}))?,
+        false => print_line(format_args!("{} deleted", show_counted(count, "record")))?,
+    }
     Ok(if count > 0 { OK } else { NOT_FOUND })
 }

@@ -21,7 +21,8 @@ pub fn scan(arguments: &ScanArguments) -> Result<u8> {
     let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;
     let ScanArguments { from, to, prefix, .. } = arguments;
     let range = RangeArguments { from: from.clone(), to: to.clone(), prefix: prefix.clone() }.keys(notation)?;
-    let mut printer = PairPrinter::new(arguments.format, notation, codec_of(&db, &arguments.tree)?);
+    let mut printer =
+        PairPrinter::new(arguments.format.or_json(arguments.json), notation, codec_of(&db, &arguments.tree)?);
     let failures = match NamedTree::open(&db, &arguments.tree)? {
         NamedTree::Plain(tree) => print_all(tree.range(range), arguments, &mut printer)?,
         NamedTree::Multi(tree) => print_all(tree.range(range), arguments, &mut printer)?,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::open::open_for_reading;
 use crate::{
-    arguments::StatsArguments,
+    arguments::{StatsArguments, StatsOptions},
     demo::Drawn,
     exit::OK,
     notation::{show_bytes, show_count, show_name},
@@ -30,23 +30,28 @@ struct TreeSize {
 
 pub fn stats(arguments: &StatsArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
+    let mut out = Stdout::new();
+    write_stats(&db, &arguments.shown, &mut out)?;
+    out.finish()?;
+    Ok(OK)
+}
+
+pub fn write_stats(db: &Db, arguments: &StatsOptions, out: &mut dyn Write) -> Result<()> {
     let stats = db.stats();
     let trees = db.trees()?;
     let shown = if arguments.trees { trees.len() } else { trees.len().min(TREES_MAX) };
     let left_out = trees.len() - shown;
-    let sizes: Vec<TreeSize> = trees.into_iter().take(shown).map(|tree| size_of(&db, tree, arguments.count)).collect();
-    let mut out = Stdout::new();
+    let sizes: Vec<TreeSize> = trees.into_iter().take(shown).map(|tree| size_of(db, tree, arguments.count)).collect();
     if arguments.json {
         let mut report = statistics::to_json(&stats);
         report["trees"] = sizes.iter().map(to_json).collect();
         report["trees_left_out"] = json!(left_out);
         writeln!(out, "{report:#}")?;
     } else {
-        statistics::write_text(&stats, if arguments.partitions { Drawn::All } else { Drawn::Worst }, &mut out)?;
-        write_text(&sizes, left_out, &mut out)?;
+        statistics::write_text(&stats, if arguments.partitions { Drawn::All } else { Drawn::Worst }, out)?;
+        write_text(&sizes, left_out, out)?;
     }
-    out.finish()?;
-    Ok(OK)
+    Ok(())
 }
 
 fn size_of(db: &Db, tree: TreeInfo, count: bool) -> TreeSize {

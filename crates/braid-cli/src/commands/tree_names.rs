@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use braiddb::{Db, Durability};
 use clap::Args;
+use serde_json::json;
 
 use super::open::open_for_writing;
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
     exit::{NOT_FOUND, OK, failure, usage},
     import::{IMPORT_TREE, IndexSpec, Indexes, all_indexes, store_specs},
     notation::{parse_name, show_name},
-    output::note,
+    output::{note, print_line},
 };
 
 /// `braid drop-tree`
@@ -23,6 +24,9 @@ pub struct DropTreeArguments {
     /// The trees; the indexes of a tree are dropped with it
     #[arg(value_name = "TREE", required = true, value_parser = parse_name)]
     pub trees: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub open: OpenArguments,
 }
@@ -38,6 +42,9 @@ pub struct RenameTreeArguments {
     /// Its new name; must be unused
     #[arg(value_parser = parse_name)]
     pub name: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub open: OpenArguments,
 }
@@ -89,6 +96,10 @@ pub fn drop_tree(arguments: &DropTreeArguments) -> Result<u8> {
     }
     db.drop_trees(&dropped)?;
     db.close()?;
+    if arguments.json {
+        print_line(json!({"dropped": dropped}))?;
+        return Ok(OK);
+    }
     for name in dropped.iter().filter(|name| !arguments.trees.contains(name)) {
         note!("the index {} was dropped with its tree", show_name(name));
     }
@@ -120,5 +131,8 @@ pub fn rename_tree(arguments: &RenameTreeArguments) -> Result<u8> {
     }
     db.rename_tree(from, to)?;
     db.close()?;
+    if arguments.json {
+        print_line(json!({"from": from, "to": to}))?;
+    }
     Ok(OK)
 }

@@ -6,4 +6,4 @@ mod standard;
 
 pub use file::OutputFile;
 pub(crate) use standard::note;
-pub use standard::{Stdout, is_reader_gone, note_line, print_line};
+pub use standard::{Stdout, is_reader_gone, note_line, print_line, report_error, set_json};

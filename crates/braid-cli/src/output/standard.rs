@@ -7,9 +7,13 @@
 use std::{
     fmt,
     io::{self, BufWriter, StdoutLock, Write},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use anyhow::Result;
+use serde_json::json;
+
+const PREFIX: &str = "braid: ";
 
 pub struct Stdout {
     out: BufWriter<StdoutLock<'static>>,
@@ -79,7 +83,35 @@ macro_rules! note {
 }
 pub(crate) use note;
 
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Turns each line of standard error into a JSON object.
+pub fn set_json(is_json: bool) {
+    IS_JSON.store(is_json, Ordering::Relaxed);
+}
+
 pub fn note_line(line: fmt::Arguments<'_>) {
+    match IS_JSON.load(Ordering::Relaxed) {
+        false => write_error_line(line),
+        true => {
+            let line = line.to_string();
+            if line.starts_with('{') {
+                return write_error_line(line);
+            }
+            let note = line.strip_prefix(PREFIX).unwrap_or(&line);
+            write_error_line(json!({"note": note}));
+        }
+    }
+}
+
+pub fn report_error(code: u8, text: &str) {
+    match IS_JSON.load(Ordering::Relaxed) {
+        false => write_error_line(format_args!("{PREFIX}{text}")),
+        true => write_error_line(json!({"error": text, "code": code})),
+    }
+}
+
+fn write_error_line(line: impl fmt::Display) {
     // One write, so that lines of several processes and threads do not mix.
     let line = format!("{line}\n");
     #[expect(clippy::disallowed_methods, reason = "this is the one place that opens it")]

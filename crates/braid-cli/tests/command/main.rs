@@ -8,6 +8,7 @@ mod beside_writer;
 mod common;
 mod creation;
 mod damage_keys;
+mod database_argument;
 mod demo;
 mod dump;
 mod exit_codes;

@@ -63,7 +63,7 @@ impl Workplace {
 
     pub fn run_with(&self, arguments: &[&str], stdin: &[u8]) -> Outcome {
         let mut command = Command::new(BRAID);
-        command.args(arguments).current_dir(self.folder.path());
+        command.args(arguments).current_dir(self.folder.path()).env_remove("BRAID_DB").env_remove("BRAID_TOKEN");
         let mut child = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()));
         let mut input = child.stdin.take().unwrap();
         let stdin = stdin.to_vec();
