@@ -5,6 +5,8 @@ use clap::{Parser, Subcommand};
 use super::backup::{ArchiveArguments, BackupCommand, CheckpointArguments, RestoreArguments};
 use super::demo::DemoArguments;
 use super::dump::{DumpArguments, LoadArguments};
+#[cfg(feature = "completions")]
+use super::generate::{CompletionsArguments, ManArguments};
 use super::import::{ExportArguments, ImportArguments};
 use super::maintenance::{
     CompactArguments, CreateArguments, InspectArguments, SalvageArguments, StatsArguments, UpgradeArguments,
@@ -134,4 +136,12 @@ pub enum Command {
     Bench(BenchArguments),
     /// Show an import, lookups, a killed import, and the recovery without loss
     Demo(DemoArguments),
+    /// Print the completions of a shell
+    ///
+    /// For bash: `braid completions bash > ~/.local/share/bash-completion/completions/braid`
+    #[cfg(feature = "completions")]
+    Completions(CompletionsArguments),
+    /// Write manual pages, one for each command
+    #[cfg(feature = "completions")]
+    Man(ManArguments),
 }

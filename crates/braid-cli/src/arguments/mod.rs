@@ -4,6 +4,8 @@ mod backup;
 mod command;
 mod demo;
 mod dump;
+#[cfg(feature = "completions")]
+mod generate;
 mod import;
 mod maintenance;
 mod records;
@@ -21,6 +23,8 @@ pub use backup::{
 pub use command::{Arguments, Command};
 pub use demo::DemoArguments;
 pub use dump::{DumpArguments, DumpCompression, LoadArguments};
+#[cfg(feature = "completions")]
+pub use generate::{CompletionsArguments, ManArguments};
 pub use import::{ExportArguments, ExportFormat, ImportArguments};
 pub use maintenance::{
     CompactArguments, CreateArguments, InspectArguments, SalvageArguments, StatsArguments, StatsOptions,

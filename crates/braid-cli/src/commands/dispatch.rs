@@ -2,6 +2,8 @@
 
 use anyhow::Result;
 
+#[cfg(feature = "completions")]
+use super::generate;
 #[cfg(feature = "serve")]
 use super::serve;
 use super::{
@@ -51,5 +53,9 @@ fn run_command(command: Command) -> Result<u8> {
         Command::Inspect(arguments) => maintenance::inspect(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
+        #[cfg(feature = "completions")]
+        Command::Completions(arguments) => generate::completions(&arguments),
+        #[cfg(feature = "completions")]
+        Command::Man(arguments) => generate::man(&arguments),
     }
 }

@@ -9,6 +9,8 @@ mod dispatch;
 mod dump;
 mod export;
 mod find;
+#[cfg(feature = "completions")]
+mod generate;
 mod import;
 mod index;
 mod maintenance;

@@ -17,6 +17,8 @@ mod export;
 mod find_numbers;
 mod freedb;
 mod full_disk;
+#[cfg(feature = "completions")]
+mod generate;
 mod import_contents;
 mod import_dirt;
 mod import_failures;
