@@ -15,6 +15,10 @@ pub const SYSTEM: u8 = 4;
 /// Unusable input of an import, or not the input that the resumed import began with.
 pub const INPUT: u8 = 5;
 
+/// 128 and the number of SIGINT.
+#[cfg(feature = "shell")]
+pub const INTERRUPTED: u8 = 130;
+
 pub const HELP: &str = "\
 Exit codes:
   0  success

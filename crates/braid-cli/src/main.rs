@@ -23,6 +23,8 @@ mod notation;
 mod output;
 mod places;
 mod random;
+#[cfg(feature = "shell")]
+mod shell;
 mod statistics;
 mod text_form;
 mod transfer;

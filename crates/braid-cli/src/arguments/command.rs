@@ -15,6 +15,8 @@ use super::maintenance::{
 use super::records::{DelArguments, FindArguments, GetArguments, PutArguments, ScanArguments};
 #[cfg(feature = "serve")]
 use super::serve::ServeArguments;
+#[cfg(feature = "shell")]
+use super::shell::ShellArguments;
 use super::trees::TreesArguments;
 use super::watch::WatchArguments;
 use crate::{
@@ -87,6 +89,13 @@ pub enum Command {
     /// the protocol.
     #[cfg(feature = "serve")]
     Serve(ServeArguments),
+    /// Read and write a database command by command
+    ///
+    /// On a terminal it has a history and completion; otherwise it reads commands from standard
+    /// input. Without --write it opens the database for reading, also while another process writes
+    /// it, and shows that process's commits. The command `help` lists the commands.
+    #[cfg(feature = "shell")]
+    Shell(ShellArguments),
     /// Show sizes, counters, and the partitions with their runs and views
     Stats(StatsArguments),
     /// Read every file, check every checksum, and list each damaged unit

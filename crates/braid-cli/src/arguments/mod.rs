@@ -12,6 +12,8 @@ mod records;
 #[cfg(feature = "serve")]
 mod serve;
 mod shared;
+#[cfg(feature = "shell")]
+mod shell;
 mod table;
 mod trees;
 mod watch;
@@ -36,5 +38,7 @@ pub use serve::ServeArguments;
 pub use shared::{
     DurabilityArgument, InputFormat, KeyArguments, OpenArguments, PairFormat, ReadArguments, ValueFormat,
 };
+#[cfg(feature = "shell")]
+pub use shell::ShellArguments;
 pub use trees::TreesArguments;
 pub use watch::WatchArguments;

@@ -52,6 +52,8 @@ fn run_command(command: Command) -> Result<u8> {
         Command::Upgrade(arguments) => maintenance::upgrade(&arguments),
         Command::Inspect(arguments) => maintenance::inspect(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        #[cfg(feature = "shell")]
+        Command::Shell(arguments) => crate::shell::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         #[cfg(feature = "completions")]
         Command::Completions(arguments) => generate::completions(&arguments),

@@ -27,7 +27,23 @@ mod verify;
 mod watch;
 
 pub use copy_tree::CopyTreeArguments;
+#[cfg(feature = "shell")]
+pub use count::KeyRange;
 pub use count::{CountArguments, RangeArguments};
 pub use dispatch::run;
 pub use index::IndexCommand;
+#[cfg(feature = "shell")]
+pub use maintenance::tree_line;
+#[cfg(feature = "shell")]
+pub use open::{NamedTree, key_notation, open_for_writing};
+#[cfg(feature = "shell")]
+pub use open::{builder, check_directory};
+#[cfg(feature = "shell")]
+pub use pairs::write_pair;
+#[cfg(feature = "shell")]
+pub use point::{parse_value, unix_us, write_value};
+#[cfg(feature = "shell")]
+pub use stats::write_stats;
+#[cfg(feature = "shell")]
+pub use tree_names::refuse_own_tree;
 pub use tree_names::{DropTreeArguments, RenameTreeArguments};

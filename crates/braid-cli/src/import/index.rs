@@ -171,6 +171,19 @@ impl Indexes {
         }
     }
 
+    /// Returns the entries to delete and to add, as [`Indexes::replace`] does: index, text, and
+    /// whether it is new.
+    #[cfg(feature = "shell")]
+    pub fn changes<'a>(
+        &'a self,
+        old: &'a [(usize, String)],
+        new: &'a [(usize, String)],
+    ) -> impl Iterator<Item = (&'a MultiTree, &'a [u8], bool)> {
+        let gone = old.iter().filter(|entry| new.binary_search(entry).is_err()).map(|entry| (entry, false));
+        let added = new.iter().filter(|entry| old.binary_search(entry).is_err()).map(|entry| (entry, true));
+        gone.chain(added).map(|((index, text), is_new)| (&self.trees[*index], text.as_bytes(), is_new))
+    }
+
     pub fn keys_of_stored(&self, stored: &[u8]) -> Vec<(usize, String)> {
         if self.specs.is_empty() {
             return Vec::new();

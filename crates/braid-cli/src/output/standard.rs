@@ -68,6 +68,12 @@ impl Write for Stdout {
     }
 }
 
+#[cfg(feature = "shell")]
+pub fn is_terminal() -> bool {
+    #[expect(clippy::disallowed_methods, reason = "only asks for its kind")]
+    std::io::IsTerminal::is_terminal(&io::stdout())
+}
+
 pub fn print_line(line: impl fmt::Display) -> Result<()> {
     print_lines(&format!("{line}\n"))
 }

@@ -46,6 +46,8 @@ mod salvage;
 mod scan;
 #[cfg(feature = "serve")]
 mod serve;
+#[cfg(feature = "shell")]
+mod shell;
 mod stats;
 mod text_form;
 mod tree_commands;

@@ -1,0 +1,240 @@
+//! Tests of sessions: transactions, snapshots, many-value trees, indexes, completion.
+
+use std::sync::atomic::Ordering;
+
+use braiddb::{Db, Durability};
+
+use super::{
+    complete::{complete, hint},
+    script::Script,
+    session::{Access, Outcome, Session},
+    syntax, words,
+};
+use crate::exit;
+
+fn session() -> (Db, Session) {
+    let db = Db::in_memory().unwrap();
+    let session = Session::new(Access::Owner(db.clone()), Durability::Buffered, false);
+    (db, session)
+}
+
+fn run(session: &mut Session, commands: &str) -> (u8, String) {
+    let mut out = Vec::new();
+    let code = Script::new(session, &mut out, false).run(&mut commands.as_bytes()).unwrap();
+    (code, String::from_utf8(out).unwrap())
+}
+
+/// Runs commands one by one, as the terminal does: a transaction may stay open.
+fn ok(session: &mut Session, commands: &str) -> String {
+    let mut out = Vec::new();
+    for words in commands.lines().flat_map(|line| words::split(line).commands).filter(|words| !words.is_empty()) {
+        let done = syntax::parse(&words).and_then(|statement| session.run(statement, &mut out));
+        assert!(matches!(done, Ok(Outcome::Done(exit::OK))), "{commands}: {words:?}: {:?}", done.err());
+    }
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn transaction_reads_its_writes_and_hides_them_until_the_commit() {
+    let (db, mut session) = session();
+    ok(&mut session, "put t a 1; use t");
+    let tree = db.open_tree("t").unwrap();
+    let out = ok(&mut session, "begin; put b 2; get b; scan; count; del a; scan; commit");
+    assert_eq!(out, "2\na\t1\nb\t2\n2\nb\t2\n");
+    assert_eq!(tree.get("b").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(tree.get("a").unwrap(), None);
+    ok(&mut session, "begin; put c 3; rollback");
+    assert_eq!(tree.get("c").unwrap(), None);
+}
+
+#[test]
+fn rollback_to_savepoint_undoes_later_writes_only() {
+    let (_, mut session) = session();
+    let out = ok(&mut session, "put t a 1; use t; begin; put b 2; savepoint s; put c 3; savepoint u; rollback s; scan");
+    assert_eq!(out, "a\t1\nb\t2\n");
+    let (code, _) = run(&mut session, "rollback u");
+    assert_eq!(code, exit::NOT_FOUND);
+    assert_eq!(ok(&mut session, "rollback s; commit; count"), "2\n");
+}
+
+/// Another commit between a read and the commit of the transaction.
+#[test]
+fn conflict_ends_the_transaction_with_code_4() {
+    let (db, mut session) = session();
+    ok(&mut session, "put t a 1; use t; begin; get a; put b 2");
+    assert!(session.has_transaction());
+    db.open_tree("t").unwrap().put("a", "2").unwrap();
+    let (code, _) = run(&mut session, "commit");
+    assert_eq!(code, exit::SYSTEM);
+    assert!(!session.has_transaction());
+    assert_eq!(ok(&mut session, "get a; count"), "2\n1\n");
+}
+
+/// The completion of keys reads outside the transaction.
+#[test]
+fn completion_in_a_transaction_causes_no_conflict() {
+    let (db, mut session) = session();
+    ok(&mut session, "put t a 1; use t; begin; put b 2");
+    assert_eq!(complete(&session, "get ").1, ["t ", "a "]);
+    db.open_tree("t").unwrap().put("a", "2").unwrap();
+    ok(&mut session, "commit");
+}
+
+#[test]
+fn transaction_left_open_is_refused_at_the_end_of_a_script() {
+    let (_, mut session) = session();
+    assert_eq!(run(&mut session, "begin\nput t a 1").0, exit::USAGE);
+}
+
+#[test]
+fn snapshot_shows_its_state_until_now() {
+    let (_, mut session) = session();
+    let out = ok(
+        &mut session,
+        "put t a 1; use t; snapshot s; put a 2; put b 3; at s; scan; count; get a; at now; scan; snapshots",
+    );
+    assert!(out.starts_with("a\t1\n1\n1\na\t2\nb\t3\ns\tcommit "), "{out}");
+    assert_eq!(run(&mut session, "at s; put a 5").0, exit::USAGE);
+    assert_eq!(run(&mut session, "release s").0, exit::USAGE);
+    ok(&mut session, "at now; release s");
+    assert_eq!(run(&mut session, "at s").0, exit::NOT_FOUND);
+}
+
+#[test]
+fn many_values_of_a_key_are_added_and_deleted_one_by_one() {
+    let (_, mut session) = session();
+    let out = ok(
+        &mut session,
+        "use m --create --multi; put a 1; put a 2; put b 3; get a; count; del a --value 1; scan; begin; put a 9; get a; \
+         del --prefix a; scan; rollback; get a",
+    );
+    assert_eq!(out, "1\n2\n3\na\t2\nb\t3\n2\n9\n2 records deleted\nb\t3\n2\n");
+    assert_eq!(run(&mut session, "put a 1 --ttl 5").0, exit::USAGE);
+}
+
+#[test]
+fn ttl_of_a_value_is_shown() {
+    let (_, mut session) = session();
+    let out = ok(&mut session, "put t a 1 --ttl 3600; put t b 2; ttl t a; ttl t b; begin; ttl t a --json; commit");
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[0].ends_with('Z') && lines[0].starts_with("20"), "{out}");
+    assert_eq!(lines[1], "never");
+    assert!(lines[2].starts_with("{\"expires_us\":1"), "{out}");
+}
+
+#[test]
+fn index_entries_follow_writes_of_the_shell() {
+    let (db, mut session) = session();
+    let specs = [crate::import::IndexSpec::parse("by=f").unwrap()];
+    crate::import::Indexes::declare_now(&db, "t", &specs).unwrap();
+    let entries = |db: &Db| {
+        let pairs = db.open_multi_tree("by").unwrap();
+        pairs.iter().map(|pair| String::from_utf8(pair.unwrap().0.to_vec()).unwrap()).collect::<Vec<_>>()
+    };
+    ok(&mut session, r#"put t a {"f": "x"}; begin; put t b {"f": "y"}; put t a {"f": "z"}; commit"#);
+    assert_eq!(entries(&db), ["y", "z"]);
+    ok(&mut session, "del t a");
+    assert_eq!(entries(&db), ["y"]);
+    ok(&mut session, "del t --prefix b");
+    assert!(entries(&db).is_empty());
+    assert_eq!(run(&mut session, "put t a 1 --ttl 5").0, exit::USAGE);
+}
+
+#[test]
+fn keys_of_u64_trees_are_numbers() {
+    let (_, mut session) = session();
+    let out = ok(&mut session, "use n --create --keys u64; put 10 a; put 9 b; scan; get 9; scan --from 10 --json");
+    assert_eq!(out, "9\tb\n10\ta\nb\n{\"key\":10,\"value\":\"a\"}\n");
+    assert_eq!(complete(&session, "get 1").1, ["10 "]);
+    assert_eq!(run(&mut session, "use other --create; put 1 a --keys u64").0, exit::USAGE);
+}
+
+/// Ctrl-C sets the flag while rows are written.
+#[test]
+fn stop_flag_ends_scan_and_not_the_session() {
+    struct Stopping(std::sync::Arc<std::sync::atomic::AtomicBool>, usize);
+    impl std::io::Write for Stopping {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.1 += bytes.iter().filter(|byte| **byte == b'\n').count();
+            self.0.store(self.1 >= 10, Ordering::Relaxed);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let (_, mut session) = session();
+    let puts: String = (0..100).map(|number| format!("put t {number} v\n")).collect();
+    ok(&mut session, &puts);
+    let mut out = Stopping(session.stop_flag(), 0);
+    let code = Script::new(&mut session, &mut out, false).run(&mut "scan t".as_bytes()).unwrap();
+    assert_eq!((code, out.1), (exit::INTERRUPTED, 10));
+    assert_eq!(ok(&mut session, "count t"), "100\n");
+}
+
+#[test]
+fn completion_offers_commands_options_trees_and_keys() {
+    let (_, mut session) = session();
+    ok(
+        &mut session,
+        "put albums a1 v; put albums 'a 2' v; put albums b\\x00 v; put artists x v; use albums; snapshot s",
+    );
+    let complete = |line: &str| {
+        let (start, found) = complete(&session, line);
+        (start, found.join("|"))
+    };
+    assert_eq!(complete("sc"), (0, "scan ".to_owned()));
+    assert_eq!(complete("get 'a 2'; ro"), (11, "rollback ".to_owned()));
+    assert_eq!(complete("get ar"), (4, "artists ".to_owned()));
+    assert_eq!(complete("get a"), (4, "albums |artists |'a 2' |a1 ".to_owned()));
+    assert_eq!(complete("get 'a "), (4, "'a 2' ".to_owned()));
+    assert_eq!(complete("get b\\x"), (4, "b\\x00 ".to_owned()));
+    assert_eq!(complete("get artists "), (12, "x ".to_owned()));
+    assert_eq!(complete("put a1 "), (7, String::new()));
+    assert_eq!(complete("scan --re"), (5, "--reverse ".to_owned()));
+    assert_eq!(complete("scan --prefix a1"), (14, "a1 ".to_owned()));
+    assert_eq!(complete("scan artists --from "), (20, "x ".to_owned()));
+    assert_eq!(complete("scan --keys "), (12, "text |hex |u64 |tuple ".to_owned()));
+    assert_eq!(complete("at "), (3, "s |now ".to_owned()));
+    assert_eq!(complete("help tre"), (5, "trees ".to_owned()));
+    assert_eq!(complete("nothing "), (8, String::new()));
+    assert_eq!(complete("get a # a"), (9, String::new()));
+    assert_eq!(hint("put ").as_deref(), Some("[TREE] KEY VALUE"));
+    assert_eq!(hint("put a"), None);
+}
+
+#[test]
+fn completion_of_tuples_goes_on_after_complete_elements() {
+    let (db, mut session) = session();
+    let tree = db.tree("orders").unwrap();
+    let mut options = tree.options();
+    options.codec = Some("tuple/json".parse().unwrap());
+    tree.set_options(options).unwrap();
+    ok(&mut session, r#"use orders; put ["ann", 1] {"n": 1}; put ["ann", 2] {"n": 2}; put ["bob", 1] {"n": 3}"#);
+    assert_eq!(
+        ok(&mut session, r#"scan --prefix ["ann"] --limit 1; get ["bob",1]"#),
+        "[\"ann\",1]\t{\"n\": 1}\n{\"n\": 3}\n"
+    );
+    assert_eq!(complete(&session, "get [").1.len(), 3);
+    assert_eq!(
+        complete(&session, r#"get ["ann", "#),
+        (4, vec![r#"["ann",1] "#.to_owned(), r#"["ann",2] "#.to_owned()])
+    );
+    assert_eq!(complete(&session, r#"get ["b"#).1, [r#"["bob",1] "#]);
+}
+
+/// Each key that a scan shows can be completed and read back.
+#[test]
+fn completed_key_of_any_bytes_reads_back() {
+    let (db, mut session) = session();
+    let tree = db.tree("t").unwrap();
+    let keys: [&[u8]; 9] = [b"", b" ", b"it's", b"a;b", b"#", b"--x", b"\\", b"\x00\xff", b"[\"a\""];
+    for (number, key) in keys.iter().enumerate() {
+        tree.put(key, number.to_string()).unwrap();
+    }
+    let (_, found) = complete(&session, "get t ");
+    assert_eq!(found.len(), keys.len());
+    let mut read: Vec<String> = found.iter().map(|key| ok(&mut session, &format!("get t {key}"))).collect();
+    read.sort();
+    assert_eq!(read, (0..keys.len()).map(|number| format!("{number}\n")).collect::<Vec<_>>());
+}
