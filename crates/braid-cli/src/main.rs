@@ -27,6 +27,8 @@ mod random;
 mod shell;
 mod statistics;
 mod text_form;
+#[cfg(feature = "top")]
+mod top;
 mod transfer;
 mod typed;
 

@@ -17,6 +17,8 @@ use super::records::{DelArguments, FindArguments, GetArguments, PutArguments, Sc
 use super::serve::ServeArguments;
 #[cfg(feature = "shell")]
 use super::shell::ShellArguments;
+#[cfg(feature = "top")]
+use super::top::TopArguments;
 use super::trees::TreesArguments;
 use super::watch::WatchArguments;
 use crate::{
@@ -98,6 +100,12 @@ pub enum Command {
     Shell(ShellArguments),
     /// Show sizes, counters, and the partitions with their runs and views
     Stats(StatsArguments),
+    /// Show rates, latencies, memory and background work, live
+    ///
+    /// Of a server, all that its process knows. Of a directory, the commits and the files: the
+    /// process that has it open keeps everything else to itself.
+    #[cfg(feature = "top")]
+    Top(TopArguments),
     /// Read every file, check every checksum, and list each damaged unit
     ///
     /// Also works on a database that does not open or that another process has open. Changes

@@ -15,6 +15,8 @@ mod shared;
 #[cfg(feature = "shell")]
 mod shell;
 mod table;
+#[cfg(feature = "top")]
+mod top;
 mod trees;
 mod watch;
 
@@ -40,5 +42,7 @@ pub use shared::{
 };
 #[cfg(feature = "shell")]
 pub use shell::ShellArguments;
+#[cfg(feature = "top")]
+pub use top::TopArguments;
 pub use trees::TreesArguments;
 pub use watch::WatchArguments;

@@ -40,6 +40,8 @@ fn run_command(command: Command) -> Result<u8> {
         #[cfg(feature = "serve")]
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Stats(arguments) => stats::stats(&arguments),
+        #[cfg(feature = "top")]
+        Command::Top(arguments) => crate::top::run(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
         Command::Compact(arguments) => maintenance::compact(&arguments),
         Command::Backup(command) => backup::backup(&command),

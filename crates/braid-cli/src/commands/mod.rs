@@ -36,7 +36,7 @@ pub use index::IndexCommand;
 pub use maintenance::tree_line;
 #[cfg(feature = "shell")]
 pub use open::{NamedTree, key_notation, open_for_writing};
-#[cfg(feature = "shell")]
+#[cfg(any(feature = "shell", feature = "top"))]
 pub use open::{builder, check_directory};
 #[cfg(feature = "shell")]
 pub use pairs::write_pair;

@@ -5,7 +5,7 @@ mod file;
 mod standard;
 
 pub use file::OutputFile;
-#[cfg(feature = "shell")]
+#[cfg(any(feature = "shell", feature = "top"))]
 pub use standard::is_terminal;
 pub(crate) use standard::note;
 pub use standard::{Stdout, is_reader_gone, note_line, print_line, report_error, set_json};

@@ -68,7 +68,7 @@ impl Write for Stdout {
     }
 }
 
-#[cfg(feature = "shell")]
+#[cfg(any(feature = "shell", feature = "top"))]
 pub fn is_terminal() -> bool {
     #[expect(clippy::disallowed_methods, reason = "only asks for its kind")]
     std::io::IsTerminal::is_terminal(&io::stdout())

@@ -50,6 +50,8 @@ mod serve;
 mod shell;
 mod stats;
 mod text_form;
+#[cfg(feature = "top")]
+mod top;
 mod tree_commands;
 mod trees;
 mod typed;

@@ -1,0 +1,116 @@
+//! What is known about a database at one time.
+
+use std::time::Instant;
+
+/// All numbers count since the process began, except sizes.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    pub at: Instant,
+    pub sizes: Sizes,
+    /// Known only to the process that has the database open.
+    pub inside: Option<Inside>,
+    pub trees: Vec<TreeLine>,
+    pub trees_left_out: usize,
+    /// Problems: writes refused, damaged partitions.
+    pub alarms: Vec<String>,
+    /// Who has the database open, as far as it is known.
+    pub owner: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    pub last_commit: u64,
+    pub disk_bytes: u64,
+    pub partitions: u64,
+    pub runs: u64,
+    pub unindexed_runs: u64,
+    pub garbage_entries: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Inside {
+    pub counters: Counters,
+    pub memory: Memory,
+    pub pressure_per_mille: u64,
+    pub stall_us_max: u64,
+    pub frozen_memtables: u64,
+    pub readers: Readers,
+    /// Requests of the server.
+    pub requests: Vec<Requests>,
+    /// Upper bounds of the latency buckets.
+    pub bounds_us: Vec<u64>,
+    /// Newest last; `None` if the server does not report them.
+    pub slow_commits: Option<Vec<SlowCommit>>,
+}
+
+/// Counters whose rates are shown, by the names of [`braiddb::stats::Stats`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub commits: u64,
+    pub user_bytes_written: u64,
+    pub log_bytes_written: u64,
+    /// To runs, views, blob files and manifests.
+    pub file_bytes_written: u64,
+    pub syncs: u64,
+    pub flushes: u64,
+    pub merges: u64,
+    pub folds: u64,
+    pub stalls: u64,
+    pub slowed_us: u64,
+    pub conflicts: u64,
+    pub background_errors: u64,
+    pub cache_hits: u64,
+    pub cache_misses: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    pub all_bytes: u64,
+    pub memtable_bytes: u64,
+    pub memtable_bytes_max: u64,
+    pub cache_bytes: u64,
+    pub hash_index_bytes: u64,
+    pub open_files: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Readers {
+    pub count: u64,
+    pub oldest_age_us: Option<u64>,
+    pub garbage_entries: u64,
+    pub expired: u64,
+    /// The oldest ones.
+    pub old: Vec<OldReader>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldReader {
+    pub kind: String,
+    pub commit: u64,
+    pub age_us: u64,
+    pub commits_behind: u64,
+    pub garbage_entries: u64,
+    pub is_expired: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requests {
+    pub kind: String,
+    pub count: u64,
+    pub buckets: Vec<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowCommit {
+    pub commit: u64,
+    pub took_us: u64,
+    pub cause: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeLine {
+    pub name: String,
+    pub is_multi: bool,
+    pub keys: u64,
+    pub bytes: u64,
+}

@@ -1,0 +1,83 @@
+//! Chooses the source of the readings and the form of the output.
+
+use std::{io::Write as _, path::Path, thread};
+
+use anyhow::Result;
+
+use super::{
+    files::Files,
+    frame::Frame,
+    reading::Reading,
+    report::to_json,
+    screen,
+    sections::{headline, sections},
+    server::Server,
+};
+use crate::{
+    arguments::TopArguments,
+    exit::{OK, usage},
+    output::{Stdout, is_terminal, print_line},
+};
+
+pub enum Source {
+    Files(Files),
+    Server(Server),
+}
+
+impl Source {
+    fn open(arguments: &TopArguments) -> Result<Source> {
+        let Some(url) = url_of(&arguments.db) else {
+            if arguments.token.is_some() {
+                return Err(usage(
+                    "--token is for a server: give its address, http://HOST:PORT, in place of the database",
+                ));
+            }
+            return Ok(Source::Files(Files::open(&arguments.db, &arguments.open)?));
+        };
+        let token = arguments.token.clone().or_else(|| std::env::var("BRAID_TOKEN").ok());
+        let token = token.ok_or_else(|| usage("give the token of the server with --token, or in BRAID_TOKEN"))?;
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(usage("a token has visible ASCII characters only"));
+        }
+        Ok(Source::Server(Server::new(url, token)?))
+    }
+
+    pub fn read(&self) -> Result<Reading> {
+        match self {
+            Source::Files(files) => files.read(),
+            Source::Server(server) => server.read(),
+        }
+    }
+}
+
+fn url_of(db: &Path) -> Option<&str> {
+    db.to_str().filter(|text| text.starts_with("http://") || text.starts_with("https://"))
+}
+
+pub fn run(arguments: &TopArguments) -> Result<u8> {
+    if !is_terminal() && !arguments.once && !arguments.json {
+        return Err(usage("standard output is no terminal: add --once or --json"));
+    }
+    let source = Source::open(arguments)?;
+    let title = arguments.db.display().to_string();
+    let first = source.read()?;
+    if !arguments.once && !arguments.json {
+        return screen::run(&title, source, first, arguments.interval);
+    }
+    thread::sleep(arguments.interval);
+    let frame = Frame::new(&title, &first, source.read()?);
+    if arguments.json {
+        print_line(to_json(&frame))?;
+        return Ok(OK);
+    }
+    let mut out = Stdout::new();
+    writeln!(out, "{}", headline(&frame))?;
+    for section in sections(&frame) {
+        writeln!(out, "\n{}", section.title)?;
+        for line in section.lines {
+            writeln!(out, "  {}", line.text)?;
+        }
+    }
+    out.finish()?;
+    Ok(OK)
+}

@@ -1,0 +1,125 @@
+//! The loop on a terminal: a thread reads, this one draws and handles keys.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+
+use super::{
+    draw::{Screen, draw},
+    frame::Frame,
+    reading::Reading,
+    run::Source,
+};
+use crate::exit::{OK, text_of};
+
+/// Time between checks for a new reading and for signals.
+const TICK: Duration = Duration::from_millis(50);
+
+const HISTORY_FRAMES: usize = 1000;
+
+/// Shows frames until the user ends it. `first` is the first reading.
+pub fn run(title: &str, source: Source, first: Reading, interval: Duration) -> Result<u8> {
+    let ended = Arc::new(AtomicBool::new(false));
+    #[cfg(unix)]
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&ended)).context("cannot catch SIGTERM")?;
+    let (send, readings) = sync_channel(0);
+    thread::Builder::new().name("readings".to_owned()).spawn(move || read_on(&source, interval, &send))?;
+    let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
+    let mut view = View { title: title.to_owned(), before: first, screen: Screen::default() };
+    let done = view.show(&mut terminal, &readings, &ended);
+    ratatui::restore();
+    done?;
+    Ok(if ended.load(Ordering::Relaxed) { 128 + SIGTERM } else { OK })
+}
+
+const SIGTERM: u8 = 15;
+
+/// Ends when nothing receives the readings any more.
+fn read_on(source: &Source, interval: Duration, send: &SyncSender<Result<Reading>>) {
+    loop {
+        thread::sleep(interval);
+        if send.send(source.read()).is_err() {
+            return;
+        }
+    }
+}
+
+struct View {
+    title: String,
+    before: Reading,
+    screen: Screen,
+}
+
+impl View {
+    fn show(
+        &mut self,
+        terminal: &mut ratatui::DefaultTerminal,
+        readings: &Receiver<Result<Reading>>,
+        ended: &AtomicBool,
+    ) -> Result<()> {
+        while !ended.load(Ordering::Relaxed) {
+            terminal.draw(|to| draw(&self.screen, to)).context("cannot write to the terminal")?;
+            while event::poll(TICK).context("cannot read from the terminal")? {
+                if self.handle(&event::read().context("cannot read from the terminal")?) {
+                    return Ok(());
+                }
+                terminal.draw(|to| draw(&self.screen, to)).context("cannot write to the terminal")?;
+            }
+            match readings.recv_timeout(Duration::ZERO) {
+                Ok(reading) => self.take(reading),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, reading: Result<Reading>) {
+        if self.screen.is_paused {
+            return;
+        }
+        match reading {
+            Ok(now) => {
+                let frame = Frame::new(&self.title, &self.before, now.clone());
+                self.screen.history.push_back(frame.commits_per_second as u64);
+                if self.screen.history.len() > HISTORY_FRAMES {
+                    self.screen.history.pop_front();
+                }
+                self.before = now;
+                self.screen.frame = Some(frame);
+                self.screen.error = None;
+            }
+            Err(error) => self.screen.error = Some(text_of(&error)),
+        }
+    }
+
+    /// Returns true to end.
+    fn handle(&mut self, event: &Event) -> bool {
+        let Event::Key(key) = event else { return false };
+        if key.kind == KeyEventKind::Release {
+            return false;
+        }
+        let scroll = &mut self.screen.scroll;
+        match (key.code, key.modifiers.contains(KeyModifiers::CONTROL)) {
+            (KeyCode::Char('q') | KeyCode::Esc, _) | (KeyCode::Char('c'), true) => return true,
+            (KeyCode::Char('p'), false) => self.screen.is_paused = !self.screen.is_paused,
+            (KeyCode::Up | KeyCode::Char('k'), _) => *scroll = scroll.saturating_sub(1),
+            // The drawing stops at the last line; the bound lets Up react at once after it.
+            (KeyCode::Down | KeyCode::Char('j'), _) => *scroll = (*scroll + 1).min(SCROLL_MAX),
+            _ => {}
+        }
+        false
+    }
+}
+
+/// Maximum first line: all sections have fewer lines than the trees and this.
+const SCROLL_MAX: u16 = 200;

@@ -1,0 +1,150 @@
+//! Readings of a server: `GET /stats` and `GET /trees`, as docs/http.md describes them.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::{
+    http::Address,
+    reading::{Counters, Inside, Memory, OldReader, Readers, Reading, Requests, Sizes, SlowCommit, TreeLine},
+};
+
+pub struct Server {
+    address: Address,
+    token: String,
+}
+
+impl Server {
+    pub fn new(url: &str, token: String) -> Result<Server> {
+        Ok(Server { address: Address::parse(url)?, token })
+    }
+
+    pub fn read(&self) -> Result<Reading> {
+        let stats = self.get("/stats")?;
+        let at = Instant::now();
+        let trees = self.get("/trees")?;
+        Ok(reading(&stats, &trees, at))
+    }
+
+    fn get(&self, path: &str) -> Result<Value> {
+        let body = self.address.get(path, &self.token)?;
+        serde_json::from_slice(&body).with_context(|| format!("http://{}{path} is no JSON", self.address.host))
+    }
+}
+
+/// Absent numbers are 0: an older server knows fewer.
+pub fn reading(stats: &Value, trees: &Value, at: Instant) -> Reading {
+    let (server, engine, partitions) = (&stats["server"], &stats["engine"], &stats["partitions"]);
+    let is_follower = server["follower"] == true;
+    let alarms = [&server["not_ready"], &engine["failure"]].into_iter().filter_map(Value::as_str);
+    let damaged = list(&stats["damaged_partitions"]).filter_map(Value::as_str);
+    Reading {
+        at,
+        sizes: Sizes {
+            last_commit: number(&engine["last_sequence"]),
+            disk_bytes: number(&engine["disk_bytes"]),
+            partitions: number(&partitions["count"]),
+            runs: number(&partitions["runs"]),
+            unindexed_runs: number(&partitions["unindexed_runs"]),
+            garbage_entries: number(&partitions["garbage"]),
+        },
+        inside: Some(inside(stats)),
+        trees: list(&trees["trees"]).map(tree).collect(),
+        trees_left_out: 0,
+        alarms: alarms.chain(damaged).map(str::to_owned).collect(),
+        owner: match is_follower {
+            true => "a server that follows another process: counters are those of the server".to_owned(),
+            false => format!("up {}", super::sections::show_age(number(&server["uptime_us"]))),
+        },
+    }
+}
+
+fn inside(stats: &Value) -> Inside {
+    let engine = &stats["engine"];
+    let of = |name: &str| number(&engine[name]);
+    let files = ["run_bytes_written", "view_bytes_written", "blob_bytes_written", "manifest_bytes_written"];
+    Inside {
+        counters: Counters {
+            commits: of("commits"),
+            user_bytes_written: of("user_bytes_written"),
+            log_bytes_written: of("log_bytes_written"),
+            file_bytes_written: files.iter().map(|name| of(name)).sum(),
+            syncs: of("syncs"),
+            flushes: of("flushes"),
+            merges: of("merges") + of("loose_merges"),
+            folds: of("folds"),
+            stalls: of("stalls"),
+            slowed_us: of("slowed_us"),
+            conflicts: of("transaction_conflicts"),
+            background_errors: of("background_errors"),
+            cache_hits: of("cache_hits"),
+            cache_misses: of("cache_misses"),
+        },
+        memory: Memory {
+            all_bytes: of("memory_bytes"),
+            memtable_bytes: of("memtable_bytes"),
+            memtable_bytes_max: of("memtable_bytes_max"),
+            cache_bytes: of("cache_bytes"),
+            hash_index_bytes: of("hash_index_bytes"),
+            open_files: of("open_files"),
+        },
+        pressure_per_mille: of("pressure_per_mille"),
+        stall_us_max: of("stall_us_max"),
+        frozen_memtables: of("frozen_memtables"),
+        readers: Readers {
+            count: of("snapshots"),
+            oldest_age_us: engine["oldest_snapshot_age_us"].as_u64(),
+            garbage_entries: of("dead_entries_held"),
+            expired: of("readers_expired"),
+            old: list(&stats["readers"]).map(reader).collect(),
+        },
+        requests: list(&stats["requests"]["kinds"]).map(requests).collect(),
+        bounds_us: list(&stats["requests"]["bounds_us"]).map(number).collect(),
+        slow_commits: stats["slow_commits"].as_array().map(|commits| commits.iter().map(slow_commit).collect()),
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn tree(value: &Value) -> TreeLine {
+    TreeLine {
+        name: text(&value["name"]),
+        is_multi: value["kind"] == "multi",
+        keys: number(&value["records_estimate"]),
+        bytes: number(&value["bytes_estimate"]),
+    }
+}
+
+fn reader(value: &Value) -> OldReader {
+    OldReader {
+        kind: text(&value["kind"]),
+        commit: number(&value["sequence"]),
+        age_us: number(&value["age_us"]),
+        commits_behind: number(&value["commits_behind"]),
+        garbage_entries: number(&value["dead_entries_held"]),
+        is_expired: value["is_expired"] == true,
+    }
+}
+
+fn requests(value: &Value) -> Requests {
+    Requests {
+        kind: text(&value["kind"]),
+        count: number(&value["count"]),
+        buckets: list(&value["buckets"]).map(number).collect(),
+    }
+}
+
+fn slow_commit(value: &Value) -> SlowCommit {
+    SlowCommit { commit: number(&value["sequence"]), took_us: number(&value["took_us"]), cause: text(&value["cause"]) }
+}

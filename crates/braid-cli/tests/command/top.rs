@@ -1,0 +1,50 @@
+//! `braid top --once` and `--json`.
+
+use crate::common;
+
+use common::{BRAID, Workplace};
+use std::{
+    io::{Read, Write},
+    process::{Command, Stdio},
+};
+
+#[test]
+fn top_of_a_directory_follows_the_owner_and_names_what_it_does_not_know() {
+    let place = Workplace::with_database();
+    place.ok("put db t a 1");
+    let mut owner = Command::new(BRAID);
+    owner.args(["shell", "db", "--write", "--json"]).current_dir(place.path(""));
+    let mut owner = common::spawn(owner.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let mut commands = owner.stdin.take().unwrap();
+    commands.write_all(b"put t b 2\n").unwrap();
+    owner.stdout.as_mut().unwrap().read_exact(&mut [0; 1]).unwrap();
+    let text = place.ok("top db --once --interval 0.01");
+    assert!(text.starts_with("db  commit ") && text.contains("Not known here"), "{text}");
+    let report: serde_json::Value = serde_json::from_str(&place.ok("top db --json --interval 0.01")).unwrap();
+    assert_eq!(report["trees"][0]["name"], "t");
+    assert_eq!(report["trees"][0]["keys"], 2);
+    assert!(report["not_known"].as_array().unwrap().contains(&"latencies".into()), "{report}");
+    assert!(report["memory"].is_null() && report["last_commit"].as_u64() > Some(0), "{report}");
+    if cfg!(target_os = "linux") {
+        assert!(report["owner"].as_str().unwrap().contains(&owner.id().to_string()), "{report}");
+    }
+    drop(commands);
+    assert!(owner.wait().unwrap().success());
+}
+
+#[test]
+fn options_of_top_are_checked() {
+    let place = Workplace::with_database();
+    for (code, line, part) in [
+        (2, "top db", "--once or --json"),
+        (1, "top none --once", "no database"),
+        (2, "top db --once --interval 0", "seconds above 0"),
+        (2, "top db --once --token token-of-the-tests", "--token is for a server"),
+        (2, "top http://127.0.0.1:1 --once", "BRAID_TOKEN"),
+        (2, "top https://127.0.0.1:1 --once --token token-of-the-tests", "no TLS"),
+        (4, "top http://127.0.0.1:1 --once --token token-of-the-tests", "cannot connect"),
+    ] {
+        let why = place.fails(code, line);
+        assert!(why.contains(part), "{line}: {why}");
+    }
+}
