@@ -2,13 +2,21 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Appends the JSON of bytes.
 pub fn write_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
     match str::from_utf8(bytes) {
         Ok(text) => to.extend_from_slice(Value::from(text).to_string().as_bytes()),
         Err(_) => to.extend_from_slice(format!("{{\"hex\":\"{}\"}}", to_hex(bytes)).as_bytes()),
+    }
+}
+
+/// Returns the JSON of bytes.
+pub fn of_bytes(bytes: &[u8]) -> Value {
+    match str::from_utf8(bytes) {
+        Ok(text) => Value::from(text),
+        Err(_) => json!({"hex": to_hex(bytes)}),
     }
 }
 

@@ -11,6 +11,7 @@ pub struct Options {
     pub(crate) write: bool,
     pub(crate) limits: Limits,
     pub(crate) rules: Option<Arc<dyn Rules>>,
+    pub(crate) name: Option<String>,
 }
 
 impl Options {
@@ -32,6 +33,11 @@ impl Options {
     /// Sets the limits that protect the process from its clients.
     pub fn limits(self, limits: Limits) -> Options {
         Options { limits, ..self }
+    }
+
+    /// Sets the name of the database that the page at `/` shows.
+    pub fn name(self, name: impl Into<String>) -> Options {
+        Options { name: Some(name.into()), ..self }
     }
 
     /// Sets rules for trees that clients must not write.

@@ -59,6 +59,11 @@ impl Problem {
         Problem { operation: Some(operation), ..self }
     }
 
+    /// Returns the title and the detail, if the server or the database failed.
+    pub fn failure(&self) -> Option<(StatusCode, &'static str, &str)> {
+        self.status.is_server_error().then_some((self.status, self.title, &self.detail))
+    }
+
     pub fn into_response(self) -> Response<Body> {
         let mut text = json!({"title": self.title, "status": self.status.as_u16(), "detail": self.detail});
         if let Some(operation) = self.operation {

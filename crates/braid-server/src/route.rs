@@ -6,6 +6,9 @@ pub enum Route<'p> {
     Health,
     Ready,
     Metrics,
+    Stats,
+    /// A file of the page.
+    Page(&'p str),
     Batch,
     Trees,
     Tree(&'p str),
@@ -25,7 +28,12 @@ impl Route<'_> {
                 Some((tree, key)) => Some(Route::Record(tree, key)),
             };
         }
+        if let Some(file) = path.strip_prefix("/page/") {
+            return Some(Route::Page(file));
+        }
         match path {
+            "/" => Some(Route::Page("index.html")),
+            "/stats" => Some(Route::Stats),
             "/health" => Some(Route::Health),
             "/ready" => Some(Route::Ready),
             "/metrics" => Some(Route::Metrics),
@@ -53,7 +61,9 @@ mod tests {
             ("/trees/%2F/%2F", Some(Route::Record("%2F", "%2F"))),
             ("/trees//k", None),
             ("/tree", None),
-            ("/", None),
+            ("/", Some(Route::Page("index.html"))),
+            ("/page/main.js", Some(Route::Page("main.js"))),
+            ("/stats", Some(Route::Stats)),
             ("", None),
             ("/health", Some(Route::Health)),
             ("/health/", None),

@@ -2,6 +2,7 @@
 
 use crate::{
     connection::{self, first_of, stopped},
+    monitor,
     options::Options,
     service::Service,
     store::Store,
@@ -122,6 +123,7 @@ impl Server {
                 snapshots.drop_expired();
             }
         });
+        tokio::spawn(monitor::sample(Arc::downgrade(&self.service)));
         let accept = async {
             loop {
                 let Ok(turn) = Arc::clone(&turns).acquire_owned().await else { return };

@@ -3,8 +3,12 @@
 use crate::{
     batch,
     body::Body,
-    guard, metrics,
+    guard,
+    load::{Kind, Load},
+    metrics,
+    monitor::Monitor,
     options::{Limits, Options},
+    page,
     place::Place,
     problem::Problem,
     query::{self, Query},
@@ -13,6 +17,7 @@ use crate::{
     rules::Checks,
     scan,
     snapshots::Snapshots,
+    stats,
     store::Store,
     token::Token,
     trees, upload,
@@ -32,6 +37,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
+    time::Instant,
 };
 use tokio::sync::Semaphore;
 
@@ -53,11 +59,14 @@ pub struct Service {
     snapshots: Arc<Snapshots>,
     /// Responses by the hundreds of their status.
     responses: [AtomicU64; 6],
+    load: Load,
+    monitor: Monitor,
+    name: Option<String>,
 }
 
 impl Service {
     pub fn new(store: Store, options: Options, workers: usize) -> io::Result<Service> {
-        let Options { token, write, limits, rules } = options;
+        let Options { token, write, limits, rules, name } = options;
         if write && store.is_follower() {
             let message = "a follower cannot write: serve the database of its owner, or without `write`";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -76,6 +85,9 @@ impl Service {
             snapshots: Arc::new(Snapshots::new(&limits)?),
             limits,
             responses: Default::default(),
+            load: Load::default(),
+            monitor: Monitor::default(),
+            name,
         })
     }
 
@@ -116,6 +128,26 @@ impl Service {
         std::array::from_fn(|class| self.responses[class + 1].load(Ordering::Relaxed))
     }
 
+    pub fn load(&self) -> &Load {
+        &self.load
+    }
+
+    pub fn monitor(&self) -> &Monitor {
+        &self.monitor
+    }
+
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    pub fn may_write(&self) -> bool {
+        self.write
+    }
+
+    pub fn is_follower(&self) -> bool {
+        self.store.is_follower()
+    }
+
     /// Returns the latest state of the database.
     pub fn db(&self) -> Db {
         self.store.db()
@@ -135,7 +167,14 @@ impl Service {
     pub async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let (request, body) = request.into_parts();
         let mut body = Some(body);
-        let mut response = self.handle(&request, &mut body).await.unwrap_or_else(Problem::into_response);
+        let began = Instant::now();
+        let mut response = self.handle(&request, &mut body).await.unwrap_or_else(|problem| {
+            self.monitor.note(&problem);
+            problem.into_response()
+        });
+        if let Some(kind) = Kind::of(Route::of(request.uri.path()), request.method.as_str()) {
+            self.load.note(kind, began.elapsed());
+        }
         // A handler leaves a body that it did not receive whole.
         let is_given_up = response.status() == StatusCode::REQUEST_TIMEOUT;
         if let Some(unread) = body
@@ -160,12 +199,12 @@ impl Service {
     async fn handle(&self, request: &Parts, body: &mut Option<Incoming>) -> Answer {
         guard::check_origin(&request.uri, &request.headers)?;
         let route = Route::of(request.uri.path());
-        if !matches!(route, Some(Route::Health | Route::Ready)) {
+        if !matches!(route, Some(Route::Health | Route::Ready | Route::Page(_))) {
             guard::check_token(&self.token, &request.headers)?;
         }
         let Some(route) = route else {
             return Err(Problem::not_found(
-                "there are /trees, /trees/{tree}, /trees/{tree}/, /trees/{tree}/{key}, /batch, /metrics, /health and /ready",
+                "there are /trees, /trees/{tree}, /trees/{tree}/, /trees/{tree}/{key}, /batch, /stats, /metrics, /health, /ready and the page at /",
             ));
         };
         let method = request.method.as_str();
@@ -173,6 +212,8 @@ impl Service {
             (Route::Record(tree, key), "GET" | "HEAD") => record::get(self, request, tree, key).await,
             (Route::Scan(tree), "GET" | "HEAD") => scan::scan(self, request, tree).await,
             (Route::Trees, "GET" | "HEAD") => trees::list(self, request).await,
+            (Route::Page(name), "GET" | "HEAD") => page::file(request, name),
+            (Route::Stats, "GET" | "HEAD") => stats::stats(self, request).await,
             (Route::Metrics, "GET" | "HEAD") => metrics::metrics(self).await,
             (Route::Health, "GET" | "HEAD") => Ok(plain(StatusCode::OK, "ok\n")),
             (Route::Ready, "GET" | "HEAD") => metrics::ready(self),

@@ -37,13 +37,16 @@ fn describe(db: &Db, info: &TreeInfo) -> Result<Option<Value>, Problem> {
     };
     let estimate = match estimate {
         Err(error) if error.is_not_found() => return Ok(None),
-        estimate => estimate?,
+        // One damaged block must not hide the other trees.
+        Err(error) if error.is_corruption() => None,
+        estimate => Some(estimate?),
     };
     Ok(Some(json!({
         "name": info.name,
+        "id": info.id,
         "kind": if info.multi { "multi" } else { "single" },
-        "records_estimate": estimate.keys,
-        "bytes_estimate": estimate.bytes,
+        "records_estimate": estimate.map(|estimate| estimate.keys),
+        "bytes_estimate": estimate.map(|estimate| estimate.bytes),
         "ttl": info.ttl.map(|ttl| ttl.as_secs_f64()),
         "codec": info.codec.map(|codec| codec.to_string()),
     })))

@@ -1,6 +1,6 @@
 //! `braid serve`
 
-use std::{env::VarError, io, time::Duration};
+use std::{env::VarError, io, path::Path, time::Duration};
 
 use anyhow::{Context, Result};
 use braid_server::{Options, Rules, Server, Stopper, Store};
@@ -34,7 +34,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
     };
     let given = arguments.token.clone().map_or_else(token_of_environment, |token| Ok(Some(token)))?;
     let is_given = given.is_some();
-    let options = Options::new().write(arguments.write).rules(ImportRules);
+    let options = Options::new().write(arguments.write).rules(ImportRules).name(name_of(&arguments.db));
     let options = given.into_iter().fold(options, Options::token);
     let server = Server::bind(arguments.listen, store, options).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => usage(error.to_string()),
@@ -43,8 +43,13 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
     stop_on_signal(server.stopper())?;
     let access = if arguments.write { "for reading and writing" } else { "for reading" };
     note!("braid: serving {} {access} at http://{}/trees", arguments.db.display(), server.address());
-    if !is_given {
-        note!("braid: token {}", server.token());
+    match is_given {
+        true => note!("braid: page http://{}/", server.address()),
+        false => {
+            note!("braid: token {}", server.token());
+            // Browsers keep the fragment to themselves.
+            note!("braid: page http://{}/#token={}", server.address(), server.token());
+        }
     }
     server.run().context("the server failed")?;
     if let Some(db) = db {
@@ -52,6 +57,12 @@ pub fn serve(arguments: &ServeArguments) -> Result<u8> {
     }
     note!("braid: stopped");
     Ok(OK)
+}
+
+/// Returns the last part of the path: that of `.` is the directory's name.
+fn name_of(path: &Path) -> String {
+    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    whole.file_name().map_or_else(|| whole.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
 fn token_of_environment() -> Result<Option<String>> {

@@ -83,13 +83,18 @@ fn acknowledged_writes_survive_a_kill() {
 }
 
 #[test]
-fn generated_token_is_printed_once_and_needed() {
+fn generated_token_is_printed_with_the_page_and_needed() {
     let place = with_tree();
     let mut served = Served::start(&place, "db", None);
     let mut line = String::new();
     served.stderr.read_line(&mut line).unwrap();
     let token = line.trim_end().strip_prefix("braid: token ").unwrap().to_owned();
     assert_eq!(served.ask("GET", "/trees/t/first", &token, ""), (200, "v".to_owned()));
+    line.clear();
+    served.stderr.read_line(&mut line).unwrap();
+    assert_eq!(line, format!("braid: page http://{}/#token={token}\n", served.address));
+    assert!(served.ask("GET", "/", "wrong", "").1.contains("<title>BraidDB</title>"));
+    assert!(served.ask("GET", "/stats", &token, "").1.contains("\"name\":\"db\""));
     assert_eq!(served.ask("GET", "/trees/t/first", "wrong", "").0, 401);
     assert_eq!(served.ask("PUT", "/trees/t/first", &token, "w").0, 403);
 }

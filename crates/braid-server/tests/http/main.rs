@@ -4,6 +4,7 @@ mod batches;
 mod client;
 mod disk;
 mod limits;
+mod page;
 mod records;
 mod rules;
 mod safety;

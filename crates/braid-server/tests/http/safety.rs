@@ -72,7 +72,7 @@ fn unknown_method_and_path_are_refused() {
     ] {
         assert_eq!(server.ask(method, path, &[], b"").has_problem(405).header("allow"), Some(allowed));
     }
-    server.get("/").has_problem(404);
+    server.get("/nothing").has_problem(404);
     server.get("/trees//k").has_problem(404);
 }
 

@@ -1,0 +1,42 @@
+// The slowest recent commits, with the parts of their time and the cause.
+
+import { bar } from "./charts.js";
+import { h, replaceIf, setText } from "./dom.js";
+import { clock, counted, duration, whole } from "./format.js";
+
+const COLOURS = ["plum", "teal", "ochre", "blue", "grey"];
+
+/** Returns the table of slow commits, the latest first; `null` without any. */
+export function slowTable(commits) {
+  const longest = Math.max(...commits.map((commit) => commit.total_us));
+  const rows = commits.map((commit) => {
+    const parts = commit.parts.map((part, at) => ({ name: part.name, value: part.us, colour: COLOURS[at % COLOURS.length] }));
+    return h("tr", {},
+      h("td", { class: "number" }, clock(commit.time_us)),
+      h("td", { class: "number strong" }, duration(commit.total_us)),
+      h("td", { class: "parts" }, bar(parts.filter((part) => part.value > 0), duration, `${Math.round((100 * commit.total_us) / longest)} % of the slowest`)),
+      h("td", {}, commit.cause));
+  });
+  return h("div", { class: "rows" }, h("table", { class: "slow" }, h("thead", {}, h("tr", {}, h("th", { class: "number" }, "At"), h("th", { class: "number" }, "Took"), h("th", {}, "Parts"), h("th", {}, "Cause"))), h("tbody", {}, rows)));
+}
+
+export function commits() {
+  const title = h("p", { class: "lead" });
+  const list = h("div");
+  const node = h("section", {}, h("div", { class: "heading" }, h("h1", {}, "Slow commits")), title, list);
+  function update({ stats }) {
+    const { slow_commits: slow, engine, server } = stats;
+    if (!slow) {
+      setText(title, server.follower
+        ? "This server follows the database: the process that writes it knows its slow commits."
+        : "The engine records no slow commits.");
+      return replaceIf(list, "", () => []);
+    }
+    const most = engine.stalls ? ` The longest wait for a flush since the start: ${duration(engine.stall_us_max)}.` : "";
+    setText(title, slow.length
+      ? `${counted(slow.length, "commit")} of ${whole(engine.commits)} took longest; the parts say where the time went.${most}`
+      : `None of ${counted(engine.commits, "commit")} was slow.${most}`);
+    replaceIf(list, JSON.stringify(slow), () => (slow.length ? [slowTable(slow)] : []));
+  }
+  return { node, update };
+}

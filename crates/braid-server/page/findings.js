@@ -1,0 +1,125 @@
+// What is wrong, and what slows the database: conclusions from the statistics, worst first.
+
+import { bytes, clock, counted, duration, percent, short, whole } from "./format.js";
+
+/** Minimum cache misses a second that deserve a remark. */
+const MISSES_MIN = 200;
+
+/**
+ * Returns findings `{level, title, text, link}`. Levels: `bad` (damage, no writes), `slow` (slows
+ * work at present), `note` (worth knowing).
+ */
+export function find({ stats, samples, treesError }) {
+  const { engine, server } = stats;
+  const found = [];
+  const add = (level, title, text, link) => found.push({ level, title, text, link });
+  ofFailures(stats, add);
+  if (treesError?.status >= 500) add("bad", "The trees cannot be listed", `${treesError.message}.`);
+  ofWriters(engine, samples, add);
+  ofReaders(stats, add);
+  ofSpace(stats, add);
+  ofCache(engine, samples, add);
+  if (engine.log_tail_note) {
+    add("note", "The log ended early at the last open", `${engine.log_tail_note}. A crash during a write leaves such an end. Commits before it are complete.`);
+  }
+  if (engine.older_runs > 0) {
+    add("note", `${counted(engine.older_runs, "run")} of an older format`, "They are read as always. `braid upgrade` rewrites them.");
+  }
+  if (server.follower && engine.last_sequence === 0) {
+    add("note", "No commit seen yet", "The server follows a database that another process writes.");
+  }
+  const order = { bad: 0, slow: 1, note: 2 };
+  return found.sort((a, b) => order[a.level] - order[b.level]);
+}
+
+/** The latest failed request often knows more than the counters: a damaged block, a full disk. */
+function ofRequests({ last_failure: failure, responses }, add) {
+  if (!failure) return;
+  const count = responses["5xx"] > 1 ? ` ${whole(responses["5xx"])} requests failed since the start.` : "";
+  const isDamage = failure.title === "Database damaged";
+  add(isDamage ? "bad" : "slow", isDamage ? "A request met damage" : `A request failed: ${failure.title.toLowerCase()}`, `At ${clock(failure.time_us)}: ${failure.detail}.${count}`);
+}
+
+function ofFailures({ engine, server, damaged_partitions: damaged }, add) {
+  if (engine.failure) {
+    add("bad", "The database takes no writes", `${engine.failure}. Mend the cause, then open the database again.`);
+  } else if (server.not_ready) {
+    add("bad", "The database takes no requests", `${server.not_ready}.`);
+  }
+  if (damaged.length) {
+    add("bad", `${counted(damaged.length, "damaged partition")}`, `${damaged.join(" · ")}. Reads of intact blocks go on; these partitions are not merged. \`braid verify\` finds every damaged block, \`braid salvage\` and backups bring data back.`, "#/partitions");
+  }
+  if (engine.scrub_damaged_units > 0) {
+    add("bad", `The scrubber found ${counted(engine.scrub_damaged_units, "damaged unit")}`, "`braid verify` reports files and offsets.");
+  }
+  ofRequests(server, add);
+  if (engine.background_errors > 0) {
+    add("slow", `${counted(engine.background_errors, "background job")} failed`, "Flushes or merges failed and are tried again. The process's log has the reason: often a full or failing disk.");
+  }
+  if (engine.disk_reserve_bytes < engine.disk_reserve_bytes_whole) {
+    add("bad", "The disk is full", `Only deletes are accepted: ${bytes(engine.disk_reserve_bytes)} of the reserve of ${bytes(engine.disk_reserve_bytes_whole)} are left. Free space on the device.`);
+  }
+}
+
+function ofWriters(engine, samples, add) {
+  const throttled = samples.recent("throttled_us");
+  const stalls = samples.recent("stalls");
+  if (throttled.change > 0 && throttled.seconds > 0) {
+    const share = percent(throttled.change / 1e6, throttled.seconds);
+    add("slow", `Writers are throttled: ${share} of the last minute`, `They write faster than flushes and merges follow: backpressure is ${whole(engine.pressure_per_mille)} of 1000, and throttles from 500 on. A faster disk, more memory (--memory) or fewer small overwrites help.`, "#/partitions");
+  }
+  if (stalls.change > 0) {
+    add("slow", `Writers waited for a flush ${whole(stalls.change)} times in the last minute`, `The longest wait since the start was ${duration(engine.stall_us_max)}. Memtables of ${bytes(engine.memtable_bytes_max)} fill faster than the disk takes them.`);
+  }
+  if (engine.frozen_memtables > 1) {
+    add("slow", `${counted(engine.frozen_memtables, "memtable")} await their flush`, "The disk is slower than the writers.");
+  }
+  const conflicts = samples.recent("conflicts");
+  const commits = samples.recent("last_sequence");
+  if (conflicts.change > 20 && conflicts.change > commits.change / 10) {
+    add("slow", `${whole(conflicts.change)} transactions conflicted in the last minute`, "Transactions change the same records at the same time and are repeated. Merge functions (`add`, `max`) never conflict.");
+  }
+  if (engine.rate_limit_bytes_per_second > 0 && engine.pressure_per_mille >= 500) {
+    add("slow", "The limit of background writes holds back merges", `It is ${bytes(engine.rate_limit_bytes_per_second)}/s.`);
+  }
+}
+
+function ofReaders({ engine, readers }, add) {
+  const pinning = readers.filter((reader) => !reader.is_expired);
+  if (pinning.length) {
+    const oldest = pinning.reduce((a, b) => (a.age_us > b.age_us ? a : b));
+    add("slow", `${counted(pinning.length, "reader")} open for long`, `A ${oldest.kind} has been open for ${duration(oldest.age_us)}, ${counted(oldest.commits_behind, "commit")} behind. Old versions of records stay on disk and in scans: ${whole(engine.dead_entries_held)} garbage entries are kept for readers.`);
+  }
+}
+
+function ofSpace({ engine, partitions }, add) {
+  if (partitions.entries > 10_000 && partitions.garbage > partitions.entries / 4) {
+    add("slow", `${percent(partitions.garbage, partitions.entries)} of the entries are garbage`, "Scans step over them until merges drop them. `braid compact` drops them now.", "#/partitions");
+  }
+  if (partitions.count > 0 && partitions.unindexed_runs > 4 * partitions.count) {
+    add("slow", `${short(partitions.unindexed_runs / partitions.count)} unindexed runs per partition`, "Each read looks into all of them until a fold puts them into the view.", "#/partitions");
+  }
+  if (engine.open_files_max > 0 && engine.file_reopenings > 1000) {
+    add("note", `Files were reopened ${short(engine.file_reopenings)} times`, `At most ${whole(engine.open_files_max)} stay open. A higher limit of descriptors (ulimit -n) saves these calls.`);
+  }
+}
+
+function ofCache(engine, samples, add) {
+  const misses = samples.recent("cache_misses");
+  const hits = samples.recent("cache_hits");
+  if (misses.seconds > 0 && misses.change / misses.seconds > MISSES_MIN && misses.change > hits.change / 4) {
+    add("slow", `${percent(misses.change, misses.change + hits.change)} of the block reads miss the cache`, `${short(misses.change / misses.seconds)} blocks a second come from the disk. The cache has ${bytes(engine.cache_bytes)}: more memory (--memory) keeps more of them.`);
+  }
+}
+
+/** Returns the verdict: a level and a short sentence. */
+export function verdict(stats, samples, findings) {
+  if (findings.some((finding) => finding.level === "bad")) return { level: "bad", text: "Needs attention." };
+  const commits = samples.recent("last_sequence", 20);
+  const reads = samples.recent("reads", 20);
+  const blocks = samples.recent("cache_hits", 20).change + samples.recent("cache_misses", 20).change;
+  const isSlow = findings.some((finding) => finding.level === "slow");
+  const work = commits.change > 0 ? "writing" : reads.change > 0 || blocks > 0 ? "reading" : "idle";
+  if (isSlow) return { level: "slow", text: work === "idle" ? "Idle, with remarks." : `Held back while ${work}.` };
+  return { level: "good", text: work === "idle" ? "Healthy and idle." : `Healthy, ${work}.` };
+}

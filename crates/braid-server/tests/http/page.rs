@@ -1,0 +1,267 @@
+//! The page at `/`, and the statistics behind it.
+
+use crate::client::{Reply, Running, TOKEN};
+use braid_server::{Limits, Options, Store};
+use braiddb::Db;
+use serde_json::Value;
+use std::{thread, time::Duration};
+
+const WITHOUT_TOKEN: (&str, &str) = ("Authorization", "");
+
+fn file(server: &Running, path: &str) -> Reply {
+    server.ask("GET", path, &[WITHOUT_TOKEN], b"").has(200)
+}
+
+/// Returns the files that a file of the page names.
+fn named_files(text: &str) -> Vec<String> {
+    let quoted = text.split('"').skip(1).step_by(2);
+    let files = quoted.filter_map(|path| path.strip_prefix("/page/").or_else(|| path.strip_prefix("./")));
+    files.map(str::to_owned).collect()
+}
+
+#[test]
+fn page_and_all_its_files_are_served_without_token() {
+    let db = Db::in_memory().unwrap();
+    let server = Running::writable(&db);
+    let page = file(&server, "/");
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert_eq!(page.body, file(&server, "/page/index.html").body);
+    let mut names = named_files(page.text());
+    let mut at = 0;
+    while at < names.len() {
+        let reply = file(&server, &format!("/page/{}", names[at]));
+        let expected = match names[at].rsplit_once('.').unwrap().1 {
+            "js" => "text/javascript; charset=utf-8",
+            "css" => "text/css; charset=utf-8",
+            _ => "image/svg+xml",
+        };
+        assert_eq!(reply.header("content-type"), Some(expected), "{}", names[at]);
+        for name in named_files(reply.text()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        at += 1;
+    }
+    assert!(names.len() > 15, "{names:?}");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
+    let mut in_folder: Vec<String> =
+        folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    in_folder.retain(|name| name != "index.html");
+    in_folder.sort();
+    names.sort();
+    names.dedup();
+    assert_eq!(names, in_folder, "the page names each file of the folder, and no others");
+}
+
+/// A record's bytes must not run as a script of the page, nor leave the browser for another origin.
+#[test]
+fn page_permits_no_inline_script_and_no_other_origin() {
+    let db = Db::in_memory().unwrap();
+    let server = Running::writable(&db);
+    for path in ["/", "/page/main.js", "/page/style.css", "/page/icon.svg"] {
+        let reply = file(&server, path);
+        let policy = reply.header("content-security-policy").unwrap();
+        for part in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "connect-src 'self'",
+            "frame-ancestors 'none'",
+        ] {
+            assert!(policy.split("; ").any(|found| found == part), "{path}: {policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(reply.header("referrer-policy"), Some("no-referrer"));
+    }
+    let page = file(&server, "/");
+    assert!(!page.text().contains("<script>") && !page.text().contains("style="), "inline code");
+    assert!(!page.text().contains("http://") && !page.text().contains("https://"), "a foreign address");
+}
+
+#[test]
+fn unchanged_file_of_the_page_is_not_sent_again() {
+    let db = Db::in_memory().unwrap();
+    let server = Running::writable(&db);
+    let first = file(&server, "/page/main.js");
+    assert_eq!(first.header("cache-control"), Some("no-cache"));
+    let tag = first.etag();
+    for tags in [tag.to_owned(), format!("\"other\", W/{tag}"), "*".to_owned()] {
+        let again = server.ask("GET", "/page/main.js", &[WITHOUT_TOKEN, ("If-None-Match", &tags)], b"").has(304);
+        assert!(again.body.is_empty() && again.etag() == tag);
+    }
+    assert_ne!(file(&server, "/page/dom.js").etag(), tag);
+    server.ask("GET", "/page/main.js", &[WITHOUT_TOKEN, ("If-None-Match", "\"other\"")], b"").has(200);
+    let head = server.ask("HEAD", "/page/main.js", &[WITHOUT_TOKEN], b"").has(200);
+    assert_eq!(head.header("content-length").unwrap().parse::<usize>().unwrap(), first.body.len());
+}
+
+#[test]
+fn page_gives_no_data_without_token() {
+    let db = Db::in_memory().unwrap();
+    let server = Running::writable(&db);
+    for path in ["/stats", "/stats?partitions=true", "/trees", "/page"] {
+        server.ask("GET", path, &[WITHOUT_TOKEN], b"").has_problem(401);
+        server.ask("GET", &format!("{path}?token={TOKEN}"), &[WITHOUT_TOKEN], b"").has_problem(401);
+    }
+    for path in ["/page/", "/page/absent.js", "/page/../trees", "/page/%2e%2e/trees"] {
+        server.ask("GET", path, &[WITHOUT_TOKEN], b"").has_problem(404);
+    }
+    for path in ["/", "/page/main.js", "/stats"] {
+        server.ask("PUT", path, &[], b"x").has_problem(405);
+    }
+    server.ask("GET", "/", &[WITHOUT_TOKEN, ("Host", "rebound.example")], b"").has_problem(421);
+}
+
+fn stats(server: &Running, query: &str) -> Value {
+    server.get(&format!("/stats{query}")).has(200).json()
+}
+
+#[test]
+fn stats_have_the_counters_of_the_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path().join("db")).unwrap();
+    let server = Running::with(Store::owner(&db), Options::new().write(true).name("music.db"));
+    server.put("/trees/albums", "").has(201);
+    server.put("/trees/albums/ten", "Once").has(201);
+    server.get("/trees/albums/ten").has(200);
+    server.get("/trees/albums/absent").has(404);
+    server.get("/trees/albums/").has(200);
+    db.flush().unwrap();
+    let snapshot = db.snapshot();
+    thread::sleep(Duration::from_millis(600));
+    let json = stats(&server, "?partitions=true");
+    let expected = db.stats();
+    assert_eq!(json["server"]["name"], "music.db");
+    assert_eq!(json["server"]["write"], true);
+    assert_eq!(json["server"]["follower"], false);
+    assert_eq!(json["server"]["not_ready"], Value::Null);
+    assert!(json["server"]["responses"]["4xx"].as_u64().unwrap() >= 1);
+    assert_eq!(json["engine"]["commits"], expected.commits);
+    assert_eq!(json["engine"]["flushes"], 1);
+    assert_eq!(json["engine"]["disk_bytes"], expected.disk_bytes);
+    assert_eq!(json["engine"]["snapshots"], 1);
+    assert_eq!(json["engine"]["oldest_snapshot"], snapshot.sequence());
+    assert_eq!(json["damaged_partitions"], serde_json::json!([]));
+    let counts = |kind: &str| {
+        let kinds = json["requests"]["kinds"].as_array().unwrap();
+        let found = kinds.iter().find(|found| found["kind"] == kind).unwrap();
+        let buckets = found["buckets"].as_array().unwrap();
+        assert_eq!(buckets.len(), json["requests"]["bounds_us"].as_array().unwrap().len());
+        assert_eq!(found["count"], buckets.iter().map(|count| count.as_u64().unwrap()).sum::<u64>());
+        found["count"].as_u64().unwrap()
+    };
+    assert_eq!(["get", "scan", "put", "delete", "batch"].map(counts), [2, 1, 1, 0, 0]);
+}
+
+#[test]
+fn stats_list_partitions_with_their_trees_if_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path().join("db")).unwrap();
+    let tree = db.tree("albums").unwrap();
+    for round in 0..2 {
+        let mut batch = db.batch();
+        for number in 0..1000_u32 {
+            batch.put(&tree, number.to_be_bytes(), format!("round {round}"));
+        }
+        batch.commit().unwrap();
+        db.flush().unwrap();
+    }
+    let server = Running::writable(&db);
+    assert_eq!(stats(&server, "").get("partition_list"), None);
+    let json = stats(&server, "?partitions=true");
+    let expected = db.stats().partitions;
+    let list = json["partition_list"].as_array().unwrap();
+    assert_eq!(list.len(), expected.len());
+    assert_eq!(json["partitions"]["count"], expected.len());
+    let first = &list[0];
+    assert!(first["tree_id"].is_null() && first["tree"].is_null() && first["key"] == "", "{first}");
+    let runs = first["runs"].as_array().unwrap().iter().chain(first["unindexed"].as_array().unwrap());
+    let entries: u64 = runs.map(|run| run["entries"].as_u64().unwrap()).sum();
+    assert!(entries >= 1000 && json["partitions"]["entries"].as_u64().unwrap() >= entries, "{json}");
+    server.get("/stats?partitions=yes").has_problem(400);
+    server.get("/stats?since=now").has_problem(400);
+    server.get("/stats?token=x").has_problem(400);
+}
+
+/// Every open page asks every two seconds, and a reading of a large database takes long.
+#[test]
+fn clients_at_once_share_one_reading() {
+    let db = Db::in_memory().unwrap();
+    let server = Running::start(Store::owner(&db), false, Limits::default());
+    let before = stats(&server, "")["server"]["readings"].as_u64().unwrap();
+    let began = std::time::Instant::now();
+    let after = thread::scope(|scope| {
+        let ask = || stats(&server, "")["server"]["readings"].as_u64().unwrap();
+        let asked: Vec<_> = (0..20).map(|_| scope.spawn(ask)).collect();
+        asked.into_iter().map(|one| one.join().unwrap()).max().unwrap()
+    });
+    // One for each half of a second, and those of the history.
+    let most = 2 + began.elapsed().as_millis() as u64 / 250;
+    assert!(after - before <= most, "{} readings for 20 clients, {most} at most", after - before);
+}
+
+#[test]
+fn history_of_samples_grows_and_is_continued() {
+    let db = Db::in_memory().unwrap();
+    let tree = db.tree("t").unwrap();
+    let server = Running::writable(&db);
+    let began = std::time::Instant::now();
+    let rows = loop {
+        tree.put("k", "v").unwrap();
+        let samples = stats(&server, "?since=0")["samples"].clone();
+        let rows = samples["rows"].as_array().unwrap().clone();
+        if rows.len() >= 2 {
+            let names = samples["names"].as_array().unwrap();
+            assert_eq!(names[0], "time_us");
+            assert!(rows.iter().all(|row| row.as_array().unwrap().len() == names.len()));
+            let commits = names.iter().position(|name| name == "commits").unwrap();
+            assert!(rows[1][commits].as_u64() > rows[0][commits].as_u64(), "{rows:?}");
+            break rows;
+        }
+        assert!(began.elapsed().as_secs() < 60, "no second sample");
+        thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(stats(&server, "").get("samples"), None);
+    let since = rows[0][0].as_u64().unwrap();
+    let later = stats(&server, &format!("?since={since}"))["samples"]["rows"].clone();
+    assert_eq!(later[0], rows[1]);
+}
+
+/// The page said "healthy" beside a damaged block that each request met.
+#[test]
+fn damage_is_shown_and_hides_no_other_tree() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let db = Db::open(&path).unwrap();
+    db.tree("intact").unwrap().put("k", "v").unwrap();
+    let tree = db.tree("damaged").unwrap();
+    for number in 0..2000_u32 {
+        tree.put_with(number.to_be_bytes(), [7; 300], braiddb::Durability::None).unwrap();
+    }
+    db.compact().unwrap();
+    db.close().unwrap();
+    for entry in path.read_dir().unwrap().map(Result::unwrap) {
+        if entry.path().extension().is_some_and(|kind| kind == "run") {
+            let mut bytes = std::fs::read(entry.path()).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle..middle + 200].fill(0xff);
+            std::fs::write(entry.path(), bytes).unwrap();
+        }
+    }
+    let db = Db::open(&path).unwrap();
+    let server = Running::writable(&db);
+    assert_eq!(stats(&server, "")["server"]["last_failure"], Value::Null);
+    let failed: Vec<_> = (0..2000_u32)
+        .map(|number| number.to_be_bytes().map(|byte| format!("%{byte:02x}")).concat())
+        .map(|key| server.get(&format!("/trees/damaged/{key}")))
+        .filter(|reply| reply.status == 500)
+        .collect();
+    assert!(!failed.is_empty(), "no request met the damage");
+    let failure = stats(&server, "")["server"]["last_failure"].clone();
+    assert_eq!(failure["title"], "Database damaged");
+    assert_eq!(failure["detail"], failed.last().unwrap().json()["detail"]);
+    let trees = server.get("/trees").has(200).json();
+    assert_eq!(trees["trees"].as_array().unwrap().len(), 2, "{trees}");
+}

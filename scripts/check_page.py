@@ -1,0 +1,612 @@
+"""Clicks through the page of `braid serve` in a headless Chromium: see check-page.sh.
+
+Each scene starts servers on databases of its own in a temporary folder. A scene fails if the page
+shows something else than expected, if the browser's console has an error or a refused load that the
+scene does not expect, or if the page is wider than the window.
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from playwright.sync_api import expect, sync_playwright
+
+TOKEN = "token-of-the-page-checks"
+PATIENCE_MS = 30_000
+# Values that would run or load something if the page took them for markup.
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+
+
+class Server:
+    """`braid serve` on a database."""
+
+    def __init__(self, braid, db, *options, port=0):
+        self.command = [braid, "serve", str(db), "--listen", f"127.0.0.1:{port}", *options]
+        self.start()
+
+    def start(self):
+        environment = {**os.environ, "BRAID_TOKEN": TOKEN}
+        self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True, env=environment)
+        line = self.process.stderr.readline()
+        match = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+        assert match, f"the server did not start: {line}{self.process.stderr.read() if not line else ''}"
+        self.port = int(match[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        # A later start listens at the same port.
+        self.command[4] = f"127.0.0.1:{self.port}"
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(60)
+        self.process.stderr.close()
+
+    def ask(self, method, path, body=b"", **headers):
+        data = body.encode() if isinstance(body, str) else body
+        request = urllib.request.Request(self.url + path, data=data if method in ("PUT", "POST") else None, method=method)
+        request.add_header("Authorization", f"Bearer {TOKEN}")
+        for name, value in headers.items():
+            request.add_header(name.replace("_", "-"), value)
+        with urllib.request.urlopen(request, timeout=120) as response:
+            return response.read()
+
+    def batch(self, tree, records):
+        operations = [{"op": "put", "tree": tree, "key": key, "value": value} for key, value in records]
+        self.ask("POST", "/batch", json.dumps(operations))
+
+
+class Watched:
+    """A page whose errors are collected."""
+
+    def __init__(self, browser, url, **context):
+        context.setdefault("viewport", {"width": 1360, "height": 900})
+        self.context = browser.new_context(**context)
+        self.context.set_default_timeout(PATIENCE_MS)
+        self.page = self.context.new_page()
+        self.errors = []
+        self.expected = []
+        self.requests = []
+        self.page.on("console", lambda message: message.type in ("error", "warning") and self.errors.append(message.text))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.errors.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        # Violations of the policy also come as errors of the console, but not in all cases.
+        self.page.add_init_script(
+            "addEventListener('securitypolicyviolation', (event) => console.error('policy violated: ' + event.violatedDirective))"
+        )
+        self.url = url
+
+    def open(self, part="", with_token=True):
+        fragment = f"token={TOKEN}&/{part}" if with_token else f"/{part}"
+        self.page.goto(f"{self.url}/#{fragment}")
+        return self.page
+
+    def expects(self, pattern):
+        """Errors with this text are part of the scene."""
+        self.expected.append(re.compile(pattern))
+
+    def check(self):
+        wrong = [text for text in self.errors if not any(pattern.search(text) for pattern in self.expected)]
+        assert not wrong, f"errors in the console: {wrong}"
+        assert not any(TOKEN in url for url in self.requests), "the token is in the URL of a request"
+        foreign = [url for url in self.requests if not url.startswith((self.url, "blob:", "data:"))]
+        assert not foreign, f"requests to other origins: {foreign}"
+
+    def check_width(self):
+        wide = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, f"the page is {wide} pixels wider than the window"
+
+    def close(self):
+        self.context.close()
+
+
+class Checks:
+    def __init__(self, options, browser, folder):
+        self.braid = options.braid
+        self.browser = browser
+        self.folder = folder
+        self.screens = options.screens and pathlib.Path(options.screens)
+        if self.screens:
+            self.screens.mkdir(parents=True, exist_ok=True)
+
+    def create(self, name):
+        db = self.folder / name
+        self.run("create", db)
+        return db
+
+    def run(self, *command):
+        subprocess.run([self.braid, *map(str, command)], check=True, capture_output=True)
+
+    @contextlib.contextmanager
+    def serve(self, db, *options):
+        server = Server(self.braid, db, *options)
+        try:
+            yield server
+        finally:
+            server.stop()
+
+    @contextlib.contextmanager
+    def browse(self, server, **context):
+        watched = Watched(self.browser, server.url, **context)
+        try:
+            yield watched
+            watched.check()
+        finally:
+            watched.close()
+
+    def shoot(self, page, name):
+        if self.screens:
+            page.screenshot(path=self.screens / f"{name}.png", full_page=True)
+
+    @contextlib.contextmanager
+    def music(self, name, *options):
+        """A server for a small database with text, JSON, integers, tuples, bytes and hostile values."""
+        with self.serve(self.create(name), "--write", *options) as server:
+            fill(server)
+            yield server
+
+    # ------------------------------------------------------------------------------------ scenes
+
+    def scene_token(self):
+        with self.music("token") as server, self.browse(server) as watched:
+            watched.expects(r"status of 401")
+            page = watched.open(with_token=False)
+            expect(page.get_by_role("heading", name="This server asks for its token")).to_be_visible()
+            expect(page.get_by_label("Token")).to_be_focused()
+            page.keyboard.type("a wrong token, of this length")
+            page.keyboard.press("Enter")
+            expect(page.get_by_text("does not accept this token")).to_be_visible()
+            self.shoot(page, "token")
+            page.get_by_label("Token").fill(TOKEN)
+            page.keyboard.press("Enter")
+            expect(page.locator("#live")).to_have_text("live")
+            page.reload()
+            expect(page.locator("#live")).to_have_text("live")
+            page.get_by_role("button", name="forget token").click()
+            expect(page.get_by_label("Token")).to_be_focused()
+            page.reload()
+            expect(page.get_by_label("Token")).to_be_visible()
+            watched.open("trees")
+            expect(page.get_by_role("row", name="albums")).to_be_visible()
+            assert "token" not in page.url, page.url
+
+    def scene_empty(self):
+        with self.serve(self.create("empty"), "--write") as server, self.browse(server) as watched:
+            page = watched.open()
+            expect(page.get_by_role("heading", level=1)).to_have_text("Healthy and idle.")
+            expect(page.get_by_text("has answered no requests for records yet")).to_be_visible()
+            self.shoot(page, "empty")
+            page.get_by_role("link", name="Trees", exact=True).click()
+            expect(page.get_by_text("the database has no trees yet")).to_be_visible()
+            page.get_by_role("button", name="New tree").click()
+            page.keyboard.type("first/ä")
+            page.keyboard.press("Enter")
+            expect(page.get_by_role("heading", level=1)).to_have_text("Trees / first/ä")
+            expect(page.get_by_text("no records here")).to_be_visible()
+            page.get_by_role("link", name="Partitions", exact=True).click()
+            expect(page.get_by_role("heading", level=1)).to_have_text("Partitions")
+            page.get_by_role("link", name="Slow commits", exact=True).click()
+            expect(page.get_by_role("heading", level=1)).to_have_text("Slow commits")
+
+    def scene_overview(self):
+        with self.music("overview") as server, self.browse(server) as watched:
+            page = watched.open()
+            for _ in range(20):
+                server.ask("GET", "/trees/albums/")
+                server.batch("albums", [(f"more {number}", "x" * 100) for number in range(50)])
+            expect(page.locator(".facts")).to_contain_text("5 trees")
+            expect(page.locator(".facts")).to_contain_text("on disk")
+            for title in ["Commits", "Requests", "Written to disk", "Backpressure", "Cache hits", "Memory", "On disk", "Unindexed runs"]:
+                expect(page.locator("figure", has_text=title).first.locator(".now")).not_to_be_empty()
+            for title in ["Latency of requests", "Writing", "Space", "Memory", "Readers", "Background work", "Log", "This server"]:
+                expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+            expect(page.locator(".latencies").get_by_role("rowheader", name="batch")).to_be_visible()
+            # A second sample draws a line.
+            expect(page.locator(".chart path.stroke").first).to_have_attribute("d", re.compile(r"^M[\d. ]+L"), timeout=PATIENCE_MS)
+            charts = page.get_by_role("group", name=re.compile("Charts of the last"))
+            charts.focus()
+            page.keyboard.press("ArrowLeft")
+            expect(page.locator(".chart").first).to_have_attribute("data-time", re.compile(r"\d\d:\d\d:\d\d"))
+            page.keyboard.press("Escape")
+            expect(page.locator(".chart").first).to_have_attribute("data-time", "")
+            watched.check_width()
+            self.shoot(page, "small")
+
+    def scene_readers(self):
+        """A scan that is not continued keeps its snapshot, which pins old versions."""
+        with self.music("readers") as server, self.browse(server) as watched:
+            server.ask("GET", "/trees/albums/?limit=1")
+            page = watched.open()
+            readers = page.locator(".panel", has=page.get_by_role("heading", name="Readers"))
+            expect(readers).to_contain_text(re.compile(r"open1the oldest\d"))
+            server.batch("albums", [("after", "the snapshot")])
+            expect(readers).to_contain_text("behind1 commit")
+
+    def scene_browser(self):
+        with self.music("browser") as server, self.browse(server) as watched:
+            page = watched.open("trees")
+            page.get_by_role("link", name="albums").click()
+            grid = page.get_by_role("grid", name="Records of albums")
+            expect(grid.get_by_role("row", name="artist 000")).to_be_visible()
+            expect(page.get_by_text("1 to 100")).to_be_visible()
+            page.get_by_role("button", name="Next page").click()
+            expect(grid.get_by_role("row", name="artist 100")).to_be_visible()
+            page.get_by_role("button", name="Previous page").click()
+            expect(grid.get_by_role("row", name="artist 000")).to_be_visible()
+            page.get_by_label("Prefix").fill("artist 12")
+            page.keyboard.press("Enter")
+            expect(page.get_by_text("1 to 10, the end")).to_be_visible()
+            page.get_by_label("backwards").check()
+            expect(grid.locator("tbody tr").first).to_contain_text("artist 129")
+            grid.locator("tbody tr").first.click()
+            record = page.get_by_role("complementary", name="Record")
+            expect(record.locator("pre")).to_contain_text('"title": "Title 129"')
+            record.get_by_role("button", name="hexadecimal").click()
+            expect(record.locator("pre")).to_contain_text("7b 22")
+            with page.expect_download() as download:
+                record.get_by_role("button", name="Download").click()
+            assert json.loads(pathlib.Path(download.value.path()).read_bytes())["title"] == "Title 129"
+            self.shoot(page, "records")
+            page.reload()
+            expect(page.get_by_label("Prefix")).to_have_value("artist 12")
+            expect(page.get_by_text("1 to 10, the end")).to_be_visible()
+
+    def scene_notations(self):
+        with self.music("notations") as server, self.browse(server) as watched:
+            page = watched.open("trees/numbers")
+            grid = page.get_by_role("grid")
+            expect(grid.get_by_role("row", name="18446744073709551615")).to_be_visible()
+            page.get_by_label("From").fill("18446744073709551615")
+            page.keyboard.press("Enter")
+            expect(page.get_by_text("1 to 1, the end")).to_be_visible()
+            page.get_by_label("From").fill("seven")
+            page.keyboard.press("Enter")
+            expect(page.get_by_text("From: not a whole number")).to_be_visible()
+            page.get_by_label("Keys").select_option("hex")
+            expect(grid.get_by_role("row", name="ffffffffffffffff")).to_be_visible()
+            watched.open("trees/pairs")
+            page.get_by_label("Keys").select_option("tuple")
+            # Above 2^53, where a JavaScript number would be another key.
+            expect(grid.get_by_role("row", name='["pt",9007199254740993]')).to_be_visible()
+            page.get_by_label("Prefix").fill('["pt", 9007199254740993]')
+            page.keyboard.press("Enter")
+            expect(page.get_by_text("1 to 1, the end")).to_be_visible()
+            watched.open("trees/bytes")
+            expect(grid.get_by_role("row", name="00ff1010")).to_be_visible()
+            grid.locator("tbody tr").first.click()
+            expect(page.get_by_role("complementary").locator("pre")).to_contain_text("000000")
+            watched.open("trees/hostile")
+            expect(grid.get_by_role("row").filter(has_text="<script>")).to_be_visible()
+            grid.locator("tbody tr").first.click()
+            expect(page.get_by_role("complementary").locator("pre")).to_contain_text("<img src=x")
+
+    def scene_edit(self):
+        with self.music("edit") as server, self.browse(server) as watched:
+            watched.expects(r"status of 412")
+            page = watched.open("trees/albums?prefix=artist%20000")
+            record = page.get_by_role("complementary", name="Record")
+            page.get_by_role("grid").locator("tbody tr").first.click()
+            record.get_by_role("button", name="Edit").click()
+            area = record.get_by_label("Value", exact=True)
+            expect(area).to_be_focused()
+            area.fill('{"title": "changed"}')
+            record.get_by_role("button", name="Save").click()
+            expect(record.locator("pre")).to_contain_text('"title": "changed"')
+            assert server.ask("GET", "/trees/albums/artist%20000") == b'{"title": "changed"}'
+            # Another client changes the record after it was read.
+            record.get_by_role("button", name="Edit").click()
+            area.fill("mine")
+            server.ask("PUT", "/trees/albums/artist%20000", "theirs")
+            record.get_by_role("button", name="Save").click()
+            expect(record.get_by_text("The record changed meanwhile.")).to_be_visible()
+            expect(record.locator(".conflict pre")).to_have_text("theirs")
+            assert server.ask("GET", "/trees/albums/artist%20000") == b"theirs", "overwritten"
+            self.shoot(page, "conflict")
+            record.get_by_role("button", name="Keep my text").click()
+            record.get_by_role("button", name="Save").click()
+            expect(record.locator("pre")).to_have_text("mine")
+            assert server.ask("GET", "/trees/albums/artist%20000") == b"mine"
+            # The delete of a version that is gone.
+            server.ask("PUT", "/trees/albums/artist%20000", "again theirs")
+            record.get_by_role("button", name="Delete").click()
+            record.get_by_role("button", name="Delete it").click()
+            expect(record.get_by_text("was not deleted")).to_be_visible()
+            expect(record.locator("pre")).to_have_text("again theirs")
+            record.get_by_role("button", name="Delete").click()
+            record.get_by_role("button", name="Delete it").click()
+            expect(record.get_by_text("The record is deleted.")).to_be_visible()
+            expect(page.get_by_text("no records here")).to_be_visible()
+            page.get_by_role("button", name="New record").click()
+            record.get_by_label("Key, as text").fill("artist 001")
+            area.fill("taken")
+            record.get_by_role("button", name="Save").click()
+            expect(record.get_by_text("A record has this key")).to_be_visible()
+            record.get_by_label("Key, as text").fill("artist 000/new ?%")
+            record.get_by_label("Lifetime in seconds").fill("3600")
+            record.get_by_role("button", name="Save").click()
+            expect(record.get_by_text("in 59 min").or_(record.get_by_text("in 60 min"))).to_be_visible()
+            # A change keeps the time at which the record expires.
+            record.get_by_role("button", name="Edit").click()
+            record.get_by_label("Value, as").select_option("hex")
+            area.fill("00 ff 10")
+            record.get_by_role("button", name="Save").click()
+            expect(record.get_by_text("in 59 min").or_(record.get_by_text("in 60 min"))).to_be_visible()
+            path = "/trees/albums/" + urllib.parse.quote("artist 000/new ?%", safe="")
+            assert server.ask("GET", path) == b"\x00\xff\x10"
+
+    def scene_read_only(self):
+        db = self.create("read-only")
+        with self.serve(db, "--write") as server:
+            fill(server)
+        with self.serve(db) as server, self.browse(server) as watched:
+            page = watched.open("trees/albums")
+            expect(page.locator("#access")).to_have_text("read-only, follows its owner")
+            page.get_by_role("grid").locator("tbody tr").first.click()
+            record = page.get_by_role("complementary", name="Record")
+            expect(record.get_by_role("button", name="Download")).to_be_visible()
+            for name in ["Edit", "Delete", "New record"]:
+                expect(page.get_by_role("button", name=name)).to_have_count(0)
+
+    def scene_partitions(self):
+        with self.music("partitions") as server:
+            for round in range(6):
+                server.batch("albums", [(f"key {number:06}", f"{round}" * 600) for number in range(8000)])
+        self.run("compact", self.folder / "partitions")
+        with self.serve(self.folder / "partitions", "--write") as server, self.browse(server) as watched:
+            page = watched.open("partitions")
+            grid = page.get_by_role("grid", name="Partitions")
+            expect(grid.locator("tbody tr").first).to_contain_text("the first key")
+            canvas = page.locator("canvas")
+            expect(canvas).to_have_attribute("aria-label", re.compile(r"Map of \d+ partition"))
+            painted = "document.querySelector('canvas').getContext('2d').getImageData(0, 0, 200, 60).data.some((byte) => byte > 0)"
+            assert page.evaluate(painted), "an empty map"
+            canvas.focus()
+            page.keyboard.press("ArrowRight")
+            expect(page.get_by_role("heading", name="Partition 1", exact=True)).to_be_visible()
+            expect(page.locator(".detail table tbody tr").first).to_contain_text(re.compile(r"run(?:indexed)? \d+"))
+            page.get_by_label("Tree", exact=True).fill("absent")
+            expect(page.get_by_text("No tree is named absent")).to_be_visible()
+            page.get_by_label("Tree", exact=True).fill("albums")
+            expect(grid.locator("tbody tr").first).to_be_visible()
+            self.shoot(page, "partitions")
+
+    def scene_slow_commits(self):
+        with self.music("slow") as server, self.browse(server) as watched:
+            page = watched.open("commits")
+            expect(page.locator(".lead")).not_to_be_empty()
+
+    def scene_keyboard(self):
+        """From the first key to an edited record without the mouse, with a visible focus at each stop."""
+        with self.music("keyboard") as server, self.browse(server) as watched:
+            page = watched.open("trees")
+            expect(page.get_by_role("row", name="albums")).to_be_visible()
+            press = page.keyboard.press
+            press("Tab")
+            expect(page.locator("#skip")).to_be_focused()
+            self.tab_to(page, "#tree-filter")
+            page.keyboard.type("alb")
+            expect(page.get_by_text("1 of 5 trees")).to_be_visible()
+            self.tab_to(page, "table[role=grid]")
+            press("Enter")
+            expect(page.get_by_role("heading", level=1)).to_have_text("Trees / albums")
+            expect(page.get_by_role("row", name="artist 000")).to_be_visible()
+            self.tab_to(page, "table[role=grid]")
+            for _ in range(3):
+                press("ArrowDown")
+            current = page.locator("tr.current")
+            expect(current).to_contain_text("artist 003")
+            press("End")
+            expect(current).to_contain_text("artist 099")
+            press("PageUp")
+            press("Home")
+            press("ArrowDown")
+            press("Enter")
+            expect(page.get_by_role("complementary", name="Record")).to_be_focused()
+            expect(page.locator("h2.key")).to_have_text("artist 001")
+            self.tab_to(page, "button.main:has-text('Edit')")
+            press("Enter")
+            expect(page.get_by_label("Value", exact=True)).to_be_focused()
+            press("ControlOrMeta+a")
+            page.keyboard.type("by keys")
+            self.tab_to(page, "button.main:has-text('Save')")
+            press("Enter")
+            expect(page.locator("pre")).to_have_text("by keys")
+
+    def tab_to(self, page, selector):
+        for _ in range(60):
+            if page.evaluate("(selector) => document.activeElement.matches(selector.split(':has-text')[0]) ", selector):
+                wanted = re.search(r":has-text\('(.*)'\)", selector)
+                if not wanted or wanted[1] in page.evaluate("document.activeElement.textContent"):
+                    return
+            page.keyboard.press("Tab")
+            seen = page.evaluate("""() => {
+                const element = document.activeElement;
+                const style = getComputedStyle(element);
+                const row = element.querySelector?.('tr.current td');
+                const border = element.matches('aside') && style.borderColor !== '';
+                return element === document.body || style.outlineStyle !== 'none' || border || (row && getComputedStyle(row).boxShadow !== 'none')
+                    || element.querySelector?.('td.empty') !== null;
+            }""")
+            assert seen, f"no visible focus at {page.evaluate('document.activeElement.outerHTML.slice(0, 120)')}"
+        raise AssertionError(f"the tab key does not reach {selector}")
+
+    def scene_phone(self):
+        with self.music("phone") as server, self.browse(server, viewport={"width": 320, "height": 640}) as watched:
+            for part in ["", "trees", "trees/albums", "partitions", "commits"]:
+                page = watched.open(part)
+                expect(page.locator("#live")).to_have_text("live")
+                expect(page.get_by_role("heading", level=1)).to_be_visible()
+                if part == "trees/albums":
+                    page.get_by_role("grid").locator("tbody tr").first.click()
+                    expect(page.get_by_role("complementary").locator("pre")).to_be_visible()
+                watched.check_width()
+                self.shoot(page, f"phone-{part.replace('/', '-') or 'overview'}")
+
+    def scene_dark(self):
+        """Dark colours follow the system, and text has enough contrast in both."""
+        with self.music("dark") as server:
+            for scheme, is_dark in [("light", False), ("dark", True)]:
+                with self.browse(server, color_scheme=scheme) as watched:
+                    page = watched.open()
+                    expect(page.locator("#live")).to_have_text("live")
+                    expect(page.locator(".panel").first).to_be_visible()
+                    contrasts = page.evaluate(CONTRASTS)
+                    assert (contrasts["paper"] < 0.2) == is_dark, contrasts
+                    low = {name: value for name, value in contrasts["names"].items() if value < 4.5}
+                    assert not low, f"low contrast in {scheme}: {low}"
+                    self.shoot(page, scheme)
+
+    def scene_many_trees(self):
+        with self.serve(self.create("many"), "--write") as server:
+            names = [f"tree-{number:05}" for number in range(10_000)]
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                list(pool.map(lambda name: server.ask("PUT", f"/trees/{name}"), names))
+            server.batch("tree-07777", [("k", "v")])
+            with self.browse(server) as watched:
+                began = time.monotonic()
+                page = watched.open("trees")
+                expect(page.get_by_text("10,000 trees")).to_be_visible()
+                shown = time.monotonic() - began
+                rows = page.locator("tbody tr[data-at]").count()
+                assert rows < 200, f"{rows} rows are in the document"
+                page.get_by_role("grid").focus()
+                page.keyboard.press("End")
+                expect(page.locator("tr.current")).to_contain_text("tree-09999")
+                began = time.monotonic()
+                page.get_by_label("Filter").fill("7777")
+                expect(page.get_by_text("1 of 10,000 trees")).to_be_visible()
+                filtered = time.monotonic() - began
+                self.shoot(page, "many-trees")
+                page.get_by_role("link", name="tree-07777").click()
+                expect(page.get_by_role("row", name="k v")).to_be_visible()
+                print(f"  10,000 trees: shown after {shown:.2f} s, filtered in {filtered:.2f} s")
+
+    def scene_server_gone(self):
+        with self.music("gone") as server, self.browse(server) as watched:
+            watched.expects(r"ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET")
+            page = watched.open()
+            expect(page.locator("#live")).to_have_text("live")
+            server.stop()
+            expect(page.get_by_role("alert").filter(has_text="The server does not answer")).to_be_visible()
+            expect(page.locator("#live")).to_have_text("no answer")
+            self.shoot(page, "gone")
+            server.start()
+            expect(page.locator("#live")).to_have_text("live")
+            expect(page.get_by_text("The server does not answer")).to_have_count(0)
+
+    def scene_damage(self):
+        db = self.create("damage")
+        with self.serve(db, "--write") as server:
+            server.ask("PUT", "/trees/albums")
+            for round in range(4):
+                server.batch("albums", [(f"key {number:05}", f"{round} {os.urandom(300).hex()}") for number in range(4000)])
+        self.run("compact", db)
+        run = max(db.glob("*.run"), key=lambda path: path.stat().st_size)
+        with open(run, "r+b") as file:
+            file.seek(run.stat().st_size // 2)
+            file.write(b"\xff" * 20_000)
+        with self.serve(db, "--write") as server, self.browse(server) as watched:
+            watched.expects(r"status of 500|ERR_INCOMPLETE_CHUNKED_ENCODING")
+            page = watched.open("trees/albums")
+            expect(page.get_by_role("row", name="key 00000")).to_be_visible()
+            page.get_by_label("From").fill("key 02000")
+            page.keyboard.press("Enter")
+            expect(page.locator("#search-error")).to_contain_text(re.compile("damaged|Corrupt|corrupt|checksum", re.I))
+            self.shoot(page, "damage-records")
+            page.get_by_label("From").fill("")
+            page.keyboard.press("Enter")
+            expect(page.get_by_role("row", name="key 00000")).to_be_visible()
+            page.get_by_role("link", name="Overview").click()
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            self.shoot(page, "damage")
+
+    def scene_snapshot_gone(self):
+        """The server keeps the snapshots of 64 scans: later ones push the page's out."""
+        with self.music("snapshot") as server, self.browse(server) as watched:
+            watched.expects(r"status of 410")
+            page = watched.open("trees/albums")
+            expect(page.get_by_text("1 to 100")).to_be_visible()
+            for _ in range(70):
+                server.ask("GET", "/trees/albums/?limit=1")
+            page.get_by_role("button", name="Next page").click()
+            expect(page.get_by_text("The snapshot of this search is gone")).to_be_visible()
+            page.get_by_role("button", name="Search again").click()
+            expect(page.get_by_text("1 to 100")).to_be_visible()
+
+
+CONTRASTS = """() => {
+    const style = getComputedStyle(document.documentElement);
+    const light = (name) => {
+        const hex = style.getPropertyValue(`--${name}`).trim();
+        const parts = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255)
+            .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+    };
+    const contrast = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const names = {};
+    for (const name of ["ink", "muted", "link", "bad", "slow", "good"]) {
+        for (const ground of ["paper", "raised"]) names[`${name} on ${ground}`] = contrast(light(name), light(ground));
+    }
+    return { paper: light("paper"), names };
+}"""
+
+
+def fill(server):
+    for tree in ["albums", "numbers", "pairs", "bytes", "hostile"]:
+        server.ask("PUT", f"/trees/{tree}")
+    server.batch("albums", [(f"artist {number:03}", json.dumps({"title": f"Title {number}", "year": 1990 + number % 30, "tracks": ["One", "Two"]})) for number in range(250)])
+    server.batch("numbers", [({"hex": number.to_bytes(8, "big").hex()}, str(number)) for number in [0, 1, 255, 256, 2**53 + 1, 2**64 - 1]])
+    server.batch("bytes", [({"hex": "00ff" + "10" * number}, {"hex": "ff00" * 40}) for number in range(3)])
+    server.batch("hostile", [(HOSTILE, HOSTILE), ("line\nbreak\u202e", "a\tb")])
+    operations = [{"op": "put", "tree": "pairs", "codec": "tuple", "key": ["pt", number], "value": str(number)} for number in [7, 2**53 + 1, -3]]
+    server.ask("POST", "/batch", json.dumps(operations))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--braid", required=True, help="the program")
+    parser.add_argument("--chromium", required=True)
+    parser.add_argument("--screens", help="folder for pictures of the scenes")
+    parser.add_argument("--only", help="scenes whose names contain this text")
+    options = parser.parse_args()
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="braid-page-"))
+    failed = []
+    expect.set_options(timeout=PATIENCE_MS)
+    try:
+        with sync_playwright() as playwright:
+            # Containers of CI have no rights for Chromium's sandbox.
+            browser = playwright.chromium.launch(executable_path=options.chromium, args=["--no-sandbox"])
+            print(f"Chromium {browser.version}")
+            checks = Checks(options, browser, folder)
+            scenes = [name for name in vars(Checks) if name.startswith("scene_") and (options.only or "") in name]
+            for name in scenes:
+                began = time.monotonic()
+                try:
+                    getattr(checks, name)()
+                    print(f"{name.removeprefix('scene_')}: ok, {time.monotonic() - began:.1f} s", flush=True)
+                except Exception:
+                    failed.append(name)
+                    # The snapshots of the page that Playwright adds are long.
+                    report = traceback.format_exc().split("Aria snapshot")[0]
+                    print(f"{name.removeprefix('scene_')}: FAILED\n{report}", flush=True)
+            browser.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{len(scenes) - len(failed)} of {len(scenes)} scenes passed")
+    sys.exit(1 if failed or not scenes else 0)
+
+
+if __name__ == "__main__":
+    main()
