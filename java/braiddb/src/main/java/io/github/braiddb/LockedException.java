@@ -1,0 +1,10 @@
+package io.github.braiddb;
+
+/** Another handle or process has the database open. */
+public final class LockedException extends BraidException {
+    private static final long serialVersionUID = 1L;
+
+    LockedException(String message) {
+        super(message);
+    }
+}
