@@ -215,7 +215,7 @@ fn no_transaction() -> anyhow::Error {
 /// Says what a conflict means for the session.
 fn explained(error: braiddb::Error) -> anyhow::Error {
     match error.is_conflict() {
-        true => failure(SYSTEM, format!("{error}; nothing of the transaction is stored: begin it again")),
+        true => failure(SYSTEM, format!("{error} (nothing of it is stored)")),
         false => error.into(),
     }
 }

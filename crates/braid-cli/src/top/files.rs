@@ -1,6 +1,9 @@
 //! Readings of a database directory, beside the process that has it open.
 
-use std::{path::Path, time::Instant};
+use std::{
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use anyhow::Result;
 use braiddb::{
@@ -13,6 +16,7 @@ use super::reading::{Reading, Sizes, TreeLine};
 use crate::{
     arguments::OpenArguments,
     commands::{builder, check_directory},
+    notation::show_name,
 };
 
 const LOCK_NAME: &str = "LOCK";
@@ -33,18 +37,25 @@ impl Files {
 
     pub fn read(&self) -> Result<Reading> {
         self.follower.refresh()?;
-        let (at, db) = (Instant::now(), self.follower.db());
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let db = self.follower.db();
         let stats = db.stats();
         let trees = db.trees()?;
-        let shown = trees.iter().take(TREES_MAX);
-        let lines = shown.map(|tree| line_of(&db, tree)).collect::<braiddb::Result<Vec<_>>>()?;
+        let (mut lines, mut alarms) = (Vec::new(), stats.damaged_partitions.clone());
+        for tree in trees.iter().take(TREES_MAX) {
+            match line_of(&db, tree) {
+                Ok(line) => lines.push(line),
+                // Damage in one tree hides no other.
+                Err(error) => alarms.push(format!("{}: {error}", show_name(&tree.name))),
+            }
+        }
         Ok(Reading {
-            at,
+            time_us: u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX),
             sizes: sizes_of(&stats),
             inside: None,
-            trees_left_out: trees.len() - lines.len(),
+            trees_left_out: trees.len().saturating_sub(TREES_MAX),
             trees: lines,
-            alarms: stats.damaged_partitions.clone(),
+            alarms,
             owner: self.owner(),
         })
     }

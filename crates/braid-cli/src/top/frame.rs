@@ -25,7 +25,7 @@ pub struct Latency {
 
 impl Frame {
     pub fn new(title: &str, before: &Reading, now: Reading) -> Frame {
-        let seconds = now.at.saturating_duration_since(before.at).as_secs_f64().max(1e-3);
+        let seconds = (now.time_us.saturating_sub(before.time_us) as f64 / 1e6).max(1e-3);
         let commits = now.sizes.last_commit.saturating_sub(before.sizes.last_commit);
         let change = match (&before.inside, &now.inside) {
             (Some(before), Some(now)) => now.counters.since(&before.counters),

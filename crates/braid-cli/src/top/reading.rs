@@ -1,11 +1,10 @@
 //! What is known about a database at one time.
 
-use std::time::Instant;
-
 /// All numbers count since the process began, except sizes.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    pub at: Instant,
+    /// Microseconds since 1970.
+    pub time_us: u64,
     pub sizes: Sizes,
     /// Known only to the process that has the database open.
     pub inside: Option<Inside>,
@@ -39,8 +38,9 @@ pub struct Inside {
     pub requests: Vec<Requests>,
     /// Upper bounds of the latency buckets.
     pub bounds_us: Vec<u64>,
-    /// Newest last; `None` if the server does not report them.
+    /// Newest first; `None` if the server does not report them.
     pub slow_commits: Option<Vec<SlowCommit>>,
+    pub slow_totals: Vec<SlowTotal>,
 }
 
 /// Counters whose rates are shown, by the names of [`braiddb::stats::Stats`].
@@ -102,9 +102,25 @@ pub struct Requests {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowCommit {
-    pub commit: u64,
+    /// When it ended, in microseconds since 1970.
+    pub time_us: u64,
+    /// `None` if it failed.
+    pub commit: Option<u64>,
     pub took_us: u64,
     pub cause: String,
+    /// Names and microseconds.
+    pub parts: Vec<(String, u64)>,
+    /// The background work that it waited for.
+    pub background: Option<String>,
+}
+
+/// Slow commits since the process began, by cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowTotal {
+    pub cause: String,
+    pub commits: u64,
+    /// Time that this part took of all slow commits.
+    pub part_us: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

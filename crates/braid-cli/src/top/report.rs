@@ -1,10 +1,10 @@
 //! A frame as JSON.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     frame::Frame,
-    reading::{Inside, OldReader, Reading, TreeLine},
+    reading::{Inside, OldReader, Reading, SlowCommit, SlowTotal, TreeLine},
     sections::NOT_KNOWN,
 };
 
@@ -30,11 +30,10 @@ pub fn to_json(frame: &Frame) -> Value {
         "pressure_per_mille": inside.map(|inside| inside.pressure_per_mille),
         "readers": inside.map(readers),
         "slow_commits": inside.and_then(|inside| inside.slow_commits.as_ref()).map(|commits| {
-            commits.iter().map(|slow| {
-                json!({"commit": slow.commit, "took_us": slow.took_us, "cause": slow.cause})
-            }).collect::<Vec<_>>()
+            commits.iter().map(slow_commit).collect::<Vec<_>>()
         }),
     });
+    report["slow_commit_totals"] = inside.map(slow_totals).unwrap_or_default();
     report["trees"] = now.trees.iter().map(tree).collect();
     report["trees_left_out"] = json!(now.trees_left_out);
     report["not_known"] = not_known(now);
@@ -66,6 +65,19 @@ fn rates(frame: &Frame) -> Value {
         "cache_hits": rate(change.cache_hits),
         "cache_misses": rate(change.cache_misses),
     })
+}
+
+fn slow_commit(slow: &SlowCommit) -> Value {
+    let parts: Map<String, Value> = slow.parts.iter().map(|(name, us)| (name.clone(), json!(us))).collect();
+    json!({
+        "time_us": slow.time_us, "commit": slow.commit, "took_us": slow.took_us, "cause": slow.cause, "parts_us": parts,
+        "background": slow.background,
+    })
+}
+
+fn slow_totals(inside: &Inside) -> Value {
+    let one = |total: &SlowTotal| json!({"cause": total.cause, "commits": total.commits, "part_us": total.part_us});
+    inside.slow_totals.iter().map(one).collect()
 }
 
 fn requests(frame: &Frame) -> Value {

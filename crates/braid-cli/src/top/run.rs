@@ -1,6 +1,6 @@
 //! Chooses the source of the readings and the form of the output.
 
-use std::{io::Write as _, path::Path, thread};
+use std::{io::Write as _, path::Path, thread, time::Duration};
 
 use anyhow::Result;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     arguments::TopArguments,
-    exit::{OK, usage},
+    exit::{OK, SYSTEM, failure, usage},
     output::{Stdout, is_terminal, print_line},
 };
 
@@ -54,6 +54,20 @@ fn url_of(db: &Path) -> Option<&str> {
     db.to_str().filter(|text| text.starts_with("http://") || text.starts_with("https://"))
 }
 
+/// Waits for a newer reading: a server keeps one for half a second.
+fn next_reading(source: &Source, first: &Reading, interval: Duration) -> Result<Reading> {
+    for _ in 0..READINGS_MAX {
+        thread::sleep(interval);
+        let reading = source.read()?;
+        if reading.time_us != first.time_us {
+            return Ok(reading);
+        }
+    }
+    Err(failure(SYSTEM, "the server shows no newer numbers"))
+}
+
+const READINGS_MAX: u32 = 1000;
+
 pub fn run(arguments: &TopArguments) -> Result<u8> {
     if !is_terminal() && !arguments.once && !arguments.json {
         return Err(usage("standard output is no terminal: add --once or --json"));
@@ -64,8 +78,7 @@ pub fn run(arguments: &TopArguments) -> Result<u8> {
     if !arguments.once && !arguments.json {
         return screen::run(&title, source, first, arguments.interval);
     }
-    thread::sleep(arguments.interval);
-    let frame = Frame::new(&title, &first, source.read()?);
+    let frame = Frame::new(&title, &first, next_reading(&source, &first, arguments.interval)?);
     if arguments.json {
         print_line(to_json(&frame))?;
         return Ok(OK);

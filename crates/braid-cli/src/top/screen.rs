@@ -88,6 +88,8 @@ impl View {
             return;
         }
         match reading {
+            // A server keeps a reading for half a second.
+            Ok(now) if now.time_us == self.before.time_us => {}
             Ok(now) => {
                 let frame = Frame::new(&self.title, &self.before, now.clone());
                 self.screen.history.push_back(frame.commits_per_second as u64);

@@ -2,7 +2,7 @@
 
 use super::{
     frame::Frame,
-    reading::{Inside, OldReader, SlowCommit, TreeLine},
+    reading::{Inside, OldReader, SlowCommit, SlowTotal, TreeLine},
 };
 use crate::notation::{show_bytes, show_count, show_counted, show_name, show_rate};
 
@@ -46,7 +46,8 @@ pub fn sections(frame: &Frame) -> Vec<Section> {
         add("Background work", background(frame, inside));
         add("Memory", memory(inside));
         add("Readers", readers(inside));
-        add("Slow commits", inside.slow_commits.iter().flatten().rev().map(show_slow_commit).collect());
+        let commits = inside.slow_commits.iter().flatten().map(show_slow_commit);
+        add("Slow commits", slow_totals(inside).into_iter().chain(commits).collect());
     }
     add("Files", files(frame));
     add("Trees", trees(frame));
@@ -156,8 +157,23 @@ fn show_reader(reader: &OldReader) -> Line {
     alarm(format!("{kind} at commit {commit}, for {age}, {} behind, {pins}", show_count(reader.commits_behind)))
 }
 
+/// The number of slow commits by cause, the most frequent first.
+fn slow_totals(inside: &Inside) -> Option<Line> {
+    let mut totals: Vec<&SlowTotal> = inside.slow_totals.iter().collect();
+    totals.sort_by_key(|total| std::cmp::Reverse(total.commits));
+    let shown = totals.iter().map(|total| format!("{} {}", total.cause.replace('_', " "), show_count(total.commits)));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    (!shown.is_empty()).then(|| format!("by cause: {shown}").into())
+}
+
 fn show_slow_commit(commit: &SlowCommit) -> Line {
-    format!("{:>9}  commit {}: {}", show_age(commit.took_us), show_count(commit.commit), commit.cause).into()
+    let number = commit.commit.map_or("failed".to_owned(), show_count);
+    let mut parts: Vec<&(String, u64)> = commit.parts.iter().collect();
+    parts.sort_by_key(|(_, us)| std::cmp::Reverse(*us));
+    let parts = parts.iter().map(|(name, us)| format!("{name} {}", show_age(*us))).collect::<Vec<_>>().join(", ");
+    let parts = if parts.is_empty() { commit.cause.clone() } else { parts };
+    let waited = commit.background.as_ref().map_or(String::new(), |work| format!("; waited for {work}"));
+    format!("{:>9}  commit {number}: {}{waited}", show_age(commit.took_us), parts.replace('_', " ")).into()
 }
 
 fn files(frame: &Frame) -> Vec<Line> {

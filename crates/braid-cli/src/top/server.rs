@@ -1,13 +1,13 @@
 //! Readings of a server: `GET /stats` and `GET /trees`, as docs/http.md describes them.
 
-use std::time::Instant;
-
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::{
     http::Address,
-    reading::{Counters, Inside, Memory, OldReader, Readers, Reading, Requests, Sizes, SlowCommit, TreeLine},
+    reading::{
+        Counters, Inside, Memory, OldReader, Readers, Reading, Requests, Sizes, SlowCommit, SlowTotal, TreeLine,
+    },
 };
 
 pub struct Server {
@@ -22,9 +22,7 @@ impl Server {
 
     pub fn read(&self) -> Result<Reading> {
         let stats = self.get("/stats")?;
-        let at = Instant::now();
-        let trees = self.get("/trees")?;
-        Ok(reading(&stats, &trees, at))
+        Ok(reading(&stats, &self.get("/trees")?))
     }
 
     fn get(&self, path: &str) -> Result<Value> {
@@ -34,13 +32,13 @@ impl Server {
 }
 
 /// Absent numbers are 0: an older server knows fewer.
-pub fn reading(stats: &Value, trees: &Value, at: Instant) -> Reading {
+pub fn reading(stats: &Value, trees: &Value) -> Reading {
     let (server, engine, partitions) = (&stats["server"], &stats["engine"], &stats["partitions"]);
     let is_follower = server["follower"] == true;
     let alarms = [&server["not_ready"], &engine["failure"]].into_iter().filter_map(Value::as_str);
     let damaged = list(&stats["damaged_partitions"]).filter_map(Value::as_str);
     Reading {
-        at,
+        time_us: number(&stats["time_us"]),
         sizes: Sizes {
             last_commit: number(&engine["last_sequence"]),
             disk_bytes: number(&engine["disk_bytes"]),
@@ -101,7 +99,12 @@ fn inside(stats: &Value) -> Inside {
         },
         requests: list(&stats["requests"]["kinds"]).map(requests).collect(),
         bounds_us: list(&stats["requests"]["bounds_us"]).map(number).collect(),
-        slow_commits: stats["slow_commits"].as_array().map(|commits| commits.iter().map(slow_commit).collect()),
+        slow_commits: stats["slow_commits"].as_array().map(|commits| {
+            let mut commits: Vec<SlowCommit> = commits.iter().map(slow_commit).collect();
+            commits.sort_by_key(|commit| std::cmp::Reverse(commit.time_us));
+            commits
+        }),
+        slow_totals: list(&stats["slow_commit_totals"]).map(slow_total).filter(|total| total.commits > 0).collect(),
     }
 }
 
@@ -145,6 +148,18 @@ fn requests(value: &Value) -> Requests {
     }
 }
 
+fn slow_total(value: &Value) -> SlowTotal {
+    SlowTotal { cause: text(&value["cause"]), commits: number(&value["commits"]), part_us: number(&value["part_us"]) }
+}
+
 fn slow_commit(value: &Value) -> SlowCommit {
-    SlowCommit { commit: number(&value["sequence"]), took_us: number(&value["took_us"]), cause: text(&value["cause"]) }
+    let part = |part: &Value| (text(&part["name"]), number(&part["us"]));
+    SlowCommit {
+        time_us: number(&value["time_us"]),
+        commit: value["sequence"].as_u64(),
+        took_us: number(&value["took_us"]),
+        cause: text(&value["cause"]),
+        background: value["background"]["work"].as_str().map(str::to_owned),
+        parts: list(&value["parts"]).map(part).filter(|(_, us)| *us > 0).collect(),
+    }
 }

@@ -1,7 +1,5 @@
 //! Tests of readings, frames and their drawing.
 
-use std::time::{Duration, Instant};
-
 use ratatui::{Terminal, backend::TestBackend};
 use serde_json::{Value, json};
 
@@ -15,6 +13,7 @@ use super::{
 
 fn stats(seconds: u64) -> Value {
     json!({
+        "time_us": 1_000_000 * seconds,
         "server": {"follower": false, "not_ready": null, "uptime_us": 7_300_000_000_u64},
         "engine": {
             "last_sequence": 1000 + 500 * seconds, "disk_bytes": 5 << 20, "commits": 500 * seconds,
@@ -30,7 +29,16 @@ fn stats(seconds: u64) -> Value {
         "readers": [{"kind": "snapshot", "sequence": 900, "age_us": 61_000_000, "commits_behind": 100,
                      "dead_entries_held": 7, "is_expired": false}],
         "damaged_partitions": [],
-        "slow_commits": [{"sequence": 1200, "took_us": 45_000, "cause": "sync"}],
+        "slow_commits": [
+            {"time_us": 1, "sequence": 1100, "took_us": 30_000, "cause": "queue", "parts": []},
+            {"time_us": 2, "sequence": 1200, "took_us": 45_000, "cause": "memory_full",
+             "parts": [{"name": "queue", "us": 5_000}, {"name": "memory_full", "us": 40_000}, {"name": "lock", "us": 0}],
+             "background": {"work": "flush", "ran_for_us": 7}},
+        ],
+        "slow_commit_totals": [
+            {"cause": "queue", "commits": 1, "part_us": 9}, {"cause": "memory_full", "commits": 4, "part_us": 9},
+            {"cause": "lock", "commits": 0, "part_us": 3},
+        ],
         "requests": {"bounds_us": [10, 100, 1000], "kinds": [
             {"kind": "get", "count": 100 * seconds, "buckets": [98 * seconds, 0, 2 * seconds]},
             {"kind": "put", "count": 0, "buckets": [0, 0, 0]},
@@ -46,9 +54,7 @@ fn trees() -> Value {
 }
 
 fn frame() -> Frame {
-    let at = Instant::now();
-    let before = reading(&stats(1), &trees(), at);
-    Frame::new("http://h:1", &before, reading(&stats(3), &trees(), at + Duration::from_secs(2)))
+    Frame::new("http://h:1", &reading(&stats(1), &trees()), reading(&stats(3), &trees()))
 }
 
 fn text(frame: &Frame) -> String {
@@ -93,7 +99,9 @@ open                 2, the oldest for 61 s
 pinned       7 garbage entries
 snapshot at commit 900, for 61 s, 100 behind, pins 7 garbage entries
 Slow commits
-    45 ms  commit 1,200: sync
+by cause: memory full 4, queue 1
+    45 ms  commit 1,200: memory full 40 ms, queue 5.0 ms; waited for flush
+    30 ms  commit 1,100: queue
 Files
 on disk       5.00 MiB
 partitions           3
@@ -107,9 +115,7 @@ Trees
 
 #[test]
 fn restarted_server_shows_no_rates() {
-    let at = Instant::now();
-    let before = reading(&stats(3), &trees(), at);
-    let frame = Frame::new("h", &before, reading(&stats(1), &trees(), at + Duration::from_secs(1)));
+    let frame = Frame::new("h", &reading(&stats(3), &trees()), reading(&stats(1), &trees()));
     assert!(frame.change.is_none() && frame.latencies.iter().all(|latency| latency.kind == "put"));
     assert_eq!(to_json(&frame)["rates"], Value::Null);
 }
@@ -119,9 +125,7 @@ fn alarms_come_first() {
     let mut failing = stats(3);
     failing["engine"]["failure"] = json!("the disk failed");
     failing["damaged_partitions"] = json!(["partition 7"]);
-    let at = Instant::now();
-    let before = reading(&stats(1), &trees(), at);
-    let frame = Frame::new("h", &before, reading(&failing, &trees(), at + Duration::from_secs(1)));
+    let frame = Frame::new("h", &reading(&stats(1), &trees()), reading(&failing, &trees()));
     assert!(text(&frame).starts_with("Alarms\nthe disk failed\npartition 7\nRates\n"));
 }
 
@@ -130,11 +134,14 @@ fn json_has_rates_and_names_what_is_not_known() {
     let report = to_json(&frame());
     assert_eq!(report["commits_per_second"], 500.0);
     assert_eq!(report["requests"][0], json!({"kind": "get", "per_second": 100.0, "p50_us": 10, "p99_us": 1000}));
-    assert_eq!(report["slow_commits"][0]["cause"], "sync");
+    let slow = &report["slow_commits"][0];
+    assert_eq!(
+        (&slow["cause"], &slow["parts_us"]),
+        (&json!("memory_full"), &json!({"queue": 5000, "memory_full": 40_000}))
+    );
     assert_eq!(report["not_known"], json!([]));
-    let at = Instant::now();
-    let read = |at| super::reading::Reading { inside: None, ..reading(&stats(1), &trees(), at) };
-    let report = to_json(&Frame::new("db", &read(at), read(at + Duration::from_secs(1))));
+    let read = |seconds| super::reading::Reading { inside: None, ..reading(&stats(seconds), &trees()) };
+    let report = to_json(&Frame::new("db", &read(1), read(2)));
     assert_eq!(
         (&report["memory"], &report["readers"], &report["requests"]),
         (&Value::Null, &Value::Null, &Value::Null)

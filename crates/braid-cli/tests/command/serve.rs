@@ -12,16 +12,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-const TOKEN: &str = "token-of-the-tests";
+pub const TOKEN: &str = "token-of-the-tests";
 
-struct Served {
+pub struct Served {
     child: Child,
     stderr: BufReader<ChildStderr>,
-    address: SocketAddr,
+    pub address: SocketAddr,
 }
 
 impl Served {
-    fn start(place: &Workplace, arguments: &str, token: Option<&str>) -> Served {
+    pub fn start(place: &Workplace, arguments: &str, token: Option<&str>) -> Served {
         let mut command = Command::new(BRAID);
         command.arg("serve").args(arguments.split(' ')).args(["--listen", "127.0.0.1:0"]);
         command.current_dir(place.path("")).env_remove("BRAID_TOKEN");
@@ -37,7 +37,7 @@ impl Served {
         Served { child, stderr, address }
     }
 
-    fn ask(&self, method: &str, path: &str, token: &str, body: &str) -> (u16, String) {
+    pub fn ask(&self, method: &str, path: &str, token: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let length = body.len();
         let head = format!(

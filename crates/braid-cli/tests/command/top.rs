@@ -48,3 +48,41 @@ fn options_of_top_are_checked() {
         assert!(why.contains(part), "{line}: {why}");
     }
 }
+
+#[cfg(feature = "serve")]
+#[test]
+fn top_of_a_server_shows_rates_latencies_and_memory() {
+    use crate::serve::{Served, TOKEN};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let place = Workplace::with_database();
+    place.ok("put db t a 1");
+    let served = Served::start(&place, "db --write", Some(TOKEN));
+    let url = format!("http://{}", served.address);
+    let ended = AtomicBool::new(false);
+    let (json, text) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                served.ask("PUT", "/trees/t/k", TOKEN, "value");
+                served.ask("GET", "/trees/t/k", TOKEN, "");
+            }
+        });
+        let top = |form: &str| place.run(&format!("top {url} --token {TOKEN} --interval 0.6 {form}"));
+        let shown = (top("--json"), top("--once"));
+        ended.store(true, Ordering::Relaxed);
+        shown
+    });
+    assert_eq!((json.code, text.code), (0, 0), "{json:?} {text:?}");
+    let report: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert!(report["commits_per_second"].as_f64() > Some(0.0), "{report}");
+    assert!(report["rates"]["user_bytes"].as_f64() > Some(0.0), "{report}");
+    for kind in ["get", "put"] {
+        let requests = report["requests"].as_array().unwrap().iter().find(|requests| requests["kind"] == kind).unwrap();
+        assert!(requests["per_second"].as_f64() > Some(0.0) && requests["p99_us"].as_u64() > Some(0), "{report}");
+    }
+    assert!(report["memory"]["memtable_bytes"].as_u64() > Some(0), "{report}");
+    assert_eq!(report["trees"][0]["name"], "t");
+    for part in ["Rates", "gets", "p99 <", "Background work", "Memory", "Readers", "Trees"] {
+        assert!(text.stdout.contains(part), "{part}: {text:?}");
+    }
+    assert!(place.fails(2, &format!("top {url} --once --token another-token-of-16")).contains("refuses the token"));
+}
