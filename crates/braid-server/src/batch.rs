@@ -5,6 +5,7 @@
 
 use crate::{
     body::Body,
+    changes::parse_version,
     json::into_bytes,
     place::in_pool,
     problem::Problem,
@@ -215,10 +216,7 @@ impl Condition {
             (None, true) => Ok(Some(Condition::Absent)),
             (Some(_), true) => Err("if_version and if_absent exclude each other".to_owned()),
             (Some(version), false) => {
-                // With or without the quotes of the header ETag.
-                let parsed = version
-                    .as_str()
-                    .and_then(|text| Version::from_etag(format!("\"{}\"", text.trim_matches('"')).as_bytes()));
+                let parsed = version.as_str().and_then(parse_version);
                 parsed.map(|version| Some(Condition::Version(version))).ok_or_else(|| {
                     "if_version is the text of a version, as the header ETag and the answer to a batch have it"
                         .to_owned()

@@ -1,6 +1,7 @@
 //! Bodies of responses: whole, or produced chunk by chunk as the client takes them.
 
 use crate::{
+    live::{Live, Source},
     place::{Pooled, in_pool},
     problem::Problem,
 };
@@ -32,6 +33,7 @@ enum State {
     Whole(Bytes),
     Idle(Box<dyn Producer>),
     Busy(Pooled<Step>),
+    Live(Live),
     Ended,
 }
 
@@ -58,6 +60,11 @@ impl Body {
     pub fn whole(bytes: impl Into<Bytes>) -> Body {
         let bytes = bytes.into();
         Body { left: Some(bytes.len() as u64), first: Bytes::new(), state: State::Whole(bytes) }
+    }
+
+    /// Returns a body whose chunks may take forever to come.
+    pub fn live(source: impl Source) -> Body {
+        Body { first: Bytes::new(), state: State::Live(Live::new(source)), left: None }
     }
 
     /// Produces the first chunk, so that an error at the beginning becomes an error response.
@@ -91,6 +98,14 @@ impl HttpBody for Body {
                             (producer, step)
                         }));
                     }
+                    State::Live(mut live) => match live.poll_chunk(context) {
+                        Poll::Ready(None) => return Poll::Ready(None),
+                        chunk => {
+                            self.state = State::Live(live);
+                            let Poll::Ready(Some(chunk)) = chunk else { return Poll::Pending };
+                            break chunk;
+                        }
+                    },
                     State::Busy(mut step) => {
                         let Poll::Ready(done) = Pin::new(&mut step).poll(context) else {
                             self.state = State::Busy(step);

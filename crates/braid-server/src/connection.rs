@@ -1,6 +1,6 @@
 //! A connection: its socket with a limit on waiting for the client, and its end at a stop.
 
-use crate::{options::Limits, service::Service};
+use crate::{changes::EVENT_STREAM, options::Limits, service::Service};
 use hyper::{header, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
@@ -19,7 +19,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
     sync::watch,
-    time::{Instant, Sleep, sleep_until},
+    time::{Instant, Sleep, sleep_until, timeout},
 };
 
 /// Bytes of the buffers for input and output of a connection. A chunk of a body comes on top.
@@ -27,6 +27,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Time and bytes of a client that still sends a refused body, before the connection is reset.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 4 << 20;
+/// Time for a client to take the end of a change stream after a stop.
+const STREAM_END_TIME: Duration = Duration::from_secs(1);
 /// Stands for longer times, which no clock can add.
 const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Maximum header fields of a request.
@@ -46,13 +48,17 @@ pub async fn serve(service: Arc<Service>, stream: TcpStream, mut stop: watch::Re
         .max_header_size(limits.head_bytes)
         .max_headers(HEADERS_MAX)
         .max_buf_size(BUFFER_BYTES.max(limits.head_bytes));
+    let has_stream = Arc::new(AtomicBool::new(false));
+    let streams = Arc::clone(&has_stream);
     let answer = service_fn(move |request| {
-        let (service, lingers) = (Arc::clone(&service), Arc::clone(&lingers));
+        let (service, lingers, streams) = (Arc::clone(&service), Arc::clone(&lingers), Arc::clone(&streams));
         async move {
             let response = service.answer(request).await;
             if response.headers().contains_key(header::CONNECTION) {
                 lingers.store(true, Ordering::Relaxed);
             }
+            let content_type = response.headers().get(header::CONTENT_TYPE);
+            streams.store(content_type.is_some_and(|name| name == EVENT_STREAM), Ordering::Relaxed);
             Ok::<_, io::Error>(response)
         }
     });
@@ -60,7 +66,12 @@ pub async fn serve(service: Arc<Service>, stream: TcpStream, mut stop: watch::Re
     // An error is a client that went away, sent no HTTP, or was too slow.
     if first_of(connection.as_mut(), stopped(&mut stop)).await.is_err() {
         connection.as_mut().graceful_shutdown();
-        let _ = connection.await;
+        if has_stream.load(Ordering::Relaxed) {
+            // A client that takes nothing would delay the end of the server.
+            let _ = timeout(STREAM_END_TIME, connection).await;
+        } else {
+            let _ = connection.await;
+        }
     }
 }
 

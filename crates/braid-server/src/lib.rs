@@ -26,13 +26,17 @@
 
 mod batch;
 mod body;
+mod changes;
 mod conditions;
 mod connection;
+mod event_text;
 mod guard;
 mod json;
+mod live;
 mod load;
 mod metrics;
 mod monitor;
+mod opened;
 mod options;
 mod page;
 mod place;
@@ -48,6 +52,7 @@ mod service;
 mod snapshots;
 mod stats;
 mod store;
+mod streams;
 mod token;
 mod trees;
 mod upload;

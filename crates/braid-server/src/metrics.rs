@@ -22,6 +22,8 @@ pub async fn metrics(service: &Service) -> Answer {
     }
     let kept = service.snapshots().len() as u64;
     write_metric(&mut text, "http_kept_snapshots", "gauge", "Snapshots kept for the next pages of scans", kept);
+    let streams = service.streams().running();
+    write_metric(&mut text, "http_change_streams", "gauge", "Open change streams", streams);
     let uploads = service.running_uploads();
     write_metric(&mut text, "http_uploads", "gauge", "Bodies above 64 KiB that are being received or applied", uploads);
     Ok(typed(StatusCode::OK, CONTENT_TYPE, Body::whole(text)))

@@ -76,6 +76,12 @@ pub struct Limits {
     pub snapshots: usize,
     /// Lifetime of a kept snapshot after its last use.
     pub snapshot_life: Duration,
+    /// Maximum change streams. Each holds up to 2 MiB, or twice the largest commit; further ones get
+    /// the status 503.
+    pub streams: usize,
+    /// Maximum pause in a change stream. An idle one sends a comment then, so that both sides notice a
+    /// broken connection.
+    pub heartbeat: Duration,
     /// Maximum time to finish running requests after a stop.
     pub drain: Duration,
 }
@@ -94,6 +100,8 @@ impl Default for Limits {
             rate_min: 16 << 10,
             snapshots: 64,
             snapshot_life: Duration::from_secs(60),
+            streams: 128,
+            heartbeat: Duration::from_secs(15),
             drain: Duration::from_secs(10),
         }
     }

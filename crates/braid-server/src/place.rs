@@ -133,6 +133,10 @@ impl<T: Send + 'static> DropInPool<T> {
         DropInPool(Some(value))
     }
 
+    pub fn get(&self) -> Option<&T> {
+        self.0.as_ref()
+    }
+
     /// Returns the value, for a call that may block.
     pub fn take(mut self) -> Option<T> {
         self.0.take()

@@ -6,7 +6,7 @@ use hyper::{
     Response, StatusCode,
     header::{self, HeaderName, HeaderValue},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{borrow::Cow, fmt};
 
 /// An error response. The detail states the remedy.
@@ -64,12 +64,16 @@ impl Problem {
         self.status.is_server_error().then_some((self.status, self.title, &self.detail))
     }
 
-    pub fn into_response(self) -> Response<Body> {
-        let mut text = json!({"title": self.title, "status": self.status.as_u16(), "detail": self.detail});
+    pub fn to_json(&self) -> Value {
+        let mut json = json!({"title": self.title, "status": self.status.as_u16(), "detail": self.detail});
         if let Some(operation) = self.operation {
-            text["operation"] = json!(operation);
+            json["operation"] = json!(operation);
         }
-        let mut response = Response::new(Body::whole(format!("{text}\n")));
+        json
+    }
+
+    pub fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(Body::whole(format!("{}\n", self.to_json())));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

@@ -10,6 +10,7 @@ pub enum Route<'p> {
     /// A file of the page.
     Page(&'p str),
     Batch,
+    Changes,
     Trees,
     Tree(&'p str),
     Scan(&'p str),
@@ -38,6 +39,7 @@ impl Route<'_> {
             "/ready" => Some(Route::Ready),
             "/metrics" => Some(Route::Metrics),
             "/batch" => Some(Route::Batch),
+            "/changes" => Some(Route::Changes),
             "/trees" => Some(Route::Trees),
             _ => None,
         }
@@ -67,6 +69,7 @@ mod tests {
             ("", None),
             ("/health", Some(Route::Health)),
             ("/health/", None),
+            ("/changes", Some(Route::Changes)),
         ] {
             assert_eq!(Route::of(path), route, "{path}");
         }

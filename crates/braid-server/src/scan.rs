@@ -2,9 +2,11 @@
 
 use crate::{
     body::{Body, CHUNK_BYTES, Producer},
+    changes::BRAID_VERSION,
     json,
     problem::Problem,
     query::{self, Query},
+    record::etag,
     service::{Answer, Service, typed, typed_key},
     snapshots::{Scan, Snapshots, parse_token, token},
 };
@@ -40,6 +42,7 @@ pub async fn scan(service: &Service, request: &Parts, name: &str) -> Answer {
         Some((id, _)) => (find(service, *id, name)?, Some(*id)),
     };
     let is_lines = wants_lines(&request.headers);
+    let version = service.db().version_of(scan.snapshot.sequence());
     let page = Page {
         cursor: scan.snapshot.cursor(&scan.tree),
         scan,
@@ -51,7 +54,9 @@ pub async fn scan(service: &Service, request: &Parts, name: &str) -> Answer {
         stage: Stage::Begin,
     };
     let content_type = if is_lines { "application/x-ndjson" } else { "application/json" };
-    Ok(typed(StatusCode::OK, content_type, Body::produced(page, None).await?))
+    let mut response = typed(StatusCode::OK, content_type, Body::produced(page, None).await?);
+    response.headers_mut().insert(BRAID_VERSION, etag(version));
+    Ok(response)
 }
 
 fn wants_lines(headers: &HeaderMap) -> bool {

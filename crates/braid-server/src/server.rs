@@ -143,6 +143,7 @@ impl Server {
         let _ = first_of(accept, stopped(&mut stop)).await;
         // Refuses new connections at once.
         drop(listener);
+        self.service.streams().end_all();
         let all = turns.acquire_many(u32::try_from(connections).unwrap_or(u32::MAX));
         let _ = timeout(limits.drain, all).await;
         self.service.snapshots().drop_all();

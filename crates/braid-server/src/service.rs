@@ -3,7 +3,7 @@
 use crate::{
     batch,
     body::Body,
-    guard,
+    changes, guard,
     load::{Kind, Load},
     metrics,
     monitor::Monitor,
@@ -19,6 +19,7 @@ use crate::{
     snapshots::Snapshots,
     stats,
     store::Store,
+    streams::Streams,
     token::Token,
     trees, upload,
 };
@@ -57,6 +58,7 @@ pub struct Service {
     /// Held while a tree is created or dropped, so that the preconditions hold.
     tree_changes: Arc<Mutex<()>>,
     snapshots: Arc<Snapshots>,
+    streams: Streams,
     /// Responses by the hundreds of their status.
     responses: [AtomicU64; 6],
     load: Load,
@@ -83,6 +85,7 @@ impl Service {
             uploads_max,
             tree_changes: Arc::default(),
             snapshots: Arc::new(Snapshots::new(&limits)?),
+            streams: Streams::new(limits.streams),
             limits,
             responses: Default::default(),
             load: Load::default(),
@@ -121,6 +124,10 @@ impl Service {
 
     pub fn snapshots(&self) -> &Arc<Snapshots> {
         &self.snapshots
+    }
+
+    pub fn streams(&self) -> &Streams {
+        &self.streams
     }
 
     /// Returns the responses so far by the hundreds of their status, from 1xx.
@@ -204,13 +211,14 @@ impl Service {
         }
         let Some(route) = route else {
             return Err(Problem::not_found(
-                "there are /trees, /trees/{tree}, /trees/{tree}/, /trees/{tree}/{key}, /batch, /stats, /metrics, /health, /ready and the page at /",
+                "there are /trees, /trees/{tree}, /trees/{tree}/, /trees/{tree}/{key}, /batch, /changes, /stats, /metrics, /health, /ready and the page at /",
             ));
         };
         let method = request.method.as_str();
         match (route, method) {
             (Route::Record(tree, key), "GET" | "HEAD") => record::get(self, request, tree, key).await,
             (Route::Scan(tree), "GET" | "HEAD") => scan::scan(self, request, tree).await,
+            (Route::Changes, "GET" | "HEAD") => changes::changes(self, request).await,
             (Route::Trees, "GET" | "HEAD") => trees::list(self, request).await,
             (Route::Page(name), "GET" | "HEAD") => page::file(request, name),
             (Route::Stats, "GET" | "HEAD") => stats::stats(self, request).await,

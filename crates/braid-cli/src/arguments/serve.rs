@@ -5,6 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::Args;
 
 use super::shared::OpenArguments;
+use crate::notation::parse_size;
 
 /// `braid serve`
 #[derive(Debug, Args)]
@@ -23,6 +24,10 @@ pub struct ServeArguments {
     /// Permit writes, and open the database for writing
     #[arg(long)]
     pub write: bool,
+    /// From now on retain this much of the log, such as 64M, for clients of the change stream that
+    /// connect again
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "write")]
+    pub keep: Option<u64>,
     #[command(flatten)]
     pub open: OpenArguments,
 }

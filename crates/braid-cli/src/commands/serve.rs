@@ -25,7 +25,11 @@ const REFRESH: Duration = Duration::from_millis(100);
 
 pub fn serve(arguments: &ServeArguments) -> Result<u8> {
     check_directory(&arguments.db)?;
-    let db = arguments.write.then(|| open_for_writing(&arguments.db, &arguments.open)).transpose();
+    let open = || match arguments.keep {
+        Some(bytes) => Ok(builder(&arguments.open).create(false).log_retention(bytes).open(&arguments.db)?),
+        None => open_for_writing(&arguments.db, &arguments.open),
+    };
+    let db = arguments.write.then(open).transpose();
     let db = db.context("cannot serve it with --write; without, it is served beside the process that has it open")?;
     let store = match &db {
         Some(db) => Store::owner(db),

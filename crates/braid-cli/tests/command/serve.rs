@@ -38,18 +38,23 @@ impl Served {
     }
 
     pub fn ask(&self, method: &str, path: &str, token: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        let length = body.len();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: {length}\r\n\
-             Connection: close\r\n\r\n{body}"
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).unwrap();
-        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        try_ask(self.address, method, path, token, body).unwrap()
     }
+}
+
+/// Returns `None` if the server ends meanwhile.
+fn try_ask(address: SocketAddr, method: &str, path: &str, token: &str, body: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{body}"
+    );
+    stream.write_all(head.as_bytes()).ok()?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).ok()?;
+    let (head, body) = reply.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
 }
 
 impl Drop for Served {
@@ -97,6 +102,83 @@ fn generated_token_is_printed_with_the_page_and_needed() {
     assert!(served.ask("GET", "/stats", &token, "").1.contains("\"name\":\"db\""));
     assert_eq!(served.ask("GET", "/trees/t/first", "wrong", "").0, 401);
     assert_eq!(served.ask("PUT", "/trees/t/first", &token, "w").0, 403);
+}
+
+/// Reads commits of the change stream until `is_enough`, or until the server is killed. Adds the keys
+/// of whole commits, and returns the last position.
+fn follow(
+    served: &Served,
+    mut position: String,
+    keys: &mut Vec<String>,
+    is_enough: impl Fn(&[String]) -> bool,
+) -> String {
+    let mut stream = TcpStream::connect(served.address).unwrap();
+    // The body of version 1.0 has no chunks and ends with the connection.
+    let head = "GET /changes?tree=t HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer";
+    write!(stream, "{head} {TOKEN}\r\nLast-Event-ID: {position}\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    assert!(lines.next().unwrap().contains(" 200 "));
+    let (mut unfinished, mut event) = (Vec::new(), String::new());
+    for line in lines.skip_while(|line| !line.is_empty()) {
+        match line.split_once(": ") {
+            Some(("event", name)) => event = name.to_owned(),
+            Some(("id", id)) => position = id.to_owned(),
+            Some(("data", data)) if event == "change" => {
+                unfinished.push(data.split_once("\"key\":\"").unwrap().1.split('"').next().unwrap().to_owned());
+            }
+            Some(("data", data)) => {
+                assert!(event == "commit" && data.ends_with("\"changes\":3}"), "{event} {data}");
+                keys.append(&mut unfinished);
+            }
+            _ if is_enough(keys) => break,
+            _ => {}
+        }
+    }
+    position
+}
+
+/// Each change exactly once and in order, across kills of the server in the middle of commits.
+#[test]
+fn change_stream_resumes_after_kills() {
+    let place = with_tree();
+    let (mut position, mut keys) = (String::new(), Vec::new());
+    let mut numbers = 0..;
+    for round in 1..=4 {
+        let mut served = Served::start(&place, "db --write --keep 64M", Some(TOKEN));
+        if round == 1 {
+            let version = served.ask("POST", "/batch", TOKEN, "[]").1;
+            position = version.split('"').nth(3).unwrap().to_owned();
+        }
+        let address = served.address;
+        let first = numbers.start;
+        let writer = std::thread::spawn(move || {
+            let mut written = first;
+            for number in first..first + 60 {
+                let put = |part: u32| format!(r#"{{"op":"put","tree":"t","key":"{number:05} {part}","value":""}}"#);
+                let body = format!("[{},{},{}]", put(0), put(1), put(2));
+                if try_ask(address, "POST", "/batch", TOKEN, &body).is_none() {
+                    break;
+                }
+                written = number + 1;
+            }
+            written
+        });
+        if round < 4 {
+            let wanted = keys.len() + 60;
+            position = follow(&served, position, &mut keys, |keys| keys.len() >= wanted);
+            served.child.kill().unwrap();
+            served.child.wait().unwrap();
+            // The commit that got no answer may be there.
+            numbers.start = writer.join().unwrap() + 1;
+        } else {
+            let last = format!("{:05} 2", writer.join().unwrap() - 1);
+            follow(&served, position.clone(), &mut keys, |keys| keys.last() == Some(&last));
+        }
+    }
+    let scanned = place.ok("scan db t");
+    let there: Vec<&str> =
+        scanned.lines().filter_map(|line| line.split('\t').next()).filter(|key| *key != "first").collect();
+    assert!(there.len() >= 4 * 60 && keys == there, "{keys:?}\n{there:?}");
 }
 
 /// Without `--write` it reads beside the owner, and follows it; with it, the lock is in the way.

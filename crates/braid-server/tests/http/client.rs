@@ -2,6 +2,7 @@
 
 use braid_server::{Limits, Options, Server, Stopper, Store};
 use braiddb::Db;
+use socket2::{Domain, Socket, Type};
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
@@ -43,7 +44,18 @@ impl Running {
     }
 
     pub fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.address).unwrap();
+        self.client(TcpStream::connect(self.address).unwrap())
+    }
+
+    /// Connects with a small buffer, so that the server soon waits for a client that takes nothing.
+    pub fn connect_narrowly(&self) -> Client {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(32 << 10).unwrap();
+        socket.connect(&self.address.into()).unwrap();
+        self.client(socket.into())
+    }
+
+    fn client(&self, stream: TcpStream) -> Client {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Client { stream: BufReader::new(stream) }
@@ -178,7 +190,7 @@ impl Client {
         Ok(line.trim_end().to_owned())
     }
 
-    fn read_chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+    pub fn read_chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
         let line = self.read_line()?;
         let len = usize::from_str_radix(&line, 16).map_err(|_| io::Error::new(io::ErrorKind::UnexpectedEof, line))?;
         let mut chunk = vec![0; len + 2];

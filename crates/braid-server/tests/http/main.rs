@@ -1,6 +1,7 @@
 //! Tests of the service over real sockets.
 
 mod batches;
+mod changes;
 mod client;
 mod disk;
 mod limits;
