@@ -7,6 +7,8 @@ use crate::{
     body::Body,
     changes::parse_version,
     json::into_bytes,
+    opened::{self, Opened},
+    pairs,
     place::in_pool,
     problem::Problem,
     query::Query,
@@ -15,7 +17,7 @@ use crate::{
     service::{Answer, Service, typed},
     upload,
 };
-use braiddb::{Commit, Db, Transaction, Tree, Version};
+use braiddb::{Commit, Db, MultiTree, Transaction, Tree, Version};
 use braiddb_typed::text;
 use hyper::{StatusCode, body::Incoming, header, http::request::Parts};
 use serde::de::{Deserializer as _, Error as _, SeqAccess, Visitor};
@@ -46,7 +48,8 @@ struct Operation {
 
 enum Action {
     Put(Vec<u8>, Option<Duration>),
-    Delete,
+    /// Of a tree with many values per key, one value or all.
+    Delete(Option<Vec<u8>>),
     /// Only the condition.
     Check,
 }
@@ -153,10 +156,11 @@ impl Operation {
         let action = match (text("op").transpose()?, value.transpose()?, ttl) {
             (Some("put"), Some(value), ttl) => Action::Put(value, ttl.map(Duration::from_secs)),
             (Some("put"), None, _) => return Err("put needs a value: a string or {\"hex\": \"..\"}".to_owned()),
-            (Some("delete"), None, None) => Action::Delete,
+            (Some("delete"), value, None) => Action::Delete(value),
             (Some("check"), None, None) if condition.is_some() => Action::Check,
             (Some("check"), None, None) => return Err("check needs if_version or if_absent".to_owned()),
-            (Some("delete" | "check"), ..) => return Err("only put takes a value and a ttl".to_owned()),
+            (Some("delete"), ..) => return Err("only put takes a ttl".to_owned()),
+            (Some("check"), ..) => return Err("check takes no value and no ttl".to_owned()),
             _ => return Err("op is put, delete or check".to_owned()),
         };
         let name = text("tree").transpose()?.ok_or("an operation needs a tree")?;
@@ -171,7 +175,26 @@ impl Operation {
         Ok(Operation { tree, key, action, condition })
     }
 
-    fn apply(&self, transaction: &Transaction, tree: &Tree, checks: &Checks) -> Result<(), Problem> {
+    fn apply(&self, transaction: &Transaction, tree: &Opened, checks: &Checks) -> Result<(), Problem> {
+        match tree {
+            Opened::Single(tree) => self.apply_single(transaction, tree, checks),
+            Opened::Multi(tree) => self.apply_multi(transaction, tree),
+        }
+    }
+
+    /// Applies it to a tree with many values per key.
+    fn apply_multi(&self, transaction: &Transaction, tree: &MultiTree) -> Result<(), Problem> {
+        let pairs = transaction.multi_tree(tree);
+        match (&self.action, &self.condition) {
+            (Action::Put(value, None), None) => pairs.add(&self.key, value)?,
+            (Action::Delete(Some(value)), None) => pairs.delete_pair(&self.key, value)?,
+            (Action::Delete(None), None) => pairs.delete(&self.key)?,
+            _ => return Err(pairs::has_no_versions()),
+        }
+        Ok(())
+    }
+
+    fn apply_single(&self, transaction: &Transaction, tree: &Tree, checks: &Checks) -> Result<(), Problem> {
         if let Some(condition) = &self.condition {
             let found = transaction.stream(tree, &self.key)?;
             match (condition, found.map(|reader| reader.version())) {
@@ -197,7 +220,11 @@ impl Operation {
         match &self.action {
             Action::Put(value, None) => transaction.put(tree, &self.key, value)?,
             Action::Put(value, Some(ttl)) => transaction.put_with_ttl(tree, &self.key, value, *ttl)?,
-            Action::Delete => transaction.delete(tree, &self.key)?,
+            Action::Delete(None) => transaction.delete(tree, &self.key)?,
+            Action::Delete(Some(_)) => {
+                let detail = "only a delete from a tree with many values per key takes a value";
+                return Err(Problem::bad_request(detail));
+            }
             Action::Check => {}
         }
         Ok(())
@@ -227,8 +254,8 @@ impl Condition {
 }
 
 /// A tree of a batch.
-struct Opened {
-    tree: Tree,
+struct Used {
+    tree: Opened,
     /// Clients may write its records.
     is_checked: bool,
 }
@@ -237,22 +264,25 @@ struct Opened {
 fn open<'t, 'o>(
     db: &Db,
     checks: &Checks,
-    trees: &'t mut HashMap<&'o str, Opened>,
+    trees: &'t mut HashMap<&'o str, Used>,
     operation: &'o Operation,
-) -> Result<&'t Tree, Problem> {
-    let opened = match trees.entry(&operation.tree) {
-        Entry::Occupied(opened) => opened.into_mut(),
-        Entry::Vacant(free) => free.insert(Opened { tree: db.open_tree(&operation.tree)?, is_checked: false }),
+) -> Result<&'t Opened, Problem> {
+    let used = match trees.entry(&operation.tree) {
+        Entry::Occupied(used) => used.into_mut(),
+        Entry::Vacant(free) => free.insert(Used { tree: opened::open(db, &operation.tree)?, is_checked: false }),
     };
-    if !opened.is_checked && !matches!(operation.action, Action::Check) {
-        checks.of_records(db, &opened.tree)?;
-        opened.is_checked = true;
+    if !used.is_checked && !matches!(operation.action, Action::Check) {
+        match &used.tree {
+            Opened::Single(tree) => checks.of_records(db, tree)?,
+            Opened::Multi(tree) => checks.of_pairs(db, tree)?,
+        }
+        used.is_checked = true;
     }
-    Ok(&opened.tree)
+    Ok(&used.tree)
 }
 
 fn apply(db: &Db, checks: &Checks, operations: &[Operation]) -> Result<Commit, Problem> {
-    let mut trees: HashMap<&str, Opened> = HashMap::new();
+    let mut trees: HashMap<&str, Used> = HashMap::new();
     let transaction = db.begin()?;
     for (at, operation) in operations.iter().enumerate() {
         let opened = open(db, checks, &mut trees, operation);
@@ -282,7 +312,8 @@ mod tests {
             r#"{"op":"put","tree":"t","key":"k","value":"v","if_version":"x"}"#,
             r#"{"op":"put","tree":"t","key":"k","value":"v","if_absent":1}"#,
             r#"{"op":"put","tree":"t","key":"k","value":"v","codec":"json"}"#,
-            r#"{"op":"delete","tree":"t","key":"k","value":"v"}"#,
+            r#"{"op":"delete","tree":"t","key":"k","value":1}"#,
+            r#"{"op":"check","tree":"t","key":"k","value":"v","if_absent":true}"#,
             r#"{"op":"delete","tree":"t","key":"k","ttl":1}"#,
             r#"{"op":"check","tree":"t","key":"k"}"#,
             r#"{"op":"merge","tree":"t","key":"k"}"#,

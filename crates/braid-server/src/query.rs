@@ -78,6 +78,10 @@ impl<'a> Query<'a> {
         self.pairs().find(|(found, _)| *found == name).map(|(_, value)| value)
     }
 
+    pub fn has(self, name: &str) -> bool {
+        self.text(name).is_some()
+    }
+
     /// Returns a parameter's bytes. A plus sign is a space, as in HTML forms.
     pub fn bytes(self, name: &str) -> Result<Option<Cow<'a, [u8]>>, Problem> {
         self.text(name).map(|text| decode_bytes(text.as_bytes(), true)).transpose()

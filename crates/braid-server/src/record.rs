@@ -3,6 +3,8 @@
 use crate::{
     body::{Body, CHUNK_BYTES, Producer},
     conditions::{Conditions, Freshness, permits_range},
+    opened::Opened,
+    pairs,
     problem::Problem,
     query::Query,
     range::Part,
@@ -64,9 +66,13 @@ fn present_version(tree: &Tree, key: &[u8]) -> Result<Option<Version>, Problem> 
 }
 
 pub async fn get(service: &Service, request: &Parts, name: &str, key: &str) -> Answer {
+    let tree = match service.opened(name)? {
+        Opened::Single(tree) => tree,
+        Opened::Multi(tree) => return pairs::get(service, request, tree, name, key).await,
+    };
     let (headers, query) = (&request.headers, Query::of(request.uri.query(), &["codec"])?);
     let conditions = Conditions::of(headers)?;
-    let (tree, key) = (service.tree(name)?, service.key(key, query)?.into_owned());
+    let key = service.key(key, query)?.into_owned();
     let is_get = request.method == Method::GET;
     let found = service.place().run(move || look_up(&tree, &key, is_get)).await??;
     let Some(found) = found else {
@@ -145,7 +151,7 @@ impl Producer for Pieces {
 }
 
 /// Text of digits, letters and punctuation.
-fn ascii(text: impl AsRef<[u8]>) -> HeaderValue {
+pub fn ascii(text: impl AsRef<[u8]>) -> HeaderValue {
     HeaderValue::from_bytes(text.as_ref()).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
@@ -159,11 +165,15 @@ fn unix_us(time: SystemTime) -> HeaderValue {
 }
 
 pub async fn put(service: &Service, request: &Parts, body: &mut Option<Incoming>, name: &str, key: &str) -> Answer {
+    let tree = match service.opened(name)? {
+        Opened::Single(tree) => tree,
+        Opened::Multi(tree) => return pairs::put(service, request, body, tree, key).await,
+    };
     let query = Query::of(request.uri.query(), &["codec", "ttl"])?;
     let ttl = query.seconds("ttl")?;
     check_coding(&request.headers)?;
     let conditions = Arc::new(Conditions::of(&request.headers)?);
-    let (tree, key) = (service.tree(name)?, Arc::<[u8]>::from(&*service.key(key, query)?));
+    let key = Arc::<[u8]>::from(&*service.key(key, query)?);
     upload::check_declared(&request.headers, upload::value_bytes_max(service, &tree))?;
     if !conditions.is_empty() || !upload::is_declared_short(&request.headers) {
         // Spares the client from sending a body in vain.
@@ -214,7 +224,7 @@ pub fn conflict() -> Problem {
 }
 
 /// Values are stored as they come: without parts and without a coding to remember.
-fn check_coding(headers: &HeaderMap) -> Result<(), Problem> {
+pub fn check_coding(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.contains_key(header::CONTENT_RANGE) {
         return Err(Problem::bad_request("a PUT replaces the whole value: leave out Content-Range"));
     }
@@ -278,9 +288,13 @@ fn begin_put(
 }
 
 pub async fn delete(service: &Service, request: &Parts, name: &str, key: &str) -> Answer {
+    let tree = match service.opened(name)? {
+        Opened::Single(tree) => tree,
+        Opened::Multi(tree) => return pairs::delete(service, request, tree, key).await,
+    };
     let query = Query::of(request.uri.query(), &["codec"])?;
     let conditions = Arc::new(Conditions::of(&request.headers)?);
-    let (tree, key) = (service.tree(name)?, Arc::<[u8]>::from(&*service.key(key, query)?));
+    let key = Arc::<[u8]>::from(&*service.key(key, query)?);
     for _ in 0..TRIES_MAX {
         let (db, checks) = (service.db(), service.checks().clone());
         let (tree, key, conditions) = (tree.clone(), Arc::clone(&key), Arc::clone(&conditions));

@@ -1,7 +1,7 @@
 //! Rules for writes by clients: the tree's own program may keep more than the record.
 
 use crate::problem::Problem;
-use braiddb::{Db, Tree};
+use braiddb::{Db, MultiTree, Tree};
 use braiddb_typed::guard;
 use hyper::StatusCode;
 use std::{fmt, sync::Arc};
@@ -35,6 +35,11 @@ impl Checks {
     pub fn of_records(&self, db: &Db, tree: &Tree) -> Result<(), Problem> {
         self.0.as_ref().map_or(Ok(()), |rules| rules.check_records(db, &tree.name())).map_err(refused)?;
         guard::refusal_of_write(tree, None)?.map_or(Ok(()), |reason| Err(refused(reason)))
+    }
+
+    /// Checks that clients may write pairs of a tree with many values per key.
+    pub fn of_pairs(&self, db: &Db, tree: &MultiTree) -> Result<(), Problem> {
+        self.0.as_ref().map_or(Ok(()), |rules| rules.check_records(db, &tree.name())).map_err(refused)
     }
 
     /// Checks a record for the tree's codec.

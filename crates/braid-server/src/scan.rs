@@ -3,18 +3,19 @@
 use crate::{
     body::{Body, CHUNK_BYTES, Producer},
     changes::BRAID_VERSION,
-    json,
+    json, opened,
     problem::Problem,
     query::{self, Query},
     record::etag,
+    rows::Rows,
     service::{Answer, Service, typed, typed_key},
     snapshots::{Scan, Snapshots, parse_token, token},
 };
-use braiddb::{Cursor, Error};
+use braiddb::Error;
 use braiddb_typed::{BEYOND_RECORDS, text};
 use bytes::Bytes;
 use hyper::{HeaderMap, StatusCode, header, http::request::Parts};
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
 /// Records of a page without `limit`.
 const LIMIT_DEFAULT: u64 = 1000;
@@ -25,6 +26,15 @@ const PARAMETERS: [&str; 8] = ["prefix", "start", "end", "reverse", "limit", "va
 
 pub async fn scan(service: &Service, request: &Parts, name: &str) -> Answer {
     let query = Query::of(request.uri.query(), &PARAMETERS)?;
+    answer(service, request, query, name, None).await
+}
+
+/// Answers with the pairs of one key, of a tree with many values per key.
+pub async fn of_key(service: &Service, request: &Parts, query: Query<'_>, name: &str, key: &[u8]) -> Answer {
+    answer(service, request, query, name, Some(key)).await
+}
+
+async fn answer(service: &Service, request: &Parts, query: Query<'_>, name: &str, key: Option<&[u8]>) -> Answer {
     let limit = query.number("limit", "from 1")?.unwrap_or(LIMIT_DEFAULT);
     if limit == 0 {
         return Err(Problem::bad_request("limit=0 asks for no record: give at least 1"));
@@ -38,17 +48,20 @@ pub async fn scan(service: &Service, request: &Parts, name: &str) -> Answer {
         }
     };
     let (scan, id) = match &position {
-        None => (Arc::new(begin(service, query, name)?), None),
+        None => {
+            let begun = begin(service, query, name)?;
+            (Arc::new(if let Some(key) = key { begun.of_key(key) } else { begun }), None)
+        }
         Some((id, _)) => (find(service, *id, name)?, Some(*id)),
     };
     let is_lines = wants_lines(&request.headers);
     let version = service.db().version_of(scan.snapshot.sequence());
     let page = Page {
-        cursor: scan.snapshot.cursor(&scan.tree),
+        rows: Rows::of(&scan),
         scan,
         snapshots: Arc::clone(service.snapshots()),
         id,
-        from: position.map(|(_, key)| key),
+        from: position.map(|(_, place)| place),
         left: limit,
         is_lines,
         stage: Stage::Begin,
@@ -67,7 +80,7 @@ fn wants_lines(headers: &HeaderMap) -> bool {
 
 fn begin(service: &Service, query: Query<'_>, name: &str) -> Result<Scan, Problem> {
     let db = service.db();
-    let tree = db.open_tree(&query::decode_name(name)?)?;
+    let tree = opened::open(&db, &query::decode_name(name)?)?;
     let has_tuples = query.bytes("codec")?.is_some();
     let key = |parameter| {
         let Some(text) = query.bytes(parameter)? else { return Ok(None) };
@@ -122,6 +135,15 @@ fn of_scan(error: Error) -> Problem {
     if matches!(error, Error::Superseded) { expired() } else { error.into() }
 }
 
+impl Scan {
+    /// Restricts the scan to the pairs of a key.
+    fn of_key(mut self, key: &[u8]) -> Scan {
+        self.start = key.to_vec();
+        self.end = Some([key, &[0]].concat());
+        self
+    }
+}
+
 /// Returns the first key after all keys with a prefix; `None` if there is none.
 fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte < 0xff)?;
@@ -132,12 +154,12 @@ fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
 
 /// The records of a page as JSON, in chunks.
 struct Page {
-    cursor: Cursor,
+    rows: Rows,
     scan: Arc<Scan>,
     snapshots: Arc<Snapshots>,
     /// The number of the kept scan, after the first page.
     id: Option<u64>,
-    /// The first key of a later page.
+    /// The place of the first row of a later page.
     from: Option<Vec<u8>>,
     left: u64,
     is_lines: bool,
@@ -154,21 +176,14 @@ enum Stage {
 
 impl Page {
     fn seek(&mut self) -> braiddb::Result<bool> {
-        let from = mem::take(&mut self.from);
-        let (scan, cursor) = (&self.scan, &mut self.cursor);
-        Ok(match (scan.is_reverse, from, &scan.end) {
-            (false, from, _) => cursor.seek(from.as_ref().unwrap_or(&scan.start))?,
-            (true, Some(mut from), _) => {
-                from.push(0);
-                cursor.seek_before(from)?
-            }
-            (true, None, Some(end)) => cursor.seek_before(end)?,
-            (true, None, None) => cursor.seek_last()?,
-        })
+        match self.from.take() {
+            None => self.rows.begin(&self.scan),
+            Some(place) => self.rows.resume(place, self.scan.is_reverse),
+        }
     }
 
     fn is_inside(&self) -> bool {
-        let key = self.cursor.key();
+        let key = self.rows.key();
         *key >= *self.scan.start && self.scan.end.as_ref().is_none_or(|end| *key < **end)
     }
 
@@ -180,18 +195,18 @@ impl Page {
             to.push(b'\n');
         }
         self.stage = Stage::Later;
-        let tuple = if self.scan.has_tuples { text::to_json(self.cursor.key()) } else { None };
+        let tuple = if self.scan.has_tuples { text::to_json(self.rows.key()) } else { None };
         to.extend_from_slice(b"{\"key\":");
         match tuple {
             Some(tuple) => to.extend_from_slice(tuple.to_string().as_bytes()),
-            None => json::write_bytes(to, self.cursor.key()),
+            None => json::write_bytes(to, self.rows.key()),
         }
         if self.scan.has_values {
-            match self.cursor.value_len()? {
+            match self.rows.value_len()? {
                 len if len > VALUE_BYTES_MAX => to.extend_from_slice(format!(",\"bytes\":{len}").as_bytes()),
                 _ => {
                     to.extend_from_slice(b",\"value\":");
-                    json::write_bytes(to, self.cursor.value()?);
+                    json::write_bytes(to, self.rows.value()?);
                 }
             }
         }
@@ -203,7 +218,7 @@ impl Page {
     }
 
     fn write_end(&mut self, to: &mut Vec<u8>, has_more: bool) {
-        let next = has_more.then(|| token(self.snapshots.keep(&self.scan, self.id), self.cursor.key()));
+        let next = has_more.then(|| token(self.snapshots.keep(&self.scan, self.id), &self.rows.place()));
         if let (None, Some(id)) = (&next, self.id) {
             self.snapshots.end(id);
         }
@@ -229,7 +244,7 @@ impl Page {
                 self.stage = Stage::First;
                 self.seek()?
             }
-            Stage::First | Stage::Later => self.cursor.is_on_row(),
+            Stage::First | Stage::Later => self.rows.is_on_row(),
         };
         loop {
             if !has_row || !self.is_inside() || self.left == 0 {
@@ -242,7 +257,7 @@ impl Page {
             }
             self.write_record(chunk)?;
             self.left -= 1;
-            has_row = if self.scan.is_reverse { self.cursor.prev()? } else { self.cursor.next()? };
+            has_row = self.rows.advance(&self.scan)?;
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     load::{Kind, Load},
     metrics,
     monitor::Monitor,
+    opened::{self, Opened},
     options::{Limits, Options},
     page,
     place::Place,
@@ -23,7 +24,7 @@ use crate::{
     token::Token,
     trees, upload,
 };
-use braiddb::{Db, Tree};
+use braiddb::Db;
 use braiddb_typed::text as tuple_text;
 use hyper::{
     Method, Request, Response, StatusCode,
@@ -160,9 +161,9 @@ impl Service {
         self.store.db()
     }
 
-    /// Opens a tree by its percent-encoded name: a lookup in memory.
-    pub fn tree(&self, name: &str) -> Result<Tree, Problem> {
-        Ok(self.db().open_tree(&query::decode_name(name)?)?)
+    /// Opens a tree of either kind by its percent-encoded name.
+    pub fn opened(&self, name: &str) -> Result<Opened, Problem> {
+        Ok(opened::open(&self.db(), &query::decode_name(name)?)?)
     }
 
     /// Decodes a key of the path.

@@ -3,8 +3,8 @@
 //! A kept snapshot pins old versions of records, so an unused one is dropped after
 //! [`Limits::snapshot_life`](crate::Limits), and the one unused for longest when the table is full.
 
-use crate::{json, options::Limits};
-use braiddb::{Snapshot, Tree};
+use crate::{json, opened::Opened, options::Limits};
+use braiddb::Snapshot;
 use std::{
     collections::HashMap,
     io,
@@ -16,7 +16,7 @@ use std::{
 #[derive(Clone, Debug)]
 pub struct Scan {
     pub snapshot: Snapshot,
-    pub tree: Tree,
+    pub tree: Opened,
     /// To refuse a token of another tree.
     pub tree_name: String,
     /// First key.
@@ -109,16 +109,16 @@ impl Table {
     }
 }
 
-/// Returns the text of a position: the number of a scan and the next key.
-pub fn token(id: u64, key: &[u8]) -> String {
-    json::to_hex(&[&id.to_be_bytes(), key].concat())
+/// Returns the text of a position: the number of a scan and the place of the next row.
+pub fn token(id: u64, place: &[u8]) -> String {
+    json::to_hex(&[&id.to_be_bytes(), place].concat())
 }
 
 /// Parses the text of a position.
 pub fn parse_token(text: &[u8]) -> Option<(u64, Vec<u8>)> {
     let bytes = json::from_hex(str::from_utf8(text).ok()?)?;
-    let (id, key) = bytes.split_first_chunk()?;
-    Some((u64::from_be_bytes(*id), key.to_vec()))
+    let (id, place) = bytes.split_first_chunk()?;
+    Some((u64::from_be_bytes(*id), place.to_vec()))
 }
 
 #[cfg(test)]
@@ -129,7 +129,7 @@ mod tests {
     fn scan(db: &Db) -> Arc<Scan> {
         Arc::new(Scan {
             snapshot: db.snapshot(),
-            tree: db.tree("t").unwrap(),
+            tree: Opened::Single(db.tree("t").unwrap()),
             tree_name: "t".to_owned(),
             start: Vec::new(),
             end: None,

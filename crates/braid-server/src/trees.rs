@@ -6,7 +6,6 @@ use crate::{
     place::in_pool,
     problem::Problem,
     query::{self, Query},
-    rules::refused,
     service::{Answer, Service, new_response, typed},
 };
 use braiddb::{Db, TreeOptions, stats::TreeInfo};
@@ -68,7 +67,16 @@ fn find(db: &Db, name: &str) -> Result<Option<TreeInfo>, Problem> {
 
 /// Creates a tree: 201, or 204 if it exists with the same time to live.
 pub async fn create(service: &Service, request: &Parts, body: Option<&Incoming>, name: &str) -> Answer {
-    let ttl = Query::of(request.uri.query(), &["ttl"])?.seconds("ttl")?;
+    let query = Query::of(request.uri.query(), &["ttl", "kind"])?;
+    let ttl = query.seconds("ttl")?;
+    let is_multi = match query.bytes("kind")?.as_deref() {
+        None | Some(b"single") => false,
+        Some(b"multi") => true,
+        Some(_) => return Err(Problem::bad_request("kind is single, or multi for many values per key")),
+    };
+    if is_multi && ttl.is_some() {
+        return Err(Problem::bad_request("pairs of a tree with many values per key do not expire: leave out ttl"));
+    }
     refuse_body(body)?;
     let conditions = Conditions::of(&request.headers)?;
     let (db, name) = (service.db(), query::decode_name(name)?.into_owned());
@@ -78,8 +86,11 @@ pub async fn create(service: &Service, request: &Parts, body: Option<&Incoming>,
         checks.of_create(&db, &name)?;
         let is_new = find(&db, &name)?.is_none();
         conditions.of_tree(!is_new)?;
-        let options = ttl.map_or_else(TreeOptions::new, |ttl| TreeOptions::new().ttl(ttl));
-        db.tree_with(&name, options)?;
+        if is_multi {
+            db.multi_tree(&name)?;
+        } else {
+            db.tree_with(&name, ttl.map_or_else(TreeOptions::new, |ttl| TreeOptions::new().ttl(ttl)))?;
+        }
         Ok::<_, Problem>(is_new)
     });
     let status = if is_new.await?? { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
@@ -98,14 +109,7 @@ pub async fn drop(service: &Service, request: &Parts, body: Option<&Incoming>, n
         let found = find(&db, &name)?;
         conditions.of_tree(found.is_some())?;
         checks.of_drop(&db, &name)?;
-        if found.is_some_and(|info| info.multi) {
-            let name = name.escape_debug();
-            return Err(refused(format!(
-                "the tree {name} has many values per key, which the service does not write: drop it with \
-                 `braid drop-tree`, or if it is an index, with `braid index drop`"
-            )));
-        }
-        Ok(db.drop_tree(&name)?)
+        Ok::<_, Problem>(db.drop_tree(&name)?)
     });
     dropped.await??;
     Ok(new_response(StatusCode::NO_CONTENT, Body::empty()))

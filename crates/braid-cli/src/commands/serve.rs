@@ -86,6 +86,16 @@ struct ImportRules;
 
 impl Rules for ImportRules {
     fn check_records(&self, db: &Db, tree: &str) -> std::result::Result<(), String> {
+        // Only trees with many values per key are indexes; others are written often.
+        if db.open_tree(tree).is_err()
+            && let Some(owner) = owner_of_index(db, tree).map_err(|error| text_of(&error))?
+        {
+            return Err(format!(
+                "the tree {} is an index of the tree {}: write that one with `braid put`, `braid del` or `braid import`",
+                show_name(tree),
+                show_name(&owner)
+            ));
+        }
         let indexes = refuse_own_tree(tree).and_then(|()| Indexes::stored_specs(db, tree));
         let indexes = indexes.map_err(|error| text_of(&error))?;
         match indexes.is_empty() {

@@ -6,6 +6,7 @@ mod client;
 mod disk;
 mod limits;
 mod page;
+mod pairs;
 mod records;
 mod rules;
 mod safety;

@@ -25,21 +25,14 @@ fn trees_are_listed_created_and_dropped() {
     server.ask("DELETE", "/trees/t", &[], b"").has(204);
     server.ask("DELETE", "/trees/t", &[], b"").has_problem(404);
     server.get("/trees/t/k").has_problem(404);
-    // Records of a tree with many values per key have no place in the protocol.
-    server.get("/trees/m/k").has_problem(400);
-    server.get("/trees/m/").has_problem(400);
 }
 
-/// The story: a DELETE with a mistyped URL dropped a tree of many values, and `If-None-Match: *` was
-/// ignored.
+/// The story: `If-None-Match: *` was ignored.
 #[test]
 fn tree_is_changed_only_as_asked() {
     let db = Db::in_memory().unwrap();
     db.tree("t").unwrap().put("k", "v").unwrap();
-    db.multi_tree("m").unwrap().add("k", "v").unwrap();
     let server = Running::writable(&db);
-    assert!(server.ask("DELETE", "/trees/m", &[], b"").has_problem(409).text().contains("drop-tree"));
-    assert!(db.open_multi_tree("m").is_ok());
     for method in ["PUT", "DELETE"] {
         server.ask(method, "/trees/t", &[], b"{\"ttl\":60}").has_problem(400);
         server.ask(method, "/trees/t", &[("If-Match", "\"0000000000000000-0000000000000001\"")], b"").has_problem(412);
