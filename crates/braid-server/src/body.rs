@@ -62,9 +62,9 @@ impl Body {
         Body { left: Some(bytes.len() as u64), first: Bytes::new(), state: State::Whole(bytes) }
     }
 
-    /// Returns a body whose chunks may take forever to come.
-    pub fn live(source: impl Source) -> Body {
-        Body { first: Bytes::new(), state: State::Live(Live::new(source)), left: None }
+    /// Returns a body whose chunks after the first may take forever to come. The first may be empty.
+    pub fn live(first: Bytes, source: impl Source) -> Body {
+        Body { first, state: State::Live(Live::new(source)), left: None }
     }
 
     /// Produces the first chunk, so that an error at the beginning becomes an error response.
@@ -99,10 +99,12 @@ impl HttpBody for Body {
                         }));
                     }
                     State::Live(mut live) => match live.poll_chunk(context) {
-                        Poll::Ready(None) => return Poll::Ready(None),
+                        Poll::Ready(Ok(None)) => return Poll::Ready(None),
+                        // The status is sent; the client notices the missing end.
+                        Poll::Ready(Err(problem)) => return Poll::Ready(Some(Err(io::Error::other(problem)))),
                         chunk => {
                             self.state = State::Live(live);
-                            let Poll::Ready(Some(chunk)) = chunk else { return Poll::Pending };
+                            let Poll::Ready(Ok(Some(chunk))) = chunk else { return Poll::Pending };
                             break chunk;
                         }
                     },

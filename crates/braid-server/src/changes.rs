@@ -19,7 +19,7 @@ use crate::{
     problem::Problem,
     query::Query,
     service::{Answer, Service, typed, typed_key},
-    streams::StreamTurn,
+    turns::Turn,
 };
 use braiddb::{
     Db, Error, Version,
@@ -66,13 +66,13 @@ pub async fn changes(service: &Service, request: &Parts) -> Answer {
     }
     let db = service.db();
     let (options, notation) = filter(&db, query)?;
-    let turn = service.streams().begin()?;
+    let turn = service.streams().begin("too many change streams are open: end others, or try again")?;
     let heartbeat = service.limits().heartbeat;
     let begin =
         move || Ok::<_, Problem>(DropInPool::new(Following::begin(db, options, after, notation, commits_left)?));
     let following = in_pool(begin).await??;
     let stream = Stream { following, turn, heartbeat, sent: Instant::now(), is_idle: false };
-    let mut response = typed(StatusCode::OK, EVENT_STREAM, Body::live(stream));
+    let mut response = typed(StatusCode::OK, EVENT_STREAM, Body::live(Bytes::new(), stream));
     response.headers_mut().insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
     Ok(response)
 }
@@ -262,7 +262,7 @@ impl Following {
 /// The change stream of a client.
 struct Stream {
     following: DropInPool<Following>,
-    turn: StreamTurn,
+    turn: Turn,
     heartbeat: Duration,
     /// Time of the last chunk.
     sent: Instant,
@@ -271,9 +271,9 @@ struct Stream {
 }
 
 impl Source for Stream {
-    async fn next(self) -> Option<(Bytes, Stream)> {
+    async fn next(self) -> Result<Option<(Bytes, Stream)>, Problem> {
         let mut stop = self.turn.stop.clone();
-        first_of(self.next_chunk(), stopped(&mut stop)).await.ok().flatten()
+        Ok(first_of(self.next_chunk(), stopped(&mut stop)).await.ok().flatten())
     }
 }
 

@@ -24,6 +24,7 @@
 //! # }
 //! ```
 
+mod backup;
 mod batch;
 mod body;
 mod changes;
@@ -54,9 +55,9 @@ mod service;
 mod snapshots;
 mod stats;
 mod store;
-mod streams;
 mod token;
 mod trees;
+mod turns;
 mod upload;
 
 pub use options::{Limits, Options};

@@ -3,6 +3,7 @@
 //! A chunk is made when the connection asks for it, so a slow client holds one. The drop of the
 //! body, by a client that went away or by the end of the server, drops everything.
 
+use crate::problem::Problem;
 use bytes::Bytes;
 use std::{
     future::Future,
@@ -13,10 +14,10 @@ use std::{
 /// Makes the chunks of a body.
 pub trait Source: Send + Sized + 'static {
     /// Returns the next chunk, or `None` after the last.
-    fn next(self) -> impl Future<Output = Option<(Bytes, Self)>> + Send;
+    fn next(self) -> impl Future<Output = Result<Option<(Bytes, Self)>, Problem>> + Send;
 }
 
-type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Live)>> + Send>>;
+type Next = Pin<Box<dyn Future<Output = Result<Option<(Bytes, Live)>, Problem>> + Send>>;
 
 /// The chunks that a [`Source`] makes.
 pub struct Live(Next);
@@ -24,17 +25,18 @@ pub struct Live(Next);
 impl Live {
     pub fn new(source: impl Source) -> Live {
         Live(Box::pin(async move {
-            let (chunk, source) = source.next().await?;
-            Some((chunk, Live::new(source)))
+            let next = source.next().await?;
+            Ok(next.map(|(chunk, source)| (chunk, Live::new(source))))
         }))
     }
 
-    /// Polls for the next chunk. After the last one, it must not be polled again.
-    pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        self.0.as_mut().poll(context).map(|next| {
+    /// Polls for the next chunk. After the last one or an error, it must not be polled again.
+    pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Problem>> {
+        let Poll::Ready(next) = self.0.as_mut().poll(context) else { return Poll::Pending };
+        Poll::Ready(next.map(|next| {
             let (chunk, after) = next?;
             *self = after;
             Some(chunk)
-        })
+        }))
     }
 }

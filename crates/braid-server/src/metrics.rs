@@ -24,6 +24,8 @@ pub async fn metrics(service: &Service) -> Answer {
     write_metric(&mut text, "http_kept_snapshots", "gauge", "Snapshots kept for the next pages of scans", kept);
     let streams = service.streams().running();
     write_metric(&mut text, "http_change_streams", "gauge", "Open change streams", streams);
+    let backups = service.backups().running();
+    write_metric(&mut text, "http_backups", "gauge", "Backups that are being downloaded", backups);
     let uploads = service.running_uploads();
     write_metric(&mut text, "http_uploads", "gauge", "Bodies above 64 KiB that are being received or applied", uploads);
     Ok(typed(StatusCode::OK, CONTENT_TYPE, Body::whole(text)))

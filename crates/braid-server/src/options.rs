@@ -79,6 +79,8 @@ pub struct Limits {
     /// Maximum change streams. Each holds up to 2 MiB, or twice the largest commit; further ones get
     /// the status 503.
     pub streams: usize,
+    /// Maximum downloads of backups. Each holds up to 8 MiB; further ones get the status 503.
+    pub backups: usize,
     /// Maximum pause in a change stream. An idle one sends a comment then, so that both sides notice a
     /// broken connection.
     pub heartbeat: Duration,
@@ -101,6 +103,7 @@ impl Default for Limits {
             snapshots: 64,
             snapshot_life: Duration::from_secs(60),
             streams: 128,
+            backups: 2,
             heartbeat: Duration::from_secs(15),
             drain: Duration::from_secs(10),
         }

@@ -11,11 +11,27 @@ pub enum Route<'p> {
     Page(&'p str),
     Batch,
     Changes,
+    Backup,
+    OpenApi,
     Trees,
     Tree(&'p str),
     Scan(&'p str),
     Record(&'p str, &'p str),
 }
+
+/// The resources with a fixed path.
+const FIXED: [(&str, Route<'static>); 10] = [
+    ("/", Route::Page("index.html")),
+    ("/trees", Route::Trees),
+    ("/batch", Route::Batch),
+    ("/changes", Route::Changes),
+    ("/backup", Route::Backup),
+    ("/stats", Route::Stats),
+    ("/metrics", Route::Metrics),
+    ("/health", Route::Health),
+    ("/ready", Route::Ready),
+    ("/openapi.json", Route::OpenApi),
+];
 
 impl Route<'_> {
     /// A key is all of the path after the tree's name: slashes belong to it.
@@ -32,23 +48,23 @@ impl Route<'_> {
         if let Some(file) = path.strip_prefix("/page/") {
             return Some(Route::Page(file));
         }
-        match path {
-            "/" => Some(Route::Page("index.html")),
-            "/stats" => Some(Route::Stats),
-            "/health" => Some(Route::Health),
-            "/ready" => Some(Route::Ready),
-            "/metrics" => Some(Route::Metrics),
-            "/batch" => Some(Route::Batch),
-            "/changes" => Some(Route::Changes),
-            "/trees" => Some(Route::Trees),
-            _ => None,
+        FIXED.iter().find(|(fixed, _)| *fixed == path).map(|(_, route)| *route)
+    }
+
+    /// Returns the methods, as in the header `Allow`.
+    pub fn methods(self) -> &'static str {
+        match self {
+            Route::Record(..) => "GET, HEAD, PUT, DELETE",
+            Route::Tree(_) => "PUT, DELETE",
+            Route::Batch => "POST",
+            _ => "GET, HEAD",
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Route;
+    use super::{FIXED, Route};
 
     #[test]
     fn route_of_each_path_is_found() {
@@ -73,5 +89,23 @@ mod tests {
         ] {
             assert_eq!(Route::of(path), route, "{path}");
         }
+    }
+
+    /// Each resource with its methods, and nothing more.
+    #[test]
+    fn description_has_the_resources_and_their_methods() {
+        let text: serde_json::Value = serde_json::from_str(include_str!("../openapi.json")).unwrap();
+        let mut described = Vec::new();
+        for (path, item) in text["paths"].as_object().unwrap() {
+            let methods = item.as_object().unwrap().keys().filter(|name| *name != "parameters" && *name != "summary");
+            described.extend(methods.map(|method| (path.as_str(), method.to_uppercase())));
+        }
+        let others = ["/trees/{tree}", "/trees/{tree}/", "/trees/{tree}/{key}", "/page/{file}"];
+        let paths = FIXED.iter().map(|(path, _)| *path).chain(others);
+        let methods = |path| Route::of(path).unwrap().methods().split(", ").map(str::to_owned);
+        let mut expected: Vec<_> = paths.flat_map(|path| methods(path).map(move |method| (path, method))).collect();
+        described.sort();
+        expected.sort();
+        assert_eq!(described, expected);
     }
 }

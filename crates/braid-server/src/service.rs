@@ -1,7 +1,7 @@
 //! The service: shared state, checks of each request, and the handler of each resource.
 
 use crate::{
-    batch,
+    backup, batch,
     body::Body,
     changes, guard,
     load::{Kind, Load},
@@ -20,9 +20,10 @@ use crate::{
     snapshots::Snapshots,
     stats,
     store::Store,
-    streams::Streams,
     token::Token,
-    trees, upload,
+    trees,
+    turns::Turns,
+    upload,
 };
 use braiddb::Db;
 use braiddb_typed::text as tuple_text;
@@ -43,6 +44,9 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
+/// The description of the service, for other tools.
+const OPENAPI: &str = include_str!("../openapi.json");
+
 /// The result of a handler. A problem becomes an error response.
 pub type Answer = Result<Response<Body>, Problem>;
 
@@ -59,7 +63,8 @@ pub struct Service {
     /// Held while a tree is created or dropped, so that the preconditions hold.
     tree_changes: Arc<Mutex<()>>,
     snapshots: Arc<Snapshots>,
-    streams: Streams,
+    streams: Turns,
+    backups: Turns,
     /// Responses by the hundreds of their status.
     responses: [AtomicU64; 6],
     load: Load,
@@ -86,7 +91,8 @@ impl Service {
             uploads_max,
             tree_changes: Arc::default(),
             snapshots: Arc::new(Snapshots::new(&limits)?),
-            streams: Streams::new(limits.streams),
+            streams: Turns::new(limits.streams),
+            backups: Turns::new(limits.backups),
             limits,
             responses: Default::default(),
             load: Load::default(),
@@ -127,8 +133,12 @@ impl Service {
         &self.snapshots
     }
 
-    pub fn streams(&self) -> &Streams {
+    pub fn streams(&self) -> &Turns {
         &self.streams
+    }
+
+    pub fn backups(&self) -> &Turns {
+        &self.backups
     }
 
     /// Returns the responses so far by the hundreds of their status, from 1xx.
@@ -212,13 +222,15 @@ impl Service {
         }
         let Some(route) = route else {
             return Err(Problem::not_found(
-                "there are /trees, /trees/{tree}, /trees/{tree}/, /trees/{tree}/{key}, /batch, /changes, /stats, /metrics, /health, /ready and the page at /",
+                "there are /trees, /trees/{tree}, /trees/{tree}/, /trees/{tree}/{key}, /batch, /changes, /backup, /stats, /metrics, /health, /ready, /openapi.json and the page at /",
             ));
         };
         let method = request.method.as_str();
         match (route, method) {
             (Route::Record(tree, key), "GET" | "HEAD") => record::get(self, request, tree, key).await,
             (Route::Scan(tree), "GET" | "HEAD") => scan::scan(self, request, tree).await,
+            (Route::Backup, "GET" | "HEAD") => backup::download(self, request).await,
+            (Route::OpenApi, "GET" | "HEAD") => Ok(typed(StatusCode::OK, "application/json", Body::whole(OPENAPI))),
             (Route::Changes, "GET" | "HEAD") => changes::changes(self, request).await,
             (Route::Trees, "GET" | "HEAD") => trees::list(self, request).await,
             (Route::Page(name), "GET" | "HEAD") => page::file(request, name),
@@ -258,12 +270,7 @@ pub fn typed_key<'k>(text: Cow<'k, [u8]>, query: Query<'_>) -> Result<Cow<'k, [u
 }
 
 fn not_allowed(route: Route<'_>, method: &Method) -> Problem {
-    let allowed = match route {
-        Route::Record(..) => "GET, HEAD, PUT, DELETE",
-        Route::Tree(_) => "PUT, DELETE",
-        Route::Batch => "POST",
-        _ => "GET, HEAD",
-    };
+    let allowed = route.methods();
     let detail = format!("{method} is not possible here; these methods are: {allowed}");
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed", detail)
         .with_header(header::ALLOW, HeaderValue::from_static(allowed))

@@ -1,5 +1,6 @@
 //! Tests of the service over real sockets.
 
+mod backups;
 mod batches;
 mod changes;
 mod client;
