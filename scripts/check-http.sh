@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks `braid serve` with other programs' HTTP clients: curl and, from a temporary environment,
-# Python's httpx with httpx-sse. Conditional requests, ranges, and change streams that resume after
-# the server was killed.
+# Python's httpx with httpx-sse. Conditional requests, ranges, backups, and change streams that
+# resume after the server was killed. Validates the OpenAPI description.
 #
 #   scripts/check-http.sh [path of braid]
 #
@@ -9,7 +9,7 @@
 # packages cannot be installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-readonly packages=(httpx==0.28.1 httpx-sse==0.4.3)
+readonly packages=(httpx==0.28.1 httpx-sse==0.4.3 openapi-spec-validator==0.9.0)
 
 skip() {
     printf 'SKIPPED: %s\n' "$*"

@@ -9,6 +9,7 @@ import threading
 
 import httpx
 import httpx_sse
+import openapi_spec_validator
 
 BRAID, FOLDER = str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2])
 TOKEN = "token-of-the-check"
@@ -95,6 +96,26 @@ def check_ranges(served):
     assert client.get("/trees/t/chunked").content == value * 2
 
 
+def check_backup(served):
+    target, restored = FOLDER / "music.dump", FOLDER / "restored"
+    served.curl("-o", str(target), f"{served.url}/backup")
+    with served.client.stream("GET", "/backup") as reply:
+        assert re.fullmatch(r'attachment; filename="braiddb-\d+\.dump"', reply.headers["content-disposition"])
+        assert sum(len(part) for part in reply.iter_bytes()) > 1000
+    subprocess.run([BRAID, "load", str(target), str(restored)], check=True, capture_output=True)
+    copy = Served(restored)
+    for path in ["/trees/t/large", "/trees/t/chunked"]:
+        assert copy.client.get(path).content == served.client.get(path).content
+    copy.kill()
+    target.write_bytes(target.read_bytes()[:-1])
+    refused = subprocess.run([BRAID, "load", str(target), "--check"], capture_output=True, text=True)
+    assert refused.returncode != 0 and refused.stderr, refused
+
+
+def check_description(served):
+    openapi_spec_validator.validate(served.client.get("/openapi.json").json())
+
+
 class Follower:
     """Applies whole commits of the change stream, and keeps the position behind the last one."""
 
@@ -167,7 +188,9 @@ def check_streams():
 served = Served(new_database("records"))
 check_conditions(served)
 check_ranges(served)
+check_backup(served)
+check_description(served)
 served.kill()
 changes = check_streams()
 version = subprocess.run(["curl", "--version"], capture_output=True, text=True).stdout.split()[1]
-print(f"curl {version} and httpx {httpx.__version__}: conditions, ranges, and {changes} changes across 4 kills agree")
+print(f"curl {version} and httpx {httpx.__version__}: conditions, ranges, a backup, and {changes} changes across 4 kills agree")
