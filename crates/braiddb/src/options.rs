@@ -25,6 +25,8 @@ const READER_AGE_WARN_NS: u64 = 60_000_000_000;
 /// Default time, in nanoseconds, that a commit waits for an exclusive transaction.
 const EXCLUSIVE_WAIT_NS: u64 = 30_000_000_000;
 
+const SLOW_COMMIT_NS: u64 = 100_000_000;
+
 /// Options of a database.
 ///
 /// An option out of range makes the open fail with `InvalidArgument`, which names the option, its
@@ -82,6 +84,7 @@ impl Builder {
                 reader_age_warn_ns: READER_AGE_WARN_NS,
                 reader_age_max_ns: u64::MAX,
                 exclusive_wait_ns: EXCLUSIVE_WAIT_NS,
+                slow_commit_ns: SLOW_COMMIT_NS,
                 log_archive: None,
                 open_files_max: None,
                 rate_limiter: None,
@@ -454,6 +457,35 @@ impl Builder {
     /// seconds; zero to fail at once; [`Duration::MAX`] for no limit.
     pub fn exclusive_wait_max(mut self, wait: Duration) -> Builder {
         self.settings.exclusive_wait_ns = nanos(wait);
+        self
+    }
+
+    /// Time from which on a commit is slow: it is recorded with its causes in
+    /// [`Stats::slow_commits`](crate::stats::Stats::slow_commits), reported as
+    /// [`Event::SlowCommit`](crate::events::Event::SlowCommit), and logged (`tracing`, level info,
+    /// at most once a second).
+    ///
+    /// Default: 100 ms; [`Duration::MAX`] for never. From 50 ms on, times come from a cheaper clock,
+    /// which may be 10 ms late.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// use braiddb::{Db, stats::SlowCause};
+    /// use std::time::Duration;
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("music.db");
+    /// let db = Db::builder().slow_commit(Duration::ZERO).open(&path)?; // every commit
+    /// db.tree("albums")?.put(b"1", b"Ten")?;
+    /// let stats = db.stats();
+    /// let last = stats.slow_commits.last().unwrap();
+    /// println!("{last}"); // commit 2 took 1.3ms: sync 1.2ms, write 84.1µs
+    /// assert!(last.parts.get(SlowCause::Sync) <= last.took);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn slow_commit(mut self, time: Duration) -> Builder {
+        self.settings.slow_commit_ns = nanos(time);
         self
     }
 

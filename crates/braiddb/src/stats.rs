@@ -3,7 +3,7 @@
 pub use crate::{
     base::ReaderKind,
     db::{
-        PartitionStats, RangeEstimate, ReaderStats, Refreshed, RunStats, ScrubStats, SharedRuntimeStats, Stats,
-        TreeInfo,
+        BackgroundWork, CommitParts, PartitionStats, RangeEstimate, ReaderStats, Refreshed, RunStats, RunningWork,
+        ScrubStats, SharedRuntimeStats, SlowCause, SlowCommit, SlowCommitTotal, Stats, TreeInfo,
     },
 };

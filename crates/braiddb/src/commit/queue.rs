@@ -57,13 +57,15 @@ impl<T, R> Default for CommitQueue<T, R> {
 impl<T, R> CommitQueue<T, R> {
     /// Commits `request`, by a call of `commit` on this or another thread, perhaps in a group of up
     /// to `group_bytes_max` by `size_bytes`. Calls of `commit` never overlap; each passes one
-    /// result per request, in order, to its second argument. `None`: the leader panicked and the
-    /// outcome is unknown.
+    /// result per request, in order, to its second argument. Before the thread parks, and once it
+    /// is woken for good, `parks` is called with true and with false. `None`: the leader panicked
+    /// and the outcome is unknown.
     pub fn submit(
         &self,
         mut request: T,
         group_bytes_max: usize,
         size_bytes: impl Fn(&T) -> usize,
+        mut parks: impl FnMut(bool),
         commit: impl FnOnce(&mut [T], &mut dyn FnMut(R)),
     ) -> Option<R> {
         let mut state = self.state.lock();
@@ -80,16 +82,28 @@ impl<T, R> CommitQueue<T, R> {
         state.waiting.push(Arc::clone(&waiter));
         drop(state);
         let mut looks = 0;
-        loop {
+        let state = loop {
             match waiter.state.load(Ordering::Acquire) {
                 WAITING if looks < LOOKS_MAX => {
                     looks += 1;
                     hint::spin_loop();
                 }
-                WAITING => thread::park(),
-                LEAD => return self.lead_waiting(&waiter, group_bytes_max, size_bytes, commit),
-                _ => return waiter.slot.lock().1.take(),
+                WAITING => {
+                    if looks == LOOKS_MAX {
+                        looks += 1;
+                        parks(true);
+                    }
+                    thread::park();
+                }
+                state => break state,
             }
+        };
+        if looks > LOOKS_MAX {
+            parks(false);
+        }
+        match state {
+            LEAD => self.lead_waiting(&waiter, group_bytes_max, size_bytes, commit),
+            _ => waiter.slot.lock().1.take(),
         }
     }
 

@@ -139,6 +139,7 @@ fn commit_queue_answers_each_request_once_without_overlap() {
                         request,
                         64,
                         |_| 16,
+                        |_| (),
                         |group, answer| {
                             assert!(!busy.swap(true, Ordering::AcqRel));
                             assert!(group.len() <= 6, "a group of {}", group.len());
@@ -175,7 +176,7 @@ fn commit_queue_after_a_leader_panic_notifies_members_and_continues() {
                 }
                 group.iter().for_each(|r| answer(*r));
             };
-            let answer = catch_unwind(AssertUnwindSafe(|| queue.submit(request, 64, |_| 1, commit)));
+            let answer = catch_unwind(AssertUnwindSafe(|| queue.submit(request, 64, |_| 1, |_| (), commit)));
             answers.send((request, answer.ok())).unwrap();
         });
     };
@@ -190,7 +191,7 @@ fn commit_queue_after_a_leader_panic_notifies_members_and_continues() {
     assert_eq!(all[0], (0, Some(Some(0))));
     assert_eq!(all.iter().filter(|(_, answer)| answer.is_none()).count(), 1, "the leader panics: {all:?}");
     assert!(all.iter().any(|(_, answer)| *answer == Some(None)), "its members are notified: {all:?}");
-    assert_eq!(queue.submit(9, 64, |_| 1, |group, answer| answer(group[0])), Some(9));
+    assert_eq!(queue.submit(9, 64, |_| 1, |_| (), |group, answer| answer(group[0])), Some(9));
 }
 
 #[test]

@@ -21,6 +21,9 @@ pub use engine::parts::scrubber::ScrubStats;
 pub use engine::settings::{Durability, Settings, TreeOptions};
 pub use engine::settings_check::check_range;
 pub use engine::shared_runtime::{SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats};
+pub use engine::slow_commits::report::{
+    BackgroundWork, CommitParts, RunningWork, SlowCause, SlowCommit, SlowCommitTotal,
+};
 pub use engine::stats::{PartitionStats, ReaderStats, RunStats, Stats};
 pub use engine::tree_codec::TreeCodec;
 pub use export::checkpoint::{Image, ImageFile, ImageFileKind};

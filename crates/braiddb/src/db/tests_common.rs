@@ -115,6 +115,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         reader_age_warn_ns: u64::MAX,
         reader_age_max_ns: u64::MAX,
         exclusive_wait_ns: 30 * SECOND_NS,
+        slow_commit_ns: u64::MAX,
         log_archive: None,
         open_files_max: None,
         rate_limiter: None,

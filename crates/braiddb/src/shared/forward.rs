@@ -69,6 +69,7 @@ impl WriteQueues {
             Write { batches, deadline },
             GROUP_BYTES_MAX,
             |write| write.batches.len(),
+            |_| (),
             |group, answer| write_group(core, group, durability, answer),
         );
         finish(core, answer, durability, deadline)

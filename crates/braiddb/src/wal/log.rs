@@ -93,6 +93,8 @@ pub struct Wal {
     payload_bytes: AtomicU64,
     segments_created: AtomicU64,
     segments_recycled: AtomicU64,
+    /// Time that appends took to begin segments. Written under `tail`.
+    rotation_ns: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -212,6 +214,7 @@ impl Wal {
             payload_bytes: AtomicU64::new(0),
             segments_created: AtomicU64::new(1),
             segments_recycled: AtomicU64::new(0),
+            rotation_ns: AtomicU64::new(0),
         })
     }
 
@@ -329,6 +332,11 @@ impl Wal {
         self.latch.reason()
     }
 
+    /// Returns the time that appends took to begin segments, since the open.
+    pub fn rotation_ns(&self) -> u64 {
+        self.rotation_ns.load(Ordering::Relaxed)
+    }
+
     pub fn stats(&self) -> WalStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         WalStats {
@@ -366,8 +374,17 @@ impl Wal {
             if tail.prepared.is_none() && tail.offset + len + ending_len <= tail.segment.header.len {
                 return Ok(());
             }
-            self.begin_next_segment(tail, len)?;
+            self.rotate(tail, len)?;
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn rotate(&self, tail: &mut Tail, len: u64) -> Result<()> {
+        let began_ns = self.context.runtime.monotonic_ns();
+        let begun = self.begin_next_segment(tail, len);
+        count(&self.rotation_ns, self.context.runtime.monotonic_ns().saturating_sub(began_ns));
+        begun
     }
 
     fn write_record(&self, tail: &mut Tail, header: &RecordHeader, stored: &[u8]) -> Result<Lsn> {

@@ -12,6 +12,7 @@ pub mod root;
 pub mod settings;
 pub mod settings_check;
 pub mod shared_runtime;
+pub mod slow_commits;
 pub mod stats;
 #[cfg(test)]
 pub mod tests;

@@ -141,6 +141,7 @@ pub struct Settings {
     pub reader_age_warn_ns: u64,
     pub reader_age_max_ns: u64,
     pub exclusive_wait_ns: u64,
+    pub slow_commit_ns: u64,
     pub log_archive: Option<PathBuf>,
     /// `None`: by the sizes of volume and data.
     pub disk_reserve: Option<u64>,

@@ -1,6 +1,9 @@
 //! Counters and statistics.
 
-use super::parts::scrubber::ScrubStats;
+use super::{
+    parts::scrubber::ScrubStats,
+    slow_commits::report::{SlowCommit, SlowCommitTotal},
+};
 use crate::{
     base::{ReaderKind, SequenceNumber},
     platform::{BatchReads, RateLimiterStats},
@@ -201,6 +204,12 @@ pub struct Stats {
     pub stalls: u64,
     /// The longest of these waits, in microseconds.
     pub stall_us_max: u64,
+    /// The last commits that took longer than [`crate::Builder::slow_commit`], oldest first; at
+    /// most 64.
+    pub slow_commits: Vec<SlowCommit>,
+    /// Totals of all slow commits since the open, one for each cause, in the order of
+    /// [`SlowCause::ALL`](crate::stats::SlowCause::ALL).
+    pub slow_commit_totals: Vec<SlowCommitTotal>,
     /// Backpressure, from 0 to 1000; writers are throttled from 500 on.
     pub pressure_per_mille: u64,
     /// Log records replayed at the open.

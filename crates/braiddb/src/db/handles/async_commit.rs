@@ -4,7 +4,7 @@ use super::{batch::Batch, database::Db, transaction::handle::Transaction, tree::
 use crate::{
     base::{Result, SequenceNumber},
     db::{
-        engine::settings::Durability,
+        engine::{settings::Durability, slow_commits::timer::CommitTimer},
         write::async_commit::{self, Awaited},
     },
 };
@@ -61,10 +61,14 @@ impl fmt::Debug for Commit {
 
 impl Commit {
     /// Commits buffered by `commit`. `writes` is false if there is nothing to make durable.
-    fn begin(db: &Db, writes: bool, commit: impl FnOnce() -> Result<SequenceNumber>) -> Commit {
-        let state = match commit() {
-            Ok(sequence) if writes => async_commit::await_durable(db.engine(), sequence),
-            result => Awaited::Done(result),
+    fn begin(db: &Db, writes: bool, commit: impl FnOnce(&mut CommitTimer) -> Result<SequenceNumber>) -> Commit {
+        let mut timer = CommitTimer::begin(db.engine());
+        let state = match commit(&mut timer) {
+            Ok(sequence) if writes => async_commit::await_durable(db.engine(), sequence, timer),
+            result => {
+                timer.end(db.engine(), &result);
+                Awaited::Done(result)
+            }
         };
         Commit { state }
     }
@@ -107,7 +111,9 @@ impl Future for Commit {
             Awaited::Done(Ok(sequence)) => return Poll::Ready(Ok(*sequence)),
             Awaited::Done(Err(error)) => return Poll::Ready(Err(error.duplicate())),
             Awaited::Queued(waiter) => return waiter.poll(context.waker()),
-            Awaited::Unsynced { engine, sequence, lsn } => async_commit::sync_now(engine, *sequence, *lsn),
+            Awaited::Unsynced { engine, sequence, lsn, timer } => {
+                async_commit::sync_now(engine, *sequence, *lsn, timer)
+            }
         };
         let copy = result.as_ref().map(|sequence| *sequence).map_err(|error| error.duplicate());
         self.state = Awaited::Done(copy);
@@ -138,7 +144,7 @@ impl Batch {
     /// ```
     pub fn commit_async(self) -> Commit {
         let (db, writes) = (self.db().clone(), !self.is_empty());
-        Commit::begin(&db, writes, || self.commit_with(Durability::Buffered))
+        Commit::begin(&db, writes, |timer| self.commit_timed(Durability::Buffered, timer))
     }
 }
 
@@ -159,7 +165,7 @@ impl Transaction {
     /// ```
     pub fn commit_async(self) -> Commit {
         let (db, writes) = (self.db().clone(), !self.is_empty());
-        Commit::begin(&db, writes, || self.commit_with(Durability::Buffered))
+        Commit::begin(&db, writes, |timer| self.commit_timed(Durability::Buffered, timer))
     }
 }
 

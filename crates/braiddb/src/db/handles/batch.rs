@@ -15,7 +15,9 @@ use crate::{
         engine::{
             catalog::{TreeState, catalog_key},
             key::check_key,
+            root::Engine,
             settings::Durability,
+            slow_commits::timer::CommitTimer,
         },
         write::{
             full_disk,
@@ -190,7 +192,13 @@ impl Batch {
 
     /// Commits with the given durability: see [`Batch::commit`].
     pub fn commit_with(self, durability: Durability) -> Result<SequenceNumber> {
-        commit_streams(&self.db, self.raw, &self.trees, durability, CommitCondition::None, &self.streams)
+        let db = self.db.clone();
+        timed(db.engine(), |timer| self.commit_timed(durability, timer))
+    }
+
+    pub(super) fn commit_timed(self, durability: Durability, timer: &mut CommitTimer) -> Result<SequenceNumber> {
+        let Batch { db, raw, trees, streams } = self;
+        commit_streams(&db, timer, raw, &trees, durability, CommitCondition::None, &streams)
     }
 }
 
@@ -202,9 +210,33 @@ pub(in crate::db) fn check_cursor(cursor: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Times a commit.
+#[inline(always)]
+pub(in crate::db) fn timed(
+    engine: &Engine,
+    commit: impl FnOnce(&mut CommitTimer) -> Result<SequenceNumber>,
+) -> Result<SequenceNumber> {
+    let mut timer = CommitTimer::begin(engine);
+    let committed = commit(&mut timer);
+    timer.end(engine, &committed);
+    committed
+}
+
 /// Commits operations on `trees`, sorted by id.
 pub(in crate::db) fn commit(
     db: &Db,
+    raw: RawBatch,
+    trees: &[Arc<TreeState>],
+    durability: Durability,
+    condition: CommitCondition,
+) -> Result<SequenceNumber> {
+    timed(db.engine(), |timer| commit_timed(db, timer, raw, trees, durability, condition))
+}
+
+/// [`commit`], for a caller that ends the timer.
+pub(in crate::db) fn commit_timed(
+    db: &Db,
+    timer: &mut CommitTimer,
     raw: RawBatch,
     trees: &[Arc<TreeState>],
     durability: Durability,
@@ -241,7 +273,7 @@ pub(in crate::db) fn commit(
         blob.encode(&mut bytes);
         Ok(Some(bytes))
     });
-    let committed = prepared.and_then(|p| pipeline::commit_checked(engine, p, durability, condition, check_trees));
+    let committed = prepared.and_then(|p| pipeline::commit_timed(engine, timer, p, durability, condition, check_trees));
     // After a failed sync the commit still has a sequence number.
     let sequence = match &committed {
         Ok(sequence) => Some(*sequence),

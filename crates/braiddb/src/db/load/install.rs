@@ -21,7 +21,12 @@ use crate::{
     base::{EntryKind, Error, Result, SequenceNumber, limits, split_internal_key},
     commit::RawBatch,
     db::{
-        engine::{catalog::TreeState, edits, parts::commits::WriteState, root::Engine},
+        engine::{
+            catalog::TreeState,
+            edits,
+            parts::commits::{GroupDelay, WriteState},
+            root::Engine,
+        },
         maintenance::{background, flush},
         write::{
             backpressure, conflict_window, pipeline,
@@ -133,7 +138,7 @@ pub fn commit_runs(engine: &Engine, tree: &TreeState, runs: Vec<RunMeta>, user_b
     }?;
     engine.counters.note_commits(1, user_bytes);
     if engine.settings.background_threads == 0 {
-        background::run_inline(engine);
+        background::run_inline(engine, &mut |_, _| ());
     }
     Ok(sequence)
 }
@@ -157,7 +162,7 @@ fn write_past_memtables<'e>(
         if !is_in_memory(&engine.cell.state.load_full(), &range.0, &range.1) {
             return Ok(write);
         }
-        backpressure::wait(engine)?;
+        backpressure::wait(engine, &mut GroupDelay::default())?;
         engine.freeze();
         flushes += 1;
         if flushes > FLUSHES_WHILE_OTHERS_WRITE {
@@ -176,7 +181,7 @@ fn install_holding(
     range: &(Vec<u8>, Vec<u8>),
     reserved: &Reserved<'_>,
 ) -> Result<SequenceNumber> {
-    backpressure::wait(engine)?;
+    backpressure::wait(engine, &mut GroupDelay::default())?;
     // Holds back visibility: a watcher must not see the marker before the runs.
     write.holds_back = true;
     mark_load(engine, write, range)?;

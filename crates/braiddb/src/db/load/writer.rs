@@ -11,7 +11,7 @@ use crate::{
     codec::Compression,
     compaction::PART_BLOCKS_MAX,
     db::{
-        engine::{catalog::TreeState, edits, root::Engine, settings::Durability},
+        engine::{catalog::TreeState, edits, root::Engine, settings::Durability, slow_commits::timer::CommitTimer},
         handles::expiry,
         maintenance::install,
         write::{full_disk, pending_blobs::PendingBlobs, update_scope},
@@ -252,7 +252,7 @@ impl LoadWriter {
         }
         let streams = self.streams.take();
         if let Some(streams) = &streams {
-            streams.make_ready(Durability::Sync)?;
+            streams.make_ready(&mut CommitTimer::begin(&self.engine), Durability::Sync)?;
         }
         let loaded = self.install()?;
         if let Some(streams) = streams {

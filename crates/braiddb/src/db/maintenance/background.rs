@@ -17,6 +17,7 @@ use crate::{
             events::event::{Event, MergeKind},
             parts::{maintenance::WorkState, upcalls::Upcalls},
             root::Engine,
+            slow_commits::report::SlowCause,
             thread_pool::{JobResult, Role},
         },
         files::{names::damaged_view, reserve::Stage},
@@ -57,12 +58,21 @@ pub fn refuse_calls(engine: &Engine) {
     drop(engine.health.gate.write());
 }
 
-pub fn run_inline(engine: &Engine) {
+/// Runs the jobs that are due. Reports the time of each as part of a commit.
+pub fn run_inline(engine: &Engine, ran: &mut dyn FnMut(SlowCause, u64)) {
     keep_time(engine);
     reader_registry::check_if_due(engine);
+    let began_ns = engine.now_ns();
     log_trim::prepare_log(engine);
+    ran(SlowCause::Rotation, engine.now_ns().saturating_sub(began_ns));
     while let Some(job) = choose::next_job(engine, Role::All, false) {
-        if !run_job(engine, job) {
+        let (work, began_ns) = (job.work(), engine.now_ns());
+        let is_done = run_job(engine, job);
+        let ended_ns = engine.now_ns();
+        let is_disk_full = !is_done && engine.maintenance.work.lock().no_space_until_ns > ended_ns;
+        let part = if is_disk_full { SlowCause::FullDisk } else { work.slow_cause() };
+        ran(part, ended_ns.saturating_sub(began_ns));
+        if !is_done {
             break;
         }
     }
@@ -96,6 +106,7 @@ pub(in crate::db) fn run_until_settled(engine: &Engine, jobs_max: usize) -> Resu
 /// Runs a job. Returns false if it could not be done now.
 pub(super) fn run_job(engine: &Engine, job: Job) -> bool {
     let indexed = hash_indexes::partitions_in_use(engine);
+    let running = engine.commits.slow.run(job.work(), engine.now_ns());
     let result = match &job {
         Job::Flush => {
             engine.events.emit(|| Event::FlushBegin);
@@ -106,6 +117,7 @@ pub(super) fn run_job(engine: &Engine, job: Job) -> bool {
         }
         Job::Partition(partition, plan) => compact::run_partition_or_prefix(engine, partition, plan),
     };
+    drop(running);
     let mut work = engine.maintenance.work.lock();
     match &job {
         Job::Flush => {

@@ -8,7 +8,10 @@ use super::{
 };
 use crate::{
     compaction::{MERGED_BLOCKS_MAX, PARTITION_BLOCKS_MAX, PartitionShape, Plan, PlanOptions, deadest, plan},
-    db::engine::{parts::maintenance::WorkState, root::Engine, thread_pool::Role},
+    db::engine::{
+        events::event::MergeKind, parts::maintenance::WorkState, root::Engine, slow_commits::report::BackgroundWork,
+        thread_pool::Role,
+    },
     read::ReadState,
     version::Partition,
 };
@@ -39,6 +42,17 @@ const EXPIRED_FOR_US_MAX: u64 = 30 * 24 * 3600 * 1_000_000;
 pub(super) enum Job {
     Flush,
     Partition(Arc<Partition>, Plan),
+}
+
+impl Job {
+    pub(super) fn work(&self) -> BackgroundWork {
+        match self {
+            Job::Flush => BackgroundWork::Flush,
+            Job::Partition(partition, plan) => {
+                BackgroundWork::Merge { partition: partition.id, kind: MergeKind::of(plan) }
+            }
+        }
+    }
 }
 
 pub(super) fn next_job(engine: &Engine, role: Role, settle: bool) -> Option<Job> {

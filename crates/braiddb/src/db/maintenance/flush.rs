@@ -5,7 +5,7 @@ use super::{background, choose::Job, install};
 use crate::{
     base::{Error, Result, SequenceNumber},
     db::{
-        engine::root::Engine,
+        engine::{parts::commits::GroupDelay, root::Engine},
         files::reserve::Stage,
         read::reader_registry,
         write::{backpressure, full_disk, pipeline, wal_bypass},
@@ -31,7 +31,7 @@ pub(super) fn freeze_now(engine: &Engine) -> Result<SequenceNumber> {
     engine.health.check_writable()?;
     reader_registry::check(engine);
     let _write = engine.commits.write.lock();
-    backpressure::wait(engine)?;
+    backpressure::wait(engine, &mut GroupDelay::default())?;
     engine.freeze();
     Ok(engine.readers.snapshots.visible())
 }
@@ -41,7 +41,7 @@ pub(super) fn freeze_now(engine: &Engine) -> Result<SequenceNumber> {
 pub(in crate::db) fn up_to(engine: &Engine, last: SequenceNumber) -> Result<()> {
     frozen(engine, last)?;
     if engine.settings.background_threads == 0 {
-        background::run_inline(engine);
+        background::run_inline(engine, &mut |_, _| ());
     }
     Ok(())
 }

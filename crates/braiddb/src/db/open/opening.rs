@@ -207,7 +207,13 @@ pub fn assemble(parts: Parts) -> Engine {
         health: Health::new(settings.read_only, lock),
         cell: StateCell::new(state),
         readers: Readers::new(last_sequence),
-        commits: CommitPipeline::new(last_sequence, window_bytes, parts.versions, parts.has_unstored_tag),
+        commits: CommitPipeline::new(
+            last_sequence,
+            window_bytes,
+            parts.versions,
+            parts.has_unstored_tag,
+            settings.slow_commit_ns,
+        ),
         log: LogState {
             wal: parts.wal,
             archiver: parts.archiver,

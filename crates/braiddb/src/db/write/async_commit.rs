@@ -24,6 +24,7 @@ use crate::{
     db::engine::{
         parts::sync_waits::{Added, SyncWaits, Waiter, complete, wake},
         root::Engine,
+        slow_commits::timer::CommitTimer,
         thread_pool::JobResult,
         wal_notify::tasks::WatchTask,
     },
@@ -45,21 +46,24 @@ pub enum Awaited {
         engine: Arc<Engine>,
         sequence: SequenceNumber,
         lsn: Lsn,
+        timer: Box<CommitTimer>,
     },
 }
 
 /// Begins to wait for the durability of a commit that was applied.
-pub fn await_durable(engine: &Arc<Engine>, sequence: SequenceNumber) -> Awaited {
-    let Some(wal) = &engine.log.wal else { return Awaited::Done(Ok(sequence)) };
+pub fn await_durable(engine: &Arc<Engine>, sequence: SequenceNumber, mut timer: CommitTimer) -> Awaited {
     // At or above the end of the commit's record.
-    let lsn = wal.end_lsn();
-    if wal.durable_lsn() >= lsn {
+    let lsn = engine.log.wal.as_ref().map_or(0, |wal| wal.end_lsn());
+    if durable(engine) >= lsn {
+        timer.end(engine, &Ok(sequence));
         return Awaited::Done(Ok(sequence));
     }
+    timer.begin_wait(engine);
+    let timer = Box::new(timer);
     if engine.settings.background_threads == 0 {
-        return Awaited::Unsynced { engine: Arc::clone(engine), sequence, lsn };
+        return Awaited::Unsynced { engine: Arc::clone(engine), sequence, lsn, timer };
     }
-    let waiter = Waiter::new(sequence, lsn);
+    let waiter = Waiter::new(sequence, lsn, timer);
     match engine.log.sync_waits.add(&waiter) {
         Added::Over => return Awaited::Done(outcome(engine, &waiter, None)),
         Added::First if !engine.tenant.common.pool.call_syncer(engine.tenant.id) => sync_here(engine),
@@ -119,7 +123,7 @@ fn sync(engine: &Engine, up_to: Lsn) -> Result<()> {
 }
 
 /// Makes a commit durable in the caller's thread.
-pub fn sync_now(engine: &Engine, sequence: SequenceNumber, lsn: Lsn) -> Result<SequenceNumber> {
+pub fn sync_now(engine: &Engine, sequence: SequenceNumber, lsn: Lsn, timer: &CommitTimer) -> Result<SequenceNumber> {
     let mut failure = None;
     let mut sync = || failure = sync(engine, lsn).err();
     match engine.health.enter_past_closing() {
@@ -127,7 +131,9 @@ pub fn sync_now(engine: &Engine, sequence: SequenceNumber, lsn: Lsn) -> Result<S
         // INVARIANT E1: until the end of the waits, the closing thread keeps the directory's lock.
         Err(_) => engine.log.sync_waits.while_open(sync),
     }
-    outcome_at(engine, sequence, lsn, failure.as_ref())
+    let durable = outcome_at(engine, sequence, lsn, failure.as_ref());
+    timer.end_wait(engine, &durable);
+    durable
 }
 
 /// Waiters to complete, and the error of their sync.
@@ -152,7 +158,9 @@ fn durable(engine: &Engine) -> Lsn {
 }
 
 fn outcome(engine: &Engine, waiter: &Waiter, failure: Option<&Error>) -> Result<SequenceNumber> {
-    outcome_at(engine, waiter.sequence, waiter.lsn, failure)
+    let durable = outcome_at(engine, waiter.sequence, waiter.lsn, failure);
+    waiter.timer.end_wait(engine, &durable);
+    durable
 }
 
 fn outcome_at(engine: &Engine, sequence: SequenceNumber, lsn: Lsn, failure: Option<&Error>) -> Result<SequenceNumber> {

@@ -3,8 +3,17 @@
 
 use super::full_disk;
 use crate::{
-    base::Result,
-    db::engine::{events::event::Event, parts::pressure::FROZEN_MAX, root::Engine, thread_pool::RETRY_NS_MIN},
+    base::{Error, Result},
+    db::engine::{
+        events::event::Event,
+        parts::{
+            commits::GroupDelay,
+            pressure::{Debt, FROZEN_MAX},
+        },
+        root::Engine,
+        slow_commits::report::{BackgroundWork, RunningWork, SlowCause},
+        thread_pool::RETRY_NS_MIN,
+    },
     memtable::Memtable,
 };
 use std::sync::{Arc, atomic::Ordering};
@@ -20,21 +29,54 @@ pub fn has_no_room(frozen: &[Arc<Memtable>], waiting_bytes_max: impl FnOnce() ->
 }
 
 /// Waits until a memtable may be frozen. Fails if the disk is too full for a flush.
-pub fn wait(engine: &Engine) -> Result<()> {
+pub fn wait(engine: &Engine, delay: &mut GroupDelay) -> Result<()> {
     if !is_full(engine) {
         return Ok(());
     }
-    if engine.settings.background_threads == 0 {
-        return flush_inline(engine);
-    }
     let start = engine.now_ns();
-    engine.events.emit(|| Event::StallBegin);
-    let done = wait_for_flush(engine);
-    engine.events.emit(|| Event::StallEnd { took: engine.time_since(start) });
-    if done.is_ok() {
-        engine.counters.note_stall(engine.now_ns() - start);
-    }
+    delay.background = delay.background.or_else(|| running(engine, |work| *work == BackgroundWork::Flush));
+    let done = match engine.settings.background_threads {
+        0 => flush_inline(engine),
+        _ => {
+            engine.events.emit(|| Event::StallBegin);
+            let done = wait_for_flush(engine);
+            engine.events.emit(|| Event::StallEnd { took: engine.time_since(start) });
+            if done.is_ok() {
+                engine.counters.note_stall(engine.now_ns() - start);
+            }
+            done
+        }
+    };
+    let is_disk_full = done.as_ref().is_err_and(Error::is_disk_full);
+    let cause = if is_disk_full { SlowCause::FullDisk } else { SlowCause::MemoryFull };
+    delay.add(cause, engine.now_ns().saturating_sub(start));
     done
+}
+
+/// Freezes the active memtable. The caller holds `write`.
+pub fn freeze(engine: &Engine, delay: &mut GroupDelay) {
+    let began_ns = engine.now_ns();
+    engine.freeze();
+    delay.add(SlowCause::Rotation, engine.now_ns().saturating_sub(began_ns));
+}
+
+fn running(engine: &Engine, is_wanted: impl Fn(&BackgroundWork) -> bool) -> Option<RunningWork> {
+    engine.commits.slow.running(engine.now_ns(), None, is_wanted)
+}
+
+/// Returns why writers are throttled, and the work that they wait for.
+#[cold]
+pub fn throttled_by(engine: &Engine) -> (SlowCause, Option<RunningWork>) {
+    let is_merge = |work: &BackgroundWork| matches!(work, BackgroundWork::Merge { .. });
+    match engine.maintenance.pressure.debt() {
+        Debt::Memtables => (SlowCause::MemoryFull, running(engine, |work| *work == BackgroundWork::Flush)),
+        Debt::Garbage => (SlowCause::Merge, running(engine, is_merge)),
+        Debt::Runs { partition } => {
+            let work = engine.commits.slow.running(engine.now_ns(), Some(partition), is_merge);
+            let is_view = |work: &RunningWork| work.work.slow_cause() == SlowCause::ViewBuild;
+            (if work.as_ref().is_some_and(is_view) { SlowCause::ViewBuild } else { SlowCause::Merge }, work)
+        }
+    }
 }
 
 fn wait_for_flush(engine: &Engine) -> Result<()> {
@@ -89,7 +131,7 @@ fn flush_inline(engine: &Engine) -> Result<()> {
         (work.flush_not_before_ns, work.merge_not_before_ns) = (0, 0);
     }
     loop {
-        (engine.maintenance.upcalls.run_inline)(engine);
+        (engine.maintenance.upcalls.run_inline)(engine, &mut |_, _| ());
         let mut work = engine.maintenance.work.lock();
         while work.flushing && is_full(engine) {
             engine.maintenance.work_changed.wait_for(&mut work, std::time::Duration::from_millis(10));
@@ -110,16 +152,18 @@ fn flush_inline(engine: &Engine) -> Result<()> {
 /// Requests freezes of the largest active memtables, and does its own. The caller holds
 /// `write`.
 #[cold]
-pub fn freeze_largest(engine: &Engine) -> Result<()> {
+pub fn freeze_largest(engine: &Engine, delay: &mut GroupDelay) -> Result<()> {
     let sleep_us = engine.tenant.common.make_room();
     if engine.cell.is_to_freeze.swap(false, Ordering::Relaxed) {
-        wait(engine)?;
-        engine.freeze();
+        wait(engine, delay)?;
+        freeze(engine, delay);
     }
     if sleep_us > 0 && engine.settings.background_threads > 0 {
         let began_ns = engine.now_ns();
         engine.settings.runtime.sleep_us(sleep_us);
-        engine.counters.slowed_ns.fetch_add(engine.now_ns().saturating_sub(began_ns), Ordering::Relaxed);
+        let slept_ns = engine.now_ns().saturating_sub(began_ns);
+        engine.counters.slowed_ns.fetch_add(slept_ns, Ordering::Relaxed);
+        delay.add(SlowCause::MemoryFull, slept_ns);
     }
     Ok(())
 }
@@ -135,7 +179,7 @@ pub fn work_for_others(engine: &Engine) {
             continue;
         };
         if other.freeze_if_asked() {
-            (other.maintenance.upcalls.run_inline)(&other);
+            (other.maintenance.upcalls.run_inline)(&other, &mut |_, _| ());
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::{
         engine::{
             parts::commits::{Committed, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
             root::Engine,
+            slow_commits::{report::SlowCause, timer::CommitTimer},
         },
         read::healing,
     },
@@ -99,13 +100,19 @@ pub(in crate::db) fn end_exclusive(engine: &Engine, write: &mut WriteState) -> b
 /// Waits for an exclusive transaction to end, and refuses a write that bypasses the transaction
 /// of `Db::update`.
 #[cold]
-pub fn apply_notices(engine: &Engine, since_ns: &mut Option<u64>) -> Result<()> {
+pub fn apply_notices(engine: &Engine, timer: &mut CommitTimer, since_ns: &mut Option<u64>) -> Result<()> {
     update_scope::check_outside(engine)?;
     let mut write = engine.commits.write.lock();
-    while write.exclusive.is_some() {
-        await_exclusive(engine, &mut write, since_ns)?;
+    if write.exclusive.is_none() {
+        return Ok(());
     }
-    Ok(())
+    let began_ns = engine.now_ns();
+    let mut done = Ok(());
+    while done.is_ok() && write.exclusive.is_some() {
+        done = await_exclusive(engine, &mut write, since_ns);
+    }
+    timer.add(SlowCause::Lock, engine.now_ns().saturating_sub(began_ns));
+    done
 }
 
 pub fn await_no_exclusive(engine: &Engine) -> Result<MutexGuard<'_, WriteState>> {
@@ -161,7 +168,7 @@ pub fn commit_exclusive(
     is_unlogged: bool,
     check_trees: impl Fn() -> Result<()>,
 ) -> Result<Committed> {
-    let mut write = engine.commits.write.lock();
+    let mut write = pipeline::lock_write(engine);
     if write.exclusive.as_ref().is_none_or(|owner| owner.ticket != ticket) {
         return Err(Error::conflict("its exclusive right was revoked, and others may have committed since"));
     }
@@ -170,22 +177,28 @@ pub fn commit_exclusive(
     let mut request = Request { batch, drops, is_unlogged, check: None, validation: Validation::Unchanged };
     let group = slice::from_mut(&mut request);
     let done = engine.catch_panic("a commit", || pipeline::try_commit_group(engine, &mut write, group, drops));
-    done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }))
+    let mut done = done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }));
+    if write.delay.is_any() {
+        pipeline::end_delay(engine, &mut write, &mut done);
+    }
+    done
 }
 
 /// Validates the reads as far as possible without delaying other commits.
-pub fn precheck(engine: &Engine, check: &mut Check) -> Result<()> {
+pub fn precheck(engine: &Engine, timer: &mut CommitTimer, check: &mut Check) -> Result<()> {
     if check.upto >= engine.readers.snapshots.visible() {
         return Ok(());
     }
     let validation = match (check.precheck(&engine.commits.window), check.held) {
-        (Validation::TooOld, Some(held)) => healing::retry(engine, || {
-            // Load the state after `visible`, so that it has those commits. Check the hold
-            // last, so that no merge dropped their traces.
-            let visible = engine.readers.snapshots.visible();
-            let state = engine.cell.state.load_full();
-            engine.check_held(&held)?;
-            check.check_state(&state, visible)
+        (Validation::TooOld, Some(held)) => timer.time(engine, SlowCause::Conflict, || {
+            healing::retry(engine, || {
+                // Load the state after `visible`, so that it has those commits. Check the hold
+                // last, so that no merge dropped their traces.
+                let visible = engine.readers.snapshots.visible();
+                let state = engine.cell.state.load_full();
+                engine.check_held(&held)?;
+                check.check_state(&state, visible)
+            })
         })?,
         (validation, _) => validation,
     };

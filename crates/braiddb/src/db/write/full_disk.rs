@@ -5,11 +5,17 @@
 //! with blocks of the [reserve](crate::db::files::reserve). From then on puts, loads and streams
 //! fail with [`Error::DiskFull`], until the reserve is whole.
 
+use super::backpressure;
 use crate::{
     base::{EntryKind, Error, NoSpace, Result, TreeId, split_internal_key},
     commit::{PreparedBatch, decode_group},
     db::{
-        engine::{parts::commits::Request, root::Engine, settings::Settings},
+        engine::{
+            parts::commits::Request,
+            root::Engine,
+            settings::Settings,
+            slow_commits::{report::SlowCause, timer::CommitTimer},
+        },
         files::reserve::{Reserve, Stage, Wanted},
     },
     platform::OpenMode,
@@ -123,12 +129,18 @@ pub(in crate::db) fn refuse_on_full_disk(engine: &Engine) -> Result<()> {
 }
 
 /// Throttles a writer. Refuses one that needs space while the reserve is in use.
-pub(in crate::db) fn check_pressure(engine: &Engine, batch: &PreparedBatch) -> Result<()> {
-    if engine.maintenance.pressure.is_refusing() && !batch.frees_space() {
-        refuse_on_full_disk(engine)?;
+pub(in crate::db) fn check_pressure(engine: &Engine, timer: &mut CommitTimer, batch: &PreparedBatch) -> Result<()> {
+    let pressure = &engine.maintenance.pressure;
+    if pressure.is_refusing() && !batch.frees_space() {
+        timer.time(engine, SlowCause::FullDisk, || refuse_on_full_disk(engine))?;
     }
     let len = batch.bytes().len() as u64;
-    engine.maintenance.pressure.slow_down(len, &*engine.settings.runtime, &engine.counters);
+    let slept_ns = pressure.slow_down(len, &*engine.settings.runtime, &engine.counters);
+    if slept_ns > 0 {
+        let (cause, work) = backpressure::throttled_by(engine);
+        timer.add(cause, slept_ns);
+        timer.note_background(work);
+    }
     Ok(())
 }
 

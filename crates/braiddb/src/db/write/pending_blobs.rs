@@ -4,7 +4,12 @@ use super::full_disk;
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
     codec::Compression,
-    db::engine::{edits, root::Engine, settings::Durability},
+    db::engine::{
+        edits,
+        root::Engine,
+        settings::Durability,
+        slow_commits::{report::SlowCause, timer::CommitTimer},
+    },
     table::blob::{BlobRef, Lane, Pieces},
 };
 use std::{
@@ -79,10 +84,10 @@ impl PendingBlobs {
     }
 
     /// Before the commit, makes the blobs as durable as it will be.
-    pub fn make_ready(&self, durability: Durability) -> Result<()> {
+    pub fn make_ready(&self, timer: &mut CommitTimer, durability: Durability) -> Result<()> {
         if !self.written.is_empty() && durability == Durability::Sync {
             // Not in the log's sync, where other commits would wait for it.
-            self.sync()?;
+            timer.time(&self.engine, SlowCause::Sync, || self.sync())?;
         }
         self.engine.storage.blobs.need(&self.files);
         Ok(())

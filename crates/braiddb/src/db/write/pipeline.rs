@@ -50,9 +50,10 @@ use crate::{
     commit::PreparedBatch,
     db::{
         engine::{
-            parts::commits::{Answer, Committed, Request, WriteState},
+            parts::commits::{Answer, Committed, GroupDelay, Request, WriteState},
             root::Engine,
             settings::Durability,
+            slow_commits::{report::SlowCause, timer::CommitTimer},
         },
         files::names,
     },
@@ -60,7 +61,11 @@ use crate::{
     txn::{Check, Validation},
 };
 use arc_swap::Guard;
-use std::sync::{Arc, atomic::Ordering};
+use parking_lot::MutexGuard;
+use std::{
+    cell::Cell,
+    sync::{Arc, atomic::Ordering},
+};
 
 #[derive(Debug)]
 pub enum CommitCondition {
@@ -84,27 +89,45 @@ pub fn commit_checked(
     condition: CommitCondition,
     check_trees: impl Fn() -> Result<()>,
 ) -> Result<SequenceNumber> {
+    let mut timer = CommitTimer::begin(engine);
+    let committed = commit_timed(engine, &mut timer, batch, durability, condition, check_trees);
+    timer.end(engine, &committed);
+    committed
+}
+
+/// [`commit_checked`], for a caller that ends the timer.
+pub fn commit_timed(
+    engine: &Engine,
+    timer: &mut CommitTimer,
+    batch: PreparedBatch,
+    durability: Durability,
+    condition: CommitCondition,
+    check_trees: impl Fn() -> Result<()>,
+) -> Result<SequenceNumber> {
     engine.health.check_writable()?;
     if batch.operations == 0 {
         return Ok(engine.readers.snapshots.visible());
     }
     stages::check_len(batch.bytes().len())?;
+    (timer.records, timer.bytes) = (batch.operations, batch.user_bytes);
     if !engine.maintenance.pressure.is_calm() {
-        full_disk::check_pressure(engine, &batch)?;
+        full_disk::check_pressure(engine, timer, &batch)?;
     }
     let is_unlogged = durability == Durability::None;
     let committed = match condition {
-        CommitCondition::None => submit(engine, batch, is_unlogged, None, check_trees)?,
-        CommitCondition::Unchanged(check) => submit(engine, batch, is_unlogged, Some(check), check_trees)?,
+        CommitCondition::None => submit(engine, timer, batch, is_unlogged, None, check_trees)?,
+        CommitCondition::Unchanged(check) => submit(engine, timer, batch, is_unlogged, Some(check), check_trees)?,
         CommitCondition::Exclusive(ticket) => {
+            timer.has_led = true;
             conflict_window::commit_exclusive(engine, ticket, batch, is_unlogged, check_trees)?
         }
     };
+    timer.delay = committed.delay;
     if durability == Durability::Sync {
-        sync_to(engine, committed.lsn)?;
+        timer.time(engine, SlowCause::Sync, || sync_to(engine, committed.lsn))?;
     }
     if engine.settings.background_threads == 0 {
-        (engine.maintenance.upcalls.run_inline)(engine);
+        (engine.maintenance.upcalls.run_inline)(engine, &mut |part, ns| timer.add(part, ns));
         backpressure::work_for_others(engine);
     }
     Ok(committed.sequence)
@@ -112,23 +135,35 @@ pub fn commit_checked(
 
 fn submit(
     engine: &Engine,
+    timer: &mut CommitTimer,
     batch: PreparedBatch,
     is_unlogged: bool,
     check: Option<Box<Check>>,
     check_trees: impl Fn() -> Result<()>,
 ) -> Result<Committed> {
-    let mut waits_since_ns = None;
+    let (mut waits_since_ns, mut parked_ns, mut queued_ns, has_led) = (None, 0, 0, Cell::new(false));
     let request = Request { batch, drops: 0, is_unlogged, check, validation: Validation::Unchanged };
     let prepare = |request: &mut Request| {
         if engine.commits.exclusivity.notices.load(Ordering::Relaxed) != 0 {
-            conflict_window::apply_notices(engine, &mut waits_since_ns)?;
+            conflict_window::apply_notices(engine, timer, &mut waits_since_ns)?;
         }
         // INVARIANT C3: a drop after this load changes the count.
         request.drops = engine.catalog.drops.load(Ordering::Acquire);
         check_trees()?;
-        request.check.as_mut().map_or(Ok(()), |check| conflict_window::precheck(engine, check))
+        request.check.as_mut().map_or(Ok(()), |check| conflict_window::precheck(engine, timer, check))
     };
-    stages::submit(&engine.commits.queue, request, prepare, |group, answer| commit_group(engine, group, answer))
+    let parks = |begins| match begins {
+        true => parked_ns = engine.now_ns(),
+        false => queued_ns += engine.now_ns().saturating_sub(parked_ns),
+    };
+    let lead = |group: &mut [Request], answer: &mut dyn FnMut(Result<Answer>)| {
+        has_led.set(true);
+        commit_group(engine, group, answer);
+    };
+    let committed = stages::submit(&engine.commits.queue, request, prepare, parks, lead);
+    timer.add(SlowCause::Queue, queued_ns);
+    timer.has_led = has_led.get();
+    committed
 }
 
 pub fn sync_to(engine: &Engine, lsn: u64) -> Result<()> {
@@ -150,13 +185,46 @@ pub(in crate::db) fn leave_marker(engine: &Engine) {
 }
 
 fn commit_group(engine: &Engine, group: &mut [Request], answer: &mut dyn FnMut(Result<Answer>)) {
+    let write = lock_write(engine);
     let commit = |write: &mut WriteState, group: &mut [Request], drops| {
         let done = engine.catch_panic("a commit", || try_commit_group(engine, write, group, drops));
-        done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }))
+        let mut done = done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }));
+        if write.delay.is_any() {
+            end_delay(engine, write, &mut done);
+        }
+        done
     };
     let (drops, closing) = (&engine.catalog.drops, &engine.health.closing);
     let is_to_part = |group: &[Request]| full_disk::is_to_part(engine, group);
-    stages::lead(&engine.commits.write, drops, closing, group, answer, commit, is_to_part);
+    stages::lead(write, drops, closing, group, answer, commit, is_to_part);
+}
+
+/// Takes `write` for a commit, and notes if another caller held it.
+#[inline]
+pub(in crate::db) fn lock_write(engine: &Engine) -> MutexGuard<'_, WriteState> {
+    if let Some(mut write) = engine.commits.write.try_lock() {
+        // A group that was returned to its callers, or a load, may have left some.
+        if write.delay.is_any() {
+            write.delay = GroupDelay::default();
+        }
+        return write;
+    }
+    let began_ns = engine.now_ns();
+    let mut write = engine.commits.write.lock();
+    write.delay = GroupDelay::default();
+    write.delay.add(SlowCause::Lock, engine.now_ns().saturating_sub(began_ns));
+    write
+}
+
+/// Notes the waits of a commit group that has ended.
+#[cold]
+#[inline(never)]
+pub(in crate::db) fn end_delay(engine: &Engine, write: &mut WriteState, done: &mut Result<Committed>) {
+    let GroupDelay { parts, background, .. } = std::mem::take(&mut write.delay);
+    let number = engine.commits.slow.note_delay(engine.now_ns(), parts, background);
+    if let Ok(committed) = done {
+        committed.delay = number;
+    }
 }
 
 /// Commits the valid requests that saw `drops` trees dropped. Returns the first one's number
@@ -170,7 +238,7 @@ pub(in crate::db) fn try_commit_group(
     engine.health.check_writable()?;
     // INVARIANT C1: all three can fail, so they come before the validation.
     let is_logged = wal_bypass::prepare(engine, write, group)?;
-    let state = make_room(engine)?;
+    let state = make_room(engine, &mut write.delay)?;
     let wal = engine.log.wal.as_ref().ok_or(Error::Closed)?;
     let parts = Parts {
         window: &engine.commits.window,
@@ -183,10 +251,17 @@ pub(in crate::db) fn try_commit_group(
         runtime: &*engine.settings.runtime,
         poison: &|e| engine.poison(e),
     };
-    let Applied { first, count, user_bytes } =
-        stages::commit(&parts, write, group, drops, is_logged, |group, log, e| {
-            full_disk::log_with_reserve(engine, wal, group, log, e)
-        })?;
+    let (rotated_ns, mut full_ns) = (wal.rotation_ns(), None);
+    let applied = stages::commit(&parts, write, group, drops, is_logged, |group, log, e| {
+        let (began_ns, is_full) = (engine.now_ns(), e.is_disk_full());
+        let done = full_disk::log_with_reserve(engine, wal, group, log, e);
+        full_ns = is_full.then(|| engine.now_ns().saturating_sub(began_ns));
+        done
+    });
+    if wal.rotation_ns() != rotated_ns || full_ns.is_some() {
+        note_log_delay(&mut write.delay, wal.rotation_ns() - rotated_ns, full_ns);
+    }
+    let Applied { first, count, user_bytes } = applied?;
     if count == 0 {
         return Ok(first);
     }
@@ -197,6 +272,15 @@ pub(in crate::db) fn try_commit_group(
         engine.signal_work();
     }
     Ok(first)
+}
+
+#[cold]
+fn note_log_delay(delay: &mut GroupDelay, rotation_ns: u64, full_ns: Option<u64>) {
+    match full_ns {
+        None => delay.add(SlowCause::Rotation, rotation_ns),
+        // The retries rotate too.
+        Some(full_ns) => delay.add(SlowCause::FullDisk, full_ns.max(rotation_ns)),
+    }
 }
 
 /// Logs the rejected numbers as no-ops before the end of the log is archived, so that the next
@@ -219,7 +303,7 @@ pub(in crate::db) fn before_refused(engine: &Engine, commit: SequenceNumber) -> 
 
 /// Returns a state with room in its active memtable, which remains active while the caller
 /// holds `write`. May freeze a memtable, and waits while too many await their flush.
-fn make_room(engine: &Engine) -> Result<Guard<Arc<ReadState>>> {
+fn make_room(engine: &Engine, delay: &mut GroupDelay) -> Result<Guard<Arc<ReadState>>> {
     let state = engine.cell.state.load();
     match stages::room(state.active.bytes_used(), engine.settings.memtable_bytes(), || {
         engine.tenant.common.is_crowded()
@@ -227,12 +311,12 @@ fn make_room(engine: &Engine) -> Result<Guard<Arc<ReadState>>> {
         Room::Enough => return Ok(state),
         Room::FreezeLargest => {
             drop(state);
-            backpressure::freeze_largest(engine)?;
+            backpressure::freeze_largest(engine, delay)?;
         }
         Room::Freeze => {
             drop(state);
-            backpressure::wait(engine)?;
-            engine.freeze();
+            backpressure::wait(engine, delay)?;
+            backpressure::freeze(engine, delay);
         }
     }
     Ok(engine.cell.state.load())

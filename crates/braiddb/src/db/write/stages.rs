@@ -18,7 +18,7 @@ use crate::{
     txn::{TreeEnds, Validation, Window},
     wal::{GroupHeader, Lsn, Wal},
 };
-use parking_lot::Mutex;
+use parking_lot::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Maximum bytes of a batch. A group with one of this size fits into a log record.
@@ -106,19 +106,21 @@ pub fn room(active_bytes: usize, memtable_bytes: usize, is_crowded: impl FnOnce(
     }
 }
 
-/// Submits a request until it is committed or fails. `prepare` runs before each submission.
+/// Submits a request until it is committed or fails. `prepare` runs before each submission. For
+/// `parks` see [`CommitQueue::submit`].
 #[inline(always)]
 pub fn submit(
     queue: &CommitQueue<Request, Result<Answer>>,
     mut request: Request,
     mut prepare: impl FnMut(&mut Request) -> Result<()>,
+    mut parks: impl FnMut(bool),
     lead: impl Fn(&mut [Request], &mut dyn FnMut(Result<Answer>)),
 ) -> Result<Committed> {
     let mut checks = 0;
     loop {
         prepare(&mut request)?;
         let size_bytes = |request: &Request| request.batch.bytes().len();
-        let answer = queue.submit(request, GROUP_BYTES_MAX, size_bytes, &lead);
+        let answer = queue.submit(request, GROUP_BYTES_MAX, size_bytes, &mut parks, &lead);
         let abandoned = || Err(Error::CommitUnknown { reason: "the thread that led the commit panicked".to_owned() });
         match answer.unwrap_or_else(abandoned)? {
             Answer::Committed(committed) => return Ok(committed),
@@ -133,11 +135,11 @@ pub fn submit(
     }
 }
 
-/// Commits a group by `commit`, except requests with conflicts or from before the last tree drop,
+/// Commits a group under `write` by `commit`, except requests with conflicts or from before the last tree drop,
 /// and answers each request. `is_to_part` decides if a full disk retries the group's deletes alone.
 #[inline(always)]
 pub fn lead(
-    write: &Mutex<WriteState>,
+    mut write: MutexGuard<'_, WriteState>,
     drops: &AtomicU64,
     closing: &AtomicBool,
     group: &mut [Request],
@@ -145,7 +147,6 @@ pub fn lead(
     commit: impl FnOnce(&mut WriteState, &mut [Request], u64) -> Result<Committed>,
     is_to_part: impl FnOnce(&[Request]) -> bool,
 ) {
-    let mut write = write.lock();
     if write.exclusive.is_some() && !closing.load(Ordering::Acquire) {
         drop(write);
         // Each request waits in its own thread: INVARIANT X1 in `conflict_window.rs`.
@@ -174,9 +175,7 @@ pub fn lead(
             }
         }
         answer(match &done {
-            Ok(Committed { sequence, lsn }) => {
-                Ok(Answer::Committed(Committed { sequence: sequence + committed, lsn: *lsn }))
-            }
+            Ok(first) => Ok(Answer::Committed(Committed { sequence: first.sequence + committed, ..*first })),
             Err(e) => Err(e.duplicate()),
         });
         committed += 1;
@@ -199,7 +198,7 @@ pub fn commit(
         admit(parts.window, *last_sequence, group, drops);
     }
     let Some(numbered) = number(last_sequence, payload, group, drops) else {
-        let first = Committed { sequence: *last_sequence, lsn: 0 };
+        let first = Committed { sequence: *last_sequence, lsn: 0, delay: 0 };
         return Ok(Applied { first, count: 0, user_bytes: 0 });
     };
     let lsn = match is_logged {
@@ -217,7 +216,7 @@ pub fn commit(
     if !*holds_back {
         parts.snapshots.publish(numbered.last);
     }
-    let first = Committed { sequence: numbered.first, lsn };
+    let first = Committed { sequence: numbered.first, lsn, delay: 0 };
     Ok(Applied { first, count: numbered.count, user_bytes: numbered.user_bytes })
 }
 

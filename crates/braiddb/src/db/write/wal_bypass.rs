@@ -22,6 +22,7 @@ use crate::{
             edits,
             parts::commits::{Request, WriteState},
             root::Engine,
+            slow_commits::report::SlowCause,
         },
         record::version_tags::VERSION_TAGS,
     },
@@ -151,9 +152,11 @@ fn reserve_numbers(engine: &Engine, write: &mut WriteState, needed: SequenceNumb
 
 #[cold]
 fn flush_unlogged(engine: &Engine, write: &mut WriteState) -> Result<()> {
-    backpressure::wait(engine)?;
-    engine.freeze();
+    backpressure::wait(engine, &mut write.delay)?;
+    backpressure::freeze(engine, &mut write.delay);
+    let began_ns = engine.now_ns();
     (engine.maintenance.upcalls.flush)(engine, u64::MAX)?;
+    write.delay.add(SlowCause::MemoryFull, engine.now_ns().saturating_sub(began_ns));
     let unlogged = std::mem::take(&mut write.unlogged);
     // The marker covers the rejected numbers too. No no-ops may come between it and the commits
     // without WAL.

@@ -7,7 +7,7 @@ use crate::platform::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
+    fmt, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
@@ -60,12 +60,25 @@ struct State {
     written: BTreeMap<PathBuf, (u64, u64)>,
 }
 
+/// Runs before each operation.
+type Step = dyn Fn(Operation, &Path) + Send + Sync;
+
+#[derive(Clone, Default)]
+struct Hook(Option<Arc<Step>>);
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
 /// Clones share their state.
 #[derive(Clone, Debug)]
 pub struct FaultVfs {
     inner: MemVfs,
     dir: PathBuf,
     state: Arc<Mutex<State>>,
+    hook: Hook,
 }
 
 #[derive(Debug)]
@@ -80,7 +93,12 @@ impl FaultVfs {
     pub fn new(dir: &Path) -> FaultVfs {
         let inner = MemVfs::new();
         inner.create_dir_all(dir).unwrap();
-        FaultVfs { inner, dir: dir.to_owned(), state: Arc::default() }
+        FaultVfs { inner, dir: dir.to_owned(), state: Arc::default(), hook: Hook::default() }
+    }
+
+    /// Runs `hook` before each operation. It may block the operation, or advance a clock.
+    pub fn with_hook(self, hook: impl Fn(Operation, &Path) + Send + Sync + 'static) -> FaultVfs {
+        FaultVfs { hook: Hook(Some(Arc::new(hook))), ..self }
     }
 
     /// Lets `after` operations succeed, then fails `times` of them.
@@ -199,6 +217,9 @@ impl FaultVfs {
     }
 
     fn enter(&self, operation: Operation, path: &Path) -> Result<(), (io::Error, usize)> {
+        if let Hook(Some(hook)) = &self.hook {
+            hook(operation, path);
+        }
         let mut state = self.state.lock().unwrap();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if state.panics.take_if(|(at, part)| *at == operation && name.contains(*part)).is_some() {

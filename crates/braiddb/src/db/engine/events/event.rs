@@ -3,8 +3,9 @@
 use crate::{
     base::{ReaderKind, SequenceNumber},
     compaction::Plan,
+    db::engine::slow_commits::report::SlowCommit,
 };
-use std::{path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 /// Something that happened in a database: see [`Builder::on_event`](crate::Builder::on_event).
 ///
@@ -50,6 +51,8 @@ pub enum Event {
         /// Duration of the wait.
         took: Duration,
     },
+    /// A commit took longer than [`Builder::slow_commit`](crate::Builder::slow_commit).
+    SlowCommit(SlowCommit),
     /// Background work failed. It is tried again, or the database fails.
     BackgroundError {
         /// The error's message.
@@ -131,6 +134,18 @@ pub enum MergeKind {
     RebuildView,
     /// Splits the partition.
     Split,
+}
+
+impl fmt::Display for MergeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MergeKind::Fold => "fold",
+            MergeKind::Unindexed => "merge of unindexed runs",
+            MergeKind::Runs => "merge",
+            MergeKind::RebuildView => "rebuild of the view",
+            MergeKind::Split => "split",
+        })
+    }
 }
 
 impl MergeKind {

@@ -3,7 +3,13 @@
 use crate::{
     base::{Result, SequenceNumber},
     commit::{CommitQueue, PreparedBatch},
-    db::record::version_tags::VersionTags,
+    db::{
+        engine::slow_commits::{
+            recorder::SlowCommits,
+            report::{CommitParts, RunningWork, SlowCause},
+        },
+        record::version_tags::VersionTags,
+    },
     txn::{Check, TreeEnds, Validation, Window},
 };
 use parking_lot::{Condvar, Mutex};
@@ -21,6 +27,7 @@ pub struct CommitPipeline {
     pub exclusivity: Exclusivity,
     pub versions: VersionTags,
     pub unlogged: AtomicU64,
+    pub slow: SlowCommits,
 }
 
 impl CommitPipeline {
@@ -29,6 +36,7 @@ impl CommitPipeline {
         window_bytes: usize,
         versions: VersionTags,
         has_unstored_tag: bool,
+        slow_ns: u64,
     ) -> CommitPipeline {
         let write = WriteState {
             last_sequence,
@@ -40,6 +48,7 @@ impl CommitPipeline {
             reserved: last_sequence,
             has_unstored_tag,
             holds_back: false,
+            delay: GroupDelay::default(),
         };
         CommitPipeline {
             queue: CommitQueue::default(),
@@ -49,6 +58,7 @@ impl CommitPipeline {
             exclusivity: Exclusivity::default(),
             versions,
             unlogged: AtomicU64::new(0),
+            slow: SlowCommits::new(slow_ns),
         }
     }
 }
@@ -68,6 +78,8 @@ pub struct Request {
 pub struct Committed {
     pub sequence: SequenceNumber,
     pub lsn: u64,
+    /// Number of the group's delay in [`SlowCommits`]; 0 without one.
+    pub delay: u64,
 }
 
 #[derive(Debug)]
@@ -97,6 +109,28 @@ pub struct WriteState {
     pub has_unstored_tag: bool,
     /// Commits stay hidden until the runs that they announce are installed.
     pub holds_back: bool,
+    pub delay: GroupDelay,
+}
+
+/// The waits of the present commit group.
+#[derive(Debug, Default)]
+pub struct GroupDelay {
+    is_any: bool,
+    pub parts: CommitParts,
+    pub background: Option<RunningWork>,
+}
+
+impl GroupDelay {
+    #[inline]
+    pub fn is_any(&self) -> bool {
+        self.is_any
+    }
+
+    #[cold]
+    pub fn add(&mut self, part: SlowCause, ns: u64) {
+        self.is_any = true;
+        self.parts.add(part, ns);
+    }
 }
 
 #[derive(Clone, Debug)]

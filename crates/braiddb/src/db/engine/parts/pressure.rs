@@ -12,7 +12,7 @@ use crate::{
     platform::{Runtime, WHOLE},
     read::ReadState,
 };
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(test)]
 mod tests;
@@ -49,6 +49,22 @@ const SLEEP_NS_MAX: u64 = 5_000_000;
 /// Maximum debt. Without it, later writers would pay for large commits.
 const DEBT_NS_MAX: u64 = 10 * SLEEP_NS_MAX;
 
+/// The reason for throttling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Debt {
+    Memtables,
+    /// The partition with the most unindexed runs.
+    Runs {
+        partition: u64,
+    },
+    Garbage,
+}
+
+/// Values of `Pressure::debt`.
+const MEMTABLES: u8 = 0;
+const RUNS: u8 = 1;
+const GARBAGE: u8 = 2;
+
 #[derive(Debug)]
 pub struct Pressure {
     per_mille: AtomicU64,
@@ -56,6 +72,9 @@ pub struct Pressure {
     loose: AtomicUsize,
     /// Garbage in thousandths of its limit; 0 without a limit.
     dead: AtomicU64,
+    /// The largest debt; its partition, for unindexed runs.
+    debt: AtomicU8,
+    debt_partition: AtomicU64,
     /// Time for each byte, in thousandths of the time to flush it; 0 without pressure.
     pace: AtomicU64,
     /// Nanoseconds to flush a byte, times 1024: a moving average.
@@ -73,6 +92,8 @@ impl Default for Pressure {
             per_mille: AtomicU64::new(0),
             loose: AtomicUsize::new(0),
             dead: AtomicU64::new(0),
+            debt: AtomicU8::new(MEMTABLES),
+            debt_partition: AtomicU64::new(0),
             pace: AtomicU64::new(0),
             flush_cost: AtomicU64::new(10 << 10),
             owed_ns: AtomicU64::new(0),
@@ -95,16 +116,25 @@ impl Pressure {
         let frozen = state.frozen.iter().map(|m| m.bytes_used()).sum::<usize>() as u64;
         let by_memtables = (frozen * 1000 / (waiting_bytes_max as u64).max(1)).min(1000);
         let merged = state.version.partitions.iter().filter(|p| !given_up(p.id));
-        let loose = merged.map(|p| p.loose_weight()).max().unwrap_or(0);
+        let (loose, partition) = merged.map(|p| (p.loose_weight(), p.id)).max().unwrap_or((0, 0));
         self.loose.store(loose, Ordering::Relaxed);
         let by_loose = loose.saturating_sub(LOOSE_FREE) * 500 / (LOOSE_FULL - LOOSE_FREE);
         let by_loose = if by_loose > 0 { (500 + by_loose as u64).min(1000) } else { 0 };
         self.dead.store(dead, Ordering::Relaxed);
         let by_dead = dead.saturating_sub(DEAD_FREE) * 500 / (DEAD_MOST - DEAD_FREE);
-        let by_merges = by_loose.max(if by_dead > 0 { (500 + by_dead).min(1000) } else { 0 });
+        let by_dead = if by_dead > 0 { (500 + by_dead).min(1000) } else { 0 };
+        let by_merges = by_loose.max(by_dead);
         self.per_mille.store(by_memtables.max(by_merges), Ordering::Relaxed);
         let least = u64::from(self.is_refusing());
-        let pace = pace_of_memtables(by_memtables).max(pace_of_merges(by_merges));
+        let (pace_of_memtables, pace_of_merges) = (pace_of_memtables(by_memtables), pace_of_merges(by_merges));
+        let pace = pace_of_memtables.max(pace_of_merges);
+        self.debt_partition.store(partition, Ordering::Relaxed);
+        let debt = match pace_of_merges > pace_of_memtables {
+            false => MEMTABLES,
+            true if by_loose >= by_dead => RUNS,
+            true => GARBAGE,
+        };
+        self.debt.store(debt, Ordering::Relaxed);
         let before = self.pace.swap(pace.max(least), Ordering::Relaxed);
         // A pace of 1 does not throttle: see `is_refusing`.
         (before > 1, pace > 1)
@@ -138,6 +168,15 @@ impl Pressure {
         self.per_mille.load(Ordering::Relaxed)
     }
 
+    /// Returns why writers are throttled, if they are.
+    pub fn debt(&self) -> Debt {
+        match self.debt.load(Ordering::Relaxed) {
+            RUNS => Debt::Runs { partition: self.debt_partition.load(Ordering::Relaxed) },
+            GARBAGE => Debt::Garbage,
+            _ => Debt::Memtables,
+        }
+    }
+
     pub fn share_of_merges(&self, loose_max: usize) -> u64 {
         let free = LOOSE_FREE.saturating_sub(loose_max).max(1) as u64;
         let more = (self.loose.load(Ordering::Relaxed).saturating_sub(loose_max) as u64).min(free);
@@ -147,26 +186,29 @@ impl Pressure {
         MERGING_PER_MILLE_MIN + by_loose.max(by_dead)
     }
 
-    /// Puts a writer of `bytes` to sleep as the pace demands.
-    pub fn slow_down(&self, bytes: u64, runtime: &dyn Runtime, counters: &Counters) {
+    /// Puts a writer of `bytes` to sleep as the pace demands. Returns for how long, in nanoseconds.
+    pub fn slow_down(&self, bytes: u64, runtime: &dyn Runtime, counters: &Counters) -> u64 {
         let pace = self.pace.load(Ordering::Relaxed);
         if pace == 0 {
-            return;
+            return 0;
         }
         let cost = self.flush_cost.load(Ordering::Relaxed);
         let takes = ((bytes * cost) >> 10) * pace / 1000;
         if self.owed_ns.fetch_add(takes, Ordering::Relaxed) + takes < SLEEP_NS_MIN {
-            return;
+            return 0;
         }
         let owed = self.owed_ns.swap(0, Ordering::Relaxed);
         let now = runtime.monotonic_ns();
         let due_after = |due: u64| (due.max(now.saturating_sub(CREDIT_NS_MAX)) + owed).min(now + DEBT_NS_MAX);
         let before = self.due_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |due| Some(due_after(due)));
         let early = due_after(before.unwrap_or_else(|due| due)).saturating_sub(now);
-        if early >= SLEEP_NS_MIN {
-            runtime.sleep_us(early.min(SLEEP_NS_MAX) / 1000);
-            counters.slowed_ns.fetch_add(runtime.monotonic_ns().saturating_sub(now), Ordering::Relaxed);
+        if early < SLEEP_NS_MIN {
+            return 0;
         }
+        runtime.sleep_us(early.min(SLEEP_NS_MAX) / 1000);
+        let slept = runtime.monotonic_ns().saturating_sub(now);
+        counters.slowed_ns.fetch_add(slept, Ordering::Relaxed);
+        slept
     }
 }
 

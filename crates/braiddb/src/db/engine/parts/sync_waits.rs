@@ -8,6 +8,7 @@
 
 use crate::{
     base::{Result, SequenceNumber},
+    db::engine::slow_commits::timer::CommitTimer,
     wal::Lsn,
 };
 use parking_lot::Mutex;
@@ -45,6 +46,7 @@ pub struct Waiter {
     pub sequence: SequenceNumber,
     /// The commit is durable once the log is synced up to here.
     pub lsn: Lsn,
+    pub timer: Box<CommitTimer>,
     state: Mutex<State>,
 }
 
@@ -143,8 +145,8 @@ pub fn complete(waiters: Vec<Arc<Waiter>>, result: impl Fn(&Waiter) -> Result<Se
 }
 
 impl Waiter {
-    pub fn new(sequence: SequenceNumber, lsn: Lsn) -> Arc<Waiter> {
-        Arc::new(Waiter { sequence, lsn, state: Mutex::new(State::Waiting(None)) })
+    pub fn new(sequence: SequenceNumber, lsn: Lsn, timer: Box<CommitTimer>) -> Arc<Waiter> {
+        Arc::new(Waiter { sequence, lsn, timer, state: Mutex::new(State::Waiting(None)) })
     }
 
     fn complete(&self, result: Result<SequenceNumber>) {

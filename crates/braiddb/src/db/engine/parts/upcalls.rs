@@ -5,6 +5,7 @@ use crate::{
     base::{Result, SequenceNumber},
     db::engine::{
         root::Engine,
+        slow_commits::report::SlowCause,
         thread_pool::{JobResult, Role},
     },
     read::ReadState,
@@ -15,8 +16,9 @@ use crate::{
 /// measured. The open sets these functions once.
 #[derive(Clone, Copy, Debug)]
 pub struct Upcalls {
-    /// Runs the jobs that are due, in the calling thread.
-    pub run_inline: fn(&Engine),
+    /// Runs the jobs that are due, in the calling thread. Reports the time of each as part of a
+    /// commit.
+    pub run_inline: fn(&Engine, &mut dyn FnMut(SlowCause, u64)),
     /// Does at most one job of a role: see [`Worker`](crate::db::engine::thread_pool::Worker).
     pub run_job: fn(&Engine, Role, &dyn Fn()) -> JobResult,
     /// Flushes the frozen memtables that only have commits up to this one.

@@ -84,7 +84,7 @@ impl Db {
         pipeline::try_commit_group(engine, &mut write, &mut group, drops)?;
         drop(write);
         if engine.settings.background_threads == 0 {
-            background::run_inline(engine);
+            background::run_inline(engine, &mut |_, _| ());
         }
         Ok(())
     }

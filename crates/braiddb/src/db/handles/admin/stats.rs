@@ -64,10 +64,6 @@ pub fn collect(engine: &Engine) -> Stats {
         background_errors: load(&counters.background_errors),
         transaction_conflicts: load(&counters.conflicts),
         transaction_retries: load(&counters.retries),
-        slowed_us: load(&counters.slowed_ns) / 1000,
-        stalls: load(&counters.stalls),
-        stall_us_max: load(&counters.stall_ns_max) / 1000,
-        pressure_per_mille: engine.maintenance.pressure.per_mille(),
         recovered_records: load(&counters.recovered_records),
         scrub: engine.maintenance.scrubber.stats(),
         log_tail_note: counters.log_tail_note.lock().clone(),
@@ -83,6 +79,21 @@ pub fn collect(engine: &Engine) -> Stats {
         older_runs: upgrade::older_runs(&state),
         damaged_partitions: engine.maintenance.work.lock().failed.values().cloned().collect(),
         partitions: state.version.partitions.iter().map(|p| partition_stats(p)).collect(),
+        ..delays(engine)
+    }
+}
+
+/// Returns the statistics of delayed commits, without others.
+fn delays(engine: &Engine) -> Stats {
+    let counters = &engine.counters;
+    Stats {
+        slowed_us: load(&counters.slowed_ns) / 1000,
+        stalls: load(&counters.stalls),
+        stall_us_max: load(&counters.stall_ns_max) / 1000,
+        slow_commits: engine.commits.slow.commits(),
+        slow_commit_totals: engine.commits.slow.totals(),
+        pressure_per_mille: engine.maintenance.pressure.per_mille(),
+        ..Stats::default()
     }
 }
 

@@ -15,9 +15,11 @@ use crate::{
     base::{Error, ReaderKind, Result, SequenceNumber},
     commit::RawBatch,
     db::{
-        engine::{catalog::TreeState, key::KeyBuf, read_hold::Hold, settings::Durability},
+        engine::{
+            catalog::TreeState, key::KeyBuf, read_hold::Hold, settings::Durability, slow_commits::timer::CommitTimer,
+        },
         handles::{
-            batch::{Batch, commit},
+            batch::{Batch, commit_timed, timed},
             database::Db,
             expiry,
             snapshot::Snapshot,
@@ -42,6 +44,7 @@ use std::{
 
 pub(in crate::db) fn commit_streams(
     db: &Db,
+    timer: &mut CommitTimer,
     raw: RawBatch,
     trees: &[Arc<TreeState>],
     durability: Durability,
@@ -52,9 +55,9 @@ pub(in crate::db) fn commit_streams(
         if !stream.is_of(db.engine()) {
             return Err(Error::InvalidArgument("a stream was written to another database".to_owned()));
         }
-        stream.make_ready(durability)?;
+        stream.make_ready(timer, durability)?;
     }
-    let committed = commit(db, raw, trees, durability, condition);
+    let committed = commit_timed(db, timer, raw, trees, durability, condition);
     let sequence = match &committed {
         Ok(sequence) => Some(*sequence),
         // The commit has a number, although the caller does not learn it.
@@ -256,7 +259,10 @@ impl Tree {
             let condition = CommitCondition::Unchanged(Box::new(Check::new(reads, visible, None)));
             let durability = engine.settings.durability;
             let streams = [Arc::clone(&written), Arc::new(pending)];
-            match commit_streams(self.db(), batch, slice::from_ref(self.state()), durability, condition, &streams) {
+            let trees = slice::from_ref(self.state());
+            let committed =
+                timed(engine, |timer| commit_streams(self.db(), timer, batch, trees, durability, condition, &streams));
+            match committed {
                 Err(e) if e.is_conflict() => self.db().pause(retries, e)?,
                 committed => return committed,
             }

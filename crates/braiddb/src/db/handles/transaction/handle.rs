@@ -11,9 +11,10 @@ use crate::{
             key::{KeyBuf, TREE_ID_LEN},
             read_hold::Hold,
             settings::Durability,
+            slow_commits::{report::SlowCause, timer::CommitTimer},
         },
         handles::{
-            batch::check_cursor,
+            batch::{check_cursor, timed},
             conditional,
             counting::count,
             database::Db,
@@ -500,17 +501,22 @@ impl Transaction {
 
     /// Commits with the given durability.
     pub fn commit_with(self, durability: Durability) -> Result<SequenceNumber> {
+        let db = self.db.clone();
+        timed(db.engine(), |timer| self.commit_timed(durability, timer))
+    }
+
+    pub(in crate::db) fn commit_timed(self, durability: Durability, timer: &mut CommitTimer) -> Result<SequenceNumber> {
         if self.ends.borrow().is_empty() {
-            return self.commit_writes(durability);
+            return self.commit_writes(durability, timer);
         }
         let (db, tickets) = (self.db.clone(), self.propose_ends());
-        let committed = self.commit_writes(durability);
+        let committed = self.commit_writes(durability, timer);
         let since = committed.as_ref().ok().copied();
         tickets.into_iter().for_each(|ticket| db.engine().commits.tree_ends.conclude(ticket, since));
         committed
     }
 
-    fn commit_writes(self, durability: Durability) -> Result<SequenceNumber> {
+    fn commit_writes(self, durability: Durability, timer: &mut CommitTimer) -> Result<SequenceNumber> {
         self.check_complete()?;
         let Transaction { db, hold, isolation, reads, writes, trees, streams, .. } = self;
         let writes = writes.into_inner();
@@ -529,7 +535,7 @@ impl Transaction {
                         CommitCondition::Unchanged(Box::new(Check::new(reads, hold.sequence(), Some(*hold.held()))))
                     }
                 };
-                let committed = meant(|| commit_streams(&db, batch, &trees, durability, condition, &streams));
+                let committed = meant(|| commit_streams(&db, timer, batch, &trees, durability, condition, &streams));
                 if committed.as_ref().is_err_and(Error::is_conflict) {
                     db.engine().counters.note_conflict();
                 }
@@ -541,12 +547,12 @@ impl Transaction {
                 // open.
                 let _inside = engine.health.enter_past_closing()?;
                 let condition = CommitCondition::Exclusive(right.ticket());
-                streams.iter().try_for_each(|stream| stream.make_ready(durability))?;
-                let sequence = commit_streams(&db, batch, &trees, durability.of_catalog(), condition, &streams)?;
+                streams.iter().try_for_each(|stream| stream.make_ready(timer, durability))?;
+                let sequence = commit_streams(&db, timer, batch, &trees, durability.of_catalog(), condition, &streams)?;
                 // Let other commits proceed during the sync.
                 drop(isolation);
                 if let Some(wal) = engine.log.wal.as_ref().filter(|_| durability == Durability::Sync) {
-                    pipeline::sync_to(engine, wal.end_lsn())?;
+                    timer.time(engine, SlowCause::Sync, || pipeline::sync_to(engine, wal.end_lsn()))?;
                 }
                 Ok(sequence)
             }

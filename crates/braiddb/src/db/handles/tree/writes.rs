@@ -4,7 +4,7 @@ use super::super::{batch::Batch, database::Db, tree::Tree};
 use crate::{
     base::{Result, SequenceNumber, TreeId},
     db::{
-        engine::settings::Durability,
+        engine::{settings::Durability, slow_commits::timer::CommitTimer},
         handles::{conditional::Update, transaction::handle::Transaction},
         record::bytes::{Key, Value},
         write::{async_commit::sync_now, update_scope::check_outside},
@@ -112,7 +112,10 @@ pub(in crate::db) fn pop<R>(
     // Let other pops proceed during the sync.
     drop(turn);
     if let Some(wal) = engine.log.wal.as_ref().filter(|_| durability == Durability::Sync) {
-        sync_now(engine, sequence, wal.end_lsn())?;
+        let mut timer = CommitTimer::begin(engine);
+        timer.begin_wait(engine);
+        timer.records = 1;
+        sync_now(engine, sequence, wal.end_lsn(), &timer)?;
     }
     Ok(popped)
 }

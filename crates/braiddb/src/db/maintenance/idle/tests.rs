@@ -333,14 +333,14 @@ fn a_merge_that_finds_no_space_does_not_keep_a_flush_waiting() {
     clock.advance(IDLE_NS);
     assert_eq!(probe(&db), (true, true));
     vfs.fail(Operation::Create, 0, 2, io::ErrorKind::StorageFull);
-    background::run_inline(db.engine());
+    background::run_inline(db.engine(), &mut |_, _| ());
     assert_eq!((runs(), db.stats().background_errors), (4, 1), "the merge was refused");
     tree.put(b"k", b"v").unwrap();
     freeze(&db);
     let flushes = db.stats().flushes;
     // The flush has its file; its success does not end the delay of the merge.
     vfs.fail(Operation::Create, 1, u32::MAX, io::ErrorKind::StorageFull);
-    background::run_inline(db.engine());
+    background::run_inline(db.engine(), &mut |_, _| ());
     assert_eq!((frozen(&db), db.stats().flushes, db.stats().background_errors), (0, flushes + 1, 1));
 }
 
@@ -357,12 +357,12 @@ fn what_lies_in_pieces_is_merged_into_one_run_once_idle() {
     }
     let runs = || db.stats().partitions.iter().map(|p| p.runs.len() + p.loose.len()).collect::<Vec<_>>();
     assert_eq!(runs(), [4]);
-    background::run_inline(db.engine());
+    background::run_inline(db.engine(), &mut |_, _| ());
     assert_eq!(runs(), [4], "it is not idle yet");
     assert_eq!(probe(&db), (false, false));
     clock.advance(IDLE_NS);
     assert_eq!(probe(&db), (true, true));
-    background::run_inline(db.engine());
+    background::run_inline(db.engine(), &mut |_, _| ());
     assert_eq!(runs(), [1]);
     assert_eq!(tree.range(..).count(), 800);
 
@@ -372,6 +372,6 @@ fn what_lies_in_pieces_is_merged_into_one_run_once_idle() {
     assert_eq!(probe(&db), (false, false));
     clock.advance(IDLE_NS);
     assert_eq!(probe(&db), (true, true));
-    background::run_inline(db.engine());
+    background::run_inline(db.engine(), &mut |_, _| ());
     assert_eq!(runs(), [2]);
 }

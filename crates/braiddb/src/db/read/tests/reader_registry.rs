@@ -5,6 +5,7 @@ use crate::{
     base::{Error, ReaderKind, Result, SequenceNumber},
     db::{
         Cursor, Db, Durability, Settings, Snapshot, Tree, Value,
+        engine::slow_commits::timer::CommitTimer,
         read::reader_registry,
         tests_common::{Clock, DIR, SECOND_NS, bounded, mem, open, small},
         write::conflict_window,
@@ -367,7 +368,7 @@ fn a_check_of_what_is_stored_asks_whether_it_is_still_held() {
     assert_eq!(check.precheck(&db.engine().commits.window), Validation::TooOld);
     clock.advance(MAX_NS + 1);
     db.compact().unwrap();
-    expired(conflict_window::precheck(db.engine(), &mut check));
+    expired(conflict_window::precheck(db.engine(), &mut CommitTimer::begin(db.engine()), &mut check));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 pub mod commits;
 pub mod memtables;
+pub mod slow_commits;
 pub mod stages;
 pub mod update_scope;
 pub mod wal_bypass;

@@ -106,7 +106,7 @@ impl Rig {
         Rig {
             wal: Arc::new(Wal::create(context, options, WalStart::new_log()).unwrap()),
             vfs,
-            commits: CommitPipeline::new(0, 1 << 20, VersionTags::new(0), false),
+            commits: CommitPipeline::new(0, 1 << 20, VersionTags::new(0), false, u64::MAX),
             drops: AtomicU64::new(0),
             closing: AtomicBool::new(false),
             memtable: memtable(),
@@ -149,7 +149,7 @@ impl Rig {
         let commit = |write: &mut WriteState, group: &mut [Request], drops| {
             self.commit_with(write, group, drops, &|_, e| Err(e)).map(|applied| applied.first)
         };
-        let (write, drops) = (&self.commits.write, &self.drops);
+        let (write, drops) = (self.commits.write.lock(), &self.drops);
         stages::lead(write, drops, &self.closing, group, answer, commit, |_| is_to_part);
     }
 
@@ -164,7 +164,7 @@ impl Rig {
     }
 
     fn submit_with(&self, request: Request, prepare: impl FnMut(&mut Request) -> Result<()>) -> Result<Committed> {
-        stages::submit(&self.commits.queue, request, prepare, |group, answer| self.lead(group, answer, false))
+        stages::submit(&self.commits.queue, request, prepare, |_| (), |group, answer| self.lead(group, answer, false))
     }
 
     /// Submits `first`, and `others` in their order once it leads. They wait until then.
@@ -176,10 +176,11 @@ impl Rig {
                 queue,
                 first,
                 |_| Ok(()),
+                |_| (),
                 |group, answer| {
                     let mut threads = Vec::new();
                     for other in others.take() {
-                        let thread = scope.spawn(move || stages::submit(queue, other, |_| Ok(()), lead));
+                        let thread = scope.spawn(move || stages::submit(queue, other, |_| Ok(()), |_| (), lead));
                         while queue.waiting() <= threads.len() && !thread.is_finished() {
                             thread::yield_now();
                         }
@@ -330,7 +331,7 @@ fn failed_request_leaves_the_queue_usable() {
     let lead = |group: &mut [Request], answer: &mut dyn FnMut(_)| match is_first.replace(false) {
         // As `try_commit_group` does if a memtable cannot be frozen.
         true => stages::lead(
-            &rig.commits.write,
+            rig.commits.write.lock(),
             &rig.drops,
             &rig.closing,
             group,
@@ -340,7 +341,7 @@ fn failed_request_leaves_the_queue_usable() {
         ),
         false => rig.lead(group, answer, false),
     };
-    let submit = || stages::submit(&rig.commits.queue, put(b"1", b"v"), |_| Ok(()), lead);
+    let submit = || stages::submit(&rig.commits.queue, put(b"1", b"v"), |_| Ok(()), |_| (), lead);
     assert!(matches!(submit(), Err(Error::Closed)));
     assert_eq!((rig.last_sequence(), rig.snapshots.visible()), (0, 0));
     assert_eq!(submit().unwrap().sequence, 1);

@@ -1,0 +1,5 @@
+//! Commits that took long: their times, causes and statistics.
+
+pub mod recorder;
+pub mod report;
+pub mod timer;
