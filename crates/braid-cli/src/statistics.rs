@@ -1,13 +1,16 @@
 //! The engine's statistics, as text and as JSON.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
 
-use braiddb::stats::{PartitionStats, ReaderStats, RunStats, Stats};
+use braiddb::stats::{PartitionStats, ReaderStats, RunStats, SlowCause, SlowCommit, Stats};
 use serde_json::{Value, json};
 
 use crate::{
     demo::{Drawn, draw_partitions},
-    notation::{show_bytes, show_count, show_counted},
+    notation::{show_bytes, show_count, show_counted, show_time},
     text_form::to_hex,
 };
 
@@ -43,8 +46,46 @@ pub fn write_text(stats: &Stats, drawn: Drawn, out: &mut dyn Write) -> io::Resul
     let runs: usize = stats.partitions.iter().map(|partition| partition.runs.len() + partition.loose.len()).sum();
     let runs = show_counted(runs as u64, "run");
     writeln!(out, "partitions       {} with {runs}", stats.partitions.len())?;
+    write_slow_commits(stats, out)?;
     writeln!(out)?;
     out.write_all(draw_partitions(&stats.partitions, drawn, 100).as_bytes())
+}
+
+/// Maximum slow commits in the text; the latest.
+const SLOW_SHOWN: usize = 10;
+
+fn write_slow_commits(stats: &Stats, out: &mut dyn Write) -> io::Result<()> {
+    let slow = stats.slow_commit_totals.iter().filter(|total| total.commits > 0 || total.part_us > 0);
+    let total: u64 = slow.clone().map(|total| total.commits).sum();
+    if total == 0 {
+        return Ok(());
+    }
+    writeln!(out, "slow commits     {}", show_count(total))?;
+    writeln!(out, "  cause        commits       time")?;
+    for total in slow {
+        let (cause, commits, time) = (total.cause.to_string(), show_count(total.commits), seconds(total.part_us));
+        writeln!(out, "  {cause:<11} {commits:>8} {time:>8.2} s")?;
+    }
+    writeln!(out, "  ended                     commit   records      bytes     took  time by part")?;
+    for commit in stats.slow_commits.iter().rev().take(SLOW_SHOWN) {
+        let number = commit.sequence.map_or("failed".to_owned(), |sequence| sequence.to_string());
+        let (ended, records, bytes) = (show_time(commit.ended), show_count(commit.records), show_bytes(commit.bytes));
+        let (took, parts) = (commit.took.as_secs_f64(), show_parts(commit));
+        writeln!(out, "  {ended:<20} {number:>11} {records:>9} {bytes:>10} {took:>6.2} s  {parts}")?;
+    }
+    Ok(())
+}
+
+/// `memory full 1.2s, sync 80.0ms; flush running for 1.5s`.
+fn show_parts(commit: &SlowCommit) -> String {
+    let mut text = commit.parts.to_string();
+    if let Some(behind) = commit.behind {
+        text += &format!("; commits before it: {behind}");
+    }
+    if let Some(running) = commit.background {
+        text += &format!("; {} running for {:.1?}", running.work, running.ran_for);
+    }
+    text
 }
 
 fn seconds(us: u64) -> f64 {
@@ -100,6 +141,12 @@ pub fn to_json(stats: &Stats) -> Value {
         "slowed_us": stats.slowed_us,
         "stalls": stats.stalls,
         "stall_us_max": stats.stall_us_max,
+        "slow_commits": stats.slow_commits.iter().map(slow_commit_json).collect::<Vec<_>>(),
+        "slow_commit_totals": stats.slow_commit_totals.iter().map(|total| json!({
+            "cause": total.cause.name(),
+            "commits": total.commits,
+            "part_us": total.part_us,
+        })).collect::<Vec<_>>(),
         "pressure_per_mille": stats.pressure_per_mille,
         "snapshots": stats.snapshots,
         "oldest_snapshot": stats.oldest_snapshot,
@@ -114,6 +161,26 @@ pub fn to_json(stats: &Stats) -> Value {
         "recovered_records": stats.recovered_records,
         "log_tail_note": stats.log_tail_note,
         "partitions": stats.partitions.iter().map(partition_json).collect::<Vec<_>>(),
+    })
+}
+
+/// Parts are in microseconds.
+fn slow_commit_json(commit: &SlowCommit) -> Value {
+    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let parts = SlowCause::ALL.iter().map(|part| (part.name().to_owned(), json!(us(commit.parts.get(*part)))));
+    json!({
+        "ended": show_time(commit.ended),
+        "took_us": us(commit.took),
+        "cause": commit.cause.name(),
+        "parts_us": parts.collect::<serde_json::Map<_, _>>(),
+        "behind": commit.behind.map(SlowCause::name),
+        "background": commit.background.map(|running| json!({
+            "work": running.work.to_string(),
+            "ran_for_us": us(running.ran_for),
+        })),
+        "records": commit.records,
+        "bytes": commit.bytes,
+        "sequence": commit.sequence,
     })
 }
 
@@ -141,4 +208,51 @@ fn partition_json(partition: &PartitionStats) -> Value {
 
 fn run_json(run: &RunStats) -> Value {
     json!({"number": run.number, "bytes": run.bytes, "entries": run.entries})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{to_json, write_text};
+    use crate::demo::Drawn;
+    use braiddb::{Db, stats::SlowCause};
+    use std::time::Duration;
+
+    fn text_of(db: &Db) -> String {
+        let mut out = Vec::new();
+        write_text(&db.stats(), Drawn::Worst, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn slow_commits_are_shown_by_cause_and_one_by_one() {
+        let db = Db::builder().slow_commit(Duration::ZERO).open_in_memory().unwrap();
+        let tree = db.tree("t").unwrap();
+        let mut sequence = 0;
+        for key in 0..30u32 {
+            sequence = tree.put(key.to_be_bytes(), b"v").unwrap();
+        }
+        let (text, stats) = (text_of(&db), db.stats());
+        let count = stats.slow_commits.len();
+        assert!(text.contains(&format!("slow commits     {count}\n  cause        commits       time\n")), "{text}");
+        let table: Vec<&str> =
+            text.split_once("ended  ").unwrap().1.lines().skip(1).take_while(|line| !line.is_empty()).collect();
+        // The latest first.
+        assert_eq!(table.len(), 10, "{text}");
+        assert!(table[0].contains(&format!(" {sequence} ")), "{text}");
+        let json = to_json(&stats);
+        let last = json["slow_commits"].as_array().unwrap().last().unwrap();
+        assert_eq!((&last["sequence"], &last["records"]), (&sequence.into(), &1.into()), "{last}");
+        let parts: u64 = SlowCause::ALL.iter().map(|cause| last["parts_us"][cause.name()].as_u64().unwrap()).sum();
+        assert!(last["took_us"].as_u64().unwrap() >= parts, "{last}");
+        let total: u64 =
+            json["slow_commit_totals"].as_array().unwrap().iter().map(|t| t["commits"].as_u64().unwrap()).sum();
+        assert_eq!(total, count as u64);
+    }
+
+    #[test]
+    fn no_slow_commit_shows_no_table() {
+        let db = Db::builder().slow_commit(Duration::MAX).open_in_memory().unwrap();
+        db.tree("t").unwrap().put(b"k", b"v").unwrap();
+        assert!(!text_of(&db).contains("slow commits"));
+    }
 }

@@ -6,18 +6,28 @@ import { clock, counted, duration, whole } from "./format.js";
 
 const COLOURS = ["plum", "teal", "ochre", "blue", "grey"];
 
-/** Returns the table of slow commits, the latest first; `null` without any. */
-export function slowTable(commits) {
-  const longest = Math.max(...commits.map((commit) => commit.total_us));
+/** Returns the table of slow commits, given with the latest last, and shows the latest first. */
+export function slowTable(oldestFirst) {
+  const commits = oldestFirst.toReversed();
+  const longest = Math.max(...commits.map((commit) => commit.took_us));
   const rows = commits.map((commit) => {
-    const parts = commit.parts.map((part, at) => ({ name: part.name, value: part.us, colour: COLOURS[at % COLOURS.length] }));
+    const parts = commit.parts.map((part, at) => ({ name: words(part.name), value: part.us, colour: COLOURS[at % COLOURS.length] }));
     return h("tr", {},
       h("td", { class: "number" }, clock(commit.time_us)),
-      h("td", { class: "number strong" }, duration(commit.total_us)),
-      h("td", { class: "parts" }, bar(parts.filter((part) => part.value > 0), duration, `${Math.round((100 * commit.total_us) / longest)} % of the slowest`)),
-      h("td", {}, commit.cause));
+      h("td", { class: "number strong" }, duration(commit.took_us)),
+      h("td", { class: "parts" }, bar(parts.filter((part) => part.value > 0), duration, `${Math.round((100 * commit.took_us) / longest)} % of the slowest`)),
+      h("td", {}, causeOf(commit)));
   });
   return h("div", { class: "rows" }, h("table", { class: "slow" }, h("thead", {}, h("tr", {}, h("th", { class: "number" }, "At"), h("th", { class: "number" }, "Took"), h("th", {}, "Parts"), h("th", {}, "Cause"))), h("tbody", {}, rows)));
+}
+
+function causeOf({ cause, behind, background }) {
+  const before = behind ? `, behind commits that waited for ${words(behind)}` : "";
+  return words(cause) + before + (background ? `; ${background.work} running` : "");
+}
+
+function words(name) {
+  return name.replaceAll("_", " ");
 }
 
 export function commits() {

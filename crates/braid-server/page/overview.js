@@ -34,7 +34,7 @@ export function overview() {
     charts.update(samples);
     map.hidden = !stats.partition_list;
     if (stats.partition_list) skyline.set(stats.partition_list);
-    const latest = (stats.slow_commits ?? []).slice(0, 5);
+    const latest = (stats.slow_commits ?? []).slice(-5);
     replaceIf(slow, JSON.stringify(latest), () => (latest.length
       ? [h("div", { class: "heading" }, h("h2", {}, "Slow commits"), h("a", { href: "#/commits" }, "all")), slowTable(latest)]
       : []));

@@ -51,6 +51,19 @@ fn write_metric(text: &mut String, name: &str, kind: &str, help: &str, value: u6
     let _ = writeln!(text, "braiddb_{name} {value}");
 }
 
+fn write_slow_commits(text: &mut String, stats: &Stats) {
+    write_head(text, "slow_commits_total", "counter", "Slow commits by cause");
+    for total in &stats.slow_commit_totals {
+        let _ = writeln!(text, "braiddb_slow_commits_total{{cause=\"{}\"}} {}", total.cause.name(), total.commits);
+    }
+    let help = "Time of slow commits by part";
+    write_head(text, "slow_commit_microseconds_total", "counter", help);
+    for total in &stats.slow_commit_totals {
+        let (part, us) = (total.cause.name(), total.part_us);
+        let _ = writeln!(text, "braiddb_slow_commit_microseconds_total{{part=\"{part}\"}} {us}");
+    }
+}
+
 fn of_database(stats: &Stats) -> String {
     let runs = stats.partitions.iter().map(|partition| partition.runs.len() + partition.loose.len());
     let counters = [
@@ -94,6 +107,7 @@ fn of_database(stats: &Stats) -> String {
     for (name, help, value) in counters {
         write_metric(&mut text, name, "counter", help, value);
     }
+    write_slow_commits(&mut text, stats);
     for (name, help, value) in gauges {
         write_metric(&mut text, name, "gauge", help, value);
     }

@@ -10,10 +10,10 @@ use crate::{
     query::Query,
     service::{Answer, Service, typed},
 };
-use braiddb::stats::{PartitionStats, ReaderStats, RunStats, Stats, TreeInfo};
+use braiddb::stats::{PartitionStats, ReaderStats, RunStats, SlowCause, SlowCommit, SlowCommitTotal, Stats, TreeInfo};
 use hyper::{StatusCode, http::request::Parts};
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::{collections::HashMap, time::SystemTime};
 
 /// Maximum bytes of a partition's first key in the answer.
 const KEY_BYTES_MAX: usize = 128;
@@ -32,7 +32,8 @@ pub async fn stats(service: &Service, request: &Parts) -> Answer {
         "partitions": of_sums(&reading),
         "readers": reading.stats.overstaying.iter().map(of_reader).collect::<Vec<_>>(),
         "damaged_partitions": reading.stats.damaged_partitions,
-        "slow_commits": null,
+        "slow_commits": of_slow_commits(service, &reading.stats),
+        "slow_commit_totals": reading.stats.slow_commit_totals.iter().map(of_total).collect::<Vec<_>>(),
         "requests": {"bounds_us": bounds_us().as_slice(), "kinds": service.load().counted()},
     });
     if let Some(since_us) = since_us {
@@ -163,6 +164,37 @@ fn of_sums(reading: &Reading) -> Value {
         "view_bytes": sums.view_bytes,
         "garbage": sums.garbage,
     })
+}
+
+/// `null` for a follower: it does not commit.
+fn of_slow_commits(service: &Service, stats: &Stats) -> Value {
+    if service.is_follower() {
+        return Value::Null;
+    }
+    stats.slow_commits.iter().map(of_slow_commit).collect()
+}
+
+fn of_slow_commit(commit: &SlowCommit) -> Value {
+    let parts = commit.parts.longest_first();
+    let ended = commit.ended.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    json!({
+        "sequence": commit.sequence,
+        "time_us": micros(ended),
+        "took_us": micros(commit.took),
+        "cause": commit.cause.name(),
+        "parts": parts.iter().map(|(part, took)| json!({"name": part.name(), "us": micros(*took)})).collect::<Vec<_>>(),
+        "behind": commit.behind.map(SlowCause::name),
+        "background": commit.background.map(|running| json!({
+            "work": running.work.to_string(),
+            "ran_for_us": micros(running.ran_for),
+        })),
+        "records": commit.records,
+        "bytes": commit.bytes,
+    })
+}
+
+fn of_total(total: &SlowCommitTotal) -> Value {
+    json!({"cause": total.cause.name(), "commits": total.commits, "part_us": total.part_us})
 }
 
 fn of_reader(reader: &ReaderStats) -> Value {

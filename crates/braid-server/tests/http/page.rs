@@ -156,6 +156,24 @@ fn stats_have_the_counters_of_the_engine() {
 }
 
 #[test]
+fn stats_have_the_slow_commits_and_their_causes() {
+    let db = Db::builder().slow_commit(Duration::ZERO).open_in_memory().unwrap();
+    let tree = db.tree("t").unwrap();
+    let sequence = tree.put("k", "value").unwrap();
+    let server = Running::writable(&db);
+    let json = stats(&server, "");
+    let last = json["slow_commits"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["sequence"], &last["records"]), (&sequence.into(), &1.into()), "{last}");
+    let parts: u64 = last["parts"].as_array().unwrap().iter().map(|part| part["us"].as_u64().unwrap()).sum();
+    assert!(last["took_us"].as_u64().unwrap() >= parts, "{last}");
+    assert_eq!(last["cause"], last["parts"][0]["name"], "{last}");
+    let totals = json["slow_commit_totals"].as_array().unwrap();
+    let counted: u64 = totals.iter().map(|total| total["commits"].as_u64().unwrap()).sum();
+    assert_eq!(counted, json["slow_commits"].as_array().unwrap().len() as u64);
+    assert!(totals.iter().any(|total| total["cause"] == "view_build"), "{json}");
+}
+
+#[test]
 fn stats_list_partitions_with_their_trees_if_asked() {
     let folder = tempfile::tempdir().unwrap();
     let db = Db::open(folder.path().join("db")).unwrap();

@@ -73,6 +73,8 @@ fn metrics_have_the_format_of_prometheus() {
     server.get("/trees/t/absent").has(404);
     assert!(value("braiddb_http_responses_total{class=\"4xx\"}") >= 1);
     assert_eq!(value("braiddb_failed"), 0);
+    assert_eq!(value("braiddb_slow_commits_total{cause=\"memory_full\"}"), 0);
+    assert_eq!(value("braiddb_slow_commit_microseconds_total{part=\"memory_full\"}"), 0);
     let reply = server.get("/metrics");
     assert!(reply.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
     let mut lines = reply.text().lines().peekable();
