@@ -77,6 +77,7 @@ pub struct StreamReader {
     buffer_at: u64,
     /// Bytes to read next.
     ahead: u64,
+    ahead_max: u64,
 }
 
 impl fmt::Debug for StreamReader {
@@ -190,6 +191,7 @@ impl StreamReader {
             buffer: Vec::new(),
             buffer_at: 0,
             ahead: 0,
+            ahead_max: AHEAD_MAX,
         }
     }
 
@@ -227,6 +229,27 @@ impl StreamReader {
         self.expires_us.and_then(|us| expiry::wall_time(self.db.engine(), us))
     }
 
+    /// Limits sequential read-ahead, which is the memory that the reader keeps: 1 MiB by default,
+    /// and at least 64 KiB. For programs with thousands of readers.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = braiddb::Db::in_memory()?;
+    /// # let films = db.tree("films")?;
+    /// # films.put_stream(b"1", &mut std::io::repeat(7).take(3_000_000))?;
+    /// use std::io::Read;
+    ///
+    /// let film = films.stream(b"1")?.expect("it was put");
+    /// let mut film = film.with_read_ahead(128 << 10);
+    /// assert_eq!(film.read_to_end(&mut Vec::new())?, 3_000_000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_read_ahead(self, bytes_max: u64) -> StreamReader {
+        StreamReader { ahead_max: bytes_max, ..self }
+    }
+
     /// Reads a byte range, clipped to the value's length, without moving the position.
     pub fn read_range(&mut self, range: Range<u64>) -> Result<Vec<u8>> {
         let range = range.start.min(self.len)..range.end.min(self.len);
@@ -246,7 +269,7 @@ impl StreamReader {
         let buffered = self.buffer_at..self.buffer_at + self.buffer.len() as u64;
         let is_whole = matches!(self.source, Source::Whole(_));
         if !is_whole && !buffered.contains(&at) {
-            self.ahead = if at == buffered.end && at > 0 { (2 * self.ahead).min(AHEAD_MAX) } else { 0 };
+            self.ahead = if at == buffered.end && at > 0 { (2 * self.ahead).min(self.ahead_max) } else { 0 };
             self.ahead = self.ahead.max(BLOB_CHUNK_LEN as u64);
             self.buffer.clear();
             self.fill(at)?;
